@@ -1,0 +1,2 @@
+//! The binary `weft`.
+fn main() {}

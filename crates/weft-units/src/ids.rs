@@ -1,0 +1,42 @@
+//! Which one: indices that must not be mixed up.
+
+macro_rules! index {
+    ($(#[$doc:meta])* $name:ident($inner:ty)) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub struct $name(pub $inner);
+
+        impl $name {
+            /// For indexing into a table.
+            #[must_use]
+            pub const fn index(self) -> usize {
+                self.0 as usize
+            }
+        }
+    };
+}
+
+index! {
+    /// A member of the engine, across all its volumes, in order of configuration. Not a slot.
+    MemberIndex(u16)
+}
+index! {
+    /// The position a member fills in its array: md's role, an entry of `dev_roles`.
+    Slot(u16)
+}
+index! {
+    /// A volume of the engine, in order of configuration.
+    VolumeId(u16)
+}
+index! {
+    /// A client connection, named by the driver. Not reused while anything of it is outstanding.
+    ClientId(u32)
+}
+index! {
+    /// A stripe-cache entry.
+    RowId(u32)
+}
+
+/// A chunk row: one chunk per member at the same chunk number, counted from the start of the data.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ChunkRow(pub u64);

@@ -1,0 +1,15 @@
+//! Quantities of the block layer as types.
+//!
+//! Bare integers stay inside this crate, the parity kernels and wire structs. Everything else says
+//! whether it counts sectors, bytes or nanoseconds, and which of the many small indices it holds.
+#![forbid(unsafe_code)]
+
+mod ids;
+mod ranges;
+mod sectors;
+mod time;
+
+pub use ids::{ChunkRow, ClientId, MemberIndex, RowId, Slot, VolumeId};
+pub use ranges::{ByteRange, SectorRange};
+pub use sectors::{Bytes, FRAME_BYTES, SECTOR_BYTES, Sectors};
+pub use time::{Span, Time};

@@ -1,0 +1,62 @@
+//! When, and for how long: nanoseconds from an origin that the driver chooses.
+
+use std::ops::{Add, Sub};
+
+/// A moment, in nanoseconds since the driver's own origin. Never decreases within one engine.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Time(pub u64);
+
+/// A length of time in nanoseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Span(pub u64);
+
+impl Span {
+    /// No time at all; as a knob, usually "never".
+    pub const ZERO: Self = Self(0);
+
+    /// Whole milliseconds.
+    #[must_use]
+    pub const fn millis(count: u64) -> Self {
+        Self(count * 1_000_000)
+    }
+
+    /// Whole seconds.
+    #[must_use]
+    pub const fn secs(count: u64) -> Self {
+        Self(count * 1_000_000_000)
+    }
+}
+
+impl Time {
+    /// The time since an earlier moment; zero when `earlier` is not earlier.
+    #[must_use]
+    pub const fn since(self, earlier: Self) -> Span {
+        Span(self.0.saturating_sub(earlier.0))
+    }
+}
+
+impl Add<Span> for Time {
+    type Output = Self;
+    fn add(self, span: Span) -> Self {
+        Self(self.0.saturating_add(span.0))
+    }
+}
+
+impl Sub for Time {
+    type Output = Span;
+    fn sub(self, earlier: Self) -> Span {
+        Span(self.0 - earlier.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn never_overflows_and_never_runs_backwards() {
+        assert_eq!(Time(u64::MAX) + Span::secs(1), Time(u64::MAX));
+        assert_eq!(Time(5).since(Time(9)), Span::ZERO);
+        assert_eq!(Time(9) - Time(5), Span(4));
+    }
+}
