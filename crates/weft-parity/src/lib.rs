@@ -1,1 +1,184 @@
-//! Placeholder, filled by the next commits.
+//! XOR, P+Q syndromes and recovery as md computes them.
+//!
+//! Pure functions on byte slices: no allocation, no I/O, no state but the choice of kernels, which
+//! [`Parity::detect`] makes once. Slices have any length and any alignment.
+//!
+//! | Question | File |
+//! |---|---|
+//! | What is a byte times a byte? | `gf.rs` |
+//! | What is P, and what does P become after an update? | `xor.rs` |
+//! | What is Q, and what do P and Q become after an update? | `pq.rs` |
+//! | What was in the strips that are lost? | `recover.rs` |
+//! | Do stored P and Q agree with the data, and if not, who is wrong? | `compare.rs` |
+//! | How does this CPU compute all that fast? | `simd/` |
+//!
+//! # Exponents
+//!
+//! P is the XOR of all data strips. Q is the sum of gᵏ·D over all data strips D, where the exponent
+//! k names the strip's place. Callers pass the exponent with each strip, since two orders are in use:
+//!
+//! - md order: the data strips count 0, 1, 2, … cyclically from the member after Q.
+//! - DDF order: the exponent is the slot, so P and Q leave gaps.
+//!
+//! ```
+//! use weft_parity::Parity;
+//!
+//! let parity = Parity::detect();
+//! let strips = [b"warp".as_slice(), b"weft", b"yarn"];
+//! let data = [(0, strips[0]), (1, strips[1]), (2, strips[2])];
+//! let (mut p, mut q) = ([0; 4], [0; 4]);
+//! parity.pq(&data, &mut p, &mut q);
+//!
+//! // Strips 0 and 2 are lost.
+//! let (mut first, mut third) = ([0; 4], [0; 4]);
+//! parity.recover_two(&data[1..2], &p, &q, 0, 2, &mut first, &mut third);
+//! assert_eq!((&first, &third), (b"warp", b"yarn"));
+//! ```
+//!
+//! Source: H. P. Anvin, "The mathematics of RAID-6"; exponents: spec md-raid §5.2.
+#![deny(unsafe_code)]
+#![deny(missing_docs)]
+
+mod compare;
+pub mod gf;
+mod pq;
+mod recover;
+#[allow(unsafe_code, reason = "vector loads and stores, and calls that need a CPU feature")]
+mod simd;
+mod xor;
+
+use std::fmt;
+
+pub use compare::{Located, Mismatch};
+
+/// Which kernels are in use, chosen once at run time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Level {
+    /// One byte at a time; the reference that every other level equals.
+    Scalar,
+    /// aarch64: 16 bytes at a time, products by two table look-ups.
+    Neon,
+    /// x86-64: 16 bytes at a time, products by two byte shuffles.
+    Ssse3,
+    /// x86-64: 32 bytes at a time, products by two byte shuffles.
+    Avx2,
+    /// x86-64: 64 bytes at a time, products by one 8×8 bit matrix.
+    Avx512Gfni,
+}
+
+impl Level {
+    /// Every level, slowest first, whether this CPU has it or not.
+    pub const ALL: [Self; 5] =
+        [Self::Scalar, Self::Neon, Self::Ssse3, Self::Avx2, Self::Avx512Gfni];
+
+    /// The name as users write it: `scalar`, `neon`, `ssse3`, `avx2` or `avx512-gfni`.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Scalar => "scalar",
+            Self::Neon => "neon",
+            Self::Ssse3 => "ssse3",
+            Self::Avx2 => "avx2",
+            Self::Avx512Gfni => "avx512-gfni",
+        }
+    }
+
+    /// The level with this [`name`](Self::name), `None` for any other text.
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|level| level.name() == name)
+    }
+}
+
+impl fmt::Display for Level {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// The parity operations, with the kernels chosen for this CPU.
+///
+/// Copying is free. The operations are grouped by question in `xor.rs`, `pq.rs`, `recover.rs` and
+/// `compare.rs`.
+#[derive(Clone, Copy)]
+pub struct Parity {
+    kernels: &'static simd::Kernels,
+}
+
+impl Parity {
+    /// Chooses the best level this CPU has.
+    ///
+    /// Reads no environment variable; a caller that offers a choice uses [`Parity::with_level`].
+    #[must_use]
+    pub fn detect() -> Self {
+        let mut best_first = Level::ALL.into_iter().rev();
+        best_first.find_map(Self::with_level).expect("every CPU has the scalar level")
+    }
+
+    /// Chooses a given level, `None` where the CPU lacks it.
+    #[must_use]
+    pub fn with_level(level: Level) -> Option<Self> {
+        simd::kernels(level).map(|kernels| Self { kernels })
+    }
+
+    /// The level in use.
+    #[must_use]
+    pub fn level(&self) -> Level {
+        self.kernels.level()
+    }
+}
+
+impl fmt::Debug for Parity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Parity").field("level", &self.level()).finish()
+    }
+}
+
+/// A data strip with the exponent k of its coefficient gᵏ.
+type Weighted<'a> = (u8, &'a [u8]);
+
+/// Asserts what all operations on weighted strips need: equal lengths, distinct exponents below 255.
+///
+/// Two strips of one exponent would make Q useless for recovery, so this is checked in release too.
+fn assert_weighted(data: &[Weighted<'_>], strip_bytes: usize) {
+    let mut seen = [0u64; 4];
+    for &(exponent, strip) in data {
+        assert_eq!(strip.len(), strip_bytes, "strips differ in length");
+        assert!(exponent < gf::ORDER, "exponent 255 means the same as 0");
+        let word = &mut seen[usize::from(exponent / 64)];
+        let bit = 1 << (exponent % 64);
+        assert!(*word & bit == 0, "two strips have exponent {exponent}");
+        *word |= bit;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn detected_level_is_the_last_that_the_cpu_has() {
+        let has = |level: &Level| Parity::with_level(*level).is_some();
+        let best = Level::ALL.into_iter().rfind(|level| has(level));
+        assert_eq!(Some(Parity::detect().level()), best);
+        assert!(has(&Level::Scalar));
+    }
+
+    #[test]
+    fn each_level_reports_itself_and_is_found_by_name() {
+        for level in Level::ALL {
+            assert_eq!(Level::from_name(level.name()), Some(level));
+            if let Some(parity) = Parity::with_level(level) {
+                assert_eq!(parity.level(), level);
+            }
+        }
+        assert_eq!(Level::from_name("mmx"), None);
+    }
+
+    #[test]
+    #[should_panic(expected = "two strips have exponent 3")]
+    fn repeated_exponents_are_refused() {
+        assert_weighted(&[(3, b"a"), (3, b"b")], 1);
+    }
+}

@@ -1,0 +1,144 @@
+//! What is Q, and what do P and Q become after an update?
+//!
+//! Q = Σ gᵏ·D over all data strips D with exponent k. Like P it is a sum, so a changed strip is
+//! carried over by adding gᵏ times its difference, without reading the other strips.
+//!
+//! Source: H. P. Anvin, "The mathematics of RAID-6", §1 and §3.
+
+use crate::xor::{update_p_scalar, xor_into_scalar, xor_scalar};
+use crate::{Parity, Weighted, assert_weighted, gf};
+
+impl Parity {
+    /// Generates P and Q from all data strips.
+    ///
+    /// Shape    every slice has one length; distinct exponents in any order; `p`, `q` are overwritten
+    /// Units    each strip comes with the exponent k of its coefficient gᵏ, at most 254
+    /// Errors   none; lengths and exponents are asserted
+    /// Source   H. P. Anvin, "The mathematics of RAID-6", §3, equations for P and Q
+    pub fn pq(&self, data: &[(u8, &[u8])], p: &mut [u8], q: &mut [u8]) {
+        assert_eq!(p.len(), q.len());
+        assert_weighted(data, p.len());
+        self.kernels.pq(data, 0, p, q);
+    }
+
+    /// Generates only Q.
+    ///
+    /// Shape    every slice has one length; distinct exponents in any order; `q` is overwritten
+    /// Units    each strip comes with the exponent k of its coefficient gᵏ, at most 254
+    /// Errors   none; lengths and exponents are asserted
+    /// Source   H. P. Anvin, "The mathematics of RAID-6", §3, equation for Q
+    pub fn q(&self, data: &[(u8, &[u8])], q: &mut [u8]) {
+        assert_weighted(data, q.len());
+        self.kernels.q(data, 0, q);
+    }
+
+    /// Carries a changed data strip over to those of P and Q that are there.
+    ///
+    /// `p ^= old ^ new` and `q ^= gᵏ·(old ^ new)`.
+    ///
+    /// Shape    every slice has one length
+    /// Units    `exponent` is the k of the strip's coefficient gᵏ, at most 254
+    /// Errors   none; lengths and the exponent are asserted
+    /// Source   spec md-raid §2.4, read-modify-write; H. P. Anvin, "The mathematics of RAID-6", §3
+    pub fn update_pq(
+        &self,
+        exponent: u8,
+        old: &[u8],
+        new: &[u8],
+        p: Option<&mut [u8]>,
+        q: Option<&mut [u8]>,
+    ) {
+        assert!(exponent < gf::ORDER);
+        assert_eq!(old.len(), new.len());
+        for parity in [&p, &q].into_iter().flatten() {
+            assert_eq!(parity.len(), old.len());
+        }
+        let coefficient = gf::pow2(exponent);
+        match (p, q) {
+            (Some(p), Some(q)) => self.kernels.update_pq(coefficient, old, new, p, q),
+            (Some(p), None) => self.kernels.update_p(old, new, p),
+            (None, Some(q)) => self.kernels.update_q(coefficient, old, new, q),
+            (None, None) => {}
+        }
+    }
+
+    /// Adds a multiple of a strip to another: `target ^= coefficient·source`.
+    ///
+    /// Shape    both slices have one length
+    /// Units    `coefficient` is a field element, not an exponent
+    /// Errors   none; lengths are asserted
+    /// Source   H. P. Anvin, "The mathematics of RAID-6", §2
+    pub fn mul_into(&self, coefficient: u8, source: &[u8], target: &mut [u8]) {
+        assert_eq!(source.len(), target.len());
+        self.kernels.mul_into(coefficient, source, target);
+    }
+}
+
+/// The reference for [`Parity::pq`], over `p.len()` bytes from byte `offset` of each strip.
+pub(crate) fn pq_scalar(data: &[Weighted<'_>], offset: usize, p: &mut [u8], q: &mut [u8]) {
+    xor_scalar(data, offset, p);
+    q_scalar(data, offset, q);
+}
+
+/// The reference for [`Parity::q`], over `q.len()` bytes from byte `offset` of each strip.
+pub(crate) fn q_scalar(data: &[Weighted<'_>], offset: usize, q: &mut [u8]) {
+    q.fill(0);
+    for (exponent, strip) in data {
+        mul_into_scalar(gf::pow2(*exponent), &strip[offset..][..q.len()], q);
+    }
+}
+
+/// The reference for [`Parity::update_pq`] where only Q is there.
+pub(crate) fn update_q_scalar(coefficient: u8, old: &[u8], new: &[u8], q: &mut [u8]) {
+    mul_into_scalar(coefficient, old, q);
+    mul_into_scalar(coefficient, new, q);
+}
+
+/// The reference for [`Parity::update_pq`] where both are there.
+pub(crate) fn update_pq_scalar(
+    coefficient: u8,
+    old: &[u8],
+    new: &[u8],
+    p: &mut [u8],
+    q: &mut [u8],
+) {
+    update_p_scalar(old, new, p);
+    update_q_scalar(coefficient, old, new, q);
+}
+
+/// The reference for [`Parity::mul_into`].
+pub(crate) fn mul_into_scalar(coefficient: u8, source: &[u8], target: &mut [u8]) {
+    if coefficient == 1 {
+        return xor_into_scalar(target, source);
+    }
+    for (target, source) in target.iter_mut().zip(source) {
+        *target ^= gf::mul(coefficient, *source);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn syndromes_of_no_data_are_zero() {
+        let (mut p, mut q) = ([1; 100], [2; 100]);
+        Parity::detect().pq(&[], &mut p, &mut q);
+        assert_eq!((p, q), ([0; 100], [0; 100]));
+    }
+
+    #[test]
+    fn q_of_single_bytes_is_the_coefficient() {
+        for exponent in 0..gf::ORDER {
+            let mut q = [0];
+            Parity::detect().q(&[(exponent, &[1])], &mut q);
+            assert_eq!(q, [gf::pow2(exponent)]);
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "exponent 255")]
+    fn exponent_255_is_refused() {
+        Parity::detect().q(&[(255, &[1])], &mut [0]);
+    }
+}

@@ -1,0 +1,91 @@
+//! Which operations does NEON offer to the kernels of `vector.rs`?
+//!
+//! Source: H. P. Anvin, "The mathematics of RAID-6", §3, for doubling; Arm, "Neon Intrinsics
+//! Reference", for the instructions.
+
+use std::arch::aarch64::*;
+
+use super::Kernels;
+use super::vector::{column, column_mut};
+use crate::compare::{equal_scalar, is_zero_scalar};
+use crate::gf::{self, exponent_difference};
+use crate::pq::{mul_into_scalar, pq_scalar, q_scalar, update_pq_scalar, update_q_scalar};
+use crate::recover::{Solution, recover_one_scalar, recover_two_scalar};
+use crate::xor::{Strip, update_p_scalar, xor_into_scalar, xor_scalar};
+use crate::{Level, Weighted};
+
+horner_syndrome!("neon");
+// 8 P and 8 Q leave half of 32 registers.
+vector_kernels!("neon", Level::Neon, NEON, COLUMN = 8);
+
+type Vector = uint8x16_t;
+const BYTES: usize = 16;
+
+#[target_feature(enable = "neon")]
+#[inline]
+fn zero() -> Vector {
+    vdupq_n_u8(0)
+}
+
+#[target_feature(enable = "neon")]
+#[inline]
+fn load(bytes: &[u8; BYTES]) -> Vector {
+    // SAFETY: the reference is to as many bytes as are read, and bytes need no alignment.
+    unsafe { vld1q_u8(bytes.as_ptr()) }
+}
+
+#[target_feature(enable = "neon")]
+#[inline]
+fn store(vector: Vector, bytes: &mut [u8; BYTES]) {
+    // SAFETY: the reference is to as many bytes as are written, and bytes need no alignment.
+    unsafe { vst1q_u8(bytes.as_mut_ptr(), vector) }
+}
+
+#[target_feature(enable = "neon")]
+#[inline]
+fn xor(a: Vector, b: Vector) -> Vector {
+    veorq_u8(a, b)
+}
+
+#[target_feature(enable = "neon")]
+#[inline]
+fn xor3(a: Vector, b: Vector, c: Vector) -> Vector {
+    xor(a, xor(b, c))
+}
+
+#[target_feature(enable = "neon")]
+#[inline]
+fn or(a: Vector, b: Vector) -> Vector {
+    vorrq_u8(a, b)
+}
+
+#[target_feature(enable = "neon")]
+#[inline]
+fn is_zero(a: Vector) -> bool {
+    vmaxvq_u8(a) == 0
+}
+
+/// The products of the low nibbles, and those of the high nibbles.
+type Multiplier = [Vector; 2];
+
+#[target_feature(enable = "neon")]
+#[inline]
+fn multiplier(coefficient: u8) -> Multiplier {
+    let [low, high] = &gf::NIBBLES[usize::from(coefficient)];
+    [load(low), load(high)]
+}
+
+#[target_feature(enable = "neon")]
+#[inline]
+fn mul(a: Vector, [low, high]: &Multiplier) -> Vector {
+    let low_product = vqtbl1q_u8(*low, vandq_u8(a, vdupq_n_u8(0x0f)));
+    xor(low_product, vqtbl1q_u8(*high, vshrq_n_u8::<4>(a)))
+}
+
+/// Shifting a signed byte right by 7 spreads the bit that falls out over the byte.
+#[target_feature(enable = "neon")]
+#[inline]
+fn double(a: Vector) -> Vector {
+    let carried = vreinterpretq_u8_s8(vshrq_n_s8::<7>(vreinterpretq_s8_u8(a)));
+    xor(vshlq_n_u8::<1>(a), vandq_u8(carried, vdupq_n_u8(gf::REDUCTION)))
+}

@@ -1,0 +1,346 @@
+//! How is parity computed a vector at a time, whatever the vector?
+//!
+//! [`vector_kernels!`] generates a level's table from these definitions in the module that calls it:
+//!
+//! | Name | Meaning |
+//! |---|---|
+//! | `Vector`, `BYTES` | the vector type and its size |
+//! | `zero`, `load`, `store` | no bits set; from and to an array of `BYTES` bytes, of any alignment |
+//! | `xor`, `xor3`, `or`, `is_zero` | bitwise, of two or three vectors |
+//! | `Multiplier`, `multiplier`, `mul` | multiplication by a constant, and its preparation |
+//! | `syndrome` | `[P; WIDTH]` and `[Q; WIDTH]` of one column of the data |
+//!
+//! Work goes column by column: `COLUMN` vectors of every strip, enough for as many independent
+//! chains of operations as hide their latency, few enough that P and Q stay in registers. A column
+//! reads each strip once and writes each result once. What is left after the last whole column is done
+//! one vector at a time, and what is less than a vector by the scalar reference.
+//!
+//! Two ways to `syndrome`: [`horner_syndrome!`] needs only doublings while exponents are consecutive,
+//! for levels where a general product costs several operations; GFNI multiplies by anything in one,
+//! so `x86.rs` adds the products directly.
+//!
+//! All functions carry the level's `#[target_feature]`, which makes the intrinsics safe to call and
+//! lets every helper inline. A trait could not do that: its methods cannot carry the attribute.
+
+/// `WIDTH` vectors from byte `at` of a strip.
+#[inline(always)]
+pub(super) fn column<const BYTES: usize, const WIDTH: usize>(
+    strip: &[u8],
+    at: usize,
+) -> &[[u8; BYTES]; WIDTH] {
+    strip[at..].as_chunks().0.first_chunk().expect("strips of one length, column inside")
+}
+
+/// `WIDTH` vectors from byte `at` of a strip, to write.
+#[inline(always)]
+pub(super) fn column_mut<const BYTES: usize, const WIDTH: usize>(
+    strip: &mut [u8],
+    at: usize,
+) -> &mut [[u8; BYTES]; WIDTH] {
+    strip[at..].as_chunks_mut().0.first_chunk_mut().expect("strips of one length, column inside")
+}
+
+/// Runs a body for each column of `$bytes` bytes, first `COLUMN` vectors wide, then one vector wide.
+///
+/// `$at` is the column's first byte and `$width` its constant width. Evaluates to the end of the last
+/// column, where less than a vector is left.
+macro_rules! columns {
+    ($bytes:expr, |$at:ident, $width:ident| $body:block) => {{
+        let bytes: usize = $bytes;
+        let mut $at = 0;
+        {
+            const $width: usize = COLUMN;
+            while bytes - $at >= $width * BYTES {
+                $body
+                $at += $width * BYTES;
+            }
+        }
+        {
+            const $width: usize = 1;
+            while bytes - $at >= BYTES {
+                $body
+                $at += BYTES;
+            }
+        }
+        $at
+    }};
+}
+
+/// Defines `syndrome` by Horner's rule, from the last strip to the first.
+///
+/// With exponents k₀ < k₁ < …, Q = g^k₀·(D₀ ⊕ g^(k₁−k₀)·(D₁ ⊕ g^(k₂−k₁)·(D₂ ⊕ …))). In md order every
+/// factor is g, a doubling, and the outermost is 1. DDF gaps and unsorted strips give other factors,
+/// which cost a general product each and are right in any order, since exponents count modulo 255.
+///
+/// Source   H. P. Anvin, "The mathematics of RAID-6", §3
+macro_rules! horner_syndrome {
+    ($feature:literal) => {
+        #[target_feature(enable = $feature)]
+        #[inline]
+        fn syndrome<const WIDTH: usize>(
+            data: &[Weighted<'_>],
+            at: usize,
+        ) -> ([Vector; WIDTH], [Vector; WIDTH]) {
+            let mut p = [zero(); WIDTH];
+            let mut q = [zero(); WIDTH];
+            for (index, (exponent, strip)) in data.iter().enumerate().rev() {
+                let strip = column::<BYTES, WIDTH>(strip, at);
+                for lane in 0..WIDTH {
+                    let bytes = load(&strip[lane]);
+                    p[lane] = xor(p[lane], bytes);
+                    q[lane] = xor(q[lane], bytes);
+                }
+                let next = if index == 0 { 0 } else { data[index - 1].0 };
+                match exponent_difference(*exponent, next) {
+                    0 => {}
+                    1 => {
+                        for lane in &mut q {
+                            *lane = double(*lane);
+                        }
+                    }
+                    gap => {
+                        let factor = multiplier(gf::pow2(gap));
+                        for lane in &mut q {
+                            *lane = mul(*lane, &factor);
+                        }
+                    }
+                }
+            }
+            (p, q)
+        }
+    };
+}
+
+/// Generates the kernels of a level and their table.
+macro_rules! vector_kernels {
+    ($feature:literal, $level:expr, $table:ident, COLUMN = $column:literal) => {
+        /// The kernels of this level.
+        pub(in crate::simd) static $table: Kernels = Kernels {
+            level: $level,
+            xor_into,
+            xor: xor_slices,
+            p: xor_weighted,
+            q: only_q,
+            pq,
+            update_p,
+            update_q,
+            update_pq,
+            mul_into,
+            recover_one,
+            recover_two,
+            is_zero: all_zero,
+            equal,
+        };
+
+        /// How many vectors of a strip are in work at once.
+        const COLUMN: usize = $column;
+
+        #[target_feature(enable = $feature)]
+        fn xor_into(target: &mut [u8], source: &[u8]) {
+            let tail = columns!(target.len(), |at, WIDTH| {
+                let source = column::<BYTES, WIDTH>(source, at);
+                let target = column_mut::<BYTES, WIDTH>(target, at);
+                for lane in 0..WIDTH {
+                    store(xor(load(&target[lane]), load(&source[lane])), &mut target[lane]);
+                }
+            });
+            xor_into_scalar(&mut target[tail..], &source[tail..]);
+        }
+
+        #[target_feature(enable = $feature)]
+        fn xor_slices(sources: &[&[u8]], p: &mut [u8]) {
+            xor_strips(sources, 0, p);
+        }
+
+        #[target_feature(enable = $feature)]
+        fn xor_weighted(data: &[Weighted<'_>], offset: usize, p: &mut [u8]) {
+            xor_strips(data, offset, p);
+        }
+
+        #[target_feature(enable = $feature)]
+        #[inline]
+        fn xor_strips<S: Strip>(sources: &[S], offset: usize, p: &mut [u8]) {
+            let (pairs, last) = sources.as_chunks();
+            let tail = columns!(p.len(), |at, WIDTH| {
+                let mut sum = [zero(); WIDTH];
+                for [first, second] in pairs {
+                    let first = column::<BYTES, WIDTH>(first.bytes(), offset + at);
+                    let second = column::<BYTES, WIDTH>(second.bytes(), offset + at);
+                    for lane in 0..WIDTH {
+                        sum[lane] = xor3(sum[lane], load(&first[lane]), load(&second[lane]));
+                    }
+                }
+                for last in last {
+                    let last = column::<BYTES, WIDTH>(last.bytes(), offset + at);
+                    for lane in 0..WIDTH {
+                        sum[lane] = xor(sum[lane], load(&last[lane]));
+                    }
+                }
+                write::<WIDTH>(sum, p, at);
+            });
+            xor_scalar(sources, offset + tail, &mut p[tail..]);
+        }
+
+        #[target_feature(enable = $feature)]
+        fn pq(data: &[Weighted<'_>], offset: usize, p: &mut [u8], q: &mut [u8]) {
+            let tail = columns!(p.len(), |at, WIDTH| {
+                let (column_p, column_q) = syndrome::<WIDTH>(data, offset + at);
+                write(column_p, p, at);
+                write(column_q, q, at);
+            });
+            pq_scalar(data, offset + tail, &mut p[tail..], &mut q[tail..]);
+        }
+
+        #[target_feature(enable = $feature)]
+        fn only_q(data: &[Weighted<'_>], offset: usize, q: &mut [u8]) {
+            let tail = columns!(q.len(), |at, WIDTH| {
+                let (_, column_q) = syndrome::<WIDTH>(data, offset + at);
+                write(column_q, q, at);
+            });
+            q_scalar(data, offset + tail, &mut q[tail..]);
+        }
+
+        #[target_feature(enable = $feature)]
+        fn update_p(old: &[u8], new: &[u8], p: &mut [u8]) {
+            let tail = columns!(p.len(), |at, WIDTH| {
+                let old = column::<BYTES, WIDTH>(old, at);
+                let new = column::<BYTES, WIDTH>(new, at);
+                let p = column_mut::<BYTES, WIDTH>(p, at);
+                for lane in 0..WIDTH {
+                    let sum = xor3(load(&p[lane]), load(&old[lane]), load(&new[lane]));
+                    store(sum, &mut p[lane]);
+                }
+            });
+            update_p_scalar(&old[tail..], &new[tail..], &mut p[tail..]);
+        }
+
+        #[target_feature(enable = $feature)]
+        fn update_q(coefficient: u8, old: &[u8], new: &[u8], q: &mut [u8]) {
+            let factor = multiplier(coefficient);
+            let tail = columns!(q.len(), |at, WIDTH| {
+                let old = column::<BYTES, WIDTH>(old, at);
+                let new = column::<BYTES, WIDTH>(new, at);
+                let q = column_mut::<BYTES, WIDTH>(q, at);
+                for lane in 0..WIDTH {
+                    let difference = xor(load(&old[lane]), load(&new[lane]));
+                    store(xor(load(&q[lane]), mul(difference, &factor)), &mut q[lane]);
+                }
+            });
+            update_q_scalar(coefficient, &old[tail..], &new[tail..], &mut q[tail..]);
+        }
+
+        #[target_feature(enable = $feature)]
+        fn update_pq(coefficient: u8, old: &[u8], new: &[u8], p: &mut [u8], q: &mut [u8]) {
+            let factor = multiplier(coefficient);
+            let tail = columns!(q.len(), |at, WIDTH| {
+                let old = column::<BYTES, WIDTH>(old, at);
+                let new = column::<BYTES, WIDTH>(new, at);
+                let p = column_mut::<BYTES, WIDTH>(p, at);
+                let q = column_mut::<BYTES, WIDTH>(q, at);
+                for lane in 0..WIDTH {
+                    let difference = xor(load(&old[lane]), load(&new[lane]));
+                    store(xor(load(&p[lane]), difference), &mut p[lane]);
+                    store(xor(load(&q[lane]), mul(difference, &factor)), &mut q[lane]);
+                }
+            });
+            let (p, q) = (&mut p[tail..], &mut q[tail..]);
+            update_pq_scalar(coefficient, &old[tail..], &new[tail..], p, q);
+        }
+
+        #[target_feature(enable = $feature)]
+        fn mul_into(coefficient: u8, source: &[u8], target: &mut [u8]) {
+            let factor = multiplier(coefficient);
+            let tail = columns!(target.len(), |at, WIDTH| {
+                let source = column::<BYTES, WIDTH>(source, at);
+                let target = column_mut::<BYTES, WIDTH>(target, at);
+                for lane in 0..WIDTH {
+                    let product = mul(load(&source[lane]), &factor);
+                    store(xor(load(&target[lane]), product), &mut target[lane]);
+                }
+            });
+            mul_into_scalar(coefficient, &source[tail..], &mut target[tail..]);
+        }
+
+        #[target_feature(enable = $feature)]
+        fn recover_one(others: &[Weighted<'_>], q: &[u8], of_q: u8, out: &mut [u8]) {
+            let factor = multiplier(of_q);
+            let tail = columns!(out.len(), |at, WIDTH| {
+                let (_, mut lost) = syndrome::<WIDTH>(others, at);
+                let q = column::<BYTES, WIDTH>(q, at);
+                for lane in 0..WIDTH {
+                    lost[lane] = mul(xor(lost[lane], load(&q[lane])), &factor);
+                }
+                write(lost, out, at);
+            });
+            recover_one_scalar(others, tail, &q[tail..], of_q, &mut out[tail..]);
+        }
+
+        #[target_feature(enable = $feature)]
+        fn recover_two(
+            others: &[Weighted<'_>],
+            (p, q): (&[u8], &[u8]),
+            solution: Solution,
+            out_a: &mut [u8],
+            out_b: &mut [u8],
+        ) {
+            let of_p = multiplier(solution.of_p);
+            let of_q = multiplier(solution.of_q);
+            let tail = columns!(out_a.len(), |at, WIDTH| {
+                let (mut sum_p, mut sum_q) = syndrome::<WIDTH>(others, at);
+                let p = column::<BYTES, WIDTH>(p, at);
+                let q = column::<BYTES, WIDTH>(q, at);
+                for lane in 0..WIDTH {
+                    let both = xor(sum_p[lane], load(&p[lane]));
+                    let weighted = xor(sum_q[lane], load(&q[lane]));
+                    let a = xor(mul(both, &of_p), mul(weighted, &of_q));
+                    sum_q[lane] = a;
+                    sum_p[lane] = xor(both, a);
+                }
+                write(sum_q, out_a, at);
+                write(sum_p, out_b, at);
+            });
+            let (out_a, out_b) = (&mut out_a[tail..], &mut out_b[tail..]);
+            recover_two_scalar(others, tail, (&p[tail..], &q[tail..]), solution, out_a, out_b);
+        }
+
+        #[target_feature(enable = $feature)]
+        fn all_zero(bytes: &[u8]) -> bool {
+            let tail = columns!(bytes.len(), |at, WIDTH| {
+                let bytes = column::<BYTES, WIDTH>(bytes, at);
+                let mut any = zero();
+                for lane in 0..WIDTH {
+                    any = or(any, load(&bytes[lane]));
+                }
+                if !is_zero(any) {
+                    return false;
+                }
+            });
+            is_zero_scalar(&bytes[tail..])
+        }
+
+        #[target_feature(enable = $feature)]
+        fn equal(a: &[u8], b: &[u8]) -> bool {
+            let tail = columns!(a.len(), |at, WIDTH| {
+                let a = column::<BYTES, WIDTH>(a, at);
+                let b = column::<BYTES, WIDTH>(b, at);
+                let mut any = zero();
+                for lane in 0..WIDTH {
+                    any = or(any, xor(load(&a[lane]), load(&b[lane])));
+                }
+                if !is_zero(any) {
+                    return false;
+                }
+            });
+            equal_scalar(&a[tail..], &b[tail..])
+        }
+
+        #[target_feature(enable = $feature)]
+        #[inline]
+        fn write<const WIDTH: usize>(from: [Vector; WIDTH], strip: &mut [u8], at: usize) {
+            let strip = column_mut::<BYTES, WIDTH>(strip, at);
+            for lane in 0..WIDTH {
+                store(from[lane], &mut strip[lane]);
+            }
+        }
+    };
+}

@@ -1,0 +1,344 @@
+//! Which operations do SSSE3, AVX2 and AVX-512 with GFNI offer to the kernels of `vector.rs`?
+//!
+//! Source: H. P. Anvin, "The mathematics of RAID-6", §3, for doubling; Intel, "Intrinsics Guide", for
+//! the instructions.
+
+/// The names every level's module starts from.
+mod prelude {
+    pub(super) use std::arch::x86_64::*;
+
+    pub(super) use crate::compare::{equal_scalar, is_zero_scalar};
+    pub(super) use crate::gf;
+    pub(super) use crate::pq::{
+        mul_into_scalar, pq_scalar, q_scalar, update_pq_scalar, update_q_scalar,
+    };
+    pub(super) use crate::recover::{Solution, recover_one_scalar, recover_two_scalar};
+    pub(super) use crate::simd::Kernels;
+    pub(super) use crate::simd::vector::{column, column_mut};
+    pub(super) use crate::xor::{Strip, update_p_scalar, xor_into_scalar, xor_scalar};
+    pub(super) use crate::{Level, Weighted};
+}
+
+pub(super) use avx2::AVX2;
+pub(super) use avx512_gfni::AVX512_GFNI;
+pub(super) use ssse3::SSSE3;
+
+/// 16 bytes at a time: two shuffles make a product.
+mod ssse3 {
+    use super::prelude::*;
+    use crate::gf::exponent_difference;
+
+    horner_syndrome!("ssse3");
+    // 4 P, 4 Q and two tables leave 6 of 16 registers.
+    vector_kernels!("ssse3", Level::Ssse3, SSSE3, COLUMN = 4);
+
+    type Vector = __m128i;
+    const BYTES: usize = 16;
+
+    #[target_feature(enable = "ssse3")]
+    #[inline]
+    fn zero() -> Vector {
+        _mm_setzero_si128()
+    }
+
+    #[target_feature(enable = "ssse3")]
+    #[inline]
+    fn load(bytes: &[u8; BYTES]) -> Vector {
+        // SAFETY: the reference is to as many bytes as are read, and no alignment is needed.
+        unsafe { _mm_loadu_si128(bytes.as_ptr().cast()) }
+    }
+
+    #[target_feature(enable = "ssse3")]
+    #[inline]
+    fn store(vector: Vector, bytes: &mut [u8; BYTES]) {
+        // SAFETY: the reference is to as many bytes as are written, and no alignment is needed.
+        unsafe { _mm_storeu_si128(bytes.as_mut_ptr().cast(), vector) }
+    }
+
+    #[target_feature(enable = "ssse3")]
+    #[inline]
+    fn xor(a: Vector, b: Vector) -> Vector {
+        _mm_xor_si128(a, b)
+    }
+
+    #[target_feature(enable = "ssse3")]
+    #[inline]
+    fn xor3(a: Vector, b: Vector, c: Vector) -> Vector {
+        xor(a, xor(b, c))
+    }
+
+    #[target_feature(enable = "ssse3")]
+    #[inline]
+    fn or(a: Vector, b: Vector) -> Vector {
+        _mm_or_si128(a, b)
+    }
+
+    #[target_feature(enable = "ssse3")]
+    #[inline]
+    fn is_zero(a: Vector) -> bool {
+        _mm_movemask_epi8(_mm_cmpeq_epi8(a, zero())) == 0xffff
+    }
+
+    /// The products of the low nibbles, and those of the high nibbles.
+    type Multiplier = [Vector; 2];
+
+    #[target_feature(enable = "ssse3")]
+    #[inline]
+    fn multiplier(coefficient: u8) -> Multiplier {
+        let [low, high] = &gf::NIBBLES[usize::from(coefficient)];
+        [load(low), load(high)]
+    }
+
+    #[target_feature(enable = "ssse3")]
+    #[inline]
+    fn mul(a: Vector, [low, high]: &Multiplier) -> Vector {
+        let nibble = _mm_set1_epi8(0x0f);
+        let low_product = _mm_shuffle_epi8(*low, _mm_and_si128(a, nibble));
+        let high_index = _mm_and_si128(_mm_srli_epi64::<4>(a), nibble);
+        xor(low_product, _mm_shuffle_epi8(*high, high_index))
+    }
+
+    /// A byte whose top bit falls out is negative, and that is what the comparison finds.
+    #[target_feature(enable = "ssse3")]
+    #[inline]
+    fn double(a: Vector) -> Vector {
+        let carried = _mm_cmpgt_epi8(zero(), a);
+        let reduction = _mm_set1_epi8(gf::REDUCTION.cast_signed());
+        xor(_mm_add_epi8(a, a), _mm_and_si128(carried, reduction))
+    }
+}
+
+/// 32 bytes at a time: two shuffles make a product.
+mod avx2 {
+    use super::prelude::*;
+    use crate::gf::exponent_difference;
+
+    horner_syndrome!("avx2");
+    // 4 P, 4 Q and two tables leave 6 of 16 registers.
+    vector_kernels!("avx2", Level::Avx2, AVX2, COLUMN = 4);
+
+    type Vector = __m256i;
+    const BYTES: usize = 32;
+
+    #[target_feature(enable = "avx2")]
+    #[inline]
+    fn zero() -> Vector {
+        _mm256_setzero_si256()
+    }
+
+    #[target_feature(enable = "avx2")]
+    #[inline]
+    fn load(bytes: &[u8; BYTES]) -> Vector {
+        // SAFETY: the reference is to as many bytes as are read, and no alignment is needed.
+        unsafe { _mm256_loadu_si256(bytes.as_ptr().cast()) }
+    }
+
+    #[target_feature(enable = "avx2")]
+    #[inline]
+    fn store(vector: Vector, bytes: &mut [u8; BYTES]) {
+        // SAFETY: the reference is to as many bytes as are written, and no alignment is needed.
+        unsafe { _mm256_storeu_si256(bytes.as_mut_ptr().cast(), vector) }
+    }
+
+    #[target_feature(enable = "avx2")]
+    #[inline]
+    fn xor(a: Vector, b: Vector) -> Vector {
+        _mm256_xor_si256(a, b)
+    }
+
+    #[target_feature(enable = "avx2")]
+    #[inline]
+    fn xor3(a: Vector, b: Vector, c: Vector) -> Vector {
+        xor(a, xor(b, c))
+    }
+
+    #[target_feature(enable = "avx2")]
+    #[inline]
+    fn or(a: Vector, b: Vector) -> Vector {
+        _mm256_or_si256(a, b)
+    }
+
+    #[target_feature(enable = "avx2")]
+    #[inline]
+    fn is_zero(a: Vector) -> bool {
+        _mm256_testz_si256(a, a) == 1
+    }
+
+    /// The products of the low nibbles, and those of the high nibbles, the same in both halves.
+    type Multiplier = [Vector; 2];
+
+    #[target_feature(enable = "avx2")]
+    #[inline]
+    fn multiplier(coefficient: u8) -> Multiplier {
+        let [low, high] = &gf::NIBBLES[usize::from(coefficient)];
+        [both_halves(low), both_halves(high)]
+    }
+
+    #[target_feature(enable = "avx2")]
+    #[inline]
+    fn both_halves(bytes: &[u8; 16]) -> Vector {
+        // SAFETY: the reference is to as many bytes as are read, and no alignment is needed.
+        _mm256_broadcastsi128_si256(unsafe { _mm_loadu_si128(bytes.as_ptr().cast()) })
+    }
+
+    #[target_feature(enable = "avx2")]
+    #[inline]
+    fn mul(a: Vector, [low, high]: &Multiplier) -> Vector {
+        let nibble = _mm256_set1_epi8(0x0f);
+        let low_product = _mm256_shuffle_epi8(*low, _mm256_and_si256(a, nibble));
+        let high_index = _mm256_and_si256(_mm256_srli_epi64::<4>(a), nibble);
+        xor(low_product, _mm256_shuffle_epi8(*high, high_index))
+    }
+
+    /// A byte whose top bit falls out is negative, and that is what the comparison finds.
+    #[target_feature(enable = "avx2")]
+    #[inline]
+    fn double(a: Vector) -> Vector {
+        let carried = _mm256_cmpgt_epi8(zero(), a);
+        let reduction = _mm256_set1_epi8(gf::REDUCTION.cast_signed());
+        xor(_mm256_add_epi8(a, a), _mm256_and_si256(carried, reduction))
+    }
+}
+
+/// 64 bytes at a time: one affine transformation makes a product.
+mod avx512_gfni {
+    use super::prelude::*;
+
+    // 4 P, 4 Q and a pair of strips of 4 need half of 32 registers.
+    vector_kernels!("avx512f,gfni", Level::Avx512Gfni, AVX512_GFNI, COLUMN = 4);
+
+    type Vector = __m512i;
+    const BYTES: usize = 64;
+
+    /// Adds products two at a time, which three-operand XOR takes in one instruction.
+    ///
+    /// A general product costs no more than a doubling here, so no order of exponents is special, and
+    /// without Horner's rule one strip does not wait for the one before.
+    #[target_feature(enable = "avx512f,gfni")]
+    #[inline]
+    fn syndrome<const WIDTH: usize>(
+        data: &[Weighted<'_>],
+        at: usize,
+    ) -> ([Vector; WIDTH], [Vector; WIDTH]) {
+        let mut p = [zero(); WIDTH];
+        let mut q = [zero(); WIDTH];
+        let (pairs, last) = data.as_chunks();
+        for [(first_exponent, first), (second_exponent, second)] in pairs {
+            let first_factor = multiplier(gf::pow2(*first_exponent));
+            let second_factor = multiplier(gf::pow2(*second_exponent));
+            let first = column::<BYTES, WIDTH>(first, at);
+            let second = column::<BYTES, WIDTH>(second, at);
+            for lane in 0..WIDTH {
+                let (first, second) = (load(&first[lane]), load(&second[lane]));
+                p[lane] = xor3(p[lane], first, second);
+                q[lane] = xor3(q[lane], mul(first, &first_factor), mul(second, &second_factor));
+            }
+        }
+        for (exponent, last) in last {
+            let factor = multiplier(gf::pow2(*exponent));
+            let last = column::<BYTES, WIDTH>(last, at);
+            for lane in 0..WIDTH {
+                let last = load(&last[lane]);
+                p[lane] = xor(p[lane], last);
+                q[lane] = xor(q[lane], mul(last, &factor));
+            }
+        }
+        (p, q)
+    }
+
+    #[target_feature(enable = "avx512f,gfni")]
+    #[inline]
+    fn zero() -> Vector {
+        _mm512_setzero_si512()
+    }
+
+    #[target_feature(enable = "avx512f,gfni")]
+    #[inline]
+    fn load(bytes: &[u8; BYTES]) -> Vector {
+        // SAFETY: the reference is to as many bytes as are read, and no alignment is needed.
+        unsafe { _mm512_loadu_si512(bytes.as_ptr().cast()) }
+    }
+
+    #[target_feature(enable = "avx512f,gfni")]
+    #[inline]
+    fn store(vector: Vector, bytes: &mut [u8; BYTES]) {
+        // SAFETY: the reference is to as many bytes as are written, and no alignment is needed.
+        unsafe { _mm512_storeu_si512(bytes.as_mut_ptr().cast(), vector) }
+    }
+
+    #[target_feature(enable = "avx512f,gfni")]
+    #[inline]
+    fn xor(a: Vector, b: Vector) -> Vector {
+        _mm512_xor_si512(a, b)
+    }
+
+    /// The truth table of XOR of three bits is 1 where an odd number of them is: 0b1001_0110.
+    #[target_feature(enable = "avx512f,gfni")]
+    #[inline]
+    fn xor3(a: Vector, b: Vector, c: Vector) -> Vector {
+        _mm512_ternarylogic_epi64::<0b1001_0110>(a, b, c)
+    }
+
+    #[target_feature(enable = "avx512f,gfni")]
+    #[inline]
+    fn or(a: Vector, b: Vector) -> Vector {
+        _mm512_or_si512(a, b)
+    }
+
+    #[target_feature(enable = "avx512f,gfni")]
+    #[inline]
+    fn is_zero(a: Vector) -> bool {
+        _mm512_test_epi64_mask(a, a) == 0
+    }
+
+    /// The bit matrix of the multiplication, once for each 8 bytes.
+    type Multiplier = Vector;
+
+    #[target_feature(enable = "avx512f,gfni")]
+    #[inline]
+    fn multiplier(coefficient: u8) -> Multiplier {
+        _mm512_set1_epi64(MATRICES[usize::from(coefficient)])
+    }
+
+    #[target_feature(enable = "avx512f,gfni")]
+    #[inline]
+    fn mul(a: Vector, matrix: &Multiplier) -> Vector {
+        _mm512_gf2p8affine_epi64_epi8::<0>(a, *matrix)
+    }
+
+    /// For each coefficient c the matrix over GF(2) that takes the bits of x to those of c·x.
+    ///
+    /// Column j holds the bits of c·2ʲ. The instruction wants rows, the row of bit i in byte 7 − i.
+    /// (The multiplication of GFNI itself is modulo 0x11b and of no use here.)
+    ///
+    /// Source   Intel, "Intrinsics Guide", `_mm512_gf2p8affine_epi64_epi8`
+    static MATRICES: [i64; 256] = matrices();
+
+    const fn matrices() -> [i64; 256] {
+        let mut table = [0; 256];
+        let mut coefficient: u8 = 0;
+        loop {
+            table[coefficient as usize] = matrix(coefficient);
+            if coefficient == u8::MAX {
+                return table;
+            }
+            coefficient += 1;
+        }
+    }
+
+    const fn matrix(coefficient: u8) -> i64 {
+        let mut rows = [0u8; 8];
+        let mut image = coefficient; // c · 2ʲ
+        let mut j = 0;
+        while j < 8 {
+            let mut i = 0;
+            while i < 8 {
+                rows[7 - i] |= (image >> i & 1) << j;
+                i += 1;
+            }
+            image = gf::double(image);
+            j += 1;
+        }
+        i64::from_le_bytes(rows)
+    }
+}

@@ -1,0 +1,109 @@
+//! What is P, and what does P become after an update?
+//!
+//! P is the XOR of all data strips. XOR is its own inverse, so the same function generates P,
+//! recovers any one lost strip from the others and P, and takes an old strip out of P again.
+//!
+//! Source: H. P. Anvin, "The mathematics of RAID-6", §1.
+
+use crate::Parity;
+
+impl Parity {
+    /// Adds a strip to another: `target ^= source`.
+    ///
+    /// Shape    both slices have one length
+    /// Errors   none; lengths are asserted
+    pub fn xor_into(&self, target: &mut [u8], source: &[u8]) {
+        assert_eq!(target.len(), source.len());
+        self.kernels.xor_into(target, source);
+    }
+
+    /// Generates P from all data strips, or recovers one lost strip from all others and P.
+    ///
+    /// Shape    every slice has one length; without sources P is zero; `p` is overwritten
+    /// Errors   none; lengths are asserted
+    /// Source   H. P. Anvin, "The mathematics of RAID-6", §1
+    pub fn xor(&self, sources: &[&[u8]], p: &mut [u8]) {
+        assert!(sources.iter().all(|source| source.len() == p.len()), "strips differ in length");
+        self.kernels.xor(sources, p);
+    }
+
+    /// Carries a changed data strip over to P: `p ^= old ^ new`.
+    ///
+    /// Shape    every slice has one length
+    /// Errors   none; lengths are asserted
+    /// Source   spec md-raid §2.4, read-modify-write
+    pub fn update_p(&self, old: &[u8], new: &[u8], p: &mut [u8]) {
+        assert_eq!(old.len(), p.len());
+        assert_eq!(new.len(), p.len());
+        self.kernels.update_p(old, new, p);
+    }
+}
+
+/// A strip as the XOR kernels take it: alone, or with the exponent that XOR does not need.
+pub(crate) trait Strip: Copy {
+    fn bytes(&self) -> &[u8];
+}
+
+impl Strip for &[u8] {
+    #[inline(always)]
+    fn bytes(&self) -> &[u8] {
+        self
+    }
+}
+
+impl Strip for (u8, &[u8]) {
+    #[inline(always)]
+    fn bytes(&self) -> &[u8] {
+        self.1
+    }
+}
+
+/// The reference for [`Parity::xor`], over `p.len()` bytes from byte `offset` of each source.
+pub(crate) fn xor_scalar<S: Strip>(sources: &[S], offset: usize, p: &mut [u8]) {
+    p.fill(0);
+    for source in sources {
+        xor_into_scalar(p, &source.bytes()[offset..][..p.len()]);
+    }
+}
+
+/// The reference for [`Parity::xor_into`].
+pub(crate) fn xor_into_scalar(target: &mut [u8], source: &[u8]) {
+    for (target, source) in target.iter_mut().zip(source) {
+        *target ^= source;
+    }
+}
+
+/// The reference for [`Parity::update_p`].
+pub(crate) fn update_p_scalar(old: &[u8], new: &[u8], p: &mut [u8]) {
+    xor_into_scalar(p, old);
+    xor_into_scalar(p, new);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn p_of_no_sources_is_zero() {
+        let mut p = *b"some bytes";
+        Parity::detect().xor(&[], &mut p);
+        assert_eq!(p, [0; 10]);
+    }
+
+    #[test]
+    fn updated_p_equals_p_of_the_new_strips() {
+        let parity = Parity::detect();
+        let (a, old, new) = ([1u8, 2, 3], [4, 5, 6], [7, 8, 9]);
+        let (mut updated, mut generated) = ([0; 3], [0; 3]);
+        parity.xor(&[&a, &old], &mut updated);
+        parity.update_p(&old, &new, &mut updated);
+        parity.xor(&[&a, &new], &mut generated);
+        assert_eq!(updated, generated);
+    }
+
+    #[test]
+    #[should_panic(expected = "strips differ in length")]
+    fn strips_of_different_lengths_are_refused() {
+        Parity::detect().xor(&[&[0; 4], &[0; 5]], &mut [0; 4]);
+    }
+}
