@@ -1,1 +1,42 @@
-//! Placeholder, filled by the next commits.
+//! md superblocks: bytes to values and back.
+//!
+//! Everything an md array says about itself is on its members, in formats that other programs
+//! write too. This crate turns those bytes into values that are legal by construction
+//! ([`Super1::parse`]), turns the values back into the same bytes ([`Super1::encode_into`]) and
+//! makes the superblocks of a new array ([`NewArray::plan`]). It reads and writes nothing itself:
+//! the caller brings the blocks and says where they came from.
+//!
+//! ```
+//! use weft_ondisk::{Level, Minor, NewArray, NewMember, Super1};
+//! use weft_units::Sectors;
+//!
+//! let member = |byte| NewMember { size: Sectors(204_800), device_uuid: [byte; 16].into() };
+//! let mut array = NewArray::new(Level::Raid5, (1..=3).map(member).collect());
+//! array.assume_clean = true;
+//! let supers = array.plan().unwrap();
+//! let block = supers[0].encode();
+//! assert_eq!(Super1::parse(&block, Minor::V1_2, Sectors(204_800)).unwrap(), supers[0]);
+//! ```
+//!
+//! Source: facts about the formats of Linux md (6.1 to 6.12) and mdadm (4.2 to 4.6). What they write
+//! is kept in `fixtures/md-super` and read by the tests.
+#![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
+
+mod create;
+mod error;
+mod examine;
+pub mod layout_id;
+mod level;
+pub mod probe;
+mod super1;
+mod uuid;
+
+pub use create::{CreateError, NewArray, NewMember, data_offset_default};
+pub use error::{At, SuperblockError};
+pub use level::{Level, UnknownLevel};
+pub use super1::{
+    Features, MEMBER_SECTORS_MIN, MdTime, Minor, PplArea, ROLES_MAX, Reason, Reshape, ResyncOffset,
+    Role, SUPER_BYTES, Super1, csum_v1,
+};
+pub use uuid::{BadUuid, Uuid};

@@ -1,0 +1,248 @@
+//! What is wrong with a superblock, and where exactly.
+
+use crate::{Features, Level, Minor, Uuid};
+use std::fmt;
+use weft_units::Sectors;
+
+/// A field of a structure: the start of each message.
+///
+/// Units    `byte` counts from the start of the structure, not of the member
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct At {
+    /// The structure the field is in.
+    pub structure: &'static str,
+    /// The field, under the name md uses.
+    pub field: &'static str,
+    /// Where the field begins in its structure.
+    pub byte: usize,
+}
+
+impl fmt::Display for At {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {} at byte {}", self.structure, self.field, self.byte)
+    }
+}
+
+/// Why bytes are not a superblock that weft can believe. The caller prepends the member.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum SuperblockError {
+    /// There is no superblock at any place where one could be.
+    #[error(
+        "no md superblock found (looked at sectors {}); \
+             name a member of an array, or create one first",
+        list(looked)
+    )]
+    Absent {
+        /// Where superblocks were looked for.
+        looked: Vec<Sectors>,
+    },
+    /// Two superblocks are legal, so that the member could belong to either array.
+    #[error(
+        "superblock: found version {first} of array {first_uuid} and version {second} of array \
+             {second_uuid} on one member, expected one; \
+             say which with --metadata, or erase the stale one"
+    )]
+    Ambiguous {
+        /// Version of the one.
+        first: Minor,
+        /// Array of the one.
+        first_uuid: Uuid,
+        /// Version of the other.
+        second: Minor,
+        /// Array of the other.
+        second_uuid: Uuid,
+    },
+    /// The stored sum is not that of the bytes.
+    #[error(
+        "{at}: found {stored:#010x}, expected {computed:#010x} from the other bytes; the \
+             superblock is damaged: leave the member out, or restore the superblock from a copy"
+    )]
+    Checksum {
+        /// `sb_csum`.
+        at: At,
+        /// The sum in the superblock.
+        stored: u32,
+        /// The sum of its bytes.
+        computed: u32,
+    },
+    /// Features that exclude each other.
+    #[error(
+        "{at}: found {found}, expected no {rule}; \
+             the superblock is damaged or from a newer md: leave the member out"
+    )]
+    Combination {
+        /// `feature_map`.
+        at: At,
+        /// All features.
+        found: Features,
+        /// What must not be.
+        rule: &'static str,
+    },
+    /// Not a superblock at all.
+    #[error("{at}: found {found:#010x}, expected 0xa92b4efc; there is no v1 superblock here")]
+    Magic {
+        /// `magic`.
+        at: At,
+        /// What is there instead.
+        found: u32,
+    },
+    /// A feature or field that this release does not know; it may change what the rest means.
+    #[error(
+        "{at}: found {found}, expected 0; \
+             made by a newer md: use a weft or kernel that knows it"
+    )]
+    Newer {
+        /// `feature_map`, `pad0` or `pad3`.
+        at: At,
+        /// The unknown bits or bytes.
+        found: String,
+    },
+    /// Numbers that cannot be added or multiplied: no device is that large.
+    #[error(
+        "{at}: found {found}, expected {sum} to fit 64 bits; \
+             the superblock is damaged: leave the member out"
+    )]
+    Overflow {
+        /// The field named first in `sum`.
+        at: At,
+        /// Its value.
+        found: u64,
+        /// The sum or product.
+        sum: &'static str,
+    },
+    /// Two areas of the member share sectors.
+    #[error(
+        "{at}: found {area} at sectors {start}..{end}, expected it clear of {other} at sectors \
+             {other_start}..{other_end}; writing would destroy one of them: leave the member out"
+    )]
+    Overlap {
+        /// The field that places the area.
+        at: At,
+        /// The area.
+        area: &'static str,
+        /// Its first sector on the member. Signed, for an area may lie before the member.
+        start: i64,
+        /// The sector after its last.
+        end: i64,
+        /// The area it runs into.
+        other: &'static str,
+        /// First sector of the other.
+        other_start: i64,
+        /// The sector after the last of the other.
+        other_end: i64,
+    },
+    /// The superblock says that it belongs elsewhere.
+    #[error(
+        "{at}: found {found}, expected {expected}, where it was read; \
+             superblock copied or member resized: restore the member's size, or leave it out"
+    )]
+    Position {
+        /// `super_offset`.
+        at: At,
+        /// Where the superblock says it is.
+        found: Sectors,
+        /// Where it is.
+        expected: Sectors,
+    },
+    /// A role that no member can have.
+    #[error("{at}: found {found:#06x}, expected {}; \
+             the role table is damaged: leave the member out", roles(*slots))]
+    Role {
+        /// An entry of `dev_roles`.
+        at: At,
+        /// The entry.
+        found: u16,
+        /// How many slots the array has.
+        slots: u32,
+    },
+    /// Fewer bytes than a superblock were given.
+    #[error("superblock: found {found} bytes, expected 4096; read the whole block")]
+    Short {
+        /// How many there are.
+        found: usize,
+    },
+    /// The member has no room for metadata.
+    #[error("member: found {found}, expected at least {expected}; too small to hold metadata")]
+    TooSmall {
+        /// The member's size.
+        found: Sectors,
+        /// The least size.
+        expected: Sectors,
+    },
+    /// Data would be past the end of the member.
+    #[error(
+        "{at}: found an area up to sector {needs}, expected it within {has}; \
+             member truncated: restore its size from a copy, or leave it out"
+    )]
+    Truncated {
+        /// The field that ends the area.
+        at: At,
+        /// Sectors the member must have.
+        needs: Sectors,
+        /// Sectors it has.
+        has: Sectors,
+    },
+    /// A value that is outside what the field or the level allows.
+    #[error(
+        "{at}: found {found}, expected {expected}; \
+             the superblock is damaged or not supported: leave the member out"
+    )]
+    Value {
+        /// The field.
+        at: At,
+        /// What is there.
+        found: String,
+        /// What is legal.
+        expected: String,
+    },
+    /// A version of the format that this crate does not read.
+    #[error("{at}: found {found}, expected 1; use a program that knows this version")]
+    Version {
+        /// `major_version`.
+        at: At,
+        /// The version.
+        found: u32,
+    },
+}
+
+impl SuperblockError {
+    /// The field at fault, where there is one.
+    #[must_use]
+    pub const fn at(&self) -> Option<At> {
+        match self {
+            Self::Absent { .. }
+            | Self::Ambiguous { .. }
+            | Self::Short { .. }
+            | Self::TooSmall { .. } => None,
+            Self::Checksum { at, .. }
+            | Self::Combination { at, .. }
+            | Self::Magic { at, .. }
+            | Self::Newer { at, .. }
+            | Self::Overflow { at, .. }
+            | Self::Overlap { at, .. }
+            | Self::Position { at, .. }
+            | Self::Role { at, .. }
+            | Self::Truncated { at, .. }
+            | Self::Value { at, .. }
+            | Self::Version { at, .. } => Some(*at),
+        }
+    }
+
+    pub(crate) fn value(at: At, found: impl fmt::Display, expected: impl Into<String>) -> Self {
+        Self::Value { at, found: found.to_string(), expected: expected.into() }
+    }
+
+    pub(crate) fn raid_disks(at: At, found: u32, level: Level) -> Self {
+        let most = crate::ROLES_MAX;
+        Self::value(at, found, format!("{}..={most} for {level}", level.raid_disks_min()))
+    }
+}
+
+fn list(sectors: &[Sectors]) -> String {
+    sectors.iter().map(|at| at.0.to_string()).collect::<Vec<_>>().join(", ")
+}
+
+fn roles(slots: u32) -> String {
+    format!("a slot below {slots}, 0xfffd (journal), 0xfffe (faulty) or 0xffff (spare)")
+}

@@ -1,0 +1,1 @@
+//! How a superblock reads: field by field, as `mdadm --examine` prints it.

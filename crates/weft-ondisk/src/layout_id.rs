@@ -1,0 +1,257 @@
+//! Where within a chunk row: the layout numbers on disk and mdadm's names for them.
+//!
+//! What a layout does with data and parity is the engine's; here are only the numbers, which of
+//! them a level allows, and how they are called.
+//!
+//! Source: md's on-disk codes; names as printed and accepted by mdadm 4.2.
+
+use crate::Level;
+
+/// RAID4/5/6 without a choice: left-symmetric.
+pub const LEFT_SYMMETRIC: u32 = 2;
+
+/// RAID10 without a choice: two near copies.
+pub const NEAR_2: u32 = 0x102;
+
+/// RAID0 layout "original": later zones count chunks from the start of the array.
+pub const RAID0_ORIGINAL: u32 = 1;
+
+/// RAID0 layout "alternate": each zone counts chunks from its own start.
+pub const RAID0_ALTERNATE: u32 = 2;
+
+/// Codes of RAID5, which RAID6 shares.
+const PARITY: [(u32, &str, &[&str]); 6] = [
+    (0, "left-asymmetric", &["la"]),
+    (1, "right-asymmetric", &["ra"]),
+    (LEFT_SYMMETRIC, "left-symmetric", &["ls", "default"]),
+    (3, "right-symmetric", &["rs"]),
+    (4, "parity-first", &[]),
+    (5, "parity-last", &[]),
+];
+
+/// Codes of RAID6 alone.
+const PARITY_6: [(u32, &str, &[&str]); 8] = [
+    (8, "ddf-zero-restart", &[]),
+    (9, "ddf-N-restart", &[]),
+    (10, "ddf-N-continue", &[]),
+    (16, "left-asymmetric-6", &["la-6"]),
+    (17, "right-asymmetric-6", &["ra-6"]),
+    (18, "left-symmetric-6", &["ls-6"]),
+    (19, "right-symmetric-6", &["rs-6"]),
+    (20, "parity-first-6", &[]),
+];
+
+const RAID0: [(u32, &str, &[&str]); 3] =
+    [(0, "dangerous", &[]), (RAID0_ORIGINAL, "original", &[]), (RAID0_ALTERNATE, "alternate", &[])];
+
+/// The fields of a RAID10 layout number.
+///
+/// ```text
+/// bit  18 17  16  15......8  7.......0
+///      sets   off far copies near copies
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Raid10 {
+    /// Copies next to each other, bits 0 to 7.
+    pub near: u32,
+    /// Copies far from each other, bits 8 to 15.
+    pub far: u32,
+    /// Whether far copies are in the next chunk row instead of a later section, bit 16.
+    pub offset: bool,
+    /// How members are grouped for far copies, bits 17 and 18: 0 not at all, 1 by `n / far`
+    /// members, 2 by `near * far`.
+    pub far_sets: u32,
+}
+
+impl Raid10 {
+    /// Takes a layout number apart. `None` when bits above 18 are set.
+    #[must_use]
+    pub const fn from_code(code: u32) -> Option<Self> {
+        if code >> 19 != 0 {
+            return None;
+        }
+        Some(Self {
+            near: code & 0xff,
+            far: code >> 8 & 0xff,
+            offset: code >> 16 & 1 == 1,
+            far_sets: code >> 17 & 3,
+        })
+    }
+
+    /// Copies of each chunk.
+    #[must_use]
+    pub const fn copies(self) -> u32 {
+        self.near * self.far
+    }
+
+    /// Members in a far set, when the layout is legal for `raid_disks` members.
+    ///
+    /// Source   md's raid10 refuses none, zero, or more copies than members, and an unknown
+    ///          grouping. A far set smaller than the number of copies puts two copies of a chunk
+    ///          on one member; md only warns, weft refuses.
+    #[must_use]
+    pub const fn far_set_size(self, raid_disks: u32) -> Option<u32> {
+        let copies = self.copies();
+        if copies < 2 || copies > raid_disks {
+            return None;
+        }
+        let size = match self.far_sets {
+            0 => raid_disks,
+            1 => raid_disks / self.far,
+            2 => copies,
+            _ => return None,
+        };
+        if size < copies { None } else { Some(size) }
+    }
+}
+
+/// The layout mdadm takes for `level` when none is given.
+#[must_use]
+pub const fn default_of(level: Level) -> u32 {
+    match level {
+        Level::Linear | Level::Raid0 | Level::Raid1 | Level::Raid4 => 0,
+        Level::Raid5 | Level::Raid6 => LEFT_SYMMETRIC,
+        Level::Raid10 => NEAR_2,
+    }
+}
+
+/// Whether `layout` means something for `level` with `raid_disks` members.
+///
+/// Linear, RAID1 and RAID4 ignore the field, so any value is legal. RAID0 has its three values only
+/// when the superblock says that the field is valid, which is for the caller to know.
+#[must_use]
+pub fn is_legal(level: Level, layout: u32, raid_disks: u32) -> bool {
+    match level {
+        Level::Linear | Level::Raid1 | Level::Raid4 => true,
+        Level::Raid0 => layout <= RAID0_ALTERNATE,
+        Level::Raid5 => layout <= 5,
+        Level::Raid6 => matches!(layout, 0..=5 | 8..=10 | 16..=20),
+        Level::Raid10 => {
+            Raid10::from_code(layout).is_some_and(|parts| parts.far_set_size(raid_disks).is_some())
+        }
+    }
+}
+
+/// mdadm's name of a layout; `None` for a level without layouts, or a number without a name.
+#[must_use]
+pub fn name(level: Level, layout: u32) -> Option<String> {
+    match level {
+        Level::Linear | Level::Raid1 | Level::Raid4 => None,
+        Level::Raid0 | Level::Raid5 | Level::Raid6 => {
+            names(level).find(|(code, ..)| *code == layout).map(|(_, name, _)| name.to_owned())
+        }
+        Level::Raid10 => Raid10::from_code(layout).map(|parts| {
+            let mut copies = Vec::new();
+            if parts.near != 1 || parts.far == 1 {
+                copies.push(format!("near={}", parts.near));
+            }
+            if parts.far != 1 {
+                let kind = if parts.offset { "offset" } else { "far" };
+                copies.push(format!("{kind}={}", parts.far));
+            }
+            copies.join(", ")
+        }),
+    }
+}
+
+/// The layout number a user means: a name, a short name (`ls`, `n2`, `f2`, `o2`) or the number.
+///
+/// Errors   `None` when the text names no layout of this level. Whether a RAID10 layout fits the
+///          number of members is asked of [`is_legal`].
+#[must_use]
+pub fn parse(level: Level, text: &str) -> Option<u32> {
+    match level {
+        Level::Linear | Level::Raid1 | Level::Raid4 => None,
+        Level::Raid0 | Level::Raid5 | Level::Raid6 => names(level)
+            .find(|(code, name, short)| {
+                *name == text || short.contains(&text) || text.parse() == Ok(*code)
+            })
+            .map(|(code, ..)| code),
+        Level::Raid10 => {
+            let (kind, count) = text.split_at_checked(1)?;
+            let copies: u32 = count.parse().ok().filter(|copies| (1..=255).contains(copies))?;
+            match kind {
+                "n" => Some(1 << 8 | copies),
+                "f" => Some(copies << 8 | 1),
+                "o" => Some(1 << 16 | copies << 8 | 1),
+                _ => None,
+            }
+        }
+    }
+}
+
+fn names(level: Level) -> impl Iterator<Item = (u32, &'static str, &'static [&'static str])> {
+    let (shared, own): (&[_], &[_]) = match level {
+        Level::Raid0 => (&RAID0, &[]),
+        Level::Raid5 => (&PARITY, &[]),
+        Level::Raid6 => (&PARITY, &PARITY_6),
+        Level::Linear | Level::Raid1 | Level::Raid4 | Level::Raid10 => (&[], &[]),
+    };
+    shared.iter().chain(own).copied()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_name_is_read_back() {
+        for level in [Level::Raid0, Level::Raid5, Level::Raid6] {
+            for (code, known, short) in names(level) {
+                assert!(is_legal(level, code, 6), "{level} {known}");
+                assert_eq!(name(level, code).as_deref(), Some(known));
+                for text in short.iter().copied().chain([known, &code.to_string()]) {
+                    assert_eq!(parse(level, text), Some(code), "{level} {text}");
+                }
+            }
+        }
+        for (level, text) in
+            [(Level::Raid5, "ls-6"), (Level::Raid5, "8"), (Level::Raid1, "ls"), (Level::Raid6, "")]
+        {
+            assert_eq!(parse(level, text), None, "{level} {text}");
+        }
+    }
+
+    #[test]
+    fn raid10_layouts_have_short_and_long_names() {
+        for (text, code, long) in [
+            ("n2", 0x102, "near=2"),
+            ("n3", 0x103, "near=3"),
+            ("f2", 0x201, "far=2"),
+            ("o2", 0x1_0201, "offset=2"),
+        ] {
+            assert_eq!(parse(Level::Raid10, text), Some(code));
+            assert_eq!(name(Level::Raid10, code).as_deref(), Some(long));
+        }
+        assert_eq!(name(Level::Raid10, 0x202).as_deref(), Some("near=2, far=2"));
+        for bad in ["", "n", "n0", "n256", "x2", "é2", "n-1"] {
+            assert_eq!(parse(Level::Raid10, bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn illegal_layouts_are_refused_without_dividing_by_zero() {
+        for (level, layout, raid_disks, legal) in [
+            (Level::Raid5, 5, 3, true),
+            (Level::Raid5, 6, 3, false),
+            (Level::Raid6, 7, 4, false),
+            (Level::Raid6, 11, 4, false),
+            (Level::Raid6, 21, 4, false),
+            (Level::Raid0, 3, 2, false),
+            (Level::Raid10, 0x102, 2, true),
+            (Level::Raid10, 0x002, 2, false), // no far copy
+            (Level::Raid10, 0x200, 2, false), // no near copy
+            (Level::Raid10, 0x2_0002, 2, false),
+            (Level::Raid10, 0x101, 4, false), // one copy
+            (Level::Raid10, 0x105, 4, false), // more copies than members
+            (Level::Raid10, 0x2_0201, 4, true),
+            (Level::Raid10, 0x4_0201, 5, true),
+            (Level::Raid10, 0x2_0302, 6, false), // far sets of 2 for 6 copies
+            (Level::Raid10, 0x6_0102, 4, false), // unknown grouping
+            (Level::Raid10, 0x8_0102, 4, false), // unknown bit
+            (Level::Raid10, u32::MAX, 4, false),
+        ] {
+            assert_eq!(is_legal(level, layout, raid_disks), legal, "{level} {layout:#x}");
+        }
+    }
+}

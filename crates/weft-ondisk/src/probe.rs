@@ -1,0 +1,268 @@
+//! What else is on a member: signatures of other users, so that none is overwritten unasked.
+//!
+//! A signature is a few bytes at a known place. Finding one does not mean that what it belongs to
+//! is whole; it means that somebody should look before the member becomes part of an array.
+//!
+//! Source: the on-disk documentation of each format, places and bytes only.
+
+use weft_units::Sectors;
+
+/// Bytes of the start of a member to give to [`foreign_signature`]; ZFS looks furthest.
+pub const HEAD_BYTES: usize = 256 << 10;
+
+/// Bytes of the end of a member to give to [`foreign_signature`]; md 0.90 is furthest from it.
+pub const TAIL_BYTES: usize = 128 << 10;
+
+/// Something on a member that is not ours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Foreign {
+    /// What it is, for a message.
+    pub name: &'static str,
+    /// Where its signature is on the member.
+    pub byte: u64,
+}
+
+/// Bytes at a place near the start.
+const HEAD: [(&str, usize, &[u8]); 36] = [
+    ("a LUKS volume", 0, b"LUKS\xba\xbe"),
+    ("a LUKS2 volume (second header)", 0x4000, b"SKUL\xba\xbe"),
+    ("an LVM physical volume", 0, b"LABELONE"),
+    ("an LVM physical volume", 512, b"LABELONE"),
+    ("an LVM physical volume", 1024, b"LABELONE"),
+    ("an LVM physical volume", 1536, b"LABELONE"),
+    ("an XFS file system", 0, b"XFSB"),
+    ("a btrfs file system", 0x1_0040, b"_BHRfS_M"),
+    (
+        "a bcachefs file system",
+        0x1018,
+        b"\xc6\x85\x73\xf6\x66\xce\x90\xa9\xd9\x6a\x60\xcf\x80\x3d\xf7\xef",
+    ),
+    (
+        "a bcache device",
+        0x1018,
+        b"\xc6\x85\x73\xf6\x4e\x1a\x45\xca\x82\x65\xf5\x7f\x48\xba\x6d\x81",
+    ),
+    ("an F2FS file system", 0x400, b"\x10\x20\xf5\xf2"),
+    ("an F2FS file system (second superblock)", 0x1400, b"\x10\x20\xf5\xf2"),
+    ("an EROFS file system", 0x400, b"\xe2\xe1\xf5\xe0"),
+    ("a squashfs file system", 0, b"hsqs"),
+    ("a JFS file system", 0x8000, b"JFS1"),
+    ("a ReiserFS file system", 0x1_0034, b"ReIsEr"),
+    ("a ReiserFS file system", 0x2034, b"ReIsEr"),
+    ("an ISO 9660 file system", 0x8001, b"CD001"),
+    ("an NTFS file system", 3, b"NTFS    "),
+    ("an exFAT file system", 3, b"EXFAT   "),
+    ("a FAT file system", 0x36, b"FAT12   "),
+    ("a FAT file system", 0x36, b"FAT16   "),
+    ("a FAT file system", 0x52, b"FAT32   "),
+    ("swap space", 4096 - 10, b"SWAPSPACE2"),
+    ("swap space", 8192 - 10, b"SWAPSPACE2"),
+    ("swap space", 16384 - 10, b"SWAPSPACE2"),
+    ("swap space", 65536 - 10, b"SWAPSPACE2"),
+    ("a hibernated system", 4096 - 10, b"S1SUSPEND"),
+    ("a GUID partition table", 512, b"EFI PART"),
+    ("a GUID partition table", 4096, b"EFI PART"),
+    ("a Stratis device", 0x204, b"!Stra0tis\x86\xff\x02^\x41rh"),
+    ("a VDO volume", 0, b"dmvdo001"),
+    ("a Ceph OSD", 0, b"bluestore block device"),
+    ("a qcow2 image", 0, b"QFI\xfb"),
+    ("a VMDK image", 0, b"KDMV"),
+    ("a dm-verity tree", 0, b"verity\0\0"),
+];
+
+/// Bytes at a place counted back from the end of the member.
+const TAIL: [(&str, u64, &[u8]); 7] = [
+    ("a GUID partition table (second header)", 512, b"EFI PART"),
+    ("a GUID partition table (second header)", 4096, b"EFI PART"),
+    ("an Intel IMSM container member", 1024, b"Intel Raid ISM Cfg Sig. "),
+    ("an Intel IMSM container member", 8192, b"Intel Raid ISM Cfg Sig. "),
+    ("a DDF container member", 512, b"\xde\x11\xde\x11"),
+    ("a DDF container member", 4096, b"\xde\x11\xde\x11"),
+    ("a VHD image", 512, b"conectix"),
+];
+
+const MD_MAGIC_LITTLE: [u8; 4] = 0xa92b_4efc_u32.to_le_bytes();
+const MD_MAGIC_BIG: [u8; 4] = 0xa92b_4efc_u32.to_be_bytes();
+const ZFS_UBERBLOCK: u64 = 0x00ba_b10c;
+
+/// The first sign of another user on a member, md included.
+///
+/// Shape    `head` the first [`HEAD_BYTES`] of the member and `tail` its last [`TAIL_BYTES`], or
+///          all of it where it is smaller; what is not given is not looked at
+#[must_use]
+pub fn foreign_signature(member_size: Sectors, head: &[u8], tail: &[u8]) -> Option<Foreign> {
+    let tail_start = member_size.bytes().0.saturating_sub(tail.len() as u64);
+    let in_tail = |byte: u64, signature: &[u8]| {
+        let from = byte.checked_sub(tail_start).and_then(|from| usize::try_from(from).ok());
+        from.is_some_and(|from| has(tail, from, signature))
+    };
+    let found = |name, byte| Some(Foreign { name, byte });
+
+    for (name, byte) in [("an md superblock 1.1", 0), ("an md superblock 1.2", 4096)] {
+        if has(head, byte, &MD_MAGIC_LITTLE) {
+            return found(name, byte as u64);
+        }
+    }
+    // 0.90: the last whole 64 KiB, in the byte order of its writer.
+    let size = member_size.0;
+    for (name, sector) in [
+        ("an md superblock 1.0", (size.saturating_sub(16)) & !7),
+        ("an md superblock 0.90", (size & !127).saturating_sub(128)),
+    ] {
+        let byte = Sectors(sector).bytes().0;
+        if in_tail(byte, &MD_MAGIC_LITTLE) || in_tail(byte, &MD_MAGIC_BIG) {
+            return found(name, byte);
+        }
+    }
+    for (name, byte, signature) in HEAD {
+        if has(head, byte, signature) {
+            return found(name, byte as u64);
+        }
+    }
+    if let Some(name) = extended_fs(head) {
+        return found(name, 0x438);
+    }
+    if let Some(byte) = zfs_uberblock(head) {
+        return found("a ZFS pool member", byte);
+    }
+    for (name, back, signature) in TAIL {
+        let byte = member_size.bytes().0.checked_sub(back);
+        if let Some(byte) = byte.filter(|byte| in_tail(*byte, signature)) {
+            return found(name, byte);
+        }
+    }
+    partition_table(head).and_then(|name| found(name, 510))
+}
+
+fn has(bytes: &[u8], at: usize, signature: &[u8]) -> bool {
+    bytes.get(at..).is_some_and(|rest| rest.starts_with(signature))
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
+    bytes.get(at..)?.first_chunk().map(|word| u32::from_le_bytes(*word))
+}
+
+/// ext2, ext3 and ext4 share a magic of two bytes; features tell them apart, and a plausible
+/// revision and block size tell all of them from chance.
+fn extended_fs(head: &[u8]) -> Option<&'static str> {
+    const SUPERBLOCK: usize = 1024;
+    const HAS_JOURNAL: u32 = 0x4;
+    /// Extents, 64 bits, flexible groups: what ext3 does not know.
+    const EXT4_INCOMPAT: u32 = 0x40 | 0x80 | 0x200;
+    if !has(head, SUPERBLOCK + 0x38, b"\x53\xef")
+        || u32_at(head, SUPERBLOCK + 0x18)? > 6
+        || u32_at(head, SUPERBLOCK + 0x4c)? > 1
+    {
+        return None;
+    }
+    let compat = u32_at(head, SUPERBLOCK + 0x5c)?;
+    let incompat = u32_at(head, SUPERBLOCK + 0x60)?;
+    Some(if incompat & EXT4_INCOMPAT != 0 {
+        "an ext4 file system"
+    } else if compat & HAS_JOURNAL != 0 {
+        "an ext3 file system"
+    } else {
+        "an ext2 file system"
+    })
+}
+
+/// Uberblocks of the first label: a ring in the second half of the first 256 KiB.
+fn zfs_uberblock(head: &[u8]) -> Option<u64> {
+    (128_usize << 10..256 << 10)
+        .step_by(1 << 10)
+        .find(|byte| {
+            has(head, *byte, &ZFS_UBERBLOCK.to_le_bytes())
+                || has(head, *byte, &ZFS_UBERBLOCK.to_be_bytes())
+        })
+        .map(|byte| byte as u64)
+}
+
+/// A boot sector with at least one entry, and only legal ones: boot code alone is nobody's data.
+fn partition_table(head: &[u8]) -> Option<&'static str> {
+    let entries = head.get(446..510).filter(|_| has(head, 510, b"\x55\xaa"))?;
+    let mut used = false;
+    for entry in entries.chunks_exact(16) {
+        let (boot, kind, sectors) = (entry.first()?, entry.get(4)?, u32_at(entry, 12)?);
+        if !matches!(boot, 0 | 0x80) {
+            return None;
+        }
+        used |= *kind != 0 && sectors != 0;
+    }
+    used.then_some("an MBR partition table")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SIZE: Sectors = Sectors(4096 + 5);
+
+    /// Finds `signature` written at `byte` of an empty member.
+    fn check(byte: u64, signature: &[u8]) -> Option<Foreign> {
+        let mut member = vec![0; usize::try_from(SIZE.bytes().0).unwrap()];
+        let at = usize::try_from(byte).unwrap();
+        member[at..at + signature.len()].copy_from_slice(signature);
+        let (head, tail) = (&member[..HEAD_BYTES], &member[member.len() - TAIL_BYTES..]);
+        foreign_signature(SIZE, head, tail)
+    }
+
+    #[test]
+    fn every_signature_is_found_where_it_belongs() {
+        for (name, byte, signature) in HEAD {
+            assert_eq!(check(byte as u64, signature), Some(Foreign { name, byte: byte as u64 }));
+        }
+        let end = SIZE.bytes().0;
+        for (name, back, signature) in TAIL {
+            let byte = end - back;
+            assert_eq!(check(byte, signature), Some(Foreign { name, byte }), "{name}");
+        }
+        for (name, byte, magic) in [
+            ("an md superblock 1.1", 0, MD_MAGIC_LITTLE),
+            ("an md superblock 1.2", 4096, MD_MAGIC_LITTLE),
+            ("an md superblock 1.0", 4080 * 512, MD_MAGIC_LITTLE),
+            ("an md superblock 0.90", 3968 * 512, MD_MAGIC_LITTLE),
+            ("an md superblock 0.90", 3968 * 512, MD_MAGIC_BIG),
+        ] {
+            assert_eq!(check(byte, &magic), Some(Foreign { name, byte }));
+        }
+        let name = "a ZFS pool member";
+        let byte = 255 << 10;
+        assert_eq!(check(byte, &ZFS_UBERBLOCK.to_be_bytes()), Some(Foreign { name, byte }));
+    }
+
+    #[test]
+    fn extended_file_systems_are_told_apart() {
+        for (compat, incompat, name) in [
+            (0_u8, 2_u8, "an ext2 file system"),
+            (4, 2, "an ext3 file system"),
+            (4, 0x42, "an ext4 file system"),
+        ] {
+            let mut superblock = [0; 0x64];
+            superblock[0x38..0x3a].copy_from_slice(b"\x53\xef");
+            superblock[0x5c] = compat;
+            superblock[0x60] = incompat;
+            assert_eq!(check(1024, &superblock), Some(Foreign { name, byte: 0x438 }));
+            superblock[0x18] = 99;
+            assert_eq!(check(1024, &superblock), None);
+        }
+    }
+
+    #[test]
+    fn a_boot_sector_counts_only_with_a_partition() {
+        let mut sector = [0; 512];
+        sector[510..].copy_from_slice(b"\x55\xaa");
+        assert_eq!(check(0, &sector), None);
+        sector[446 + 4] = 0x83;
+        sector[446 + 12] = 1;
+        assert_eq!(check(0, &sector), Some(Foreign { name: "an MBR partition table", byte: 510 }));
+        sector[446 + 16] = 1;
+        assert_eq!(check(0, &sector), None);
+    }
+
+    #[test]
+    fn nothing_is_found_in_nothing() {
+        assert_eq!(check(0, b""), None);
+        assert_eq!(foreign_signature(Sectors(0), &[], &[]), None);
+        assert_eq!(foreign_signature(Sectors(u64::MAX), &[0; 9], &[0; 9]), None);
+    }
+}

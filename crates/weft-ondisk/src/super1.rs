@@ -1,0 +1,725 @@
+//! What a member says of itself and its array: the version 1 superblock.
+//!
+//! Versions 1.0, 1.1 and 1.2 are one structure in three places. It is a header of 256 bytes and a
+//! table of 16-bit roles, one for each member that the array ever numbered. All numbers are
+//! little-endian, all positions count sectors of 512 bytes, and what is "from the superblock" is
+//! a signed distance.
+//!
+//! ```text
+//! 1.2    0        8            +8                                data_offset
+//!        | unused | superblock | bitmap or PPL, bad-block log, gap | data ...
+//! 1.1    0            +8                                           data_offset
+//!        | superblock | bitmap or PPL, bad-block log, gap         | data ...
+//! 1.0    data_offset, normally 0                     end-16..end-24 sectors, aligned to 4 KiB
+//!        | data ...  | bitmap or PPL, bad-block log | superblock | unused
+//! ```
+//!
+//! [`Super1::parse`] gives only values that are legal on their own: what does not depend on other
+//! members has been checked. [`Super1::decode`] stops after the sum, for showing what is there.
+//!
+//! Source: format facts as read from Linux 6.1 and 6.12 and mdadm 4.2 to 4.6, checked with
+//! superblocks that those wrote (`fixtures/md-super`).
+
+mod raw;
+mod validate;
+
+use crate::{At, Level, SuperblockError, Uuid};
+use raw::{HEADER_BYTES, RawSuper1, at};
+use std::fmt;
+use weft_units::{SECTOR_BYTES, Sectors, Slot};
+use zerocopy::{FromBytes, IntoBytes};
+
+/// Bytes to read for a superblock: the most that one can be.
+pub const SUPER_BYTES: usize = 4096;
+
+/// Entries of a role table that fit in a superblock, `(4096 - 256) / 2`.
+pub const ROLES_MAX: u32 = 1920;
+
+/// Smallest member for which mdadm and weft look for a v1 superblock.
+pub const MEMBER_SECTORS_MIN: Sectors = Sectors(24);
+
+/// Which of the three places a v1 superblock is in. Not stored; implied by the place.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Minor {
+    /// Near the end of the member, after the data.
+    V1_0,
+    /// At the start.
+    V1_1,
+    /// 4 KiB after the start, out of the way of boot sectors.
+    #[default]
+    V1_2,
+}
+
+/// Bits of `feature_map`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Features(pub u32);
+
+/// Seconds and microseconds since 1970, as a superblock keeps them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct MdTime {
+    /// Seconds, 40 bits.
+    pub secs: u64,
+    /// Microseconds, 24 bits. Usually 0.
+    pub micros: u32,
+}
+
+/// How far the members are known to agree, in member sectors (for RAID10 in array sectors).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ResyncOffset {
+    /// Everywhere: the array was stopped cleanly.
+    Clean,
+    /// Below this sector. 0 while writes may be in flight.
+    At(Sectors),
+}
+
+/// What a member does in its array: an entry of `dev_roles`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// Fills a slot.
+    Active(Slot),
+    /// Failed; holds nothing to be believed.
+    Faulty,
+    /// Is the RAID4/5/6 journal.
+    Journal,
+    /// Waits for a slot, or the entry is unused.
+    Spare,
+}
+
+/// The partial parity log of a member, placed by the bytes that otherwise place the bitmap.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PplArea {
+    /// Sectors from the superblock.
+    pub offset: i16,
+    /// Length in sectors.
+    pub size: u16,
+}
+
+/// The fields that mean something while a reshape goes on, and are 0 or stale otherwise.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Reshape {
+    /// Level afterwards, as a code.
+    pub new_level: i32,
+    /// Array sector that the reshape has reached.
+    pub position: u64,
+    /// `raid_disks`, which is the number afterwards, less the number before.
+    pub delta_disks: i32,
+    /// Layout afterwards.
+    pub new_layout: u32,
+    /// Chunk afterwards.
+    pub new_chunk: Sectors,
+    /// Sectors to add to `data_offset` afterwards; with [`Features::NEW_OFFSET`].
+    pub new_offset: i32,
+}
+
+/// Why this release of weft does not write to an array, although it understands the superblock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reason {
+    /// The feature's name, as in [`Features`], or the field's.
+    pub name: &'static str,
+    /// What it is, for a message.
+    pub what: &'static str,
+}
+
+/// Every field of a v1 superblock, as values.
+///
+/// Source   byte offsets and meanings: md's on-disk structure; each field names its own byte
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Super1 {
+    /// Where it is; `super_offset` follows from this and the member's size.
+    pub minor: Minor,
+    /// What else is to be understood. Byte 8.
+    pub feature_map: Features,
+    /// The array. Byte 16.
+    pub set_uuid: Uuid,
+    /// The array's name, padded with NUL; normally `host:name` or `name`. Byte 32.
+    pub set_name: [u8; 32],
+    /// When the array was created. Byte 64.
+    pub ctime: MdTime,
+    /// Level. Byte 72.
+    pub level: Level,
+    /// Layout within the level, see [`crate::layout_id`]. Byte 76.
+    pub layout: u32,
+    /// Sectors of each member that hold data; 0 for linear and RAID0. Byte 80.
+    pub size: Sectors,
+    /// Chunk; 0 for RAID1. Byte 88.
+    pub chunk: Sectors,
+    /// Number of slots. Byte 92.
+    pub raid_disks: u32,
+    /// Place of the bitmap or the partial parity log: [`Super1::bitmap_offset`],
+    /// [`Super1::ppl`]. Byte 96.
+    pub bitmap_offset_raw: [u8; 4],
+    /// Reshape, valid with [`Features::RESHAPE`]. Byte 100.
+    pub reshape: Reshape,
+    /// First sector of data on the member. Byte 128.
+    pub data_offset: Sectors,
+    /// Sectors available for data on the member. Byte 136.
+    pub data_size: Sectors,
+    /// Sector of this superblock on the member. Byte 144.
+    pub super_offset: Sectors,
+    /// How far the member is rebuilt, or where its journal begins: [`Super1::recovery_offset`],
+    /// [`Super1::journal_tail`]. Byte 152.
+    pub recovery_offset_raw: u64,
+    /// The member's entry in `roles`. Not its slot. Byte 160.
+    pub dev_number: u32,
+    /// Read errors that were corrected by writing. Byte 164.
+    pub cnt_corrected_read: u32,
+    /// The member. Byte 168.
+    pub device_uuid: Uuid,
+    /// 1 write-mostly, 2 failfast. Byte 184.
+    pub devflags: u8,
+    /// Unit of the bad-block log: `512 << bblog_shift` bytes. Byte 185.
+    pub bblog_shift: u8,
+    /// Sectors reserved for the bad-block log. Byte 186.
+    pub bblog_size: u16,
+    /// Sectors from the superblock to the bad-block log; 0 for none. Byte 188.
+    pub bblog_offset: i32,
+    /// When the superblock was last written. Byte 192.
+    pub utime: MdTime,
+    /// How often the array changed; orders members by freshness. Byte 200.
+    pub events: u64,
+    /// How far the array is in sync. Byte 208.
+    pub resync_offset: ResyncOffset,
+    /// Smallest I/O in bytes, or 0 for what the member says. Linux 6.19 and later write it.
+    /// Byte 224.
+    pub logical_block_size: u32,
+    /// Role of each numbered member: `dev_roles[..max_dev]`. Byte 256.
+    pub roles: Vec<u16>,
+}
+
+impl Super1 {
+    /// Reads a superblock and checks all that can be checked on one member.
+    ///
+    /// Shape    `bytes` are the 4096 at [`Minor::position`] of the member; more are ignored
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Super1::decode`] and [`Super1::validate`].
+    pub fn parse(
+        bytes: &[u8],
+        minor: Minor,
+        member_size: Sectors,
+    ) -> Result<Self, SuperblockError> {
+        let parsed = Self::decode(bytes, minor)?;
+        parsed.validate(member_size)?;
+        Ok(parsed)
+    }
+
+    /// Reads the one superblock of a member from the blocks at all its possible places.
+    ///
+    /// Shape    `blocks` holds, for each minor the member is large enough for, the 4096 bytes there
+    ///
+    /// # Errors
+    ///
+    /// With none legal, what is wrong with the first that has the magic, else `Absent`. With
+    /// several, `Ambiguous`: the user has to say which, to [`Super1::parse`].
+    pub fn find(blocks: &[(Minor, &[u8])], member_size: Sectors) -> Result<Self, SuperblockError> {
+        if member_size < MEMBER_SECTORS_MIN {
+            return Err(SuperblockError::TooSmall {
+                found: member_size,
+                expected: MEMBER_SECTORS_MIN,
+            });
+        }
+        let mut found: Option<Self> = None;
+        let mut damaged = None;
+        for (minor, bytes) in blocks {
+            match Self::parse(bytes, *minor, member_size) {
+                Ok(second) => {
+                    if let Some(first) = found {
+                        return Err(SuperblockError::Ambiguous {
+                            first: first.minor,
+                            first_uuid: first.set_uuid,
+                            second: second.minor,
+                            second_uuid: second.set_uuid,
+                        });
+                    }
+                    found = Some(second);
+                }
+                Err(SuperblockError::Magic { .. }) => {}
+                Err(error) => damaged = damaged.or(Some(error)),
+            }
+        }
+        let positions = blocks.iter().filter_map(|(minor, _)| minor.position(member_size));
+        found.ok_or_else(|| {
+            damaged.unwrap_or_else(|| SuperblockError::Absent { looked: positions.collect() })
+        })
+    }
+
+    /// Reads a superblock and checks only that it is one, undamaged and of a known format: magic,
+    /// version, size of the role table, sum, features, level.
+    ///
+    /// For showing a superblock that [`Super1::validate`] refuses. To use one, [`Super1::parse`].
+    ///
+    /// # Errors
+    ///
+    /// [`SuperblockError`] naming the first of those that is wrong.
+    pub fn decode(bytes: &[u8], minor: Minor) -> Result<Self, SuperblockError> {
+        let short = || SuperblockError::Short { found: bytes.len() };
+        let block = bytes.get(..SUPER_BYTES).ok_or_else(short)?;
+        let (raw, table) = RawSuper1::ref_from_prefix(block).map_err(|_| short())?;
+        raw.check_format()?;
+        let roles: Vec<u16> = table
+            .chunks_exact(2)
+            .take(raw.max_dev.get() as usize)
+            .map(|entry| entry.iter().rev().fold(0, |high, low| high << 8 | u16::from(*low)))
+            .collect();
+        let (stored, computed) = (raw.sb_csum.get(), csum_v1(block).ok_or_else(short)?);
+        if stored != computed {
+            return Err(SuperblockError::Checksum { at: at!(sb_csum), stored, computed });
+        }
+        raw.check_newer()?;
+        let level = Level::from_code(raw.level.get()).ok_or_else(|| {
+            let expected = "-1 (linear), 0, 1, 4, 5, 6 or 10".to_owned();
+            SuperblockError::value(at!(level), raw.level.get(), expected)
+        })?;
+        Ok(raw.values(minor, level, roles))
+    }
+
+    /// Writes every field into `block` and computes the sum last.
+    ///
+    /// Shape    `block` is what was read, or 4096 bytes of any kind; what follows the role table is
+    ///          left as it was
+    ///
+    /// # Panics
+    ///
+    /// When `roles` has more than [`ROLES_MAX`] entries, which no parsed or planned superblock has.
+    pub fn encode_into(&self, block: &mut [u8; SUPER_BYTES]) {
+        assert!(self.roles.len() <= ROLES_MAX as usize);
+        let (header, table) = block.split_at_mut(HEADER_BYTES);
+        for (entry, role) in table.chunks_exact_mut(2).zip(&self.roles) {
+            entry.copy_from_slice(&role.to_le_bytes());
+        }
+        let mut raw = RawSuper1::from_values(self);
+        header.copy_from_slice(raw.as_bytes());
+        raw.sb_csum.set(csum_v1(block).expect("max_dev is the length of roles, asserted above"));
+        block.split_at_mut(HEADER_BYTES).0.copy_from_slice(raw.as_bytes());
+        debug_assert_eq!(Self::decode(block, self.minor).as_ref(), Ok(self));
+    }
+
+    /// The superblock of a new member: what follows the role table is filled with ones, as mdadm
+    /// does.
+    #[must_use]
+    pub fn encode(&self) -> [u8; SUPER_BYTES] {
+        let mut block = [0xff; SUPER_BYTES];
+        self.encode_into(&mut block);
+        block
+    }
+
+    /// Bytes of the block that have to be written, in whole logical blocks of the member.
+    ///
+    /// Units    `logical_block` in bytes, a power of two up to 4096
+    #[must_use]
+    pub fn encoded_len(&self, logical_block: u32) -> usize {
+        (HEADER_BYTES + 2 * self.roles.len()).next_multiple_of(logical_block.max(1) as usize)
+    }
+
+    /// The sum that [`Super1::encode_into`] stores.
+    #[must_use]
+    pub fn checksum(&self) -> u32 {
+        csum_v1(&self.encode()).expect("encode stores a legal max_dev")
+    }
+
+    /// The array's name as text: up to the first NUL, what is not printable ASCII escaped.
+    #[must_use]
+    pub fn name(&self) -> String {
+        let name = self.set_name.split(|byte| *byte == 0).next().unwrap_or_default();
+        name.escape_ascii().to_string()
+    }
+
+    /// Role of the member with this number.
+    ///
+    /// # Errors
+    ///
+    /// `Value` for a number past the table, `Role` for a reserved code.
+    pub fn role(&self, dev_number: u32) -> Result<Role, SuperblockError> {
+        let code = self.roles.get(dev_number as usize).copied().ok_or_else(|| {
+            let expected = format!("less than {}, the length of the role table", self.roles.len());
+            SuperblockError::value(at!(dev_number), dev_number, expected)
+        })?;
+        Role::from_code(code).ok_or(SuperblockError::Role {
+            at: role_at(dev_number as usize),
+            found: code,
+            slots: self.slots(),
+        })
+    }
+
+    /// Role of this member.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Super1::role`]; none after [`Super1::parse`].
+    pub fn own_role(&self) -> Result<Role, SuperblockError> {
+        self.role(self.dev_number)
+    }
+
+    /// How many slots roles can name: `raid_disks`, or the number before a reshape that shrinks.
+    #[must_use]
+    pub fn slots(&self) -> u32 {
+        self.raid_disks.max(self.raid_disks_before().unwrap_or(0))
+    }
+
+    /// `raid_disks` before the reshape; `None` without one, or when that is no number.
+    #[must_use]
+    pub fn raid_disks_before(&self) -> Option<u32> {
+        let reshaping = self.feature_map.contains(Features::RESHAPE);
+        let before = i64::from(self.raid_disks) - i64::from(self.reshape.delta_disks);
+        u32::try_from(before).ok().filter(|_| reshaping)
+    }
+
+    /// Slots that two members fill, as a replacement and what it replaces do. Whether one of the
+    /// two is a replacement is in their own superblocks.
+    #[must_use]
+    pub fn doubled_slots(&self) -> Vec<Slot> {
+        let mut slots: Vec<u16> =
+            self.roles.iter().copied().filter(|code| *code <= Role::SLOT_MAX).collect();
+        slots.sort_unstable();
+        let mut doubled: Vec<Slot> = slots
+            .windows(2)
+            .filter_map(|pair| match pair {
+                [first, second] if first == second => Some(Slot(*first)),
+                _ => None,
+            })
+            .collect();
+        doubled.dedup();
+        doubled
+    }
+
+    /// Sectors from the superblock to the write-intent bitmap, with [`Features::BITMAP`].
+    #[must_use]
+    pub fn bitmap_offset(&self) -> Option<i32> {
+        let present = self.feature_map.contains(Features::BITMAP);
+        present.then(|| i32::from_le_bytes(self.bitmap_offset_raw))
+    }
+
+    /// The partial parity log, with [`Features::PPL`] or [`Features::MULTI_PPL`].
+    #[must_use]
+    pub fn ppl(&self) -> Option<PplArea> {
+        let [offset_low, offset_high, size_low, size_high] = self.bitmap_offset_raw;
+        self.feature_map.intersects(Features::PPL.with(Features::MULTI_PPL)).then(|| PplArea {
+            offset: i16::from_le_bytes([offset_low, offset_high]),
+            size: u16::from_le_bytes([size_low, size_high]),
+        })
+    }
+
+    /// Data sectors below which the member is rebuilt, with [`Features::RECOVERY`]. `None` means
+    /// all of them, if the member has a slot.
+    #[must_use]
+    pub fn recovery_offset(&self) -> Option<Sectors> {
+        let valid = self.feature_map.contains(Features::RECOVERY) && !self.is_journal();
+        valid.then_some(Sectors(self.recovery_offset_raw))
+    }
+
+    /// Sector of the journal's oldest live block, from `data_offset`, on a journal member.
+    #[must_use]
+    pub fn journal_tail(&self) -> Option<Sectors> {
+        self.is_journal().then_some(Sectors(self.recovery_offset_raw))
+    }
+
+    /// Sectors of this member that hold data or the journal.
+    #[must_use]
+    pub fn used_size(&self) -> Sectors {
+        if self.level.uses_size() && !self.is_journal() { self.size } else { self.data_size }
+    }
+
+    /// Where resync has to begin, `None` for a clean array. A checkpoint past the end is not to be
+    /// believed, and counts as 0.
+    #[must_use]
+    pub fn dirty_from(&self) -> Option<Sectors> {
+        match self.resync_offset {
+            ResyncOffset::Clean => None,
+            ResyncOffset::At(sector) => {
+                let range =
+                    if self.level == Level::Raid10 { self.array_size() } else { Some(self.size) };
+                Some(if range.is_some_and(|range| sector <= range) { sector } else { Sectors(0) })
+            }
+        }
+    }
+
+    /// Sectors of the array. `None` for linear and RAID0, where every member adds what it has, and
+    /// for geometry that [`Super1::validate`] refuses.
+    ///
+    /// Source   RAID10: as many chunks as fit when each has its copies, near copies rounded down in
+    ///          whole rows of `raid_disks`, far copies in sections of `1 / far` of the member
+    #[must_use]
+    pub fn array_size(&self) -> Option<Sectors> {
+        let chunk = self.chunk.0;
+        let members = u64::from(self.raid_disks);
+        let chunks = match self.level {
+            Level::Linear | Level::Raid0 => return None,
+            Level::Raid1 => return Some(self.size),
+            Level::Raid4 | Level::Raid5 | Level::Raid6 => {
+                let data = members.checked_sub(u64::from(self.level.parity_count()))?;
+                self.size.0.checked_div(chunk)?.checked_mul(data)?
+            }
+            Level::Raid10 => {
+                let parts = crate::layout_id::Raid10::from_code(self.layout)?;
+                let rows = self.size.0.checked_div(chunk)?.checked_div(u64::from(parts.far))?;
+                rows.checked_mul(members)?.checked_div(u64::from(parts.near))?
+            }
+        };
+        chunks.checked_mul(chunk).map(Sectors)
+    }
+
+    /// What keeps this release from writing to the array, in the order of the feature bits.
+    #[must_use]
+    pub fn refuses_writing(&self) -> Vec<Reason> {
+        let mut reasons: Vec<Reason> = Features::UNWRITABLE
+            .into_iter()
+            .filter(|(feature, _)| self.feature_map.contains(*feature))
+            .map(|(feature, what)| Reason { name: feature.first_name(), what })
+            .collect();
+        if self.bitmap_offset() == Some(0) {
+            reasons.push(Reason { name: "bitmap_offset", what: "a bitmap without a place" });
+        }
+        if self.events == u64::MAX {
+            reasons.push(Reason { name: "events", what: "an event count that cannot increase" });
+        }
+        reasons
+    }
+
+    fn is_journal(&self) -> bool {
+        self.own_role() == Ok(Role::Journal)
+    }
+}
+
+impl Minor {
+    /// All three, in the order in which they are looked for.
+    pub const ALL: [Self; 3] = [Self::V1_0, Self::V1_1, Self::V1_2];
+
+    /// Sector of the superblock on a member of this size; `None` when that is too small.
+    ///
+    /// Source   1.0: at least 8 KiB before the end, rounded down to 4 KiB
+    #[must_use]
+    pub fn position(self, member_size: Sectors) -> Option<Sectors> {
+        if member_size < MEMBER_SECTORS_MIN {
+            return None;
+        }
+        Some(match self {
+            Self::V1_0 => Sectors(member_size.0 - 16).round_down(Sectors(8)),
+            Self::V1_1 => Sectors(0),
+            Self::V1_2 => Sectors(8),
+        })
+    }
+}
+
+impl fmt::Display for Minor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::V1_0 => "1.0",
+            Self::V1_1 => "1.1",
+            Self::V1_2 => "1.2",
+        })
+    }
+}
+
+impl Features {
+    /// There is a write-intent bitmap on the members.
+    pub const BITMAP: Self = Self(0x0001);
+    /// The member is valid only below `recovery_offset`.
+    pub const RECOVERY: Self = Self(0x0002);
+    /// A reshape is under way.
+    pub const RESHAPE: Self = Self(0x0004);
+    /// The bad-block log is not empty.
+    pub const BADBLOCKS: Self = Self(0x0008);
+    /// The member is replacing another one of the same slot.
+    pub const REPLACEMENT: Self = Self(0x0010);
+    /// A reshape that changes no number of members runs backwards.
+    pub const RESHAPE_BACK: Self = Self(0x0020);
+    /// The reshape also moves the data.
+    pub const NEW_OFFSET: Self = Self(0x0040);
+    /// Only chunks set in the bitmap have to be recovered.
+    pub const RECOVERY_BITMAP: Self = Self(0x0080);
+    /// Several hosts use the array at once.
+    pub const CLUSTERED: Self = Self(0x0100);
+    /// The array has a RAID4/5/6 journal.
+    pub const JOURNAL: Self = Self(0x0200);
+    /// Each member has one partial parity log.
+    pub const PPL: Self = Self(0x0400);
+    /// Each member has a ring of partial parity logs.
+    pub const MULTI_PPL: Self = Self(0x0800);
+    /// `layout` means something for RAID0.
+    pub const RAID0_LAYOUT: Self = Self(0x1000);
+
+    const NAMED: [(Self, &'static str); 13] = [
+        (Self::BITMAP, "BITMAP"),
+        (Self::RECOVERY, "RECOVERY"),
+        (Self::RESHAPE, "RESHAPE"),
+        (Self::BADBLOCKS, "BADBLOCKS"),
+        (Self::REPLACEMENT, "REPLACEMENT"),
+        (Self::RESHAPE_BACK, "RESHAPE_BACK"),
+        (Self::NEW_OFFSET, "NEW_OFFSET"),
+        (Self::RECOVERY_BITMAP, "RECOVERY_BITMAP"),
+        (Self::CLUSTERED, "CLUSTERED"),
+        (Self::JOURNAL, "JOURNAL"),
+        (Self::PPL, "PPL"),
+        (Self::MULTI_PPL, "MULTI_PPL"),
+        (Self::RAID0_LAYOUT, "RAID0_LAYOUT"),
+    ];
+
+    /// What weft understands but does not keep up to date, so that it must not write.
+    const UNWRITABLE: [(Self, &'static str); 9] = [
+        (Self::BITMAP, "a write-intent bitmap"),
+        (Self::RESHAPE, "a reshape under way"),
+        (Self::BADBLOCKS, "a bad-block log that is not empty"),
+        (Self::REPLACEMENT, "a member being replaced"),
+        (Self::RECOVERY_BITMAP, "a recovery that follows a bitmap"),
+        (Self::CLUSTERED, "an array shared by a cluster"),
+        (Self::JOURNAL, "a journal member"),
+        (Self::PPL, "a partial parity log"),
+        (Self::MULTI_PPL, "a ring of partial parity logs"),
+    ];
+
+    /// Whether all bits of `other` are set.
+    #[must_use]
+    pub const fn contains(self, other: Self) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    /// Whether any bit of `other` is set.
+    #[must_use]
+    pub const fn intersects(self, other: Self) -> bool {
+        self.0 & other.0 != 0
+    }
+
+    /// These and those of `other`.
+    #[must_use]
+    pub const fn with(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    /// Sets the bits of `other`.
+    pub const fn insert(&mut self, other: Self) {
+        self.0 |= other.0;
+    }
+
+    /// Clears the bits of `other`.
+    pub const fn remove(&mut self, other: Self) {
+        self.0 &= !other.0;
+    }
+
+    /// The bits that have no name here.
+    #[must_use]
+    pub fn unknown(self) -> Self {
+        Self::NAMED.iter().fold(self, |rest, (feature, _)| Self(rest.0 & !feature.0))
+    }
+
+    fn first_name(self) -> &'static str {
+        let named = Self::NAMED.iter().find(|(feature, _)| self.intersects(*feature));
+        named.map_or("unknown", |(_, name)| name)
+    }
+}
+
+/// `0x801 (BITMAP, MULTI_PPL)`.
+impl fmt::Display for Features {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:#x}", self.0)?;
+        let named = Self::NAMED.iter().filter(|(feature, _)| self.contains(*feature));
+        let names: Vec<&str> = named.map(|(_, name)| *name).collect();
+        if names.is_empty() { Ok(()) } else { write!(f, " ({})", names.join(", ")) }
+    }
+}
+
+impl MdTime {
+    /// A whole second.
+    #[must_use]
+    pub const fn from_secs(secs: u64) -> Self {
+        Self { secs, micros: 0 }
+    }
+
+    fn from_raw(raw: u64) -> Self {
+        let micros = u32::try_from(raw >> 40).expect("24 bits are left");
+        Self { secs: raw & ((1 << 40) - 1), micros }
+    }
+
+    /// Seconds past 40 bits and microseconds past 24 are cut off.
+    fn to_raw(self) -> u64 {
+        u64::from(self.micros) << 40 | self.secs & ((1 << 40) - 1)
+    }
+}
+
+impl ResyncOffset {
+    /// Whether the array was stopped cleanly.
+    #[must_use]
+    pub const fn is_clean(self) -> bool {
+        matches!(self, Self::Clean)
+    }
+
+    const fn from_raw(raw: u64) -> Self {
+        if raw == u64::MAX { Self::Clean } else { Self::At(Sectors(raw)) }
+    }
+
+    const fn to_raw(self) -> u64 {
+        match self {
+            Self::Clean => u64::MAX,
+            Self::At(sector) => sector.0,
+        }
+    }
+}
+
+impl Role {
+    /// The highest slot a role can name.
+    pub const SLOT_MAX: u16 = 0xfeff;
+
+    /// The role of an on-disk code; `None` for reserved codes, 0xff00 to 0xfffc.
+    #[must_use]
+    pub const fn from_code(code: u16) -> Option<Self> {
+        match code {
+            0..=Self::SLOT_MAX => Some(Self::Active(Slot(code))),
+            0xfffd => Some(Self::Journal),
+            0xfffe => Some(Self::Faulty),
+            0xffff => Some(Self::Spare),
+            _ => None,
+        }
+    }
+
+    /// The on-disk code.
+    #[must_use]
+    pub const fn code(self) -> u16 {
+        match self {
+            Self::Active(slot) => slot.0,
+            Self::Faulty => 0xfffe,
+            Self::Journal => 0xfffd,
+            Self::Spare => 0xffff,
+        }
+    }
+}
+
+impl fmt::Display for Role {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Active(slot) => write!(f, "slot {}", slot.0),
+            Self::Faulty => f.pad("faulty"),
+            Self::Journal => f.pad("journal"),
+            Self::Spare => f.pad("spare"),
+        }
+    }
+}
+
+/// The sum that belongs in `sb_csum` of a superblock; `None` when it is shorter than its `max_dev`
+/// says, or `max_dev` is more than [`ROLES_MAX`].
+///
+/// Shape    the first `256 + 2 * max_dev` bytes are summed as little-endian words of 4 bytes, two
+///          left over as one of 2, the stored sum as 0
+/// Source   md: 64-bit sum, its halves added once, the carry of that lost
+#[must_use]
+pub fn csum_v1(block: &[u8]) -> Option<u32> {
+    let (raw, _) = RawSuper1::ref_from_prefix(block).ok()?;
+    let max_dev = raw.max_dev.get();
+    if max_dev > ROLES_MAX {
+        return None;
+    }
+    let summed = block.get(..HEADER_BYTES + 2 * max_dev as usize)?;
+    let word = |bytes: &[u8]| bytes.iter().rev().fold(0, |high, low| high << 8 | u64::from(*low));
+    let sum: u64 = summed.chunks(4).map(word).sum::<u64>() - u64::from(raw.sb_csum.get());
+    let [low, high] = [sum & u64::from(u32::MAX), sum >> 32]
+        .map(|half| u32::try_from(half).expect("2048 words of 32 bits sum to less than 44 bits"));
+    Some(low.wrapping_add(high))
+}
+
+/// The last sector of `bytes`, rounded up: how far a superblock of that length reaches.
+const fn sectors_of(bytes: usize) -> u64 {
+    (bytes as u64).div_ceil(SECTOR_BYTES)
+}
+
+const fn role_at(dev_number: usize) -> At {
+    At { structure: "superblock", field: "dev_roles", byte: HEADER_BYTES + 2 * dev_number }
+}
