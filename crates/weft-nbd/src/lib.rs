@@ -1,1 +1,85 @@
-//! Placeholder, filled by the next commits.
+//! The NBD protocol, both halves, sans-IO: bytes in, events out.
+//!
+//! There is no socket, clock, thread or log here. A driver owns the socket and the memory that data
+//! lives in; the values here say which bytes mean what.
+//!
+//! ```text
+//!             ServerConnection                        ClientHandshake ──► ClientConnection
+//!   socket ──► input ──► events ──► driver      driver ──► request ──► socket
+//!   socket ◄── output ◄── reply ◄── driver      driver ◄── events ◄── input ◄── socket
+//!   socket ◄──────── payload ─────► driver      driver ◄──────── payload ─────► socket
+//! ```
+//!
+//! Payload never passes through this crate: after a write request or a piece of read data the
+//! connection says how many of the next bytes are payload, and the driver takes them from its
+//! receive buffer or receives them straight into its own frames.
+//!
+//! A server's loop, without the waiting:
+//!
+//! ```
+//! use std::sync::Arc;
+//! use weft_nbd::{ExportInfo, Op, Reply, ServerConnection, ServerEvent};
+//!
+//! fn serve(mut received: &[u8], disk: &mut [u8]) -> Result<Vec<u8>, weft_nbd::ExportError> {
+//!     let exports: Arc<[_]> = Arc::new([ExportInfo::new("disk", disk.len() as u64)?]);
+//!     let mut connection = ServerConnection::new(exports, Some(0));
+//!     let mut sent = Vec::new();
+//!     loop {
+//!         let (count, event) = connection.input(received);
+//!         received = &received[count..];
+//!         // Whole messages so far; from here on data may be sent in between.
+//!         sent.extend_from_slice(connection.output());
+//!         connection.advance_output(connection.output().len());
+//!         match event {
+//!             Some(ServerEvent::Request(request)) => match request.op {
+//!                 Op::Read { offset, len, .. } => {
+//!                     let reply = Reply::Read { offset, len };
+//!                     sent.extend_from_slice(&connection.reply_header(request.cookie, reply));
+//!                     sent.extend_from_slice(&disk[offset as usize..][..len as usize]);
+//!                 }
+//!                 Op::Write { offset, len, .. } => {
+//!                     // All of it has arrived in this example; otherwise receive the rest first.
+//!                     disk[offset as usize..][..len as usize]
+//!                         .copy_from_slice(&received[..len as usize]);
+//!                     connection.payload_consumed(len as usize);
+//!                     received = &received[len as usize..];
+//!                     connection.reply(request.cookie, Ok(()));
+//!                 }
+//!                 _ => connection.reply(request.cookie, Ok(())),
+//!             },
+//!             Some(ServerEvent::Ready { .. }) => {}
+//!             Some(ServerEvent::Disconnect | ServerEvent::Close(_)) => return Ok(sent),
+//!             Some(_) | None if count > 0 => {}
+//!             Some(_) | None => return Ok(sent), // wait for more
+//!         }
+//!     }
+//! }
+//! # let mut disk = [0; 512];
+//! # assert_eq!(&serve(&[], &mut disk).unwrap()[..8], b"NBDMAGIC");
+//! ```
+//!
+//! What is implemented: fixed newstyle; `EXPORT_NAME`, `ABORT`, `LIST`, `INFO`, `GO`,
+//! `STRUCTURED_REPLY`; `READ`, `WRITE`, `DISC`, `FLUSH`, `TRIM`, `WRITE_ZEROES`; simple and structured
+//! replies. What is not, and is refused as the document asks: TLS, metadata contexts and
+//! `BLOCK_STATUS`, `CACHE`, extended headers.
+//!
+//! Source: NetworkBlockDevice/nbd `doc/proto.md` of 2025-05-31, placed in the public domain by its
+//! authors, called `proto.md` in this crate.
+#![forbid(unsafe_code)]
+
+mod buffer;
+mod client;
+mod handshake;
+mod server;
+mod transmission;
+mod uri;
+pub mod wire;
+
+pub use client::{
+    ClientConnection, ClientError, ClientEvent, ClientHandshake, Goal, HandshakeEvent, RequestError,
+};
+pub use handshake::{BlockSizes, ExportError, ExportInfo};
+pub use server::{CloseReason, OUTPUT_BYTES_HIGH, ServerConnection, ServerEvent};
+pub use transmission::{Op, Reply, ReplyHeader, Request};
+pub use uri::{NbdAddress, NbdUri, UriError};
+pub use wire::{NbdError, TransmissionFlags};

@@ -1,0 +1,123 @@
+//! How do bytes wait, on their way in for the rest of a header and on their way out for the socket?
+
+/// Collects a header that arrives in pieces. Holds the longest one; never allocates.
+#[derive(Debug)]
+pub(crate) struct Gather {
+    bytes: [u8; GATHER_BYTES],
+    len: usize,
+}
+
+impl Gather {
+    pub(crate) fn new() -> Self {
+        Self { bytes: [0; GATHER_BYTES], len: 0 }
+    }
+
+    /// Moves bytes from the front of `input` until `need` are held; whether they are.
+    pub(crate) fn fill(&mut self, input: &mut &[u8], need: usize) -> bool {
+        debug_assert!(need <= GATHER_BYTES);
+        let (taken, rest) = input.split_at(input.len().min(need.saturating_sub(self.len)));
+        self.bytes[self.len..self.len + taken.len()].copy_from_slice(taken);
+        self.len += taken.len();
+        *input = rest;
+        self.len >= need
+    }
+
+    /// The first `N` bytes of a header, leaving them in place for a longer look.
+    pub(crate) fn peek<const N: usize>(&self) -> [u8; N] {
+        assert!(self.len >= N);
+        let mut array = [0; N];
+        array.copy_from_slice(&self.bytes[..N]);
+        array
+    }
+
+    /// A whole header of `N` bytes, emptying the collector.
+    pub(crate) fn take<const N: usize>(&mut self) -> [u8; N] {
+        assert_eq!(self.len, N);
+        let array = self.peek();
+        self.len = 0;
+        array
+    }
+}
+
+/// Bytes to be sent, whole messages in order.
+#[derive(Debug, Default)]
+pub(crate) struct Outbox {
+    bytes: Vec<u8>,
+    sent: usize,
+}
+
+impl Outbox {
+    pub(crate) fn push(&mut self, bytes: &[u8]) {
+        self.bytes.extend_from_slice(bytes);
+    }
+
+    pub(crate) fn pending(&self) -> &[u8] {
+        &self.bytes[self.sent..]
+    }
+
+    pub(crate) fn advance(&mut self, count: usize) {
+        assert!(count <= self.pending().len(), "more bytes sent than were pending");
+        self.sent += count;
+        if self.sent == self.bytes.len() {
+            self.sent = 0;
+            self.bytes.clear();
+            // A long list of exports is sent once; its memory need not stay for the session.
+            self.bytes.shrink_to(OUTBOX_KEEP_BYTES);
+        }
+    }
+
+    pub(crate) fn memory_bytes(&self) -> usize {
+        self.bytes.capacity()
+    }
+}
+
+/// Drops up to `remaining` bytes from the front of `input`; whether none remain to be dropped.
+pub(crate) fn skip(input: &mut &[u8], remaining: &mut u32) -> bool {
+    let count = (*remaining as usize).min(input.len());
+    *input = &input[count..];
+    *remaining -= u32::try_from(count).expect("at most the u32 it was limited by");
+    *remaining == 0
+}
+
+/// Moves bytes from the front of `input` to `data` until it holds `len`; whether it does. Memory
+/// grows with what has come, not with what was announced.
+pub(crate) fn collect(input: &mut &[u8], data: &mut Vec<u8>, len: u32) -> bool {
+    let missing = (len as usize) - data.len();
+    let (taken, rest) = input.split_at(missing.min(input.len()));
+    data.extend_from_slice(taken);
+    *input = rest;
+    data.len() == len as usize
+}
+
+/// The longest fixed header, that of a request.
+const GATHER_BYTES: usize = crate::wire::RequestHeader::BYTES;
+/// Room for about 200 replies, kept while a connection lives.
+const OUTBOX_KEEP_BYTES: usize = 4096;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gather_joins_pieces_and_leaves_the_rest() {
+        let mut gather = Gather::new();
+        let mut input: &[u8] = &[1, 2];
+        assert!(!gather.fill(&mut input, 4));
+        assert!(input.is_empty());
+        let mut input: &[u8] = &[3, 4, 5];
+        assert!(gather.fill(&mut input, 4));
+        assert_eq!(input, [5]);
+        assert_eq!(gather.take::<4>(), [1, 2, 3, 4]);
+    }
+
+    #[test]
+    fn outbox_returns_memory_of_a_long_list() {
+        let mut out = Outbox::default();
+        out.push(&[7; 100_000]);
+        out.advance(99_999);
+        assert_eq!(out.pending(), [7]);
+        out.advance(1);
+        assert!(out.pending().is_empty());
+        assert!(out.memory_bytes() <= OUTBOX_KEEP_BYTES);
+    }
+}

@@ -1,0 +1,488 @@
+//! What do both sides say about an export before the first request?
+//!
+//! The facts about an export as a value, and the data of those options and replies that carry it.
+//! The state machines that exchange them are in [`server`](crate::server) and
+//! [`client`](crate::client).
+//!
+//! Source: `proto.md` "Option types", "Option reply types", "Size constraints".
+
+use crate::buffer::Outbox;
+use crate::wire::{self, OptionReplyHeader, TransmissionFlags, info, option_reply};
+
+/// An export: its name, size and abilities.
+///
+/// A server builds one per volume; a client receives one. A value that exists obeys the protocol's
+/// limits.
+///
+/// ```
+/// use weft_nbd::{BlockSizes, ExportInfo, TransmissionFlags};
+///
+/// let export = ExportInfo::new("disk", 1 << 30)?
+///     .with_description("RAID-5 of four members")?
+///     .with_flags(ExportInfo::DEFAULT_FLAGS | TransmissionFlags::READ_ONLY)
+///     .with_block_sizes(BlockSizes::new(1, 65_536, 1 << 25)?);
+/// assert!(export.flags().contains(TransmissionFlags::SEND_FLUSH));
+/// # Ok::<(), weft_nbd::ExportError>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ExportInfo {
+    name: String,
+    description: String,
+    size: u64,
+    flags: TransmissionFlags,
+    block_sizes: BlockSizes,
+}
+
+impl ExportInfo {
+    /// Flags of a new export: flush, FUA and write zeroes.
+    pub const DEFAULT_FLAGS: TransmissionFlags = TransmissionFlags::HAS_FLAGS
+        .with(TransmissionFlags::SEND_FLUSH)
+        .with(TransmissionFlags::SEND_FUA)
+        .with(TransmissionFlags::SEND_WRITE_ZEROES);
+
+    /// An export with [`Self::DEFAULT_FLAGS`], default block sizes and no description.
+    ///
+    /// Shape    `name` at most 4096 bytes, without NUL; empty is the default export
+    /// Units    `size` in bytes
+    /// Source   proto.md "Conventions"
+    ///
+    /// # Errors
+    /// [`ExportError::Text`] when the name breaks the limits.
+    pub fn new(name: impl Into<String>, size: u64) -> Result<Self, ExportError> {
+        let name = name.into();
+        check_text("name", &name)?;
+        Ok(Self {
+            name,
+            description: String::new(),
+            size,
+            flags: Self::DEFAULT_FLAGS,
+            block_sizes: BlockSizes::default(),
+        })
+    }
+
+    /// The same with a text for people.
+    ///
+    /// Shape    at most 4096 bytes, without NUL
+    ///
+    /// # Errors
+    /// [`ExportError::Text`] when the text breaks the limits.
+    pub fn with_description(mut self, text: impl Into<String>) -> Result<Self, ExportError> {
+        self.description = text.into();
+        check_text("description", &self.description)?;
+        Ok(self)
+    }
+
+    /// The same with other abilities.
+    ///
+    /// `HAS_FLAGS` is always set, `SEND_FAST_ZERO` needs `SEND_WRITE_ZEROES`, and a read-only
+    /// export does not offer writes. On a server, `SEND_DF` and `SEND_CACHE` are not the caller's:
+    /// the first follows from structured replies, the second is not implemented.
+    ///
+    /// Source   proto.md "Transmission flags"
+    #[must_use]
+    pub fn with_flags(mut self, flags: TransmissionFlags) -> Self {
+        let writes = TransmissionFlags::SEND_TRIM
+            | TransmissionFlags::SEND_WRITE_ZEROES
+            | TransmissionFlags::SEND_FAST_ZERO;
+        self.flags = flags | TransmissionFlags::HAS_FLAGS;
+        if flags.contains(TransmissionFlags::READ_ONLY) {
+            self.flags = self.flags.without(writes);
+        }
+        if !self.flags.contains(TransmissionFlags::SEND_WRITE_ZEROES) {
+            self.flags = self.flags.without(TransmissionFlags::SEND_FAST_ZERO);
+        }
+        self
+    }
+
+    /// The same with other block sizes.
+    #[must_use]
+    pub fn with_block_sizes(mut self, block_sizes: BlockSizes) -> Self {
+        self.block_sizes = block_sizes;
+        self
+    }
+
+    /// The name a client asks for.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// A text for people, possibly empty.
+    #[must_use]
+    pub fn description(&self) -> &str {
+        &self.description
+    }
+
+    /// Size in bytes.
+    #[must_use]
+    pub fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// What the export can do.
+    #[must_use]
+    pub fn flags(&self) -> TransmissionFlags {
+        self.flags
+    }
+
+    /// Which requests it likes.
+    #[must_use]
+    pub fn block_sizes(&self) -> BlockSizes {
+        self.block_sizes
+    }
+
+    /// What a client learns from `NBD_INFO_EXPORT` and `NBD_OPT_EXPORT_NAME`, kept as it came.
+    pub(crate) fn received(name: String, size: u64, flags: TransmissionFlags) -> Self {
+        Self { name, description: String::new(), size, flags, block_sizes: BlockSizes::default() }
+    }
+
+    pub(crate) fn rename(&mut self, name: String) {
+        self.name = name;
+    }
+
+    pub(crate) fn describe(&mut self, description: String) {
+        self.description = description;
+    }
+}
+
+/// Which requests an export accepts and which it likes.
+///
+/// Units    bytes
+/// Source   proto.md "Size constraints"
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BlockSizes {
+    minimum: u32,
+    preferred: u32,
+    payload_max: u32,
+}
+
+impl BlockSizes {
+    /// Checked block sizes.
+    ///
+    /// Shape    `minimum` a power of two up to 65,536; `preferred` a power of two of at least 512
+    ///          and `minimum`; `payload_max` at least `preferred`
+    /// Units    bytes
+    /// Source   proto.md "Size constraints"
+    ///
+    /// # Errors
+    /// [`ExportError::BlockSizes`] when a number breaks the shape.
+    pub fn new(minimum: u32, preferred: u32, payload_max: u32) -> Result<Self, ExportError> {
+        let fits = minimum.is_power_of_two()
+            && minimum <= BLOCK_MINIMUM_MAX
+            && preferred.is_power_of_two()
+            && preferred >= minimum.max(BLOCK_PREFERRED_MIN)
+            && payload_max >= preferred;
+        if fits {
+            Ok(Self { minimum, preferred, payload_max })
+        } else {
+            Err(ExportError::BlockSizes { minimum, preferred, payload_max })
+        }
+    }
+
+    /// Every offset and length is a multiple of this.
+    #[must_use]
+    pub fn minimum(&self) -> u32 {
+        self.minimum
+    }
+
+    /// Aligned requests of this size are served without reading first.
+    #[must_use]
+    pub fn preferred(&self) -> u32 {
+        self.preferred
+    }
+
+    /// Longest payload of one read or write.
+    #[must_use]
+    pub fn payload_max(&self) -> u32 {
+        self.payload_max
+    }
+
+    /// The data of `NBD_INFO_BLOCK_SIZE`.
+    fn encode(self) -> [u8; 12] {
+        let mut bytes = [0; 12];
+        bytes[..4].copy_from_slice(&self.minimum.to_be_bytes());
+        bytes[4..8].copy_from_slice(&self.preferred.to_be_bytes());
+        bytes[8..].copy_from_slice(&self.payload_max.to_be_bytes());
+        bytes
+    }
+}
+
+impl Default for BlockSizes {
+    /// What both sides assume when nothing was said: 1, 4096, 32 MiB.
+    fn default() -> Self {
+        Self { minimum: 1, preferred: 4096, payload_max: wire::PAYLOAD_BYTES_DEFAULT }
+    }
+}
+
+/// A fact about an export that the protocol cannot express.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ExportError {
+    /// See [`BlockSizes::new`].
+    #[error(
+        "block sizes: found minimum {minimum}, preferred {preferred}, payload {payload_max}; \
+         expected powers of two with minimum <= 65536, 512 <= preferred <= payload"
+    )]
+    BlockSizes {
+        /// Minimum block, bytes.
+        minimum: u32,
+        /// Preferred block, bytes.
+        preferred: u32,
+        /// Longest payload, bytes.
+        payload_max: u32,
+    },
+    /// A name or description that is too long or holds a NUL.
+    #[error("export {what}: found {len} bytes, expected at most 4096 without NUL")]
+    Text {
+        /// Which text.
+        what: &'static str,
+        /// Its length in bytes.
+        len: usize,
+    },
+}
+
+/// The data of `NBD_OPT_INFO` and `NBD_OPT_GO`.
+///
+/// Source   proto.md "Option types", `NBD_OPT_INFO`
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct InfoRequest<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) wants_name: bool,
+    pub(crate) wants_description: bool,
+    pub(crate) wants_block_size: bool,
+}
+
+impl<'a> InfoRequest<'a> {
+    /// Reads the data; the error is a text for the client.
+    pub(crate) fn parse(data: &'a [u8]) -> Result<Self, &'static str> {
+        if data.len() < 6 {
+            return Err("option data too short");
+        }
+        let name_len = wire::u32_at(data, 0) as usize;
+        if name_len > data.len() - 6 {
+            return Err("export name longer than option data");
+        }
+        let name = parse_name(&data[4..4 + name_len])?;
+        let count = usize::from(wire::u16_at(data, 4 + name_len));
+        let list = &data[6 + name_len..];
+        if list.len() != 2 * count {
+            return Err("information requests do not fill option data");
+        }
+        let wants = |kind| list.chunks_exact(2).any(|item| wire::u16_at(item, 0) == kind);
+        Ok(Self {
+            name,
+            wants_name: wants(info::NAME),
+            wants_description: wants(info::DESCRIPTION),
+            wants_block_size: wants(info::BLOCK_SIZE),
+        })
+    }
+
+    /// Writes the data.
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let kinds = [
+            (self.wants_name, info::NAME),
+            (self.wants_description, info::DESCRIPTION),
+            (self.wants_block_size, info::BLOCK_SIZE),
+        ];
+        let count = u16::from(self.wants_name)
+            + u16::from(self.wants_description)
+            + u16::from(self.wants_block_size);
+        let mut data = Vec::with_capacity(self.name.len() + 12);
+        data.extend_from_slice(&len_u32(self.name.len()).to_be_bytes());
+        data.extend_from_slice(self.name.as_bytes());
+        data.extend_from_slice(&count.to_be_bytes());
+        for (_, kind) in kinds.into_iter().filter(|(wanted, _)| *wanted) {
+            data.extend_from_slice(&kind.to_be_bytes());
+        }
+        data
+    }
+}
+
+/// An export name from the wire; the error is a text for the client.
+pub(crate) fn parse_name(bytes: &[u8]) -> Result<&str, &'static str> {
+    if bytes.len() > wire::STRING_BYTES_MAX {
+        return Err("export name longer than 4096 bytes");
+    }
+    let name = std::str::from_utf8(bytes).map_err(|_| "export name is not UTF-8")?;
+    if name.contains('\0') {
+        return Err("export name contains NUL");
+    }
+    Ok(name)
+}
+
+/// Writes one reply to an option, its data given in parts.
+pub(crate) fn push_option_reply(out: &mut Outbox, option: u32, kind: u32, data: &[&[u8]]) {
+    let len = len_u32(data.iter().map(|part| part.len()).sum());
+    out.push(&OptionReplyHeader { option, kind, len }.encode());
+    for part in data {
+        out.push(part);
+    }
+}
+
+/// Writes the replies of a successful `NBD_OPT_INFO` or `NBD_OPT_GO`.
+///
+/// `NBD_INFO_BLOCK_SIZE` is sent when asked for; a client that does not ask gets errors for
+/// requests outside the limits, as the document allows, not a refusal.
+pub(crate) fn push_info_replies(
+    out: &mut Outbox,
+    option: u32,
+    export: &ExportInfo,
+    flags: TransmissionFlags,
+    request: &InfoRequest<'_>,
+) {
+    let mut push = |kind: u16, data: &[u8]| {
+        push_option_reply(out, option, option_reply::INFO, &[&kind.to_be_bytes(), data]);
+    };
+    push(info::EXPORT, &encode_export(export.size, flags));
+    if request.wants_name {
+        push(info::NAME, export.name.as_bytes());
+    }
+    if request.wants_description && !export.description.is_empty() {
+        push(info::DESCRIPTION, export.description.as_bytes());
+    }
+    if request.wants_block_size {
+        push(info::BLOCK_SIZE, &export.block_sizes.encode());
+    }
+    push_option_reply(out, option, option_reply::ACK, &[]);
+}
+
+/// Size and flags, as in `NBD_INFO_EXPORT` and in the reply to `NBD_OPT_EXPORT_NAME`.
+pub(crate) fn encode_export(size: u64, flags: TransmissionFlags) -> [u8; 10] {
+    let mut bytes = [0; 10];
+    bytes[..8].copy_from_slice(&size.to_be_bytes());
+    bytes[8..].copy_from_slice(&flags.0.to_be_bytes());
+    bytes
+}
+
+/// One `NBD_REP_INFO` as a client understands it.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum InfoReply<'a> {
+    BlockSize(BlockSizes),
+    Description(&'a str),
+    Export { size: u64, flags: TransmissionFlags },
+    Name(&'a str),
+    Unknown,
+}
+
+impl<'a> InfoReply<'a> {
+    /// Reads the data of `NBD_REP_INFO`; the error says what is malformed.
+    pub(crate) fn parse(data: &'a [u8]) -> Result<Self, &'static str> {
+        if data.len() < 2 {
+            return Err("information reply too short");
+        }
+        let (kind, data) = (wire::u16_at(data, 0), &data[2..]);
+        match kind {
+            info::EXPORT if data.len() == 10 => Ok(Self::Export {
+                size: wire::u64_at(data, 0),
+                flags: TransmissionFlags(wire::u16_at(data, 8)),
+            }),
+            info::EXPORT => Err("NBD_INFO_EXPORT has the wrong length"),
+            info::NAME => parse_name(data).map(Self::Name),
+            info::DESCRIPTION => parse_name(data)
+                .map(Self::Description)
+                .map_err(|_| "NBD_INFO_DESCRIPTION is not a string of at most 4096 bytes"),
+            info::BLOCK_SIZE if data.len() == 12 => {
+                let [minimum, preferred, payload_max] =
+                    [wire::u32_at(data, 0), wire::u32_at(data, 4), wire::u32_at(data, 8)];
+                BlockSizes::new(minimum, preferred, payload_max)
+                    .map(Self::BlockSize)
+                    .map_err(|_| "NBD_INFO_BLOCK_SIZE breaks the size constraints")
+            }
+            info::BLOCK_SIZE => Err("NBD_INFO_BLOCK_SIZE has the wrong length"),
+            _ => Ok(Self::Unknown),
+        }
+    }
+}
+
+/// A length of our own making as the wire has it.
+pub(crate) fn len_u32(len: usize) -> u32 {
+    u32::try_from(len).expect("our own messages are a few KiB long")
+}
+
+fn check_text(what: &'static str, text: &str) -> Result<(), ExportError> {
+    if text.len() > wire::STRING_BYTES_MAX || text.contains('\0') {
+        return Err(ExportError::Text { what, len: text.len() });
+    }
+    Ok(())
+}
+
+/// Source   proto.md "Size constraints": the minimum is at most 2^16
+const BLOCK_MINIMUM_MAX: u32 = 1 << 16;
+/// Source   proto.md "Size constraints": the preferred size is at least 2^9
+const BLOCK_PREFERRED_MIN: u32 = 1 << 9;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn info_request_goes_there_and_back() {
+        let request = InfoRequest {
+            name: "disk",
+            wants_name: true,
+            wants_description: false,
+            wants_block_size: true,
+        };
+        let data = request.encode();
+        assert_eq!(data, b"\0\0\0\x04disk\0\x02\0\x01\0\x03");
+        assert_eq!(InfoRequest::parse(&data), Ok(request));
+    }
+
+    #[test]
+    fn malformed_info_requests_are_named() {
+        for (data, error) in [
+            (&b""[..], "option data too short"),
+            (b"\0\0\0\0\0", "option data too short"),
+            (b"\0\0\0\x01\0\0", "export name longer than option data"),
+            (b"\xff\xff\xff\xff\0\0", "export name longer than option data"),
+            (b"\0\0\0\0\0\x01", "information requests do not fill option data"),
+            (b"\0\0\0\0\0\x01\0\x03\0", "information requests do not fill option data"),
+            (b"\0\0\0\0\0\0\0", "information requests do not fill option data"),
+            (b"\0\0\0\x01\xff\0\0", "export name is not UTF-8"),
+            (b"\0\0\0\x01\0\0\0", "export name contains NUL"),
+        ] {
+            assert_eq!(InfoRequest::parse(data), Err(error), "{data:?}");
+        }
+    }
+
+    #[test]
+    fn names_up_to_4096_bytes_are_accepted() {
+        assert!(parse_name(&[b'a'; 4096]).is_ok());
+        assert!(parse_name(&[b'a'; 4097]).is_err());
+        assert!(ExportInfo::new("a".repeat(4096), 0).is_ok());
+        assert!(ExportInfo::new("a".repeat(4097), 0).is_err());
+        assert!(ExportInfo::new("a\0", 0).is_err());
+    }
+
+    #[test]
+    fn block_sizes_obey_the_size_constraints() {
+        for (minimum, preferred, payload, good) in [
+            (1, 512, 512, true),
+            (1, 4096, 1 << 25, true),
+            (65_536, 65_536, u32::MAX, true),
+            (0, 4096, 1 << 25, false),
+            (3, 4096, 1 << 25, false),
+            (131_072, 131_072, 1 << 25, false),
+            (1, 256, 1 << 25, false),
+            (4096, 512, 1 << 25, false),
+            (1, 5000, 1 << 25, false),
+            (1, 4096, 4095, false),
+        ] {
+            let found = BlockSizes::new(minimum, preferred, payload).is_ok();
+            assert_eq!(found, good, "{minimum} {preferred} {payload}");
+        }
+    }
+
+    #[test]
+    fn read_only_exports_offer_no_writes() {
+        let flags = ExportInfo::DEFAULT_FLAGS
+            | TransmissionFlags::READ_ONLY
+            | TransmissionFlags::SEND_TRIM
+            | TransmissionFlags::SEND_FAST_ZERO;
+        let flags = ExportInfo::new("", 0).unwrap().with_flags(flags).flags();
+        assert_eq!(flags, TransmissionFlags(0b1111));
+        let flags = TransmissionFlags::SEND_FAST_ZERO;
+        let flags = ExportInfo::new("", 0).unwrap().with_flags(flags).flags();
+        assert_eq!(flags, TransmissionFlags::HAS_FLAGS);
+    }
+}

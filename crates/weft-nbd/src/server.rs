@@ -1,0 +1,561 @@
+//! How does a server take part in a session?
+//!
+//! [`ServerConnection`] is one client's session from greeting to end. Legal transitions:
+//!
+//! ```text
+//! ClientFlags ──► OptionHeader ◄──► OptionData, OptionSkip
+//!                      │                │ GO, EXPORT_NAME
+//!                      │                ▼
+//!                      │          RequestHeader ◄──► Payload, RequestSkip
+//!                      ▼ ABORT          ▼ DISC
+//!                   Closed ◄────────────┴──── from anywhere: a client that cannot be followed
+//! ```
+//!
+//! Faults expected from the peer: any bytes in any pieces, any lengths, never reading what it is
+//! sent. The answers are bounded memory ([`ServerConnection::memory_bytes`]), lengths checked before
+//! anything is kept, and no input taken while [`OUTPUT_BYTES_HIGH`] bytes wait to be sent.
+//!
+//! Source: `proto.md` "Protocol phases", "Option types".
+
+use std::sync::Arc;
+
+use crate::buffer::{Gather, Outbox, collect, skip};
+use crate::handshake::{
+    BlockSizes, ExportInfo, InfoRequest, encode_export, len_u32, parse_name, push_info_replies,
+    push_option_reply,
+};
+use crate::transmission::{Op, Reply, ReplyHeader, Request, Terms, Verdict, reply_header};
+use crate::wire::{
+    self, NbdError, OptionHeader, RequestHeader, TransmissionFlags, client_flag, command,
+    handshake_flag, option, option_reply,
+};
+
+/// One client's session, seen from the server.
+///
+/// Bytes in, events and bytes out; there is no socket here. The driver
+///
+/// 1. sends [`output`](Self::output), which begins with the greeting, and says so with
+///    [`advance_output`](Self::advance_output);
+/// 2. gives what it received to [`input`](Self::input) until that takes nothing and returns nothing;
+/// 3. after a [`Op::Write`], takes the payload itself, from its receive buffer or straight from the
+///    socket into its own memory, and says so with [`payload_consumed`](Self::payload_consumed);
+/// 4. answers each [`Request`] once, in any order, with [`reply`](Self::reply) or, for a read, with
+///    [`reply_header`](Self::reply_header) and the data.
+///
+/// `output` is a stream of whole messages. A driver that sends headers and data on its own does so
+/// between two messages: when `output` is empty, or after all of it.
+///
+/// How many requests are open, and for how long a client may be silent, is the driver's to bound.
+#[derive(Debug)]
+pub struct ServerConnection {
+    exports: Arc<[ExportInfo]>,
+    default_export: Option<usize>,
+    phase: Phase,
+    gather: Gather,
+    out: Outbox,
+    zeroes: bool,
+    shutting_down: bool,
+    terms: Terms,
+}
+
+impl ServerConnection {
+    /// A session that is about to send its greeting.
+    ///
+    /// `exports` is what this client may see; volumes that come later are for later sessions.
+    /// `default_export` is the index of the one that the empty name stands for, if any; an export
+    /// whose name is empty goes before it.
+    ///
+    /// # Panics
+    /// When `default_export` is not an index into `exports`.
+    #[must_use]
+    pub fn new(exports: Arc<[ExportInfo]>, default_export: Option<usize>) -> Self {
+        assert!(default_export.is_none_or(|index| index < exports.len()));
+        let mut out = Outbox::default();
+        out.push(&wire::NBDMAGIC.to_be_bytes());
+        out.push(&wire::IHAVEOPT.to_be_bytes());
+        out.push(&(handshake_flag::FIXED_NEWSTYLE | handshake_flag::NO_ZEROES).to_be_bytes());
+        let terms = Terms {
+            size: 0,
+            flags: TransmissionFlags::default(),
+            block_sizes: BlockSizes::default(),
+            structured: false,
+        };
+        Self {
+            exports,
+            default_export,
+            phase: Phase::ClientFlags,
+            gather: Gather::new(),
+            out,
+            zeroes: true,
+            shutting_down: false,
+            terms,
+        }
+    }
+
+    /// Takes bytes from the client: how many of them, and what they mean.
+    ///
+    /// Call it again with the rest, and with what arrives, until it returns `(0, None)`: either no
+    /// bytes are left, or [`OUTPUT_BYTES_HIGH`] bytes wait in [`output`](Self::output) and must be
+    /// sent before more is taken.
+    ///
+    /// # Panics
+    /// While [`payload_remaining`](Self::payload_remaining) is not zero: those bytes are the driver's.
+    pub fn input(&mut self, bytes: &[u8]) -> (usize, Option<ServerEvent>) {
+        assert_eq!(self.payload_remaining(), 0, "the payload of a write was not taken");
+        let mut rest = bytes;
+        let event = loop {
+            if self.out.pending().len() >= OUTPUT_BYTES_HIGH {
+                break None;
+            }
+            match self.step(&mut rest) {
+                Step::Again => {}
+                Step::Event(event) => break Some(event),
+                Step::NeedInput => break None,
+            }
+        };
+        (bytes.len() - rest.len(), event)
+    }
+
+    /// Bytes waiting to be sent. May grow after `new`, `input` and `reply`.
+    #[must_use]
+    pub fn output(&self) -> &[u8] {
+        self.out.pending()
+    }
+
+    /// The first `count` bytes of [`output`](Self::output) have been sent.
+    ///
+    /// # Panics
+    /// When there are not as many.
+    pub fn advance_output(&mut self, count: usize) {
+        self.out.advance(count);
+    }
+
+    /// How many of the next bytes from the client are payload of the last [`Op::Write`].
+    #[must_use]
+    pub fn payload_remaining(&self) -> usize {
+        match self.phase {
+            Phase::Payload { remaining } => remaining as usize,
+            Phase::ClientFlags
+            | Phase::Closed
+            | Phase::OptionData { .. }
+            | Phase::OptionHeader
+            | Phase::OptionSkip { .. }
+            | Phase::RequestHeader
+            | Phase::RequestSkip { .. } => 0,
+        }
+    }
+
+    /// The driver has taken the next `count` bytes of payload.
+    ///
+    /// # Panics
+    /// When `count` is more than [`payload_remaining`](Self::payload_remaining).
+    pub fn payload_consumed(&mut self, count: usize) {
+        let remaining = self.payload_remaining();
+        assert!(count <= remaining, "took {count} bytes of {remaining} bytes of payload");
+        if count < remaining {
+            self.phase = Phase::Payload { remaining: len_u32(remaining - count) };
+        } else if count > 0 {
+            self.phase = Phase::RequestHeader;
+        }
+    }
+
+    /// Answers a request that has no data to send: anything but a successful read.
+    ///
+    /// # Errors
+    /// None; `result` is what the client is told.
+    pub fn reply(&mut self, cookie: u64, result: Result<(), NbdError>) {
+        let reply = result.map_or_else(Reply::Error, |()| Reply::Done);
+        self.out.push(&reply_header(self.terms.structured, cookie, reply));
+    }
+
+    /// The header of any reply, for a driver that sends it together with data of its own.
+    ///
+    /// For a read: send it, then exactly the `len` bytes asked for, with nothing in between. Once it
+    /// is on its way the read can no longer fail; a driver that then cannot supply the bytes closes
+    /// the connection.
+    ///
+    /// Source   proto.md "Request types", `NBD_CMD_READ`
+    #[must_use]
+    pub fn reply_header(&self, cookie: u64, reply: Reply) -> ReplyHeader {
+        reply_header(self.terms.structured, cookie, reply)
+    }
+
+    /// From now on options are refused with `NBD_REP_ERR_SHUTDOWN` and requests with
+    /// [`NbdError::Shutdown`], until the client leaves. Requests already handed out are still
+    /// answered by the driver.
+    ///
+    /// Source   proto.md "Terminating the transmission phase"
+    pub fn begin_shutdown(&mut self) {
+        self.shutting_down = true;
+    }
+
+    /// Whether structured replies were agreed on.
+    #[must_use]
+    pub fn is_structured(&self) -> bool {
+        self.terms.structured
+    }
+
+    /// Whether the session is over: after [`ServerEvent::Disconnect`] and [`ServerEvent::Close`].
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        matches!(self.phase, Phase::Closed)
+    }
+
+    /// Memory held for this client outside the value itself, in bytes.
+    #[must_use]
+    pub fn memory_bytes(&self) -> usize {
+        let data = match &self.phase {
+            Phase::OptionData { data, .. } => data.capacity(),
+            Phase::ClientFlags
+            | Phase::Closed
+            | Phase::OptionHeader
+            | Phase::OptionSkip { .. }
+            | Phase::Payload { .. }
+            | Phase::RequestHeader
+            | Phase::RequestSkip { .. } => 0,
+        };
+        data + self.out.memory_bytes()
+    }
+
+    fn step(&mut self, rest: &mut &[u8]) -> Step {
+        match &mut self.phase {
+            Phase::ClientFlags => {
+                if !self.gather.fill(rest, 4) {
+                    return Step::NeedInput;
+                }
+                let flags = u32::from_be_bytes(self.gather.take());
+                self.on_client_flags(flags)
+            }
+            Phase::OptionHeader => {
+                if !self.gather.fill(rest, OptionHeader::BYTES) {
+                    return Step::NeedInput;
+                }
+                match OptionHeader::parse(&self.gather.take()) {
+                    Ok(header) => self.on_option_header(header),
+                    Err(found) => self.close(CloseReason::OptionMagic { found }),
+                }
+            }
+            Phase::OptionData { header, data } => {
+                if !collect(rest, data, header.len) {
+                    return Step::NeedInput;
+                }
+                let (option, data) = (header.option, std::mem::take(data));
+                self.phase = Phase::OptionHeader;
+                self.on_option(option, &data)
+            }
+            Phase::OptionSkip { option, remaining, answer } => {
+                if !skip(rest, remaining) {
+                    return Step::NeedInput;
+                }
+                let (option, answer) = (*option, *answer);
+                self.phase = Phase::OptionHeader;
+                self.refuse_option(option, answer)
+            }
+            Phase::RequestHeader => {
+                if !self.gather.fill(rest, RequestHeader::BYTES) {
+                    return Step::NeedInput;
+                }
+                match RequestHeader::parse(&self.gather.take()) {
+                    Ok(header) => self.on_request(&header),
+                    Err(found) => self.close(CloseReason::RequestMagic { found }),
+                }
+            }
+            Phase::RequestSkip { remaining, cookie, error } => {
+                if !skip(rest, remaining) {
+                    return Step::NeedInput;
+                }
+                let (cookie, error) = (*cookie, *error);
+                self.phase = Phase::RequestHeader;
+                self.reply(cookie, Err(error));
+                Step::Again
+            }
+            // Not reached from `input`, which has asserted that there is no payload to take.
+            Phase::Payload { .. } => Step::NeedInput,
+            Phase::Closed => {
+                *rest = &[];
+                Step::NeedInput
+            }
+        }
+    }
+
+    fn on_client_flags(&mut self, flags: u32) -> Step {
+        if flags & !(client_flag::FIXED_NEWSTYLE | client_flag::NO_ZEROES) != 0
+            || flags & client_flag::FIXED_NEWSTYLE == 0
+        {
+            return self.close(CloseReason::ClientFlags { found: flags });
+        }
+        self.zeroes = flags & client_flag::NO_ZEROES == 0;
+        self.phase = Phase::OptionHeader;
+        Step::Again
+    }
+
+    /// Decides from an option's number and length what to do with its data, before any is kept.
+    fn on_option_header(&mut self, header: OptionHeader) -> Step {
+        let OptionHeader { option, len } = header;
+        if option == option::EXPORT_NAME && len as usize > wire::STRING_BYTES_MAX {
+            return self.close(CloseReason::OptionTooLong { option, len });
+        }
+        if len > OPTION_SKIP_BYTES_MAX {
+            self.refuse_option(option, (option_reply::ERR_TOO_BIG, "option too long"));
+            return self.close(CloseReason::OptionTooLong { option, len });
+        }
+        let answer = match option {
+            // Data is malformed here, but there is no better answer to one who wants to leave.
+            option::ABORT => (option_reply::ACK, ""),
+            option::EXPORT_NAME | option::GO | option::INFO if len <= OPTION_BYTES_MAX => {
+                self.phase = Phase::OptionData { header, data: Vec::new() };
+                return Step::Again;
+            }
+            option::EXPORT_NAME | option::GO | option::INFO => {
+                (option_reply::ERR_TOO_BIG, "option too long")
+            }
+            option::LIST | option::STRUCTURED_REPLY if len == 0 => {
+                return self.on_option(option, &[]);
+            }
+            option::LIST | option::STRUCTURED_REPLY => {
+                (option_reply::ERR_INVALID, "option takes no data")
+            }
+            _ => (option_reply::ERR_UNSUP, ""),
+        };
+        self.phase = Phase::OptionSkip { option, remaining: len, answer };
+        Step::Again
+    }
+
+    /// The end of an option whose data was not looked at.
+    fn refuse_option(&mut self, option: u32, (kind, message): (u32, &'static str)) -> Step {
+        let answer = if self.shutting_down && option != option::ABORT {
+            (option_reply::ERR_SHUTDOWN, "server is shutting down")
+        } else {
+            (kind, message)
+        };
+        push_option_reply(&mut self.out, option, answer.0, &[answer.1.as_bytes()]);
+        if option == option::ABORT {
+            self.phase = Phase::Closed;
+            return Step::Event(ServerEvent::Disconnect);
+        }
+        Step::Again
+    }
+
+    /// An option that is known, with all of its data.
+    fn on_option(&mut self, option: u32, data: &[u8]) -> Step {
+        if option == option::EXPORT_NAME {
+            return self.on_export_name(data);
+        }
+        if self.shutting_down {
+            return self.refuse_option(option, (option_reply::ERR_SHUTDOWN, ""));
+        }
+        match option {
+            option::LIST => {
+                for export in self.exports.iter() {
+                    let name = export.name().as_bytes();
+                    let name_len = len_u32(name.len()).to_be_bytes();
+                    let data = [&name_len, name, export.description().as_bytes()];
+                    push_option_reply(&mut self.out, option, option_reply::SERVER, &data);
+                }
+                push_option_reply(&mut self.out, option, option_reply::ACK, &[]);
+                Step::Again
+            }
+            option::STRUCTURED_REPLY => {
+                self.terms.structured = true;
+                push_option_reply(&mut self.out, option, option_reply::ACK, &[]);
+                Step::Again
+            }
+            option::GO | option::INFO => self.on_info(option, data),
+            _ => self.refuse_option(option, (option_reply::ERR_UNSUP, "")),
+        }
+    }
+
+    fn on_info(&mut self, option: u32, data: &[u8]) -> Step {
+        let request = match InfoRequest::parse(data) {
+            Ok(request) => request,
+            Err(message) => {
+                return self.refuse_option(option, (option_reply::ERR_INVALID, message));
+            }
+        };
+        let Some(index) = self.find(request.name) else {
+            return self.refuse_option(option, (option_reply::ERR_UNKNOWN, "export not found"));
+        };
+        let flags = self.negotiated_flags(index);
+        push_info_replies(&mut self.out, option, &self.exports[index], flags, &request);
+        if option == option::INFO {
+            return Step::Again;
+        }
+        self.enter_transmission(index)
+    }
+
+    /// The one option that has no error reply: an unknown export ends the session.
+    fn on_export_name(&mut self, name: &[u8]) -> Step {
+        if self.shutting_down {
+            return self.close(CloseReason::Shutdown);
+        }
+        let Some(index) = parse_name(name).ok().and_then(|name| self.find(name)) else {
+            return self.close(CloseReason::UnknownExport);
+        };
+        let flags = self.negotiated_flags(index);
+        self.out.push(&encode_export(self.exports[index].size(), flags));
+        if self.zeroes {
+            self.out.push(&[0; wire::EXPORT_NAME_ZEROES]);
+        }
+        self.enter_transmission(index)
+    }
+
+    fn enter_transmission(&mut self, index: usize) -> Step {
+        let export = &self.exports[index];
+        self.terms = Terms {
+            size: export.size(),
+            flags: self.negotiated_flags(index),
+            block_sizes: export.block_sizes(),
+            structured: self.terms.structured,
+        };
+        self.phase = Phase::RequestHeader;
+        Step::Event(ServerEvent::Ready { export: index })
+    }
+
+    fn on_request(&mut self, header: &RequestHeader) -> Step {
+        let payload_len = if header.command == command::WRITE { header.len } else { 0 };
+        if payload_len > PAYLOAD_SKIP_BYTES_MAX.max(self.terms.block_sizes.payload_max()) {
+            return self.close(CloseReason::PayloadTooLong { len: payload_len });
+        }
+        let verdict = match self.terms.judge(header) {
+            Verdict::Nothing(_) | Verdict::Perform(_) if self.shutting_down => {
+                Verdict::Refuse(NbdError::Shutdown)
+            }
+            verdict => verdict,
+        };
+        let cookie = header.cookie;
+        match verdict {
+            Verdict::Disconnect => {
+                self.phase = Phase::Closed;
+                Step::Event(ServerEvent::Disconnect)
+            }
+            Verdict::Nothing(reply) => {
+                self.out.push(&reply_header(self.terms.structured, cookie, reply));
+                Step::Again
+            }
+            Verdict::Perform(op) => {
+                if let Op::Write { len, .. } = op {
+                    assert!(len > 0);
+                    self.phase = Phase::Payload { remaining: len };
+                }
+                Step::Event(ServerEvent::Request(Request { cookie, op }))
+            }
+            Verdict::Refuse(error) => {
+                self.phase = Phase::RequestSkip { remaining: payload_len, cookie, error };
+                Step::Again
+            }
+        }
+    }
+
+    fn close(&mut self, reason: CloseReason) -> Step {
+        self.phase = Phase::Closed;
+        Step::Event(ServerEvent::Close(reason))
+    }
+
+    fn find(&self, name: &str) -> Option<usize> {
+        let found = self.exports.iter().position(|export| export.name() == name);
+        if name.is_empty() { found.or(self.default_export) } else { found }
+    }
+
+    /// What this export offers to this client.
+    fn negotiated_flags(&self, index: usize) -> TransmissionFlags {
+        let flags = self.exports[index]
+            .flags()
+            .without(TransmissionFlags::SEND_DF | TransmissionFlags::SEND_CACHE);
+        if self.terms.structured { flags | TransmissionFlags::SEND_DF } else { flags }
+    }
+}
+
+/// What a client did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ServerEvent {
+    /// The client cannot be followed any further. Send the output if possible, then hang up.
+    Close(CloseReason),
+    /// The client leaves. Answer what is open, send the output, then hang up.
+    Disconnect,
+    /// The client has chosen an export; requests follow.
+    Ready {
+        /// Index into the exports given to [`ServerConnection::new`].
+        export: usize,
+    },
+    /// Something to do. After [`Op::Write`] the next bytes are payload.
+    Request(Request),
+}
+
+/// Why a session cannot go on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum CloseReason {
+    /// Unknown flags, or a client without fixed newstyle.
+    #[error("client flags: found {found:#x}, expected 0x1 or 0x3 (fixed newstyle)")]
+    ClientFlags {
+        /// The flags.
+        found: u32,
+    },
+    /// An option that does not start like one.
+    #[error("option magic: found {found:#018x}, expected {:#018x}", wire::IHAVEOPT)]
+    OptionMagic {
+        /// The number in its place.
+        found: u64,
+    },
+    /// An option too long to be skipped.
+    #[error("option {option}: found {len} bytes of data, expected at most {OPTION_SKIP_BYTES_MAX}")]
+    OptionTooLong {
+        /// Its number.
+        option: u32,
+        /// Its length, bytes.
+        len: u32,
+    },
+    /// A write too long to be skipped.
+    #[error("write: found {len} bytes of payload, expected at most {PAYLOAD_SKIP_BYTES_MAX}")]
+    PayloadTooLong {
+        /// Its length, bytes.
+        len: u32,
+    },
+    /// A request that does not start like one.
+    #[error("request magic: found {found:#010x}, expected {:#010x}", wire::REQUEST_MAGIC)]
+    RequestMagic {
+        /// The number in its place.
+        found: u32,
+    },
+    /// An export was chosen by an option that cannot be refused while the server stops.
+    #[error("server is shutting down")]
+    Shutdown,
+    /// An unknown export was chosen by an option that cannot be refused.
+    #[error("export not found, and NBD_OPT_EXPORT_NAME has no error reply")]
+    UnknownExport,
+}
+
+/// Where a session is; see the drawing at the top.
+#[derive(Debug)]
+enum Phase {
+    ClientFlags,
+    Closed,
+    OptionData { header: OptionHeader, data: Vec<u8> },
+    OptionHeader,
+    OptionSkip { option: u32, remaining: u32, answer: (u32, &'static str) },
+    Payload { remaining: u32 },
+    RequestHeader,
+    RequestSkip { remaining: u32, cookie: u64, error: NbdError },
+}
+
+/// What one transition led to.
+enum Step {
+    Again,
+    Event(ServerEvent),
+    NeedInput,
+}
+
+/// Bytes of output at which no more input is taken: 64 KiB, some 2,000 replies. One option or
+/// request may go past it, at most by a list of all exports.
+pub const OUTPUT_BYTES_HIGH: usize = 64 << 10;
+/// Longest option whose data is kept: a name of 4096 bytes and 30,000 information requests.
+const OPTION_BYTES_MAX: u32 = 64 << 10;
+/// Longest option that is read over; beyond it a client is not making a mistake but a denial of
+/// service.
+const OPTION_SKIP_BYTES_MAX: u32 = 1 << 20;
+/// Longest payload of a refused write that is read over, 64 MiB: twice what the document wants to be
+/// tolerated.
+///
+/// Source   proto.md "Size constraints"
+const PAYLOAD_SKIP_BYTES_MAX: u32 = 64 << 20;

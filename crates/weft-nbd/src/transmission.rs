@@ -1,0 +1,466 @@
+//! What may a request ask of an export, and what does its reply look like?
+//!
+//! [`Terms`] is what handshake agreed on, as few words; [`Terms::judge`] is the one place where a
+//! request is accepted or refused. The server asks it about what came in, the client about what it
+//! is going to send, so that the two halves cannot disagree.
+//!
+//! Source: `proto.md` "Transmission phase", "Size constraints", "Error values".
+
+use std::ops::Deref;
+
+use crate::handshake::BlockSizes;
+use crate::wire::{
+    ChunkHeader, NbdError, RequestHeader, SimpleReply, TransmissionFlags, chunk, command,
+    command_flag,
+};
+
+/// What a client asks for.
+///
+/// Units    `offset` and `len` in bytes
+/// Shape    from a server: `len > 0`, inside the export, a multiple of the minimum block;
+///          `Read` and `Write` at most the maximum payload, `Trim` and `WriteZeroes` up to 4 GiB - 1
+/// Source   proto.md "Request types"
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Op {
+    /// Make writes completed so far durable.
+    Flush,
+    /// Read a range.
+    Read {
+        /// First byte.
+        offset: u64,
+        /// Bytes.
+        len: u32,
+        /// The reply must be one piece. Replies of weft always are.
+        df: bool,
+    },
+    /// Forget a range.
+    Trim {
+        /// First byte.
+        offset: u64,
+        /// Bytes.
+        len: u32,
+        /// Durable before the reply.
+        fua: bool,
+    },
+    /// Write a range; `len` bytes of payload follow.
+    Write {
+        /// First byte.
+        offset: u64,
+        /// Bytes.
+        len: u32,
+        /// Durable before the reply.
+        fua: bool,
+    },
+    /// Write zeroes to a range.
+    WriteZeroes {
+        /// First byte.
+        offset: u64,
+        /// Bytes.
+        len: u32,
+        /// Durable before the reply.
+        fua: bool,
+        /// The range stays allocated.
+        no_hole: bool,
+        /// Answer [`NbdError::NotSupported`] rather than be as slow as a write.
+        fast: bool,
+    },
+}
+
+impl Op {
+    /// The request as it goes on the wire.
+    #[must_use]
+    pub fn header(&self, cookie: u64) -> RequestHeader {
+        let flag = |set: bool, flag: u16| if set { flag } else { 0 };
+        let (command, flags, offset, len) = match *self {
+            Self::Flush => (command::FLUSH, 0, 0, 0),
+            Self::Read { offset, len, df } => {
+                (command::READ, flag(df, command_flag::DF), offset, len)
+            }
+            Self::Trim { offset, len, fua } => {
+                (command::TRIM, flag(fua, command_flag::FUA), offset, len)
+            }
+            Self::Write { offset, len, fua } => {
+                (command::WRITE, flag(fua, command_flag::FUA), offset, len)
+            }
+            Self::WriteZeroes { offset, len, fua, no_hole, fast } => {
+                let flags = flag(fua, command_flag::FUA)
+                    | flag(no_hole, command_flag::NO_HOLE)
+                    | flag(fast, command_flag::FAST_ZERO);
+                (command::WRITE_ZEROES, flags, offset, len)
+            }
+        };
+        RequestHeader { flags, command, cookie, offset, len }
+    }
+}
+
+/// A request a server is to carry out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// The client's name for it; goes back with the reply. Clients may reuse one that is answered.
+    pub cookie: u64,
+    /// What to do.
+    pub op: Op,
+}
+
+/// How a request ended, as far as the reply's header is concerned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reply {
+    /// Success of anything but a read.
+    Done,
+    /// Failure of anything.
+    Error(NbdError),
+    /// Success of a read: after the header come exactly `len` bytes of data.
+    Read {
+        /// First byte, as asked.
+        offset: u64,
+        /// Bytes, as asked.
+        len: u32,
+    },
+}
+
+/// The bytes of a reply before its data, 16 to 28 of them; dereferences to a slice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReplyHeader {
+    bytes: [u8; 28],
+    len: u8,
+}
+
+impl ReplyHeader {
+    fn of(parts: &[&[u8]]) -> Self {
+        let mut bytes = [0; 28];
+        let mut len = 0;
+        for part in parts {
+            bytes[len..len + part.len()].copy_from_slice(part);
+            len += part.len();
+        }
+        Self { bytes, len: u8::try_from(len).expect("at most 28") }
+    }
+}
+
+impl Deref for ReplyHeader {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.bytes[..usize::from(self.len)]
+    }
+}
+
+/// What the handshake agreed on.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Terms {
+    pub(crate) size: u64,
+    pub(crate) flags: TransmissionFlags,
+    pub(crate) block_sizes: BlockSizes,
+    pub(crate) structured: bool,
+}
+
+/// What becomes of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// The client leaves.
+    Disconnect,
+    /// Zero bytes long: success, and nothing to do. The document leaves this to the server.
+    Nothing(Reply),
+    /// To be carried out.
+    Perform(Op),
+    /// Answered with an error.
+    Refuse(NbdError),
+}
+
+impl Terms {
+    /// Accepts or refuses a request. Checks, in this order: the command is known, writes are
+    /// permitted, the command was announced, its flags are known, and its range fits.
+    ///
+    /// Source   proto.md "Request types", "Command flags", "Error values", "Size constraints"
+    pub(crate) fn judge(&self, header: &RequestHeader) -> Verdict {
+        let RequestHeader { flags, command, offset, len, .. } = *header;
+        let fua = flags & command_flag::FUA != 0;
+        let op = match command {
+            command::READ => Op::Read { offset, len, df: flags & command_flag::DF != 0 },
+            command::WRITE => Op::Write { offset, len, fua },
+            command::DISC => return Verdict::Disconnect,
+            command::FLUSH => Op::Flush,
+            command::TRIM => Op::Trim { offset, len, fua },
+            command::WRITE_ZEROES => {
+                let no_hole = flags & command_flag::NO_HOLE != 0;
+                let fast = flags & command_flag::FAST_ZERO != 0;
+                Op::WriteZeroes { offset, len, fua, no_hole, fast }
+            }
+            _ => return Verdict::Refuse(NbdError::Invalid),
+        };
+        match self.check(&op, header) {
+            Err(error) => Verdict::Refuse(error),
+            Ok(()) if len > 0 || op == Op::Flush => Verdict::Perform(op),
+            Ok(()) if command == command::READ => Verdict::Nothing(Reply::Read { offset, len }),
+            Ok(()) => Verdict::Nothing(Reply::Done),
+        }
+    }
+
+    fn check(&self, op: &Op, header: &RequestHeader) -> Result<(), NbdError> {
+        let has = |flag| self.flags.contains(flag);
+        let writes = match op {
+            Op::Flush | Op::Read { .. } => false,
+            Op::Trim { .. } | Op::Write { .. } | Op::WriteZeroes { .. } => true,
+        };
+        if writes && has(TransmissionFlags::READ_ONLY) {
+            return Err(NbdError::Permission);
+        }
+
+        let flag_if = |announced: bool, flag: u16| if announced { flag } else { 0 };
+        let (announced, own_flags) = match op {
+            Op::Flush => (has(TransmissionFlags::SEND_FLUSH), 0),
+            Op::Read { .. } => (true, flag_if(has(TransmissionFlags::SEND_DF), command_flag::DF)),
+            Op::Trim { .. } => (has(TransmissionFlags::SEND_TRIM), 0),
+            Op::Write { .. } => (true, 0),
+            Op::WriteZeroes { .. } => (
+                has(TransmissionFlags::SEND_WRITE_ZEROES),
+                command_flag::NO_HOLE
+                    | flag_if(has(TransmissionFlags::SEND_FAST_ZERO), command_flag::FAST_ZERO),
+            ),
+        };
+        // Existing clients set FUA on commands that do not write, so it is allowed on all of them.
+        let known = own_flags | flag_if(has(TransmissionFlags::SEND_FUA), command_flag::FUA);
+        if !announced || header.flags & !known != 0 {
+            return Err(NbdError::Invalid);
+        }
+        if *op == Op::Flush {
+            let empty = header.offset == 0 && header.len == 0;
+            return if empty { Ok(()) } else { Err(NbdError::Invalid) };
+        }
+        self.check_range(op, header.offset, header.len)
+    }
+
+    fn check_range(&self, op: &Op, offset: u64, len: u32) -> Result<(), NbdError> {
+        if offset.checked_add(u64::from(len)).is_none_or(|end| end > self.size) {
+            return Err(match op {
+                Op::Write { .. } | Op::WriteZeroes { .. } => NbdError::NoSpace,
+                Op::Flush | Op::Read { .. } | Op::Trim { .. } => NbdError::Invalid,
+            });
+        }
+        let mask = u64::from(self.block_sizes.minimum()) - 1;
+        if (offset | u64::from(len)) & mask != 0 {
+            return Err(NbdError::Invalid);
+        }
+        // A data chunk counts its 8 bytes of offset as well, in 32 bits.
+        if len > self.block_sizes.payload_max().min(u32::MAX - 8) {
+            return match op {
+                // EOVERFLOW is for servers with structured replies; without, it is unexpected.
+                Op::Read { .. } if self.structured => Err(NbdError::Overflow),
+                Op::Read { .. } | Op::Write { .. } => Err(NbdError::Invalid),
+                Op::Flush | Op::Trim { .. } | Op::WriteZeroes { .. } => Ok(()),
+            };
+        }
+        Ok(())
+    }
+}
+
+/// The bytes of a reply before its data.
+///
+/// With structured replies, reads are one chunk with the data, or a lone end mark when zero bytes
+/// long, since a data chunk must hold at least one byte; errors are an error chunk without a text;
+/// other successes stay simple replies, which the document permits and which are the shortest.
+///
+/// Source   proto.md "Simple reply message", "Structured reply chunk message", "Structured reply
+///          types"
+pub(crate) fn reply_header(structured: bool, cookie: u64, reply: Reply) -> ReplyHeader {
+    let simple = |error| ReplyHeader::of(&[&SimpleReply { error, cookie }.encode()]);
+    let last_chunk = |kind, len| ChunkHeader { flags: chunk::DONE, kind, cookie, len }.encode();
+    match reply {
+        Reply::Error(error) if structured => ReplyHeader::of(&[
+            &last_chunk(chunk::ERROR, 6),
+            &error.code().to_be_bytes(),
+            &0_u16.to_be_bytes(),
+        ]),
+        Reply::Read { len: 0, .. } if structured => ReplyHeader::of(&[&last_chunk(chunk::NONE, 0)]),
+        Reply::Read { offset, len } if structured => ReplyHeader::of(&[
+            &last_chunk(
+                chunk::OFFSET_DATA,
+                len.checked_add(8).expect("reads are at most the maximum payload, below 4 GiB - 8"),
+            ),
+            &offset.to_be_bytes(),
+        ]),
+        Reply::Error(error) => simple(error.code()),
+        Reply::Done | Reply::Read { .. } => simple(0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SIZE: u64 = 1 << 26;
+    const PAYLOAD_MAX: u32 = 1 << 25;
+
+    fn terms(flags: TransmissionFlags) -> Terms {
+        let block_sizes = BlockSizes::default();
+        Terms { size: SIZE, flags, block_sizes, structured: true }
+    }
+
+    fn judge(terms: &Terms, command: u16, flags: u16, offset: u64, len: u32) -> Verdict {
+        terms.judge(&RequestHeader { flags, command, cookie: 1, offset, len })
+    }
+
+    #[test]
+    fn range_limits_hold_on_both_sides() {
+        use NbdError::{Invalid, NoSpace, Overflow};
+        let all = terms(TransmissionFlags(!0x2));
+        let end = SIZE;
+        for (command, offset, len, expected) in [
+            (command::READ, end - 1, 1, None),
+            (command::READ, end, 1, Some(Invalid)),
+            (command::READ, end - 1, 2, Some(Invalid)),
+            (command::READ, u64::MAX, 1, Some(Invalid)),
+            (command::READ, u64::MAX, u32::MAX, Some(Invalid)),
+            (command::READ, 0, PAYLOAD_MAX, None),
+            (command::READ, 0, PAYLOAD_MAX + 1, Some(Overflow)),
+            (command::WRITE, end - 1, 1, None),
+            (command::WRITE, end, 1, Some(NoSpace)),
+            (command::WRITE, u64::MAX, 1, Some(NoSpace)),
+            (command::WRITE, 0, PAYLOAD_MAX, None),
+            (command::WRITE, 0, PAYLOAD_MAX + 1, Some(Invalid)),
+            (command::WRITE_ZEROES, 0, 1 << 26, None),
+            (command::WRITE_ZEROES, 1, 1 << 26, Some(NoSpace)),
+            (command::WRITE_ZEROES, u64::MAX - 4, 4, Some(NoSpace)),
+            (command::TRIM, 0, 1 << 26, None),
+            (command::TRIM, 1, 1 << 26, Some(Invalid)),
+            (command::FLUSH, 0, 0, None),
+            (command::FLUSH, 0, 1, Some(Invalid)),
+            (command::FLUSH, 1, 0, Some(Invalid)),
+        ] {
+            match (judge(&all, command, 0, offset, len), expected) {
+                (Verdict::Perform(_), None) => {}
+                (Verdict::Refuse(found), Some(expected)) => {
+                    assert_eq!(found, expected, "command {command} at {offset} + {len}");
+                }
+                (found, _) => panic!("command {command} at {offset} + {len}: {found:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn zero_bytes_succeed_up_to_the_end() {
+        let all = terms(TransmissionFlags(!0x2));
+        for offset in [0, SIZE] {
+            let read = Reply::Read { offset, len: 0 };
+            assert_eq!(judge(&all, command::READ, 0, offset, 0), Verdict::Nothing(read));
+            for command in [command::WRITE, command::WRITE_ZEROES, command::TRIM] {
+                assert_eq!(judge(&all, command, 0, offset, 0), Verdict::Nothing(Reply::Done));
+            }
+        }
+        let beyond = Verdict::Refuse(NbdError::Invalid);
+        assert_eq!(judge(&all, command::READ, 0, SIZE + 1, 0), beyond);
+    }
+
+    #[test]
+    fn every_flag_on_every_command() {
+        use TransmissionFlags as F;
+        // (command, what announces it, flag, what announces the flag)
+        let good = [
+            (command::READ, F(0), command_flag::DF, F::SEND_DF),
+            (command::READ, F(0), command_flag::FUA, F::SEND_FUA),
+            (command::WRITE, F(0), command_flag::FUA, F::SEND_FUA),
+            (command::TRIM, F::SEND_TRIM, command_flag::FUA, F::SEND_FUA),
+            (command::WRITE_ZEROES, F::SEND_WRITE_ZEROES, command_flag::FUA, F::SEND_FUA),
+            (command::WRITE_ZEROES, F::SEND_WRITE_ZEROES, command_flag::NO_HOLE, F(0)),
+            (
+                command::WRITE_ZEROES,
+                F::SEND_WRITE_ZEROES,
+                command_flag::FAST_ZERO,
+                F::SEND_FAST_ZERO,
+            ),
+        ];
+        let commands = [
+            (command::READ, F(0)),
+            (command::WRITE, F(0)),
+            (command::TRIM, F::SEND_TRIM),
+            (command::WRITE_ZEROES, F::SEND_WRITE_ZEROES),
+        ];
+        let invalid = Verdict::Refuse(NbdError::Invalid);
+        for (command, announcing) in commands {
+            for bit in 0..16 {
+                let flag = 1 << bit;
+                let row = good.iter().find(|row| row.0 == command && row.2 == flag);
+                let everything = terms(F(!0x2));
+                let found = judge(&everything, command, flag, 0, 1);
+                assert_eq!(found == invalid, row.is_none(), "{command} {flag:#x}");
+                if let Some(row) = row.filter(|row| row.3 != F(0)) {
+                    let without = terms(announcing | F(!0x2).without(row.3));
+                    assert_eq!(judge(&without, command, flag, 0, 1), invalid);
+                }
+            }
+            if announcing != F(0) {
+                let without = terms(F(!0x2).without(announcing));
+                assert_eq!(judge(&without, command, 0, 0, 1), invalid, "{command}");
+            }
+        }
+        for command in [command::CACHE, command::BLOCK_STATUS, 8, 9, 0xffff] {
+            assert_eq!(judge(&terms(F(0xffff)), command, 0, 0, 1), invalid, "{command}");
+        }
+        assert_eq!(judge(&terms(F(0)), command::FLUSH, 0, 0, 0), invalid);
+    }
+
+    #[test]
+    fn read_only_refuses_every_write_with_eperm() {
+        let read_only = terms(TransmissionFlags(0xffff));
+        let refused = Verdict::Refuse(NbdError::Permission);
+        for command in [command::WRITE, command::TRIM, command::WRITE_ZEROES] {
+            assert_eq!(judge(&read_only, command, 0, 0, 1), refused);
+            assert_eq!(judge(&read_only, command, 0xffff, u64::MAX, u32::MAX), refused);
+        }
+        assert!(matches!(judge(&read_only, command::READ, 0, 0, 1), Verdict::Perform(_)));
+        assert!(matches!(judge(&read_only, command::FLUSH, 0, 0, 0), Verdict::Perform(_)));
+    }
+
+    #[test]
+    fn unaligned_requests_are_invalid() {
+        let block_sizes = BlockSizes::new(512, 4096, 1 << 25).unwrap();
+        let terms = Terms { block_sizes, ..terms(TransmissionFlags(0)) };
+        for (offset, len, good) in
+            [(0, 512, true), (512, 1024, true), (1, 512, false), (0, 1, false)]
+        {
+            let verdict = judge(&terms, command::READ, 0, offset, len);
+            assert_eq!(matches!(verdict, Verdict::Perform(_)), good, "{offset} + {len}");
+        }
+    }
+
+    #[test]
+    fn what_is_performed_encodes_back_to_the_request() {
+        let all = terms(TransmissionFlags(!0x2));
+        for command in 0..8 {
+            for flags in 0..64 {
+                let header = RequestHeader { flags, command, cookie: 5, offset: 0, len: 512 };
+                if let Verdict::Perform(op) = all.judge(&header) {
+                    let mut back = op.header(5);
+                    if command == command::READ {
+                        back.flags |= flags & command_flag::FUA;
+                    }
+                    assert_eq!(back, header);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn replies_have_the_documented_bytes() {
+        let cookie = 0x0102_0304_0506_0708;
+        let hex = |header: ReplyHeader| {
+            header.iter().map(|byte| format!("{byte:02x}")).collect::<String>()
+        };
+        let read = Reply::Read { offset: 0x1000, len: 0x200 };
+        let empty = Reply::Read { offset: 0x1000, len: 0 };
+        let error = Reply::Error(NbdError::Io);
+        for (structured, reply, expected) in [
+            (false, Reply::Done, "67446698 00000000 0102030405060708"),
+            (false, read, "67446698 00000000 0102030405060708"),
+            (false, error, "67446698 00000005 0102030405060708"),
+            (true, Reply::Done, "67446698 00000000 0102030405060708"),
+            (true, read, "668e33ef 0001 0001 0102030405060708 00000208 0000000000001000"),
+            (true, empty, "668e33ef 0001 0000 0102030405060708 00000000"),
+            (true, error, "668e33ef 0001 8001 0102030405060708 00000006 00000005 0000"),
+        ] {
+            let found = hex(reply_header(structured, cookie, reply));
+            assert_eq!(found, expected.replace(' ', ""), "{structured} {reply:?}");
+        }
+    }
+}

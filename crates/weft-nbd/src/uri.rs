@@ -1,0 +1,291 @@
+//! Which server and which export does a URI name?
+//!
+//! `nbd://host[:port][/export]` and `nbd+unix:///[export]?socket=path`. TLS is refused by name, as
+//! are query parameters that are not understood: a mistyped one must not be ignored.
+//!
+//! Source: NetworkBlockDevice/nbd `doc/uri.md`; RFC 3986 for the characters.
+
+use std::ffi::OsStr;
+use std::fmt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use crate::wire::{PORT, STRING_BYTES_MAX};
+
+/// Where a server listens, and what is asked of it.
+///
+/// ```
+/// use weft_nbd::{NbdAddress, NbdUri};
+///
+/// let uri: NbdUri = "nbd+unix:///my%20disk?socket=/run/weft/nbd.sock".parse()?;
+/// assert_eq!(uri.export, "my disk");
+/// assert_eq!(uri.address, NbdAddress::Unix { socket: "/run/weft/nbd.sock".into() });
+/// assert_eq!(uri.to_string(), "nbd+unix:///my%20disk?socket=/run/weft/nbd.sock");
+/// # Ok::<(), weft_nbd::UriError>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NbdUri {
+    /// Where the server listens.
+    pub address: NbdAddress,
+    /// The export's name; empty for the default one.
+    pub export: String,
+}
+
+/// Where a server listens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NbdAddress {
+    /// `nbd://`
+    Tcp {
+        /// A name, an IPv4 address, or an IPv6 address without its brackets.
+        host: String,
+        /// 10809 unless told.
+        port: u16,
+    },
+    /// `nbd+unix://`
+    Unix {
+        /// A path; begins with a NUL byte in the abstract namespace.
+        socket: PathBuf,
+    },
+}
+
+impl FromStr for NbdUri {
+    type Err = UriError;
+
+    /// Reads a URI.
+    ///
+    /// # Errors
+    /// A variant of [`UriError`] for each part that is missing, malformed or not supported.
+    fn from_str(text: &str) -> Result<Self, UriError> {
+        let (scheme, rest) = text.split_once("://").ok_or(UriError::Scheme)?;
+        let rest = match rest.split_once('#') {
+            Some(_) => return Err(UriError::Fragment),
+            None => rest,
+        };
+        let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
+        let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
+        let socket = parse_query(query)?;
+        let address = match (scheme.to_ascii_lowercase().as_str(), socket) {
+            ("nbd", None) => parse_authority(authority)?,
+            ("nbd", Some(_)) => return Err(UriError::Parameter("socket".into())),
+            ("nbd+unix", _) if !authority.is_empty() => {
+                return Err(UriError::Authority(authority.into()));
+            }
+            ("nbd+unix", Some(socket)) => NbdAddress::Unix { socket },
+            ("nbd+unix", None) => return Err(UriError::NoSocket),
+            ("nbds" | "nbds+unix" | "nbds+vsock", _) => return Err(UriError::Tls),
+            _ => return Err(UriError::Scheme),
+        };
+        let export = String::from_utf8(decode(path)?).map_err(|_| UriError::Export)?;
+        if export.contains('\0') || export.len() > STRING_BYTES_MAX {
+            return Err(UriError::Export);
+        }
+        Ok(Self { address, export })
+    }
+}
+
+impl fmt::Display for NbdUri {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let export = encode(self.export.as_bytes());
+        match &self.address {
+            NbdAddress::Tcp { host, port } => {
+                if host.contains(':') {
+                    write!(f, "nbd://[{host}]")?;
+                } else {
+                    write!(f, "nbd://{}", encode(host.as_bytes()))?;
+                }
+                if *port != PORT {
+                    write!(f, ":{port}")?;
+                }
+                write!(f, "/{export}")
+            }
+            NbdAddress::Unix { socket } => {
+                let socket = encode(OsStr::as_bytes(socket.as_os_str()));
+                write!(f, "nbd+unix:///{export}?socket={socket}")
+            }
+        }
+    }
+}
+
+/// What is wrong with a URI.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum UriError {
+    /// A host that is not one, a user name, or a host for a unix socket.
+    #[error("host `{0}`: expected HOST, HOST:PORT or [IPV6]:PORT, and none for nbd+unix")]
+    Authority(String),
+    /// `%` without two hexadecimal digits, or a character that must be written so.
+    #[error("`{0}`: expected URI characters, others written as % and two hexadecimal digits")]
+    Encoding(String),
+    /// An export name that cannot be one.
+    #[error("export name: expected UTF-8 without NUL, at most 4096 bytes")]
+    Export,
+    /// A part after `#`.
+    #[error("`#` in the URI: a fragment means nothing here; write %23 in a name")]
+    Fragment,
+    /// `nbd+unix` without its socket.
+    #[error("nbd+unix: expected ?socket=PATH")]
+    NoSocket,
+    /// A query parameter that is not understood, twice there, or out of place.
+    #[error("query parameter `{0}`: not understood here")]
+    Parameter(String),
+    /// Not NBD, or not supported.
+    #[error("scheme: expected nbd:// or nbd+unix://")]
+    Scheme,
+    /// TLS is asked for.
+    #[error("TLS is asked for, and not supported")]
+    Tls,
+}
+
+fn parse_query(query: &str) -> Result<Option<PathBuf>, UriError> {
+    let mut socket = None;
+    for parameter in query.split('&').filter(|parameter| !parameter.is_empty()) {
+        let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));
+        match name {
+            "socket" if socket.is_none() && !value.is_empty() => {
+                socket = Some(PathBuf::from(std::ffi::OsString::from_vec(decode(value)?)));
+            }
+            _ if name.starts_with("tls-") => return Err(UriError::Tls),
+            _ => return Err(UriError::Parameter(name.into())),
+        }
+    }
+    Ok(socket)
+}
+
+fn parse_authority(authority: &str) -> Result<NbdAddress, UriError> {
+    let malformed = || UriError::Authority(authority.into());
+    let (host, port) = if let Some(bracketed) = authority.strip_prefix('[') {
+        let (host, port) = bracketed.split_once(']').ok_or_else(malformed)?;
+        let address = host.split_once('%').map_or(host, |(address, _zone)| address);
+        address.parse::<std::net::Ipv6Addr>().map_err(|_| malformed())?;
+        (host.to_owned(), port)
+    } else {
+        let end = authority.find(':').unwrap_or(authority.len());
+        let (host, port) = authority.split_at(end);
+        let host = String::from_utf8(decode(host)?).map_err(|_| malformed())?;
+        if host.contains(|char: char| char.is_control() || "@:/?#[] ".contains(char)) {
+            return Err(malformed());
+        }
+        // libnbd reads a missing host as this one, too.
+        (if host.is_empty() { "localhost".into() } else { host }, port)
+    };
+    let port = match port.strip_prefix(':') {
+        None if port.is_empty() => PORT,
+        Some("") => PORT,
+        Some(digits) if digits.bytes().all(|byte| byte.is_ascii_digit()) => {
+            digits.parse().map_err(|_| malformed())?
+        }
+        None | Some(_) => return Err(malformed()),
+    };
+    Ok(NbdAddress::Tcp { host, port })
+}
+
+/// Resolves `%xx`.
+fn decode(text: &str) -> Result<Vec<u8>, UriError> {
+    let malformed = || UriError::Encoding(text.into());
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.bytes();
+    while let Some(byte) = rest.next() {
+        bytes.push(match byte {
+            b'%' => {
+                let mut digit = || {
+                    let digit = char::from(rest.next()?).to_digit(16)?;
+                    u8::try_from(digit).ok()
+                };
+                let (high, low) = (digit().ok_or_else(malformed)?, digit().ok_or_else(malformed)?);
+                high << 4 | low
+            }
+            0..=b' ' | 0x7f => return Err(malformed()),
+            _ => byte,
+        });
+    }
+    Ok(bytes)
+}
+
+/// Writes everything as `%xx` that is not unreserved or `/` in RFC 3986.
+fn encode(bytes: &[u8]) -> String {
+    use std::fmt::Write as _;
+    let mut text = String::with_capacity(bytes.len());
+    for &byte in bytes {
+        if byte.is_ascii_alphanumeric() || b"-._~/".contains(&byte) {
+            text.push(char::from(byte));
+        } else {
+            write!(text, "%{byte:02x}").expect("writing to a String cannot fail");
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tcp(host: &str, port: u16, export: &str) -> NbdUri {
+        NbdUri { address: NbdAddress::Tcp { host: host.into(), port }, export: export.into() }
+    }
+
+    fn unix(socket: &str, export: &str) -> NbdUri {
+        NbdUri { address: NbdAddress::Unix { socket: socket.into() }, export: export.into() }
+    }
+
+    #[test]
+    fn good_uris_name_server_and_export() {
+        for (text, expected) in [
+            ("nbd://example.com/disk", tcp("example.com", 10_809, "disk")),
+            ("nbd://example.com/", tcp("example.com", 10_809, "")),
+            ("nbd://example.com", tcp("example.com", 10_809, "")),
+            ("nbd://example.com//disk", tcp("example.com", 10_809, "/disk")),
+            ("nbd://example.com/hello%20world", tcp("example.com", 10_809, "hello world")),
+            ("NBD://example.com:/a", tcp("example.com", 10_809, "a")),
+            ("nbd://127.0.0.1:10810/a", tcp("127.0.0.1", 10_810, "a")),
+            ("nbd://[::1]/a", tcp("::1", 10_809, "a")),
+            ("nbd://[fe80::1%25eth0]:7/a", tcp("fe80::1%25eth0", 7, "a")),
+            ("nbd:///a", tcp("localhost", 10_809, "a")),
+            ("nbd+unix:///disk?socket=sock", unix("sock", "disk")),
+            ("nbd+unix://?socket=/run/a.sock", unix("/run/a.sock", "")),
+            ("nbd+unix:///?socket=%00/abstract", unix("\0/abstract", "")),
+            ("nbd+unix:///%c3%a4?socket=/a%3fb", unix("/a?b", "ä")),
+        ] {
+            assert_eq!(text.parse::<NbdUri>().as_ref(), Ok(&expected), "{text}");
+            assert_eq!(expected.to_string().parse(), Ok(expected), "{text}");
+        }
+    }
+
+    #[test]
+    fn bad_uris_are_named() {
+        let parameter = |name: &str| UriError::Parameter(name.into());
+        let authority = |name: &str| UriError::Authority(name.into());
+        for (text, expected) in [
+            ("", UriError::Scheme),
+            ("disk", UriError::Scheme),
+            ("http://a/b", UriError::Scheme),
+            ("nbd+vsock://2/b", UriError::Scheme),
+            ("nbds://a/b", UriError::Tls),
+            ("nbds+unix:///b?socket=a", UriError::Tls),
+            ("nbd://a/b?tls-type=psk", UriError::Tls),
+            ("nbd://a/b?socket=c", parameter("socket")),
+            ("nbd://a/b?sockte=c", parameter("sockte")),
+            ("nbd+unix:///b?socket=a&socket=c", parameter("socket")),
+            ("nbd+unix:///b?socket=", parameter("socket")),
+            ("nbd+unix:///b", UriError::NoSocket),
+            ("nbd+unix://host/b?socket=a", authority("host")),
+            ("nbd://user@host/b", authority("user@host")),
+            ("nbd://host:x/b", authority("host:x")),
+            ("nbd://host:+1/b", authority("host:+1")),
+            ("nbd://host:65536/b", authority("host:65536")),
+            ("nbd://::1/b", authority("::1")),
+            ("nbd://[::1/b", authority("[::1")),
+            ("nbd://[host]/b", authority("[host]")),
+            ("nbd://[::1]x/b", authority("[::1]x")),
+            ("nbd://a/%zz", UriError::Encoding("%zz".into())),
+            ("nbd://a/%f", UriError::Encoding("%f".into())),
+            ("nbd://a/%+1", UriError::Encoding("%+1".into())),
+            ("nbd://a/b c", UriError::Encoding("b c".into())),
+            ("nbd://a/%ff", UriError::Export),
+            ("nbd://a/%00", UriError::Export),
+            ("nbd://a/b#c", UriError::Fragment),
+        ] {
+            assert_eq!(text.parse::<NbdUri>(), Err(expected), "{text}");
+        }
+    }
+}

@@ -1,0 +1,618 @@
+//! Which bytes mean what on an NBD connection?
+//!
+//! The numbers of the protocol, and its fixed-size headers with a `parse` and an `encode` each. No
+//! decision is made here; every integer on the wire is big-endian.
+//!
+//! Source: NetworkBlockDevice/nbd `doc/proto.md` (2025-05-31, public domain), "Protocol phases" for
+//! the layouts and "Values" for the numbers.
+
+/// First eight bytes a server sends, ASCII `NBDMAGIC`.
+///
+/// Source   proto.md "Newstyle negotiation"
+pub const NBDMAGIC: u64 = 0x4e42_444d_4147_4943;
+/// Second eight bytes of a newstyle server and first of every option, ASCII `IHAVEOPT`.
+///
+/// Source   proto.md "Newstyle negotiation"
+pub const IHAVEOPT: u64 = 0x4948_4156_454f_5054;
+/// First eight bytes of every reply to an option.
+///
+/// Source   proto.md "Fixed newstyle negotiation"
+pub const OPTION_REPLY_MAGIC: u64 = 0x0003_e889_0455_65a9;
+/// First four bytes of a request.
+///
+/// Source   proto.md "Request message"
+pub const REQUEST_MAGIC: u32 = 0x2560_9513;
+/// First four bytes of a simple reply.
+///
+/// Source   proto.md "Simple reply message"
+pub const SIMPLE_REPLY_MAGIC: u32 = 0x6744_6698;
+/// First four bytes of a structured reply chunk.
+///
+/// Source   proto.md "Structured reply chunk message"
+pub const CHUNK_MAGIC: u32 = 0x668e_33ef;
+
+/// TCP port assigned to NBD.
+///
+/// Source   proto.md "Newstyle negotiation" (IANA)
+pub const PORT: u16 = 10_809;
+
+/// Longest string (export name, description, message) either side may send, in bytes.
+///
+/// Source   proto.md "Conventions"
+pub const STRING_BYTES_MAX: usize = 4096;
+
+/// Payload every peer has to accept and largest one weft advertises, 32 MiB.
+///
+/// Source   proto.md "Size constraints"
+pub const PAYLOAD_BYTES_DEFAULT: u32 = 1 << 25;
+
+/// Zero bytes after the reply to `NBD_OPT_EXPORT_NAME` unless both sides agreed to leave them out.
+///
+/// Source   proto.md "Newstyle negotiation"
+pub const EXPORT_NAME_ZEROES: usize = 124;
+
+/// Flags the server sends with its greeting (16 bits).
+///
+/// Source   proto.md "Handshake flags"
+pub mod handshake_flag {
+    /// The server speaks fixed newstyle.
+    pub const FIXED_NEWSTYLE: u16 = 1 << 0;
+    /// The server can leave out the 124 zero bytes.
+    pub const NO_ZEROES: u16 = 1 << 1;
+}
+
+/// Flags the client answers the greeting with (32 bits).
+///
+/// Source   proto.md "Client flags"
+pub mod client_flag {
+    /// The client speaks fixed newstyle.
+    pub const FIXED_NEWSTYLE: u32 = 1 << 0;
+    /// The client does not want the 124 zero bytes.
+    pub const NO_ZEROES: u32 = 1 << 1;
+}
+
+/// Options of the handshake.
+///
+/// Source   proto.md "Option types"
+pub mod option {
+    /// Choose an export and start; cannot report an error.
+    pub const EXPORT_NAME: u32 = 1;
+    /// End the session.
+    pub const ABORT: u32 = 2;
+    /// List the exports.
+    pub const LIST: u32 = 3;
+    /// Upgrade to TLS.
+    pub const STARTTLS: u32 = 5;
+    /// Describe an export.
+    pub const INFO: u32 = 6;
+    /// Describe an export and start.
+    pub const GO: u32 = 7;
+    /// Use structured replies.
+    pub const STRUCTURED_REPLY: u32 = 8;
+    /// List metadata contexts.
+    pub const LIST_META_CONTEXT: u32 = 9;
+    /// Select metadata contexts.
+    pub const SET_META_CONTEXT: u32 = 10;
+    /// Use 64-bit lengths.
+    pub const EXTENDED_HEADERS: u32 = 11;
+}
+
+/// Types of replies to options; errors have bit 31 set.
+///
+/// Source   proto.md "Option reply types"
+pub mod option_reply {
+    /// Success, and the last reply to this option.
+    pub const ACK: u32 = 1;
+    /// One entry of the list of exports.
+    pub const SERVER: u32 = 2;
+    /// One piece of information about an export.
+    pub const INFO: u32 = 3;
+    /// Set in every error type.
+    pub const ERROR_BIT: u32 = 1 << 31;
+    /// The option is unknown to this server.
+    pub const ERR_UNSUP: u32 = ERROR_BIT + 1;
+    /// The option is forbidden here.
+    pub const ERR_POLICY: u32 = ERROR_BIT + 2;
+    /// The option is malformed or out of place.
+    pub const ERR_INVALID: u32 = ERROR_BIT + 3;
+    /// The option is not available on this platform.
+    pub const ERR_PLATFORM: u32 = ERROR_BIT + 4;
+    /// The server insists on TLS.
+    pub const ERR_TLS_REQD: u32 = ERROR_BIT + 5;
+    /// There is no such export.
+    pub const ERR_UNKNOWN: u32 = ERROR_BIT + 6;
+    /// The server is stopping.
+    pub const ERR_SHUTDOWN: u32 = ERROR_BIT + 7;
+    /// The server insists that the client asks for block sizes.
+    pub const ERR_BLOCK_SIZE_REQD: u32 = ERROR_BIT + 8;
+    /// The option is too long to be processed.
+    pub const ERR_TOO_BIG: u32 = ERROR_BIT + 9;
+}
+
+/// Types of information in `NBD_REP_INFO`.
+///
+/// Source   proto.md "Option reply types", `NBD_REP_INFO`
+pub mod info {
+    /// Size and transmission flags; always sent.
+    pub const EXPORT: u16 = 0;
+    /// The export's canonical name.
+    pub const NAME: u16 = 1;
+    /// Text for people.
+    pub const DESCRIPTION: u16 = 2;
+    /// Minimum block, preferred block, maximum payload.
+    pub const BLOCK_SIZE: u16 = 3;
+}
+
+/// Requests of the transmission phase.
+///
+/// Source   proto.md "Request types"
+pub mod command {
+    /// Read a range.
+    pub const READ: u16 = 0;
+    /// Write a range; the only command followed by payload.
+    pub const WRITE: u16 = 1;
+    /// End the session.
+    pub const DISC: u16 = 2;
+    /// Make completed writes durable.
+    pub const FLUSH: u16 = 3;
+    /// Forget a range.
+    pub const TRIM: u16 = 4;
+    /// Prefetch a range.
+    pub const CACHE: u16 = 5;
+    /// Write zeroes to a range.
+    pub const WRITE_ZEROES: u16 = 6;
+    /// Ask which parts are allocated.
+    pub const BLOCK_STATUS: u16 = 7;
+}
+
+/// Flags of a request.
+///
+/// Source   proto.md "Command flags"
+pub mod command_flag {
+    /// Durable before the reply.
+    pub const FUA: u16 = 1 << 0;
+    /// Zeroes that stay allocated.
+    pub const NO_HOLE: u16 = 1 << 1;
+    /// One content chunk only.
+    pub const DF: u16 = 1 << 2;
+    /// One extent only.
+    pub const REQ_ONE: u16 = 1 << 3;
+    /// Fail rather than zero slowly.
+    pub const FAST_ZERO: u16 = 1 << 4;
+}
+
+/// Types and flags of structured reply chunks; errors have bit 15 set.
+///
+/// Source   proto.md "Structured reply flags" and "Structured reply types"
+pub mod chunk {
+    /// Flag: the last chunk of its reply.
+    pub const DONE: u16 = 1 << 0;
+    /// Nothing but the end of a reply.
+    pub const NONE: u16 = 0;
+    /// 64-bit offset, then data.
+    pub const OFFSET_DATA: u16 = 1;
+    /// 64-bit offset, 32-bit length of zeroes.
+    pub const OFFSET_HOLE: u16 = 2;
+    /// Set in every error type.
+    pub const ERROR_BIT: u16 = 1 << 15;
+    /// 32-bit error, 16-bit message length, message.
+    pub const ERROR: u16 = ERROR_BIT + 1;
+    /// As `ERROR`, then the 64-bit offset where it happened.
+    pub const ERROR_OFFSET: u16 = ERROR_BIT + 2;
+}
+
+/// What an export can do, as announced to the client (16 bits).
+///
+/// Source   proto.md "Transmission flags"
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct TransmissionFlags(pub u16);
+
+impl TransmissionFlags {
+    /// The field is present; always set.
+    pub const HAS_FLAGS: Self = Self(1 << 0);
+    /// Writes fail with `EPERM`.
+    pub const READ_ONLY: Self = Self(1 << 1);
+    /// `NBD_CMD_FLUSH` works.
+    pub const SEND_FLUSH: Self = Self(1 << 2);
+    /// `NBD_CMD_FLAG_FUA` works.
+    pub const SEND_FUA: Self = Self(1 << 3);
+    /// Seeks cost time.
+    pub const ROTATIONAL: Self = Self(1 << 4);
+    /// `NBD_CMD_TRIM` works.
+    pub const SEND_TRIM: Self = Self(1 << 5);
+    /// `NBD_CMD_WRITE_ZEROES` and `NBD_CMD_FLAG_NO_HOLE` work.
+    pub const SEND_WRITE_ZEROES: Self = Self(1 << 6);
+    /// `NBD_CMD_FLAG_DF` works; only together with structured replies.
+    pub const SEND_DF: Self = Self(1 << 7);
+    /// A flush on one connection covers the writes completed on all.
+    pub const CAN_MULTI_CONN: Self = Self(1 << 8);
+    /// `NBD_CMD_CACHE` works.
+    pub const SEND_CACHE: Self = Self(1 << 10);
+    /// `NBD_CMD_FLAG_FAST_ZERO` works.
+    pub const SEND_FAST_ZERO: Self = Self(1 << 11);
+
+    /// Whether every flag of `other` is set.
+    #[must_use]
+    pub const fn contains(self, other: Self) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    /// These flags and those of `other`.
+    #[must_use]
+    pub const fn with(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    /// These flags except those of `other`.
+    #[must_use]
+    pub const fn without(self, other: Self) -> Self {
+        Self(self.0 & !other.0)
+    }
+}
+
+impl std::ops::BitOr for TransmissionFlags {
+    type Output = Self;
+
+    fn bitor(self, other: Self) -> Self {
+        self.with(other)
+    }
+}
+
+/// Why a request failed, as far as the protocol can say it.
+///
+/// Units    the discriminant is the number on the wire
+/// Source   proto.md "Error values"
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
+#[repr(u32)]
+pub enum NbdError {
+    /// `NBD_EPERM`: the export is read-only.
+    #[error("operation not permitted")]
+    Permission = 1,
+    /// `NBD_EIO`: the members failed.
+    #[error("input/output error")]
+    Io = 5,
+    /// `NBD_ENOMEM`: to be avoided by servers.
+    #[error("cannot allocate memory")]
+    NoMemory = 12,
+    /// `NBD_EINVAL`: the request makes no sense for this export.
+    #[error("invalid argument")]
+    Invalid = 22,
+    /// `NBD_ENOSPC`: a write beyond the end, or no room left.
+    #[error("no space left on device")]
+    NoSpace = 28,
+    /// `NBD_EOVERFLOW`: longer than can be answered in one piece.
+    #[error("value too large")]
+    Overflow = 75,
+    /// `NBD_ENOTSUP`: a fast zero request that would be slow.
+    #[error("operation not supported")]
+    NotSupported = 95,
+    /// `NBD_ESHUTDOWN`: the server is stopping.
+    #[error("server is shutting down")]
+    Shutdown = 108,
+}
+
+impl NbdError {
+    /// The number on the wire.
+    #[must_use]
+    pub const fn code(self) -> u32 {
+        self as u32
+    }
+
+    /// Reads a nonzero number from the wire; an unexpected one counts as `NBD_EINVAL`.
+    ///
+    /// Source   proto.md "Error values", last paragraph
+    #[must_use]
+    pub const fn from_code(code: u32) -> Self {
+        match code {
+            1 => Self::Permission,
+            5 => Self::Io,
+            12 => Self::NoMemory,
+            28 => Self::NoSpace,
+            75 => Self::Overflow,
+            95 => Self::NotSupported,
+            108 => Self::Shutdown,
+            _ => Self::Invalid,
+        }
+    }
+
+    /// Translates an `errno` of Linux: `EDQUOT` and `EFBIG` become no space, `EROFS` and `EACCES`
+    /// no permission, and what the protocol cannot say becomes an I/O error.
+    ///
+    /// `EOVERFLOW` and `ENOTSUP` are among the latter: a server sends them only where the protocol
+    /// names them, and the connection itself does that.
+    ///
+    /// Source   proto.md "Error values"
+    #[must_use]
+    pub const fn from_errno(errno: i32) -> Self {
+        match errno {
+            1 | 13 | 30 => Self::Permission,
+            12 => Self::NoMemory,
+            22 => Self::Invalid,
+            27 | 28 | 122 => Self::NoSpace,
+            108 => Self::Shutdown,
+            _ => Self::Io,
+        }
+    }
+}
+
+/// A request without its payload.
+///
+/// Source   proto.md "Request message"
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RequestHeader {
+    /// See [`command_flag`].
+    pub flags: u16,
+    /// See [`command`].
+    pub command: u16,
+    /// Chosen by the client, echoed in the reply.
+    pub cookie: u64,
+    /// First byte of the range.
+    pub offset: u64,
+    /// Bytes in the range.
+    pub len: u32,
+}
+
+impl RequestHeader {
+    /// Bytes on the wire.
+    pub const BYTES: usize = 28;
+
+    /// Reads a header.
+    ///
+    /// # Errors
+    /// The number found in place of the magic.
+    pub fn parse(bytes: &[u8; Self::BYTES]) -> Result<Self, u32> {
+        match u32_at(bytes, 0) {
+            REQUEST_MAGIC => Ok(Self {
+                flags: u16_at(bytes, 4),
+                command: u16_at(bytes, 6),
+                cookie: u64_at(bytes, 8),
+                offset: u64_at(bytes, 16),
+                len: u32_at(bytes, 24),
+            }),
+            found => Err(found),
+        }
+    }
+
+    /// Writes a header.
+    #[must_use]
+    pub fn encode(&self) -> [u8; Self::BYTES] {
+        let mut bytes = [0; Self::BYTES];
+        bytes[..4].copy_from_slice(&REQUEST_MAGIC.to_be_bytes());
+        bytes[4..6].copy_from_slice(&self.flags.to_be_bytes());
+        bytes[6..8].copy_from_slice(&self.command.to_be_bytes());
+        bytes[8..16].copy_from_slice(&self.cookie.to_be_bytes());
+        bytes[16..24].copy_from_slice(&self.offset.to_be_bytes());
+        bytes[24..].copy_from_slice(&self.len.to_be_bytes());
+        bytes
+    }
+}
+
+/// A simple reply without its payload.
+///
+/// Source   proto.md "Simple reply message"
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SimpleReply {
+    /// 0, or see [`NbdError`].
+    pub error: u32,
+    /// That of the request.
+    pub cookie: u64,
+}
+
+impl SimpleReply {
+    /// Bytes on the wire.
+    pub const BYTES: usize = 16;
+
+    /// Reads a reply whose magic has been checked.
+    pub(crate) fn parse(bytes: &[u8; Self::BYTES]) -> Self {
+        debug_assert_eq!(u32_at(bytes, 0), SIMPLE_REPLY_MAGIC);
+        Self { error: u32_at(bytes, 4), cookie: u64_at(bytes, 8) }
+    }
+
+    /// Writes a reply.
+    #[must_use]
+    pub fn encode(&self) -> [u8; Self::BYTES] {
+        let mut bytes = [0; Self::BYTES];
+        bytes[..4].copy_from_slice(&SIMPLE_REPLY_MAGIC.to_be_bytes());
+        bytes[4..8].copy_from_slice(&self.error.to_be_bytes());
+        bytes[8..].copy_from_slice(&self.cookie.to_be_bytes());
+        bytes
+    }
+}
+
+/// The start of a structured reply chunk.
+///
+/// Source   proto.md "Structured reply chunk message"
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ChunkHeader {
+    /// See [`chunk::DONE`].
+    pub flags: u16,
+    /// See [`chunk`].
+    pub kind: u16,
+    /// That of the request.
+    pub cookie: u64,
+    /// Bytes that follow.
+    pub len: u32,
+}
+
+impl ChunkHeader {
+    /// Bytes on the wire.
+    pub const BYTES: usize = 20;
+
+    /// Reads a header whose magic has been checked.
+    pub(crate) fn parse(bytes: &[u8; Self::BYTES]) -> Self {
+        debug_assert_eq!(u32_at(bytes, 0), CHUNK_MAGIC);
+        Self {
+            flags: u16_at(bytes, 4),
+            kind: u16_at(bytes, 6),
+            cookie: u64_at(bytes, 8),
+            len: u32_at(bytes, 16),
+        }
+    }
+
+    /// Writes a header.
+    #[must_use]
+    pub fn encode(&self) -> [u8; Self::BYTES] {
+        let mut bytes = [0; Self::BYTES];
+        bytes[..4].copy_from_slice(&CHUNK_MAGIC.to_be_bytes());
+        bytes[4..6].copy_from_slice(&self.flags.to_be_bytes());
+        bytes[6..8].copy_from_slice(&self.kind.to_be_bytes());
+        bytes[8..16].copy_from_slice(&self.cookie.to_be_bytes());
+        bytes[16..].copy_from_slice(&self.len.to_be_bytes());
+        bytes
+    }
+}
+
+/// The start of an option.
+///
+/// Source   proto.md "Newstyle negotiation"
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OptionHeader {
+    /// See [`option`].
+    pub option: u32,
+    /// Bytes that follow.
+    pub len: u32,
+}
+
+impl OptionHeader {
+    /// Bytes on the wire.
+    pub const BYTES: usize = 16;
+
+    /// Reads a header.
+    ///
+    /// # Errors
+    /// The number found in place of the magic.
+    pub fn parse(bytes: &[u8; Self::BYTES]) -> Result<Self, u64> {
+        match u64_at(bytes, 0) {
+            IHAVEOPT => Ok(Self { option: u32_at(bytes, 8), len: u32_at(bytes, 12) }),
+            found => Err(found),
+        }
+    }
+
+    /// Writes a header.
+    #[must_use]
+    pub fn encode(&self) -> [u8; Self::BYTES] {
+        let mut bytes = [0; Self::BYTES];
+        bytes[..8].copy_from_slice(&IHAVEOPT.to_be_bytes());
+        bytes[8..12].copy_from_slice(&self.option.to_be_bytes());
+        bytes[12..].copy_from_slice(&self.len.to_be_bytes());
+        bytes
+    }
+}
+
+/// The start of a reply to an option.
+///
+/// Source   proto.md "Fixed newstyle negotiation"
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OptionReplyHeader {
+    /// The option this answers.
+    pub option: u32,
+    /// See [`option_reply`].
+    pub kind: u32,
+    /// Bytes that follow.
+    pub len: u32,
+}
+
+impl OptionReplyHeader {
+    /// Bytes on the wire.
+    pub const BYTES: usize = 20;
+
+    /// Reads a header.
+    ///
+    /// # Errors
+    /// The number found in place of the magic.
+    pub fn parse(bytes: &[u8; Self::BYTES]) -> Result<Self, u64> {
+        match u64_at(bytes, 0) {
+            OPTION_REPLY_MAGIC => Ok(Self {
+                option: u32_at(bytes, 8),
+                kind: u32_at(bytes, 12),
+                len: u32_at(bytes, 16),
+            }),
+            found => Err(found),
+        }
+    }
+
+    /// Writes a header.
+    #[must_use]
+    pub fn encode(&self) -> [u8; Self::BYTES] {
+        let mut bytes = [0; Self::BYTES];
+        bytes[..8].copy_from_slice(&OPTION_REPLY_MAGIC.to_be_bytes());
+        bytes[8..12].copy_from_slice(&self.option.to_be_bytes());
+        bytes[12..16].copy_from_slice(&self.kind.to_be_bytes());
+        bytes[16..].copy_from_slice(&self.len.to_be_bytes());
+        bytes
+    }
+}
+
+/// Two bytes at `at`, which the caller knows to be there.
+pub(crate) fn u16_at(bytes: &[u8], at: usize) -> u16 {
+    u16::from_be_bytes(array_at(bytes, at))
+}
+
+/// Four bytes at `at`, which the caller knows to be there.
+pub(crate) fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    u32::from_be_bytes(array_at(bytes, at))
+}
+
+/// Eight bytes at `at`, which the caller knows to be there.
+pub(crate) fn u64_at(bytes: &[u8], at: usize) -> u64 {
+    u64::from_be_bytes(array_at(bytes, at))
+}
+
+fn array_at<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
+    let mut array = [0; N];
+    array.copy_from_slice(&bytes[at..at + N]);
+    array
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn magics_spell_what_the_document_says() {
+        assert_eq!(&NBDMAGIC.to_be_bytes(), b"NBDMAGIC");
+        assert_eq!(&IHAVEOPT.to_be_bytes(), b"IHAVEOPT");
+    }
+
+    #[test]
+    fn headers_survive_encode_and_parse() {
+        let request = RequestHeader { flags: 1, command: 2, cookie: 3, offset: 4, len: 5 };
+        assert_eq!(RequestHeader::parse(&request.encode()), Ok(request));
+        let reply = SimpleReply { error: 1, cookie: u64::MAX };
+        assert_eq!(SimpleReply::parse(&reply.encode()), reply);
+        let chunk = ChunkHeader { flags: 1, kind: 0x8001, cookie: 7, len: 9 };
+        assert_eq!(ChunkHeader::parse(&chunk.encode()), chunk);
+        let option = OptionHeader { option: 7, len: 6 };
+        assert_eq!(OptionHeader::parse(&option.encode()), Ok(option));
+        let answer = OptionReplyHeader { option: 7, kind: option_reply::ERR_UNKNOWN, len: 6 };
+        assert_eq!(OptionReplyHeader::parse(&answer.encode()), Ok(answer));
+    }
+
+    #[test]
+    fn wrong_magic_is_named() {
+        assert_eq!(RequestHeader::parse(&[0xff; 28]), Err(u32::MAX));
+        assert_eq!(OptionHeader::parse(&[0; 16]), Err(0));
+        assert_eq!(OptionReplyHeader::parse(&[0; 20]), Err(0));
+    }
+
+    #[test]
+    fn error_codes_go_there_and_back() {
+        for code in [1, 5, 12, 22, 28, 75, 95, 108] {
+            assert_eq!(NbdError::from_code(code).code(), code);
+        }
+        assert_eq!(NbdError::from_code(4711), NbdError::Invalid);
+        for (errno, error) in [
+            (1, NbdError::Permission),
+            (5, NbdError::Io),
+            (27, NbdError::NoSpace),
+            (28, NbdError::NoSpace),
+            (30, NbdError::Permission),
+            (75, NbdError::Io),
+            (95, NbdError::Io),
+            (122, NbdError::NoSpace),
+            (9999, NbdError::Io),
+        ] {
+            assert_eq!(NbdError::from_errno(errno), error, "errno {errno}");
+        }
+    }
+}
