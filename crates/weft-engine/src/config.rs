@@ -1,0 +1,78 @@
+//! What an engine is made of: volumes, their members, memory.
+
+use weft_units::{Bytes, MemberIndex, Sectors};
+
+use crate::assemble::Assembly;
+use crate::knobs::Knobs;
+
+/// What an engine is made of.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// The volumes; [`weft_units::VolumeId`] counts them.
+    pub volumes: Vec<VolumeConfig>,
+    /// Frames `1 ..= cache_frames` are the engine's. At least one row of the widest array.
+    pub cache_frames: u32,
+    /// Frames after those are the driver's, for payload of requests.
+    pub client_frames: u32,
+    /// How much a client may have outstanding.
+    pub client_credit: Bytes,
+    /// Rows decided per turn (md: `MAX_STRIPE_BATCH`, 8).
+    pub turn_rows_max: u32,
+    /// Seconds since the Unix epoch at `Time(0)`: superblocks carry the time of their last update.
+    pub epoch_secs: u64,
+    /// For policies that need randomness. None does yet.
+    pub seed: u64,
+}
+
+/// One volume.
+#[derive(Clone, Debug)]
+pub struct VolumeConfig {
+    /// The array below it, as [`crate::assemble::assemble`] found it.
+    pub assembly: Assembly,
+    /// Its knobs at the start.
+    pub knobs: Knobs,
+    /// Stripe-cache rows when fewer than `stripe_cache_size` allows: tests with a cache of two.
+    pub rows_max: Option<u32>,
+}
+
+/// What is known of a member that was opened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MemberInfo {
+    /// Its name within the engine. Unique, chosen by the driver.
+    pub index: MemberIndex,
+    /// What people call it: a path.
+    pub label: String,
+    /// All of it.
+    pub size: Sectors,
+    /// Unit of its I/O in bytes: a power of two, 512 to 4096.
+    pub logical_block: u32,
+}
+
+impl Config {
+    /// A configuration for one volume, with memory for a full stripe cache and 64 MiB of payload.
+    #[must_use]
+    pub fn for_volume(assembly: Assembly, knobs: Knobs) -> Self {
+        let cache_frames = assembly.row_frames(knobs.stripe_size) * knobs.stripe_cache_size;
+        Self {
+            volumes: vec![VolumeConfig { assembly, knobs, rows_max: None }],
+            cache_frames,
+            client_frames: 16_384,
+            client_credit: Bytes::mib(32),
+            turn_rows_max: 8,
+            epoch_secs: 0,
+            seed: 0,
+        }
+    }
+
+    /// Frames of the whole slab: zero frame, cache, payload.
+    #[must_use]
+    pub fn frames_total(&self) -> u32 {
+        self.client_frames_first() + self.client_frames
+    }
+
+    /// The first frame of the driver's part.
+    #[must_use]
+    pub fn client_frames_first(&self) -> u32 {
+        1 + self.cache_frames
+    }
+}

@@ -1,0 +1,60 @@
+//! What can go wrong, told to a client or to whoever configures the engine.
+
+use thiserror::Error;
+
+/// Why a request or a command was not done.
+#[derive(Clone, Debug, Error, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ReplyError {
+    /// Something else is going on that excludes it.
+    #[error("busy: {0}")]
+    Busy(&'static str),
+    /// The request makes no sense.
+    #[error("invalid: {0}")]
+    Invalid(&'static str),
+    /// The members could not do it and redundancy did not help.
+    #[error("input/output error")]
+    Io,
+    /// No space behind a member.
+    #[error("no space left behind a member")]
+    NoSpace,
+    /// The range is not inside the volume.
+    #[error("outside the volume")]
+    OutOfRange,
+    /// The volume takes no writes.
+    #[error("the volume is read-only")]
+    ReadOnly,
+    /// Not done for safety; the text says why and what to do.
+    #[error("{0}")]
+    Refused(String),
+    /// For the driver, not for a client: the member that was read has stalled and may still fill
+    /// the request's frames, which come back by `Release` when it answers. Ask again with other
+    /// frames; the read then goes round the member.
+    #[error("the member stalled; ask again with other frames")]
+    Stalled,
+    /// The volume was stopped.
+    #[error("the volume is stopping")]
+    Stopping,
+}
+
+/// Why an engine cannot be made from a configuration.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ConfigError {
+    /// A knob has an impossible value.
+    #[error("{0}")]
+    Knob(#[from] crate::knobs::KnobError),
+    /// The frame pool cannot hold one row, so nothing would ever finish.
+    #[error(
+        "cache_frames: found {found}, expected at least {expected} (one row of the widest array)"
+    )]
+    TooFewFrames {
+        /// Configured.
+        found: u32,
+        /// Needed.
+        expected: u32,
+    },
+    /// Two members share an index, or a volume names a member that it was not given.
+    #[error("members: index {0} is used twice or not described")]
+    Members(u16),
+}

@@ -1,0 +1,132 @@
+//! Memory that the engine names and the driver owns.
+//!
+//! A *frame* is [`FRAME_BYTES`] bytes of one slab. The slab is laid out as
+//!
+//! ```text
+//! frame 0          zeros, for ever; shared by everything that writes zeros
+//! 1 ..= cache      the engine's: rows of the stripe cache, scratch
+//! cache+1 ..       the driver's: payload of client requests
+//! ```
+//!
+//! A *run* is frames side by side, which are also side by side in memory. The engine never sees a
+//! byte of them: it names [`Part`]s in its outputs and the driver moves or computes.
+
+use smallvec::SmallVec;
+use weft_units::FRAME_BYTES;
+
+/// One frame of the slab.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Frame(pub u32);
+
+/// Frames `first .. first + count`, side by side.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Run {
+    /// The first frame.
+    pub first: Frame,
+    /// How many; zero for a request without payload.
+    pub count: u32,
+}
+
+/// A piece of memory: `len` bytes that begin `offset` bytes into `frame` and may go on into the
+/// frames beside it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Part {
+    /// Where the offset counts from.
+    pub frame: Frame,
+    /// Bytes from the start of `frame`; less than [`FRAME_BYTES`].
+    pub offset: u32,
+    /// Bytes; more than zero.
+    pub len: u32,
+}
+
+/// What a member request moves, in order. One part in the common case.
+pub type Parts = SmallVec<[Part; 2]>;
+
+/// The frame that always holds zeros.
+pub const ZERO_FRAME: Frame = Frame(0);
+
+impl Run {
+    /// No frames.
+    pub const EMPTY: Self = Self { first: Frame(0), count: 0 };
+
+    /// A run from plain numbers.
+    #[must_use]
+    pub const fn new(first: u32, count: u32) -> Self {
+        Self { first: Frame(first), count }
+    }
+
+    /// Bytes `offset .. offset + len` of the run.
+    #[must_use]
+    pub fn part(self, offset: u64, len: u64) -> Part {
+        assert!(len > 0);
+        assert!(offset + len <= u64::from(self.count) * FRAME_BYTES);
+        Part::at(self.first, offset, len)
+    }
+}
+
+impl Part {
+    /// `len` bytes that begin `offset` bytes after the start of `frame`, in whichever frame that is.
+    #[must_use]
+    pub fn at(frame: Frame, offset: u64, len: u64) -> Self {
+        let skipped =
+            u32::try_from(offset / FRAME_BYTES).expect("a slab has fewer than 2^32 frames");
+        Self {
+            frame: Frame(frame.0 + skipped),
+            offset: (offset % FRAME_BYTES) as u32,
+            len: u32::try_from(len).expect("a part is at most one request long"),
+        }
+    }
+
+    /// Position of the first byte in the slab.
+    #[must_use]
+    pub fn slab_start(self) -> u64 {
+        u64::from(self.frame.0) * FRAME_BYTES + u64::from(self.offset)
+    }
+
+    /// Position one past the last byte in the slab.
+    #[must_use]
+    pub fn slab_end(self) -> u64 {
+        self.slab_start() + u64::from(self.len)
+    }
+
+    /// Whether the two have a byte of memory in common.
+    #[must_use]
+    pub fn overlaps(self, other: Self) -> bool {
+        self.slab_start() < other.slab_end() && other.slab_start() < self.slab_end()
+    }
+
+    /// Whether it lies in the frame of zeros.
+    #[must_use]
+    pub fn is_zero(self) -> bool {
+        self.frame == ZERO_FRAME
+    }
+}
+
+/// The frames that a request of `len` bytes at byte `start` of a volume needs.
+///
+/// Payload sits in its run as it sits in the volume's 4 KiB blocks: the first byte is `start mod
+/// 4096` bytes into the first frame. So a whole block is a whole frame, and a member can read or
+/// write it without a copy.
+#[must_use]
+pub const fn frames_needed(start: u64, len: u64) -> u32 {
+    if len == 0 {
+        return 0;
+    }
+    (start % FRAME_BYTES + len).div_ceil(FRAME_BYTES) as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn payload_sits_as_it_does_in_the_volume() {
+        let cases = [(0, 0, 0), (0, 1, 1), (4095, 2, 2), (1024, 4096, 2), (8192, 8192, 2)];
+        for (start, len, frames) in cases {
+            assert_eq!(frames_needed(start, len), frames, "{start}+{len}");
+        }
+        let part = Run::new(10, 4).part(5000, 100);
+        assert_eq!(part, Part { frame: Frame(11), offset: 904, len: 100 });
+        assert_eq!(part.slab_start(), 11 * 4096 + 904);
+    }
+}

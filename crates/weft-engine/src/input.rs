@@ -1,0 +1,213 @@
+//! Everything that can make the engine move. Closed on purpose.
+
+use weft_ondisk::Super1;
+use weft_units::{ByteRange, ClientId, MemberIndex, VolumeId};
+
+use crate::config::MemberInfo;
+use crate::frame::Run;
+use crate::knobs::Knob;
+use crate::output::Differs;
+use crate::token::{Tag, Token};
+
+/// Something that has happened.
+#[derive(Clone, Debug)]
+pub enum Input {
+    /// A client asks for something. Its frames are the engine's until they come back.
+    Client(Request),
+    /// A connection is gone. What it asked for still finishes, unanswered; its frames come back.
+    ClientGone(ClientId),
+    /// The one answer to a `Submit` or a `Compute`.
+    Done {
+        /// Which.
+        token: Token,
+        /// How it went.
+        result: Result<Value, Fault>,
+    },
+    /// The time asked for by `next_wake` has come. Harmless when it has not.
+    Wake,
+    /// An administrator asks for something.
+    Admin(Command),
+}
+
+/// What a client asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// Who.
+    pub client: ClientId,
+    /// The client's name for it.
+    pub tag: Tag,
+    /// Of which volume.
+    pub volume: VolumeId,
+    /// What.
+    pub op: RequestOp,
+    /// Where, in bytes. Empty for a flush. A range outside the volume is answered with an error.
+    pub range: ByteRange,
+    /// Payload of a write, or room for that of a read; [`crate::frames_needed`] says how many and
+    /// how the bytes sit in them. Empty for the other operations.
+    pub frames: Run,
+    /// How.
+    pub flags: Flags,
+    /// On whose behalf, for the schedulers. Travels down to the member.
+    pub attr: Attr,
+}
+
+/// What is to be done to the range.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum RequestOp {
+    /// Make earlier acknowledged writes durable.
+    Flush,
+    /// Fill the frames.
+    Read,
+    /// Store the frames.
+    Write,
+    /// Store zeros.
+    WriteZeroes,
+}
+
+/// How a request is to be done; the block layer's own flags.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Flags {
+    /// Somebody waits for it: do not delay it for more of its row (`REQ_SYNC`).
+    pub sync: bool,
+    /// Durable before it is acknowledged (`REQ_FUA`).
+    pub fua: bool,
+    /// Earlier acknowledged writes are durable before this one starts (`REQ_PREFLUSH`).
+    pub preflush: bool,
+    /// Metadata of whoever sits above (`REQ_META`).
+    pub meta: bool,
+    /// Readahead: may be refused when it would have to wait (`REQ_RAHEAD`).
+    pub ahead: bool,
+}
+
+/// On whose behalf a member request is made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Attr {
+    /// I/O class and level.
+    pub class: Class,
+    /// Relative weight; 0 for the default.
+    pub weight: u16,
+    /// Who caused it.
+    pub origin: Origin,
+}
+
+/// I/O class, as ioprio.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Class {
+    /// Best effort, level 0 (high) to 7.
+    BestEffort(u8),
+    /// Only when nobody else wants the member.
+    Idle,
+    /// None given.
+    #[default]
+    None,
+    /// Before everybody else, level 0 (high) to 7.
+    RealTime(u8),
+}
+
+/// Who caused a member request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Origin {
+    /// A client.
+    Client(ClientId),
+    /// The array's own bookkeeping: superblocks, rewrites after a read error.
+    #[default]
+    Metadata,
+    /// Resync, recovery, check or repair.
+    Sync,
+}
+
+/// What came of a `Submit` or `Compute`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Value {
+    /// It is done; there is nothing more to say.
+    Nothing,
+    /// Of `Compare`: which of the stored parities disagree with the data.
+    Differs(Differs),
+    /// Of `Locate`: the one block that explains every difference.
+    Located(Located),
+    /// Of a metadata read.
+    Metadata(Box<[u8]>),
+}
+
+/// Which block of a row is wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Located {
+    /// None.
+    Clean,
+    /// The data block at this position of the operation's list.
+    Data(u16),
+    /// P.
+    P,
+    /// Q.
+    Q,
+    /// No single block explains what differs.
+    Unknown,
+}
+
+/// Why a member request failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Fault {
+    /// The driver gave up after [`crate::Output::Abort`]. Nothing is known of the range.
+    Aborted,
+    /// The member is gone as a whole.
+    Gone,
+    /// An I/O error: of this range, as far as is known.
+    Io,
+    /// No space behind the member (a file on a full file system). The member itself is well.
+    NoSpace,
+}
+
+/// An administrator's command. Answered by a reply like a request.
+#[derive(Clone, Debug)]
+pub struct Command {
+    /// Who asks; any client id, also one that never sent a request.
+    pub client: ClientId,
+    /// The asker's name for it.
+    pub tag: Tag,
+    /// Which volume.
+    pub volume: VolumeId,
+    /// What.
+    pub verb: Verb,
+}
+
+/// What an administrator may ask for. Each is a state that turns other work off, not a procedure.
+#[derive(Clone, Debug)]
+pub enum Verb {
+    /// Take in a new member as a spare; it is rebuilt at once if a slot is missing.
+    Add {
+        /// The opened member, with a fresh index.
+        member: MemberInfo,
+        /// Superblock of a former member of this array, if it has one.
+        superblock: Option<Box<Super1>>,
+        /// Its device uuid if it has no superblock; the engine has no randomness.
+        device_uuid: weft_ondisk::Uuid,
+    },
+    /// Declare a member failed.
+    Fail(MemberIndex),
+    /// Stop a running sync (`idle`); keep a new one from starting as well (`frozen`).
+    /// Or start one: `check`, `repair`, `resync`.
+    SyncAction(SyncAction),
+    /// Forget a failed member or a spare, whose file may then be closed.
+    Remove(MemberIndex),
+    /// Change a knob.
+    Set(Knob),
+    /// Finish, flush, mark clean; answered when the members may be closed. Later requests fail.
+    Stop,
+}
+
+/// md's `sync_action` words.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum SyncAction {
+    /// Read every row and count those whose parity disagrees.
+    Check,
+    /// None, and none is to start.
+    Frozen,
+    /// None.
+    Idle,
+    /// Fill a new or returned member.
+    Recover,
+    /// Read every row and rewrite parity that disagrees.
+    Repair,
+    /// The same after an unclean stop, from where it stopped.
+    Resync,
+}

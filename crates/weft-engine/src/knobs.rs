@@ -1,0 +1,407 @@
+//! What can be tuned, once: name, unit, range, default and meaning of every knob.
+//!
+//! Names, units and ranges are those of `/sys/block/mdX/md/` and `/sys/block/X/queue/` where the
+//! kernel has the knob; the others are weft's own and say so.
+//!
+//! Source   spec of md: Documentation/admin-guide/md.rst; ranges checked against Linux 6.12
+
+use thiserror::Error;
+use weft_units::{Bytes, Span};
+
+use crate::raid::parity::priority::Variant;
+use crate::raid::parity::stripe_size::StripeSize;
+
+/// Every knob's present value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Knobs {
+    /// Largest member request that merging makes. Zero merges nothing.
+    pub max_sectors: Bytes,
+    /// How long a member may stall before it is failed. Zero: never.
+    pub member_timeout: Span,
+    /// How many rows that are ready may pass a held one (patch 000).
+    pub preread_bypass_threshold: u32,
+    /// Which of the two rules of patch 000 picks the next row.
+    pub priority: PriorityRule,
+    /// How long a read may stall before it is answered from the other members. Zero: never.
+    pub read_around: Span,
+    /// When read-modify-write may be chosen.
+    pub rmw_level: RmwLevel,
+    /// How long an array stays dirty after its last write. Zero: until it is stopped.
+    pub safe_mode_delay: Span,
+    /// Rows in the stripe cache.
+    pub stripe_cache_size: u32,
+    /// Bytes of a row on one member (patch 004).
+    pub stripe_size: StripeSize,
+    /// Which client writes wait for more of their row.
+    pub writes: Writes,
+}
+
+/// The two rules of patch 000.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum PriorityRule {
+    /// Held rows may be bypassed `preread_bypass_threshold` times (Linux since 2.6.26).
+    #[default]
+    Bypass,
+    /// Held rows go first come, first served (Linux before).
+    Fifo,
+}
+
+/// md's `rmw_level`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum RmwLevel {
+    /// Always reconstruct-write.
+    Never,
+    /// Read-modify-write when it needs strictly fewer reads.
+    #[default]
+    Fewer,
+    /// Also on a tie.
+    Tie,
+}
+
+/// Which client writes wait for more of their row.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Writes {
+    /// A write waits when something else was recorded for its row in the same turn.
+    #[default]
+    Auto,
+    /// Every write without the `sync` flag.
+    Gather,
+    /// None.
+    Sync,
+}
+
+/// One knob with a new value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Knob {
+    /// See [`Knobs::max_sectors`].
+    MaxSectors(Bytes),
+    /// See [`Knobs::member_timeout`].
+    MemberTimeout(Span),
+    /// See [`Knobs::preread_bypass_threshold`].
+    PrereadBypassThreshold(u32),
+    /// See [`Knobs::priority`].
+    Priority(PriorityRule),
+    /// See [`Knobs::read_around`].
+    ReadAround(Span),
+    /// See [`Knobs::rmw_level`].
+    RmwLevel(RmwLevel),
+    /// See [`Knobs::safe_mode_delay`].
+    SafeModeDelay(Span),
+    /// See [`Knobs::stripe_cache_size`].
+    StripeCacheSize(u32),
+    /// See [`Knobs::stripe_size`].
+    StripeSize(StripeSize),
+    /// See [`Knobs::writes`].
+    Writes(Writes),
+}
+
+/// Why a knob was not set.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum KnobError {
+    /// The value is not one of those allowed.
+    #[error("{name}: found {found}, expected {expected}")]
+    Value {
+        /// The knob.
+        name: &'static str,
+        /// What was given.
+        found: String,
+        /// What is allowed.
+        expected: String,
+    },
+    /// There is no such knob.
+    #[error("{0}: no such knob; expected one of {list}", list = names())]
+    Unknown(String),
+}
+
+/// A knob's row in the table: what people need to know.
+pub struct Row {
+    /// Its name.
+    pub name: &'static str,
+    /// Its unit, or the words it takes.
+    pub unit: &'static str,
+    /// What is allowed.
+    pub range: &'static str,
+    /// Where the name comes from.
+    pub origin: &'static str,
+    /// What it does.
+    pub doc: &'static str,
+    parse: fn(&str, &Knobs) -> Option<Knob>,
+    show: fn(&Knobs) -> String,
+}
+
+/// The table, in alphabetical order.
+pub const TABLE: &[Row] = &[
+    Row {
+        name: "max_sectors_kb",
+        unit: "KiB",
+        range: "0..=32768",
+        origin: "block queue",
+        doc: "Largest member request that merging makes; 0 merges nothing.",
+        parse: |text, _| {
+            let kib = number(text, 0, 32_768)?;
+            Some(Knob::MaxSectors(Bytes::kib(u64::from(kib))))
+        },
+        show: |knobs| (knobs.max_sectors.0 >> 10).to_string(),
+    },
+    Row {
+        name: "member_timeout",
+        unit: "seconds",
+        range: "0..=86400",
+        origin: "weft",
+        doc: "Fails a member that has not answered for this long; 0 never does.",
+        parse: |text, _| Some(Knob::MemberTimeout(seconds(text)?)),
+        show: |knobs| show_seconds(knobs.member_timeout),
+    },
+    Row {
+        name: "preread_bypass_threshold",
+        unit: "rows",
+        range: "0..=stripe_cache_size",
+        origin: "md",
+        doc: "How many ready rows may pass a held one; 0 holds it until no full-row write is in flight.",
+        parse: |text, knobs| {
+            Some(Knob::PrereadBypassThreshold(number(text, 0, knobs.stripe_cache_size)?))
+        },
+        show: |knobs| knobs.preread_bypass_threshold.to_string(),
+    },
+    Row {
+        name: "priority",
+        unit: "word",
+        range: "bypass | fifo",
+        origin: "weft",
+        doc: "Which rule picks the next row: patch 000's, or the one before it.",
+        parse: |text, _| {
+            Some(Knob::Priority(match text {
+                "bypass" => PriorityRule::Bypass,
+                "fifo" => PriorityRule::Fifo,
+                _ => return None,
+            }))
+        },
+        show: |knobs| match knobs.priority {
+            PriorityRule::Bypass => "bypass".into(),
+            PriorityRule::Fifo => "fifo".into(),
+        },
+    },
+    Row {
+        name: "read_around",
+        unit: "seconds",
+        range: "0..=86400",
+        origin: "weft",
+        doc: "Answers a read from the other members when its own has stalled this long; 0 never does.",
+        parse: |text, _| Some(Knob::ReadAround(seconds(text)?)),
+        show: |knobs| show_seconds(knobs.read_around),
+    },
+    Row {
+        name: "rmw_level",
+        unit: "level",
+        range: "0 | 1 | 2",
+        origin: "md",
+        doc: "Read-modify-write: 0 never, 1 when it reads less than reconstruct-write, 2 also on a tie.",
+        parse: |text, _| {
+            Some(Knob::RmwLevel(match text {
+                "0" => RmwLevel::Never,
+                "1" => RmwLevel::Fewer,
+                "2" => RmwLevel::Tie,
+                _ => return None,
+            }))
+        },
+        show: |knobs| match knobs.rmw_level {
+            RmwLevel::Never => "0".into(),
+            RmwLevel::Fewer => "1".into(),
+            RmwLevel::Tie => "2".into(),
+        },
+    },
+    Row {
+        name: "safe_mode_delay",
+        unit: "seconds",
+        range: "0..=86400",
+        origin: "md",
+        doc: "How long after the last write the array is marked clean; 0 only when it is stopped.",
+        parse: |text, _| Some(Knob::SafeModeDelay(seconds(text)?)),
+        show: |knobs| show_seconds(knobs.safe_mode_delay),
+    },
+    Row {
+        name: "stripe_cache_size",
+        unit: "rows",
+        range: "17..=32768",
+        origin: "md",
+        doc: "Rows in the stripe cache, per volume.",
+        parse: |text, _| Some(Knob::StripeCacheSize(number(text, 17, 32_768)?)),
+        show: |knobs| knobs.stripe_cache_size.to_string(),
+    },
+    Row {
+        name: "stripe_size",
+        unit: "bytes",
+        range: "a power of two, 4096..=65536",
+        origin: "md",
+        doc: "Bytes of a row on one member: what the cache looks up, reads and writes.",
+        parse: |text, _| {
+            StripeSize::new(u64::from(number(text, 1, u32::MAX)?)).ok().map(Knob::StripeSize)
+        },
+        show: |knobs| knobs.stripe_size.bytes().0.to_string(),
+    },
+    Row {
+        name: "writes",
+        unit: "word",
+        range: "auto | gather | sync",
+        origin: "weft",
+        doc: "Which client writes wait for more of their row: those that came with company, all, none.",
+        parse: |text, _| {
+            Some(Knob::Writes(match text {
+                "auto" => Writes::Auto,
+                "gather" => Writes::Gather,
+                "sync" => Writes::Sync,
+                _ => return None,
+            }))
+        },
+        show: |knobs| match knobs.writes {
+            Writes::Auto => "auto".into(),
+            Writes::Gather => "gather".into(),
+            Writes::Sync => "sync".into(),
+        },
+    },
+];
+
+impl Knobs {
+    /// Puts one knob's new value in. The value was checked when it was parsed.
+    pub fn set(&mut self, knob: Knob) {
+        match knob {
+            Knob::MaxSectors(bytes) => self.max_sectors = bytes,
+            Knob::MemberTimeout(span) => self.member_timeout = span,
+            Knob::PrereadBypassThreshold(count) => self.preread_bypass_threshold = count,
+            Knob::Priority(rule) => self.priority = rule,
+            Knob::ReadAround(span) => self.read_around = span,
+            Knob::RmwLevel(level) => self.rmw_level = level,
+            Knob::SafeModeDelay(span) => self.safe_mode_delay = span,
+            Knob::StripeCacheSize(count) => {
+                self.stripe_cache_size = count;
+                self.preread_bypass_threshold = self.preread_bypass_threshold.min(count);
+            }
+            Knob::StripeSize(size) => self.stripe_size = size,
+            Knob::Writes(writes) => self.writes = writes,
+        }
+    }
+
+    /// A knob's present value, as [`Knobs::parse`] takes it.
+    #[must_use]
+    pub fn show(&self, name: &str) -> Option<String> {
+        TABLE.iter().find(|row| row.name == name).map(|row| (row.show)(self))
+    }
+
+    /// Reads a knob's new value.
+    ///
+    /// # Errors
+    /// The knob is unknown, or the value is outside its range; the text names both.
+    pub fn parse(&self, name: &str, value: &str) -> Result<Knob, KnobError> {
+        let row = TABLE
+            .iter()
+            .find(|row| row.name == name)
+            .ok_or_else(|| KnobError::Unknown(name.to_owned()))?;
+        (row.parse)(value, self).ok_or_else(|| KnobError::Value {
+            name: row.name,
+            found: value.to_owned(),
+            expected: row.range.to_owned(),
+        })
+    }
+
+    /// The rule of patch 000 as its own file takes it.
+    #[must_use]
+    pub fn priority_variant(&self) -> Variant {
+        match self.priority {
+            PriorityRule::Bypass => Variant::Bypass { threshold: self.preread_bypass_threshold },
+            PriorityRule::Fifo => Variant::Fifo,
+        }
+    }
+}
+
+impl Default for Knobs {
+    fn default() -> Self {
+        Self {
+            max_sectors: Bytes::kib(512),
+            member_timeout: Span::ZERO,
+            preread_bypass_threshold: 1,
+            priority: PriorityRule::default(),
+            read_around: Span::secs(2),
+            rmw_level: RmwLevel::default(),
+            safe_mode_delay: Span::millis(200),
+            stripe_cache_size: 256,
+            stripe_size: StripeSize::default(),
+            writes: Writes::default(),
+        }
+    }
+}
+
+fn names() -> String {
+    TABLE.iter().map(|row| row.name).collect::<Vec<_>>().join(", ")
+}
+
+fn number(text: &str, min: u32, max: u32) -> Option<u32> {
+    text.parse().ok().filter(|value| (min..=max).contains(value))
+}
+
+/// Seconds with up to three decimals, as md's `safe_mode_delay`.
+fn seconds(text: &str) -> Option<Span> {
+    let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
+    if fraction.len() > 3 || !fraction.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    let millis: u64 = format!("{fraction:0<3}").parse().ok()?;
+    let whole = u64::from(number(whole, 0, 86_400)?);
+    Some(Span::millis(whole * 1000 + millis))
+}
+
+fn show_seconds(span: Span) -> String {
+    let millis = span.0 / 1_000_000;
+    format!("{}.{:03}", millis / 1000, millis % 1000)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// md-raid.md §9, statement 26.
+    #[test]
+    fn ranges_are_those_of_md() {
+        let knobs = Knobs::default();
+        let refused = [
+            ("stripe_cache_size", "16"),
+            ("stripe_cache_size", "32769"),
+            ("preread_bypass_threshold", "257"),
+            ("stripe_size", "6144"),
+            ("stripe_size", "2048"),
+            ("stripe_size", "0"),
+            ("stripe_size", "131072"),
+            ("rmw_level", "3"),
+            ("safe_mode_delay", "-1"),
+            ("safe_mode_delay", "0.2001"),
+        ];
+        for (name, value) in refused {
+            let error = knobs.parse(name, value).unwrap_err();
+            assert!(matches!(error, KnobError::Value { .. }), "{name}={value}: {error}");
+        }
+        for (name, value) in [("stripe_cache_size", "17"), ("stripe_cache_size", "32768")] {
+            assert!(knobs.parse(name, value).is_ok(), "{name}={value}");
+        }
+        assert!(matches!(knobs.parse("stripe_cash", "1"), Err(KnobError::Unknown(_))));
+    }
+
+    #[test]
+    fn every_knob_shows_what_it_parses() {
+        let knobs = Knobs::default();
+        for row in TABLE {
+            let shown = knobs.show(row.name).unwrap();
+            let mut again = knobs;
+            again.set(knobs.parse(row.name, &shown).unwrap());
+            assert_eq!(again, knobs, "{}", row.name);
+        }
+        assert!(TABLE.windows(2).all(|pair| pair[0].name < pair[1].name));
+    }
+
+    #[test]
+    fn a_smaller_cache_lowers_the_threshold_with_it() {
+        let mut knobs = Knobs::default();
+        knobs.set(knobs.parse("preread_bypass_threshold", "200").unwrap());
+        knobs.set(knobs.parse("stripe_cache_size", "64").unwrap());
+        assert_eq!(knobs.preread_bypass_threshold, 64);
+    }
+}

@@ -1,0 +1,254 @@
+//! Everything a driver must do.
+
+use smallvec::SmallVec;
+use weft_units::{Bytes, ClientId, MemberIndex, Sectors, Slot, VolumeId};
+
+use crate::error::ReplyError;
+use crate::frame::{Part, Parts, Run};
+use crate::input::{Attr, SyncAction};
+use crate::token::{Tag, Token};
+
+/// Something to do. The order within one drain has no meaning except that a `Reply` follows the
+/// `Submit`s it depends on, which is so by construction: it waits for their `Done`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Output {
+    /// Start a member request. Answer with one `Done`.
+    Submit {
+        /// Names it.
+        token: Token,
+        /// Where to.
+        member: MemberIndex,
+        /// What.
+        op: MemberOp,
+        /// For whom.
+        attr: Attr,
+    },
+    /// Compute over frames. Answer with one `Done`.
+    Compute {
+        /// Names it.
+        token: Token,
+        /// What.
+        op: ComputeOp,
+    },
+    /// Please give up on a request that is outstanding. It still gets its one `Done`, now or later.
+    Abort(Token),
+    /// Answer a client or an administrator.
+    Reply {
+        /// Whom.
+        client: ClientId,
+        /// What.
+        tag: Tag,
+        /// How it went. The frames of a read that went well are the driver's again with this
+        /// reply; all others come by `Release`, which may be later.
+        result: Result<(), ReplyError>,
+    },
+    /// The frames of a request are the driver's again: of a write, a failed read, or a client that
+    /// is gone.
+    Release(Run),
+    /// A client may send this much more.
+    Credit {
+        /// Who.
+        client: ClientId,
+        /// How much.
+        bytes: Bytes,
+    },
+    /// For logs, metrics and checkers.
+    Notice(Notice),
+}
+
+/// A request to one member. Positions are absolute sectors of the member.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum MemberOp {
+    /// Make every write that completed before durable.
+    Flush,
+    /// Fill the parts.
+    Read {
+        /// First sector.
+        at: Sectors,
+        /// Where to, in order.
+        into: Parts,
+    },
+    /// Read metadata.
+    ReadMetadata {
+        /// First sector.
+        at: Sectors,
+        /// Length, a multiple of the member's logical block.
+        len: Bytes,
+    },
+    /// Store the parts.
+    Write {
+        /// First sector.
+        at: Sectors,
+        /// From where, in order.
+        from: Parts,
+        /// Durable before `Done`.
+        fua: bool,
+    },
+    /// Store metadata: everything before it is durable first, and it is durable before `Done`
+    /// (md: `REQ_PREFLUSH | REQ_FUA`).
+    WriteMetadata {
+        /// First sector.
+        at: Sectors,
+        /// What, a multiple of the member's logical block long.
+        bytes: Box<[u8]>,
+    },
+}
+
+/// A computation over frames. All parts of one operation have the same length.
+///
+/// The exponent of a data block is that of the generator in Q (md-raid.md §5.2).
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum ComputeOp {
+    /// Several, in order, as one. The value is that of the last.
+    All(Vec<ComputeOp>),
+    /// Which of the stored parities disagree with the data. Answers [`crate::Value::Differs`].
+    Compare {
+        /// Every data block.
+        data: Sources,
+        /// Stored P.
+        p: Option<Part>,
+        /// Stored Q.
+        q: Option<Part>,
+    },
+    /// Copy bytes.
+    Copy {
+        /// From.
+        from: Part,
+        /// To.
+        to: Part,
+    },
+    /// Which single block is wrong. Answers [`crate::Value::Located`].
+    Locate {
+        /// Every data block.
+        data: Sources,
+        /// Stored P.
+        p: Part,
+        /// Stored Q.
+        q: Part,
+    },
+    /// Generate parity from all data blocks.
+    Pq {
+        /// Every data block.
+        data: Sources,
+        /// Where P goes.
+        p: Option<Part>,
+        /// Where Q goes.
+        q: Option<Part>,
+    },
+    /// Compute lost data blocks: one from P, one from Q (when `p` is `None`), or two from both.
+    Recover {
+        /// The data blocks that are there.
+        data: Sources,
+        /// Stored P.
+        p: Option<Part>,
+        /// Stored Q.
+        q: Option<Part>,
+        /// One or two lost data blocks: where they go.
+        lost: Sources,
+    },
+    /// Exchange one data block's share in the parity: `p ^= old ^ new`, `q ^= g^exponent (old ^ new)`.
+    UpdatePq {
+        /// Of the data block.
+        exponent: u8,
+        /// Its content so far.
+        old: Part,
+        /// Its content to be.
+        new: Part,
+        /// P, changed in place.
+        p: Option<Part>,
+        /// Q, changed in place.
+        q: Option<Part>,
+    },
+    /// Fill with zeros.
+    Zero {
+        /// What.
+        to: Part,
+    },
+}
+
+/// Data blocks of a row, each with its exponent.
+pub type Sources = SmallVec<[Source; 4]>;
+
+/// A data block of a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Source {
+    /// Power of the generator that multiplies it in Q.
+    pub exponent: u8,
+    /// Where it is.
+    pub part: Part,
+}
+
+/// Which stored parities disagree with the data.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Differs {
+    /// P.
+    pub p: bool,
+    /// Q.
+    pub q: bool,
+}
+
+/// Something worth telling people. Never needed for correctness.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Notice {
+    /// The superblocks say clean, durably.
+    ArrayClean(VolumeId),
+    /// The superblocks say dirty, durably: writes may be in flight from here.
+    ArrayDirty(VolumeId),
+    /// Too few members are left. No more writes; the members stay as they were.
+    Broken(VolumeId),
+    /// A member failed, or was declared failed.
+    MemberFailed {
+        /// Of which volume.
+        volume: VolumeId,
+        /// Which.
+        member: MemberIndex,
+        /// Its slot.
+        slot: Option<Slot>,
+    },
+    /// The failure of a member is recorded on the others, durably.
+    FailureRecorded {
+        /// Of which volume.
+        volume: VolumeId,
+    },
+    /// A member has not answered for a long time.
+    MemberStalled {
+        /// Which.
+        member: MemberIndex,
+        /// Whether reads go round it now.
+        read_around: bool,
+    },
+    /// No space behind a member; the volume takes no writes until there is.
+    NoSpace {
+        /// Which member.
+        member: MemberIndex,
+    },
+    /// A block that could not be read was computed from the others and written again.
+    ReadErrorCorrected {
+        /// Where.
+        member: MemberIndex,
+        /// First absolute sector.
+        at: Sectors,
+        /// How many sectors.
+        sectors: Sectors,
+    },
+    /// Row sync ended.
+    SyncFinished {
+        /// Of which volume.
+        volume: VolumeId,
+        /// Which kind.
+        action: SyncAction,
+        /// Sectors whose parity disagreed, in md's counting.
+        mismatch_cnt: u64,
+        /// Rows looked at.
+        rows: u64,
+        /// Whether it reached the end.
+        complete: bool,
+    },
+    /// Row sync began.
+    SyncStarted {
+        /// Of which volume.
+        volume: VolumeId,
+        /// Which kind.
+        action: SyncAction,
+    },
+}

@@ -1,0 +1,500 @@
+//! Where is it? Array sectors to members and back, for every level and layout.
+//!
+//! Left-symmetric RAID 5 on four members (`D0` is the first chunk of the array):
+//!
+//! ```text
+//!             slot 0   slot 1   slot 2   slot 3
+//! chunk row 0   D0       D1       D2       P
+//! chunk row 1   D4       D5       P        D3
+//! chunk row 2   D8       P        D6       D7
+//! chunk row 3   P        D9       D10      D11
+//! ```
+//!
+//! Source   md-raid.md §5.1 and §5.2; each placement was compared with Linux 6.12 there
+
+use thiserror::Error;
+use weft_ondisk::Level;
+use weft_units::{ChunkRow, Sectors, Slot};
+
+/// Level, layout and sizes of an array, checked.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Geometry {
+    level: Level,
+    layout: u32,
+    members: u16,
+    chunk: Sectors,
+    member_size: Sectors,
+}
+
+/// Who holds what in one chunk row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Placement {
+    /// Slot of P.
+    pub p: Slot,
+    /// Slot of Q; RAID 6 only.
+    pub q: Option<Slot>,
+    data: DataRule,
+    members: u16,
+    exponents: ExponentRule,
+}
+
+/// Where an array sector lives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Position {
+    /// Its chunk row.
+    pub chunk_row: ChunkRow,
+    /// The slot that holds it.
+    pub slot: Slot,
+    /// Sector on the member, counted from its data offset.
+    pub sector: Sectors,
+    /// Which data chunk of the chunk row it is in, counted from 0.
+    pub data_index: u16,
+}
+
+/// Why an array cannot have these numbers.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum GeometryError {
+    /// No chunk fits into a member, or the array is larger than can be addressed.
+    #[error("size: {member_size} per member and a chunk of {chunk} make no usable array")]
+    Size {
+        /// Per member.
+        member_size: Sectors,
+        /// Chunk.
+        chunk: Sectors,
+    },
+    /// The chunk is not a power of two of at least 4 KiB.
+    #[error("chunk: found {0}, expected a power of two of at least 8 sectors")]
+    Chunk(Sectors),
+    /// The layout does not exist for the level.
+    #[error("layout: found {layout}, which {level} does not have")]
+    Layout {
+        /// The level.
+        level: Level,
+        /// As found.
+        layout: u32,
+    },
+    /// The level is not served by this release.
+    #[error("level: {0} is not supported by this release; supported are raid4, raid5 and raid6")]
+    Level(Level),
+    /// Too few or too many members for the level.
+    #[error("members: found {found}, expected {min}..={MEMBERS_MAX} for {level}")]
+    Members {
+        /// The level.
+        level: Level,
+        /// As found.
+        found: u32,
+        /// The fewest that it can have.
+        min: u32,
+    },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum DataRule {
+    /// Data index x is on slot x + first, and this many further once it reaches P.
+    Asymmetric { first: u16, skip: u16 },
+    /// Data index x is on slot (from + x) mod the modulus.
+    Symmetric { from: u16, modulus: u16 },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ExponentRule {
+    /// Data slots count 0, 1, 2 … cyclically from the one after Q.
+    AfterQ,
+    /// The slot number itself (DDF layouts).
+    Slot,
+}
+
+impl Geometry {
+    /// Checks the numbers of a superblock.
+    ///
+    /// Units    `member_size` is what the array uses of each member, data only
+    ///
+    /// # Errors
+    /// See [`GeometryError`].
+    pub fn new(
+        level: Level,
+        layout: u32,
+        members: u32,
+        chunk: Sectors,
+        member_size: Sectors,
+    ) -> Result<Self, GeometryError> {
+        let min = match level {
+            Level::Raid4 | Level::Raid5 => 2,
+            Level::Raid6 => 4,
+            Level::Linear | Level::Raid0 | Level::Raid1 | Level::Raid10 => {
+                return Err(GeometryError::Level(level));
+            }
+        };
+        if !(min..=MEMBERS_MAX).contains(&members) {
+            return Err(GeometryError::Members { level, found: members, min });
+        }
+        let legal = match level {
+            Level::Raid5 => layout <= 5,
+            Level::Raid6 => matches!(layout, 0..=5 | 8..=10 | 16..=20),
+            // The kernel ignores it.
+            _ => true,
+        };
+        if !legal {
+            return Err(GeometryError::Layout { level, layout });
+        }
+        if !chunk.0.is_power_of_two() || chunk.0 < 8 {
+            return Err(GeometryError::Chunk(chunk));
+        }
+        let geometry = Self {
+            level,
+            layout,
+            members: members as u16,
+            chunk,
+            member_size: member_size.round_down(chunk),
+        };
+        let data_members = u64::from(geometry.data_members());
+        let bytes = geometry
+            .member_size
+            .0
+            .checked_mul(data_members)
+            .and_then(|sectors| sectors.checked_mul(512));
+        if geometry.member_size == Sectors::ZERO
+            || bytes.is_none_or(|bytes| bytes > i64::MAX as u64)
+        {
+            return Err(GeometryError::Size { member_size, chunk });
+        }
+        Ok(geometry)
+    }
+
+    /// RAID level.
+    #[must_use]
+    pub fn level(&self) -> Level {
+        self.level
+    }
+
+    /// md's layout number.
+    #[must_use]
+    pub fn layout(&self) -> u32 {
+        self.layout
+    }
+
+    /// Slots, parity included.
+    #[must_use]
+    pub fn members(&self) -> u16 {
+        self.members
+    }
+
+    /// Parity blocks per row: failures that the array survives.
+    #[must_use]
+    pub fn parities(&self) -> u16 {
+        if self.level == Level::Raid6 { 2 } else { 1 }
+    }
+
+    /// Data blocks per row.
+    #[must_use]
+    pub fn data_members(&self) -> u16 {
+        self.members - self.parities()
+    }
+
+    /// Chunk on one member.
+    #[must_use]
+    pub fn chunk(&self) -> Sectors {
+        self.chunk
+    }
+
+    /// Sectors used of each member.
+    #[must_use]
+    pub fn member_size(&self) -> Sectors {
+        self.member_size
+    }
+
+    /// Sectors of the array.
+    #[must_use]
+    pub fn array_size(&self) -> Sectors {
+        Sectors(self.member_size.0 * u64::from(self.data_members()))
+    }
+
+    /// The chunk row of a member data sector.
+    #[must_use]
+    pub fn chunk_row_of(&self, member_sector: Sectors) -> ChunkRow {
+        ChunkRow(member_sector.0 / self.chunk.0)
+    }
+
+    /// Where an array sector lives.
+    #[must_use]
+    pub fn locate(&self, array_sector: Sectors) -> Position {
+        debug_assert!(array_sector < self.array_size());
+        let chunk_number = array_sector.0 / self.chunk.0;
+        let data_members = u64::from(self.data_members());
+        let chunk_row = ChunkRow(chunk_number / data_members);
+        let data_index = (chunk_number % data_members) as u16;
+        Position {
+            chunk_row,
+            slot: self.placement(chunk_row).data_slot(data_index),
+            sector: Sectors(chunk_row.0 * self.chunk.0 + array_sector.0 % self.chunk.0),
+            data_index,
+        }
+    }
+
+    /// The array sector at a member data sector; `None` where the slot holds parity.
+    #[must_use]
+    pub fn array_sector(&self, slot: Slot, member_sector: Sectors) -> Option<Sectors> {
+        let chunk_row = self.chunk_row_of(member_sector);
+        let data_index = self.placement(chunk_row).data_index(slot)?;
+        let chunk_number = chunk_row.0 * u64::from(self.data_members()) + u64::from(data_index);
+        Some(Sectors(chunk_number * self.chunk.0 + member_sector.0 % self.chunk.0))
+    }
+
+    /// Who holds what in a chunk row.
+    #[must_use]
+    pub fn placement(&self, chunk_row: ChunkRow) -> Placement {
+        let members = self.members;
+        let row = chunk_row.0;
+        let turn = |modulus: u16| (row % u64::from(modulus)) as u16;
+        let at = |p: u16, q: Option<u16>, data: DataRule, exponents: ExponentRule| Placement {
+            p: Slot(p),
+            q: q.map(Slot),
+            data,
+            members,
+            exponents,
+        };
+        let after_q = ExponentRule::AfterQ;
+        match (self.level, self.layout) {
+            (Level::Raid6, layout) => {
+                // "pair": Q follows P, and data goes on after both; when Q wraps to slot 0, data
+                // starts at slot 1.
+                let pair = |p: u16, exponents: ExponentRule| {
+                    if p == members - 1 {
+                        at(p, Some(0), DataRule::Asymmetric { first: 1, skip: 0 }, exponents)
+                    } else {
+                        at(p, Some(p + 1), DataRule::Asymmetric { first: 0, skip: 2 }, exponents)
+                    }
+                };
+                let rotating = |p: u16| {
+                    let from = (p + 2) % members;
+                    let data = DataRule::Symmetric { from, modulus: members };
+                    at(p, Some((p + 1) % members), data, after_q)
+                };
+                // The layouts "-6": RAID 5 on all but the last member, which holds Q.
+                let five = members - 1;
+                let last = Some(members - 1);
+                let left_five = five - 1 - turn(five);
+                let asymmetric = DataRule::Asymmetric { first: 0, skip: 1 };
+                let symmetric =
+                    |p: u16| DataRule::Symmetric { from: (p + 1) % five, modulus: five };
+                let left = members - 1 - turn(members);
+                let right = turn(members);
+                let ddf = ExponentRule::Slot;
+                match layout {
+                    0 => pair(left, after_q),
+                    1 => pair(right, after_q),
+                    2 => rotating(left),
+                    3 => rotating(right),
+                    4 => at(0, Some(1), DataRule::Asymmetric { first: 2, skip: 0 }, after_q),
+                    5 => at(members - 2, last, DataRule::Asymmetric { first: 0, skip: 0 }, after_q),
+                    8 => pair(right, ddf),
+                    9 => pair(members - 1 - ((row + 1) % u64::from(members)) as u16, ddf),
+                    10 => {
+                        let from = (left + 1) % members;
+                        let data = DataRule::Symmetric { from, modulus: members };
+                        at(left, Some((left + members - 1) % members), data, ddf)
+                    }
+                    16 => at(left_five, last, asymmetric, after_q),
+                    17 => at(turn(five), last, asymmetric, after_q),
+                    18 => at(left_five, last, symmetric(left_five), after_q),
+                    19 => at(turn(five), last, symmetric(turn(five)), after_q),
+                    20 => at(0, last, DataRule::Asymmetric { first: 1, skip: 0 }, after_q),
+                    _ => unreachable!("the layout was checked when the geometry was made"),
+                }
+            }
+            (Level::Raid5, layout) => {
+                let left = members - 1 - turn(members);
+                let right = turn(members);
+                let asymmetric = DataRule::Asymmetric { first: 0, skip: 1 };
+                let symmetric =
+                    |p: u16| DataRule::Symmetric { from: (p + 1) % members, modulus: members };
+                match layout {
+                    0 => at(left, None, asymmetric, after_q),
+                    1 => at(right, None, asymmetric, after_q),
+                    2 => at(left, None, symmetric(left), after_q),
+                    3 => at(right, None, symmetric(right), after_q),
+                    4 => at(0, None, DataRule::Asymmetric { first: 1, skip: 0 }, after_q),
+                    _ => at(members - 1, None, DataRule::Asymmetric { first: 0, skip: 0 }, after_q),
+                }
+            }
+            _ => at(members - 1, None, DataRule::Asymmetric { first: 0, skip: 0 }, after_q),
+        }
+    }
+
+    /// Whether a slot never holds data, whatever the chunk row.
+    #[must_use]
+    pub fn only_parity(&self, slot: Slot) -> bool {
+        (0..u64::from(self.members))
+            .all(|row| self.placement(ChunkRow(row)).data_index(slot).is_none())
+    }
+}
+
+impl Placement {
+    /// The slot of a data chunk.
+    #[must_use]
+    pub fn data_slot(&self, data_index: u16) -> Slot {
+        debug_assert!(data_index < self.members - 1 - u16::from(self.q.is_some()));
+        match self.data {
+            DataRule::Asymmetric { first, skip } => {
+                let slot = data_index + first;
+                Slot(if skip > 0 && slot >= self.p.0 { slot + skip } else { slot })
+            }
+            DataRule::Symmetric { from, modulus } => Slot((from + data_index) % modulus),
+        }
+    }
+
+    /// Which data chunk a slot holds; `None` for parity.
+    #[must_use]
+    pub fn data_index(&self, slot: Slot) -> Option<u16> {
+        if slot == self.p || Some(slot) == self.q {
+            return None;
+        }
+        Some(match self.data {
+            DataRule::Asymmetric { first, skip } => {
+                slot.0 - first - if skip > 0 && slot.0 > self.p.0 { skip } else { 0 }
+            }
+            DataRule::Symmetric { from, modulus } => (slot.0 + modulus - from) % modulus,
+        })
+    }
+
+    /// Power of the generator that multiplies a data slot in Q.
+    #[must_use]
+    pub fn exponent(&self, slot: Slot) -> u8 {
+        let Some(q) = self.q else { return 0 };
+        let exponent = match self.exponents {
+            ExponentRule::Slot => slot.0,
+            ExponentRule::AfterQ => {
+                let members = self.members;
+                let first = (q.0 + 1) % members;
+                let ahead = |slot: u16| (slot + members - first) % members;
+                // Q itself is the last of the walk; P is passed on the way or not.
+                ahead(slot.0) - u16::from(ahead(self.p.0) < ahead(slot.0))
+            }
+        };
+        exponent as u8
+    }
+}
+
+/// Slots that one array can have here: row states are sets of 128 bits.
+pub const MEMBERS_MAX: u32 = 128;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn geometry(level: Level, layout: u32, members: u32) -> Geometry {
+        Geometry::new(level, layout, members, Sectors(8), Sectors(8 * 64)).unwrap()
+    }
+
+    fn picture(level: Level, layout: u32, members: u32, rows: u64) -> Vec<String> {
+        let geometry = geometry(level, layout, members);
+        let ddf = matches!((level, layout), (Level::Raid6, 8..=10));
+        (0..rows)
+            .map(|row| {
+                let placement = geometry.placement(ChunkRow(row));
+                let cells =
+                    (0..members as u16).map(|slot| match placement.data_index(Slot(slot)) {
+                        None if Slot(slot) == placement.p => "P".to_owned(),
+                        None => "Q".to_owned(),
+                        Some(x) => {
+                            let number = row * u64::from(geometry.data_members()) + u64::from(x);
+                            if level == Level::Raid6 && (ddf || members == 5) {
+                                format!("D{number}^{}", placement.exponent(Slot(slot)))
+                            } else {
+                                format!("D{number}")
+                            }
+                        }
+                    });
+                cells.collect::<Vec<_>>().join(" ")
+            })
+            .collect()
+    }
+
+    /// md-raid.md §9, statement 36 (RAID 5): the table of §5.1.
+    #[test]
+    fn statement_36_raid5_layouts() {
+        let cases: [(u32, [&str; 4]); 4] = [
+            (0, ["D0 D1 D2 P", "D3 D4 P D5", "D6 P D7 D8", "P D9 D10 D11"]),
+            (1, ["P D0 D1 D2", "D3 P D4 D5", "D6 D7 P D8", "D9 D10 D11 P"]),
+            (2, ["D0 D1 D2 P", "D4 D5 P D3", "D8 P D6 D7", "P D9 D10 D11"]),
+            (3, ["P D0 D1 D2", "D5 P D3 D4", "D7 D8 P D6", "D9 D10 D11 P"]),
+        ];
+        for (layout, rows) in cases {
+            assert_eq!(picture(Level::Raid5, layout, 4, 4), rows, "layout {layout}");
+        }
+    }
+
+    /// md-raid.md §9, statement 36 (RAID 6): the table of §5.1 with exponents.
+    #[test]
+    fn statement_36_raid6_layouts_and_exponents() {
+        let cases: [(u32, [&str; 3]); 7] = [
+            (0, ["Q D0^0 D1^1 D2^2 P", "D3^0 D4^1 D5^2 P Q", "D6^1 D7^2 P Q D8^0"]),
+            (2, ["Q D0^0 D1^1 D2^2 P", "D3^0 D4^1 D5^2 P Q", "D7^1 D8^2 P Q D6^0"]),
+            (3, ["P Q D0^0 D1^1 D2^2", "D5^2 P Q D3^0 D4^1", "D7^1 D8^2 P Q D6^0"]),
+            (8, ["P Q D0^2 D1^3 D2^4", "D3^0 P Q D4^3 D5^4", "D6^0 D7^1 P Q D8^4"]),
+            (9, ["D0^0 D1^1 D2^2 P Q", "D3^0 D4^1 P Q D5^4", "D6^0 P Q D7^3 D8^4"]),
+            (10, ["D0^0 D1^1 D2^2 Q P", "D4^0 D5^1 Q P D3^4", "D8^0 Q P D6^3 D7^4"]),
+            (18, ["D0^0 D1^1 D2^2 P Q", "D4^0 D5^1 P D3^2 Q", "D8^0 P D6^1 D7^2 Q"]),
+        ];
+        for (layout, rows) in cases {
+            assert_eq!(picture(Level::Raid6, layout, 5, 3), rows, "layout {layout}");
+        }
+    }
+
+    /// md-raid.md §9, statement 36: a bijection, forward and back, for every layout and size.
+    #[test]
+    fn statement_36_every_placement_is_a_bijection() {
+        let mut looked_at = 0;
+        let raid6 = [0, 1, 2, 3, 4, 5, 8, 9, 10, 16, 17, 18, 19, 20];
+        let shapes = (2..=9)
+            .map(|members| (Level::Raid4, 0, members))
+            .chain((2..=9).flat_map(|m| (0..=5).map(move |layout| (Level::Raid5, layout, m))))
+            .chain((4..=9).flat_map(|m| raid6.map(|layout| (Level::Raid6, layout, m))));
+        for (level, layout, members) in shapes {
+            let geometry = geometry(level, layout, members);
+            let mut seen = std::collections::BTreeSet::new();
+            for chunk in 0..u64::from(geometry.data_members()) * 40 {
+                let sector = Sectors(chunk * 8 + chunk % 8);
+                let position = geometry.locate(sector);
+                assert!(seen.insert((position.slot, position.sector)));
+                assert_eq!(geometry.array_sector(position.slot, position.sector), Some(sector));
+                looked_at += 1;
+            }
+            for row in 0..40 {
+                let placement = geometry.placement(ChunkRow(row));
+                assert_ne!(Some(placement.p), placement.q);
+                assert_eq!(geometry.array_sector(placement.p, Sectors(row * 8)), None);
+                let exponents: std::collections::BTreeSet<_> = (0..geometry.data_members())
+                    .map(|x| placement.exponent(placement.data_slot(x)))
+                    .collect();
+                if level == Level::Raid6 {
+                    assert_eq!(exponents.len(), usize::from(geometry.data_members()));
+                }
+            }
+        }
+        assert!(looked_at > 15_000, "{looked_at}");
+    }
+
+    #[test]
+    fn numbers_that_make_no_array_are_refused() {
+        let make = |level, layout, members, chunk, size| {
+            Geometry::new(level, layout, members, Sectors(chunk), Sectors(size)).unwrap_err()
+        };
+        assert!(matches!(make(Level::Raid5, 6, 4, 8, 80), GeometryError::Layout { .. }));
+        assert!(matches!(make(Level::Raid6, 2, 3, 8, 80), GeometryError::Members { .. }));
+        assert!(matches!(make(Level::Raid5, 2, 129, 8, 80), GeometryError::Members { .. }));
+        assert!(matches!(make(Level::Raid5, 2, 4, 24, 80), GeometryError::Chunk(_)));
+        assert!(matches!(make(Level::Raid5, 2, 4, 128, 127), GeometryError::Size { .. }));
+        assert!(matches!(make(Level::Raid5, 2, 4, 8, u64::MAX), GeometryError::Size { .. }));
+        assert!(matches!(make(Level::Raid1, 0, 2, 0, 80), GeometryError::Level(_)));
+    }
+
+    #[test]
+    fn slots_that_never_hold_data_are_known() {
+        assert!(geometry(Level::Raid4, 0, 4).only_parity(Slot(3)));
+        assert!(!geometry(Level::Raid4, 0, 4).only_parity(Slot(0)));
+        assert!((0..4).all(|slot| !geometry(Level::Raid5, 2, 4).only_parity(Slot(slot))));
+        assert!(geometry(Level::Raid6, 18, 5).only_parity(Slot(4)));
+    }
+}

@@ -1,0 +1,209 @@
+//! Which row is handled next?
+//!
+//! Some rows are ready to be written; others are held back because they still need a preread, and
+//! waiting gives them a chance to be filled by later writes, after which they need none. Ready rows
+//! always go first. How often a held row was bypassed decides only this: with nothing ready, may it
+//! go while full-row writes are in flight?
+//!
+//! Inputs   heads of the ready and held lists, full-row writes in flight
+//! Answer   [`Pick`]
+//! Knob     `preread_bypass_threshold` (rows, 0..=stripe_cache_size, default 1)
+//! Source   md-raid.md §1.6; Linux "md: introduce get_priority_stripe() to improve raid456 write
+//!          performance", 2008 (published: dd +33 %, tiobench +13 %, with threshold 0 +37 %)
+//! Compare  [`Variant::Fifo`] is the behaviour before the change
+//! Measured as exact sequences (statements 21 to 25 and 42); throughput comes with the simulator
+
+use weft_units::RowId;
+
+/// The two behaviours that are compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Variant {
+    /// Held rows wait for full-row writes unless they were bypassed more than `threshold` times.
+    Bypass {
+        /// Zero: they always wait.
+        threshold: u32,
+    },
+    /// A held row goes as soon as nothing is ready.
+    Fifo,
+}
+
+/// A row that is ready to be handled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ready {
+    /// Which.
+    pub row: RowId,
+    /// Whether member I/O was ever submitted for it. Passing such a row costs a held one nothing.
+    pub io_started: bool,
+}
+
+/// The decision.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pick {
+    /// The head of the held list.
+    Held,
+    /// None yet: held rows wait for full-row writes to finish.
+    Nothing,
+    /// The head of the ready list.
+    Ready,
+}
+
+/// How often the head of the held list was bypassed.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Priority {
+    bypass_count: u32,
+    last_held: Option<RowId>,
+}
+
+impl Priority {
+    /// Decides; changes only its own counters.
+    pub fn pick(
+        &mut self,
+        variant: Variant,
+        ready: Option<Ready>,
+        held: Option<RowId>,
+        full_row_writes: u32,
+    ) -> Pick {
+        let Variant::Bypass { threshold } = variant else {
+            return match (ready, held) {
+                (Some(_), _) => Pick::Ready,
+                (None, Some(_)) => Pick::Held,
+                (None, None) => Pick::Nothing,
+            };
+        };
+        match (ready, held) {
+            (Some(_), None) => {
+                self.bypass_count = 0;
+                Pick::Ready
+            }
+            (Some(ready), Some(held)) => {
+                if ready.io_started {
+                    // It holds a place already; the held row loses nothing by it.
+                } else if self.last_held == Some(held) {
+                    self.bypass_count += 1;
+                } else {
+                    // The head has changed: a row was promoted off it by a new write.
+                    self.last_held = Some(held);
+                    self.bypass_count = self.bypass_count.saturating_sub(threshold);
+                }
+                Pick::Ready
+            }
+            (None, Some(_)) => {
+                let patience_over = threshold != 0 && self.bypass_count > threshold;
+                if patience_over || full_row_writes == 0 {
+                    self.bypass_count = self.bypass_count.saturating_sub(threshold);
+                    Pick::Held
+                } else {
+                    Pick::Nothing
+                }
+            }
+            (None, None) => Pick::Nothing,
+        }
+    }
+
+    /// How often the head of the held list was bypassed, less what it has been paid back.
+    #[must_use]
+    pub fn bypass_count(&self) -> u32 {
+        self.bypass_count
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Runs the policy dry and returns `(picked, bypass_count after)` for each pick.
+    fn run(
+        mut policy: Priority,
+        threshold: u32,
+        ready: &[(u32, bool)],
+        held: &[u32],
+        full_row_writes: u32,
+    ) -> Vec<(Option<u32>, u32)> {
+        let (mut ready, mut held) = (ready.iter().peekable(), held.iter().peekable());
+        let mut picks = Vec::new();
+        loop {
+            let head = ready
+                .peek()
+                .map(|(row, io_started)| Ready { row: RowId(*row), io_started: *io_started });
+            let pick = policy.pick(
+                Variant::Bypass { threshold },
+                head,
+                held.peek().map(|row| RowId(**row)),
+                full_row_writes,
+            );
+            let row = match pick {
+                Pick::Ready => ready.next().map(|(row, _)| *row),
+                Pick::Held => held.next().copied(),
+                Pick::Nothing => None,
+            };
+            picks.push((row, policy.bypass_count()));
+            if row.is_none() {
+                return picks;
+            }
+        }
+    }
+
+    const A: u32 = 1;
+    const B: u32 = 2;
+    const C: u32 = 3;
+    const H1: u32 = 11;
+    const H2: u32 = 12;
+
+    fn seen(row: u32) -> Priority {
+        Priority { bypass_count: 0, last_held: Some(RowId(row)) }
+    }
+
+    /// md-raid.md §9, statement 21.
+    #[test]
+    fn statement_21_bypassed_twice_a_held_row_goes() {
+        let picks = run(seen(H1), 1, &[(A, false), (B, false), (C, false)], &[H1, H2], 5);
+        let expected =
+            [(Some(A), 1), (Some(B), 2), (Some(C), 3), (Some(H1), 2), (Some(H2), 1), (None, 1)];
+        assert_eq!(picks, expected);
+    }
+
+    /// md-raid.md §9, statement 22.
+    #[test]
+    fn statement_22_a_new_head_is_noticed_first() {
+        let picks =
+            run(Priority::default(), 1, &[(A, false), (B, false), (C, false)], &[H1, H2], 5);
+        let expected = [(Some(A), 0), (Some(B), 1), (Some(C), 2), (Some(H1), 1), (None, 1)];
+        assert_eq!(picks, expected);
+    }
+
+    /// md-raid.md §9, statement 23.
+    #[test]
+    fn statement_23_a_row_with_io_started_bypasses_nothing() {
+        let picks = run(seen(H1), 1, &[(A, true), (B, false), (C, false)], &[H1, H2], 5);
+        let expected = [(Some(A), 0), (Some(B), 1), (Some(C), 2), (Some(H1), 1), (None, 1)];
+        assert_eq!(picks, expected);
+        let mut policy = Priority { bypass_count: 7, last_held: None };
+        let ready = Some(Ready { row: RowId(A), io_started: false });
+        assert_eq!(policy.pick(Variant::Bypass { threshold: 1 }, ready, None, 5), Pick::Ready);
+        assert_eq!(policy.bypass_count(), 0);
+    }
+
+    /// md-raid.md §9, statement 24.
+    #[test]
+    fn statement_24_threshold_zero_waits_for_every_full_row_write() {
+        let mut policy = Priority { bypass_count: 1000, last_held: Some(RowId(H1)) };
+        let zero = Variant::Bypass { threshold: 0 };
+        assert_eq!(policy.pick(zero, None, Some(RowId(H1)), 1), Pick::Nothing);
+        assert_eq!(policy.pick(zero, None, Some(RowId(H1)), 0), Pick::Held);
+    }
+
+    /// md-raid.md §9, statement 42.
+    #[test]
+    fn statement_42_a_larger_threshold_pays_back_more() {
+        let ready: Vec<_> = (1..=6).map(|row| (row, false)).collect();
+        let picks = run(seen(H1), 2, &ready, &[H1, H2], 5);
+        assert_eq!(picks[5..], [(Some(6), 6), (Some(H1), 4), (Some(H2), 2), (None, 2)]);
+    }
+
+    #[test]
+    fn fifo_lets_a_held_row_go_during_full_row_writes() {
+        let mut policy = Priority::default();
+        assert_eq!(policy.pick(Variant::Fifo, None, Some(RowId(H1)), 9), Pick::Held);
+        assert_eq!(policy.pick(Variant::Fifo, None, None, 0), Pick::Nothing);
+    }
+}

@@ -1,0 +1,95 @@
+//! Counters and states for people and tests, copied out of an engine at one moment.
+
+use weft_units::{Bytes, ClientId, MemberIndex, Sectors, Slot};
+
+use crate::input::SyncAction;
+use crate::knobs::Knobs;
+
+/// What an engine is doing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Snapshot {
+    /// In order of [`weft_units::VolumeId`].
+    pub volumes: Vec<VolumeSnapshot>,
+    /// Credit that is out, per client that has any.
+    pub clients: Vec<(ClientId, Bytes)>,
+    /// `Submit`s and `Compute`s without their `Done`.
+    pub tokens_outstanding: usize,
+    /// Client frames that the engine holds.
+    pub frames_held: u32,
+}
+
+/// One volume.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VolumeSnapshot {
+    /// md's `array_state`: `clean`, `active`, `active-idle`, `readonly`, `broken` …
+    pub array_state: &'static str,
+    /// Size in bytes.
+    pub size: Bytes,
+    /// Slots without a member that is in sync.
+    pub degraded: usize,
+    /// Update count of the superblocks.
+    pub events: u64,
+    /// `sync_action`.
+    pub sync_action: SyncAction,
+    /// Data sectors of each member that the running or last sync has passed, and of how many.
+    pub sync_completed: Option<(Sectors, Sectors)>,
+    /// Rows that the running or last sync has looked at.
+    pub sync_rows: u64,
+    /// md's `mismatch_cnt`, in sectors.
+    pub mismatch_cnt: u64,
+    /// Where parity may be wrong from; `None` when it is right everywhere.
+    pub resync_from: Option<Sectors>,
+    /// Rows of the cache in use.
+    pub stripe_cache_active: u32,
+    /// Client requests not answered yet.
+    pub requests_active: usize,
+    /// The knobs now.
+    pub knobs: Knobs,
+    /// Every member, failed ones included until they are removed.
+    pub members: Vec<MemberSnapshot>,
+}
+
+/// One member.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MemberSnapshot {
+    /// Which.
+    pub member: MemberIndex,
+    /// Its label.
+    pub label: String,
+    /// Its slot, if it has one.
+    pub slot: Option<Slot>,
+    /// Entry of `dev_roles` that is its own.
+    pub dev_number: u32,
+    /// What it is.
+    pub state: MemberState,
+    /// Requests and sectors since the start.
+    pub reads: u64,
+    /// Requests.
+    pub writes: u64,
+    /// Requests.
+    pub flushes: u64,
+    /// Sectors read.
+    pub sectors_read: u64,
+    /// Sectors written.
+    pub sectors_written: u64,
+    /// Sectors that were read wrong and written again.
+    pub corrected: u64,
+    /// Requests outstanding.
+    pub in_flight: u32,
+}
+
+/// What a member is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum MemberState {
+    /// Not used any more; its last requests may still be out.
+    Faulty,
+    /// Holds all of its data.
+    InSync,
+    /// Good below the sector.
+    Rebuilding {
+        /// Data sectors.
+        good_to: Sectors,
+    },
+    /// Waits for a slot.
+    Spare,
+}

@@ -1,0 +1,10 @@
+//! Names that tie an answer to its question.
+
+/// Names one `Submit` or `Compute` of an engine. Fresh each time; never reused.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Token(pub u64);
+
+/// Names one request of one client. Chosen by the driver, unique among the client's outstanding
+/// requests, and given back in the reply.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Tag(pub u64);
