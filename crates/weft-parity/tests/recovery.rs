@@ -170,6 +170,19 @@ fn a_wrong_byte_in_p_or_q_is_compared_and_located() {
 }
 
 #[test]
+fn p_and_q_wrong_in_different_blocks_are_both_compared() {
+    for parity in levels() {
+        for (p_at, q_at) in [(0, 4999), (4999, 0)] {
+            let mut row = Row::new(parity, &[0, 1, 2], 5000);
+            row.p[p_at] ^= 1;
+            row.q[q_at] ^= 1;
+            let compared = parity.compare(&row.data(), Some(&row.p), Some(&row.q));
+            assert_eq!(compared, Mismatch { p: true, q: true });
+        }
+    }
+}
+
+#[test]
 fn a_wrong_byte_in_each_data_strip_is_compared_and_located() {
     for (parity, mut row) in rows(5000) {
         for index in 0..row.strips.len() {

@@ -14,9 +14,8 @@ use crate::recover::{Solution, recover_one_scalar, recover_two_scalar};
 use crate::xor::{Strip, update_p_scalar, xor_into_scalar, xor_scalar};
 use crate::{Level, Weighted};
 
-horner_syndrome!("neon");
 // 8 P and 8 Q leave half of 32 registers.
-vector_kernels!("neon", Level::Neon, NEON, COLUMN = 8);
+vector_kernels!("neon", Level::Neon, NEON, horner, COLUMN = 8);
 
 type Vector = uint8x16_t;
 const BYTES: usize = 16;

@@ -1,6 +1,6 @@
 //! How is parity computed a vector at a time, whatever the vector?
 //!
-//! [`vector_kernels!`] generates a level's table from these definitions in the module that calls it:
+//! `vector_kernels!` generates a level's table from these definitions in the module that calls it:
 //!
 //! | Name | Meaning |
 //! |---|---|
@@ -8,19 +8,21 @@
 //! | `zero`, `load`, `store` | no bits set; from and to an array of `BYTES` bytes, of any alignment |
 //! | `xor`, `xor3`, `or`, `is_zero` | bitwise, of two or three vectors |
 //! | `Multiplier`, `multiplier`, `mul` | multiplication by a constant, and its preparation |
-//! | `syndrome` | `[P; WIDTH]` and `[Q; WIDTH]` of one column of the data |
+//! | `double` | multiplication by g, for `horner!` |
 //!
 //! Work goes column by column: `COLUMN` vectors of every strip, enough for as many independent
 //! chains of operations as hide their latency, few enough that P and Q stay in registers. A column
 //! reads each strip once and writes each result once. What is left after the last whole column is done
 //! one vector at a time, and what is less than a vector by the scalar reference.
 //!
-//! Two ways to `syndrome`: [`horner_syndrome!`] needs only doublings while exponents are consecutive,
-//! for levels where a general product costs several operations; GFNI multiplies by anything in one,
-//! so `x86.rs` adds the products directly.
+//! There are two ways to a column's P and Q: `horner!` needs only doublings while exponents are
+//! consecutive, for levels where a general product takes several instructions, and
+//! `sum_of_products!` is for levels where it takes one.
 //!
 //! All functions carry the level's `#[target_feature]`, which makes the intrinsics safe to call and
-//! lets every helper inline. A trait could not do that: its methods cannot carry the attribute.
+//! lets helpers inline. A trait could not do that: its methods cannot carry the attribute. What would be
+//! a large helper is a macro: `#[inline(always)]` and the attribute exclude each other, and a call
+//! that is not inlined passes the column's P and Q through memory.
 
 /// `WIDTH` vectors from byte `at` of a strip.
 #[inline(always)]
@@ -66,54 +68,93 @@ macro_rules! columns {
     }};
 }
 
-/// Defines `syndrome` by Horner's rule, from the last strip to the first.
+/// The `([P; $width], [Q; $width])` of a column of the data, by Horner's rule from the last strip to
+/// the first.
 ///
 /// With exponents k₀ < k₁ < …, Q = g^k₀·(D₀ ⊕ g^(k₁−k₀)·(D₁ ⊕ g^(k₂−k₁)·(D₂ ⊕ …))). In md order every
 /// factor is g, a doubling, and the outermost is 1. DDF gaps and unsorted strips give other factors,
 /// which cost a general product each and are right in any order, since exponents count modulo 255.
 ///
 /// Source   H. P. Anvin, "The mathematics of RAID-6", §3
-macro_rules! horner_syndrome {
-    ($feature:literal) => {
-        #[target_feature(enable = $feature)]
-        #[inline]
-        fn syndrome<const WIDTH: usize>(
-            data: &[Weighted<'_>],
-            at: usize,
-        ) -> ([Vector; WIDTH], [Vector; WIDTH]) {
-            let mut p = [zero(); WIDTH];
-            let mut q = [zero(); WIDTH];
-            for (index, (exponent, strip)) in data.iter().enumerate().rev() {
-                let strip = column::<BYTES, WIDTH>(strip, at);
-                for lane in 0..WIDTH {
-                    let bytes = load(&strip[lane]);
-                    p[lane] = xor(p[lane], bytes);
-                    q[lane] = xor(q[lane], bytes);
-                }
-                let next = if index == 0 { 0 } else { data[index - 1].0 };
-                match exponent_difference(*exponent, next) {
-                    0 => {}
-                    1 => {
-                        for lane in &mut q {
-                            *lane = double(*lane);
-                        }
-                    }
-                    gap => {
-                        let factor = multiplier(gf::pow2(gap));
-                        for lane in &mut q {
-                            *lane = mul(*lane, &factor);
-                        }
-                    }
-                }
+#[allow(unused_macros, reason = "which levels there are depends on the architecture")]
+macro_rules! horner {
+    ($data:expr, $at:expr, $width:ident) => {{
+        let data: &[Weighted<'_>] = $data;
+        let mut p = [zero(); $width];
+        let mut q = [zero(); $width];
+        let mut above = data.last().map_or(0, |last| last.0);
+        for (exponent, strip) in data.iter().rev() {
+            raise!(q, above, *exponent);
+            above = *exponent;
+            let strip = column::<BYTES, $width>(strip, $at);
+            for lane in 0..$width {
+                let bytes = load(&strip[lane]);
+                p[lane] = xor(p[lane], bytes);
+                q[lane] = xor(q[lane], bytes);
             }
-            (p, q)
         }
-    };
+        raise!(q, above, 0);
+        (p, q)
+    }};
+}
+
+/// Multiplies each lane of `$q` by g^(`$above` − `$below`).
+#[allow(unused_macros, reason = "which levels there are depends on the architecture")]
+macro_rules! raise {
+    ($q:ident, $above:expr, $below:expr) => {{
+        let (above, below): (u8, u8) = ($above, $below);
+        if above == below + 1 {
+            for lane in &mut $q {
+                *lane = double(*lane);
+            }
+        } else if above != below {
+            let factor = multiplier(gf::pow2(exponent_difference(above, below)));
+            for lane in &mut $q {
+                *lane = mul(*lane, &factor);
+            }
+        }
+    }};
+}
+
+/// The `([P; $width], [Q; $width])` of a column of the data, adding products two at a time, which
+/// three-operand XOR takes in one instruction.
+///
+/// For levels where a general product costs no more than a doubling: no order of exponents is
+/// special, and no strip waits for the one before as it does in `horner!`.
+#[allow(unused_macros, reason = "which levels there are depends on the architecture")]
+macro_rules! sum_of_products {
+    ($data:expr, $at:expr, $width:ident) => {{
+        let data: &[Weighted<'_>] = $data;
+        let mut p = [zero(); $width];
+        let mut q = [zero(); $width];
+        let (pairs, last) = data.as_chunks();
+        for [(first_exponent, first), (second_exponent, second)] in pairs {
+            let first_factor = multiplier(gf::pow2(*first_exponent));
+            let second_factor = multiplier(gf::pow2(*second_exponent));
+            let first = column::<BYTES, $width>(first, $at);
+            let second = column::<BYTES, $width>(second, $at);
+            for lane in 0..$width {
+                let (first, second) = (load(&first[lane]), load(&second[lane]));
+                p[lane] = xor3(p[lane], first, second);
+                q[lane] = xor3(q[lane], mul(first, &first_factor), mul(second, &second_factor));
+            }
+        }
+        for (exponent, last) in last {
+            let factor = multiplier(gf::pow2(*exponent));
+            let last = column::<BYTES, $width>(last, $at);
+            for lane in 0..$width {
+                let last = load(&last[lane]);
+                p[lane] = xor(p[lane], last);
+                q[lane] = xor(q[lane], mul(last, &factor));
+            }
+        }
+        (p, q)
+    }};
 }
 
 /// Generates the kernels of a level and their table.
 macro_rules! vector_kernels {
-    ($feature:literal, $level:expr, $table:ident, COLUMN = $column:literal) => {
+    ($feature:literal, $level:expr, $table:ident, $syndrome:ident, COLUMN = $column:literal) => {
         /// The kernels of this level.
         pub(in crate::simd) static $table: Kernels = Kernels {
             level: $level,
@@ -184,7 +225,7 @@ macro_rules! vector_kernels {
         #[target_feature(enable = $feature)]
         fn pq(data: &[Weighted<'_>], offset: usize, p: &mut [u8], q: &mut [u8]) {
             let tail = columns!(p.len(), |at, WIDTH| {
-                let (column_p, column_q) = syndrome::<WIDTH>(data, offset + at);
+                let (column_p, column_q) = $syndrome!(data, offset + at, WIDTH);
                 write(column_p, p, at);
                 write(column_q, q, at);
             });
@@ -194,7 +235,7 @@ macro_rules! vector_kernels {
         #[target_feature(enable = $feature)]
         fn only_q(data: &[Weighted<'_>], offset: usize, q: &mut [u8]) {
             let tail = columns!(q.len(), |at, WIDTH| {
-                let (_, column_q) = syndrome::<WIDTH>(data, offset + at);
+                let (_, column_q) = $syndrome!(data, offset + at, WIDTH);
                 write(column_q, q, at);
             });
             q_scalar(data, offset + tail, &mut q[tail..]);
@@ -265,7 +306,7 @@ macro_rules! vector_kernels {
         fn recover_one(others: &[Weighted<'_>], q: &[u8], of_q: u8, out: &mut [u8]) {
             let factor = multiplier(of_q);
             let tail = columns!(out.len(), |at, WIDTH| {
-                let (_, mut lost) = syndrome::<WIDTH>(others, at);
+                let (_, mut lost) = $syndrome!(others, at, WIDTH);
                 let q = column::<BYTES, WIDTH>(q, at);
                 for lane in 0..WIDTH {
                     lost[lane] = mul(xor(lost[lane], load(&q[lane])), &factor);
@@ -286,7 +327,7 @@ macro_rules! vector_kernels {
             let of_p = multiplier(solution.of_p);
             let of_q = multiplier(solution.of_q);
             let tail = columns!(out_a.len(), |at, WIDTH| {
-                let (mut sum_p, mut sum_q) = syndrome::<WIDTH>(others, at);
+                let (mut sum_p, mut sum_q) = $syndrome!(others, at, WIDTH);
                 let p = column::<BYTES, WIDTH>(p, at);
                 let q = column::<BYTES, WIDTH>(q, at);
                 for lane in 0..WIDTH {

@@ -28,9 +28,8 @@ mod ssse3 {
     use super::prelude::*;
     use crate::gf::exponent_difference;
 
-    horner_syndrome!("ssse3");
     // 4 P, 4 Q and two tables leave 6 of 16 registers.
-    vector_kernels!("ssse3", Level::Ssse3, SSSE3, COLUMN = 4);
+    vector_kernels!("ssse3", Level::Ssse3, SSSE3, horner, COLUMN = 4);
 
     type Vector = __m128i;
     const BYTES: usize = 16;
@@ -113,9 +112,8 @@ mod avx2 {
     use super::prelude::*;
     use crate::gf::exponent_difference;
 
-    horner_syndrome!("avx2");
     // 4 P, 4 Q and two tables leave 6 of 16 registers.
-    vector_kernels!("avx2", Level::Avx2, AVX2, COLUMN = 4);
+    vector_kernels!("avx2", Level::Avx2, AVX2, horner, COLUMN = 4);
 
     type Vector = __m256i;
     const BYTES: usize = 32;
@@ -204,47 +202,11 @@ mod avx2 {
 mod avx512_gfni {
     use super::prelude::*;
 
-    // 4 P, 4 Q and a pair of strips of 4 need half of 32 registers.
-    vector_kernels!("avx512f,gfni", Level::Avx512Gfni, AVX512_GFNI, COLUMN = 4);
+    // 8 P, 8 Q, two matrices and a pair of strips in flight fill 32 registers.
+    vector_kernels!("avx512f,gfni", Level::Avx512Gfni, AVX512_GFNI, sum_of_products, COLUMN = 8);
 
     type Vector = __m512i;
     const BYTES: usize = 64;
-
-    /// Adds products two at a time, which three-operand XOR takes in one instruction.
-    ///
-    /// A general product costs no more than a doubling here, so no order of exponents is special, and
-    /// without Horner's rule one strip does not wait for the one before.
-    #[target_feature(enable = "avx512f,gfni")]
-    #[inline]
-    fn syndrome<const WIDTH: usize>(
-        data: &[Weighted<'_>],
-        at: usize,
-    ) -> ([Vector; WIDTH], [Vector; WIDTH]) {
-        let mut p = [zero(); WIDTH];
-        let mut q = [zero(); WIDTH];
-        let (pairs, last) = data.as_chunks();
-        for [(first_exponent, first), (second_exponent, second)] in pairs {
-            let first_factor = multiplier(gf::pow2(*first_exponent));
-            let second_factor = multiplier(gf::pow2(*second_exponent));
-            let first = column::<BYTES, WIDTH>(first, at);
-            let second = column::<BYTES, WIDTH>(second, at);
-            for lane in 0..WIDTH {
-                let (first, second) = (load(&first[lane]), load(&second[lane]));
-                p[lane] = xor3(p[lane], first, second);
-                q[lane] = xor3(q[lane], mul(first, &first_factor), mul(second, &second_factor));
-            }
-        }
-        for (exponent, last) in last {
-            let factor = multiplier(gf::pow2(*exponent));
-            let last = column::<BYTES, WIDTH>(last, at);
-            for lane in 0..WIDTH {
-                let last = load(&last[lane]);
-                p[lane] = xor(p[lane], last);
-                q[lane] = xor(q[lane], mul(last, &factor));
-            }
-        }
-        (p, q)
-    }
 
     #[target_feature(enable = "avx512f,gfni")]
     #[inline]
