@@ -1,10 +1,10 @@
 //! Do stored P and Q agree with the data, and if not, who is wrong?
 //!
-//! Syndromes are computed a block at a time into scratch on the stack, so a check of any strip needs
-//! the same 8 KiB, which stay in the first-level cache.
+//! Syndromes are computed a block at a time into scratch on the stack, so a check of any strip
+//! needs the same 8 KiB, which stay in the first-level cache.
 //!
-//! Source: H. P. Anvin, "The mathematics of RAID-6", §4, "single-disk corruption recovery"; md checks
-//! but never locates (spec md-raid §5.2).
+//! Source: H. P. Anvin, "The mathematics of RAID-6", §4, "single-disk corruption recovery"; md
+//! checks but never locates (spec md-raid §5.2).
 
 use std::ops::Range;
 
@@ -99,8 +99,8 @@ impl Parity {
     ///
     /// A wrong byte in the data strip with exponent k changes P by some x ≠ 0 and Q by gᵏ·x, so the
     /// quotient of the two differences names the strip. The answer is a conclusion from the
-    /// assumption that one strip is wrong: if two are, a byte points at some innocent strip of n with
-    /// a probability of about n/255. Believe it only as far as other evidence goes.
+    /// assumption that one strip is wrong: if two are, a byte points at some innocent strip of n
+    /// with a probability of about n/255. Believe it only as far as other evidence goes.
     ///
     /// Shape    every slice has one length
     /// Units    each strip comes with the exponent k of its coefficient gᵏ, at most 254

@@ -160,7 +160,7 @@ const fn logarithms() -> [u8; 256] {
 mod tests {
     use super::*;
 
-    /// Schoolbook multiplication: one shifted copy for each set bit, reduced bit by bit from the top.
+    /// Schoolbook multiplication: one shifted copy for each set bit, reduced from the top bit down.
     fn schoolbook(a: u8, b: u8) -> u8 {
         let product = (0..8)
             .filter(|bit| b >> bit & 1 == 1)

@@ -15,7 +15,7 @@
 //! # Exponents
 //!
 //! P is the XOR of all data strips. Q is the sum of gᵏ·D over all data strips D, where the exponent
-//! k names the strip's place. Callers pass the exponent with each strip, since two orders are in use:
+//! k names the strip's place. Callers pass the exponent with each strip. Two orders are in use:
 //!
 //! - md order: the data strips count 0, 1, 2, … cyclically from the member after Q.
 //! - DDF order: the exponent is the slot, so P and Q leave gaps.
@@ -138,7 +138,7 @@ impl fmt::Debug for Parity {
 /// A data strip with the exponent k of its coefficient gᵏ.
 type Weighted<'a> = (u8, &'a [u8]);
 
-/// Asserts what all operations on weighted strips need: equal lengths, distinct exponents below 255.
+/// Asserts what all operations on weighted strips need: equal lengths, distinct exponents to 254.
 ///
 /// Two strips of one exponent would make Q useless for recovery, so this is checked in release too.
 fn assert_weighted(data: &[Weighted<'_>], strip_bytes: usize) {

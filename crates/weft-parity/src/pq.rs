@@ -11,7 +11,7 @@ use crate::{Parity, Weighted, assert_weighted, gf};
 impl Parity {
     /// Generates P and Q from all data strips.
     ///
-    /// Shape    every slice has one length; distinct exponents in any order; `p`, `q` are overwritten
+    /// Shape    every slice has one length; distinct exponents in any order; overwrites `p` and `q`
     /// Units    each strip comes with the exponent k of its coefficient gᵏ, at most 254
     /// Errors   none; lengths and exponents are asserted
     /// Source   H. P. Anvin, "The mathematics of RAID-6", §3, equations for P and Q

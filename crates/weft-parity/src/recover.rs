@@ -8,8 +8,8 @@
 //! | one data and P | other data, Q | [`Parity::recover_data_from_q`], then [`Parity::xor`] |
 //! | two data | other data, P, Q | [`Parity::recover_two`] |
 //!
-//! With P′ and Q′ the syndromes of the data that is left, P ⊕ P′ and Q ⊕ Q′ are the syndromes of the
-//! lost data alone: one equation each, solved for one or two unknowns.
+//! With P′ and Q′ the syndromes of the data that is left, P ⊕ P′ and Q ⊕ Q′ are the syndromes of
+//! the lost data alone: one equation each, solved for one or two unknowns.
 //!
 //! Source: H. P. Anvin, "The mathematics of RAID-6", §4.
 
@@ -63,8 +63,9 @@ impl Parity {
 
 /// The coefficients that solve P ⊕ P′ = Dₐ ⊕ D_b and Q ⊕ Q′ = gᵃDₐ ⊕ gᵇD_b for Dₐ.
 ///
-/// Multiplying the second equation by g⁻ᵃ and adding g^(b−a) times the first removes D_b, and leaves
-/// Dₐ = (g^(b−a)·(P ⊕ P′) ⊕ g⁻ᵃ·(Q ⊕ Q′)) / (g^(b−a) ⊕ 1). The divisor is zero only if a = b.
+/// Multiplying the second equation by g⁻ᵃ and adding g^(b−a) times the first removes D_b, and
+/// leaves Dₐ = (g^(b−a)·(P ⊕ P′) ⊕ g⁻ᵃ·(Q ⊕ Q′)) / (g^(b−a) ⊕ 1). The divisor is zero only
+/// if a = b.
 ///
 /// Source   H. P. Anvin, "The mathematics of RAID-6", §4; spec md-raid §5.2
 #[derive(Clone, Copy)]

@@ -31,7 +31,7 @@ impl Strips {
 fn lengths() -> impl Strategy<Value = usize> {
     prop_oneof![
         2 => 0usize..200,
-        2 => (0usize..17, 0usize..3).prop_map(|(vectors, off)| (vectors * 64 + off).saturating_sub(1)),
+        2 => (0usize..17, 0usize..3).prop_map(|(lines, off)| (lines * 64 + off).saturating_sub(1)),
         1 => 200usize..5000,
     ]
 }
@@ -52,8 +52,8 @@ fn strips() -> impl Strategy<Value = Strips> {
     })
 }
 
-/// Runs an operation on `len` bytes at offset `at` of a filled buffer, and returns all of the buffer:
-/// what lies beside the target must not change either.
+/// Runs an operation on `len` bytes at offset `at` of a filled buffer, and returns all of the
+/// buffer: what lies beside the target must not change either.
 fn inside(at: usize, len: usize, operation: impl FnOnce(&mut [u8])) -> Vec<u8> {
     let mut buffer: Vec<u8> = (0u8..=255).cycle().take(at + len + 64).collect();
     operation(&mut buffer[at..at + len]);
@@ -89,7 +89,8 @@ proptest! {
         starts in (0usize..64, 0usize..64, 0usize..64),
     ) {
         let len = old.len() - 64;
-        let new: Vec<u8> = old.iter().map(|byte| byte.wrapping_mul(31).wrapping_add(seed)).collect();
+        let change = |byte: &u8| byte.wrapping_mul(31).wrapping_add(seed);
+        let new: Vec<u8> = old.iter().map(change).collect();
         let (old, new) = (&old[starts.0..][..len], &new[starts.1..][..len]);
         let at = starts.2;
         let run = |parity: Parity| {
@@ -133,7 +134,8 @@ proptest! {
                     parity.recover_two(&data, &p, &q, a, b, first, second);
                 });
             });
-            (out_a, out_b, inside(at, strips.len, |out| parity.recover_data_from_q(&data, &q, a, out)))
+            let one = inside(at, strips.len, |out| parity.recover_data_from_q(&data, &q, a, out));
+            (out_a, out_b, one)
         };
         for level in vector_levels() {
             prop_assert_eq!(run(level), run(scalar()), "{}", level.level());

@@ -6,10 +6,10 @@
 //!
 //! # Why this is sound
 //!
-//! Kernels are functions compiled for a CPU feature, so calling one is unsafe: the CPU must have the
-//! feature. [`kernels`] is the only way to a table, it asks the CPU, and `Kernels` cannot be built
-//! elsewhere. Kernels are otherwise safe functions on slices: every load and store goes through a
-//! reference to an array of one vector, so no length is trusted.
+//! Kernels are functions compiled for a CPU feature, so calling one is unsafe: the CPU must have
+//! the feature. [`kernels`] is the only way to a table, it asks the CPU, and `Kernels` cannot be
+//! built elsewhere. Kernels are otherwise safe functions on slices: every load and store goes
+//! through a reference to an array of one vector, so no length is trusted.
 
 #[macro_use]
 mod vector;

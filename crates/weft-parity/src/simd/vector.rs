@@ -5,24 +5,24 @@
 //! | Name | Meaning |
 //! |---|---|
 //! | `Vector`, `BYTES` | the vector type and its size |
-//! | `zero`, `load`, `store` | no bits set; from and to an array of `BYTES` bytes, of any alignment |
+//! | `zero`, `load`, `store` | no bits set; from and to an array of `BYTES` bytes, at any address |
 //! | `xor`, `xor3`, `or`, `is_zero` | bitwise, of two or three vectors |
 //! | `Multiplier`, `multiplier`, `mul` | multiplication by a constant, and its preparation |
 //! | `double` | multiplication by g, for `horner!` |
 //!
 //! Work goes column by column: `COLUMN` vectors of every strip, enough for as many independent
 //! chains of operations as hide their latency, few enough that P and Q stay in registers. A column
-//! reads each strip once and writes each result once. What is left after the last whole column is done
-//! one vector at a time, and what is less than a vector by the scalar reference.
+//! reads each strip once and writes each result once. What is left after the last whole column is
+//! done one vector at a time, and what is less than a vector by the scalar reference.
 //!
 //! There are two ways to a column's P and Q: `horner!` needs only doublings while exponents are
 //! consecutive, for levels where a general product takes several instructions, and
 //! `sum_of_products!` is for levels where it takes one.
 //!
 //! All functions carry the level's `#[target_feature]`, which makes the intrinsics safe to call and
-//! lets helpers inline. A trait could not do that: its methods cannot carry the attribute. What would be
-//! a large helper is a macro: `#[inline(always)]` and the attribute exclude each other, and a call
-//! that is not inlined passes the column's P and Q through memory.
+//! lets helpers inline. A trait could not do that: its methods cannot carry the attribute. What
+//! would be a large helper is a macro: `#[inline(always)]` and the attribute exclude each other,
+//! and a call that is not inlined passes the column's P and Q through memory.
 
 /// `WIDTH` vectors from byte `at` of a strip.
 #[inline(always)]
@@ -42,10 +42,11 @@ pub(super) fn column_mut<const BYTES: usize, const WIDTH: usize>(
     strip[at..].as_chunks_mut().0.first_chunk_mut().expect("strips of one length, column inside")
 }
 
-/// Runs a body for each column of `$bytes` bytes, first `COLUMN` vectors wide, then one vector wide.
+/// Runs a body for each column of `$bytes` bytes, first `COLUMN` vectors wide, then one vector
+/// wide.
 ///
-/// `$at` is the column's first byte and `$width` its constant width. Evaluates to the end of the last
-/// column, where less than a vector is left.
+/// `$at` is the column's first byte and `$width` its constant width. Evaluates to the end of the
+/// last column, where less than a vector is left.
 macro_rules! columns {
     ($bytes:expr, |$at:ident, $width:ident| $body:block) => {{
         let bytes: usize = $bytes;
@@ -68,12 +69,13 @@ macro_rules! columns {
     }};
 }
 
-/// The `([P; $width], [Q; $width])` of a column of the data, by Horner's rule from the last strip to
-/// the first.
+/// The `([P; $width], [Q; $width])` of a column of the data, by Horner's rule from the last strip
+/// to the first.
 ///
-/// With exponents k₀ < k₁ < …, Q = g^k₀·(D₀ ⊕ g^(k₁−k₀)·(D₁ ⊕ g^(k₂−k₁)·(D₂ ⊕ …))). In md order every
-/// factor is g, a doubling, and the outermost is 1. DDF gaps and unsorted strips give other factors,
-/// which cost a general product each and are right in any order, since exponents count modulo 255.
+/// With exponents k₀ < k₁ < …, Q = g^k₀·(D₀ ⊕ g^(k₁−k₀)·(D₁ ⊕ g^(k₂−k₁)·(D₂ ⊕ …))). In md order
+/// every factor is g, a doubling, and the outermost is 1. DDF gaps and unsorted strips give other
+/// factors, which cost a general product each and are right in any order, since exponents count
+/// modulo 255.
 ///
 /// Source   H. P. Anvin, "The mathematics of RAID-6", §3
 #[allow(unused_macros, reason = "which levels there are depends on the architecture")]

@@ -1,7 +1,7 @@
 //! Which operations do SSSE3, AVX2 and AVX-512 with GFNI offer to the kernels of `vector.rs`?
 //!
-//! Source: H. P. Anvin, "The mathematics of RAID-6", §3, for doubling; Intel, "Intrinsics Guide", for
-//! the instructions.
+//! Source: H. P. Anvin, "The mathematics of RAID-6", §3, for doubling; Intel, "Intrinsics Guide",
+//! for the instructions.
 
 /// The names every level's module starts from.
 mod prelude {
