@@ -53,7 +53,7 @@ pub struct NewArray {
     pub minor: Minor,
     /// Level; not linear.
     pub level: Level,
-    /// Layout; `None` for mdadm's choice. RAID0 gets "original" for unequal members.
+    /// Layout; `None` for mdadm's choice: left-symmetric, two near copies, RAID0 "original".
     pub layout: Option<u32>,
     /// Chunk; `None` for 512 KiB where the level needs one.
     pub chunk: Option<Sectors>,
@@ -331,7 +331,7 @@ impl NewArray {
     fn geometry(&self) -> Result<Geometry, CreateError> {
         let level = self.level;
         let chunk = self.legal_chunk()?;
-        let mut layout = self.layout.unwrap_or(match level {
+        let layout = self.layout.unwrap_or(match level {
             Level::Raid0 => layout_id::RAID0_ORIGINAL,
             _ => layout_id::default_of(level),
         });
@@ -367,12 +367,11 @@ impl NewArray {
         };
         let mut feature_map = Features::default();
         if level == Level::Raid0 {
-            // Equal members make one zone, in which all layouts are the same.
+            // Equal members make one zone, in which all layouts are the same, so that kernels
+            // without the feature can use the array.
             let mut rounded = usable.iter().map(|size| size.round_down(chunk));
             let first = rounded.next();
-            if rounded.all(|size| Some(size) == first) {
-                layout = 0;
-            } else {
+            if rounded.any(|size| Some(size) != first) {
                 feature_map.insert(Features::RAID0_LAYOUT);
             }
         }

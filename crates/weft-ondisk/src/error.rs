@@ -172,7 +172,7 @@ pub enum SuperblockError {
     },
     /// Data would be past the end of the member.
     #[error(
-        "{at}: found an area up to sector {needs}, expected it within {has}; \
+        "{at}: found {needs} needed, expected no more than the member has, {has}; \
              member truncated: restore its size from a copy, or leave it out"
     )]
     Truncated {

@@ -1,1 +1,293 @@
 //! How a superblock reads: field by field, as `mdadm --examine` prints it.
+//!
+//! Scripts and people know these lines, so names, order and number formats are mdadm's. Four
+//! things differ. Times are UTC. The size of a RAID10 array is what the kernel makes of it, in
+//! whole chunks. A failed member is called faulty, not spare. And a name is escaped where it is
+//! not printable.
+//!
+//! Source: output of mdadm 4.2 for the arrays in `fixtures/md-super` and for superblocks with
+//! single fields changed.
+
+use crate::{Features, Level, MdTime, Minor, Role, Super1, layout_id};
+use weft_units::Sectors;
+
+/// Sectors from the superblock that mdadm counts as used on versions 1.1 and 1.2, if nothing
+/// reaches further: the superblock and 32 KiB for a bitmap.
+const USED_AFTER_SUPER: i64 = 72;
+
+impl Super1 {
+    /// Every line that `mdadm --examine` prints for this superblock, as name and value.
+    ///
+    /// Works for what [`Super1::decode`] returns too. Print a line as `{name:>15} : {value}`.
+    #[must_use]
+    pub fn describe(&self, member_size: Sectors) -> Vec<(String, String)> {
+        let mut lines = Vec::with_capacity(32);
+        let mut line = |name: &str, value: String| lines.push((name.to_owned(), value));
+        line("Magic", "a92b4efc".to_owned());
+        line("Version", self.minor.to_string());
+        line("Feature Map", format!("{:#x}", self.feature_map.0));
+        line("Array UUID", self.set_uuid.to_string());
+        line("Name", self.name());
+        line("Creation Time", date(self.ctime));
+        line("Raid Level", self.level.to_string());
+        line("Raid Devices", self.raid_disks.to_string());
+
+        line("Avail Dev Size", format!("{} sectors{}", self.data_size.0, human(self.data_size)));
+        if let Some(size) = self.array_size() {
+            line("Array Size", format!("{} KiB{}", size.0 / 2, human(size)));
+        }
+        if self.level != Level::Raid0 && self.size != self.data_size {
+            line("Used Dev Size", format!("{} sectors{}", self.size.0, human(self.size)));
+        }
+        if self.data_offset.0 > 0 {
+            line("Data Offset", sectors(self.data_offset.0));
+        }
+        let moves = Features::RESHAPE.with(Features::NEW_OFFSET);
+        if self.feature_map.contains(moves) {
+            let offset = i128::from(self.data_offset.0) + i128::from(self.reshape.new_offset);
+            line("New Offset", format!("{offset} sectors"));
+        }
+        line("Super Offset", sectors(self.super_offset.0));
+        if self.feature_map.contains(Features::RECOVERY) {
+            line("Recovery Offset", sectors(self.recovery_offset_raw));
+        }
+        if !self.feature_map.contains(moves) {
+            let (before, after) = self.unused(member_size);
+            line("Unused Space", format!("before={before} sectors, after={after} sectors"));
+        }
+        let state = if self.resync_offset.is_clean() { "clean" } else { "active" };
+        line("State", state.to_owned());
+        line("Device UUID", self.device_uuid.to_string());
+
+        if let Some(offset) = self.bitmap_offset() {
+            line("Internal Bitmap", format!("{offset} sectors from superblock"));
+        }
+        if let Some(ppl) = self.ppl() {
+            let (size, offset) = (ppl.size, ppl.offset);
+            line("PPL", format!("{size} sectors at offset {offset} sectors from superblock"));
+        }
+        self.describe_reshape(&mut line);
+        let flags: Vec<&str> = [(1, "write-mostly"), (2, "failfast")]
+            .into_iter()
+            .filter(|(bit, _)| self.devflags & bit != 0)
+            .map(|(_, name)| name)
+            .collect();
+        if !flags.is_empty() {
+            line("Flags", flags.join(" "));
+        }
+        line("Update Time", date(self.utime));
+        if self.bblog_size > 0 && self.bblog_offset != 0 {
+            let present = self.feature_map.contains(Features::BADBLOCKS);
+            line(
+                "Bad Block Log",
+                format!(
+                    "{} entries available at offset {} sectors{}",
+                    u32::from(self.bblog_size) * 512 / 8,
+                    self.bblog_offset,
+                    if present { " - bad blocks present." } else { "" }
+                ),
+            );
+        }
+        line("Checksum", format!("{:x} - correct", self.checksum()));
+        line("Events", self.events.to_string());
+
+        let meaningful = match self.level {
+            Level::Linear | Level::Raid1 | Level::Raid4 => false,
+            Level::Raid0 => self.feature_map.contains(Features::RAID0_LAYOUT),
+            Level::Raid5 | Level::Raid6 | Level::Raid10 => true,
+        };
+        if meaningful {
+            let layout = layout_id::name(self.level, self.layout);
+            line("Layout", layout.unwrap_or_else(|| format!("{:#x}", self.layout)));
+        }
+        match self.level {
+            Level::Raid1 => {}
+            Level::Linear => line("Rounding", kib(self.chunk)),
+            _ => line("Chunk Size", kib(self.chunk)),
+        }
+        line("Device Role", self.describe_role());
+        line("Array State", self.describe_slots());
+        lines
+    }
+
+    fn describe_reshape(&self, line: &mut impl FnMut(&str, String)) {
+        if !self.feature_map.contains(Features::RESHAPE) {
+            return;
+        }
+        let (reshape, now) = (&self.reshape, self.raid_disks);
+        let position = Sectors(reshape.position);
+        line("Reshape pos'n", format!("{}{}", position.0 / 2, human(position)));
+        if reshape.delta_disks != 0 {
+            let before = i64::from(now) - i64::from(reshape.delta_disks);
+            line("Delta Devices", format!("{} ({before}->{now})", reshape.delta_disks));
+        }
+        let level = Level::from_code(reshape.new_level);
+        if level != Some(self.level) {
+            let name = level.map_or(reshape.new_level.to_string(), |level| level.to_string());
+            line("New Level", name);
+        }
+        if reshape.new_layout != self.layout {
+            let name = layout_id::name(level.unwrap_or(self.level), reshape.new_layout);
+            line("New Layout", name.unwrap_or_else(|| format!("{:#x}", reshape.new_layout)));
+        }
+        if reshape.new_chunk != self.chunk {
+            line("New Chunksize", kib(reshape.new_chunk));
+        }
+    }
+
+    fn describe_role(&self) -> String {
+        match self.own_role() {
+            Ok(Role::Active(slot)) => {
+                let replacing = self.feature_map.contains(Features::REPLACEMENT);
+                let kind = if replacing { "Replacement" } else { "Active" };
+                format!("{kind} device {}", slot.0)
+            }
+            Ok(Role::Journal) => "Journal".to_owned(),
+            Ok(role) => role.to_string(),
+            Err(_) => "none (not in the role table)".to_owned(),
+        }
+    }
+
+    fn describe_slots(&self) -> String {
+        // A damaged number of slots is not a reason to print millions of them.
+        let slots = self.slots().min(crate::ROLES_MAX);
+        let fillers =
+            |slot: u32| self.roles.iter().filter(|code| u32::from(**code) == slot).count();
+        let states: String = (0..slots)
+            .map(|slot| match fillers(slot) {
+                0 => '.',
+                1 => 'A',
+                _ => 'R',
+            })
+            .collect();
+        format!("{states} ('A' == active, '.' == missing, 'R' == replacing)")
+    }
+
+    /// Sectors with no use before the data and after it.
+    fn unused(&self, member_size: Sectors) -> (u64, u64) {
+        let bblog = i64::from(self.bblog_offset);
+        let bblog_end = match self.bblog_size {
+            0 => 0,
+            size => bblog + i64::from(size),
+        };
+        let ppl = self.ppl().map(|ppl| (i64::from(ppl.offset), i64::from(ppl.size)));
+        let data_end = self.data_offset.0.saturating_add(self.used_size().0);
+        match self.minor {
+            Minor::V1_0 => {
+                let bitmap = self.bitmap_offset().map(i64::from);
+                let areas = [Some(bblog), bitmap, ppl.map(|(offset, _)| offset)];
+                let first = areas.into_iter().flatten().min().unwrap_or(0).min(0);
+                let end = self.super_offset.0.saturating_sub(first.unsigned_abs());
+                (self.data_offset.0, end.saturating_sub(data_end))
+            }
+            Minor::V1_1 | Minor::V1_2 => {
+                let areas = [bblog_end, ppl.map_or(0, |(offset, size)| offset + size)];
+                let last = areas.into_iter().max().unwrap_or(0).max(USED_AFTER_SUPER);
+                let end = self.super_offset.0.saturating_add(last.unsigned_abs());
+                let (before, after) = (
+                    self.data_offset.0.saturating_sub(end),
+                    member_size.0.saturating_sub(data_end),
+                );
+                (before, after)
+            }
+        }
+    }
+}
+
+fn sectors(count: u64) -> String {
+    format!("{count} sectors")
+}
+
+fn kib(chunk: Sectors) -> String {
+    format!("{}K", chunk.0 / 2)
+}
+
+/// The size in the largest units that leave more than 2, binary and decimal; nothing for sizes
+/// that are easily read as they are.
+fn human(size: Sectors) -> String {
+    let bytes = u128::from(size.0) * 512;
+    let (binary, decimal, letter) = match bytes {
+        0..5_120_000 => return String::new(),
+        5_120_000..0x8000_0000 => (1_u128 << 20, 1_000_000_u128, 'M'),
+        0x8000_0000..0x200_0000_0000 => (1 << 30, 1_000_000_000, 'G'),
+        _ => (1 << 40, 1_000_000_000_000, 'T'),
+    };
+    let hundredths = |unit: u128| (bytes * 100 + unit / 2) / unit;
+    let (binary, decimal) = (hundredths(binary), hundredths(decimal));
+    format!(
+        " ({}.{:02} {letter}iB {}.{:02} {letter}B)",
+        binary / 100,
+        binary % 100,
+        decimal / 100,
+        decimal % 100
+    )
+}
+
+/// The time as ctime(3) prints it, in UTC.
+///
+/// Source   the Gregorian calendar, in years that begin on 1 March so that the leap day is last:
+///          153 days are five months of 31, 30, 31, 30, 31
+fn date(time: MdTime) -> String {
+    const DAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
+    const MONTHS: [&str; 12] =
+        ["Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec", "Jan", "Feb"];
+    /// Days of 400 years, after which the calendar repeats.
+    const ERA: u64 = 146_097;
+
+    let (days, second) = (time.secs / 86_400, time.secs % 86_400);
+    // 1970-01-01 is 719,468 days after 0000-03-01.
+    let (era, day) = ((days + 719_468) / ERA, (days + 719_468) % ERA);
+    let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
+    let day = day - (365 * year + year / 4 - year / 100);
+    let month = (5 * day + 2) / 153;
+    let day = day - (153 * month + 2) / 5 + 1;
+    let year = era * 400 + year + u64::from(month >= 10);
+    let pick = |names: &[&'static str], index: u64| {
+        usize::try_from(index).ok().and_then(|index| names.get(index)).copied().unwrap_or("???")
+    };
+    format!(
+        "{} {} {day:2} {:02}:{:02}:{:02} {year}",
+        pick(&DAYS, days % 7),
+        pick(&MONTHS, month),
+        second / 3600,
+        second / 60 % 60,
+        second % 60
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dates_are_those_of_ctime() {
+        for (secs, expected) in [
+            (0, "Thu Jan  1 00:00:00 1970"),
+            (951_782_400, "Tue Feb 29 00:00:00 2000"),
+            (951_868_799, "Tue Feb 29 23:59:59 2000"),
+            (951_868_800, "Wed Mar  1 00:00:00 2000"),
+            (1_795_158_254, "Fri Nov 20 07:04:14 2026"),
+            (4_107_542_399, "Sun Feb 28 23:59:59 2100"),
+            (4_107_542_400, "Mon Mar  1 00:00:00 2100"),
+            ((1 << 40) - 1, "Mon Feb 20 00:36:15 36812"),
+        ] {
+            assert_eq!(date(MdTime::from_secs(secs)), expected);
+        }
+    }
+
+    #[test]
+    fn sizes_are_rounded_to_hundredths() {
+        for (size, expected) in [
+            (0, ""),
+            (9_999, ""),
+            (10_000, " (4.88 MiB 5.12 MB)"),
+            (29_298, " (14.31 MiB 15.00 MB)"),
+            (2_097_152, " (1024.00 MiB 1073.74 MB)"),
+            (4_194_304, " (2.00 GiB 2.15 GB)"),
+            (6_442_450_944, " (3.00 TiB 3.30 TB)"),
+        ] {
+            assert_eq!(human(Sectors(size)), expected);
+        }
+        assert!(human(Sectors(u64::MAX)).starts_with(" (8589934592.00 TiB"));
+    }
+}
