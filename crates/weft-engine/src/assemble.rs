@@ -6,7 +6,7 @@
 //! Source   md-ondisk.md §8; Linux 6.12 and mdadm 4.2 behaviour where they differ is said there
 
 use thiserror::Error;
-use weft_ondisk::{Super1, Uuid};
+use weft_ondisk::{Features, Role, Super1, Uuid};
 use weft_units::{Sectors, Slot};
 
 use crate::config::MemberInfo;
@@ -108,6 +108,22 @@ pub struct Refused {
     pub dropped: Vec<Dropped>,
 }
 
+/// Decides.
+///
+/// # Errors
+/// [`Refused`] says what was found, what was expected and which option overrides it.
+pub fn assemble(candidates: &[Candidate], options: &Options) -> Result<Assembly, Refused> {
+    let mut decision = Decision { dropped: Vec::new(), notes: Vec::new() };
+    let mut pool = decision.readable(candidates);
+    decision.select(&mut pool, options)?;
+    decision.same_array(&pool)?;
+    let reference = decision.reference(&pool)?;
+    decision.features(&pool[reference].superblock, options)?;
+    let reference = pool[reference].clone();
+    let current = decision.current(pool, &reference)?;
+    decision.place(current, &reference, options)
+}
+
 impl Assembly {
     /// Slots without a member that has all of its data.
     #[must_use]
@@ -118,8 +134,8 @@ impl Assembly {
     /// Frames that one row of the stripe cache takes.
     #[must_use]
     pub fn row_frames(&self, stripe_size: StripeSize) -> u32 {
-        u32::from(self.geometry.members())
-            * stripe_size.at_most(self.geometry.chunk().bytes()).frames()
+        let block = stripe_size.at_most(self.geometry.chunk().bytes());
+        u32::from(self.geometry.members()) * block.frames()
     }
 
     /// Every member in use, with its slot.
@@ -134,11 +150,629 @@ impl Assembly {
     }
 }
 
-/// Decides.
-///
-/// # Errors
-/// [`Refused`] says what was found, what was expected and which option overrides it.
-pub fn assemble(candidates: &[Candidate], options: &Options) -> Result<Assembly, Refused> {
-    let _ = (candidates, options);
-    Err(Refused { reason: String::new(), way_out: None, dropped: Vec::new() })
+/// What has been found out so far.
+struct Decision {
+    dropped: Vec<Dropped>,
+    notes: Vec<String>,
+}
+
+impl Decision {
+    /// Those that have a superblock at all.
+    fn readable(&mut self, candidates: &[Candidate]) -> Vec<Member> {
+        let mut pool = Vec::new();
+        for candidate in candidates {
+            match &candidate.superblock {
+                Ok(superblock) => pool.push(Member {
+                    info: candidate.member.clone(),
+                    superblock: (**superblock).clone(),
+                }),
+                Err(reason) => self.drop(candidate.member.clone(), reason.clone()),
+            }
+        }
+        pool
+    }
+
+    /// Those of one array: the one asked for, or the only one.
+    fn select(&mut self, pool: &mut Vec<Member>, options: &Options) -> Result<(), Refused> {
+        let wanted = |superblock: &Super1| {
+            options.uuid.is_none_or(|uuid| uuid == superblock.set_uuid)
+                && options.name.as_ref().is_none_or(|name| same_name(name, &superblock.name()))
+        };
+        let (kept, others) = pool.drain(..).partition(|member| wanted(&member.superblock));
+        *pool = kept;
+        for member in others {
+            let array = array_title(&member.superblock);
+            self.drop(member.info, format!("belongs to {array}, which was not asked for"));
+        }
+        let mut arrays: Vec<&Super1> = Vec::new();
+        for member in pool.iter() {
+            if arrays.iter().all(|known| known.set_uuid != member.superblock.set_uuid) {
+                arrays.push(&member.superblock);
+            }
+        }
+        match arrays.as_slice() {
+            [] => {
+                let what = match self.dropped.len() {
+                    0 => "no member was given".to_owned(),
+                    count => format!("no md superblock on any of {count} devices"),
+                };
+                Err(self.refused(what, None))
+            }
+            [array] if array.set_uuid == Uuid([0; 16]) => Err(self.refused(
+                "set_uuid: found all zeros, which names no array".to_owned(),
+                None,
+            )),
+            [_] => Ok(()),
+            several => {
+                let list: Vec<_> = several.iter().map(|array| array_title(array)).collect();
+                Err(self.refused(
+                    format!("members of {} arrays: {}", several.len(), list.join("; ")),
+                    Some("give the members of one, or name it".to_owned()),
+                ))
+            }
+        }
+    }
+
+    /// What must be the same on every member of an array.
+    fn same_array(&self, pool: &[Member]) -> Result<(), Refused> {
+        let first = &pool[0];
+        for other in &pool[1..] {
+            let (a, b) = (&first.superblock, &other.superblock);
+            let fields: [(&str, String, String); 7] = [
+                ("metadata version", a.minor.to_string(), b.minor.to_string()),
+                ("creation time", a.ctime.secs.to_string(), b.ctime.secs.to_string()),
+                ("level", a.level.to_string(), b.level.to_string()),
+                ("layout", a.layout.to_string(), b.layout.to_string()),
+                ("size", a.size.to_string(), b.size.to_string()),
+                ("chunksize", a.chunk.to_string(), b.chunk.to_string()),
+                ("raid_disks", a.raid_disks.to_string(), b.raid_disks.to_string()),
+            ];
+            for (field, on_first, on_other) in fields {
+                if on_first != on_other {
+                    return Err(self.refused(
+                        format!(
+                            "{field}: {} has {on_first}, {} has {on_other}, of the same array; \
+                             leave one of them out",
+                            first.info.label, other.info.label
+                        ),
+                        None,
+                    ));
+                }
+            }
+        }
+        for (index, a) in pool.iter().enumerate() {
+            for b in &pool[index + 1..] {
+                let same_number = a.superblock.dev_number == b.superblock.dev_number;
+                let same_uuid = a.superblock.device_uuid == b.superblock.device_uuid;
+                if same_uuid || (same_number && a.superblock.events == b.superblock.events) {
+                    return Err(self.refused(
+                        format!(
+                            "{} and {} have the same {}: one looks like a copy of the other; leave \
+                             one of them out",
+                            a.info.label,
+                            b.info.label,
+                            if same_uuid { "device uuid" } else { "device number" },
+                        ),
+                        None,
+                    ));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The freshest member with a slot. Spares are not asked: their superblocks may lag or lead.
+    fn reference(&self, pool: &[Member]) -> Result<usize, Refused> {
+        (0..pool.len())
+            .filter(|index| matches!(pool[*index].superblock.own_role(), Ok(Role::Active(_))))
+            // The first of equals, so that the order of arguments decides nothing but names.
+            .max_by_key(|index| (pool[*index].superblock.events, std::cmp::Reverse(*index)))
+            .ok_or_else(|| {
+                self.refused("only spares: no member has a slot in the array".to_owned(), None)
+            })
+    }
+
+    /// Whether everything the array uses is understood well enough.
+    fn features(&self, reference: &Super1, options: &Options) -> Result<(), Refused> {
+        let unreadable = [
+            (Features::RESHAPE, "a reshape is under way"),
+            (Features::BADBLOCKS, "a bad-block log is not empty"),
+            (Features::REPLACEMENT, "a member is being replaced"),
+            (Features::JOURNAL, "data may be in a journal only"),
+        ];
+        for (feature, why) in unreadable {
+            if reference.feature_map.intersects(feature) {
+                let reason = format!("feature_map: found {}: {why}", reference.feature_map);
+                return Err(self.refused(
+                    format!("{reason}; this release cannot read such an array"),
+                    Some("let the kernel finish it, then try again".to_owned()),
+                ));
+            }
+        }
+        let reasons = reference.refuses_writing();
+        if !options.read_only
+            && let Some(reason) = reasons.first()
+        {
+            return Err(self.refused(
+                format!("{}: {}, which this release does not keep up", reason.name, reason.what),
+                Some("--read-only serves it without writing to any member".to_owned()),
+            ));
+        }
+        Ok(())
+    }
+
+    /// Those that may be believed, in order; the rest is dropped with a reason.
+    fn current(
+        &mut self,
+        pool: Vec<Member>,
+        reference: &Member,
+    ) -> Result<Vec<(Member, Role)>, Refused> {
+        let freshest = &reference.superblock;
+        let Ok(Role::Active(reference_slot)) = freshest.own_role() else {
+            unreachable!("the reference was chosen for its slot")
+        };
+        let mut current = Vec::new();
+        for member in pool {
+            let superblock = &member.superblock;
+            let label = &member.info.label;
+            let events = superblock.events;
+            let role = match superblock.own_role() {
+                Ok(role) => role,
+                Err(error) => {
+                    let reason = format!("role: {error}");
+                    self.drop(member.info, reason);
+                    continue;
+                }
+            };
+            let in_reference = freshest.role(superblock.dev_number);
+            match role {
+                Role::Spare => {
+                    current.push((member, role));
+                    continue;
+                }
+                Role::Faulty => {
+                    self.drop(member.info, "its own superblock says that it failed".to_owned());
+                    continue;
+                }
+                Role::Journal => {
+                    self.drop(member.info, "is a journal, which is not supported".to_owned());
+                    continue;
+                }
+                Role::Active(_) => {}
+            }
+            if events.saturating_add(1) < freshest.events {
+                let reason = format!(
+                    "stale: events {events}, the array is at {}; add it again to rebuild it",
+                    freshest.events
+                );
+                self.drop(member.info, reason);
+                continue;
+            }
+            // A failure is recorded on the others only, so at equal events the others are believed
+            // as well. (The kernel believes the member itself there.)
+            if in_reference != Ok(role) {
+                let reason = format!(
+                    "{} says of it: {}; its own superblock says {}",
+                    reference.info.label,
+                    role_name(in_reference.ok()),
+                    role_name(Some(role)),
+                );
+                self.drop(member.info, reason);
+                continue;
+            }
+            let sees_reference =
+                superblock.roles.contains(&reference_slot.0) || member.info == reference.info;
+            if !sees_reference {
+                return Err(self.refused(
+                    format!(
+                        "{label} and {} each say that the other is missing (events {events} and {}): \
+                         both halves were used on their own",
+                        reference.info.label, freshest.events
+                    ),
+                    Some("give only the half whose data is wanted".to_owned()),
+                ));
+            }
+            current.push((member, role));
+        }
+        Ok(current)
+    }
+
+    /// Puts members into slots and counts what is missing.
+    fn place(
+        mut self,
+        current: Vec<(Member, Role)>,
+        reference: &Member,
+        options: &Options,
+    ) -> Result<Assembly, Refused> {
+        let freshest = &reference.superblock;
+        let geometry = Geometry::new(
+            freshest.level,
+            freshest.layout,
+            freshest.raid_disks,
+            freshest.chunk,
+            freshest.size,
+        )
+        .map_err(|error| {
+            self.refused(format!("{}: superblock {error}", reference.info.label), None)
+        })?;
+        let mut slots: Vec<SlotState> = Vec::new();
+        slots.resize_with(usize::from(geometry.members()), || SlotState::Missing);
+        let mut spares = Vec::new();
+        let mut dirty_from: Option<Sectors> = None;
+        for (member, role) in current {
+            if let Role::Active(slot) = role {
+                let Some(place) = slots.get_mut(slot.index()) else {
+                    let reason = format!("role {} of {}", slot.0, geometry.members());
+                    self.drop(member.info, reason);
+                    continue;
+                };
+                if !matches!(place, SlotState::Missing) {
+                    let reason = format!("a second member at slot {}; leave one out", slot.0);
+                    return Err(self.refused(format!("{}: {reason}", member.info.label), None));
+                }
+                if let Some(from) = member.superblock.dirty_from() {
+                    dirty_from = Some(dirty_from.map_or(from, |other| other.min(from)));
+                }
+                *place = match member.superblock.recovery_offset() {
+                    Some(good_to) => SlotState::Rebuilding { member: Box::new(member), good_to },
+                    None => SlotState::InSync(Box::new(member)),
+                };
+            } else {
+                spares.push(member);
+            }
+        }
+        let assembly = Assembly {
+            uuid: freshest.set_uuid,
+            name: freshest.name(),
+            events: freshest.events,
+            resync_from: dirty_from,
+            read_only: options.read_only,
+            geometry,
+            slots,
+            spares,
+            dropped: self.dropped.clone(),
+            notes: Vec::new(),
+        };
+        self.enough(&assembly, options)?;
+        self.newly_degraded(&assembly, freshest, options)?;
+        self.no_overlap(&assembly)?;
+        Ok(Assembly { notes: self.notes, ..assembly })
+    }
+
+    /// Whether enough members are there to know every byte.
+    fn enough(&mut self, assembly: &Assembly, options: &Options) -> Result<(), Refused> {
+        let geometry = &assembly.geometry;
+        let missing = assembly.degraded();
+        let total = usize::from(geometry.members());
+        if missing > usize::from(geometry.parities()) {
+            let list: Vec<_> = assembly
+                .slots
+                .iter()
+                .enumerate()
+                .filter_map(|(slot, state)| match state {
+                    SlotState::InSync(_) => None,
+                    SlotState::Missing => Some(format!("slot {slot} missing")),
+                    SlotState::Rebuilding { member, good_to } => {
+                        Some(format!("slot {slot} ({}) rebuilt only to {good_to}", member.info.label))
+                    }
+                })
+                .collect();
+            return Err(self.refused(
+                format!(
+                    "need {} of {total} members in sync, have {}: {}",
+                    geometry.data_members(),
+                    total - missing,
+                    list.join(", ")
+                ),
+                None,
+            ));
+        }
+        // The write hole: parity of rows that were in flight may be wrong, and a missing block would
+        // be computed from it. A slot that only ever holds parity loses nothing.
+        let data_lost = assembly.slots.iter().zip(0u16..).any(|(state, slot)| {
+            !matches!(state, SlotState::InSync(_)) && !geometry.only_parity(Slot(slot))
+        });
+        if assembly.resync_from.is_some() && data_lost {
+            let suspect = "every row written shortly before the crash may reconstruct wrong data";
+            if !(options.force_dirty || options.read_only) {
+                return Err(self.refused(
+                    format!("dirty and degraded: {suspect}; suspect ranges: all"),
+                    Some(
+                        "--force-dirty accepts that, --read-only serves it without writing"
+                            .to_owned(),
+                    ),
+                ));
+            }
+            self.notes.push(format!("dirty and degraded: {suspect}; suspect ranges: all"));
+        }
+        Ok(())
+    }
+
+    /// A slot that the array believes filled but is not: somebody should look.
+    fn newly_degraded(
+        &mut self,
+        assembly: &Assembly,
+        freshest: &Super1,
+        options: &Options,
+    ) -> Result<(), Refused> {
+        let absent: Vec<_> = assembly
+            .slots
+            .iter()
+            .zip(0u16..)
+            .filter(|(state, slot)| {
+                matches!(state, SlotState::Missing) && freshest.roles.contains(slot)
+            })
+            .map(|(_, slot)| slot.to_string())
+            .collect();
+        if absent.is_empty() {
+            return Ok(());
+        }
+        let what = format!(
+            "newly degraded: the array knows a member at slot {}, which is not here",
+            absent.join(", ")
+        );
+        if !(options.run || options.read_only) {
+            return Err(self.refused(
+                what,
+                Some("--run serves it without; what is written then is not on it".to_owned()),
+            ));
+        }
+        self.notes.push(what);
+        Ok(())
+    }
+
+    /// No member may hold data where it holds metadata; each was checked alone when it was parsed.
+    fn no_overlap(&self, assembly: &Assembly) -> Result<(), Refused> {
+        for (slot, member) in assembly.members() {
+            let superblock = &member.superblock;
+            let needed = superblock.data_offset.checked_add(assembly.geometry.member_size());
+            if slot.is_some() && needed.is_none_or(|needed| needed > member.info.size) {
+                return Err(self.refused(
+                    format!(
+                        "{}: data_offset {} and size {} reach beyond its {}; the member is truncated",
+                        member.info.label,
+                        superblock.data_offset,
+                        assembly.geometry.member_size(),
+                        member.info.size
+                    ),
+                    None,
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    fn drop(&mut self, member: MemberInfo, reason: String) {
+        self.dropped.push(Dropped { member, reason });
+    }
+
+    fn refused(&self, reason: String, way_out: Option<String>) -> Refused {
+        Refused { reason, way_out, dropped: self.dropped.clone() }
+    }
+}
+
+/// `host:name` answers to `name` as well.
+fn same_name(wanted: &str, found: &str) -> bool {
+    wanted == found || found.split_once(':').is_some_and(|(_, name)| name == wanted)
+}
+
+fn array_title(superblock: &Super1) -> String {
+    format!(
+        "{} \"{}\", {} of {}",
+        superblock.set_uuid,
+        superblock.name(),
+        superblock.level,
+        superblock.raid_disks
+    )
+}
+
+fn role_name(role: Option<Role>) -> String {
+    match role {
+        Some(Role::Active(slot)) => format!("slot {}", slot.0),
+        Some(Role::Faulty) => "faulty".to_owned(),
+        Some(Role::Journal) => "journal".to_owned(),
+        Some(Role::Spare) => "no slot".to_owned(),
+        None => "nothing".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use weft_ondisk::{Level, NewArray, NewMember, ResyncOffset};
+    use weft_units::MemberIndex;
+
+    use super::*;
+
+    const SIZE: Sectors = Sectors(20_480);
+
+    fn set(level: Level, members: u8) -> Vec<Candidate> {
+        let new = (1..=members)
+            .map(|byte| NewMember { size: SIZE, device_uuid: Uuid([byte; 16]) })
+            .collect();
+        let mut array = NewArray::new(level, new);
+        array.set_uuid = Uuid([99; 16]);
+        array.assume_clean = true;
+        let supers = array.plan().unwrap();
+        (0u16..)
+            .zip(supers)
+            .map(|(index, superblock)| Candidate {
+                member: MemberInfo {
+                    index: MemberIndex(index),
+                    label: format!("m{index}"),
+                    size: SIZE,
+                    logical_block: 512,
+                },
+                superblock: Ok(Box::new(superblock)),
+            })
+            .collect()
+    }
+
+    fn edit(candidate: &mut Candidate, change: impl FnOnce(&mut Super1)) {
+        change(candidate.superblock.as_mut().unwrap());
+    }
+
+    fn run() -> Options {
+        Options { run: true, ..Options::default() }
+    }
+
+    fn slots(assembly: &Assembly) -> String {
+        let letter = |state: &SlotState| match state {
+            SlotState::InSync(_) => 'U',
+            SlotState::Missing => '_',
+            SlotState::Rebuilding { .. } => 'r',
+        };
+        assembly.slots.iter().map(letter).collect()
+    }
+
+    #[test]
+    fn a_whole_set_assembles_in_any_order() {
+        let mut candidates = set(Level::Raid5, 4);
+        candidates.reverse();
+        let assembly = assemble(&candidates, &Options::default()).unwrap();
+        assert_eq!(slots(&assembly), "UUUU");
+        assert_eq!(assembly.resync_from, None);
+        let labels: Vec<_> = assembly.members().map(|(_, m)| m.info.label.clone()).collect();
+        assert_eq!(labels, ["m0", "m1", "m2", "m3"]);
+    }
+
+    #[test]
+    fn an_absent_member_needs_consent_and_two_are_too_many() {
+        let mut candidates = set(Level::Raid5, 4);
+        candidates.remove(1);
+        let refused = assemble(&candidates, &Options::default()).unwrap_err();
+        assert!(refused.reason.contains("slot 1"), "{refused}");
+        assert!(refused.way_out.unwrap().contains("--run"));
+        assert_eq!(slots(&assemble(&candidates, &run()).unwrap()), "U_UU");
+        candidates.remove(1);
+        let refused = assemble(&candidates, &run()).unwrap_err();
+        assert_eq!(
+            refused.reason,
+            "need 3 of 4 members in sync, have 2: slot 1 missing, slot 2 missing"
+        );
+    }
+
+    #[test]
+    fn a_member_two_behind_is_stale_and_one_behind_is_not() {
+        let mut candidates = set(Level::Raid5, 4);
+        for candidate in &mut candidates {
+            edit(candidate, |superblock| superblock.events = 10);
+        }
+        edit(&mut candidates[2], |superblock| superblock.events = 9);
+        assert_eq!(slots(&assemble(&candidates, &run()).unwrap()), "UUUU");
+        edit(&mut candidates[2], |superblock| superblock.events = 8);
+        let assembly = assemble(&candidates, &run()).unwrap();
+        assert_eq!(slots(&assembly), "UU_U");
+        assert!(assembly.dropped[0].reason.starts_with("stale: events 8, the array is at 10"));
+    }
+
+    #[test]
+    fn what_the_others_say_of_a_member_counts() {
+        for events in [10, 9] {
+            let mut candidates = set(Level::Raid5, 4);
+            for candidate in &mut candidates {
+                edit(candidate, |superblock| {
+                    superblock.events = 10;
+                    superblock.roles[3] = 0xfffe;
+                });
+            }
+            edit(&mut candidates[3], |superblock| {
+                superblock.events = events;
+                superblock.roles[3] = 3;
+            });
+            let assembly = assemble(&candidates, &run()).unwrap();
+            assert_eq!(slots(&assembly), "UUU_", "events {events}");
+            assert!(assembly.dropped[0].reason.contains("faulty"));
+        }
+    }
+
+    #[test]
+    fn two_halves_used_on_their_own_are_refused() {
+        let mut candidates = set(Level::Raid6, 4);
+        for (index, candidate) in candidates.iter_mut().enumerate() {
+            edit(candidate, |superblock| {
+                superblock.events = 10 + u64::from(index < 2);
+                let gone = if index < 2 { [2, 3] } else { [0, 1] };
+                for dev in gone {
+                    superblock.roles[dev] = 0xfffe;
+                }
+            });
+        }
+        // The fresher half says that the other failed, so the other is dropped, not mixed in.
+        assert_eq!(slots(&assemble(&candidates, &run()).unwrap()), "UU__");
+        // If only one side noticed, there is no telling.
+        for candidate in &mut candidates[..2] {
+            edit(candidate, |superblock| superblock.roles[2..4].copy_from_slice(&[2, 3]));
+        }
+        let refused = assemble(&candidates, &run()).unwrap_err();
+        assert!(refused.reason.contains("both halves"), "{refused}");
+    }
+
+    #[test]
+    fn dirty_and_degraded_is_the_write_hole() {
+        let mut candidates = set(Level::Raid5, 4);
+        for candidate in &mut candidates {
+            edit(candidate, |superblock| superblock.resync_offset = ResyncOffset::At(Sectors(0)));
+        }
+        assert_eq!(assemble(&candidates, &run()).unwrap().resync_from, Some(Sectors(0)));
+        candidates.remove(0);
+        let refused = assemble(&candidates, &run()).unwrap_err();
+        assert!(refused.reason.contains("dirty and degraded"), "{refused}");
+        let forced = Options { force_dirty: true, ..run() };
+        assert_eq!(assemble(&candidates, &forced).unwrap().notes.len(), 2);
+        // RAID 4 without its parity member has every byte of data.
+        let mut candidates = set(Level::Raid4, 4);
+        for candidate in &mut candidates {
+            edit(candidate, |superblock| superblock.resync_offset = ResyncOffset::At(Sectors(0)));
+        }
+        candidates.remove(3);
+        assert_eq!(slots(&assemble(&candidates, &run()).unwrap()), "UUU_");
+    }
+
+    #[test]
+    fn members_of_two_arrays_or_copies_are_not_mixed() {
+        let mut candidates = set(Level::Raid5, 3);
+        let mut other = set(Level::Raid5, 3).remove(0);
+        edit(&mut other, |superblock| superblock.set_uuid = Uuid([7; 16]));
+        candidates.push(other);
+        let refused = assemble(&candidates, &run()).unwrap_err();
+        assert!(refused.reason.starts_with("members of 2 arrays"), "{refused}");
+        let chosen = Options { uuid: Some(Uuid([99; 16])), ..Options::default() };
+        assert_eq!(slots(&assemble(&candidates, &chosen).unwrap()), "UUU");
+
+        let mut candidates = set(Level::Raid5, 3);
+        let copy = candidates[0].clone();
+        candidates.push(copy);
+        assert!(assemble(&candidates, &run()).unwrap_err().reason.contains("copy"));
+
+        let mut candidates = set(Level::Raid5, 3);
+        edit(&mut candidates[1], |superblock| superblock.chunk = Sectors(64));
+        assert!(assemble(&candidates, &run()).unwrap_err().reason.starts_with("chunksize"));
+    }
+
+    #[test]
+    fn what_this_release_does_not_keep_up_is_read_only() {
+        let mut candidates = set(Level::Raid5, 3);
+        for candidate in &mut candidates {
+            edit(candidate, |superblock| {
+                superblock.feature_map.insert(Features::BITMAP);
+                superblock.bitmap_offset_raw = 8i32.to_le_bytes();
+            });
+        }
+        let refused = assemble(&candidates, &Options::default()).unwrap_err();
+        assert!(refused.way_out.unwrap().contains("--read-only"));
+        let read_only = Options { read_only: true, ..Options::default() };
+        assert!(assemble(&candidates, &read_only).unwrap().read_only);
+        edit(&mut candidates[0], |superblock| superblock.feature_map.insert(Features::RESHAPE));
+        assert!(assemble(&candidates, &read_only).is_err());
+    }
+
+    #[test]
+    fn nothing_to_assemble_says_so() {
+        assert_eq!(assemble(&[], &run()).unwrap_err().reason, "no member was given");
+        let mut candidates = set(Level::Raid5, 3);
+        candidates[0].superblock = Err("no md superblock found".to_owned());
+        let assembly = assemble(&candidates, &run()).unwrap();
+        assert_eq!(slots(&assembly), "_UU");
+        assert_eq!(assembly.dropped[0].reason, "no md superblock found");
+    }
 }
