@@ -1,0 +1,191 @@
+//! A disk in memory behind a [`ServerConnection`], and small helpers.
+#![allow(dead_code, reason = "each test crate uses a part")]
+
+use std::sync::Arc;
+
+use weft_nbd::wire::{OptionHeader, RequestHeader, client_flag};
+use weft_nbd::{ExportInfo, OUTPUT_BYTES_HIGH, Op, Reply, ServerConnection, ServerEvent};
+
+/// Most memory a client may make the server hold: one option, a full output, one more reply.
+pub(crate) const MEMORY_BYTES_MAX: usize = 2 * (64 << 10) + 2 * (OUTPUT_BYTES_HIGH + 16 * 1024);
+
+/// Bytes written in hexadecimal; blanks are for the reader, `"text"` is itself.
+pub(crate) fn hex(text: &str) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for (index, part) in text.split('"').enumerate() {
+        if index % 2 == 1 {
+            bytes.extend_from_slice(part.as_bytes());
+            continue;
+        }
+        let digits: Vec<u32> =
+            part.chars().filter(|c| !c.is_whitespace()).map(|c| c.to_digit(16).unwrap()).collect();
+        assert_eq!(digits.len() % 2, 0, "{part}");
+        bytes.extend(digits.chunks(2).map(|pair| u8::try_from(pair[0] * 16 + pair[1]).unwrap()));
+    }
+    bytes
+}
+
+/// Bytes as [`hex`] reads them, for messages of failed tests.
+pub(crate) fn show(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+pub(crate) fn option(option: u32, data: &[u8]) -> Vec<u8> {
+    let len = u32::try_from(data.len()).unwrap();
+    [&OptionHeader { option, len }.encode()[..], data].concat()
+}
+
+/// The data of GO and INFO.
+pub(crate) fn info_data(name: &[u8], kinds: &[u16]) -> Vec<u8> {
+    let mut data = u32::try_from(name.len()).unwrap().to_be_bytes().to_vec();
+    data.extend_from_slice(name);
+    data.extend_from_slice(&u16::try_from(kinds.len()).unwrap().to_be_bytes());
+    data.extend(kinds.iter().flat_map(|kind| kind.to_be_bytes()));
+    data
+}
+
+pub(crate) fn request(command: u16, flags: u16, cookie: u64, offset: u64, len: u32) -> Vec<u8> {
+    RequestHeader { flags, command, cookie, offset, len }.encode().to_vec()
+}
+
+pub(crate) fn client_flags() -> [u8; 4] {
+    (client_flag::FIXED_NEWSTYLE | client_flag::NO_ZEROES).to_be_bytes()
+}
+
+/// A server with a disk, driven as the crate's documentation says.
+pub(crate) struct Server {
+    pub(crate) connection: ServerConnection,
+    pub(crate) disk: Vec<u8>,
+    pub(crate) events: Vec<ServerEvent>,
+    pub(crate) sent: Vec<u8>,
+    writing: Option<(u64, usize)>,
+}
+
+impl Server {
+    /// The first export is the default one and has a disk of up to 1 MiB; what is beyond reads as
+    /// zeroes.
+    pub(crate) fn new(exports: Vec<ExportInfo>) -> Self {
+        let disk = vec![0; usize::try_from(exports[0].size()).unwrap().min(1 << 20)];
+        let exports: Arc<[ExportInfo]> = exports.into();
+        let connection = ServerConnection::new(exports, Some(0));
+        let (events, sent) = (Vec::new(), Vec::new());
+        Self { connection, disk, events, sent, writing: None }
+    }
+
+    /// One export called `disk`, with everything the server half implements.
+    pub(crate) fn with_disk(size: u64) -> Self {
+        let flags = ExportInfo::DEFAULT_FLAGS | weft_nbd::TransmissionFlags::SEND_TRIM;
+        Self::new(vec![ExportInfo::new("disk", size).unwrap().with_flags(flags)])
+    }
+
+    /// The same, past the handshake, with nothing in `sent`.
+    pub(crate) fn open(mut self, structured: bool) -> Self {
+        self.receive(&client_flags());
+        if structured {
+            self.receive(&option(8, &[]));
+        }
+        self.receive(&option(7, &info_data(b"disk", &[])));
+        assert_eq!(self.events, [ServerEvent::Ready { export: 0 }]);
+        self.events.clear();
+        self.sent.clear();
+        self
+    }
+
+    pub(crate) fn receive(&mut self, bytes: &[u8]) {
+        let mut rest = bytes;
+        loop {
+            self.drain();
+            let remaining = self.connection.payload_remaining();
+            if remaining > 0 {
+                let (payload, after) = rest.split_at(remaining.min(rest.len()));
+                if payload.is_empty() {
+                    return;
+                }
+                rest = after;
+                self.take_payload(payload, payload.len() == remaining);
+                continue;
+            }
+            let (count, event) = self.connection.input(rest);
+            assert!(self.connection.memory_bytes() <= MEMORY_BYTES_MAX);
+            rest = &rest[count..];
+            if count == 0 && event.is_none() {
+                assert!(rest.is_empty(), "stuck before {} bytes", rest.len());
+                return;
+            }
+            if let Some(event) = event {
+                self.events.push(event);
+                self.drain();
+                self.perform(event);
+            }
+        }
+    }
+
+    /// What was sent since the last call.
+    pub(crate) fn take_sent(&mut self) -> Vec<u8> {
+        self.drain();
+        std::mem::take(&mut self.sent)
+    }
+
+    fn take_payload(&mut self, payload: &[u8], last: bool) {
+        let (cookie, at) = self.writing.unwrap();
+        if let Some(target) = self.disk.get_mut(at..at + payload.len()) {
+            target.copy_from_slice(payload);
+        }
+        self.connection.payload_consumed(payload.len());
+        self.writing = Some((cookie, at + payload.len()));
+        if last {
+            self.writing = None;
+            self.connection.reply(cookie, Ok(()));
+        }
+    }
+
+    fn perform(&mut self, event: ServerEvent) {
+        let ServerEvent::Request(request) = event else { return };
+        match request.op {
+            Op::Read { offset, len, .. } => {
+                let header =
+                    self.connection.reply_header(request.cookie, Reply::Read { offset, len });
+                self.sent.extend_from_slice(&header);
+                let at = usize::try_from(offset).unwrap();
+                let data =
+                    (at..at + len as usize).map(|at| self.disk.get(at).copied().unwrap_or(0));
+                self.sent.extend(data);
+            }
+            Op::Write { offset, .. } => {
+                self.writing = Some((request.cookie, usize::try_from(offset).unwrap()));
+            }
+            Op::WriteZeroes { offset, len, .. } => {
+                let at = usize::try_from(offset).unwrap();
+                let end = (at + len as usize).min(self.disk.len());
+                if at < end {
+                    self.disk[at..end].fill(0);
+                }
+                self.connection.reply(request.cookie, Ok(()));
+            }
+            _ => self.connection.reply(request.cookie, Ok(())),
+        }
+    }
+
+    fn drain(&mut self) {
+        let count = self.connection.output().len();
+        self.sent.extend_from_slice(self.connection.output());
+        self.connection.advance_output(count);
+    }
+}
+
+/// Marsaglia's xorshift64; the seed is not zero.
+pub(crate) struct Random(pub(crate) u64);
+
+impl Random {
+    pub(crate) fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
+    }
+
+    /// Below `bound`.
+    pub(crate) fn below(&mut self, bound: usize) -> usize {
+        usize::try_from(self.next() % u64::try_from(bound).unwrap()).unwrap()
+    }
+}
