@@ -1,6 +1,8 @@
 //! A disk in memory behind a [`ServerConnection`], and small helpers.
 #![allow(dead_code, reason = "each test crate uses a part")]
 
+pub(crate) mod client;
+
 use std::sync::Arc;
 
 use weft_nbd::wire::{OptionHeader, RequestHeader, client_flag};

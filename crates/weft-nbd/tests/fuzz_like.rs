@@ -1,0 +1,143 @@
+//! 20,000 mutations of valid sessions, from a fixed seed, against each half.
+//!
+//! What counts is that nothing panics, that memory stays bounded (checked by the drivers in
+//! `common`), and that a session which the server still follows can be left politely.
+
+mod common;
+
+use common::client::Client;
+use common::{Random, Server, client_flags, info_data, option, request};
+use weft_nbd::{Goal, Op};
+
+const MUTATIONS: usize = 20_000;
+const SEED: u64 = 0x7765_6674_2d6e_6264;
+
+fn client_bytes(structured: bool) -> Vec<u8> {
+    let mut bytes = client_flags().to_vec();
+    bytes.extend(option(3, &[]));
+    bytes.extend(option(6, &info_data(b"disk", &[1, 2, 3])));
+    if structured {
+        bytes.extend(option(8, &[]));
+    }
+    bytes.extend(option(7, &info_data(b"disk", &[3])));
+    bytes.extend(request(1, 1, 1, 512, 64));
+    bytes.extend([0x77; 64]);
+    bytes.extend(request(0, 0, 2, 500, 100));
+    bytes.extend(request(6, 2, 3, 0, 4096));
+    bytes.extend(request(3, 0, 4, 0, 0));
+    bytes.extend(request(4, 0, 5, 0, 512));
+    bytes.extend(request(0, 0, 6, 0, 4096));
+    bytes
+}
+
+/// A few changes of the kinds that find faults: bits, bytes, telling numbers, cuts and copies.
+fn mutate(random: &mut Random, bytes: &mut Vec<u8>) {
+    for _ in 0..1 + random.below(4) {
+        if bytes.is_empty() {
+            return;
+        }
+        let at = random.below(bytes.len());
+        let end = (at + 1 + random.below(64)).min(bytes.len());
+        match random.below(7) {
+            0 => bytes[at] ^= 1 << random.below(8),
+            1 => bytes[at] = random.next().to_le_bytes()[0],
+            2 => bytes[at] = [0, 1, 0x7f, 0x80, 0xff][random.below(5)],
+            3 => bytes[at..end.min(at + 4)].fill(0xff),
+            4 => {
+                bytes.drain(at..end);
+            }
+            5 => {
+                let copy = bytes[at..end].to_vec();
+                let to = random.below(bytes.len());
+                bytes.splice(to..to, copy);
+            }
+            _ => bytes.truncate(at),
+        }
+    }
+}
+
+fn feed(random: &mut Random, bytes: &[u8], mut receive: impl FnMut(&[u8])) {
+    let piece_max = [1, 16, 64, 4096][random.below(4)];
+    let mut rest = bytes;
+    while !rest.is_empty() {
+        let (now, later) = rest.split_at((1 + random.below(piece_max)).min(rest.len()));
+        receive(now);
+        rest = later;
+    }
+}
+
+#[test]
+fn mutated_clients() {
+    let mut random = Random(SEED);
+    let mut outcomes = [0; 2];
+    for round in 0..MUTATIONS {
+        let mut bytes = client_bytes(round % 2 == 0);
+        mutate(&mut random, &mut bytes);
+        let mut server = Server::with_disk(1 << 14);
+        feed(&mut random, &bytes, |piece| server.receive(piece));
+        outcomes[usize::from(server.connection.is_closed())] += 1;
+    }
+    // Both happen often, or the mutations are too mild or too wild to mean anything.
+    assert!(outcomes.iter().all(|&count| count > MUTATIONS / 20), "{outcomes:?}");
+}
+
+#[test]
+fn mutated_servers() {
+    let mut random = Random(SEED);
+    let mut outcomes = [0; 2];
+    for round in 0..MUTATIONS {
+        let structured = round % 2 == 0;
+        // What a good server says, message by message, is recorded first.
+        let ops = [
+            Op::Read { offset: 0, len: 700, df: false },
+            Op::Flush,
+            Op::Write { offset: 1, len: 3, fua: true },
+            Op::Read { offset: 9000, len: 20, df: structured },
+        ];
+        let mut server = Server::with_disk(1 << 14);
+        let mut good = Client::new(Goal::Open("disk".into()), structured);
+        let mut handshake = Vec::new();
+        while good.connection.is_none() {
+            let bytes = server.take_sent();
+            good.receive(&bytes);
+            handshake.extend(bytes);
+            server.receive(&good.take_sent());
+        }
+        for (cookie, op) in (1..).zip(ops) {
+            good.request(cookie, op, if cookie == 3 { b"abc" } else { b"" }).unwrap();
+        }
+        server.receive(&good.take_sent());
+        let mut replies = server.take_sent();
+        if round % 4 < 2 {
+            mutate(&mut random, &mut replies);
+        } else {
+            mutate(&mut random, &mut handshake);
+        }
+
+        let mut client = Client::new(Goal::Open("disk".into()), structured);
+        feed(&mut random, &handshake, |piece| client.receive(piece));
+        if client.connection.is_some() {
+            for (cookie, op) in (1..).zip(ops) {
+                // An export changed by mutation may not take the request.
+                let _ = client.request(cookie, op, &[]);
+            }
+        }
+        feed(&mut random, &replies, |piece| client.receive(piece));
+        outcomes[usize::from(client.failed.is_some())] += 1;
+    }
+    assert!(outcomes.iter().all(|&count| count > MUTATIONS / 20), "{outcomes:?}");
+}
+
+#[test]
+fn random_rubbish() {
+    let mut random = Random(SEED);
+    for round in 0..MUTATIONS {
+        let len = random.below(300);
+        let bytes: Vec<u8> = (0..len).map(|_| random.next().to_le_bytes()[3]).collect();
+        let mut server = Server::with_disk(4096);
+        if round % 2 == 0 {
+            server = server.open(round % 4 == 0);
+        }
+        feed(&mut random, &bytes, |piece| server.receive(piece));
+    }
+}
