@@ -1,2 +1,55 @@
-//! Project tasks.
-fn main() {}
+//! Which project tasks are there, and which file answers each?
+//!
+//! Everything that a developer or CI runs is a subcommand here, in plain Rust, so that nothing but
+//! a Rust toolchain is needed to start. A task is a list of *parts*; each is timed and ends passed,
+//! failed or skipped ([`part`]).
+
+mod check;
+mod deps;
+mod interop;
+mod packages;
+mod part;
+mod purity;
+#[cfg(test)]
+mod statements;
+mod tree;
+mod unsafe_list;
+
+use part::Report;
+use std::process::ExitCode;
+
+const USAGE: &str = "\
+usage: cargo xtask TASK
+
+  check              fmt, clippy, unit tests, a short simulation; before each commit
+  test [--install]   everything that CI runs; --install fetches missing Debian packages
+  interop [NAME…]    the suites of interop/ (all, or those named; `lab` is the kernel lab)
+  unsafe             every unsafe block with its SAFETY comment
+  needs              the Debian packages that the suites want and this machine lacks";
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let outcome = match words.as_slice() {
+        ["check"] => check::check(),
+        ["interop", names @ ..] => interop::interop(names),
+        ["needs"] => {
+            println!("{}", packages::apt_line(&interop::packages_missing()));
+            return ExitCode::SUCCESS;
+        }
+        ["test"] => check::test(false),
+        ["test", "--install"] => check::test(true),
+        ["unsafe"] => unsafe_list::print().map(|()| Report::default()),
+        _ => {
+            eprintln!("{USAGE}");
+            return ExitCode::from(2);
+        }
+    };
+    match outcome {
+        Ok(report) => report.finish(),
+        Err(error) => {
+            eprintln!("xtask: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

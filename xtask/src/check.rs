@@ -1,0 +1,115 @@
+//! What must be true before a commit, and what does CI run?
+
+use crate::part::{Ending, Report, cargo, has, run};
+use crate::{deps, interop, packages, purity};
+use std::process::Command;
+use std::time::Duration;
+
+const HALF_AN_HOUR: Duration = Duration::from_secs(1800);
+
+/// The version of cargo-deny that `test --install` builds.
+const DENY: &str = "0.20.2";
+
+/// Where tools that the project builds for itself are kept.
+fn tools() -> std::path::PathBuf {
+    interop::target_folder().join("tools")
+}
+
+/// `cargo xtask check`: fmt, clippy, the engine's purity, unit tests, a short simulation.
+pub(crate) fn check() -> anyhow::Result<Report> {
+    let mut report = Report::default();
+    lints(&mut report);
+    report.part("unit tests", || tests(&["--workspace", "--lib", "--bins"]));
+    report.part("short simulation", || tests(&["-p", "weft-sim", "--tests"]));
+    Ok(report)
+}
+
+/// `cargo xtask test [--install]`: everything.
+pub(crate) fn test(install: bool) -> anyhow::Result<Report> {
+    let mut report = Report::default();
+    let missing = interop::packages_missing();
+    if install {
+        report.part("Debian packages", || packages::install(&missing));
+    } else if !missing.is_empty() {
+        println!("some parts will be skipped; for all of them: {}", packages::apt_line(&missing));
+    }
+    // The kernel of the lab is fetched too, and only when asked for.
+    if install {
+        report.part("kernel lab: build", || {
+            run(Command::new(crate::tree::root().join("interop/lab/build")), HALF_AN_HOUR)
+        });
+    }
+    if install && !has("cargo-deny") && !tools().join("bin/cargo-deny").exists() {
+        report.part("cargo-deny: build", || {
+            let root = tools().display().to_string();
+            let words =
+                ["install", "-q", "--locked", "--version", DENY, "--root", &root, "cargo-deny"];
+            let mut command = cargo(&words);
+            // Fewer seconds to build matter more than its speed; and apart from this project's
+            // files.
+            command
+                .env("CARGO_PROFILE_RELEASE_OPT_LEVEL", "0")
+                .env("CARGO_PROFILE_RELEASE_LTO", "off");
+            command.env("CARGO_TARGET_DIR", tools().join("build"));
+            run(command, HALF_AN_HOUR)
+        });
+    }
+    lints(&mut report);
+    report.part("tests", || tests(&["--workspace"]));
+    report.part("doc tests", || run(cargo(&["test", "-q", "--workspace", "--doc"]), HALF_AN_HOUR));
+    report.part("documentation", || {
+        let mut command = cargo(&["doc", "-q", "--workspace", "--no-deps"]);
+        command.env("RUSTDOCFLAGS", "-D warnings");
+        run(command, HALF_AN_HOUR)
+    });
+    if let Some(weft) = interop::build_release(&mut report) {
+        report.part("demo", || {
+            let mut command = Command::new(&weft);
+            command.arg("demo");
+            run(command, Duration::from_secs(60))
+        });
+        interop::run_suites(&mut report, &weft, &[])?;
+    }
+    Ok(report)
+}
+
+fn lints(report: &mut Report) {
+    report.part("rustfmt", || run(cargo(&["fmt", "--all", "--check"]), HALF_AN_HOUR));
+    report.part("clippy", || {
+        let words = ["clippy", "-q", "--workspace", "--all-targets", "--", "-D", "warnings"];
+        run(cargo(&words), HALF_AN_HOUR)
+    });
+    report.part("crate order and purity", || {
+        let edges = deps::metadata().map(|metadata| deps::edges_forbidden(&metadata));
+        match (edges, purity::engine()) {
+            (Ok(edges), Ok(impure)) if edges.is_empty() && impure.is_empty() => Ending::Passed,
+            (edges, impure) => Ending::Failed(format!("{edges:?} {impure:?}")),
+        }
+    });
+    let tools = tools();
+    let path = std::env::var("PATH").unwrap_or_default();
+    if has("cargo-deny") || tools.join("bin/cargo-deny").exists() {
+        report.part("cargo deny", || {
+            let mut command = cargo(&["deny", "check", "licenses", "bans", "sources"]);
+            command.env("PATH", format!("{}:{path}", tools.join("bin").display()));
+            run(command, HALF_AN_HOUR)
+        });
+    } else {
+        println!("\n(cargo-deny is not installed: licences, bans and sources go unchecked here)");
+    }
+}
+
+/// Runs tests with nextest where it is installed, else with cargo's own runner.
+fn tests(selection: &[&str]) -> Ending {
+    let nextest = run_quietly(&["nextest", "--version"]);
+    let runner: &[&str] = if nextest {
+        &["nextest", "run", "--no-fail-fast", "--status-level", "slow", "--no-tests", "pass"]
+    } else {
+        &["test", "-q", "--no-fail-fast"]
+    };
+    run(cargo(&[runner, selection].concat()), HALF_AN_HOUR)
+}
+
+fn run_quietly(arguments: &[&str]) -> bool {
+    cargo(arguments).output().is_ok_and(|output| output.status.success())
+}

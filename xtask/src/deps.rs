@@ -1,0 +1,111 @@
+//! Do the crates depend on each other only downwards?
+//!
+//! [`ALLOWED`] is the drawing of ARCHITECTURE.md as a table. A new edge changes both, in a commit
+//! of its own. Development dependencies obey it as well: a test belongs above what it tests.
+
+use serde_json::Value;
+use std::collections::BTreeMap;
+
+/// Each crate and the crates of this workspace that it may name.
+const ALLOWED: &[(&str, &[&str])] = &[
+    (
+        "weft-cli",
+        &[
+            "weft-engine",
+            "weft-export",
+            "weft-lab",
+            "weft-nbd",
+            "weft-ondisk",
+            "weft-parity",
+            "weft-runtime",
+            "weft-sim",
+            "weft-units",
+        ],
+    ),
+    ("weft-engine", &["weft-ondisk", "weft-units"]),
+    ("weft-export", &["weft-engine", "weft-nbd", "weft-ondisk", "weft-runtime", "weft-units"]),
+    ("weft-lab", &["weft-engine", "weft-ondisk", "weft-parity", "weft-sim", "weft-units"]),
+    ("weft-nbd", &["weft-units"]),
+    ("weft-ondisk", &["weft-units"]),
+    ("weft-parity", &["weft-units"]),
+    ("weft-runtime", &["weft-engine", "weft-nbd", "weft-ondisk", "weft-parity", "weft-units"]),
+    ("weft-sim", &["weft-engine", "weft-ondisk", "weft-parity", "weft-units"]),
+    ("weft-units", &[]),
+    ("xtask", &[]),
+];
+
+/// The edges of `metadata` (from `cargo metadata --no-deps`) which the table does not have.
+pub(crate) fn edges_forbidden(metadata: &Value) -> Vec<String> {
+    let allowed: BTreeMap<&str, &[&str]> = ALLOWED.iter().copied().collect();
+    let packages = metadata["packages"].as_array().map_or(&[][..], Vec::as_slice);
+    let ours: Vec<&str> = packages.iter().filter_map(|package| package["name"].as_str()).collect();
+    let mut forbidden = Vec::new();
+    for package in packages {
+        let from = package["name"].as_str().unwrap_or_default();
+        let Some(may) = allowed.get(from) else {
+            forbidden.push(format!("{from} is not in the table of xtask/src/deps.rs"));
+            continue;
+        };
+        let named = package["dependencies"].as_array().map_or(&[][..], Vec::as_slice);
+        for to in named.iter().filter_map(|dependency| dependency["name"].as_str()) {
+            if ours.contains(&to) && to != from && !may.contains(&to) {
+                forbidden.push(format!("{from} → {to}"));
+            }
+        }
+    }
+    forbidden
+}
+
+/// What `cargo metadata` says of this workspace.
+pub(crate) fn metadata() -> anyhow::Result<Value> {
+    let arguments = ["metadata", "--no-deps", "--format-version", "1", "--offline"];
+    let output = crate::part::cargo(&arguments).output()?;
+    anyhow::ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    Ok(serde_json::from_slice(&output.stdout)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn each_direct_dependency_has_a_reason_in_deny_toml() {
+        let metadata = metadata().unwrap();
+        let names = |value: &Value| -> Vec<String> {
+            let items = value.as_array().unwrap().iter();
+            items.map(|item| item["name"].as_str().unwrap().to_owned()).collect()
+        };
+        let ours = names(&metadata["packages"]);
+        let packages = metadata["packages"].as_array().unwrap();
+        let direct: BTreeSet<String> =
+            packages.iter().flat_map(|p| names(&p["dependencies"])).collect();
+        let deny = std::fs::read_to_string(crate::tree::root().join("deny.toml")).unwrap();
+        let reasons: BTreeSet<&str> = deny
+            .lines()
+            .filter_map(|line| {
+                line.strip_prefix("# dependency ")?.split_once(": ").map(|pair| pair.0)
+            })
+            .collect();
+        let without: Vec<_> =
+            direct.iter().filter(|d| !ours.contains(d) && !reasons.contains(d.as_str())).collect();
+        assert!(without.is_empty(), "no reason in deny.toml for {without:?}");
+    }
+
+    #[test]
+    fn crates_depend_only_downwards() {
+        assert_eq!(edges_forbidden(&metadata().unwrap()), Vec::<String>::new());
+    }
+
+    #[test]
+    fn an_edge_upwards_and_an_unknown_crate_are_found() {
+        let planted = serde_json::json!({"packages": [
+            {"name": "weft-engine", "dependencies": [{"name": "weft-parity"}, {"name": "serde"}]},
+            {"name": "weft-parity", "dependencies": []},
+            {"name": "weft-new", "dependencies": []},
+        ]});
+        let found = edges_forbidden(&planted);
+        assert_eq!(found.len(), 2, "{found:?}");
+        assert_eq!(found[0], "weft-engine → weft-parity");
+    }
+}

@@ -1,0 +1,85 @@
+//! Which Debian package brings a program that a suite needs?
+//!
+//! A suite names *programs* in its `# needs:` line; this table turns them into packages, so that
+//! the one `apt-get` line can be printed, or run when asked for.
+
+use crate::part::{Ending, has};
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+/// Program → Debian package (bookworm). A name with a slash is a file.
+const PACKAGES: &[(&str, &str)] = &[
+    ("busybox", "busybox-static"),
+    ("cpio", "cpio"),
+    ("depmod", "kmod"),
+    ("fio", "fio"),
+    ("mdadm", "mdadm"),
+    ("nbdcopy", "libnbd-bin"),
+    ("nbdinfo", "libnbd-bin"),
+    ("nbdkit", "nbdkit"),
+    ("nbdsh", "python3-libnbd"),
+    ("python3", "python3"),
+    ("qemu-img", "qemu-utils"),
+    ("qemu-io", "qemu-utils"),
+    ("qemu-system-x86_64", "qemu-system-x86"),
+    ("setpriv", "util-linux"),
+    ("xz", "xz-utils"),
+    ("zstd", "zstd"),
+];
+
+/// The package of each program of `programs` that this machine lacks, sorted, each once.
+///
+/// # Panics
+/// When a suite names a program that the table does not know.
+pub(crate) fn missing<'a>(programs: impl IntoIterator<Item = &'a str>) -> Vec<&'static str> {
+    let mut missing: Vec<&str> = Vec::new();
+    for program in programs {
+        let package = PACKAGES.iter().find(|row| row.0 == program).map(|row| row.1);
+        let package =
+            package.unwrap_or_else(|| panic!("{program} is not in xtask/src/packages.rs"));
+        // nbdsh comes with libnbd-bin and works only with the Python module.
+        let module = "/usr/lib/python3/dist-packages/nbd.py";
+        let there = if program == "nbdsh" { Path::new(module).exists() } else { has(program) };
+        if !there {
+            missing.push(package);
+        }
+    }
+    missing.sort_unstable();
+    missing.dedup();
+    missing
+}
+
+/// The one line that installs `packages`.
+pub(crate) fn apt_line(packages: &[&str]) -> String {
+    if packages.is_empty() {
+        return "nothing is missing".to_owned();
+    }
+    format!("apt-get install --no-install-recommends {}", packages.join(" "))
+}
+
+/// Installs `packages`; waits for another apt, and tries three times.
+pub(crate) fn install(packages: &[&str]) -> Ending {
+    if packages.is_empty() {
+        println!("nothing to install");
+        return Ending::Passed;
+    }
+    let apt = |words: &[&str]| {
+        let mut command = Command::new("apt-get");
+        command.args(["-q", "-o", "DPkg::Lock::Timeout=300", "-o", "Acquire::Retries=3"]);
+        command.args(words).env("DEBIAN_FRONTEND", "noninteractive");
+        crate::part::run(command, Duration::from_secs(900))
+    };
+    let mut ending = Ending::Passed;
+    for attempt in 1..=3 {
+        // Another apt may hold the lock of the lists, for which there is no time-out option.
+        let _ = apt(&["update"]);
+        ending = apt(&[&["install", "-y", "--no-install-recommends"], packages].concat());
+        if matches!(ending, Ending::Passed) {
+            break;
+        }
+        println!("attempt {attempt} of 3 failed");
+        std::thread::sleep(Duration::from_secs(10));
+    }
+    ending
+}

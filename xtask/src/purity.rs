@@ -1,0 +1,66 @@
+//! Does the engine name anything that would make it depend on the machine it runs on?
+//!
+//! The twin of `crates/weft-engine/clippy.toml`, which knows types where this knows words. Both are
+//! held because either can be switched off by one line.
+
+use crate::tree;
+
+/// What no line of the engine, tests included, may contain outside a comment.
+const WORDS: &[&str] = &[
+    "HashMap",
+    "HashSet",
+    "Instant",
+    "RandomState",
+    "SystemTime",
+    "getrandom",
+    "println!",
+    "rand::",
+    "std::env",
+    "std::fs",
+    "std::net",
+    "std::process",
+    "std::thread",
+    "thread_local!",
+    "unsafe ",
+];
+
+/// The impure lines of one source text: (1-based line number, word).
+pub(crate) fn impurities(source: &str) -> Vec<(usize, &'static str)> {
+    let mut found = Vec::new();
+    for (index, line) in source.lines().enumerate() {
+        let code = line.split("//").next().unwrap_or_default();
+        found.extend(
+            WORDS.iter().filter(|word| code.contains(**word)).map(|word| (index + 1, *word)),
+        );
+    }
+    found
+}
+
+/// The impure lines of the engine, as `file:line: word`.
+pub(crate) fn engine() -> anyhow::Result<Vec<String>> {
+    let files = tree::rust_files("crates/weft-engine");
+    anyhow::ensure!(!files.is_empty(), "crates/weft-engine has no Rust file");
+    let mut found = Vec::new();
+    for file in files {
+        for (line, word) in impurities(&std::fs::read_to_string(&file)?) {
+            found.push(format!("{}:{line}: {word}", tree::shown(&file)));
+        }
+    }
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_engine_is_pure() {
+        assert_eq!(engine().unwrap(), Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_planted_clock_is_found_and_a_comment_is_not() {
+        let source = "// HashMap is not allowed\nlet t = std::time::Instant::now(); // why\n";
+        assert_eq!(impurities(source), [(2, "Instant")]);
+    }
+}

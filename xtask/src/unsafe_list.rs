@@ -1,0 +1,79 @@
+//! Where is `unsafe`, and what makes each place sound?
+//!
+//! Prints each one with the `SAFETY` comment above it. The list goes into the release notes when it
+//! changes. clippy's `undocumented_unsafe_blocks` makes a missing comment an error; here it is
+//! shown.
+
+use crate::tree;
+
+/// One use of `unsafe`.
+pub(crate) struct Site {
+    /// 1-based.
+    pub(crate) line: usize,
+    pub(crate) code: String,
+    /// The comment lines directly above that carry the reason; empty when there is none.
+    pub(crate) safety: Vec<String>,
+}
+
+/// The sites of one source text.
+pub(crate) fn sites(source: &str) -> Vec<Site> {
+    let lines: Vec<&str> = source.lines().collect();
+    let mut sites = Vec::new();
+    for (index, line) in lines.iter().enumerate() {
+        let code = line.split("//").next().unwrap_or_default();
+        if !["unsafe {", "unsafe fn ", "unsafe impl ", "unsafe extern "]
+            .iter()
+            .any(|w| code.contains(w))
+        {
+            continue;
+        }
+        let mut safety: Vec<String> = Vec::new();
+        for above in lines[..index].iter().rev().map(|line| line.trim()) {
+            // Attributes and the start of a broken statement may stand between comment and block.
+            let between =
+                above.starts_with("#[") || (safety.is_empty() && above.ends_with(['=', '(', ',']));
+            if above.starts_with("//") {
+                safety.push(above.trim_start_matches('/').trim().to_owned());
+            } else if !between {
+                break;
+            }
+        }
+        safety.reverse();
+        let first =
+            safety.iter().position(|line| line.contains("SAFETY") || line.contains("# Safety"));
+        safety = first.map_or_else(Vec::new, |first| safety.split_off(first));
+        sites.push(Site { line: index + 1, code: line.trim().to_owned(), safety });
+    }
+    sites
+}
+
+/// Prints every site of the crates.
+pub(crate) fn print() -> anyhow::Result<()> {
+    let (mut count, mut without) = (0, 0);
+    for file in tree::rust_files("crates") {
+        for site in sites(&std::fs::read_to_string(&file)?) {
+            count += 1;
+            without += usize::from(site.safety.is_empty());
+            println!("{}:{}: {}", tree::shown(&file), site.line, site.code);
+            for line in &site.safety {
+                println!("    {line}");
+            }
+        }
+    }
+    println!("{count} uses of unsafe, {without} without a comment directly above");
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_block_is_found_with_its_comment() {
+        let source = "fn f() {\n    // SAFETY: `p` is valid,\n    // as `g` checks.\n    let x =\n        unsafe { *p };\n}\n";
+        let sites = sites(source);
+        assert_eq!(sites.len(), 1);
+        assert_eq!(sites[0].line, 5);
+        assert_eq!(sites[0].safety, ["SAFETY: `p` is valid,", "as `g` checks."]);
+    }
+}
