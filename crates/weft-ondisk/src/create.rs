@@ -8,7 +8,7 @@
 
 use crate::{
     Features, Level, MdTime, Minor, ROLES_MAX, Reshape, ResyncOffset, Role, Super1,
-    SuperblockError, Uuid, layout_id,
+    SuperblockError, Uuid, layout_id, super1::DATA_SECTORS_MIN,
 };
 use weft_units::{Sectors, Slot};
 
@@ -158,13 +158,13 @@ pub enum CreateError {
         /// The level.
         level: Level,
     },
-    /// A level that always uses all of each member.
-    #[error("size: found {found}, expected none for {level}, which uses all of each member")]
+    /// A size that is too small, or one for RAID0, which uses all of each member.
+    #[error("size: found {found}, expected {expected}")]
     Size {
         /// The size.
         found: Sectors,
-        /// The level.
-        level: Level,
+        /// What is legal.
+        expected: String,
     },
     /// A level without redundancy has no use for spares.
     #[error("spares: found {found}, expected 0 for {level}")]
@@ -342,12 +342,19 @@ impl NewArray {
         self.check_copies(layout)?;
         let data_offset = self.legal_data_offset(chunk)?;
         let unit = if level == Level::Raid1 { RAID1_SIZE_UNIT } else { chunk };
-        let least = self.size.unwrap_or(unit).max(unit);
-        if level == Level::Raid0
-            && let Some(found) = self.size
-        {
-            return Err(CreateError::Size { found, level });
+        if let Some(found) = self.size {
+            let expected = match level {
+                Level::Raid0 => "none, for raid0 uses all of each member".to_owned(),
+                // Mirrors have no chunk that an explicit size must be cut to.
+                Level::Raid1 => format!("at least {}", Sectors(DATA_SECTORS_MIN)),
+                _ => format!("at least the chunk, {chunk}"),
+            };
+            let least = if level == Level::Raid1 { DATA_SECTORS_MIN } else { chunk.0 };
+            if level == Level::Raid0 || found.0 < least {
+                return Err(CreateError::Size { found, expected });
+            }
         }
+        let least = Sectors(self.size.unwrap_or(unit).0.max(DATA_SECTORS_MIN));
         let mut usable = Vec::new();
         for (member, new) in self.members().enumerate() {
             let reserved = self.reserved(new.size, data_offset);
@@ -361,7 +368,6 @@ impl NewArray {
         let smallest = usable.iter().copied().min().unwrap_or_default();
         let size = match self.size {
             _ if level == Level::Raid0 => Sectors::ZERO,
-            // Mirrors have no chunk that an explicit size must be cut to.
             Some(size) if level == Level::Raid1 => size,
             size => size.unwrap_or(smallest).round_down(unit),
         };
@@ -552,4 +558,158 @@ fn role_count(members: usize) -> usize {
 /// A count or number of members, known to be at most 1920.
 fn wrap(members: usize) -> u32 {
     u32::try_from(members).expect("at most 1920 members")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GIB: u64 = 1 << 21;
+
+    /// Three members and more of 100 MiB.
+    fn array(level: Level, members: u8) -> NewArray {
+        let member = |id| NewMember { size: Sectors(204_800), device_uuid: Uuid([id; 16]) };
+        NewArray::new(level, (0..members).map(member).collect())
+    }
+
+    /// Number, slot and cleanliness of each member.
+    fn numbers(array: &NewArray) -> (Vec<(u32, Role)>, bool) {
+        let planned = array.plan().unwrap();
+        let number = |planned: &Super1| (planned.dev_number, planned.own_role().unwrap());
+        let clean = planned[0].resync_offset.is_clean();
+        assert!(planned.iter().all(|other| other.roles == planned[0].roles));
+        (planned.iter().map(number).collect(), clean)
+    }
+
+    fn active(slot: u16) -> Role {
+        Role::Active(Slot(slot))
+    }
+
+    #[test]
+    fn data_begins_where_mdadm_puts_it() {
+        // Rows as mdadm 4.2 computes them: mirrors, chunks of 64 KiB, of 512 KiB, and with a log.
+        for (member, expected) in [
+            (GIB / 16, [2048, 2048, 4096, 6144]),
+            (GIB / 2, [2048, 2048, 4096, 6144]),
+            (GIB, [4096, 4096, 4096, 6144]),
+            (2 * GIB, [6144, 6144, 6144, 8192]),
+            (4 * GIB, [10240, 10240, 10240, 12288]),
+            (8 * GIB, [18432, 18432, 18432, 20480]),
+            (10 * GIB, [18432, 18432, 18432, 20480]),
+            (16 * GIB, [34816, 34816, 34816, 36864]),
+            (32 * GIB, [67584, 67584, 67584, 69632]),
+            (64 * GIB, [133_120, 133_120, 133_120, 135_168]),
+            (100 * GIB, [133_120, 133_120, 133_120, 135_168]),
+            (128 * GIB, [264_192, 264_192, 264_192, 266_240]),
+            (1024 * GIB, [264_192, 264_192, 264_192, 266_240]),
+        ] {
+            let offset = |chunk, ppl| data_offset_default(Sectors(member), Sectors(chunk), ppl).0;
+            let found =
+                [offset(0, false), offset(128, false), offset(1024, false), offset(1024, true)];
+            assert_eq!(found, expected, "{member} sectors");
+        }
+        assert_eq!(data_offset_default(Sectors(GIB / 16), Sectors(2048), false), Sectors(6144));
+        assert_eq!(data_offset_default(Sectors(0), Sectors(0), false), Sectors(2048));
+        let huge = data_offset_default(Sectors(u64::MAX), Sectors(u64::MAX), true);
+        assert_eq!(huge, Sectors(266_240));
+    }
+
+    #[test]
+    fn the_last_member_of_a_new_raid5_is_rebuilt() {
+        let mut raid5 = array(Level::Raid5, 3);
+        let rebuilt = vec![(0, active(0)), (1, active(1)), (3, Role::Spare)];
+        assert_eq!(numbers(&raid5), (rebuilt, true));
+        raid5.force = true;
+        let all = vec![(0, active(0)), (1, active(1)), (2, active(2))];
+        assert_eq!(numbers(&raid5), (all.clone(), false));
+        raid5.assume_clean = true;
+        assert_eq!(numbers(&raid5), (all, true));
+        raid5.slots[1] = None;
+        assert_eq!(numbers(&raid5), (vec![(0, active(0)), (2, active(2))], true));
+    }
+
+    #[test]
+    fn a_raid6_is_never_degraded_and_dirty() {
+        let mut raid6 = array(Level::Raid6, 4);
+        let all: Vec<_> = (0..4).map(|slot| (u32::from(slot), active(slot))).collect();
+        assert_eq!(numbers(&raid6), (all.clone(), false));
+        raid6.slots[3] = None;
+        let rebuilt = vec![(0, active(0)), (1, active(1)), (4, Role::Spare)];
+        assert_eq!(numbers(&raid6), (rebuilt, true));
+        raid6.slots[1] = None;
+        assert_eq!(numbers(&raid6), (vec![(0, active(0)), (2, active(2))], true));
+        raid6.slots[0] = None;
+        let missing = CreateError::Missing { found: 3, most: 2, level: Level::Raid6 };
+        assert_eq!(raid6.plan(), Err(missing));
+    }
+
+    #[test]
+    fn mirrors_need_a_copy_of_everything() {
+        let mut raid10 = array(Level::Raid10, 4);
+        raid10.slots[0] = None;
+        raid10.slots[2] = None;
+        assert_eq!(numbers(&raid10), (vec![(1, active(1)), (3, active(3))], false));
+        raid10.slots.swap(1, 2);
+        assert!(matches!(raid10.plan(), Err(CreateError::Missing { .. })));
+        let mut raid1 = array(Level::Raid1, 2);
+        raid1.slots[0] = None;
+        assert_eq!(numbers(&raid1), (vec![(1, active(1))], false));
+        raid1.slots[1] = None;
+        assert!(matches!(raid1.plan(), Err(CreateError::Missing { .. })));
+    }
+
+    #[test]
+    fn the_role_table_fills_its_last_sector() {
+        for (members, entries) in [(3, 128), (127, 128), (128, 128), (129, 384)] {
+            let mut raid1 = array(Level::Raid1, members);
+            raid1.assume_clean = true;
+            assert_eq!(raid1.plan().unwrap()[0].roles.len(), entries, "{members}");
+        }
+        // The member to be rebuilt has a number of its own.
+        assert_eq!(array(Level::Raid5, 128).plan().unwrap()[127].dev_number, 128);
+        assert_eq!(array(Level::Raid5, 128).plan().unwrap()[127].roles.len(), 384);
+    }
+
+    #[test]
+    fn what_cannot_be_created_is_said() {
+        type Change = fn(&mut NewArray);
+        let table: [(Change, &str); 12] = [
+            (|array| array.level = Level::Linear, "level: found linear, expected raid0"),
+            (|array| array.slots.truncate(1), "raid devices: found 1, expected 2..=1919 for raid5"),
+            (|array| array.level = Level::Raid6, "raid devices: found 3, expected 4..=1919"),
+            (|array| array.chunk = Some(Sectors(96)), "chunk: found 96 sectors, expected a power"),
+            (|array| array.chunk = Some(Sectors(0)), "chunk: found 0 sectors, expected a power"),
+            (|array| array.layout = Some(6), "layout: found 0x6, expected one of raid5 with 3"),
+            (|array| array.name = "x".repeat(33), "name: found 33 bytes, expected at most 32"),
+            (
+                |array| array.size = Some(Sectors(1023)),
+                "size: found 1023 sectors, expected at least",
+            ),
+            (
+                |array| array.size = Some(Sectors(204_800)),
+                "member 0: found 204800 sectors, expected at least 208896 sectors for data",
+            ),
+            (
+                |array| array.slots[1].as_mut().unwrap().size = Sectors(100),
+                "member 1: found 100 sectors, expected at least 5120 sectors for data",
+            ),
+            (
+                |array| array.data_offset = Some(Sectors(8)),
+                "data offset: found 8 sectors, expected at least 16 sectors for version 1.2",
+            ),
+            (
+                |array| {
+                    array.level = Level::Raid0;
+                    array.spares.push(array.slots[0].unwrap());
+                },
+                "spares: found 1, expected 0 for raid0",
+            ),
+        ];
+        for (change, message) in table {
+            let mut raid5 = array(Level::Raid5, 3);
+            change(&mut raid5);
+            let found = raid5.plan().unwrap_err().to_string();
+            assert!(found.starts_with(message), "{found}");
+        }
+    }
 }

@@ -26,6 +26,7 @@ mod validate;
 use crate::{At, Level, SuperblockError, Uuid};
 use raw::{HEADER_BYTES, RawSuper1, at};
 use std::fmt;
+pub(crate) use validate::DATA_SECTORS_MIN;
 use weft_units::{SECTOR_BYTES, Sectors, Slot};
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -722,4 +723,74 @@ const fn sectors_of(bytes: usize) -> u64 {
 
 const fn role_at(dev_number: usize) -> At {
     At { structure: "superblock", field: "dev_roles", byte: HEADER_BYTES + 2 * dev_number }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn superblocks_are_where_mdadm_looks_for_them() {
+        for (member_size, position) in [
+            (24, 8),
+            (65536, 65520),
+            (65537, 65520),
+            (65543, 65520),
+            (65544, 65528),
+            (65551, 65528),
+        ] {
+            let position = Some(Sectors(position));
+            assert_eq!(Minor::V1_0.position(Sectors(member_size)), position, "{member_size}");
+        }
+        assert_eq!(Minor::V1_1.position(Sectors(24)), Some(Sectors(0)));
+        assert_eq!(Minor::V1_2.position(Sectors(24)), Some(Sectors(8)));
+        for minor in Minor::ALL {
+            assert_eq!(minor.position(Sectors(23)), None);
+        }
+        assert_eq!(Minor::V1_0.position(Sectors(u64::MAX)), Some(Sectors(u64::MAX - 23)));
+    }
+
+    #[test]
+    fn sums_fold_once_and_skip_themselves() {
+        // Words 0xa92b4efc + 1 + 2 (max_dev) + 0xffffffff = 0x1_a92b4efe.
+        let mut block = [0; SUPER_BYTES];
+        block[..8].copy_from_slice(&[0xfc, 0x4e, 0x2b, 0xa9, 1, 0, 0, 0]);
+        block[220] = 2;
+        block[256..260].fill(0xff);
+        assert_eq!(csum_v1(&block), Some(0xa92b_4eff));
+        block[216..220].fill(0x77); // the stored sum
+        block[260..].fill(0x77); // past the table
+        assert_eq!(csum_v1(&block), Some(0xa92b_4eff));
+        block[220] = 3; // one more word of 2 bytes, 0x7777
+        assert_eq!(csum_v1(&block), Some(0xa92b_4eff + 1 + 0x7777));
+        assert_eq!(csum_v1(&block[..261]), None);
+        assert_eq!(csum_v1(&block[..255]), None);
+        block[220..224].copy_from_slice(&1921_u32.to_le_bytes());
+        assert_eq!(csum_v1(&block), None);
+    }
+
+    #[test]
+    fn packed_fields_are_read_back() {
+        for raw in [0, 1, (1 << 40) - 1, 1 << 40, u64::MAX, 0x1234_5678_9abc_def0] {
+            assert_eq!(MdTime::from_raw(raw).to_raw(), raw);
+            assert_eq!(ResyncOffset::from_raw(raw).to_raw(), raw);
+        }
+        for code in 0..=u16::MAX {
+            let role = Role::from_code(code);
+            assert_eq!(role.is_none(), (0xff00..=0xfffc).contains(&code));
+            assert!(role.is_none_or(|role| role.code() == code));
+        }
+    }
+
+    #[test]
+    fn features_are_named() {
+        let mut features = Features::BITMAP.with(Features::MULTI_PPL);
+        assert_eq!(features.to_string(), "0x801 (BITMAP, MULTI_PPL)");
+        features.remove(Features::BITMAP);
+        features.insert(Features(0x4000));
+        assert_eq!(features.to_string(), "0x4800 (MULTI_PPL)");
+        assert_eq!(features.unknown(), Features(0x4000));
+        assert_eq!(Features(0x1fff).unknown(), Features(0));
+        assert_eq!(Features::default().to_string(), "0x0");
+    }
 }

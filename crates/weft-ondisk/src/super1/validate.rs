@@ -15,7 +15,7 @@ use crate::{At, Level, SuperblockError, layout_id};
 use weft_units::{SECTOR_BYTES, Sectors};
 
 /// `data_size` of the smallest usable member, as the kernel has it.
-const DATA_SECTORS_MIN: u64 = 10;
+pub(crate) const DATA_SECTORS_MIN: u64 = 10;
 
 /// The smallest chunk with parity or copies: a page, which is 8 sectors.
 const CHUNK_SECTORS_MIN: u64 = 8;
@@ -132,6 +132,13 @@ impl Super1 {
         if !(level.raid_disks_min()..=ROLES_MAX).contains(&self.raid_disks) {
             return Err(SuperblockError::raid_disks(at!(raid_disks), self.raid_disks, level));
         }
+        if self.feature_map.contains(Features::RESHAPE)
+            && !self.raid_disks_before().is_some_and(|count| (1..=ROLES_MAX).contains(&count))
+        {
+            let expected = format!("{} - delta_disks in 1..={ROLES_MAX}", self.raid_disks);
+            let found = self.reshape.delta_disks;
+            return Err(SuperblockError::value(at!(delta_disks), found, expected));
+        }
         let meaningful = level != Level::Raid0 || self.feature_map.contains(Features::RAID0_LAYOUT);
         if meaningful && !layout_id::is_legal(level, self.layout, self.raid_disks) {
             let expected = format!("a layout of {level} with {} members", self.raid_disks);
@@ -173,6 +180,7 @@ impl Super1 {
     }
 
     fn check_roles(&self) -> Result<(), SuperblockError> {
+        // At most 1920: both numbers of members were checked with the level.
         let slots = self.slots();
         let mut fillers = vec![0_u8; slots as usize];
         for (number, code) in self.roles.iter().enumerate() {
@@ -312,10 +320,6 @@ impl Super1 {
             return Ok(());
         }
         let reshape = &self.reshape;
-        if !self.raid_disks_before().is_some_and(|count| (1..=ROLES_MAX).contains(&count)) {
-            let expected = format!("{} - delta_disks in 1..={ROLES_MAX}", self.raid_disks);
-            return Err(SuperblockError::value(at!(delta_disks), reshape.delta_disks, expected));
-        }
         let Some(level) = Level::from_code(reshape.new_level) else {
             let expected = "-1 (linear), 0, 1, 4, 5, 6 or 10";
             return Err(SuperblockError::value(at!(new_level), reshape.new_level, expected));
