@@ -1,0 +1,346 @@
+//! How does an administrator talk to a running volume?
+//!
+//! Over a unix socket of mode 0600: one JSON object per line and direction, in order. A request names
+//! its version and command, `{"v":1,"cmd":"status"}`; the answer says `"ok":true` with what was asked
+//! for, or `"ok":false` with a sentence and the kind of failure. [`Request`] and [`Response`] are the
+//! whole language, [`Client`] speaks it, and [`crate::serve`] answers.
+//!
+//! Source   cli.md "Volumes" and "Exit status"
+
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+/// The version of the language spoken here.
+pub const VERSION: u32 = 1;
+
+/// The longest line either side takes.
+pub const LINE_BYTES_MAX: usize = 1 << 20;
+
+/// One line to the server.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Request {
+    /// See [`VERSION`].
+    pub v: u32,
+    /// Name of the volume; the only one when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub volume: Option<String>,
+    /// What.
+    #[serde(flatten)]
+    pub command: Command,
+}
+
+/// What may be asked. Names are those of the command line.
+///
+/// Members are named by label (the path they were opened by) or by index.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "cmd", rename_all = "snake_case")]
+pub enum Command {
+    /// Open members and take them in as spares.
+    Add {
+        /// Paths, as for `serve`.
+        members: Vec<String>,
+    },
+    /// Declare members failed.
+    Fail {
+        /// Which.
+        members: Vec<String>,
+    },
+    /// Show knobs; all when none is named.
+    Get {
+        /// Their names.
+        #[serde(default)]
+        knobs: Vec<String>,
+    },
+    /// Forget failed members and spares, and close them.
+    Remove {
+        /// Which.
+        members: Vec<String>,
+    },
+    /// Change knobs, one after the other; stops at the first that is refused.
+    Set {
+        /// Name and value.
+        knobs: Vec<(String, String)>,
+    },
+    /// Everything there is to know.
+    Status,
+    /// Finish, flush, mark clean and end the server. Answered when that is done.
+    Stop,
+    /// `check`, `repair`, `resync`, `recover`, `idle` or `frozen`.
+    SyncAction {
+        /// Which of these words.
+        action: String,
+    },
+}
+
+/// One line from the server.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Response {
+    /// See [`VERSION`].
+    pub v: u32,
+    /// Whether it was done.
+    pub ok: bool,
+    /// Why not, for people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+    /// Why not, for programs; see [`Kind::exit_code`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kind: Option<Kind>,
+    /// Of `get`: name and value of each knob asked for.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub knobs: Vec<(String, String)>,
+    /// Of `status`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub status: Option<Status>,
+}
+
+/// Why a command was not done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Kind {
+    /// It was tried and failed.
+    Failed,
+    /// Not done for safety; nothing was written.
+    Refused,
+    /// The request makes no sense.
+    Usage,
+}
+
+/// What a server is doing.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Status {
+    /// Its process.
+    pub pid: u32,
+    /// Since its start.
+    pub uptime_ms: u64,
+    /// `io_uring` or `threads`.
+    pub backend: String,
+    /// Whether a panic has stopped all acknowledgement.
+    pub poisoned: bool,
+    /// Where clients connect.
+    pub listen: Vec<String>,
+    /// Connected now.
+    pub clients: usize,
+    /// Frames lent to requests and replies.
+    pub frames_held: u32,
+    /// `Submit`s and `Compute`s without an answer.
+    pub tokens_outstanding: usize,
+    /// The volumes.
+    pub volumes: Vec<VolumeStatus>,
+}
+
+/// What a volume is doing; see [`weft_engine::VolumeSnapshot`].
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct VolumeStatus {
+    /// Its name.
+    pub name: String,
+    /// md's `array_state`.
+    pub array_state: String,
+    /// `raid5` and the like, or `bare`.
+    pub level: String,
+    /// Bytes.
+    pub size: u64,
+    /// Slots, if it is an array.
+    pub slots: usize,
+    /// Slots without a member that is in sync.
+    pub degraded: usize,
+    /// Update count.
+    pub events: u64,
+    /// `sync_action`.
+    pub sync_action: String,
+    /// Sectors passed and sectors in all, of each member.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sync_completed: Option<(u64, u64)>,
+    /// md's `mismatch_cnt`.
+    pub mismatch_cnt: u64,
+    /// Where parity may be wrong from, sectors of each member.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resync_from: Option<u64>,
+    /// Rows in use.
+    pub stripe_cache_active: u32,
+    /// Requests not answered yet.
+    pub requests_active: usize,
+    /// Its members.
+    pub members: Vec<MemberStatus>,
+}
+
+/// What a member is doing; see [`weft_engine::MemberSnapshot`].
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MemberStatus {
+    /// Index within the server.
+    pub index: u16,
+    /// The path it was opened by.
+    pub label: String,
+    /// Its slot.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slot: Option<u16>,
+    /// Entry of `dev_roles` that is its own.
+    pub dev_number: u32,
+    /// `in_sync`, `rebuilding`, `spare` or `faulty`.
+    pub state: String,
+    /// Of one that is rebuilding: data sectors that are good.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub good_to: Option<u64>,
+    /// `direct` or `buffered`.
+    pub mode: String,
+    /// Requests.
+    pub reads: u64,
+    /// Requests.
+    pub writes: u64,
+    /// Requests.
+    pub flushes: u64,
+    /// Sectors.
+    pub sectors_read: u64,
+    /// Sectors.
+    pub sectors_written: u64,
+    /// Sectors read wrong and written again.
+    pub corrected: u64,
+    /// Requests outstanding.
+    pub in_flight: u32,
+}
+
+/// Why a server could not be asked, or did not answer.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum ControlError {
+    /// The socket.
+    #[error("{path}: {source}; is the volume running?")]
+    Connect {
+        /// Where.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// The connection broke.
+    #[error("control socket: {0}")]
+    Io(#[from] std::io::Error),
+    /// The other side ended without an answer.
+    #[error("control socket: closed without an answer")]
+    Closed,
+    /// The answer was not one.
+    #[error("control socket: {0}")]
+    Malformed(#[from] serde_json::Error),
+}
+
+/// One connection to a running server.
+#[derive(Debug)]
+pub struct Client {
+    reader: BufReader<UnixStream>,
+}
+
+impl Request {
+    /// For the only volume.
+    #[must_use]
+    pub fn new(command: Command) -> Self {
+        Self { v: VERSION, volume: None, command }
+    }
+}
+
+impl Response {
+    /// It was done.
+    #[must_use]
+    pub fn done() -> Self {
+        Self { v: VERSION, ok: true, ..Self::default() }
+    }
+
+    /// It was not.
+    #[must_use]
+    pub fn error(kind: Kind, text: impl Into<String>) -> Self {
+        Self { v: VERSION, error: Some(text.into()), kind: Some(kind), ..Self::default() }
+    }
+
+    /// What `weft` exits with.
+    #[must_use]
+    pub fn exit_code(&self) -> u8 {
+        if self.ok { 0 } else { self.kind.unwrap_or(Kind::Failed).exit_code() }
+    }
+}
+
+impl Kind {
+    /// What `weft` exits with.
+    #[must_use]
+    pub const fn exit_code(self) -> u8 {
+        match self {
+            Self::Failed => 1,
+            Self::Refused => 3,
+            Self::Usage => 2,
+        }
+    }
+}
+
+impl Client {
+    /// Connects to a server's control socket.
+    ///
+    /// # Errors
+    /// [`ControlError::Connect`] when nobody listens there.
+    pub fn connect(path: &Path) -> Result<Self, ControlError> {
+        let stream = UnixStream::connect(path)
+            .map_err(|source| ControlError::Connect { path: path.to_owned(), source })?;
+        Ok(Self { reader: BufReader::new(stream) })
+    }
+
+    /// Gives up on an answer after this long; never by default, since `stop` may take its time.
+    ///
+    /// # Errors
+    /// [`ControlError::Io`] for a duration of zero.
+    pub fn set_timeout(&mut self, timeout: Option<Duration>) -> Result<(), ControlError> {
+        Ok(self.reader.get_ref().set_read_timeout(timeout)?)
+    }
+
+    /// Asks, and waits for the answer. A refusal is an answer, not an error.
+    ///
+    /// # Errors
+    /// The connection broke or the answer was not one.
+    pub fn ask(&mut self, request: &Request) -> Result<Response, ControlError> {
+        let mut line = serde_json::to_vec(request)?;
+        line.push(b'\n');
+        self.reader.get_mut().write_all(&line)?;
+        let mut answer = String::new();
+        if self.reader.read_line(&mut answer)? == 0 {
+            return Err(ControlError::Closed);
+        }
+        Ok(serde_json::from_str(&answer)?)
+    }
+
+    /// Asks for the only volume.
+    ///
+    /// # Errors
+    /// As [`Client::ask`].
+    pub fn command(&mut self, command: Command) -> Result<Response, ControlError> {
+        self.ask(&Request::new(command))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_what_the_page_says() {
+        let cases = [
+            (Command::Status, r#"{"v":1,"cmd":"status"}"#),
+            (Command::Stop, r#"{"v":1,"cmd":"stop"}"#),
+            (
+                Command::SyncAction { action: "check".into() },
+                r#"{"v":1,"cmd":"sync_action","action":"check"}"#,
+            ),
+            (
+                Command::Set { knobs: vec![("rmw_level".into(), "1".into())] },
+                r#"{"v":1,"cmd":"set","knobs":[["rmw_level","1"]]}"#,
+            ),
+        ];
+        for (command, line) in cases {
+            let request = Request::new(command);
+            assert_eq!(serde_json::to_string(&request).unwrap(), line);
+            assert_eq!(serde_json::from_str::<Request>(line).unwrap(), request);
+        }
+        let refused = Response::error(Kind::Refused, "no");
+        let line = serde_json::to_string(&refused).unwrap();
+        assert_eq!(line, r#"{"v":1,"ok":false,"error":"no","kind":"refused"}"#);
+        assert_eq!(refused.exit_code(), 3);
+    }
+}

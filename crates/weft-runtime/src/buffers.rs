@@ -1,0 +1,593 @@
+//! Who may touch which bytes of the slab, and until when?
+//!
+//! All payload lives in one anonymous mapping, the [`Slab`]. Three parties touch it: this process
+//! through references, worker threads through references, and the kernel through addresses given to
+//! io_uring. The rules are those of a reader-writer lock per sector of memory, kept in
+//! `Memory::states`:
+//!
+//! - A member request holds a [`Lease`] on its parts from before it is submitted until its last
+//!   completion is reaped. A shared lease says "will be read" (a member write), an exclusive one
+//!   "will be written" (a member read). The lease holds the mapping alive as well.
+//! - References come from [`Slab::bytes`] (`&self`), [`Slab::bytes_mut`] and [`Slab::split`]
+//!   (`&mut self`). Taking an exclusive lease needs `&mut self` too.
+//!
+//! # Why the memory is valid for the whole operation
+//!
+//! 1. *It exists.* A lease owns a share of the mapping; whoever gives an address of it to the kernel
+//!    keeps the lease in the table of what is outstanding, and waits for that table to empty before
+//!    it lets go (`uring.rs`, `Drop`).
+//! 2. *Nobody else changes it.* A shared lease makes `bytes_mut`, `split` and exclusive leases of the
+//!    same sectors panic; an exclusive one makes `bytes` and shared leases panic as well.
+//! 3. *No reference outlives a change of rules.* A reference borrows the slab; a lease that would
+//!    contradict it cannot be taken before it ends, by the borrow checker for exclusive leases, and
+//!    since `bytes_mut` needs `&mut Slab`, for shared ones too.
+//!
+//! These panics are assertions about the engine ("a frame is never changed while anyone holds it");
+//! no client and no member can reach them.
+//!
+//! Source   style.md §4 "Frames" and §10
+
+use std::io::{IoSlice, IoSliceMut};
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap_anonymous, mprotect, munmap};
+use smallvec::SmallVec;
+use weft_engine::{Part, Parts, ZERO_FRAME};
+use weft_units::{FRAME_BYTES, SECTOR_BYTES};
+
+/// All payload memory of an engine.
+#[derive(Debug)]
+pub struct Slab {
+    memory: Arc<Memory>,
+}
+
+/// The mapping, and who may touch it.
+#[derive(Debug)]
+pub(crate) struct Memory {
+    base: NonNull<u8>,
+    bytes: usize,
+    /// One word per frame, one byte of it per sector: 0 free, `EXCLUSIVE`, or the number of shared
+    /// leases.
+    states: Box<[AtomicU64]>,
+}
+
+// SAFETY: the mapping is plain memory that belongs to no thread; who may touch which byte is decided
+// by `states`, which is atomic.
+unsafe impl Send for Memory {}
+// SAFETY: as above; no method gives out references without the checks described at the top.
+unsafe impl Sync for Memory {}
+
+/// What a lease allows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// Its holder will read the bytes.
+    Shared,
+    /// Its holder will write the bytes.
+    Exclusive,
+}
+
+/// The right to touch some parts of a slab, from submission to completion.
+#[derive(Debug)]
+#[must_use = "a lease that is dropped is over"]
+pub struct Lease {
+    memory: Arc<Memory>,
+    parts: Parts,
+    access: Access,
+}
+
+/// Memory of one member request.
+#[derive(Debug)]
+pub enum Buffer {
+    /// Parts of the slab.
+    Frames(Lease),
+    /// Bytes of its own: metadata.
+    Owned(AlignedBytes),
+}
+
+/// Bytes on the heap, aligned for `O_DIRECT`.
+#[derive(Debug)]
+pub struct AlignedBytes {
+    storage: Vec<u8>,
+    skip: usize,
+    len: usize,
+}
+
+/// An address and a length, for the kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Address {
+    pub(crate) start: *mut u8,
+    pub(crate) len: usize,
+}
+
+/// What [`Slab::split`] gives.
+#[derive(Debug)]
+pub struct Split<'a> {
+    /// To read, in the order asked for.
+    pub shared: SmallVec<[&'a [u8]; 8]>,
+    /// To write, in the order asked for.
+    pub exclusive: SmallVec<[&'a mut [u8]; 2]>,
+}
+
+impl Slab {
+    /// Maps `frames` frames of zeros. The first cannot be written, by anyone.
+    ///
+    /// # Errors
+    /// The kernel has no memory for it.
+    pub fn new(frames: u32) -> std::io::Result<Self> {
+        assert!(frames > 0);
+        let bytes = frames as usize * FRAME_LEN;
+        let protection = ProtFlags::READ | ProtFlags::WRITE;
+        let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
+        // SAFETY: a new mapping at an address of the kernel's choice touches nothing that exists.
+        let mapped = unsafe { mmap_anonymous(std::ptr::null_mut(), bytes, protection, flags) }?;
+        let base = NonNull::new(mapped.cast()).expect("mmap gives an address or an error");
+        let states = (0..frames).map(|_| AtomicU64::new(0)).collect();
+        let slab = Self { memory: Arc::new(Memory { base, bytes, states }) };
+        // SAFETY: the first frame is ours, mapped just now, and nobody has a reference to it.
+        unsafe { mprotect(mapped, FRAME_LEN, MprotectFlags::READ) }?;
+        Ok(slab)
+    }
+
+    /// Frames in it.
+    #[must_use]
+    pub fn frames(&self) -> usize {
+        self.memory.states.len()
+    }
+
+    /// The bytes of a part, to read.
+    ///
+    /// # Panics
+    /// While somebody holds an exclusive lease on them.
+    #[must_use]
+    pub fn bytes(&self, part: Part) -> &[u8] {
+        let memory = &*self.memory;
+        memory.check(part, Access::Shared);
+        let start = memory.start(part);
+        // SAFETY: in the mapping (`start`), initialised (anonymous memory is zeros), and not written
+        // while the reference lives: no exclusive lease is held (`check`), taking one needs
+        // `&mut self`, and so does `bytes_mut`.
+        unsafe { std::slice::from_raw_parts(start, part.len as usize) }
+    }
+
+    /// The bytes of a part, to write.
+    ///
+    /// # Panics
+    /// While somebody holds a lease on them, and for the frame of zeros.
+    #[must_use]
+    pub fn bytes_mut(&mut self, part: Part) -> &mut [u8] {
+        let memory = &*self.memory;
+        memory.check(part, Access::Exclusive);
+        let start = memory.start(part);
+        // SAFETY: in the mapping (`start`), initialised, and nobody else touches it while the
+        // reference lives: no lease is held (`check`) and taking one borrows the slab.
+        unsafe { std::slice::from_raw_parts_mut(start, part.len as usize) }
+    }
+
+    /// Several parts at once, some to read and some to write.
+    ///
+    /// # Panics
+    /// When one to write overlaps any other, or when a lease forbids it.
+    pub fn split(&mut self, shared: &[Part], exclusive: &[Part]) -> Split<'_> {
+        let memory = &*self.memory;
+        for (index, target) in exclusive.iter().enumerate() {
+            assert!(exclusive[..index].iter().all(|other| !target.overlaps(*other)));
+            assert!(shared.iter().all(|source| !target.overlaps(*source)));
+            memory.check(*target, Access::Exclusive);
+        }
+        let to_read = shared.iter().map(|part| {
+            memory.check(*part, Access::Shared);
+            let start = memory.start(*part);
+            // SAFETY: as in `bytes`, and no part to write overlaps it (asserted above).
+            unsafe { std::slice::from_raw_parts(start.cast_const(), part.len as usize) }
+        });
+        let to_write = exclusive.iter().map(|part| {
+            let start = memory.start(*part);
+            // SAFETY: as in `bytes_mut`, and no other part overlaps it (asserted above).
+            unsafe { std::slice::from_raw_parts_mut(start, part.len as usize) }
+        });
+        Split { shared: to_read.collect(), exclusive: to_write.collect() }
+    }
+
+    /// The right to read parts until the lease is dropped.
+    ///
+    /// # Panics
+    /// While somebody holds an exclusive lease on them.
+    pub fn lease_shared(&self, parts: Parts) -> Lease {
+        self.lease(parts, Access::Shared)
+    }
+
+    /// The right to write parts until the lease is dropped.
+    ///
+    /// # Panics
+    /// While somebody holds any lease on them, and for the frame of zeros.
+    pub fn lease_exclusive(&mut self, parts: Parts) -> Lease {
+        self.lease(parts, Access::Exclusive)
+    }
+
+    /// How many sectors of memory are leased. For tests.
+    #[must_use]
+    pub fn leased_sectors(&self) -> usize {
+        let words = self.memory.states.iter().map(|state| state.load(Ordering::Acquire));
+        words.map(|word| word.to_le_bytes().iter().filter(|byte| **byte != 0).count()).sum()
+    }
+
+    /// Where the memory is, for registering it with the kernel.
+    pub(crate) fn memory(&self) -> Arc<Memory> {
+        Arc::clone(&self.memory)
+    }
+
+    fn lease(&self, parts: Parts, access: Access) -> Lease {
+        for (index, part) in parts.iter().enumerate() {
+            if let Err(error) = self.memory.acquire(*part, access) {
+                for part in &parts[..index] {
+                    self.memory.release(*part, access);
+                }
+                panic!("{part:?}: {error}");
+            }
+        }
+        Lease { memory: self.memory(), parts, access }
+    }
+}
+
+impl Memory {
+    /// The whole mapping.
+    pub(crate) fn whole(&self) -> Address {
+        Address { start: self.base.as_ptr(), len: self.bytes }
+    }
+
+    fn start(&self, part: Part) -> *mut u8 {
+        let start = usize::try_from(part.slab_start()).expect("a slab fits the address space");
+        let end = usize::try_from(part.slab_end()).expect("a slab fits the address space");
+        assert!(end <= self.bytes, "{part:?} is outside the slab");
+        assert!(part.frame != ZERO_FRAME || end <= FRAME_LEN, "{part:?} begins in the zeros");
+        // SAFETY: `start < end <= bytes`, so it stays inside the one mapping.
+        unsafe { self.base.as_ptr().add(start) }
+    }
+
+    /// Whether a reference may be made now.
+    fn check(&self, part: Part, access: Access) {
+        assert!(part.slab_end() <= self.bytes as u64, "{part:?} is outside the slab");
+        if part.is_zero() {
+            assert!(access == Access::Shared, "the frame of zeros cannot be written");
+            return;
+        }
+        for (frame, mask) in masks(part) {
+            let state = self.states[frame].load(Ordering::Acquire);
+            let contradicting = match access {
+                Access::Exclusive => mask,
+                Access::Shared => mask & EXCLUSIVE,
+            };
+            assert!(state & contradicting == 0, "{part:?}: leased ({state:#018x})");
+        }
+    }
+
+    fn acquire(&self, part: Part, access: Access) -> Result<(), &'static str> {
+        if part.slab_end() > self.bytes as u64 {
+            return Err("outside the slab");
+        }
+        if part.is_zero() {
+            let shared = access == Access::Shared;
+            return shared.then_some(()).ok_or("the frame of zeros cannot be written");
+        }
+        for (index, (frame, mask)) in masks(part).enumerate() {
+            let update = |state: u64| match access {
+                Access::Exclusive => (state & mask == 0).then_some(state | mask & EXCLUSIVE),
+                Access::Shared if state & mask & EXCLUSIVE != 0 => None,
+                Access::Shared => {
+                    // A byte at 0x7f would become `EXCLUSIVE`; that many leases are a leak.
+                    let next = state.wrapping_add(mask & ONES);
+                    (next & mask & EXCLUSIVE == 0).then_some(next)
+                }
+            };
+            let order = Ordering::Acquire;
+            if self.states[frame].fetch_update(order, order, update).is_err() {
+                for (frame, mask) in masks(part).take(index) {
+                    self.release_frame(frame, mask, access);
+                }
+                return Err("leased already");
+            }
+        }
+        Ok(())
+    }
+
+    fn release(&self, part: Part, access: Access) {
+        if part.is_zero() {
+            return;
+        }
+        for (frame, mask) in masks(part) {
+            self.release_frame(frame, mask, access);
+        }
+    }
+
+    fn release_frame(&self, frame: usize, mask: u64, access: Access) {
+        match access {
+            Access::Exclusive => self.states[frame].fetch_and(!mask, Ordering::Release),
+            Access::Shared => self.states[frame].fetch_sub(mask & ONES, Ordering::Release),
+        };
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        // SAFETY: the mapping was made in `new` with this address and length. References borrow the
+        // slab and leases own a share of this value, so that nobody can touch it any more.
+        let unmapped = unsafe { munmap(self.base.as_ptr().cast(), self.bytes) };
+        debug_assert!(unmapped.is_ok());
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        for part in &self.parts {
+            self.memory.release(*part, self.access);
+        }
+    }
+}
+
+impl Lease {
+    /// Bytes in all parts.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.parts.iter().map(|part| part.len as usize).sum()
+    }
+
+    /// Whether there are none; a part has at least one.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.parts.is_empty()
+    }
+}
+
+impl Buffer {
+    /// Bytes in it.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        match self {
+            Self::Frames(lease) => lease.len(),
+            Self::Owned(bytes) => bytes.len,
+        }
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Up to `limit` bytes after the first `skip`, as addresses for the kernel. Good while this
+    /// buffer lives, wherever it is moved.
+    pub(crate) fn addresses(&self, skip: usize, limit: usize) -> SmallVec<[Address; 4]> {
+        let mut window = Window { skip, limit };
+        let mut addresses = SmallVec::new();
+        match self {
+            Self::Frames(lease) => {
+                for part in &lease.parts {
+                    if let Some((offset, len)) = window.take(part.len as usize) {
+                        let start = lease.memory.start(*part);
+                        // SAFETY: `offset < part.len` and the part is inside the mapping.
+                        let start = unsafe { start.add(offset) };
+                        addresses.push(Address { start, len });
+                    }
+                }
+            }
+            Self::Owned(bytes) => {
+                if let Some((offset, len)) = window.take(bytes.len) {
+                    let start = bytes.storage[bytes.skip + offset..].as_ptr().cast_mut();
+                    addresses.push(Address { start, len });
+                }
+            }
+        }
+        addresses
+    }
+
+    /// Up to `limit` bytes after the first `skip`, to be written to a member.
+    #[must_use]
+    pub fn slices(&self, skip: usize, limit: usize) -> SmallVec<[IoSlice<'_>; 4]> {
+        let slice = |address: &Address| {
+            // SAFETY: the bytes are inside a buffer that lives as long as `self`, and nobody writes
+            // them: the lease is ours, and an exclusive one is written only through `&mut self`.
+            let bytes = unsafe { std::slice::from_raw_parts(address.start, address.len) };
+            IoSlice::new(bytes)
+        };
+        self.addresses(skip, limit).iter().map(slice).collect()
+    }
+
+    /// Up to `limit` bytes after the first `skip`, to be filled from a member.
+    ///
+    /// # Panics
+    /// For a shared lease.
+    #[must_use]
+    pub fn slices_mut(&mut self, skip: usize, limit: usize) -> SmallVec<[IoSliceMut<'_>; 4]> {
+        match self {
+            Self::Frames(lease) => {
+                assert!(lease.access == Access::Exclusive, "filled through a shared lease");
+                let slice = |address: &Address| {
+                    // SAFETY: inside the mapping for as long as `self` lives; the lease is exclusive
+                    // and its parts do not overlap, or it could not have been taken.
+                    let bytes =
+                        unsafe { std::slice::from_raw_parts_mut(address.start, address.len) };
+                    IoSliceMut::new(bytes)
+                };
+                self.addresses(skip, limit).iter().map(slice).collect()
+            }
+            Self::Owned(bytes) => {
+                let mut window = Window { skip, limit };
+                let range = window.take(bytes.len);
+                let piece = range.map(|(offset, len)| &mut bytes.as_mut()[offset..offset + len]);
+                piece.map(IoSliceMut::new).into_iter().collect()
+            }
+        }
+    }
+
+    /// The bytes of a metadata buffer.
+    #[must_use]
+    pub fn into_owned(self) -> Option<AlignedBytes> {
+        match self {
+            Self::Frames(_) => None,
+            Self::Owned(bytes) => Some(bytes),
+        }
+    }
+}
+
+impl AlignedBytes {
+    /// `len` zeros.
+    #[must_use]
+    pub fn zeroed(len: usize) -> Self {
+        let storage = vec![0; len + FRAME_LEN];
+        let address = storage.as_ptr().addr();
+        let skip = address.next_multiple_of(FRAME_LEN) - address;
+        Self { storage, skip, len }
+    }
+
+    /// A copy.
+    #[must_use]
+    pub fn copy_of(bytes: &[u8]) -> Self {
+        let mut aligned = Self::zeroed(bytes.len());
+        aligned.as_mut().copy_from_slice(bytes);
+        aligned
+    }
+}
+
+impl AsRef<[u8]> for AlignedBytes {
+    fn as_ref(&self) -> &[u8] {
+        &self.storage[self.skip..self.skip + self.len]
+    }
+}
+
+impl AsMut<[u8]> for AlignedBytes {
+    fn as_mut(&mut self) -> &mut [u8] {
+        &mut self.storage[self.skip..self.skip + self.len]
+    }
+}
+
+/// Which bytes of a list of parts are still to be moved.
+struct Window {
+    skip: usize,
+    limit: usize,
+}
+
+impl Window {
+    /// Offset and length of what is to be moved of the next `len` bytes.
+    fn take(&mut self, len: usize) -> Option<(usize, usize)> {
+        let offset = self.skip.min(len);
+        self.skip -= offset;
+        let taken = (len - offset).min(self.limit);
+        self.limit -= taken;
+        (taken > 0).then_some((offset, taken))
+    }
+}
+
+/// The frames a part touches, each with ones in the bytes of the sectors touched.
+fn masks(part: Part) -> impl Iterator<Item = (usize, u64)> {
+    let first = part.slab_start() / SECTOR_BYTES;
+    let last = (part.slab_end() - 1) / SECTOR_BYTES;
+    let per_frame = FRAME_BYTES / SECTOR_BYTES;
+    (first / per_frame..=last / per_frame).map(move |frame| {
+        let from = first.saturating_sub(frame * per_frame);
+        let to = (last - frame * per_frame).min(per_frame - 1);
+        let up_to = u64::MAX >> (8 * (per_frame - 1 - to));
+        let mask = up_to & (u64::MAX << (8 * from));
+        (usize::try_from(frame).expect("a slab fits the address space"), mask)
+    })
+}
+
+const FRAME_LEN: usize = FRAME_BYTES as usize;
+/// Flag of an exclusively leased sector, in every byte of a frame's word.
+const EXCLUSIVE: u64 = 0x8080_8080_8080_8080;
+/// One shared lease, in every byte of a frame's word.
+const ONES: u64 = 0x0101_0101_0101_0101;
+const _: () = assert!(FRAME_BYTES / SECTOR_BYTES == 8, "a frame's word has a byte per sector");
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use smallvec::smallvec;
+    use weft_engine::Frame;
+
+    fn part(frame: u32, offset: u32, len: u32) -> Part {
+        Part { frame: Frame(frame), offset, len }
+    }
+
+    fn panics(action: impl FnOnce()) -> bool {
+        std::panic::catch_unwind(std::panic::AssertUnwindSafe(action)).is_err()
+    }
+
+    #[test]
+    fn masks_cover_the_sectors_touched() {
+        let cases: [(Part, &[(usize, u64)]); 4] = [
+            (part(1, 0, 4096), &[(1, u64::MAX)]),
+            (part(1, 512, 512), &[(1, 0xff00)]),
+            (part(1, 511, 2), &[(1, 0xffff)]),
+            (part(1, 3584, 1024), &[(1, 0xff << 56), (2, 0xff)]),
+        ];
+        for (part, expected) in cases {
+            assert_eq!(masks(part).collect::<Vec<_>>(), expected, "{part:?}");
+        }
+    }
+
+    #[test]
+    fn a_lease_keeps_others_out_until_it_is_dropped() {
+        let mut slab = Slab::new(8).unwrap();
+        let shared = slab.lease_shared(smallvec![part(2, 0, 8192)]);
+        let again = slab.lease_shared(smallvec![part(3, 0, 512)]);
+        assert_eq!(slab.bytes(part(3, 0, 4096)), [0; 4096]);
+        assert!(panics(|| _ = slab.bytes_mut(part(3, 4095, 1))));
+        assert!(panics(|| _ = slab.lease_exclusive(smallvec![part(4, 0, 512), part(2, 0, 512)])));
+        drop(shared);
+        assert!(panics(|| _ = slab.bytes_mut(part(3, 0, 1))));
+        slab.bytes_mut(part(3, 512, 3584)).fill(7);
+        drop(again);
+        let exclusive = slab.lease_exclusive(smallvec![part(3, 0, 512), part(3, 1024, 512)]);
+        assert!(panics(|| _ = slab.bytes(part(3, 1024, 1))));
+        assert!(panics(|| _ = slab.lease_shared(smallvec![part(3, 1024, 1)])));
+        assert_eq!(slab.bytes(part(3, 512, 512)), [7; 512]);
+        assert_eq!(slab.leased_sectors(), 2);
+        drop(exclusive);
+        assert_eq!(slab.leased_sectors(), 0);
+    }
+
+    #[test]
+    fn zeros_stay_zeros() {
+        let mut slab = Slab::new(2).unwrap();
+        assert!(panics(|| _ = slab.bytes_mut(part(0, 0, 1))));
+        assert!(panics(|| _ = slab.lease_exclusive(smallvec![part(0, 0, 512)])));
+        assert!(panics(|| _ = slab.bytes(part(0, 4095, 2))));
+        assert!(panics(|| _ = slab.bytes(part(1, 4095, 2))));
+        let leases: Vec<_> =
+            (0..1000).map(|_| slab.lease_shared(smallvec![part(0, 0, 4096)])).collect();
+        assert_eq!(slab.leased_sectors(), 0);
+        drop(leases);
+    }
+
+    #[test]
+    fn split_gives_parts_that_do_not_overlap() {
+        let mut slab = Slab::new(4).unwrap();
+        slab.bytes_mut(part(1, 0, 4096)).fill(3);
+        let mut split = slab.split(&[part(1, 0, 16), part(1, 8, 16)], &[part(1, 24, 16)]);
+        split.exclusive[0].copy_from_slice(&[5; 16]);
+        assert_eq!(split.shared[1], [3; 16]);
+        drop(split);
+        assert!(panics(|| _ = slab.split(&[part(1, 0, 16)], &[part(1, 15, 16)])));
+        assert!(panics(|| _ = slab.split(&[], &[part(1, 0, 16), part(1, 15, 16)])));
+    }
+
+    #[test]
+    fn slices_resume_in_the_middle_of_a_part() {
+        let mut slab = Slab::new(4).unwrap();
+        let lease = slab.lease_exclusive(smallvec![part(1, 0, 1024), part(3, 0, 512)]);
+        let mut buffer = Buffer::Frames(lease);
+        assert_eq!(buffer.len(), 1536);
+        for slice in &mut buffer.slices_mut(1000, 100) {
+            slice.fill(9);
+        }
+        let lens: Vec<_> = buffer.slices(1000, 100).iter().map(|slice| slice.len()).collect();
+        assert_eq!(lens, [24, 76]);
+        drop(buffer);
+        assert_eq!(slab.bytes(part(1, 1000, 24)), [9; 24]);
+        assert_eq!(slab.bytes(part(3, 76, 1)), [0]);
+        let owned = Buffer::Owned(AlignedBytes::copy_of(&[1, 2, 3]));
+        assert_eq!(&*owned.slices(1, 10)[0], [2, 3]);
+    }
+}

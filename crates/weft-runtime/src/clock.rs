@@ -1,0 +1,28 @@
+//! What time is it for the engine?
+//!
+//! Nanoseconds since the clock was made, monotonic. The only place of the runtime that reads a clock.
+
+use std::time::Instant;
+
+use weft_units::Time;
+
+/// A clock that starts at zero.
+#[derive(Clone, Copy, Debug)]
+pub struct Clock {
+    start: Instant,
+}
+
+impl Clock {
+    /// It is zero now.
+    #[must_use]
+    pub fn start() -> Self {
+        Self { start: Instant::now() }
+    }
+
+    /// Nanoseconds since the start.
+    #[must_use]
+    pub fn now(&self) -> Time {
+        // 2^64 ns are 584 years.
+        Time(u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX))
+    }
+}
