@@ -350,7 +350,6 @@ impl ClientHandshake {
 
 /// What a server said during the handshake.
 #[derive(Debug)]
-#[non_exhaustive]
 pub enum HandshakeEvent {
     /// The goal is out of reach. Send the output if there is some, then hang up.
     Failed(ClientError),
@@ -702,7 +701,6 @@ impl ClientConnection {
 
 /// What a server answered.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub enum ClientEvent {
     /// The server cannot be followed any further. Hang up; open requests are not answered.
     Close(ClientError),

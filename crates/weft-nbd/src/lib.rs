@@ -18,7 +18,7 @@
 //!
 //! ```
 //! use std::sync::Arc;
-//! use weft_nbd::{ExportInfo, Op, Reply, ServerConnection, ServerEvent};
+//! use weft_nbd::{ExportInfo, NbdError, Op, ServerConnection, ServerEvent};
 //!
 //! fn serve(mut received: &[u8], disk: &mut [u8]) -> Result<Vec<u8>, weft_nbd::ExportError> {
 //!     let exports: Arc<[_]> = Arc::new([ExportInfo::new("disk", disk.len() as u64)?]);
@@ -33,8 +33,7 @@
 //!         match event {
 //!             Some(ServerEvent::Request(request)) => match request.op {
 //!                 Op::Read { offset, len, .. } => {
-//!                     let reply = Reply::Read { offset, len };
-//!                     sent.extend_from_slice(&connection.reply_header(request.cookie, reply));
+//!                     sent.extend_from_slice(&connection.reply_header(&request, Ok(())));
 //!                     sent.extend_from_slice(&disk[offset as usize..][..len as usize]);
 //!                 }
 //!                 Op::Write { offset, len, .. } => {
@@ -43,14 +42,17 @@
 //!                         .copy_from_slice(&received[..len as usize]);
 //!                     connection.payload_consumed(len as usize);
 //!                     received = &received[len as usize..];
-//!                     connection.reply(request.cookie, Ok(()));
+//!                     connection.reply(&request, Ok(()));
 //!                 }
-//!                 _ => connection.reply(request.cookie, Ok(())),
+//!                 Op::Flush => connection.reply(&request, Ok(())),
+//!                 Op::Trim { .. } | Op::WriteZeroes { .. } => {
+//!                     connection.reply(&request, Err(NbdError::Io));
+//!                 }
 //!             },
 //!             Some(ServerEvent::Ready { .. }) => {}
 //!             Some(ServerEvent::Disconnect | ServerEvent::Close(_)) => return Ok(sent),
-//!             Some(_) | None if count > 0 => {}
-//!             Some(_) | None => return Ok(sent), // wait for more
+//!             None if count > 0 => {}
+//!             None => return Ok(sent), // wait for more
 //!         }
 //!     }
 //! }
@@ -80,6 +82,6 @@ pub use client::{
 };
 pub use handshake::{BlockSizes, ExportError, ExportInfo};
 pub use server::{CloseReason, OUTPUT_BYTES_HIGH, ServerConnection, ServerEvent};
-pub use transmission::{Op, Reply, ReplyHeader, Request};
+pub use transmission::{Op, ReplyHeader, Request};
 pub use uri::{NbdAddress, NbdUri, UriError};
 pub use wire::{NbdError, TransmissionFlags};

@@ -159,25 +159,28 @@ impl ServerConnection {
         }
     }
 
-    /// Answers a request that has no data to send: anything but a successful read.
+    /// Answers a request that has no data to send: anything but a successful read. The reply is
+    /// appended to [`output`](Self::output).
     ///
-    /// # Errors
-    /// None; `result` is what the client is told.
-    pub fn reply(&mut self, cookie: u64, result: Result<(), NbdError>) {
-        let reply = result.map_or_else(Reply::Error, |()| Reply::Done);
-        self.out.push(&reply_header(self.terms.structured, cookie, reply));
+    /// # Panics
+    /// For a successful read, whose data the driver has to send: see
+    /// [`reply_header`](Self::reply_header).
+    pub fn reply(&mut self, request: &Request, result: Result<(), NbdError>) {
+        let reply = Reply::to(request, result);
+        assert!(!matches!(reply, Reply::Read { .. }), "a successful read is answered with data");
+        self.out.push(&reply_header(self.terms.structured, request.cookie, reply));
     }
 
-    /// The header of any reply, for a driver that sends it together with data of its own.
+    /// The bytes of a reply before its data, for a driver that sends both together.
     ///
-    /// For a read: send it, then exactly the `len` bytes asked for, with nothing in between. Once it
-    /// is on its way the read can no longer fail; a driver that then cannot supply the bytes closes
-    /// the connection.
+    /// For a successful read: send them, then exactly the `len` bytes asked for, with nothing in
+    /// between. Once the header is on its way the read can no longer fail; a driver that then cannot
+    /// supply the bytes closes the connection. For all else they are the whole reply.
     ///
     /// Source   proto.md "Request types", `NBD_CMD_READ`
     #[must_use]
-    pub fn reply_header(&self, cookie: u64, reply: Reply) -> ReplyHeader {
-        reply_header(self.terms.structured, cookie, reply)
+    pub fn reply_header(&self, request: &Request, result: Result<(), NbdError>) -> ReplyHeader {
+        reply_header(self.terms.structured, request.cookie, Reply::to(request, result))
     }
 
     /// From now on options are refused with `NBD_REP_ERR_SHUTDOWN` and requests with
@@ -266,7 +269,7 @@ impl ServerConnection {
                 }
                 let (cookie, error) = (*cookie, *error);
                 self.phase = Phase::RequestHeader;
-                self.reply(cookie, Err(error));
+                self.out.push(&reply_header(self.terms.structured, cookie, Reply::Error(error)));
                 Step::Again
             }
             // Not reached from `input`, which has asserted that there is no payload to take.
@@ -467,7 +470,6 @@ impl ServerConnection {
 
 /// What a client did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub enum ServerEvent {
     /// The client cannot be followed any further. Send the output if possible, then hang up.
     Close(CloseReason),

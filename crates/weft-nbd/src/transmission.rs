@@ -21,7 +21,6 @@ use crate::wire::{
 ///          `Read` and `Write` at most the maximum payload, `Trim` and `WriteZeroes` up to 4 GiB - 1
 /// Source   proto.md "Request types"
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub enum Op {
     /// Make writes completed so far durable.
     Flush,
@@ -94,7 +93,7 @@ impl Op {
     }
 }
 
-/// A request a server is to carry out.
+/// A request a server is to carry out; keep it until it is answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
     /// The client's name for it; goes back with the reply. Clients may reuse one that is answered.
@@ -105,18 +104,25 @@ pub struct Request {
 
 /// How a request ended, as far as the reply's header is concerned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reply {
+pub(crate) enum Reply {
     /// Success of anything but a read.
     Done,
     /// Failure of anything.
     Error(NbdError),
     /// Success of a read: after the header come exactly `len` bytes of data.
-    Read {
-        /// First byte, as asked.
-        offset: u64,
-        /// Bytes, as asked.
-        len: u32,
-    },
+    Read { offset: u64, len: u32 },
+}
+
+impl Reply {
+    pub(crate) fn to(request: &Request, result: Result<(), NbdError>) -> Self {
+        match (result, request.op) {
+            (Err(error), _) => Self::Error(error),
+            (Ok(()), Op::Read { offset, len, .. }) => Self::Read { offset, len },
+            (Ok(()), Op::Flush | Op::Trim { .. } | Op::Write { .. } | Op::WriteZeroes { .. }) => {
+                Self::Done
+            }
+        }
+    }
 }
 
 /// The bytes of a reply before its data, 16 to 28 of them; dereferences to a slice.
@@ -274,10 +280,7 @@ pub(crate) fn reply_header(structured: bool, cookie: u64, reply: Reply) -> Reply
         ]),
         Reply::Read { len: 0, .. } if structured => ReplyHeader::of(&[&last_chunk(chunk::NONE, 0)]),
         Reply::Read { offset, len } if structured => ReplyHeader::of(&[
-            &last_chunk(
-                chunk::OFFSET_DATA,
-                len.checked_add(8).expect("reads are at most the maximum payload, below 4 GiB - 8"),
-            ),
+            &last_chunk(chunk::OFFSET_DATA, len.checked_add(8).expect("longer reads are refused")),
             &offset.to_be_bytes(),
         ]),
         Reply::Error(error) => simple(error.code()),

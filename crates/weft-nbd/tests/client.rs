@@ -399,11 +399,23 @@ fn rude_replies_are_given_up() {
 
 #[test]
 fn data_told_twice_is_not_success() {
-    let mut client = connected(true);
-    client.request(1, read(0, 8), &[]).unwrap();
-    client.receive(&hex("668e33ef 0000 0001 0000000000000001 0000000c 0000000000000000 \"abcd\"
-         668e33ef 0001 0001 0000000000000001 0000000c 0000000000000002 \"cdef\""));
-    assert_eq!(client.failed, Some(ClientError::Malformed { what: "data told twice" }));
+    let piece = |done: u8, at: u8, data: &str| {
+        let len = 8 + data.len();
+        format!("668e33ef 00{done:02x} 0001 0000000000000001 {len:08x} {at:016x} \"{data}\"")
+    };
+    for pieces in [
+        &[piece(0, 0, "abcd"), piece(1, 2, "cdef")][..],
+        &[piece(0, 0, "abcd"), piece(1, 0, "abcd")],
+        &[piece(0, 4, "efgh"), piece(1, 3, "de")],
+        &[piece(0, 0, "ab"), piece(0, 6, "gh"), piece(1, 4, "efgh")],
+        &[piece(0, 6, "gh"), piece(0, 0, "ab"), piece(0, 3, "d"), piece(1, 1, "bcd")],
+    ] {
+        let mut client = connected(true);
+        client.request(1, read(0, 8), &[]).unwrap();
+        client.receive(&hex(&pieces.concat()));
+        let expected = ClientError::Malformed { what: "data told twice" };
+        assert_eq!(client.failed, Some(expected), "{pieces:?}");
+    }
 }
 
 #[test]

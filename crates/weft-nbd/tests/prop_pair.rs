@@ -21,9 +21,9 @@ fn converse(client: &mut Client, server: &mut Server, mut piece: impl FnMut() ->
             while !rest.is_empty() {
                 let (now, later) = rest.split_at(piece().clamp(1, rest.len()));
                 if is_client {
-                    client.receive(now)
+                    client.receive(now);
                 } else {
-                    server.receive(now)
+                    server.receive(now);
                 }
                 rest = later;
             }

@@ -212,10 +212,10 @@ fn disconnect_leaves_open_requests_to_be_answered() {
     for flags in [0, 0xffff] {
         let mut server = Server::with_disk(SIZE).open(true);
         let (_, event) = server.connection.input(&request(3, 0, 5, 0, 0));
-        assert!(matches!(event, Some(ServerEvent::Request(_))));
+        let Some(ServerEvent::Request(flush)) = event else { panic!("{event:?}") };
         server.receive(&request(2, flags, 0, 1, 1));
         assert_eq!(server.events, [ServerEvent::Disconnect]);
-        server.connection.reply(5, Ok(()));
+        server.connection.reply(&flush, Ok(()));
         assert_eq!(show(&server.take_sent()), show(&hex("67446698 00000000 0000000000000005")));
     }
 }
@@ -242,8 +242,8 @@ fn payload_limit_of_4_gib_keeps_replies_countable() {
     let mut server = Server::new(vec![export]).open(true);
     server.receive(&request(0, 0, 7, 0, u32::MAX - 7));
     assert!(server.events.is_empty());
-    let header =
-        server.connection.reply_header(7, weft_nbd::Reply::Read { offset: 0, len: u32::MAX - 8 });
+    let op = Op::Read { offset: 0, len: u32::MAX - 8, df: false };
+    let header = server.connection.reply_header(&Request { cookie: 7, op }, Ok(()));
     assert_eq!(header[16..20], u32::MAX.to_be_bytes());
 }
 
@@ -259,6 +259,27 @@ fn requests_hold_no_memory() {
         server.take_sent();
     }
     assert_eq!(server.connection.memory_bytes(), before);
+}
+
+#[test]
+#[should_panic(expected = "a successful read is answered with data")]
+fn read_without_data_is_a_bug_of_the_driver() {
+    let mut server = Server::with_disk(4096).open(true);
+    let op = Op::Read { offset: 0, len: 1, df: false };
+    server.connection.reply(&Request { cookie: 1, op }, Ok(()));
+}
+
+#[test]
+fn failed_reads_are_answered_by_the_connection() {
+    for (structured, expected) in [
+        (false, "67446698 00000005 0000000000000001"),
+        (true, "668e33ef 0001 8001 0000000000000001 00000006 00000005 0000"),
+    ] {
+        let mut server = Server::with_disk(4096).open(structured);
+        let op = Op::Read { offset: 0, len: 1, df: false };
+        server.connection.reply(&Request { cookie: 1, op }, Err(weft_nbd::NbdError::Io));
+        assert_eq!(show(&server.take_sent()), show(&hex(expected)));
+    }
 }
 
 /// What rude clients were seen or thought to do, one session each; none panics, none is followed

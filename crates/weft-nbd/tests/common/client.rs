@@ -72,7 +72,6 @@ impl Client {
                     self.listed.push((name, description));
                 }
                 Some(HandshakeEvent::Ready(connection)) => self.connection = Some(connection),
-                Some(_) => unreachable!(),
                 None if count == 0 => return,
                 None => {}
             }
@@ -107,7 +106,6 @@ impl Client {
                     let at = usize::try_from(offset - *first).unwrap();
                     data[at..at + len as usize].fill(0);
                 }
-                Some(_) => unreachable!(),
                 None if count == 0 => {
                     assert!(rest.is_empty());
                     return;

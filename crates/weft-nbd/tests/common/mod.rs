@@ -6,7 +6,7 @@ pub(crate) mod client;
 use std::sync::Arc;
 
 use weft_nbd::wire::{OptionHeader, RequestHeader, client_flag};
-use weft_nbd::{ExportInfo, OUTPUT_BYTES_HIGH, Op, Reply, ServerConnection, ServerEvent};
+use weft_nbd::{ExportInfo, OUTPUT_BYTES_HIGH, Op, Request, ServerConnection, ServerEvent};
 
 /// Most memory a client may make the server hold: one option, a full output, one more reply.
 pub(crate) const MEMORY_BYTES_MAX: usize = 2 * (64 << 10) + 2 * (OUTPUT_BYTES_HIGH + 16 * 1024);
@@ -60,7 +60,7 @@ pub(crate) struct Server {
     pub(crate) disk: Vec<u8>,
     pub(crate) events: Vec<ServerEvent>,
     pub(crate) sent: Vec<u8>,
-    writing: Option<(u64, usize)>,
+    writing: Option<(Request, usize)>,
 }
 
 impl Server {
@@ -129,15 +129,15 @@ impl Server {
     }
 
     fn take_payload(&mut self, payload: &[u8], last: bool) {
-        let (cookie, at) = self.writing.unwrap();
+        let (request, at) = self.writing.unwrap();
         if let Some(target) = self.disk.get_mut(at..at + payload.len()) {
             target.copy_from_slice(payload);
         }
         self.connection.payload_consumed(payload.len());
-        self.writing = Some((cookie, at + payload.len()));
+        self.writing = Some((request, at + payload.len()));
         if last {
             self.writing = None;
-            self.connection.reply(cookie, Ok(()));
+            self.connection.reply(&request, Ok(()));
         }
     }
 
@@ -145,8 +145,7 @@ impl Server {
         let ServerEvent::Request(request) = event else { return };
         match request.op {
             Op::Read { offset, len, .. } => {
-                let header =
-                    self.connection.reply_header(request.cookie, Reply::Read { offset, len });
+                let header = self.connection.reply_header(&request, Ok(()));
                 self.sent.extend_from_slice(&header);
                 let at = usize::try_from(offset).unwrap();
                 let data =
@@ -154,7 +153,7 @@ impl Server {
                 self.sent.extend(data);
             }
             Op::Write { offset, .. } => {
-                self.writing = Some((request.cookie, usize::try_from(offset).unwrap()));
+                self.writing = Some((request, usize::try_from(offset).unwrap()));
             }
             Op::WriteZeroes { offset, len, .. } => {
                 let at = usize::try_from(offset).unwrap();
@@ -162,9 +161,9 @@ impl Server {
                 if at < end {
                     self.disk[at..end].fill(0);
                 }
-                self.connection.reply(request.cookie, Ok(()));
+                self.connection.reply(&request, Ok(()));
             }
-            _ => self.connection.reply(request.cookie, Ok(())),
+            Op::Flush | Op::Trim { .. } => self.connection.reply(&request, Ok(())),
         }
     }
 
