@@ -53,7 +53,9 @@ impl Super1 {
         }
         if !self.feature_map.contains(moves) {
             let (before, after) = self.unused(member_size);
-            line("Unused Space", format!("before={before} sectors, after={after} sectors"));
+            if before > 0 || after > 0 {
+                line("Unused Space", format!("before={before} sectors, after={after} sectors"));
+            }
         }
         let state = if self.resync_offset.is_clean() { "clean" } else { "active" };
         line("State", state.to_owned());

@@ -296,8 +296,8 @@ impl Super1 {
         debug_assert_eq!(Self::decode(block, self.minor).as_ref(), Ok(self));
     }
 
-    /// The superblock of a new member: what follows the role table is filled with ones, as mdadm
-    /// does.
+    /// The superblock of a new member: what follows the role table is filled with ones, like unused
+    /// roles. To be written up to [`Super1::encoded_len`], as mdadm does, or whole.
     #[must_use]
     pub fn encode(&self) -> [u8; SUPER_BYTES] {
         let mut block = [0xff; SUPER_BYTES];
