@@ -22,6 +22,19 @@ impl Gather {
         self.len >= need
     }
 
+    /// A whole header of `N` bytes, if it is there: straight from `input` when it lies there in one
+    /// piece, which is the usual case, else from the pieces collected.
+    #[inline]
+    pub(crate) fn next<const N: usize>(&mut self, input: &mut &[u8]) -> Option<[u8; N]> {
+        if self.len == 0
+            && let Some((header, rest)) = input.split_first_chunk()
+        {
+            *input = rest;
+            return Some(*header);
+        }
+        self.fill(input, N).then(|| self.take())
+    }
+
     /// The first `N` bytes of a header, leaving them in place for a longer look.
     pub(crate) fn peek<const N: usize>(&self) -> [u8; N] {
         assert!(self.len >= N);

@@ -102,6 +102,7 @@ impl ClientHandshake {
     /// Takes bytes from the server: how many of them, and what they mean.
     ///
     /// Call it again with the rest, and with what arrives, until it returns `(0, None)`.
+    #[must_use = "an event that is not looked at is a request or a reply lost"]
     pub fn input(&mut self, bytes: &[u8]) -> (usize, Option<HandshakeEvent>) {
         let mut rest = bytes;
         let event = loop {
@@ -145,17 +146,14 @@ impl ClientHandshake {
     fn step(&mut self, rest: &mut &[u8]) -> HandshakeStep {
         match &mut self.phase {
             HandshakePhase::Greeting => {
-                if !self.gather.fill(rest, 18) {
+                let Some(greeting) = self.gather.next(rest) else {
                     return HandshakeStep::NeedInput;
-                }
-                let greeting: [u8; 18] = self.gather.take();
+                };
                 self.on_greeting(&greeting)
             }
             HandshakePhase::ReplyHeader => {
-                if !self.gather.fill(rest, OptionReplyHeader::BYTES) {
-                    return HandshakeStep::NeedInput;
-                }
-                match OptionReplyHeader::parse(&self.gather.take()) {
+                let Some(bytes) = self.gather.next(rest) else { return HandshakeStep::NeedInput };
+                match OptionReplyHeader::parse(&bytes) {
                     Ok(header) => self.on_reply_header(header),
                     Err(found) => self.fail(ClientError::Magic { found }),
                 }
@@ -172,10 +170,9 @@ impl ClientHandshake {
                 }
             }
             HandshakePhase::ExportName => {
-                if !self.gather.fill(rest, 10) {
+                let Some(reply) = self.gather.next::<10>(rest) else {
                     return HandshakeStep::NeedInput;
-                }
-                let reply: [u8; 10] = self.gather.take();
+                };
                 let flags = TransmissionFlags(wire::u16_at(&reply, 8));
                 let (Goal::Info(name) | Goal::Open(name)) = &self.goal else {
                     return self.fail(ClientError::Malformed { what: "unexpected export" });
@@ -470,6 +467,7 @@ impl ClientConnection {
     /// reply: the server hangs up.
     ///
     /// Source   proto.md "Request types", `NBD_CMD_DISC`
+    #[must_use = "the bytes are to be sent"]
     pub fn disconnect(&mut self) -> [u8; RequestHeader::BYTES] {
         self.leaving = true;
         RequestHeader { flags: 0, command: command::DISC, cookie: 0, offset: 0, len: 0 }.encode()
@@ -481,6 +479,7 @@ impl ClientConnection {
     ///
     /// # Panics
     /// While [`payload_remaining`](Self::payload_remaining) is not zero: those bytes are the driver's.
+    #[must_use = "an event that is not looked at is a request or a reply lost"]
     pub fn input(&mut self, bytes: &[u8]) -> (usize, Option<ClientEvent>) {
         assert_eq!(self.payload_remaining(), 0, "the payload of a read was not taken");
         if let Some(event) = self.ended.take() {

@@ -100,6 +100,7 @@ impl ServerConnection {
     ///
     /// # Panics
     /// While [`payload_remaining`](Self::payload_remaining) is not zero: those bytes are the driver's.
+    #[must_use = "an event that is not looked at is a request or a reply lost"]
     pub fn input(&mut self, bytes: &[u8]) -> (usize, Option<ServerEvent>) {
         assert_eq!(self.payload_remaining(), 0, "the payload of a write was not taken");
         let mut rest = bytes;
@@ -223,17 +224,12 @@ impl ServerConnection {
     fn step(&mut self, rest: &mut &[u8]) -> Step {
         match &mut self.phase {
             Phase::ClientFlags => {
-                if !self.gather.fill(rest, 4) {
-                    return Step::NeedInput;
-                }
-                let flags = u32::from_be_bytes(self.gather.take());
-                self.on_client_flags(flags)
+                let Some(bytes) = self.gather.next(rest) else { return Step::NeedInput };
+                self.on_client_flags(u32::from_be_bytes(bytes))
             }
             Phase::OptionHeader => {
-                if !self.gather.fill(rest, OptionHeader::BYTES) {
-                    return Step::NeedInput;
-                }
-                match OptionHeader::parse(&self.gather.take()) {
+                let Some(bytes) = self.gather.next(rest) else { return Step::NeedInput };
+                match OptionHeader::parse(&bytes) {
                     Ok(header) => self.on_option_header(header),
                     Err(found) => self.close(CloseReason::OptionMagic { found }),
                 }
@@ -255,10 +251,8 @@ impl ServerConnection {
                 self.refuse_option(option, answer)
             }
             Phase::RequestHeader => {
-                if !self.gather.fill(rest, RequestHeader::BYTES) {
-                    return Step::NeedInput;
-                }
-                match RequestHeader::parse(&self.gather.take()) {
+                let Some(bytes) = self.gather.next(rest) else { return Step::NeedInput };
+                match RequestHeader::parse(&bytes) {
                     Ok(header) => self.on_request(&header),
                     Err(found) => self.close(CloseReason::RequestMagic { found }),
                 }

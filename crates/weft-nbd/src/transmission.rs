@@ -126,21 +126,29 @@ impl Reply {
 }
 
 /// The bytes of a reply before its data, 16 to 28 of them; dereferences to a slice.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 pub struct ReplyHeader {
     bytes: [u8; 28],
     len: u8,
 }
 
 impl ReplyHeader {
-    fn of(parts: &[&[u8]]) -> Self {
+    fn simple(error: u32, cookie: u64) -> Self {
         let mut bytes = [0; 28];
-        let mut len = 0;
-        for part in parts {
-            bytes[len..len + part.len()].copy_from_slice(part);
-            len += part.len();
-        }
-        Self { bytes, len: u8::try_from(len).expect("at most 28") }
+        bytes[..16].copy_from_slice(&SimpleReply { error, cookie }.encode());
+        Self { bytes, len: 16 }
+    }
+
+    /// A chunk that is its whole reply: the header, and the first `prefix_len` bytes of `prefix`.
+    /// `data_len` bytes are sent after it by someone else.
+    fn chunk(kind: u16, cookie: u64, prefix: [u8; 8], prefix_len: u8, data_len: u32) -> Self {
+        assert!(prefix_len <= 8);
+        let len = data_len.checked_add(u32::from(prefix_len)).expect("longer reads are refused");
+        let mut bytes = [0; 28];
+        bytes[..20]
+            .copy_from_slice(&ChunkHeader { flags: chunk::DONE, kind, cookie, len }.encode());
+        bytes[20..].copy_from_slice(&prefix);
+        Self { bytes, len: 20 + prefix_len }
     }
 }
 
@@ -270,21 +278,20 @@ impl Terms {
 /// Source   proto.md "Simple reply message", "Structured reply chunk message", "Structured reply
 ///          types"
 pub(crate) fn reply_header(structured: bool, cookie: u64, reply: Reply) -> ReplyHeader {
-    let simple = |error| ReplyHeader::of(&[&SimpleReply { error, cookie }.encode()]);
-    let last_chunk = |kind, len| ChunkHeader { flags: chunk::DONE, kind, cookie, len }.encode();
     match reply {
-        Reply::Error(error) if structured => ReplyHeader::of(&[
-            &last_chunk(chunk::ERROR, 6),
-            &error.code().to_be_bytes(),
-            &0_u16.to_be_bytes(),
-        ]),
-        Reply::Read { len: 0, .. } if structured => ReplyHeader::of(&[&last_chunk(chunk::NONE, 0)]),
-        Reply::Read { offset, len } if structured => ReplyHeader::of(&[
-            &last_chunk(chunk::OFFSET_DATA, len.checked_add(8).expect("longer reads are refused")),
-            &offset.to_be_bytes(),
-        ]),
-        Reply::Error(error) => simple(error.code()),
-        Reply::Done | Reply::Read { .. } => simple(0),
+        Reply::Error(error) if structured => {
+            // 32 bits of error, 16 bits of text length, no text.
+            let prefix = (u64::from(error.code()) << 32).to_be_bytes();
+            ReplyHeader::chunk(chunk::ERROR, cookie, prefix, 6, 0)
+        }
+        Reply::Read { len: 0, .. } if structured => {
+            ReplyHeader::chunk(chunk::NONE, cookie, [0; 8], 0, 0)
+        }
+        Reply::Read { offset, len } if structured => {
+            ReplyHeader::chunk(chunk::OFFSET_DATA, cookie, offset.to_be_bytes(), 8, len)
+        }
+        Reply::Error(error) => ReplyHeader::simple(error.code(), cookie),
+        Reply::Done | Reply::Read { .. } => ReplyHeader::simple(0, cookie),
     }
 }
 

@@ -180,8 +180,8 @@ fn payload_is_the_drivers() {
 #[should_panic(expected = "the payload of a write was not taken")]
 fn forgotten_payload_is_a_bug_of_the_driver() {
     let mut server = Server::with_disk(4096).open(false);
-    server.connection.input(&request(1, 0, 3, 8, 100));
-    server.connection.input(&[0]);
+    let _ = server.connection.input(&request(1, 0, 3, 8, 100));
+    let _ = server.connection.input(&[0]);
 }
 
 #[test]
