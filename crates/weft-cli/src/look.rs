@@ -1,0 +1,202 @@
+//! What is on a member, looked at without changing anything?
+//!
+//! Files and devices are opened read-only here, and only metadata is read: enough for `examine`,
+//! `detail`, `assemble`, `explain` and the checks of `create`.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::OFlags;
+use weft_engine::MemberInfo;
+use weft_engine::assemble::Candidate;
+use weft_ondisk::probe::{self, Foreign};
+use weft_ondisk::{Minor, SUPER_BYTES, Super1, SuperblockError};
+use weft_units::{Bytes, MemberIndex, Sectors};
+
+use crate::member;
+use crate::outcome::Failure;
+
+/// A file or device that was opened read-only.
+#[derive(Debug)]
+pub(crate) struct Looked {
+    /// What people call it.
+    pub(crate) label: String,
+    /// All of it.
+    pub(crate) size: Sectors,
+    /// Unit of its I/O in bytes.
+    pub(crate) logical_block: u32,
+    /// Which file it is, however it is called.
+    pub(crate) identity: (u64, u64),
+    /// Whether it is a block device rather than a file.
+    pub(crate) is_device: bool,
+    file: File,
+}
+
+impl Looked {
+    /// Opens a file or block device read-only.
+    ///
+    /// # Errors
+    /// It cannot be opened, or is something else.
+    pub(crate) fn open(path: &Path) -> Result<Self, Failure> {
+        let label = member::label(path);
+        let failed = |error: io::Error| Failure::failed(format!("{label}: {error}"));
+        // Opening a FIFO must not wait for a writer.
+        let flags = OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let file = OpenOptions::new()
+            .read(true)
+            .custom_flags(i32::try_from(flags.bits()).unwrap_or_default())
+            .open(path)
+            .map_err(failed)?;
+        let metadata = file.metadata().map_err(failed)?;
+        let kind = metadata.file_type();
+        let is_device = kind.is_block_device();
+        let (bytes, logical_block) = if is_device {
+            let end = rustix::fs::seek(&file, rustix::fs::SeekFrom::End(0));
+            let bytes = end.map_err(|error| failed(error.into()))?;
+            (bytes, rustix::fs::ioctl_blksszget(&file).unwrap_or(512))
+        } else if kind.is_file() {
+            (metadata.len(), 512)
+        } else {
+            return Err(Failure::failed(format!(
+                "{label}: found neither a file nor a block device, expected one of them"
+            )));
+        };
+        let identity =
+            if is_device { (u64::MAX, metadata.rdev()) } else { (metadata.dev(), metadata.ino()) };
+        let size = Bytes(bytes).sectors_floor();
+        Ok(Self { label, size, logical_block, identity, is_device, file })
+    }
+
+    /// The 4096 bytes at each place where a superblock could be.
+    fn blocks(&self) -> Result<Vec<(Minor, [u8; SUPER_BYTES])>, Failure> {
+        let mut blocks = Vec::new();
+        for minor in Minor::ALL {
+            let Some(sector) = minor.position(self.size) else { continue };
+            let mut block = [0; SUPER_BYTES];
+            self.file.read_exact_at(&mut block, sector.bytes().0).map_err(|error| {
+                // Never taken for zeros.
+                Failure::failed(format!(
+                    "{}: superblock at sector {}: {error}; leave the member out",
+                    self.label, sector.0
+                ))
+            })?;
+            blocks.push((minor, block));
+        }
+        Ok(blocks)
+    }
+
+    /// The one superblock that can be believed.
+    ///
+    /// # Errors
+    /// Why there is none, as a sentence that does not name the member.
+    pub(crate) fn superblock(&self) -> Result<Box<Super1>, String> {
+        let blocks = self.blocks().map_err(|failure| match failure {
+            Failure::Failed(text) => text,
+            other => format!("{other:?}"),
+        })?;
+        let blocks: Vec<(Minor, &[u8])> =
+            blocks.iter().map(|(minor, block)| (*minor, block.as_slice())).collect();
+        Super1::find(&blocks, self.size).map(Box::new).map_err(|error| error.to_string())
+    }
+
+    /// Every superblock that can be shown, with what is wrong with it if it cannot be believed, and
+    /// what is wrong with those that cannot be shown.
+    ///
+    /// # Errors
+    /// The member cannot be read.
+    pub(crate) fn superblocks(&self) -> Result<Shown, Failure> {
+        let mut shown = Shown { readable: Vec::new(), damaged: Vec::new() };
+        for (minor, block) in self.blocks()? {
+            match Super1::decode(&block, minor) {
+                Ok(superblock) => {
+                    let wrong = superblock.validate(self.size).err();
+                    shown.readable.push((superblock, wrong));
+                }
+                Err(SuperblockError::Magic { .. }) => {}
+                Err(error) => shown.damaged.push(error),
+            }
+        }
+        Ok(shown)
+    }
+
+    /// What somebody else has here.
+    ///
+    /// # Errors
+    /// The member cannot be read.
+    pub(crate) fn foreign(&self) -> Result<Option<Foreign>, Failure> {
+        let bytes = self.size.bytes().0;
+        let part = |from: u64, len: usize| -> Result<Vec<u8>, Failure> {
+            let len = usize::try_from(bytes - from).unwrap_or(usize::MAX).min(len);
+            let mut part = vec![0; len];
+            self.file
+                .read_exact_at(&mut part, from)
+                .map_err(|error| Failure::failed(format!("{}: byte {from}: {error}", self.label)))?;
+            Ok(part)
+        };
+        let head = part(0, probe::HEAD_BYTES)?;
+        let tail = part(bytes.saturating_sub(probe::TAIL_BYTES as u64), probe::TAIL_BYTES)?;
+        Ok(probe::foreign_signature(self.size, &head, &tail))
+    }
+
+    /// Whether the range of a file has no data behind it, so that it reads as zeros.
+    pub(crate) fn is_hole(&self, from: Sectors, len: Sectors) -> bool {
+        if self.is_device {
+            return false;
+        }
+        let (from, end) = (from.bytes().0, (from.bytes() + len.bytes()).0);
+        match rustix::fs::seek(&self.file, rustix::fs::SeekFrom::Data(from)) {
+            Ok(data) => data >= end,
+            // No data up to the end of the file.
+            Err(rustix::io::Errno::NXIO) => true,
+            Err(_) => false,
+        }
+    }
+
+    /// For [`weft_engine::assemble::assemble`].
+    pub(crate) fn candidate(&self, index: u16) -> Candidate {
+        Candidate {
+            member: MemberInfo {
+                index: MemberIndex(index),
+                label: self.label.clone(),
+                size: self.size,
+                logical_block: self.logical_block,
+            },
+            superblock: self.superblock(),
+        }
+    }
+}
+
+/// The superblocks of a member.
+#[derive(Debug)]
+pub(crate) struct Shown {
+    /// Those that are whole, and what else is wrong with them.
+    pub(crate) readable: Vec<(Super1, Option<SuperblockError>)>,
+    /// What is wrong with those that are not.
+    pub(crate) damaged: Vec<SuperblockError>,
+}
+
+/// Opens members, each only once.
+///
+/// # Errors
+/// One cannot be opened, or two arguments name the same.
+pub(crate) fn open_all(paths: &[PathBuf]) -> Result<Vec<Looked>, Failure> {
+    let mut opened: Vec<Looked> = Vec::with_capacity(paths.len());
+    for path in paths {
+        let looked = Looked::open(path)?;
+        if let Some(first) = opened.iter().find(|first| first.identity == looked.identity) {
+            return Err(Failure::usage(format!(
+                "{}: named twice, also as {}; name each member once",
+                looked.label, first.label
+            )));
+        }
+        opened.push(looked);
+    }
+    Ok(opened)
+}
+
+/// Candidates of an assembly, in the order of the arguments.
+pub(crate) fn candidates(opened: &[Looked]) -> Vec<Candidate> {
+    opened.iter().zip(0..).map(|(looked, index)| looked.candidate(index)).collect()
+}

@@ -1,0 +1,150 @@
+//! What does a MEMBER argument name?
+//!
+//! `PATH` is a file or a block device, `ram:SIZE` memory of the serving process, `missing` a slot
+//! that `create` leaves empty. The forms of later releases are recognised and refused by name, so
+//! that nobody's partition suffix is taken for part of a file name.
+
+use std::ffi::{OsStr, OsString};
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use clap::builder::{OsStringValueParser, TypedValueParser, ValueParser};
+use weft_units::Bytes;
+
+use crate::size::{self, Plain};
+
+/// What a MEMBER argument names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum MemberArg {
+    /// A slot left empty.
+    Missing,
+    /// A file or block device.
+    Path(PathBuf),
+    /// Memory.
+    Ram(Bytes),
+}
+
+impl MemberArg {
+    /// Reads an argument.
+    ///
+    /// # Errors
+    /// A sentence with what this release takes.
+    pub(crate) fn parse(argument: &OsStr) -> Result<Self, String> {
+        let path = Path::new(argument);
+        let Some(text) = argument.to_str() else { return Ok(Self::Path(path.to_owned())) };
+        if text.is_empty() {
+            return Err("found an empty name, expected a file or block device".into());
+        }
+        if text == "missing" {
+            return Ok(Self::Missing);
+        }
+        if let Some(size) = text.strip_prefix("ram:") {
+            return size::parse(size, Plain::Refused).map(Self::Ram);
+        }
+        let later = |what: &str| {
+            Err(format!(
+                "{what} are not supported by this release; name a file, a block device or ram:SIZE"
+            ))
+        };
+        if ["nbd:", "nbds:", "nbd+unix:", "nbds+unix:", "nbd+vsock:"]
+            .iter()
+            .any(|scheme| text.starts_with(scheme))
+        {
+            return later("members behind NBD");
+        }
+        // A file of exactly this name is meant by it, whatever it looks like.
+        if !path.exists() {
+            let number = text.rsplit_once('#').map(|(_, number)| number);
+            if number.is_some_and(is_number) {
+                return later("partitions of an image (PATH#N)");
+            }
+            let area = text.rsplit_once('@').map(|(_, area)| area);
+            if area.is_some_and(|area| area.split('+').all(|n| size::parse(n, Plain::Bytes).is_ok()))
+            {
+                return later("parts of a file (PATH@OFFSET+LENGTH)");
+            }
+        }
+        Ok(Self::Path(path.to_owned()))
+    }
+
+    /// For clap.
+    pub(crate) fn parser() -> ValueParser {
+        ValueParser::new(
+            OsStringValueParser::new().try_map(|text: OsString| Self::parse(&text)),
+        )
+    }
+}
+
+fn is_number(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+impl fmt::Display for MemberArg {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Missing => f.write_str("missing"),
+            Self::Path(path) => f.write_str(&label(path)),
+            Self::Ram(bytes) => write!(f, "ram:{}B", bytes.0),
+        }
+    }
+}
+
+/// A path for people: what is not printable is escaped, so that a name cannot drive the terminal.
+pub(crate) fn label(path: &Path) -> String {
+    let text = path.to_string_lossy();
+    if text.chars().any(char::is_control) {
+        text.chars()
+            .flat_map(|c| {
+                let escaped: Vec<char> =
+                    if c.is_control() { c.escape_default().collect() } else { vec![c] };
+                escaped
+            })
+            .collect()
+    } else {
+        text.into_owned()
+    }
+}
+
+/// Paths of arguments that must be files or devices.
+///
+/// # Errors
+/// The first argument that is something else, and why it cannot be.
+pub(crate) fn paths(members: &[MemberArg]) -> Result<Vec<PathBuf>, String> {
+    members
+        .iter()
+        .map(|member| match member {
+            MemberArg::Path(path) => Ok(path.clone()),
+            MemberArg::Missing => {
+                Err("missing: only create takes it; leave the member out".to_owned())
+            }
+            MemberArg::Ram(_) => Err(format!(
+                "{member}: fresh memory holds no array; only add takes it, as a new spare"
+            )),
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::ffi::OsStrExt;
+
+    #[test]
+    fn arguments_name_what_they_look_like() {
+        let parse = |text: &str| MemberArg::parse(OsStr::new(text));
+        assert_eq!(parse("missing"), Ok(MemberArg::Missing));
+        assert_eq!(parse("./missing"), Ok(MemberArg::Path("./missing".into())));
+        assert_eq!(parse("ram:1M"), Ok(MemberArg::Ram(Bytes::mib(1))));
+        for path in ["a.img", "/dev/sda1", "a#b", "user@host", "x@", "C#", "ram", "a@b+c"] {
+            assert_eq!(parse(path), Ok(MemberArg::Path(path.into())), "{path}");
+        }
+        for later in
+            ["a.img#1", "a.img@1M", "a.img@1M+2G", "nbd://h/x", "nbd+unix:///x?socket=/s", "ram:", "ram:5", ""]
+        {
+            assert!(parse(later).is_err(), "{later}");
+        }
+        let bytes = OsStr::from_bytes(b"\xff\xfe");
+        assert_eq!(MemberArg::parse(bytes), Ok(MemberArg::Path(bytes.into())));
+        assert_eq!(label(Path::new("a\u{1b}[2Jb")), "a\\u{1b}[2Jb");
+    }
+}

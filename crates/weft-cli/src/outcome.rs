@@ -1,0 +1,98 @@
+//! How does a command end?
+//!
+//! With an exit status that scripts can tell apart, and at most one message for people. Every
+//! message starts with `weft: ` and says what was found, what was expected and what to do.
+//!
+//! Source   cli.md, "Exit status"
+
+use std::io;
+use std::process::ExitCode;
+
+/// What a command returns: the status it ends with, or why it stopped.
+pub(crate) type Outcome = Result<Exit, Failure>;
+
+/// Exit statuses of commands that did what they were asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Exit {
+    /// Done.
+    Done,
+    /// Done, and an array is degraded (`status`).
+    Degraded,
+    /// Done, and mismatches were found (`check`).
+    Mismatches,
+    /// The status of somebody else: `serve --exec`, `detail --test`, `examine`.
+    Of(u8),
+}
+
+/// Why a command stopped.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Failure {
+    /// The operation failed.
+    Failed(String),
+    /// What was said makes no sense, or is not for this release.
+    Usage(String),
+    /// Not done for safety; nothing was written.
+    Refused(String),
+    /// Whoever read our output has gone. Nobody is left to be told.
+    BrokenPipe,
+}
+
+impl Failure {
+    pub(crate) fn failed(message: impl ToString) -> Self {
+        Self::Failed(message.to_string())
+    }
+
+    pub(crate) fn usage(message: impl ToString) -> Self {
+        Self::Usage(message.to_string())
+    }
+
+    pub(crate) fn refused(message: impl ToString) -> Self {
+        Self::Refused(message.to_string())
+    }
+}
+
+/// Writing our own output is the only I/O whose error converts by itself; all others say where.
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Self {
+        if error.kind() == io::ErrorKind::BrokenPipe {
+            Self::BrokenPipe
+        } else {
+            Self::Failed(format!("standard output: {error}"))
+        }
+    }
+}
+
+impl From<serde_json::Error> for Failure {
+    fn from(error: serde_json::Error) -> Self {
+        error.into_io_error().into()
+    }
+}
+
+/// The trait that `serde_json` errors lack: what kind of I/O error they were.
+trait IntoIo {
+    fn into_io_error(self) -> io::Error;
+}
+
+impl IntoIo for serde_json::Error {
+    fn into_io_error(self) -> io::Error {
+        self.into()
+    }
+}
+
+/// Prints the message and gives the status of the process.
+pub(crate) fn finish(outcome: Outcome) -> ExitCode {
+    let (status, message) = match outcome {
+        Ok(Exit::Done) => (0, None),
+        Ok(Exit::Degraded) => (4, None),
+        Ok(Exit::Mismatches) => (5, None),
+        Ok(Exit::Of(status)) => (status, None),
+        Err(Failure::Failed(message)) => (1, Some(message)),
+        Err(Failure::Usage(message)) => (2, Some(message)),
+        Err(Failure::Refused(message)) => (3, Some(message)),
+        Err(Failure::BrokenPipe) => (0, None),
+    };
+    if let Some(message) = message {
+        crate::terminal::complain(&message);
+    }
+    ExitCode::from(status)
+}

@@ -1,0 +1,67 @@
+//! What does the person in front of it see?
+//!
+//! Standard output carries data, standard error messages. Both go through here: colour and progress
+//! bars only where there is a terminal and nobody said otherwise (`NO_COLOR`, `CLICOLOR_FORCE`), and
+//! a reader that has gone is an error to handle, not a panic.
+
+use std::io::{self, IsTerminal, Write};
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use serde::Serialize;
+
+/// Bold, green, red and plain again: what is used of ANSI.
+pub(crate) mod style {
+    pub(crate) const BOLD: &str = "\x1b[1m";
+    pub(crate) const GREEN: &str = "\x1b[32m";
+    pub(crate) const RED: &str = "\x1b[31m";
+    pub(crate) const PLAIN: &str = "\x1b[0m";
+}
+
+/// Standard output. Colour is stripped where it is not wanted.
+pub(crate) fn stdout() -> impl Write {
+    anstream::stdout()
+}
+
+/// Prints a message for people on standard error, as `weft: MESSAGE`.
+pub(crate) fn complain(message: &str) {
+    // Nothing is left to do when even this cannot be written.
+    let _ = writeln!(anstream::stderr(), "weft: {message}");
+}
+
+/// Prints a value on standard output, as JSON that people can read as well.
+pub(crate) fn print_json(value: &impl Serialize) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    serde_json::to_writer_pretty(&mut out, value)?;
+    out.write_all(b"\n")?;
+    out.flush()
+}
+
+/// A progress bar in bytes, drawn on standard error when that is a terminal.
+pub(crate) fn progress(what: &'static str, total: u64) -> ProgressBar {
+    let target = if io::stderr().is_terminal() && std::env::var_os("TERM").is_some_and(|t| t != "dumb")
+    {
+        ProgressDrawTarget::stderr_with_hz(10)
+    } else {
+        ProgressDrawTarget::hidden()
+    };
+    let bar = ProgressBar::with_draw_target(Some(total), target);
+    let style = ProgressStyle::with_template(
+        "{prefix:>12} [{bar:24}] {percent:>3}%  {binary_bytes} of {binary_total_bytes}  \
+         {binary_bytes_per_sec}  {eta} left",
+    );
+    if let Ok(style) = style {
+        bar.set_style(style.progress_chars("=> "));
+    }
+    bar.set_prefix(what);
+    bar
+}
+
+/// A span for people: `1.2 s`, `35 ms`.
+pub(crate) fn took(span: Duration) -> String {
+    if span >= Duration::from_secs(1) {
+        format!("{:.1} s", span.as_secs_f64())
+    } else {
+        format!("{} ms", span.as_millis())
+    }
+}
