@@ -121,6 +121,27 @@ impl Looked {
         Ok(shown)
     }
 
+    /// Places that look like those of a superblock, of version 0.90 too.
+    ///
+    /// # Errors
+    /// The member cannot be read.
+    pub(crate) fn superblock_places(&self) -> Result<Vec<Sectors>, Failure> {
+        let old = Sectors((self.size.0 & !127).saturating_sub(128));
+        let old = (self.size.0 >= 128).then_some(old);
+        let mut places = Vec::new();
+        for sector in Minor::ALL.iter().filter_map(|minor| minor.position(self.size)).chain(old) {
+            let mut magic = [0; 4];
+            self.file
+                .read_exact_at(&mut magic, sector.bytes().0)
+                .map_err(|error| Failure::failed(format!("{}: {error}", self.label)))?;
+            let is_magic = [u32::from_le_bytes(magic), u32::from_be_bytes(magic)].contains(&MAGIC);
+            if is_magic && !places.contains(&sector) {
+                places.push(sector);
+            }
+        }
+        Ok(places)
+    }
+
     /// What somebody else has here.
     ///
     /// # Errors
@@ -130,9 +151,9 @@ impl Looked {
         let part = |from: u64, len: usize| -> Result<Vec<u8>, Failure> {
             let len = usize::try_from(bytes - from).unwrap_or(usize::MAX).min(len);
             let mut part = vec![0; len];
-            self.file
-                .read_exact_at(&mut part, from)
-                .map_err(|error| Failure::failed(format!("{}: byte {from}: {error}", self.label)))?;
+            self.file.read_exact_at(&mut part, from).map_err(|error| {
+                Failure::failed(format!("{}: byte {from}: {error}", self.label))
+            })?;
             Ok(part)
         };
         let head = part(0, probe::HEAD_BYTES)?;
@@ -154,6 +175,12 @@ impl Looked {
         }
     }
 
+    /// Major and minor number of a device.
+    pub(crate) fn device_number(&self) -> Option<(u32, u32)> {
+        let (_, number) = self.identity;
+        self.is_device.then(|| (rustix::fs::major(number), rustix::fs::minor(number)))
+    }
+
     /// For [`weft_engine::assemble::assemble`].
     pub(crate) fn candidate(&self, index: u16) -> Candidate {
         Candidate {
@@ -167,6 +194,9 @@ impl Looked {
         }
     }
 }
+
+/// Source   md-ondisk.md §1, `magic`
+const MAGIC: u32 = 0xa92b_4efc;
 
 /// The superblocks of a member.
 #[derive(Debug)]

@@ -1,2 +1,48 @@
-//! The binary `weft`.
-fn main() {}
+//! The command line of weft: one file per subcommand.
+//!
+//! A subcommand is a clap `Args` struct, which is its documentation, and a `run` that returns an
+//! [`outcome::Outcome`]. Help, man pages and completions are generated from the structs.
+#![forbid(unsafe_code)]
+
+mod command;
+mod look;
+mod member;
+mod outcome;
+mod size;
+mod terminal;
+mod when;
+
+use std::process::ExitCode;
+
+use clap::{CommandFactory, Parser};
+
+/// The Linux block write path in userspace: software RAID, served over NBD
+///
+/// weft reads and writes the arrays of Linux md. It makes them, looks into them, serves them over
+/// NBD and keeps them whole, without root and without a kernel module.
+#[derive(Debug, Parser)]
+#[command(
+    name = "weft",
+    version,
+    after_help = "Exit status: 0 done, 1 failed, 2 usage, 3 refused for safety (nothing written), \
+                  4 degraded (status), 5 mismatches found (check).\n\
+                  Start here: weft demo",
+    max_term_width = 100
+)]
+struct Cli {
+    #[command(subcommand)]
+    command: command::Command,
+}
+
+fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            // Help and version go to standard output and are no error.
+            let status = u8::try_from(error.exit_code()).unwrap_or(2);
+            let _ = error.print();
+            return ExitCode::from(status);
+        }
+    };
+    outcome::finish(command::run(&cli.command, Cli::command))
+}

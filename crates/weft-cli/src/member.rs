@@ -59,7 +59,8 @@ impl MemberArg {
                 return later("partitions of an image (PATH#N)");
             }
             let area = text.rsplit_once('@').map(|(_, area)| area);
-            if area.is_some_and(|area| area.split('+').all(|n| size::parse(n, Plain::Bytes).is_ok()))
+            if area
+                .is_some_and(|area| area.split('+').all(|n| size::parse(n, Plain::Bytes).is_ok()))
             {
                 return later("parts of a file (PATH@OFFSET+LENGTH)");
             }
@@ -69,9 +70,7 @@ impl MemberArg {
 
     /// For clap.
     pub(crate) fn parser() -> ValueParser {
-        ValueParser::new(
-            OsStringValueParser::new().try_map(|text: OsString| Self::parse(&text)),
-        )
+        ValueParser::new(OsStringValueParser::new().try_map(|text: OsString| Self::parse(&text)))
     }
 }
 
@@ -138,9 +137,16 @@ mod tests {
         for path in ["a.img", "/dev/sda1", "a#b", "user@host", "x@", "C#", "ram", "a@b+c"] {
             assert_eq!(parse(path), Ok(MemberArg::Path(path.into())), "{path}");
         }
-        for later in
-            ["a.img#1", "a.img@1M", "a.img@1M+2G", "nbd://h/x", "nbd+unix:///x?socket=/s", "ram:", "ram:5", ""]
-        {
+        for later in [
+            "a.img#1",
+            "a.img@1M",
+            "a.img@1M+2G",
+            "nbd://h/x",
+            "nbd+unix:///x?socket=/s",
+            "ram:",
+            "ram:5",
+            "",
+        ] {
             assert!(parse(later).is_err(), "{later}");
         }
         let bytes = OsStr::from_bytes(b"\xff\xfe");

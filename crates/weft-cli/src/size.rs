@@ -122,9 +122,18 @@ mod tests {
 
     #[test]
     fn what_is_no_size_is_refused() {
-        for text in
-            ["", "K", "-1", "1.5G", "1X", "1 K", "99999999999999999999", "99999999T", "é", "8388608T"]
-        {
+        for text in [
+            "",
+            "K",
+            "-1",
+            "1.5G",
+            "1X",
+            "1 K",
+            "99999999999999999999",
+            "99999999T",
+            "é",
+            "8388608T",
+        ] {
             assert!(parse(text, Plain::Bytes).is_err(), "{text}");
         }
         assert!(parse("64", Plain::Refused).unwrap_err().contains("unit"));

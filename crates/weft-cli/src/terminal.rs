@@ -39,12 +39,12 @@ pub(crate) fn print_json(value: &impl Serialize) -> io::Result<()> {
 
 /// A progress bar in bytes, drawn on standard error when that is a terminal.
 pub(crate) fn progress(what: &'static str, total: u64) -> ProgressBar {
-    let target = if io::stderr().is_terminal() && std::env::var_os("TERM").is_some_and(|t| t != "dumb")
-    {
-        ProgressDrawTarget::stderr_with_hz(10)
-    } else {
-        ProgressDrawTarget::hidden()
-    };
+    let target =
+        if io::stderr().is_terminal() && std::env::var_os("TERM").is_some_and(|t| t != "dumb") {
+            ProgressDrawTarget::stderr_with_hz(10)
+        } else {
+            ProgressDrawTarget::hidden()
+        };
     let bar = ProgressBar::with_draw_target(Some(total), target);
     let style = ProgressStyle::with_template(
         "{prefix:>12} [{bar:24}] {percent:>3}%  {binary_bytes} of {binary_total_bytes}  \
@@ -63,5 +63,15 @@ pub(crate) fn took(span: Duration) -> String {
         format!("{:.1} s", span.as_secs_f64())
     } else {
         format!("{} ms", span.as_millis())
+    }
+}
+
+/// A name as a shell takes it.
+pub(crate) fn quoted(name: &str) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._-+:@%=,".contains(&byte);
+    if !name.is_empty() && name.bytes().all(plain) {
+        name.to_owned()
+    } else {
+        format!("'{}'", name.replace('\'', "'\\''"))
     }
 }

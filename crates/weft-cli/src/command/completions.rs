@@ -1,0 +1,28 @@
+//! `weft completions`: how does a shell complete weft's options?
+
+use clap::Args;
+use clap_complete::Shell;
+
+use crate::outcome::{Exit, Outcome};
+use crate::terminal::stdout;
+use std::io::Write;
+
+/// Prints the completions of a shell, to be sourced by it
+///
+/// As in: weft completions bash > ~/.local/share/bash-completion/completions/weft
+#[derive(Debug, Args)]
+pub(crate) struct Completions {
+    /// Which shell
+    #[arg(value_enum)]
+    shell: Shell,
+}
+
+pub(crate) fn run(arguments: &Completions, mut cli: clap::Command) -> Outcome {
+    // Generated in memory: the generator panics when the reader has gone.
+    let mut script = Vec::new();
+    clap_complete::generate(arguments.shell, &mut cli, "weft", &mut script);
+    let mut out = stdout();
+    out.write_all(&script)?;
+    out.flush()?;
+    Ok(Exit::Done)
+}

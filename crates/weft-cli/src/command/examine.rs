@@ -1,0 +1,191 @@
+//! `weft examine`: what does the metadata of a member say?
+//!
+//! For people field by field as `mdadm --examine` prints it, for programs as JSON.
+
+use std::io::Write;
+use std::path::PathBuf;
+
+use clap::Args;
+use serde_json::{Value, json};
+use weft_ondisk::{Features, Role, Super1, layout_id};
+use weft_units::Sectors;
+
+use crate::look::{Looked, Shown};
+use crate::member::{self, MemberArg};
+use crate::outcome::{Exit, Failure, Outcome};
+use crate::terminal::{complain, print_json, stdout};
+use crate::when;
+
+/// Prints what the metadata of members says, field by field, as mdadm --examine
+///
+/// Reads only. Times are UTC. Exit status: 0, or 1 when a member has no superblock that can be
+/// believed.
+#[derive(Debug, Args)]
+#[command(visible_alias = "E")]
+pub(crate) struct Examine {
+    /// Files or block devices
+    #[arg(value_name = "MEMBER", required = true, value_parser = MemberArg::parser())]
+    members: Vec<MemberArg>,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn run(arguments: &Examine) -> Outcome {
+    let paths = member::paths(&arguments.members).map_err(Failure::Usage)?;
+    let mut reports = Vec::new();
+    let mut good = true;
+    for path in paths {
+        let label = member::label(&path);
+        match look(&path) {
+            Ok((looked, shown)) => {
+                good &= report(&looked, &shown, arguments.json, &mut reports)?;
+            }
+            Err(Failure::Failed(text)) => {
+                good = false;
+                complain(&text);
+                reports.push(json!({"member": label, "error": text}));
+            }
+            Err(other) => return Err(other),
+        }
+    }
+    if arguments.json {
+        print_json(&json!({"schema": "weft.examine/1", "members": reports}))?;
+    }
+    Ok(if good { Exit::Done } else { Exit::Of(1) })
+}
+
+fn look(path: &PathBuf) -> Result<(Looked, Shown), Failure> {
+    let looked = Looked::open(path)?;
+    let shown = looked.superblocks()?;
+    Ok((looked, shown))
+}
+
+/// Prints one member; whether its metadata can be believed.
+fn report(
+    looked: &Looked,
+    shown: &Shown,
+    as_json: bool,
+    reports: &mut Vec<Value>,
+) -> Result<bool, Failure> {
+    let label = &looked.label;
+    let mut problems: Vec<String> = shown.damaged.iter().map(ToString::to_string).collect();
+    problems.extend(
+        shown.readable.iter().filter_map(|(_, wrong)| wrong.as_ref().map(ToString::to_string)),
+    );
+    if shown.readable.len() > 1 {
+        problems.push(
+            "superblock: found several on one member, expected one; erase the stale one".into(),
+        );
+    }
+    if shown.readable.is_empty() && problems.is_empty() {
+        complain(&format!("No md superblock detected on {label}."));
+        problems.push("no md superblock detected".into());
+    } else {
+        for problem in &problems {
+            complain(&format!("{label}: {problem}"));
+        }
+    }
+    if as_json {
+        let superblocks: Vec<Value> =
+            shown.readable.iter().map(|(superblock, _)| to_json(superblock)).collect();
+        reports.push(json!({
+            "member": label,
+            "size_bytes": looked.size.bytes().0,
+            "superblock": superblocks.first(),
+            "more_superblocks": superblocks.get(1..).unwrap_or_default(),
+            "errors": problems,
+        }));
+    } else {
+        let mut out = stdout();
+        for (superblock, _) in &shown.readable {
+            writeln!(out, "{label}:\n{}", to_text(superblock, looked.size))?;
+        }
+        out.flush()?;
+    }
+    Ok(problems.is_empty())
+}
+
+/// The text of `mdadm --examine`, without the line that names the member.
+fn to_text(superblock: &Super1, member_size: Sectors) -> String {
+    use std::fmt::Write;
+    let lines = superblock.describe(member_size);
+    let has_layout = lines.iter().any(|(name, _)| name == "Layout");
+    let mut text = String::new();
+    for (name, value) in lines {
+        // mdadm aligns its last two lines one column further left, after a gap.
+        let width = match name.as_str() {
+            "Device Role" => {
+                text.push('\n');
+                14
+            }
+            "Array State" => 14,
+            _ => 15,
+        };
+        if name == "Layout" || (name == "Chunk Size" && !has_layout) {
+            text.push('\n');
+        }
+        let host = if name == "Name" { local_to(&value) } else { String::new() };
+        // Strings take whatever is written to them.
+        let _ = writeln!(text, "{name:>width$} : {value}{host}");
+        if matches!(name.as_str(), "Raid Devices" | "Device UUID") {
+            text.push('\n');
+        }
+    }
+    text.pop();
+    text
+}
+
+fn local_to(name: &str) -> String {
+    let host = when::hostname();
+    match name.split_once(':') {
+        Some((first, _)) if first == host => format!("  (local to host {host})"),
+        _ => String::new(),
+    }
+}
+
+/// Every field, for programs.
+pub(crate) fn to_json(superblock: &Super1) -> Value {
+    let role = match superblock.own_role() {
+        Ok(Role::Active(slot)) => json!({"kind": "active", "slot": slot.0}),
+        Ok(role) => json!({"kind": role.to_string()}),
+        Err(error) => json!({"kind": "invalid", "error": error.to_string()}),
+    };
+    let bad_blocks = (superblock.bblog_size > 0).then(|| {
+        json!({
+            "offset_sectors": superblock.bblog_offset,
+            "sectors": superblock.bblog_size,
+            "in_use": superblock.feature_map.contains(Features::BADBLOCKS),
+        })
+    });
+    json!({
+        "metadata": superblock.minor.to_string(),
+        "feature_map": superblock.feature_map.0,
+        "array_uuid": superblock.set_uuid.to_string(),
+        "name": superblock.name(),
+        "creation_time": when::rfc3339(superblock.ctime),
+        "level": superblock.level.name(),
+        "raid_devices": superblock.raid_disks,
+        "layout": layout_id::name(superblock.level, superblock.layout),
+        "layout_code": superblock.layout,
+        "chunk_bytes": superblock.chunk.bytes().0,
+        "data_size_bytes": superblock.data_size.bytes().0,
+        "used_size_bytes": superblock.used_size().bytes().0,
+        "array_size_bytes": superblock.array_size().map(|size| size.bytes().0),
+        "data_offset_bytes": superblock.data_offset.bytes().0,
+        "super_offset_bytes": superblock.super_offset.bytes().0,
+        "recovery_offset_bytes": superblock.recovery_offset().map(|at| at.bytes().0),
+        "resync_offset_bytes": superblock.dirty_from().map(|at| at.bytes().0),
+        "state": if superblock.resync_offset.is_clean() { "clean" } else { "active" },
+        "device_uuid": superblock.device_uuid.to_string(),
+        "device_number": superblock.dev_number,
+        "device_role": role,
+        "device_roles": superblock.roles,
+        "update_time": when::rfc3339(superblock.utime),
+        "bad_block_log": bad_blocks,
+        "bitmap_offset_sectors": superblock.bitmap_offset(),
+        "checksum": format!("{:08x}", superblock.checksum()),
+        "events": superblock.events,
+        "corrected_reads": superblock.cnt_corrected_read,
+    })
+}
