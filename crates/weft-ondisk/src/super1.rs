@@ -282,7 +282,8 @@ impl Super1 {
     ///
     /// # Panics
     ///
-    /// When `roles` has more than [`ROLES_MAX`] entries, which no parsed or planned superblock has.
+    /// When `roles` has more than [`ROLES_MAX`] entries or a chunk more than 32 bits, which no parsed
+    /// or planned superblock has.
     pub fn encode_into(&self, block: &mut [u8; SUPER_BYTES]) {
         assert!(self.roles.len() <= ROLES_MAX as usize);
         let (header, table) = block.split_at_mut(HEADER_BYTES);
@@ -350,6 +351,37 @@ impl Super1 {
     /// Those of [`Super1::role`]; none after [`Super1::parse`].
     pub fn own_role(&self) -> Result<Role, SuperblockError> {
         self.role(self.dev_number)
+    }
+
+    /// Gives a member another role. A number past the table makes the table longer, with unused
+    /// entries between.
+    ///
+    /// # Panics
+    ///
+    /// For numbers that no superblock has room for, [`ROLES_MAX`] and above.
+    pub fn set_role(&mut self, dev_number: u32, role: Role) {
+        assert!(dev_number < ROLES_MAX);
+        let index = dev_number as usize;
+        if self.roles.len() <= index {
+            self.roles.resize(index + 1, Role::Spare.code());
+        }
+        if let Some(entry) = self.roles.get_mut(index) {
+            *entry = role.code();
+        }
+    }
+
+    /// Says that this member is rebuilt below `recovered`, or with `None` all of it.
+    pub const fn set_recovery_offset(&mut self, recovered: Option<Sectors>) {
+        match recovered {
+            Some(recovered) => {
+                self.feature_map.insert(Features::RECOVERY);
+                self.recovery_offset_raw = recovered.0;
+            }
+            None => {
+                self.feature_map.remove(Features::RECOVERY);
+                self.recovery_offset_raw = 0;
+            }
+        }
     }
 
     /// How many slots roles can name: `raid_disks`, or the number before a reshape that shrinks.

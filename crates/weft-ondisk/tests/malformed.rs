@@ -5,8 +5,10 @@
 mod fixture;
 
 use fixture::Fixture;
-use weft_ondisk::{Minor, SUPER_BYTES, Super1, SuperblockError, csum_v1};
-use weft_units::Sectors;
+use weft_ondisk::{
+    Features, Minor, ResyncOffset, Role, SUPER_BYTES, Super1, SuperblockError, csum_v1,
+};
+use weft_units::{Sectors, Slot};
 
 /// Bytes to write over a superblock: where, and what.
 type Edit = (usize, Vec<u8>);
@@ -373,6 +375,28 @@ fn what_is_odd_but_usable_is_said() {
     assert_eq!(odd.warnings().len(), 2, "{:?}", odd.warnings());
     assert_eq!(odd.dirty_from(), Some(Sectors(0)));
     assert_eq!(odd.array_size(), Some(Sectors(3 * 15 * 128)));
+}
+
+#[test]
+fn changes_are_read_back() {
+    let fixture = fixture::member("raid5-4x64k-ls", 0);
+    let mut changed = fixture.parse();
+    changed.events += 1;
+    changed.resync_offset = ResyncOffset::At(Sectors(0));
+    changed.set_recovery_offset(Some(Sectors(512)));
+    changed.set_role(2, Role::Faulty);
+    changed.set_role(130, Role::Active(Slot(2)));
+    assert_eq!(changed.roles.len(), 131);
+    assert_eq!(changed.encoded_len(512), 1024);
+    let mut block = fixture.block;
+    changed.encode_into(&mut block);
+    let read = Super1::parse(&block, fixture.minor, fixture.member_size).unwrap();
+    assert_eq!(read, changed);
+    assert_eq!(read.recovery_offset(), Some(Sectors(512)));
+    assert_eq!(read.role(129).unwrap(), Role::Spare);
+    assert_eq!(block[520..], fixture.block[520..]);
+    changed.set_recovery_offset(None);
+    assert_eq!(changed.feature_map, Features(0));
 }
 
 #[test]

@@ -209,7 +209,7 @@ impl Super1 {
             at!(super_offset),
             "the superblock",
             self.super_offset.0.into(),
-            sectors_of(self.encoded_len(self.logical_block_size)).into(),
+            sectors_of(self.encoded_len(512)).into(),
         );
         for (at, from, len, sum) in [
             (at!(data_offset), self.data_offset, self.data_size, "data_offset + data_size"),
