@@ -18,8 +18,8 @@
 //! assert_eq!(Super1::parse(&block, Minor::V1_2, Sectors(204_800)).unwrap(), supers[0]);
 //! ```
 //!
-//! Source: facts about the formats of Linux md (6.1 to 6.12) and mdadm (4.2 to 4.6). What they write
-//! is kept in `fixtures/md-super` and read by the tests.
+//! Source: facts about the formats of Linux md (6.1 to 6.12) and mdadm (4.2 to 4.6). What those
+//! two write is kept in `fixtures/md-super` and read by the tests.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
 

@@ -282,8 +282,8 @@ impl Super1 {
     ///
     /// # Panics
     ///
-    /// When `roles` has more than [`ROLES_MAX`] entries or a chunk more than 32 bits, which no parsed
-    /// or planned superblock has.
+    /// When `roles` has more than [`ROLES_MAX`] entries or a chunk more than 32 bits, which no
+    /// parsed or planned superblock has.
     pub fn encode_into(&self, block: &mut [u8; SUPER_BYTES]) {
         assert!(self.roles.len() <= ROLES_MAX as usize);
         let (header, table) = block.split_at_mut(HEADER_BYTES);

@@ -15,8 +15,8 @@ use weft_units::Sectors;
 /// Numbers at the edges of what fields allow, and others.
 fn number() -> impl Strategy<Value = u64> {
     prop_oneof![
-        3 => select(vec![0, 1, 2, 4, 7, 8, 9, 16, 127, 128, 511, 512, 1920, 1921, 2048, 4096, 6144]),
-        1 => select(vec![u64::MAX, u64::MAX - 1, 1 << 63, (1 << 63) - 1, 1 << 40, 1 << 31, 1 << 22]),
+        3 => select(vec![0, 1, 2, 4, 7, 8, 9, 16, 127, 128, 512, 1920, 1921, 2048, 4096, 6144]),
+        1 => select(vec![u64::MAX, u64::MAX - 1, 1 << 63, (1 << 63) - 1, 1 << 31, 1 << 22]),
         1 => any::<u64>(),
         1 => (0_u64..64).prop_map(|bit| 1 << bit),
     ]
