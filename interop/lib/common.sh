@@ -1,0 +1,128 @@
+# Shared by the suites of interop/: counted checks, and a real `weft serve` to check.
+#
+# A suite prints one `ok - …` line per check and ends with `finish N`, which fails unless exactly N checks
+# passed: a loop that ran no round is no success. The first failed check ends the suite.
+# shellcheck shell=bash
+set -uo pipefail
+: "${WEFT:?path of the weft binary}" "${WORK:?a folder of the suite\'s own}"
+WEFT=$(realpath "$WEFT")
+lib=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+mkdir -p "$WORK"
+cd "$WORK" || exit 1
+export XDG_RUNTIME_DIR=$WORK/run PATH=$PATH:/usr/sbin:/sbin PYTHONDONTWRITEBYTECODE=1
+mkdir -p "$XDG_RUNTIME_DIR"
+passed=0
+declare -A server=() # name → process
+
+ok() {
+	passed=$((passed + 1))
+	echo "ok - $*"
+}
+
+fail() {
+	echo "not ok - $*"
+	for name in "${!server[@]}"; do
+		echo "# log of serve $name:"
+		tail -20 "$WORK/$name.log" | sed 's/^/#   /'
+	done
+	exit 1
+}
+
+# check TEXT COMMAND… : passes when the command does
+check() {
+	local text=$1 log=$WORK/check.log status=0
+	shift
+	"$@" >"$log" 2>&1 || status=$?
+	[ "$status" = 0 ] || { tail -20 "$log" | sed 's/^/#   /'; fail "$text (exit $status: $*)"; }
+	ok "$text"
+}
+
+# exits STATUS TEXT COMMAND… : passes when the command exits with exactly that status
+exits() {
+	local want=$1 text=$2 log=$WORK/check.log status=0
+	shift 2
+	"$@" >"$log" 2>&1 || status=$?
+	[ "$status" = "$want" ] || { tail -20 "$log" | sed 's/^/#   /'; fail "$text (exit $status, expected $want: $*)"; }
+	ok "$text"
+}
+
+# equal TEXT A B
+equal() {
+	[ "$2" = "$3" ] || fail "$1: found '$2', expected '$3'"
+	ok "$1 ($2)"
+}
+
+# at_least TEXT A B
+at_least() {
+	[ "$2" -ge "$3" ] 2>/dev/null || fail "$1: found '$2', expected at least $3"
+	ok "$1 ($2 ≥ $3)"
+}
+
+finish() {
+	[ "$passed" = "$1" ] || fail "$passed checks passed, expected exactly $1"
+	echo "# $1 checks passed"
+	exit 0
+}
+
+# uri NAME : where `serve NAME` listens
+uri() { echo "nbd+unix:///$1?socket=$WORK/$1.sock"; }
+
+# serve NAME ARGUMENT… : starts `weft serve`, waits for its `ready` line
+serve() {
+	local name=$1
+	shift
+	rm -f "$WORK/$name.ready"
+	"$WEFT" serve --name "$name" --listen "$(uri "$name")" "$@" >"$WORK/$name.ready" 2>>"$WORK/$name.log" &
+	server[$name]=$!
+	for ((t = 0; t < 1500; t++)); do
+		grep -q '^ready ' "$WORK/$name.ready" 2>/dev/null && return 0
+		kill -0 "${server[$name]}" 2>/dev/null || break
+		sleep 0.02
+	done
+	fail "serve $name did not become ready"
+}
+
+# stop NAME : SIGTERM; the server must flush, mark clean and exit 0
+stop() {
+	local pid=${server[$1]} status=0
+	kill -TERM "$pid" || fail "serve $1 was gone"
+	wait "$pid" || status=$?
+	[ "$status" = 0 ] || fail "serve $1 exited $status after SIGTERM"
+	unset "server[$1]"
+}
+
+end_servers() { # only those that this suite started
+	for pid in "${server[@]}"; do kill -KILL "$pid" 2>/dev/null; done
+	wait 2>/dev/null
+}
+trap end_servers EXIT
+trap 'exit 143' TERM INT
+
+# flip FILE BYTE… : inverts one bit of each byte
+flip() {
+	python3 - "$@" <<'P'
+import sys
+with open(sys.argv[1], "r+b") as f:
+    for at in map(int, sys.argv[2:]):
+        f.seek(at)
+        old = f.read(1)
+        f.seek(at)
+        f.write(bytes([old[0] ^ 0x10]))
+P
+}
+
+# data_offset MEMBER : bytes, read from the version-1.2 superblock (field at 128, in sectors)
+data_offset() {
+	python3 - "$1" <<'P'
+import struct, sys
+with open(sys.argv[1], "rb") as f:
+    f.seek(4096)
+    block = f.read(256)
+assert struct.unpack_from("<I", block)[0] == 0xA92B4EFC, "no version-1.2 superblock"
+print(struct.unpack_from("<Q", block, 128)[0] * 512)
+P
+}
+
+# pattern COMMAND … : see pattern.py
+pattern() { python3 "$lib/pattern.py" "$@"; }
+
