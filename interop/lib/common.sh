@@ -126,3 +126,48 @@ P
 # pattern COMMAND … : see pattern.py
 pattern() { python3 "$lib/pattern.py" "$@"; }
 
+
+# status NAME KEY… : see status.py
+status() {
+	"$WEFT" status --json 2>>"$WORK/status.log" | python3 "$lib/status.py" "$@"
+}
+
+# wait_idle NAME : until no sync action runs
+wait_idle() {
+	for ((t = 0; t < 3000; t++)); do
+		[ "$(status "$1" sync_action)" = idle ] && return 0
+		sleep 0.1
+	done
+	fail "$1: the sync action does not end"
+}
+
+# weft_check NAME : runs a check to its end; sets `rows` (least sectors read of a member),
+# `rows_all` (data sectors of each member) and `mismatches`; the exit status must agree
+weft_check() {
+	local before exit_status=0
+	before=$(status "$1" read_min) || fail "$1: status"
+	"$WEFT" check "$1" >"$WORK/check.log" 2>&1 || exit_status=$?
+	wait_idle "$1"
+	rows=$(($(status "$1" read_min) - before))
+	rows_all=$(status "$1" member_sectors)
+	mismatches=$(status "$1" mismatch_cnt)
+	[ "$exit_status" = "$([ "$mismatches" = 0 ] && echo 0 || echo 5)" ] ||
+		fail "$1: weft check exited $exit_status with $mismatches mismatches: $(cat "$WORK/check.log")"
+}
+
+# clean_check NAME : three checks: every row was read, nothing differs
+clean_check() {
+	weft_check "$1"
+	at_least "$1: weft check reads every row of every member" "$rows" "$rows_all"
+	equal "$1: weft check counts 0" "$mismatches" 0
+}
+
+# create NAME LEVEL MEMBERS MIB [ARGUMENT…] : files NAME.0 … ; sets `members`
+create() {
+	local name=$1 level=$2 count=$3 mib=$4
+	shift 4
+	members=()
+	for ((i = 0; i < count; i++)); do members+=("$WORK/$name.$i"); done
+	check "$name: weft create, RAID $level on $count" "$WEFT" create --level "$level" --raid-devices "$count" \
+		--member-size "${mib}M" --name "$name" "$@" "${members[@]}"
+}
