@@ -363,7 +363,11 @@ impl Buffer {
         let mut addresses = SmallVec::new();
         match self {
             Self::Frames(lease) => {
+                // More parts than the kernel takes at once make a short request, which is resumed.
                 for part in &lease.parts {
+                    if addresses.len() == IOV_MAX {
+                        break;
+                    }
                     if let Some((offset, len)) = window.take(part.len as usize) {
                         let start = lease.memory.start(*part);
                         // SAFETY: `offset < part.len` and the part is inside the mapping.
@@ -494,6 +498,8 @@ fn masks(part: Part) -> impl Iterator<Item = (usize, u64)> {
 }
 
 const FRAME_LEN: usize = FRAME_BYTES as usize;
+/// Source   limits.h, `IOV_MAX`
+const IOV_MAX: usize = 1024;
 /// Flag of an exclusively leased sector, in every byte of a frame's word.
 const EXCLUSIVE: u64 = 0x8080_8080_8080_8080;
 /// One shared lease, in every byte of a frame's word.

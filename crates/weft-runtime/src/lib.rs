@@ -3,11 +3,28 @@
 
 #[allow(unsafe_code, reason = "the one place that proves that memory outlives its use")]
 pub mod buffers;
+pub mod bare;
 pub mod clock;
+pub mod compute;
 #[allow(unsafe_code, reason = "OFD locks, which rustix does not have")]
 pub mod devices;
+pub mod driver;
+pub mod faulty;
+pub mod member_io;
+pub mod poison;
+pub mod pool;
+pub mod reactor;
+pub mod ring;
+pub mod threads;
+#[allow(unsafe_code, reason = "hands addresses to the kernel")]
+pub mod uring;
 
 use thiserror::Error;
+
+use buffers::Slab;
+use ring::Ring;
+use threads::ThreadRing;
+use uring::UringRing;
 
 /// How members are reached.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -34,3 +51,31 @@ pub enum RuntimeError {
         source: std::io::Error,
     },
 }
+
+impl Backend {
+    /// Sets up the way to members that was asked for, and says what it is and why.
+    ///
+    /// # Errors
+    /// io_uring was demanded and is refused, or not even threads can be had.
+    pub fn open(self, slab: &Slab) -> Result<Box<dyn Ring>, RuntimeError> {
+        if self != Self::Threads {
+            match UringRing::new(slab, URING_CAPACITY) {
+                Ok(ring) => return Ok(Box::new(ring)),
+                Err(source) if self == Self::Uring => {
+                    let what = "io_uring_setup (kernel.io_uring_disabled, seccomp or RLIMIT_MEMLOCK?)";
+                    return Err(RuntimeError::Io { what, source });
+                }
+                Err(error) => tracing::warn!(%error, "io_uring refused; threads do its work"),
+            }
+        }
+        let failed = |source| RuntimeError::Io { what: "starting threads", source };
+        Ok(Box::new(ThreadRing::new(THREADS, THREAD_CAPACITY).map_err(failed)?))
+    }
+}
+
+/// Requests in flight: more than the queues of today's disks, far less than an engine may want.
+const URING_CAPACITY: u16 = 512;
+/// Enough to keep a disk's queue busy.
+const THREADS: usize = 8;
+/// Requests given to the threads at one time.
+const THREAD_CAPACITY: usize = 256;

@@ -1,0 +1,307 @@
+//! How is a member served as it is, without metadata? (`--bare`)
+//!
+//! Each request becomes member requests of its own, at once; nothing is cached, merged or ordered. The
+//! range has to be made of whole logical blocks, which the export announces. A flush is one member
+//! flush: the writes it covers were answered, so they were done.
+
+use std::collections::BTreeMap;
+use std::collections::VecDeque;
+
+use smallvec::SmallVec;
+use weft_engine::knobs::Knobs;
+use weft_engine::{
+    Fault, Input, MemberInfo, MemberOp, MemberSnapshot, MemberState, Output, Part, ReplyError,
+    Request, RequestOp, Run, Snapshot, SyncAction, Tag, Token, Turn, Verb, VolumeSnapshot, Work,
+    ZERO_FRAME,
+};
+use weft_units::{Bytes, ClientId, FRAME_BYTES, Time};
+
+use crate::poison::Core;
+
+/// One member behind the interface of an engine.
+#[derive(Clone, Debug)]
+pub struct Bare {
+    member: MemberInfo,
+    read_only: bool,
+    inputs: VecDeque<Input>,
+    outputs: VecDeque<Output>,
+    active: BTreeMap<Token, Active>,
+    credits: BTreeMap<ClientId, Bytes>,
+    token_next: u64,
+    stopping: Option<(ClientId, Tag)>,
+    stopped: bool,
+    counts: Counts,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Active {
+    request: Request,
+    /// Bytes of a `WriteZeroes` that are done or under way.
+    begun: u64,
+    answered: bool,
+    is_stop: bool,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Counts {
+    reads: u64,
+    writes: u64,
+    flushes: u64,
+    bytes_read: u64,
+    bytes_written: u64,
+}
+
+impl Bare {
+    /// Serves a member.
+    #[must_use]
+    pub fn new(member: MemberInfo, read_only: bool) -> Self {
+        Self {
+            member,
+            read_only,
+            inputs: VecDeque::new(),
+            outputs: VecDeque::new(),
+            active: BTreeMap::new(),
+            credits: BTreeMap::new(),
+            token_next: 0,
+            stopping: None,
+            stopped: false,
+            counts: Counts::default(),
+        }
+    }
+
+    fn on_request(&mut self, request: Request) {
+        *self.credits.entry(request.client).or_default() += charge(&request);
+        match self.check(&request) {
+            Ok(()) => {
+                self.submit(Active { request, begun: 0, answered: false, is_stop: false });
+            }
+            Err(error) => self.answer(&request, Err(error)),
+        }
+    }
+
+    fn check(&self, request: &Request) -> Result<(), ReplyError> {
+        if self.stopping.is_some() || self.stopped {
+            return Err(ReplyError::Stopping);
+        }
+        let writes = matches!(request.op, RequestOp::Write | RequestOp::WriteZeroes);
+        if writes && self.read_only {
+            return Err(ReplyError::ReadOnly);
+        }
+        let end = request.range.checked_end();
+        if end.is_none_or(|end| end > self.member.size.bytes()) {
+            return Err(ReplyError::OutOfRange);
+        }
+        let mask = u64::from(self.member.logical_block) - 1;
+        if (request.range.start.0 | request.range.len.0) & mask != 0 {
+            return Err(ReplyError::Invalid("not whole logical blocks"));
+        }
+        Ok(())
+    }
+
+    fn submit(&mut self, mut active: Active) {
+        let Request { op, range, frames, flags, attr, .. } = active.request;
+        let start = range.start.0;
+        let at = |byte: u64| Bytes(byte).sectors_floor();
+        let payload = || SmallVec::from_slice(&[frames.part(start % FRAME_BYTES, range.len.0)]);
+        let op = match op {
+            RequestOp::Flush => MemberOp::Flush,
+            RequestOp::Read => MemberOp::Read { at: at(start), into: payload() },
+            RequestOp::Write => MemberOp::Write { at: at(start), from: payload(), fua: flags.fua },
+            RequestOp::WriteZeroes => {
+                let first = start + active.begun;
+                let len = (range.len.0 - active.begun).min(ZERO_BYTES_MAX);
+                active.begun += len;
+                let zeros = |offset: u64| {
+                    Part::at(ZERO_FRAME, 0, (len - offset).min(FRAME_BYTES))
+                };
+                let from = (0..len.div_ceil(FRAME_BYTES)).map(|index| zeros(index * FRAME_BYTES));
+                MemberOp::Write { at: at(first), from: from.collect(), fua: flags.fua }
+            }
+        };
+        match op {
+            MemberOp::Flush => self.counts.flushes += 1,
+            MemberOp::Read { .. } | MemberOp::ReadMetadata { .. } => {
+                self.counts.reads += 1;
+                self.counts.bytes_read += range.len.0;
+            }
+            MemberOp::Write { .. } | MemberOp::WriteMetadata { .. } => {
+                self.counts.writes += 1;
+                self.counts.bytes_written += range.len.0;
+            }
+        }
+        let token = Token(self.token_next);
+        self.token_next += 1;
+        self.active.insert(token, active);
+        self.outputs.push_back(Output::Submit { token, member: self.member.index, op, attr });
+    }
+
+    fn on_done(&mut self, token: Token, result: Result<(), Fault>) {
+        let active = self.active.remove(&token).expect("each token is answered once");
+        let request = active.request;
+        if result.is_ok() && request.op == RequestOp::WriteZeroes && active.begun < request.range.len.0
+        {
+            self.submit(active);
+            return;
+        }
+        let result = result.map_err(|fault| match fault {
+            Fault::NoSpace => ReplyError::NoSpace,
+            Fault::Aborted | Fault::Gone | Fault::Io => ReplyError::Io,
+        });
+        if active.is_stop {
+            self.stopped = true;
+            let (client, tag) = (request.client, request.tag);
+            self.outputs.push_back(Output::Reply { client, tag, result });
+        } else if active.answered {
+            self.release(request.frames);
+        } else {
+            self.answer(&request, result);
+        }
+        self.stop_if_idle();
+    }
+
+    fn answer(&mut self, request: &Request, result: Result<(), ReplyError>) {
+        let (client, tag) = (request.client, request.tag);
+        let kept = request.op == RequestOp::Read && result.is_ok();
+        self.outputs.push_back(Output::Reply { client, tag, result });
+        if !kept {
+            self.release(request.frames);
+        }
+        let bytes = charge(request);
+        if bytes.0 > 0 {
+            let out = self.credits.get_mut(&client).expect("charged before");
+            *out = Bytes(out.0 - bytes.0);
+            if out.0 == 0 {
+                self.credits.remove(&client);
+            }
+            self.outputs.push_back(Output::Credit { client, bytes });
+        }
+    }
+
+    fn release(&mut self, frames: Run) {
+        if frames.count > 0 {
+            self.outputs.push_back(Output::Release(frames));
+        }
+    }
+
+    fn on_gone(&mut self, client: ClientId) {
+        self.credits.remove(&client);
+        for active in self.active.values_mut() {
+            active.answered |= active.request.client == client && !active.is_stop;
+        }
+    }
+
+    fn stop_if_idle(&mut self) {
+        if self.stopped || !self.active.is_empty() {
+            return;
+        }
+        let Some((client, tag)) = self.stopping.take() else { return };
+        self.stopped = true;
+        if self.read_only {
+            self.outputs.push_back(Output::Reply { client, tag, result: Ok(()) });
+            return;
+        }
+        let mut request = flush_of(client, tag);
+        request.op = RequestOp::Flush;
+        self.submit(Active { request, begun: 0, answered: false, is_stop: true });
+    }
+}
+
+impl Core for Bare {
+    fn handle(&mut self, _now: Time, input: Input) {
+        self.inputs.push_back(input);
+    }
+
+    fn turn(&mut self, _now: Time) -> Turn {
+        let mut work = Work::default();
+        while let Some(input) = self.inputs.pop_front() {
+            work.inputs += 1;
+            match input {
+                Input::Client(request) => self.on_request(request),
+                Input::ClientGone(client) => self.on_gone(client),
+                Input::Done { token, result } => self.on_done(token, result.map(|_| ())),
+                Input::Wake => {}
+                Input::Admin(command) => {
+                    let (client, tag) = (command.client, command.tag);
+                    if matches!(command.verb, Verb::Stop) && !self.stopped {
+                        self.stopping = Some((client, tag));
+                        self.stop_if_idle();
+                        continue;
+                    }
+                    let text = "a bare member has no array to administer";
+                    let result = Err(ReplyError::Invalid(text));
+                    self.outputs.push_back(Output::Reply { client, tag, result });
+                }
+            }
+        }
+        Turn { work, more: false }
+    }
+
+    fn poll(&mut self) -> Option<Output> {
+        self.outputs.pop_front()
+    }
+
+    fn next_wake(&self) -> Option<Time> {
+        None
+    }
+
+    fn snapshot(&self) -> Snapshot {
+        let in_flight = u32::try_from(self.active.len()).unwrap_or(u32::MAX);
+        let Counts { reads, writes, flushes, bytes_read, bytes_written } = self.counts;
+        let member = MemberSnapshot {
+            member: self.member.index,
+            label: self.member.label.clone(),
+            slot: None,
+            dev_number: 0,
+            state: MemberState::InSync,
+            reads,
+            writes,
+            flushes,
+            sectors_read: Bytes(bytes_read).sectors_floor().0,
+            sectors_written: Bytes(bytes_written).sectors_floor().0,
+            corrected: 0,
+            in_flight,
+        };
+        let frames_held = self.active.values().map(|active| active.request.frames.count).sum();
+        Snapshot {
+            volumes: vec![VolumeSnapshot {
+                array_state: if self.read_only { "readonly" } else { "active" },
+                size: self.member.size.bytes(),
+                degraded: 0,
+                events: 0,
+                sync_action: SyncAction::Idle,
+                sync_completed: None,
+                sync_rows: 0,
+                mismatch_cnt: 0,
+                resync_from: None,
+                stripe_cache_active: 0,
+                requests_active: self.active.len(),
+                knobs: Knobs::default(),
+                members: vec![member],
+            }],
+            clients: self.credits.iter().map(|(client, bytes)| (*client, *bytes)).collect(),
+            tokens_outstanding: self.active.len(),
+            frames_held,
+        }
+    }
+}
+
+/// What a request takes of its client's credit: its payload.
+fn charge(request: &Request) -> Bytes {
+    if request.frames.count > 0 { request.range.len } else { Bytes::ZERO }
+}
+
+fn flush_of(client: ClientId, tag: Tag) -> Request {
+    Request {
+        client,
+        tag,
+        volume: weft_units::VolumeId(0),
+        op: RequestOp::Flush,
+        range: weft_units::ByteRange::new(0, 0),
+        frames: Run::EMPTY,
+        flags: weft_engine::Flags::default(),
+        attr: weft_engine::Attr::default(),
+    }
+}
+
+/// Most zeros written by one member request: 256 times the frame of zeros.
+const ZERO_BYTES_MAX: u64 = 1 << 20;

@@ -1,0 +1,363 @@
+//! How does the engine meet the world, one pass at a time?
+//!
+//! [`Driver`] owns the engine, the memory and the members. Inputs are recorded as they come; `settle`
+//! lets the engine decide, carries out what it says and starts every member request of the pass with
+//! one submission. Replies, frames and credit become [`Event`]s for the ports (see `reactor.rs`).
+
+use std::collections::VecDeque;
+
+use weft_engine::{
+    Command, Input, Notice, Output, ReplyError, Request, Run, Snapshot, Tag, Token, Value,
+};
+use weft_parity::Parity;
+use weft_units::{Bytes, ClientId, MemberIndex, Time};
+
+use crate::RuntimeError;
+use crate::buffers::Slab;
+use crate::clock::Clock;
+use crate::compute::compute;
+use crate::devices::OpenMember;
+use crate::member_io::MemberIo;
+use crate::poison::{Core, Guarded};
+use crate::pool::Pool;
+use crate::ring::Ring;
+
+/// The engine, its memory, its members.
+pub struct Driver {
+    core: Guarded,
+    /// Before the slab, so that requests end before their memory does.
+    io: MemberIo<Box<dyn Ring>>,
+    slab: Slab,
+    pool: Pool,
+    parity: Parity,
+    clock: Clock,
+    now: Time,
+    /// Something was recorded since the last turn, or the last turn left something.
+    unsettled: bool,
+    events: VecDeque<Event>,
+    clients_next: [u32; PORTS_MAX],
+}
+
+/// Something for a port.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// A client may send more.
+    Credit {
+        /// Who.
+        client: ClientId,
+        /// How much.
+        bytes: Bytes,
+    },
+    /// Frames have come back to the pool.
+    Released {
+        /// Who had them.
+        client: ClientId,
+        /// Which.
+        run: Run,
+    },
+    /// A request or command has been answered.
+    Reply {
+        /// Whose.
+        client: ClientId,
+        /// Which.
+        tag: Tag,
+        /// How it went.
+        result: Result<(), ReplyError>,
+    },
+}
+
+/// What a driver is made of.
+pub struct Parts {
+    /// What it drives.
+    pub core: Box<dyn Core>,
+    /// All of the memory.
+    pub slab: Slab,
+    /// The driver's part of it.
+    pub pool: Pool,
+    /// How members are reached.
+    pub ring: Box<dyn Ring>,
+    /// The members, each with its index set.
+    pub members: Vec<OpenMember>,
+}
+
+impl Driver {
+    /// Puts the parts together; the engine is given its first turn at the first `settle`.
+    ///
+    /// # Errors
+    /// A member's file cannot be registered.
+    pub fn new(parts: Parts) -> Result<Self, RuntimeError> {
+        let clock = Clock::start();
+        let mut io = MemberIo::new(parts.ring);
+        for member in parts.members {
+            let failed = |source| RuntimeError::Io { what: "registering members", source };
+            io.add(member).map_err(failed)?;
+        }
+        Ok(Self {
+            core: Guarded::new(parts.core),
+            io,
+            slab: parts.slab,
+            pool: parts.pool,
+            parity: Parity::detect(),
+            clock,
+            now: Time(0),
+            unsettled: true,
+            events: VecDeque::new(),
+            clients_next: [0; PORTS_MAX],
+        })
+    }
+
+    /// A name for a client of a port.
+    pub fn new_client(&mut self, port: u8) -> ClientId {
+        let next = &mut self.clients_next[usize::from(port)];
+        *next = (*next + 1) & CLIENT_MASK;
+        ClientId(u32::from(port) << CLIENT_BITS | *next)
+    }
+
+    /// The port a client belongs to.
+    #[must_use]
+    pub fn port_of(client: ClientId) -> u8 {
+        u8::try_from(client.0 >> CLIENT_BITS).expect("the upper eight bits")
+    }
+
+    /// The time of this pass.
+    #[must_use]
+    pub fn now(&self) -> Time {
+        self.now
+    }
+
+    /// Looks at the clock.
+    pub fn tick(&mut self) {
+        self.now = self.now.max(self.clock.now());
+    }
+
+    /// Records a client's request.
+    pub fn request(&mut self, request: Request) {
+        self.handle(Input::Client(request));
+    }
+
+    /// Records an administrator's command.
+    pub fn admin(&mut self, command: Command) {
+        self.handle(Input::Admin(command));
+    }
+
+    /// Records that a client is gone.
+    pub fn client_gone(&mut self, client: ClientId) {
+        self.handle(Input::ClientGone(client));
+    }
+
+    /// Frames side by side for a client's payload.
+    pub fn take_frames(&mut self, client: ClientId, count: u32) -> Option<Run> {
+        self.pool.take(client, count)
+    }
+
+    /// Gives back frames that the engine does not hold.
+    pub fn give_back_frames(&mut self, run: Run) {
+        if run.count > 0 {
+            self.pool.give_back(run);
+        }
+    }
+
+    /// The memory.
+    #[must_use]
+    pub fn slab(&self) -> &Slab {
+        &self.slab
+    }
+
+    /// The memory, to fill frames that the engine does not hold.
+    pub fn slab_mut(&mut self) -> &mut Slab {
+        &mut self.slab
+    }
+
+    /// Who has which frames.
+    #[must_use]
+    pub fn pool(&self) -> &Pool {
+        &self.pool
+    }
+
+    /// Counters and states. `None` after a panic.
+    pub fn snapshot(&mut self) -> Option<Snapshot> {
+        self.core.guard(|core| core.snapshot())
+    }
+
+    /// What the panic said, if there was one.
+    #[must_use]
+    pub fn poison(&self) -> Option<&str> {
+        self.core.poison()
+    }
+
+    /// The members.
+    #[must_use]
+    pub fn members(&self) -> &MemberIo<Box<dyn Ring>> {
+        &self.io
+    }
+
+    /// Takes a member in, before the engine is told of it.
+    ///
+    /// # Errors
+    /// Its file cannot be registered.
+    pub fn add_member(&mut self, member: OpenMember) -> std::io::Result<()> {
+        self.io.add(member)
+    }
+
+    /// Closes a member, after the engine has forgotten it.
+    pub fn remove_member(&mut self, index: MemberIndex) {
+        self.io.remove(index);
+    }
+
+    /// Lets the engine decide and carries it out. Afterwards events may be waiting.
+    pub fn settle(&mut self) {
+        self.collect();
+        for _ in 0..PASSES_MAX {
+            if !self.unsettled {
+                break;
+            }
+            self.turn();
+            if let Err(error) = self.io.submit() {
+                self.core.set_poison(&format!("member requests cannot be started: {error}"));
+            }
+            // What the page cache had is done already.
+            self.collect();
+        }
+    }
+
+    /// Whether there is something to do without waiting.
+    #[must_use]
+    pub fn busy(&self) -> bool {
+        (self.unsettled && self.poison().is_none()) || self.io.busy() || !self.events.is_empty()
+    }
+
+    /// The next thing for a port.
+    pub fn event(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+
+    /// Tells the engine the time if it has asked for that.
+    pub fn wake(&mut self) {
+        if self.next_wake().is_some_and(|at| at <= self.now) {
+            self.handle(Input::Wake);
+        }
+    }
+
+    /// When the engine wants to be woken.
+    pub fn next_wake(&mut self) -> Option<Time> {
+        self.core.guard(|core| core.next_wake()).flatten()
+    }
+
+    fn handle(&mut self, input: Input) {
+        self.unsettled = true;
+        let now = self.now;
+        self.core.guard(|core| core.handle(now, input));
+    }
+
+    /// Reaps completions and tells the engine of them.
+    fn collect(&mut self) {
+        self.io.reap();
+        if self.io.panicked() {
+            self.core.set_poison("a worker panicked");
+        }
+        while let Some((token, result)) = self.io.answer() {
+            self.handle(Input::Done { token, result });
+        }
+    }
+
+    /// Turns until there is no more work, then does what came out of it.
+    fn turn(&mut self) {
+        let now = self.now;
+        let mut more = true;
+        for _ in 0..TURNS_MAX {
+            more = self.core.guard(|core| core.turn(now)).is_some_and(|turn| turn.more);
+            if !more {
+                break;
+            }
+        }
+        self.unsettled = more;
+        while let Some(output) = self.core.guard(|core| core.poll()).flatten() {
+            self.carry_out(output);
+        }
+    }
+
+    fn carry_out(&mut self, output: Output) {
+        match output {
+            Output::Submit { token, member, op, attr: _ } => {
+                let (io, slab) = (&mut self.io, &mut self.slab);
+                self.core.guard(|_| io.start(slab, token, member, op));
+            }
+            Output::Compute { token, op } => self.compute(token, &op),
+            Output::Abort(token) => self.io.abort(token),
+            Output::Reply { client, tag, result } => {
+                self.events.push_back(Event::Reply { client, tag, result });
+            }
+            Output::Release(run) => {
+                if run.count > 0 {
+                    let client = self.pool.give_back(run);
+                    self.events.push_back(Event::Released { client, run });
+                }
+            }
+            Output::Credit { client, bytes } => {
+                self.events.push_back(Event::Credit { client, bytes });
+            }
+            Output::Notice(notice) => trace(&notice),
+        }
+    }
+
+    fn compute(&mut self, token: Token, op: &weft_engine::ComputeOp) {
+        let (parity, slab) = (self.parity, &mut self.slab);
+        let value: Option<Value> = self.core.guard(|_| compute(&parity, slab, op));
+        if let Some(value) = value {
+            self.handle(Input::Done { token, result: Ok(value) });
+        }
+    }
+}
+
+/// Tells the log what the engine thinks people should know.
+fn trace(notice: &Notice) {
+    match notice {
+        Notice::ArrayClean(volume) => tracing::debug!(volume = volume.0, "array clean"),
+        Notice::ArrayDirty(volume) => tracing::debug!(volume = volume.0, "array dirty"),
+        Notice::Broken(volume) => {
+            tracing::error!(volume = volume.0, "too few members are left; no more writes");
+        }
+        Notice::MemberFailed { volume, member, slot } => tracing::error!(
+            volume = volume.0,
+            member = member.0,
+            slot = slot.map(|slot| slot.0),
+            "member failed"
+        ),
+        Notice::FailureRecorded { volume } => {
+            tracing::info!(volume = volume.0, "failure recorded on the other members");
+        }
+        Notice::MemberStalled { member, read_around } => {
+            tracing::warn!(member = member.0, read_around, "member does not answer");
+        }
+        Notice::NoSpace { member } => {
+            tracing::error!(member = member.0, "no space behind the member; no writes until there is");
+        }
+        Notice::ReadErrorCorrected { member, at, sectors } => tracing::warn!(
+            member = member.0,
+            sector = at.0,
+            sectors = sectors.0,
+            "read error corrected"
+        ),
+        Notice::SyncFinished { volume, action, mismatch_cnt, rows, complete } => tracing::info!(
+            volume = volume.0,
+            ?action,
+            mismatch_cnt,
+            rows,
+            complete,
+            "sync finished"
+        ),
+        Notice::SyncStarted { volume, action } => {
+            tracing::info!(volume = volume.0, ?action, "sync started");
+        }
+    }
+}
+
+/// Ports of one reactor, with the one the reactor itself uses.
+pub(crate) const PORTS_MAX: usize = 256;
+/// Bits of a client's name that its port chooses: 16 million connections before a name returns.
+const CLIENT_BITS: u32 = 24;
+const CLIENT_MASK: u32 = (1 << CLIENT_BITS) - 1;
+/// Turns before outputs are looked at: md's 8 rows times 64 are more than the default cache.
+const TURNS_MAX: u32 = 64;
+/// Passes before sockets are looked at again, so that a resync from the page cache starves nobody.
+const PASSES_MAX: u32 = 16;

@@ -1,0 +1,133 @@
+//! What does a ring do on its worst day? (F21)
+//!
+//! [`FaultyRing`] wraps a real ring and lets a script decide, operation by operation, what goes wrong:
+//! fewer bytes than asked for, an `errno` instead of the work, or a completion that comes late. For
+//! tests, here and in other crates.
+
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::sync::Arc;
+
+use rustix::io::Errno;
+
+use crate::ring::{Ring, RingDone, RingOp};
+
+/// What goes wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Injection {
+    /// Nothing is done, and this is said.
+    Error(Errno),
+    /// It is done, and handed back only at the n-th `reap` after.
+    Late(u32),
+    /// At most this many bytes are moved.
+    Short(usize),
+}
+
+/// Given the number of the operation and the operation, what goes wrong.
+pub type Script = Box<dyn FnMut(u64, &RingOp) -> Option<Injection>>;
+
+/// A ring that misbehaves as told.
+pub struct FaultyRing<R> {
+    inner: R,
+    script: Script,
+    count: u64,
+    /// Handed back when the number has come down to zero.
+    held: Vec<(u32, RingDone)>,
+    /// Delay of operations the inner ring has.
+    late: Vec<(u32, u32)>,
+    most_outstanding: usize,
+}
+
+impl<R: Ring> FaultyRing<R> {
+    /// Wraps a ring.
+    pub fn new(inner: R, script: Script) -> Self {
+        let (held, late) = (Vec::new(), Vec::new());
+        Self { inner, script, count: 0, held, late, most_outstanding: 0 }
+    }
+
+    /// Operations pushed so far.
+    pub fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// The most that were outstanding at one time.
+    pub fn most_outstanding(&self) -> usize {
+        self.most_outstanding
+    }
+}
+
+impl<R: Ring> Ring for FaultyRing<R> {
+    fn set_file(&mut self, index: u16, file: Option<Arc<OwnedFd>>) -> std::io::Result<()> {
+        self.inner.set_file(index, file)
+    }
+
+    fn capacity(&self) -> usize {
+        self.inner.capacity()
+    }
+
+    fn push(&mut self, mut op: RingOp) {
+        let injection = (self.script)(self.count, &op);
+        self.count += 1;
+        match injection {
+            Some(Injection::Error(errno)) => {
+                self.held.push((0, RingDone { op, result: Err(errno), panicked: false }));
+            }
+            Some(Injection::Late(reaps)) => {
+                self.late.push((op.id, reaps));
+                self.inner.push(op);
+            }
+            Some(Injection::Short(0)) => {
+                self.held.push((0, RingDone { op, result: Ok(0), panicked: false }));
+            }
+            Some(Injection::Short(bytes)) => {
+                op.limit = op.limit.min(bytes);
+                self.inner.push(op);
+            }
+            None => self.inner.push(op),
+        }
+        self.most_outstanding = self.most_outstanding.max(self.outstanding());
+    }
+
+    fn submit(&mut self) -> std::io::Result<()> {
+        self.inner.submit()
+    }
+
+    fn reap(&mut self, done: &mut Vec<RingDone>) {
+        for (delay, ended) in std::mem::take(&mut self.held) {
+            match delay.checked_sub(1) {
+                None => done.push(ended),
+                Some(rest) => self.held.push((rest, ended)),
+            }
+        }
+        let mut fresh = Vec::new();
+        self.inner.reap(&mut fresh);
+        for ended in fresh {
+            match self.late.iter().position(|(id, _)| *id == ended.op.id) {
+                Some(position) => {
+                    let (_, delay) = self.late.swap_remove(position);
+                    self.held.push((delay, ended));
+                }
+                None => done.push(ended),
+            }
+        }
+    }
+
+    fn cancel(&mut self, id: u32) {
+        self.inner.cancel(id);
+    }
+
+    fn wait_fd(&self) -> BorrowedFd<'_> {
+        self.inner.wait_fd()
+    }
+
+    fn outstanding(&self) -> usize {
+        self.inner.outstanding() + self.held.len()
+    }
+
+    fn busy(&self) -> bool {
+        self.inner.busy() || !self.held.is_empty()
+    }
+
+    fn describe(&self) -> String {
+        format!("faulty {}", self.inner.describe())
+    }
+}

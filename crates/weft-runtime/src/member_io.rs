@@ -1,0 +1,492 @@
+//! How does a member request become operations of a ring, and then its one answer?
+//!
+//! ```text
+//! Read               transfer ─────────────────────────► answer
+//! Write              transfer ─────────────────────────► answer
+//! Write, fua         transfer with RWF_DSYNC ──────────► answer
+//!                    transfer ──► flush ───────────────► answer     (RWF_DSYNC refused)
+//! WriteMetadata      flush ──► transfer with RWF_DSYNC ► answer
+//! Flush              flush ────────────────────────────► answer
+//! ```
+//!
+//! A transfer goes on where a short one ended, and again when the kernel asks for that (`EINTR`,
+//! `EAGAIN`, a cancellation nobody asked for), a bounded number of times. Zero bytes are an error:
+//! the member has become shorter.
+//!
+//! A flush that fails is final. The kernel reports a failed write-back once and then counts the pages
+//! as clean, so that a second flush would succeed without the data being anywhere: after one failed
+//! flush or durable write every later one of this member fails as well, until it is opened anew. For
+//! the same reason at most one flush of a member runs at a time: two could share one report.
+//!
+//! Source   Rebello et al., "Can Applications Recover from fsync Failures?", ATC '20; fsync(2)
+
+use std::collections::VecDeque;
+
+use rustix::io::Errno;
+use smallvec::SmallVec;
+use weft_engine::{Fault, MemberOp, Part, Parts, Token, Value};
+use weft_units::{MemberIndex, Sectors};
+
+use crate::buffers::{AlignedBytes, Buffer, Slab};
+use crate::devices::{Access, IoMode, OpenMember};
+use crate::ring::{Action, Ring, RingDone, RingOp};
+
+/// The members of an engine and what is outstanding on them.
+pub struct MemberIo<R> {
+    ring: R,
+    members: Vec<Option<Entry>>,
+    operations: Vec<Option<Operation>>,
+    free: Vec<u32>,
+    /// Ready for the ring, which was full.
+    waiting: VecDeque<RingOp>,
+    answers: VecDeque<Answer>,
+    done: Vec<RingDone>,
+    panicked: bool,
+}
+
+/// What came of a member request.
+pub type Answer = (Token, Result<Value, Fault>);
+
+struct Entry {
+    member: OpenMember,
+    /// Whether `RWF_DSYNC` works.
+    dsync: bool,
+    /// A flush or durable write failed.
+    lost: bool,
+    /// The operation whose flush is running.
+    flushing: Option<u32>,
+    /// Operations whose flush is next.
+    flush_next: VecDeque<u32>,
+}
+
+struct Operation {
+    token: Token,
+    member: MemberIndex,
+    kind: Kind,
+    stage: Stage,
+    /// While it is not with the ring.
+    buffer: Option<Buffer>,
+    offset: u64,
+    len: usize,
+    moved: usize,
+    retries: u32,
+    aborted: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Flush,
+    Read,
+    ReadMetadata,
+    Write { durable: bool },
+    WriteMetadata,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    FlushAfter,
+    FlushBefore,
+    Transfer { dsync: bool },
+}
+
+impl<R: Ring> MemberIo<R> {
+    /// No members yet.
+    pub fn new(ring: R) -> Self {
+        Self {
+            ring,
+            members: Vec::new(),
+            operations: Vec::new(),
+            free: Vec::new(),
+            waiting: VecDeque::new(),
+            answers: VecDeque::new(),
+            done: Vec::new(),
+            panicked: false,
+        }
+    }
+
+    /// Takes a member in, under the index it carries.
+    ///
+    /// # Errors
+    /// The ring has no room for its file.
+    pub fn add(&mut self, member: OpenMember) -> std::io::Result<()> {
+        let index = member.info().index;
+        if self.members.len() <= index.index() {
+            self.members.resize_with(index.index() + 1, || None);
+        }
+        assert!(self.members[index.index()].is_none(), "member indices are unique");
+        self.ring.set_file(index.0, Some(member.file()))?;
+        self.members[index.index()] = Some(Entry {
+            member,
+            dsync: true,
+            lost: false,
+            flushing: None,
+            flush_next: VecDeque::new(),
+        });
+        Ok(())
+    }
+
+    /// Closes a member. Requests that are outstanding still end.
+    pub fn remove(&mut self, index: MemberIndex) {
+        let Some(entry) = self.members.get_mut(index.index()).and_then(Option::take) else {
+            return;
+        };
+        if let Err(error) = self.ring.set_file(index.0, None) {
+            tracing::warn!(member = index.0, %error, "its file stays open");
+        }
+        for id in entry.flush_next {
+            self.finish(id, Err(Fault::Gone));
+        }
+    }
+
+    /// The members that are open.
+    pub fn members(&self) -> impl Iterator<Item = &OpenMember> {
+        self.members.iter().flatten().map(|entry| &entry.member)
+    }
+
+    /// The lowest index that was never used.
+    #[must_use]
+    pub fn next_index(&self) -> MemberIndex {
+        MemberIndex(u16::try_from(self.members.len()).expect("far fewer members than 65,536"))
+    }
+
+    /// Starts a member request at the next [`MemberIo::submit`].
+    ///
+    /// # Panics
+    /// When it writes to a member that was opened read-only, or reaches past its end.
+    pub fn start(&mut self, slab: &mut Slab, token: Token, member: MemberIndex, op: MemberOp) {
+        let Some(Some(entry)) = self.members.get(member.index()) else {
+            self.answers.push_back((token, Err(Fault::Gone)));
+            return;
+        };
+        let dsync = entry.dsync;
+        let start = entry.member.start().0;
+        let mut leased = |parts: Parts, write: bool| {
+            // An exclusive lease of a member read, a shared one of a member write.
+            let lease =
+                if write { slab.lease_shared(parts) } else { slab.lease_exclusive(parts) };
+            Some(Buffer::Frames(lease))
+        };
+        let transfer = Stage::Transfer { dsync: false };
+        let (kind, stage, at, buffer) = match op {
+            MemberOp::Flush => (Kind::Flush, Stage::FlushAfter, Sectors(0), None),
+            MemberOp::Read { at, into } => (Kind::Read, transfer, at, leased(into, false)),
+            MemberOp::ReadMetadata { at, len } => {
+                let len = usize::try_from(len.0).expect("metadata is a few KiB long");
+                let buffer = Some(Buffer::Owned(AlignedBytes::zeroed(len)));
+                (Kind::ReadMetadata, transfer, at, buffer)
+            }
+            MemberOp::Write { at, from, fua } => {
+                let stage = Stage::Transfer { dsync: fua && dsync };
+                (Kind::Write { durable: fua }, stage, at, leased(from, true))
+            }
+            MemberOp::WriteMetadata { at, bytes } => {
+                let buffer = Some(Buffer::Owned(AlignedBytes::copy_of(&bytes)));
+                (Kind::WriteMetadata, Stage::FlushBefore, at, buffer)
+            }
+        };
+        let len = buffer.as_ref().map_or(0, Buffer::len);
+        let info = entry.member.info();
+        let end = at.bytes().0.checked_add(len as u64).expect("sectors of a member");
+        assert!(end <= info.size.bytes().0, "{}: request ends at {end}", info.label);
+        let writes = matches!(kind, Kind::Write { .. } | Kind::WriteMetadata);
+        assert!(
+            !writes || entry.member.access() == Access::ReadWrite,
+            "{}: write to a member that was opened read-only",
+            info.label
+        );
+        let operation = Operation {
+            token,
+            member,
+            kind,
+            stage,
+            buffer,
+            offset: start + at.bytes().0,
+            len,
+            moved: 0,
+            retries: 0,
+            aborted: false,
+        };
+        let id = match self.free.pop() {
+            Some(id) => {
+                self.operations[id as usize] = Some(operation);
+                id
+            }
+            None => {
+                self.operations.push(Some(operation));
+                u32::try_from(self.operations.len() - 1).expect("bounded by the engine")
+            }
+        };
+        self.advance(id);
+    }
+
+    /// Asks to give up on a request. It is answered all the same, now or later.
+    pub fn abort(&mut self, token: Token) {
+        let mut named = self.operations.iter_mut().enumerate().filter_map(|(id, operation)| {
+            operation.as_mut().filter(|operation| operation.token == token).map(|found| (id, found))
+        });
+        let Some((id, operation)) = named.next() else { return };
+        operation.aborted = true;
+        let id = u32::try_from(id).expect("numbered with 32 bits");
+        match self.waiting.iter().position(|op| op.id == id) {
+            Some(position) => {
+                let op = self.waiting.remove(position).expect("it was found there");
+                let result = Err(Errno::CANCELED);
+                self.on_done(RingDone { op, result, panicked: false });
+            }
+            None => self.ring.cancel(id),
+        }
+    }
+
+    /// Starts everything that was asked for since the last time.
+    ///
+    /// # Errors
+    /// The ring is dead.
+    pub fn submit(&mut self) -> std::io::Result<()> {
+        while self.ring.outstanding() < self.ring.capacity()
+            && let Some(op) = self.waiting.pop_front()
+        {
+            if self.members[usize::from(op.file)].is_some() {
+                self.ring.push(op);
+            } else {
+                self.on_done(RingDone { op, result: Err(Errno::NODEV), panicked: false });
+            }
+        }
+        self.ring.submit()
+    }
+
+    /// Looks at what has ended.
+    pub fn reap(&mut self) {
+        let mut done = std::mem::take(&mut self.done);
+        self.ring.reap(&mut done);
+        for ended in done.drain(..) {
+            self.panicked |= ended.panicked;
+            self.on_done(ended);
+        }
+        self.done = done;
+    }
+
+    /// The next answer.
+    pub fn answer(&mut self) -> Option<Answer> {
+        self.answers.pop_front()
+    }
+
+    /// Whether there is something to do without waiting for the ring.
+    #[must_use]
+    pub fn busy(&self) -> bool {
+        let room = self.ring.outstanding() < self.ring.capacity();
+        !self.answers.is_empty() || self.ring.busy() || (room && !self.waiting.is_empty())
+    }
+
+    /// Member requests without an answer.
+    #[must_use]
+    pub fn outstanding(&self) -> usize {
+        self.operations.len() - self.free.len()
+    }
+
+    /// Whether a worker panicked.
+    #[must_use]
+    pub fn panicked(&self) -> bool {
+        self.panicked
+    }
+
+    /// What does the work.
+    #[must_use]
+    pub fn ring(&self) -> &R {
+        &self.ring
+    }
+
+    /// Gives the ring what the stage of an operation needs next.
+    fn advance(&mut self, id: u32) {
+        let operation = self.operations[id as usize].as_mut().expect("advanced until answered");
+        let (member, stage) = (operation.member, operation.stage);
+        let Some(Some(entry)) = self.members.get_mut(member.index()) else {
+            self.finish(id, Err(Fault::Gone));
+            return;
+        };
+        let action = match stage {
+            Stage::FlushAfter | Stage::FlushBefore => {
+                if entry.lost {
+                    self.finish(id, Err(Fault::Io));
+                    return;
+                }
+                if entry.flushing.is_some_and(|other| other != id) {
+                    entry.flush_next.push_back(id);
+                    return;
+                }
+                entry.flushing = Some(id);
+                Action::Flush
+            }
+            Stage::Transfer { dsync } => {
+                if dsync && entry.lost {
+                    self.finish(id, Err(Fault::Io));
+                    return;
+                }
+                let buffer = operation.buffer.take().expect("not with the ring now");
+                match operation.kind {
+                    Kind::Read | Kind::ReadMetadata => Action::Read(buffer),
+                    Kind::Flush | Kind::Write { .. } | Kind::WriteMetadata => {
+                        Action::Write { buffer, durable: dsync }
+                    }
+                }
+            }
+        };
+        let operation = self.operations[id as usize].as_ref().expect("found above");
+        let op = RingOp {
+            id,
+            file: member.0,
+            action,
+            offset: operation.offset + operation.moved as u64,
+            skip: operation.moved,
+            limit: operation.len - operation.moved,
+        };
+        self.waiting.push_back(op);
+    }
+
+    /// Decides what comes after an operation of the ring.
+    fn on_done(&mut self, ended: RingDone) {
+        let RingDone { op, result, .. } = ended;
+        let id = op.id;
+        let operation = self.operations[id as usize].as_mut().expect("answered only once");
+        let stage = operation.stage;
+        if let Action::Read(buffer) | Action::Write { buffer, .. } = op.action {
+            operation.buffer = Some(buffer);
+        }
+        let mut entry = self.members.get_mut(operation.member.index()).and_then(Option::as_mut);
+        if !matches!(stage, Stage::Transfer { .. })
+            && let Some(entry) = &mut entry
+        {
+            assert_eq!(entry.flushing.take(), Some(id));
+        }
+        let dsync = stage == Stage::Transfer { dsync: true };
+        let next = match result {
+            Ok(moved) => match stage {
+                Stage::FlushAfter => Next::Finish(Ok(())),
+                Stage::FlushBefore => {
+                    let dsync = entry.as_ref().is_some_and(|entry| entry.dsync);
+                    Next::Stage(Stage::Transfer { dsync })
+                }
+                Stage::Transfer { .. } => operation.on_moved(moved, entry.as_deref()),
+            },
+            Err(Errno::CANCELED) if operation.aborted => Next::Finish(Err(Fault::Aborted)),
+            Err(Errno::INTR | Errno::AGAIN | Errno::CANCELED) if operation.may_retry() => {
+                Next::Stage(stage)
+            }
+            Err(Errno::OPNOTSUPP | Errno::INVAL) if dsync => {
+                if let Some(entry) = &mut entry {
+                    tracing::warn!(
+                        member = %entry.member.info().label,
+                        "RWF_DSYNC refused; durable writes are followed by a flush"
+                    );
+                    entry.dsync = false;
+                }
+                Next::Stage(Stage::Transfer { dsync: false })
+            }
+            Err(errno) => {
+                let is_transfer = stage == Stage::Transfer { dsync: false };
+                let fault = fault_of(errno, is_transfer || dsync);
+                if !is_transfer
+                    && fault != Fault::NoSpace
+                    && let Some(entry) = &mut entry
+                {
+                    entry.lost = true;
+                }
+                tracing::warn!(member = operation.member.0, ?errno, ?fault, "member request failed");
+                Next::Finish(Err(fault))
+            }
+        };
+        let next_flush = entry.and_then(|entry| {
+            let free = entry.flushing.is_none() && !matches!(stage, Stage::Transfer { .. });
+            if free { entry.flush_next.pop_front() } else { None }
+        });
+        match next {
+            Next::Stage(stage) => {
+                self.operations[id as usize].as_mut().expect("found above").stage = stage;
+                self.advance(id);
+            }
+            Next::Finish(result) => self.finish(id, result),
+        }
+        if let Some(id) = next_flush {
+            self.advance(id);
+        }
+    }
+
+    fn finish(&mut self, id: u32, result: Result<(), Fault>) {
+        let operation = self.operations[id as usize].take().expect("finished once");
+        self.free.push(id);
+        let Operation { token, member, kind, buffer, .. } = operation;
+        let value = || match (kind, buffer.and_then(Buffer::into_owned)) {
+            (Kind::ReadMetadata, Some(bytes)) => Value::Metadata(bytes.as_ref().into()),
+            _ => Value::Nothing,
+        };
+        self.answers.push_back((token, result.map(|()| value())));
+        // Those that waited for its flush must not wait for ever if it never ran.
+        if let Some(Some(entry)) = self.members.get_mut(member.index())
+            && entry.flushing.is_none()
+            && let Some(next) = entry.flush_next.pop_front()
+        {
+            self.advance(next);
+        }
+    }
+}
+
+enum Next {
+    Finish(Result<(), Fault>),
+    Stage(Stage),
+}
+
+impl Operation {
+    /// After a transfer that moved some bytes.
+    fn on_moved(&mut self, moved: usize, entry: Option<&Entry>) -> Next {
+        assert!(moved <= self.len - self.moved, "more was moved than asked for");
+        if moved == 0 {
+            return Next::Finish(Err(Fault::Io));
+        }
+        if self.moved + moved == self.len {
+            let dsync = self.stage == Stage::Transfer { dsync: true };
+            let durable = matches!(self.kind, Kind::Write { durable: true } | Kind::WriteMetadata);
+            self.moved = self.len;
+            return if durable && !dsync {
+                Next::Stage(Stage::FlushAfter)
+            } else {
+                Next::Finish(Ok(()))
+            };
+        }
+        // O_DIRECT goes on only at a block; what is above it is moved again.
+        let block = match entry {
+            Some(entry) if entry.member.mode() == IoMode::Direct => {
+                entry.member.info().logical_block as usize
+            }
+            _ => 1,
+        };
+        let rounded = (self.moved + moved) / block * block;
+        if rounded == self.moved && !self.may_retry() {
+            return Next::Finish(Err(Fault::Io));
+        }
+        self.moved = rounded;
+        Next::Stage(self.stage)
+    }
+
+    fn may_retry(&mut self) -> bool {
+        self.retries += 1;
+        self.retries <= RETRIES_MAX
+    }
+}
+
+fn fault_of(errno: Errno, is_transfer: bool) -> Fault {
+    match errno {
+        // A flush that finds no space has lost pages, of which nobody can say which.
+        Errno::NOSPC | Errno::DQUOT | Errno::FBIG if is_transfer => Fault::NoSpace,
+        Errno::NODEV | Errno::NXIO | Errno::NOMEDIUM | Errno::SHUTDOWN | Errno::BADFD => Fault::Gone,
+        _ => Fault::Io,
+    }
+}
+
+/// Parts of one request, for tests and simple engines.
+#[must_use]
+pub fn parts(list: &[Part]) -> Parts {
+    SmallVec::from_slice(list)
+}
+
+/// How often one request is started again because the kernel asked for it. `EAGAIN` comes from queues
+/// that are full for microseconds; a thousand of them are a fault.
+const RETRIES_MAX: u32 = 1000;

@@ -1,0 +1,94 @@
+//! What happens after a panic in the engine or in a worker? (F27)
+//!
+//! Nothing is acknowledged any more. [`Guarded`] catches the panic, keeps its message, and from then on
+//! takes no input and gives no output: an engine whose state may be half changed is not asked again.
+//! Exports see it (`Port::on_poison`) and answer everything with an I/O error; member requests that
+//! are out still end, and their memory comes back; superblocks are not written, so that the arrays stay
+//! marked dirty and are resynced at the next start.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use weft_engine::{Engine, Input, Output, Snapshot, Turn};
+use weft_units::Time;
+
+/// What the runtime drives. The engine, a bare member, or a test's stand-in.
+pub trait Core {
+    /// See [`Engine::handle`].
+    fn handle(&mut self, now: Time, input: Input);
+    /// See [`Engine::turn`].
+    fn turn(&mut self, now: Time) -> Turn;
+    /// See [`Engine::poll`].
+    fn poll(&mut self) -> Option<Output>;
+    /// See [`Engine::next_wake`].
+    fn next_wake(&self) -> Option<Time>;
+    /// See [`Engine::snapshot`].
+    fn snapshot(&self) -> Snapshot;
+}
+
+impl Core for Engine {
+    fn handle(&mut self, now: Time, input: Input) {
+        Self::handle(self, now, input);
+    }
+
+    fn turn(&mut self, now: Time) -> Turn {
+        Self::turn(self, now)
+    }
+
+    fn poll(&mut self) -> Option<Output> {
+        Self::poll(self)
+    }
+
+    fn next_wake(&self) -> Option<Time> {
+        Self::next_wake(self)
+    }
+
+    fn snapshot(&self) -> Snapshot {
+        Self::snapshot(self)
+    }
+}
+
+/// A core that is not asked again after a panic.
+pub struct Guarded {
+    core: Box<dyn Core>,
+    poison: Option<String>,
+}
+
+impl Guarded {
+    /// Guards a core.
+    #[must_use]
+    pub fn new(core: Box<dyn Core>) -> Self {
+        Self { core, poison: None }
+    }
+
+    /// What the panic said, if there was one.
+    #[must_use]
+    pub fn poison(&self) -> Option<&str> {
+        self.poison.as_deref()
+    }
+
+    /// Counts as a panic from here on.
+    pub fn set_poison(&mut self, message: &str) {
+        if self.poison.is_none() {
+            tracing::error!(message, "poisoned: nothing is acknowledged any more");
+            self.poison = Some(message.to_owned());
+        }
+    }
+
+    /// Runs something that may panic, unless something did before.
+    pub fn guard<T>(&mut self, action: impl FnOnce(&mut dyn Core) -> T) -> Option<T> {
+        if self.poison.is_some() {
+            return None;
+        }
+        let core = &mut *self.core;
+        // Unwind safety: whatever the panic leaves half done is never looked at again.
+        match catch_unwind(AssertUnwindSafe(|| action(core))) {
+            Ok(value) => Some(value),
+            Err(panic) => {
+                let text = panic.downcast_ref::<String>().map(String::as_str);
+                let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
+                self.set_poison(text.unwrap_or("a panic without a message"));
+                None
+            }
+        }
+    }
+}

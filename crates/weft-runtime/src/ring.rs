@@ -1,0 +1,151 @@
+//! How are reads, writes and flushes of files started together and finished one by one?
+//!
+//! A [`Ring`] is given operations, starts everything it was given with one `submit`, and hands each
+//! back with what the kernel said about it: a count of bytes, possibly short, or an `errno`. It
+//! retries nothing and interprets nothing; that is `member_io.rs`. There are two: io_uring and, where
+//! that is forbidden, a pool of threads. A third wraps either and misbehaves on purpose.
+//!
+//! An operation owns its memory (see `buffers.rs`) from `push` until it is handed back.
+
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::sync::Arc;
+
+use rustix::io::Errno;
+
+use crate::buffers::Buffer;
+
+/// Something to be done to a file.
+#[derive(Debug)]
+pub struct RingOp {
+    /// The caller's name for it; unique among those outstanding.
+    pub id: u32,
+    /// Which file, as given to [`Ring::set_file`].
+    pub file: u16,
+    /// What.
+    pub action: Action,
+    /// Where in the file the first byte goes that is moved (after `skip`).
+    pub offset: u64,
+    /// Bytes of the buffer that were moved before.
+    pub skip: usize,
+    /// Most bytes to move.
+    pub limit: usize,
+}
+
+/// What is to be done.
+#[derive(Debug)]
+pub enum Action {
+    /// `fdatasync`.
+    Flush,
+    /// Fill the buffer.
+    Read(Buffer),
+    /// Store the buffer.
+    Write {
+        /// From where.
+        buffer: Buffer,
+        /// With `RWF_DSYNC`.
+        durable: bool,
+    },
+}
+
+/// How an operation ended.
+#[derive(Debug)]
+pub struct RingDone {
+    /// The operation, with its memory.
+    pub op: RingOp,
+    /// Bytes moved, or why none were.
+    pub result: Result<usize, Errno>,
+    /// Whether the code that did it panicked.
+    pub panicked: bool,
+}
+
+/// A way to do I/O on many files at once.
+pub trait Ring {
+    /// Puts a file in, or takes it out. Operations that are outstanding keep theirs.
+    ///
+    /// # Errors
+    /// The kernel has no room for it.
+    fn set_file(&mut self, index: u16, file: Option<Arc<OwnedFd>>) -> std::io::Result<()>;
+
+    /// How many operations may be outstanding.
+    fn capacity(&self) -> usize;
+
+    /// Takes an operation. The caller keeps `outstanding < capacity`.
+    fn push(&mut self, op: RingOp);
+
+    /// Starts everything that was pushed.
+    ///
+    /// # Errors
+    /// Nothing can be started any more, ever. A passing shortage is no error: see `busy`.
+    fn submit(&mut self) -> std::io::Result<()>;
+
+    /// Hands back what has ended.
+    fn reap(&mut self, done: &mut Vec<RingDone>);
+
+    /// Asks to give up on an operation, which is then handed back with `ECANCELED` or as it ended.
+    fn cancel(&mut self, id: u32);
+
+    /// Readable when something has ended.
+    fn wait_fd(&self) -> BorrowedFd<'_>;
+
+    /// Pushed and not handed back.
+    fn outstanding(&self) -> usize;
+
+    /// Whether `submit` or `reap` has something to do already, so that waiting would be wrong.
+    fn busy(&self) -> bool;
+
+    /// For people: `io_uring` or `threads`, with particulars.
+    fn describe(&self) -> String;
+}
+
+impl RingOp {
+    /// Its memory.
+    #[must_use]
+    pub fn buffer(&self) -> Option<&Buffer> {
+        match &self.action {
+            Action::Flush => None,
+            Action::Read(buffer) | Action::Write { buffer, .. } => Some(buffer),
+        }
+    }
+}
+
+impl<R: Ring + ?Sized> Ring for Box<R> {
+    fn set_file(&mut self, index: u16, file: Option<Arc<OwnedFd>>) -> std::io::Result<()> {
+        (**self).set_file(index, file)
+    }
+
+    fn capacity(&self) -> usize {
+        (**self).capacity()
+    }
+
+    fn push(&mut self, op: RingOp) {
+        (**self).push(op);
+    }
+
+    fn submit(&mut self) -> std::io::Result<()> {
+        (**self).submit()
+    }
+
+    fn reap(&mut self, done: &mut Vec<RingDone>) {
+        (**self).reap(done);
+    }
+
+    fn cancel(&mut self, id: u32) {
+        (**self).cancel(id);
+    }
+
+    fn wait_fd(&self) -> BorrowedFd<'_> {
+        (**self).wait_fd()
+    }
+
+    fn outstanding(&self) -> usize {
+        (**self).outstanding()
+    }
+
+    fn busy(&self) -> bool {
+        (**self).busy()
+    }
+
+    fn describe(&self) -> String {
+        (**self).describe()
+    }
+}

@@ -1,0 +1,228 @@
+//! How is I/O done where io_uring is forbidden?
+//!
+//! By a few threads that take operations from one queue and do `preadv`, `pwritev2` and `fdatasync`.
+//! Containers often forbid io_uring (seccomp, `kernel.io_uring_disabled`); the semantics are the
+//! same, only slower. A thread that panics hands its operation back marked so.
+
+use std::collections::VecDeque;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+
+use rustix::event::EventfdFlags;
+use rustix::io::{Errno, ReadWriteFlags};
+
+use crate::ring::{Action, Ring, RingDone, RingOp};
+
+/// A pool of threads behind the interface of a ring.
+#[derive(Debug)]
+pub struct ThreadRing {
+    shared: Arc<Shared>,
+    workers: Vec<JoinHandle<()>>,
+    files: Vec<Option<Arc<OwnedFd>>>,
+    pushed: Vec<Job>,
+    outstanding: usize,
+    capacity: usize,
+}
+
+#[derive(Debug)]
+struct Shared {
+    queue: Mutex<Queue>,
+    work: Condvar,
+    done: Mutex<Vec<RingDone>>,
+    event: OwnedFd,
+}
+
+#[derive(Debug, Default)]
+struct Queue {
+    jobs: VecDeque<Job>,
+    idle: usize,
+    closed: bool,
+}
+
+#[derive(Debug)]
+struct Job {
+    op: RingOp,
+    file: Arc<OwnedFd>,
+}
+
+impl ThreadRing {
+    /// Starts the threads.
+    ///
+    /// # Errors
+    /// No thread or descriptor is left.
+    pub fn new(workers: usize, capacity: usize) -> std::io::Result<Self> {
+        assert!(workers > 0 && capacity > 0);
+        let event = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        let shared = Arc::new(Shared {
+            queue: Mutex::default(),
+            work: Condvar::new(),
+            done: Mutex::default(),
+            event,
+        });
+        let mut ring = Self {
+            shared,
+            workers: Vec::new(),
+            files: Vec::new(),
+            pushed: Vec::new(),
+            outstanding: 0,
+            capacity,
+        };
+        for index in 0..workers {
+            let shared = Arc::clone(&ring.shared);
+            let name = format!("weft-io-{index}");
+            let worker = std::thread::Builder::new().name(name).spawn(move || shared.work())?;
+            ring.workers.push(worker);
+        }
+        Ok(ring)
+    }
+}
+
+impl Ring for ThreadRing {
+    fn set_file(&mut self, index: u16, file: Option<Arc<OwnedFd>>) -> std::io::Result<()> {
+        let index = usize::from(index);
+        if self.files.len() <= index {
+            self.files.resize_with(index + 1, || None);
+        }
+        self.files[index] = file;
+        Ok(())
+    }
+
+    fn capacity(&self) -> usize {
+        self.capacity
+    }
+
+    fn push(&mut self, op: RingOp) {
+        assert!(self.outstanding < self.capacity);
+        let file = self.files[usize::from(op.file)].clone().expect("the caller put the file in");
+        self.outstanding += 1;
+        self.pushed.push(Job { op, file });
+    }
+
+    fn submit(&mut self) -> std::io::Result<()> {
+        if self.pushed.is_empty() {
+            return Ok(());
+        }
+        let count = self.pushed.len();
+        let mut queue = lock(&self.shared.queue);
+        queue.jobs.extend(self.pushed.drain(..));
+        let wanted = count.min(queue.idle);
+        drop(queue);
+        for _ in 0..wanted {
+            self.shared.work.notify_one();
+        }
+        Ok(())
+    }
+
+    fn reap(&mut self, done: &mut Vec<RingDone>) {
+        let mut ended = lock(&self.shared.done);
+        if ended.is_empty() {
+            return;
+        }
+        // Before the list is left: what is added after raises it again.
+        let _ = rustix::io::read(&self.shared.event, &mut [0; 8]);
+        self.outstanding -= ended.len();
+        done.append(&mut ended);
+    }
+
+    fn cancel(&mut self, id: u32) {
+        let mut queue = lock(&self.shared.queue);
+        let Some(position) = queue.jobs.iter().position(|job| job.op.id == id) else {
+            return;
+        };
+        let job = queue.jobs.remove(position).expect("it was found there");
+        drop(queue);
+        self.shared.end(RingDone { op: job.op, result: Err(Errno::CANCELED), panicked: false });
+    }
+
+    fn wait_fd(&self) -> BorrowedFd<'_> {
+        self.shared.event.as_fd()
+    }
+
+    fn outstanding(&self) -> usize {
+        self.outstanding
+    }
+
+    fn busy(&self) -> bool {
+        !self.pushed.is_empty()
+    }
+
+    fn describe(&self) -> String {
+        format!("threads ({})", self.workers.len())
+    }
+}
+
+impl Drop for ThreadRing {
+    /// Waits for what has been started; what has not is dropped.
+    fn drop(&mut self) {
+        let mut queue = lock(&self.shared.queue);
+        queue.closed = true;
+        queue.jobs.clear();
+        drop(queue);
+        self.shared.work.notify_all();
+        for worker in self.workers.drain(..) {
+            // Its panics were caught and reported with the operation.
+            let _ = worker.join();
+        }
+    }
+}
+
+impl Shared {
+    fn work(&self) {
+        while let Some(mut job) = self.next() {
+            let performed = catch_unwind(AssertUnwindSafe(|| perform(&mut job)));
+            let panicked = performed.is_err();
+            let result = performed.unwrap_or(Err(Errno::IO));
+            self.end(RingDone { op: job.op, result, panicked });
+        }
+    }
+
+    fn next(&self) -> Option<Job> {
+        let mut queue = lock(&self.queue);
+        loop {
+            if let Some(job) = queue.jobs.pop_front() {
+                return Some(job);
+            }
+            if queue.closed {
+                return None;
+            }
+            queue.idle += 1;
+            queue = self.work.wait(queue).unwrap_or_else(PoisonError::into_inner);
+            queue.idle -= 1;
+        }
+    }
+
+    fn end(&self, ended: RingDone) {
+        let mut done = lock(&self.done);
+        let first = done.is_empty();
+        done.push(ended);
+        if first {
+            // Cannot fail: the counter is far from its limit.
+            let _ = rustix::io::write(&self.event, &1_u64.to_ne_bytes());
+        }
+    }
+}
+
+fn perform(job: &mut Job) -> Result<usize, Errno> {
+    let RingOp { action, offset, skip, limit, .. } = &mut job.op;
+    match action {
+        Action::Flush => rustix::fs::fdatasync(&job.file).map(|()| 0),
+        Action::Read(buffer) => {
+            rustix::io::preadv(&job.file, &mut buffer.slices_mut(*skip, *limit), *offset)
+        }
+        Action::Write { buffer, durable } => {
+            let slices = buffer.slices(*skip, *limit);
+            if *durable {
+                rustix::io::pwritev2(&job.file, &slices, *offset, ReadWriteFlags::DSYNC)
+            } else {
+                rustix::io::pwritev(&job.file, &slices, *offset)
+            }
+        }
+    }
+}
+
+/// The data behind these locks is whole after every statement, so that a panic leaves it usable.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,322 @@
+//! How is I/O done with io_uring?
+//!
+//! One submission per `submit`, whatever was pushed. The slab is registered (in regions of 1 GiB,
+//! without the frame of zeros, which is mapped read-only and cannot be), and so are the files. A
+//! request of one part inside a region uses `READ_FIXED` or `WRITE_FIXED`; the others name addresses.
+//! Where the kernel refuses to register (RLIMIT_MEMLOCK), everything names addresses.
+//!
+//! # Why no completion is lost
+//!
+//! At most `capacity` operations are outstanding and the completion queue has more entries than
+//! `capacity` plus the cancellations let out, so that it never overflows. Should it do so all the
+//! same, the kernel keeps what does not fit (`IORING_FEAT_NODROP`, required) until the next enter.
+//!
+//! Source   io_uring(7), io_uring_enter(2), io_uring_register(2)
+
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+
+use io_uring::{IoUring, opcode, squeue, types};
+use rustix::io::Errno;
+use smallvec::SmallVec;
+
+use crate::buffers::{Address, Memory, Slab};
+use crate::ring::{Action, Ring, RingDone, RingOp};
+
+/// io_uring behind the interface of a ring.
+pub struct UringRing {
+    ring: IoUring,
+    /// Where each outstanding operation lives; its index is the kernel's name for it. Never grows, so
+    /// that the addresses of the `iovec`s hold.
+    slots: Box<[Slot]>,
+    free: Vec<u16>,
+    files: Vec<Option<Arc<OwnedFd>>>,
+    files_registered: bool,
+    cancels: usize,
+    cancels_max: usize,
+    memory: Arc<Memory>,
+    regions: Vec<Address>,
+}
+
+#[derive(Default)]
+struct Slot {
+    op: Option<RingOp>,
+    /// Keeps the file open while the kernel may use its number.
+    file: Option<Arc<OwnedFd>>,
+    iovecs: SmallVec<[libc::iovec; 4]>,
+}
+
+impl UringRing {
+    /// Sets up a ring for `capacity` operations on members and the slab.
+    ///
+    /// # Errors
+    /// The kernel refuses (`ENOSYS`, `EPERM`, `ENOMEM`), or is older than 5.6.
+    pub fn new(slab: &Slab, capacity: u16) -> std::io::Result<Self> {
+        let entries = u32::from(capacity).next_power_of_two();
+        let ring: IoUring = IoUring::builder().setup_cqsize(entries * 2).build(entries)?;
+        if !ring.params().is_feature_nodrop() || !ring.params().is_feature_rw_cur_pos() {
+            return Err(std::io::ErrorKind::Unsupported.into());
+        }
+        let mut uring = Self {
+            slots: (0..capacity).map(|_| Slot::default()).collect(),
+            free: (0..capacity).rev().collect(),
+            files: Vec::new(),
+            files_registered: ring.submitter().register_files_sparse(FILES_MAX).is_ok(),
+            cancels: 0,
+            cancels_max: (ring.params().cq_entries() as usize) - usize::from(capacity) - 1,
+            memory: slab.memory(),
+            regions: Vec::new(),
+            ring,
+        };
+        uring.register_slab();
+        Ok(uring)
+    }
+
+    fn register_slab(&mut self) {
+        let whole = self.memory.whole();
+        let mut regions = Vec::new();
+        let mut start = FRAME_LEN;
+        while start < whole.len {
+            let len = (whole.len - start).min(REGION_BYTES);
+            // Arithmetic on the address only; it is inside the mapping.
+            regions.push(Address { start: whole.start.wrapping_add(start), len });
+            start += len;
+        }
+        let iovecs: Vec<_> = regions.iter().map(|region| iovec(*region)).collect();
+        // SAFETY: the regions are inside the mapping, which `self.memory` keeps in place until `Drop`
+        // has waited for every operation and the ring is gone (fields drop in order, `ring` first).
+        let registered = unsafe { self.ring.submitter().register_buffers(&iovecs) };
+        match registered {
+            Ok(()) => self.regions = regions,
+            Err(error) => tracing::info!(
+                %error,
+                "io_uring: payload memory not registered (RLIMIT_MEMLOCK); requests name addresses"
+            ),
+        }
+    }
+
+    /// The registered region that an address lies in as a whole.
+    fn region_of(&self, address: Address) -> Option<u16> {
+        let position = self.regions.iter().position(|region| {
+            let offset = address.start.addr().wrapping_sub(region.start.addr());
+            offset < region.len && address.len <= region.len - offset
+        })?;
+        u16::try_from(position).ok()
+    }
+
+    fn entry_of(&mut self, index: u16) -> squeue::Entry {
+        let slot = &self.slots[usize::from(index)];
+        let op = slot.op.as_ref().expect("filled by push");
+        let file = slot.file.as_ref().expect("filled by push").as_raw_fd();
+        let fixed = self.files_registered.then_some(types::Fixed(u32::from(op.file)));
+        // The two kinds of file have different types, so each builder is named once for both.
+        macro_rules! build {
+            ($opcode:ident, ($($argument:expr),*) $(, $method:ident($value:expr))*) => {
+                match fixed {
+                    Some(file) => opcode::$opcode::new(file $(, $argument)*)
+                        $(.$method($value))*.build(),
+                    None => opcode::$opcode::new(types::Fd(file) $(, $argument)*)
+                        $(.$method($value))*.build(),
+                }
+            };
+        }
+        let Some(buffer) = op.buffer() else {
+            return build!(Fsync, (), flags(types::FsyncFlags::DATASYNC));
+        };
+        let durable = match op.action {
+            Action::Write { durable: true, .. } => libc::RWF_DSYNC,
+            Action::Flush | Action::Read(_) | Action::Write { durable: false, .. } => 0,
+        };
+        let is_read = matches!(op.action, Action::Read(_));
+        let at = op.offset;
+        let addresses = buffer.addresses(op.skip, op.limit);
+        if let [address] = addresses[..] {
+            let len = u32::try_from(address.len).expect("a request is shorter than 4 GiB");
+            let start = address.start;
+            return match (self.region_of(address), is_read) {
+                (Some(region), true) => build!(ReadFixed, (start, len, region), offset(at)),
+                (Some(region), false) => {
+                    build!(WriteFixed, (start, len, region), offset(at), rw_flags(durable))
+                }
+                (None, true) => build!(Read, (start, len), offset(at)),
+                (None, false) => build!(Write, (start, len), offset(at), rw_flags(durable)),
+            };
+        }
+        let slot = &mut self.slots[usize::from(index)];
+        slot.iovecs = addresses.into_iter().map(iovec).collect();
+        let count = u32::try_from(slot.iovecs.len()).expect("at most IOV_MAX");
+        let start = slot.iovecs.as_ptr();
+        if is_read {
+            build!(Readv, (start, count), offset(at))
+        } else {
+            build!(Writev, (start, count), offset(at), rw_flags(durable))
+        }
+    }
+
+    /// Puts an entry into the submission queue, making room if there is none.
+    fn enqueue(&mut self, entry: &squeue::Entry) -> std::io::Result<()> {
+        loop {
+            // SAFETY: the entry names memory of an operation in `slots` (or none), which stays there
+            // until its completion is reaped; `Drop` waits for that. The memory itself is the lease's
+            // (see `buffers.rs`) or on the heap, and an `iovec` array is in the slot, which does not
+            // move.
+            let pushed = unsafe { self.ring.submission().push(entry) };
+            if pushed.is_ok() {
+                return Ok(());
+            }
+            self.enter()?;
+        }
+    }
+
+    /// Enters the kernel once; what it could not take stays in the queue.
+    fn enter(&mut self) -> std::io::Result<()> {
+        match self.ring.submit() {
+            Ok(_) => Ok(()),
+            Err(error) => match Errno::from_io_error(&error) {
+                Some(Errno::INTR | Errno::AGAIN | Errno::BUSY) => Ok(()),
+                _ => Err(error),
+            },
+        }
+    }
+}
+
+impl Ring for UringRing {
+    fn set_file(&mut self, index: u16, file: Option<Arc<OwnedFd>>) -> std::io::Result<()> {
+        let at = usize::from(index);
+        if self.files.len() <= at {
+            self.files.resize_with(at + 1, || None);
+        }
+        if self.files_registered {
+            let fd = file.as_ref().map_or(-1, |file| file.as_raw_fd());
+            self.ring.submitter().register_files_update(u32::from(index), &[fd])?;
+        }
+        self.files[at] = file;
+        Ok(())
+    }
+
+    fn capacity(&self) -> usize {
+        self.slots.len()
+    }
+
+    fn push(&mut self, op: RingOp) {
+        let index = self.free.pop().expect("the caller keeps outstanding < capacity");
+        let file = self.files[usize::from(op.file)].clone();
+        assert!(file.is_some(), "the caller put the file in");
+        let slot = &mut self.slots[usize::from(index)];
+        slot.op = Some(op);
+        slot.file = file;
+        let entry = self.entry_of(index).user_data(u64::from(index));
+        // The queue is as long as `slots`, so that there is room after at most one enter; when even
+        // that fails the ring is dead, and `submit` will say so.
+        if let Err(error) = self.enqueue(&entry) {
+            tracing::error!(%error, "io_uring: submission failed");
+        }
+    }
+
+    fn submit(&mut self) -> std::io::Result<()> {
+        if self.ring.submission().is_empty() {
+            return Ok(());
+        }
+        self.enter()
+    }
+
+    fn reap(&mut self, done: &mut Vec<RingDone>) {
+        loop {
+            for cqe in self.ring.completion() {
+                let Ok(index) = u16::try_from(cqe.user_data()) else {
+                    self.cancels -= 1;
+                    continue;
+                };
+                let slot = &mut self.slots[usize::from(index)];
+                let op = slot.op.take().expect("the kernel completes each operation once");
+                slot.file = None;
+                slot.iovecs.clear();
+                self.free.push(index);
+                let result = match usize::try_from(cqe.result()) {
+                    Ok(count) => Ok(count),
+                    Err(_) => Err(Errno::from_raw_os_error(-cqe.result())),
+                };
+                done.push(RingDone { op, result, panicked: false });
+            }
+            if !self.ring.submission().cq_overflow() {
+                return;
+            }
+            // What did not fit moves into the queue on entering. An error comes back at `submit`.
+            if self.ring.submitter().submit_and_wait(0).is_err() {
+                return;
+            }
+        }
+    }
+
+    fn cancel(&mut self, id: u32) {
+        let named = |slot: &Slot| slot.op.as_ref().is_some_and(|op| op.id == id);
+        let Some(index) = self.slots.iter().position(named) else { return };
+        if self.cancels == self.cancels_max {
+            return;
+        }
+        let entry = opcode::AsyncCancel::new(index as u64).build().user_data(CANCEL);
+        if self.enqueue(&entry).is_ok() {
+            self.cancels += 1;
+        }
+    }
+
+    fn wait_fd(&self) -> BorrowedFd<'_> {
+        // SAFETY: the descriptor is the ring's, which the result borrows.
+        unsafe { BorrowedFd::borrow_raw(self.ring.as_raw_fd()) }
+    }
+
+    fn outstanding(&self) -> usize {
+        self.slots.len() - self.free.len()
+    }
+
+    fn busy(&self) -> bool {
+        // SAFETY: no other view of the submission queue is alive; `self` is borrowed.
+        !unsafe { self.ring.submission_shared() }.is_empty()
+    }
+
+    fn describe(&self) -> String {
+        let buffers = if self.regions.is_empty() { ", buffers not registered" } else { "" };
+        let files = if self.files_registered { "" } else { ", files not registered" };
+        format!("io_uring{buffers}{files}")
+    }
+}
+
+impl Drop for UringRing {
+    /// Asks to cancel what is outstanding and waits for it: the kernel may still write to its memory.
+    fn drop(&mut self) {
+        let ids: Vec<u32> =
+            self.slots.iter().filter_map(|slot| slot.op.as_ref().map(|op| op.id)).collect();
+        for id in ids {
+            self.cancel(id);
+        }
+        let mut done = Vec::new();
+        while self.outstanding() > 0 {
+            let waited = self.ring.submit_and_wait(1);
+            let passing = |error: &std::io::Error| {
+                matches!(Errno::from_io_error(error), Some(Errno::INTR | Errno::AGAIN | Errno::BUSY))
+            };
+            if waited.as_ref().is_err_and(|error| !passing(error)) {
+                // The ring is dead and cannot be waited for: its memory is never given back.
+                for slot in &mut self.slots {
+                    std::mem::forget(slot.op.take());
+                }
+                std::mem::forget(Arc::clone(&self.memory));
+                return;
+            }
+            self.reap(&mut done);
+            done.clear();
+        }
+    }
+}
+
+fn iovec(address: Address) -> libc::iovec {
+    libc::iovec { iov_base: address.start.cast(), iov_len: address.len }
+}
+
+const FRAME_LEN: usize = weft_units::FRAME_BYTES as usize;
+/// The most the kernel registers as one buffer.
+const REGION_BYTES: usize = 1 << 30;
+/// Members in use at one time.
+const FILES_MAX: u32 = 1024;
+/// Marks the completion of a cancellation.
+const CANCEL: u64 = u64::MAX;
