@@ -7,7 +7,7 @@ ok() { count=$((count + 1)); echo "ok $count - $*"; }
 fail() { count=$((count + 1)); echo "not ok $count - $*"; cat /proc/mdstat >&2; dmesg | tail -5 >&2; exit 1; }
 check() { local text=$1; shift; "$@" >&2 || fail "$text ($*)"; ok "$text"; }
 equal() { [ "$2" = "$3" ] || fail "$1: found '$2', expected '$3'"; ok "$1"; }
-at_least() { [ "$2" -ge "$3" ] || fail "$1: found '$2', expected at least $3"; ok "$1 ($2 ≥ $3)"; }
+at_least() { [ "$3" -ge 1 ] && [ "$2" -ge "$3" ] || fail "$1: found '$2', expected at least $3"; ok "$1 ($2 ≥ $3)"; }
 plan() { echo "1..$count"; [ "$count" -ge "$1" ] || { echo "not ok - only $count checks, expected $1"; exit 1; }; exit 0; }
 
 # attach FILE… : sets `loops`

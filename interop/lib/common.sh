@@ -52,9 +52,9 @@ equal() {
 	ok "$1 ($2)"
 }
 
-# at_least TEXT A B
+# at_least TEXT A B : A is B or more, and B is more than nothing
 at_least() {
-	[ "$2" -ge "$3" ] 2>/dev/null || fail "$1: found '$2', expected at least $3"
+	[ "$3" -ge 1 ] 2>/dev/null && [ "$2" -ge "$3" ] 2>/dev/null || fail "$1: found '$2', expected at least $3"
 	ok "$1 ($2 ≥ $3)"
 }
 
