@@ -198,10 +198,10 @@ impl Decision {
                 };
                 Err(self.refused(what, None))
             }
-            [array] if array.set_uuid == Uuid([0; 16]) => Err(self.refused(
-                "set_uuid: found all zeros, which names no array".to_owned(),
-                None,
-            )),
+            [array] if array.set_uuid == Uuid([0; 16]) => {
+                Err(self
+                    .refused("set_uuid: found all zeros, which names no array".to_owned(), None))
+            }
             [_] => Ok(()),
             several => {
                 let list: Vec<_> = several.iter().map(|array| array_title(array)).collect();
@@ -452,9 +452,10 @@ impl Decision {
                 .filter_map(|(slot, state)| match state {
                     SlotState::InSync(_) => None,
                     SlotState::Missing => Some(format!("slot {slot} missing")),
-                    SlotState::Rebuilding { member, good_to } => {
-                        Some(format!("slot {slot} ({}) rebuilt only to {good_to}", member.info.label))
-                    }
+                    SlotState::Rebuilding { member, good_to } => Some(format!(
+                        "slot {slot} ({}) rebuilt only to {good_to}",
+                        member.info.label
+                    )),
                 })
                 .collect();
             return Err(self.refused(

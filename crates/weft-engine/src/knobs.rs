@@ -14,6 +14,8 @@ use crate::raid::parity::stripe_size::StripeSize;
 /// Every knob's present value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Knobs {
+    /// Whether a check reads rows again that are in the cache.
+    pub check_reads: CheckReads,
     /// Largest member request that merging makes. Zero merges nothing.
     pub max_sectors: Bytes,
     /// How long a member may stall before it is failed. Zero: never.
@@ -34,6 +36,16 @@ pub struct Knobs {
     pub stripe_size: StripeSize,
     /// Which client writes wait for more of their row.
     pub writes: Writes,
+}
+
+/// What a check or repair believes of a row that is in the cache.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum CheckReads {
+    /// The cache, as md.
+    Cache,
+    /// Only the members.
+    #[default]
+    Media,
 }
 
 /// The two rules of patch 000.
@@ -73,6 +85,8 @@ pub enum Writes {
 /// One knob with a new value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Knob {
+    /// See [`Knobs::check_reads`].
+    CheckReads(CheckReads),
     /// See [`Knobs::max_sectors`].
     MaxSectors(Bytes),
     /// See [`Knobs::member_timeout`].
@@ -132,6 +146,24 @@ pub struct Row {
 
 /// The table, in alphabetical order.
 pub const TABLE: &[Row] = &[
+    Row {
+        name: "check_reads",
+        unit: "word",
+        range: "cache | media",
+        origin: "weft",
+        doc: "Whether check and repair believe rows that are in the cache, as md does, or read them.",
+        parse: |text, _| {
+            Some(Knob::CheckReads(match text {
+                "cache" => CheckReads::Cache,
+                "media" => CheckReads::Media,
+                _ => return None,
+            }))
+        },
+        show: |knobs| match knobs.check_reads {
+            CheckReads::Cache => "cache".into(),
+            CheckReads::Media => "media".into(),
+        },
+    },
     Row {
         name: "max_sectors_kb",
         unit: "KiB",
@@ -266,6 +298,7 @@ impl Knobs {
     /// Puts one knob's new value in. The value was checked when it was parsed.
     pub fn set(&mut self, knob: Knob) {
         match knob {
+            Knob::CheckReads(from) => self.check_reads = from,
             Knob::MaxSectors(bytes) => self.max_sectors = bytes,
             Knob::MemberTimeout(span) => self.member_timeout = span,
             Knob::PrereadBypassThreshold(count) => self.preread_bypass_threshold = count,
@@ -317,6 +350,7 @@ impl Knobs {
 impl Default for Knobs {
     fn default() -> Self {
         Self {
+            check_reads: CheckReads::default(),
             max_sectors: Bytes::kib(512),
             member_timeout: Span::ZERO,
             preread_bypass_threshold: 1,

@@ -2,19 +2,38 @@
 //!
 //! See [`Engine`] for the contract.
 #![forbid(unsafe_code)]
+#![allow(
+    clippy::cast_possible_truncation,
+    reason = "frame counts, slots and offsets within a request are small by construction"
+)]
 
+mod align;
+mod array;
 pub mod assemble;
 mod config;
+mod credit;
 mod error;
+pub mod flush;
 mod frame;
 mod input;
 pub mod knobs;
+mod member;
+pub mod mutant;
+mod outbox;
 mod output;
 pub mod raid;
+mod ranges;
+mod sched;
 mod snapshot;
 mod token;
+mod volume;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
+
+use credit::Credit;
+use outbox::Outbox;
+use volume::Volume;
+use weft_units::FRAME_BYTES;
 
 pub use config::{Config, MemberInfo, VolumeConfig};
 pub use error::{ConfigError, ReplyError};
@@ -26,7 +45,7 @@ pub use input::{
 pub use output::{ComputeOp, Differs, MemberOp, Notice, Output, Source, Sources};
 pub use snapshot::{MemberSnapshot, MemberState, Snapshot, VolumeSnapshot};
 pub use token::{Tag, Token};
-use weft_units::Time;
+use weft_units::{Bytes, Time, VolumeId};
 
 /// The write path of every volume of one process, and what they share, as a deterministic state
 /// machine.
@@ -46,9 +65,13 @@ use weft_units::Time;
 /// - The engine never sees payload: it names frames, the driver owns the memory. Superblocks are
 ///   its own and travel inside `Submit`.
 /// - A bad outcome is an output, never a panic.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct Engine {
-    outputs: VecDeque<Output>,
+    volumes: Vec<Volume>,
+    credit: Credit,
+    turn_rows_max: u32,
+    inbox: VecDeque<Input>,
+    out: Outbox,
 }
 
 /// What a turn did.
@@ -78,37 +101,150 @@ impl Engine {
     ///
     /// # Errors
     /// The configuration cannot work; see [`ConfigError`].
-    pub fn new(config: Config, now: Time) -> Result<Self, ConfigError> {
-        let _ = (config, now);
-        Ok(Self { outputs: VecDeque::new() })
+    pub fn new(config: &Config, now: Time) -> Result<Self, ConfigError> {
+        let mut indices = BTreeSet::new();
+        let count = config.volumes.len() as u32;
+        let mut first = 1;
+        let mut volumes = Vec::new();
+        for (volume, id) in config.volumes.iter().zip(0u16..) {
+            for (_, member) in volume.assembly.members() {
+                if !indices.insert(member.info.index) {
+                    return Err(ConfigError::Members(member.info.index.0));
+                }
+            }
+            let row_frames = volume.assembly.row_frames(volume.knobs.stripe_size);
+            let frames = config.cache_frames / count;
+            if frames < row_frames {
+                let expected = row_frames * count;
+                return Err(ConfigError::TooFewFrames { found: config.cache_frames, expected });
+            }
+            volumes.push(Volume::new(
+                VolumeId(id),
+                volume,
+                Frame(first),
+                frames,
+                config.epoch_secs,
+                now,
+            ));
+            first += frames;
+        }
+        Ok(Self {
+            volumes,
+            credit: Credit::new(config.client_credit),
+            turn_rows_max: config.turn_rows_max.max(1),
+            inbox: VecDeque::new(),
+            out: Outbox::new(now),
+        })
     }
 
     /// Records a fact.
     pub fn handle(&mut self, now: Time, input: Input) {
-        let _ = (now, input);
+        assert!(now >= self.out.now, "time does not run backwards");
+        self.out.now = now;
+        self.inbox.push_back(input);
     }
 
     /// Decides, for a bounded number of rows.
     pub fn turn(&mut self, now: Time) -> Turn {
-        let _ = now;
-        Turn::default()
+        assert!(now >= self.out.now, "time does not run backwards");
+        self.out.now = now;
+        self.out.work = Work::default();
+        while let Some(input) = self.inbox.pop_front() {
+            self.out.work.inputs += 1;
+            self.take_in(input);
+        }
+        for volume in &mut self.volumes {
+            self.out.work.rows += volume.turn(self.turn_rows_max, &mut self.out);
+        }
+        for (volume, member, token, sent) in std::mem::take(&mut self.out.issued) {
+            self.volumes[volume.index()].issued(member, token, sent, now);
+        }
+        for (client, bytes) in std::mem::take(&mut self.out.credit) {
+            if self.credit.give_back(client, bytes) {
+                self.out.push(Output::Credit { client, bytes: Bytes(bytes) });
+            }
+        }
+        Turn { work: self.out.work, more: self.volumes.iter().any(Volume::has_work) }
     }
 
     /// The next thing to do.
     #[must_use]
     pub fn poll(&mut self) -> Option<Output> {
-        self.outputs.pop_front()
+        self.out.poll()
     }
 
     /// When to call `handle(Wake)` and `turn` again though nothing else has happened.
     #[must_use]
     pub fn next_wake(&self) -> Option<Time> {
-        None
+        self.volumes.iter().filter_map(Volume::next_wake).min()
     }
 
     /// Counters and states for people and tests.
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
-        Snapshot { volumes: Vec::new(), clients: Vec::new(), tokens_outstanding: 0, frames_held: 0 }
+        Snapshot {
+            volumes: self.volumes.iter().map(Volume::snapshot).collect(),
+            clients: self.credit.outstanding(),
+            tokens_outstanding: self.out.outstanding(),
+            frames_held: self.volumes.iter().map(Volume::frames_held).sum(),
+        }
+    }
+
+    /// Plants a bug, so that a checker can show that it sees it.
+    #[cfg(feature = "mutants")]
+    pub fn plant(&mut self, bug: mutant::Mutant) {
+        for volume in &mut self.volumes {
+            volume.array.plant(bug);
+        }
+    }
+
+    fn take_in(&mut self, input: Input) {
+        match input {
+            Input::Admin(command) => {
+                let reply = match self.volumes.get_mut(command.volume.index()) {
+                    Some(volume) => volume.command(&command, &mut self.out),
+                    None => Some(Err(ReplyError::Invalid("no such volume"))),
+                };
+                if let Some(result) = reply {
+                    self.out.reply(command.client, command.tag, result);
+                }
+            }
+            Input::Client(request) => self.take_request(&request),
+            Input::ClientGone(client) => {
+                self.credit.client_gone(client);
+                for volume in &mut self.volumes {
+                    volume.client_gone(client);
+                }
+            }
+            Input::Done { token, result } => {
+                // A token that is not out is a bug of the driver, not of whoever it serves.
+                let Some(outstanding) = self.out.take(token) else {
+                    panic!("{token:?} is done but was not outstanding")
+                };
+                let volume = &mut self.volumes[outstanding.volume.index()];
+                volume.done(outstanding, result, &mut self.out);
+            }
+            Input::Wake => {}
+        }
+    }
+
+    fn take_request(&mut self, request: &Request) {
+        let Request { client, tag, frames, .. } = *request;
+        let bytes = u64::from(frames.count) * FRAME_BYTES;
+        let result = if self.credit.take(client, bytes) {
+            match self.volumes.get_mut(request.volume.index()) {
+                Some(volume) => volume.request(request, &mut self.out),
+                None => Err(ReplyError::Invalid("no such volume")),
+            }
+            .inspect_err(|_| self.out.give_credit(client, bytes))
+        } else {
+            Err(ReplyError::Busy("the client has no credit left for it"))
+        };
+        if let Err(error) = result {
+            self.out.reply(client, tag, Err(error));
+            if frames.count > 0 {
+                self.out.push(Output::Release(frames));
+            }
+        }
     }
 }

@@ -16,6 +16,8 @@ use thiserror::Error;
 use weft_ondisk::Level;
 use weft_units::{ChunkRow, Sectors, Slot};
 
+use crate::raid::slot_set::SlotSet;
+
 /// Level, layout and sizes of an array, checked.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Geometry {
@@ -331,6 +333,16 @@ impl Geometry {
 }
 
 impl Placement {
+    /// Slots of P and Q.
+    #[must_use]
+    pub fn parity(&self) -> SlotSet {
+        let mut parity = SlotSet::only(self.p);
+        if let Some(q) = self.q {
+            parity.insert(q);
+        }
+        parity
+    }
+
     /// The slot of a data chunk.
     #[must_use]
     pub fn data_slot(&self, data_index: u16) -> Slot {

@@ -1,4 +1,5 @@
-//! The level table: which layouts a level has, how it maps, how many failures it survives.
+//! Levels: how they map, which redundancy they have, how it is kept.
 
 pub mod geometry;
 pub mod parity;
+pub mod slot_set;

@@ -1,4 +1,12 @@
 //! RAID 4, 5 and 6: a stripe cache of rows, and one explicit plan per row.
 
+pub(crate) mod cache;
+mod list;
+pub mod plan;
 pub mod priority;
+mod row;
+pub(crate) mod rows;
 pub mod stripe_size;
+pub(crate) mod sync;
+
+pub(crate) use row::Piece;

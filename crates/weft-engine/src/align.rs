@@ -1,0 +1,36 @@
+//! What has to be read so that a member with larger blocks can be asked?
+//!
+//! Clients may ask for any byte range; members move whole logical blocks. A read is rounded out. That
+//! costs no memory: payload sits in its frames as it does in the volume, so the rest of the first and
+//! last block has its place there already. Writes of part of a block need the rest of it and go
+//! through the stripe cache, which reads and writes whole blocks anyway.
+
+use weft_units::ByteRange;
+
+/// The smallest range of whole blocks around this one.
+pub(crate) fn whole_blocks(range: ByteRange, block: u64) -> ByteRange {
+    debug_assert!(block.is_power_of_two());
+    let start = range.start.0 & !(block - 1);
+    let end = range.end().0.next_multiple_of(block);
+    ByteRange::new(start, end - start)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_grow_to_whole_blocks() {
+        let cases = [
+            ((0, 512), 512, (0, 512)),
+            ((1, 1), 512, (0, 512)),
+            ((511, 2), 512, (0, 1024)),
+            ((4095, 2), 4096, (0, 8192)),
+            ((8192, 4096), 4096, (8192, 4096)),
+        ];
+        for ((start, len), block, (to_start, to_len)) in cases {
+            let grown = whole_blocks(ByteRange::new(start, len), block);
+            assert_eq!(grown, ByteRange::new(to_start, to_len));
+        }
+    }
+}

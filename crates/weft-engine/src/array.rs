@@ -1,0 +1,721 @@
+//! Who is in the array, and what do the superblocks say of it?
+//!
+//! The coordinator of one volume: membership, clean and dirty, superblock rounds, flush rounds. Rows
+//! ask it who can be read and written, and report who did not do it.
+//!
+//! A *round* writes the superblock of every member that is not faulty, each durably and after
+//! everything before it. Rounds are numbered; whoever depends on a change waits for the number of the
+//! first round that starts after it. Three things depend on one:
+//!
+//! - the first write after clean: the dirty mark comes before it (I5);
+//! - an acknowledgement after a member failed: the failure comes before it (I4d), and no row is
+//!   handled meanwhile, as in md;
+//! - the clean mark: every member is flushed before any superblock says clean.
+//!
+//! Update counts only go up (md takes one back on a clean mark; both are accepted by md).
+//!
+//! Source   md-raid.md §6.5 to §6.7, md-ondisk.md §1.7 and §8.4, reliability.md I4 to I6
+
+use weft_ondisk::{Features, MdTime, ResyncOffset, SUPER_BYTES, Super1};
+use weft_units::{MemberIndex, Sectors, Slot, Span, Time, VolumeId};
+
+use crate::assemble::{Assembly, SlotState};
+use crate::config::MemberInfo;
+use crate::error::ReplyError;
+use crate::flush::flush_batch::{FlushBatch, Variant};
+use crate::input::{Attr, Fault, Origin};
+use crate::member::Member;
+use crate::mutant::{self, Mutant};
+use crate::outbox::{Outbox, Owner};
+use crate::output::{MemberOp, Notice};
+use crate::raid::geometry::Geometry;
+use crate::raid::slot_set::SlotSet;
+use crate::ranges::RequestId;
+use crate::snapshot::MemberState;
+
+/// The coordinator of one array.
+#[derive(Clone, Debug)]
+pub(crate) struct Array {
+    pub(crate) volume: VolumeId,
+    pub(crate) geometry: Geometry,
+    pub(crate) members: Vec<Member>,
+    pub(crate) read_only: bool,
+    /// Too few members are left; there are no more writes.
+    pub(crate) broken: bool,
+    /// Members that can be read, whole or in part; see [`Array::in_sync`].
+    in_sync: SlotSet,
+    /// Members that take writes.
+    present: SlotSet,
+    /// Of those in sync, the ones that do not answer.
+    stalled: SlotSet,
+    /// Position in `members` per slot.
+    slots: Vec<Option<usize>>,
+    roles: Vec<u16>,
+    events: u64,
+    epoch_secs: u64,
+    /// Parity may be wrong from here; `None` when it is right everywhere.
+    pub(crate) resync_from: Option<Sectors>,
+    mark: Mark,
+    /// Client writes and syncs that change parity.
+    writers: u32,
+    last_write: Time,
+    rounds: Rounds,
+    pub(crate) flushes: FlushBatch<FlushFor>,
+    flushing: u32,
+    planted: Option<Mutant>,
+}
+
+/// What the superblocks say, and are about to say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Mark {
+    /// The round of this number will say clean.
+    BecomingClean(u64),
+    /// The round of this number will say dirty.
+    BecomingDirty(u64),
+    Clean,
+    Dirty,
+    /// Dirty, and the members are being flushed so that a round may say clean.
+    Settling,
+}
+
+/// Who asked for a flush.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FlushFor {
+    Request(RequestId),
+    /// The round of superblocks that is about to say clean.
+    CleanMark,
+}
+
+/// Superblock rounds, by number.
+#[derive(Clone, Copy, Debug, Default)]
+struct Rounds {
+    wanted: u64,
+    started: u64,
+    done: u64,
+    outstanding: u32,
+    /// The first round that records every failure so far.
+    records_failures: u64,
+}
+
+impl Array {
+    pub(crate) fn new(volume: VolumeId, assembly: &Assembly, epoch_secs: u64, now: Time) -> Self {
+        let mut members = Vec::new();
+        let mut slots = vec![None; assembly.slots.len()];
+        for (state, slot) in assembly.slots.iter().zip(0u16..) {
+            let (member, state) = match state {
+                SlotState::InSync(member) => (member, MemberState::InSync),
+                SlotState::Rebuilding { member, good_to } => {
+                    (member, MemberState::Rebuilding { good_to: *good_to })
+                }
+                SlotState::Missing => continue,
+            };
+            slots[usize::from(slot)] = Some(members.len());
+            members.push(Member::new(
+                member.info.clone(),
+                member.superblock.clone(),
+                Some(Slot(slot)),
+                state,
+            ));
+        }
+        let freshest = members
+            .iter()
+            .max_by_key(|member| member.superblock.events)
+            .expect("an array that was assembled has members");
+        let mut roles = freshest.superblock.roles.clone();
+        for member in &assembly.spares {
+            let info = member.info.clone();
+            members.push(Member::new(info, member.superblock.clone(), None, MemberState::Spare));
+        }
+        // Who has a role but is not here has failed, as far as the members that are here know.
+        for (role, number) in roles.iter_mut().zip(0u32..) {
+            let here = members
+                .iter()
+                .any(|member| member.slot.is_some() && member.superblock.dev_number == number);
+            if usize::from(*role) < slots.len() && !here {
+                *role = ROLE_FAULTY;
+            }
+        }
+        let mark = if assembly.resync_from.is_some() { Mark::Dirty } else { Mark::Clean };
+        let mut array = Self {
+            volume,
+            geometry: assembly.geometry.clone(),
+            members,
+            read_only: assembly.read_only,
+            broken: false,
+            in_sync: SlotSet::EMPTY,
+            present: SlotSet::EMPTY,
+            stalled: SlotSet::EMPTY,
+            slots,
+            roles,
+            events: assembly.events,
+            epoch_secs,
+            resync_from: assembly.resync_from,
+            mark,
+            writers: 0,
+            last_write: now,
+            rounds: Rounds::default(),
+            flushes: FlushBatch::new(Variant::Batch),
+            flushing: 0,
+            planted: None,
+        };
+        array.recount();
+        // A crash now must find what was found: recorded before the first write.
+        if mark == Mark::Dirty && !array.read_only {
+            let number = array.want_round();
+            array.mark = Mark::BecomingDirty(number);
+        }
+        array
+    }
+
+    pub(crate) fn plant(&mut self, mutant: Mutant) {
+        self.planted = Some(mutant);
+    }
+
+    pub(crate) fn is_planted(&self, mutant: Mutant) -> bool {
+        mutant::is(self.planted, mutant)
+    }
+
+    // Who can be read and written.
+
+    /// Slots that can be read in a row whose last sector is before `end`.
+    pub(crate) fn in_sync(&self, end: Sectors) -> SlotSet {
+        let mut set = self.in_sync;
+        for slot in self.present.without(self.in_sync).ascending() {
+            if let Some(member) = self.at(slot)
+                && let MemberState::Rebuilding { good_to } = member.state
+                && good_to >= end
+            {
+                set.insert(slot);
+            }
+        }
+        set
+    }
+
+    /// The same, without members that do not answer, if the others suffice.
+    pub(crate) fn readable(&self, end: Sectors) -> SlotSet {
+        let in_sync = self.in_sync(end);
+        let answering = in_sync.without(self.stalled);
+        if answering.count() >= u32::from(self.geometry.data_members()) {
+            answering
+        } else {
+            in_sync
+        }
+    }
+
+    /// Slots whose member takes writes.
+    pub(crate) fn present(&self) -> SlotSet {
+        self.present
+    }
+
+    /// Slots without a member that is in sync everywhere.
+    pub(crate) fn degraded(&self) -> usize {
+        self.slots.len() - self.in_sync.count() as usize
+    }
+
+    /// Whether a read may go straight to its member.
+    pub(crate) fn reads_bypass(&self) -> bool {
+        self.degraded() == 0
+            && (self.stalled.is_empty() || self.readable(Sectors::ZERO) == self.in_sync)
+    }
+
+    /// The member at a slot, unless it is faulty.
+    pub(crate) fn at(&self, slot: Slot) -> Option<&Member> {
+        self.slots[slot.index()].map(|position| &self.members[position])
+    }
+
+    /// Where the member at a slot is in `members`, unless it is faulty.
+    pub(crate) fn position_at(&self, slot: Slot) -> Option<usize> {
+        self.slots[slot.index()]
+    }
+
+    pub(crate) fn position_of(&self, index: MemberIndex) -> Option<usize> {
+        self.members.iter().position(|member| member.info.index == index)
+    }
+
+    /// Whether what a member holds can be had from the others.
+    pub(crate) fn can_read_around(&self, position: usize) -> bool {
+        let Some(slot) = self.members[position].slot else { return false };
+        let others = self.in_sync.without(self.stalled).without(SlotSet::only(slot));
+        others.count() >= u32::from(self.geometry.data_members())
+    }
+
+    /// Update count of the superblocks.
+    pub(crate) fn events(&self) -> u64 {
+        self.events
+    }
+
+    fn recount(&mut self) {
+        let set_of = |wanted: &dyn Fn(&Member) -> bool| -> SlotSet {
+            self.members
+                .iter()
+                .filter(|member| wanted(member))
+                .filter_map(|member| member.slot)
+                .collect()
+        };
+        let in_sync = set_of(&|member| member.state == MemberState::InSync);
+        let present = set_of(&|member| !member.is_faulty());
+        let stalled = set_of(&|member| member.stalled && !member.is_faulty());
+        (self.in_sync, self.present, self.stalled) = (in_sync, present, stalled);
+    }
+
+    pub(crate) fn set_stalled(&mut self, position: usize, stalled: bool) {
+        self.members[position].stalled = stalled;
+        self.recount();
+    }
+
+    // Clean and dirty.
+
+    /// A client write or a sync that changes parity begins. Whether the members say dirty already;
+    /// else it waits for [`Array::is_dirty`].
+    pub(crate) fn write_begins(&mut self) -> bool {
+        self.writers += 1;
+        match self.mark {
+            Mark::Settling => self.mark = Mark::Dirty,
+            Mark::Clean | Mark::BecomingClean(_) => {
+                let number = self.want_round();
+                self.mark = Mark::BecomingDirty(number);
+            }
+            Mark::Dirty | Mark::BecomingDirty(_) => {}
+        }
+        self.is_dirty()
+    }
+
+    /// It ended.
+    pub(crate) fn write_ends(&mut self, now: Time) {
+        self.writers -= 1;
+        self.last_write = now;
+    }
+
+    /// Whether the members say, durably, that writes may be in flight.
+    pub(crate) fn is_dirty(&self) -> bool {
+        self.is_planted(Mutant::AckBeforeSuperblock)
+            || matches!(self.mark, Mark::Dirty | Mark::Settling)
+    }
+
+    /// Begins to mark the array clean once it has been quiet for `delay`; `None` when it stops.
+    pub(crate) fn settle(&mut self, delay: Option<Span>, now: Time) {
+        if self.mark != Mark::Dirty || self.writers > 0 || self.read_only || self.broken {
+            return;
+        }
+        if delay.is_none_or(|delay| self.settle_wake(delay).is_some_and(|due| due <= now)) {
+            self.mark = Mark::Settling;
+            self.flushes.arrive(FlushFor::CleanMark);
+        }
+    }
+
+    /// When [`Array::settle`] has something to do.
+    pub(crate) fn settle_wake(&self, delay: Span) -> Option<Time> {
+        // Parity that was not checked yet keeps the array dirty until it stops.
+        let waits = self.mark == Mark::Dirty
+            && self.writers == 0
+            && delay > Span::ZERO
+            && self.resync_from.is_none()
+            && !self.read_only
+            && !self.broken;
+        waits.then(|| self.last_write + delay)
+    }
+
+    /// Whether nothing of the coordinator's is in flight or waits.
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.rounds.outstanding == 0
+            && self.flushes.is_idle()
+            && (self.rounds.done == self.rounds.wanted || self.read_only || self.broken)
+    }
+
+    /// Whether the members say that it was stopped, as far as they may be written.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.is_quiet() && (self.mark == Mark::Clean || self.read_only || self.broken)
+    }
+
+    /// md's word for it.
+    pub(crate) fn state_word(&self) -> &'static str {
+        match self.mark {
+            _ if self.read_only => "readonly",
+            _ if self.broken => "broken",
+            Mark::BecomingDirty(_) => "write-pending",
+            Mark::Clean | Mark::BecomingClean(_) => "clean",
+            Mark::Settling => "active-idle",
+            Mark::Dirty => "active",
+        }
+    }
+
+    // Superblock rounds.
+
+    /// Wants a round that starts after now, and says which.
+    pub(crate) fn want_round(&mut self) -> u64 {
+        if self.rounds.wanted == self.rounds.started {
+            self.rounds.wanted += 1;
+        }
+        self.rounds.wanted
+    }
+
+    /// Whether everything that failed is recorded on the others.
+    pub(crate) fn failures_recorded(&self) -> bool {
+        self.rounds.done >= self.rounds.records_failures
+            || self.broken
+            || self.is_planted(Mutant::AckBeforeSuperblock)
+    }
+
+    /// Starts the rounds that are wanted: of flushes, of superblocks.
+    pub(crate) fn start_rounds(&mut self, out: &mut Outbox) {
+        if self.flushes.start() {
+            self.start_flush(out);
+        }
+        let idle = self.rounds.started == self.rounds.done;
+        if idle && self.rounds.wanted > self.rounds.started && !self.read_only && !self.broken {
+            self.start_superblocks(out);
+        }
+    }
+
+    fn start_superblocks(&mut self, out: &mut Outbox) {
+        self.rounds.started = self.rounds.wanted;
+        if !self.is_planted(Mutant::EventsNotRaised) {
+            self.events += 1;
+        }
+        // Highest slot first, as md; spares after them.
+        let mut positions: Vec<usize> = (0..self.members.len()).collect();
+        positions.sort_by_key(|position| {
+            std::cmp::Reverse(self.members[*position].slot.map_or(-1, |slot| i32::from(slot.0)))
+        });
+        for position in positions {
+            if self.members[position].is_faulty() {
+                continue;
+            }
+            let superblock = self.superblock_of(position, out.now);
+            let info = &self.members[position].info;
+            let len = superblock.encoded_len(info.logical_block);
+            let mut bytes = Vec::from(superblock.encode());
+            bytes.truncate(len.min(SUPER_BYTES));
+            let op = MemberOp::WriteMetadata {
+                at: superblock.super_offset,
+                bytes: bytes.into_boxed_slice(),
+            };
+            self.members[position].superblock = superblock;
+            self.submit(position, op, metadata_attr(), Owner::Superblock, out);
+            self.rounds.outstanding += 1;
+        }
+        if self.rounds.outstanding == 0 {
+            self.finish_superblocks(out);
+        }
+    }
+
+    /// What the superblock of a member says from the round that starts now.
+    fn superblock_of(&self, position: usize, now: Time) -> Super1 {
+        let member = &self.members[position];
+        let mut superblock = member.superblock.clone();
+        superblock.events = self.events;
+        superblock.utime = MdTime { secs: self.epoch_secs + now.0 / 1_000_000_000, micros: 0 };
+        superblock.roles.clone_from(&self.roles);
+        let in_use = !matches!(self.mark, Mark::Clean | Mark::BecomingClean(_));
+        superblock.resync_offset = match self.resync_from {
+            _ if in_use => ResyncOffset::At(Sectors::ZERO),
+            Some(from) => ResyncOffset::At(from),
+            None => ResyncOffset::Clean,
+        };
+        if let MemberState::Rebuilding { good_to } = member.state {
+            superblock.feature_map.insert(Features::RECOVERY);
+            superblock.recovery_offset_raw = good_to.0;
+        } else {
+            superblock.feature_map.remove(Features::RECOVERY);
+            superblock.recovery_offset_raw = 0;
+        }
+        superblock
+    }
+
+    /// A superblock was written, or not.
+    pub(crate) fn superblock_done(
+        &mut self,
+        position: Option<usize>,
+        result: Result<(), Fault>,
+        out: &mut Outbox,
+    ) {
+        if let (Some(position), Err(_)) = (position, result) {
+            self.fail(position, out);
+        }
+        self.rounds.outstanding -= 1;
+        if self.rounds.outstanding == 0 {
+            self.finish_superblocks(out);
+        }
+    }
+
+    fn finish_superblocks(&mut self, out: &mut Outbox) {
+        let recorded_before = self.failures_recorded();
+        self.rounds.done = self.rounds.started;
+        match self.mark {
+            Mark::BecomingClean(number) if self.rounds.done >= number => {
+                self.mark = Mark::Clean;
+                out.notice(Notice::ArrayClean(self.volume));
+            }
+            Mark::BecomingDirty(number) if self.rounds.done >= number => {
+                self.mark = Mark::Dirty;
+                self.last_write = out.now;
+                out.notice(Notice::ArrayDirty(self.volume));
+            }
+            _ => {}
+        }
+        if !recorded_before && self.failures_recorded() {
+            out.notice(Notice::FailureRecorded { volume: self.volume });
+        }
+    }
+
+    // Flush rounds.
+
+    fn start_flush(&mut self, out: &mut Outbox) {
+        let mut slots = self.present;
+        if self.is_planted(Mutant::FlushSkipsOneMember) {
+            slots.remove(Slot(0));
+        }
+        for slot in slots.descending() {
+            let position = self.slots[slot.index()].expect("a slot that is present has a member");
+            self.submit(position, MemberOp::Flush, metadata_attr(), Owner::Flush, out);
+            self.flushing += 1;
+        }
+    }
+
+    /// A member was flushed, or not. Whom the round served, if this was its last answer.
+    pub(crate) fn flush_done(
+        &mut self,
+        position: Option<usize>,
+        result: Result<(), Fault>,
+        out: &mut Outbox,
+    ) -> Vec<RequestId> {
+        // What the member held may be lost, and a second try would not bring it back.
+        if let (Some(position), Err(_)) = (position, result) {
+            self.fail(position, out);
+        }
+        self.flushing -= 1;
+        if self.flushing > 0 {
+            return Vec::new();
+        }
+        let mut requests = Vec::new();
+        for served in self.flushes.finish() {
+            match served {
+                FlushFor::CleanMark if self.mark == Mark::Settling => {
+                    let number = self.want_round();
+                    self.mark = Mark::BecomingClean(number);
+                }
+                FlushFor::CleanMark => {}
+                FlushFor::Request(request) => requests.push(request),
+            }
+        }
+        requests
+    }
+
+    // Membership.
+
+    /// A member failed, or was declared failed. If too few are left the array is broken, and the
+    /// others are not told: they stay as they were.
+    pub(crate) fn fail(&mut self, position: usize, out: &mut Outbox) {
+        let member = &self.members[position];
+        if member.is_faulty() {
+            return;
+        }
+        let breaks = self.breaks(position);
+        let notice = Notice::MemberFailed {
+            volume: self.volume,
+            member: member.info.index,
+            slot: member.slot,
+        };
+        let number = member.superblock.dev_number as usize;
+        if let Some(slot) = member.slot {
+            self.slots[slot.index()] = None;
+        }
+        let member = &mut self.members[position];
+        member.state = MemberState::Faulty;
+        member.slot = None;
+        self.recount();
+        out.notice(notice);
+        if breaks {
+            if !std::mem::replace(&mut self.broken, true) {
+                out.notice(Notice::Broken(self.volume));
+            }
+            return;
+        }
+        if let Some(role) = self.roles.get_mut(number) {
+            *role = ROLE_FAULTY;
+        }
+        if !self.read_only {
+            self.rounds.records_failures = self.want_round();
+        }
+    }
+
+    /// Whether the array would be broken without this member.
+    pub(crate) fn breaks(&self, position: usize) -> bool {
+        self.members[position].state == MemberState::InSync
+            && self.in_sync.count() <= u32::from(self.geometry.data_members())
+    }
+
+    /// Forgets a member that failed, or a spare.
+    pub(crate) fn remove(&mut self, position: usize) -> Result<(), ReplyError> {
+        let member = &self.members[position];
+        match member.state {
+            MemberState::Faulty | MemberState::Spare => {}
+            MemberState::InSync | MemberState::Rebuilding { .. } => {
+                return Err(ReplyError::Busy("the member is in use; fail it first"));
+            }
+        }
+        if member.in_flight > 0 || !self.failures_recorded() {
+            return Err(ReplyError::Busy("requests of the member are outstanding; try again"));
+        }
+        let number = member.superblock.dev_number as usize;
+        if let Some(role) = self.roles.get_mut(number)
+            && !self.broken
+        {
+            *role = ROLE_SPARE;
+            if !self.read_only {
+                self.want_round();
+            }
+        }
+        self.members.remove(position);
+        for slot in self.slots.iter_mut().flatten() {
+            *slot -= usize::from(*slot > position);
+        }
+        Ok(())
+    }
+
+    /// Takes in a new member as a spare.
+    pub(crate) fn add(
+        &mut self,
+        info: MemberInfo,
+        device_uuid: weft_ondisk::Uuid,
+    ) -> Result<(), ReplyError> {
+        if self.read_only || self.broken {
+            return Err(ReplyError::ReadOnly);
+        }
+        if self.position_of(info.index).is_some() {
+            return Err(ReplyError::Invalid("the member index is taken"));
+        }
+        let template = self
+            .members
+            .iter()
+            .find(|member| !member.is_faulty())
+            .ok_or(ReplyError::Io)?
+            .superblock
+            .clone();
+        let taken: Vec<u32> =
+            self.members.iter().map(|member| member.superblock.dev_number).collect();
+        let number = (0u32..)
+            .zip(&self.roles)
+            .find(|(number, role)| **role == ROLE_SPARE && !taken.contains(number))
+            .map(|(number, _)| number)
+            .ok_or(ReplyError::Invalid("the role table of the superblock is full"))?;
+        let superblock = spare_superblock(&template, &info, number, device_uuid)?;
+        self.members.push(Member::new(info, superblock, None, MemberState::Spare));
+        self.want_round();
+        Ok(())
+    }
+
+    /// Gives each empty slot a spare, if there is one. Whether it did.
+    pub(crate) fn fill_slots(&mut self) -> bool {
+        let mut filled = false;
+        for slot in 0..self.slots.len() {
+            if self.slots[slot].is_some() {
+                continue;
+            }
+            let spare = self.members.iter().position(|member| member.state == MemberState::Spare);
+            let Some(position) = spare else { break };
+            let stale = self.is_planted(Mutant::StaleMemberAfterAdd);
+            let member = &mut self.members[position];
+            member.state = if stale {
+                MemberState::InSync
+            } else {
+                MemberState::Rebuilding { good_to: Sectors::ZERO }
+            };
+            member.slot = Some(Slot(slot as u16));
+            let number = member.superblock.dev_number as usize;
+            self.slots[slot] = Some(position);
+            self.roles[number] = slot as u16;
+            filled = true;
+        }
+        if filled {
+            self.recount();
+            self.want_round();
+        }
+        filled
+    }
+
+    /// Slots being rebuilt, and the least that any of them is good to.
+    pub(crate) fn rebuilding(&self) -> Option<(SlotSet, Sectors)> {
+        let mut slots = SlotSet::EMPTY;
+        let mut least: Option<Sectors> = None;
+        for member in &self.members {
+            if let (MemberState::Rebuilding { good_to }, Some(slot)) = (member.state, member.slot) {
+                slots.insert(slot);
+                least = Some(least.map_or(good_to, |least| least.min(good_to)));
+            }
+        }
+        least.map(|least| (slots, least))
+    }
+
+    /// The members being rebuilt are good to here; `end` makes them whole.
+    pub(crate) fn rebuilt_to(&mut self, slots: SlotSet, to: Sectors, end: bool) {
+        for member in &mut self.members {
+            let Some(slot) = member.slot else { continue };
+            if let MemberState::Rebuilding { good_to } = &mut member.state
+                && slots.contains(slot)
+            {
+                *good_to = to.max(*good_to);
+                if end {
+                    member.state = MemberState::InSync;
+                }
+            }
+        }
+        if end {
+            self.recount();
+            self.want_round();
+        }
+    }
+
+    // Requests to members.
+
+    /// Sends a request that is not merged.
+    pub(crate) fn submit(
+        &mut self,
+        position: usize,
+        op: MemberOp,
+        attr: Attr,
+        owner: Owner,
+        out: &mut Outbox,
+    ) {
+        out.submit(self.volume, self.members[position].info.index, op, attr, owner);
+    }
+}
+
+/// The superblock of a new spare, after that of a member.
+fn spare_superblock(
+    template: &Super1,
+    info: &MemberInfo,
+    number: u32,
+    device_uuid: weft_ondisk::Uuid,
+) -> Result<Super1, ReplyError> {
+    let mut superblock = template.clone();
+    superblock.super_offset = superblock
+        .minor
+        .position(info.size)
+        .ok_or_else(|| ReplyError::Refused(format!("{}: too small for metadata", info.label)))?;
+    let data_end = match superblock.minor {
+        weft_ondisk::Minor::V1_0 => superblock.super_offset,
+        weft_ondisk::Minor::V1_1 | weft_ondisk::Minor::V1_2 => info.size,
+    };
+    let data_size = Sectors(data_end.0.saturating_sub(superblock.data_offset.0));
+    if data_size < superblock.size {
+        return Err(ReplyError::Refused(format!(
+            "{}: found {} for data, expected at least {}; use a larger member",
+            info.label, data_size, superblock.size
+        )));
+    }
+    superblock.data_size = data_size;
+    superblock.dev_number = number;
+    superblock.device_uuid = device_uuid;
+    superblock.devflags = 0;
+    superblock.cnt_corrected_read = 0;
+    Ok(superblock)
+}
+
+/// What a coordinator's own member request is for.
+pub(crate) const fn metadata_attr() -> Attr {
+    Attr { class: crate::input::Class::None, weight: 0, origin: Origin::Metadata }
+}
+
+const ROLE_FAULTY: u16 = 0xfffe;
+const ROLE_SPARE: u16 = 0xffff;

@@ -1,0 +1,3 @@
+//! Durability: which flush serves whom.
+
+pub mod flush_batch;

@@ -1,0 +1,129 @@
+//! One member of an array: what it is, what it has done, whether it answers.
+//!
+//! ```text
+//! Spare ──slot──▶ Rebuilding ──recovered──▶ InSync
+//!   └──────────────────┴───── failed ──────────┴──▶ Faulty ──removed──▶ (gone)
+//! ```
+
+use std::collections::VecDeque;
+
+use weft_ondisk::Super1;
+use weft_units::{Sectors, Slot, Time};
+
+use crate::config::MemberInfo;
+use crate::outbox::{Outbox, Sent};
+use crate::snapshot::{MemberSnapshot, MemberState};
+use crate::token::Token;
+
+/// A member in use, or one that failed and was not removed yet.
+#[derive(Clone, Debug)]
+pub(crate) struct Member {
+    pub(crate) info: MemberInfo,
+    /// What its superblock said when it came; the template of what is written to it.
+    pub(crate) superblock: Super1,
+    pub(crate) slot: Option<Slot>,
+    pub(crate) state: MemberState,
+    /// It has a request outstanding for longer than `read_around`.
+    pub(crate) stalled: bool,
+    /// It was said once that it has not answered for a long time.
+    pub(crate) warned: bool,
+    /// Read errors in a row.
+    pub(crate) read_errors: u32,
+    pub(crate) counters: Counters,
+    /// In order of issue; those that are done leave from the front.
+    pub(crate) outstanding: VecDeque<(Token, Time)>,
+    pub(crate) in_flight: u32,
+}
+
+/// What a member has done since the start.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Counters {
+    pub(crate) reads: u64,
+    pub(crate) writes: u64,
+    pub(crate) flushes: u64,
+    pub(crate) sectors_read: u64,
+    pub(crate) sectors_written: u64,
+    pub(crate) corrected: u64,
+}
+
+impl Member {
+    pub(crate) fn new(
+        info: MemberInfo,
+        superblock: Super1,
+        slot: Option<Slot>,
+        state: MemberState,
+    ) -> Self {
+        Self {
+            info,
+            superblock,
+            slot,
+            state,
+            stalled: false,
+            warned: false,
+            read_errors: 0,
+            counters: Counters::default(),
+            outstanding: VecDeque::new(),
+            in_flight: 0,
+        }
+    }
+
+    pub(crate) fn is_faulty(&self) -> bool {
+        self.state == MemberState::Faulty
+    }
+
+    /// A request was sent to it.
+    pub(crate) fn issued(&mut self, token: Token, sent: Sent, now: Time) {
+        self.outstanding.push_back((token, now));
+        self.in_flight += 1;
+        match sent {
+            Sent::Flush => self.counters.flushes += 1,
+            Sent::Read(sectors) => {
+                self.counters.reads += 1;
+                self.counters.sectors_read += sectors.0;
+            }
+            Sent::Write(sectors) => {
+                self.counters.writes += 1;
+                self.counters.sectors_written += sectors.0;
+            }
+        }
+    }
+
+    /// Absolute sector of a data sector.
+    pub(crate) fn data_sector(&self, sector: Sectors) -> Sectors {
+        self.superblock.data_offset + sector
+    }
+
+    /// Since when its oldest request has been out.
+    pub(crate) fn oldest(&mut self, out: &mut Outbox) -> Option<Time> {
+        while let Some((token, issued)) = self.outstanding.front() {
+            if out.outstanding_mut(*token).is_some() {
+                return Some(*issued);
+            }
+            self.outstanding.pop_front();
+        }
+        None
+    }
+
+    /// The same, as of the last look.
+    pub(crate) fn waits_since(&self) -> Option<Time> {
+        let waits = self.in_flight > 0 && !self.is_faulty();
+        self.outstanding.front().filter(|_| waits).map(|(_, issued)| *issued)
+    }
+
+    pub(crate) fn snapshot(&self) -> MemberSnapshot {
+        MemberSnapshot {
+            member: self.info.index,
+            label: self.info.label.clone(),
+            slot: self.slot,
+            dev_number: self.superblock.dev_number,
+            state: self.state,
+            reads: self.counters.reads,
+            writes: self.counters.writes,
+            flushes: self.counters.flushes,
+            sectors_read: self.counters.sectors_read,
+            sectors_written: self.counters.sectors_written,
+            corrected: self.counters.corrected,
+            in_flight: self.in_flight,
+        }
+    }
+}

@@ -1,0 +1,55 @@
+//! Bugs that are planted on purpose, so that the checkers can show that they see.
+//!
+//! Without the feature `mutants` none can be planted and every question here is `false` at compile
+//! time.
+//!
+//! Source   reliability.md §6.4
+
+/// A bug.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Mutant {
+    /// A write is answered before its parity is written.
+    AckBeforeParity,
+    /// Writes and answers do not wait for superblocks.
+    AckBeforeSuperblock,
+    /// One sector past a chunk boundary goes to the wrong member.
+    ChunkEdgeOffByOne,
+    /// The credit of requests of a client that left is not given back.
+    CreditLostOnDisconnect,
+    /// Superblocks are written with the update count they had.
+    EventsNotRaised,
+    /// A flush does not go to the last member.
+    FlushSkipsOneMember,
+    /// A write's frames are given back before they were taken in.
+    FrameReusedInFlight,
+    /// A full-row write forgets the last block of its parity.
+    FullRowWithoutTail,
+    /// Read-modify-write takes the new data for the old.
+    RmwNewAsOld,
+    /// A member that was added is taken to be in sync at once.
+    StaleMemberAfterAdd,
+    /// Data blocks past the second have the wrong exponent in Q.
+    WrongQExponent,
+}
+
+impl Mutant {
+    /// All of them.
+    pub const ALL: [Self; 11] = [
+        Self::AckBeforeParity,
+        Self::AckBeforeSuperblock,
+        Self::ChunkEdgeOffByOne,
+        Self::CreditLostOnDisconnect,
+        Self::EventsNotRaised,
+        Self::FlushSkipsOneMember,
+        Self::FrameReusedInFlight,
+        Self::FullRowWithoutTail,
+        Self::RmwNewAsOld,
+        Self::StaleMemberAfterAdd,
+        Self::WrongQExponent,
+    ];
+}
+
+/// Whether this bug is planted.
+pub(crate) fn is(planted: Option<Mutant>, mutant: Mutant) -> bool {
+    cfg!(feature = "mutants") && planted == Some(mutant)
+}

@@ -1,0 +1,270 @@
+//! What leaves the engine, and who asked for it: outputs, tokens, member requests of this turn.
+
+use std::collections::VecDeque;
+
+use smallvec::{SmallVec, smallvec};
+use weft_units::{Bytes, ClientId, MemberIndex, RowId, Sectors, Slot, Time, VolumeId};
+
+use crate::Work;
+use crate::error::ReplyError;
+use crate::frame::{Part, Parts};
+use crate::input::Attr;
+use crate::output::{ComputeOp, MemberOp, Notice, Output};
+use crate::ranges::RequestId;
+use crate::sched::merge::{Stage, Staged};
+use crate::token::{Tag, Token};
+
+/// Who is to be told of a `Done`.
+#[derive(Clone, Debug)]
+pub(crate) enum Owner {
+    /// Blocks of rows.
+    Rows(SmallVec<[RowPart; 2]>),
+    /// Pieces of reads that bypass the cache.
+    Reads(SmallVec<[ReadPart; 1]>),
+    /// The running flush round.
+    Flush,
+    /// The running superblock round.
+    Superblock,
+    /// A computation of a row.
+    Compute(RowId),
+}
+
+/// A block of a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct RowPart {
+    pub(crate) row: RowId,
+    pub(crate) slot: Slot,
+}
+
+/// A piece of a client's read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ReadPart {
+    pub(crate) request: RequestId,
+    /// First byte within the volume.
+    pub(crate) start: Bytes,
+    pub(crate) len: u32,
+}
+
+/// What is known of an outstanding token.
+#[derive(Clone, Debug)]
+pub(crate) struct Outstanding {
+    pub(crate) volume: VolumeId,
+    /// `None` for a computation.
+    pub(crate) member: Option<MemberIndex>,
+    pub(crate) write: bool,
+    pub(crate) issued: Time,
+    pub(crate) owner: Owner,
+    /// Its owner was told already that it failed. It only pins memory until it is done.
+    pub(crate) detached: bool,
+}
+
+/// Outputs, and the tokens that were given out with them.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Outbox {
+    pub(crate) now: Time,
+    pub(crate) work: Work,
+    /// Credit to be given back, of requests that were answered.
+    pub(crate) credit: Vec<(ClientId, u64)>,
+    /// Member requests of this turn, for the books of their volumes.
+    pub(crate) issued: Vec<(VolumeId, MemberIndex, Token, Sent)>,
+    outputs: VecDeque<Output>,
+    stage: Stage,
+    tokens: Vec<Entry>,
+    free: Vec<u32>,
+    sequence: u64,
+    outstanding: usize,
+}
+
+#[derive(Clone, Debug)]
+struct Entry {
+    token: Token,
+    outstanding: Option<Outstanding>,
+}
+
+/// What a member request does, for its counters.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Sent {
+    Flush,
+    Read(Sectors),
+    Write(Sectors),
+}
+
+impl Sent {
+    fn of(op: &MemberOp) -> Self {
+        let sectors = |parts: &Parts| {
+            Bytes(parts.iter().map(|part| u64::from(part.len)).sum()).sectors_floor()
+        };
+        match op {
+            MemberOp::Flush => Self::Flush,
+            MemberOp::Read { into, .. } => Self::Read(sectors(into)),
+            MemberOp::ReadMetadata { len, .. } => Self::Read(len.sectors_floor()),
+            MemberOp::Write { from, .. } => Self::Write(sectors(from)),
+            MemberOp::WriteMetadata { bytes, .. } => {
+                Self::Write(Bytes(bytes.len() as u64).sectors_floor())
+            }
+        }
+    }
+}
+
+impl Owner {
+    pub(crate) fn same_kind(&self, other: &Self) -> bool {
+        std::mem::discriminant(self) == std::mem::discriminant(other)
+    }
+
+    pub(crate) fn append(&mut self, other: Self) {
+        match (self, other) {
+            (Self::Rows(all), Self::Rows(more)) => all.extend(more),
+            (Self::Reads(all), Self::Reads(more)) => all.extend(more),
+            _ => unreachable!("only requests of rows and reads are merged"),
+        }
+    }
+}
+
+impl Outbox {
+    pub(crate) fn new(now: Time) -> Self {
+        Self { now, ..Self::default() }
+    }
+
+    pub(crate) fn poll(&mut self) -> Option<Output> {
+        self.outputs.pop_front()
+    }
+
+    /// Adds a read or write of one part, to be merged with others of this turn.
+    pub(crate) fn stage(&mut self, request: Staged, max: Bytes) {
+        self.stage.push(request, max);
+    }
+
+    /// Sends what was staged.
+    pub(crate) fn submit_staged(&mut self, volume: VolumeId) {
+        let mut stage = std::mem::take(&mut self.stage);
+        for staged in stage.drain() {
+            let op = if staged.write {
+                MemberOp::Write { at: staged.at, from: staged.parts, fua: staged.fua }
+            } else {
+                MemberOp::Read { at: staged.at, into: staged.parts }
+            };
+            self.submit(volume, staged.member, op, staged.attr, staged.owner);
+        }
+        self.stage = stage;
+    }
+
+    pub(crate) fn submit(
+        &mut self,
+        volume: VolumeId,
+        member: MemberIndex,
+        op: MemberOp,
+        attr: Attr,
+        owner: Owner,
+    ) {
+        let write = matches!(op, MemberOp::Write { .. } | MemberOp::WriteMetadata { .. });
+        let token = self.issue(Outstanding {
+            volume,
+            member: Some(member),
+            write,
+            issued: self.now,
+            owner,
+            detached: false,
+        });
+        self.work.submits += 1;
+        self.issued.push((volume, member, token, Sent::of(&op)));
+        self.outputs.push_back(Output::Submit { token, member, op, attr });
+    }
+
+    pub(crate) fn compute(&mut self, volume: VolumeId, row: RowId, op: ComputeOp) {
+        let token = self.issue(Outstanding {
+            volume,
+            member: None,
+            write: false,
+            issued: self.now,
+            owner: Owner::Compute(row),
+            detached: false,
+        });
+        self.work.computes += 1;
+        self.outputs.push_back(Output::Compute { token, op });
+    }
+
+    pub(crate) fn abort(&mut self, token: Token) {
+        self.outputs.push_back(Output::Abort(token));
+    }
+
+    pub(crate) fn reply(&mut self, client: ClientId, tag: Tag, result: Result<(), ReplyError>) {
+        self.outputs.push_back(Output::Reply { client, tag, result });
+    }
+
+    pub(crate) fn give_credit(&mut self, client: ClientId, bytes: u64) {
+        self.credit.push((client, bytes));
+    }
+
+    pub(crate) fn push(&mut self, output: Output) {
+        self.outputs.push_back(output);
+    }
+
+    pub(crate) fn notice(&mut self, notice: Notice) {
+        self.outputs.push_back(Output::Notice(notice));
+    }
+
+    /// Forgets a token that is done. `None` if it was never given out, or is done already.
+    pub(crate) fn take(&mut self, token: Token) -> Option<Outstanding> {
+        let place = token_place(token);
+        let entry = self.tokens.get_mut(place).filter(|entry| entry.token == token)?;
+        let outstanding = entry.outstanding.take()?;
+        self.free.push(place as u32);
+        self.outstanding -= 1;
+        Some(outstanding)
+    }
+
+    /// Looks at a token, if it is outstanding.
+    pub(crate) fn outstanding_mut(&mut self, token: Token) -> Option<&mut Outstanding> {
+        let entry = self.tokens.get_mut(token_place(token))?;
+        if entry.token == token { entry.outstanding.as_mut() } else { None }
+    }
+
+    /// How many tokens are out.
+    pub(crate) fn outstanding(&self) -> usize {
+        self.outstanding
+    }
+
+    fn issue(&mut self, outstanding: Outstanding) -> Token {
+        self.outstanding += 1;
+        self.sequence += 1;
+        let place = self.free.pop().unwrap_or_else(|| {
+            let place = self.tokens.len() as u32;
+            assert!(u64::from(place) < 1 << TOKEN_PLACE_BITS);
+            self.tokens.push(Entry { token: Token(0), outstanding: None });
+            place
+        });
+        let token = Token(self.sequence << TOKEN_PLACE_BITS | u64::from(place));
+        self.tokens[place as usize] = Entry { token, outstanding: Some(outstanding) };
+        token
+    }
+}
+
+/// A one-part request of a row's block.
+pub(crate) fn row_request(
+    row: RowId,
+    slot: Slot,
+    member: MemberIndex,
+    at: Sectors,
+    part: Part,
+    write: Option<bool>,
+    attr: Attr,
+) -> Staged {
+    Staged {
+        member,
+        write: write.is_some(),
+        fua: write == Some(true),
+        at,
+        parts: smallvec![part],
+        bytes: u64::from(part.len),
+        attr,
+        owner: Owner::Rows(smallvec![RowPart { row, slot }]),
+    }
+}
+
+/// A token is a sequence number above the place of its table entry, so that it is found in one step
+/// and never given out twice: 2^24 outstanding, 2^40 in a lifetime (34 years at 1,000 a millisecond).
+const TOKEN_PLACE_BITS: u32 = 24;
+
+fn token_place(token: Token) -> usize {
+    (token.0 & ((1 << TOKEN_PLACE_BITS) - 1)) as usize
+}

@@ -1,0 +1,250 @@
+//! Which rows are in memory, and which list is each on?
+//!
+//! ```text
+//!  inactive ──acquire──▶ held by an arrival ──plug released──▶ handle ──picked──▶ handled
+//!     ▲                                                          ▲   ▲               │
+//!     │                                            promoted by   │   │               ▼
+//!     │                                            an arrival    │  hold ◀── all ── delayed
+//!     └──────────────── nothing left to do ◀─────────────────────┴── in flight ◀─────┘
+//! ```
+//!
+//! Rows without work are reused longest unused first, within one of eight classes, as md's eight
+//! hash locks have it. Once a lookup found none, all misses wait until a quarter of the cache is
+//! free again; hits go on.
+//!
+//! Source   md-raid.md §1.1, §1.2, §1.4, §1.5
+
+use std::collections::BTreeMap;
+
+use weft_units::{RowId, Sectors};
+
+use super::list::{CLASSES_MAX, List, Lists};
+use super::priority::{Pick, Priority, Ready, Variant};
+use super::row::{Batch, Row};
+use crate::frame::Frame;
+use crate::raid::geometry::Geometry;
+
+/// The stripe cache of one volume.
+#[derive(Clone, Debug)]
+pub(crate) struct Cache {
+    rows: Vec<Row>,
+    by_key: BTreeMap<u64, RowId>,
+    lists: Lists,
+    classes: u8,
+    /// Rows that are not inactive.
+    active: u32,
+    /// A miss found nothing; see the module comment.
+    starved: bool,
+    /// Rows with the permission to preread.
+    preread_active: u32,
+    /// Full-row writes in flight.
+    pub(crate) full_row_writes: u32,
+    priority: Priority,
+    /// Row height in sectors.
+    height: Sectors,
+}
+
+/// What a lookup found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Acquired {
+    /// The row, in whatever state.
+    Row(RowId),
+    /// No row is free now.
+    Starved,
+}
+
+impl Cache {
+    /// A cache of `rows` rows whose memory begins at `frames`.
+    pub(crate) fn new(
+        rows: u32,
+        frames: Frame,
+        row_frames: u32,
+        members: u16,
+        height: Sectors,
+    ) -> Self {
+        // Fewer rows than md allows are for tests, where classes would starve each other.
+        let classes = if rows >= 2 * u32::from(CLASSES_MAX) { CLASSES_MAX } else { 1 };
+        let mut cache = Self {
+            rows: Vec::new(),
+            by_key: BTreeMap::new(),
+            lists: Lists::new(rows),
+            classes,
+            active: 0,
+            starved: false,
+            preread_active: 0,
+            full_row_writes: 0,
+            priority: Priority::default(),
+            height,
+        };
+        for number in 0..rows {
+            let class = (number % u32::from(classes)) as u8;
+            cache.rows.push(Row::new(class, Frame(frames.0 + number * row_frames), members));
+            cache.lists.push(List::Inactive(class), RowId(number));
+        }
+        cache
+    }
+
+    pub(crate) fn row(&self, row: RowId) -> &Row {
+        &self.rows[row.index()]
+    }
+
+    pub(crate) fn row_mut(&mut self, row: RowId) -> &mut Row {
+        &mut self.rows[row.index()]
+    }
+
+    /// Row height in sectors.
+    pub(crate) fn height(&self) -> Sectors {
+        self.height
+    }
+
+    /// Row height in bytes.
+    pub(crate) fn block_bytes(&self) -> u64 {
+        self.height.bytes().0
+    }
+
+    /// Rows that are not inactive.
+    pub(crate) fn active(&self) -> u32 {
+        self.active
+    }
+
+    /// Looks a row up, or makes an unused one stand for it. It is on no list afterwards, unless it
+    /// is in flight or goes with a batch.
+    pub(crate) fn acquire(&mut self, key: u64, geometry: &Geometry) -> Acquired {
+        if let Some(id) = self.by_key.get(&key).copied() {
+            if matches!(self.lists.of(id), Some(List::Inactive(_))) {
+                self.active += 1;
+            }
+            self.lists.remove(id);
+            return Acquired::Row(id);
+        }
+        if self.starved {
+            return Acquired::Starved;
+        }
+        let class = (key % u64::from(self.classes)) as u8;
+        let Some(id) = self.lists.pop(List::Inactive(class)) else {
+            self.starved = true;
+            return Acquired::Starved;
+        };
+        self.active += 1;
+        let chunk_row = geometry.chunk_row_of(Sectors(key * self.height.0));
+        let old = self.row(id);
+        if old.hashed {
+            let old_key = old.key;
+            self.by_key.remove(&old_key);
+        }
+        self.row_mut(id).reuse(key, geometry.placement(chunk_row));
+        self.by_key.insert(key, id);
+        Acquired::Row(id)
+    }
+
+    /// The row that stands for a place, wherever it is.
+    pub(crate) fn find(&self, key: u64) -> Option<RowId> {
+        self.by_key.get(&key).copied()
+    }
+
+    /// Whether those who wait for a row may try again.
+    pub(crate) fn relieved(&mut self) -> bool {
+        let total = self.rows.len() as u32;
+        if self.starved && (self.active * 4 < total * 3 || self.active == 0) {
+            self.starved = false;
+        }
+        !self.starved
+    }
+
+    /// Puts a row that nobody holds where it belongs.
+    pub(crate) fn release(&mut self, id: RowId) {
+        let row = self.row(id);
+        if row.in_flight > 0 || row.plugged || matches!(row.batch, Batch::Follower(_)) {
+            return;
+        }
+        if row.pins > 0 && !row.hashed {
+            return;
+        }
+        self.lists.remove(id);
+        let row = self.row_mut(id);
+        if row.handle {
+            if row.delayed && !row.preread {
+                self.lists.push(List::Delayed, id);
+            } else {
+                row.delayed = false;
+                self.lists.push(List::Handle, id);
+            }
+            return;
+        }
+        debug_assert!(!row.has_work(), "a row with work is handled: {row:?}");
+        let class = row.class;
+        self.forbid_preread(id);
+        self.active -= 1;
+        self.lists.push(List::Inactive(class), id);
+    }
+
+    /// Takes a row out of lookups: its memory is pinned, another row will stand for its place. It
+    /// comes back through [`Cache::release`] once nothing pins it.
+    pub(crate) fn retire(&mut self, id: RowId) {
+        self.forbid_preread(id);
+        self.lists.remove(id);
+        let row = self.row_mut(id);
+        row.hashed = false;
+        row.handle = false;
+        let key = row.key;
+        self.by_key.remove(&key);
+    }
+
+    /// Permits a row to preread.
+    pub(crate) fn permit_preread(&mut self, id: RowId) {
+        if !std::mem::replace(&mut self.row_mut(id).preread, true) {
+            self.preread_active += 1;
+        }
+    }
+
+    /// Takes the permission back: it is used up, or not needed.
+    pub(crate) fn forbid_preread(&mut self, id: RowId) {
+        if std::mem::replace(&mut self.row_mut(id).preread, false) {
+            self.preread_active -= 1;
+        }
+    }
+
+    /// Moves a whole generation of delayed rows to the hold list, once the last one is through.
+    pub(crate) fn activate_delayed(&mut self) {
+        if self.preread_active > 0 {
+            return;
+        }
+        while let Some(id) = self.lists.pop(List::Delayed) {
+            self.row_mut(id).delayed = false;
+            self.permit_preread(id);
+            self.lists.push(List::Hold, id);
+        }
+    }
+
+    /// The next row to handle.
+    pub(crate) fn pick(&mut self, variant: Variant) -> Option<RowId> {
+        let ready = self
+            .lists
+            .first(List::Handle)
+            .map(|row| Ready { row, io_started: self.row(row).io_started });
+        let held = self.lists.first(List::Hold);
+        match self.priority.pick(variant, ready, held, self.full_row_writes) {
+            Pick::Held => self.lists.pop(List::Hold),
+            Pick::Nothing => None,
+            Pick::Ready => self.lists.pop(List::Handle),
+        }
+    }
+
+    /// Whether a turn would find a row to handle.
+    pub(crate) fn has_runnable(&self, variant: Variant) -> bool {
+        if self.lists.first(List::Handle).is_some() {
+            return true;
+        }
+        let held = self.lists.first(List::Hold);
+        if held.is_some() {
+            let pick = self.priority.clone().pick(variant, None, held, self.full_row_writes);
+            return pick != Pick::Nothing;
+        }
+        self.preread_active == 0 && self.lists.first(List::Delayed).is_some()
+    }
+
+    /// Whether nothing at all is going on.
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.active == 0
+    }
+}

@@ -1,0 +1,452 @@
+//! What does this row need next?
+//!
+//! One pure function from what is known of a row's blocks to its next step. The rules and their
+//! order are md's, so that the member requests are md's too (`plan_rule=md`): first *fill* (blocks
+//! that a reader, a partial write or a sync needs), then the *dirtying decision* between
+//! reconstruct-write (parity from all data) and read-modify-write (parity from old data and old
+//! parity), whichever reads less.
+//!
+//! A read may go along with a delay: a partial write reads its own block at once and waits for the
+//! permission to read the others.
+//!
+//! Source   md-raid.md §2.2 to §2.6 (every entry of its tables was traced on Linux 6.12; the traces
+//!          are replayed by weft-sim's tests)
+
+use weft_units::Slot;
+
+use crate::knobs::RmwLevel;
+use crate::raid::slot_set::SlotSet;
+
+/// What is known of a row's blocks when nothing of it is in flight.
+#[derive(Clone, Copy, Debug)]
+pub struct Facts {
+    /// Every slot.
+    pub all: SlotSet,
+    /// Slot of P.
+    pub p: Slot,
+    /// Slot of Q.
+    pub q: Option<Slot>,
+    /// Blocks whose cached content is valid.
+    pub uptodate: SlotSet,
+    /// Blocks that can be read from their member.
+    pub insync: SlotSet,
+    /// Blocks with a reader.
+    pub to_read: SlotSet,
+    /// Blocks with a writer.
+    pub to_write: SlotSet,
+    /// Those of them that are written from end to end.
+    pub overwrite: SlotSet,
+    /// A sync wants every block.
+    pub syncing: bool,
+    /// Prereads are permitted.
+    pub preread: bool,
+    /// Parity cannot be trusted here yet: resync has not passed.
+    pub resync_pending: bool,
+    /// The knob.
+    pub rmw_level: RmwLevel,
+}
+
+/// The next step of a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Read these blocks; if `delay`, then wait for the permission to read more.
+    Read {
+        /// Which. May be empty if `delay`.
+        blocks: SlotSet,
+        /// Whether there is something to wait for.
+        delay: bool,
+    },
+    /// Compute these one or two blocks from the others.
+    Recover(SlotSet),
+    /// Take in what is written and compute parity.
+    Write(Mode),
+    /// Nothing that a plan could say: no reader or writer is left, or a sync has all it wants.
+    Rest,
+}
+
+/// How parity is computed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Mode {
+    /// From the old data, the old parity and the new data.
+    ReadModifyWrite,
+    /// From all data of the row.
+    Reconstruct,
+}
+
+impl Facts {
+    /// Slots that hold data.
+    #[must_use]
+    pub fn data(&self) -> SlotSet {
+        self.all.without(self.parity())
+    }
+
+    /// Slots that hold parity.
+    #[must_use]
+    pub fn parity(&self) -> SlotSet {
+        let mut parity = SlotSet::only(self.p);
+        if let Some(q) = self.q {
+            parity.insert(q);
+        }
+        parity
+    }
+
+    /// Blocks that cannot be read from their member.
+    #[must_use]
+    pub fn failed(&self) -> SlotSet {
+        self.all.without(self.insync)
+    }
+
+    /// Decides.
+    ///
+    /// Shape    no more blocks have failed than there is parity; see [`Facts::failed`]
+    #[must_use]
+    pub fn plan(&self) -> Step {
+        let partial = self.to_write.without(self.overwrite);
+        let failed = self.failed();
+        let wants_fill = !self.to_read.is_empty()
+            || !partial.is_empty()
+            || (!self.to_write.is_empty() && !failed.is_empty())
+            || (self.syncing && self.uptodate != self.all);
+        let mut reads = SlotSet::EMPTY;
+        if wants_fill {
+            match self.fill(partial) {
+                Fill::Recover(lost) => return Step::Recover(lost),
+                Fill::Read(blocks) => reads = blocks,
+            }
+        }
+        if self.to_write.is_empty() || self.syncing {
+            return if reads.is_empty() {
+                Step::Rest
+            } else {
+                Step::Read { blocks: reads, delay: false }
+            };
+        }
+        self.dirty(reads)
+    }
+
+    /// Which blocks a reader, a partial write or a sync needs, and how to come by them.
+    fn fill(&self, partial: SlotSet) -> Fill {
+        let failed = self.failed();
+        let missing = self.all.without(self.uptodate);
+        let mut reads = SlotSet::EMPTY;
+        for slot in missing.descending() {
+            if !self.needs(slot, partial) {
+                continue;
+            }
+            let others_missing = missing.count() - 1;
+            let computable = failed.contains(slot) || (self.q.is_some() && slot == self.p);
+            if others_missing == 0 && computable {
+                return Fill::Recover(missing);
+            }
+            if others_missing == 1 && failed.count() >= 2 && !missing.and(failed).is_empty() {
+                return Fill::Recover(missing);
+            }
+            if self.insync.contains(slot) {
+                reads.insert(slot);
+            }
+        }
+        Fill::Read(reads)
+    }
+
+    fn needs(&self, slot: Slot, partial: SlotSet) -> bool {
+        let failed = self.failed();
+        if self.to_read.contains(slot) || partial.contains(slot) || self.syncing {
+            return true;
+        }
+        // A lost block is computed from all the others.
+        if !failed.and(self.to_read).is_empty() {
+            return true;
+        }
+        if failed.is_empty() || self.to_write.is_empty() {
+            return false;
+        }
+        if self.insync.contains(slot) && !self.preread {
+            return false;
+        }
+        let lost = failed.without(self.uptodate);
+        if !lost.and(partial).is_empty() {
+            return true;
+        }
+        let reconstruct = self.rmw_level == RmwLevel::Never
+            || self.resync_pending
+            || (failed.count() >= 2 && !lost.and(self.to_write.or(self.parity())).is_empty());
+        reconstruct && !lost.and(self.data()).without(self.overwrite).is_empty()
+    }
+
+    /// Read-modify-write, reconstruct-write, or what is missing for either. `reads` are the blocks
+    /// that the fill reads anyway.
+    fn dirty(&self, reads: SlotSet) -> Step {
+        let never = 2 * self.all.count();
+        let cost = |wanted: SlotSet| {
+            let here = wanted.and(self.insync).count();
+            here + wanted.without(self.insync).count() * never
+        };
+        let missing = self.all.without(self.uptodate).without(reads);
+        let rmw_reads = missing.and(self.to_write.or(self.parity()));
+        let rcw_reads = missing.and(self.data()).without(self.overwrite);
+        let forced =
+            self.rmw_level == RmwLevel::Never || (self.resync_pending && self.failed().is_empty());
+        let (mut rmw, mut rcw) = (cost(rmw_reads), cost(rcw_reads));
+        if forced {
+            (rmw, rcw) = (2, 1);
+        }
+        let tie_goes_to_rmw = self.rmw_level == RmwLevel::Tie;
+        let mut blocks = reads;
+        let mut delay = false;
+        if (rmw < rcw || (rmw == rcw && tie_goes_to_rmw)) && rmw > 0 {
+            self.preread(rmw_reads, &mut blocks, &mut delay);
+        }
+        if (rcw < rmw || (rcw == rmw && !tie_goes_to_rmw)) && rcw > 0 {
+            rcw = rcw_reads.count();
+            self.preread(rcw_reads, &mut blocks, &mut delay);
+        }
+        if rcw > self.all.count() && rmw > self.all.count() && !self.preread {
+            delay = true;
+        }
+        if blocks.is_empty() && (rcw == 0 || rmw == 0) {
+            return Step::Write(if rcw == 0 { Mode::Reconstruct } else { Mode::ReadModifyWrite });
+        }
+        if blocks.is_empty() && !delay {
+            return Step::Rest;
+        }
+        Step::Read { blocks, delay }
+    }
+
+    fn preread(&self, wanted: SlotSet, blocks: &mut SlotSet, delay: &mut bool) {
+        let here = wanted.and(self.insync);
+        if self.preread {
+            *blocks = blocks.or(here);
+        } else if !here.is_empty() {
+            *delay = true;
+        }
+    }
+}
+
+enum Fill {
+    Read(SlotSet),
+    Recover(SlotSet),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A cold row of `members` blocks, data first, then P and Q, as row 0 of a parity-last layout.
+    fn cold(members: u16, parities: u16) -> Facts {
+        let data = members - parities;
+        Facts {
+            all: SlotSet::first(members),
+            p: Slot(data),
+            q: (parities == 2).then_some(Slot(data + 1)),
+            uptodate: SlotSet::EMPTY,
+            insync: SlotSet::first(members),
+            to_read: SlotSet::EMPTY,
+            to_write: SlotSet::EMPTY,
+            overwrite: SlotSet::EMPTY,
+            syncing: false,
+            preread: true,
+            resync_pending: false,
+            rmw_level: RmwLevel::Fewer,
+        }
+    }
+
+    fn writing(mut facts: Facts, full: u16) -> Facts {
+        facts.to_write = SlotSet::first(full);
+        facts.overwrite = facts.to_write;
+        facts
+    }
+
+    fn partial(mut facts: Facts) -> Facts {
+        facts.to_write = SlotSet::first(1);
+        facts.overwrite = SlotSet::EMPTY;
+        facts
+    }
+
+    fn without(mut facts: Facts, failed: &[u16]) -> Facts {
+        for slot in failed {
+            facts.insync.remove(Slot(*slot));
+        }
+        facts
+    }
+
+    /// Follows a row to its write: blocks read, how parity is computed, members written.
+    fn follow(mut facts: Facts) -> (Vec<u16>, Mode, Vec<u16>) {
+        let mut reads = SlotSet::EMPTY;
+        for _ in 0..8 {
+            match facts.plan() {
+                Step::Read { blocks, delay } => {
+                    assert!(!delay && !blocks.is_empty());
+                    assert!(blocks.and(reads).is_empty(), "read twice");
+                    reads = reads.or(blocks);
+                    facts.uptodate = facts.uptodate.or(blocks);
+                }
+                Step::Recover(lost) => facts.uptodate = facts.uptodate.or(lost),
+                Step::Write(mode) => {
+                    let written = facts.to_write.or(facts.parity()).and(facts.insync);
+                    let list = |set: SlotSet| set.ascending().map(|slot| slot.0).collect();
+                    return (list(reads), mode, list(written));
+                }
+                Step::Rest => panic!("a row with a writer rests: {facts:?}"),
+            }
+        }
+        panic!("no write after eight steps: {facts:?}");
+    }
+
+    const RCW: Mode = Mode::Reconstruct;
+    const RMW: Mode = Mode::ReadModifyWrite;
+
+    /// md-raid.md §2.5: every entry of both tables.
+    #[test]
+    fn cold_full_blocks_choose_as_md_does() {
+        let raid5: [(u16, &[(Mode, usize)]); 6] = [
+            (3, &[(RCW, 1), (RCW, 0)]),
+            (4, &[(RCW, 2), (RCW, 1), (RCW, 0)]),
+            (5, &[(RMW, 2), (RCW, 2), (RCW, 1), (RCW, 0)]),
+            (6, &[(RMW, 2), (RCW, 3), (RCW, 2), (RCW, 1), (RCW, 0)]),
+            (7, &[(RMW, 2), (RMW, 3), (RCW, 3), (RCW, 2), (RCW, 1)]),
+            (8, &[(RMW, 2), (RMW, 3), (RCW, 4), (RCW, 3), (RCW, 2)]),
+        ];
+        let raid6: [(u16, &[(Mode, usize)]); 6] = [
+            (4, &[(RCW, 1), (RCW, 0)]),
+            (5, &[(RCW, 2), (RCW, 1), (RCW, 0)]),
+            (6, &[(RCW, 3), (RCW, 2), (RCW, 1), (RCW, 0)]),
+            (7, &[(RMW, 3), (RCW, 3), (RCW, 2), (RCW, 1)]),
+            (8, &[(RMW, 3), (RCW, 4), (RCW, 3), (RCW, 2)]),
+            (9, &[(RMW, 3), (RMW, 4), (RCW, 4), (RCW, 3)]),
+        ];
+        let shapes = raid5.iter().map(|row| (1, row)).chain(raid6.iter().map(|row| (2, row)));
+        for (parities, (members, entries)) in shapes {
+            for (expected, full) in entries.iter().zip(1..) {
+                let (reads, mode, writes) = follow(writing(cold(*members, parities), full));
+                assert_eq!((mode, reads.len()), *expected, "{members} members, {full} blocks");
+                assert_eq!(writes.len(), usize::from(full + parities));
+            }
+        }
+    }
+
+    /// md-raid.md §2.6: the table of RAID 5 on four members and the list of RAID 6 on six.
+    /// Statement 14.
+    #[test]
+    fn statement_14_degraded_writes_choose_as_md_does() {
+        type Row = (&'static [u16], bool, Mode, &'static [u16], &'static [u16]);
+        let raid5: [Row; 6] = [
+            (&[0], true, RCW, &[1, 2], &[3]),
+            (&[1], true, RMW, &[0, 3], &[0, 3]),
+            (&[3], true, RCW, &[1, 2], &[0]),
+            (&[0], false, RCW, &[1, 2, 3], &[3]),
+            (&[1], false, RMW, &[0, 3], &[0, 3]),
+            (&[3], false, RCW, &[0, 1, 2], &[0]),
+        ];
+        let raid6: [Row; 20] = [
+            (&[0], true, RCW, &[1, 2, 3], &[4, 5]),
+            (&[1], true, RMW, &[0, 4, 5], &[0, 4, 5]),
+            (&[4], true, RCW, &[1, 2, 3], &[0, 5]),
+            (&[5], true, RCW, &[1, 2, 3], &[0, 4]),
+            (&[0, 1], true, RCW, &[2, 3, 4, 5], &[4, 5]),
+            (&[1, 2], true, RMW, &[0, 4, 5], &[0, 4, 5]),
+            (&[1, 4], true, RCW, &[0, 2, 3, 5], &[0, 5]),
+            (&[4, 5], true, RCW, &[1, 2, 3], &[0]),
+            (&[0, 4], true, RCW, &[1, 2, 3], &[5]),
+            (&[0, 5], true, RCW, &[1, 2, 3], &[4]),
+            (&[0], false, RCW, &[1, 2, 3, 4, 5], &[4, 5]),
+            (&[1], false, RMW, &[0, 4, 5], &[0, 4, 5]),
+            (&[1, 2], false, RMW, &[0, 4, 5], &[0, 4, 5]),
+            (&[4], false, RCW, &[0, 1, 2, 3], &[0, 5]),
+            (&[5], false, RCW, &[0, 1, 2, 3], &[0, 4]),
+            (&[4, 5], false, RCW, &[0, 1, 2, 3], &[0]),
+            (&[0, 1], false, RCW, &[2, 3, 4, 5], &[4, 5]),
+            (&[0, 4], false, RCW, &[1, 2, 3, 5], &[5]),
+            (&[0, 5], false, RCW, &[1, 2, 3, 4], &[4]),
+            (&[1, 4], false, RCW, &[0, 2, 3, 5], &[0, 5]),
+        ];
+        let rows = raid5.iter().map(|row| (4, 1, row)).chain(raid6.iter().map(|row| (6, 2, row)));
+        for (members, parities, (failed, full, mode, reads, writes)) in rows {
+            let facts = cold(members, parities);
+            let facts = if *full { writing(facts, 1) } else { partial(facts) };
+            let found = follow(without(facts, failed));
+            let expected = (reads.to_vec(), *mode, writes.to_vec());
+            assert_eq!(found, expected, "{members} members without {failed:?}, full {full}");
+        }
+    }
+
+    #[test]
+    fn without_permission_a_row_is_delayed_and_reads_only_its_own_block() {
+        let mut facts = writing(cold(4, 1), 1);
+        facts.preread = false;
+        assert_eq!(facts.plan(), Step::Read { blocks: SlotSet::EMPTY, delay: true });
+        let mut facts = partial(cold(4, 1));
+        facts.preread = false;
+        assert_eq!(facts.plan(), Step::Read { blocks: SlotSet::only(Slot(0)), delay: true });
+    }
+
+    /// md-raid.md §2.12, invariant 2: a partial write to a missing member must ask for permission.
+    #[test]
+    fn a_partial_write_to_a_lost_block_is_delayed_not_forgotten() {
+        let mut facts = without(partial(cold(4, 1)), &[0]);
+        facts.preread = false;
+        assert_eq!(facts.plan(), Step::Read { blocks: SlotSet::EMPTY, delay: true });
+    }
+
+    /// md-raid.md §9, statement 30.
+    #[test]
+    fn statement_30_ahead_of_the_resync_all_data_is_read() {
+        let mut facts = writing(cold(5, 1), 1);
+        facts.resync_pending = true;
+        assert_eq!(follow(facts), (vec![1, 2, 3], RCW, vec![0, 4]));
+        facts.resync_pending = false;
+        assert_eq!(follow(facts), (vec![0, 4], RMW, vec![0, 4]));
+    }
+
+    /// md-raid.md §9, statement 6.
+    #[test]
+    fn statement_6_rmw_level_decides_ties_and_forbids() {
+        let mut facts = writing(cold(4, 1), 1);
+        facts.rmw_level = RmwLevel::Tie;
+        assert_eq!(follow(facts), (vec![0, 3], RMW, vec![0, 3]));
+        let mut facts = writing(cold(5, 1), 1);
+        facts.rmw_level = RmwLevel::Never;
+        assert_eq!(follow(facts), (vec![1, 2, 3], RCW, vec![0, 4]));
+    }
+
+    /// Whatever has failed within the level and whatever is written: a write is reached, and no
+    /// block is read twice (`follow` asserts both). md-raid.md §2.12, invariant 1.
+    #[test]
+    fn every_row_within_the_level_reaches_its_write() {
+        let mut looked_at = 0;
+        for (members, parities) in [(3, 1), (4, 1), (5, 1), (4, 2), (5, 2), (6, 2), (7, 2)] {
+            let failures = (0..members)
+                .flat_map(|a| (a..members).map(move |b| vec![a, b]))
+                .chain([vec![]])
+                .filter(|failed| {
+                    let distinct: std::collections::BTreeSet<_> = failed.iter().collect();
+                    distinct.len() <= usize::from(parities)
+                });
+            for failed in failures {
+                let data = members - parities;
+                for bits in 1u32..1 << (2 * data) {
+                    for (level, resync_pending) in [
+                        (RmwLevel::Never, false),
+                        (RmwLevel::Fewer, false),
+                        (RmwLevel::Fewer, true),
+                        (RmwLevel::Tie, false),
+                    ] {
+                        let mut facts = without(cold(members, parities), &failed);
+                        facts.rmw_level = level;
+                        facts.resync_pending = resync_pending;
+                        for slot in 0..data {
+                            let kind = bits >> (2 * slot) & 3;
+                            facts.to_write.set(Slot(slot), kind & 1 == 1);
+                            facts.overwrite.set(Slot(slot), kind == 3);
+                        }
+                        if facts.to_write.is_empty() {
+                            continue;
+                        }
+                        follow(facts);
+                        looked_at += 1;
+                    }
+                }
+            }
+        }
+        assert!(looked_at > 100_000, "{looked_at}");
+    }
+}

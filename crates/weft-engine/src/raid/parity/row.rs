@@ -1,0 +1,259 @@
+//! One row of the stripe cache: a block of `stripe_size` bytes on every slot.
+//!
+//! A row is worked on by one *operation* at a time. It is handled when none is in flight; then it
+//! takes its next step ([`super::plan`]) or rests.
+//!
+//! ```text
+//! Idle ── read ──▶ Reading ──▶ Idle        CopyingOut, Recovering, Comparing likewise
+//!   │
+//!   ├── write ──▶ Computing ──▶ Writing ──▶ Idle     the writers are answered here
+//!   └── correct ▶ Rewriting ──▶ Rereading ──▶ Idle   after a read error
+//! ```
+//!
+//! Source   md-raid.md §1.3, §2.2, §2.10; block states as in raid5.h
+
+use smallvec::SmallVec;
+use weft_units::{RowId, Sectors, Slot};
+
+use super::plan::Mode;
+use crate::frame::{Frame, Part};
+use crate::input::{Attr, SyncAction};
+use crate::output::Differs;
+use crate::raid::geometry::Placement;
+use crate::raid::slot_set::SlotSet;
+use crate::ranges::RequestId;
+
+/// A client's bytes within one block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Piece {
+    pub(crate) request: RequestId,
+    /// First byte within the block.
+    pub(crate) offset: u32,
+    /// Bytes.
+    pub(crate) len: u32,
+    /// The client's memory; `None` writes zeros.
+    pub(crate) memory: Option<Part>,
+    pub(crate) fua: bool,
+}
+
+/// What clients want of one block.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Block {
+    pub(crate) reads: SmallVec<[Piece; 1]>,
+    pub(crate) writes: SmallVec<[Piece; 1]>,
+    /// Taken in, on their way to the members.
+    pub(crate) written: SmallVec<[Piece; 1]>,
+}
+
+/// What is in flight for a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Operation {
+    /// Stored parity is compared with the data.
+    Comparing,
+    /// New data is taken in and parity computed.
+    Computing(Mode),
+    /// Readers are served from valid blocks.
+    CopyingOut,
+    /// Nothing.
+    Idle,
+    /// Blocks are read from their members.
+    Reading,
+    /// Parity that disagreed is computed for a sync.
+    Regenerating(Differs),
+    /// Lost blocks are computed.
+    Recovering(SlotSet),
+    /// A corrected block is read back.
+    Rereading(Slot),
+    /// A block that could not be read is written again.
+    Rewriting(Slot),
+    /// A sync writes blocks.
+    SyncWriting,
+    /// Data and parity are on their way to the members.
+    Writing,
+}
+
+/// How far a sync is with a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RowSyncState {
+    /// Wanted; begins at the next handling.
+    Requested,
+    /// Every block is being made valid.
+    Filling,
+    /// Parity was compared, or there was none to compare; corrections may follow.
+    Compared,
+}
+
+/// Rows that are written as one because they lie side by side and are full.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Batch {
+    /// It leads these, ascending.
+    Head(Vec<RowId>),
+    /// It goes with that one.
+    Follower(RowId),
+    /// On its own.
+    #[default]
+    None,
+}
+
+/// An entry of the stripe cache.
+#[derive(Clone, Debug)]
+pub(crate) struct Row {
+    /// Row number: member sector over row height.
+    pub(crate) key: u64,
+    /// Whether lookups find it.
+    pub(crate) hashed: bool,
+    /// Class of its inactive list, for life.
+    pub(crate) class: u8,
+    pub(crate) placement: Option<Placement>,
+    /// Its memory: block of slot 0, then slot 1 …
+    pub(crate) frames: Frame,
+    pub(crate) blocks: Vec<Block>,
+    pub(crate) uptodate: SlotSet,
+    /// Blocks that could not be read, twice.
+    pub(crate) read_error: SlotSet,
+    /// Blocks whose read failed once and is repeated alone.
+    pub(crate) retried: SlotSet,
+    /// Of the operation in flight: slots whose member did not do it.
+    pub(crate) faults: SlotSet,
+    pub(crate) no_space: bool,
+    pub(crate) operation: Operation,
+    pub(crate) in_flight: u32,
+    /// Member requests that were given up and may still use its memory.
+    pub(crate) pins: u32,
+    /// There may be something to do.
+    pub(crate) handle: bool,
+    pub(crate) delayed: bool,
+    /// Permitted to preread; counted in the cache.
+    pub(crate) preread: bool,
+    pub(crate) io_started: bool,
+    /// May join or lead a batch: never handled, never read.
+    pub(crate) batch_ready: bool,
+    /// Counted in the cache.
+    pub(crate) full_write: bool,
+    pub(crate) batch: Batch,
+    pub(crate) sync: Option<(SyncAction, RowSyncState)>,
+    /// A sync found parity that disagreed and corrects it.
+    pub(crate) mismatch: bool,
+    /// Waits to be released at the end of the turn's arrivals.
+    pub(crate) plugged: bool,
+    /// On whose behalf, as far as one can say.
+    pub(crate) attr: Attr,
+    /// Requests attached in this turn.
+    pub(crate) arrivals: u32,
+}
+
+impl Row {
+    pub(crate) fn new(class: u8, frames: Frame, members: u16) -> Self {
+        Self {
+            key: 0,
+            hashed: false,
+            class,
+            placement: None,
+            frames,
+            blocks: vec![Block::default(); usize::from(members)],
+            uptodate: SlotSet::EMPTY,
+            read_error: SlotSet::EMPTY,
+            retried: SlotSet::EMPTY,
+            faults: SlotSet::EMPTY,
+            no_space: false,
+            operation: Operation::Idle,
+            in_flight: 0,
+            pins: 0,
+            handle: false,
+            delayed: false,
+            preread: false,
+            io_started: false,
+            batch_ready: false,
+            full_write: false,
+            batch: Batch::None,
+            sync: None,
+            mismatch: false,
+            plugged: false,
+            attr: Attr::default(),
+            arrivals: 0,
+        }
+    }
+
+    /// Makes it stand for another place. Everything that was known of the old one is forgotten.
+    pub(crate) fn reuse(&mut self, key: u64, placement: Placement) {
+        assert_eq!(self.in_flight, 0);
+        assert_eq!(self.pins, 0);
+        assert!(!self.has_work());
+        let members = self.blocks.len() as u16;
+        let fresh = Self::new(self.class, self.frames, 0);
+        let blocks = std::mem::take(&mut self.blocks);
+        *self = Self {
+            key,
+            hashed: true,
+            placement: Some(placement),
+            blocks,
+            batch_ready: true,
+            ..fresh
+        };
+        debug_assert_eq!(self.blocks.len(), usize::from(members));
+    }
+
+    /// Who holds what in it.
+    pub(crate) fn placement(&self) -> Placement {
+        self.placement.expect("a row that is handled stands for a place")
+    }
+
+    pub(crate) fn block(&self, slot: Slot) -> &Block {
+        &self.blocks[slot.index()]
+    }
+
+    pub(crate) fn block_mut(&mut self, slot: Slot) -> &mut Block {
+        &mut self.blocks[slot.index()]
+    }
+
+    /// Slots with a reader.
+    pub(crate) fn to_read(&self) -> SlotSet {
+        self.slots_where(|block| !block.reads.is_empty())
+    }
+
+    /// Slots with a writer.
+    pub(crate) fn to_write(&self) -> SlotSet {
+        self.slots_where(|block| !block.writes.is_empty())
+    }
+
+    /// Slots whose writers cover the block. Writers never overlap each other.
+    pub(crate) fn overwrite(&self, block_bytes: u64) -> SlotSet {
+        self.slots_where(|block| {
+            block.writes.iter().map(|piece| u64::from(piece.len)).sum::<u64>() == block_bytes
+        })
+    }
+
+    /// Slots whose data is on its way to the members.
+    pub(crate) fn written(&self) -> SlotSet {
+        self.slots_where(|block| !block.written.is_empty())
+    }
+
+    /// Whether a client or a sync still wants something.
+    pub(crate) fn has_work(&self) -> bool {
+        self.sync.is_some()
+            || self
+                .blocks
+                .iter()
+                .any(|b| !b.reads.is_empty() || !b.writes.is_empty() || !b.written.is_empty())
+    }
+
+    /// Memory of a piece of a block.
+    pub(crate) fn part(&self, slot: Slot, block_bytes: u64, offset: u32, len: u32) -> Part {
+        Part::at(self.frames, u64::from(slot.0) * block_bytes + u64::from(offset), u64::from(len))
+    }
+
+    /// First sector on each member, counted from its data offset.
+    pub(crate) fn sector(&self, height: Sectors) -> Sectors {
+        Sectors(self.key * height.0)
+    }
+
+    fn slots_where(&self, wanted: impl Fn(&Block) -> bool) -> SlotSet {
+        let mut set = SlotSet::EMPTY;
+        for (block, slot) in self.blocks.iter().zip(0u16..) {
+            if wanted(block) {
+                set.insert(Slot(slot));
+            }
+        }
+        set
+    }
+}

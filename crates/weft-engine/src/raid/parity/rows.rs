@@ -1,0 +1,1016 @@
+//! What happens to a row, from the arrival of a request to the answer?
+//!
+//! Rows are handled one step at a time: [`super::plan`] says which, [`super::cache`] says whose turn
+//! it is, and this file carries it out: member requests, computations, and what follows when they
+//! are done. Full rows of one chunk that lie side by side go as one batch, written member by member.
+//!
+//! Memory that a member request was given up on is *pinned*: the member may still read or fill it.
+//! Such a row is retired; what it had to do is moved to a fresh one.
+//!
+//! Source   md-raid.md §1.4, §1.7, §2.2 to §2.10, §6.2
+
+use std::collections::VecDeque;
+
+use smallvec::smallvec;
+use weft_units::{Bytes, FRAME_BYTES, RowId, Sectors, Slot};
+
+use super::cache::{Acquired, Cache};
+use super::plan::{Facts, Mode, Step};
+use super::row::{Batch, Operation, Piece, Row, RowSyncState};
+use crate::array::Array;
+use crate::error::ReplyError;
+use crate::frame::{Part, ZERO_FRAME};
+use crate::input::{Attr, Fault, Origin, SyncAction, Value};
+use crate::knobs::{CheckReads, Knobs, Writes};
+use crate::mutant::Mutant;
+use crate::outbox::{Outbox, RowPart, row_request};
+use crate::output::{ComputeOp, Differs, Notice, Source, Sources};
+use crate::raid::slot_set::SlotSet;
+use crate::ranges::RequestId;
+use crate::snapshot::MemberState;
+
+/// The rows of one volume.
+#[derive(Clone, Debug)]
+pub(crate) struct Rows {
+    pub(crate) cache: Cache,
+    rows_per_chunk: u64,
+    /// Rows that requests of this turn were attached to, in order.
+    plug: Vec<RowId>,
+    /// Work of retired rows, waiting for fresh ones.
+    displaced: VecDeque<Displaced>,
+    /// For the volume.
+    pub(crate) events: Vec<Event>,
+}
+
+/// What the rows of a volume have to tell it.
+#[derive(Clone, Debug)]
+pub(crate) enum Event {
+    /// One piece of a request is done.
+    PieceDone { request: RequestId, result: Result<(), ReplyError> },
+    /// A sync is done with a row.
+    SyncDone { key: u64, mismatch: bool, ok: bool },
+    /// There was no space behind a member; parity may be wrong from this data sector.
+    NoSpace { sector: Sectors },
+    /// A write reached every member.
+    Written,
+}
+
+/// What rows need of the world while they are handled.
+pub(crate) struct Surroundings<'a> {
+    pub(crate) array: &'a mut Array,
+    pub(crate) knobs: &'a Knobs,
+    pub(crate) out: &'a mut Outbox,
+}
+
+/// Work of a retired row.
+#[derive(Clone, Debug)]
+struct Displaced {
+    key: u64,
+    reads: Vec<(Slot, Piece)>,
+    writes: Vec<(Slot, Piece)>,
+    sync: Option<SyncAction>,
+}
+
+impl Rows {
+    pub(crate) fn new(cache: Cache, chunk: Sectors) -> Self {
+        let rows_per_chunk = chunk.0 / cache.height().0;
+        assert!(rows_per_chunk > 0, "a row is never higher than the chunk");
+        Self {
+            cache,
+            rows_per_chunk,
+            plug: Vec::new(),
+            displaced: VecDeque::new(),
+            events: Vec::new(),
+        }
+    }
+
+    // Arrivals.
+
+    /// Attaches a client's pieces to a row that was acquired.
+    pub(crate) fn attach(
+        &mut self,
+        id: RowId,
+        pieces: &[(Slot, Piece)],
+        write: bool,
+        sync: bool,
+        retried: bool,
+        attr: Attr,
+    ) {
+        let block_bytes = self.cache.block_bytes();
+        let row = self.cache.row_mut(id);
+        row.attr = attr;
+        assert_eq!(row.batch, Batch::None, "a batch is covered by writes that exclude others");
+        for (slot, piece) in pieces {
+            debug_assert!(u64::from(piece.offset) + u64::from(piece.len) <= block_bytes);
+            let block = row.block_mut(*slot);
+            if write {
+                block.writes.push(*piece);
+            } else {
+                block.reads.push(*piece);
+            }
+            if retried {
+                row.retried.insert(*slot);
+            }
+        }
+        row.handle = true;
+        row.delayed = false;
+        row.arrivals += 1;
+        if write {
+            self.join_batch(id);
+        } else {
+            row.batch_ready = false;
+        }
+        if write && sync && !matches!(self.cache.row(id).batch, Batch::Follower(_)) {
+            self.cache.permit_preread(id);
+        }
+        self.hold_until_release(id);
+    }
+
+    /// Asks for a row to be synced. It was acquired.
+    pub(crate) fn attach_sync(&mut self, id: RowId, action: SyncAction) {
+        let row = self.cache.row_mut(id);
+        assert!(row.sync.is_none());
+        row.sync = Some((action, RowSyncState::Requested));
+        row.handle = true;
+        self.hold_until_release(id);
+    }
+
+    /// Ends the arrivals of a turn: rows go to their lists.
+    pub(crate) fn release_plug(&mut self, writes: Writes) {
+        for id in std::mem::take(&mut self.plug) {
+            let row = self.cache.row_mut(id);
+            row.plugged = false;
+            let alone = std::mem::take(&mut row.arrivals) == 1;
+            // A write that came alone has nothing to wait for that is known of.
+            let at_once = writes == Writes::Sync || (writes == Writes::Auto && alone);
+            let follows = matches!(row.batch, Batch::Follower(_));
+            if at_once && !follows && !row.to_write().is_empty() {
+                self.cache.permit_preread(id);
+            }
+            self.cache.release(id);
+        }
+    }
+
+    /// Gives displaced work fresh rows, as far as there are any.
+    pub(crate) fn place_displaced(&mut self, array: &Array) {
+        while let Some(work) = self.displaced.front() {
+            let Acquired::Row(id) = self.cache.acquire(work.key, &array.geometry) else { return };
+            let work = self.displaced.pop_front().expect("there is a front");
+            let row = self.cache.row_mut(id);
+            row.batch_ready = false;
+            for (slot, piece) in work.reads {
+                row.block_mut(slot).reads.push(piece);
+            }
+            for (slot, piece) in work.writes {
+                row.block_mut(slot).writes.push(piece);
+            }
+            if let Some(action) = work.sync {
+                row.sync = Some((action, RowSyncState::Requested));
+            }
+            row.handle = true;
+            if !row.to_write().is_empty() {
+                self.cache.permit_preread(id);
+            }
+            self.hold_until_release(id);
+        }
+    }
+
+    /// Whether displaced work waits.
+    pub(crate) fn has_displaced(&self) -> bool {
+        !self.displaced.is_empty()
+    }
+
+    fn hold_until_release(&mut self, id: RowId) {
+        if !std::mem::replace(&mut self.cache.row_mut(id).plugged, true) {
+            self.plug.push(id);
+        }
+    }
+
+    /// Appends a full row to the batch of the row below it, if the two may go as one.
+    fn join_batch(&mut self, id: RowId) {
+        let row = self.cache.row(id);
+        let Some(before) = row.key.checked_sub(1).and_then(|key| self.cache.find(key)) else {
+            return;
+        };
+        // The first row of a chunk has another placement below it, or at least another chunk.
+        let first = row.key.is_multiple_of(self.rows_per_chunk);
+        if first || !self.may_batch(id) || !self.may_batch(before) {
+            return;
+        }
+        let head = match &self.cache.row(before).batch {
+            Batch::Follower(head) => *head,
+            Batch::Head(_) | Batch::None => before,
+        };
+        let fua = |row: &Row| row.blocks.iter().any(|b| b.writes.iter().any(|piece| piece.fua));
+        if fua(self.cache.row(before)) != fua(self.cache.row(id)) {
+            return;
+        }
+        match &mut self.cache.row_mut(head).batch {
+            Batch::Head(followers) => followers.push(id),
+            batch => *batch = Batch::Head(vec![id]),
+        }
+        self.cache.row_mut(id).batch = Batch::Follower(head);
+        self.cache.forbid_preread(id);
+    }
+
+    /// A full row that was never handled and is not read.
+    fn may_batch(&self, id: RowId) -> bool {
+        let row = self.cache.row(id);
+        let parities = 1 + u32::from(row.placement().q.is_some());
+        let data = row.blocks.len() as u32 - parities;
+        row.batch_ready
+            && row.sync.is_none()
+            && row.overwrite(self.cache.block_bytes()).count() == data
+    }
+
+    // Handling.
+
+    /// Takes the next step of a row that was picked.
+    pub(crate) fn handle(&mut self, id: RowId, cx: &mut Surroundings<'_>) {
+        let row = self.cache.row_mut(id);
+        debug_assert_eq!(row.in_flight, 0);
+        row.handle = false;
+        row.delayed = false;
+        row.batch_ready = false;
+        if row.pins > 0 {
+            self.displace(id);
+            return;
+        }
+        if let Some((action, RowSyncState::Requested)) = row.sync
+            && row.batch == Batch::None
+        {
+            row.sync = Some((action, RowSyncState::Filling));
+            let requested = matches!(action, SyncAction::Check | SyncAction::Repair);
+            if requested && cx.knobs.check_reads == CheckReads::Media {
+                row.uptodate = SlotSet::EMPTY;
+            }
+        }
+        if self.copy_out(id, cx) {
+            return;
+        }
+        let facts = self.facts(id, cx);
+        if facts.failed().count() > facts.parity().count() {
+            self.fail_row(id, &facts, cx);
+            return;
+        }
+        match facts.plan() {
+            Step::Read { blocks, delay } => {
+                if delay {
+                    let row = self.cache.row_mut(id);
+                    row.handle = true;
+                    row.delayed = true;
+                }
+                self.read(id, blocks, cx);
+            }
+            Step::Recover(lost) => self.recover(id, lost, cx),
+            Step::Write(mode) => self.take_in(id, mode, cx),
+            Step::Rest if facts.syncing => self.sync_compare(id, &facts, cx),
+            Step::Rest => self.correct(id, cx),
+        }
+    }
+
+    fn facts(&self, id: RowId, cx: &Surroundings<'_>) -> Facts {
+        let row = self.cache.row(id);
+        let sector = row.sector(self.cache.height());
+        let placement = row.placement();
+        let readable = cx.array.readable(sector + self.cache.height());
+        Facts {
+            all: SlotSet::first(row.blocks.len() as u16),
+            p: placement.p,
+            q: placement.q,
+            uptodate: row.uptodate,
+            insync: readable.without(row.read_error),
+            to_read: row.to_read(),
+            to_write: row.to_write(),
+            overwrite: row.overwrite(self.cache.block_bytes()),
+            syncing: matches!(row.sync, Some((_, RowSyncState::Filling))),
+            preread: row.preread,
+            resync_pending: cx.array.resync_from.is_some_and(|from| sector >= from),
+            rmw_level: cx.knobs.rmw_level,
+        }
+    }
+
+    /// Serves readers of valid blocks. Whether there were any.
+    fn copy_out(&mut self, id: RowId, cx: &mut Surroundings<'_>) -> bool {
+        let block_bytes = self.cache.block_bytes();
+        let row = self.cache.row_mut(id);
+        let served = row.to_read().and(row.uptodate);
+        if served.is_empty() {
+            return false;
+        }
+        let mut ops = Vec::new();
+        for slot in served.ascending() {
+            for piece in &row.block(slot).reads {
+                let to = piece.memory.expect("a reader brings memory");
+                ops.push(ComputeOp::Copy {
+                    from: row.part(slot, block_bytes, piece.offset, piece.len),
+                    to,
+                });
+            }
+        }
+        for slot in served.ascending() {
+            let block = row.block_mut(slot);
+            block.written.append(&mut block.reads);
+        }
+        self.compute(id, Operation::CopyingOut, ops, cx);
+        true
+    }
+
+    /// Too many blocks cannot be had: what needs them fails, the rest is read.
+    fn fail_row(&mut self, id: RowId, facts: &Facts, cx: &mut Surroundings<'_>) {
+        let lost = facts.failed().without(facts.uptodate);
+        for id in self.batch_of(id) {
+            let row = self.cache.row_mut(id);
+            let mut failed: Vec<Piece> = Vec::new();
+            for (block, slot) in row.blocks.iter_mut().zip(0u16..) {
+                failed.extend(block.writes.drain(..));
+                if lost.contains(Slot(slot)) {
+                    failed.extend(block.reads.drain(..));
+                }
+            }
+            for piece in failed {
+                let result = Err(ReplyError::Io);
+                self.events.push(Event::PieceDone { request: piece.request, result });
+            }
+        }
+        self.unbatch(id, |rows, id| rows.rest(id));
+        self.cache.forbid_preread(id);
+        if self.cache.row(id).sync.is_some() {
+            self.sync_finished(id, false, false);
+        }
+        let readable = facts.to_read.and(facts.insync).without(facts.uptodate);
+        if readable.is_empty() {
+            self.rest(id);
+        } else {
+            self.read(id, readable, cx);
+        }
+    }
+
+    fn read(&mut self, id: RowId, blocks: SlotSet, cx: &mut Surroundings<'_>) {
+        for slot in blocks.descending() {
+            // A read that is repeated goes alone, so that its neighbours do not fail with it.
+            let alone = self.cache.row(id).retried.contains(slot);
+            let max = if alone { Bytes::ZERO } else { cx.knobs.max_sectors };
+            self.stage(id, id, slot, None, max, cx);
+        }
+        let row = self.cache.row_mut(id);
+        if row.in_flight > 0 {
+            row.operation = Operation::Reading;
+        } else {
+            self.cache.release(id);
+        }
+    }
+
+    fn recover(&mut self, id: RowId, lost: SlotSet, cx: &mut Surroundings<'_>) {
+        let row = self.cache.row(id);
+        let placement = row.placement();
+        let data = self.data_slots(id);
+        let lost_data = lost.and(data);
+        let lost_p = lost.contains(placement.p);
+        let lost_q = placement.q.is_some_and(|q| lost.contains(q));
+        let whole = |slot: Slot| self.whole(id, slot);
+        let mut ops = Vec::new();
+        if !lost_data.is_empty() {
+            // One lost block comes from P when P is there; two need both parities.
+            let needs_q = lost_p || lost_data.count() == 2;
+            ops.push(ComputeOp::Recover {
+                data: self.sources(id, data.without(lost_data), cx),
+                p: (!lost_p).then(|| whole(placement.p)),
+                q: placement.q.filter(|_| needs_q).map(whole),
+                lost: self.sources(id, lost_data, cx),
+            });
+        }
+        if lost_p || lost_q {
+            ops.push(ComputeOp::Pq {
+                data: self.sources(id, data, cx),
+                p: lost_p.then(|| whole(placement.p)),
+                q: placement.q.filter(|_| lost_q).map(whole),
+            });
+        }
+        self.compute(id, Operation::Recovering(lost), ops, cx);
+    }
+
+    /// Takes in what is written and computes parity: of one row, or of a batch.
+    fn take_in(&mut self, id: RowId, mode: Mode, cx: &mut Surroundings<'_>) {
+        let mut ops = Vec::new();
+        for id in self.batch_of(id) {
+            self.take_in_row(id, mode, &mut ops, cx);
+        }
+        let row = self.cache.row_mut(id);
+        let parities = 1 + usize::from(row.placement().q.is_some());
+        let drained = row.blocks.iter().filter(|block| !block.written.is_empty()).count();
+        if drained + parities == row.blocks.len() {
+            row.full_write = true;
+            self.cache.full_row_writes += 1;
+        }
+        self.compute(id, Operation::Computing(mode), ops, cx);
+    }
+
+    fn take_in_row(
+        &mut self,
+        id: RowId,
+        mode: Mode,
+        ops: &mut Vec<ComputeOp>,
+        cx: &mut Surroundings<'_>,
+    ) {
+        let block_bytes = self.cache.block_bytes();
+        let placement = self.cache.row(id).placement();
+        let present = cx.array.present();
+        let p = Some(placement.p).filter(|p| present.contains(*p));
+        let q = placement.q.filter(|q| present.contains(*q));
+        let row = self.cache.row(id);
+        let written = row.to_write();
+        for slot in written.ascending() {
+            let exponent = self.exponent(id, slot, cx);
+            for piece in &row.block(slot).writes {
+                for (new, offset) in piece.parts() {
+                    let here = |slot: Slot| row.part(slot, block_bytes, offset, new.len);
+                    if mode == Mode::ReadModifyWrite {
+                        let old =
+                            if cx.array.is_planted(Mutant::RmwNewAsOld) { new } else { here(slot) };
+                        let (p, q) = (p.map(here), q.map(here));
+                        ops.push(ComputeOp::UpdatePq { exponent, old, new, p, q });
+                    }
+                    ops.push(if new.is_zero() {
+                        ComputeOp::Zero { to: here(slot) }
+                    } else {
+                        ComputeOp::Copy { from: new, to: here(slot) }
+                    });
+                }
+            }
+        }
+        if mode == Mode::Reconstruct {
+            let data = self.sources(id, self.data_slots(id), cx);
+            let whole = |slot: Slot| self.whole(id, slot);
+            ops.push(ComputeOp::Pq { data, p: p.map(whole), q: q.map(whole) });
+        }
+        let row = self.cache.row_mut(id);
+        let parity = row.placement().parity();
+        row.uptodate = row.uptodate.without(written).without(parity);
+        for slot in written.ascending() {
+            let block = row.block_mut(slot);
+            block.written.append(&mut block.writes);
+        }
+    }
+
+    /// Parity is computed: data and parity go to the members.
+    fn write_out(&mut self, id: RowId, cx: &mut Surroundings<'_>) {
+        let rows = self.batch_of(id);
+        let present = cx.array.present();
+        let last = *rows.last().expect("a batch has its head");
+        for row_id in &rows {
+            let row = self.cache.row_mut(*row_id);
+            let parity = row.placement().parity();
+            row.uptodate = row.uptodate.or(row.written()).or(parity.and(present));
+        }
+        let members = self.cache.row(id).blocks.len() as u16;
+        for slot in SlotSet::first(members).and(present).descending() {
+            for row_id in &rows {
+                let row = self.cache.row(*row_id);
+                let parity = row.placement().parity();
+                if !row.written().or(parity).contains(slot) {
+                    continue;
+                }
+                let tail = *row_id == last && rows.len() > 1 && parity.contains(slot);
+                if tail && cx.array.is_planted(Mutant::FullRowWithoutTail) {
+                    continue;
+                }
+                let fua = row.blocks.iter().any(|b| b.written.iter().any(|piece| piece.fua));
+                self.stage(id, *row_id, slot, Some(fua), cx.knobs.max_sectors, cx);
+            }
+        }
+        for row_id in &rows {
+            self.cache.forbid_preread(*row_id);
+        }
+        let row = self.cache.row_mut(id);
+        row.operation = Operation::Writing;
+        if cx.array.is_planted(Mutant::AckBeforeParity) {
+            self.answer_writers(&rows, &Ok(()));
+        }
+        if self.cache.row(id).in_flight == 0 {
+            self.written(id, cx);
+        }
+    }
+
+    /// Every member has answered: the writers are answered.
+    fn written(&mut self, id: RowId, cx: &mut Surroundings<'_>) {
+        let rows = self.batch_of(id);
+        let row = self.cache.row_mut(id);
+        if std::mem::take(&mut row.full_write) {
+            self.cache.full_row_writes -= 1;
+        }
+        let faults = rows.iter().any(|id| !self.cache.row(*id).faults.is_empty());
+        let no_space = rows.iter().any(|id| self.cache.row(*id).no_space);
+        let result = if no_space {
+            Err(ReplyError::NoSpace)
+        } else if faults && cx.array.broken {
+            Err(ReplyError::Io)
+        } else {
+            self.events.push(Event::Written);
+            Ok(())
+        };
+        if no_space {
+            for id in &rows {
+                let sector = self.cache.row(*id).sector(self.cache.height());
+                self.cache.row_mut(*id).uptodate = SlotSet::EMPTY;
+                self.events.push(Event::NoSpace { sector });
+            }
+        }
+        for id in &rows {
+            let row = self.cache.row_mut(*id);
+            let rewritten = row.written().or(row.placement().parity());
+            row.read_error = row.read_error.without(rewritten);
+            row.retried = row.retried.without(rewritten);
+            row.faults = SlotSet::EMPTY;
+            row.no_space = false;
+        }
+        self.answer_writers(&rows, &result);
+        self.unbatch(id, Self::rest_or_continue);
+        self.rest_or_continue(id);
+    }
+
+    fn answer_writers(&mut self, rows: &[RowId], result: &Result<(), ReplyError>) {
+        for id in rows {
+            for block in &mut self.cache.row_mut(*id).blocks {
+                for piece in block.written.drain(..) {
+                    let request = piece.request;
+                    self.events.push(Event::PieceDone { request, result: result.clone() });
+                }
+            }
+        }
+    }
+
+    // Syncs.
+
+    /// Every block is valid: stored parity is compared, where it says anything.
+    fn sync_compare(&mut self, id: RowId, facts: &Facts, cx: &mut Surroundings<'_>) {
+        let failed = facts.failed();
+        // With as many blocks computed as there is parity, parity agrees by construction; a block
+        // that was computed from P agrees with P.
+        let lost_data = !failed.and(facts.data()).is_empty();
+        let p = !failed.contains(facts.p) && !lost_data;
+        let q = facts.q.filter(|q| !failed.contains(*q));
+        if failed.count() >= facts.parity().count() || (!p && q.is_none()) {
+            self.sync_correct(id, Differs::default(), cx);
+            return;
+        }
+        let op = ComputeOp::Compare {
+            data: self.sources(id, facts.data(), cx),
+            p: p.then(|| self.whole(id, facts.p)),
+            q: q.map(|q| self.whole(id, q)),
+        };
+        self.compute(id, Operation::Comparing, vec![op], cx);
+    }
+
+    /// Parity was compared: what disagrees is computed again, unless nothing may be changed.
+    fn sync_compared(&mut self, id: RowId, differs: Differs, cx: &mut Surroundings<'_>) {
+        let row = self.cache.row_mut(id);
+        let Some((action, state)) = &mut row.sync else {
+            unreachable!("parity is compared for a sync only")
+        };
+        *state = RowSyncState::Compared;
+        let checks_only = *action == SyncAction::Check;
+        let placement = row.placement();
+        if placement.q.is_none() {
+            // md's check of one parity spends the cached copy of it.
+            row.uptodate.remove(placement.p);
+        }
+        if differs == Differs::default() || checks_only {
+            let mismatch = differs != Differs::default();
+            if checks_only {
+                self.sync_finished(id, mismatch, true);
+                self.rest(id);
+            } else {
+                self.sync_correct(id, Differs::default(), cx);
+            }
+            return;
+        }
+        let op = ComputeOp::Pq {
+            data: self.sources(id, self.data_slots(id), cx),
+            p: differs.p.then(|| self.whole(id, placement.p)),
+            q: placement.q.filter(|_| differs.q).map(|q| self.whole(id, q)),
+        };
+        self.compute(id, Operation::Regenerating(differs), vec![op], cx);
+    }
+
+    /// Writes what a sync corrects: parity that disagreed, and the blocks of members being rebuilt.
+    fn sync_correct(&mut self, id: RowId, differs: Differs, cx: &mut Surroundings<'_>) {
+        let row = self.cache.row_mut(id);
+        let placement = row.placement();
+        let Some((action, state)) = &mut row.sync else { unreachable!("only a sync corrects") };
+        *state = RowSyncState::Compared;
+        let mut blocks = SlotSet::EMPTY;
+        blocks.set(placement.p, differs.p);
+        if let Some(q) = placement.q {
+            blocks.set(q, differs.q);
+        }
+        row.uptodate = row.uptodate.or(blocks);
+        row.mismatch = !blocks.is_empty();
+        if *action == SyncAction::Recover {
+            let rebuilding = |slot: &Slot| {
+                let member = cx.array.at(*slot);
+                member.is_some_and(|member| matches!(member.state, MemberState::Rebuilding { .. }))
+            };
+            blocks = blocks.or(cx.array.present().ascending().filter(rebuilding).collect());
+        }
+        for slot in blocks.and(cx.array.present()).descending() {
+            self.stage(id, id, slot, Some(false), cx.knobs.max_sectors, cx);
+        }
+        let row = self.cache.row_mut(id);
+        row.operation = Operation::SyncWriting;
+        if row.in_flight == 0 {
+            self.sync_written(id, cx);
+        }
+    }
+
+    fn sync_written(&mut self, id: RowId, cx: &mut Surroundings<'_>) {
+        let height = self.cache.height();
+        let row = self.cache.row_mut(id);
+        let no_space = std::mem::take(&mut row.no_space);
+        let mismatch = std::mem::take(&mut row.mismatch);
+        row.faults = SlotSet::EMPTY;
+        if no_space {
+            row.uptodate = SlotSet::EMPTY;
+            let sector = row.sector(height);
+            self.events.push(Event::NoSpace { sector });
+        }
+        let ok = !no_space && !cx.array.broken;
+        self.sync_finished(id, mismatch, ok);
+        self.rest(id);
+    }
+
+    fn sync_finished(&mut self, id: RowId, mismatch: bool, ok: bool) {
+        let row = self.cache.row_mut(id);
+        row.sync = None;
+        row.operation = Operation::Idle;
+        let key = row.key;
+        self.events.push(Event::SyncDone { key, mismatch, ok });
+    }
+
+    // Read errors.
+
+    /// With nothing else to do: writes a block again that could not be read and was computed.
+    fn correct(&mut self, id: RowId, cx: &mut Surroundings<'_>) {
+        let row = self.cache.row(id);
+        let bad = row.read_error.and(row.uptodate).and(cx.array.present());
+        let slot = bad.ascending().next();
+        match slot {
+            Some(slot) if !cx.array.read_only && !cx.array.broken => {
+                self.cache.row_mut(id).operation = Operation::Rewriting(slot);
+                self.stage(id, id, slot, Some(false), Bytes::ZERO, cx);
+            }
+            _ => self.rest(id),
+        }
+    }
+
+    fn rewritten(&mut self, id: RowId, slot: Slot, cx: &mut Surroundings<'_>) {
+        let failed = !std::mem::take(&mut self.cache.row_mut(id).faults).is_empty();
+        if failed {
+            self.cache.row_mut(id).operation = Operation::Idle;
+            self.cache.row_mut(id).read_error.remove(slot);
+            self.rest(id);
+            return;
+        }
+        self.cache.row_mut(id).operation = Operation::Rereading(slot);
+        self.stage(id, id, slot, None, Bytes::ZERO, cx);
+        if self.cache.row(id).in_flight == 0 {
+            self.reread(id, slot, cx);
+        }
+    }
+
+    fn reread(&mut self, id: RowId, slot: Slot, cx: &mut Surroundings<'_>) {
+        let height = self.cache.height();
+        let row = self.cache.row_mut(id);
+        let failed = !std::mem::take(&mut row.faults).is_empty();
+        row.operation = Operation::Idle;
+        row.read_error.remove(slot);
+        row.retried.remove(slot);
+        let sector = row.sector(height);
+        let Some(position) = cx.array.position_at(slot) else {
+            self.rest(id);
+            return;
+        };
+        if failed {
+            // It takes writes that it cannot read back: not a member to trust.
+            self.cache.row_mut(id).uptodate.remove(slot);
+            if !cx.array.breaks(position) {
+                cx.array.fail(position, cx.out);
+            }
+        } else {
+            let member = &mut cx.array.members[position];
+            member.counters.corrected += height.0;
+            let notice = Notice::ReadErrorCorrected {
+                member: member.info.index,
+                at: member.data_sector(sector),
+                sectors: height,
+            };
+            cx.out.notice(notice);
+        }
+        self.rest(id);
+    }
+
+    // Answers.
+
+    /// A computation of a row is done.
+    pub(crate) fn computed(
+        &mut self,
+        id: RowId,
+        value: &Result<Value, Fault>,
+        cx: &mut Surroundings<'_>,
+    ) {
+        let row = self.cache.row_mut(id);
+        row.in_flight -= 1;
+        debug_assert_eq!(row.in_flight, 0);
+        match std::mem::replace(&mut row.operation, Operation::Idle) {
+            Operation::Comparing => {
+                let differs = match value {
+                    Ok(Value::Differs(differs)) => *differs,
+                    _ => Differs::default(),
+                };
+                self.sync_compared(id, differs, cx);
+            }
+            Operation::Computing(_) => self.write_out(id, cx),
+            Operation::CopyingOut => {
+                self.answer_writers(&[id], &Ok(()));
+                self.rest_or_continue(id);
+            }
+            Operation::Recovering(lost) => {
+                row.uptodate = row.uptodate.or(lost);
+                row.handle = true;
+                self.rest(id);
+            }
+            Operation::Regenerating(differs) => self.sync_correct(id, differs, cx),
+            operation @ (Operation::Idle
+            | Operation::Reading
+            | Operation::Rereading(_)
+            | Operation::Rewriting(_)
+            | Operation::SyncWriting
+            | Operation::Writing) => unreachable!("{operation:?} computes nothing"),
+        }
+    }
+
+    /// Member requests of rows are done, or were given up, in which case they `pin` memory.
+    pub(crate) fn done(
+        &mut self,
+        parts: &[RowPart],
+        result: Result<(), Fault>,
+        pin: bool,
+        cx: &mut Surroundings<'_>,
+    ) {
+        for part in parts {
+            if pin {
+                self.cache.row_mut(part.row).pins += 1;
+            }
+            self.part_done(*part, result, pin, cx);
+        }
+    }
+
+    /// Member requests that were given up are done at last.
+    pub(crate) fn unpin(&mut self, parts: &[RowPart]) {
+        for part in parts {
+            let row = self.cache.row_mut(part.row);
+            row.pins -= 1;
+            if row.pins == 0 && !row.hashed && row.in_flight == 0 {
+                self.cache.release(part.row);
+            }
+        }
+    }
+
+    fn part_done(
+        &mut self,
+        part: RowPart,
+        result: Result<(), Fault>,
+        given_up: bool,
+        cx: &mut Surroundings<'_>,
+    ) {
+        let head = self.head_of(part.row);
+        let operation = self.cache.row(head).operation;
+        match (result, operation) {
+            (Ok(()), Operation::Reading) => {
+                let row = self.cache.row_mut(part.row);
+                row.uptodate.insert(part.slot);
+                row.retried.remove(part.slot);
+                if let Some(position) = cx.array.position_at(part.slot) {
+                    cx.array.members[position].read_errors = 0;
+                }
+            }
+            (Ok(()), _) => {}
+            (Err(_), Operation::Reading | Operation::Rereading(_)) if given_up => {}
+            (Err(Fault::Gone), Operation::Reading) => self.member_failed(part.slot, cx),
+            (Err(_), Operation::Reading) => self.read_failed(part, cx),
+            (Err(Fault::NoSpace), _) => self.cache.row_mut(part.row).no_space = true,
+            (Err(_), _) => {
+                self.cache.row_mut(part.row).faults.insert(part.slot);
+                if !matches!(operation, Operation::Rereading(_)) {
+                    self.member_failed(part.slot, cx);
+                }
+            }
+        }
+        let row = self.cache.row_mut(head);
+        row.in_flight -= 1;
+        if row.in_flight > 0 {
+            return;
+        }
+        match std::mem::replace(&mut row.operation, Operation::Idle) {
+            Operation::Reading => {
+                row.handle = true;
+                self.rest(head);
+            }
+            Operation::Rereading(slot) => self.reread(head, slot, cx),
+            Operation::Rewriting(slot) => self.rewritten(head, slot, cx),
+            Operation::SyncWriting => self.sync_written(head, cx),
+            Operation::Writing => self.written(head, cx),
+            operation @ (Operation::Comparing
+            | Operation::Computing(_)
+            | Operation::CopyingOut
+            | Operation::Idle
+            | Operation::Recovering(_)
+            | Operation::Regenerating(_)) => {
+                unreachable!("{operation:?} has no member requests")
+            }
+        }
+    }
+
+    /// A block could not be read: once more, alone; then it counts as lost in this row.
+    fn read_failed(&mut self, part: RowPart, cx: &mut Surroundings<'_>) {
+        let row = self.cache.row_mut(part.row);
+        let placement = row.placement();
+        let p_of_raid6 = placement.q.is_some() && part.slot == placement.p;
+        if row.retried.contains(part.slot) || p_of_raid6 {
+            row.read_error.insert(part.slot);
+        } else {
+            row.retried.insert(part.slot);
+        }
+        let Some(position) = cx.array.position_at(part.slot) else { return };
+        let member = &mut cx.array.members[position];
+        member.read_errors += 1;
+        if member.read_errors > cx.knobs.stripe_cache_size && !cx.array.breaks(position) {
+            cx.array.fail(position, cx.out);
+        }
+    }
+
+    fn member_failed(&mut self, slot: Slot, cx: &mut Surroundings<'_>) {
+        if let Some(position) = cx.array.position_at(slot) {
+            cx.array.fail(position, cx.out);
+        }
+    }
+
+    // A row between two steps.
+
+    /// Handles a row again if somebody waits, or if a correction may be due.
+    fn rest_or_continue(&mut self, id: RowId) {
+        let row = self.cache.row_mut(id);
+        row.handle |= !row.read_error.and(row.uptodate).is_empty();
+        self.rest(id);
+    }
+
+    /// Nothing of the row is in flight: to its list, or out of the way if its memory is pinned.
+    fn rest(&mut self, id: RowId) {
+        let row = self.cache.row_mut(id);
+        if row.in_flight > 0 {
+            return;
+        }
+        if row.pins > 0 {
+            self.displace(id);
+            return;
+        }
+        row.handle |= row.has_work();
+        self.cache.release(id);
+    }
+
+    /// Retires a row whose memory is pinned, and keeps its work for another.
+    fn displace(&mut self, id: RowId) {
+        self.unbatch(id, |rows, id| rows.rest(id));
+        let row = self.cache.row_mut(id);
+        let mut work = Displaced {
+            key: row.key,
+            reads: Vec::new(),
+            writes: Vec::new(),
+            sync: row.sync.take().map(|(action, _)| action),
+        };
+        for (block, slot) in row.blocks.iter_mut().zip(0u16..) {
+            debug_assert!(block.written.is_empty());
+            work.reads.extend(block.reads.drain(..).map(|piece| (Slot(slot), piece)));
+            work.writes.extend(block.writes.drain(..).map(|piece| (Slot(slot), piece)));
+        }
+        self.cache.retire(id);
+        if !(work.reads.is_empty() && work.writes.is_empty() && work.sync.is_none()) {
+            self.displaced.push_back(work);
+        }
+    }
+
+    /// Makes every row of a batch stand on its own, and does something with each follower.
+    fn unbatch(&mut self, id: RowId, mut with: impl FnMut(&mut Self, RowId)) {
+        if let Batch::Head(followers) = std::mem::take(&mut self.cache.row_mut(id).batch) {
+            for follower in followers {
+                self.cache.row_mut(follower).batch = Batch::None;
+                with(self, follower);
+            }
+        }
+    }
+
+    /// The rows that go as one with this one: itself, and what it leads.
+    fn batch_of(&self, id: RowId) -> Vec<RowId> {
+        let mut rows = vec![id];
+        if let Batch::Head(followers) = &self.cache.row(id).batch {
+            rows.extend(followers);
+        }
+        rows
+    }
+
+    fn head_of(&self, id: RowId) -> RowId {
+        match self.cache.row(id).batch {
+            Batch::Follower(head) => head,
+            Batch::Head(_) | Batch::None => id,
+        }
+    }
+
+    // Outputs.
+
+    /// Sends a computation of a row.
+    fn compute(
+        &mut self,
+        id: RowId,
+        operation: Operation,
+        mut ops: Vec<ComputeOp>,
+        cx: &mut Surroundings<'_>,
+    ) {
+        let row = self.cache.row_mut(id);
+        assert_eq!(row.in_flight, 0);
+        row.in_flight = 1;
+        row.operation = operation;
+        let op = if ops.len() == 1 { ops.remove(0) } else { ComputeOp::All(ops) };
+        cx.out.compute(cx.array.volume, id, op);
+    }
+
+    /// Stages a read or write (with or without FUA) of a whole block. The head of its batch waits
+    /// for it.
+    fn stage(
+        &mut self,
+        head: RowId,
+        id: RowId,
+        slot: Slot,
+        write: Option<bool>,
+        max: Bytes,
+        cx: &mut Surroundings<'_>,
+    ) {
+        let part = self.whole(id, slot);
+        let row = self.cache.row(id);
+        let Some(member) = cx.array.at(slot) else { return };
+        assert!(write.is_none() || !cx.array.read_only, "no write while read-only");
+        let at = member.data_sector(row.sector(self.cache.height()));
+        let attr = match row.operation {
+            _ if row.sync.is_some() => Attr { origin: Origin::Sync, ..Attr::default() },
+            Operation::Rewriting(_) | Operation::Rereading(_) => Attr::default(),
+            _ => row.attr,
+        };
+        let request = row_request(id, slot, member.info.index, at, part, write, attr);
+        cx.out.stage(request, max);
+        self.cache.row_mut(id).io_started = true;
+        let head = self.cache.row_mut(head);
+        head.io_started = true;
+        head.in_flight += 1;
+    }
+
+    fn whole(&self, id: RowId, slot: Slot) -> Part {
+        let block_bytes = self.cache.block_bytes();
+        self.cache.row(id).part(slot, block_bytes, 0, block_bytes as u32)
+    }
+
+    fn data_slots(&self, id: RowId) -> SlotSet {
+        let row = self.cache.row(id);
+        SlotSet::first(row.blocks.len() as u16).without(row.placement().parity())
+    }
+
+    fn sources(&self, id: RowId, slots: SlotSet, cx: &Surroundings<'_>) -> Sources {
+        slots
+            .ascending()
+            .map(|slot| Source {
+                exponent: self.exponent(id, slot, cx),
+                part: self.whole(id, slot),
+            })
+            .collect()
+    }
+
+    fn exponent(&self, id: RowId, slot: Slot, cx: &Surroundings<'_>) -> u8 {
+        let exponent = self.cache.row(id).placement().exponent(slot);
+        let wrong = exponent >= 2 && cx.array.is_planted(Mutant::WrongQExponent);
+        exponent + u8::from(wrong)
+    }
+}
+
+impl Piece {
+    /// Its memory in parts of at most one frame where it is zeros, with offsets within the block.
+    fn parts(&self) -> smallvec::SmallVec<[(Part, u32); 1]> {
+        let Some(memory) = self.memory else {
+            let frame = FRAME_BYTES as u32;
+            return (0..self.len.div_ceil(frame))
+                .map(|nth| {
+                    let len = frame.min(self.len - nth * frame);
+                    (Part { frame: ZERO_FRAME, offset: 0, len }, self.offset + nth * frame)
+                })
+                .collect();
+        };
+        smallvec![(memory, self.offset)]
+    }
+}

@@ -1,0 +1,154 @@
+//! How does a sync go over all rows?
+//!
+//! Resync, recovery, check and repair are one loop: ask for rows in order, up to a window of 64 that
+//! are not done, as long as the cache has room for them. Clients need rows as well, so a sync never
+//! waits for one: it takes what is free.
+//!
+//! A resync or recovery that is stopped leaves how far it came, so that the next one goes on there;
+//! a check or repair begins anew.
+//!
+//! Source   md-raid.md §6.1, §6.2
+
+use std::collections::BTreeSet;
+
+use weft_units::{Sectors, VolumeId};
+
+use super::cache::Acquired;
+use super::rows::Rows;
+use crate::array::Array;
+use crate::input::SyncAction;
+use crate::outbox::Outbox;
+use crate::output::Notice;
+use crate::raid::slot_set::SlotSet;
+
+/// A sync under way.
+#[derive(Clone, Debug)]
+pub(crate) struct RowSync {
+    pub(crate) action: SyncAction,
+    /// Slots being rebuilt when it began, for a recovery.
+    slots: SlotSet,
+    /// The next row to ask for.
+    next: u64,
+    end: u64,
+    window: BTreeSet<u64>,
+    height: Sectors,
+    pub(crate) rows: u64,
+    pub(crate) mismatch_cnt: u64,
+    stopping: bool,
+    failed: bool,
+}
+
+impl RowSync {
+    /// Begins at a data sector of the members.
+    pub(crate) fn new(action: SyncAction, from: Sectors, array: &Array, height: Sectors) -> Self {
+        let slots = array.rebuilding().map_or(SlotSet::EMPTY, |(slots, _)| slots);
+        Self {
+            action,
+            slots,
+            next: from.0 / height.0,
+            end: array.geometry.member_size().0 / height.0,
+            window: BTreeSet::new(),
+            height,
+            rows: 0,
+            mismatch_cnt: 0,
+            stopping: false,
+            failed: false,
+        }
+    }
+
+    /// Asks for rows while the window and the cache have room.
+    pub(crate) fn feed(&mut self, rows: &mut Rows, array: &Array) {
+        while !self.stopping && self.next < self.end && self.window.len() < WINDOW_ROWS {
+            let Acquired::Row(id) = rows.cache.acquire(self.next, &array.geometry) else { return };
+            rows.attach_sync(id, self.action);
+            self.window.insert(self.next);
+            self.next += 1;
+        }
+    }
+
+    /// A row is done.
+    pub(crate) fn row_done(&mut self, key: u64, mismatch: bool, ok: bool) {
+        assert!(self.window.remove(&key), "a row is synced once");
+        self.rows += 1;
+        if mismatch {
+            self.mismatch_cnt += self.height.0;
+        }
+        if !ok {
+            self.failed = true;
+            self.stopping = true;
+            // What lies behind it is not done either, though it may have been looked at.
+            self.next = self.next.min(key);
+        }
+    }
+
+    /// Asks for no more rows.
+    pub(crate) fn stop(&mut self) {
+        self.stopping = true;
+    }
+
+    /// Data sectors of each member below which every row is done.
+    pub(crate) fn completed(&self) -> Sectors {
+        let first = self.window.first().copied().unwrap_or(self.next).min(self.next);
+        Sectors(first * self.height.0)
+    }
+
+    /// Data sectors that it will have passed at the end.
+    pub(crate) fn total(&self) -> Sectors {
+        Sectors(self.end * self.height.0)
+    }
+
+    /// Whether all the slots that it rebuilds are among these.
+    pub(crate) fn rebuilds_only(&self, slots: SlotSet) -> bool {
+        self.slots.without(slots).is_empty()
+    }
+
+    /// Whether a row could not be synced.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.failed
+    }
+
+    /// Tells the array how far it is.
+    pub(crate) fn checkpoint(&self, array: &mut Array) {
+        match self.action {
+            SyncAction::Recover => array.rebuilt_to(self.slots, self.completed(), false),
+            SyncAction::Resync => array.resync_from = Some(self.completed()),
+            SyncAction::Check | SyncAction::Frozen | SyncAction::Idle | SyncAction::Repair => {}
+        }
+    }
+
+    /// Whether it is over; then the array and the world are told.
+    pub(crate) fn finish(&self, array: &mut Array, volume: VolumeId, out: &mut Outbox) -> bool {
+        if !self.window.is_empty() || !(self.stopping || self.next >= self.end) {
+            return false;
+        }
+        let complete = self.next >= self.end && !self.failed;
+        match self.action {
+            SyncAction::Recover => {
+                array.rebuilt_to(self.slots, self.completed(), complete);
+                if complete && array.degraded() == 0 {
+                    // Every row was read and written as a whole.
+                    array.resync_from = None;
+                }
+            }
+            SyncAction::Resync => {
+                array.resync_from = (!complete).then(|| self.completed());
+            }
+            SyncAction::Check | SyncAction::Frozen | SyncAction::Idle | SyncAction::Repair => {}
+        }
+        if matches!(self.action, SyncAction::Recover | SyncAction::Resync) && !array.read_only {
+            array.want_round();
+        }
+        out.notice(Notice::SyncFinished {
+            volume,
+            action: self.action,
+            mismatch_cnt: self.mismatch_cnt,
+            rows: self.rows,
+            complete,
+        });
+        true
+    }
+}
+
+/// Rows asked for and not done: enough to keep every member busy with requests of half a megabyte
+/// (64 rows × 4 KiB × merged), a quarter of the default cache.
+const WINDOW_ROWS: usize = 64;

@@ -1,0 +1,121 @@
+//! Sets of slots: what is known of each block of a row, one bit per slot.
+
+use weft_units::Slot;
+
+/// A set of slots below 128.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct SlotSet(u128);
+
+impl SlotSet {
+    /// No slot.
+    pub const EMPTY: Self = Self(0);
+
+    /// The slots `0 .. count`.
+    #[must_use]
+    pub const fn first(count: u16) -> Self {
+        if count >= 128 { Self(u128::MAX) } else { Self((1 << count) - 1) }
+    }
+
+    /// Only this one.
+    #[must_use]
+    pub const fn only(slot: Slot) -> Self {
+        Self(1 << slot.0)
+    }
+
+    /// Adds a slot.
+    pub fn insert(&mut self, slot: Slot) {
+        self.0 |= 1 << slot.0;
+    }
+
+    /// Takes a slot out.
+    pub fn remove(&mut self, slot: Slot) {
+        self.0 &= !(1 << slot.0);
+    }
+
+    /// Adds or takes out.
+    pub fn set(&mut self, slot: Slot, member: bool) {
+        if member { self.insert(slot) } else { self.remove(slot) }
+    }
+
+    /// Whether it is in.
+    #[must_use]
+    pub const fn contains(self, slot: Slot) -> bool {
+        self.0 >> slot.0 & 1 == 1
+    }
+
+    /// How many.
+    #[must_use]
+    pub const fn count(self) -> u32 {
+        self.0.count_ones()
+    }
+
+    /// Whether there is none.
+    #[must_use]
+    pub const fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    /// In either.
+    #[must_use]
+    pub const fn or(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    /// In both.
+    #[must_use]
+    pub const fn and(self, other: Self) -> Self {
+        Self(self.0 & other.0)
+    }
+
+    /// In this one and not in the other.
+    #[must_use]
+    pub const fn without(self, other: Self) -> Self {
+        Self(self.0 & !other.0)
+    }
+
+    /// Every slot, highest first: the order in which md submits member requests.
+    pub fn descending(self) -> impl Iterator<Item = Slot> {
+        let mut rest = self.0;
+        std::iter::from_fn(move || {
+            let slot = rest.checked_ilog2()?;
+            rest &= !(1 << slot);
+            Some(Slot(slot as u16))
+        })
+    }
+
+    /// Every slot, lowest first.
+    pub fn ascending(self) -> impl Iterator<Item = Slot> {
+        let mut rest = self.0;
+        std::iter::from_fn(move || {
+            (rest != 0).then(|| {
+                let slot = rest.trailing_zeros();
+                rest &= rest - 1;
+                Slot(slot as u16)
+            })
+        })
+    }
+}
+
+impl FromIterator<Slot> for SlotSet {
+    fn from_iter<I: IntoIterator<Item = Slot>>(slots: I) -> Self {
+        let mut set = Self::EMPTY;
+        slots.into_iter().for_each(|slot| set.insert(slot));
+        set
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_orders_visit_every_slot_once() {
+        let set: SlotSet = [Slot(0), Slot(3), Slot(127)].into_iter().collect();
+        assert_eq!(set.descending().collect::<Vec<_>>(), [Slot(127), Slot(3), Slot(0)]);
+        assert_eq!(set.ascending().collect::<Vec<_>>(), [Slot(0), Slot(3), Slot(127)]);
+        assert_eq!(set.count(), 3);
+        assert!(set.contains(Slot(3)) && !set.contains(Slot(4)));
+        assert_eq!(SlotSet::first(128).count(), 128);
+        assert_eq!(SlotSet::first(3).without(SlotSet::only(Slot(1))).count(), 2);
+    }
+}
