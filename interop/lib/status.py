@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
 """Reads `weft status --json` on stdin and prints what a suite asks for, one word per line.
 
+A key that the command does not show is asked for on the control socket itself.
+
   status.py NAME KEY…    KEY of the server (frames_held, tokens_outstanding, clients, pid, …), else of
                          the volume (mismatch_cnt, sync_action, degraded, …); or one of
                          read_min (least sectors read of an in-sync member),
@@ -8,6 +10,8 @@
 """
 
 import json
+import os
+import socket
 import sys
 
 
@@ -31,6 +35,15 @@ def find(document, name):
     sys.exit(f"no volume {name} in {json.dumps(document)}")
 
 
+def from_socket(name):
+    """All that the server knows of itself."""
+    with socket.socket(socket.AF_UNIX) as control:
+        control.connect(os.path.join(os.environ["XDG_RUNTIME_DIR"], "weft", f"{name}.sock"))
+        control.sendall(b'{"v":1,"cmd":"status"}\n')
+        answer = json.loads(control.makefile().readline())
+    return answer["status"]
+
+
 def main(name, *keys):
     server, volume = find(json.load(sys.stdin), name)
     parity = {"raid4": 1, "raid5": 1, "raid6": 2}.get(volume.get("level"), 0)
@@ -39,8 +52,10 @@ def main(name, *keys):
             value = min(m["sectors_read"] for m in volume["members"] if m["state"] == "in_sync")
         elif key == "member_sectors":
             value = volume["size"] // 512 // (volume["slots"] - parity)
+        elif key in volume or key in server:
+            value = volume[key] if key in volume else server[key]
         else:
-            value = server[key] if key in server else volume[key]
+            value = from_socket(name)[key]
         print(value)
 
 

@@ -103,7 +103,7 @@ fn lints(report: &mut Report) {
 fn tests(selection: &[&str]) -> Ending {
     let nextest = run_quietly(&["nextest", "--version"]);
     let runner: &[&str] = if nextest {
-        &["nextest", "run", "--no-fail-fast", "--status-level", "slow", "--no-tests", "pass"]
+        &["nextest", "run", "--no-fail-fast", "--status-level", "slow"]
     } else {
         &["test", "-q", "--no-fail-fast"]
     };
