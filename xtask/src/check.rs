@@ -56,6 +56,8 @@ pub(crate) fn test(install: bool) -> anyhow::Result<Report> {
     }
     lints(&mut report);
     report.part("tests", || tests(&["--workspace"]));
+    // The digest of a simulation must not depend on how it was compiled.
+    report.part("simulation, release", || tests(&["--release", "-p", "weft-sim"]));
     report.part("doc tests", || run(cargo(&["test", "-q", "--workspace", "--doc"]), HALF_AN_HOUR));
     report.part("documentation", || {
         let mut command = cargo(&["doc", "-q", "--workspace", "--no-deps"]);

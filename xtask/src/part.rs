@@ -97,11 +97,17 @@ pub(crate) fn cargo(arguments: &[&str]) -> Command {
     command
 }
 
-/// Runs a command to its end, or ends its whole process group after `limit`.
+/// Runs a command to its end, or ends it after `limit`.
+///
+/// In CI it gets a process group of its own, so that all it started is ended with it; at a terminal
+/// it stays in ours, so that Ctrl-C reaches it.
 pub(crate) fn run(mut command: Command, limit: Duration) -> Ending {
     use std::os::unix::process::CommandExt;
     let line = format!("{:?}", command.get_program());
-    command.stdin(Stdio::null()).process_group(0);
+    command.stdin(Stdio::null());
+    if in_ci() {
+        command.process_group(0);
+    }
     let mut child = match command.spawn() {
         Ok(child) => child,
         Err(error) => return Ending::Failed(format!("{line}: {error}")),
@@ -116,7 +122,8 @@ pub(crate) fn run(mut command: Command, limit: Duration) -> Ending {
             }
             Ok(Some(status)) => return Ending::Failed(status.to_string()),
             Ok(None) if start.elapsed() > limit => {
-                let group = format!("-{}", child.id());
+                let group = if in_ci() { "-" } else { "" };
+                let group = format!("{group}{}", child.id());
                 for signal in ["-TERM", "-KILL"] {
                     let _ = Command::new("kill").args([signal, "--", &group]).status();
                     std::thread::sleep(Duration::from_secs(3));
