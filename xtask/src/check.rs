@@ -1,7 +1,7 @@
 //! What must be true before a commit, and what does CI run?
 
 use crate::part::{Ending, Report, cargo, has, run};
-use crate::{deps, interop, packages, purity};
+use crate::{deps, interop, map, packages, purity};
 use std::process::Command;
 use std::time::Duration;
 
@@ -87,6 +87,10 @@ fn lints(report: &mut Report) {
             (Ok(edges), Ok(impure)) if edges.is_empty() && impure.is_empty() => Ending::Passed,
             (edges, impure) => Ending::Failed(format!("{edges:?} {impure:?}")),
         }
+    });
+    report.part("map", || match map::check() {
+        Ok(()) => Ending::Passed,
+        Err(error) => Ending::Failed(error.to_string()),
     });
     let tools = tools();
     let path = std::env::var("PATH").unwrap_or_default();

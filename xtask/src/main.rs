@@ -7,6 +7,7 @@
 mod check;
 mod deps;
 mod interop;
+mod map;
 mod packages;
 mod part;
 mod purity;
@@ -24,6 +25,7 @@ usage: cargo xtask TASK
   check              fmt, clippy, unit tests, a short simulation; before each commit
   test [--install]   everything that CI runs; --install fetches missing Debian packages
   interop [NAME…]    the suites of interop/ (all, or those named; `lab` is the kernel lab)
+  map                rewrites the list of files in ARCHITECTURE.md
   unsafe             every unsafe block with its SAFETY comment
   needs              the Debian packages that the suites want and this machine lacks";
 
@@ -33,6 +35,7 @@ fn main() -> ExitCode {
     let outcome = match words.as_slice() {
         ["check"] => check::check(),
         ["interop", names @ ..] => interop::interop(names),
+        ["map"] => map::write().map(|()| Report::default()),
         ["needs"] => {
             println!("{}", packages::apt_line(&interop::packages_missing()));
             return ExitCode::SUCCESS;
