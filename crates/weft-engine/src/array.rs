@@ -167,6 +167,7 @@ impl Array {
         array
     }
 
+    #[cfg(feature = "mutants")]
     pub(crate) fn plant(&mut self, mutant: Mutant) {
         self.planted = Some(mutant);
     }

@@ -101,7 +101,8 @@ impl Engine {
     ///
     /// # Errors
     /// The configuration cannot work; see [`ConfigError`].
-    pub fn new(config: &Config, now: Time) -> Result<Self, ConfigError> {
+    #[allow(clippy::needless_pass_by_value, reason = "what an engine is made of is its own")]
+    pub fn new(config: Config, now: Time) -> Result<Self, ConfigError> {
         let mut indices = BTreeSet::new();
         let count = config.volumes.len() as u32;
         let mut first = 1;
