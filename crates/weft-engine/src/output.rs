@@ -219,8 +219,8 @@ pub enum Notice {
     },
     /// No space behind a member; the volume takes no writes until there is.
     NoSpace {
-        /// Of which volume.
-        volume: VolumeId,
+        /// Which member.
+        member: MemberIndex,
     },
     /// A block that could not be read was computed from the others and written again.
     ReadErrorCorrected {

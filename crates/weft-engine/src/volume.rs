@@ -783,11 +783,12 @@ impl Volume {
                     let sync = self.sync.as_mut().expect("rows are synced for a sync");
                     sync.row_done(key, mismatch, ok);
                 }
-                Event::NoSpace { sector } => {
+                Event::NoSpace { slot, sector } => {
                     let from = self.array.resync_from.unwrap_or(sector).min(sector);
                     self.array.resync_from = Some(from);
-                    if self.full_since.replace(out.now).is_none() {
-                        out.notice(Notice::NoSpace { volume: self.id });
+                    let first = self.full_since.replace(out.now).is_none();
+                    if first && let Some(member) = self.array.at(slot) {
+                        out.notice(Notice::NoSpace { member: member.info.index });
                     }
                 }
                 Event::Written => self.full_since = None,

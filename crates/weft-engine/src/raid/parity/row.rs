@@ -115,7 +115,8 @@ pub(crate) struct Row {
     pub(crate) retried: SlotSet,
     /// Of the operation in flight: slots whose member did not do it.
     pub(crate) faults: SlotSet,
-    pub(crate) no_space: bool,
+    /// Of the operation in flight: the slot whose member had no space.
+    pub(crate) no_space: Option<Slot>,
     pub(crate) operation: Operation,
     pub(crate) in_flight: u32,
     /// Member requests that were given up and may still use its memory.
@@ -155,7 +156,7 @@ impl Row {
             read_error: SlotSet::EMPTY,
             retried: SlotSet::EMPTY,
             faults: SlotSet::EMPTY,
-            no_space: false,
+            no_space: None,
             operation: Operation::Idle,
             in_flight: 0,
             pins: 0,

@@ -50,7 +50,7 @@ pub(crate) enum Event {
     /// A sync is done with a row.
     SyncDone { key: u64, mismatch: bool, ok: bool },
     /// There was no space behind a member; parity may be wrong from this data sector.
-    NoSpace { sector: Sectors },
+    NoSpace { slot: Slot, sector: Sectors },
     /// A write reached every member.
     Written,
 }
@@ -500,8 +500,8 @@ impl Rows {
             self.cache.full_row_writes -= 1;
         }
         let faults = rows.iter().any(|id| !self.cache.row(*id).faults.is_empty());
-        let no_space = rows.iter().any(|id| self.cache.row(*id).no_space);
-        let result = if no_space {
+        let no_space = rows.iter().find_map(|id| self.cache.row(*id).no_space);
+        let result = if no_space.is_some() {
             Err(ReplyError::NoSpace)
         } else if faults && cx.array.broken {
             Err(ReplyError::Io)
@@ -509,11 +509,11 @@ impl Rows {
             self.events.push(Event::Written);
             Ok(())
         };
-        if no_space {
+        if let Some(slot) = no_space {
             for id in &rows {
                 let sector = self.cache.row(*id).sector(self.cache.height());
                 self.cache.row_mut(*id).uptodate = SlotSet::EMPTY;
-                self.events.push(Event::NoSpace { sector });
+                self.events.push(Event::NoSpace { slot, sector });
             }
         }
         for id in &rows {
@@ -522,7 +522,7 @@ impl Rows {
             row.read_error = row.read_error.without(rewritten);
             row.retried = row.retried.without(rewritten);
             row.faults = SlotSet::EMPTY;
-            row.no_space = false;
+            row.no_space = None;
         }
         self.answer_writers(&rows, &result);
         self.unbatch(id, Self::rest_or_continue);
@@ -626,15 +626,15 @@ impl Rows {
     fn sync_written(&mut self, id: RowId, cx: &mut Surroundings<'_>) {
         let height = self.cache.height();
         let row = self.cache.row_mut(id);
-        let no_space = std::mem::take(&mut row.no_space);
+        let no_space = row.no_space.take();
         let mismatch = std::mem::take(&mut row.mismatch);
         row.faults = SlotSet::EMPTY;
-        if no_space {
+        if let Some(slot) = no_space {
             row.uptodate = SlotSet::EMPTY;
             let sector = row.sector(height);
-            self.events.push(Event::NoSpace { sector });
+            self.events.push(Event::NoSpace { slot, sector });
         }
-        let ok = !no_space && !cx.array.broken;
+        let ok = no_space.is_none() && !cx.array.broken;
         self.sync_finished(id, mismatch, ok);
         self.rest(id);
     }
@@ -798,7 +798,7 @@ impl Rows {
             (Err(_), Operation::Reading | Operation::Rereading(_)) if given_up => {}
             (Err(Fault::Gone), Operation::Reading) => self.member_failed(part.slot, cx),
             (Err(_), Operation::Reading) => self.read_failed(part, cx),
-            (Err(Fault::NoSpace), _) => self.cache.row_mut(part.row).no_space = true,
+            (Err(Fault::NoSpace), _) => self.cache.row_mut(part.row).no_space = Some(part.slot),
             (Err(_), _) => {
                 self.cache.row_mut(part.row).faults.insert(part.slot);
                 if !matches!(operation, Operation::Rereading(_)) {
