@@ -5,11 +5,15 @@
 #![forbid(unsafe_code)]
 
 mod command;
+mod inside;
 mod look;
 mod member;
+mod nbd;
 mod outcome;
 mod size;
+mod target;
 mod terminal;
+mod volume;
 mod when;
 
 use std::process::ExitCode;

@@ -75,3 +75,11 @@ pub(crate) fn quoted(name: &str) -> String {
         format!("'{}'", name.replace('\'', "'\\''"))
     }
 }
+
+/// A private directory for sockets and files of this process, removed with the value.
+pub(crate) fn scratch() -> Result<tempfile::TempDir, crate::outcome::Failure> {
+    tempfile::Builder::new().prefix("weft-").tempdir().map_err(|error| {
+        let place = std::env::temp_dir();
+        crate::outcome::Failure::failed(format!("{}: {error}; set TMPDIR", place.display()))
+    })
+}

@@ -9,26 +9,27 @@
 //! `--assume-clean` says that the user knows. Else the array is created as mdadm does: RAID 4 and 5
 //! with their last member as a spare, which `serve` rebuilds, RAID 6 dirty, which `serve` resyncs.
 
-use std::fs::{File, OpenOptions};
-use std::io::Write;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::fs::File;
+use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use clap::Args;
-use rustix::fs::{FlockOperation, OFlags};
+use rustix::io::Errno;
 use serde_json::{Value, json};
 use weft_engine::raid::geometry::Geometry;
 use weft_ondisk::{
     Level, MdTime, Minor, NewArray, NewMember, ResyncOffset, Role, SUPER_BYTES, Super1, Uuid,
     layout_id,
 };
-use weft_units::{Bytes, Sectors};
+use weft_runtime::devices::{Access, OpenMember, OpenOptions};
+use weft_units::{Bytes, MemberIndex, Sectors};
 
 use crate::look::Looked;
 use crate::member::{self, MemberArg};
 use crate::outcome::{Exit, Failure, Outcome};
 use crate::terminal::{complain, print_json, stdout};
-use crate::{size, when};
+use crate::{size, volume, when};
 
 /// Makes a new array on files or block devices
 ///
@@ -107,7 +108,6 @@ struct Write1 {
     label: String,
     /// Length of a file to be made.
     make: Option<Bytes>,
-    is_device: bool,
     superblock: Super1,
     /// Places of other superblocks, which would make it unclear who the member belongs to.
     erase: Vec<Sectors>,
@@ -431,14 +431,9 @@ fn writes(places: Vec<Place>, supers: &[Super1]) -> Result<Vec<Write1>, Failure>
         let superblock = superblock.clone();
         writes.push(match place {
             Place::Missing => continue,
-            Place::New { path, label, size } => Write1 {
-                path,
-                label,
-                make: Some(size.bytes()),
-                is_device: false,
-                superblock,
-                erase: Vec::new(),
-            },
+            Place::New { path, label, size } => {
+                Write1 { path, label, make: Some(size.bytes()), superblock, erase: Vec::new() }
+            }
             Place::Old { path, looked } => {
                 let own = superblock.super_offset;
                 let others = looked.superblock_places()?;
@@ -446,7 +441,6 @@ fn writes(places: Vec<Place>, supers: &[Super1]) -> Result<Vec<Write1>, Failure>
                     path,
                     label: looked.label,
                     make: None,
-                    is_device: looked.is_device,
                     superblock,
                     erase: others.into_iter().filter(|place| *place != own).collect(),
                 }
@@ -458,84 +452,90 @@ fn writes(places: Vec<Place>, supers: &[Super1]) -> Result<Vec<Write1>, Failure>
 
 /// A member that is open for writing, and what was on it before.
 struct Opened<'a> {
-    file: File,
+    member: OpenMember,
     write: &'a Write1,
     /// Contents of every block to be overwritten.
     before: Vec<(Sectors, Vec<u8>)>,
 }
 
 fn write_all(writes: &[Write1]) -> Result<(), Failure> {
+    let mut made = Vec::new();
     let mut opened = Vec::with_capacity(writes.len());
-    let result = open_for_writing(writes, &mut opened).and_then(|()| put(&opened));
-    if let Err(failure) = result {
-        return Err(put_back(&opened, failure));
+    let result = make_files(writes, &mut made)
+        .and_then(|()| open_for_writing(writes, &mut opened))
+        .and_then(|()| put(&opened));
+    if result.is_err() {
+        put_back(&opened, &made);
+    }
+    result
+}
+
+/// Makes the files that are to be made, and notes which to remove again.
+fn make_files(writes: &[Write1], made: &mut Vec<PathBuf>) -> Result<(), Failure> {
+    for write in writes {
+        let failed = |error: std::io::Error| Failure::failed(format!("{}: {error}", write.label));
+        let Some(bytes) = write.make else { continue };
+        let file = match File::create_new(&write.path) {
+            Ok(file) => {
+                made.push(write.path.clone());
+                file
+            }
+            // One that is there and empty.
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {
+                let file = File::options().write(true).open(&write.path).map_err(failed)?;
+                if file.metadata().map_err(failed)?.len() != 0 {
+                    return Err(Failure::refused(format!(
+                        "{}: was made by somebody else meanwhile; nothing was written; try again",
+                        write.label
+                    )));
+                }
+                file
+            }
+            Err(error) => return Err(failed(error)),
+        };
+        file.set_len(bytes.0).map_err(failed)?;
     }
     Ok(())
 }
 
 fn open_for_writing<'a>(writes: &'a [Write1], opened: &mut Vec<Opened<'a>>) -> Result<(), Failure> {
-    for write in writes {
-        let failed = |error: std::io::Error| Failure::failed(format!("{}: {error}", write.label));
-        // Exclusive on a device: refused when it is mounted or claimed.
-        let flags = if write.is_device { OFlags::EXCL } else { OFlags::empty() };
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(write.make.is_some())
-            .truncate(false)
-            .custom_flags(i32::try_from((flags | OFlags::CLOEXEC).bits()).unwrap_or_default())
-            .open(&write.path)
-            .map_err(|error| match error.raw_os_error() {
-                Some(16) => Failure::refused(format!(
-                    "{}: in use, mounted or part of something; nothing was written; stop its user",
-                    write.label
-                )),
-                _ => failed(error),
-            })?;
-        if !write.is_device
-            && rustix::fs::fcntl_lock(&file, FlockOperation::NonBlockingLockExclusive).is_err()
-        {
-            return Err(Failure::refused(format!(
-                "{}: in use by another process; nothing was written; stop its user",
-                write.label
-            )));
-        }
+    let options = OpenOptions {
+        buffered: true,
+        lock_wait: Duration::ZERO,
+        ..OpenOptions::new(Access::ReadWrite)
+    };
+    for (write, index) in writes.iter().zip(0..) {
+        let others = opened.iter().map(|opened| &opened.member);
+        let member = options
+            .open(&volume::spec(&write.path), MemberIndex(index), others)
+            .map_err(|error| volume::device(&error))?;
         let mut before = Vec::new();
-        if let Some(bytes) = write.make {
-            if file.metadata().map_err(failed)?.len() != 0 {
-                return Err(Failure::refused(format!(
-                    "{}: was made by somebody else meanwhile; nothing was written; try again",
-                    write.label
-                )));
+        if write.make.is_none() {
+            let own = write.superblock.super_offset;
+            for place in std::iter::once(&own).chain(&write.erase) {
+                let block = member.read(*place, SUPER_BYTES);
+                let block =
+                    block.map_err(|error| Failure::failed(format!("{}: {error}", write.label)))?;
+                before.push((*place, block.as_ref().to_vec()));
             }
-            opened.push(Opened { file, write, before });
-            let last = opened.last().map(|opened| opened.file.set_len(bytes.0));
-            last.transpose().map_err(failed)?;
-            continue;
         }
-        let own = write.superblock.super_offset;
-        for place in std::iter::once(&own).chain(&write.erase) {
-            let mut block = vec![0; SUPER_BYTES];
-            file.read_exact_at(&mut block, place.bytes().0).map_err(failed)?;
-            before.push((*place, block));
-        }
-        opened.push(Opened { file, write, before });
+        opened.push(Opened { member, write, before });
     }
     Ok(())
 }
 
 fn put(opened: &[Opened<'_>]) -> Result<(), Failure> {
-    for Opened { file, write, .. } in opened {
+    for Opened { member, write, .. } in opened {
         let failed = |error: std::io::Error| Failure::failed(format!("{}: {error}", write.label));
         for place in &write.erase {
-            file.write_all_at(&[0; SUPER_BYTES], place.bytes().0).map_err(failed)?;
+            write_at(member, *place, &[0; SUPER_BYTES]).map_err(failed)?;
         }
-        let at = write.superblock.super_offset.bytes().0;
-        file.write_all_at(&write.superblock.encode(), at).map_err(failed)?;
+        let superblock = &write.superblock;
+        write_at(member, superblock.super_offset, &superblock.encode()).map_err(failed)?;
     }
-    for Opened { file, write, .. } in opened {
-        let failed = |error: std::io::Error| Failure::failed(format!("{}: {error}", write.label));
-        file.sync_all().map_err(failed)?;
+    for Opened { member, write, .. } in opened {
+        let failed = |error: Errno| Failure::failed(format!("{}: {error}", write.label));
+        rustix::fs::fsync(member).map_err(failed)?;
         if write.make.is_some() {
             let parent = match write.path.parent() {
                 Some(parent) if parent != Path::new("") => parent,
@@ -548,20 +548,33 @@ fn put(opened: &[Opened<'_>]) -> Result<(), Failure> {
     Ok(())
 }
 
+fn write_at(member: &OpenMember, at: Sectors, bytes: &[u8]) -> std::io::Result<()> {
+    let mut written = 0;
+    while written < bytes.len() {
+        let offset = at.bytes().0 + written as u64;
+        match rustix::io::pwrite(member, &bytes[written..], offset) {
+            Ok(0) => return Err(ErrorKind::WriteZero.into()),
+            Ok(count) => written += count,
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+    }
+    Ok(())
+}
+
 /// Undoes what was done, so that a failure leaves no half of an array.
-fn put_back(opened: &[Opened<'_>], failure: Failure) -> Failure {
-    for Opened { file, write, before } in opened {
+fn put_back(opened: &[Opened<'_>], made: &[PathBuf]) {
+    for Opened { member, write, before } in opened {
         for (place, block) in before {
-            if let Err(error) = file.write_all_at(block, place.bytes().0) {
+            if let Err(error) = write_at(member, *place, block) {
                 complain(&format!("{}: putting back what was there: {error}", write.label));
             }
         }
-        let _ = file.sync_all();
-        if write.make.is_some() {
-            let _ = std::fs::remove_file(&write.path);
-        }
+        let _ = rustix::fs::fsync(member);
     }
-    failure
+    for path in made {
+        let _ = std::fs::remove_file(path);
+    }
 }
 
 impl Sync {

@@ -4,21 +4,25 @@
 //! volume.
 
 use std::io::Write;
-use std::path::PathBuf;
+use std::os::unix::fs::FileTypeExt;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use serde_json::{Value, json};
 use weft_engine::assemble::{Assembly, Options, SlotState, assemble};
+use weft_export::control::{MemberStatus, VolumeStatus};
 use weft_ondisk::Super1;
 
 use crate::look;
 use crate::member::{self, MemberArg};
 use crate::outcome::{Exit, Failure, Outcome};
 use crate::size;
+use crate::target::Target;
 use crate::terminal::{print_json, stdout};
 
 use super::assemble::refusal;
 use super::examine;
+use super::status::{only_volume, superblock_of};
 
 /// Prints what is known of an array, as mdadm --detail
 ///
@@ -32,8 +36,8 @@ pub(crate) struct Detail {
     /// Print one JSON object
     #[arg(long)]
     json: bool,
-    /// The members of an array
-    #[arg(value_name = "MEMBER", required = true, value_parser = MemberArg::parser())]
+    /// Name or control socket of a running volume, or the members of an array
+    #[arg(value_name = "TARGET|MEMBER", required = true, value_parser = MemberArg::parser())]
     members: Vec<MemberArg>,
 }
 
@@ -59,6 +63,11 @@ pub(crate) fn run(arguments: &Detail) -> Outcome {
         detail.print()?;
     }
     Ok(if arguments.test && detail.degraded > 0 { Exit::Of(1) } else { Exit::Done })
+}
+
+/// Whether the argument is no file or device, so that it has to name a running volume.
+fn names_target(path: &Path) -> bool {
+    std::fs::metadata(path).map_or(true, |metadata| metadata.file_type().is_socket())
 }
 
 /// What is printed, wherever it comes from.
@@ -100,7 +109,73 @@ fn of_members(paths: &[PathBuf]) -> Result<Facts, Failure> {
     Ok(Facts::new(&assembly, freshest, number_of))
 }
 
+fn of_target(name: &str) -> Result<Facts, Failure> {
+    let mut target = Target::connect(name)?;
+    let status = target.status()?;
+    let volume = only_volume(name, &status)?;
+    let superblock = superblock_of(volume).ok_or_else(|| {
+        Failure::failed(format!("{name}: the superblock of no member can be read from here"))
+    })?;
+    Ok(Facts::of_running(volume, &superblock))
+}
+
 impl Facts {
+    fn of_running(volume: &VolumeStatus, superblock: &Super1) -> Self {
+        let row = |slot: Option<u16>, member: Option<&MemberStatus>| Row {
+            number: member.map(|member| member.dev_number),
+            device: member
+                .and_then(|member| look::Looked::open(Path::new(&member.label)).ok())
+                .and_then(|looked| looked.device_number()),
+            slot: slot.map(usize::from),
+            state: match member.map(|member| member.state.as_str()) {
+                None => "removed",
+                Some("in_sync") => "active sync",
+                Some("rebuilding") => "spare rebuilding",
+                Some("faulty") => "faulty",
+                Some(_) => "spare",
+            },
+            label: member.map(|member| member.label.clone()).unwrap_or_default(),
+        };
+        let in_slot = |slot: u16| {
+            let in_slot = |member: &&MemberStatus| {
+                member.slot == Some(slot)
+                    && matches!(member.state.as_str(), "in_sync" | "rebuilding")
+            };
+            volume.members.iter().find(in_slot)
+        };
+        let slots = u16::try_from(volume.slots).unwrap_or(u16::MAX);
+        let mut rows: Vec<Row> = (0..slots).map(|slot| row(Some(slot), in_slot(slot))).collect();
+        let others = volume
+            .members
+            .iter()
+            .filter(|member| !rows.iter().any(|row| row.number == Some(member.dev_number)))
+            .collect::<Vec<_>>();
+        rows.extend(others.into_iter().map(|member| row(None, Some(member))));
+        let mut state = volume.array_state.clone();
+        if volume.degraded > 0 {
+            state.push_str(", degraded");
+        }
+        match volume.sync_action.as_str() {
+            "idle" | "frozen" => {}
+            "recover" => state.push_str(", recovering"),
+            "resync" => state.push_str(", resyncing"),
+            // mdadm's word for check and repair.
+            _ => state.push_str(", checking"),
+        }
+        Self {
+            name: superblock.name(),
+            superblock: superblock.clone(),
+            creation: described(superblock, "Creation Time"),
+            update: described(superblock, "Update Time"),
+            array_sectors: volume.size / 512,
+            used_sectors: superblock.size.0,
+            state,
+            events: volume.events,
+            degraded: volume.degraded,
+            rows,
+        }
+    }
+
     fn new(
         assembly: &Assembly,
         freshest: &Super1,
@@ -139,16 +214,11 @@ impl Facts {
         if assembly.resync_from.is_some() && degraded == 0 {
             state.push_str(", Not Started");
         }
-        let described = freshest.describe(weft_units::Sectors::ZERO);
-        let line = |name: &str| {
-            let found = described.iter().find(|(field, _)| field == name);
-            found.map(|(_, value)| value.clone()).unwrap_or_default()
-        };
         Self {
             name: freshest.name(),
             superblock: freshest.clone(),
-            creation: line("Creation Time"),
-            update: line("Update Time"),
+            creation: described(freshest, "Creation Time"),
+            update: described(freshest, "Update Time"),
             array_sectors: assembly.geometry.array_size().0,
             used_sectors: assembly.geometry.member_size().0,
             state,
@@ -253,4 +323,10 @@ impl Facts {
             "members": members,
         })
     }
+}
+
+/// A line of `examine`.
+fn described(superblock: &Super1, name: &str) -> String {
+    let lines = superblock.describe(weft_units::Sectors::ZERO);
+    lines.into_iter().find(|(field, _)| field == name).map(|(_, value)| value).unwrap_or_default()
 }

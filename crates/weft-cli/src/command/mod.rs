@@ -1,13 +1,30 @@
 //! The table of subcommands.
 
+mod add;
 mod assemble;
+mod cat;
+mod check;
 mod completions;
 mod create;
 mod detail;
 mod examine;
+mod fail;
+mod get;
+mod idle;
+mod knobs;
 mod man;
+mod members;
+mod remove;
+mod repair;
+mod serve;
+mod set;
+mod status;
+mod stop;
+mod sync;
 
 use clap::Subcommand;
+
+pub(crate) use assemble::refusal;
 
 use crate::outcome::Outcome;
 
@@ -18,6 +35,18 @@ pub(crate) enum Command {
     Examine(examine::Examine),
     Detail(detail::Detail),
     Assemble(assemble::Assemble),
+    Cat(cat::Cat),
+    Serve(Box<serve::Serve>),
+    Status(status::StatusOf),
+    Fail(fail::Fail),
+    Remove(remove::Remove),
+    Add(add::Add),
+    Check(check::Check),
+    Repair(repair::Repair),
+    Idle(idle::Idle),
+    Get(get::Get),
+    Set(set::Set),
+    Stop(stop::Stop),
     Completions(completions::Completions),
     Man(man::Man),
 }
@@ -29,6 +58,18 @@ pub(crate) fn run(command: &Command, cli: fn() -> clap::Command) -> Outcome {
         Command::Examine(arguments) => examine::run(arguments),
         Command::Detail(arguments) => detail::run(arguments),
         Command::Assemble(arguments) => assemble::run(arguments),
+        Command::Cat(arguments) => cat::run(arguments),
+        Command::Serve(arguments) => serve::run(arguments),
+        Command::Status(arguments) => status::run(arguments),
+        Command::Fail(arguments) => fail::run(arguments),
+        Command::Remove(arguments) => remove::run(arguments),
+        Command::Add(arguments) => add::run(arguments),
+        Command::Check(arguments) => check::run(arguments),
+        Command::Repair(arguments) => repair::run(arguments),
+        Command::Idle(arguments) => idle::run(arguments),
+        Command::Get(arguments) => get::run(arguments),
+        Command::Set(arguments) => set::run(arguments),
+        Command::Stop(arguments) => stop::run(arguments),
         Command::Completions(arguments) => completions::run(arguments, cli()),
         Command::Man(arguments) => man::run(arguments, cli()),
     }

@@ -1,0 +1,116 @@
+//! `weft add`: take a new member into a running volume?
+//!
+//! The server opens it. Here it is looked at first, so that nobody's data is overwritten unasked.
+
+use std::io::Write;
+
+use clap::Args;
+use serde_json::json;
+use weft_export::control::{Command, VolumeStatus};
+
+use super::status::only_volume;
+use crate::look::Looked;
+use crate::member::MemberArg;
+use crate::outcome::{Exit, Failure, Outcome};
+use crate::size;
+use crate::target::Target;
+use crate::terminal::{print_json, stdout};
+
+/// Takes new members into a running volume, as spares
+///
+/// A spare is rebuilt at once where a slot is empty, while the volume is in use. Refuses members
+/// that hold something else (exit status 3), unless --force is given.
+#[derive(Debug, Args)]
+pub(crate) struct Add {
+    /// Name or control socket of a running volume
+    target: String,
+    /// Files, block devices, or ram:SIZE for memory of the server
+    #[arg(value_name = "MEMBER", required = true, value_parser = MemberArg::parser())]
+    members: Vec<MemberArg>,
+    /// Make members that do not exist, as sparse files of this size
+    #[arg(long, value_name = "SIZE", value_parser = size::with_unit)]
+    member_size: Option<weft_units::Bytes>,
+    /// Overwrite what is found on the members
+    #[arg(short, long)]
+    force: bool,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn run(arguments: &Add) -> Outcome {
+    let mut target = Target::connect(&arguments.target)?;
+    let status = target.status()?;
+    let volume = only_volume(&target.name, &status)?;
+    let mut members = Vec::new();
+    for member in &arguments.members {
+        members.push(acceptable(member, volume, arguments)?);
+    }
+    target.ask(Command::Add { members: members.clone() })?;
+    if arguments.json {
+        print_json(&json!({"schema": "weft.add/1", "volume": volume.name, "members": members}))?;
+    } else {
+        let mut out = stdout();
+        for member in members {
+            writeln!(out, "added {member}")?;
+        }
+        out.flush()?;
+    }
+    Ok(Exit::Done)
+}
+
+/// A member as the server is to open it, if there is nothing on it that should stay.
+fn acceptable(
+    member: &MemberArg,
+    volume: &VolumeStatus,
+    arguments: &Add,
+) -> Result<String, Failure> {
+    let path = match member {
+        MemberArg::Missing => {
+            return Err(Failure::usage("missing: only create takes it; name a file or device"));
+        }
+        MemberArg::Ram(bytes) => return Ok(format!("ram:{}B", bytes.0)),
+        MemberArg::Path(path) => path,
+    };
+    let failed = |error: std::io::Error| Failure::failed(format!("{member}: {error}"));
+    if let Some(size) = arguments.member_size
+        && !path.exists()
+    {
+        let file = std::fs::File::create_new(path).map_err(failed)?;
+        file.set_len(size.0).map_err(failed)?;
+        file.sync_all().map_err(failed)?;
+    }
+    let path = std::path::absolute(path).map_err(failed)?;
+    let label = path.to_str().map(str::to_owned).ok_or_else(|| {
+        Failure::usage(format!("{member}: the control socket takes names in UTF-8 only"))
+    })?;
+    if volume.members.iter().any(|member| member.label == label) {
+        return Err(Failure::usage(format!(
+            "{member}: is a member of {} already; weft remove it first to add it anew",
+            volume.name
+        )));
+    }
+    let looked = Looked::open(&path)?;
+    if arguments.force || is_former_member(&looked, volume) {
+        return Ok(label);
+    }
+    match looked.foreign()? {
+        None => Ok(label),
+        Some(foreign) => Err(Failure::refused(format!(
+            "{member}: signature at byte {}: found {}, expected an empty member; nothing was \
+             written; --force overwrites what is there",
+            foreign.byte, foreign.name
+        ))),
+    }
+}
+
+/// Whether the member was part of this array before.
+fn is_former_member(looked: &Looked, volume: &VolumeStatus) -> bool {
+    let Ok(own) = looked.superblock() else { return false };
+    volume
+        .members
+        .iter()
+        .filter(|member| member.state == "in_sync")
+        .filter_map(|member| Looked::open(member.label.as_ref()).ok()?.superblock().ok())
+        .any(|superblock| superblock.set_uuid == own.set_uuid)
+}

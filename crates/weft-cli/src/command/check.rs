@@ -1,0 +1,19 @@
+//! `weft check`: does parity agree with the data?
+
+use clap::Args;
+
+use super::sync::{self, Sync};
+use crate::outcome::Outcome;
+
+/// Reads every row of a running volume and counts where parity disagrees with the data
+///
+/// Waits for the end, with a progress bar on a terminal. Exit status: 0, or 5 when mismatches were found.
+#[derive(Debug, Args)]
+pub(crate) struct Check {
+    #[command(flatten)]
+    sync: Sync,
+}
+
+pub(crate) fn run(arguments: &Check) -> Outcome {
+    sync::run("check", &arguments.sync)
+}

@@ -1,0 +1,364 @@
+//! `weft serve`: assemble an array and serve it in the foreground.
+//!
+//! One line `ready URI…` goes to standard output once clients may connect. It ends in good order on
+//! SIGTERM, SIGINT, `weft stop`, or when the command of `--exec` has ended: stop accepting, finish,
+//! flush, mark clean.
+
+use std::io::Write;
+use std::net::ToSocketAddrs;
+use std::os::fd::OwnedFd;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::net::{SocketAddr, UnixDatagram, UnixStream};
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ExitStatus};
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex};
+
+use clap::{Args, ValueEnum};
+use signal_hook::consts::{SIGINT, SIGTERM};
+use weft_engine::assemble::Options;
+use weft_engine::knobs::Knobs;
+use weft_export::{ExportOptions, Listen, Ready, ServeOptions, Source, serve};
+use weft_nbd::{NbdAddress, NbdUri};
+use weft_runtime::Backend;
+use weft_runtime::devices::IoMode;
+
+use crate::inside::{ended, not_served};
+use crate::member::{self, MemberArg};
+use crate::outcome::{Exit, Failure, Outcome};
+use crate::target::directory_for_sockets;
+use crate::volume::{Opening, Volume, is_name, short_name};
+
+use super::assemble::{Selection, title};
+
+/// Assembles an array and serves it over NBD, in the foreground
+///
+/// Prints one line, ready and the URIs, on standard output once clients may connect, and tells
+/// systemd. SIGTERM, SIGINT and weft stop end it in good order: it finishes, flushes and marks the
+/// array clean. A slot that the array knows filled but whose member is not named needs --run, an
+/// array that is dirty and degraded --force-dirty (exit status 3 without).
+#[derive(Debug, Args)]
+pub(crate) struct Serve {
+    /// Take no writes, and write nothing to any member
+    #[arg(short = 'o', long)]
+    read_only: bool,
+    /// Accept a set that is newly degraded
+    #[arg(short = 'R', long)]
+    run: bool,
+    /// Accept an array that is dirty and degraded: what is reconstructed of the stripes that were
+    /// being written when it stopped may be wrong
+    #[arg(long)]
+    force_dirty: bool,
+    /// Name of the volume [default: that of the array]
+    #[arg(short = 'N', long)]
+    name: Option<String>,
+    /// Where clients connect: nbd+unix:///NAME?socket=PATH or nbd://HOST:PORT/NAME, several times if
+    /// wanted [default: a unix socket beside the control socket]
+    #[arg(long, value_name = "URI")]
+    listen: Vec<String>,
+    /// Accept a listener that others than this machine can reach, in plain text
+    #[arg(long)]
+    insecure_tcp: bool,
+    /// Run this with sh, with $uri and $unixsocket set; stop when it has ended, with its exit status
+    #[arg(long, value_name = "COMMAND")]
+    exec: Option<String>,
+    /// How members are reached
+    #[arg(long, value_enum, default_value = "auto")]
+    backend: BackendArg,
+    /// Go through the page cache even where O_DIRECT works
+    #[arg(long)]
+    buffered: bool,
+    /// Start with a knob changed; weft get lists them. Several times if wanted
+    #[arg(long = "set", value_name = "KNOB=VALUE")]
+    knobs: Vec<String>,
+    #[command(flatten)]
+    selection: Selection,
+    /// Files or block devices
+    #[arg(value_name = "MEMBER", required = true, value_parser = MemberArg::parser())]
+    members: Vec<MemberArg>,
+}
+
+/// How members are reached.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum BackendArg {
+    /// io_uring where it is allowed, else threads
+    Auto,
+    /// A pool of threads
+    Threads,
+    /// io_uring or nothing
+    Uring,
+}
+
+pub(crate) fn run(arguments: &Serve) -> Outcome {
+    start_log();
+    let paths = member::paths(&arguments.members).map_err(Failure::Usage)?;
+    let knobs = knobs(&arguments.knobs)?;
+    if let Some(name) = arguments.name.as_ref().filter(|name| !is_name(name)) {
+        return Err(Failure::usage(format!(
+            "--name: found {name:?}, expected letters, digits, '-', '_', '.' and '+', at most 64"
+        )));
+    }
+    let opening = Opening {
+        options: Options {
+            read_only: arguments.read_only,
+            run: arguments.run,
+            force_dirty: arguments.force_dirty,
+            uuid: arguments.selection.uuid()?,
+            name: None,
+        },
+        buffered: arguments.buffered,
+    };
+    let volume = opening.open(&paths)?;
+    log_decision(&volume);
+    let name = arguments.name.clone().unwrap_or_else(|| short_name(&volume.assembly));
+    let sockets = directory_for_sockets()?;
+    let control = sockets.join(format!("{name}.sock"));
+    if UnixStream::connect(&control).is_ok() {
+        return Err(Failure::refused(format!(
+            "{name}: a volume of this name is running; stop it, or give another --name"
+        )));
+    }
+    let (listen, export) = listeners(arguments, &name, &sockets)?;
+    serve_volume(arguments, volume, knobs, listen, &export, control)
+}
+
+fn serve_volume(
+    arguments: &Serve,
+    volume: Volume,
+    knobs: Knobs,
+    listen: Vec<Listen>,
+    export: &str,
+    control: PathBuf,
+) -> Outcome {
+    let (shutdown, stop) = stop_pipe()?;
+    let running: Arc<Mutex<Option<Running>>> = Arc::default();
+    let exec = arguments.exec.clone();
+    let (slot, ending) = (Arc::clone(&running), stop);
+    let on_ready = move |ready: &Ready| {
+        tracing::info!("members are reached through {}", ready.backend);
+        notify("READY=1");
+        match exec {
+            None => announce(ready),
+            Some(command) => {
+                let started = Running::start(&command, ready, ending);
+                *slot.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = Some(started);
+            }
+        }
+    };
+    let export = ExportOptions {
+        name: export.to_owned(),
+        size: None,
+        read_only: volume.assembly.read_only,
+        description: title(&volume.assembly),
+    };
+    let state = serve(ServeOptions {
+        source: Source::Arrays { config: Box::new(volume.config(knobs)), members: volume.members },
+        exports: vec![export],
+        listen,
+        control: Some(control),
+        backend: match arguments.backend {
+            BackendArg::Auto => Backend::Auto,
+            BackendArg::Threads => Backend::Threads,
+            BackendArg::Uring => Backend::Uring,
+        },
+        clients_max: CLIENTS_MAX,
+        shutdown,
+        on_ready: Box::new(on_ready),
+    });
+    notify("STOPPING=1");
+    let running = running.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take();
+    let status = running.map(Running::finish).transpose()?;
+    ended(state.map_err(|error| not_served(&error))?)?;
+    tracing::info!("stopped, clean");
+    Ok(status.map_or(Exit::Done, Exit::Of))
+}
+
+/// The command of `--exec`.
+struct Running {
+    thread: std::thread::JoinHandle<std::io::Result<ExitStatus>>,
+    process: Option<rustix::process::Pid>,
+    error: Option<std::io::Error>,
+}
+
+impl Running {
+    /// Starts the command and a thread that waits for its end and then ends the server.
+    fn start(command: &str, ready: &Ready, stop: UnixStream) -> Self {
+        let uri = ready.uris.first().cloned().unwrap_or_default();
+        let socket = ready.uris.iter().find_map(|uri| match uri.parse::<NbdUri>().ok()?.address {
+            NbdAddress::Unix { socket } => Some(socket),
+            NbdAddress::Tcp { .. } => None,
+        });
+        let mut shell = std::process::Command::new("sh");
+        shell.arg("-c").arg(command).env("uri", uri);
+        if let Some(socket) = socket {
+            shell.env("unixsocket", socket);
+        }
+        let (child, error) = match shell.spawn() {
+            Ok(child) => (Some(child), None),
+            Err(error) => (None, Some(error)),
+        };
+        let process = child.as_ref().map(rustix::process::Pid::from_child);
+        let thread = std::thread::spawn(move || {
+            let status =
+                child.map_or(Ok(ExitStatus::from_raw(127 << 8)), |mut child: Child| child.wait());
+            let _ = (&stop).write_all(b"e");
+            status
+        });
+        Self { thread, process, error }
+    }
+
+    /// The exit status of the command, which is asked to end if it still runs.
+    fn finish(self) -> Result<u8, Failure> {
+        if let Some(error) = self.error {
+            return Err(Failure::failed(format!("--exec: sh: {error}")));
+        }
+        if let Some(process) = self.process.filter(|_| !self.thread.is_finished()) {
+            let _ = rustix::process::kill_process(process, rustix::process::Signal::TERM);
+        }
+        let status = self.thread.join().unwrap_or_else(|_| Err(std::io::ErrorKind::Other.into()));
+        let status = status.map_err(|error| Failure::failed(format!("--exec: {error}")))?;
+        // As a shell reports it.
+        let code = status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0));
+        Ok(u8::try_from(code).unwrap_or(1))
+    }
+}
+
+fn announce(ready: &Ready) {
+    let mut out = std::io::stdout().lock();
+    // Whoever started us may not be interested.
+    let _ = writeln!(out, "ready {}", ready.uris.join(" "));
+    let _ = out.flush();
+}
+
+fn knobs(settings: &[String]) -> Result<Knobs, Failure> {
+    let mut knobs = Knobs::default();
+    for setting in settings {
+        let (name, value) = super::knobs::split(setting)?;
+        let knob = knobs
+            .parse(name, value)
+            .map_err(|error| Failure::usage(format!("--set {setting}: {error}")))?;
+        knobs.set(knob);
+    }
+    Ok(knobs)
+}
+
+/// Where clients connect, and the name that they ask for.
+fn listeners(
+    arguments: &Serve,
+    name: &str,
+    sockets: &Path,
+) -> Result<(Vec<Listen>, String), Failure> {
+    if arguments.listen.is_empty() {
+        let path = sockets.join(format!("{name}.nbd"));
+        return Ok((vec![Listen::Unix { path }], name.to_owned()));
+    }
+    let mut listen = Vec::new();
+    let mut export: Option<String> = None;
+    for text in &arguments.listen {
+        let usage =
+            |what: &dyn std::fmt::Display| Failure::usage(format!("--listen {text}: {what}"));
+        let uri: NbdUri = text.parse().map_err(|error| usage(&error))?;
+        if !uri.export.is_empty() {
+            if let Some(other) = export.as_ref().filter(|other| **other != uri.export) {
+                return Err(usage(&format!("the volume is named {other} by another --listen")));
+            }
+            export = Some(uri.export);
+        }
+        listen.push(match uri.address {
+            NbdAddress::Unix { socket } => {
+                let path = std::path::absolute(&socket).map_err(|error| usage(&error))?;
+                Listen::Unix { path }
+            }
+            NbdAddress::Tcp { host, port } => {
+                let mut found = (host.as_str(), port)
+                    .to_socket_addrs()
+                    .map_err(|error| Failure::failed(format!("--listen {text}: {error}")))?;
+                let address = found.next().ok_or_else(|| usage(&"the host has no address"))?;
+                if !address.ip().is_loopback() && !arguments.insecure_tcp {
+                    return Err(Failure::refused(format!(
+                        "--listen {text}: {} can be reached from other machines, in plain text; \
+                         listen on 127.0.0.1, or accept it with --insecure-tcp",
+                        address.ip()
+                    )));
+                }
+                Listen::Tcp { address, insecure: arguments.insecure_tcp }
+            }
+        });
+    }
+    Ok((listen, export.unwrap_or_else(|| name.to_owned())))
+}
+
+/// A pipe of which one end becomes readable on SIGTERM and SIGINT; the second of these ends the
+/// process at once, as a kill would.
+fn stop_pipe() -> Result<(OwnedFd, UnixStream), Failure> {
+    let failed = |error: std::io::Error| Failure::failed(format!("signals: {error}"));
+    let (end, stop) = UnixStream::pair().map_err(failed)?;
+    let seen = Arc::new(AtomicBool::new(false));
+    for signal in [SIGTERM, SIGINT] {
+        // Looked at before it is set: the first signal only sets it.
+        signal_hook::flag::register_conditional_shutdown(signal, 1, Arc::clone(&seen))
+            .map_err(failed)?;
+        signal_hook::flag::register(signal, Arc::clone(&seen)).map_err(failed)?;
+        let stop = stop.try_clone().map_err(failed)?;
+        signal_hook::low_level::pipe::register(signal, stop).map_err(failed)?;
+    }
+    Ok((OwnedFd::from(end), stop))
+}
+
+fn start_log() {
+    let log = tracing_subscriber::fmt()
+        .with_writer(std::io::stderr)
+        .with_target(false)
+        .with_ansi(false)
+        .without_time()
+        .with_max_level(tracing::Level::INFO);
+    // Only a second subscriber in one process is refused.
+    let _ = log.try_init();
+}
+
+fn log_decision(volume: &Volume) {
+    let assembly = &volume.assembly;
+    tracing::info!("{}", title(assembly));
+    for dropped in &assembly.dropped {
+        tracing::warn!("{}: not used: {}", dropped.member.label, dropped.reason);
+    }
+    for note in &assembly.notes {
+        tracing::warn!("{note}");
+    }
+    for mode in [IoMode::Direct, IoMode::Buffered] {
+        let labels: Vec<&str> = volume
+            .members
+            .iter()
+            .filter(|member| member.mode() == mode)
+            .map(|member| member.info().label.as_str())
+            .collect();
+        let how = match mode {
+            IoMode::Direct => "O_DIRECT",
+            IoMode::Buffered => "buffered: the page cache is in between, a flush is fdatasync",
+        };
+        if !labels.is_empty() {
+            tracing::info!("{}: {how}", labels.join(", "));
+        }
+    }
+}
+
+/// Tells systemd, if it asked.
+///
+/// Source   sd_notify(3): a datagram to `$NOTIFY_SOCKET`, where `@` begins an abstract address
+fn notify(state: &str) {
+    let Some(path) = std::env::var_os("NOTIFY_SOCKET") else { return };
+    let address = match path.as_bytes() {
+        [b'@', name @ ..] => SocketAddr::from_abstract_name(name),
+        _ => SocketAddr::from_pathname(&path),
+    };
+    let sent = address
+        .and_then(|address| UnixDatagram::unbound()?.send_to_addr(state.as_bytes(), &address));
+    if let Err(error) = sent {
+        tracing::warn!("NOTIFY_SOCKET {}: {error}", path.to_string_lossy());
+    }
+}
+
+/// More wait to be accepted.
+const CLIENTS_MAX: usize = 64;

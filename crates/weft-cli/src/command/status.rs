@@ -1,0 +1,228 @@
+//! `weft status`: how are the running volumes?
+//!
+//! In the shape of `/proc/mdstat`, so that what reads that can read this.
+
+use std::fmt::Write as _;
+use std::io::Write;
+use std::path::Path;
+
+use clap::Args;
+use serde_json::{Value, json};
+use weft_export::control::{MemberStatus, Status, VolumeStatus};
+use weft_ondisk::Super1;
+
+use crate::look::Looked;
+use crate::outcome::{Exit, Failure, Outcome};
+use crate::target::{self, Target};
+use crate::terminal::{print_json, stdout};
+
+/// Prints how running volumes are, as /proc/mdstat
+///
+/// Exit status: 0, or 4 when a volume is degraded.
+#[derive(Debug, Args)]
+pub(crate) struct StatusOf {
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+    /// Name or control socket of a running volume [default: all of them]
+    target: Option<String>,
+}
+
+pub(crate) fn run(arguments: &StatusOf) -> Outcome {
+    let servers: Vec<Status> = match &arguments.target {
+        Some(name) => vec![Target::connect(name)?.status()?],
+        None => target::running().into_iter().map(|(_, status)| status).collect(),
+    };
+    if arguments.json {
+        let volumes: Vec<Value> =
+            servers.iter().flat_map(|s| s.volumes.iter().map(|v| to_json(s, v))).collect();
+        print_json(&json!({"schema": "weft.status/1", "volumes": volumes}))?;
+    } else {
+        let mut out = stdout();
+        write!(out, "{}", to_text(&servers))?;
+        out.flush()?;
+    }
+    let degraded = servers.iter().flat_map(|server| &server.volumes).any(|it| it.degraded > 0);
+    Ok(if degraded { Exit::Degraded } else { Exit::Done })
+}
+
+fn to_json(server: &Status, volume: &VolumeStatus) -> Value {
+    let mut value = json!(volume);
+    if let Value::Object(fields) = &mut value {
+        fields.insert("pid".into(), json!(server.pid));
+        fields.insert("uptime_ms".into(), json!(server.uptime_ms));
+        fields.insert("backend".into(), json!(server.backend));
+        fields.insert("poisoned".into(), json!(server.poisoned));
+        fields.insert("listen".into(), json!(server.listen));
+        fields.insert("clients".into(), json!(server.clients));
+    }
+    value
+}
+
+/// The text of `/proc/mdstat`.
+///
+/// Source   md-raid.md §7.2 and output of Linux 6.12
+fn to_text(servers: &[Status]) -> String {
+    let mut text = String::from("Personalities : [raid6] [raid5] [raid4] \n");
+    for volume in servers.iter().flat_map(|server| &server.volumes) {
+        volume_text(&mut text, volume);
+    }
+    text.push_str("unused devices: <none>\n");
+    text
+}
+
+fn volume_text(text: &mut String, volume: &VolumeStatus) {
+    let read_only = match volume.array_state.as_str() {
+        "readonly" => " (read-only)",
+        "read-auto" => " (auto-read-only)",
+        _ => "",
+    };
+    let mut members: Vec<&MemberStatus> = volume.members.iter().collect();
+    // The kernel lists the last one first.
+    members.sort_by_key(|member| std::cmp::Reverse(member.dev_number));
+    let members: Vec<String> = members
+        .into_iter()
+        .map(|member| {
+            let flag = match member.state.as_str() {
+                "faulty" => "(F)",
+                "spare" => "(S)",
+                _ => "",
+            };
+            let path = Path::new(&member.label);
+            let name = path
+                .file_name()
+                .map_or(member.label.clone(), |name| name.to_string_lossy().into_owned());
+            format!("{name}[{}]{flag}", member.dev_number)
+        })
+        .collect();
+    // Strings take whatever is written to them.
+    let _ = writeln!(
+        text,
+        "{} : active{read_only} {} {}",
+        volume.name,
+        volume.level,
+        members.join(" ")
+    );
+    let up: String = (0..volume.slots)
+        .map(|slot| {
+            let filled = volume.members.iter().any(|member| {
+                member.slot.map(usize::from) == Some(slot) && member.state == "in_sync"
+            });
+            if filled { 'U' } else { '_' }
+        })
+        .collect();
+    let shape = superblock_of(volume).map_or(String::new(), |superblock| {
+        let algorithm =
+            if superblock.level == weft_ondisk::Level::Raid4 { 0 } else { superblock.layout };
+        format!(
+            " super {} level {}, {}k chunk, algorithm {algorithm}",
+            superblock.minor,
+            superblock.level.code(),
+            superblock.chunk.0 / 2
+        )
+    });
+    let working = volume.slots.saturating_sub(volume.degraded);
+    let _ = writeln!(
+        text,
+        "      {} blocks{shape} [{}/{working}] [{up}]",
+        volume.size / 1024,
+        volume.slots
+    );
+    if let Some(progress) = progress_text(volume) {
+        let _ = writeln!(text, "      {progress}");
+    }
+    text.push_str("      \n");
+}
+
+/// The superblock of a member, for what does not change while the volume runs.
+pub(crate) fn superblock_of(volume: &VolumeStatus) -> Option<Box<Super1>> {
+    volume
+        .members
+        .iter()
+        .filter(|member| member.state == "in_sync")
+        .find_map(|member| Looked::open(Path::new(&member.label)).ok()?.superblock().ok())
+}
+
+/// `[===>......]  recovery = 12.3% (done/total)`, while something runs.
+fn progress_text(volume: &VolumeStatus) -> Option<String> {
+    let action = match volume.sync_action.as_str() {
+        "idle" | "frozen" => return None,
+        "recover" => "recovery",
+        // The kernel does not tell them apart here.
+        "repair" | "check" => "check",
+        other => other,
+    };
+    let (done, total) = volume.sync_completed?;
+    let per_mille = u128::from(done) * 1000 / u128::from(total.max(1));
+    let cells = usize::try_from(per_mille / 50).unwrap_or(20).min(20);
+    let bar = format!("{}>{}", "=".repeat(cells), ".".repeat(20 - cells));
+    Some(format!(
+        "[{bar}]  {action} ={:>3}.{}% ({}/{})",
+        per_mille / 10,
+        per_mille % 10,
+        done / 2,
+        total / 2
+    ))
+}
+
+pub(crate) fn only_volume<'a>(
+    target: &str,
+    status: &'a Status,
+) -> Result<&'a VolumeStatus, Failure> {
+    status
+        .volumes
+        .first()
+        .ok_or_else(|| Failure::failed(format!("{target}: the server has no volume")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn volume() -> VolumeStatus {
+        let member = |slot: u16, dev_number: u32, state: &str| MemberStatus {
+            index: slot,
+            label: format!("/nowhere/{}.img", (b'a' + slot as u8) as char),
+            slot: (state != "spare" && state != "faulty").then_some(slot),
+            dev_number,
+            state: state.into(),
+            ..MemberStatus::default()
+        };
+        VolumeStatus {
+            name: "demo".into(),
+            array_state: "clean".into(),
+            level: "raid5".into(),
+            size: 129_024 << 10,
+            slots: 3,
+            degraded: 1,
+            sync_action: "recover".into(),
+            sync_completed: Some((8192, 129_024)),
+            members: vec![
+                member(0, 0, "in_sync"),
+                member(1, 1, "in_sync"),
+                member(2, 3, "rebuilding"),
+                member(3, 2, "faulty"),
+            ],
+            ..VolumeStatus::default()
+        }
+    }
+
+    #[test]
+    fn a_volume_reads_as_in_mdstat() {
+        let status = Status { volumes: vec![volume()], ..Status::default() };
+        let expected = "Personalities : [raid6] [raid5] [raid4] \n\
+            demo : active raid5 c.img[3] d.img[2](F) b.img[1] a.img[0]\n      \
+            129024 blocks [3/2] [UU_]\n      \
+            [=>...................]  recovery =  6.3% (4096/64512)\n      \n\
+            unused devices: <none>\n";
+        assert_eq!(to_text(&[status]), expected);
+    }
+
+    #[test]
+    fn progress_stays_inside_its_bar() {
+        for completed in [None, Some((0, 0)), Some((5, 1)), Some((u64::MAX, 1)), Some((7, 7))] {
+            let text = progress_text(&VolumeStatus { sync_completed: completed, ..volume() });
+            assert!(text.is_none_or(|text| text.contains(']')), "{completed:?}");
+        }
+    }
+}

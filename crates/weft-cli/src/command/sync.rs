@@ -1,0 +1,129 @@
+//! How does a check or a repair go on, and how did it end?
+//!
+//! What `check` and `repair` have in common: start, watch, report.
+
+use std::io::Write;
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use serde_json::json;
+use weft_export::control::{Command, VolumeStatus};
+use weft_units::Sectors;
+
+use super::status::only_volume;
+use crate::outcome::{Exit, Failure, Outcome};
+use crate::target::Target;
+use crate::terminal::{print_json, progress, stdout, took};
+
+/// Options of `check` and `repair`.
+#[derive(Debug, Args)]
+pub(crate) struct Sync {
+    /// Name or control socket of a running volume
+    target: String,
+    /// Start it and return at once; weft status shows how it goes on
+    #[arg(long)]
+    no_wait: bool,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+/// What a finished run has found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Report {
+    /// 4 KiB rows that were read on every member.
+    pub(crate) rows: u64,
+    /// Sectors, as md counts them.
+    pub(crate) mismatch_cnt: u64,
+    /// How long it took.
+    pub(crate) took: Duration,
+}
+
+/// Starts `check` or `repair`, and waits for its end unless told otherwise.
+pub(crate) fn run(action: &'static str, arguments: &Sync) -> Outcome {
+    let mut target = Target::connect(&arguments.target)?;
+    if arguments.no_wait {
+        target.ask(Command::SyncAction { action: action.into() })?;
+        return Ok(Exit::Done);
+    }
+    let report = perform(&mut target, action)?;
+    if arguments.json {
+        print_json(&json!({
+            "schema": format!("weft.{action}/1"),
+            "volume": target.name,
+            "rows": report.rows,
+            "row_bytes": ROW_SECTORS * 512,
+            "mismatch_cnt": report.mismatch_cnt,
+            "duration_ms": u64::try_from(report.took.as_millis()).unwrap_or(u64::MAX),
+        }))?;
+    } else {
+        let verdict = match (action, report.mismatch_cnt) {
+            (_, 0) => "parity agrees with the data everywhere".to_owned(),
+            ("repair", count) => format!("mismatch_cnt {count} sectors, written again"),
+            (_, count) => format!("mismatch_cnt {count} sectors; weft repair makes parity agree"),
+        };
+        let mut out = stdout();
+        writeln!(
+            out,
+            "{action} of {}: {} rows read in {}; {verdict}",
+            target.name,
+            report.rows,
+            took(report.took)
+        )?;
+        out.flush()?;
+    }
+    Ok(if action == "check" && report.mismatch_cnt > 0 { Exit::Mismatches } else { Exit::Done })
+}
+
+/// Starts an action and waits for its end.
+///
+/// # Errors
+/// It could not be started, or ended before it had read everything.
+pub(crate) fn perform(target: &mut Target, action: &'static str) -> Result<Report, Failure> {
+    let start = Instant::now();
+    target.ask(Command::SyncAction { action: action.into() })?;
+    let volume = watch(target, action)?;
+    let (done, total) = volume.sync_completed.unwrap_or((0, 0));
+    if done < total {
+        return Err(Failure::failed(format!(
+            "{}: {action} stopped after {done} of {total} sectors of each member; mismatch_cnt {} \
+             so far; start it again",
+            target.name, volume.mismatch_cnt
+        )));
+    }
+    Ok(Report {
+        rows: done.div_ceil(ROW_SECTORS),
+        mismatch_cnt: volume.mismatch_cnt,
+        took: start.elapsed(),
+    })
+}
+
+/// Waits while an action runs; the volume as it is then.
+///
+/// # Errors
+/// The volume does not answer any more.
+pub(crate) fn watch(target: &mut Target, action: &'static str) -> Result<VolumeStatus, Failure> {
+    let bar = progress(action, 0);
+    let mut pause = POLL_MIN;
+    loop {
+        let status = target.status()?;
+        let volume = only_volume(&target.name, &status)?;
+        if volume.sync_action != action {
+            bar.finish_and_clear();
+            return Ok(volume.clone());
+        }
+        if let Some((done, total)) = volume.sync_completed {
+            bar.set_length(Sectors(total).bytes().0);
+            bar.set_position(Sectors(done).bytes().0);
+        }
+        std::thread::sleep(pause);
+        pause = (pause * 2).min(POLL_MAX);
+    }
+}
+
+/// Rows are 4 KiB high.
+const ROW_SECTORS: u64 = 8;
+/// Small arrays are done in a moment.
+const POLL_MIN: Duration = Duration::from_millis(2);
+/// As often as a bar moves.
+const POLL_MAX: Duration = Duration::from_millis(100);

@@ -1,0 +1,141 @@
+//! How is a volume served within this process?
+//!
+//! In a thread, on unix sockets in a private directory, until the value is stopped or dropped. `cat`
+//! and `demo` use a volume this way, so that they go through all of what `serve` does.
+
+use std::io::PipeWriter;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc;
+use std::thread::JoinHandle;
+
+use weft_engine::knobs::Knobs;
+use weft_export::{
+    ExitState, ExportOptions, Listen, Ready, ServeError, ServeOptions, Source, serve,
+};
+use weft_runtime::Backend;
+
+use crate::outcome::Failure;
+use crate::volume::Volume;
+
+/// A volume served by a thread.
+pub(crate) struct Inside {
+    /// Where clients connect.
+    pub(crate) uri: String,
+    /// What the server said of itself.
+    pub(crate) ready: Ready,
+    /// Where administrators connect.
+    pub(crate) control: PathBuf,
+    /// The server stops when this end of a pipe is closed.
+    stop: Option<PipeWriter>,
+    thread: Option<JoinHandle<Result<ExitState, ServeError>>>,
+}
+
+impl Inside {
+    /// Starts to serve, and waits until clients may connect.
+    ///
+    /// # Errors
+    /// It could not be served.
+    pub(crate) fn start(
+        volume: Volume,
+        knobs: Knobs,
+        name: &str,
+        directory: &Path,
+    ) -> Result<Self, Failure> {
+        let (end, stop) =
+            std::io::pipe().map_err(|error| Failure::failed(format!("pipe: {error}")))?;
+        let (sender, receiver) = mpsc::channel::<Ready>();
+        let socket = directory.join(format!("{name}.nbd"));
+        let control = directory.join(format!("{name}.sock"));
+        let export = ExportOptions {
+            name: name.to_owned(),
+            size: None,
+            read_only: volume.assembly.read_only,
+            description: String::new(),
+        };
+        let place = control.clone();
+        let thread = std::thread::Builder::new()
+            .name("weft-serve".into())
+            .spawn(move || {
+                serve(ServeOptions {
+                    source: Source::Arrays {
+                        config: Box::new(volume.config(knobs)),
+                        members: volume.members,
+                    },
+                    exports: vec![export],
+                    listen: vec![Listen::Unix { path: socket }],
+                    control: Some(place),
+                    backend: Backend::Auto,
+                    clients_max: 16,
+                    shutdown: OwnedFd::from(end),
+                    on_ready: Box::new(move |ready| {
+                        // Nobody waits for it any more when starting took too long.
+                        let _ = sender.send(ready.clone());
+                    }),
+                })
+            })
+            .map_err(|error| Failure::failed(format!("thread: {error}")))?;
+        let mut inside = Self {
+            uri: String::new(),
+            ready: Ready { uris: Vec::new(), backend: String::new() },
+            control,
+            stop: Some(stop),
+            thread: Some(thread),
+        };
+        match receiver.recv() {
+            Ok(ready) => {
+                inside.uri = ready.uris.first().cloned().unwrap_or_default();
+                inside.ready = ready;
+                Ok(inside)
+            }
+            // The sender is gone: serving has ended before it began.
+            Err(mpsc::RecvError) => Err(inside
+                .stop()
+                .err()
+                .unwrap_or_else(|| Failure::failed("the server ended before it was ready"))),
+        }
+    }
+
+    /// Finishes, flushes, marks clean.
+    ///
+    /// # Errors
+    /// That did not go well.
+    pub(crate) fn stop(&mut self) -> Result<(), Failure> {
+        drop(self.stop.take());
+        let Some(thread) = self.thread.take() else { return Ok(()) };
+        match thread.join() {
+            Ok(Ok(state)) => ended(state),
+            Ok(Err(error)) => Err(not_served(&error)),
+            Err(_) => Err(Failure::failed("the server panicked; members may stay marked dirty")),
+        }
+    }
+}
+
+impl Drop for Inside {
+    fn drop(&mut self) {
+        // Whoever cares has stopped it and looked at the result.
+        let _ = self.stop();
+    }
+}
+
+/// Whether a server ended well.
+pub(crate) fn ended(state: ExitState) -> Result<(), Failure> {
+    match state {
+        ExitState::Clean => Ok(()),
+        ExitState::Poisoned(why) => Err(Failure::failed(format!(
+            "poisoned: {why}; nothing was acknowledged since; arrays stay marked dirty"
+        ))),
+        ExitState::StopFailed(why) => {
+            Err(Failure::failed(format!("stop: {why}; the array may stay marked dirty")))
+        }
+    }
+}
+
+/// Why nothing was served.
+pub(crate) fn not_served(error: &ServeError) -> Failure {
+    match error {
+        ServeError::Device(error) => crate::volume::device(error),
+        ServeError::Refused(_) => Failure::refused(error),
+        _ => Failure::failed(error),
+    }
+}

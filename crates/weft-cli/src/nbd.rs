@@ -1,0 +1,219 @@
+//! How does weft itself use a volume over NBD?
+//!
+//! A blocking client with several requests in flight: what `cat` reads through and what `demo` writes
+//! and verifies through. It is the protocol crate's client half on a socket, nothing more.
+//!
+//! Bound    the caller's: a request is sent when asked for, and its buffer lives until it is
+//!          answered. Do not mix many large reads and writes on one connection: neither side may
+//!          stop receiving while the other is sending.
+
+use std::collections::BTreeMap;
+use std::io::{ErrorKind, IoSlice, Read, Write};
+use std::os::unix::net::UnixStream;
+
+use weft_nbd::{
+    ClientConnection, ClientEvent, ClientHandshake, Goal, HandshakeEvent, NbdAddress, NbdError,
+    NbdUri, Op,
+};
+
+/// An open export.
+pub(crate) struct NbdClient {
+    stream: UnixStream,
+    connection: ClientConnection,
+    /// Received and not yet understood.
+    received: Vec<u8>,
+    next: u64,
+    /// Room for the data of reads, with their first byte in the export.
+    rooms: BTreeMap<u64, (u64, Vec<u8>)>,
+}
+
+/// A request that was answered.
+pub(crate) struct Answer {
+    /// As [`NbdClient::read`] and its likes returned it.
+    pub(crate) cookie: u64,
+    /// The data of a read, nothing for others.
+    pub(crate) result: Result<Vec<u8>, NbdError>,
+}
+
+impl NbdClient {
+    /// Connects to a server on a unix socket and opens an export.
+    ///
+    /// # Errors
+    /// A sentence.
+    pub(crate) fn connect(uri: &str) -> Result<Self, String> {
+        let parsed: NbdUri = uri.parse().map_err(|error| format!("{uri}: {error}"))?;
+        let NbdAddress::Unix { socket } = &parsed.address else {
+            return Err(format!("{uri}: expected a unix socket"));
+        };
+        let stream = UnixStream::connect(socket).map_err(|error| format!("{uri}: {error}"))?;
+        Self::open(stream, parsed.export.clone()).map_err(|error| format!("{uri}: {error}"))
+    }
+
+    fn open(mut stream: UnixStream, export: String) -> Result<Self, String> {
+        let mut handshake =
+            ClientHandshake::new(Goal::Open(export)).map_err(|error| error.to_string())?;
+        let mut received = Vec::new();
+        loop {
+            let (count, event) = handshake.input(&received);
+            received.drain(..count);
+            let output = handshake.output();
+            stream.write_all(output).map_err(broken)?;
+            let sent = output.len();
+            handshake.advance_output(sent);
+            match event {
+                Some(HandshakeEvent::Ready(connection)) => {
+                    return Ok(Self {
+                        stream,
+                        connection,
+                        received,
+                        next: 0,
+                        rooms: BTreeMap::new(),
+                    });
+                }
+                Some(HandshakeEvent::Failed(error)) => return Err(error.to_string()),
+                Some(HandshakeEvent::Finished { .. } | HandshakeEvent::Listed { .. }) => {}
+                None if count > 0 => {}
+                None => receive(&mut stream, &mut received)?,
+            }
+        }
+    }
+
+    /// Bytes of the export.
+    pub(crate) fn size(&self) -> u64 {
+        self.connection.export().size()
+    }
+
+    /// Requests that are not answered yet.
+    pub(crate) fn open_count(&self) -> usize {
+        self.connection.open_count()
+    }
+
+    /// Asks for data.
+    pub(crate) fn read(&mut self, offset: u64, len: u32) -> Result<u64, String> {
+        let cookie = self.send(Op::Read { offset, len, df: false }, &[])?;
+        self.rooms.insert(cookie, (offset, vec![0; len as usize]));
+        Ok(cookie)
+    }
+
+    /// Sends data.
+    pub(crate) fn write(&mut self, offset: u64, data: &[u8]) -> Result<u64, String> {
+        let len = u32::try_from(data.len()).map_err(|_| "a write is too long".to_owned())?;
+        self.send(Op::Write { offset, len, fua: false }, data)
+    }
+
+    /// Asks for what was acknowledged to be durable.
+    pub(crate) fn flush(&mut self) -> Result<u64, String> {
+        self.send(Op::Flush, &[])
+    }
+
+    fn send(&mut self, op: Op, payload: &[u8]) -> Result<u64, String> {
+        let cookie = self.next;
+        self.next += 1;
+        let header = self.connection.request(cookie, op).map_err(|error| error.to_string())?;
+        let mut slices = [IoSlice::new(&header), IoSlice::new(payload)];
+        let mut rest = &mut slices[..];
+        while rest.iter().any(|slice| !slice.is_empty()) {
+            match self.stream.write_vectored(rest) {
+                Ok(0) => return Err("the server hung up".into()),
+                Ok(count) => IoSlice::advance_slices(&mut rest, count),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(broken(error)),
+            }
+        }
+        Ok(cookie)
+    }
+
+    /// Waits for the next answer, in the server's order.
+    ///
+    /// # Errors
+    /// The session is over. That the server could not do something is an [`Answer`].
+    pub(crate) fn answer(&mut self) -> Result<Answer, String> {
+        if self.open_count() == 0 {
+            return Err("no request is open".into());
+        }
+        loop {
+            let (count, event) = self.connection.input(&self.received);
+            self.received.drain(..count);
+            match event {
+                Some(ClientEvent::Close(error)) => return Err(error.to_string()),
+                Some(ClientEvent::Done { cookie, result }) => {
+                    let data = self.rooms.remove(&cookie).map(|(_, data)| data);
+                    return Ok(Answer {
+                        cookie,
+                        result: result.map(|()| data.unwrap_or_default()),
+                    });
+                }
+                // The room is zeroes already.
+                Some(ClientEvent::Hole { .. }) => {}
+                Some(ClientEvent::Data { cookie, offset, len }) => {
+                    self.fill(cookie, offset, len)?
+                }
+                None if count > 0 => {}
+                None => receive(&mut self.stream, &mut self.received)?,
+            }
+        }
+    }
+
+    /// Takes the payload that follows: first what has come, then straight from the socket.
+    fn fill(&mut self, cookie: u64, offset: u64, len: u32) -> Result<(), String> {
+        let lost = || "data for a read that was not asked for".to_owned();
+        let (start, data) = self.rooms.get_mut(&cookie).ok_or_else(lost)?;
+        let from = usize::try_from(offset - *start).map_err(|_| lost())?;
+        let room = data.get_mut(from..from + len as usize).ok_or_else(lost)?;
+        let here = self.received.len().min(room.len());
+        let (first, rest) = room.split_at_mut(here);
+        first.copy_from_slice(&self.received[..here]);
+        self.received.drain(..here);
+        self.stream.read_exact(rest).map_err(broken)?;
+        self.connection.payload_consumed(len as usize);
+        Ok(())
+    }
+
+    /// Does one thing and waits for it.
+    ///
+    /// # Errors
+    /// The session is over, or the server could not do it.
+    pub(crate) fn finish(&mut self, cookie: u64) -> Result<Vec<u8>, String> {
+        loop {
+            let answer = self.answer()?;
+            let data = answer.result.map_err(|error| error.to_string())?;
+            if answer.cookie == cookie {
+                return Ok(data);
+            }
+        }
+    }
+}
+
+impl Drop for NbdClient {
+    fn drop(&mut self) {
+        // The server also notices that the socket is closed.
+        let bytes = self.connection.disconnect();
+        let _ = self.stream.write_all(&bytes);
+    }
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "for map_err")]
+fn broken(error: std::io::Error) -> String {
+    format!("connection: {error}")
+}
+
+/// Some bytes more, as many as have come.
+fn receive(stream: &mut UnixStream, received: &mut Vec<u8>) -> Result<(), String> {
+    let old = received.len();
+    received.resize(old + RECEIVE_BYTES, 0);
+    let result = loop {
+        match stream.read(&mut received[old..]) {
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            other => break other,
+        }
+    };
+    received.truncate(old + result.as_ref().copied().unwrap_or(0));
+    match result {
+        Ok(0) => Err("the server hung up".into()),
+        Ok(_) => Ok(()),
+        Err(error) => Err(broken(error)),
+    }
+}
+
+/// Large enough for many reply headers; the data of reads mostly goes past this buffer.
+const RECEIVE_BYTES: usize = 16 << 10;

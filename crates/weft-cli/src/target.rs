@@ -1,0 +1,173 @@
+//! Which running volume does a TARGET name, and where do its sockets live?
+//!
+//! A volume NAME listens for administrators on `NAME.sock` and, unless told otherwise, for clients on
+//! `NAME.nbd`, in `$XDG_RUNTIME_DIR/weft`, `/run/weft` as root, or a private directory below
+//! `$TMPDIR` when there is neither. A TARGET is such a name, or the path of a control socket.
+
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use weft_export::control::{Client, Command, ControlError, Kind, Request, Response, Status};
+
+use crate::outcome::Failure;
+use crate::terminal::complain;
+
+/// A running volume that can be asked.
+pub(crate) struct Target {
+    /// As it was named.
+    pub(crate) name: String,
+    client: Client,
+}
+
+impl Target {
+    /// Finds and connects to a running volume.
+    ///
+    /// # Errors
+    /// There is none of this name.
+    pub(crate) fn connect(name: &str) -> Result<Self, Failure> {
+        if name.contains('/') {
+            return Self::at(Path::new(name), name);
+        }
+        for directory in directories() {
+            let path = directory.join(format!("{name}.sock"));
+            if path.exists() {
+                return Self::at(&path, name);
+            }
+        }
+        let running: Vec<String> = running().into_iter().map(|(target, _)| target.name).collect();
+        let hint = match running.as_slice() {
+            [] => "none is running; weft serve starts one".to_owned(),
+            running => format!("running: {}", running.join(", ")),
+        };
+        Err(Failure::failed(format!("{name}: no running volume has this name; {hint}")))
+    }
+
+    fn at(path: &Path, name: &str) -> Result<Self, Failure> {
+        let client = Client::connect(path).map_err(|error| match error {
+            ControlError::Connect { path, source } => Failure::failed(format!(
+                "{name}: control socket {}: {source}; the volume is not running",
+                path.display()
+            )),
+            other => Failure::failed(format!("{name}: {other}")),
+        })?;
+        Ok(Self { name: name.to_owned(), client })
+    }
+
+    /// Asks, and waits for the answer.
+    ///
+    /// # Errors
+    /// The volume refuses or cannot, with the exit status that goes with it.
+    pub(crate) fn ask(&mut self, command: Command) -> Result<Response, Failure> {
+        let response = self
+            .client
+            .ask(&Request::new(command))
+            .map_err(|error| Failure::failed(format!("{}: {error}", self.name)))?;
+        if response.ok {
+            return Ok(response);
+        }
+        let text = response.error.unwrap_or_else(|| "not done, and no reason given".into());
+        let message = format!("{}: {text}", self.name);
+        Err(match response.kind.unwrap_or(Kind::Failed) {
+            Kind::Failed => Failure::Failed(message),
+            Kind::Refused => Failure::Refused(message),
+            Kind::Usage => Failure::Usage(message),
+        })
+    }
+
+    /// Everything there is to know.
+    ///
+    /// # Errors
+    /// As [`Target::ask`].
+    pub(crate) fn status(&mut self) -> Result<Status, Failure> {
+        self.ask(Command::Status)?
+            .status
+            .ok_or_else(|| Failure::failed(format!("{}: an answer without a status", self.name)))
+    }
+}
+
+/// Every volume that runs and answers, in order of names.
+pub(crate) fn running() -> Vec<(Target, Status)> {
+    let mut found: Vec<(Target, Status)> = Vec::new();
+    for directory in directories() {
+        let Ok(entries) = std::fs::read_dir(&directory) else { continue };
+        let mut paths: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
+        paths.sort();
+        for path in paths {
+            let is_socket = path.extension().is_some_and(|extension| extension == "sock");
+            let name = path.file_stem().and_then(|stem| stem.to_str());
+            let (true, Some(name)) = (is_socket, name) else { continue };
+            // One that was killed leaves its socket behind.
+            let Ok(mut target) = Target::at(&path, name) else { continue };
+            let _ = target.client.set_timeout(Some(Duration::from_secs(10)));
+            match target.status() {
+                Ok(status) => found.push((target, status)),
+                Err(Failure::Failed(text)) => complain(&text),
+                Err(_) => {}
+            }
+        }
+    }
+    found
+}
+
+/// Where volumes may be found.
+fn directories() -> Vec<PathBuf> {
+    let mut directories = Vec::new();
+    directories.extend(session_directory());
+    if is_root() {
+        directories.push(PathBuf::from(SYSTEM_DIRECTORY));
+    }
+    directories.push(private_directory());
+    directories
+}
+
+/// Where a new volume puts its sockets. The directory is made, of mode 0700.
+///
+/// # Errors
+/// No directory can be used.
+pub(crate) fn directory_for_sockets() -> Result<PathBuf, Failure> {
+    let preferred = session_directory().or_else(|| is_root().then(|| SYSTEM_DIRECTORY.into()));
+    let fallback = private_directory();
+    if let Some(directory) = preferred {
+        match make_private(&directory) {
+            Ok(()) => return Ok(directory),
+            Err(why) => complain(&format!("{why}; sockets go to {}", fallback.display())),
+        }
+    } else {
+        complain(&format!("XDG_RUNTIME_DIR is not set; sockets go to {}", fallback.display()));
+    }
+    make_private(&fallback).map_err(Failure::failed)?;
+    Ok(fallback)
+}
+
+/// A directory that belongs to us and that only we can enter.
+fn make_private(directory: &Path) -> Result<(), String> {
+    let label = directory.display();
+    let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(directory);
+    made.map_err(|error| format!("{label}: {error}"))?;
+    let metadata = std::fs::symlink_metadata(directory).map_err(|e| format!("{label}: {e}"))?;
+    let ours = metadata.uid() == rustix::process::geteuid().as_raw();
+    if !metadata.is_dir() || !ours || metadata.mode() & 0o022 != 0 {
+        return Err(format!(
+            "{label}: found a directory that others may change, expected one of our own"
+        ));
+    }
+    Ok(())
+}
+
+fn session_directory() -> Option<PathBuf> {
+    let directory = PathBuf::from(std::env::var_os("XDG_RUNTIME_DIR")?);
+    directory.is_absolute().then(|| directory.join("weft"))
+}
+
+fn private_directory() -> PathBuf {
+    let uid = rustix::process::geteuid().as_raw();
+    std::env::temp_dir().join(format!("weft-{uid}"))
+}
+
+fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+/// Source   cli.md "Volumes"
+const SYSTEM_DIRECTORY: &str = "/run/weft";

@@ -1,0 +1,112 @@
+//! How does a set of members become a volume that can be served?
+//!
+//! Members are opened read-only and looked at; [`assemble`](weft_engine::assemble::assemble) decides.
+//! Only when it accepts them for writing are they opened again, exclusively, and looked at again,
+//! for somebody may have written in between.
+
+use std::path::{Path, PathBuf};
+
+use weft_engine::Config;
+use weft_engine::assemble::{Assembly, Options, assemble};
+use weft_engine::knobs::Knobs;
+use weft_runtime::devices::{
+    Access, DeviceError, MemberSpec, OpenMember, OpenOptions, read_superblocks,
+};
+
+use crate::command::refusal;
+use crate::outcome::Failure;
+use crate::when;
+
+/// What [`weft_export::serve`] needs to know of an array.
+pub(crate) struct Volume {
+    /// What was decided.
+    pub(crate) assembly: Assembly,
+    /// Those that are used.
+    pub(crate) members: Vec<OpenMember>,
+}
+
+/// How to open.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Opening {
+    /// How to choose.
+    pub(crate) options: Options,
+    /// Through the page cache even where `O_DIRECT` works.
+    pub(crate) buffered: bool,
+}
+
+impl Opening {
+    /// Nothing is written.
+    pub(crate) fn read_only() -> Self {
+        Self {
+            options: Options { read_only: true, ..Options::default() },
+            // What others have just read or written is in the page cache already.
+            buffered: true,
+        }
+    }
+
+    /// Opens what was named, and decides.
+    ///
+    /// # Errors
+    /// A member cannot be opened, or the set is refused.
+    pub(crate) fn open(&self, paths: &[PathBuf]) -> Result<Volume, Failure> {
+        let specs: Vec<MemberSpec> = paths.iter().map(|path| spec(path)).collect();
+        let volume = self.attempt(&specs, Access::ReadOnly)?;
+        if volume.assembly.read_only {
+            return Ok(volume);
+        }
+        // Those that are not believed are not even opened for writing.
+        let specs = specs
+            .into_iter()
+            .filter(|spec| volume.members.iter().any(|member| member.info().label == spec.label))
+            .collect::<Vec<_>>();
+        drop(volume);
+        self.attempt(&specs, Access::ReadWrite)
+    }
+
+    fn attempt(&self, specs: &[MemberSpec], access: Access) -> Result<Volume, Failure> {
+        let open = OpenOptions { buffered: self.buffered, ..OpenOptions::new(access) };
+        let mut members =
+            open.open_all(specs, weft_units::MemberIndex(0)).map_err(|error| device(&error))?;
+        let candidates: Vec<_> = members.iter().map(read_superblocks).collect();
+        let assembly = assemble(&candidates, &self.options).map_err(|refused| refusal(&refused))?;
+        members.retain(|open| {
+            assembly.members().any(|(_, member)| member.info.index == open.info().index)
+        });
+        Ok(Volume { assembly, members })
+    }
+}
+
+impl Volume {
+    /// What an engine for it is made of.
+    pub(crate) fn config(&self, knobs: Knobs) -> Config {
+        let mut config = Config::for_volume(self.assembly.clone(), knobs);
+        config.epoch_secs = when::epoch_secs();
+        config
+    }
+}
+
+/// A member by its whole path: messages and `status` are read elsewhere than where it was named.
+pub(crate) fn spec(path: &Path) -> MemberSpec {
+    MemberSpec::path(&std::path::absolute(path).unwrap_or_else(|_| path.to_owned()))
+}
+
+/// What is in use by somebody is a refusal; all else has failed.
+pub(crate) fn device(error: &DeviceError) -> Failure {
+    match error {
+        DeviceError::Claimed { .. } | DeviceError::Locked { .. } => Failure::refused(error),
+        DeviceError::Duplicate { .. } | DeviceError::Spec { .. } => Failure::usage(error),
+        _ => Failure::failed(error),
+    }
+}
+
+/// The name of an array without its host, if it can be the name of a socket; else its uuid.
+pub(crate) fn short_name(assembly: &Assembly) -> String {
+    let name = assembly.name.split_once(':').map_or(assembly.name.as_str(), |(_, name)| name);
+    if is_name(name) { name.to_owned() } else { assembly.uuid.to_string().replace(':', "") }
+}
+
+/// Whether a volume may have this name: it becomes part of a file name and of a URI.
+pub(crate) fn is_name(name: &str) -> bool {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.+".contains(&byte);
+    !name.is_empty() && name.len() <= 64 && !name.starts_with('.') && name.bytes().all(plain)
+}
