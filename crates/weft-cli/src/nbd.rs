@@ -146,7 +146,7 @@ impl NbdClient {
                 // The room is zeroes already.
                 Some(ClientEvent::Hole { .. }) => {}
                 Some(ClientEvent::Data { cookie, offset, len }) => {
-                    self.fill(cookie, offset, len)?
+                    self.fill(cookie, offset, len)?;
                 }
                 None if count > 0 => {}
                 None => receive(&mut self.stream, &mut self.received)?,

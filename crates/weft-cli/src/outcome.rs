@@ -37,6 +37,7 @@ pub(crate) enum Failure {
     BrokenPipe,
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "for map_err")]
 impl Failure {
     pub(crate) fn failed(message: impl ToString) -> Self {
         Self::Failed(message.to_string())

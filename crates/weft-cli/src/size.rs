@@ -70,7 +70,7 @@ pub(crate) fn human(bytes: Bytes) -> String {
             if count.is_multiple_of(1 << shift) {
                 return format!("{whole} {unit}");
             }
-            let hundredths = (u128::from(count) * 100 >> shift) % 100;
+            let hundredths = ((u128::from(count) * 100) >> shift) % 100;
             return format!("{whole}.{hundredths:02} {unit}");
         }
     }

@@ -124,6 +124,61 @@ enum Sync {
 }
 
 pub(crate) fn run(arguments: &Create) -> Outcome {
+    let planned = plan_all(arguments)?;
+    if !arguments.dry_run {
+        write_all(&planned.writes)?;
+    }
+    let Planned { writes, geometry, sync } = &planned;
+    if arguments.json {
+        print_json(&to_json(arguments, writes, geometry, *sync))?;
+    } else {
+        print_text(arguments, writes, geometry, *sync)?;
+    }
+    Ok(Exit::Done)
+}
+
+/// Makes an array of files that do not exist yet, and says nothing.
+///
+/// # Errors
+/// As the command.
+pub(crate) fn make_files_of_array(
+    level: &str,
+    chunk: Bytes,
+    member_size: Bytes,
+    name: &str,
+    paths: &[PathBuf],
+) -> Result<Geometry, Failure> {
+    let planned = plan_all(&Create {
+        level: level.to_owned(),
+        raid_devices: paths.len(),
+        chunk,
+        layout: None,
+        metadata: "1.2".into(),
+        size: None,
+        spare_devices: 0,
+        name: Some(name.to_owned()),
+        uuid: None,
+        assume_clean: false,
+        member_size: Some(member_size),
+        force: false,
+        dry_run: false,
+        json: false,
+        bitmap: None,
+        consistency_policy: None,
+        members: paths.iter().cloned().map(MemberArg::Path).collect(),
+    })?;
+    write_all(&planned.writes)?;
+    Ok(planned.geometry)
+}
+
+/// Everything that is to be written, and why.
+struct Planned {
+    writes: Vec<Write1>,
+    geometry: Geometry,
+    sync: Sync,
+}
+
+fn plan_all(arguments: &Create) -> Result<Planned, Failure> {
     let mut array = described(arguments)?;
     let places = places(arguments)?;
     if !arguments.force {
@@ -154,16 +209,7 @@ pub(crate) fn run(arguments: &Create) -> Outcome {
         Geometry::new(first.level, first.layout, first.raid_disks, first.chunk, first.size)
             .map_err(Failure::usage)?;
 
-    let writes = writes(places, &supers)?;
-    if !arguments.dry_run {
-        write_all(&writes)?;
-    }
-    if arguments.json {
-        print_json(&to_json(arguments, &writes, &geometry, sync))?;
-    } else {
-        print_text(arguments, &writes, &geometry, sync)?;
-    }
-    Ok(Exit::Done)
+    Ok(Planned { writes: writes(places, &supers)?, geometry, sync })
 }
 
 /// What the options say, before any member is looked at.

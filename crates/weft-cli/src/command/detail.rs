@@ -42,9 +42,11 @@ pub(crate) struct Detail {
 }
 
 pub(crate) fn run(arguments: &Detail) -> Outcome {
-    let members = &arguments.members;
-    let result =
-        member::paths(members).map_err(Failure::Usage).and_then(|paths| of_members(&paths));
+    let paths = member::paths(&arguments.members).map_err(Failure::Usage)?;
+    let result = match paths.as_slice() {
+        [one] if names_target(one) => of_target(&one.to_string_lossy()),
+        paths => of_members(paths),
+    };
     let detail = match result {
         // mdadm's own codes: no information, unusable.
         Err(Failure::Failed(message)) if arguments.test => {

@@ -3,7 +3,7 @@
 //! For people field by field as `mdadm --examine` prints it, for programs as JSON.
 
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::Path;
 
 use clap::Args;
 use serde_json::{Value, json};
@@ -55,7 +55,7 @@ pub(crate) fn run(arguments: &Examine) -> Outcome {
     Ok(if good { Exit::Done } else { Exit::Of(1) })
 }
 
-fn look(path: &PathBuf) -> Result<(Looked, Shown), Failure> {
+fn look(path: &Path) -> Result<(Looked, Shown), Failure> {
     let looked = Looked::open(path)?;
     let shown = looked.superblocks()?;
     Ok((looked, shown))

@@ -43,7 +43,7 @@ pub(crate) fn run(arguments: &Get) -> Outcome {
         match row {
             None => writeln!(out, "{setting}")?,
             Some(row) => {
-                writeln!(out, "{setting:<width$}  # {} ({}, {})", row.doc, row.unit, row.range)?
+                writeln!(out, "{setting:<width$}  # {} ({}, {})", row.doc, row.unit, row.range)?;
             }
         }
     }

@@ -6,6 +6,7 @@ mod cat;
 mod check;
 mod completions;
 mod create;
+mod demo;
 mod detail;
 mod examine;
 mod fail;
@@ -47,6 +48,7 @@ pub(crate) enum Command {
     Get(get::Get),
     Set(set::Set),
     Stop(stop::Stop),
+    Demo(demo::Demo),
     Completions(completions::Completions),
     Man(man::Man),
 }
@@ -70,6 +72,7 @@ pub(crate) fn run(command: &Command, cli: fn() -> clap::Command) -> Outcome {
         Command::Get(arguments) => get::run(arguments),
         Command::Set(arguments) => set::run(arguments),
         Command::Stop(arguments) => stop::run(arguments),
+        Command::Demo(arguments) => demo::run(arguments),
         Command::Completions(arguments) => completions::run(arguments, cli()),
         Command::Man(arguments) => man::run(arguments, cli()),
     }

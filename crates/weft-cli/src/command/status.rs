@@ -7,7 +7,7 @@ use std::io::Write;
 use std::path::Path;
 
 use clap::Args;
-use serde_json::{Value, json};
+use serde_json::json;
 use weft_export::control::{MemberStatus, Status, VolumeStatus};
 use weft_ondisk::Super1;
 
@@ -34,9 +34,7 @@ pub(crate) fn run(arguments: &StatusOf) -> Outcome {
         None => target::running().into_iter().map(|(_, status)| status).collect(),
     };
     if arguments.json {
-        let volumes: Vec<Value> =
-            servers.iter().flat_map(|s| s.volumes.iter().map(|v| to_json(s, v))).collect();
-        print_json(&json!({"schema": "weft.status/1", "volumes": volumes}))?;
+        print_json(&json!({"schema": "weft.status/1", "servers": servers}))?;
     } else {
         let mut out = stdout();
         write!(out, "{}", to_text(&servers))?;
@@ -44,19 +42,6 @@ pub(crate) fn run(arguments: &StatusOf) -> Outcome {
     }
     let degraded = servers.iter().flat_map(|server| &server.volumes).any(|it| it.degraded > 0);
     Ok(if degraded { Exit::Degraded } else { Exit::Done })
-}
-
-fn to_json(server: &Status, volume: &VolumeStatus) -> Value {
-    let mut value = json!(volume);
-    if let Value::Object(fields) = &mut value {
-        fields.insert("pid".into(), json!(server.pid));
-        fields.insert("uptime_ms".into(), json!(server.uptime_ms));
-        fields.insert("backend".into(), json!(server.backend));
-        fields.insert("poisoned".into(), json!(server.poisoned));
-        fields.insert("listen".into(), json!(server.listen));
-        fields.insert("clients".into(), json!(server.clients));
-    }
-    value
 }
 
 /// The text of `/proc/mdstat`.
@@ -182,7 +167,7 @@ mod tests {
     fn volume() -> VolumeStatus {
         let member = |slot: u16, dev_number: u32, state: &str| MemberStatus {
             index: slot,
-            label: format!("/nowhere/{}.img", (b'a' + slot as u8) as char),
+            label: format!("/nowhere/{}.img", ["a", "b", "c", "d"][usize::from(slot)]),
             slot: (state != "spare" && state != "faulty").then_some(slot),
             dev_number,
             state: state.into(),

@@ -122,7 +122,7 @@ pub(crate) fn watch(target: &mut Target, action: &'static str) -> Result<VolumeS
 }
 
 /// Rows are 4 KiB high.
-const ROW_SECTORS: u64 = 8;
+pub(crate) const ROW_SECTORS: u64 = 8;
 /// Small arrays are done in a moment.
 const POLL_MIN: Duration = Duration::from_millis(2);
 /// As often as a bar moves.
