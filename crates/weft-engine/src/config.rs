@@ -14,7 +14,7 @@ pub struct Config {
     pub cache_frames: u32,
     /// Frames after those are the driver's, for payload of requests.
     pub client_frames: u32,
-    /// How much a client may have outstanding.
+    /// How much payload a client may have outstanding; see [`crate::Request::payload`].
     pub client_credit: Bytes,
     /// Rows decided per turn (md: `MAX_STRIPE_BATCH`, 8).
     pub turn_rows_max: u32,

@@ -1,9 +1,9 @@
 //! How much may a client have outstanding?
 //!
-//! Every client has the same credit, in bytes of frames. A request takes from it when it arrives and
+//! Every client has the same credit, in bytes of payload. A request takes from it when it arrives and
 //! gives back when it is answered, so that what a client makes the engine hold is bounded by what it
-//! was allowed, whether it reads its answers or not. A request larger than the whole credit is for
-//! the driver to cut into pieces.
+//! was allowed, whether it reads its answers or not. A request larger than the whole credit goes
+//! alone.
 
 use std::collections::BTreeMap;
 
@@ -30,7 +30,7 @@ impl Credit {
     /// A request takes credit. Whether there was enough.
     pub(crate) fn take(&mut self, client: ClientId, bytes: u64) -> bool {
         let account = self.out.entry(client).or_default();
-        let enough = account.bytes + bytes <= self.limit.0;
+        let enough = account.bytes == 0 || account.bytes + bytes <= self.limit.0;
         if enough {
             account.bytes += bytes;
         }

@@ -1,7 +1,7 @@
 //! Everything that can make the engine move. Closed on purpose.
 
 use weft_ondisk::Super1;
-use weft_units::{ByteRange, ClientId, MemberIndex, VolumeId};
+use weft_units::{ByteRange, Bytes, ClientId, MemberIndex, VolumeId};
 
 use crate::config::MemberInfo;
 use crate::frame::Run;
@@ -49,6 +49,14 @@ pub struct Request {
     pub flags: Flags,
     /// On whose behalf, for the schedulers. Travels down to the member.
     pub attr: Attr,
+}
+
+impl Request {
+    /// What it takes of its client's credit, until it is answered.
+    #[must_use]
+    pub fn payload(&self) -> Bytes {
+        if self.frames.count > 0 { self.range.len } else { Bytes::ZERO }
+    }
 }
 
 /// What is to be done to the range.

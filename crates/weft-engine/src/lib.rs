@@ -33,7 +33,6 @@ use std::collections::{BTreeSet, VecDeque};
 use credit::Credit;
 use outbox::Outbox;
 use volume::Volume;
-use weft_units::FRAME_BYTES;
 
 pub use config::{Config, MemberInfo, VolumeConfig};
 pub use error::{ConfigError, ReplyError};
@@ -231,7 +230,7 @@ impl Engine {
 
     fn take_request(&mut self, request: &Request) {
         let Request { client, tag, frames, .. } = *request;
-        let bytes = u64::from(frames.count) * FRAME_BYTES;
+        let bytes = request.payload().0;
         let result = if self.credit.take(client, bytes) {
             match self.volumes.get_mut(request.volume.index()) {
                 Some(volume) => volume.request(request, &mut self.out),

@@ -45,7 +45,7 @@ pub enum Output {
     /// The frames of a request are the driver's again: of a write, a failed read, or a client that
     /// is gone.
     Release(Run),
-    /// A client may send this much more.
+    /// A client may send this much more payload: what an answered request had taken.
     Credit {
         /// Who.
         client: ClientId,

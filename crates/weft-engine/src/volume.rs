@@ -92,6 +92,8 @@ struct Active {
     tag: Tag,
     op: RequestOp,
     range: ByteRange,
+    /// Of its client's credit.
+    payload: Bytes,
     frames: Run,
     flags: Flags,
     attr: crate::input::Attr,
@@ -404,6 +406,7 @@ impl Volume {
             tag: request.tag,
             op: request.op,
             range: request.range,
+            payload: request.payload(),
             frames: request.frames,
             flags: request.flags,
             attr: request.attr,
@@ -559,7 +562,6 @@ impl Volume {
                 if self.array.is_planted(Mutant::FrameReusedInFlight) {
                     let frames = std::mem::replace(&mut self.active(id).frames, Run::EMPTY);
                     out.push(Output::Release(frames));
-                    out.give_credit(self.active(id).client, frame_bytes(frames));
                 }
                 self.piece_done(id, Ok(()), out);
             } else {
@@ -700,7 +702,7 @@ impl Volume {
             None if request.stalled => Err(ReplyError::Stalled),
             None => Ok(()),
         };
-        let charged = frame_bytes(request.frames);
+        let charged = std::mem::take(&mut request.payload).0;
         if request.op == RequestOp::Read && result.is_ok() && !request.gone {
             // They go back with the reply.
             request.frames = Run::EMPTY;
@@ -1160,10 +1162,6 @@ fn first_unit(array: &Array, first: u64, end: u64, unit: u64) -> u64 {
 
 fn changes_parity(action: SyncAction) -> bool {
     matches!(action, SyncAction::Repair | SyncAction::Resync)
-}
-
-fn frame_bytes(run: Run) -> u64 {
-    u64::from(run.count) * FRAME_BYTES
 }
 
 /// Units that a request attaches at a time (md: `RAID5_MAX_REQ_STRIPES`).
