@@ -1,14 +1,31 @@
 //! How is a volume served from start to end?
 
+//!
+//! Memory, ring, engine, listeners, control socket, `on_ready`, and then the loop of the runtime until
+//! somebody says stop. Whatever fails before `on_ready` is an error and nothing was served.
+
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use thiserror::Error;
-use weft_engine::{Config, ConfigError};
-use weft_runtime::devices::{DeviceError, OpenMember};
+use weft_engine::{Config, ConfigError, Engine};
+use weft_nbd::{BlockSizes, ExportInfo, TransmissionFlags};
+use weft_runtime::bare::Bare;
+use weft_runtime::buffers::Slab;
+use weft_runtime::devices::{Access, DeviceError, OpenMember};
+use weft_runtime::driver::{Driver, Parts};
+use weft_runtime::poison::Core;
+use weft_runtime::pool::Pool;
+use weft_runtime::reactor::{Exit, Reactor};
 use weft_runtime::{Backend, RuntimeError};
-use weft_units::Bytes;
+use weft_units::{Bytes, Time, VolumeId};
+
+use crate::control_port::ControlPort;
+use crate::nbd::NbdPort;
+use crate::socket::Listener;
 
 /// Where clients connect.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,6 +70,21 @@ pub enum Source {
     Bare {
         /// Which.
         member: Box<OpenMember>,
+    },
+    /// Anything that behaves like an engine: for tests and experiments.
+    Core {
+        /// It.
+        core: Box<dyn Core>,
+        /// Its members.
+        members: Vec<OpenMember>,
+        /// Frames that are its own.
+        cache_frames: u32,
+        /// Frames for payload.
+        client_frames: u32,
+        /// How much a client may have outstanding.
+        client_credit: Bytes,
+        /// Unit of requests that it takes.
+        block: u32,
     },
 }
 
@@ -135,6 +167,154 @@ pub enum ServeError {
 /// # Errors
 /// Nothing was served; [`ServeError`] says why.
 pub fn serve(options: ServeOptions) -> Result<ExitState, ServeError> {
-    let _ = options;
-    Err(ServeError::Refused("serve: not implemented yet".into()))
+    let ServeOptions { source, exports, listen, control, backend, clients_max, .. } = options;
+    let Made { core, members, cache_frames, client_frames, credit, block, levels } = make(source)?;
+    let io = |what| move |source| RuntimeError::Io { what, source };
+    let frames = 1_u32.checked_add(cache_frames).and_then(|sum| sum.checked_add(client_frames));
+    let frames = frames.ok_or_else(|| ServeError::Refused("more than 16 TiB of frames".into()))?;
+    let slab = Slab::new(frames).map_err(io("mapping payload memory (mmap)"))?;
+    let ring = backend.open(&slab)?;
+    let pool = Pool::new(1 + cache_frames, client_frames);
+    let backend = ring.describe();
+    let mut driver = Driver::new(Parts { core, slab, pool, ring, members })?;
+
+    let snapshot = driver.snapshot().ok_or_else(|| {
+        ServeError::Refused(format!("the engine panicked: {}", driver.poison().unwrap_or("")))
+    })?;
+    if snapshot.volumes.len() != exports.len() {
+        let (found, expected) = (exports.len(), snapshot.volumes.len());
+        return Err(ServeError::Refused(format!("exports: found {found}, expected {expected}")));
+    }
+    let infos = exports.iter().zip(&snapshot.volumes);
+    let infos = infos.map(|(export, volume)| describe(export, volume.size, block));
+    let infos = infos.collect::<Result<Vec<_>, _>>()?;
+
+    let listeners = listen.iter().map(Listener::open).collect::<Result<Vec<_>, _>>()?;
+    let names: Vec<String> = exports.iter().map(|export| export.name.clone()).collect();
+    let uris: Vec<String> = listeners
+        .iter()
+        .flat_map(|listener| names.iter().map(|name| listener.uri(name)))
+        .collect();
+    let shared = Arc::new(Shared {
+        names,
+        levels,
+        listen: uris.clone(),
+        backend: backend.clone(),
+        clients: AtomicUsize::new(0),
+    });
+
+    let volumes = u16::try_from(exports.len())
+        .map_err(|_| ServeError::Refused("more than 65,535 volumes".into()))?;
+    let mut reactor = Reactor::new(driver, volumes, options.shutdown)?;
+    for listener in &listeners {
+        tracing::info!(at = listener.describe(), "listening");
+    }
+    let volumes = (0..volumes).map(VolumeId).collect();
+    let nbd = NbdPort::new(infos, volumes, listeners, clients_max, credit, Arc::clone(&shared));
+    reactor.add_port(Box::new(nbd)).map_err(io("watching listeners"))?;
+    if let Some(path) = control {
+        let port = ControlPort::new(Listener::unix(&path)?, shared);
+        reactor.add_port(Box::new(port)).map_err(io("watching the control socket"))?;
+    }
+    (options.on_ready)(&Ready { uris, backend });
+    Ok(match reactor.run()? {
+        Exit::Clean => ExitState::Clean,
+        Exit::Poisoned(text) => ExitState::Poisoned(text),
+        Exit::StopFailed(text) => ExitState::StopFailed(text),
+    })
 }
+
+/// What ports tell each other, and people.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) names: Vec<String>,
+    /// Level and slots of each volume.
+    pub(crate) levels: Vec<(String, usize)>,
+    pub(crate) listen: Vec<String>,
+    pub(crate) backend: String,
+    clients: AtomicUsize,
+}
+
+impl Shared {
+    pub(crate) fn set_clients(&self, count: usize) {
+        self.clients.store(count, Ordering::Relaxed);
+    }
+
+    pub(crate) fn clients(&self) -> usize {
+        self.clients.load(Ordering::Relaxed)
+    }
+}
+
+/// A source, made ready.
+struct Made {
+    core: Box<dyn Core>,
+    members: Vec<OpenMember>,
+    cache_frames: u32,
+    client_frames: u32,
+    credit: Bytes,
+    block: u32,
+    levels: Vec<(String, usize)>,
+}
+
+fn make(source: Source) -> Result<Made, ServeError> {
+    Ok(match source {
+        Source::Arrays { config, members } => {
+            let levels = config.volumes.iter().map(|volume| {
+                let assembly = &volume.assembly;
+                (assembly.geometry.level().to_string(), assembly.slots.len())
+            });
+            Made {
+                members,
+                cache_frames: config.cache_frames,
+                client_frames: config.client_frames,
+                credit: config.client_credit,
+                block: 1,
+                levels: levels.collect(),
+                core: Box::new(Engine::new(*config, Time(0))?),
+            }
+        }
+        Source::Bare { member } => {
+            let read_only = member.access() == Access::ReadOnly;
+            let info = member.info().clone();
+            Made {
+                block: info.logical_block,
+                core: Box::new(Bare::new(info, read_only)),
+                members: vec![*member],
+                cache_frames: 0,
+                client_frames: CLIENT_FRAMES,
+                credit: Bytes::mib(32),
+                levels: vec![("bare".into(), 1)],
+            }
+        }
+        Source::Core { core, members, cache_frames, client_frames, client_credit, block } => Made {
+            core,
+            members,
+            cache_frames,
+            client_frames,
+            credit: client_credit,
+            block,
+            levels: vec![("bare".into(), 1)],
+        },
+    })
+}
+
+/// What a client is told of an export.
+fn describe(export: &ExportOptions, size: Bytes, block: u32) -> Result<ExportInfo, ServeError> {
+    let mut flags = ExportInfo::DEFAULT_FLAGS | TransmissionFlags::CAN_MULTI_CONN;
+    if export.read_only {
+        flags = flags | TransmissionFlags::READ_ONLY;
+    }
+    let size = export.size.map_or(size, |wanted| wanted.min(size));
+    let sizes = BlockSizes::new(block, PREFERRED_BYTES.max(block), PAYLOAD_BYTES_MAX)?;
+    Ok(ExportInfo::new(export.name.as_str(), size.0)?
+        .with_description(export.description.as_str())?
+        .with_flags(flags)
+        .with_block_sizes(sizes))
+}
+
+/// 64 MiB of payload, as [`Config::for_volume`].
+const CLIENT_FRAMES: u32 = 16_384;
+/// A block of the cache.
+const PREFERRED_BYTES: u32 = 4096;
+/// What clients may assume when nothing is said; more is cut to pieces anyhow.
+const PAYLOAD_BYTES_MAX: u32 = 32 << 20;

@@ -35,7 +35,6 @@ pub struct Driver {
     /// Something was recorded since the last turn, or the last turn left something.
     unsettled: bool,
     events: VecDeque<Event>,
-    clients_next: [u32; PORTS_MAX],
 }
 
 /// Something for a port.
@@ -102,15 +101,15 @@ impl Driver {
             now: Time(0),
             unsettled: true,
             events: VecDeque::new(),
-            clients_next: [0; PORTS_MAX],
         })
     }
 
-    /// A name for a client of a port.
-    pub fn new_client(&mut self, port: u8) -> ClientId {
-        let next = &mut self.clients_next[usize::from(port)];
-        *next = (*next + 1) & CLIENT_MASK;
-        ClientId(u32::from(port) << CLIENT_BITS | *next)
+    /// The name of a client: its port, and a number of the port's choice below [`CLIENTS_MAX`]. A
+    /// number is used again only when nothing of its former bearer is outstanding.
+    #[must_use]
+    pub fn client(port: u8, number: u32) -> ClientId {
+        assert!(number < CLIENTS_MAX);
+        ClientId(u32::from(port) << CLIENT_BITS | number)
     }
 
     /// The port a client belongs to.
@@ -352,11 +351,9 @@ fn trace(notice: &Notice) {
     }
 }
 
-/// Ports of one reactor, with the one the reactor itself uses.
-pub(crate) const PORTS_MAX: usize = 256;
-/// Bits of a client's name that its port chooses: 16 million connections before a name returns.
+/// Numbers that a port can give its clients: 16 million connections before a name returns.
+pub const CLIENTS_MAX: u32 = 1 << CLIENT_BITS;
 const CLIENT_BITS: u32 = 24;
-const CLIENT_MASK: u32 = (1 << CLIENT_BITS) - 1;
 /// Turns before outputs are looked at: md's 8 rows times 64 are more than the default cache.
 const TURNS_MAX: u32 = 64;
 /// Passes before sockets are looked at again, so that a resync from the page cache starves nobody.

@@ -14,6 +14,8 @@ pub struct Pool {
     /// A set bit is a free frame.
     free: Vec<u64>,
     free_count: u32,
+    /// Runs given back so far.
+    returns: u64,
     low: usize,
     /// Who a frame was lent to.
     owners: Vec<ClientId>,
@@ -30,7 +32,7 @@ impl Pool {
             *last = (1 << (count % 64)) - 1;
         }
         let owners = vec![ClientId(0); count as usize];
-        Self { first, free, free_count: count, low: 0, owners }
+        Self { first, free, free_count: count, returns: 0, low: 0, owners }
     }
 
     /// Frames in it.
@@ -49,6 +51,12 @@ impl Pool {
     #[must_use]
     pub fn held(&self) -> u32 {
         self.frames() - self.free_count
+    }
+
+    /// Runs given back so far; when it moves, who waits for frames may try again.
+    #[must_use]
+    pub fn returns(&self) -> u64 {
+        self.returns
     }
 
     /// Lends `count` frames side by side, or says that there is no such run now.
@@ -87,6 +95,7 @@ impl Pool {
             self.free[word] |= 1 << bit;
         }
         self.free_count += run.count;
+        self.returns += 1;
         self.low = self.low.min(start as usize / 64);
         self.owners[start as usize]
     }

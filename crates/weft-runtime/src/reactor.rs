@@ -191,7 +191,7 @@ impl Reactor {
         tracing::info!("stopping");
         self.phase = Phase::Stopping { left: self.volumes, error: None };
         self.each(|port, cx| port.on_stop(cx));
-        let client = self.driver.new_client(PORT_SHUTDOWN);
+        let client = Driver::client(PORT_SHUTDOWN, 0);
         for volume in 0..self.volumes {
             let (tag, volume) = (Tag(u64::from(volume)), VolumeId(volume));
             self.driver.admin(Command { client, tag, volume, verb: Verb::Stop });
@@ -309,7 +309,7 @@ impl Reactor {
 }
 
 impl Context<'_> {
-    /// The number of the port, for [`Driver::new_client`].
+    /// The number of the port, for [`Driver::client`].
     #[must_use]
     pub fn port(&self) -> u8 {
         self.port

@@ -1,0 +1,40 @@
+//! Serves one member as it is, over NBD on a unix socket, until standard input ends.
+//!
+//!     cargo run -p weft-export --example serve_bare -- ram:64M /tmp/weft.sock [threads]
+
+use std::os::fd::AsFd;
+
+use weft_export::{ExportOptions, Listen, ServeOptions, Source, serve};
+use weft_runtime::Backend;
+use weft_runtime::devices::{Access, MemberSpec, OpenOptions};
+use weft_units::MemberIndex;
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let [member, socket, rest @ ..] = &arguments[..] else {
+        return Err("usage: serve_bare MEMBER SOCKET [threads] [buffered]".into());
+    };
+    let spec = MemberSpec::parse(member)?;
+    let mut options = OpenOptions::new(Access::ReadWrite);
+    options.buffered = rest.iter().any(|word| word == "buffered");
+    let member = options.open(&spec, MemberIndex(0), [])?;
+    println!("{}: {}, block {}", spec.label, member.mode(), member.info().logical_block);
+    let threads = rest.iter().any(|word| word == "threads");
+    let exit = serve(ServeOptions {
+        source: Source::Bare { member: Box::new(member) },
+        exports: vec![ExportOptions {
+            name: "bare".into(),
+            size: None,
+            read_only: false,
+            description: "a bare member".into(),
+        }],
+        listen: vec![Listen::Unix { path: socket.into() }],
+        control: Some(format!("{socket}.control").into()),
+        backend: if threads { Backend::Threads } else { Backend::Auto },
+        clients_max: 64,
+        shutdown: std::io::stdin().as_fd().try_clone_to_owned()?,
+        on_ready: Box::new(|ready| println!("ready {} over {}", ready.uris[0], ready.backend)),
+    })?;
+    println!("{exit:?}");
+    Ok(())
+}

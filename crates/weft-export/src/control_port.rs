@@ -1,0 +1,582 @@
+//! How are administrators answered?
+//!
+//! The server's side of `control.rs`. One command of a connection runs at a time; its members or knobs
+//! are done one after the other, and the first that fails ends it. Opening a member to be added is the
+//! one thing here that can block the loop, for the time of an `open` and three reads.
+//!
+//! Source   reliability.md §8 "Control socket"
+
+use std::collections::VecDeque;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+
+use rustix::event::epoll::EventFlags;
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, SendFlags};
+use weft_engine::knobs::TABLE;
+use weft_engine::{
+    Command as AdminCommand, MemberState, ReplyError, Snapshot, SyncAction, Tag, Verb,
+};
+use weft_ondisk::Uuid;
+use weft_runtime::devices::{Access, MemberSpec, OpenOptions, read_superblocks};
+use weft_runtime::driver::{Driver, Event};
+use weft_runtime::reactor::{Context, Exit, Port};
+use weft_units::{MemberIndex, Time, VolumeId};
+
+use crate::control::{
+    Command, Kind, LINE_BYTES_MAX, MemberStatus, Request, Response, Status, VERSION, VolumeStatus,
+};
+use crate::serve::Shared;
+use crate::socket::Listener;
+
+/// The control socket.
+pub(crate) struct ControlPort {
+    listener: Listener,
+    clients: Vec<Option<Administrator>>,
+    generation: u32,
+    shared: Arc<Shared>,
+}
+
+/// One connection.
+struct Administrator {
+    socket: OwnedFd,
+    number: u32,
+    input: Vec<u8>,
+    output: Vec<u8>,
+    work: Option<Work>,
+    eof: bool,
+}
+
+/// A command that is being carried out.
+struct Work {
+    volume: VolumeId,
+    steps: VecDeque<Step>,
+    /// The step that the engine has.
+    now: Step,
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Add(String),
+    Adding(MemberIndex),
+    Fail(String),
+    Remove(String),
+    Removing(MemberIndex),
+    Set(String, String),
+    /// Answered when everything has stopped.
+    Stop,
+    Sync(SyncAction),
+    /// The engine has it, and nothing is left to do with the answer.
+    Waiting,
+}
+
+impl ControlPort {
+    pub(crate) fn new(listener: Listener, shared: Arc<Shared>) -> Self {
+        let clients = (0..ADMINISTRATORS_MAX).map(|_| None).collect();
+        Self { listener, clients, generation: 0, shared }
+    }
+
+    fn accept(&mut self, cx: &mut Context<'_>) {
+        loop {
+            let socket = match self.listener.accept() {
+                Ok(socket) => socket,
+                Err(Errno::INTR | Errno::CONNABORTED) => continue,
+                Err(_) => return,
+            };
+            let Some(place) = self.clients.iter().position(Option::is_none) else {
+                // Hanging up says it; the kernel would let them wait without end.
+                continue;
+            };
+            let key = u32::try_from(place).expect("at most ADMINISTRATORS_MAX");
+            if !is_allowed(&socket)
+                || cx.watch(socket.as_fd(), KEY_CLIENTS + key, EventFlags::IN).is_err()
+            {
+                continue;
+            }
+            self.generation = (self.generation + 1) % GENERATIONS;
+            self.clients[place] = Some(Administrator {
+                socket,
+                number: self.generation * ADMINISTRATORS_MAX + key,
+                input: Vec::new(),
+                output: Vec::new(),
+                work: None,
+                eof: false,
+            });
+        }
+    }
+
+    /// Reads, works and writes for one connection.
+    fn attend(&mut self, cx: &mut Context<'_>, place: usize) {
+        let Some(mut administrator) = self.clients[place].take() else { return };
+        administrator.receive();
+        while administrator.work.is_none() {
+            let Some(line) = administrator.next_line() else { break };
+            self.begin(cx, &mut administrator, &line);
+        }
+        let key = KEY_CLIENTS + u32::try_from(place).expect("at most ADMINISTRATORS_MAX");
+        let alive = administrator.send() && !administrator.is_over();
+        if alive {
+            let mut flags = EventFlags::empty();
+            flags.set(EventFlags::IN, !administrator.eof && administrator.work.is_none());
+            flags.set(EventFlags::OUT, !administrator.output.is_empty());
+            if cx.rewatch(administrator.socket.as_fd(), key, flags).is_ok() {
+                self.clients[place] = Some(administrator);
+            }
+        }
+    }
+
+    fn begin(&mut self, cx: &mut Context<'_>, administrator: &mut Administrator, line: &[u8]) {
+        let response = match serde_json::from_slice::<Request>(line) {
+            Err(error) => Err(Response::error(Kind::Usage, format!("request: {error}"))),
+            Ok(request) if request.v != VERSION => Err(Response::error(
+                Kind::Usage,
+                format!("request v: found {}, expected {VERSION}", request.v),
+            )),
+            Ok(request) => self.plan(cx, request),
+        };
+        match response {
+            Err(response) => administrator.answer(&response),
+            Ok((volume, steps)) => {
+                let (steps, now) = (steps.into(), Step::Waiting);
+                administrator.work = Some(Work { volume, steps, now });
+                self.advance(cx, administrator);
+            }
+        }
+    }
+
+    /// What a command comes to: an answer at once, or steps.
+    fn plan(
+        &mut self,
+        cx: &mut Context<'_>,
+        request: Request,
+    ) -> Result<(VolumeId, Vec<Step>), Response> {
+        let volume = self.volume_of(request.volume.as_deref())?;
+        if matches!(request.command, Command::Status) {
+            return Err(self.status(cx));
+        }
+        if let (Some(poison), false) =
+            (cx.driver.poison(), matches!(request.command, Command::Stop))
+        {
+            return Err(Response::error(Kind::Failed, format!("poisoned by a panic: {poison}")));
+        }
+        let each = |members: Vec<String>, step: fn(String) -> Step| {
+            members.into_iter().map(step).collect::<Vec<_>>()
+        };
+        let steps = match request.command {
+            Command::Add { members } => each(members, Step::Add),
+            Command::Fail { members } => each(members, Step::Fail),
+            Command::Get { knobs } => return Err(get(cx, volume, &knobs)),
+            Command::Remove { members } => each(members, Step::Remove),
+            Command::Set { knobs } => {
+                knobs.into_iter().map(|(name, value)| Step::Set(name, value)).collect()
+            }
+            Command::Status => Vec::new(),
+            Command::Stop => vec![Step::Stop],
+            Command::SyncAction { action } => vec![Step::Sync(sync_action(&action)?)],
+        };
+        Ok((volume, steps))
+    }
+
+    fn volume_of(&self, name: Option<&str>) -> Result<VolumeId, Response> {
+        let names = &self.shared.names;
+        let position = match name {
+            None if names.len() == 1 => Some(0),
+            None => None,
+            Some(name) => names.iter().position(|other| other == name),
+        };
+        let list = names.join(", ");
+        let usage = || {
+            let found = name.unwrap_or("none");
+            Response::error(Kind::Usage, format!("volume: found {found}, expected one of {list}"))
+        };
+        let index = position.ok_or_else(usage)?;
+        Ok(VolumeId(u16::try_from(index).expect("volumes are numbered with 16 bits")))
+    }
+
+    /// Starts the next step, or answers.
+    fn advance(&self, cx: &mut Context<'_>, administrator: &mut Administrator) {
+        loop {
+            let work = administrator.work.as_mut().expect("the caller looked");
+            let Some(step) = work.steps.pop_front() else {
+                administrator.work = None;
+                administrator.answer(&Response::done());
+                return;
+            };
+            if matches!(step, Step::Stop) {
+                work.now = Step::Stop;
+                cx.stop();
+                return;
+            }
+            match start(cx, step) {
+                Ok((verb, now)) => {
+                    work.now = now;
+                    let client = Driver::client(cx.port(), administrator.number);
+                    let (tag, volume) = (Tag(0), work.volume);
+                    cx.driver.admin(AdminCommand { client, tag, volume, verb });
+                    return;
+                }
+                Err(response) => {
+                    administrator.work = None;
+                    administrator.answer(&response);
+                    return;
+                }
+            }
+        }
+    }
+
+    fn on_reply(
+        &self,
+        cx: &mut Context<'_>,
+        administrator: &mut Administrator,
+        result: Result<(), ReplyError>,
+    ) {
+        let Some(work) = &administrator.work else { return };
+        match (&work.now, &result) {
+            (Step::Removing(index), Ok(())) | (Step::Adding(index), Err(_)) => {
+                cx.driver.remove_member(*index);
+            }
+            _ => {}
+        }
+        match result {
+            Ok(()) => self.advance(cx, administrator),
+            Err(error) => {
+                administrator.work = None;
+                administrator.answer(&Response::error(kind_of(&error), error.to_string()));
+            }
+        }
+    }
+
+    fn status(&self, cx: &mut Context<'_>) -> Response {
+        let shared = &self.shared;
+        let snapshot = cx.driver.snapshot();
+        let volumes = snapshot.as_ref().map(|snapshot| self.volumes(cx, snapshot));
+        let status = Status {
+            pid: std::process::id(),
+            uptime_ms: cx.driver.now().0 / 1_000_000,
+            backend: shared.backend.clone(),
+            poisoned: cx.driver.poison().is_some(),
+            listen: shared.listen.clone(),
+            clients: shared.clients(),
+            frames_held: cx.driver.pool().held(),
+            tokens_outstanding: snapshot.map_or(0, |snapshot| snapshot.tokens_outstanding),
+            volumes: volumes.unwrap_or_default(),
+        };
+        Response { status: Some(status), ..Response::done() }
+    }
+
+    fn volumes(&self, cx: &Context<'_>, snapshot: &Snapshot) -> Vec<VolumeStatus> {
+        let mode = |index: MemberIndex| {
+            let mut open = cx.driver.members().members();
+            let found = open.find(|member| member.info().index == index);
+            found.map_or_else(String::new, |member| member.mode().to_string())
+        };
+        let volumes = snapshot.volumes.iter().zip(&self.shared.names).zip(&self.shared.levels);
+        volumes
+            .map(|((volume, name), (level, slots))| VolumeStatus {
+                name: name.clone(),
+                array_state: volume.array_state.to_owned(),
+                level: level.clone(),
+                size: volume.size.0,
+                slots: *slots,
+                degraded: volume.degraded,
+                events: volume.events,
+                sync_action: sync_word(volume.sync_action).to_owned(),
+                sync_completed: volume.sync_completed.map(|(done, all)| (done.0, all.0)),
+                mismatch_cnt: volume.mismatch_cnt,
+                resync_from: volume.resync_from.map(|sectors| sectors.0),
+                stripe_cache_active: volume.stripe_cache_active,
+                requests_active: volume.requests_active,
+                members: volume
+                    .members
+                    .iter()
+                    .map(|member| MemberStatus {
+                        index: member.member.0,
+                        label: member.label.clone(),
+                        slot: member.slot.map(|slot| slot.0),
+                        dev_number: member.dev_number,
+                        state: match member.state {
+                            MemberState::Faulty => "faulty",
+                            MemberState::InSync => "in_sync",
+                            MemberState::Rebuilding { .. } => "rebuilding",
+                            MemberState::Spare => "spare",
+                        }
+                        .to_owned(),
+                        good_to: match member.state {
+                            MemberState::Rebuilding { good_to } => Some(good_to.0),
+                            MemberState::Faulty | MemberState::InSync | MemberState::Spare => None,
+                        },
+                        mode: mode(member.member),
+                        reads: member.reads,
+                        writes: member.writes,
+                        flushes: member.flushes,
+                        sectors_read: member.sectors_read,
+                        sectors_written: member.sectors_written,
+                        corrected: member.corrected,
+                        in_flight: member.in_flight,
+                    })
+                    .collect(),
+            })
+            .collect()
+    }
+}
+
+impl Port for ControlPort {
+    fn on_start(&mut self, cx: &mut Context<'_>) -> std::io::Result<()> {
+        cx.watch(self.listener.as_fd(), 0, EventFlags::IN)
+    }
+
+    fn on_ready(&mut self, cx: &mut Context<'_>, key: u32, _ready: EventFlags) {
+        match key.checked_sub(KEY_CLIENTS) {
+            None => self.accept(cx),
+            Some(place) => self.attend(cx, place as usize),
+        }
+    }
+
+    fn on_event(&mut self, cx: &mut Context<'_>, event: Event) {
+        let Event::Reply { client, result, .. } = event else { return };
+        let number = client.0 % weft_runtime::driver::CLIENTS_MAX;
+        let place = (number % ADMINISTRATORS_MAX) as usize;
+        match self.clients[place].take() {
+            Some(mut administrator) if administrator.number == number => {
+                self.on_reply(cx, &mut administrator, result);
+                self.clients[place] = Some(administrator);
+                self.attend(cx, place);
+            }
+            other => self.clients[place] = other,
+        }
+    }
+
+    fn on_pass(&mut self, _cx: &mut Context<'_>) {}
+
+    fn on_poison(&mut self, cx: &mut Context<'_>) {
+        let text = "poisoned by a panic: nothing is acknowledged any more";
+        self.finish(cx, |step| match step {
+            Step::Stop => None,
+            _ => Some(Response::error(Kind::Failed, text)),
+        });
+    }
+
+    fn on_stop(&mut self, _cx: &mut Context<'_>) {}
+
+    fn on_stopped(&mut self, cx: &mut Context<'_>, exit: &Exit) {
+        let response = match exit {
+            Exit::Clean => Response::done(),
+            Exit::Poisoned(text) => {
+                Response::error(Kind::Failed, format!("poisoned by a panic: {text}"))
+            }
+            Exit::StopFailed(text) => Response::error(Kind::Failed, text.clone()),
+        };
+        self.finish(cx, |_| Some(response.clone()));
+    }
+
+    fn drained(&self) -> bool {
+        self.clients.iter().flatten().all(|administrator| administrator.output.is_empty())
+    }
+
+    fn next_wake(&self) -> Option<Time> {
+        None
+    }
+}
+
+impl ControlPort {
+    /// Answers commands that are under way.
+    fn finish(&mut self, cx: &mut Context<'_>, answer: impl Fn(&Step) -> Option<Response>) {
+        for place in 0..self.clients.len() {
+            if let Some(administrator) = &mut self.clients[place]
+                && let Some(response) =
+                    administrator.work.as_ref().and_then(|work| answer(&work.now))
+            {
+                administrator.work = None;
+                administrator.answer(&response);
+                self.attend(cx, place);
+            }
+        }
+    }
+}
+
+impl Administrator {
+    fn receive(&mut self) {
+        let mut buffer = [0; 4096];
+        while self.input.len() < LINE_BYTES_MAX {
+            match rustix::net::recv(&self.socket, &mut buffer, RecvFlags::empty()) {
+                Ok((0, _)) => self.eof = true,
+                Ok((count, _)) => {
+                    self.input.extend_from_slice(&buffer[..count]);
+                    continue;
+                }
+                Err(Errno::INTR) => continue,
+                Err(Errno::AGAIN) => {}
+                Err(_) => self.eof = true,
+            }
+            return;
+        }
+    }
+
+    fn next_line(&mut self) -> Option<Vec<u8>> {
+        let Some(end) = self.input.iter().position(|byte| *byte == b'\n') else {
+            if self.input.len() >= LINE_BYTES_MAX {
+                self.input.clear();
+                self.eof = true;
+                self.answer(&Response::error(Kind::Usage, "request: longer than 1 MiB"));
+            }
+            return None;
+        };
+        let mut line: Vec<u8> = self.input.drain(..=end).collect();
+        line.pop();
+        Some(line)
+    }
+
+    fn answer(&mut self, response: &Response) {
+        // Strings, numbers and lists: nothing that JSON cannot say.
+        if let Ok(mut line) = serde_json::to_vec(response) {
+            line.push(b'\n');
+            self.output.append(&mut line);
+        }
+    }
+
+    /// Sends what it can; whether the other side is there.
+    fn send(&mut self) -> bool {
+        while !self.output.is_empty() {
+            match rustix::net::send(&self.socket, &self.output, SendFlags::NOSIGNAL) {
+                Ok(count) => drop(self.output.drain(..count)),
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => return true,
+                Err(_) => return false,
+            }
+        }
+        true
+    }
+
+    fn is_over(&self) -> bool {
+        self.eof && self.output.is_empty() && self.work.is_none()
+    }
+}
+
+/// What a step asks of the engine, and what is to be done with the answer.
+fn start(cx: &mut Context<'_>, step: Step) -> Result<(Verb, Step), Response> {
+    match step {
+        Step::Add(member) => add(cx, &member),
+        Step::Fail(member) => Ok((Verb::Fail(member_of(cx, &member)?), Step::Waiting)),
+        Step::Remove(member) => {
+            let index = member_of(cx, &member)?;
+            Ok((Verb::Remove(index), Step::Removing(index)))
+        }
+        Step::Set(name, value) => {
+            // The volume's present knobs; ranges depend on them. All volumes share their names.
+            let snapshot = cx.driver.snapshot();
+            let knobs = snapshot.and_then(|snapshot| snapshot.volumes.first().map(|v| v.knobs));
+            let knob = knobs.unwrap_or_default().parse(&name, &value);
+            let knob = knob.map_err(|error| Response::error(Kind::Usage, error.to_string()))?;
+            Ok((Verb::Set(knob), Step::Waiting))
+        }
+        Step::Sync(action) => Ok((Verb::SyncAction(action), Step::Waiting)),
+        Step::Adding(_) | Step::Removing(_) | Step::Stop | Step::Waiting => {
+            Err(Response::error(Kind::Failed, "internal: not a first step"))
+        }
+    }
+}
+
+fn add(cx: &mut Context<'_>, member: &str) -> Result<(Verb, Step), Response> {
+    let refused = |error: &dyn std::fmt::Display| Response::error(Kind::Refused, error.to_string());
+    let failed = |error: &dyn std::fmt::Display| Response::error(Kind::Failed, error.to_string());
+    let spec = MemberSpec::parse(member).map_err(|error| refused(&error))?;
+    let options = OpenOptions {
+        lock_wait: std::time::Duration::ZERO,
+        ..OpenOptions::new(Access::ReadWrite)
+    };
+    let index = cx.driver.members().next_index();
+    let others: Vec<_> = cx.driver.members().members().collect();
+    let open = options.open(&spec, index, others).map_err(|error| refused(&error))?;
+    let superblock = read_superblocks(&open).superblock.ok();
+    let info = open.info().clone();
+    let mut uuid = [0; 16];
+    getrandom::fill(&mut uuid).map_err(|error| failed(&error))?;
+    cx.driver.add_member(open).map_err(|error| failed(&error))?;
+    let device_uuid = Uuid(uuid);
+    Ok((Verb::Add { member: info, superblock, device_uuid }, Step::Adding(index)))
+}
+
+fn member_of(cx: &mut Context<'_>, name: &str) -> Result<MemberIndex, Response> {
+    let by_index = name.parse::<u16>().ok().map(MemberIndex);
+    // Of two with one label, one was opened after the other had failed; the open one is meant.
+    let found = cx.driver.members().members().find_map(|member| {
+        let info = member.info();
+        let named = info.label == name || by_index == Some(info.index);
+        named.then_some(info.index)
+    });
+    found.ok_or_else(|| {
+        let labels: Vec<_> =
+            cx.driver.members().members().map(|member| member.info().label.clone()).collect();
+        let text = format!("{name}: found no such member, expected one of {}", labels.join(", "));
+        Response::error(Kind::Usage, text)
+    })
+}
+
+fn get(cx: &mut Context<'_>, volume: VolumeId, names: &[String]) -> Response {
+    let knobs = cx.driver.snapshot().and_then(|snapshot| {
+        snapshot.volumes.get(volume.index()).map(|volume| volume.knobs)
+    });
+    let knobs = knobs.unwrap_or_default();
+    let mut found = Vec::new();
+    let all: Vec<String> = TABLE.iter().map(|row| row.name.to_owned()).collect();
+    for name in if names.is_empty() { &all } else { names } {
+        match knobs.show(name) {
+            Some(value) => found.push((name.clone(), value)),
+            None => {
+                let text = format!("{name}: no such knob; expected one of {}", all.join(", "));
+                return Response::error(Kind::Usage, text);
+            }
+        }
+    }
+    Response { knobs: found, ..Response::done() }
+}
+
+/// Whether who connected may administer: the same user, or root.
+fn is_allowed(socket: &OwnedFd) -> bool {
+    let own = rustix::process::geteuid();
+    rustix::net::sockopt::socket_peercred(socket)
+        .is_ok_and(|peer| peer.uid == own || peer.uid.is_root())
+}
+
+fn kind_of(error: &ReplyError) -> Kind {
+    match error {
+        ReplyError::ReadOnly | ReplyError::Refused(_) => Kind::Refused,
+        ReplyError::Invalid(_) | ReplyError::OutOfRange => Kind::Usage,
+        _ => Kind::Failed,
+    }
+}
+
+fn sync_action(word: &str) -> Result<SyncAction, Response> {
+    let all = [
+        SyncAction::Check,
+        SyncAction::Frozen,
+        SyncAction::Idle,
+        SyncAction::Recover,
+        SyncAction::Repair,
+        SyncAction::Resync,
+    ];
+    all.into_iter().find(|action| sync_word(*action) == word).ok_or_else(|| {
+        let words: Vec<_> = all.into_iter().map(sync_word).collect();
+        let text = format!("sync_action: found {word}, expected one of {}", words.join(", "));
+        Response::error(Kind::Usage, text)
+    })
+}
+
+/// md's word.
+fn sync_word(action: SyncAction) -> &'static str {
+    match action {
+        SyncAction::Check => "check",
+        SyncAction::Frozen => "frozen",
+        SyncAction::Idle => "idle",
+        SyncAction::Recover => "recover",
+        SyncAction::Repair => "repair",
+        SyncAction::Resync => "resync",
+    }
+}
+
+/// Connections at one time.
+const ADMINISTRATORS_MAX: u32 = 16;
+/// Uses of a place before a name returns.
+const GENERATIONS: u32 = 1 << 16;
+/// The key below is the listener.
+const KEY_CLIENTS: u32 = 1;

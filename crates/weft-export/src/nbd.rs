@@ -1,0 +1,361 @@
+//! Who is connected over NBD, and who may come?
+//!
+//! The [`NbdPort`] accepts, bounds and forgets clients; what a client says is `connection.rs`. Sockets
+//! are watched once, edge-triggered, so that waiting for credit costs no system call. A handshake that
+//! takes longer than [`HANDSHAKE_SPAN`] is ended. At the limit of clients, and when the process has no
+//! descriptor left, nobody new is accepted and everybody else is served.
+//!
+//! Source   NBD `proto.md`; reliability.md F16, F20, F22
+
+use std::collections::{BTreeMap, VecDeque};
+use std::os::fd::AsFd;
+use std::sync::Arc;
+
+use rustix::event::epoll::EventFlags;
+use rustix::io::Errno;
+use weft_engine::{Run, Tag};
+use weft_nbd::{ExportInfo, ServerConnection};
+use weft_runtime::driver::{CLIENTS_MAX, Driver, Event};
+use weft_runtime::reactor::{Context, Exit, Port};
+use weft_units::{Bytes, ClientId, Span, Time, VolumeId};
+
+use crate::connection::{Connection, Step};
+use crate::socket::Listener;
+
+/// The NBD server.
+pub(crate) struct NbdPort {
+    exports: Arc<[ExportInfo]>,
+    /// Volume of each export.
+    volumes: Vec<VolumeId>,
+    listeners: Vec<Listener>,
+    accepting: bool,
+    /// When to try again after the process ran out of descriptors.
+    accept_again: Option<Time>,
+    clients: Vec<Option<Box<Connection>>>,
+    /// Places of `clients` without one, oldest first, so that a name comes back as late as possible.
+    free: VecDeque<u32>,
+    generations: Vec<u32>,
+    clients_max: usize,
+    count: usize,
+    /// Those that have something to do at the end of the pass.
+    due: Vec<u32>,
+    /// Its memory, while nobody has anything to do.
+    due_spare: Vec<u32>,
+    is_due: Vec<bool>,
+    /// Somebody who waits may go on at once.
+    again: bool,
+    /// Handshakes that have begun, oldest first.
+    handshakes: VecDeque<(Time, ClientId)>,
+    /// Reads of clients that are gone and whose frames the engine still has.
+    orphans: BTreeMap<(ClientId, Tag), Run>,
+    credit: Bytes,
+    buffer: Vec<u8>,
+    stopping: bool,
+    shared: Arc<crate::serve::Shared>,
+}
+
+impl NbdPort {
+    pub(crate) fn new(
+        exports: Vec<ExportInfo>,
+        volumes: Vec<VolumeId>,
+        listeners: Vec<Listener>,
+        clients_max: usize,
+        credit: Bytes,
+        shared: Arc<crate::serve::Shared>,
+    ) -> Self {
+        Self {
+            exports: exports.into(),
+            volumes,
+            listeners,
+            accepting: false,
+            accept_again: None,
+            clients: Vec::new(),
+            free: VecDeque::new(),
+            generations: Vec::new(),
+            clients_max: clients_max.clamp(1, PLACES_MAX as usize),
+            count: 0,
+            due: Vec::new(),
+            due_spare: Vec::new(),
+            is_due: Vec::new(),
+            again: false,
+            handshakes: VecDeque::new(),
+            orphans: BTreeMap::new(),
+            credit,
+            buffer: vec![0; BUFFER_BYTES],
+            stopping: false,
+            shared,
+        }
+    }
+
+    fn accept(&mut self, cx: &mut Context<'_>, listener: usize) {
+        while self.count < self.clients_max {
+            match self.listeners[listener].accept() {
+                Ok(socket) => self.admit(cx, socket),
+                Err(Errno::AGAIN) => return,
+                Err(Errno::INTR | Errno::CONNABORTED | Errno::PERM) => {}
+                Err(errno) => {
+                    tracing::warn!(%errno, "nobody new is accepted for a while");
+                    self.accept_again = Some(Time(cx.driver.now().0 + ACCEPT_PAUSE.0));
+                    self.set_accepting(cx, false);
+                    return;
+                }
+            }
+        }
+        self.set_accepting(cx, false);
+    }
+
+    fn admit(&mut self, cx: &mut Context<'_>, socket: std::os::fd::OwnedFd) {
+        // A place is taken again only after all others, unless there is room for a new one.
+        let fresh = self.clients.len() < self.clients_max * 2 && self.clients.len() < PLACES_MAX as usize;
+        let place = match (fresh, self.free.front()) {
+            (true, _) | (false, None) => {
+                self.clients.push(None);
+                self.generations.push(0);
+                self.is_due.push(false);
+                u32::try_from(self.clients.len() - 1).expect("at most PLACES_MAX")
+            }
+            (false, Some(_)) => self.free.pop_front().expect("looked at just now"),
+        };
+        let generation = &mut self.generations[place as usize];
+        *generation = (*generation + 1) % (CLIENTS_MAX / PLACES_MAX);
+        let client = Driver::client(cx.port(), *generation * PLACES_MAX + place);
+        let flags = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
+        if let Err(error) = cx.watch(socket.as_fd(), KEY_CLIENTS + place, flags) {
+            tracing::warn!(%error, "client turned away");
+            self.free.push_back(place);
+            return;
+        }
+        let codec = ServerConnection::new(Arc::clone(&self.exports), Some(0));
+        let mut connection = Connection::new(socket, client, codec, self.credit);
+        if cx.driver.poison().is_some() {
+            connection.poison(cx.driver);
+        }
+        if self.stopping {
+            connection.begin_shutdown();
+        }
+        self.clients[place as usize] = Some(Box::new(connection));
+        self.count += 1;
+        self.shared.set_clients(self.count);
+        self.handshakes.push_back((Time(cx.driver.now().0 + HANDSHAKE_SPAN.0), client));
+        self.set_due(place);
+    }
+
+    fn set_accepting(&mut self, cx: &mut Context<'_>, accepting: bool) {
+        if self.accepting == accepting {
+            return;
+        }
+        self.accepting = accepting;
+        let flags = if accepting { EventFlags::IN } else { EventFlags::empty() };
+        for (listener, key) in self.listeners.iter().zip(0..) {
+            if let Err(error) = cx.rewatch(listener.as_fd(), key, flags) {
+                tracing::error!(%error, "listener lost");
+            }
+        }
+    }
+
+    fn set_due(&mut self, place: u32) {
+        if !std::mem::replace(&mut self.is_due[place as usize], true) {
+            self.due.push(place);
+        }
+    }
+
+    fn drop_client(&mut self, cx: &mut Context<'_>, place: u32) {
+        let Some(connection) = self.clients[place as usize].take() else { return };
+        let client = connection.client;
+        for (tag, run) in connection.close(cx.driver) {
+            self.orphans.insert((client, tag), run);
+        }
+        self.free.push_back(place);
+        self.count -= 1;
+        self.shared.set_clients(self.count);
+        if !self.stopping && self.accept_again.is_none() {
+            self.set_accepting(cx, true);
+        }
+    }
+
+    fn place_of(&self, client: ClientId) -> Option<u32> {
+        let place = client.0 % PLACES_MAX;
+        let connection = self.clients.get(place as usize)?.as_ref()?;
+        (connection.client == client).then_some(place)
+    }
+
+    /// The reply of a read whose client is gone: its frames are ours again.
+    fn on_orphan(&mut self, cx: &mut Context<'_>, event: &Event) {
+        match event {
+            Event::Credit { .. } => {}
+            Event::Released { client, run } => {
+                let own = (*client, Tag(0))..=(*client, Tag(u64::MAX));
+                let key = self.orphans.range(own).find(|(_, other)| *other == run);
+                if let Some(key) = key.map(|(key, _)| *key) {
+                    self.orphans.remove(&key);
+                }
+            }
+            Event::Reply { client, tag, result } => {
+                let run = self.orphans.remove(&(*client, *tag));
+                if let (Some(run), Ok(())) = (run, result) {
+                    cx.driver.give_back_frames(run);
+                }
+            }
+        }
+    }
+
+    fn end_late_handshakes(&mut self, cx: &mut Context<'_>) {
+        while let Some((deadline, client)) = self.handshakes.front().copied() {
+            let place = self.place_of(client);
+            let is_open = |place: &u32| {
+                let connection = self.clients[*place as usize].as_ref();
+                connection.is_some_and(|connection| !connection.is_ready())
+            };
+            let late = place.filter(is_open);
+            if late.is_some() && deadline > cx.driver.now() {
+                return;
+            }
+            self.handshakes.pop_front();
+            if let Some(place) = late {
+                tracing::debug!(client = client.0, "handshake took too long");
+                self.drop_client(cx, place);
+            }
+        }
+    }
+
+    /// Receives, resumes and sends for one client.
+    fn work(&mut self, cx: &mut Context<'_>, place: u32) {
+        let Some(connection) = self.clients[place as usize].as_mut() else { return };
+        let mut step = connection.send(cx.driver);
+        if step == Step::Open {
+            step = connection.resume(cx.driver, &self.volumes);
+        }
+        if step == Step::Open {
+            step = connection.receive(cx.driver, &self.volumes, &mut self.buffer);
+        }
+        // Refusals, and replies to what needs no engine.
+        if step == Step::Open {
+            step = connection.send(cx.driver);
+        }
+        let more = connection.may_receive() || connection.is_waiting();
+        match step {
+            Step::Closed => self.drop_client(cx, place),
+            Step::Open if more => self.set_due(place),
+            Step::Open => {}
+        }
+    }
+}
+
+impl Port for NbdPort {
+    fn on_start(&mut self, cx: &mut Context<'_>) -> std::io::Result<()> {
+        for (listener, key) in self.listeners.iter().zip(0..) {
+            cx.watch(listener.as_fd(), key, EventFlags::IN)?;
+        }
+        self.accepting = true;
+        Ok(())
+    }
+
+    fn on_ready(&mut self, cx: &mut Context<'_>, key: u32, ready: EventFlags) {
+        let Some(place) = key.checked_sub(KEY_CLIENTS) else {
+            self.accept(cx, key as usize);
+            return;
+        };
+        let Some(connection) = self.clients[place as usize].as_mut() else { return };
+        let gone = EventFlags::HUP | EventFlags::ERR | EventFlags::RDHUP;
+        let (readable, writable) = (EventFlags::IN, EventFlags::OUT);
+        connection.on_ready(
+            ready.intersects(readable),
+            ready.intersects(writable),
+            ready.intersects(gone),
+        );
+        if connection.receive(cx.driver, &self.volumes, &mut self.buffer) == Step::Closed {
+            self.drop_client(cx, place);
+        } else {
+            self.set_due(place);
+        }
+    }
+
+    fn on_event(&mut self, cx: &mut Context<'_>, event: Event) {
+        let client = match &event {
+            Event::Credit { client, .. }
+            | Event::Released { client, .. }
+            | Event::Reply { client, .. } => *client,
+        };
+        let Some(place) = self.place_of(client) else {
+            self.on_orphan(cx, &event);
+            return;
+        };
+        let connection = self.clients[place as usize].as_mut().expect("found just now");
+        match event {
+            Event::Credit { bytes, .. } => connection.on_credit(bytes),
+            Event::Released { run, .. } => connection.on_released(run),
+            Event::Reply { tag, result, .. } => connection.on_reply(cx.driver, tag, result),
+        }
+        self.set_due(place);
+    }
+
+    fn on_pass(&mut self, cx: &mut Context<'_>) {
+        self.end_late_handshakes(cx);
+        if self.accept_again.is_some_and(|at| at <= cx.driver.now()) {
+            self.accept_again = None;
+            if !self.stopping {
+                self.set_accepting(cx, true);
+            }
+        }
+        let returns = cx.driver.pool().returns();
+        let due = std::mem::replace(&mut self.due, std::mem::take(&mut self.due_spare));
+        for place in &due {
+            self.is_due[*place as usize] = false;
+            self.work(cx, *place);
+        }
+        // Frames that were sent may be what somebody, looked at before, waits for.
+        let waits = |place: &u32| {
+            let connection = self.clients[*place as usize].as_ref();
+            connection.is_some_and(|connection| connection.is_waiting())
+        };
+        self.again = cx.driver.pool().returns() != returns && self.due.iter().any(waits);
+        self.due_spare = due;
+        self.due_spare.clear();
+    }
+
+    fn on_poison(&mut self, cx: &mut Context<'_>) {
+        for place in 0..self.clients.len() {
+            if let Some(connection) = &mut self.clients[place] {
+                connection.poison(cx.driver);
+                self.set_due(u32::try_from(place).expect("at most PLACES_MAX"));
+            }
+        }
+    }
+
+    fn on_stop(&mut self, cx: &mut Context<'_>) {
+        self.stopping = true;
+        self.set_accepting(cx, false);
+        for connection in self.clients.iter_mut().flatten() {
+            connection.begin_shutdown();
+        }
+    }
+
+    fn on_stopped(&mut self, _cx: &mut Context<'_>, _exit: &Exit) {}
+
+    fn drained(&self) -> bool {
+        self.clients.iter().flatten().all(|connection| connection.is_drained())
+    }
+
+    fn next_wake(&self) -> Option<Time> {
+        let runnable = self.due.iter().any(|place| {
+            let connection = self.clients[*place as usize].as_ref();
+            connection.is_some_and(|connection| connection.may_receive())
+        });
+        if runnable || self.again {
+            return Some(Time(0));
+        }
+        let handshake = self.handshakes.front().map(|(deadline, _)| *deadline);
+        [handshake, self.accept_again].into_iter().flatten().min()
+    }
+}
+
+/// How long a handshake may take.
+const HANDSHAKE_SPAN: Span = Span::secs(10);
+/// How long nobody is accepted after the process ran out of descriptors.
+const ACCEPT_PAUSE: Span = Span::millis(200);
+/// Received at once: 60 writes of 4 KiB, or a third of a MiB of headers.
+const BUFFER_BYTES: usize = 256 << 10;
+/// Names of clients: 4,096 places, each used 4,096 times before a name returns.
+const PLACES_MAX: u32 = 1 << 12;
+/// Keys below are listeners.
+const KEY_CLIENTS: u32 = 1 << 8;

@@ -1,0 +1,209 @@
+//! How does a socket come to listen, safely?
+//!
+//! A unix socket is made with mode 0600 and removed when its [`Listener`] is dropped. One that a dead
+//! server left behind is found by connecting to it, and replaced; one that answers, and anything that
+//! is not a socket, is left alone. TCP is for loopback unless the caller consents.
+
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::Mode;
+use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, connect, ipproto, listen,
+    socket_with, sockopt,
+};
+
+use crate::serve::{Listen, ServeError};
+
+/// A socket that clients connect to.
+#[derive(Debug)]
+pub(crate) struct Listener {
+    fd: OwnedFd,
+    address: Address,
+}
+
+#[derive(Debug)]
+enum Address {
+    Tcp(SocketAddr),
+    Unix(PathBuf),
+}
+
+impl Listener {
+    /// Opens what was asked for.
+    pub(crate) fn open(at: &Listen) -> Result<Self, ServeError> {
+        match at {
+            Listen::Tcp { address, insecure } => Self::tcp(*address, *insecure),
+            Listen::Unix { path } => Self::unix(path),
+        }
+    }
+
+    pub(crate) fn unix(path: &Path) -> Result<Self, ServeError> {
+        let failed = |hint| {
+            move |errno: Errno| ServeError::Listen {
+                at: path.display().to_string(),
+                source: errno.into(),
+                hint,
+            }
+        };
+        let address = SocketAddrUnix::new(path).map_err(failed("; a shorter path"))?;
+        let fd = new_socket(AddressFamily::UNIX).map_err(failed(""))?;
+        // Between `bind` and `chmod` others could connect; a mask leaves no such time.
+        let mask = rustix::process::umask(Mode::from_raw_mode(0o177));
+        let mut bound = bind(&fd, &address);
+        if bound == Err(Errno::ADDRINUSE) && is_stale(path, &address) {
+            bound = rustix::fs::unlink(path).and_then(|()| bind(&fd, &address));
+        }
+        rustix::process::umask(mask);
+        bound.map_err(failed("; is another server running there?"))?;
+        let listener = Self { fd, address: Address::Unix(path.to_owned()) };
+        listen(&listener.fd, BACKLOG).map_err(failed(""))?;
+        Ok(listener)
+    }
+
+    fn tcp(address: SocketAddr, insecure: bool) -> Result<Self, ServeError> {
+        if !address.ip().is_loopback() && !insecure {
+            return Err(ServeError::Refused(format!(
+                "{address}: found an address that others can reach, expected loopback; \
+                 --insecure-tcp lets anybody on that network read and write the volume"
+            )));
+        }
+        let failed = |errno: Errno| ServeError::Listen {
+            at: address.to_string(),
+            source: errno.into(),
+            hint: "",
+        };
+        let family =
+            if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+        let fd = new_socket(family).map_err(failed)?;
+        sockopt::set_socket_reuseaddr(&fd, true).map_err(failed)?;
+        bind(&fd, &address).map_err(failed)?;
+        listen(&fd, BACKLOG).map_err(failed)?;
+        let bound = rustix::net::getsockname(&fd).map_err(failed)?;
+        let address = SocketAddr::try_from(bound).unwrap_or(address);
+        Ok(Self { fd, address: Address::Tcp(address) })
+    }
+
+    /// The next client, nonblocking.
+    pub(crate) fn accept(&self) -> Result<OwnedFd, Errno> {
+        let fd = rustix::net::accept_with(&self.fd, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK)?;
+        if matches!(self.address, Address::Tcp(_)) {
+            // Replies are sent whole; waiting for more would only delay them.
+            let _ = sockopt::set_tcp_nodelay(&fd, true);
+            let _ = sockopt::set_socket_keepalive(&fd, true);
+        }
+        Ok(fd)
+    }
+
+    /// The NBD URI of an export.
+    pub(crate) fn uri(&self, export: &str) -> String {
+        let export = escape(export, false);
+        match &self.address {
+            Address::Tcp(address) => format!("nbd://{address}/{export}"),
+            Address::Unix(path) => {
+                let path = escape(&path.display().to_string(), true);
+                format!("nbd+unix:///{export}?socket={path}")
+            }
+        }
+    }
+
+    /// What people call it.
+    pub(crate) fn describe(&self) -> String {
+        match &self.address {
+            Address::Tcp(address) => address.to_string(),
+            Address::Unix(path) => path.display().to_string(),
+        }
+    }
+}
+
+impl AsFd for Listener {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        if let Address::Unix(path) = &self.address {
+            let _ = rustix::fs::unlink(path);
+        }
+    }
+}
+
+fn new_socket(family: AddressFamily) -> Result<OwnedFd, Errno> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let protocol = (family != AddressFamily::UNIX).then_some(ipproto::TCP);
+    socket_with(family, SocketType::STREAM, flags, protocol)
+}
+
+/// Whether a path is a socket that nobody listens on.
+fn is_stale(path: &Path, address: &SocketAddrUnix) -> bool {
+    let is_socket = rustix::fs::lstat(path).is_ok_and(|stat| {
+        rustix::fs::FileType::from_raw_mode(stat.st_mode) == rustix::fs::FileType::Socket
+    });
+    let refused = || {
+        let probe = new_socket(AddressFamily::UNIX)?;
+        connect(&probe, address)
+    };
+    is_socket && refused() == Err(Errno::CONNREFUSED)
+}
+
+/// Percent-encodes what a URI cannot hold as it is.
+fn escape(text: &str, keep_slash: bool) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        let plain = byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
+        if plain || (keep_slash && byte == b'/') {
+            escaped.push(char::from(byte));
+        } else {
+            escaped.push_str(&format!("%{byte:02X}"));
+        }
+    }
+    escaped
+}
+
+/// Connections the kernel holds until they are accepted.
+const BACKLOG: i32 = 128;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn a_unix_socket_is_private_and_goes_away() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("s");
+        let listener = Listener::unix(&path).unwrap();
+        let mode = std::fs::metadata(&path).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+        assert!(Listener::unix(&path).is_err());
+        assert!(path.exists());
+        drop(listener);
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn a_stale_socket_is_replaced_and_a_file_is_not() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("s");
+        drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
+        assert!(path.exists());
+        drop(Listener::unix(&path).unwrap());
+        std::fs::write(&path, "mine").unwrap();
+        assert!(Listener::unix(&path).is_err());
+        assert_eq!(std::fs::read(&path).unwrap(), b"mine");
+    }
+
+    #[test]
+    fn only_loopback_is_free() {
+        let listen = |address: &str, insecure| {
+            Listener::open(&Listen::Tcp { address: address.parse().unwrap(), insecure })
+        };
+        assert!(matches!(listen("0.0.0.0:0", false), Err(ServeError::Refused(_))));
+        assert!(listen("0.0.0.0:0", true).is_ok());
+        let uri = listen("127.0.0.1:0", false).unwrap().uri("a b");
+        assert!(uri.starts_with("nbd://127.0.0.1:") && uri.ends_with("/a%20b"), "{uri}");
+    }
+}
