@@ -93,6 +93,9 @@ struct Rounds {
     started: u64,
     done: u64,
     outstanding: u32,
+    /// What is outstanding brings members that lag by one up to the others, before a round would
+    /// make it two: then a crash in its middle could not tell them from stale ones.
+    catching_up: bool,
     /// The first round that records every failure so far.
     records_failures: u64,
 }
@@ -362,16 +365,23 @@ impl Array {
         if self.flushes.start() {
             self.start_flush(out);
         }
-        let idle = self.rounds.started == self.rounds.done;
+        let idle = self.rounds.started == self.rounds.done && self.rounds.outstanding == 0;
         if idle && self.rounds.wanted > self.rounds.started && !self.read_only && !self.broken {
             self.start_superblocks(out);
         }
     }
 
     fn start_superblocks(&mut self, out: &mut Outbox) {
-        self.rounds.started = self.rounds.wanted;
-        if !self.is_planted(Mutant::EventsNotRaised) {
-            self.events += 1;
+        let events = self.events;
+        let lags = |member: &Member| {
+            !member.is_faulty() && member.slot.is_some() && member.superblock.events < events
+        };
+        self.rounds.catching_up = self.members.iter().any(lags);
+        if !self.rounds.catching_up {
+            self.rounds.started = self.rounds.wanted;
+            if !self.is_planted(Mutant::EventsNotRaised) {
+                self.events += 1;
+            }
         }
         // Highest slot first, as md; spares after them.
         let mut positions: Vec<usize> = (0..self.members.len()).collect();
@@ -379,25 +389,28 @@ impl Array {
             std::cmp::Reverse(self.members[*position].slot.map_or(-1, |slot| i32::from(slot.0)))
         });
         for position in positions {
-            if self.members[position].is_faulty() {
-                continue;
+            let member = &self.members[position];
+            if !member.is_faulty() && (!self.rounds.catching_up || lags(member)) {
+                self.write_superblock(position, out);
             }
-            let superblock = self.superblock_of(position, out.now);
-            let info = &self.members[position].info;
-            let len = superblock.encoded_len(info.logical_block);
-            let mut bytes = Vec::from(superblock.encode());
-            bytes.truncate(len.min(SUPER_BYTES));
-            let op = MemberOp::WriteMetadata {
-                at: superblock.super_offset,
-                bytes: bytes.into_boxed_slice(),
-            };
-            self.members[position].superblock = superblock;
-            self.submit(position, op, metadata_attr(), Owner::Superblock, out);
-            self.rounds.outstanding += 1;
         }
         if self.rounds.outstanding == 0 {
             self.finish_superblocks(out);
         }
+    }
+
+    fn write_superblock(&mut self, position: usize, out: &mut Outbox) {
+        let superblock = self.superblock_of(position, out.now);
+        let len = superblock.encoded_len(self.members[position].info.logical_block);
+        let mut bytes = Vec::from(superblock.encode());
+        bytes.truncate(len.min(SUPER_BYTES));
+        let op = MemberOp::WriteMetadata {
+            at: superblock.super_offset,
+            bytes: bytes.into_boxed_slice(),
+        };
+        self.members[position].superblock = superblock;
+        self.submit(position, op, metadata_attr(), Owner::Superblock, out);
+        self.rounds.outstanding += 1;
     }
 
     /// What the superblock of a member says from the round that starts now.
@@ -440,6 +453,9 @@ impl Array {
     }
 
     fn finish_superblocks(&mut self, out: &mut Outbox) {
+        if std::mem::take(&mut self.rounds.catching_up) {
+            return;
+        }
         let recorded_before = self.failures_recorded();
         self.rounds.done = self.rounds.started;
         match self.mark {
@@ -595,10 +611,15 @@ impl Array {
             .clone();
         let taken: Vec<u32> =
             self.members.iter().map(|member| member.superblock.dev_number).collect();
-        let number = (0u32..)
-            .zip(&self.roles)
-            .find(|(number, role)| **role == ROLE_SPARE && !taken.contains(number))
-            .map(|(number, _)| number)
+        // As md: the first one past those of the slots. So a member that was removed and comes back
+        // is not mistaken for the one that took its place.
+        let free = |number: &u32| {
+            self.roles.get(*number as usize) == Some(&ROLE_SPARE) && !taken.contains(number)
+        };
+        let slots = self.slots.len() as u32;
+        let number = (slots..self.roles.len() as u32)
+            .chain(0..slots)
+            .find(free)
             .ok_or(ReplyError::Invalid("the role table of the superblock is full"))?;
         let superblock = spare_superblock(&template, &info, number, device_uuid)?;
         self.members.push(Member::new(info, superblock, None, MemberState::Spare));

@@ -11,7 +11,7 @@
 
 use std::collections::VecDeque;
 
-use smallvec::smallvec;
+use smallvec::{SmallVec, smallvec};
 use weft_units::{Bytes, FRAME_BYTES, RowId, Sectors, Slot};
 
 use super::cache::{Acquired, Cache};
@@ -606,14 +606,20 @@ impl Rows {
         }
         row.uptodate = row.uptodate.or(blocks);
         row.mismatch = !blocks.is_empty();
-        if *action == SyncAction::Recover {
+        let recovers = *action == SyncAction::Recover;
+        if recovers {
             let rebuilding = |slot: &Slot| {
                 let member = cx.array.at(*slot);
                 member.is_some_and(|member| matches!(member.state, MemberState::Rebuilding { .. }))
             };
             blocks = blocks.or(cx.array.present().ascending().filter(rebuilding).collect());
         }
-        for slot in blocks.and(cx.array.present()).descending() {
+        let mut slots: SmallVec<[Slot; 4]> = blocks.and(cx.array.present()).descending().collect();
+        if recovers {
+            // md completes rebuilt blocks one by one, from the lowest.
+            slots.reverse();
+        }
+        for slot in slots {
             self.stage(id, id, slot, Some(false), cx.knobs.max_sectors, cx);
         }
         let row = self.cache.row_mut(id);
@@ -1001,7 +1007,7 @@ impl Rows {
 
 impl Piece {
     /// Its memory in parts of at most one frame where it is zeros, with offsets within the block.
-    fn parts(&self) -> smallvec::SmallVec<[(Part, u32); 1]> {
+    fn parts(&self) -> SmallVec<[(Part, u32); 1]> {
         let Some(memory) = self.memory else {
             let frame = FRAME_BYTES as u32;
             return (0..self.len.div_ceil(frame))
