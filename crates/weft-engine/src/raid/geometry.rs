@@ -370,10 +370,11 @@ impl Placement {
         })
     }
 
-    /// Power of the generator that multiplies a data slot in Q.
+    /// Power of the generator that multiplies a data slot in Q. Without Q, a number of its own for
+    /// each data slot all the same.
     #[must_use]
     pub fn exponent(&self, slot: Slot) -> u8 {
-        let Some(q) = self.q else { return 0 };
+        let Some(q) = self.q else { return self.data_index(slot).unwrap_or(0) as u8 };
         let exponent = match self.exponents {
             ExponentRule::Slot => slot.0,
             ExponentRule::AfterQ => {
