@@ -329,9 +329,15 @@ impl Volume {
     pub(crate) fn has_work(&self) -> bool {
         let rows_wait = self.array.failures_recorded()
             && self.rows.cache.has_runnable(self.knobs.priority_variant());
+        let for_rows =
+            !self.starved.is_empty() || !self.retries.is_empty() || self.rows.has_displaced();
+        let sync_goes_on = self.sync.as_ref().is_some_and(|sync| {
+            sync.has_work(&self.rows) && (self.array.is_dirty() || !changes_parity(sync.action))
+        });
         rows_wait
-            || !self.ready.is_empty()
-            || !self.retries.is_empty()
+            || sync_goes_on
+            || (for_rows && self.resizing.is_none() && self.rows.cache.is_relieved())
+            || (!self.ready.is_empty() && self.resizing.is_none())
             || (!self.before_dirty.is_empty() && (self.array.is_dirty() || self.array.broken))
             || (!self.held.is_empty() && self.array.failures_recorded())
     }
@@ -544,7 +550,7 @@ impl Volume {
         if self.resizing.is_some() {
             return;
         }
-        if self.rows.cache.relieved() {
+        if self.rows.cache.relieve() {
             self.rows.place_displaced(&self.array);
             while let Some(part) = self.retries.front().copied() {
                 if !self.retry(part) {

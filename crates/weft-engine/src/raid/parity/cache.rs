@@ -33,8 +33,8 @@ pub(crate) struct Cache {
     classes: u8,
     /// Rows that are not inactive.
     active: u32,
-    /// A miss found nothing; see the module comment.
-    starved: bool,
+    /// A miss found nothing in this class; see the module comment.
+    starved: Option<u8>,
     /// Rows with the permission to preread.
     preread_active: u32,
     /// Full-row writes in flight.
@@ -70,7 +70,7 @@ impl Cache {
             lists: Lists::new(rows),
             classes,
             active: 0,
-            starved: false,
+            starved: None,
             preread_active: 0,
             full_row_writes: 0,
             priority: Priority::default(),
@@ -117,12 +117,12 @@ impl Cache {
             self.lists.remove(id);
             return Acquired::Row(id);
         }
-        if self.starved {
+        if self.starved.is_some() {
             return Acquired::Starved;
         }
-        let class = (key % u64::from(self.classes)) as u8;
+        let class = self.class_of(key);
         let Some(id) = self.lists.pop(List::Inactive(class)) else {
-            self.starved = true;
+            self.starved = Some(class);
             return Acquired::Starved;
         };
         self.active += 1;
@@ -142,13 +142,36 @@ impl Cache {
         self.by_key.get(&key).copied()
     }
 
+    /// The same for those who need not wait: it does not make others wait either.
+    pub(crate) fn acquire_free(&mut self, key: u64, geometry: &Geometry) -> Acquired {
+        if self.is_free(key) { self.acquire(key, geometry) } else { Acquired::Starved }
+    }
+
+    /// Whether a lookup would find a row now.
+    pub(crate) fn is_free(&self, key: u64) -> bool {
+        let unused = || self.lists.first(List::Inactive(self.class_of(key))).is_some();
+        self.by_key.contains_key(&key) || (self.starved.is_none() && unused())
+    }
+
     /// Whether those who wait for a row may try again.
-    pub(crate) fn relieved(&mut self) -> bool {
-        let total = self.rows.len() as u32;
-        if self.starved && (self.active * 4 < total * 3 || self.active == 0) {
-            self.starved = false;
+    pub(crate) fn is_relieved(&self) -> bool {
+        self.starved.is_none_or(|class| {
+            let unused = self.lists.first(List::Inactive(class)).is_some();
+            unused && self.active * 4 < self.rows.len() as u32 * 3
+        })
+    }
+
+    /// They try again, if they may.
+    pub(crate) fn relieve(&mut self) -> bool {
+        let relieved = self.is_relieved();
+        if relieved {
+            self.starved = None;
         }
-        !self.starved
+        relieved
+    }
+
+    fn class_of(&self, key: u64) -> u8 {
+        (key % u64::from(self.classes)) as u8
     }
 
     /// Puts a row that nobody holds where it belongs.

@@ -200,15 +200,12 @@ impl Facts {
             rcw = rcw_reads.count();
             self.preread(rcw_reads, &mut blocks, &mut delay);
         }
-        if rcw > self.all.count() && rmw > self.all.count() && !self.preread {
-            delay = true;
-        }
         if blocks.is_empty() && (rcw == 0 || rmw == 0) {
             return Step::Write(if rcw == 0 { Mode::Reconstruct } else { Mode::ReadModifyWrite });
         }
-        if blocks.is_empty() && !delay {
-            return Step::Rest;
-        }
+        // Whatever it waits for, it can only come with the permission to preread.
+        delay |= blocks.is_empty();
+        assert!(!(delay && self.preread), "a row with every permission has a next step");
         Step::Read { blocks, delay }
     }
 
@@ -275,7 +272,9 @@ mod tests {
         for _ in 0..8 {
             match facts.plan() {
                 Step::Read { blocks, delay } => {
-                    assert!(!delay && !blocks.is_empty());
+                    assert!(!(delay && facts.preread));
+                    assert!(delay || !blocks.is_empty());
+                    facts.preread |= delay;
                     assert!(blocks.and(reads).is_empty(), "read twice");
                     reads = reads.or(blocks);
                     facts.uptodate = facts.uptodate.or(blocks);
@@ -431,6 +430,7 @@ mod tests {
                         (RmwLevel::Tie, false),
                     ] {
                         let mut facts = without(cold(members, parities), &failed);
+                        facts.preread = bits % 2 == 0;
                         facts.rmw_level = level;
                         facts.resync_pending = resync_pending;
                         for slot in 0..data {

@@ -59,11 +59,18 @@ impl RowSync {
     /// Asks for rows while the window and the cache have room.
     pub(crate) fn feed(&mut self, rows: &mut Rows, array: &Array) {
         while !self.stopping && self.next < self.end && self.window.len() < WINDOW_ROWS {
-            let Acquired::Row(id) = rows.cache.acquire(self.next, &array.geometry) else { return };
+            let free = rows.cache.acquire_free(self.next, &array.geometry);
+            let Acquired::Row(id) = free else { return };
             rows.attach_sync(id, self.action);
             self.window.insert(self.next);
             self.next += 1;
         }
+    }
+
+    /// Whether it would go on by itself, with no row of its own in flight.
+    pub(crate) fn has_work(&self, rows: &Rows) -> bool {
+        let over = self.stopping || self.next >= self.end;
+        self.window.is_empty() && (over || rows.cache.is_free(self.next))
     }
 
     /// A row is done.
