@@ -115,7 +115,10 @@ struct Active {
 /// How far a request is attached: which units of the present piece of at most 256 are done.
 #[derive(Clone, Debug, Default)]
 struct Cursor {
-    /// Unit number where the present piece begins and ends.
+    /// Bytes of the volume that the present piece is made of.
+    from: u64,
+    to: u64,
+    /// The same in units, rounded out.
     first: u64,
     end: u64,
     /// Where to go on within the piece.
@@ -336,7 +339,8 @@ impl Volume {
         });
         rows_wait
             || sync_goes_on
-            || (for_rows && self.resizing.is_none() && self.rows.cache.is_relieved())
+            || self.may_resize()
+            || (for_rows && self.rows.cache.is_relieved())
             || (!self.ready.is_empty() && self.resizing.is_none())
             || (!self.before_dirty.is_empty() && (self.array.is_dirty() || self.array.broken))
             || (!self.held.is_empty() && self.array.failures_recorded())
@@ -545,11 +549,9 @@ impl Volume {
         }
     }
 
-    /// Attaches what waits for rows: work that lost its row, failed reads, requests in order.
+    /// Attaches what waits for rows: work that lost its row, failed reads, requests in order. While
+    /// the cache waits for its new shape, only what was begun goes on.
     fn attach_waiting(&mut self, out: &mut Outbox) {
-        if self.resizing.is_some() {
-            return;
-        }
         if self.rows.cache.relieve() {
             self.rows.place_displaced(&self.array);
             while let Some(part) = self.retries.front().copied() {
@@ -563,17 +565,29 @@ impl Volume {
                 self.ready.push_front(id);
             }
         }
+        let mut after_resize = Vec::new();
         while let Some(id) = self.ready.pop_front() {
-            if self.active(id).error.is_some() || self.attach(id) {
-                if self.array.is_planted(Mutant::FrameReusedInFlight) {
-                    let frames = std::mem::replace(&mut self.active(id).frames, Run::EMPTY);
-                    out.push(Output::Release(frames));
-                }
-                self.piece_done(id, Ok(()), out);
-            } else {
+            let request = self.active(id);
+            let begun = request.cursor.left > 0 || request.error.is_some();
+            if self.resizing.is_some() && !begun {
+                after_resize.push(id);
+            } else if self.active(id).error.is_some() || self.attach(id) {
+                self.attached(id, out);
+            } else if self.active(id).cursor.left > 0 {
                 self.starved.push_back(id);
+            } else {
+                after_resize.push(id);
             }
         }
+        self.ready.extend(after_resize);
+    }
+
+    fn attached(&mut self, id: RequestId, out: &mut Outbox) {
+        if self.array.is_planted(Mutant::FrameReusedInFlight) {
+            let frames = std::mem::replace(&mut self.active(id).frames, Run::EMPTY);
+            out.push(Output::Release(frames));
+        }
+        self.piece_done(id, Ok(()), out);
     }
 
     /// Attaches the rest of a request, row by row. Whether all of it is attached.
@@ -586,12 +600,17 @@ impl Volume {
         loop {
             let request = self.requests[id.0 as usize].as_mut().expect("it is being attached");
             if request.cursor.left == 0 {
-                let next = request.cursor.end.max(request.range.start.0 / unit);
-                if next >= end_unit {
+                let from = request.cursor.to.max(request.range.start.0);
+                if from >= request.range.end().0 {
                     return true;
                 }
+                if self.resizing.is_some() {
+                    return false;
+                }
+                let next = from / unit;
                 let end = end_unit.min(next + UNITS_MAX);
-                request.cursor = Cursor::new(next, end);
+                request.cursor = Cursor::new(next, end, unit);
+                request.cursor.from = from;
                 request.cursor.at = first_unit(&self.array, next, end, unit);
             }
             let cursor = &request.cursor;
@@ -638,7 +657,7 @@ impl Volume {
             {
                 slot = placement.data_slot(data_index as u16 - 1);
             }
-            let start = request.range.start.0.max(number * unit);
+            let start = request.cursor.from.max(number * unit);
             let end = request.range.end().0.min((number + 1) * unit);
             pieces.push((slot, request.piece(id, start, end, unit)));
         }
@@ -1048,15 +1067,21 @@ impl Volume {
 
     /// Gives the cache its new shape once no row is in use.
     fn resize(&mut self) {
-        let Some(knob) = self.resizing else { return };
-        let attaching = self.requests.iter().flatten().any(|request| request.cursor.left > 0);
-        let busy = !self.rows.cache.is_quiet() || self.rows.has_displaced() || attaching;
-        if busy || self.sync.is_some() {
-            return;
+        if self.may_resize()
+            && let Some(knob) = self.resizing.take()
+        {
+            self.knobs.set(knob);
+            self.rows = self.memory.rows(&self.array, &self.knobs);
         }
-        self.resizing = None;
-        self.knobs.set(knob);
-        self.rows = self.memory.rows(&self.array, &self.knobs);
+    }
+
+    fn may_resize(&self) -> bool {
+        self.resizing.is_some()
+            && self.sync.is_none()
+            && self.rows.cache.is_quiet()
+            && !self.rows.has_displaced()
+            && self.retries.is_empty()
+            && self.starved.is_empty()
     }
 
     fn is_idle(&self) -> bool {
@@ -1120,9 +1145,10 @@ impl Active {
 }
 
 impl Cursor {
-    fn new(first: u64, end: u64) -> Self {
+    fn new(first: u64, end: u64, unit: u64) -> Self {
         let words = (end - first).div_ceil(64) as usize;
-        Self { first, end, at: first, done: smallvec![0; words], left: end - first }
+        let (from, to) = (first * unit, end * unit);
+        Self { from, to, first, end, at: first, done: smallvec![0; words], left: end - first }
     }
 
     /// The next unit that is not attached, going up from where it began and around.
