@@ -356,7 +356,6 @@ impl Array {
     /// Whether everything that failed is recorded on the others.
     pub(crate) fn failures_recorded(&self) -> bool {
         self.rounds.done >= self.rounds.records_failures
-            || self.broken
             || self.is_planted(Mutant::AckBeforeSuperblock)
     }
 

@@ -14,7 +14,8 @@ use crate::token::{Tag, Token};
 pub enum Input {
     /// A client asks for something. Its frames are the engine's until they come back.
     Client(Request),
-    /// A connection is gone. What it asked for still finishes, unanswered; its frames come back.
+    /// A connection is gone. What it asked for still finishes; its frames come back. Answers that were
+    /// decided before this was looked at may still come, with the frames of a read as usual.
     ClientGone(ClientId),
     /// The one answer to a `Submit` or a `Compute`.
     Done {

@@ -330,8 +330,8 @@ impl Volume {
 
     /// Whether another turn has something to do already.
     pub(crate) fn has_work(&self) -> bool {
-        let rows_wait = self.array.failures_recorded()
-            && self.rows.cache.has_runnable(self.knobs.priority_variant());
+        let rows_wait =
+            self.rows_may_move() && self.rows.cache.has_runnable(self.knobs.priority_variant());
         let for_rows =
             !self.starved.is_empty() || !self.retries.is_empty() || self.rows.has_displaced();
         let sync_goes_on = self.sync.as_ref().is_some_and(|sync| {
@@ -343,7 +343,7 @@ impl Volume {
             || (for_rows && self.rows.cache.is_relieved())
             || (!self.ready.is_empty() && self.resizing.is_none())
             || (!self.before_dirty.is_empty() && (self.array.is_dirty() || self.array.broken))
-            || (!self.held.is_empty() && self.array.failures_recorded())
+            || (!self.held.is_empty() && self.rows_may_move())
     }
 
     /// When something is due though nothing else happens.
@@ -712,8 +712,13 @@ impl Volume {
     }
 
     fn release_held(&mut self, out: &mut Outbox) {
-        if self.array.failures_recorded() {
+        let recorded = self.array.failures_recorded();
+        if recorded || self.array.broken {
             for id in std::mem::take(&mut self.held) {
+                if !recorded {
+                    // It missed a member, and the others will never say so.
+                    self.active(id).error.get_or_insert(ReplyError::Io);
+                }
                 self.answer(id, out);
             }
         }
@@ -785,9 +790,13 @@ impl Volume {
         act(&mut self.rows, &mut cx);
     }
 
+    fn rows_may_move(&self) -> bool {
+        self.array.failures_recorded() || self.array.broken
+    }
+
     fn handle_rows(&mut self, rows_max: u32, out: &mut Outbox) -> u32 {
         // As md: nothing moves while a failure is not recorded.
-        if !self.array.failures_recorded() {
+        if !self.rows_may_move() {
             return 0;
         }
         self.rows.cache.activate_delayed();
@@ -1093,7 +1102,7 @@ impl Volume {
             return;
         }
         let stopped = self.stopping && self.is_idle() && self.array.is_settled();
-        let (recorded, resized) = (self.array.failures_recorded(), self.resizing.is_none());
+        let (recorded, resized) = (self.rows_may_move(), self.resizing.is_none());
         let sync_stopped = self.sync.is_none();
         self.commands.retain(|waiting| {
             let met = match waiting.until {

@@ -499,11 +499,11 @@ impl Rows {
         if std::mem::take(&mut row.full_write) {
             self.cache.full_row_writes -= 1;
         }
-        let faults = rows.iter().any(|id| !self.cache.row(*id).faults.is_empty());
         let no_space = rows.iter().find_map(|id| self.cache.row(*id).no_space);
         let result = if no_space.is_some() {
             Err(ReplyError::NoSpace)
-        } else if faults && cx.array.broken {
+        } else if cx.array.broken {
+            // A member that it missed may not be recorded any more.
             Err(ReplyError::Io)
         } else {
             self.events.push(Event::Written);
