@@ -32,6 +32,9 @@ pub struct UringRing {
     free: Vec<u16>,
     files: Vec<Option<Arc<OwnedFd>>>,
     files_registered: bool,
+    /// Files to be taken out of the kernel's table when nothing uses them any more: an operation that
+    /// the kernel has put aside looks its file up only when it begins.
+    leaving: Vec<u16>,
     cancels: usize,
     cancels_max: usize,
     memory: Arc<Memory>,
@@ -62,6 +65,7 @@ impl UringRing {
             free: (0..capacity).rev().collect(),
             files: Vec::new(),
             files_registered: ring.submitter().register_files_sparse(FILES_MAX).is_ok(),
+            leaving: Vec::new(),
             cancels: 0,
             cancels_max: (ring.params().cq_entries() as usize) - usize::from(capacity) - 1,
             memory: slab.memory(),
@@ -93,6 +97,24 @@ impl UringRing {
                 "io_uring: payload memory not registered (RLIMIT_MEMLOCK); requests name addresses"
             ),
         }
+    }
+
+    fn register_file(&self, index: u16, fd: i32) -> std::io::Result<()> {
+        self.ring.submitter().register_files_update(u32::from(index), &[fd]).map(|_| ())
+    }
+
+    /// Takes files out that are to leave and that nothing uses.
+    fn unregister_files(&mut self) {
+        let mut leaving = std::mem::take(&mut self.leaving);
+        leaving.retain(|index| {
+            let uses = |slot: &Slot| slot.op.as_ref().is_some_and(|op| op.file == *index);
+            let used = self.slots.iter().any(uses);
+            if !used && let Err(error) = self.register_file(*index, -1) {
+                tracing::warn!(file = index, %error, "io_uring: file stays registered");
+            }
+            used
+        });
+        self.leaving = leaving;
     }
 
     /// The registered region that an address lies in as a whole.
@@ -187,10 +209,13 @@ impl Ring for UringRing {
             self.files.resize_with(at + 1, || None);
         }
         if self.files_registered {
-            let fd = file.as_ref().map_or(-1, |file| file.as_raw_fd());
-            self.ring.submitter().register_files_update(u32::from(index), &[fd])?;
+            match &file {
+                Some(file) => self.register_file(index, file.as_raw_fd())?,
+                None => self.leaving.push(index),
+            }
         }
         self.files[at] = file;
+        self.unregister_files();
         Ok(())
     }
 
@@ -237,6 +262,9 @@ impl Ring for UringRing {
                     Err(_) => Err(Errno::from_raw_os_error(-cqe.result())),
                 };
                 done.push(RingDone { op, result, panicked: false });
+            }
+            if !self.leaving.is_empty() {
+                self.unregister_files();
             }
             if !self.ring.submission().cq_overflow() {
                 return;

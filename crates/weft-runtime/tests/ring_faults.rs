@@ -1,0 +1,358 @@
+//! What rings do on a bad day reaches the engine as data that is right, or as one fault (F21, F26).
+//!
+//! One list of cases for io_uring and for threads: a script makes operations short, late, interrupted
+//! or failing, and after a fixed workload every request has had its one answer, and the bytes agree.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use rustix::io::Errno;
+use weft_engine::{Fault, Frame, MemberOp, Part, Token, Value};
+use weft_runtime::Backend;
+use weft_runtime::buffers::Slab;
+use weft_runtime::devices::{Access, MemberSpec, OpenOptions};
+use weft_runtime::faulty::{FaultyRing, Injection};
+use weft_runtime::member_io::{MemberIo, parts};
+use weft_runtime::ring::{Action, Ring, RingOp};
+use weft_runtime::threads::ThreadRing;
+use weft_runtime::uring::UringRing;
+use weft_units::{Bytes, MemberIndex, Sectors};
+
+type Rings = FaultyRing<Box<dyn Ring>>;
+type Answers = BTreeMap<Token, Result<Value, Fault>>;
+type Verdict = fn(u64, &RingOp) -> Option<Injection>;
+
+const MEMBER: MemberIndex = MemberIndex(0);
+const WRITES: u32 = 64;
+
+/// A member of memory behind a ring that follows a script.
+struct Bench {
+    slab: Slab,
+    io: MemberIo<Rings>,
+    answers: Answers,
+    next: u64,
+}
+
+impl Bench {
+    fn new(ring: impl FnOnce(&Slab) -> Box<dyn Ring>, script: Verdict, member: &str) -> Self {
+        let slab = Slab::new(2048).unwrap();
+        let mut io = MemberIo::new(FaultyRing::new(ring(&slab), Box::new(script)));
+        let spec = MemberSpec::parse(member).unwrap();
+        io.add(OpenOptions::new(Access::ReadWrite).open(&spec, MEMBER, []).unwrap()).unwrap();
+        Self { slab, io, answers: Answers::new(), next: 0 }
+    }
+
+    fn start(&mut self, op: MemberOp) -> Token {
+        let token = Token(self.next);
+        self.next += 1;
+        self.io.start(&mut self.slab, token, MEMBER, op);
+        token
+    }
+
+    /// Until every request is answered.
+    fn finish(&mut self) {
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while self.io.outstanding() > 0 || self.io.busy() {
+            assert!(Instant::now() < deadline, "{} requests hang", self.io.outstanding());
+            self.io.submit().unwrap();
+            self.io.reap();
+            let mut none = true;
+            while let Some((token, result)) = self.io.answer() {
+                assert!(self.answers.insert(token, result).is_none(), "{token:?} answered twice");
+                none = false;
+            }
+            if none {
+                std::thread::sleep(Duration::from_micros(50));
+            }
+        }
+        assert_eq!(self.answers.len() as u64, self.next);
+        assert_eq!(self.slab.leased_sectors(), 0);
+    }
+
+    fn fault(&self, token: Token) -> Option<Fault> {
+        self.answers[&token].as_ref().err().copied()
+    }
+
+    /// Writes, then reads elsewhere in memory; tokens of the writes and of the reads.
+    fn round_trip(&mut self) -> (Vec<Token>, Vec<Token>) {
+        for index in 0..WRITES {
+            for part in [whole(index), second(index)] {
+                self.slab.bytes_mut(part).iter_mut().zip(0u32..).for_each(|(byte, at)| {
+                    *byte = u8::try_from((index * 31 + at * 7 + at / 256) % 251).unwrap();
+                });
+            }
+        }
+        let writes = (0..WRITES).map(|index| {
+            let from = parts(&[whole(index), second(index)][..1 + (index % 2) as usize]);
+            self.start(MemberOp::Write { at: place(index), from, fua: index % 5 == 0 })
+        });
+        let writes = writes.collect();
+        self.finish();
+        let reads = (0..WRITES).map(|index| {
+            let into = [moved(whole(index)), moved(second(index))];
+            let into = parts(&into[..1 + (index % 2) as usize]);
+            self.start(MemberOp::Read { at: place(index), into })
+        });
+        let reads = reads.collect();
+        self.finish();
+        (writes, reads)
+    }
+
+    fn assert_equal(&self) {
+        for index in 0..WRITES {
+            for part in &[whole(index), second(index)][..1 + (index % 2) as usize] {
+                assert_eq!(self.slab.bytes(*part), self.slab.bytes(moved(*part)), "{index}");
+            }
+        }
+    }
+}
+
+/// 16 KiB of frames per write: up to 8 KiB in one part, 512 bytes to 4 KiB in a second.
+fn whole(index: u32) -> Part {
+    Part { frame: Frame(1 + index * 4), offset: 0, len: 8192 - index % 4 * 512 }
+}
+
+fn second(index: u32) -> Part {
+    Part { frame: Frame(1 + index * 4 + 2), offset: 512, len: 512 + index % 7 * 512 }
+}
+
+fn moved(part: Part) -> Part {
+    Part { frame: Frame(part.frame.0 + WRITES * 4), ..part }
+}
+
+fn place(index: u32) -> Sectors {
+    Sectors(u64::from(index) * 32)
+}
+
+fn rings() -> Vec<(&'static str, fn(&Slab) -> Box<dyn Ring>)> {
+    let threads: fn(&Slab) -> Box<dyn Ring> = |_| Box::new(ThreadRing::new(3, 16).unwrap());
+    let mut rings = vec![("threads", threads)];
+    if UringRing::new(&Slab::new(2).unwrap(), 4).is_ok() {
+        rings.push(("io_uring", |slab| Box::new(UringRing::new(slab, 16).unwrap())));
+    } else {
+        eprintln!("io_uring is forbidden here; only threads are tested");
+    }
+    rings
+}
+
+fn is_durable(op: &RingOp) -> bool {
+    matches!(op.action, Action::Write { durable: true, .. })
+}
+
+#[test]
+fn passing_troubles_leave_the_data_right() {
+    let cases: [(&str, Verdict); 10] = [
+        ("none", |_, _| None),
+        ("short by half a sector", |n, _| (n % 3 == 0).then_some(Injection::Short(256))),
+        ("short by a byte", |n, op| {
+            (n % 2 == 0).then_some(Injection::Short(op.limit.saturating_sub(1).max(1)))
+        }),
+        ("one byte at first", |n, op| (op.skip == 0 && n % 2 == 1).then_some(Injection::Short(1))),
+        ("EINTR", |n, _| (n % 2 == 0).then_some(Injection::Error(Errno::INTR))),
+        ("EAGAIN", |n, _| (n % 3 != 0).then_some(Injection::Error(Errno::AGAIN))),
+        ("ECANCELED unasked", |n, _| (n % 4 == 0).then_some(Injection::Error(Errno::CANCELED))),
+        ("late and in another order", |n, _| (n % 3 == 0).then_some(Injection::Late(5))),
+        ("no RWF_DSYNC", |_, op| is_durable(op).then_some(Injection::Error(Errno::OPNOTSUPP))),
+        ("everything", |n, _| match n % 11 {
+            0 => Some(Injection::Short(1000)),
+            3 => Some(Injection::Error(Errno::INTR)),
+            5 => Some(Injection::Late(2)),
+            7 => Some(Injection::Error(Errno::AGAIN)),
+            9 => Some(Injection::Short(1)),
+            _ => None,
+        }),
+    ];
+    for (ring, make) in rings() {
+        for (case, script) in cases {
+            eprintln!("{ring}: {case}");
+            let mut bench = Bench::new(make, script, "ram:2M");
+            bench.round_trip();
+            let metadata = vec![0x5a; 4096].into_boxed_slice();
+            let at = Sectors(4000);
+            let write = bench.start(MemberOp::WriteMetadata { at, bytes: metadata.clone() });
+            let flush = bench.start(MemberOp::Flush);
+            bench.finish();
+            let read = bench.start(MemberOp::ReadMetadata { at, len: Bytes(4096) });
+            bench.finish();
+            for (token, result) in &bench.answers {
+                assert!(result.is_ok(), "{ring}: {case}: {token:?}: {result:?}");
+            }
+            assert_eq!(bench.answers[&read], Ok(Value::Metadata(metadata)));
+            assert_eq!(bench.answers[&write], Ok(Value::Nothing));
+            assert_eq!(bench.answers[&flush], Ok(Value::Nothing));
+            bench.assert_equal();
+            assert!(bench.io.ring().most_outstanding() <= bench.io.ring().capacity());
+        }
+    }
+}
+
+#[test]
+fn a_fault_reaches_the_one_request_it_belongs_to() {
+    let cases: [(&str, Verdict, Fault); 6] = [
+        ("EIO", |n, _| (n == 9).then_some(Injection::Error(Errno::IO)), Fault::Io),
+        ("ENOSPC", |n, _| (n == 9).then_some(Injection::Error(Errno::NOSPC)), Fault::NoSpace),
+        ("ENODEV", |n, _| (n == 9).then_some(Injection::Error(Errno::NODEV)), Fault::Gone),
+        ("EILSEQ", |n, _| (n == 9).then_some(Injection::Error(Errno::ILSEQ)), Fault::Io),
+        ("nothing written", |n, _| (n == 9).then_some(Injection::Short(0)), Fault::Io),
+        (
+            "EAGAIN for ever",
+            |_, op| (op.id == 9 && op.offset == 9 * 16_384)
+                .then_some(Injection::Error(Errno::AGAIN)),
+            Fault::Io,
+        ),
+    ];
+    for (ring, make) in rings() {
+        for (case, script, fault) in cases {
+            eprintln!("{ring}: {case}");
+            let mut bench = Bench::new(make, script, "ram:2M");
+            let (writes, reads) = bench.round_trip();
+            for (index, token) in writes.iter().enumerate() {
+                let expected = (index == 9).then_some(fault);
+                assert_eq!(bench.fault(*token), expected, "{ring}: {case}: write {index}");
+            }
+            let failed_reads = reads.iter().filter(|token| bench.fault(**token).is_some()).count();
+            assert!(failed_reads <= 1, "{ring}: {case}");
+        }
+    }
+}
+
+#[test]
+fn a_failed_flush_never_becomes_a_success() {
+    let flush_fails: Verdict = |n, op| {
+        let first = matches!(op.action, Action::Flush) && n < 3;
+        first.then_some(Injection::Error(Errno::IO))
+    };
+    let durable_write_fails: Verdict =
+        |n, op| (is_durable(op) && n < 3).then_some(Injection::Error(Errno::IO));
+    for (ring, make) in rings() {
+        for script in [flush_fails, durable_write_fails] {
+            let mut bench = Bench::new(make, script, "ram:2M");
+            let from = parts(&[whole(0)]);
+            let plain = bench.start(MemberOp::Write { at: place(0), from: from.clone(), fua: false });
+            bench.finish();
+            let fua = MemberOp::Write { at: place(1), from: from.clone(), fua: true };
+            let first = [bench.start(fua.clone()), bench.start(MemberOp::Flush)];
+            bench.finish();
+            let metadata = vec![1; 512].into_boxed_slice();
+            let later = [
+                bench.start(MemberOp::Flush),
+                bench.start(fua),
+                bench.start(MemberOp::WriteMetadata { at: Sectors(0), bytes: metadata }),
+            ];
+            bench.finish();
+            assert_eq!(bench.fault(plain), None);
+            assert!(first.iter().any(|token| bench.fault(*token) == Some(Fault::Io)), "{ring}");
+            for token in later {
+                assert_eq!(bench.fault(token), Some(Fault::Io), "{ring}");
+            }
+        }
+    }
+}
+
+#[test]
+fn flushes_of_one_member_run_one_at_a_time_and_all_end() {
+    for (_, make) in rings() {
+        let mut bench = Bench::new(make, |_, _| None, "ram:2M");
+        let flushes: Vec<_> = (0..100).map(|_| bench.start(MemberOp::Flush)).collect();
+        bench.finish();
+        assert!(flushes.iter().all(|token| bench.fault(*token).is_none()));
+        assert_eq!(bench.io.ring().most_outstanding(), 1);
+    }
+}
+
+#[test]
+fn more_requests_than_the_ring_holds_all_end() {
+    for capacity in [1, 2, 4] {
+        if UringRing::new(&Slab::new(2).unwrap(), capacity).is_err() {
+            return;
+        }
+        let make = move |slab: &Slab| -> Box<dyn Ring> {
+            Box::new(UringRing::new(slab, capacity).unwrap())
+        };
+        let mut bench = Bench::new(make, |n, _| (n % 7 == 0).then_some(Injection::Late(3)), "ram:2M");
+        for _ in 0..8 {
+            bench.round_trip();
+        }
+        bench.assert_equal();
+        assert_eq!(bench.io.ring().most_outstanding(), usize::from(capacity));
+    }
+}
+
+#[test]
+fn aborted_requests_are_answered_once_as_well() {
+    for (ring, make) in rings() {
+        let mut bench = Bench::new(make, |n, _| (n % 2 == 0).then_some(Injection::Late(4)), "ram:2M");
+        for round in 0..20 {
+            let tokens: Vec<_> = (0..WRITES)
+                .map(|index| {
+                    let from = parts(&[whole(index)]);
+                    bench.start(MemberOp::Write { at: place(index), from, fua: false })
+                })
+                .collect();
+            if round % 2 == 0 {
+                bench.io.submit().unwrap();
+            }
+            for token in tokens.iter().step_by(3) {
+                bench.io.abort(*token);
+            }
+            bench.finish();
+            for token in tokens {
+                let fault = bench.fault(token);
+                assert!(matches!(fault, None | Some(Fault::Aborted)), "{ring}: {fault:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_ring_that_is_dropped_lets_go_of_its_memory() {
+    for (_, make) in rings() {
+        let mut bench = Bench::new(make, |_, _| None, "ram:2M");
+        for index in 0..WRITES {
+            let into = parts(&[whole(index)]);
+            bench.start(MemberOp::Read { at: place(index), into });
+        }
+        bench.io.submit().unwrap();
+        let Bench { slab, io, .. } = bench;
+        drop(io);
+        assert_eq!(slab.leased_sectors(), 0);
+    }
+}
+
+#[test]
+fn requests_of_a_member_that_is_removed_end_as_gone() {
+    for (ring, make) in rings() {
+        let mut bench = Bench::new(make, |_, _| None, "ram:2M");
+        let flushes: Vec<_> = (0..5).map(|_| bench.start(MemberOp::Flush)).collect();
+        bench.io.submit().unwrap();
+        bench.io.remove(MEMBER);
+        let after = bench.start(MemberOp::Flush);
+        bench.finish();
+        assert_eq!(bench.fault(after), Some(Fault::Gone));
+        for token in flushes {
+            let fault = bench.fault(token);
+            assert!(matches!(fault, None | Some(Fault::Gone)), "{ring}: {fault:?}");
+        }
+    }
+}
+
+#[test]
+fn direct_io_goes_on_at_a_block() {
+    let dir = tempfile::tempdir_in("/var/tmp").unwrap();
+    let path = dir.path().join("member");
+    std::fs::File::create(&path).unwrap().set_len(2 << 20).unwrap();
+    for (_, make) in rings() {
+        let script: Verdict = |n, _| (n % 2 == 0).then_some(Injection::Short(512));
+        let mut bench = Bench::new(make, script, path.to_str().unwrap());
+        bench.round_trip();
+        assert!(bench.answers.values().all(Result::is_ok));
+        bench.assert_equal();
+    }
+}
+
+#[test]
+fn a_backend_can_be_forced() {
+    let slab = Slab::new(2).unwrap();
+    assert!(Backend::Threads.open(&slab).unwrap().describe().starts_with("threads"));
+    assert!(Backend::Auto.open(&slab).is_ok());
+}
