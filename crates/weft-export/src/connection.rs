@@ -251,7 +251,12 @@ impl Connection {
     }
 
     /// A request was answered.
-    pub(crate) fn on_reply(&mut self, driver: &mut Driver, tag: Tag, result: Result<(), ReplyError>) {
+    pub(crate) fn on_reply(
+        &mut self,
+        driver: &mut Driver,
+        tag: Tag,
+        result: Result<(), ReplyError>,
+    ) {
         let slot = u32::try_from(tag.0 >> TAG_PIECE_BITS).expect("made from a u32");
         let index = usize::try_from(tag.0 & ((1 << TAG_PIECE_BITS) - 1)).expect("16 bits");
         let Some(Some(open)) = self.slots.get_mut(slot as usize) else { return };
@@ -449,7 +454,8 @@ impl Connection {
         }
         if open.error.is_some() {
             self.end_if_over(driver, slot);
-        } else if complete || (open.streamed && open.received == open.done_before() + open.pieces[0].len)
+        } else if complete
+            || (open.streamed && open.received == open.done_before() + open.pieces[0].len)
         {
             self.submit(driver, slot);
         }
@@ -609,7 +615,9 @@ impl Connection {
             self.submit(driver, slot);
             return;
         }
-        if open.streamed && open.op == RequestOp::Read && open.pieces.iter().any(|p| p.at == At::Ours)
+        if open.streamed
+            && open.op == RequestOp::Read
+            && open.pieces.iter().any(|p| p.at == At::Ours)
         {
             // A piece of a streamed read is ready to be sent.
             self.queue_reply(slot);
@@ -769,8 +777,7 @@ impl Connection {
             return Ok(None);
         }
         let mut control = SendAncillaryBuffer::default();
-        let sent =
-            rustix::net::sendmsg(&self.socket, &slices, &mut control, SendFlags::NOSIGNAL)?;
+        let sent = rustix::net::sendmsg(&self.socket, &slices, &mut control, SendFlags::NOSIGNAL)?;
         Ok(Some((wanted, sent)))
     }
 

@@ -127,8 +127,8 @@ impl ControlPort {
 
     fn begin(&mut self, cx: &mut Context<'_>, administrator: &mut Administrator, line: &[u8]) {
         let response = match serde_json::from_slice::<Request>(line) {
-            Err(error) => Err(Response::error(Kind::Usage, format!("request: {error}"))),
-            Ok(request) if request.v != VERSION => Err(Response::error(
+            Err(error) => Err(refusal(Kind::Usage, format!("request: {error}"))),
+            Ok(request) if request.v != VERSION => Err(refusal(
                 Kind::Usage,
                 format!("request v: found {}, expected {VERSION}", request.v),
             )),
@@ -149,15 +149,15 @@ impl ControlPort {
         &mut self,
         cx: &mut Context<'_>,
         request: Request,
-    ) -> Result<(VolumeId, Vec<Step>), Response> {
+    ) -> Result<(VolumeId, Vec<Step>), Box<Response>> {
         let volume = self.volume_of(request.volume.as_deref())?;
         if matches!(request.command, Command::Status) {
-            return Err(self.status(cx));
+            return Err(self.status(cx).into());
         }
         if let (Some(poison), false) =
             (cx.driver.poison(), matches!(request.command, Command::Stop))
         {
-            return Err(Response::error(Kind::Failed, format!("poisoned by a panic: {poison}")));
+            return Err(refusal(Kind::Failed, format!("poisoned by a panic: {poison}")));
         }
         let each = |members: Vec<String>, step: fn(String) -> Step| {
             members.into_iter().map(step).collect::<Vec<_>>()
@@ -165,7 +165,7 @@ impl ControlPort {
         let steps = match request.command {
             Command::Add { members } => each(members, Step::Add),
             Command::Fail { members } => each(members, Step::Fail),
-            Command::Get { knobs } => return Err(get(cx, volume, &knobs)),
+            Command::Get { knobs } => return Err(get(cx, volume, &knobs).into()),
             Command::Remove { members } => each(members, Step::Remove),
             Command::Set { knobs } => {
                 knobs.into_iter().map(|(name, value)| Step::Set(name, value)).collect()
@@ -177,7 +177,7 @@ impl ControlPort {
         Ok((volume, steps))
     }
 
-    fn volume_of(&self, name: Option<&str>) -> Result<VolumeId, Response> {
+    fn volume_of(&self, name: Option<&str>) -> Result<VolumeId, Box<Response>> {
         let names = &self.shared.names;
         let position = match name {
             None if names.len() == 1 => Some(0),
@@ -187,7 +187,7 @@ impl ControlPort {
         let list = names.join(", ");
         let usage = || {
             let found = name.unwrap_or("none");
-            Response::error(Kind::Usage, format!("volume: found {found}, expected one of {list}"))
+            refusal(Kind::Usage, format!("volume: found {found}, expected one of {list}"))
         };
         let index = position.ok_or_else(usage)?;
         Ok(VolumeId(u16::try_from(index).expect("volumes are numbered with 16 bits")))
@@ -195,31 +195,26 @@ impl ControlPort {
 
     /// Starts the next step, or answers.
     fn advance(&self, cx: &mut Context<'_>, administrator: &mut Administrator) {
-        loop {
-            let work = administrator.work.as_mut().expect("the caller looked");
-            let Some(step) = work.steps.pop_front() else {
-                administrator.work = None;
-                administrator.answer(&Response::done());
-                return;
-            };
-            if matches!(step, Step::Stop) {
+        let work = administrator.work.as_mut().expect("the caller looked");
+        let started = match work.steps.pop_front() {
+            None => Err(Box::new(Response::done())),
+            Some(Step::Stop) => {
                 work.now = Step::Stop;
                 cx.stop();
                 return;
             }
-            match start(cx, step) {
-                Ok((verb, now)) => {
-                    work.now = now;
-                    let client = Driver::client(cx.port(), administrator.number);
-                    let (tag, volume) = (Tag(0), work.volume);
-                    cx.driver.admin(AdminCommand { client, tag, volume, verb });
-                    return;
-                }
-                Err(response) => {
-                    administrator.work = None;
-                    administrator.answer(&response);
-                    return;
-                }
+            Some(step) => start(cx, step),
+        };
+        match started {
+            Ok((verb, now)) => {
+                work.now = now;
+                let client = Driver::client(cx.port(), administrator.number);
+                let (tag, volume) = (Tag(0), work.volume);
+                cx.driver.admin(AdminCommand { client, tag, volume, verb });
+            }
+            Err(response) => {
+                administrator.work = None;
+                administrator.answer(&response);
             }
         }
     }
@@ -241,7 +236,7 @@ impl ControlPort {
             Ok(()) => self.advance(cx, administrator),
             Err(error) => {
                 administrator.work = None;
-                administrator.answer(&Response::error(kind_of(&error), error.to_string()));
+                administrator.answer(&refusal(kind_of(&error), error.to_string()));
             }
         }
     }
@@ -352,7 +347,7 @@ impl Port for ControlPort {
         let text = "poisoned by a panic: nothing is acknowledged any more";
         self.finish(cx, |step| match step {
             Step::Stop => None,
-            _ => Some(Response::error(Kind::Failed, text)),
+            _ => Some(refusal(Kind::Failed, text)),
         });
     }
 
@@ -360,11 +355,9 @@ impl Port for ControlPort {
 
     fn on_stopped(&mut self, cx: &mut Context<'_>, exit: &Exit) {
         let response = match exit {
-            Exit::Clean => Response::done(),
-            Exit::Poisoned(text) => {
-                Response::error(Kind::Failed, format!("poisoned by a panic: {text}"))
-            }
-            Exit::StopFailed(text) => Response::error(Kind::Failed, text.clone()),
+            Exit::Clean => Box::new(Response::done()),
+            Exit::Poisoned(text) => refusal(Kind::Failed, format!("poisoned by a panic: {text}")),
+            Exit::StopFailed(text) => refusal(Kind::Failed, text.clone()),
         };
         self.finish(cx, |_| Some(response.clone()));
     }
@@ -380,7 +373,7 @@ impl Port for ControlPort {
 
 impl ControlPort {
     /// Answers commands that are under way.
-    fn finish(&mut self, cx: &mut Context<'_>, answer: impl Fn(&Step) -> Option<Response>) {
+    fn finish(&mut self, cx: &mut Context<'_>, answer: impl Fn(&Step) -> Option<Box<Response>>) {
         for place in 0..self.clients.len() {
             if let Some(administrator) = &mut self.clients[place]
                 && let Some(response) =
@@ -417,7 +410,7 @@ impl Administrator {
             if self.input.len() >= LINE_BYTES_MAX {
                 self.input.clear();
                 self.eof = true;
-                self.answer(&Response::error(Kind::Usage, "request: longer than 1 MiB"));
+                self.answer(&refusal(Kind::Usage, "request: longer than 1 MiB"));
             }
             return None;
         };
@@ -453,7 +446,7 @@ impl Administrator {
 }
 
 /// What a step asks of the engine, and what is to be done with the answer.
-fn start(cx: &mut Context<'_>, step: Step) -> Result<(Verb, Step), Response> {
+fn start(cx: &mut Context<'_>, step: Step) -> Result<(Verb, Step), Box<Response>> {
     match step {
         Step::Add(member) => add(cx, &member),
         Step::Fail(member) => Ok((Verb::Fail(member_of(cx, &member)?), Step::Waiting)),
@@ -466,24 +459,22 @@ fn start(cx: &mut Context<'_>, step: Step) -> Result<(Verb, Step), Response> {
             let snapshot = cx.driver.snapshot();
             let knobs = snapshot.and_then(|snapshot| snapshot.volumes.first().map(|v| v.knobs));
             let knob = knobs.unwrap_or_default().parse(&name, &value);
-            let knob = knob.map_err(|error| Response::error(Kind::Usage, error.to_string()))?;
+            let knob = knob.map_err(|error| refusal(Kind::Usage, error.to_string()))?;
             Ok((Verb::Set(knob), Step::Waiting))
         }
         Step::Sync(action) => Ok((Verb::SyncAction(action), Step::Waiting)),
         Step::Adding(_) | Step::Removing(_) | Step::Stop | Step::Waiting => {
-            Err(Response::error(Kind::Failed, "internal: not a first step"))
+            Err(refusal(Kind::Failed, "internal: not a first step"))
         }
     }
 }
 
-fn add(cx: &mut Context<'_>, member: &str) -> Result<(Verb, Step), Response> {
-    let refused = |error: &dyn std::fmt::Display| Response::error(Kind::Refused, error.to_string());
-    let failed = |error: &dyn std::fmt::Display| Response::error(Kind::Failed, error.to_string());
+fn add(cx: &mut Context<'_>, member: &str) -> Result<(Verb, Step), Box<Response>> {
+    let refused = |error: &dyn std::fmt::Display| refusal(Kind::Refused, error.to_string());
+    let failed = |error: &dyn std::fmt::Display| refusal(Kind::Failed, error.to_string());
     let spec = MemberSpec::parse(member).map_err(|error| refused(&error))?;
-    let options = OpenOptions {
-        lock_wait: std::time::Duration::ZERO,
-        ..OpenOptions::new(Access::ReadWrite)
-    };
+    let options =
+        OpenOptions { lock_wait: std::time::Duration::ZERO, ..OpenOptions::new(Access::ReadWrite) };
     let index = cx.driver.members().next_index();
     let others: Vec<_> = cx.driver.members().members().collect();
     let open = options.open(&spec, index, others).map_err(|error| refused(&error))?;
@@ -496,7 +487,7 @@ fn add(cx: &mut Context<'_>, member: &str) -> Result<(Verb, Step), Response> {
     Ok((Verb::Add { member: info, superblock, device_uuid }, Step::Adding(index)))
 }
 
-fn member_of(cx: &mut Context<'_>, name: &str) -> Result<MemberIndex, Response> {
+fn member_of(cx: &mut Context<'_>, name: &str) -> Result<MemberIndex, Box<Response>> {
     let by_index = name.parse::<u16>().ok().map(MemberIndex);
     // Of two with one label, one was opened after the other had failed; the open one is meant.
     let found = cx.driver.members().members().find_map(|member| {
@@ -508,14 +499,15 @@ fn member_of(cx: &mut Context<'_>, name: &str) -> Result<MemberIndex, Response> 
         let labels: Vec<_> =
             cx.driver.members().members().map(|member| member.info().label.clone()).collect();
         let text = format!("{name}: found no such member, expected one of {}", labels.join(", "));
-        Response::error(Kind::Usage, text)
+        refusal(Kind::Usage, text)
     })
 }
 
 fn get(cx: &mut Context<'_>, volume: VolumeId, names: &[String]) -> Response {
-    let knobs = cx.driver.snapshot().and_then(|snapshot| {
-        snapshot.volumes.get(volume.index()).map(|volume| volume.knobs)
-    });
+    let knobs = cx
+        .driver
+        .snapshot()
+        .and_then(|snapshot| snapshot.volumes.get(volume.index()).map(|volume| volume.knobs));
     let knobs = knobs.unwrap_or_default();
     let mut found = Vec::new();
     let all: Vec<String> = TABLE.iter().map(|row| row.name.to_owned()).collect();
@@ -524,11 +516,16 @@ fn get(cx: &mut Context<'_>, volume: VolumeId, names: &[String]) -> Response {
             Some(value) => found.push((name.clone(), value)),
             None => {
                 let text = format!("{name}: no such knob; expected one of {}", all.join(", "));
-                return Response::error(Kind::Usage, text);
+                return *refusal(Kind::Usage, text);
             }
         }
     }
     Response { knobs: found, ..Response::done() }
+}
+
+/// An answer that says no. Boxed, as the rare case.
+fn refusal(kind: Kind, text: impl Into<String>) -> Box<Response> {
+    Box::new(Response::error(kind, text))
 }
 
 /// Whether who connected may administer: the same user, or root.
@@ -546,7 +543,7 @@ fn kind_of(error: &ReplyError) -> Kind {
     }
 }
 
-fn sync_action(word: &str) -> Result<SyncAction, Response> {
+fn sync_action(word: &str) -> Result<SyncAction, Box<Response>> {
     let all = [
         SyncAction::Check,
         SyncAction::Frozen,
@@ -558,7 +555,7 @@ fn sync_action(word: &str) -> Result<SyncAction, Response> {
     all.into_iter().find(|action| sync_word(*action) == word).ok_or_else(|| {
         let words: Vec<_> = all.into_iter().map(sync_word).collect();
         let text = format!("sync_action: found {word}, expected one of {}", words.join(", "));
-        Response::error(Kind::Usage, text)
+        refusal(Kind::Usage, text)
     })
 }
 

@@ -8,6 +8,4 @@ mod nbd;
 mod serve;
 mod socket;
 
-pub use serve::{
-    ExitState, ExportOptions, Listen, Ready, ServeError, ServeOptions, Source, serve,
-};
+pub use serve::{ExitState, ExportOptions, Listen, Ready, ServeError, ServeOptions, Source, serve};

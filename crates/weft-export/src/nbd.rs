@@ -106,7 +106,8 @@ impl NbdPort {
 
     fn admit(&mut self, cx: &mut Context<'_>, socket: std::os::fd::OwnedFd) {
         // A place is taken again only after all others, unless there is room for a new one.
-        let fresh = self.clients.len() < self.clients_max * 2 && self.clients.len() < PLACES_MAX as usize;
+        let fresh =
+            self.clients.len() < self.clients_max * 2 && self.clients.len() < PLACES_MAX as usize;
         let place = match (fresh, self.free.front()) {
             (true, _) | (false, None) => {
                 self.clients.push(None);

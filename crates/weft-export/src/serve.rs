@@ -191,10 +191,8 @@ pub fn serve(options: ServeOptions) -> Result<ExitState, ServeError> {
 
     let listeners = listen.iter().map(Listener::open).collect::<Result<Vec<_>, _>>()?;
     let names: Vec<String> = exports.iter().map(|export| export.name.clone()).collect();
-    let uris: Vec<String> = listeners
-        .iter()
-        .flat_map(|listener| names.iter().map(|name| listener.uri(name)))
-        .collect();
+    let uris: Vec<String> =
+        listeners.iter().flat_map(|listener| names.iter().map(|name| listener.uri(name))).collect();
     let shared = Arc::new(Shared {
         names,
         levels,

@@ -74,8 +74,7 @@ impl Listener {
             source: errno.into(),
             hint: "",
         };
-        let family =
-            if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+        let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
         let fd = new_socket(family).map_err(failed)?;
         sockopt::set_socket_reuseaddr(&fd, true).map_err(failed)?;
         bind(&fd, &address).map_err(failed)?;

@@ -111,9 +111,7 @@ impl Bare {
                 let first = start + active.begun;
                 let len = (range.len.0 - active.begun).min(ZERO_BYTES_MAX);
                 active.begun += len;
-                let zeros = |offset: u64| {
-                    Part::at(ZERO_FRAME, 0, (len - offset).min(FRAME_BYTES))
-                };
+                let zeros = |offset: u64| Part::at(ZERO_FRAME, 0, (len - offset).min(FRAME_BYTES));
                 let from = (0..len.div_ceil(FRAME_BYTES)).map(|index| zeros(index * FRAME_BYTES));
                 MemberOp::Write { at: at(first), from: from.collect(), fua: flags.fua }
             }
@@ -138,7 +136,9 @@ impl Bare {
     fn on_done(&mut self, token: Token, result: Result<(), Fault>) {
         let active = self.active.remove(&token).expect("each token is answered once");
         let request = active.request;
-        if result.is_ok() && request.op == RequestOp::WriteZeroes && active.begun < request.range.len.0
+        if result.is_ok()
+            && request.op == RequestOp::WriteZeroes
+            && active.begun < request.range.len.0
         {
             self.submit(active);
             return;

@@ -497,7 +497,8 @@ fn masks(part: Part) -> impl Iterator<Item = (usize, u64)> {
     })
 }
 
-const FRAME_LEN: usize = FRAME_BYTES as usize;
+pub(crate) const FRAME_LEN: usize = 4096;
+const _: () = assert!(FRAME_LEN as u64 == FRAME_BYTES);
 /// Source   limits.h, `IOV_MAX`
 const IOV_MAX: usize = 1024;
 /// Flag of an exclusively leased sector, in every byte of a frame's word.

@@ -16,9 +16,7 @@ use crate::buffers::Slab;
 /// When parts differ in length, overlap or are leased: the engine keeps them apart.
 pub fn compute(parity: &Parity, slab: &mut Slab, op: &ComputeOp) -> Value {
     match op {
-        ComputeOp::All(list) => {
-            list.iter().fold(Value::Nothing, |_, op| compute(parity, slab, op))
-        }
+        ComputeOp::All(list) => list.iter().fold(Value::Nothing, |_, op| compute(parity, slab, op)),
         ComputeOp::Compare { data, p, q } => compare(parity, slab, data, *p, *q),
         ComputeOp::Copy { from, to } => {
             let split = &mut slab.split(&[*from], &[*to]);
@@ -44,7 +42,13 @@ pub fn compute(parity: &Parity, slab: &mut Slab, op: &ComputeOp) -> Value {
     }
 }
 
-fn pq(parity: &Parity, slab: &mut Slab, data: &[Source], p: Option<Part>, q: Option<Part>) -> Value {
+fn pq(
+    parity: &Parity,
+    slab: &mut Slab,
+    data: &[Source],
+    p: Option<Part>,
+    q: Option<Part>,
+) -> Value {
     let targets: Parts = p.iter().chain(&q).copied().collect();
     let split = slab.split(&parts_of(data), &targets);
     let sources = &split.shared;

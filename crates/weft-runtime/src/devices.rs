@@ -487,11 +487,7 @@ pub fn parse_size(text: &str) -> Option<u64> {
     digits.parse::<u64>().ok()?.checked_mul(unit)
 }
 
-fn open_ram(
-    spec: &MemberSpec,
-    index: MemberIndex,
-    bytes: u64,
-) -> Result<OpenMember, DeviceError> {
+fn open_ram(spec: &MemberSpec, index: MemberIndex, bytes: u64) -> Result<OpenMember, DeviceError> {
     let label = &spec.label;
     let io = |what| move |errno: Errno| error_of(label, what, errno);
     let size = window_size(label, bytes, 0, None)?;

@@ -329,7 +329,10 @@ fn trace(notice: &Notice) {
             tracing::warn!(member = member.0, read_around, "member does not answer");
         }
         Notice::NoSpace { member } => {
-            tracing::error!(member = member.0, "no space behind the member; no writes until there is");
+            tracing::error!(
+                member = member.0,
+                "no space behind the member; no writes until there is"
+            );
         }
         Notice::ReadErrorCorrected { member, at, sectors } => tracing::warn!(
             member = member.0,

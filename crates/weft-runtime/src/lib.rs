@@ -1,9 +1,9 @@
 //! The real world of the weft engine: memory, members, clock, and the loop that joins them.
 #![deny(unsafe_code)]
 
+pub mod bare;
 #[allow(unsafe_code, reason = "the one place that proves that memory outlives its use")]
 pub mod buffers;
-pub mod bare;
 pub mod clock;
 pub mod compute;
 #[allow(unsafe_code, reason = "OFD locks, which rustix does not have")]
@@ -62,7 +62,8 @@ impl Backend {
             match UringRing::new(slab, URING_CAPACITY) {
                 Ok(ring) => return Ok(Box::new(ring)),
                 Err(source) if self == Self::Uring => {
-                    let what = "io_uring_setup (kernel.io_uring_disabled, seccomp or RLIMIT_MEMLOCK?)";
+                    let what =
+                        "io_uring_setup (kernel.io_uring_disabled, seccomp or RLIMIT_MEMLOCK?)";
                     return Err(RuntimeError::Io { what, source });
                 }
                 Err(error) => tracing::warn!(%error, "io_uring refused; threads do its work"),

@@ -162,8 +162,7 @@ impl<R: Ring> MemberIo<R> {
         let start = entry.member.start().0;
         let mut leased = |parts: Parts, write: bool| {
             // An exclusive lease of a member read, a shared one of a member write.
-            let lease =
-                if write { slab.lease_shared(parts) } else { slab.lease_exclusive(parts) };
+            let lease = if write { slab.lease_shared(parts) } else { slab.lease_exclusive(parts) };
             Some(Buffer::Frames(lease))
         };
         let transfer = Stage::Transfer { dsync: false };
@@ -390,7 +389,12 @@ impl<R: Ring> MemberIo<R> {
                 {
                     entry.lost = true;
                 }
-                tracing::warn!(member = operation.member.0, ?errno, ?fault, "member request failed");
+                tracing::warn!(
+                    member = operation.member.0,
+                    ?errno,
+                    ?fault,
+                    "member request failed"
+                );
                 Next::Finish(Err(fault))
             }
         };
@@ -476,7 +480,9 @@ fn fault_of(errno: Errno, is_transfer: bool) -> Fault {
     match errno {
         // A flush that finds no space has lost pages, of which nobody can say which.
         Errno::NOSPC | Errno::DQUOT | Errno::FBIG if is_transfer => Fault::NoSpace,
-        Errno::NODEV | Errno::NXIO | Errno::NOMEDIUM | Errno::SHUTDOWN | Errno::BADFD => Fault::Gone,
+        Errno::NODEV | Errno::NXIO | Errno::NOMEDIUM | Errno::SHUTDOWN | Errno::BADFD => {
+            Fault::Gone
+        }
         _ => Fault::Io,
     }
 }

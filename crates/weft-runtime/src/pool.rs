@@ -27,7 +27,7 @@ impl Pool {
     pub fn new(first: u32, count: u32) -> Self {
         let mut free = vec![u64::MAX; (count as usize).div_ceil(64)];
         if let Some(last) = free.last_mut()
-            && count % 64 != 0
+            && !count.is_multiple_of(64)
         {
             *last = (1 << (count % 64)) - 1;
         }
@@ -169,7 +169,7 @@ mod tests {
         for _ in 0..20_000 {
             random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
             let dice = (random >> 33) as u32;
-            if dice % 3 == 0 && !held.is_empty() {
+            if dice.is_multiple_of(3) && !held.is_empty() {
                 let run = held.swap_remove(dice as usize / 3 % held.len());
                 pool.give_back(run);
             } else if let Some(run) = pool.take(OWNER, 1 + dice / 3 % 40) {

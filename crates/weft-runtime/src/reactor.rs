@@ -15,8 +15,8 @@
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::event::Timespec;
+use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::io::Errno;
 use weft_engine::{Command, Tag, Verb};
 use weft_units::{Span, Time, VolumeId};
@@ -87,9 +87,15 @@ pub struct Reactor {
 enum Phase {
     Running,
     /// Volumes without an answer to `Stop`, and the first error.
-    Stopping { left: u16, error: Option<String> },
+    Stopping {
+        left: u16,
+        error: Option<String>,
+    },
     /// Until then at the latest.
-    Draining { until: Time, exit: Exit },
+    Draining {
+        until: Time,
+        exit: Exit,
+    },
 }
 
 impl Reactor {

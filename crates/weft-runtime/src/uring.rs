@@ -20,7 +20,7 @@ use io_uring::{IoUring, opcode, squeue, types};
 use rustix::io::Errno;
 use smallvec::SmallVec;
 
-use crate::buffers::{Address, Memory, Slab};
+use crate::buffers::{Address, FRAME_LEN, Memory, Slab};
 use crate::ring::{Action, Ring, RingDone, RingOp};
 
 /// io_uring behind the interface of a ring.
@@ -321,7 +321,10 @@ impl Drop for UringRing {
         while self.outstanding() > 0 {
             let waited = self.ring.submit_and_wait(1);
             let passing = |error: &std::io::Error| {
-                matches!(Errno::from_io_error(error), Some(Errno::INTR | Errno::AGAIN | Errno::BUSY))
+                matches!(
+                    Errno::from_io_error(error),
+                    Some(Errno::INTR | Errno::AGAIN | Errno::BUSY)
+                )
             };
             if waited.as_ref().is_err_and(|error| !passing(error)) {
                 // The ring is dead and cannot be waited for: its memory is never given back.
@@ -341,7 +344,6 @@ fn iovec(address: Address) -> libc::iovec {
     libc::iovec { iov_base: address.start.cast(), iov_len: address.len }
 }
 
-const FRAME_LEN: usize = weft_units::FRAME_BYTES as usize;
 /// The most the kernel registers as one buffer.
 const REGION_BYTES: usize = 1 << 30;
 /// Members in use at one time.

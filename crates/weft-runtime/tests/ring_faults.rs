@@ -20,6 +20,7 @@ use weft_units::{Bytes, MemberIndex, Sectors};
 
 type Rings = FaultyRing<Box<dyn Ring>>;
 type Answers = BTreeMap<Token, Result<Value, Fault>>;
+type MakeRing = fn(&Slab) -> Box<dyn Ring>;
 type Verdict = fn(u64, &RingOp) -> Option<Injection>;
 
 const MEMBER: MemberIndex = MemberIndex(0);
@@ -124,8 +125,8 @@ fn place(index: u32) -> Sectors {
     Sectors(u64::from(index) * 32)
 }
 
-fn rings() -> Vec<(&'static str, fn(&Slab) -> Box<dyn Ring>)> {
-    let threads: fn(&Slab) -> Box<dyn Ring> = |_| Box::new(ThreadRing::new(3, 16).unwrap());
+fn rings() -> Vec<(&'static str, MakeRing)> {
+    let threads: MakeRing = |_| Box::new(ThreadRing::new(3, 16).unwrap());
     let mut rings = vec![("threads", threads)];
     if UringRing::new(&Slab::new(2).unwrap(), 4).is_ok() {
         rings.push(("io_uring", |slab| Box::new(UringRing::new(slab, 16).unwrap())));
@@ -196,8 +197,9 @@ fn a_fault_reaches_the_one_request_it_belongs_to() {
         ("nothing written", |n, _| (n == 9).then_some(Injection::Short(0)), Fault::Io),
         (
             "EAGAIN for ever",
-            |_, op| (op.id == 9 && op.offset == 9 * 16_384)
-                .then_some(Injection::Error(Errno::AGAIN)),
+            |_, op| {
+                (op.id == 9 && op.offset == 9 * 16_384).then_some(Injection::Error(Errno::AGAIN))
+            },
             Fault::Io,
         ),
     ];
@@ -228,7 +230,8 @@ fn a_failed_flush_never_becomes_a_success() {
         for script in [flush_fails, durable_write_fails] {
             let mut bench = Bench::new(make, script, "ram:2M");
             let from = parts(&[whole(0)]);
-            let plain = bench.start(MemberOp::Write { at: place(0), from: from.clone(), fua: false });
+            let plain =
+                bench.start(MemberOp::Write { at: place(0), from: from.clone(), fua: false });
             bench.finish();
             let fua = MemberOp::Write { at: place(1), from: from.clone(), fua: true };
             let first = [bench.start(fua.clone()), bench.start(MemberOp::Flush)];
@@ -269,7 +272,8 @@ fn more_requests_than_the_ring_holds_all_end() {
         let make = move |slab: &Slab| -> Box<dyn Ring> {
             Box::new(UringRing::new(slab, capacity).unwrap())
         };
-        let mut bench = Bench::new(make, |n, _| (n % 7 == 0).then_some(Injection::Late(3)), "ram:2M");
+        let mut bench =
+            Bench::new(make, |n, _| (n % 7 == 0).then_some(Injection::Late(3)), "ram:2M");
         for _ in 0..8 {
             bench.round_trip();
         }
@@ -281,7 +285,8 @@ fn more_requests_than_the_ring_holds_all_end() {
 #[test]
 fn aborted_requests_are_answered_once_as_well() {
     for (ring, make) in rings() {
-        let mut bench = Bench::new(make, |n, _| (n % 2 == 0).then_some(Injection::Late(4)), "ram:2M");
+        let mut bench =
+            Bench::new(make, |n, _| (n % 2 == 0).then_some(Injection::Late(4)), "ram:2M");
         for round in 0..20 {
             let tokens: Vec<_> = (0..WRITES)
                 .map(|index| {

@@ -1,0 +1,367 @@
+//! A server on a thread, and a blocking NBD client made of `weft-nbd`'s client half.
+#![allow(dead_code, unreachable_pub, reason = "each test file uses its part")]
+
+use std::io::{Read, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use weft_engine::assemble::{Options, assemble};
+use weft_engine::knobs::Knobs;
+use weft_engine::{Config, Input, Output, Snapshot, Turn};
+use weft_export::control::{self, Command, Status};
+use weft_export::{ExitState, ExportOptions, Listen, Ready, ServeOptions, Source, serve};
+use weft_nbd::wire::RequestHeader;
+use weft_nbd::{
+    ClientConnection, ClientEvent, ClientHandshake, Goal, HandshakeEvent, NbdError, Op,
+};
+use weft_ondisk::{Level, NewArray, NewMember};
+use weft_runtime::Backend;
+use weft_runtime::devices::{Access, MemberSpec, OpenMember, OpenOptions, read_superblocks};
+use weft_runtime::poison::Core;
+use weft_units::{MemberIndex, Sectors, Time};
+
+/// A running server.
+pub struct Server {
+    pub dir: tempfile::TempDir,
+    pub ready: Ready,
+    pub thread_id: u32,
+    stop: Option<OwnedFd>,
+    thread: Option<JoinHandle<ExitState>>,
+}
+
+impl Server {
+    pub fn start(source: impl FnOnce(&Path) -> Source + Send + 'static, backend: Backend) -> Self {
+        Self::start_with(source, backend, false)
+    }
+
+    pub fn start_with(
+        source: impl FnOnce(&Path) -> Source + Send + 'static,
+        backend: Backend,
+        read_only: bool,
+    ) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().to_owned();
+        let (shutdown, stop) = rustix::pipe::pipe().unwrap();
+        let (sender, receiver) = mpsc::channel();
+        let thread = std::thread::spawn(move || {
+            let options = ServeOptions {
+                source: source(&path),
+                exports: vec![ExportOptions {
+                    name: "v".into(),
+                    size: None,
+                    read_only,
+                    description: String::new(),
+                }],
+                listen: vec![
+                    Listen::Unix { path: path.join("nbd") },
+                    Listen::Tcp { address: "127.0.0.1:0".parse().unwrap(), insecure: false },
+                ],
+                control: Some(path.join("control")),
+                backend,
+                clients_max: 32,
+                shutdown,
+                on_ready: Box::new(move |ready| {
+                    let thread = rustix::thread::gettid().as_raw_nonzero().get();
+                    sender.send((ready.clone(), thread.unsigned_abs())).unwrap();
+                }),
+            };
+            serve(options).unwrap()
+        });
+        let (ready, thread_id) = receiver.recv().expect("the server starts");
+        Self { dir, ready, thread_id, stop: Some(stop), thread: Some(thread) }
+    }
+
+    pub fn socket(&self) -> PathBuf {
+        self.dir.path().join("nbd")
+    }
+
+    pub fn client(&self) -> Client {
+        Client::connect(&self.socket())
+    }
+
+    pub fn control(&self) -> control::Client {
+        control::Client::connect(&self.dir.path().join("control")).unwrap()
+    }
+
+    pub fn status(&self) -> Status {
+        self.control().command(Command::Status).unwrap().status.unwrap()
+    }
+
+    /// Waits until nothing is held for anybody.
+    pub fn settled(&self) -> Status {
+        let deadline = Instant::now() + Duration::from_secs(10);
+        loop {
+            let status = self.status();
+            let idle = status.volumes.iter().all(|volume| volume.requests_active == 0);
+            if status.clients == 0 && status.frames_held == 0 && idle {
+                return status;
+            }
+            assert!(Instant::now() < deadline, "something is still held: {status:?}");
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+
+    pub fn stop(mut self) -> ExitState {
+        drop(self.stop.take());
+        let exit = self.thread.take().unwrap().join().unwrap();
+        assert!(!self.socket().exists() && !self.dir.path().join("control").exists());
+        exit
+    }
+
+    /// After `stop` was asked for in another way.
+    pub fn join(mut self) -> ExitState {
+        self.thread.take().unwrap().join().unwrap()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            let ended = thread.join();
+            assert!(ended.is_ok() || std::thread::panicking());
+        }
+    }
+}
+
+/// One member of memory, as it is.
+pub fn bare(size: &'static str) -> impl FnOnce(&Path) -> Source + Send {
+    move |_| Source::Bare { member: Box::new(ram(size)) }
+}
+
+pub fn ram(size: &str) -> OpenMember {
+    let spec = MemberSpec::parse(&format!("ram:{size}")).unwrap();
+    OpenOptions::new(Access::ReadWrite).open(&spec, MemberIndex(0), []).unwrap()
+}
+
+/// A stand-in for the engine.
+pub fn core(
+    make: impl FnOnce(&OpenMember) -> Box<dyn Core> + Send + 'static,
+    client_frames: u32,
+    client_credit: u64,
+) -> impl FnOnce(&Path) -> Source + Send + 'static {
+    move |_| {
+        let member = ram("64M");
+        Source::Core {
+            core: make(&member),
+            members: vec![member],
+            cache_frames: 0,
+            client_frames,
+            client_credit: weft_units::Bytes(client_credit),
+            block: 512,
+        }
+    }
+}
+
+/// Files with a new array on them.
+pub fn array_files(dir: &Path, level: Level, count: u8) -> Vec<MemberSpec> {
+    let size = Sectors(32 << 11);
+    let member = |byte| NewMember { size, device_uuid: [byte; 16].into() };
+    let mut array = NewArray::new(level, (1..=count).map(member).collect());
+    array.assume_clean = true;
+    array.set_uuid = [0x77; 16].into();
+    array.name = "v".into();
+    array.chunk = Some(Sectors(128));
+    let supers = array.plan().unwrap();
+    supers
+        .iter()
+        .zip(0..)
+        .map(|(superblock, index)| {
+            let path = dir.join(format!("m{index}"));
+            let mut file = std::fs::File::create(&path).unwrap();
+            file.set_len(size.bytes().0).unwrap();
+            let at = superblock.minor.position(size).unwrap().bytes().0;
+            std::io::Seek::seek(&mut file, std::io::SeekFrom::Start(at)).unwrap();
+            file.write_all(&superblock.encode()).unwrap();
+            MemberSpec::path(&path)
+        })
+        .collect()
+}
+
+/// The array on these files.
+pub fn assembled(specs: &[MemberSpec], client_frames: u32, credit: u64) -> Source {
+    let members = OpenOptions::new(Access::ReadWrite).open_all(specs, MemberIndex(0)).unwrap();
+    let candidates: Vec<_> = members.iter().map(read_superblocks).collect();
+    let options = Options { run: true, ..Options::default() };
+    let assembly = assemble(&candidates, &options).unwrap();
+    let mut config = Config::for_volume(assembly, Knobs::default());
+    config.client_frames = client_frames;
+    config.client_credit = weft_units::Bytes(credit);
+    Source::Arrays { config: Box::new(config), members }
+}
+
+/// A RAID-5 of three on files.
+pub fn raid5(client_frames: u32, credit: u64) -> impl FnOnce(&Path) -> Source + Send + 'static {
+    move |dir| assembled(&array_files(dir, Level::Raid5, 3), client_frames, credit)
+}
+
+/// A blocking client.
+pub struct Client {
+    pub stream: UnixStream,
+    pub connection: ClientConnection,
+    next: u64,
+    unread: Vec<u8>,
+}
+
+impl Client {
+    pub fn connect(path: &Path) -> Self {
+        let mut stream = UnixStream::connect(path).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        let mut handshake = ClientHandshake::new(Goal::Open("v".into())).unwrap();
+        let mut received = Vec::new();
+        let mut buffer = [0; 4096];
+        loop {
+            let (count, event) = handshake.input(&received);
+            received.drain(..count);
+            let output = handshake.output().to_vec();
+            stream.write_all(&output).unwrap();
+            handshake.advance_output(output.len());
+            match event {
+                Some(HandshakeEvent::Ready(connection)) => {
+                    return Self { stream, connection, next: 0, unread: received };
+                }
+                Some(other) => panic!("{other:?}"),
+                None if count > 0 => {}
+                None => {
+                    let count = stream.read(&mut buffer).unwrap();
+                    assert!(count > 0, "hung up during the handshake");
+                    received.extend_from_slice(&buffer[..count]);
+                }
+            }
+        }
+    }
+
+    pub fn size(&self) -> u64 {
+        self.connection.export().size()
+    }
+
+    /// Sends a request; its cookie.
+    pub fn send(&mut self, op: Op, payload: &[u8]) -> u64 {
+        self.next += 1;
+        let header = self.connection.request(self.next, op).unwrap();
+        self.stream.write_all(&header).unwrap();
+        self.stream.write_all(payload).unwrap();
+        self.next
+    }
+
+    /// Waits for the end of any request: its cookie, its result, its data.
+    pub fn receive(&mut self) -> (u64, Result<Vec<u8>, NbdError>) {
+        let mut data = Vec::new();
+        let mut buffer = vec![0; 1 << 16];
+        loop {
+            let payload = self.connection.payload_remaining();
+            if payload > 0 && !self.unread.is_empty() {
+                let count = payload.min(self.unread.len());
+                data.extend(self.unread.drain(..count));
+                self.connection.payload_consumed(count);
+                continue;
+            }
+            if payload == 0 {
+                let (count, event) = self.connection.input(&self.unread);
+                self.unread.drain(..count);
+                match event {
+                    Some(ClientEvent::Done { cookie, result }) => {
+                        return (cookie, result.map(|()| data));
+                    }
+                    Some(ClientEvent::Data { .. }) => continue,
+                    Some(other) => panic!("{other:?}"),
+                    None if count > 0 => continue,
+                    None => {}
+                }
+            }
+            let count = self.stream.read(&mut buffer).unwrap();
+            assert!(count > 0, "the server hung up");
+            self.unread.extend_from_slice(&buffer[..count]);
+        }
+    }
+
+    pub fn call(&mut self, op: Op, payload: &[u8]) -> Result<Vec<u8>, NbdError> {
+        let cookie = self.send(op, payload);
+        let (answered, result) = self.receive();
+        assert_eq!(answered, cookie);
+        result
+    }
+
+    pub fn write(&mut self, offset: u64, bytes: &[u8]) -> Result<(), NbdError> {
+        let len = u32::try_from(bytes.len()).unwrap();
+        self.call(Op::Write { offset, len, fua: false }, bytes).map(|_| ())
+    }
+
+    pub fn read(&mut self, offset: u64, len: u32) -> Result<Vec<u8>, NbdError> {
+        self.call(Op::Read { offset, len, df: false }, &[])
+    }
+
+    pub fn flush(&mut self) -> Result<(), NbdError> {
+        self.call(Op::Flush, &[]).map(|_| ())
+    }
+
+    pub fn zero(&mut self, offset: u64, len: u32) -> Result<(), NbdError> {
+        let op = Op::WriteZeroes { offset, len, fua: false, no_hole: false, fast: false };
+        self.call(op, &[]).map(|_| ())
+    }
+
+    /// Bytes of a request that the client half would refuse to make.
+    pub fn send_raw(&mut self, command: u16, flags: u16, offset: u64, len: u32) {
+        let header = RequestHeader { flags, command, cookie: 7, offset, len };
+        self.stream.write_all(&header.encode()).unwrap();
+    }
+}
+
+/// Bytes that differ everywhere and from seed to seed.
+pub fn pattern(seed: u64, len: usize) -> Vec<u8> {
+    let mut random = Random(seed.wrapping_mul(0x9e37_79b9) | 1);
+    (0..len.div_ceil(8)).flat_map(|_| random.next().to_le_bytes()).take(len).collect()
+}
+
+/// xorshift64*: the tests need no better.
+pub struct Random(pub u64);
+
+impl Random {
+    pub fn next(&mut self) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
+    }
+
+    pub fn below(&mut self, limit: u64) -> u64 {
+        (self.next() >> 11) % limit
+    }
+}
+
+/// Descriptors of this process.
+pub fn descriptors() -> usize {
+    std::fs::read_dir("/proc/self/fd").unwrap().count()
+}
+
+/// A core whose outputs pass through the hands of a test.
+pub struct Meddled<F> {
+    pub inner: weft_runtime::bare::Bare,
+    pub meddle: F,
+}
+
+impl<F: FnMut(Output) -> Option<Output>> Core for Meddled<F> {
+    fn handle(&mut self, now: Time, input: Input) {
+        self.inner.handle(now, input);
+    }
+
+    fn turn(&mut self, now: Time) -> Turn {
+        self.inner.turn(now)
+    }
+
+    fn poll(&mut self) -> Option<Output> {
+        self.inner.poll().and_then(&mut self.meddle)
+    }
+
+    fn next_wake(&self) -> Option<Time> {
+        self.inner.next_wake()
+    }
+
+    fn snapshot(&self) -> Snapshot {
+        self.inner.snapshot()
+    }
+}

@@ -1,0 +1,437 @@
+//! An NBD server over a bare member and over an array, seen by clients of all manners.
+
+#![allow(clippy::cast_possible_truncation, reason = "small numbers of a test")]
+
+mod common;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
+
+use common::{Client, Meddled, Random, Server, bare, core, descriptors, pattern, raid5};
+use weft_engine::{Input, Output, ReplyError, Run, Snapshot, Tag, Turn};
+use weft_export::ExitState;
+use weft_export::control::{Command, Kind};
+use weft_nbd::{NbdError, Op};
+use weft_runtime::Backend;
+use weft_runtime::bare::Bare;
+use weft_runtime::devices::OpenMember;
+use weft_runtime::poison::Core;
+use weft_units::{ClientId, Time};
+
+#[test]
+fn what_is_written_is_read_over_both_backends() {
+    for backend in [Backend::Threads, Backend::Auto] {
+        let server = Server::start(bare("8M"), backend);
+        let mut client = server.client();
+        let bytes = pattern(1, 3 << 20);
+        client.write(512, &bytes).unwrap();
+        client.flush().unwrap();
+        assert_eq!(client.read(512, 3 << 20).unwrap(), bytes);
+        client.zero(4096, 1 << 20).unwrap();
+        let mut expected = bytes.clone();
+        expected[4096 - 512..4096 - 512 + (1 << 20)].fill(0);
+        assert!(client.read(512, 3 << 20).unwrap() == expected);
+        let fua = Op::Write { offset: 0, len: 512, fua: true };
+        client.call(fua, &bytes[..512]).unwrap();
+        assert_eq!(server.client().read(0, 512).unwrap(), &bytes[..512]);
+        drop(client);
+        server.settled();
+        assert_eq!(server.stop(), ExitState::Clean);
+    }
+}
+
+#[test]
+fn an_array_takes_requests_of_any_size_and_place() {
+    let server = Server::start(raid5(2048, 4 << 20), Backend::Auto);
+    let mut client = server.client();
+    let size = usize::try_from(client.size()).unwrap();
+    let mut image = vec![0; size];
+    let mut random = Random(5);
+    for round in 0..400 {
+        let len = 1 + random.below([1, 600, 5000, 300_000][round % 4]) as usize;
+        let offset = random.below((size - len) as u64) as usize;
+        match round % 5 {
+            0 => {
+                let found = client.read(offset as u64, len as u32).unwrap();
+                assert!(found == image[offset..offset + len], "round {round}");
+            }
+            1 => {
+                client.zero(offset as u64, len as u32).unwrap();
+                image[offset..offset + len].fill(0);
+            }
+            _ => {
+                let bytes = pattern(round as u64, len);
+                client.write(offset as u64, &bytes).unwrap();
+                image[offset..offset + len].copy_from_slice(&bytes);
+            }
+        }
+        if round % 50 == 0 {
+            client.flush().unwrap();
+        }
+    }
+    for (index, chunk) in image.chunks(4 << 20).enumerate() {
+        let found = client.read((index * (4 << 20)) as u64, chunk.len() as u32).unwrap();
+        assert!(found == chunk, "piece {index}");
+    }
+    drop(client);
+    server.settled();
+    assert_eq!(server.stop(), ExitState::Clean);
+}
+
+#[test]
+fn requests_in_flight_are_answered_in_whatever_order() {
+    let server = Server::start(raid5(2048, 4 << 20), Backend::Auto);
+    let mut client = server.client();
+    let bytes = pattern(3, 64 << 10);
+    let cookies: Vec<_> = (0..200_u64)
+        .map(|index| {
+            let op = Op::Write { offset: index * 4096, len: 4096, fua: index % 9 == 0 };
+            client.send(op, &bytes[(index % 16 * 4096) as usize..][..4096])
+        })
+        .collect();
+    let mut answered: Vec<_> = (0..200)
+        .map(|_| {
+            let (cookie, result) = client.receive();
+            result.unwrap();
+            cookie
+        })
+        .collect();
+    answered.sort_unstable();
+    assert_eq!(answered, cookies);
+    for index in 0..200_u64 {
+        let found = client.read(index * 4096, 4096).unwrap();
+        assert!(found == bytes[(index % 16 * 4096) as usize..][..4096]);
+    }
+}
+
+#[test]
+fn requests_that_do_not_fit_are_worked_through_in_pieces() {
+    // 8 frames and 16 KiB of credit: nothing larger than four frames goes in one piece.
+    for frames in [2, 3, 8] {
+        let make = |member: &OpenMember| -> Box<dyn Core> {
+            Box::new(Bare::new(member.info().clone(), false))
+        };
+        let server = Server::start(core(make, frames, 16_384), Backend::Auto);
+        let bytes = pattern(9, 3 << 20);
+        let mut clients: Vec<_> = (0..3).map(|_| server.client()).collect();
+        let mut waiting = Vec::new();
+        for (client, index) in clients.iter_mut().zip(0..) {
+            let offset = (index << 22) + 1024;
+            let cookie = client.send(Op::Write { offset, len: 3 << 20, fua: false }, &bytes);
+            waiting.push((cookie, offset));
+        }
+        for (client, (cookie, offset)) in clients.iter_mut().zip(waiting) {
+            let (answered, result) = client.receive();
+            assert_eq!((answered, result), (cookie, Ok(Vec::new())));
+            assert!(client.read(offset, 3 << 20).unwrap() == bytes, "{frames} frames");
+            assert!(client.read(offset, 512).unwrap() == bytes[..512]);
+        }
+        drop(clients);
+        let status = server.settled();
+        assert_eq!(status.tokens_outstanding, 0);
+    }
+}
+
+#[test]
+fn rude_clients_leave_nothing_behind() {
+    for source in [0, 1] {
+        let server = match source {
+            0 => Server::start(bare("8M"), Backend::Auto),
+            _ => Server::start(raid5(1024, 1 << 20), Backend::Auto),
+        };
+        drop(server.client());
+        server.settled();
+        let before = descriptors();
+        let mut random = Random(17 + source);
+        for round in 0..2000 {
+            be_rude(&server, &mut random, round);
+        }
+        let status = server.settled();
+        assert_eq!(status.tokens_outstanding, 0);
+        // The other test threads open and close descriptors of their own.
+        let deadline = Instant::now() + Duration::from_secs(10);
+        while descriptors() > before + 200 {
+            assert!(Instant::now() < deadline, "{} descriptors, {before} before", descriptors());
+        }
+        let mut client = server.client();
+        let bytes = pattern(1, 4096);
+        client.write(0, &bytes).unwrap();
+        assert_eq!(client.read(0, 4096).unwrap(), bytes);
+        drop(client);
+        assert_eq!(server.stop(), ExitState::Clean);
+    }
+}
+
+/// One client that does not do what it should.
+fn be_rude(server: &Server, random: &mut Random, round: u64) {
+    if round.is_multiple_of(10) {
+        let mut stream = UnixStream::connect(server.socket()).unwrap();
+        let junk = pattern(round, random.below(64) as usize);
+        let _ = stream.write_all(&junk);
+        return;
+    }
+    let mut client = server.client();
+    let size = client.size();
+    for _ in 0..random.below(6) {
+        let len = random.below(200_000) as u32;
+        let offset = random.below(size + 5000);
+        let command = random.below(9) as u16;
+        let flags = random.below(4) as u16;
+        let header = weft_nbd::wire::RequestHeader { flags, command, cookie: 1, offset, len };
+        let mut bytes = header.encode().to_vec();
+        if command == 1 {
+            // All of the payload, none, some, or too much.
+            let payload = [len, 0, len / 2, len + 3][random.below(4) as usize];
+            bytes.extend(pattern(round, payload as usize));
+        }
+        bytes.truncate(bytes.len() - random.below(2) as usize * random.below(27) as usize);
+        client.stream.set_write_timeout(Some(Duration::from_millis(20))).unwrap();
+        if client.stream.write_all(&bytes).is_err() {
+            return;
+        }
+        if random.below(3) == 0 {
+            client.stream.set_nonblocking(true).unwrap();
+            let mut buffer = [0; 1000];
+            let _ = client.stream.read(&mut buffer);
+            client.stream.set_nonblocking(false).unwrap();
+        }
+    }
+}
+
+#[test]
+fn refusals_name_the_reason_and_the_session_goes_on() {
+    let server = Server::start(bare("1M"), Backend::Auto);
+    let mut client = server.client();
+    let mut ask = |command, offset, len: u32, payload: usize| {
+        client.send_raw(command, 0, offset, len);
+        client.stream.write_all(&vec![1; payload]).unwrap();
+        let mut reply = [0; 20];
+        client.stream.read_exact(&mut reply).unwrap();
+        let mut rest = vec![0; u32::from_be_bytes(reply[16..].try_into().unwrap()) as usize];
+        client.stream.read_exact(&mut rest).unwrap();
+        u32::from_be_bytes(rest[..4].try_into().unwrap())
+    };
+    let cases = [
+        (0, 1 << 20, 512, 0, NbdError::Invalid),
+        (1, 1 << 20, 512, 512, NbdError::NoSpace),
+        (0, 1, 512, 0, NbdError::Invalid),
+        (1, 0, 513, 513, NbdError::Invalid),
+        (4, 0, 512, 0, NbdError::Invalid),
+        (99, 0, 512, 0, NbdError::Invalid),
+    ];
+    for (command, offset, len, payload, error) in cases {
+        assert_eq!(ask(command, offset, len, payload), error.code(), "{command} {offset} {len}");
+    }
+    drop(server);
+
+    let server = Server::start_with(bare("1M"), Backend::Auto, true);
+    let mut client = server.client();
+    client.read(0, 512).unwrap();
+    client.send_raw(1, 0, 0, 512);
+    client.stream.write_all(&[1; 512]).unwrap();
+    let mut reply = [0; 26];
+    client.stream.read_exact(&mut reply).unwrap();
+    assert_eq!(reply[20..24], NbdError::Permission.code().to_be_bytes());
+}
+
+#[test]
+fn a_client_that_does_not_read_holds_up_nobody_else() {
+    let server = Server::start(bare("64M"), Backend::Auto);
+    let mut lazy: Vec<_> = (0..4).map(|_| server.client()).collect();
+    for client in &mut lazy {
+        client.stream.set_nonblocking(true).unwrap();
+        for index in 0..200 {
+            let op = Op::Read { offset: (index % 60) << 20, len: 1 << 20, df: false };
+            let header = op.header(index);
+            if client.stream.write_all(&header.encode()).is_err() {
+                break;
+            }
+        }
+    }
+    std::thread::sleep(Duration::from_millis(100));
+    let status = server.status();
+    assert!(status.frames_held < 16_384, "{}", status.frames_held);
+    let mut client = server.client();
+    let bytes = pattern(4, 1 << 20);
+    let start = Instant::now();
+    for index in 0..32 {
+        client.write(index << 20, &bytes).unwrap();
+        assert!(client.read(index << 20, 1 << 20).unwrap() == bytes);
+    }
+    assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
+    drop((client, lazy));
+    server.settled();
+}
+
+#[test]
+fn an_idle_server_does_not_run() {
+    let server = Server::start(raid5(1024, 1 << 20), Backend::Auto);
+    let mut client = server.client();
+    client.write(0, &[1; 4096]).unwrap();
+    client.flush().unwrap();
+    // The array is marked clean after a while; that is work.
+    std::thread::sleep(Duration::from_millis(600));
+    let path = format!("/proc/self/task/{}/status", server.thread_id);
+    let switches = || {
+        let status = std::fs::read_to_string(&path).unwrap();
+        let line = status.lines().find(|line| line.starts_with("voluntary_ctxt")).unwrap();
+        line.split_whitespace().last().unwrap().parse::<u64>().unwrap()
+    };
+    let before = switches();
+    std::thread::sleep(Duration::from_secs(1));
+    assert_eq!(switches(), before);
+}
+
+#[test]
+fn after_a_panic_nothing_is_acknowledged() {
+    let make = |member: &OpenMember| -> Box<dyn Core> {
+        let mut submits = 0;
+        Box::new(Meddled {
+            inner: Bare::new(member.info().clone(), false),
+            meddle: move |output| {
+                submits += u32::from(matches!(output, Output::Submit { .. }));
+                assert!(submits <= 20, "planted panic");
+                Some(output)
+            },
+        })
+    };
+    let server = Server::start(core(make, 1024, 1 << 20), Backend::Auto);
+    let mut client = server.client();
+    let mut other = server.client();
+    let mut good = 0;
+    for index in 0..40 {
+        match client.write(index * 4096, &[1; 4096]) {
+            Ok(()) => good += 1,
+            Err(error) => assert_eq!(error, NbdError::Io),
+        }
+    }
+    assert_eq!(good, 20);
+    assert_eq!(client.read(0, 4096), Err(NbdError::Io));
+    assert_eq!(other.flush(), Err(NbdError::Io));
+    assert_eq!(server.client().read(0, 4096), Err(NbdError::Io));
+    assert!(server.status().poisoned);
+    let mut control = server.control();
+    let refused = control.command(Command::Get { knobs: Vec::new() }).unwrap();
+    assert_eq!(refused.kind, Some(Kind::Failed));
+    match server.stop() {
+        ExitState::Poisoned(text) => assert!(text.contains("planted panic"), "{text}"),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Every other read stalls; its frames come back a millisecond later.
+struct Stalling {
+    inner: Bare,
+    runs: BTreeMap<(ClientId, Tag), Run>,
+    late: VecDeque<(Time, Run)>,
+    now: Time,
+    replies: u32,
+}
+
+impl Core for Stalling {
+    fn handle(&mut self, now: Time, input: Input) {
+        if let Input::Client(request) = &input {
+            self.runs.insert((request.client, request.tag), request.frames);
+        }
+        self.inner.handle(now, input);
+    }
+
+    fn turn(&mut self, now: Time) -> Turn {
+        self.now = now;
+        self.inner.turn(now)
+    }
+
+    fn poll(&mut self) -> Option<Output> {
+        if self.late.front().is_some_and(|(at, _)| *at <= self.now) {
+            return self.late.pop_front().map(|(_, run)| Output::Release(run));
+        }
+        let output = self.inner.poll()?;
+        let Output::Reply { client, tag, result: Ok(()) } = output else { return Some(output) };
+        let run = self.runs.remove(&(client, tag));
+        self.replies += u32::from(run.is_some());
+        match run {
+            Some(run) if self.replies % 2 == 0 => {
+                self.late.push_back((Time(self.now.0 + 1_000_000), run));
+                Some(Output::Reply { client, tag, result: Err(ReplyError::Stalled) })
+            }
+            _ => Some(output),
+        }
+    }
+
+    fn next_wake(&self) -> Option<Time> {
+        self.late.front().map(|(at, _)| *at)
+    }
+
+    fn snapshot(&self) -> Snapshot {
+        self.inner.snapshot()
+    }
+}
+
+#[test]
+fn a_read_that_stalled_is_asked_again_with_other_frames() {
+    // The last size leaves room for one piece and a half, so that asking again has to wait.
+    for frames in [16_384, 4096, 400] {
+        let make = |member: &OpenMember| -> Box<dyn Core> {
+            let inner = Bare::new(member.info().clone(), false);
+            let (runs, late) = (BTreeMap::new(), VecDeque::new());
+            Box::new(Stalling { inner, runs, late, now: Time(0), replies: 0 })
+        };
+        let server = Server::start(core(make, frames, 8 << 20), Backend::Auto);
+        let mut client = server.client();
+        for _ in 0..20 {
+            assert_eq!(client.read(512, 4096).unwrap(), vec![0; 4096]);
+            assert_eq!(client.read(1 << 20, 3 << 20).unwrap(), vec![0; 3 << 20]);
+        }
+    }
+}
+
+#[test]
+fn administrators_are_answered() {
+    let server = Server::start(raid5(1024, 1 << 20), Backend::Auto);
+    let mut control = server.control();
+    let status = control.command(Command::Status).unwrap().status.unwrap();
+    assert_eq!((status.volumes[0].name.as_str(), status.volumes[0].slots), ("v", 3));
+    assert_eq!(status.volumes[0].members.len(), 3);
+    let set = |name: &str, value: &str| Command::Set { knobs: vec![(name.into(), value.into())] };
+    assert!(control.command(set("rmw_level", "2")).unwrap().ok);
+    let level = control.command(Command::Get { knobs: vec!["rmw_level".into()] }).unwrap();
+    assert_eq!(level.knobs, [("rmw_level".to_owned(), "2".to_owned())]);
+    assert_eq!(control.command(set("rmw_level", "9")).unwrap().kind, Some(Kind::Usage));
+    let none = Command::Fail { members: vec!["/no/such".into()] };
+    assert_eq!(control.command(none).unwrap().kind, Some(Kind::Usage));
+
+    let label = status.volumes[0].members[1].label.clone();
+    let mut client = server.client();
+    client.write(0, &pattern(8, 1 << 20)).unwrap();
+    assert!(control.command(Command::Fail { members: vec![label.clone()] }).unwrap().ok);
+    assert_eq!(server.status().volumes[0].degraded, 1);
+    assert!(client.read(0, 1 << 20).unwrap() == pattern(8, 1 << 20));
+    assert!(control.command(Command::Remove { members: vec![label] }).unwrap().ok);
+    assert!(client.read(0, 1 << 20).unwrap() == pattern(8, 1 << 20));
+    let stopped = control.command(Command::Stop).unwrap();
+    assert!(stopped.ok, "{stopped:?}");
+    assert_eq!(server.join(), ExitState::Clean);
+}
+
+#[test]
+fn a_stopped_array_is_found_clean_and_whole() {
+    let dir = tempfile::tempdir().unwrap();
+    let specs = common::array_files(dir.path(), weft_ondisk::Level::Raid6, 5);
+    let bytes = pattern(6, 5 << 20);
+    for round in 0..2 {
+        let specs = specs.clone();
+        let server =
+            Server::start(move |_| common::assembled(&specs, 4096, 8 << 20), Backend::Auto);
+        let mut client: Client = server.client();
+        if round == 0 {
+            client.write(12_345, &bytes).unwrap();
+        } else {
+            assert!(client.read(12_345, 5 << 20).unwrap() == bytes);
+            let status = server.status();
+            assert_eq!(status.volumes[0].resync_from, None);
+        }
+        assert_eq!(server.stop(), ExitState::Clean);
+    }
+}
