@@ -352,7 +352,7 @@ impl Core for Stalling {
         let run = self.runs.remove(&(client, tag));
         self.replies += u32::from(run.is_some());
         match run {
-            Some(run) if self.replies % 2 == 0 => {
+            Some(run) if self.replies.is_multiple_of(2) => {
                 self.late.push_back((Time(self.now.0 + 1_000_000), run));
                 Some(Output::Reply { client, tag, result: Err(ReplyError::Stalled) })
             }
