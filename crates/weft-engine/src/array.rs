@@ -353,6 +353,16 @@ impl Array {
         self.rounds.wanted
     }
 
+    /// Whether a round is done.
+    pub(crate) fn round_done(&self, number: u64) -> bool {
+        self.rounds.done >= number
+    }
+
+    /// The last round that was wanted.
+    pub(crate) fn last_round(&self) -> u64 {
+        self.rounds.wanted
+    }
+
     /// Whether everything that failed is recorded on the others.
     pub(crate) fn failures_recorded(&self) -> bool {
         self.rounds.done >= self.rounds.records_failures
@@ -620,7 +630,8 @@ impl Array {
             .chain(0..slots)
             .find(free)
             .ok_or(ReplyError::Invalid("the role table of the superblock is full"))?;
-        let superblock = spare_superblock(&template, &info, number, device_uuid)?;
+        let mut superblock = spare_superblock(&template, &info, number, device_uuid)?;
+        superblock.events = self.events;
         self.members.push(Member::new(info, superblock, None, MemberState::Spare));
         self.want_round();
         Ok(())

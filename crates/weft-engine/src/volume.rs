@@ -136,8 +136,8 @@ struct Waiting {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Until {
-    /// Failures are recorded on the other members.
-    Recorded,
+    /// The superblock round of this number is done, or there will be none.
+    Recorded(u64),
     /// The cache has its new shape.
     Resized,
     /// Everything is finished, flushed and marked.
@@ -269,15 +269,13 @@ impl Volume {
     ) -> Option<Result<(), ReplyError>> {
         let until = match &command.verb {
             Verb::Add { member, superblock: _, device_uuid } => {
-                self.array.add(member.clone(), *device_uuid).map(|()| {
-                    self.recovery_disabled = false;
-                    Some(Until::Recorded)
-                })
+                self.recovery_disabled = false;
+                self.array.add(member.clone(), *device_uuid).map(|()| self.recorded())
             }
-            Verb::Fail(index) => self.fail(*index, out).map(|()| Some(Until::Recorded)),
+            Verb::Fail(index) => self.fail(*index, out).map(|()| self.recorded()),
             Verb::Remove(index) => match self.array.position_of(*index) {
                 None => Err(ReplyError::Invalid("no such member")),
-                Some(position) => self.array.remove(position).map(|()| Some(Until::Recorded)),
+                Some(position) => self.array.remove(position).map(|()| self.recorded()),
             },
             Verb::Set(knob) => self.set(*knob),
             Verb::Stop => {
@@ -1038,6 +1036,11 @@ impl Volume {
 
     // Commands.
 
+    /// What was changed is on the members.
+    fn recorded(&self) -> Option<Until> {
+        Some(Until::Recorded(self.array.last_round()))
+    }
+
     fn set(&mut self, knob: Knob) -> Result<Option<Until>, ReplyError> {
         match knob {
             Knob::StripeCacheSize(_) | Knob::StripeSize(_) => {}
@@ -1102,11 +1105,13 @@ impl Volume {
             return;
         }
         let stopped = self.stopping && self.is_idle() && self.array.is_settled();
-        let (recorded, resized) = (self.rows_may_move(), self.resizing.is_none());
+        let resized = self.resizing.is_none();
         let sync_stopped = self.sync.is_none();
         self.commands.retain(|waiting| {
             let met = match waiting.until {
-                Until::Recorded => recorded,
+                Until::Recorded(round) => {
+                    self.array.round_done(round) || self.array.broken || self.array.read_only
+                }
                 Until::Resized => resized,
                 Until::Stopped => stopped,
                 Until::SyncStopped => sync_stopped,
