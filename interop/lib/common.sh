@@ -136,8 +136,10 @@ status() {
 
 # wait_idle NAME : until no sync action runs
 wait_idle() {
+	local action
 	for ((t = 0; t < 3000; t++)); do
-		[ "$(status "$1" sync_action)" = idle ] && return 0
+		action=$(status "$1" sync_action 2>&1) || fail "$1: $action"
+		[ "$action" = idle ] && return 0
 		sleep 0.1
 	done
 	fail "$1: the sync action does not end"
