@@ -273,15 +273,38 @@ fn an_idle_server_does_not_run() {
     client.flush().unwrap();
     // The array is marked clean after a while; that is work.
     std::thread::sleep(Duration::from_millis(600));
-    let path = format!("/proc/self/task/{}/status", server.thread_id);
-    let switches = || {
-        let status = std::fs::read_to_string(&path).unwrap();
+    let path = format!("/proc/self/task/{}", server.thread_id);
+    let usage = || {
+        let status = std::fs::read_to_string(format!("{path}/status")).unwrap();
         let line = status.lines().find(|line| line.starts_with("voluntary_ctxt")).unwrap();
-        line.split_whitespace().last().unwrap().parse::<u64>().unwrap()
+        let switches: u64 = line.split_whitespace().last().unwrap().parse().unwrap();
+        let schedule = std::fs::read_to_string(format!("{path}/schedstat")).unwrap();
+        let nanos: u64 = schedule.split_whitespace().next().unwrap().parse().unwrap();
+        (switches, nanos)
     };
-    let before = switches();
+    let before = usage();
     std::thread::sleep(Duration::from_secs(1));
-    assert_eq!(switches(), before);
+    assert_eq!(usage(), before, "context switches and nanoseconds of CPU");
+}
+
+/// The first write marks the array dirty: flush, then superblock, then data, one started by the end
+/// of the other.
+#[test]
+fn the_first_write_after_a_rest_does_not_wait_for_a_timer() {
+    for backend in [Backend::Auto, Backend::Threads] {
+        let server = Server::start(raid5(1024, 1 << 20), backend);
+        let mut client = server.client();
+        for round in 0..4 {
+            let start = Instant::now();
+            client.write(round * 4096, &[1; 4096]).unwrap();
+            client.flush().unwrap();
+            assert!(start.elapsed() < Duration::from_millis(900), "{:?}", start.elapsed());
+            std::thread::sleep(Duration::from_millis(300));
+        }
+        let start = Instant::now();
+        assert_eq!(server.stop(), ExitState::Clean);
+        assert!(start.elapsed() < Duration::from_millis(900), "{:?}", start.elapsed());
+    }
 }
 
 #[test]

@@ -205,17 +205,17 @@ impl Driver {
 
     /// Lets the engine decide and carries it out. Afterwards events may be waiting.
     pub fn settle(&mut self) {
-        self.collect();
         for _ in 0..PASSES_MAX {
-            if !self.unsettled {
+            self.collect();
+            if self.unsettled && self.poison().is_none() {
+                self.turn();
+            } else if !self.io.wants_submit() {
+                // Else the next stage of a request: no input, but something to start.
                 break;
             }
-            self.turn();
             if let Err(error) = self.io.submit() {
                 self.core.set_poison(&format!("member requests cannot be started: {error}"));
             }
-            // What the page cache had is done already.
-            self.collect();
         }
     }
 

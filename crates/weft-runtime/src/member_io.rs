@@ -272,8 +272,14 @@ impl<R: Ring> MemberIo<R> {
     /// Whether there is something to do without waiting for the ring.
     #[must_use]
     pub fn busy(&self) -> bool {
+        !self.answers.is_empty() || self.wants_submit()
+    }
+
+    /// Whether something is ready for the ring, and the ring for it.
+    #[must_use]
+    pub fn wants_submit(&self) -> bool {
         let room = self.ring.outstanding() < self.ring.capacity();
-        !self.answers.is_empty() || self.ring.busy() || (room && !self.waiting.is_empty())
+        self.ring.busy() || (room && !self.waiting.is_empty())
     }
 
     /// Member requests without an answer.
