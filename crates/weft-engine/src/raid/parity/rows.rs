@@ -9,25 +9,27 @@
 //!
 //! Source   md-raid.md §1.4, §1.7, §2.2 to §2.10, §6.2
 
+mod correct;
+mod sync;
+mod write;
+
 use std::collections::VecDeque;
 
-use smallvec::{SmallVec, smallvec};
-use weft_units::{Bytes, FRAME_BYTES, RowId, Sectors, Slot};
+use weft_units::{Bytes, RowId, Sectors, Slot};
 
 use super::cache::{Acquired, Cache};
-use super::plan::{Facts, Mode, Step};
+use super::plan::{Facts, Step};
 use super::row::{Batch, Operation, Piece, Row, RowSyncState};
 use crate::array::Array;
 use crate::error::ReplyError;
-use crate::frame::{Part, ZERO_FRAME};
+use crate::frame::Part;
 use crate::input::{Attr, Fault, Origin, SyncAction, Value};
 use crate::knobs::{CheckReads, Knobs, Writes};
 use crate::mutant::Mutant;
 use crate::outbox::{Outbox, RowPart, row_request};
-use crate::output::{ComputeOp, Differs, Notice, Source, Sources};
+use crate::output::{ComputeOp, Differs, Source, Sources};
 use crate::raid::slot_set::SlotSet;
 use crate::ranges::RequestId;
-use crate::snapshot::MemberState;
 
 /// The rows of one volume.
 #[derive(Clone, Debug)]
@@ -390,333 +392,6 @@ impl Rows {
         self.compute(id, Operation::Recovering(lost), ops, cx);
     }
 
-    /// Takes in what is written and computes parity: of one row, or of a batch.
-    fn take_in(&mut self, id: RowId, mode: Mode, cx: &mut Surroundings<'_>) {
-        let mut ops = Vec::new();
-        for id in self.batch_of(id) {
-            self.take_in_row(id, mode, &mut ops, cx);
-        }
-        let row = self.cache.row_mut(id);
-        let parities = 1 + usize::from(row.placement().q.is_some());
-        let drained = row.blocks.iter().filter(|block| !block.written.is_empty()).count();
-        if drained + parities == row.blocks.len() {
-            row.full_write = true;
-            self.cache.full_row_writes += 1;
-        }
-        self.compute(id, Operation::Computing(mode), ops, cx);
-    }
-
-    fn take_in_row(
-        &mut self,
-        id: RowId,
-        mode: Mode,
-        ops: &mut Vec<ComputeOp>,
-        cx: &mut Surroundings<'_>,
-    ) {
-        let block_bytes = self.cache.block_bytes();
-        let placement = self.cache.row(id).placement();
-        let present = cx.array.present();
-        let p = Some(placement.p).filter(|p| present.contains(*p));
-        let q = placement.q.filter(|q| present.contains(*q));
-        let row = self.cache.row(id);
-        let written = row.to_write();
-        for slot in written.ascending() {
-            let exponent = self.exponent(id, slot, cx);
-            for piece in &row.block(slot).writes {
-                for (new, offset) in piece.parts() {
-                    let here = |slot: Slot| row.part(slot, block_bytes, offset, new.len);
-                    if mode == Mode::ReadModifyWrite {
-                        let old =
-                            if cx.array.is_planted(Mutant::RmwNewAsOld) { new } else { here(slot) };
-                        let (p, q) = (p.map(here), q.map(here));
-                        ops.push(ComputeOp::UpdatePq { exponent, old, new, p, q });
-                    }
-                    ops.push(if new.is_zero() {
-                        ComputeOp::Zero { to: here(slot) }
-                    } else {
-                        ComputeOp::Copy { from: new, to: here(slot) }
-                    });
-                }
-            }
-        }
-        if mode == Mode::Reconstruct {
-            let data = self.sources(id, self.data_slots(id), cx);
-            let whole = |slot: Slot| self.whole(id, slot);
-            ops.push(ComputeOp::Pq { data, p: p.map(whole), q: q.map(whole) });
-        }
-        let row = self.cache.row_mut(id);
-        let parity = row.placement().parity();
-        row.uptodate = row.uptodate.without(written).without(parity);
-        for slot in written.ascending() {
-            let block = row.block_mut(slot);
-            block.written.append(&mut block.writes);
-        }
-    }
-
-    /// Parity is computed: data and parity go to the members.
-    fn write_out(&mut self, id: RowId, cx: &mut Surroundings<'_>) {
-        let rows = self.batch_of(id);
-        let present = cx.array.present();
-        let last = *rows.last().expect("a batch has its head");
-        for row_id in &rows {
-            let row = self.cache.row_mut(*row_id);
-            let parity = row.placement().parity();
-            row.uptodate = row.uptodate.or(row.written()).or(parity.and(present));
-        }
-        let members = self.cache.row(id).blocks.len() as u16;
-        for slot in SlotSet::first(members).and(present).descending() {
-            for row_id in &rows {
-                let row = self.cache.row(*row_id);
-                let parity = row.placement().parity();
-                if !row.written().or(parity).contains(slot) {
-                    continue;
-                }
-                let tail = *row_id == last && rows.len() > 1 && parity.contains(slot);
-                if tail && cx.array.is_planted(Mutant::FullRowWithoutTail) {
-                    continue;
-                }
-                let fua = row.blocks.iter().any(|b| b.written.iter().any(|piece| piece.fua));
-                self.stage(id, *row_id, slot, Some(fua), cx.knobs.max_sectors, cx);
-            }
-        }
-        for row_id in &rows {
-            self.cache.forbid_preread(*row_id);
-        }
-        let row = self.cache.row_mut(id);
-        row.operation = Operation::Writing;
-        if cx.array.is_planted(Mutant::AckBeforeParity) {
-            self.answer_writers(&rows, &Ok(()));
-        }
-        if self.cache.row(id).in_flight == 0 {
-            self.written(id, cx);
-        }
-    }
-
-    /// Every member has answered: the writers are answered.
-    fn written(&mut self, id: RowId, cx: &mut Surroundings<'_>) {
-        let rows = self.batch_of(id);
-        let row = self.cache.row_mut(id);
-        if std::mem::take(&mut row.full_write) {
-            self.cache.full_row_writes -= 1;
-        }
-        let no_space = rows.iter().find_map(|id| self.cache.row(*id).no_space);
-        let result = if no_space.is_some() {
-            Err(ReplyError::NoSpace)
-        } else if cx.array.broken {
-            // A member that it missed may not be recorded any more.
-            Err(ReplyError::Io)
-        } else {
-            self.events.push(Event::Written);
-            Ok(())
-        };
-        if let Some(slot) = no_space {
-            for id in &rows {
-                let sector = self.cache.row(*id).sector(self.cache.height());
-                self.cache.row_mut(*id).uptodate = SlotSet::EMPTY;
-                self.events.push(Event::NoSpace { slot, sector });
-            }
-        }
-        for id in &rows {
-            let row = self.cache.row_mut(*id);
-            let rewritten = row.written().or(row.placement().parity());
-            row.read_error = row.read_error.without(rewritten);
-            row.retried = row.retried.without(rewritten);
-            row.faults = SlotSet::EMPTY;
-            row.no_space = None;
-        }
-        self.answer_writers(&rows, &result);
-        self.unbatch(id, Self::rest_or_continue);
-        self.rest_or_continue(id);
-    }
-
-    fn answer_writers(&mut self, rows: &[RowId], result: &Result<(), ReplyError>) {
-        for id in rows {
-            for block in &mut self.cache.row_mut(*id).blocks {
-                for piece in block.written.drain(..) {
-                    let request = piece.request;
-                    self.events.push(Event::PieceDone { request, result: result.clone() });
-                }
-            }
-        }
-    }
-
-    // Syncs.
-
-    /// Every block is valid: stored parity is compared, where it says anything.
-    fn sync_compare(&mut self, id: RowId, facts: &Facts, cx: &mut Surroundings<'_>) {
-        let failed = facts.failed();
-        // With as many blocks computed as there is parity, parity agrees by construction; a block
-        // that was computed from P agrees with P.
-        let lost_data = !failed.and(facts.data()).is_empty();
-        let p = !failed.contains(facts.p) && !lost_data;
-        let q = facts.q.filter(|q| !failed.contains(*q));
-        if failed.count() >= facts.parity().count() || (!p && q.is_none()) {
-            self.sync_correct(id, Differs::default(), cx);
-            return;
-        }
-        let op = ComputeOp::Compare {
-            data: self.sources(id, facts.data(), cx),
-            p: p.then(|| self.whole(id, facts.p)),
-            q: q.map(|q| self.whole(id, q)),
-        };
-        self.compute(id, Operation::Comparing, vec![op], cx);
-    }
-
-    /// Parity was compared: what disagrees is computed again, unless nothing may be changed.
-    fn sync_compared(&mut self, id: RowId, differs: Differs, cx: &mut Surroundings<'_>) {
-        let row = self.cache.row_mut(id);
-        let Some((action, state)) = &mut row.sync else {
-            unreachable!("parity is compared for a sync only")
-        };
-        *state = RowSyncState::Compared;
-        let checks_only = *action == SyncAction::Check;
-        let placement = row.placement();
-        if placement.q.is_none() {
-            // md's check of one parity spends the cached copy of it.
-            row.uptodate.remove(placement.p);
-        }
-        if differs == Differs::default() || checks_only {
-            let mismatch = differs != Differs::default();
-            if checks_only {
-                self.sync_finished(id, mismatch, true);
-                self.rest(id);
-            } else {
-                self.sync_correct(id, Differs::default(), cx);
-            }
-            return;
-        }
-        let op = ComputeOp::Pq {
-            data: self.sources(id, self.data_slots(id), cx),
-            p: differs.p.then(|| self.whole(id, placement.p)),
-            q: placement.q.filter(|_| differs.q).map(|q| self.whole(id, q)),
-        };
-        self.compute(id, Operation::Regenerating(differs), vec![op], cx);
-    }
-
-    /// Writes what a sync corrects: parity that disagreed, and the blocks of members being rebuilt.
-    fn sync_correct(&mut self, id: RowId, differs: Differs, cx: &mut Surroundings<'_>) {
-        let row = self.cache.row_mut(id);
-        let placement = row.placement();
-        let Some((action, state)) = &mut row.sync else { unreachable!("only a sync corrects") };
-        *state = RowSyncState::Compared;
-        let mut blocks = SlotSet::EMPTY;
-        blocks.set(placement.p, differs.p);
-        if let Some(q) = placement.q {
-            blocks.set(q, differs.q);
-        }
-        row.uptodate = row.uptodate.or(blocks);
-        row.mismatch = !blocks.is_empty();
-        let recovers = *action == SyncAction::Recover;
-        if recovers {
-            let rebuilding = |slot: &Slot| {
-                let member = cx.array.at(*slot);
-                member.is_some_and(|member| matches!(member.state, MemberState::Rebuilding { .. }))
-            };
-            blocks = blocks.or(cx.array.present().ascending().filter(rebuilding).collect());
-        }
-        let mut slots: SmallVec<[Slot; 4]> = blocks.and(cx.array.present()).descending().collect();
-        if recovers {
-            // md completes rebuilt blocks one by one, from the lowest.
-            slots.reverse();
-        }
-        for slot in slots {
-            self.stage(id, id, slot, Some(false), cx.knobs.max_sectors, cx);
-        }
-        let row = self.cache.row_mut(id);
-        row.operation = Operation::SyncWriting;
-        if row.in_flight == 0 {
-            self.sync_written(id, cx);
-        }
-    }
-
-    fn sync_written(&mut self, id: RowId, cx: &mut Surroundings<'_>) {
-        let height = self.cache.height();
-        let row = self.cache.row_mut(id);
-        let no_space = row.no_space.take();
-        let mismatch = std::mem::take(&mut row.mismatch);
-        row.faults = SlotSet::EMPTY;
-        if let Some(slot) = no_space {
-            row.uptodate = SlotSet::EMPTY;
-            let sector = row.sector(height);
-            self.events.push(Event::NoSpace { slot, sector });
-        }
-        let ok = no_space.is_none() && !cx.array.broken;
-        self.sync_finished(id, mismatch, ok);
-        self.rest(id);
-    }
-
-    fn sync_finished(&mut self, id: RowId, mismatch: bool, ok: bool) {
-        let row = self.cache.row_mut(id);
-        row.sync = None;
-        row.operation = Operation::Idle;
-        let key = row.key;
-        self.events.push(Event::SyncDone { key, mismatch, ok });
-    }
-
-    // Read errors.
-
-    /// With nothing else to do: writes a block again that could not be read and was computed.
-    fn correct(&mut self, id: RowId, cx: &mut Surroundings<'_>) {
-        let row = self.cache.row(id);
-        let bad = row.read_error.and(row.uptodate).and(cx.array.present());
-        let slot = bad.ascending().next();
-        match slot {
-            Some(slot) if !cx.array.read_only && !cx.array.broken => {
-                self.cache.row_mut(id).operation = Operation::Rewriting(slot);
-                self.stage(id, id, slot, Some(false), Bytes::ZERO, cx);
-            }
-            _ => self.rest(id),
-        }
-    }
-
-    fn rewritten(&mut self, id: RowId, slot: Slot, cx: &mut Surroundings<'_>) {
-        let failed = !std::mem::take(&mut self.cache.row_mut(id).faults).is_empty();
-        if failed {
-            self.cache.row_mut(id).operation = Operation::Idle;
-            self.cache.row_mut(id).read_error.remove(slot);
-            self.rest(id);
-            return;
-        }
-        self.cache.row_mut(id).operation = Operation::Rereading(slot);
-        self.stage(id, id, slot, None, Bytes::ZERO, cx);
-        if self.cache.row(id).in_flight == 0 {
-            self.reread(id, slot, cx);
-        }
-    }
-
-    fn reread(&mut self, id: RowId, slot: Slot, cx: &mut Surroundings<'_>) {
-        let height = self.cache.height();
-        let row = self.cache.row_mut(id);
-        let failed = !std::mem::take(&mut row.faults).is_empty();
-        row.operation = Operation::Idle;
-        row.read_error.remove(slot);
-        row.retried.remove(slot);
-        let sector = row.sector(height);
-        let Some(position) = cx.array.position_at(slot) else {
-            self.rest(id);
-            return;
-        };
-        if failed {
-            // It takes writes that it cannot read back: not a member to trust.
-            self.cache.row_mut(id).uptodate.remove(slot);
-            if !cx.array.breaks(position) {
-                cx.array.fail(position, cx.out);
-            }
-        } else {
-            let member = &mut cx.array.members[position];
-            member.counters.corrected += height.0;
-            let notice = Notice::ReadErrorCorrected {
-                member: member.info.index,
-                at: member.data_sector(sector),
-                sectors: height,
-            };
-            cx.out.notice(notice);
-        }
-        self.rest(id);
-    }
-
-    // Answers.
-
     /// A computation of a row is done.
     pub(crate) fn computed(
         &mut self,
@@ -836,32 +511,6 @@ impl Rows {
             }
         }
     }
-
-    /// A block could not be read: once more, alone; then it counts as lost in this row.
-    fn read_failed(&mut self, part: RowPart, cx: &mut Surroundings<'_>) {
-        let row = self.cache.row_mut(part.row);
-        let placement = row.placement();
-        let p_of_raid6 = placement.q.is_some() && part.slot == placement.p;
-        if row.retried.contains(part.slot) || p_of_raid6 {
-            row.read_error.insert(part.slot);
-        } else {
-            row.retried.insert(part.slot);
-        }
-        let Some(position) = cx.array.position_at(part.slot) else { return };
-        let member = &mut cx.array.members[position];
-        member.read_errors += 1;
-        if member.read_errors > cx.knobs.stripe_cache_size && !cx.array.breaks(position) {
-            cx.array.fail(position, cx.out);
-        }
-    }
-
-    fn member_failed(&mut self, slot: Slot, cx: &mut Surroundings<'_>) {
-        if let Some(position) = cx.array.position_at(slot) {
-            cx.array.fail(position, cx.out);
-        }
-    }
-
-    // A row between two steps.
 
     /// Handles a row again if somebody waits, or if a correction may be due.
     fn rest_or_continue(&mut self, id: RowId) {
@@ -1002,21 +651,5 @@ impl Rows {
         let exponent = self.cache.row(id).placement().exponent(slot);
         let wrong = exponent >= 2 && cx.array.is_planted(Mutant::WrongQExponent);
         exponent + u8::from(wrong)
-    }
-}
-
-impl Piece {
-    /// Its memory in parts of at most one frame where it is zeros, with offsets within the block.
-    fn parts(&self) -> SmallVec<[(Part, u32); 1]> {
-        let Some(memory) = self.memory else {
-            let frame = FRAME_BYTES as u32;
-            return (0..self.len.div_ceil(frame))
-                .map(|nth| {
-                    let len = frame.min(self.len - nth * frame);
-                    (Part { frame: ZERO_FRAME, offset: 0, len }, self.offset + nth * frame)
-                })
-                .collect();
-        };
-        smallvec![(memory, self.offset)]
     }
 }

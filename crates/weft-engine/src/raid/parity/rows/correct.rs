@@ -1,0 +1,100 @@
+//! What if a block cannot be read?
+//!
+//! It is read once more, alone, so that its neighbours do not fail with it. Then it counts as lost in
+//! this row: readers are served from the others, and with nothing else to do the block is written
+//! again and read back. A member that fails that, or has too many errors in a row, is failed.
+//!
+//! Source   md-raid.md §2.10
+
+use weft_units::{Bytes, RowId, Slot};
+
+use super::{Rows, Surroundings};
+use crate::outbox::RowPart;
+use crate::output::Notice;
+use crate::raid::parity::row::Operation;
+
+impl Rows {
+    /// With nothing else to do: writes a block again that could not be read and was computed.
+    pub(super) fn correct(&mut self, id: RowId, cx: &mut Surroundings<'_>) {
+        let row = self.cache.row(id);
+        let bad = row.read_error.and(row.uptodate).and(cx.array.present());
+        let slot = bad.ascending().next();
+        match slot {
+            Some(slot) if !cx.array.read_only && !cx.array.broken => {
+                self.cache.row_mut(id).operation = Operation::Rewriting(slot);
+                self.stage(id, id, slot, Some(false), Bytes::ZERO, cx);
+            }
+            _ => self.rest(id),
+        }
+    }
+
+    pub(super) fn rewritten(&mut self, id: RowId, slot: Slot, cx: &mut Surroundings<'_>) {
+        let failed = !std::mem::take(&mut self.cache.row_mut(id).faults).is_empty();
+        if failed {
+            self.cache.row_mut(id).operation = Operation::Idle;
+            self.cache.row_mut(id).read_error.remove(slot);
+            self.rest(id);
+            return;
+        }
+        self.cache.row_mut(id).operation = Operation::Rereading(slot);
+        self.stage(id, id, slot, None, Bytes::ZERO, cx);
+        if self.cache.row(id).in_flight == 0 {
+            self.reread(id, slot, cx);
+        }
+    }
+
+    pub(super) fn reread(&mut self, id: RowId, slot: Slot, cx: &mut Surroundings<'_>) {
+        let height = self.cache.height();
+        let row = self.cache.row_mut(id);
+        let failed = !std::mem::take(&mut row.faults).is_empty();
+        row.operation = Operation::Idle;
+        row.read_error.remove(slot);
+        row.retried.remove(slot);
+        let sector = row.sector(height);
+        let Some(position) = cx.array.position_at(slot) else {
+            self.rest(id);
+            return;
+        };
+        if failed {
+            // It takes writes that it cannot read back: not a member to trust.
+            self.cache.row_mut(id).uptodate.remove(slot);
+            if !cx.array.breaks(position) {
+                cx.array.fail(position, cx.out);
+            }
+        } else {
+            let member = &mut cx.array.members[position];
+            member.counters.corrected += height.0;
+            let notice = Notice::ReadErrorCorrected {
+                member: member.info.index,
+                at: member.data_sector(sector),
+                sectors: height,
+            };
+            cx.out.notice(notice);
+        }
+        self.rest(id);
+    }
+
+    /// A block could not be read: once more, alone; then it counts as lost in this row.
+    pub(super) fn read_failed(&mut self, part: RowPart, cx: &mut Surroundings<'_>) {
+        let row = self.cache.row_mut(part.row);
+        let placement = row.placement();
+        let p_of_raid6 = placement.q.is_some() && part.slot == placement.p;
+        if row.retried.contains(part.slot) || p_of_raid6 {
+            row.read_error.insert(part.slot);
+        } else {
+            row.retried.insert(part.slot);
+        }
+        let Some(position) = cx.array.position_at(part.slot) else { return };
+        let member = &mut cx.array.members[position];
+        member.read_errors += 1;
+        if member.read_errors > cx.knobs.stripe_cache_size && !cx.array.breaks(position) {
+            cx.array.fail(position, cx.out);
+        }
+    }
+
+    pub(super) fn member_failed(&mut self, slot: Slot, cx: &mut Surroundings<'_>) {
+        if let Some(position) = cx.array.position_at(slot) {
+            cx.array.fail(position, cx.out);
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! What does a sync do with a row whose blocks are all valid?
+//!
+//! ```text
+//! all valid ──▶ compare parity ──▶ compute what disagrees ──▶ write it, and blocks being rebuilt
+//!                    └── check: count it ──▶ done
+//! ```
+//!
+//! Source   md-raid.md §6.2
+
+use smallvec::SmallVec;
+use weft_units::{RowId, Slot};
+
+use super::{Event, Rows, Surroundings};
+use crate::input::SyncAction;
+use crate::output::{ComputeOp, Differs};
+use crate::raid::parity::plan::Facts;
+use crate::raid::parity::row::{Operation, RowSyncState};
+use crate::raid::slot_set::SlotSet;
+use crate::snapshot::MemberState;
+
+impl Rows {
+    /// Every block is valid: stored parity is compared, where it says anything.
+    pub(super) fn sync_compare(&mut self, id: RowId, facts: &Facts, cx: &mut Surroundings<'_>) {
+        let failed = facts.failed();
+        // With as many blocks computed as there is parity, parity agrees by construction; a block
+        // that was computed from P agrees with P.
+        let lost_data = !failed.and(facts.data()).is_empty();
+        let p = !failed.contains(facts.p) && !lost_data;
+        let q = facts.q.filter(|q| !failed.contains(*q));
+        if failed.count() >= facts.parity().count() || (!p && q.is_none()) {
+            self.sync_correct(id, Differs::default(), cx);
+            return;
+        }
+        let op = ComputeOp::Compare {
+            data: self.sources(id, facts.data(), cx),
+            p: p.then(|| self.whole(id, facts.p)),
+            q: q.map(|q| self.whole(id, q)),
+        };
+        self.compute(id, Operation::Comparing, vec![op], cx);
+    }
+
+    /// Parity was compared: what disagrees is computed again, unless nothing may be changed.
+    pub(super) fn sync_compared(&mut self, id: RowId, differs: Differs, cx: &mut Surroundings<'_>) {
+        let row = self.cache.row_mut(id);
+        let Some((action, state)) = &mut row.sync else {
+            unreachable!("parity is compared for a sync only")
+        };
+        *state = RowSyncState::Compared;
+        let checks_only = *action == SyncAction::Check;
+        let placement = row.placement();
+        if placement.q.is_none() {
+            // md's check of one parity spends the cached copy of it.
+            row.uptodate.remove(placement.p);
+        }
+        if differs == Differs::default() || checks_only {
+            let mismatch = differs != Differs::default();
+            if checks_only {
+                self.sync_finished(id, mismatch, true);
+                self.rest(id);
+            } else {
+                self.sync_correct(id, Differs::default(), cx);
+            }
+            return;
+        }
+        let op = ComputeOp::Pq {
+            data: self.sources(id, self.data_slots(id), cx),
+            p: differs.p.then(|| self.whole(id, placement.p)),
+            q: placement.q.filter(|_| differs.q).map(|q| self.whole(id, q)),
+        };
+        self.compute(id, Operation::Regenerating(differs), vec![op], cx);
+    }
+
+    /// Writes what a sync corrects: parity that disagreed, and the blocks of members being rebuilt.
+    pub(super) fn sync_correct(&mut self, id: RowId, differs: Differs, cx: &mut Surroundings<'_>) {
+        let row = self.cache.row_mut(id);
+        let placement = row.placement();
+        let Some((action, state)) = &mut row.sync else { unreachable!("only a sync corrects") };
+        *state = RowSyncState::Compared;
+        let mut blocks = SlotSet::EMPTY;
+        blocks.set(placement.p, differs.p);
+        if let Some(q) = placement.q {
+            blocks.set(q, differs.q);
+        }
+        row.uptodate = row.uptodate.or(blocks);
+        row.mismatch = !blocks.is_empty();
+        let recovers = *action == SyncAction::Recover;
+        if recovers {
+            let rebuilding = |slot: &Slot| {
+                let member = cx.array.at(*slot);
+                member.is_some_and(|member| matches!(member.state, MemberState::Rebuilding { .. }))
+            };
+            blocks = blocks.or(cx.array.present().ascending().filter(rebuilding).collect());
+        }
+        let mut slots: SmallVec<[Slot; 4]> = blocks.and(cx.array.present()).descending().collect();
+        if recovers {
+            // md completes rebuilt blocks one by one, from the lowest.
+            slots.reverse();
+        }
+        for slot in slots {
+            self.stage(id, id, slot, Some(false), cx.knobs.max_sectors, cx);
+        }
+        let row = self.cache.row_mut(id);
+        row.operation = Operation::SyncWriting;
+        if row.in_flight == 0 {
+            self.sync_written(id, cx);
+        }
+    }
+
+    pub(super) fn sync_written(&mut self, id: RowId, cx: &mut Surroundings<'_>) {
+        let height = self.cache.height();
+        let row = self.cache.row_mut(id);
+        let no_space = row.no_space.take();
+        let mismatch = std::mem::take(&mut row.mismatch);
+        row.faults = SlotSet::EMPTY;
+        if let Some(slot) = no_space {
+            row.uptodate = SlotSet::EMPTY;
+            let sector = row.sector(height);
+            self.events.push(Event::NoSpace { slot, sector });
+        }
+        let ok = no_space.is_none() && !cx.array.broken;
+        self.sync_finished(id, mismatch, ok);
+        self.rest(id);
+    }
+
+    pub(super) fn sync_finished(&mut self, id: RowId, mismatch: bool, ok: bool) {
+        let row = self.cache.row_mut(id);
+        row.sync = None;
+        row.operation = Operation::Idle;
+        let key = row.key;
+        self.events.push(Event::SyncDone { key, mismatch, ok });
+    }
+}

@@ -1,0 +1,187 @@
+//! How does a row, or a batch of full rows, get written?
+//!
+//! New data is taken in and parity computed in one computation; then data and parity go to the
+//! members, highest slot first and rows ascending within a slot, so that a batch reaches each member
+//! as one run. The writers are answered when every member has answered.
+//!
+//! Source   md-raid.md §1.7, §2.4
+
+use smallvec::{SmallVec, smallvec};
+use weft_units::{FRAME_BYTES, RowId, Slot};
+
+use super::{Event, Rows, Surroundings};
+use crate::error::ReplyError;
+use crate::frame::{Part, ZERO_FRAME};
+use crate::mutant::Mutant;
+use crate::output::ComputeOp;
+use crate::raid::parity::plan::Mode;
+use crate::raid::parity::row::{Operation, Piece};
+use crate::raid::slot_set::SlotSet;
+
+impl Rows {
+    /// Takes in what is written and computes parity: of one row, or of a batch.
+    pub(super) fn take_in(&mut self, id: RowId, mode: Mode, cx: &mut Surroundings<'_>) {
+        let mut ops = Vec::new();
+        for id in self.batch_of(id) {
+            self.take_in_row(id, mode, &mut ops, cx);
+        }
+        let row = self.cache.row_mut(id);
+        let parities = 1 + usize::from(row.placement().q.is_some());
+        let drained = row.blocks.iter().filter(|block| !block.written.is_empty()).count();
+        if drained + parities == row.blocks.len() {
+            row.full_write = true;
+            self.cache.full_row_writes += 1;
+        }
+        self.compute(id, Operation::Computing(mode), ops, cx);
+    }
+
+    pub(super) fn take_in_row(
+        &mut self,
+        id: RowId,
+        mode: Mode,
+        ops: &mut Vec<ComputeOp>,
+        cx: &mut Surroundings<'_>,
+    ) {
+        let block_bytes = self.cache.block_bytes();
+        let placement = self.cache.row(id).placement();
+        let present = cx.array.present();
+        let p = Some(placement.p).filter(|p| present.contains(*p));
+        let q = placement.q.filter(|q| present.contains(*q));
+        let row = self.cache.row(id);
+        let written = row.to_write();
+        for slot in written.ascending() {
+            let exponent = self.exponent(id, slot, cx);
+            for piece in &row.block(slot).writes {
+                for (new, offset) in piece.parts() {
+                    let here = |slot: Slot| row.part(slot, block_bytes, offset, new.len);
+                    if mode == Mode::ReadModifyWrite {
+                        let old =
+                            if cx.array.is_planted(Mutant::RmwNewAsOld) { new } else { here(slot) };
+                        let (p, q) = (p.map(here), q.map(here));
+                        ops.push(ComputeOp::UpdatePq { exponent, old, new, p, q });
+                    }
+                    ops.push(if new.is_zero() {
+                        ComputeOp::Zero { to: here(slot) }
+                    } else {
+                        ComputeOp::Copy { from: new, to: here(slot) }
+                    });
+                }
+            }
+        }
+        if mode == Mode::Reconstruct {
+            let data = self.sources(id, self.data_slots(id), cx);
+            let whole = |slot: Slot| self.whole(id, slot);
+            ops.push(ComputeOp::Pq { data, p: p.map(whole), q: q.map(whole) });
+        }
+        let row = self.cache.row_mut(id);
+        let parity = row.placement().parity();
+        row.uptodate = row.uptodate.without(written).without(parity);
+        for slot in written.ascending() {
+            let block = row.block_mut(slot);
+            block.written.append(&mut block.writes);
+        }
+    }
+
+    /// Parity is computed: data and parity go to the members.
+    pub(super) fn write_out(&mut self, id: RowId, cx: &mut Surroundings<'_>) {
+        let rows = self.batch_of(id);
+        let present = cx.array.present();
+        let last = *rows.last().expect("a batch has its head");
+        for row_id in &rows {
+            let row = self.cache.row_mut(*row_id);
+            let parity = row.placement().parity();
+            row.uptodate = row.uptodate.or(row.written()).or(parity.and(present));
+        }
+        let members = self.cache.row(id).blocks.len() as u16;
+        for slot in SlotSet::first(members).and(present).descending() {
+            for row_id in &rows {
+                let row = self.cache.row(*row_id);
+                let parity = row.placement().parity();
+                if !row.written().or(parity).contains(slot) {
+                    continue;
+                }
+                let tail = *row_id == last && rows.len() > 1 && parity.contains(slot);
+                if tail && cx.array.is_planted(Mutant::FullRowWithoutTail) {
+                    continue;
+                }
+                let fua = row.blocks.iter().any(|b| b.written.iter().any(|piece| piece.fua));
+                self.stage(id, *row_id, slot, Some(fua), cx.knobs.max_sectors, cx);
+            }
+        }
+        for row_id in &rows {
+            self.cache.forbid_preread(*row_id);
+        }
+        let row = self.cache.row_mut(id);
+        row.operation = Operation::Writing;
+        if cx.array.is_planted(Mutant::AckBeforeParity) {
+            self.answer_writers(&rows, &Ok(()));
+        }
+        if self.cache.row(id).in_flight == 0 {
+            self.written(id, cx);
+        }
+    }
+
+    /// Every member has answered: the writers are answered.
+    pub(super) fn written(&mut self, id: RowId, cx: &mut Surroundings<'_>) {
+        let rows = self.batch_of(id);
+        let row = self.cache.row_mut(id);
+        if std::mem::take(&mut row.full_write) {
+            self.cache.full_row_writes -= 1;
+        }
+        let no_space = rows.iter().find_map(|id| self.cache.row(*id).no_space);
+        let result = if no_space.is_some() {
+            Err(ReplyError::NoSpace)
+        } else if cx.array.broken {
+            // A member that it missed may not be recorded any more.
+            Err(ReplyError::Io)
+        } else {
+            self.events.push(Event::Written);
+            Ok(())
+        };
+        if let Some(slot) = no_space {
+            for id in &rows {
+                let sector = self.cache.row(*id).sector(self.cache.height());
+                self.cache.row_mut(*id).uptodate = SlotSet::EMPTY;
+                self.events.push(Event::NoSpace { slot, sector });
+            }
+        }
+        for id in &rows {
+            let row = self.cache.row_mut(*id);
+            let rewritten = row.written().or(row.placement().parity());
+            row.read_error = row.read_error.without(rewritten);
+            row.retried = row.retried.without(rewritten);
+            row.faults = SlotSet::EMPTY;
+            row.no_space = None;
+        }
+        self.answer_writers(&rows, &result);
+        self.unbatch(id, Self::rest_or_continue);
+        self.rest_or_continue(id);
+    }
+
+    pub(super) fn answer_writers(&mut self, rows: &[RowId], result: &Result<(), ReplyError>) {
+        for id in rows {
+            for block in &mut self.cache.row_mut(*id).blocks {
+                for piece in block.written.drain(..) {
+                    let request = piece.request;
+                    self.events.push(Event::PieceDone { request, result: result.clone() });
+                }
+            }
+        }
+    }
+}
+
+impl Piece {
+    /// Its memory in parts of at most one frame where it is zeros, with offsets within the block.
+    pub(super) fn parts(&self) -> SmallVec<[(Part, u32); 1]> {
+        let Some(memory) = self.memory else {
+            let frame = FRAME_BYTES as u32;
+            return (0..self.len.div_ceil(frame))
+                .map(|nth| {
+                    let len = frame.min(self.len - nth * frame);
+                    (Part { frame: ZERO_FRAME, offset: 0, len }, self.offset + nth * frame)
+                })
+                .collect();
+        };
+        smallvec![(memory, self.offset)]
+    }
+}

@@ -1,0 +1,290 @@
+//! Which members or rows does a request touch, and in which order?
+//!
+//! A read of a whole array goes straight to its members, chunk by chunk, exactly what was asked for.
+//! Everything else is attached to rows of the stripe cache, each row once with all of its blocks. What
+//! finds no row waits, and holds none meanwhile.
+//!
+//! Source   md-raid.md §2.1, §2.8
+
+use smallvec::{SmallVec, smallvec};
+use weft_units::{ByteRange, Bytes, ChunkRow, FRAME_BYTES, SECTOR_BYTES, Sectors, Slot};
+
+use super::{Active, Volume};
+use crate::align::whole_blocks;
+use crate::array::Array;
+use crate::frame::Run;
+use crate::input::RequestOp;
+use crate::knobs::Writes;
+use crate::mutant::Mutant;
+use crate::outbox::{Outbox, Owner, ReadPart};
+use crate::output::Output;
+use crate::raid::parity::Piece;
+use crate::raid::parity::cache::Acquired;
+use crate::ranges::RequestId;
+use crate::sched::merge::Staged;
+
+/// How far a request is attached: which units of the present piece of at most 256 are done.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Cursor {
+    /// Bytes of the volume that the present piece is made of.
+    from: u64,
+    to: u64,
+    /// The same in units, rounded out.
+    first: u64,
+    end: u64,
+    /// Where to go on within the piece.
+    at: u64,
+    done: SmallVec<[u64; 5]>,
+    pub(super) left: u64,
+}
+
+impl Volume {
+    /// Reads straight from the members, chunk by chunk, exactly what was asked for.
+    pub(super) fn bypass(&mut self, id: RequestId, out: &mut Outbox) {
+        let chunk = self.array.geometry.chunk().bytes().0;
+        let request = self.active(id);
+        let (range, frames, attr) = (request.range, request.frames, request.attr);
+        let mut start = range.start.0;
+        let mut pieces = 0;
+        while start < range.end().0 {
+            let end = range.end().0.min((start / chunk + 1) * chunk);
+            let position = self.array.geometry.locate(Bytes(start).sectors_floor());
+            let member = self.array.at(position.slot).expect("reads bypass only a whole array");
+            let block = u64::from(member.info.logical_block);
+            let whole = whole_blocks(ByteRange::new(start, end - start), block);
+            let in_frames = whole.start.0 - range.start.0 / FRAME_BYTES * FRAME_BYTES;
+            let sector_in_chunk = Sectors(whole.start.0 % chunk / SECTOR_BYTES);
+            let sector = position.sector.round_down(self.array.geometry.chunk()) + sector_in_chunk;
+            let piece = Staged {
+                member: member.info.index,
+                write: false,
+                fua: false,
+                at: member.data_sector(sector),
+                parts: smallvec![frames.part(in_frames, whole.len.0)],
+                bytes: whole.len.0,
+                attr,
+                owner: Owner::Reads(smallvec![ReadPart {
+                    request: id,
+                    start: Bytes(start),
+                    len: (end - start) as u32,
+                }]),
+            };
+            out.stage(piece, self.knobs.max_sectors);
+            pieces += 1;
+            start = end;
+        }
+        self.active(id).pending += pieces;
+        self.piece_done(id, Ok(()), out);
+    }
+
+    /// Attaches what waits for rows: work that lost its row, failed reads, requests in order. While
+    /// the cache waits for its new shape, only what was begun goes on.
+    pub(super) fn attach_waiting(&mut self, out: &mut Outbox) {
+        if self.rows.cache.relieve() {
+            self.rows.place_displaced(&self.array);
+            while let Some(part) = self.retries.front().copied() {
+                if !self.retry(part) {
+                    break;
+                }
+                self.retries.pop_front();
+            }
+            // In order of arrival: those that waited go on before the new ones.
+            while let Some(id) = self.starved.pop_back() {
+                self.ready.push_front(id);
+            }
+        }
+        let mut after_resize = Vec::new();
+        while let Some(id) = self.ready.pop_front() {
+            let request = self.active(id);
+            let begun = request.cursor.left > 0 || request.error.is_some();
+            if self.resizing.is_some() && !begun {
+                after_resize.push(id);
+            } else if self.active(id).error.is_some() || self.attach(id) {
+                self.attached(id, out);
+            } else if self.active(id).cursor.left > 0 {
+                self.starved.push_back(id);
+            } else {
+                after_resize.push(id);
+            }
+        }
+        self.ready.extend(after_resize);
+    }
+
+    fn attached(&mut self, id: RequestId, out: &mut Outbox) {
+        if self.array.is_planted(Mutant::FrameReusedInFlight) {
+            let frames = std::mem::replace(&mut self.active(id).frames, Run::EMPTY);
+            out.push(Output::Release(frames));
+        }
+        self.piece_done(id, Ok(()), out);
+    }
+
+    /// Attaches the rest of a request, row by row. Whether all of it is attached.
+    ///
+    /// Source   md-raid.md §2.1: pieces of 256 units; a request that reaches into the next member's
+    ///          chunk begins there, so that member offsets go up
+    fn attach(&mut self, id: RequestId) -> bool {
+        let unit = self.rows.cache.block_bytes();
+        let end_unit = self.active(id).range.end().0.div_ceil(unit);
+        loop {
+            let request = self.requests[id.0 as usize].as_mut().expect("it is being attached");
+            if request.cursor.left == 0 {
+                let from = request.cursor.to.max(request.range.start.0);
+                if from >= request.range.end().0 {
+                    return true;
+                }
+                if self.resizing.is_some() {
+                    return false;
+                }
+                let next = from / unit;
+                let end = end_unit.min(next + UNITS_MAX);
+                request.cursor = Cursor::new(next, end, unit);
+                request.cursor.from = from;
+                request.cursor.at = first_unit(&self.array, next, end, unit);
+            }
+            let cursor = &request.cursor;
+            let first = cursor.next().expect("units are left");
+            let position = self.array.geometry.locate(Bytes(first * unit).sectors_floor());
+            let height = self.rows.cache.height();
+            let key = position.sector.0 / height.0;
+            let Acquired::Row(row) = self.rows.cache.acquire(key, &self.array.geometry) else {
+                return false;
+            };
+            let pieces = self.row_pieces(id, first);
+            let request = self.requests[id.0 as usize].as_mut().expect("it is being attached");
+            request.pending += pieces.len() as u32;
+            let sync = match self.knobs.writes {
+                Writes::Sync => true,
+                Writes::Auto | Writes::Gather => request.flags.sync,
+            };
+            self.rows.attach(row, &pieces, request.writes, sync, false, request.attr);
+        }
+    }
+
+    /// The pieces of a request that lie in the row of a unit; the cursor moves past them.
+    fn row_pieces(&mut self, id: RequestId, unit_number: u64) -> SmallVec<[(Slot, Piece); 8]> {
+        let unit = self.rows.cache.block_bytes();
+        let geometry = &self.array.geometry;
+        let units_per_chunk = geometry.chunk().bytes().0 / unit;
+        let data_members = u64::from(geometry.data_members());
+        let chunk_number = unit_number / units_per_chunk;
+        let first_chunk = chunk_number / data_members * data_members;
+        let in_chunk = unit_number % units_per_chunk;
+        let request = self.requests[id.0 as usize].as_mut().expect("it is being attached");
+        let mut pieces = SmallVec::new();
+        let placement = geometry.placement(ChunkRow(chunk_number / data_members));
+        for data_index in 0..data_members {
+            let number = (first_chunk + data_index) * units_per_chunk + in_chunk;
+            if !request.cursor.take(number) {
+                continue;
+            }
+            let mut slot = placement.data_slot(data_index as u16);
+            if self.array.is_planted(Mutant::ChunkEdgeOffByOne)
+                && in_chunk == 0
+                && data_index > 0
+                && request.writes
+            {
+                slot = placement.data_slot(data_index as u16 - 1);
+            }
+            let start = request.cursor.from.max(number * unit);
+            let end = request.range.end().0.min((number + 1) * unit);
+            pieces.push((slot, request.piece(id, start, end, unit)));
+        }
+        pieces
+    }
+
+    /// Reads through the cache what a member did not give. Whether a row was free.
+    fn retry(&mut self, part: ReadPart) -> bool {
+        let unit = self.rows.cache.block_bytes();
+        let mut start = part.start.0;
+        let end = start + u64::from(part.len);
+        let mut pieces = 0;
+        while start < end {
+            let stop = end.min((start / unit + 1) * unit);
+            let position = self.array.geometry.locate(Bytes(start).sectors_floor());
+            let key = position.sector.0 / self.rows.cache.height().0;
+            let Acquired::Row(row) = self.rows.cache.acquire(key, &self.array.geometry) else {
+                break;
+            };
+            let request = self.active(part.request);
+            let piece = request.piece(part.request, start, stop, unit);
+            let attr = request.attr;
+            self.rows.attach(row, &[(position.slot, piece)], false, true, true, attr);
+            pieces += 1;
+            start = stop;
+        }
+        let rest = u32::from(start < end);
+        self.active(part.request).pending += pieces + rest - 1;
+        if rest == 1 {
+            let front = self.retries.front_mut().expect("it is being retried");
+            *front = ReadPart { start: Bytes(start), len: (end - start) as u32, ..part };
+        }
+        rest == 0
+    }
+}
+
+impl Active {
+    /// The piece of a request between two bytes of one block, as its row takes it.
+    fn piece(&self, id: RequestId, start: u64, end: u64, unit: u64) -> Piece {
+        let in_frames = start - self.range.start.0 / FRAME_BYTES * FRAME_BYTES;
+        let memory =
+            (self.op != RequestOp::WriteZeroes).then(|| self.frames.part(in_frames, end - start));
+        Piece {
+            request: id,
+            offset: (start % unit) as u32,
+            len: (end - start) as u32,
+            memory,
+            fua: self.flags.fua,
+        }
+    }
+}
+
+impl Cursor {
+    fn new(first: u64, end: u64, unit: u64) -> Self {
+        let words = (end - first).div_ceil(64) as usize;
+        let (from, to) = (first * unit, end * unit);
+        Self { from, to, first, end, at: first, done: smallvec![0; words], left: end - first }
+    }
+
+    /// The next unit that is not attached, going up from where it began and around.
+    fn next(&self) -> Option<u64> {
+        let is_left = |unit: &u64| !self.is_done(*unit);
+        (self.at..self.end).find(is_left).or_else(|| (self.first..self.at).find(is_left))
+    }
+
+    fn is_done(&self, unit: u64) -> bool {
+        let bit = unit - self.first;
+        self.done[(bit / 64) as usize] >> (bit % 64) & 1 == 1
+    }
+
+    /// Marks a unit, if it belongs to the present piece and is not done yet.
+    fn take(&mut self, unit: u64) -> bool {
+        if !(self.first..self.end).contains(&unit) || self.is_done(unit) {
+            return false;
+        }
+        let bit = unit - self.first;
+        self.done[(bit / 64) as usize] |= 1 << (bit % 64);
+        self.left -= 1;
+        while self.at < self.end && self.is_done(self.at) {
+            self.at += 1;
+        }
+        true
+    }
+}
+
+/// The unit that a request's piece begins with (md's `raid5_bio_lowest_chunk_sector`).
+fn first_unit(array: &Array, first: u64, end: u64, unit: u64) -> u64 {
+    let geometry = &array.geometry;
+    let units_per_chunk = geometry.chunk().bytes().0 / unit;
+    let next_chunk = (first / units_per_chunk + 1) * units_per_chunk;
+    if next_chunk >= end {
+        return first;
+    }
+    let position = geometry.locate(Bytes(first * unit).sectors_floor());
+    let parity = geometry.placement(position.chunk_row).parity();
+    let members = geometry.members();
+    let higher = (position.slot.0 + 1..members).any(|slot| !parity.contains(Slot(slot)));
+    if higher { next_chunk } else { first }
+}
+
+/// Units that a request attaches at a time (md: `RAID5_MAX_REQ_STRIPES`).
+const UNITS_MAX: u64 = 256;

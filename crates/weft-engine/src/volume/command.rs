@@ -1,0 +1,160 @@
+//! What does an administrator ask for, and when is it done?
+//!
+//! A command sets a state that turns work off, and is answered when that state is reached. None is a
+//! procedure of its own.
+
+use weft_units::ClientId;
+
+use super::Volume;
+use crate::error::ReplyError;
+use crate::input::{Command, Verb};
+use crate::knobs::Knob;
+use crate::outbox::Outbox;
+use crate::token::Tag;
+
+/// A command that is not answered yet.
+#[derive(Clone, Debug)]
+pub(super) struct Waiting {
+    pub(super) client: ClientId,
+    tag: Tag,
+    until: Until,
+}
+
+/// What a command waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Until {
+    /// The superblock round of this number is done, or there will be none.
+    Recorded(u64),
+    /// The cache has its new shape.
+    Resized,
+    /// Everything is finished, flushed and marked.
+    Stopped,
+    /// No sync runs.
+    SyncStopped,
+}
+
+impl Volume {
+    /// An administrator asks for something. `Ok(None)`: the answer comes later.
+    pub(crate) fn command(
+        &mut self,
+        command: &Command,
+        out: &mut Outbox,
+    ) -> Option<Result<(), ReplyError>> {
+        let until = match &command.verb {
+            Verb::Add { member, superblock: _, device_uuid } => {
+                self.recovery_disabled = false;
+                self.array.add(member.clone(), *device_uuid).map(|()| self.recorded())
+            }
+            Verb::Fail(index) => self.fail(*index, out).map(|()| self.recorded()),
+            Verb::Remove(index) => match self.array.position_of(*index) {
+                None => Err(ReplyError::Invalid("no such member")),
+                Some(position) => self.array.remove(position).map(|()| self.recorded()),
+            },
+            Verb::Set(knob) => self.set(*knob),
+            Verb::Stop => {
+                self.stopping = true;
+                if let Some(sync) = &mut self.sync {
+                    sync.stop();
+                }
+                Ok(Some(Until::Stopped))
+            }
+            Verb::SyncAction(action) => self.sync_action(*action),
+        };
+        match until {
+            Ok(None) => Some(Ok(())),
+            Ok(Some(until)) => {
+                let Command { client, tag, .. } = *command;
+                self.commands.push(Waiting { client, tag, until });
+                None
+            }
+            Err(error) => Some(Err(error)),
+        }
+    }
+
+    /// What was changed is on the members.
+    pub(super) fn recorded(&self) -> Option<Until> {
+        Some(Until::Recorded(self.array.last_round()))
+    }
+
+    fn set(&mut self, knob: Knob) -> Result<Option<Until>, ReplyError> {
+        match knob {
+            Knob::StripeCacheSize(_) | Knob::StripeSize(_) => {}
+            _ => {
+                self.knobs.set(knob);
+                return Ok(None);
+            }
+        }
+        if matches!(knob, Knob::StripeSize(_)) && self.sync.is_some() {
+            return Err(ReplyError::Busy("a sync is running"));
+        }
+        if self.resizing.is_some() {
+            return Err(ReplyError::Busy("the stripe cache is being resized"));
+        }
+        let mut knobs = self.knobs;
+        knobs.set(knob);
+        let row_frames = self.memory.row_frames(&self.array, knobs.stripe_size);
+        let room = self.memory.frames / row_frames;
+        if let Knob::StripeCacheSize(rows) = knob
+            && rows > room
+        {
+            return Err(ReplyError::Refused(format!(
+                "stripe_cache_size: found {rows}, expected at most {room}, for which memory was \
+                 set aside at the start; start with a larger one"
+            )));
+        }
+        if room == 0 {
+            return Err(ReplyError::Refused(format!(
+                "stripe_size: a row of {row_frames} frames does not fit into the {} of the cache",
+                self.memory.frames
+            )));
+        }
+        self.resizing = Some(knob);
+        Ok(Some(Until::Resized))
+    }
+
+    /// Gives the cache its new shape once no row is in use.
+    pub(super) fn resize(&mut self) {
+        if self.may_resize()
+            && let Some(knob) = self.resizing.take()
+        {
+            self.knobs.set(knob);
+            self.rows = self.memory.rows(&self.array, &self.knobs);
+        }
+    }
+
+    pub(super) fn may_resize(&self) -> bool {
+        self.resizing.is_some()
+            && self.sync.is_none()
+            && self.rows.cache.is_quiet()
+            && !self.rows.has_displaced()
+            && self.retries.is_empty()
+            && self.starved.is_empty()
+    }
+
+    pub(super) fn is_idle(&self) -> bool {
+        self.requests.iter().flatten().all(|request| request.answered) && self.sync.is_none()
+    }
+
+    pub(super) fn answer_commands(&mut self, out: &mut Outbox) {
+        if self.commands.is_empty() {
+            return;
+        }
+        let stopped = self.stopping && self.is_idle() && self.array.is_settled();
+        let resized = self.resizing.is_none();
+        let sync_stopped = self.sync.is_none();
+        self.commands.retain(|waiting| {
+            let met = match waiting.until {
+                Until::Recorded(round) => {
+                    self.array.round_done(round) || self.array.broken || self.array.read_only
+                }
+                Until::Resized => resized,
+                Until::Stopped => stopped,
+                Until::SyncStopped => sync_stopped,
+            };
+            if met {
+                out.reply(waiting.client, waiting.tag, Ok(()));
+            }
+            !met
+        });
+    }
+}

@@ -1,0 +1,123 @@
+//! What if a member does not answer?
+//!
+//! Reads go round it after `read_around`, it is failed after `member_timeout`, and people are told
+//! after 30 seconds whatever the knobs say. A request that is given up is over for those who waited
+//! for it; the memory it may still use stays out of use until the member answers.
+
+use weft_units::{MemberIndex, Span, Time};
+
+use super::Volume;
+use crate::error::ReplyError;
+use crate::input::Fault;
+use crate::knobs::Knobs;
+use crate::outbox::{Outbox, Owner, ReadPart};
+use crate::output::Notice;
+use crate::token::Token;
+
+impl Volume {
+    /// Declares a member failed: what it has outstanding is given up.
+    pub(super) fn fail(&mut self, index: MemberIndex, out: &mut Outbox) -> Result<(), ReplyError> {
+        let position =
+            self.array.position_of(index).ok_or(ReplyError::Invalid("no such member"))?;
+        if self.array.read_only {
+            return Err(ReplyError::ReadOnly);
+        }
+        if self.array.breaks(position) {
+            return Err(ReplyError::Refused(
+                "too few members would be left to know every byte; add one and let it be rebuilt \
+                 first"
+                    .to_owned(),
+            ));
+        }
+        self.array.fail(position, out);
+        self.give_up(position, None, out);
+        self.take_events(out);
+        Ok(())
+    }
+
+    /// Looks after members that do not answer.
+    pub(super) fn watch_members(&mut self, out: &mut Outbox) {
+        let Knobs { read_around, member_timeout, .. } = self.knobs;
+        for position in 0..self.array.members.len() {
+            let now = out.now;
+            let member = &mut self.array.members[position];
+            let waited = member.oldest(out).map_or(Span::ZERO, |issued| now.since(issued));
+            if member.is_faulty() {
+                continue;
+            }
+            let index = member.info.index;
+            let stalled = read_around > Span::ZERO && waited >= read_around;
+            let was_stalled = member.stalled;
+            let warn = waited >= STALL_WARNING && !std::mem::replace(&mut member.warned, true);
+            member.warned &= waited >= STALL_WARNING;
+            if warn {
+                out.notice(Notice::MemberStalled { member: index, read_around: stalled });
+            }
+            if stalled != was_stalled {
+                self.array.set_stalled(position, stalled);
+                if stalled && !warn {
+                    out.notice(Notice::MemberStalled { member: index, read_around: true });
+                }
+            }
+            if member_timeout > Span::ZERO && waited >= member_timeout {
+                if !self.array.breaks(position) {
+                    self.array.fail(position, out);
+                    self.give_up(position, None, out);
+                }
+            } else if stalled && self.array.can_read_around(position) {
+                self.give_up(position, Some(Time(now.0 - read_around.0)), out);
+            }
+        }
+        self.take_events(out);
+    }
+
+    /// Gives up what a member has outstanding: all of it, or the reads issued by then. Its owners
+    /// are told now; its answers, if they come, only free memory.
+    fn give_up(&mut self, position: usize, reads_by: Option<Time>, out: &mut Outbox) {
+        let tokens: Vec<Token> =
+            self.array.members[position].outstanding.iter().map(|(token, _)| *token).collect();
+        for token in tokens {
+            let Some(outstanding) = out.outstanding_mut(token) else { continue };
+            let chosen = match reads_by {
+                None => true,
+                Some(by) => {
+                    let read = matches!(outstanding.owner, Owner::Reads(_) | Owner::Rows(_));
+                    read && !outstanding.write && outstanding.issued <= by
+                }
+            };
+            if outstanding.detached || !chosen {
+                continue;
+            }
+            outstanding.detached = true;
+            let owner = outstanding.owner.clone();
+            out.abort(token);
+            let fault = Err(Fault::Aborted);
+            match owner {
+                Owner::Compute(_) => unreachable!("members compute nothing"),
+                Owner::Flush => self.flush_done(Some(position), fault, out),
+                Owner::Reads(parts) => {
+                    for part in parts {
+                        let request = self.active(part.request);
+                        request.pins += 1;
+                        request.stalled = true;
+                        self.piece_done(part.request, Ok(()), out);
+                    }
+                }
+                Owner::Rows(parts) => {
+                    self.with_rows(out, |rows, cx| rows.done(&parts, fault, true, cx));
+                }
+                Owner::Superblock => self.array.superblock_done(Some(position), fault, out),
+            }
+        }
+    }
+
+    pub(super) fn unpin(&mut self, parts: &[ReadPart], out: &mut Outbox) {
+        for part in parts {
+            self.active(part.request).pins -= 1;
+            self.forget(part.request, out);
+        }
+    }
+}
+
+/// A member that has not answered for this long is spoken of, whatever the knobs.
+pub(super) const STALL_WARNING: Span = Span::secs(30);
