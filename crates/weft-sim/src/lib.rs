@@ -1,1 +1,67 @@
-//! Placeholder, filled by the next commits.
+//! The simulated world of the weft engine.
+//!
+//! The engine is a state machine without I/O; here is a world for it in which everything that real
+//! disks, clients and power supplies do can be made to happen, in any order, from a seed.
+//!
+//! | Question | File |
+//! |---|---|
+//! | What happens next? | `world.rs`: [`World`], the driver |
+//! | How do I write a test? | `rig.rs`: [`Rig`] |
+//! | What does a member do? | `disk/`: media, volatile cache |
+//! | What may go wrong with it? | `faults.rs` |
+//! | What does a power cut leave? | `crash.rs` |
+//! | What may a client see? | `model.rs` |
+//! | Does the engine keep its promises? | `checker/` |
+//! | What do random runs do, and how is one replayed? | `script.rs` |
+//! | Which part of a failing run matters? | `shrink.rs` |
+//! | How are computations done? | `compute.rs` |
+//! | Where does chance come from? | `rng.rs` |
+//!
+//! ```
+//! use weft_sim::{Rig, chunk_kib};
+//!
+//! let mut rig = Rig::raid5(3, chunk_kib(4));
+//! assert_eq!(rig.array.geometry.data_members(), 2);
+//! ```
+#![forbid(unsafe_code)]
+#![allow(
+    clippy::cast_possible_truncation,
+    reason = "simulated disks and counts are small; a wrong one fails a test, not a user"
+)]
+#![allow(
+    clippy::missing_panics_doc,
+    reason = "a simulation stops at the first thing that is wrong"
+)]
+
+/// What checkers may look at, borrowed field by field so that they may be changed meanwhile.
+macro_rules! view {
+    ($world:expr) => {
+        View {
+            now: $world.now,
+            disks: &$world.disks,
+            disk_of: &$world.disk_of,
+            array: &$world.array,
+            record: &$world.record,
+            model: &$world.model,
+        }
+    };
+}
+
+pub mod checker;
+pub mod compute;
+pub mod crash;
+pub mod disk;
+pub mod faults;
+pub mod model;
+mod rig;
+pub mod rng;
+pub mod script;
+pub mod shrink;
+mod world;
+
+pub use checker::Violation;
+pub use crash::{Coverage, CutMode, CutShape};
+pub use faults::{Faults, Planned};
+pub use model::Payload;
+pub use rig::{BLOCK, Block, Rig, chunk_kib};
+pub use world::{Answer, Logged, Options, Order, Pending, Ticket, World};

@@ -1,0 +1,203 @@
+//! I4: is anything acknowledged before it is so?
+//!
+//! - (a) A write is acknowledged after every member that a restart would believe has completed it.
+//! - (b) With FUA, after it is durable on each of them.
+//! - (c) A flush, after all that was acknowledged before its receipt is durable on each member.
+//! - (d) A member that missed it may be left out only once no survivor's durable superblock counts it
+//!   as in sync: that is what "would believe" means.
+
+use std::collections::BTreeMap;
+
+use weft_engine::{Flags, Input, MemberOp, Output, RequestOp, Tag, Token};
+use weft_units::{ByteRange, ClientId};
+
+use super::{View, Violation};
+
+const NAME: &str = "I4 no early acknowledgement";
+
+/// Orders submissions, completions, receipts and replies.
+#[derive(Clone, Debug, Default)]
+pub struct Acknowledge {
+    clock: u64,
+    requests: BTreeMap<(ClientId, Tag), Request>,
+    writes: BTreeMap<Token, Write>,
+    flushes: BTreeMap<Token, (usize, u64)>,
+    /// Per disk and absolute sector: the last write there.
+    stored: BTreeMap<(usize, u64), Stored>,
+    /// Per disk: writes completed before this are durable.
+    durable: BTreeMap<usize, u64>,
+    /// Per disk: the last completion that an acknowledged write relies on.
+    relied_on: BTreeMap<usize, u64>,
+}
+
+#[derive(Clone, Debug)]
+struct Request {
+    received: u64,
+    op: RequestOp,
+    flags: Flags,
+    range: ByteRange,
+    /// `relied_on` at receipt.
+    must_be_durable: BTreeMap<usize, u64>,
+}
+
+#[derive(Clone, Debug)]
+struct Write {
+    disk: usize,
+    at: u64,
+    count: u64,
+    submitted: u64,
+    fua: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Stored {
+    submitted: u64,
+    completed: u64,
+    /// Submission of the last one that was FUA.
+    fua: u64,
+}
+
+impl Acknowledge {
+    /// See [`super::Checkers::input`].
+    pub fn input(&mut self, view: View<'_>, input: &Input) {
+        self.clock += 1;
+        match input {
+            Input::Client(request) => {
+                let entry = Request {
+                    received: self.clock,
+                    op: request.op,
+                    flags: request.flags,
+                    range: request.range,
+                    must_be_durable: self.relied_on.clone(),
+                };
+                self.requests.insert((request.client, request.tag), entry);
+            }
+            Input::Done { token, result } => {
+                let ok = result.is_ok();
+                if let Some(write) = self.writes.remove(token) {
+                    if ok {
+                        self.complete(&write);
+                    }
+                } else if let Some((disk, submitted)) = self.flushes.remove(token)
+                    && ok
+                    && !view.disks[disk].faults.lying_flush
+                {
+                    let durable = self.durable.entry(disk).or_default();
+                    *durable = (*durable).max(submitted);
+                }
+            }
+            Input::ClientGone(_) | Input::Wake | Input::Admin(_) => {}
+        }
+    }
+
+    /// See [`super::Checkers::output`].
+    pub fn output(&mut self, view: View<'_>, output: &Output, found: &mut Vec<Violation>) {
+        self.clock += 1;
+        match output {
+            Output::Submit { token, member, op, .. } => {
+                let disk = view.disk(*member);
+                match op {
+                    MemberOp::Flush => {
+                        self.flushes.insert(*token, (disk, self.clock));
+                    }
+                    MemberOp::WriteMetadata { .. } => {
+                        // It flushes too.
+                        self.flushes.insert(*token, (disk, self.clock));
+                    }
+                    MemberOp::Write { at, from, fua } => {
+                        let bytes: u64 = from.iter().map(|part| u64::from(part.len)).sum();
+                        let write = Write {
+                            disk,
+                            at: at.0,
+                            count: bytes / 512,
+                            submitted: self.clock,
+                            fua: *fua,
+                        };
+                        self.writes.insert(*token, write);
+                    }
+                    MemberOp::Read { .. } | MemberOp::ReadMetadata { .. } => {}
+                }
+            }
+            Output::Reply { client, tag, result } => {
+                let Some(request) = self.requests.remove(&(*client, *tag)) else { return };
+                if result.is_ok() {
+                    self.check(view, &request, found);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn complete(&mut self, write: &Write) {
+        for sector in write.at..write.at + write.count {
+            let fresh = Stored { submitted: 0, completed: 0, fua: 0 };
+            let stored = self.stored.entry((write.disk, sector)).or_insert(fresh);
+            stored.submitted = write.submitted;
+            stored.completed = self.clock;
+            if write.fua {
+                stored.fua = write.submitted;
+            }
+        }
+    }
+
+    fn check(&mut self, view: View<'_>, request: &Request, found: &mut Vec<Violation>) {
+        let preflush = request.flags.preflush || request.op == RequestOp::Flush;
+        if preflush {
+            for (disk, completed) in &request.must_be_durable {
+                if view.disks[*disk].faults.gone || !view.record.is_in_sync(*disk) {
+                    continue;
+                }
+                if self.durable.get(disk).copied().unwrap_or(0) < *completed {
+                    found.push(Violation::new(
+                        NAME,
+                        format!(
+                            "(c) a flush is acknowledged and disk {disk} was not flushed since"
+                        ),
+                    ));
+                }
+            }
+        }
+        if !matches!(request.op, RequestOp::Write | RequestOp::WriteZeroes) {
+            return;
+        }
+        for (array_sector, column) in view.array.columns(request.range) {
+            for slot in column.slots() {
+                let Some(disk) = view.record.believed(slot) else { continue };
+                let at = column.sector + view.array.data_offset[disk].0;
+                let stored = self.stored.get(&(disk, at));
+                let fresh = stored.filter(|stored| stored.submitted > request.received);
+                let Some(stored) = fresh else {
+                    let which = if slot == column.data { "data" } else { "parity" };
+                    let recorded = if view.disks[disk].faults.gone || stored.is_none() {
+                        ", and no survivor records that it misses it"
+                    } else {
+                        ""
+                    };
+                    found.push(Violation::new(
+                        NAME,
+                        format!(
+                            "(a, d) a write of sector {array_sector} is acknowledged and its {which} \
+                             on disk {disk} (slot {}) is not written{recorded}",
+                            slot.0
+                        ),
+                    ));
+                    return;
+                };
+                let durable = stored.fua > request.received
+                    || stored.completed < self.durable.get(&disk).copied().unwrap_or(0);
+                if request.flags.fua && !durable {
+                    found.push(Violation::new(
+                        NAME,
+                        format!(
+                            "(b) a FUA write of sector {array_sector} is acknowledged and not durable \
+                             on disk {disk}"
+                        ),
+                    ));
+                    return;
+                }
+                let relied_on = self.relied_on.entry(disk).or_default();
+                *relied_on = (*relied_on).max(stored.completed);
+            }
+        }
+    }
+}

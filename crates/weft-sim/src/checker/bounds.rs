@@ -1,0 +1,91 @@
+//! I12: does everything stay within its bounds?
+
+use weft_engine::{MemberOp, Output, Snapshot};
+
+use super::{View, Violation};
+
+const NAME: &str = "I12 bounds";
+
+/// What the configuration allows.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Rows of the stripe cache.
+    pub rows: u32,
+    /// Frames that clients may hold.
+    pub client_frames: u32,
+    /// Bytes of one member request.
+    pub member_bytes: u64,
+}
+
+/// Compares counters with limits.
+#[derive(Clone, Debug)]
+pub struct Bounds {
+    limits: Limits,
+}
+
+impl Bounds {
+    /// With these limits.
+    #[must_use]
+    pub fn new(limits: Limits) -> Self {
+        Self { limits }
+    }
+
+    /// Those limits.
+    #[must_use]
+    pub fn limits(&self) -> Limits {
+        self.limits
+    }
+
+    /// A knob changed.
+    pub fn change(&mut self, change: impl FnOnce(&mut Limits)) {
+        change(&mut self.limits);
+    }
+
+    /// See [`super::Checkers::output`].
+    pub fn output(&mut self, view: View<'_>, output: &Output, found: &mut Vec<Violation>) {
+        let Output::Submit { member, op, .. } = output else { return };
+        let (at, len) = match op {
+            MemberOp::Read { at, into: parts } | MemberOp::Write { at, from: parts, .. } => {
+                (at.0, parts.iter().map(|part| u64::from(part.len)).sum::<u64>())
+            }
+            MemberOp::ReadMetadata { at, len } => (at.0, len.0),
+            MemberOp::WriteMetadata { at, bytes } => (at.0, bytes.len() as u64),
+            MemberOp::Flush => return,
+        };
+        let disk = &view.disks[view.disk(*member)];
+        let block = u64::from(disk.logical_block());
+        if len > self.limits.member_bytes {
+            found.push(Violation::new(
+                NAME,
+                format!("a member request of {len} bytes; at most {}", self.limits.member_bytes),
+            ));
+        }
+        if at * 512 % block != 0 || len % block != 0 || len == 0 {
+            found.push(Violation::new(
+                NAME,
+                format!("a member request of {len} bytes at sector {at}; logical block {block}"),
+            ));
+        }
+        if at + len / 512 > disk.size().0 {
+            found.push(Violation::new(
+                NAME,
+                format!("a member request of {len} bytes at sector {at} of {}", disk.size()),
+            ));
+        }
+    }
+
+    /// See [`super::Checkers::settled`].
+    pub fn settled(&mut self, snapshot: &Snapshot, found: &mut Vec<Violation>) {
+        let rows: u32 = snapshot.volumes.iter().map(|volume| volume.stripe_cache_active).sum();
+        if rows > self.limits.rows {
+            found.push(Violation::new(
+                NAME,
+                format!("{rows} rows of the cache in use; at most {}", self.limits.rows),
+            ));
+        }
+        if snapshot.frames_held > self.limits.client_frames {
+            found
+                .push(Violation::new(NAME, format!("{} client frames held", snapshot.frames_held)));
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! I5: is the array marked dirty, durably, before data changes, and clean only when all is quiet and
+//! durable?
+//!
+//! A write counts when it changes what the member holds and is not part of row sync, whose writes make
+//! wrong parity right and are covered by the mark that started it.
+
+use std::collections::BTreeMap;
+
+use weft_engine::{Input, MemberOp, Origin, Output, Token};
+use weft_ondisk::{Minor, Role, Super1};
+use weft_units::SECTOR_BYTES;
+
+use super::{View, Violation};
+
+const NAME: &str = "I5 dirty before data";
+
+/// Watches member writes and superblocks.
+#[derive(Clone, Debug, Default)]
+pub struct Dirty {
+    /// Data writes that are outstanding, and whether they are row sync's.
+    writes: BTreeMap<Token, bool>,
+    /// Whether the write that is being submitted is row sync's.
+    syncing: bool,
+}
+
+impl Dirty {
+    /// See [`super::Checkers::input`].
+    pub fn input(&mut self, input: &Input) {
+        if let Input::Done { token, .. } = input {
+            self.writes.remove(token);
+        }
+    }
+
+    /// See [`super::Checkers::output`].
+    pub fn output(&mut self, view: View<'_>, output: &Output, found: &mut Vec<Violation>) {
+        let Output::Submit { token, op, attr, .. } = output else { return };
+        match op {
+            MemberOp::Write { .. } => {
+                self.syncing = attr.origin == Origin::Sync;
+                self.writes.insert(*token, self.syncing);
+            }
+            MemberOp::WriteMetadata { bytes, .. } => self.superblock(view, bytes, found),
+            MemberOp::Flush | MemberOp::Read { .. } | MemberOp::ReadMetadata { .. } => {}
+        }
+    }
+
+    /// See [`super::Checkers::write`]. Follows the `output` of the same write.
+    pub fn write(
+        &mut self,
+        view: View<'_>,
+        disk: usize,
+        at: u64,
+        bytes: &[u8],
+        found: &mut Vec<Violation>,
+    ) {
+        if self.syncing || view.array.data_sector(disk, at).is_none() {
+            return;
+        }
+        let changes = view.disks[disk].peek(at, bytes.len() as u64 / SECTOR_BYTES) != bytes;
+        if changes && !view.record.all_dirty() {
+            found.push(Violation::new(
+                NAME,
+                format!(
+                    "data goes to disk {disk} at sector {at} and a superblock still says clean"
+                ),
+            ));
+        }
+    }
+
+    fn superblock(&self, view: View<'_>, bytes: &[u8], found: &mut Vec<Violation>) {
+        let mut block = bytes.to_vec();
+        block.resize(4096.max(bytes.len()), 0);
+        let Ok(sb) = Super1::decode(&block, Minor::V1_2) else { return };
+        if !sb.resync_offset.is_clean() {
+            return;
+        }
+        if self.writes.values().any(|syncing| !syncing) {
+            found.push(Violation::new(NAME, "marked clean while a data write is outstanding"));
+        }
+        for (disk, state) in view.disks.iter().enumerate() {
+            let data = view.array.data_offset.get(disk).map_or(0, |first| first.0);
+            let size = view.array.geometry.member_size().0;
+            // What the superblock itself says of the disk counts.
+            let number = view.record.of(disk).map(|own| own.dev_number);
+            let active = number.and_then(|number| sb.role(number).ok());
+            if view.record.is_in_sync(disk)
+                && matches!(active, Some(Role::Active(_)))
+                && !state.faults.gone
+                && state.volatile().touches(data, size)
+            {
+                found.push(Violation::new(
+                    NAME,
+                    format!("marked clean while disk {disk} holds data that is not durable"),
+                ));
+            }
+        }
+    }
+}

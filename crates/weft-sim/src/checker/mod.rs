@@ -1,0 +1,261 @@
+//! Does the engine keep its promises, whatever it thinks of itself?
+//!
+//! Checkers watch what goes into an engine, what comes out and what is on the media. They take nothing
+//! from the engine's own account but its counters at rest: who is in sync and whether the array is
+//! dirty is read off the superblocks that are durable ([`Record`]), as a restart would.
+//!
+//! | Checker | Invariants | File |
+//! |---|---|---|
+//! | reads and the model | I1 durability, I2 old or new, I3 stable reads | `../model.rs` |
+//! | [`Acknowledge`] | I4 no early acknowledgement | `acknowledge.rs` |
+//! | [`Dirty`] | I5 dirty before data | `dirty.rs` |
+//! | [`parity`] | I6 parity or dirty | `parity.rs` |
+//! | [`Untouched`] | I7 untouched data | `untouched.rs` |
+//! | [`Stale`] | I8 no stale member | `stale.rs` |
+//! | [`crate::disk::Disk::read_only`] | I9 read-only | `../disk/mod.rs` |
+//! | [`SingleFlight`] | I10 single flight | `single_flight.rs` |
+//! | [`ExactlyOnce`] | I11 exactly once | `exactly_once.rs` |
+//! | [`Bounds`] | I12 bounds | `bounds.rs` |
+//! | [`crate::World::run`] | I13 liveness | `../world.rs` |
+//!
+//! Source   spec reliability.md §5
+
+mod acknowledge;
+mod bounds;
+mod dirty;
+mod exactly_once;
+pub mod parity;
+mod record;
+mod single_flight;
+mod stale;
+#[cfg(test)]
+mod tests;
+mod untouched;
+
+use std::fmt;
+
+use weft_engine::assemble::Assembly;
+use weft_engine::{Input, Output, Snapshot, Token};
+use weft_units::{ByteRange, MemberIndex, Sectors, Slot, Time};
+
+pub use acknowledge::Acknowledge;
+pub use bounds::{Bounds, Limits};
+pub use dirty::Dirty;
+pub use exactly_once::ExactlyOnce;
+pub use record::Record;
+pub use single_flight::SingleFlight;
+pub use stale::Stale;
+pub use untouched::Untouched;
+use weft_engine::raid::geometry::Geometry;
+
+use crate::disk::Disk;
+use crate::model::{Model, pieces};
+
+/// A promise that was not kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Violation {
+    /// Which checker says so.
+    pub checker: &'static str,
+    /// What it saw.
+    pub message: String,
+}
+
+impl Violation {
+    /// Of a checker.
+    #[must_use]
+    pub fn new(checker: &'static str, message: impl Into<String>) -> Self {
+        Self { checker, message: message.into() }
+    }
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.checker, self.message)
+    }
+}
+
+/// Where the array's data is on its members.
+#[derive(Clone, Debug)]
+pub struct Array {
+    /// Level, layout, sizes.
+    pub geometry: Geometry,
+    /// First data sector of each disk.
+    pub data_offset: Vec<Sectors>,
+}
+
+/// Who has to have stored what: one column of a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Column {
+    /// Data sector on each member.
+    pub sector: u64,
+    /// Who holds the array sector.
+    pub data: Slot,
+    /// Who holds P.
+    pub p: Slot,
+    /// Who holds Q.
+    pub q: Option<Slot>,
+}
+
+impl Column {
+    /// All slots that a write of the array sector changes.
+    pub fn slots(self) -> impl Iterator<Item = Slot> {
+        [Some(self.data), Some(self.p), self.q].into_iter().flatten()
+    }
+}
+
+impl Array {
+    /// Where an array sector is.
+    #[must_use]
+    pub fn column(&self, array_sector: u64) -> Column {
+        let position = self.geometry.locate(Sectors(array_sector));
+        let placement = self.geometry.placement(position.chunk_row);
+        let sector = position.sector.0;
+        Column { sector, data: position.slot, p: placement.p, q: placement.q }
+    }
+
+    /// The columns of a range of bytes, with the array sector of each.
+    pub fn columns(&self, range: ByteRange) -> impl Iterator<Item = (u64, Column)> + '_ {
+        pieces(range).map(|(sector, _, _)| (sector, self.column(sector)))
+    }
+
+    /// The data sector of an absolute one; `None` before the data.
+    #[must_use]
+    pub fn data_sector(&self, disk: usize, absolute: u64) -> Option<u64> {
+        let first = self.data_offset.get(disk)?.0;
+        absolute.checked_sub(first).filter(|sector| *sector < self.geometry.member_size().0)
+    }
+
+    /// The array sectors of a column, with their slots.
+    #[must_use]
+    pub fn data_of(&self, column: u64) -> Vec<(Slot, u64)> {
+        (0..self.geometry.members())
+            .filter_map(|slot| {
+                let sector = self.geometry.array_sector(Slot(slot), Sectors(column))?;
+                Some((Slot(slot), sector.0))
+            })
+            .collect()
+    }
+}
+
+/// What checkers may look at.
+#[derive(Clone, Copy)]
+pub struct View<'a> {
+    /// When.
+    pub now: Time,
+    /// All disks, present or not.
+    pub disks: &'a [Disk],
+    /// The disk of each member index.
+    pub disk_of: &'a [usize],
+    /// Where data is.
+    pub array: &'a Array,
+    /// What the durable superblocks say.
+    pub record: &'a Record,
+    /// What clients wrote.
+    pub model: &'a Model,
+}
+
+impl View<'_> {
+    /// The disk of a member.
+    #[must_use]
+    pub fn disk(&self, member: MemberIndex) -> usize {
+        self.disk_of[member.index()]
+    }
+}
+
+/// All checkers that watch a run.
+#[derive(Clone, Debug)]
+pub struct Checkers {
+    acknowledge: Acknowledge,
+    dirty: Dirty,
+    untouched: Untouched,
+    stale: Stale,
+    single_flight: SingleFlight,
+    exactly_once: ExactlyOnce,
+    bounds: Bounds,
+    /// What was found, first things first.
+    pub found: Vec<Violation>,
+}
+
+impl Checkers {
+    /// For an engine that starts.
+    #[must_use]
+    pub fn new(limits: Limits) -> Self {
+        Self {
+            acknowledge: Acknowledge::default(),
+            dirty: Dirty::default(),
+            untouched: Untouched,
+            stale: Stale::default(),
+            single_flight: SingleFlight::default(),
+            exactly_once: ExactlyOnce::default(),
+            bounds: Bounds::new(limits),
+            found: Vec::new(),
+        }
+    }
+
+    /// Something goes into the engine. The media already show a completed write.
+    pub fn input(&mut self, view: View<'_>, input: &Input) {
+        self.acknowledge.input(view, input);
+        self.stale.input(view, input);
+        let found = &mut self.found;
+        self.single_flight.input(input);
+        self.exactly_once.input(input, found);
+        self.dirty.input(input);
+    }
+
+    /// Something comes out of it. The media do not show a new write yet.
+    pub fn output(&mut self, view: View<'_>, output: &Output) {
+        let found = &mut self.found;
+        self.acknowledge.output(view, output, found);
+        self.dirty.output(view, output, found);
+        self.stale.output(view, output);
+        self.single_flight.output(view, output, found);
+        self.exactly_once.output(output, found);
+        self.bounds.output(view, output, found);
+    }
+
+    /// A write is about to go to a disk.
+    pub fn write(&mut self, view: View<'_>, disk: usize, at: u64, bytes: &[u8]) {
+        self.untouched.write(view, disk, at, bytes, &mut self.found);
+        self.dirty.write(view, disk, at, bytes, &mut self.found);
+    }
+
+    /// After each round of the engine.
+    pub fn settled(&mut self, snapshot: &Snapshot) {
+        self.bounds.settled(snapshot, &mut self.found);
+    }
+
+    /// Nothing is outstanding.
+    pub fn at_rest(&mut self, snapshot: &Snapshot) {
+        self.exactly_once.at_rest(snapshot, &mut self.found);
+    }
+
+    /// A token was given up on with its engine.
+    pub fn power_cut(&mut self, lost: &[(usize, u64)]) {
+        let limits = self.bounds.limits();
+        let found = std::mem::take(&mut self.found);
+        let mut stale = std::mem::take(&mut self.stale);
+        stale.power_cut(lost);
+        *self = Self { stale, found, ..Self::new(limits) };
+    }
+
+    /// An assembly is about to become an engine.
+    pub fn assembled(&mut self, view: View<'_>, assembly: &Assembly) {
+        self.stale.assembled(view, assembly, &mut self.found);
+    }
+
+    /// A disk joins that never was a member, or was one before.
+    pub fn disk_added(&mut self, disk: usize, columns: impl Iterator<Item = u64>) {
+        self.stale.disk_added(disk, columns);
+    }
+
+    /// Whether a token is outstanding, as far as checkers know.
+    #[must_use]
+    pub fn knows(&self, token: Token) -> bool {
+        self.single_flight.knows(token)
+    }
+
+    /// The engine's limits changed with a knob.
+    pub fn limit(&mut self, change: impl FnOnce(&mut Limits)) {
+        self.bounds.change(change);
+    }
+}

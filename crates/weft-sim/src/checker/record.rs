@@ -1,0 +1,117 @@
+//! What do the durable superblocks say?
+//!
+//! The checkers' idea of who is in sync and whether the array is dirty: read off the media, as the next
+//! restart would read it, never asked of the engine.
+
+use weft_ondisk::{Minor, Role, Super1};
+use weft_units::{Sectors, Slot};
+
+use crate::disk::Disk;
+
+/// The durable superblock of every disk.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Record {
+    supers: Vec<Option<Super1>>,
+    gone: Vec<bool>,
+    freshest: Option<usize>,
+}
+
+impl Record {
+    /// Reads all of them.
+    #[must_use]
+    pub fn read(disks: &[Disk], minor: Minor) -> Self {
+        let read = |disk: &Disk| {
+            let at = minor.position(disk.size())?;
+            Super1::parse(&disk.peek_stable(at.0, 8), minor, disk.size()).ok()
+        };
+        Self::new(disks.iter().map(read).collect(), disks.iter().map(|d| d.faults.gone).collect())
+    }
+
+    /// Of superblocks that were read already.
+    #[must_use]
+    pub fn new(supers: Vec<Option<Super1>>, gone: Vec<bool>) -> Self {
+        let present = (0..supers.len()).filter(|disk| !gone[*disk]);
+        let freshest = present
+            .filter_map(|disk| Some((supers[disk].as_ref()?.events, disk)))
+            .max_by_key(|(events, disk)| (*events, std::cmp::Reverse(*disk)))
+            .map(|(_, disk)| disk);
+        Self { supers, gone, freshest }
+    }
+
+    /// The superblock of a disk.
+    #[must_use]
+    pub fn of(&self, disk: usize) -> Option<&Super1> {
+        self.supers.get(disk)?.as_ref()
+    }
+
+    /// The one with the most events, of disks that are there.
+    #[must_use]
+    pub fn freshest(&self) -> Option<&Super1> {
+        self.of(self.freshest?)
+    }
+
+    /// The slot at which a witness believes a disk to be in sync.
+    fn slot_by(&self, witness: usize, disk: usize) -> Option<Slot> {
+        let own = self.of(disk)?;
+        if own.recovery_offset().is_some() {
+            return None;
+        }
+        let witness = self.of(witness)?;
+        // Further behind, it is not believed whatever its number; and the number may be another's now.
+        if own.events + 1 < witness.events {
+            return None;
+        }
+        match witness.role(own.dev_number).ok()? {
+            Role::Active(slot) => Some(slot),
+            _ => None,
+        }
+    }
+
+    /// The disk that is in sync at a slot, as the freshest superblock says.
+    #[must_use]
+    pub fn in_sync(&self, slot: Slot) -> Option<usize> {
+        let freshest = self.freshest?;
+        (0..self.supers.len())
+            .find(|disk| !self.gone[*disk] && self.slot_by(freshest, *disk) == Some(slot))
+    }
+
+    /// The disk that *some* survivor says is in sync at a slot: were the others lost, a restart would
+    /// believe it. A disk is no witness for itself, and neither is one that is gone or that the
+    /// freshest superblock does not count as in sync.
+    #[must_use]
+    pub fn believed(&self, slot: Slot) -> Option<usize> {
+        let disks = 0..self.supers.len();
+        let witness = |disk: usize, witness: usize| {
+            witness != disk && !self.gone[witness] && self.is_in_sync(witness)
+        };
+        disks.clone().find(|disk| {
+            disks
+                .clone()
+                .any(|other| witness(*disk, other) && self.slot_by(other, *disk) == Some(slot))
+        })
+    }
+
+    /// Whether the freshest superblock counts a disk as in sync somewhere.
+    #[must_use]
+    pub fn is_in_sync(&self, disk: usize) -> bool {
+        self.freshest.is_some_and(|freshest| self.slot_by(freshest, disk).is_some())
+    }
+
+    /// Whether every disk that is in sync says that the array is dirty.
+    #[must_use]
+    pub fn all_dirty(&self) -> bool {
+        (0..self.supers.len())
+            .filter(|disk| !self.gone[*disk] && self.is_in_sync(*disk))
+            .all(|disk| self.of(disk).is_some_and(|sb| !sb.resync_offset.is_clean()))
+    }
+
+    /// The first member data sector whose parity may be wrong, as the freshest superblock says.
+    #[must_use]
+    pub fn dirty_from(&self) -> Option<Sectors> {
+        let freshest = self.freshest()?;
+        match freshest.resync_offset {
+            weft_ondisk::ResyncOffset::Clean => None,
+            weft_ondisk::ResyncOffset::At(from) => Some(from),
+        }
+    }
+}

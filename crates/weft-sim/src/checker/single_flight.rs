@@ -1,0 +1,138 @@
+//! I10: is everything that is in flight alone?
+//!
+//! No two outstanding writes to a member overlap. No frame is written while anything outstanding reads
+//! or writes it, nor given back to the driver. The frame of zeros is never written.
+
+use std::collections::BTreeMap;
+
+use weft_engine::{Input, MemberOp, Output, Part, RequestOp, Run, Tag, Token};
+use weft_units::ClientId;
+
+use super::{View, Violation};
+use crate::compute::footprint;
+
+const NAME: &str = "I10 single flight";
+
+/// Everything that is outstanding.
+#[derive(Clone, Debug, Default)]
+pub struct SingleFlight {
+    flights: BTreeMap<Token, Flight>,
+    /// Reads of clients: their frames come back with the reply.
+    reads: BTreeMap<(ClientId, Tag), Run>,
+}
+
+#[derive(Clone, Debug)]
+struct Flight {
+    /// Written sectors of a disk.
+    sectors: Option<(usize, u64, u64)>,
+    reads: Vec<Part>,
+    writes: Vec<Part>,
+}
+
+impl SingleFlight {
+    /// See [`super::Checkers::input`].
+    pub fn input(&mut self, input: &Input) {
+        match input {
+            Input::Done { token, .. } => {
+                self.flights.remove(token);
+            }
+            Input::Client(request) if request.op == RequestOp::Read => {
+                self.reads.insert((request.client, request.tag), request.frames);
+            }
+            _ => {}
+        }
+    }
+
+    /// Whether a token is outstanding.
+    #[must_use]
+    pub fn knows(&self, token: Token) -> bool {
+        self.flights.contains_key(&token)
+    }
+
+    /// See [`super::Checkers::output`].
+    pub fn output(&mut self, view: View<'_>, output: &Output, found: &mut Vec<Violation>) {
+        let (token, flight) = match output {
+            Output::Submit { token, member, op, .. } => {
+                let disk = view.disk(*member);
+                let mut flight = Flight { sectors: None, reads: Vec::new(), writes: Vec::new() };
+                match op {
+                    MemberOp::Read { into, .. } => flight.writes = into.to_vec(),
+                    MemberOp::Write { at, from, .. } => {
+                        let bytes: u64 = from.iter().map(|part| u64::from(part.len)).sum();
+                        flight.sectors = Some((disk, at.0, at.0 + bytes / 512));
+                        flight.reads = from.to_vec();
+                    }
+                    MemberOp::WriteMetadata { at, bytes } => {
+                        flight.sectors = Some((disk, at.0, at.0 + bytes.len() as u64 / 512));
+                    }
+                    MemberOp::Flush | MemberOp::ReadMetadata { .. } => {}
+                }
+                (*token, flight)
+            }
+            Output::Compute { token, op } => {
+                let (reads, writes) = footprint(op);
+                (*token, Flight { sectors: None, reads, writes })
+            }
+            Output::Release(run) => {
+                self.given_back(*run, "released", found);
+                return;
+            }
+            Output::Reply { client, tag, result } => {
+                if let Some(run) = self.reads.remove(&(*client, *tag))
+                    && result.is_ok()
+                {
+                    self.given_back(run, "answered", found);
+                }
+                return;
+            }
+            _ => return,
+        };
+        for (other, flying) in &self.flights {
+            if let (Some((disk, from, to)), Some((other_disk, other_from, other_to))) =
+                (flight.sectors, flying.sectors)
+                && disk == other_disk
+                && from < other_to
+                && other_from < to
+            {
+                found.push(Violation::new(
+                    NAME,
+                    format!("{token:?} and {other:?} write sectors {from}..{to} of disk {disk}"),
+                ));
+            }
+            let clash = clash(&flight.writes, &flying.reads)
+                .or_else(|| clash(&flight.writes, &flying.writes))
+                .or_else(|| clash(&flight.reads, &flying.writes));
+            if let Some(part) = clash {
+                found.push(Violation::new(
+                    NAME,
+                    format!("{token:?} and {other:?} both use {part:?} and one changes it"),
+                ));
+            }
+        }
+        if flight.writes.iter().any(|part| part.is_zero()) {
+            found.push(Violation::new(NAME, format!("{token:?} writes the frame of zeros")));
+        }
+        self.flights.insert(token, flight);
+    }
+
+    fn given_back(&self, run: Run, how: &str, found: &mut Vec<Violation>) {
+        if run.count == 0 {
+            return;
+        }
+        let whole = run.part(0, u64::from(run.count) * 4096);
+        for (token, flight) in &self.flights {
+            // A copy still to be read out of it would read whatever comes next.
+            let used = flight.writes.iter().chain(&flight.reads).any(|part| part.overlaps(whole));
+            if used {
+                found.push(Violation::new(
+                    NAME,
+                    format!("{run:?} is {how} while {token:?} still uses it"),
+                ));
+            }
+        }
+    }
+}
+
+fn clash(a: &[Part], b: &[Part]) -> Option<Part> {
+    a.iter().find(|x| b.iter().any(|y| x.overlaps(*y))).copied()
+}

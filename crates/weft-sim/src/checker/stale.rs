@@ -1,0 +1,132 @@
+//! I8: is a member that missed an acknowledged write ever believed?
+//!
+//! Per disk the columns whose newest acknowledged content it does not hold. An acknowledgement adds
+//! those that the disk did not store; a completed write takes them away again, whoever made it. After a
+//! restart no such column may lie where the assembly counts the disk as good.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use weft_engine::assemble::{Assembly, SlotState};
+use weft_engine::{Input, MemberOp, Output, RequestOp, Tag, Token};
+use weft_units::{ByteRange, ClientId};
+
+use super::{View, Violation};
+
+const NAME: &str = "I8 no stale member";
+
+/// Follows every disk that ever was a member.
+#[derive(Clone, Debug, Default)]
+pub struct Stale {
+    requests: BTreeMap<(ClientId, Tag), (u64, ByteRange)>,
+    writes: BTreeMap<Token, (usize, u64, u64, u64)>,
+    clock: u64,
+    /// Submission of the last completed write per disk and column.
+    stored: BTreeMap<(usize, u64), u64>,
+    /// What each disk misses.
+    missing: BTreeMap<usize, BTreeSet<u64>>,
+}
+
+impl Stale {
+    /// See [`super::Checkers::input`].
+    pub fn input(&mut self, view: View<'_>, input: &Input) {
+        self.clock += 1;
+        match input {
+            Input::Client(request)
+                if matches!(request.op, RequestOp::Write | RequestOp::WriteZeroes) =>
+            {
+                let entry = (self.clock, request.range);
+                self.requests.insert((request.client, request.tag), entry);
+            }
+            Input::Done { token, result } => {
+                let Some((disk, at, count, submitted)) = self.writes.remove(token) else { return };
+                for absolute in at..at + count {
+                    let Some(column) = view.array.data_sector(disk, absolute) else { continue };
+                    if result.is_ok() {
+                        self.stored.insert((disk, column), submitted);
+                        if let Some(missing) = self.missing.get_mut(&disk) {
+                            missing.remove(&column);
+                        }
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// See [`super::Checkers::output`].
+    pub fn output(&mut self, view: View<'_>, output: &Output) {
+        self.clock += 1;
+        match output {
+            Output::Submit { token, member, op: MemberOp::Write { at, from, .. }, .. } => {
+                let bytes: u64 = from.iter().map(|part| u64::from(part.len)).sum();
+                let entry = (view.disk(*member), at.0, bytes / 512, self.clock);
+                self.writes.insert(*token, entry);
+            }
+            Output::Reply { client, tag, result: Ok(()) } => {
+                let Some((received, range)) = self.requests.remove(&(*client, *tag)) else {
+                    return;
+                };
+                for (_, column) in view.array.columns(range) {
+                    for slot in column.slots() {
+                        for disk in holders(view, slot) {
+                            let stored = self.stored.get(&(disk, column.sector));
+                            if stored.is_none_or(|submitted| *submitted < received) {
+                                self.missing.entry(disk).or_default().insert(column.sector);
+                            }
+                        }
+                    }
+                }
+            }
+            Output::Reply { client, tag, .. } => {
+                self.requests.remove(&(*client, *tag));
+            }
+            _ => {}
+        }
+    }
+
+    /// A disk joins: it holds nothing of what was written.
+    pub fn disk_added(&mut self, disk: usize, columns: impl Iterator<Item = u64>) {
+        self.missing.entry(disk).or_default().extend(columns);
+    }
+
+    /// What a disk had not made durable is gone: `lost` are absolute data columns of disks that were
+    /// not in sync. (On those that were, the model knows what may be lost.)
+    pub fn power_cut(&mut self, lost: &[(usize, u64)]) {
+        for (disk, column) in lost {
+            self.missing.entry(*disk).or_default().insert(*column);
+        }
+        self.requests.clear();
+        self.writes.clear();
+        self.stored.clear();
+    }
+
+    /// See [`super::Checkers::assembled`].
+    pub fn assembled(&self, view: View<'_>, assembly: &Assembly, found: &mut Vec<Violation>) {
+        for state in &assembly.slots {
+            let (member, good_to) = match state {
+                SlotState::InSync(member) => (member, u64::MAX),
+                SlotState::Rebuilding { member, good_to } => (member, good_to.0),
+                SlotState::Missing => continue,
+            };
+            let disk = view.disk(member.info.index);
+            let missing = self.missing.get(&disk);
+            if let Some(column) = missing.and_then(|columns| columns.range(..good_to).next()) {
+                found.push(Violation::new(
+                    NAME,
+                    format!("disk {disk} is believed and misses what was acknowledged at {column}"),
+                ));
+            }
+        }
+    }
+}
+
+/// Disks that stand, or once stood, at a slot: by their own superblock's word.
+fn holders(view: View<'_>, slot: weft_units::Slot) -> Vec<usize> {
+    (0..view.disks.len())
+        .filter(|disk| {
+            let sb = view.record.of(*disk);
+            sb.and_then(|sb| sb.own_role().ok()) == Some(weft_ondisk::Role::Active(slot))
+                || view.record.in_sync(slot) == Some(*disk)
+        })
+        .collect()
+}

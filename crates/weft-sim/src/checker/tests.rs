@@ -1,0 +1,591 @@
+//! Every checker against a good stream of events and against a bad one that differs in one thing.
+
+use std::collections::BTreeMap;
+
+use smallvec::SmallVec;
+use weft_engine::assemble::{Assembly, Candidate, Options, assemble};
+use weft_engine::{
+    Attr, Fault, Flags, Frame, Input, MemberInfo, MemberOp, Origin, Output, Part, Request,
+    RequestOp, Run, Snapshot, Tag, Token, Value,
+};
+use weft_ondisk::{Features, Level, Minor, NewArray, NewMember, ResyncOffset, Role, Super1, Uuid};
+use weft_units::{ByteRange, Bytes, ClientId, MemberIndex, Sectors, Slot, Time, VolumeId};
+
+use super::*;
+use crate::compute::syndromes;
+use crate::disk::DiskOp;
+use crate::model::{Payload, WriteId};
+use crate::rng::Rng;
+
+/// Three members of RAID 5 with a chunk of 4 KiB, and whoever plays the engine.
+struct Stage {
+    disks: Vec<Disk>,
+    disk_of: Vec<usize>,
+    array: Array,
+    record: Record,
+    model: Model,
+    checkers: Checkers,
+    supers: Vec<Super1>,
+    tokens: u64,
+    tags: u64,
+    payload: BTreeMap<Token, (usize, bool)>,
+}
+
+const CLIENT: ClientId = ClientId(1);
+const SYNC: Flags = Flags { sync: true, fua: false, preflush: false, meta: false, ahead: false };
+const FUA: Flags = Flags { sync: true, fua: true, preflush: false, meta: false, ahead: false };
+
+impl Stage {
+    fn new() -> Self {
+        let size = Sectors(16_384);
+        let member = |byte| NewMember { size, device_uuid: Uuid([byte; 16]) };
+        let mut array = NewArray::new(Level::Raid5, (1..=3).map(member).collect());
+        array.chunk = Some(Sectors(8));
+        array.size = Some(Sectors(64));
+        array.set_uuid = Uuid([9; 16]);
+        array.assume_clean = true;
+        let supers = array.plan().unwrap();
+        let mut disks = vec![Disk::new(size, 512); 3];
+        for (disk, sb) in disks.iter_mut().zip(&supers) {
+            disk.poke(8, &sb.encode());
+        }
+        let geometry = Geometry::new(Level::Raid5, 2, 3, Sectors(8), Sectors(64)).unwrap();
+        let data_offset = supers.iter().map(|sb| sb.data_offset).collect();
+        let limits = Limits { rows: 4, client_frames: 16, member_bytes: 8192 };
+        Self {
+            record: Record::read(&disks, Minor::V1_2),
+            disks,
+            disk_of: vec![0, 1, 2],
+            array: Array { geometry, data_offset },
+            model: Model::default(),
+            checkers: Checkers::new(limits),
+            supers,
+            tokens: 0,
+            tags: 0,
+            payload: BTreeMap::new(),
+        }
+    }
+
+    fn view(&self) -> View<'_> {
+        View {
+            now: Time(0),
+            disks: &self.disks,
+            disk_of: &self.disk_of,
+            array: &self.array,
+            record: &self.record,
+            model: &self.model,
+        }
+    }
+
+    fn say(&mut self, output: &Output) {
+        let mut checkers = self.checkers.clone();
+        checkers.output(self.view(), output);
+        self.checkers = checkers;
+    }
+
+    fn tell(&mut self, input: &Input) {
+        let mut checkers = self.checkers.clone();
+        checkers.input(self.view(), input);
+        self.checkers = checkers;
+    }
+
+    fn ask(&mut self, op: RequestOp, flags: Flags, frames: Run) -> Tag {
+        self.tags += 1;
+        let tag = Tag(self.tags);
+        let range = match op {
+            RequestOp::Flush => ByteRange::default(),
+            _ => ByteRange::new(0, 512),
+        };
+        self.tell(&Input::Client(Request {
+            client: CLIENT,
+            tag,
+            volume: VolumeId(0),
+            op,
+            range,
+            frames,
+            flags,
+            attr: Attr::default(),
+        }));
+        tag
+    }
+
+    fn reply(&mut self, tag: Tag) {
+        self.say(&Output::Reply { client: CLIENT, tag, result: Ok(()) });
+    }
+
+    fn submit(&mut self, disk: usize, op: MemberOp, disk_op: DiskOp) -> Token {
+        self.tokens += 1;
+        let token = Token(self.tokens);
+        let attr = Attr { origin: Origin::Client(CLIENT), ..Attr::default() };
+        let metadata = matches!(op, MemberOp::WriteMetadata { .. });
+        self.say(&Output::Submit { token, member: MemberIndex(disk as u16), op, attr });
+        if let DiskOp::Write { at, bytes, preflush: false, .. } = &disk_op {
+            let mut checkers = self.checkers.clone();
+            checkers.write(self.view(), disk, *at, bytes);
+            self.checkers = checkers;
+        }
+        self.disks[disk].submit(token, disk_op);
+        self.payload.insert(token, (disk, metadata));
+        token
+    }
+
+    fn data(&mut self, disk: usize, column: u64, bytes: &[u8], fua: bool) -> Token {
+        let at = column + self.array.data_offset[disk].0;
+        let part = Part::at(Frame(disk as u32 + 1), 0, bytes.len() as u64);
+        let op = MemberOp::Write { at: Sectors(at), from: SmallVec::from_slice(&[part]), fua };
+        self.submit(disk, op, DiskOp::Write { at, bytes: bytes.to_vec(), fua, preflush: false })
+    }
+
+    fn flush(&mut self, disk: usize) -> Token {
+        self.submit(disk, MemberOp::Flush, DiskOp::Flush)
+    }
+
+    fn superblock(&mut self, disk: usize, change: impl Fn(&mut Super1)) -> Token {
+        let mut sb = self.supers[disk].clone();
+        sb.events += 1;
+        change(&mut sb);
+        let bytes = sb.encode()[..512].to_vec();
+        let op = MemberOp::WriteMetadata { at: Sectors(8), bytes: bytes.clone().into() };
+        self.supers[disk] = sb;
+        self.submit(disk, op, DiskOp::Write { at: 8, bytes, fua: true, preflush: true })
+    }
+
+    fn done(&mut self, token: Token) {
+        let (disk, metadata) = self.payload.remove(&token).unwrap();
+        let result = self.disks[disk].complete(token).map(|_| Value::Nothing);
+        if metadata {
+            self.record = Record::read(&self.disks, Minor::V1_2);
+        }
+        self.tell(&Input::Done { token, result });
+    }
+
+    fn mark(&mut self, clean: bool, disks: &[usize]) {
+        let offset = if clean { ResyncOffset::Clean } else { ResyncOffset::At(Sectors(0)) };
+        let tokens: Vec<Token> = disks
+            .iter()
+            .map(|disk| self.superblock(*disk, |sb| sb.resync_offset = offset))
+            .collect();
+        tokens.into_iter().for_each(|token| self.done(token));
+    }
+
+    /// Array sector 0 is column 0 of disk 0; its parity is on disk 2.
+    fn write(&mut self, flags: Flags, parts: &[usize]) -> (Tag, WriteId) {
+        let range = ByteRange::new(0, 512);
+        let (write, bytes) = self.model.write_issued(range, Payload::Tags);
+        let tag = self.ask(RequestOp::Write, flags, Run::new(8, 1));
+        let tokens: Vec<Token> =
+            parts.iter().map(|disk| self.data(*disk, 0, &bytes, flags.fua)).collect();
+        tokens.into_iter().for_each(|token| self.done(token));
+        (tag, write)
+    }
+
+    fn found(&self) -> Vec<&'static str> {
+        self.checkers.found.iter().map(|violation| violation.checker).collect()
+    }
+
+    fn finish(&mut self, tag: Tag) {
+        self.reply(tag);
+        self.say(&Output::Release(Run::new(8, 1)));
+        self.say(&Output::Credit { client: CLIENT, bytes: Bytes(512) });
+    }
+}
+
+fn at_rest() -> Snapshot {
+    Snapshot { volumes: Vec::new(), clients: Vec::new(), tokens_outstanding: 0, frames_held: 0 }
+}
+
+#[test]
+fn a_write_done_right_passes_every_checker() {
+    let mut stage = Stage::new();
+    stage.mark(false, &[2, 1, 0]);
+    let (tag, write) = stage.write(SYNC, &[2, 0]);
+    stage.finish(tag);
+    stage.model.write_acknowledged(write, false);
+    let flush = stage.ask(RequestOp::Flush, Flags::default(), Run::EMPTY);
+    for disk in 0..3 {
+        let token = stage.flush(disk);
+        stage.done(token);
+    }
+    stage.reply(flush);
+    stage.mark(true, &[2, 1, 0]);
+    stage.checkers.at_rest(&at_rest());
+    assert_eq!(stage.checkers.found, []);
+    let mut found = Vec::new();
+    parity::after_cut(stage.view(), 0..64, &mut found);
+    assert_eq!(found, [], "column 0 of disk 1 is zero, so parity is the data");
+}
+
+#[test]
+fn i4a_an_acknowledgement_before_parity_is_caught() {
+    let mut stage = Stage::new();
+    stage.mark(false, &[2, 1, 0]);
+    let (tag, _) = stage.write(SYNC, &[0]);
+    stage.finish(tag);
+    assert_eq!(stage.found(), ["I4 no early acknowledgement"]);
+}
+
+#[test]
+fn i4b_fua_that_is_not_durable_is_caught() {
+    for fua in [false, true] {
+        let mut stage = Stage::new();
+        stage.mark(false, &[2, 1, 0]);
+        let (_, bytes) = stage.model.write_issued(ByteRange::new(0, 512), Payload::Tags);
+        let tag = stage.ask(RequestOp::Write, FUA, Run::new(8, 1));
+        for (disk, durable) in [(2, fua), (0, true)] {
+            let token = stage.data(disk, 0, &bytes, durable);
+            stage.done(token);
+        }
+        stage.finish(tag);
+        let expected: &[&str] = if fua { &[] } else { &["I4 no early acknowledgement"] };
+        assert_eq!(stage.found(), expected);
+    }
+}
+
+#[test]
+fn i4c_a_flush_that_leaves_one_member_out_is_caught() {
+    for skipped in 0..3 {
+        let mut stage = Stage::new();
+        stage.mark(false, &[2, 1, 0]);
+        let (tag, _) = stage.write(SYNC, &[2, 0]);
+        stage.finish(tag);
+        let flush = stage.ask(RequestOp::Flush, Flags::default(), Run::EMPTY);
+        for disk in (0..3).filter(|disk| *disk != skipped) {
+            let token = stage.flush(disk);
+            stage.done(token);
+        }
+        stage.reply(flush);
+        // Disk 1 holds nothing of it.
+        let expected: &[&str] = if skipped == 1 { &[] } else { &["I4 no early acknowledgement"] };
+        assert_eq!(stage.found(), expected, "{skipped}");
+    }
+}
+
+#[test]
+fn i4c_a_flush_of_a_member_that_began_too_early_is_caught() {
+    let mut stage = Stage::new();
+    stage.mark(false, &[2, 1, 0]);
+    let tokens: Vec<Token> = (0..3).map(|disk| stage.flush(disk)).collect();
+    let (tag, _) = stage.write(SYNC, &[2, 0]);
+    stage.finish(tag);
+    let flush = stage.ask(RequestOp::Flush, Flags::default(), Run::EMPTY);
+    tokens.into_iter().for_each(|token| stage.done(token));
+    stage.reply(flush);
+    assert_eq!(stage.found(), ["I4 no early acknowledgement"; 2]);
+}
+
+#[test]
+fn i4d_a_failure_that_is_not_recorded_everywhere_is_caught() {
+    for recorded in [vec![], vec![0], vec![0, 1]] {
+        let mut stage = Stage::new();
+        stage.mark(false, &[2, 1, 0]);
+        stage.disks[2].faults.gone = true;
+        let (tag, _) = stage.write(SYNC, &[2, 0]);
+        for disk in &recorded {
+            let token = stage.superblock(*disk, |sb| sb.roles[2] = Role::Faulty.code());
+            stage.done(token);
+        }
+        stage.finish(tag);
+        let expected: &[&str] =
+            if recorded.len() == 2 { &[] } else { &["I4 no early acknowledgement"] };
+        assert_eq!(stage.found(), expected, "{recorded:?}");
+    }
+}
+
+#[test]
+fn i5_data_on_a_clean_array_is_caught() {
+    for marked in [vec![0, 1], vec![2, 1, 0]] {
+        let mut stage = Stage::new();
+        stage.mark(false, &marked);
+        let (tag, _) = stage.write(SYNC, &[2, 0]);
+        stage.finish(tag);
+        let expected = if marked.len() == 3 { 0 } else { 2 };
+        assert_eq!(stage.found(), vec!["I5 dirty before data"; expected]);
+    }
+}
+
+#[test]
+fn i5_clean_too_early_is_caught() {
+    for flushed in [false, true] {
+        let mut stage = Stage::new();
+        stage.mark(false, &[2, 1, 0]);
+        let (tag, _) = stage.write(SYNC, &[2, 0]);
+        stage.finish(tag);
+        for disk in (0..3).filter(|_| flushed) {
+            let token = stage.flush(disk);
+            stage.done(token);
+        }
+        stage.mark(true, &[1]);
+        assert_eq!(stage.found().is_empty(), flushed);
+        assert!(stage.found().iter().all(|name| *name == "I5 dirty before data"));
+    }
+}
+
+#[test]
+fn i6_wrong_parity_of_a_clean_array_is_caught() {
+    for dirty in [false, true] {
+        let mut stage = Stage::new();
+        if dirty {
+            stage.mark(false, &[2, 1, 0]);
+        }
+        let at = stage.array.data_offset[0].0 + 5;
+        stage.disks[0].poke(at, &[1; 512]);
+        let mut found = Vec::new();
+        parity::after_cut(stage.view(), 0..64, &mut found);
+        assert_eq!(found.len(), usize::from(!dirty));
+        let scrub =
+            parity::scrub(&stage.disks, &stage.array, &stage.record, 0..64, parity::Bytes::Visible);
+        assert_eq!((scrub.columns, scrub.written, scrub.wrong.len()), (64, 1, 1));
+        stage.disks[2].poke(at, &[1; 512]);
+        let scrub =
+            parity::scrub(&stage.disks, &stage.array, &stage.record, 0..64, parity::Bytes::Durable);
+        assert!(scrub.wrong.is_empty());
+    }
+}
+
+#[test]
+fn i6_knows_raid6() {
+    let geometry = Geometry::new(Level::Raid6, 2, 5, Sectors(8), Sectors(64)).unwrap();
+    let placement = geometry.placement(geometry.chunk_row_of(Sectors(0)));
+    let data: Vec<(u8, Vec<u8>)> = (0..3u16)
+        .map(|x| (placement.exponent(placement.data_slot(x)), vec![x as u8 + 1; 512]))
+        .collect();
+    let (p, q) = syndromes(&weft_parity::Parity::detect(), &data, true);
+    assert_eq!(p[0], 1 ^ 2 ^ 3);
+    assert_eq!(q[0], 1 ^ (2 * 2) ^ (4 * 3));
+}
+
+#[test]
+fn i7_data_that_nobody_wrote_is_caught() {
+    let mut stage = Stage::new();
+    stage.mark(false, &[2, 1, 0]);
+    let (_, bytes) = stage.model.write_issued(ByteRange::new(0, 512), Payload::Tags);
+    stage.data(0, 0, &bytes, false);
+    assert!(stage.found().is_empty());
+    stage.data(1, 0, &bytes, false);
+    assert_eq!(stage.found(), ["I7 untouched data"], "the right bytes at the wrong place");
+}
+
+#[test]
+fn i8_a_member_that_missed_a_write_is_caught_when_believed() {
+    for missed in [false, true] {
+        let mut stage = Stage::new();
+        stage.mark(false, &[2, 1, 0]);
+        let (tag, _) = stage.write(SYNC, if missed { &[0] } else { &[2, 0] });
+        stage.finish(tag);
+        stage.checkers.found.clear();
+        let mut rng = Rng::new(1);
+        for disk in &mut stage.disks {
+            disk.power_cut(crate::crash::CutMode::Everything, &mut rng);
+        }
+        stage.checkers.power_cut(&[]);
+        let assembly = assembled(&stage);
+        let mut checkers = stage.checkers.clone();
+        checkers.assembled(stage.view(), &assembly);
+        stage.checkers = checkers;
+        let expected: &[&str] = if missed { &["I8 no stale member"] } else { &[] };
+        assert_eq!(stage.found(), expected);
+    }
+}
+
+fn assembled(stage: &Stage) -> Assembly {
+    let candidates: Vec<Candidate> = (0..3)
+        .map(|disk| Candidate {
+            member: MemberInfo {
+                index: MemberIndex(disk as u16),
+                label: format!("disk{disk}"),
+                size: stage.disks[disk].size(),
+                logical_block: 512,
+            },
+            superblock: Super1::parse(&stage.disks[disk].peek(8, 8), Minor::V1_2, Sectors(16_384))
+                .map(Box::new)
+                .map_err(|error| error.to_string()),
+        })
+        .collect();
+    assemble(&candidates, &Options::default()).unwrap()
+}
+
+#[test]
+fn i10_two_writes_of_one_sector_are_caught() {
+    let mut stage = Stage::new();
+    stage.mark(false, &[2, 1, 0]);
+    stage.data(2, 0, &[0; 1024], false);
+    stage.data(2, 2, &[0; 512], false);
+    assert_eq!(stage.found(), [] as [&str; 0]);
+    stage.data(2, 1, &[0; 512], false);
+    assert_eq!(stage.found(), ["I10 single flight"]);
+}
+
+#[test]
+fn i10_a_frame_that_is_read_and_written_is_caught() {
+    let mut stage = Stage::new();
+    let part = |frame| Part::at(Frame(frame), 0, 512);
+    let submit = |stage: &mut Stage, op| {
+        stage.tokens += 1;
+        let token = Token(stage.tokens);
+        stage.say(&Output::Submit { token, member: MemberIndex(0), op, attr: Attr::default() });
+    };
+    let read =
+        |frame| MemberOp::Read { at: Sectors(8), into: SmallVec::from_slice(&[part(frame)]) };
+    submit(&mut stage, read(3));
+    submit(&mut stage, read(4));
+    assert!(stage.found().is_empty());
+    submit(&mut stage, read(3));
+    assert_eq!(stage.found(), ["I10 single flight"]);
+    stage.checkers.found.clear();
+    let token = Token(stage.tokens + 1);
+    let op = weft_engine::ComputeOp::Copy { from: part(4), to: part(5) };
+    stage.say(&Output::Compute { token, op });
+    assert_eq!(stage.found(), ["I10 single flight"], "what is read into is copied from");
+    stage.checkers.found.clear();
+    let op = weft_engine::ComputeOp::Zero { to: part(0) };
+    stage.say(&Output::Compute { token: Token(token.0 + 1), op });
+    assert_eq!(stage.found(), ["I10 single flight"], "the frame of zeros");
+}
+
+#[test]
+fn i10_frames_that_come_back_too_early_are_caught() {
+    let mut stage = Stage::new();
+    let tag = stage.ask(RequestOp::Read, Flags::default(), Run::new(8, 1));
+    let into = SmallVec::from_slice(&[Part::at(Frame(8), 0, 512)]);
+    stage.tokens += 1;
+    let token = Token(stage.tokens);
+    let op = MemberOp::Read { at: Sectors(8), into };
+    stage.say(&Output::Submit { token, member: MemberIndex(0), op, attr: Attr::default() });
+    let mut early = stage.checkers.clone();
+    early.output(stage.view(), &Output::Reply { client: CLIENT, tag, result: Ok(()) });
+    assert_eq!(early.found[0].checker, "I10 single flight");
+    stage.tell(&Input::Done { token, result: Ok(Value::Nothing) });
+    stage.reply(tag);
+    assert!(stage.found().is_empty());
+}
+
+#[test]
+fn i11_what_ends_twice_or_never_is_caught() {
+    let once = |end: &dyn Fn(&mut Stage, Tag)| {
+        let mut stage = Stage::new();
+        let tag = stage.ask(RequestOp::Write, SYNC, Run::new(8, 1));
+        // Whether it is stored is another checker's business.
+        stage.model = Model::default();
+        end(&mut stage, tag);
+        stage.checkers.at_rest(&at_rest());
+        stage.found().into_iter().filter(|name| *name == "I11 exactly once").count()
+    };
+    let error = |stage: &mut Stage, tag| {
+        let result = Err(weft_engine::ReplyError::Io);
+        stage.say(&Output::Reply { client: CLIENT, tag, result });
+    };
+    let release = |stage: &mut Stage| stage.say(&Output::Release(Run::new(8, 1)));
+    let credit =
+        |stage: &mut Stage| stage.say(&Output::Credit { client: CLIENT, bytes: Bytes(512) });
+    let all = |stage: &mut Stage, tag| {
+        error(stage, tag);
+        release(stage);
+        credit(stage);
+    };
+    assert_eq!(once(&all), 0);
+    assert!(
+        once(&|stage, tag| {
+            error(stage, tag);
+            credit(stage);
+        }) > 0,
+        "frames never came back"
+    );
+    assert!(
+        once(&|stage, _| {
+            release(stage);
+            credit(stage);
+        }) > 0,
+        "never answered"
+    );
+    assert!(
+        once(&|stage, tag| {
+            error(stage, tag);
+            release(stage);
+        }) > 0,
+        "credit never came back"
+    );
+    assert!(
+        once(&|stage, tag| {
+            all(stage, tag);
+            release(stage);
+        }) > 0,
+        "frames came back twice"
+    );
+    assert!(
+        once(&|stage, tag| {
+            all(stage, tag);
+            error(stage, tag);
+        }) > 0,
+        "answered twice"
+    );
+    let gone = |stage: &mut Stage, tag| {
+        stage.tell(&Input::ClientGone(CLIENT));
+        release(stage);
+        error(stage, tag);
+    };
+    assert!(once(&gone) > 0, "answered though gone");
+    let left = |stage: &mut Stage, _| {
+        stage.tell(&Input::ClientGone(CLIENT));
+        release(stage);
+    };
+    assert_eq!(once(&left), 0);
+    let stale = |stage: &mut Stage, tag| {
+        all(stage, tag);
+        let flush = || Output::Submit {
+            token: Token(1),
+            member: MemberIndex(0),
+            op: MemberOp::Flush,
+            attr: Attr::default(),
+        };
+        stage.say(&flush());
+        stage.say(&flush());
+    };
+    assert!(once(&stale) > 0, "a token is used twice");
+    let twice = |stage: &mut Stage, tag| {
+        all(stage, tag);
+        stage.tell(&Input::Done { token: Token(5), result: Err(Fault::Io) });
+    };
+    assert!(once(&twice) > 0, "done and never asked for");
+}
+
+#[test]
+fn i12_what_exceeds_its_bounds_is_caught() {
+    let mut stage = Stage::new();
+    let submit = |stage: &mut Stage, at, len| {
+        stage.tokens += 1;
+        let into = SmallVec::from_slice(&[Part::at(Frame(stage.tokens as u32 * 8), 0, len)]);
+        stage.say(&Output::Submit {
+            token: Token(stage.tokens),
+            member: MemberIndex(0),
+            op: MemberOp::Read { at: Sectors(at), into },
+            attr: Attr::default(),
+        });
+    };
+    submit(&mut stage, 0, 8192);
+    assert!(stage.found().is_empty());
+    submit(&mut stage, 0, 8192 + 512);
+    submit(&mut stage, 16_383, 1024);
+    submit(&mut stage, 0, 100);
+    assert_eq!(stage.found(), ["I12 bounds"; 3]);
+    stage.checkers.settled(&Snapshot { frames_held: 17, ..at_rest() });
+    assert_eq!(stage.found(), ["I12 bounds"; 4]);
+}
+
+#[test]
+fn the_record_believes_what_any_survivor_says() {
+    let mut stage = Stage::new();
+    assert_eq!(stage.record.in_sync(Slot(2)), Some(2));
+    let token = stage.superblock(0, |sb| sb.roles[2] = Role::Faulty.code());
+    stage.done(token);
+    assert_eq!(stage.record.in_sync(Slot(2)), None);
+    assert_eq!(stage.record.believed(Slot(2)), Some(2), "disk 1 still believes it");
+    let token = stage.superblock(1, |sb| sb.roles[2] = Role::Faulty.code());
+    stage.done(token);
+    assert_eq!(stage.record.believed(Slot(2)), None);
+    let token = stage.superblock(1, |sb| {
+        sb.feature_map.insert(Features::RECOVERY);
+        sb.recovery_offset_raw = 8;
+    });
+    stage.done(token);
+    assert_eq!(stage.record.in_sync(Slot(1)), None, "it is being rebuilt");
+}

@@ -1,0 +1,63 @@
+//! What may go wrong with a member, and when?
+//!
+//! | Fault | Here | Within the promises |
+//! |---|---|---|
+//! | latent read error (F5) | [`Faults::bad_reads`], until the sector is written | yes |
+//! | write error (F9) | [`Faults::bad_writes`], for good | yes, up to the level |
+//! | member gone (F9) | [`Faults::gone`] | yes, up to the level |
+//! | the k-th operation fails (F9, F10) | [`Faults::schedule`] | yes, up to the level |
+//! | stall (F8) | [`Faults::stalled`]: nothing completes until told | yes |
+//! | flush error (F26) | [`Faults::flush_error`] | yes: the member is failed |
+//! | disk full (F19) | [`Faults::no_space`] | yes: not a failed member |
+//! | flush that lies (F13) | [`Faults::lying_flush`] | no |
+//! | bit rot (F6) | [`crate::disk::Disk::flip_bit`] | no: found by scrub |
+//! | torn write, lost cache (F1, F11, F12) | [`crate::crash`] | yes |
+//!
+//! Source   spec reliability.md §4
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use weft_engine::Fault;
+
+/// How a member misbehaves.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Faults {
+    /// Sectors that cannot be read until they are written, durably if the power goes.
+    pub bad_reads: BTreeSet<u64>,
+    /// Sectors that cannot be written.
+    pub bad_writes: BTreeSet<u64>,
+    /// Nothing answers any more.
+    pub gone: bool,
+    /// Nothing completes; what is outstanding stays so.
+    pub stalled: bool,
+    /// Flushes fail, and so do writes that imply one.
+    pub flush_error: bool,
+    /// Writes find no space.
+    pub no_space: bool,
+    /// Flushes succeed and do nothing.
+    pub lying_flush: bool,
+    /// What happens to the operation with this number, counted from the member's first.
+    pub schedule: BTreeMap<u64, Planned>,
+}
+
+/// A fault that waits for its operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Planned {
+    /// The member is gone from here.
+    Gone,
+    /// This one fails; the next may not.
+    Once(Fault),
+}
+
+impl Faults {
+    /// None.
+    #[must_use]
+    pub fn none() -> Self {
+        Self::default()
+    }
+
+    /// Whether a range has a sector of the set.
+    pub(crate) fn hits(set: &BTreeSet<u64>, at: u64, count: u64) -> Option<u64> {
+        set.range(at..at + count).next().copied()
+    }
+}

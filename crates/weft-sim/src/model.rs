@@ -1,0 +1,520 @@
+//! What may a client see?
+//!
+//! Per sector the list of everything that was written to it, in the order of issue, which is also the
+//! order in which overlapping writes take effect. Two marks move along the list:
+//!
+//! ```text
+//!   versions   v0   v1   v2   v3   v4
+//!                   ▲         ▲     ▲
+//!                   │         │     └ issued, not acknowledged
+//!                   │         └ read floor: acknowledged; a read issued from here on sees v3 or later
+//!                   └ durable floor: a flush or FUA covered it; a power cut leaves v1 or later
+//! ```
+//!
+//! A read sees one version between the read floor of its issue and the newest there is: whole, at its
+//! own address, invented nowhere (I2). After a power cut it may be any from the durable floor (I1);
+//! what the first read finds is all that later ones may find (I3).
+//!
+//! The write hole is predicted, not forgiven: [`Model::suspect`] holds the columns (member data
+//! sectors) in which some member had writes that were not durable at a cut. Only there, and only where
+//! the sector's own member is missing, may a read be wrong; it is counted, so that a test in which none
+//! ever is wrong can be told to be blind.
+//!
+//! Source   spec reliability.md §3 and §5 (I1-I3, I7); design.md, promises 1 and 2
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+
+use weft_units::{ByteRange, SECTOR_BYTES};
+
+use crate::checker::Violation;
+
+/// Names a write; part of every word of its payload.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct WriteId(pub u32);
+
+/// What a write stores.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Payload {
+    /// The same byte everywhere.
+    Fill(u8),
+    /// In every 8-byte word the write's id and the sector's address.
+    Tags,
+    /// Nothing but zeros.
+    Zeros,
+}
+
+/// What every sector may hold.
+#[derive(Clone, Debug, Default)]
+pub struct Model {
+    cells: BTreeMap<u64, Cell>,
+    /// Sectors with a version that is acknowledged and not durable.
+    unflushed: BTreeSet<u64>,
+    writes: BTreeMap<WriteId, Issued>,
+    writes_issued: u32,
+    /// Counts acknowledgements.
+    acknowledged: u64,
+    reads_outstanding: u32,
+    /// Columns whose parity may disagree with their data since a power cut.
+    pub suspect: BTreeSet<u64>,
+    /// Sectors read that were predicted to be possibly wrong, and those that were.
+    pub hole: (u64, u64),
+}
+
+/// A read's view at its issue: the read floor of each of its sectors.
+#[derive(Clone, Debug)]
+pub struct ReadMark {
+    range: ByteRange,
+    floors: Vec<u64>,
+}
+
+/// A flush's view at its receipt: the acknowledgements that it covers.
+#[derive(Clone, Copy, Debug)]
+pub struct FlushMark(u64);
+
+#[derive(Clone, Debug)]
+struct Cell {
+    /// Number of the first version that is kept.
+    first: u64,
+    versions: VecDeque<Version>,
+    read_floor: u64,
+    durable_floor: u64,
+    /// Acknowledged versions that are not durable, with the count at their acknowledgement.
+    volatile: Vec<(u64, u64)>,
+}
+
+#[derive(Clone, Debug)]
+struct Version {
+    write: WriteId,
+    content: Content,
+    failed: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Content {
+    Bytes(Arc<[u8; 512]>),
+    Fill(u8),
+    Tags(WriteId),
+}
+
+#[derive(Clone, Debug)]
+struct Issued {
+    range: ByteRange,
+    /// Number of its version in each of its sectors.
+    numbers: Vec<u64>,
+}
+
+impl ReadMark {
+    /// What is read.
+    #[must_use]
+    pub fn range(&self) -> ByteRange {
+        self.range
+    }
+}
+
+impl Content {
+    fn bytes(&self, sector: u64) -> [u8; 512] {
+        let mut bytes = [0; 512];
+        match self {
+            Self::Bytes(content) => bytes = **content,
+            Self::Fill(byte) => bytes.fill(*byte),
+            Self::Tags(write) => {
+                let word = tag(*write, sector);
+                bytes.chunks_exact_mut(8).for_each(|into| into.copy_from_slice(&word));
+            }
+        }
+        bytes
+    }
+}
+
+/// The word that every 8 bytes of a tagged sector hold.
+#[must_use]
+pub fn tag(write: WriteId, sector: u64) -> [u8; 8] {
+    (u64::from(write.0) << 32 | (sector & 0xffff_ffff)).to_le_bytes()
+}
+
+impl Cell {
+    fn new() -> Self {
+        let zero = Version { write: WriteId(0), content: Content::Fill(0), failed: false };
+        Self {
+            first: 0,
+            versions: VecDeque::from([zero]),
+            read_floor: 0,
+            durable_floor: 0,
+            volatile: Vec::new(),
+        }
+    }
+
+    fn last(&self) -> u64 {
+        self.first + self.versions.len() as u64 - 1
+    }
+
+    fn from(&self, floor: u64) -> impl Iterator<Item = (u64, &Version)> {
+        (self.first..).zip(&self.versions).skip_while(move |(number, _)| *number < floor)
+    }
+
+    /// The newest version not below `floor` that looks like `bytes` at `offset` of the sector.
+    fn find(&self, floor: u64, sector: u64, offset: usize, bytes: &[u8]) -> Option<u64> {
+        let matching = self.from(floor).filter(|(_, version)| {
+            version.content.bytes(sector)[offset..offset + bytes.len()] == *bytes
+        });
+        matching.last().map(|(number, _)| number)
+    }
+}
+
+/// The sectors of a byte range, with offset and length of the part inside each.
+pub(crate) fn pieces(range: ByteRange) -> impl Iterator<Item = (u64, usize, usize)> {
+    let (start, end) = (range.start.0, range.start.0 + range.len.0);
+    (start / SECTOR_BYTES..end.div_ceil(SECTOR_BYTES)).map(move |sector| {
+        let low = start.max(sector * SECTOR_BYTES);
+        let high = end.min((sector + 1) * SECTOR_BYTES);
+        (sector, (low % SECTOR_BYTES) as usize, (high - low) as usize)
+    })
+}
+
+impl Model {
+    /// A write is issued. Returns its name and its bytes.
+    pub fn write_issued(&mut self, range: ByteRange, payload: Payload) -> (WriteId, Vec<u8>) {
+        self.writes_issued += 1;
+        let write = WriteId(self.writes_issued);
+        let content = match payload {
+            Payload::Fill(byte) => Content::Fill(byte),
+            Payload::Tags => Content::Tags(write),
+            Payload::Zeros => Content::Fill(0),
+        };
+        let mut bytes = Vec::with_capacity(range.len.0 as usize);
+        let mut numbers = Vec::new();
+        for (sector, offset, len) in pieces(range) {
+            let cell = self.cells.entry(sector).or_insert_with(Cell::new);
+            let fresh = content.bytes(sector);
+            bytes.extend_from_slice(&fresh[offset..offset + len]);
+            let content = if len == 512 {
+                content.clone()
+            } else {
+                let before = cell.versions.back().expect("a cell is never empty");
+                let mut mixed = before.content.bytes(sector);
+                mixed[offset..offset + len].copy_from_slice(&fresh[offset..offset + len]);
+                Content::Bytes(Arc::new(mixed))
+            };
+            cell.versions.push_back(Version { write, content, failed: false });
+            numbers.push(cell.last());
+        }
+        self.writes.insert(write, Issued { range, numbers });
+        (write, bytes)
+    }
+
+    /// A write is acknowledged; with FUA it is durable.
+    pub fn write_acknowledged(&mut self, write: WriteId, fua: bool) {
+        let issued = self.writes.remove(&write).expect("a write is answered once");
+        self.acknowledged += 1;
+        for ((sector, _, _), number) in pieces(issued.range).zip(issued.numbers) {
+            let cell = self.cells.get_mut(&sector).expect("it was issued");
+            cell.read_floor = cell.read_floor.max(number);
+            if fua {
+                cell.durable_floor = cell.durable_floor.max(number);
+            } else {
+                cell.volatile.push((number, self.acknowledged));
+                self.unflushed.insert(sector);
+            }
+            self.prune(sector);
+        }
+    }
+
+    /// A write failed: it may have happened or not, for ever.
+    pub fn write_failed(&mut self, write: WriteId) {
+        let issued = self.writes.remove(&write).expect("a write is answered once");
+        for ((sector, _, _), number) in pieces(issued.range).zip(issued.numbers) {
+            let cell = self.cells.get_mut(&sector).expect("it was issued");
+            let first = cell.first;
+            if let Some(version) = cell.versions.get_mut((number - first) as usize) {
+                version.failed = true;
+            }
+        }
+    }
+
+    /// A flush is received.
+    #[must_use]
+    pub fn flush_issued(&self) -> FlushMark {
+        FlushMark(self.acknowledged)
+    }
+
+    /// It is acknowledged: what had been acknowledged at its receipt is durable.
+    pub fn flush_acknowledged(&mut self, mark: FlushMark) {
+        for sector in self.unflushed.clone() {
+            let cell = self.cells.get_mut(&sector).expect("it was acknowledged");
+            let covered = cell.volatile.iter().filter(|(_, count)| *count <= mark.0);
+            if let Some(number) = covered.map(|(number, _)| *number).max() {
+                cell.durable_floor = cell.durable_floor.max(number);
+            }
+            cell.volatile.retain(|(_, count)| *count > mark.0);
+            if cell.volatile.is_empty() {
+                self.unflushed.remove(&sector);
+            }
+            self.prune(sector);
+        }
+    }
+
+    /// A read is issued.
+    pub fn read_issued(&mut self, range: ByteRange) -> ReadMark {
+        self.reads_outstanding += 1;
+        let floor = |(sector, _, _)| self.cells.get(&sector).map_or(0, |cell| cell.read_floor);
+        ReadMark { range, floors: pieces(range).map(floor).collect() }
+    }
+
+    /// It failed, or its client is gone.
+    pub fn read_failed(&mut self) {
+        self.reads_outstanding -= 1;
+    }
+
+    /// It returned `bytes`. `lost` tells whether a sector had to be reconstructed.
+    ///
+    /// # Errors
+    /// What was read is not allowed.
+    pub fn read_done(
+        &mut self,
+        mark: &ReadMark,
+        bytes: &[u8],
+        lost: impl Fn(u64) -> Option<u64>,
+    ) -> Result<(), Violation> {
+        self.reads_outstanding -= 1;
+        let mut at = 0;
+        for ((sector, offset, len), floor) in pieces(mark.range).zip(&mark.floors) {
+            let found = &bytes[at..at + len];
+            at += len;
+            let cell = self.cells.entry(sector).or_insert_with(Cell::new);
+            let predicted = lost(sector).is_some_and(|column| self.suspect.contains(&column));
+            self.hole.0 += u64::from(predicted);
+            match cell.find(*floor, sector, offset, found) {
+                // P3: what was seen once does not go away again.
+                Some(number) => {
+                    let failed = cell.versions[(number - cell.first) as usize].failed;
+                    if !failed && cell.versions.iter().filter(|v| !v.failed).count() > 1 {
+                        let unique = cell.find(0, sector, offset, found) == Some(number)
+                            && cell
+                                .from(cell.first)
+                                .filter(|(_, v)| {
+                                    v.content.bytes(sector)[offset..offset + len] == *found
+                                })
+                                .count()
+                                == 1;
+                        if unique {
+                            cell.read_floor = cell.read_floor.max(number);
+                        }
+                    }
+                }
+                None if predicted => {
+                    self.hole.1 += 1;
+                    let mut content =
+                        cell.versions.back().expect("never empty").content.bytes(sector);
+                    content[offset..offset + len].copy_from_slice(found);
+                    collapse(cell, Content::Bytes(Arc::new(content)));
+                }
+                None => {
+                    let older = cell.find(cell.first, sector, offset, found);
+                    return Err(explain(cell, sector, *floor, older, found));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// After a power cut: what the sector holds is what it holds from now on (I3). What was written
+    /// since, and is not durable, stays as it is.
+    pub fn settle(&mut self, sector: u64, bytes: &[u8; 512]) {
+        if let Some(cell) = self.cells.get_mut(&sector)
+            && cell.volatile.is_empty()
+            && cell.versions.iter().all(|version| !version.failed)
+        {
+            collapse(cell, Content::Bytes(Arc::new(*bytes)));
+            self.unflushed.remove(&sector);
+        }
+    }
+
+    /// The power goes: nothing is outstanding any more, and what was not durable may be gone.
+    pub fn power_cut(&mut self) {
+        self.writes.clear();
+        self.unflushed.clear();
+        self.reads_outstanding = 0;
+        for cell in self.cells.values_mut() {
+            cell.read_floor = cell.durable_floor;
+            cell.volatile.clear();
+            cell.versions.iter_mut().for_each(|version| version.failed = false);
+        }
+    }
+
+    /// Whether this content on the media of the sector's own member is explained: something that was
+    /// written there and not overwritten durably since.
+    #[must_use]
+    pub fn media_allows(&self, sector: u64, bytes: &[u8]) -> bool {
+        match self.cells.get(&sector) {
+            Some(cell) => cell.find(cell.first, sector, 0, bytes).is_some(),
+            None => bytes.iter().all(|byte| *byte == 0),
+        }
+    }
+
+    /// Whether a write to the sector is issued and not answered.
+    #[must_use]
+    pub fn in_flight(&self, sector: u64) -> bool {
+        self.cells.get(&sector).is_some_and(|cell| cell.last() > cell.read_floor)
+    }
+
+    /// Sectors that were ever written.
+    pub fn touched(&self) -> impl Iterator<Item = u64> {
+        self.cells.keys().copied()
+    }
+
+    /// Writes issued so far.
+    #[must_use]
+    pub fn writes_issued(&self) -> u32 {
+        self.writes_issued
+    }
+
+    fn prune(&mut self, sector: u64) {
+        if self.reads_outstanding > 0 {
+            return;
+        }
+        let cell = self.cells.get_mut(&sector).expect("it was issued");
+        let keep_from = cell.durable_floor.min(cell.read_floor);
+        while cell.first < keep_from {
+            cell.versions.pop_front();
+            cell.first += 1;
+        }
+    }
+}
+
+fn collapse(cell: &mut Cell, content: Content) {
+    let write = cell.versions.back().expect("a cell is never empty").write;
+    let number = cell.last() + 1;
+    *cell = Cell {
+        first: number,
+        versions: VecDeque::from([Version { write, content, failed: false }]),
+        read_floor: number,
+        durable_floor: number,
+        volatile: Vec::new(),
+    };
+}
+
+fn explain(cell: &Cell, sector: u64, floor: u64, older: Option<u64>, found: &[u8]) -> Violation {
+    let allowed: Vec<u32> = cell.from(floor).map(|(_, version)| version.write.0).collect();
+    let word = found
+        .get(..8)
+        .map_or(0, |word| u64::from_le_bytes(word.try_into().expect("a word is 8 bytes")));
+    let same = found.chunks(8).all(|chunk| chunk == &found[..chunk.len()]);
+    let looks = match (same, word) {
+        (true, 0) => "zeros".to_owned(),
+        (true, _) => format!("write {} at sector {}", word >> 32, word & 0xffff_ffff),
+        (false, _) => format!("a mixture that begins with {word:#018x}"),
+    };
+    match older {
+        Some(number) => Violation::new(
+            "I1 durability",
+            format!(
+                "sector {sector} reads as write {}, which is older than allowed: writes {allowed:?}",
+                cell.versions[(number - cell.first) as usize].write.0
+            ),
+        ),
+        None => Violation::new(
+            "I2 old or new",
+            format!("sector {sector} reads as {looks}; allowed are writes {allowed:?}"),
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECTOR: ByteRange = ByteRange::new(512 * 7, 512);
+
+    fn read(model: &mut Model, range: ByteRange, bytes: &[u8]) -> Result<(), Violation> {
+        let mark = model.read_issued(range);
+        model.read_done(&mark, bytes, |_| None)
+    }
+
+    #[test]
+    fn a_read_sees_the_acknowledged_write_or_a_newer_one() {
+        let mut model = Model::default();
+        let (first, one) = model.write_issued(SECTOR, Payload::Tags);
+        assert_eq!(one[8..16], tag(first, 7));
+        assert!(read(&mut model, SECTOR, &[0; 512]).is_ok());
+        assert!(read(&mut model, SECTOR, &one).is_ok());
+        // Seen once, it stays.
+        assert!(read(&mut model, SECTOR, &[0; 512]).is_err());
+        model.write_acknowledged(first, false);
+        assert!(read(&mut model, SECTOR, &one).is_ok());
+        let (second, two) = model.write_issued(SECTOR, Payload::Tags);
+        let early = model.read_issued(SECTOR);
+        model.write_acknowledged(second, false);
+        assert!(model.read_done(&early, &one, |_| None).is_ok(), "it was issued before the ack");
+        assert_eq!(read(&mut model, SECTOR, &one).unwrap_err().checker, "I1 durability");
+        assert!(read(&mut model, SECTOR, &two).is_ok());
+        let mut mixed = one.clone();
+        mixed[256..].copy_from_slice(&two[256..]);
+        assert_eq!(read(&mut model, SECTOR, &mixed).unwrap_err().checker, "I2 old or new");
+    }
+
+    #[test]
+    fn a_cut_may_take_what_was_not_flushed_and_nothing_else() {
+        let mut model = Model::default();
+        let (first, one) = model.write_issued(SECTOR, Payload::Tags);
+        model.write_acknowledged(first, false);
+        let flush = model.flush_issued();
+        let (second, two) = model.write_issued(SECTOR, Payload::Tags);
+        model.write_acknowledged(second, false);
+        model.flush_acknowledged(flush);
+        model.power_cut();
+        assert!(read(&mut model.clone(), SECTOR, &two).is_ok());
+        assert!(read(&mut model, SECTOR, &one).is_ok());
+        assert!(read(&mut model, SECTOR, &[0; 512]).is_err());
+        model.settle(7, &one.clone().try_into().unwrap());
+        assert!(read(&mut model, SECTOR, &two).is_err(), "I3: two reads agree");
+        assert!(model.media_allows(7, &one) && !model.media_allows(7, &two));
+    }
+
+    #[test]
+    fn fua_is_durable_when_acknowledged_and_an_error_leaves_both() {
+        let mut model = Model::default();
+        let (first, one) = model.write_issued(SECTOR, Payload::Fill(1));
+        model.write_acknowledged(first, true);
+        let (second, two) = model.write_issued(SECTOR, Payload::Fill(2));
+        model.write_failed(second);
+        model.power_cut();
+        assert!(read(&mut model.clone(), SECTOR, &two).is_ok());
+        assert!(read(&mut model, SECTOR, &one).is_ok());
+        assert!(read(&mut model, SECTOR, &[0; 512]).is_err());
+    }
+
+    #[test]
+    fn only_a_predicted_column_may_be_wrong() {
+        let mut model = Model::default();
+        let (first, _) = model.write_issued(SECTOR, Payload::Tags);
+        model.write_acknowledged(first, true);
+        model.suspect.insert(3);
+        let mark = model.read_issued(SECTOR);
+        assert!(
+            model.clone().read_done(&mark, &[9; 512], |_| None).is_err(),
+            "its member is there"
+        );
+        assert!(model.clone().read_done(&mark, &[9; 512], |_| Some(4)).is_err(), "another column");
+        assert!(model.read_done(&mark, &[9; 512], |_| Some(3)).is_ok());
+        assert_eq!(model.hole, (1, 1));
+        assert!(read(&mut model, SECTOR, &[9; 512]).is_ok());
+        assert!(read(&mut model, SECTOR, &[8; 512]).is_err());
+    }
+
+    #[test]
+    fn bytes_of_a_sector_mix_in_order_of_issue() {
+        let mut model = Model::default();
+        let (a, _) = model.write_issued(ByteRange::new(0, 100), Payload::Fill(1));
+        let (b, _) = model.write_issued(ByteRange::new(50, 100), Payload::Fill(2));
+        model.write_acknowledged(a, false);
+        model.write_acknowledged(b, false);
+        let mut sector = [0; 512];
+        sector[..50].fill(1);
+        sector[50..150].fill(2);
+        assert!(read(&mut model, ByteRange::new(0, 512), &sector).is_ok());
+        assert!(read(&mut model, ByteRange::new(40, 20), &sector[40..60]).is_ok());
+        sector[149] = 1;
+        assert!(read(&mut model, ByteRange::new(0, 512), &sector).is_err());
+    }
+}
