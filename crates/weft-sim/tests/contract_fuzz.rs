@@ -1,0 +1,100 @@
+//! A legal but hostile driver: any order of completions, errors anywhere, clients that leave,
+//! administrators at any time, knobs changed in mid-flight. Every checker watches.
+//!
+//! `WEFT_SIM_SEED=n` replays one seed, `WEFT_SIM_SEEDS=n` runs more.
+#![allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_possible_wrap,
+    clippy::cast_sign_loss,
+    reason = "numbers of a test are small"
+)]
+
+use weft_sim::script::{Profile, Report, Script};
+use weft_sim::shrink::shrink;
+
+const CALM: Profile = Profile { steps: 60, cuts: 0, faults: false, admin: false, beyond: false };
+const KNOBS_AND_CUTS: Profile =
+    Profile { steps: 60, cuts: 6, faults: false, admin: false, beyond: false };
+const FAULTS: Profile = Profile { steps: 60, cuts: 0, faults: true, admin: true, beyond: false };
+const FAULTS_AND_CUTS: Profile =
+    Profile { steps: 60, cuts: 5, faults: true, admin: true, beyond: false };
+const BEYOND: Profile = Profile { steps: 60, cuts: 3, faults: true, admin: true, beyond: true };
+
+fn variable(name: &str) -> Option<u64> {
+    std::env::var(name).ok()?.parse().ok()
+}
+
+fn run(profile: Profile, first: u64, seeds: u64) -> Report {
+    let seeds = variable("WEFT_SIM_SEEDS").unwrap_or(seeds);
+    let mut total = Report::default();
+    let mut failures = Vec::new();
+    for seed in first..first + seeds {
+        match Script::generate(seed, profile).run() {
+            Ok(report) => {
+                total.coverage.merge(report.coverage);
+                total.requests += report.requests;
+                total.verified += report.verified;
+                total.scrubbed += report.scrubbed;
+            }
+            Err(failure) => failures.push(failure),
+        }
+    }
+    if let Some(failure) = failures.first() {
+        let mut list = String::new();
+        for failure in &failures {
+            list += &format!("seed {}: {}\n", failure.script.options.seed, failure.violation);
+        }
+        let shortest = shrink(failure, &|_| (), 300);
+        panic!("{} of {seeds} seeds fail:\n{list}\nshrunk: {shortest}", failures.len());
+    }
+    println!("{total:?}");
+    total
+}
+
+#[test]
+fn clients_alone_break_nothing() {
+    let report = run(CALM, 0, 60);
+    assert!(report.requests > 1000 && report.scrubbed > 1000, "{report:?}");
+}
+
+#[test]
+fn power_cuts_break_nothing() {
+    let report = run(KNOBS_AND_CUTS, 1000, 60);
+    assert!(report.coverage.points > 100 && report.verified > 1000, "{report:?}");
+}
+
+#[test]
+fn faults_and_administrators_break_nothing() {
+    let report = run(FAULTS, 2000, 80);
+    assert!(report.requests > 1000 && report.scrubbed > 100, "{report:?}");
+}
+
+#[test]
+fn faults_with_power_cuts_break_nothing_but_predicted_rows() {
+    let report = run(FAULTS_AND_CUTS, 3000, 80);
+    assert!(report.coverage.points > 100, "{report:?}");
+}
+
+/// More members are hurt than the level survives: data may be lost, the contract may not.
+#[test]
+fn beyond_the_level_the_contract_still_holds() {
+    let report = run(BEYOND, 4000, 80);
+    assert!(report.requests > 1000, "{report:?}");
+}
+
+/// `WEFT_SIM_SEED=n cargo test -p weft-sim --test contract_fuzz replay -- --nocapture`
+#[test]
+fn replay() {
+    let Some(seed) = variable("WEFT_SIM_SEED") else { return };
+    let profile = match seed {
+        0..1000 => CALM,
+        1000..2000 => KNOBS_AND_CUTS,
+        2000..3000 => FAULTS,
+        3000..4000 => FAULTS_AND_CUTS,
+        _ => BEYOND,
+    };
+    if let Err(failure) = Script::generate(seed, profile).run() {
+        let shortest = shrink(&failure, &|_| (), 2000);
+        panic!("{failure}\n\nshrunk: {shortest}");
+    }
+}

@@ -1,0 +1,202 @@
+//! A member fails at the k-th operation of a script, and at every operation of a rebuild. (Of the script
+//! every second or third k, to keep the time; the sweep takes all.)
+#![allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_possible_wrap,
+    clippy::cast_sign_loss,
+    reason = "numbers of a test are small"
+)]
+
+use weft_engine::{Fault, Flags, RequestOp};
+use weft_ondisk::Level;
+use weft_sim::checker::parity::Bytes;
+use weft_sim::rng::Rng;
+use weft_sim::{Options, Order, Payload, Planned, World, chunk_kib};
+use weft_units::{ByteRange, ClientId, Span};
+
+fn options(level: Level, members: usize) -> Options {
+    let mut options = Options::new(level, members, chunk_kib(8));
+    options.chunk_rows = 6;
+    options.client_frames = 128;
+    options.rows_max = Some(8);
+    options
+}
+
+/// 120 requests of all kinds, some at once. Returns how many failed.
+fn script(world: &mut World) -> usize {
+    let mut rng = Rng::new(99);
+    let size = world.size();
+    let mut tickets = Vec::new();
+    for _ in 0..120 {
+        let start = rng.below(size / 512) * 512;
+        let len = ((1 + rng.below(40)) * 512).min(size - start);
+        let op = rng.pick(&[
+            RequestOp::Write,
+            RequestOp::Write,
+            RequestOp::Write,
+            RequestOp::Read,
+            RequestOp::Flush,
+            RequestOp::WriteZeroes,
+        ]);
+        let flush = op == RequestOp::Flush;
+        let range = if flush { ByteRange::default() } else { ByteRange::new(start, len) };
+        let write = matches!(op, RequestOp::Write);
+        let flags = Flags { sync: true, fua: write && rng.percent(20), ..Flags::default() };
+        tickets.push(world.request(ClientId(1), op, range, Payload::Tags, flags));
+        for _ in 0..rng.below(10) {
+            world.step(Order::Random);
+        }
+        if world.failure().is_some() {
+            break;
+        }
+    }
+    world.run(Order::Random);
+    let errors =
+        tickets.into_iter().filter(|ticket| matches!(world.take_answer(*ticket), Some(Err(_))));
+    errors.count()
+}
+
+fn must(world: &World, note: &str) {
+    if let Some(violation) = world.failure() {
+        panic!("{note}: {violation}");
+    }
+}
+
+fn fail_everywhere(level: Level, members: usize, kinds: &[Planned], second: bool, stride: usize) {
+    let mut clean = World::new(options(level, members));
+    assert_eq!(script(&mut clean), 0);
+    must(&clean, "nothing fails");
+    let operations = clean.disks[0].operations();
+    assert!(operations > 60, "{operations}");
+    let (mut failed, mut points) = (0, 0);
+    for k in (0..operations).step_by(stride) {
+        for how in kinds {
+            let disk = k as usize % members;
+            let note = format!("{level}x{members} disk {disk} operation {k} {how:?}");
+            let mut world = World::new(Options { seed: k, ..options(level, members) });
+            world.disks[disk].faults.schedule.insert(k, *how);
+            if second {
+                let other = (disk + 1 + k as usize / members % (members - 1)) % members;
+                world.disks[other].faults.schedule.insert(k + 7, *how);
+            }
+            let errors = script(&mut world);
+            must(&world, &note);
+            assert_eq!(errors, 0, "{note}");
+            let read = world.verify(Order::Fifo);
+            must(&world, &note);
+            assert!(read > 50, "{note}: {read} sectors");
+            points += 1;
+            let volume = &world.snapshot().volumes[0];
+            failed += u64::from(volume.degraded > 0);
+            let scrub = world.scrub(Bytes::Visible);
+            assert!(scrub.wrong.is_empty(), "{note}: {:?}", scrub.wrong);
+            assert_eq!(scrub.columns == 0, volume.degraded > 0, "{note} {volume:?}");
+            // And it is still right after the power was lost with it.
+            world.power_cut(weft_sim::CutMode::Subset);
+            must(&world, &note);
+            let how = weft_engine::assemble::Options {
+                run: true,
+                force_dirty: true,
+                ..Default::default()
+            };
+            world.start(&how).unwrap_or_else(|refused| panic!("{note}: {refused}"));
+            let read = world.verify(Order::Fifo);
+            must(&world, &note);
+            assert!(read > 50, "{note}: {read} sectors");
+        }
+    }
+    println!("{level}x{members}: {points} points, {failed} with a member failed");
+    assert!(failed > 0);
+}
+
+#[test]
+fn a_member_gone_at_every_operation_of_raid4() {
+    fail_everywhere(Level::Raid4, 4, &[Planned::Gone], false, 3);
+}
+
+#[test]
+fn a_member_gone_at_every_operation_of_raid5() {
+    fail_everywhere(Level::Raid5, 4, &[Planned::Gone, Planned::Once(Fault::Io)], false, 2);
+}
+
+#[test]
+fn two_members_gone_at_every_operation_of_raid6() {
+    fail_everywhere(Level::Raid6, 5, &[Planned::Gone], true, 2);
+}
+
+#[test]
+fn a_rebuild_survives_the_failure_of_any_operation() {
+    for (level, members) in [(Level::Raid5, 4), (Level::Raid6, 5)] {
+        let prepare = || {
+            let mut world = World::new(options(level, members));
+            assert_eq!(script(&mut world), 0);
+            let member = world.member_of(1);
+            world.admin(weft_engine::Verb::Fail(member));
+            world.run(Order::Fifo);
+            let member = world.member_of(1);
+            world.admin(weft_engine::Verb::Remove(member));
+            world.run(Order::Fifo);
+            must(&world, "prepare");
+            world
+        };
+        let mut whole = prepare();
+        let (spare, _) = whole.add_blank();
+        whole.run(Order::Fifo);
+        whole.idle(Span::secs(30));
+        must(&whole, "nothing fails");
+        assert_eq!(whole.snapshot().volumes[0].degraded, 0);
+        let operations = whole.disks[spare].operations();
+        assert!(operations > 5, "{operations}");
+        let mut failed = 0;
+        for k in 0..operations {
+            let mut world = prepare();
+            let (spare, _) = world.add_blank();
+            world.disks[spare].faults.schedule.insert(k, Planned::Gone);
+            world.run(Order::Random);
+            world.idle(Span::secs(30));
+            let note = format!("{level}x{members}: the new member goes at operation {k}");
+            must(&world, &note);
+            failed += u64::from(world.snapshot().volumes[0].degraded > 0);
+            let read = world.verify(Order::Fifo);
+            must(&world, &note);
+            assert!(read > 50, "{note}: {read} sectors");
+            // Another one does.
+            let member = world.member_of(spare);
+            world.admin(weft_engine::Verb::Remove(member));
+            world.run(Order::Fifo);
+            world.add_blank();
+            world.run(Order::Fifo);
+            world.idle(Span::secs(30));
+            must(&world, &note);
+            assert_eq!(world.snapshot().volumes[0].degraded, 0, "{note}");
+            let scrub = world.scrub(Bytes::Visible);
+            assert!(scrub.wrong.is_empty() && scrub.written > 50, "{note}: {:?}", scrub.wrong);
+        }
+        println!("{level}x{members}: {operations} points, {failed} with the new member failed");
+        assert!(failed > operations / 2);
+    }
+}
+
+/// A latent error anywhere is corrected from redundancy, one member at a time.
+#[test]
+fn every_latent_error_is_read_around_and_mended() {
+    for (level, members) in [(Level::Raid5, 4), (Level::Raid6, 5)] {
+        let mut world = World::new(options(level, members));
+        assert_eq!(script(&mut world), 0);
+        let disk = 2;
+        let first = world.array.data_offset[disk].0;
+        let size = world.array.geometry.member_size().0;
+        world.disks[disk].faults.bad_reads = (first..first + size).step_by(8).collect();
+        let bad = world.disks[disk].faults.bad_reads.len();
+        let read = world.verify(Order::Fifo);
+        must(&world, "verify");
+        assert!(read > 50);
+        world.idle(Span::secs(10));
+        world.run(Order::Fifo);
+        must(&world, "idle");
+        let left = world.disks[disk].faults.bad_reads.len();
+        assert!(left < bad, "{left} of {bad} left");
+        assert_eq!(world.snapshot().volumes[0].degraded, 0);
+        assert!(world.scrub(Bytes::Visible).wrong.is_empty());
+    }
+}
