@@ -568,6 +568,9 @@ impl Volume {
                 Event::NoSpace { slot, sector } => {
                     let from = self.array.resync_from.unwrap_or(sector).min(sector);
                     self.array.resync_from = Some(from);
+                    if let Some(sync) = &mut self.sync {
+                        sync.rewind(sector.0 / self.rows.cache.height().0);
+                    }
                     let first = self.full_since.replace(out.now).is_none();
                     if first && let Some(member) = self.array.at(slot) {
                         out.notice(Notice::NoSpace { member: member.info.index });

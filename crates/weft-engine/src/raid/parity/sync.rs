@@ -80,12 +80,18 @@ impl RowSync {
         if mismatch {
             self.mismatch_cnt += self.height.0;
         }
-        if !ok {
+        // A member is whole or it is not; but a row that cannot be read does not keep the parity of
+        // the others from being checked (md goes on as well).
+        if !ok && self.action == SyncAction::Recover {
             self.failed = true;
-            self.stopping = true;
-            // What lies behind it is not done either, though it may have been looked at.
-            self.next = self.next.min(key);
+            self.rewind(key);
         }
+    }
+
+    /// Ends early, as if it had not passed this row: there is more to do from there.
+    pub(crate) fn rewind(&mut self, key: u64) {
+        self.stopping = true;
+        self.next = self.next.min(key);
     }
 
     /// Asks for no more rows.
