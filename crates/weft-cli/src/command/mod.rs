@@ -9,6 +9,7 @@ mod create;
 mod demo;
 mod detail;
 mod examine;
+mod explain;
 mod fail;
 mod get;
 mod idle;
@@ -47,6 +48,7 @@ pub(crate) enum Command {
     Idle(idle::Idle),
     Get(get::Get),
     Set(set::Set),
+    Explain(explain::Explain),
     Stop(stop::Stop),
     Demo(demo::Demo),
     Completions(completions::Completions),
@@ -71,6 +73,7 @@ pub(crate) fn run(command: &Command, cli: fn() -> clap::Command) -> Outcome {
         Command::Idle(arguments) => idle::run(arguments),
         Command::Get(arguments) => get::run(arguments),
         Command::Set(arguments) => set::run(arguments),
+        Command::Explain(arguments) => explain::run(arguments),
         Command::Stop(arguments) => stop::run(arguments),
         Command::Demo(arguments) => demo::run(arguments),
         Command::Completions(arguments) => completions::run(arguments, cli()),

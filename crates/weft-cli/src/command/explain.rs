@@ -1,0 +1,615 @@
+//! `weft explain`: what does a read or write of this range do, and why?
+//!
+//! Which members hold it, at which sectors, where parity is, and which plan the engine would follow.
+//! The places are the engine's geometry, the plans its planner, asked step by step for a row of which
+//! nothing is cached.
+
+use std::fmt;
+use std::io::Write;
+use std::path::PathBuf;
+
+use clap::Args;
+use serde_json::{Value, json};
+use weft_engine::assemble::{Options, SlotState, assemble};
+use weft_engine::knobs::{Knobs, RmwLevel};
+use weft_engine::raid::geometry::Geometry;
+use weft_engine::raid::parity::plan::{Facts, Mode, Step};
+use weft_engine::raid::slot_set::SlotSet;
+use weft_export::control::Command;
+use weft_ondisk::{Super1, layout_id};
+use weft_units::{ChunkRow, Sectors, Slot};
+
+use super::assemble::refusal;
+use super::status::only_volume;
+use crate::look::{self, Looked};
+use crate::member::{self, MemberArg};
+use crate::outcome::{Exit, Failure, Outcome};
+use crate::size;
+use crate::target::Target;
+use crate::terminal::{print_json, stdout};
+
+/// Says which members a range of an array is on, and how it would be read and written, and why
+///
+/// As in: weft explain TARGET 1M 64K, or weft explain 1M 64K --members a.img b.img c.img. OFFSET and
+/// LENGTH are in bytes, or take K, M, G, T (binary) or sectors with s; LENGTH is 4K if it is left
+/// out. Nothing is assumed to be cached.
+#[derive(Debug, Args)]
+#[command(override_usage = "weft explain [OPTIONS] TARGET OFFSET [LENGTH]\n       \
+                            weft explain [OPTIONS] OFFSET [LENGTH] --members MEMBER...")]
+pub(crate) struct Explain {
+    /// Name or control socket of a running volume, unless there is --members; then where, how much
+    #[arg(value_name = "TARGET OFFSET LENGTH", required = true, num_args = 1..=3)]
+    what: Vec<String>,
+    /// Explain the array of these members, which does not run
+    #[arg(long, value_name = "MEMBER", num_args = 1.., value_parser = MemberArg::parser())]
+    members: Vec<MemberArg>,
+    /// As if this knob had another value; of those that matter, rmw_level and stripe_size
+    #[arg(long = "set", value_name = "KNOB=VALUE")]
+    knobs: Vec<String>,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn run(arguments: &Explain) -> Outcome {
+    let (target, range) = match (arguments.what.as_slice(), arguments.members.is_empty()) {
+        ([target, range @ ..], true) if !range.is_empty() => (Some(target), range),
+        (range, false) if range.len() <= 2 => (None, range),
+        _ => {
+            return Err(Failure::usage(
+                "expected TARGET OFFSET [LENGTH], or OFFSET [LENGTH] --members MEMBER…",
+            ));
+        }
+    };
+    let mut array = match target {
+        Some(target) => Array::of_target(target)?,
+        None => Array::of_members(&member::paths(&arguments.members).map_err(Failure::Usage)?)?,
+    };
+    for setting in &arguments.knobs {
+        let (name, value) = super::knobs::split(setting)?;
+        let knob = array.knobs.parse(name, value).map_err(Failure::usage)?;
+        array.knobs.set(knob);
+    }
+    let range = array.range(range)?;
+    let explained = array.explain(range);
+    if arguments.json {
+        print_json(&array.to_json(&explained))?;
+    } else {
+        array.print(&explained)?;
+    }
+    Ok(Exit::Done)
+}
+
+/// What has to be known of an array.
+struct Array {
+    name: String,
+    geometry: Geometry,
+    slots: Vec<Held>,
+    /// Parity may be wrong from here on.
+    resync_from: Option<Sectors>,
+    knobs: Knobs,
+}
+
+/// What stands at a slot.
+struct Held {
+    label: Option<String>,
+    data_offset: Sectors,
+    /// Data sectors that are good.
+    good_to: Sectors,
+}
+
+/// A range of sectors of the array. What is smaller than a sector is read and written with it.
+struct Range {
+    /// As asked.
+    bytes: std::ops::Range<u64>,
+    sectors: std::ops::Range<u64>,
+}
+
+/// A part of the range that is on one member, side by side.
+struct Piece {
+    bytes: std::ops::Range<u64>,
+    chunk_row: ChunkRow,
+    slot: Slot,
+    /// On the member, counted from its data offset.
+    sector: Sectors,
+    len: Sectors,
+}
+
+/// Rows that are treated alike.
+struct Rows {
+    chunk_row: ChunkRow,
+    /// Sectors of each member's data.
+    sectors: std::ops::Range<u64>,
+    count: u64,
+    read: ReadPlan,
+    write: WritePlan,
+}
+
+#[derive(Clone, PartialEq, Eq)]
+struct ReadPlan {
+    /// Members asked for exactly what is wanted, past the stripe cache.
+    bypass: bool,
+    reads: SlotSet,
+    recovered: SlotSet,
+}
+
+#[derive(Clone, PartialEq, Eq)]
+struct WritePlan {
+    mode: Option<Mode>,
+    reads: SlotSet,
+    recovered: SlotSet,
+    writes: SlotSet,
+    why: String,
+}
+
+struct Explained {
+    range: Range,
+    pieces: Vec<Piece>,
+    rows: Vec<Rows>,
+    /// Bytes at the end of the range that are left out, because there are too many.
+    left_out: u64,
+}
+
+impl Array {
+    fn of_members(paths: &[PathBuf]) -> Result<Self, Failure> {
+        let candidates = look::candidates(&look::open_all(paths)?);
+        let options = Options { read_only: true, ..Options::default() };
+        let assembly = assemble(&candidates, &options).map_err(|refused| refusal(&refused))?;
+        let slots = assembly
+            .slots
+            .iter()
+            .map(|state| match state {
+                SlotState::InSync(member) => Held {
+                    label: Some(member.info.label.clone()),
+                    data_offset: member.superblock.data_offset,
+                    good_to: assembly.geometry.member_size(),
+                },
+                SlotState::Missing => Held::nobody(),
+                SlotState::Rebuilding { member, good_to } => Held {
+                    label: Some(member.info.label.clone()),
+                    data_offset: member.superblock.data_offset,
+                    good_to: *good_to,
+                },
+            })
+            .collect();
+        Ok(Self {
+            name: assembly.name.clone(),
+            geometry: assembly.geometry.clone(),
+            slots,
+            resync_from: assembly.resync_from,
+            knobs: Knobs::default(),
+        })
+    }
+
+    fn of_target(name: &str) -> Result<Self, Failure> {
+        let mut target = Target::connect(name)?;
+        let status = target.status()?;
+        let volume = only_volume(name, &status)?;
+        let mut knobs = Knobs::default();
+        for (knob, value) in target.ask(Command::Get { knobs: Vec::new() })?.knobs {
+            knobs.set(knobs.parse(&knob, &value).map_err(Failure::failed)?);
+        }
+        let mut shape: Option<Box<Super1>> = None;
+        let mut slots: Vec<Held> = (0..volume.slots).map(|_| Held::nobody()).collect();
+        for member in &volume.members {
+            let held = member.slot.and_then(|slot| slots.get_mut(usize::from(slot)));
+            let (Some(held), "in_sync" | "rebuilding") = (held, member.state.as_str()) else {
+                continue;
+            };
+            let Ok(superblock) = Looked::open(member.label.as_ref())?.superblock() else {
+                continue;
+            };
+            *held = Held {
+                label: Some(member.label.clone()),
+                data_offset: superblock.data_offset,
+                good_to: member.good_to.map_or(superblock.size, Sectors),
+            };
+            shape.get_or_insert(superblock);
+        }
+        let shape = shape.ok_or_else(|| {
+            Failure::failed(format!("{name}: the superblock of no member can be read from here"))
+        })?;
+        let geometry =
+            Geometry::new(shape.level, shape.layout, shape.raid_disks, shape.chunk, shape.size)
+                .map_err(|error| Failure::failed(format!("{name}: {error}")))?;
+        let resync_from = volume.resync_from.map(Sectors);
+        Ok(Self { name: volume.name.clone(), geometry, slots, resync_from, knobs })
+    }
+
+    fn range(&self, texts: &[String]) -> Result<Range, Failure> {
+        let parse = |text: &String| size::bytes(text).map(|bytes| bytes.0).map_err(Failure::Usage);
+        let offset = texts.first().map_or(Ok(0), parse)?;
+        let length = texts.get(1).map_or(Ok(4096), parse)?;
+        let all = self.geometry.array_size().bytes().0;
+        if offset >= all || length == 0 || length > all - offset {
+            return Err(Failure::usage(format!(
+                "bytes {offset}..{}: expected a range inside the array, bytes 0..{all}",
+                offset.saturating_add(length)
+            )));
+        }
+        let end = offset + length;
+        Ok(Range { bytes: offset..end, sectors: offset / 512..end.div_ceil(512) })
+    }
+
+    fn explain(&self, range: Range) -> Explained {
+        let chunk = self.geometry.chunk().0;
+        let mut pieces = Vec::new();
+        let mut at = range.sectors.start;
+        while at < range.sectors.end && pieces.len() < PIECES_MAX {
+            let position = self.geometry.locate(Sectors(at));
+            let len = (chunk - at % chunk).min(range.sectors.end - at);
+            pieces.push(Piece {
+                // What is not whole sectors at either end is read and written with its sector.
+                bytes: (at * 512).max(range.bytes.start)..((at + len) * 512).min(range.bytes.end),
+                chunk_row: position.chunk_row,
+                slot: position.slot,
+                sector: position.sector,
+                len: Sectors(len),
+            });
+            at += len;
+        }
+        let rows = self.rows(&pieces);
+        Explained { left_out: range.bytes.end.saturating_sub(at * 512), range, pieces, rows }
+    }
+
+    /// The rows that the pieces are on, those alike together.
+    fn rows(&self, pieces: &[Piece]) -> Vec<Rows> {
+        let height = self.knobs.stripe_size.at_most(self.geometry.chunk().bytes()).bytes().0 / 512;
+        let mut found: Vec<Rows> = Vec::new();
+        let mut rest = pieces;
+        while let Some(first) = rest.first() {
+            let chunk_row = first.chunk_row;
+            let count = rest.iter().take_while(|piece| piece.chunk_row == chunk_row).count();
+            let (together, others) = rest.split_at(count);
+            rest = others;
+            let start = together.iter().map(|piece| piece.sector.0).min().unwrap_or(0);
+            let end = together.iter().map(|piece| piece.sector.0 + piece.len.0).max().unwrap_or(0);
+            let mut row = start / height * height;
+            while row < end {
+                let sectors = row..row + height;
+                row += height;
+                let Some((touched, whole)) = touched(together, &sectors) else { continue };
+                let (read, write) =
+                    (self.plan_read(&sectors, touched), self.plan_write(&sectors, touched, whole));
+                match found.last_mut() {
+                    Some(last)
+                        if last.chunk_row == chunk_row
+                            && last.sectors.end == sectors.start
+                            && (&last.read, &last.write) == (&read, &write) =>
+                    {
+                        last.sectors.end = sectors.end;
+                        last.count += 1;
+                    }
+                    _ => found.push(Rows { chunk_row, sectors, count: 1, read, write }),
+                }
+            }
+        }
+        found
+    }
+
+    /// What is known of a row of which nothing is cached.
+    fn facts(&self, sectors: &std::ops::Range<u64>) -> Facts {
+        let placement = self.geometry.placement(self.geometry.chunk_row_of(Sectors(sectors.start)));
+        let slots = self.slots.iter().zip(0_u16..);
+        Facts {
+            all: SlotSet::first(self.geometry.members()),
+            p: placement.p,
+            q: placement.q,
+            uptodate: SlotSet::EMPTY,
+            insync: slots
+                .filter(|(held, _)| held.label.is_some() && held.good_to.0 >= sectors.end)
+                .map(|(_, slot)| Slot(slot))
+                .collect(),
+            to_read: SlotSet::EMPTY,
+            to_write: SlotSet::EMPTY,
+            overwrite: SlotSet::EMPTY,
+            syncing: false,
+            preread: true,
+            resync_pending: self.resync_from.is_some_and(|from| from.0 < sectors.end),
+            rmw_level: self.knobs.rmw_level,
+        }
+    }
+
+    fn plan_read(&self, sectors: &std::ops::Range<u64>, touched: SlotSet) -> ReadPlan {
+        let mut facts = self.facts(sectors);
+        let degraded = self.slots.iter().any(|held| held.good_to < self.geometry.member_size());
+        if !degraded {
+            return ReadPlan { bypass: true, reads: touched, recovered: SlotSet::EMPTY };
+        }
+        facts.to_read = touched;
+        let (reads, recovered, _) =
+            follow(facts, |facts| facts.to_read.without(facts.uptodate).is_empty());
+        ReadPlan { bypass: false, reads, recovered }
+    }
+
+    fn plan_write(
+        &self,
+        sectors: &std::ops::Range<u64>,
+        touched: SlotSet,
+        whole: SlotSet,
+    ) -> WritePlan {
+        let mut facts = self.facts(sectors);
+        (facts.to_write, facts.overwrite) = (touched, whole);
+        let (reads, recovered, mode) = follow(facts, |_| false);
+        let writes = touched.or(facts.parity()).and(facts.insync);
+        WritePlan { mode, reads, recovered, writes, why: self.why(&facts, mode) }
+    }
+
+    /// Why a row is written the way it is.
+    fn why(&self, facts: &Facts, mode: Option<Mode>) -> String {
+        let rmw = facts.to_write.or(facts.parity());
+        let rcw = facts.data().without(facts.overwrite);
+        let lost = facts.failed();
+        if rcw.is_empty() {
+            return "every data block is overwritten, so nothing has to be read".into();
+        }
+        if facts.rmw_level == RmwLevel::Never {
+            return "rmw_level 0 forbids read-modify-write".into();
+        }
+        if facts.resync_pending {
+            return "resync has not been here, so the old parity is not to be trusted".into();
+        }
+        if !lost.and(rmw).is_empty() && mode == Some(Mode::Reconstruct) {
+            return format!("read-modify-write would need what {} held", self.list(lost.and(rmw)));
+        }
+        if !lost.and(rcw).is_empty() && mode == Some(Mode::ReadModifyWrite) {
+            return format!("reconstruct-write would need what {} held", self.list(lost.and(rcw)));
+        }
+        let (rmw, rcw) = (rmw.count(), rcw.count());
+        let level = match facts.rmw_level {
+            RmwLevel::Never => 0,
+            RmwLevel::Fewer => 1,
+            RmwLevel::Tie => 2,
+        };
+        let tie =
+            if rmw == rcw { format!("; rmw_level {level} decides the tie") } else { String::new() };
+        format!("read-modify-write would read {rmw} blocks, reconstruct-write {rcw}{tie}")
+    }
+
+    /// `slot 1 (b.img), slot 3 (d.img)`.
+    fn list(&self, slots: SlotSet) -> String {
+        slots.ascending().map(|slot| self.title(slot)).collect::<Vec<_>>().join(", ")
+    }
+
+    fn title(&self, slot: Slot) -> String {
+        let held = self.slots.get(slot.index()).and_then(|held| held.label.as_deref());
+        let name = held.map(|label| {
+            let path = std::path::Path::new(label);
+            path.file_name().map_or(label.to_owned(), |name| name.to_string_lossy().into_owned())
+        });
+        format!("slot {} ({})", slot.0, name.as_deref().unwrap_or("missing"))
+    }
+
+    /// Where a piece begins on its member; `None` when nobody stands there.
+    fn sector_on_member(&self, piece: &Piece) -> Option<u64> {
+        let held = self.slots.get(piece.slot.index())?;
+        held.label.as_ref().map(|_| held.data_offset.0 + piece.sector.0)
+    }
+
+    /// `D7`, `P`, `Q`: what a slot holds in a chunk row.
+    fn role(&self, chunk_row: ChunkRow, slot: Slot) -> String {
+        let placement = self.geometry.placement(chunk_row);
+        match placement.data_index(slot) {
+            Some(index) => {
+                let first = chunk_row.0 * u64::from(self.geometry.data_members());
+                format!("D{}", first + u64::from(index))
+            }
+            None if slot == placement.p => "P".into(),
+            None => "Q".into(),
+        }
+    }
+
+    fn print(&self, explained: &Explained) -> Result<(), Failure> {
+        let mut out = stdout();
+        let geometry = &self.geometry;
+        let layout = layout_id::name(geometry.level(), geometry.layout());
+        let range = &explained.range.bytes;
+        writeln!(
+            out,
+            "bytes {}..{} of {}: {}, {} members, chunk {}{}",
+            range.start,
+            range.end,
+            self.name,
+            geometry.level(),
+            geometry.members(),
+            size::human(geometry.chunk().bytes()),
+            layout.map(|layout| format!(", {layout}")).unwrap_or_default()
+        )?;
+        let mut shown = None;
+        for piece in &explained.pieces {
+            if shown != Some(piece.chunk_row) {
+                shown = Some(piece.chunk_row);
+                let row: Vec<String> = (0..geometry.members())
+                    .map(|slot| format!("{:>6}", self.role(piece.chunk_row, Slot(slot))))
+                    .collect();
+                writeln!(
+                    out,
+                    "\nchunk row {}, slots 0 to {}: {}",
+                    piece.chunk_row.0,
+                    geometry.members() - 1,
+                    row.join(" ")
+                )?;
+            }
+            let (start, end) = (piece.sector.0, piece.sector.0 + piece.len.0);
+            let place = match self.sector_on_member(piece) {
+                Some(on) => {
+                    format!("sectors {on}..{} (data sectors {start}..{end})", on + piece.len.0)
+                }
+                None => format!("data sectors {start}..{end}"),
+            };
+            writeln!(
+                out,
+                "  bytes {}..{}: {} of {}, {place}",
+                piece.bytes.start,
+                piece.bytes.end,
+                self.role(piece.chunk_row, piece.slot),
+                self.title(piece.slot),
+            )?;
+        }
+        if explained.left_out > 0 {
+            let left_out = size::human(weft_units::Bytes(explained.left_out));
+            writeln!(out, "  … and {left_out} more, not shown; name a shorter range")?;
+        }
+        for rows in &explained.rows {
+            let count =
+                if rows.count == 1 { "1 row".into() } else { format!("{} rows", rows.count) };
+            writeln!(
+                out,
+                "\n{count} of the stripe cache in chunk row {}, data sectors {}..{}, each:",
+                rows.chunk_row.0, rows.sectors.start, rows.sectors.end
+            )?;
+            writeln!(out, "  read:  {}", self.read_text(&rows.read))?;
+            let write = &rows.write;
+            let mode = write.mode.map_or("no parity to keep", mode_text);
+            let reads = if write.reads.is_empty() {
+                "reads nothing".into()
+            } else {
+                format!("reads {}", self.list(write.reads))
+            };
+            let recovers = if write.recovered.is_empty() {
+                String::new()
+            } else {
+                format!(", computes {}", self.list(write.recovered))
+            };
+            writeln!(
+                out,
+                "  write: {mode}: {reads}{recovers}; writes {}",
+                self.list(write.writes)
+            )?;
+            writeln!(out, "         because {}", write.why)?;
+        }
+        out.flush()?;
+        Ok(())
+    }
+
+    fn read_text(&self, read: &ReadPlan) -> String {
+        if read.bypass {
+            return format!("{}, just the sectors wanted, past the cache", self.list(read.reads));
+        }
+        let reads =
+            format!("{}, through the cache because the array is degraded", self.list(read.reads));
+        if read.recovered.is_empty() {
+            reads
+        } else {
+            format!("{reads}; computes {}", self.list(read.recovered))
+        }
+    }
+
+    fn to_json(&self, explained: &Explained) -> Value {
+        let slots = |set: SlotSet| set.ascending().map(|slot| slot.0).collect::<Vec<_>>();
+        let pieces: Vec<Value> = explained
+            .pieces
+            .iter()
+            .map(|piece| {
+                let held = self.slots.get(piece.slot.index());
+                json!({
+                    "offset": piece.bytes.start,
+                    "length": piece.bytes.end - piece.bytes.start,
+                    "chunk_row": piece.chunk_row.0,
+                    "slot": piece.slot.0,
+                    "member": held.and_then(|held| held.label.clone()),
+                    "sector": self.sector_on_member(piece),
+                    "data_sector": piece.sector.0,
+                })
+            })
+            .collect();
+        let rows: Vec<Value> = explained
+            .rows
+            .iter()
+            .map(|rows| {
+                let placement = self.geometry.placement(rows.chunk_row);
+                json!({
+                    "chunk_row": rows.chunk_row.0,
+                    "data_sector": rows.sectors.start,
+                    "data_sectors": rows.sectors.end - rows.sectors.start,
+                    "rows": rows.count,
+                    "p_slot": placement.p.0,
+                    "q_slot": placement.q.map(|slot| slot.0),
+                    "read": {
+                        "bypass": rows.read.bypass,
+                        "reads": slots(rows.read.reads),
+                        "computes": slots(rows.read.recovered),
+                    },
+                    "write": {
+                        "plan": rows.write.mode.map(mode_text),
+                        "reads": slots(rows.write.reads),
+                        "computes": slots(rows.write.recovered),
+                        "writes": slots(rows.write.writes),
+                        "why": rows.write.why,
+                    },
+                })
+            })
+            .collect();
+        json!({
+            "schema": "weft.explain/1",
+            "name": self.name,
+            "level": self.geometry.level().name(),
+            "offset": explained.range.bytes.start,
+            "length": explained.range.bytes.end - explained.range.bytes.start,
+            "left_out_bytes": explained.left_out,
+            "pieces": pieces,
+            "rows": rows,
+        })
+    }
+}
+
+impl Held {
+    fn nobody() -> Self {
+        Self { label: None, data_offset: Sectors::ZERO, good_to: Sectors::ZERO }
+    }
+}
+
+impl fmt::Debug for Held {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.label.as_deref().unwrap_or("missing"))
+    }
+}
+
+/// Slots of a row that the pieces touch, and those that they cover from end to end.
+fn touched(pieces: &[Piece], row: &std::ops::Range<u64>) -> Option<(SlotSet, SlotSet)> {
+    let (mut touched, mut whole) = (SlotSet::EMPTY, SlotSet::EMPTY);
+    for piece in pieces {
+        let (start, end) = (piece.sector.0, piece.sector.0 + piece.len.0);
+        if start < row.end && row.start < end {
+            touched.insert(piece.slot);
+            whole.set(piece.slot, start <= row.start && row.end <= end);
+        }
+    }
+    (!touched.is_empty()).then_some((touched, whole))
+}
+
+/// Follows a row from step to step as the engine does: what is read, what is computed, and how
+/// parity is made.
+fn follow(mut facts: Facts, done: impl Fn(&Facts) -> bool) -> (SlotSet, SlotSet, Option<Mode>) {
+    let (mut reads, mut recovered) = (SlotSet::EMPTY, SlotSet::EMPTY);
+    // A row needs a few steps; the bound is for a planner that goes in circles.
+    for _ in 0..STEPS_MAX {
+        if done(&facts) {
+            break;
+        }
+        match facts.plan() {
+            Step::Read { blocks, .. } => {
+                reads = reads.or(blocks);
+                facts.uptodate = facts.uptodate.or(blocks);
+            }
+            Step::Recover(blocks) => {
+                recovered = recovered.or(blocks);
+                facts.uptodate = facts.uptodate.or(blocks);
+            }
+            Step::Write(mode) => return (reads, recovered, Some(mode)),
+            Step::Rest => break,
+        }
+    }
+    (reads, recovered, None)
+}
+
+fn mode_text(mode: Mode) -> &'static str {
+    match mode {
+        Mode::ReadModifyWrite => "read-modify-write",
+        Mode::Reconstruct => "reconstruct-write",
+    }
+}
+
+/// More pieces than this are not shown.
+const PIECES_MAX: usize = 64;
+const STEPS_MAX: usize = 8;

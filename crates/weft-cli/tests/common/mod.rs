@@ -1,0 +1,168 @@
+//! What the tests of the command line share: the real binary, scratch directories, the arrays of the
+//! kernel, and a volume served for a test.
+#![allow(dead_code, reason = "each test program uses a part of it")]
+
+use std::ffi::OsStr;
+use std::io::{BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+/// Runs weft in a directory.
+pub fn weft<S: AsRef<OsStr>>(dir: &Path, arguments: &[S]) -> Output {
+    command(dir, arguments).output().expect("weft was built for this test")
+}
+
+pub fn command<S: AsRef<OsStr>>(dir: &Path, arguments: &[S]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_weft"));
+    command
+        .args(arguments)
+        .current_dir(dir)
+        .stdin(Stdio::null())
+        .env("XDG_RUNTIME_DIR", dir)
+        .env("TMPDIR", dir)
+        .env_remove("NOTIFY_SOCKET");
+    command
+}
+
+/// Runs weft and expects an exit status; what it printed.
+pub fn exits<S: AsRef<OsStr> + std::fmt::Debug>(dir: &Path, status: i32, arguments: &[S]) -> Text {
+    let output = weft(dir, arguments);
+    let text = Text::of(&output);
+    assert_eq!(output.status.code(), Some(status), "weft {arguments:?}: {text:?}");
+    text
+}
+
+/// Expects success, and JSON on standard output.
+pub fn json<S: AsRef<OsStr> + std::fmt::Debug>(dir: &Path, arguments: &[S]) -> Value {
+    serde_json::from_str(&exits(dir, 0, arguments).out).expect("one JSON value on standard output")
+}
+
+#[derive(Debug)]
+pub struct Text {
+    pub out: String,
+    pub err: String,
+}
+
+impl Text {
+    fn of(output: &Output) -> Self {
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        Self { out: text(&output.stdout), err: text(&output.stderr) }
+    }
+}
+
+/// Every file of a directory with its content.
+pub fn contents(dir: &Path) -> Vec<(PathBuf, Vec<u8>)> {
+    let mut files: Vec<PathBuf> = std::fs::read_dir(dir)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.is_file())
+        .collect();
+    files.sort();
+    files.into_iter().map(|path| (path.clone(), std::fs::read(&path).unwrap())).collect()
+}
+
+/// An array that the kernel wrote.
+pub struct Fixture {
+    pub name: &'static str,
+    pub members: usize,
+    /// Members that may be missing.
+    pub spare: usize,
+    pub seed: u64,
+}
+
+pub const FIXTURES: [Fixture; 3] = [
+    Fixture { name: "raid4-4x32k", members: 4, spare: 1, seed: 33_858 },
+    Fixture { name: "raid5-4x64k-ls", members: 4, spare: 1, seed: 39_576 },
+    Fixture { name: "raid6-5x64k-la", members: 5, spare: 2, seed: 82_023 },
+];
+
+impl Fixture {
+    /// Unpacks the members into a directory.
+    pub fn unpack(&self, dir: &Path) -> Vec<String> {
+        let packed = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(self.name);
+        (0..self.members)
+            .map(|member| {
+                let file = std::fs::File::open(packed.join(format!("m{member}.img.zst"))).unwrap();
+                let mut image = Vec::new();
+                ruzstd::decoding::StreamingDecoder::new(file)
+                    .unwrap()
+                    .read_to_end(&mut image)
+                    .unwrap();
+                let name = format!("m{member}.img");
+                std::fs::write(dir.join(&name), image).unwrap();
+                name
+            })
+            .collect()
+    }
+
+    /// The content that the kernel wrote and read back: a word per sector, 64 times.
+    pub fn content(&self, bytes: u64) -> Vec<u8> {
+        (0..bytes / 512)
+            .flat_map(|sector| {
+                let word = splitmix64(self.seed.wrapping_mul(1_000_003).wrapping_add(sector));
+                word.to_le_bytes().repeat(64)
+            })
+            .collect()
+    }
+}
+
+/// Source   S. Vigna, splitmix64
+fn splitmix64(seed: u64) -> u64 {
+    let mut z = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+/// A `weft serve` of its own, killed when the test fails.
+pub struct Served {
+    child: Child,
+    pub uri: String,
+    log: PathBuf,
+}
+
+impl Served {
+    /// Starts it and waits for its one line.
+    pub fn start(dir: &Path, arguments: &[&str]) -> Self {
+        let log = dir.join("serve.log");
+        let mut all = vec!["serve"];
+        all.extend(arguments);
+        let mut child = command(dir, &all)
+            .stdout(Stdio::piped())
+            .stderr(std::fs::File::create(&log).unwrap())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+        let log_text = std::fs::read_to_string(&log).unwrap();
+        let uris = line.strip_prefix("ready ").unwrap_or_else(|| panic!("{line:?}: {log_text}"));
+        let uri = uris.split_whitespace().next().unwrap().to_owned();
+        Self { child, uri, log }
+    }
+
+    pub fn pid(&self) -> rustix::process::Pid {
+        rustix::process::Pid::from_child(&self.child)
+    }
+
+    /// Waits for its end; the exit status.
+    pub fn wait(mut self) -> Option<i32> {
+        let start = Instant::now();
+        while start.elapsed() < Duration::from_secs(60) {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                return status.code();
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        panic!("serve does not end: {}", std::fs::read_to_string(&self.log).unwrap());
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
