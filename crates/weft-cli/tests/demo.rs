@@ -1,0 +1,61 @@
+//! The guided tour, end to end.
+
+mod common;
+
+use common::{contents, exits};
+use serde_json::Value;
+use tempfile::tempdir;
+
+#[test]
+fn the_tour_goes_through_a_bad_day_and_measures_it() {
+    let dir = tempdir().unwrap();
+    let text = exits(dir.path(), 0, &["demo", "--json", "--member-size", "8M"]).out;
+    let demo: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(demo["ok"], true);
+    let steps = demo["steps"].as_array().unwrap();
+    let names: Vec<&str> = steps.iter().map(|step| step["name"].as_str().unwrap()).collect();
+    let expected = [
+        "create",
+        "serve",
+        "write",
+        "verify",
+        "fail",
+        "degraded",
+        "rebuild",
+        "verify-rebuilt",
+        "check",
+        "flip",
+        "find",
+        "repair",
+        "check-again",
+        "stop",
+        "again",
+    ];
+    assert_eq!(names, expected);
+    let step = |name: &str| &steps[expected.iter().position(|it| *it == name).unwrap()];
+    let rows = step("check")["rows"].as_u64().unwrap();
+    assert!(rows > 1000, "{rows}");
+    for name in ["rebuild", "find", "repair", "check-again"] {
+        assert_eq!(step(name)["rows"], rows, "{name}");
+    }
+    let bytes = step("check")["bytes"].as_u64().unwrap();
+    assert!(bytes >= rows * 4096 * 4, "{bytes}");
+    assert!(contents(dir.path()).is_empty());
+    let left = std::fs::read_dir(dir.path()).unwrap().count();
+    assert_eq!(left, 0, "nothing is left behind");
+}
+
+#[test]
+fn the_tour_leaves_files_that_can_be_read_when_asked() {
+    let dir = tempdir().unwrap();
+    let text = exits(dir.path(), 0, &["demo", "--keep", "--dir=files", "--member-size", "8M"]).out;
+    assert!(text.contains("✓ check-again") && text.contains("mdadm --assemble"), "{text}");
+    assert!(!text.contains('\u{1b}'), "{text}");
+    let files: Vec<String> = [0, 2, 3, 4].map(|n| format!("files/weft-demo-{n}.img")).into();
+    let mut arguments = vec!["detail", "--test"];
+    arguments.extend(files.iter().map(String::as_str));
+    exits(dir.path(), 0, &arguments);
+    let text = exits(dir.path(), 3, &["demo", "--dir=files"]).err;
+    assert!(text.contains("exists; nothing was written"), "{text}");
+    exits(dir.path(), 2, &["demo", "--member-size", "1M"]);
+}

@@ -1,0 +1,118 @@
+//! What weft says of itself: help, man pages and completions all come from one table.
+
+mod common;
+
+use common::exits;
+use tempfile::tempdir;
+
+const COMMANDS: [&str; 20] = [
+    "create",
+    "examine",
+    "detail",
+    "assemble",
+    "cat",
+    "serve",
+    "status",
+    "fail",
+    "remove",
+    "add",
+    "check",
+    "repair",
+    "idle",
+    "get",
+    "set",
+    "explain",
+    "stop",
+    "demo",
+    "completions",
+    "man",
+];
+
+/// Words of a text that look like long options.
+fn options(text: &str) -> Vec<&str> {
+    text.split(|char: char| !(char.is_ascii_alphanumeric() || char == '-'))
+        .filter(|word| word.len() > 3 && word.starts_with("--"))
+        .collect()
+}
+
+#[test]
+fn help_of_every_command_names_its_options_and_members_in_short_and_long() {
+    let dir = tempdir().unwrap();
+    let all = exits(dir.path(), 0, &["--help"]).out;
+    for command in COMMANDS {
+        assert!(all.contains(&format!("  {command} ")), "{command} in {all}");
+        let long = exits(dir.path(), 0, &[command, "--help"]).out;
+        let short = exits(dir.path(), 0, &[command, "-h"]).out;
+        let mut defined: Vec<&str> = short
+            .lines()
+            .filter(|line| line.trim_start().starts_with('-'))
+            .filter_map(|line| options(line).first().copied())
+            .collect();
+        assert!(defined.contains(&"--help"), "{command}: {short}");
+        defined.retain(|option| *option != "--help");
+        for option in &defined {
+            assert!(long.contains(option), "{command} {option}: {long}");
+        }
+        if command != "completions" && command != "man" {
+            assert!(long.contains("Usage: weft"), "{command}: {long}");
+        }
+        // What a text speaks of exists.
+        let foreign = ["--read-only", "--run", "--force-dirty", "--members", "--force"];
+        for option in options(&long) {
+            let known =
+                defined.contains(&option) || option == "--help" || foreign.contains(&option);
+            assert!(known, "{command} speaks of {option}, which it does not have: {long}");
+        }
+    }
+}
+
+#[test]
+fn commands_print_json_where_they_print_anything() {
+    let dir = tempdir().unwrap();
+    let speechless = ["cat", "serve", "idle", "set", "stop", "completions", "man"];
+    for command in COMMANDS {
+        let short = exits(dir.path(), 0, &[command, "-h"]).out;
+        assert_eq!(short.contains("--json"), !speechless.contains(&command), "{command}");
+    }
+}
+
+#[test]
+fn every_knob_is_in_the_help_of_get_and_set() {
+    let dir = tempdir().unwrap();
+    for command in ["get", "set"] {
+        let text = exits(dir.path(), 0, &[command, "--help"]).out;
+        for knob in weft_engine::knobs::TABLE {
+            assert!(text.contains(knob.name) && text.contains(knob.doc), "{}", knob.name);
+        }
+    }
+}
+
+#[test]
+fn completions_know_every_command() {
+    let dir = tempdir().unwrap();
+    for shell in ["bash", "zsh", "fish"] {
+        let script = exits(dir.path(), 0, &["completions", shell]).out;
+        for command in COMMANDS {
+            assert!(script.contains(command), "{command} in {shell}");
+        }
+        for option in ["raid-devices", "force-dirty", "no-wait"] {
+            assert!(script.contains(option), "{option} in {shell}");
+        }
+    }
+    exits(dir.path(), 2, &["completions", "tcsh"]);
+}
+
+#[test]
+fn man_writes_a_page_for_every_command() {
+    let dir = tempdir().unwrap();
+    let page = exits(dir.path(), 0, &["man"]).out;
+    assert!(page.contains(".TH weft 1"), "{page}");
+    exits(dir.path(), 0, &["man", "pages/man1"]);
+    for command in COMMANDS {
+        let path = dir.path().join(format!("pages/man1/weft-{command}.1"));
+        let page = std::fs::read_to_string(&path).unwrap();
+        assert!(page.contains(&format!("weft\\-{command}")), "{command}: {page}");
+    }
+    let text = exits(dir.path(), 1, &["man", "/dev/null/x"]).err;
+    assert!(text.starts_with("weft: /dev/null/x: "), "{text}");
+}

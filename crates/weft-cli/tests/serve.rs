@@ -1,0 +1,324 @@
+//! A volume served, used and administered through the real binary.
+
+mod common;
+
+use std::io::{Read, Write};
+use std::os::unix::net::{UnixDatagram, UnixStream};
+use std::path::Path;
+
+use common::{Served, contents, exits, json};
+use tempfile::{TempDir, tempdir};
+use weft_nbd::{
+    ClientConnection, ClientEvent, ClientHandshake, Goal, HandshakeEvent, NbdAddress, NbdUri, Op,
+};
+
+/// A client that does one thing at a time.
+struct Client {
+    stream: UnixStream,
+    connection: ClientConnection,
+    received: Vec<u8>,
+    cookie: u64,
+}
+
+impl Client {
+    fn connect(uri: &str) -> Self {
+        let uri: NbdUri = uri.parse().unwrap();
+        let NbdAddress::Unix { socket } = uri.address else { panic!("a unix socket") };
+        let mut stream = UnixStream::connect(socket).unwrap();
+        let mut handshake = ClientHandshake::new(Goal::Open(uri.export)).unwrap();
+        let mut received = Vec::new();
+        loop {
+            let (count, event) = handshake.input(&received);
+            received.drain(..count);
+            let output = handshake.output().to_vec();
+            stream.write_all(&output).unwrap();
+            handshake.advance_output(output.len());
+            match event {
+                Some(HandshakeEvent::Ready(connection)) => {
+                    return Self { stream, connection, received, cookie: 0 };
+                }
+                Some(event) => panic!("{event:?}"),
+                None if count > 0 => {}
+                None => more(&mut stream, &mut received),
+            }
+        }
+    }
+
+    fn size(&self) -> u64 {
+        self.connection.export().size()
+    }
+
+    /// One request; the data of a read, or the error.
+    fn request(&mut self, op: Op, payload: &[u8]) -> Result<Vec<u8>, weft_nbd::NbdError> {
+        self.cookie += 1;
+        let header = self.connection.request(self.cookie, op).unwrap();
+        self.stream.write_all(&header).unwrap();
+        self.stream.write_all(payload).unwrap();
+        let mut data = Vec::new();
+        loop {
+            let (count, event) = self.connection.input(&self.received);
+            self.received.drain(..count);
+            match event {
+                Some(ClientEvent::Done { result, .. }) => return result.map(|()| data),
+                Some(ClientEvent::Data { len, .. }) => {
+                    while self.received.len() < len as usize {
+                        more(&mut self.stream, &mut self.received);
+                    }
+                    data.extend(self.received.drain(..len as usize));
+                    self.connection.payload_consumed(len as usize);
+                }
+                Some(event) => panic!("{event:?}"),
+                None if count > 0 => {}
+                None => more(&mut self.stream, &mut self.received),
+            }
+        }
+    }
+
+    fn write(&mut self, offset: u64, data: &[u8]) {
+        let len = u32::try_from(data.len()).unwrap();
+        self.request(Op::Write { offset, len, fua: false }, data).unwrap();
+    }
+
+    fn read(&mut self, offset: u64, len: u32) -> Vec<u8> {
+        self.request(Op::Read { offset, len, df: false }, &[]).unwrap()
+    }
+}
+
+fn more(stream: &mut UnixStream, received: &mut Vec<u8>) {
+    let mut bytes = [0; 65_536];
+    let count = stream.read(&mut bytes).unwrap();
+    assert_ne!(count, 0, "the server hung up");
+    received.extend_from_slice(&bytes[..count]);
+}
+
+fn array() -> TempDir {
+    let dir = tempdir().unwrap();
+    exits(
+        dir.path(),
+        0,
+        &["create", "-l5", "-n3", "-c64K", "--member-size=8M", "--name=vol", "a", "b", "c"],
+    );
+    dir
+}
+
+/// Every word names its address.
+fn data(from: u64, len: u64) -> Vec<u8> {
+    (from..from + len).step_by(8).flat_map(|at| (at + 1).to_le_bytes()).collect()
+}
+
+fn signal(served: &Served, signal: rustix::process::Signal) {
+    rustix::process::kill_process(served.pid(), signal).unwrap();
+}
+
+fn events(dir: &Path, member: &str) -> u64 {
+    let seen = json(dir, &["examine", "--json", member]);
+    assert_eq!(seen["members"][0]["superblock"]["state"], "clean", "{seen}");
+    seen["members"][0]["superblock"]["events"].as_u64().unwrap()
+}
+
+#[test]
+fn a_volume_is_served_written_administered_and_stopped_clean() {
+    let dir = array();
+    let path = dir.path();
+    let served = Served::start(path, &["a", "b", "c"]);
+    let mut client = Client::connect(&served.uri);
+    let all = client.size();
+    assert_eq!(all, 14 << 20);
+    let content = data(0, all);
+    for (piece, at) in content.chunks(1 << 20).zip((0..).step_by(1 << 20)) {
+        client.write(at, piece);
+    }
+    client.request(Op::Flush, &[]).unwrap();
+
+    let text = exits(path, 0, &["status", "vol"]).out;
+    assert!(text.contains("vol : active raid5 c[2] b[1] a[0]\n"), "{text}");
+    let shape = "      14336 blocks super 1.2 level 5, 64k chunk, algorithm 2 [3/3] [UUU]\n";
+    assert!(text.contains(shape), "{text}");
+    let text = exits(path, 0, &["detail", "vol"]).out;
+    assert!(text.contains("active sync"), "{text}");
+    exits(path, 0, &["explain", "vol", "1M"]);
+
+    // Somebody else cannot have the members, and there is one volume of a name.
+    let text = exits(path, 3, &["serve", "--name=other", "a", "b", "c"]).err;
+    assert!(text.contains("held by another process"), "{text}");
+
+    let checked = json(path, &["check", "--json", "vol"]);
+    assert_eq!(checked["rows"], (7 << 20) / 4096);
+    assert_eq!(checked["mismatch_cnt"], 0);
+
+    exits(path, 2, &["fail", "vol", "nobody"]);
+    exits(path, 0, &["fail", "vol", "b"]);
+    let text = exits(path, 4, &["status", "vol"]).out;
+    assert!(text.contains("b[1](F)") && text.contains("[3/2] [U_U]"), "{text}");
+    exits(path, 1, &["detail", "--test", "vol"]);
+    let text = exits(path, 3, &["fail", "vol", "a"]).err;
+    assert!(text.starts_with("weft: vol: "), "{text}");
+    assert!(client.read(3 << 20, 1 << 20) == content[3 << 20..4 << 20], "degraded");
+    exits(path, 0, &["remove", "vol", "b"]);
+
+    let other = tempdir().unwrap();
+    let ext = other.path().join("ext");
+    let mut disk = vec![0; 8 << 20];
+    disk[..4].copy_from_slice(b"XFSB");
+    std::fs::write(&ext, disk).unwrap();
+    let text = exits(path, 3, &["add", "vol", ext.to_str().unwrap()]).err;
+    assert!(text.contains("XFS"), "{text}");
+    exits(path, 0, &["add", "vol", "d", "--member-size=8M"]);
+    for _ in 0..1000 {
+        let status = json_of_any(path, &["status", "--json", "vol"]);
+        if status["servers"][0]["volumes"][0]["degraded"] == 0 {
+            break;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    exits(path, 0, &["status", "vol"]);
+    assert!(client.read(0, 4 << 20) == content[..4 << 20], "rebuilt");
+
+    let text = exits(path, 0, &["get", "vol", "stripe_cache_size"]).out;
+    assert_eq!(text, "stripe_cache_size=256\n");
+    exits(path, 0, &["set", "vol", "stripe_cache_size=512", "rmw_level=0"]);
+    let knobs = json(path, &["get", "--json", "vol"]);
+    assert_eq!(knobs["knobs"]["stripe_cache_size"], "512");
+    assert_eq!(knobs["knobs"]["rmw_level"], "0");
+    exits(path, 2, &["set", "vol", "stripe_cache_size=5"]);
+    exits(path, 2, &["get", "vol", "nothing"]);
+    exits(path, 0, &["idle", "vol"]);
+
+    exits(path, 0, &["stop", "vol"]);
+    assert_eq!(served.wait(), Some(0));
+    exits(path, 1, &["status", "vol"]);
+    assert_eq!(events(path, "a"), events(path, "d"));
+    let output = common::weft(path, &["cat", "a", "b", "c", "d"]);
+    assert!(output.status.success(), "{output:?}");
+    assert!(output.stdout == content);
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(text.contains("b: not used: stale"), "{text}");
+}
+
+/// JSON whatever the exit status.
+fn json_of_any(dir: &Path, arguments: &[&str]) -> serde_json::Value {
+    serde_json::from_slice(&common::weft(dir, arguments).stdout).unwrap()
+}
+
+#[test]
+fn a_flipped_byte_is_counted_and_repaired() {
+    let dir = array();
+    let path = dir.path();
+    let served = Served::start(path, &["a", "b", "c"]);
+    let mut client = Client::connect(&served.uri);
+    client.write(0, &data(0, 4 << 20));
+    // Chunk row 0 of left-symmetric on three members has its parity on slot 2.
+    use std::os::unix::fs::FileExt;
+    let file = std::fs::File::options().write(true).open(path.join("c")).unwrap();
+    file.write_all_at(&[0xa5], (1 << 20) + 5000).unwrap();
+    file.sync_all().unwrap();
+    let text = exits(path, 5, &["check", "vol"]).out;
+    assert!(text.contains("1792 rows read") && text.contains("mismatch_cnt 8"), "{text}");
+    exits(path, 0, &["repair", "vol"]);
+    exits(path, 0, &["check", "vol"]);
+    assert!(client.read(0, 4 << 20) == data(0, 4 << 20));
+    signal(&served, rustix::process::Signal::TERM);
+    assert_eq!(served.wait(), Some(0));
+}
+
+#[test]
+fn signals_end_in_good_order_and_tell_systemd() {
+    for kind in [rustix::process::Signal::TERM, rustix::process::Signal::INT] {
+        let dir = array();
+        let path = dir.path();
+        let socket = path.join("notify");
+        let notified = UnixDatagram::bind(&socket).unwrap();
+        let log = path.join("log");
+        let mut child = common::command(path, &["serve", "a", "b", "c"])
+            .env("NOTIFY_SOCKET", &socket)
+            .stdout(std::process::Stdio::piped())
+            .stderr(std::fs::File::create(&log).unwrap())
+            .spawn()
+            .unwrap();
+        let mut buffer = [0; 64];
+        let count = notified.recv(&mut buffer).unwrap();
+        assert_eq!(&buffer[..count], b"READY=1");
+        // The lines of the log: which backend, O_DIRECT or not.
+        let text = std::fs::read_to_string(&log).unwrap();
+        assert!(text.contains("io_uring") || text.contains("threads"), "{text}");
+        assert!(text.contains("O_DIRECT") || text.contains("buffered"), "{text}");
+        let uri = format!("nbd+unix:///vol?socket={}", path.join("weft/vol.nbd").display());
+        let mut client = Client::connect(&uri);
+        client.write(4096, &data(4096, 8192));
+        rustix::process::kill_process(rustix::process::Pid::from_child(&child), kind).unwrap();
+        assert_eq!(child.wait().unwrap().code(), Some(0));
+        let mut out = String::new();
+        child.stdout.take().unwrap().read_to_string(&mut out).unwrap();
+        assert_eq!(out, format!("ready {uri}\n"));
+        assert!(events(path, "a") > 0);
+        let output = common::weft(path, &["cat", "--offset=4096", "--length=8192", "a", "b", "c"]);
+        assert!(output.stdout == data(4096, 8192));
+    }
+}
+
+#[test]
+fn exec_runs_a_command_with_the_uri_and_returns_its_status() {
+    let dir = array();
+    let path = dir.path();
+    let script = "test -S \"$unixsocket\" && echo \"$uri\" && exit 7";
+    let text = exits(path, 7, &["serve", "a", "b", "c", "--exec", script]);
+    assert!(text.out.starts_with("nbd+unix:///vol?socket="), "{text:?}");
+    assert_eq!(text.out.lines().count(), 1, "{text:?}");
+    exits(path, 0, &["serve", "a", "b", "c", "--exec", "true"]);
+    exits(path, 143, &["serve", "a", "b", "c", "--exec", "kill $$"]);
+}
+
+#[test]
+fn read_only_takes_no_writes_and_changes_no_byte() {
+    let dir = array();
+    let path = dir.path();
+    let before: Vec<_> = ["a", "b"].map(|name| std::fs::read(path.join(name)).unwrap()).into();
+    // Newly degraded, so that a volume for writing is refused.
+    exits(path, 3, &["serve", "a", "b"]);
+    let served = Served::start(path, &["--read-only", "a", "b"]);
+    let mut client = Client::connect(&served.uri);
+    assert_eq!(client.read(0, 4096), [0; 4096]);
+    let flags = client.connection.export().flags();
+    assert!(flags.contains(weft_nbd::TransmissionFlags::READ_ONLY));
+    exits(path, 0, &["stop", "vol"]);
+    assert_eq!(served.wait(), Some(0));
+    let after: Vec<_> = ["a", "b"].map(|name| std::fs::read(path.join(name)).unwrap()).into();
+    assert!(before == after);
+}
+
+#[test]
+fn listeners_beyond_this_machine_are_refused() {
+    let dir = array();
+    let path = dir.path();
+    let before = contents(path);
+    let text = exits(path, 3, &["serve", "--listen", "nbd://0.0.0.0:0/x", "a", "b", "c"]).err;
+    assert!(text.contains("--insecure-tcp"), "{text}");
+    assert_eq!(contents(path), before);
+    let served = Served::start(path, &["--listen", "nbd://127.0.0.1:0/x", "a", "b", "c"]);
+    assert!(served.uri.starts_with("nbd://127.0.0.1"), "{}", served.uri);
+    signal(&served, rustix::process::Signal::TERM);
+    assert_eq!(served.wait(), Some(0));
+}
+
+#[test]
+fn an_array_made_of_used_members_is_rebuilt_when_it_is_served() {
+    let dir = tempdir().unwrap();
+    let path = dir.path();
+    for (name, byte) in [("a", 1), ("b", 2), ("c", 3)] {
+        std::fs::write(path.join(name), vec![byte; 8 << 20]).unwrap();
+    }
+    let created =
+        json(path, &["create", "-l5", "-n3", "-c64K", "--name=vol", "--json", "a", "b", "c"]);
+    assert_eq!(created["initial_sync"], "recovery");
+    let served = Served::start(path, &["a", "b", "c"]);
+    for _ in 0..1000 {
+        let status = json_of_any(path, &["status", "--json", "vol"]);
+        if status["servers"][0]["volumes"][0]["degraded"] == 0 {
+            break;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    exits(path, 0, &["check", "vol"]);
+    exits(path, 0, &["stop", "vol"]);
+    assert_eq!(served.wait(), Some(0));
+}
