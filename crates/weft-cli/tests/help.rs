@@ -56,8 +56,9 @@ fn help_of_every_command_names_its_options_and_members_in_short_and_long() {
         if command != "completions" && command != "man" {
             assert!(long.contains("Usage: weft"), "{command}: {long}");
         }
-        // What a text speaks of exists.
-        let foreign = ["--read-only", "--run", "--force-dirty", "--members", "--force"];
+        // What a text speaks of exists, here, in another form of the command, or in mdadm.
+        let foreign =
+            ["--examine", "--detail", "--read-only", "--run", "--force-dirty", "--members"];
         for option in options(&long) {
             let known =
                 defined.contains(&option) || option == "--help" || foreign.contains(&option);

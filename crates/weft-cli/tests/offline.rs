@@ -317,7 +317,7 @@ fn names_that_are_not_text_are_names() {
     let dir = tempdir().unwrap();
     let odd = OsStr::from_bytes(b"odd\xff\x1b[2J");
     let mut arguments: Vec<&OsStr> = create(&[]).into_iter().map(OsStr::new).collect();
-    arguments.extend([odd, OsStr::new("b c"), OsStr::new("-dash")].into_iter().skip(0).take(2));
+    arguments.extend([odd, OsStr::new("b c")]);
     arguments.push(OsStr::new("./-dash"));
     let output = weft(dir.path(), &arguments);
     assert!(output.status.success(), "{output:?}");

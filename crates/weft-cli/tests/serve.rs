@@ -176,9 +176,9 @@ fn a_volume_is_served_written_administered_and_stopped_clean() {
 
     let text = exits(path, 0, &["get", "vol", "stripe_cache_size"]).out;
     assert_eq!(text, "stripe_cache_size=256\n");
-    exits(path, 0, &["set", "vol", "stripe_cache_size=512", "rmw_level=0"]);
+    exits(path, 0, &["set", "vol", "stripe_cache_size=128", "rmw_level=0"]);
     let knobs = json(path, &["get", "--json", "vol"]);
-    assert_eq!(knobs["knobs"]["stripe_cache_size"], "512");
+    assert_eq!(knobs["knobs"]["stripe_cache_size"], "128");
     assert_eq!(knobs["knobs"]["rmw_level"], "0");
     exits(path, 2, &["set", "vol", "stripe_cache_size=5"]);
     exits(path, 2, &["get", "vol", "nothing"]);

@@ -11,11 +11,11 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 /// Runs weft in a directory.
-pub fn weft<S: AsRef<OsStr>>(dir: &Path, arguments: &[S]) -> Output {
+pub(crate) fn weft<S: AsRef<OsStr>>(dir: &Path, arguments: &[S]) -> Output {
     command(dir, arguments).output().expect("weft was built for this test")
 }
 
-pub fn command<S: AsRef<OsStr>>(dir: &Path, arguments: &[S]) -> Command {
+pub(crate) fn command<S: AsRef<OsStr>>(dir: &Path, arguments: &[S]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_weft"));
     command
         .args(arguments)
@@ -28,7 +28,11 @@ pub fn command<S: AsRef<OsStr>>(dir: &Path, arguments: &[S]) -> Command {
 }
 
 /// Runs weft and expects an exit status; what it printed.
-pub fn exits<S: AsRef<OsStr> + std::fmt::Debug>(dir: &Path, status: i32, arguments: &[S]) -> Text {
+pub(crate) fn exits<S: AsRef<OsStr> + std::fmt::Debug>(
+    dir: &Path,
+    status: i32,
+    arguments: &[S],
+) -> Text {
     let output = weft(dir, arguments);
     let text = Text::of(&output);
     assert_eq!(output.status.code(), Some(status), "weft {arguments:?}: {text:?}");
@@ -36,14 +40,14 @@ pub fn exits<S: AsRef<OsStr> + std::fmt::Debug>(dir: &Path, status: i32, argumen
 }
 
 /// Expects success, and JSON on standard output.
-pub fn json<S: AsRef<OsStr> + std::fmt::Debug>(dir: &Path, arguments: &[S]) -> Value {
+pub(crate) fn json<S: AsRef<OsStr> + std::fmt::Debug>(dir: &Path, arguments: &[S]) -> Value {
     serde_json::from_str(&exits(dir, 0, arguments).out).expect("one JSON value on standard output")
 }
 
 #[derive(Debug)]
-pub struct Text {
-    pub out: String,
-    pub err: String,
+pub(crate) struct Text {
+    pub(crate) out: String,
+    pub(crate) err: String,
 }
 
 impl Text {
@@ -54,7 +58,7 @@ impl Text {
 }
 
 /// Every file of a directory with its content.
-pub fn contents(dir: &Path) -> Vec<(PathBuf, Vec<u8>)> {
+pub(crate) fn contents(dir: &Path) -> Vec<(PathBuf, Vec<u8>)> {
     let mut files: Vec<PathBuf> = std::fs::read_dir(dir)
         .unwrap()
         .map(|entry| entry.unwrap().path())
@@ -65,15 +69,15 @@ pub fn contents(dir: &Path) -> Vec<(PathBuf, Vec<u8>)> {
 }
 
 /// An array that the kernel wrote.
-pub struct Fixture {
-    pub name: &'static str,
-    pub members: usize,
+pub(crate) struct Fixture {
+    pub(crate) name: &'static str,
+    pub(crate) members: usize,
     /// Members that may be missing.
-    pub spare: usize,
-    pub seed: u64,
+    pub(crate) spare: usize,
+    pub(crate) seed: u64,
 }
 
-pub const FIXTURES: [Fixture; 3] = [
+pub(crate) const FIXTURES: [Fixture; 3] = [
     Fixture { name: "raid4-4x32k", members: 4, spare: 1, seed: 33_858 },
     Fixture { name: "raid5-4x64k-ls", members: 4, spare: 1, seed: 39_576 },
     Fixture { name: "raid6-5x64k-la", members: 5, spare: 2, seed: 82_023 },
@@ -81,7 +85,7 @@ pub const FIXTURES: [Fixture; 3] = [
 
 impl Fixture {
     /// Unpacks the members into a directory.
-    pub fn unpack(&self, dir: &Path) -> Vec<String> {
+    pub(crate) fn unpack(&self, dir: &Path) -> Vec<String> {
         let packed = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(self.name);
         (0..self.members)
             .map(|member| {
@@ -99,7 +103,7 @@ impl Fixture {
     }
 
     /// The content that the kernel wrote and read back: a word per sector, 64 times.
-    pub fn content(&self, bytes: u64) -> Vec<u8> {
+    pub(crate) fn content(&self, bytes: u64) -> Vec<u8> {
         (0..bytes / 512)
             .flat_map(|sector| {
                 let word = splitmix64(self.seed.wrapping_mul(1_000_003).wrapping_add(sector));
@@ -118,15 +122,15 @@ fn splitmix64(seed: u64) -> u64 {
 }
 
 /// A `weft serve` of its own, killed when the test fails.
-pub struct Served {
+pub(crate) struct Served {
     child: Child,
-    pub uri: String,
+    pub(crate) uri: String,
     log: PathBuf,
 }
 
 impl Served {
     /// Starts it and waits for its one line.
-    pub fn start(dir: &Path, arguments: &[&str]) -> Self {
+    pub(crate) fn start(dir: &Path, arguments: &[&str]) -> Self {
         let log = dir.join("serve.log");
         let mut all = vec!["serve"];
         all.extend(arguments);
@@ -143,12 +147,12 @@ impl Served {
         Self { child, uri, log }
     }
 
-    pub fn pid(&self) -> rustix::process::Pid {
+    pub(crate) fn pid(&self) -> rustix::process::Pid {
         rustix::process::Pid::from_child(&self.child)
     }
 
     /// Waits for its end; the exit status.
-    pub fn wait(mut self) -> Option<i32> {
+    pub(crate) fn wait(mut self) -> Option<i32> {
         let start = Instant::now();
         while start.elapsed() < Duration::from_secs(60) {
             if let Some(status) = self.child.try_wait().unwrap() {
