@@ -360,6 +360,12 @@ impl OpenMember {
         self.mode
     }
 
+    /// Whether it is memory, of which I/O never waits.
+    #[must_use]
+    pub fn is_memory(&self) -> bool {
+        matches!(self.spec.place, Place::Ram { .. })
+    }
+
     /// What it may be used for.
     #[must_use]
     pub fn access(&self) -> Access {
@@ -427,8 +433,8 @@ impl OpenMember {
         Ok(bytes)
     }
 
-    pub(crate) fn file(&self) -> Arc<OwnedFd> {
-        Arc::clone(&self.file)
+    pub(crate) fn file(&self) -> &Arc<OwnedFd> {
+        &self.file
     }
 
     fn end(&self) -> u64 {

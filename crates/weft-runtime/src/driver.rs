@@ -86,7 +86,7 @@ impl Driver {
     /// A member's file cannot be registered.
     pub fn new(parts: Parts) -> Result<Self, RuntimeError> {
         let clock = Clock::start();
-        let mut io = MemberIo::new(parts.ring);
+        let mut io = MemberIo::new(parts.ring).with_memory_inline();
         for member in parts.members {
             let failed = |source| RuntimeError::Io { what: "registering members", source };
             io.add(member).map_err(failed)?;

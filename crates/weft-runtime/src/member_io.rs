@@ -21,6 +21,7 @@
 //! Source   Rebello et al., "Can Applications Recover from fsync Failures?", ATC '20; fsync(2)
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use rustix::io::Errno;
 use smallvec::SmallVec;
@@ -30,6 +31,7 @@ use weft_units::{MemberIndex, Sectors};
 use crate::buffers::{AlignedBytes, Buffer, Slab};
 use crate::devices::{Access, IoMode, OpenMember};
 use crate::ring::{Action, Ring, RingDone, RingOp};
+use crate::threads::perform;
 
 /// The members of an engine and what is outstanding on them.
 pub struct MemberIo<R> {
@@ -41,6 +43,8 @@ pub struct MemberIo<R> {
     waiting: VecDeque<RingOp>,
     answers: VecDeque<Answer>,
     done: Vec<RingDone>,
+    /// Memory is read and written at once, without the ring.
+    memory_inline: bool,
     panicked: bool,
 }
 
@@ -100,8 +104,17 @@ impl<R: Ring> MemberIo<R> {
             waiting: VecDeque::new(),
             answers: VecDeque::new(),
             done: Vec::new(),
+            memory_inline: false,
             panicked: false,
         }
+    }
+
+    /// The same, with members of memory read and written at once: a copy is cheaper than to start
+    /// something and to hear of its end.
+    #[must_use]
+    pub fn with_memory_inline(mut self) -> Self {
+        self.memory_inline = true;
+        self
     }
 
     /// Takes a member in, under the index it carries.
@@ -114,7 +127,7 @@ impl<R: Ring> MemberIo<R> {
             self.members.resize_with(index.index() + 1, || None);
         }
         assert!(self.members[index.index()].is_none(), "member indices are unique");
-        self.ring.set_file(index.0, Some(member.file()))?;
+        self.ring.set_file(index.0, Some(Arc::clone(member.file())))?;
         self.members[index.index()] = Some(Entry {
             member,
             dsync: true,
@@ -242,13 +255,19 @@ impl<R: Ring> MemberIo<R> {
     /// The ring is dead.
     pub fn submit(&mut self) -> std::io::Result<()> {
         while self.ring.outstanding() < self.ring.capacity()
-            && let Some(op) = self.waiting.pop_front()
+            && let Some(mut op) = self.waiting.pop_front()
         {
-            if self.members[usize::from(op.file)].is_some() {
-                self.ring.push(op);
-            } else {
-                self.on_done(RingDone { op, result: Err(Errno::NODEV), panicked: false });
-            }
+            let result = match &self.members[usize::from(op.file)] {
+                Some(entry) if self.memory_inline && entry.member.is_memory() => {
+                    perform(&mut op, entry.member.file())
+                }
+                Some(_) => {
+                    self.ring.push(op);
+                    continue;
+                }
+                None => Err(Errno::NODEV),
+            };
+            self.on_done(RingDone { op, result, panicked: false });
         }
         self.ring.submit()
     }

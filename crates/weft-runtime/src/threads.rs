@@ -171,7 +171,8 @@ impl Drop for ThreadRing {
 impl Shared {
     fn work(&self) {
         while let Some(mut job) = self.next() {
-            let performed = catch_unwind(AssertUnwindSafe(|| perform(&mut job)));
+            let Job { op, file } = &mut job;
+            let performed = catch_unwind(AssertUnwindSafe(|| perform(op, file)));
             let panicked = performed.is_err();
             let result = performed.unwrap_or(Err(Errno::IO));
             self.end(RingDone { op: job.op, result, panicked });
@@ -204,19 +205,20 @@ impl Shared {
     }
 }
 
-fn perform(job: &mut Job) -> Result<usize, Errno> {
-    let RingOp { action, offset, skip, limit, .. } = &mut job.op;
+/// Carries an operation out, here and now.
+pub(crate) fn perform(op: &mut RingOp, file: &OwnedFd) -> Result<usize, Errno> {
+    let RingOp { action, offset, skip, limit, .. } = op;
     match action {
-        Action::Flush => rustix::fs::fdatasync(&job.file).map(|()| 0),
+        Action::Flush => rustix::fs::fdatasync(file).map(|()| 0),
         Action::Read(buffer) => {
-            rustix::io::preadv(&job.file, &mut buffer.slices_mut(*skip, *limit), *offset)
+            rustix::io::preadv(file, &mut buffer.slices_mut(*skip, *limit), *offset)
         }
         Action::Write { buffer, durable } => {
             let slices = buffer.slices(*skip, *limit);
             if *durable {
-                rustix::io::pwritev2(&job.file, &slices, *offset, ReadWriteFlags::DSYNC)
+                rustix::io::pwritev2(file, &slices, *offset, ReadWriteFlags::DSYNC)
             } else {
-                rustix::io::pwritev(&job.file, &slices, *offset)
+                rustix::io::pwritev(file, &slices, *offset)
             }
         }
     }
