@@ -20,8 +20,8 @@ pub(crate) enum MemberArg {
     Missing,
     /// A file or block device.
     Path(PathBuf),
-    /// Memory.
-    Ram(Bytes),
+    /// Memory: as it was written, for that names it from then on, and how much.
+    Ram(String, Bytes),
 }
 
 impl MemberArg {
@@ -39,7 +39,8 @@ impl MemberArg {
             return Ok(Self::Missing);
         }
         if let Some(size) = text.strip_prefix("ram:") {
-            return size::parse(size, Plain::Refused).map(Self::Ram);
+            let bytes = size::parse(size, Plain::Refused)?;
+            return Ok(Self::Ram(text.to_owned(), bytes));
         }
         let later = |what: &str| {
             Err(format!(
@@ -83,7 +84,7 @@ impl fmt::Display for MemberArg {
         match self {
             Self::Missing => f.write_str("missing"),
             Self::Path(path) => f.write_str(&label(path)),
-            Self::Ram(bytes) => write!(f, "ram:{}B", bytes.0),
+            Self::Ram(text, _) => f.write_str(text),
         }
     }
 }
@@ -116,7 +117,7 @@ pub(crate) fn paths(members: &[MemberArg]) -> Result<Vec<PathBuf>, String> {
             MemberArg::Missing => {
                 Err("missing: only create takes it; leave the member out".to_owned())
             }
-            MemberArg::Ram(_) => Err(format!(
+            MemberArg::Ram(..) => Err(format!(
                 "{member}: fresh memory holds no array; only add takes it, as a new spare"
             )),
         })
@@ -133,7 +134,7 @@ mod tests {
         let parse = |text: &str| MemberArg::parse(OsStr::new(text));
         assert_eq!(parse("missing"), Ok(MemberArg::Missing));
         assert_eq!(parse("./missing"), Ok(MemberArg::Path("./missing".into())));
-        assert_eq!(parse("ram:1M"), Ok(MemberArg::Ram(Bytes::mib(1))));
+        assert_eq!(parse("ram:1M"), Ok(MemberArg::Ram("ram:1M".into(), Bytes::mib(1))));
         for path in ["a.img", "/dev/sda1", "a#b", "user@host", "x@", "C#", "ram", "a@b+c"] {
             assert_eq!(parse(path), Ok(MemberArg::Path(path.into())), "{path}");
         }

@@ -182,9 +182,9 @@ fn a_volume_is_served_written_administered_and_stopped_clean() {
     assert_eq!(knobs["knobs"]["rmw_level"], "0");
     exits(path, 2, &["set", "vol", "stripe_cache_size=5"]);
     exits(path, 2, &["get", "vol", "nothing"]);
-    exits(path, 0, &["idle", "vol"]);
-
-    exits(path, 0, &["stop", "vol"]);
+    assert_eq!(json(path, &["idle", "--json", "vol"])["schema"], "weft.idle/1");
+    assert_eq!(json(path, &["check", "--no-wait", "--json", "vol"])["started"], true);
+    assert_eq!(json(path, &["stop", "--json", "vol"])["volume"], "vol");
     assert_eq!(served.wait(), Some(0));
     exits(path, 1, &["status", "vol"]);
     assert_eq!(events(path, "a"), events(path, "d"));

@@ -69,7 +69,12 @@ fn acceptable(
         MemberArg::Missing => {
             return Err(Failure::usage("missing: only create takes it; name a file or device"));
         }
-        MemberArg::Ram(bytes) => return Ok(format!("ram:{}B", bytes.0)),
+        MemberArg::Ram(text, bytes) => {
+            if bytes.sectors_floor() == weft_units::Sectors::ZERO {
+                return Err(Failure::usage(format!("{text}: expected at least one sector")));
+            }
+            return Ok(text.clone());
+        }
         MemberArg::Path(path) => path,
     };
     let failed = |error: std::io::Error| Failure::failed(format!("{member}: {error}"));

@@ -28,7 +28,6 @@ pub(crate) struct Selection {
 ///
 /// Reads only. Exit status: 0 when serve would start, 3 when it would refuse.
 #[derive(Debug, Args)]
-#[command(visible_alias = "A")]
 pub(crate) struct Assemble {
     /// Decide as serve --read-only would
     #[arg(short = 'o', long)]

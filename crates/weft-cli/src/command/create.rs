@@ -37,7 +37,6 @@ use crate::{size, volume, when};
 /// (exit status 3), unless --force is given. Members that are freshly made sparse files need no
 /// initial sync. Sizes take K, M, G, T (binary) or sectors with s.
 #[derive(Debug, Args)]
-#[command(visible_alias = "C")]
 pub(crate) struct Create {
     /// RAID level: 4, 5 or 6
     #[arg(short, long)]
@@ -328,7 +327,7 @@ fn places(arguments: &Create) -> Result<Vec<Place>, Failure> {
     for argument in &arguments.members {
         let place = match argument {
             MemberArg::Missing => Place::Missing,
-            MemberArg::Ram(_) => {
+            MemberArg::Ram(..) => {
                 return Err(Failure::usage(format!(
                     "{argument}: memory would be gone when create ends; name a file or device"
                 )));

@@ -28,7 +28,6 @@ use super::status::{only_volume, superblock_of};
 ///
 /// Reads only.
 #[derive(Debug, Args)]
-#[command(visible_alias = "D")]
 pub(crate) struct Detail {
     /// Say with the exit status how the array is: 0 well, 1 degraded, 2 unusable, 4 unknown
     #[arg(short, long)]

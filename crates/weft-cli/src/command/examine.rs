@@ -21,7 +21,6 @@ use crate::when;
 /// Reads only. Times are UTC. Exit status: 0, or 1 when a member has no superblock that can be
 /// believed.
 #[derive(Debug, Args)]
-#[command(visible_alias = "E")]
 pub(crate) struct Examine {
     /// Files or block devices
     #[arg(value_name = "MEMBER", required = true, value_parser = MemberArg::parser())]

@@ -93,7 +93,8 @@ struct Array {
 /// What stands at a slot.
 struct Held {
     label: Option<String>,
-    data_offset: Sectors,
+    /// `None` where it is not known.
+    data_offset: Option<Sectors>,
     /// Data sectors that are good.
     good_to: Sectors,
 }
@@ -161,13 +162,13 @@ impl Array {
             .map(|state| match state {
                 SlotState::InSync(member) => Held {
                     label: Some(member.info.label.clone()),
-                    data_offset: member.superblock.data_offset,
+                    data_offset: Some(member.superblock.data_offset),
                     good_to: assembly.geometry.member_size(),
                 },
                 SlotState::Missing => Held::nobody(),
                 SlotState::Rebuilding { member, good_to } => Held {
                     label: Some(member.info.label.clone()),
-                    data_offset: member.superblock.data_offset,
+                    data_offset: Some(member.superblock.data_offset),
                     good_to: *good_to,
                 },
             })
@@ -196,15 +197,16 @@ impl Array {
             let (Some(held), "in_sync" | "rebuilding") = (held, member.state.as_str()) else {
                 continue;
             };
-            let Ok(superblock) = Looked::open(member.label.as_ref())?.superblock() else {
-                continue;
-            };
+            let superblock = Looked::open(member.label.as_ref())
+                .ok()
+                .and_then(|looked| looked.superblock().ok());
             *held = Held {
                 label: Some(member.label.clone()),
-                data_offset: superblock.data_offset,
-                good_to: member.good_to.map_or(superblock.size, Sectors),
+                // That of a member in memory is not to be seen from here.
+                data_offset: superblock.as_ref().map(|superblock| superblock.data_offset),
+                good_to: member.good_to.map_or(Sectors(u64::MAX), Sectors),
             };
-            shape.get_or_insert(superblock);
+            shape = shape.or(superblock);
         }
         let shape = shape.ok_or_else(|| {
             Failure::failed(format!("{name}: the superblock of no member can be read from here"))
@@ -383,7 +385,7 @@ impl Array {
     /// Where a piece begins on its member; `None` when nobody stands there.
     fn sector_on_member(&self, piece: &Piece) -> Option<u64> {
         let held = self.slots.get(piece.slot.index())?;
-        held.label.as_ref().map(|_| held.data_offset.0 + piece.sector.0)
+        held.data_offset.map(|offset| offset.0 + piece.sector.0)
     }
 
     /// `D7`, `P`, `Q`: what a slot holds in a chunk row.
@@ -555,7 +557,7 @@ impl Array {
 
 impl Held {
     fn nobody() -> Self {
-        Self { label: None, data_offset: Sectors::ZERO, good_to: Sectors::ZERO }
+        Self { label: None, data_offset: None, good_to: Sectors::ZERO }
     }
 }
 

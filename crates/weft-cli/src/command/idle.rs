@@ -1,10 +1,12 @@
 //! `weft idle`: stop what runs over all rows.
 
 use clap::Args;
+use serde_json::json;
 use weft_export::control::Command;
 
 use crate::outcome::{Exit, Outcome};
 use crate::target::Target;
+use crate::terminal::print_json;
 
 /// Stops a check, repair, resync or rebuild of a running volume
 ///
@@ -13,9 +15,16 @@ use crate::target::Target;
 pub(crate) struct Idle {
     /// Name or control socket of a running volume
     target: String,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
 }
 
 pub(crate) fn run(arguments: &Idle) -> Outcome {
-    Target::connect(&arguments.target)?.ask(Command::SyncAction { action: "idle".into() })?;
+    let mut target = Target::connect(&arguments.target)?;
+    target.ask(Command::SyncAction { action: "idle".into() })?;
+    if arguments.json {
+        print_json(&json!({"schema": "weft.idle/1", "volume": target.name}))?;
+    }
     Ok(Exit::Done)
 }

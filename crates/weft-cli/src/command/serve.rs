@@ -171,7 +171,7 @@ fn serve_volume(
     let running = running.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take();
     let status = running.map(Running::finish).transpose()?;
     ended(state.map_err(|error| not_served(&error))?)?;
-    tracing::info!("stopped, clean");
+    tracing::info!("stopped: all finished, flushed and marked");
     Ok(status.map_or(Exit::Done, Exit::Of))
 }
 

@@ -1,10 +1,12 @@
 //! `weft set`: tune a running volume.
 
 use clap::Args;
+use serde_json::json;
 use weft_export::control::Command;
 
 use crate::outcome::{Exit, Failure, Outcome};
 use crate::target::Target;
+use crate::terminal::print_json;
 
 /// Changes knobs of a running volume
 ///
@@ -18,6 +20,9 @@ pub(crate) struct Set {
     /// What to change, as weft get prints it
     #[arg(value_name = "KNOB=VALUE", required = true)]
     knobs: Vec<String>,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
 }
 
 pub(crate) fn run(arguments: &Set) -> Outcome {
@@ -28,6 +33,12 @@ pub(crate) fn run(arguments: &Set) -> Outcome {
             super::knobs::split(setting).map(|(name, value)| (name.to_owned(), value.to_owned()))
         })
         .collect();
-    Target::connect(&arguments.target)?.ask(Command::Set { knobs: knobs? })?;
+    let mut target = Target::connect(&arguments.target)?;
+    target.ask(Command::Set { knobs: knobs? })?;
+    if arguments.json {
+        let values =
+            json!({"schema": "weft.set/1", "volume": target.name, "knobs": arguments.knobs});
+        print_json(&values)?;
+    }
     Ok(Exit::Done)
 }

@@ -1,22 +1,30 @@
 //! `weft stop`: end a running volume in good order.
 
 use clap::Args;
+use serde_json::json;
 use weft_export::control::Command;
 
 use crate::outcome::{Exit, Outcome};
 use crate::target::Target;
+use crate::terminal::print_json;
 
 /// Ends a running volume: it stops accepting, finishes, flushes and marks the array clean
 ///
 /// Returns when that is done and the members are closed.
 #[derive(Debug, Args)]
-#[command(visible_alias = "S")]
 pub(crate) struct Stop {
     /// Name or control socket of a running volume
     target: String,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
 }
 
 pub(crate) fn run(arguments: &Stop) -> Outcome {
-    Target::connect(&arguments.target)?.ask(Command::Stop)?;
+    let mut target = Target::connect(&arguments.target)?;
+    target.ask(Command::Stop)?;
+    if arguments.json {
+        print_json(&json!({"schema": "weft.stop/1", "volume": target.name}))?;
+    }
     Ok(Exit::Done)
 }

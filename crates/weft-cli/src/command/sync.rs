@@ -44,6 +44,10 @@ pub(crate) fn run(action: &'static str, arguments: &Sync) -> Outcome {
     let mut target = Target::connect(&arguments.target)?;
     if arguments.no_wait {
         target.ask(Command::SyncAction { action: action.into() })?;
+        if arguments.json {
+            let schema = format!("weft.{action}/1");
+            print_json(&json!({"schema": schema, "volume": target.name, "started": true}))?;
+        }
         return Ok(Exit::Done);
     }
     let report = perform(&mut target, action)?;
