@@ -11,7 +11,6 @@ mod map;
 mod packages;
 mod part;
 mod purity;
-#[cfg(test)]
 mod statements;
 mod tree;
 mod unsafe_list;

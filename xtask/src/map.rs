@@ -2,8 +2,9 @@
 //!
 //! A file's first line asks its question. `cargo xtask map` copies these lines, by crate, between
 //! the two marks in ARCHITECTURE.md; `check` fails when the copy is stale or a file has no such line.
+//! The table of statements is kept up in the same way ([`crate::statements`]).
 
-use crate::tree;
+use crate::{statements, tree};
 use anyhow::Context;
 use std::fmt::Write as _;
 
@@ -14,7 +15,8 @@ const END: &str = "<!-- written by `cargo xtask map`: end -->\n";
 fn wanted(document: &str) -> anyhow::Result<String> {
     let (before, rest) = document.split_once(BEGIN).context("ARCHITECTURE.md has no begin mark")?;
     let (_, after) = rest.split_once(END).context("ARCHITECTURE.md has no end mark")?;
-    Ok(format!("{before}{BEGIN}{}{END}{after}", list()?))
+    let document = format!("{before}{BEGIN}{}{END}{after}", list()?);
+    Ok(statements::updated(&document, &statements::cited_in_tree()))
 }
 
 /// Every source file of the crates with the first sentence of its first line.
