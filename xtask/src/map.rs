@@ -1,8 +1,8 @@
 //! Which question does each file answer, and does ARCHITECTURE.md say so?
 //!
 //! A file's first line asks its question. `cargo xtask map` copies these lines, by crate, between
-//! the two marks in ARCHITECTURE.md; `check` fails when the copy is stale or a file has no such line.
-//! The table of statements is kept up in the same way ([`crate::statements`]).
+//! the two marks in ARCHITECTURE.md; `check` fails when the copy is stale or a file has no such
+//! line. The table of statements is kept up in the same way ([`crate::statements`]).
 
 use crate::{statements, tree};
 use anyhow::Context;
@@ -68,9 +68,9 @@ mod tests {
 
     #[test]
     fn a_list_replaces_what_is_between_the_marks() {
-        let old = format!("a\n{BEGIN}stale\n{END}b\n");
+        let old = format!("a\n{BEGIN}an old line\n{END}b\n");
         let new = wanted(&old).unwrap();
-        assert!(new.starts_with("a\n") && new.ends_with("b\n") && !new.contains("stale"));
+        assert!(new.starts_with("a\n") && new.ends_with("b\n") && !new.contains("an old line"));
         assert_eq!(wanted(&new).unwrap(), new);
         assert!(wanted("no marks").is_err());
     }

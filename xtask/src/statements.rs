@@ -2,8 +2,8 @@
 //!
 //! The table has one row for each of the 50 testable statements on md's behaviour. A row is
 //! `| N | short text | held |` or ends in what the statement waits for. A held statement needs at
-//! least one test named `statement_N` or `statement_N_…` somewhere under `crates/`; `cargo xtask map`
-//! writes `held` where there is one.
+//! least one test named `statement_N_…` (or `statement_N_M_…` for two) somewhere under `crates/`;
+//! `cargo xtask map` writes `held` where there is one.
 
 use crate::tree;
 #[cfg(test)]
@@ -61,14 +61,11 @@ fn rows(document: &str) -> BTreeMap<u32, bool> {
     rows
 }
 
-/// The numbers that test names in `source` cite.
+/// The numbers that test names in `source` cite: `statement_8_9_chunks` cites 8 and 9.
 pub(crate) fn cited(source: &str) -> BTreeSet<u32> {
-    let mut numbers = BTreeSet::new();
-    for name in source.split("fn statement_").skip(1) {
-        let digits: String = name.chars().take_while(char::is_ascii_digit).collect();
-        numbers.extend(digits.parse::<u32>());
-    }
-    numbers
+    let names = source.split("fn statement_").skip(1);
+    let words = names.flat_map(|name| name.split(['_', '(']).map_while(|word| word.parse().ok()));
+    words.collect()
 }
 
 /// Every number cited by a test under `crates/`.
@@ -108,7 +105,7 @@ mod tests {
         let now = updated(document, &cited_now);
         assert_eq!(rows(&now), BTreeMap::from([(1, false), (2, true)]));
         assert!(now.ends_with("## Next\n| 3 | c | held |\n"), "only the table changes");
-        let source = "fn statement_14_row() {}\n fn statement_2() {}\n fn statement_x() {}";
-        assert_eq!(cited(source), BTreeSet::from([2, 14]));
+        let source = "fn statement_14_row() {}\n fn statement_2() {}\n fn statement_7_8_4k() {}\n fn statement_x() {}";
+        assert_eq!(cited(source), BTreeSet::from([2, 7, 8, 14]));
     }
 }
