@@ -1,4 +1,15 @@
 //! Servers that export weft volumes, and the socket by which they are administered.
+//!
+//! [`serve`] is the whole of it: memory, members, engine, listeners, loop, and a good end.
+//!
+//! | Question | File |
+//! |---|---|
+//! | How is a volume served from start to end? | `serve.rs` |
+//! | Who is connected over NBD, and who may come? | `nbd.rs` |
+//! | What does one NBD client want, and what is it owed? | `connection.rs` |
+//! | How does a socket come to listen, safely? | `socket.rs` |
+//! | What can an administrator say? | `control.rs` |
+//! | How is an administrator answered? | `control_port.rs` |
 #![forbid(unsafe_code)]
 
 mod connection;

@@ -1,4 +1,30 @@
 //! The real world of the weft engine: memory, members, clock, and the loop that joins them.
+//!
+//! ```text
+//!              ports (NBD, control socket: weft-export)
+//!                │ requests, commands      ▲ replies, frames, credit
+//!   reactor.rs   ▼  one thread, one epoll  │
+//!   driver.rs   engine: handle, turn, poll ┴──► compute.rs, on the slab (buffers.rs, pool.rs)
+//!                │ member requests         ▲ one answer each
+//!   member_io.rs ▼  stages, short transfers, faults
+//!   ring.rs     uring.rs or threads.rs ──► files and devices (devices.rs)
+//! ```
+//!
+//! | Question | File |
+//! |---|---|
+//! | Who may touch which bytes, and until when? | `buffers.rs` |
+//! | Which frames hold payload of requests? | `pool.rs` |
+//! | How is a member opened, and is it ours alone? | `devices.rs` |
+//! | How are operations of files started together? | `ring.rs`, `uring.rs`, `threads.rs` |
+//! | How does a member request get its one answer? | `member_io.rs` |
+//! | What does a computation come to? | `compute.rs` |
+//! | How does the engine meet the world? | `driver.rs`, `reactor.rs`, `clock.rs` |
+//! | What happens after a panic? | `poison.rs` |
+//! | How is a member served without metadata? | `bare.rs` |
+//! | What does a ring do on its worst day? | `faulty.rs` |
+//!
+//! `unsafe` is in `buffers.rs` (memory), `uring.rs` (addresses for the kernel) and `devices.rs` (one
+//! `fcntl`), nowhere else.
 #![deny(unsafe_code)]
 
 pub mod bare;

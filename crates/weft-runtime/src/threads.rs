@@ -228,3 +228,41 @@ pub(crate) fn perform(op: &mut RingOp, file: &OwnedFd) -> Result<usize, Errno> {
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::buffers::{Buffer, Slab};
+    use smallvec::smallvec;
+    use weft_engine::{Frame, Part};
+
+    #[test]
+    fn a_panic_comes_back_with_its_operation_and_the_thread_goes_on() {
+        let slab = Slab::new(2).unwrap();
+        let file = rustix::fs::memfd_create("member", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
+        rustix::fs::ftruncate(&file, 4096).unwrap();
+        let mut ring = ThreadRing::new(1, 8).unwrap();
+        ring.set_file(0, Some(Arc::new(file))).unwrap();
+        for id in 0..2 {
+            // A read through a shared lease is a bug that the buffers catch by a panic.
+            let part = Part { frame: Frame(1), offset: 0, len: 512 };
+            let buffer = Buffer::Frames(slab.lease_shared(smallvec![part]));
+            let action = match id {
+                0 => Action::Read(buffer),
+                _ => Action::Write { buffer, durable: false },
+            };
+            ring.push(RingOp { id, file: 0, action, offset: 0, skip: 0, limit: 512 });
+        }
+        ring.submit().unwrap();
+        let mut done = Vec::new();
+        while ring.outstanding() > 0 {
+            ring.reap(&mut done);
+            std::thread::yield_now();
+        }
+        let ends: Vec<_> = done.iter().map(|ended| (ended.op.id, ended.panicked)).collect();
+        assert_eq!(ends, [(0, true), (1, false)]);
+        assert_eq!((done[0].result, done[1].result), (Err(Errno::IO), Ok(512)));
+        drop(done);
+        assert_eq!(slab.leased_sectors(), 0);
+    }
+}
