@@ -68,8 +68,10 @@ pub(crate) fn install(packages: &[&str]) -> Ending {
         let mut command = Command::new("apt-get");
         command.args(["-q", "-o", "DPkg::Lock::Timeout=300", "-o", "Acquire::Retries=3"]);
         command.args(words).env("DEBIAN_FRONTEND", "noninteractive");
+        command.stdout(std::process::Stdio::null());
         crate::part::run(command, Duration::from_secs(900))
     };
+    println!("{}", apt_line(packages));
     let mut ending = Ending::Passed;
     for attempt in 1..=3 {
         // Another apt may hold the lock of the lists, for which there is no time-out option.
