@@ -4,11 +4,16 @@
 //! bars only where there is a terminal and nobody said otherwise (`NO_COLOR`, `CLICOLOR_FORCE`), and
 //! a reader that has gone is an error to handle, not a panic.
 
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, IsTerminal, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::Serialize;
+use signal_hook::consts::{SIGINT, SIGTERM};
+
+use crate::outcome::Failure;
 
 /// Bold, green, red and plain again: what is used of ANSI.
 pub(crate) mod style {
@@ -77,9 +82,31 @@ pub(crate) fn quoted(name: &str) -> String {
 }
 
 /// A private directory for sockets and files of this process, removed with the value.
-pub(crate) fn scratch() -> Result<tempfile::TempDir, crate::outcome::Failure> {
+pub(crate) fn scratch() -> Result<tempfile::TempDir, Failure> {
     tempfile::Builder::new().prefix("weft-").tempdir().map_err(|error| {
         let place = std::env::temp_dir();
-        crate::outcome::Failure::failed(format!("{}: {error}; set TMPDIR", place.display()))
+        Failure::failed(format!("{}: {error}; set TMPDIR", place.display()))
     })
+}
+
+/// Removes files and directories when the process is told to end (SIGINT, SIGTERM), and ends it with
+/// the status that a shell expects. For commands that have nothing to finish.
+pub(crate) fn remove_when_interrupted(paths: &[PathBuf]) -> Result<(), Failure> {
+    let failed = |error: io::Error| Failure::failed(format!("signals: {error}"));
+    for signal in [SIGINT, SIGTERM] {
+        let (mut told, tell) = UnixStream::pair().map_err(failed)?;
+        signal_hook::low_level::pipe::register(signal, tell).map_err(failed)?;
+        let paths = paths.to_vec();
+        std::thread::spawn(move || {
+            if told.read(&mut [0]).is_ok() {
+                for path in &paths {
+                    // Each is one or the other, or is not there yet.
+                    let _ = std::fs::remove_file(path);
+                    let _ = std::fs::remove_dir_all(path);
+                }
+                std::process::exit(128 + signal);
+            }
+        });
+    }
+    Ok(())
 }

@@ -59,3 +59,23 @@ fn the_tour_leaves_files_that_can_be_read_when_asked() {
     assert!(text.contains("exists; nothing was written"), "{text}");
     exits(dir.path(), 2, &["demo", "--member-size", "1M"]);
 }
+
+#[test]
+fn an_interrupted_tour_leaves_nothing_behind() {
+    let dir = tempdir().unwrap();
+    let mut child = common::command(dir.path(), &["demo", "--dir=files"])
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    let mut out = std::io::BufReader::new(child.stdout.take().unwrap());
+    std::io::BufRead::read_line(&mut out, &mut line).unwrap();
+    assert!(line.contains("create"), "{line}");
+    let process = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process(process, rustix::process::Signal::INT).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    let left: Vec<_> =
+        std::fs::read_dir(dir.path()).unwrap().map(|it| it.unwrap().path()).collect();
+    assert_eq!(left, [dir.path().join("files")]);
+    assert!(contents(&dir.path().join("files")).is_empty());
+}

@@ -55,6 +55,7 @@ pub(crate) fn run(arguments: &Cat) -> Outcome {
     let all = assembly.geometry.array_size().bytes().0;
     let range = range(arguments, all)?;
     let directory = terminal::scratch()?;
+    terminal::remove_when_interrupted(&[directory.path().to_owned()])?;
     let mut inside = Inside::start(volume, Knobs::default(), "cat", directory.path())?;
     let mut client = NbdClient::connect(&inside.uri).map_err(Failure::Failed)?;
     let result = copy(&mut client, range);

@@ -77,6 +77,11 @@ pub(crate) fn run(arguments: &Demo) -> Outcome {
             )));
         }
     }
+    let mut passing = if arguments.keep { Vec::new() } else { files.clone() };
+    if !(arguments.keep && arguments.dir.is_none()) {
+        passing.push(scratch.path().to_owned());
+    }
+    terminal::remove_when_interrupted(&passing)?;
     let mut tour = Tour { json: arguments.json, start: Instant::now(), steps: Vec::new() };
     let result = day(arguments, &mut tour, &files, scratch.path());
     let kept = arguments.keep;
