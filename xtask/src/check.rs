@@ -1,19 +1,11 @@
 //! What must be true before a commit, and what does CI run?
 
 use crate::part::{Ending, Report, cargo, has, run};
-use crate::{deps, interop, map, packages, purity};
+use crate::{deny, deps, interop, map, packages, purity};
 use std::process::Command;
 use std::time::Duration;
 
 const HALF_AN_HOUR: Duration = Duration::from_secs(1800);
-
-/// The version of cargo-deny that `test --install` builds.
-const DENY: &str = "0.20.2";
-
-/// Where tools that the project builds for itself are kept.
-fn tools() -> std::path::PathBuf {
-    interop::target_folder().join("tools")
-}
 
 /// `cargo xtask check`: fmt, clippy, the engine's purity, unit tests, a short simulation.
 pub(crate) fn check() -> anyhow::Result<Report> {
@@ -37,21 +29,6 @@ pub(crate) fn test(install: bool) -> anyhow::Result<Report> {
     if install {
         report.part("kernel lab: build", || {
             run(Command::new(crate::tree::root().join("interop/lab/build")), HALF_AN_HOUR)
-        });
-    }
-    if install && !has("cargo-deny") && !tools().join("bin/cargo-deny").exists() {
-        report.part("cargo-deny: build", || {
-            let root = tools().display().to_string();
-            let words =
-                ["install", "-q", "--locked", "--version", DENY, "--root", &root, "cargo-deny"];
-            let mut command = cargo(&words);
-            // Fewer seconds to build matter more than its speed; and apart from this project's
-            // files.
-            command
-                .env("CARGO_PROFILE_RELEASE_OPT_LEVEL", "0")
-                .env("CARGO_PROFILE_RELEASE_LTO", "off");
-            command.env("CARGO_TARGET_DIR", tools().join("build"));
-            run(command, HALF_AN_HOUR)
         });
     }
     lints(&mut report);
@@ -92,16 +69,15 @@ fn lints(report: &mut Report) {
         Ok(()) => Ending::Passed,
         Err(error) => Ending::Failed(error.to_string()),
     });
-    let tools = tools();
-    let path = std::env::var("PATH").unwrap_or_default();
-    if has("cargo-deny") || tools.join("bin/cargo-deny").exists() {
+    report.part("licences, bans and sources", || match deny::violations() {
+        Ok(found) if found.is_empty() => Ending::Passed,
+        Ok(found) => Ending::Failed(format!("{found:?}")),
+        Err(error) => Ending::Failed(error.to_string()),
+    });
+    if has("cargo-deny") {
         report.part("cargo deny", || {
-            let mut command = cargo(&["deny", "check", "licenses", "bans", "sources"]);
-            command.env("PATH", format!("{}:{path}", tools.join("bin").display()));
-            run(command, HALF_AN_HOUR)
+            run(cargo(&["deny", "check", "licenses", "bans", "sources"]), HALF_AN_HOUR)
         });
-    } else {
-        println!("\n(cargo-deny is not installed: licences, bans and sources go unchecked here)");
     }
 }
 

@@ -5,6 +5,7 @@
 //! failed or skipped ([`part`]).
 
 mod check;
+mod deny;
 mod deps;
 mod interop;
 mod map;
