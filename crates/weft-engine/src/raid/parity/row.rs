@@ -113,6 +113,8 @@ pub(crate) struct Row {
     pub(crate) read_error: SlotSet,
     /// Blocks whose read failed once and is repeated alone.
     pub(crate) retried: SlotSet,
+    /// Parity computed for the write in flight: of members that were there when it began.
+    pub(crate) new_parity: SlotSet,
     /// Of the operation in flight: slots whose member did not do it.
     pub(crate) faults: SlotSet,
     /// Of the operation in flight: the slot whose member had no space.
@@ -155,6 +157,7 @@ impl Row {
             uptodate: SlotSet::EMPTY,
             read_error: SlotSet::EMPTY,
             retried: SlotSet::EMPTY,
+            new_parity: SlotSet::EMPTY,
             faults: SlotSet::EMPTY,
             no_space: None,
             operation: Operation::Idle,

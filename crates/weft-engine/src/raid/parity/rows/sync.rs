@@ -89,7 +89,8 @@ impl Rows {
                 let member = cx.array.at(*slot);
                 member.is_some_and(|member| matches!(member.state, MemberState::Rebuilding { .. }))
             };
-            blocks = blocks.or(cx.array.present().ascending().filter(rebuilding).collect());
+            let wanted: SlotSet = cx.array.present().ascending().filter(rebuilding).collect();
+            blocks = blocks.or(wanted.and(row.uptodate));
         }
         let mut slots: SmallVec<[Slot; 4]> = blocks.and(cx.array.present()).descending().collect();
         if recovers {

@@ -74,8 +74,8 @@ impl Rows {
             ops.push(ComputeOp::Pq { data, p: p.map(whole), q: q.map(whole) });
         }
         let row = self.cache.row_mut(id);
-        let parity = row.placement().parity();
-        row.uptodate = row.uptodate.without(written).without(parity);
+        row.new_parity = p.into_iter().chain(q).collect();
+        row.uptodate = row.uptodate.without(written).without(placement.parity());
         for slot in written.ascending() {
             let block = row.block_mut(slot);
             block.written.append(&mut block.writes);
@@ -89,18 +89,16 @@ impl Rows {
         let last = *rows.last().expect("a batch has its head");
         for row_id in &rows {
             let row = self.cache.row_mut(*row_id);
-            let parity = row.placement().parity();
-            row.uptodate = row.uptodate.or(row.written()).or(parity.and(present));
+            row.uptodate = row.uptodate.or(row.written()).or(row.new_parity);
         }
         let members = self.cache.row(id).blocks.len() as u16;
         for slot in SlotSet::first(members).and(present).descending() {
             for row_id in &rows {
                 let row = self.cache.row(*row_id);
-                let parity = row.placement().parity();
-                if !row.written().or(parity).contains(slot) {
+                if !row.written().or(row.new_parity).contains(slot) {
                     continue;
                 }
-                let tail = *row_id == last && rows.len() > 1 && parity.contains(slot);
+                let tail = *row_id == last && rows.len() > 1 && row.new_parity.contains(slot);
                 if tail && cx.array.is_planted(Mutant::FullRowWithoutTail) {
                     continue;
                 }
@@ -147,7 +145,7 @@ impl Rows {
         }
         for id in &rows {
             let row = self.cache.row_mut(*id);
-            let rewritten = row.written().or(row.placement().parity());
+            let rewritten = row.written().or(row.new_parity);
             row.read_error = row.read_error.without(rewritten);
             row.retried = row.retried.without(rewritten);
             row.faults = SlotSet::EMPTY;
