@@ -308,9 +308,6 @@ impl Decision {
         reference: &Member,
     ) -> Result<Vec<(Member, Role)>, Refused> {
         let freshest = &reference.superblock;
-        let Ok(Role::Active(reference_slot)) = freshest.own_role() else {
-            unreachable!("the reference was chosen for its slot")
-        };
         let mut current = Vec::new();
         for member in pool {
             let superblock = &member.superblock;
@@ -340,6 +337,17 @@ impl Decision {
                 }
                 Role::Active(_) => {}
             }
+            let called_faulty = in_reference == Ok(Role::Faulty);
+            if called_faulty && superblock.role(freshest.dev_number) == Ok(Role::Faulty) {
+                return Err(self.refused(
+                    format!(
+                        "{label} and {} each say that the other failed (events {events} and {}): \
+                         both halves were used on their own",
+                        reference.info.label, freshest.events
+                    ),
+                    Some("give only the half whose data is wanted".to_owned()),
+                ));
+            }
             if events.saturating_add(1) < freshest.events {
                 let reason = format!(
                     "stale: events {events}, the array is at {}; add it again to rebuild it",
@@ -359,18 +367,6 @@ impl Decision {
                 );
                 self.drop(member.info, reason);
                 continue;
-            }
-            let sees_reference =
-                superblock.roles.contains(&reference_slot.0) || member.info == reference.info;
-            if !sees_reference {
-                return Err(self.refused(
-                    format!(
-                        "{label} and {} each say that the other is missing (events {events} and {}): \
-                         both halves were used on their own",
-                        reference.info.label, freshest.events
-                    ),
-                    Some("give only the half whose data is wanted".to_owned()),
-                ));
             }
             current.push((member, role));
         }
@@ -698,14 +694,22 @@ mod tests {
                 }
             });
         }
-        // The fresher half says that the other failed, so the other is dropped, not mixed in.
-        assert_eq!(slots(&assemble(&candidates, &run()).unwrap()), "UU__");
-        // If only one side noticed, there is no telling.
-        for candidate in &mut candidates[..2] {
-            edit(candidate, |superblock| superblock.roles[2..4].copy_from_slice(&[2, 3]));
-        }
         let refused = assemble(&candidates, &run()).unwrap_err();
         assert!(refused.reason.contains("both halves"), "{refused}");
+        assert_eq!(slots(&assemble(&candidates[..2], &run()).unwrap()), "UU__");
+    }
+
+    /// A crash in the middle of the round that gives a new member its slot leaves it ahead of all.
+    #[test]
+    fn a_member_that_just_took_its_slot_is_not_another_half() {
+        let mut candidates = set(Level::Raid6, 5);
+        for (index, candidate) in candidates.iter_mut().enumerate() {
+            edit(candidate, |superblock| {
+                superblock.events = 10 + u64::from(index == 0);
+                superblock.roles[0] = if index == 0 { 0 } else { 0xffff };
+            });
+        }
+        assert_eq!(slots(&assemble(&candidates, &run()).unwrap()), "UUUUU");
     }
 
     #[test]
