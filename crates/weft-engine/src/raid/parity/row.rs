@@ -111,6 +111,8 @@ pub(crate) struct Row {
     pub(crate) uptodate: SlotSet,
     /// Blocks that could not be read, twice.
     pub(crate) read_error: SlotSet,
+    /// Of those, blocks that could not be read after they were written again either.
+    pub(crate) uncorrectable: SlotSet,
     /// Blocks whose read failed once and is repeated alone.
     pub(crate) retried: SlotSet,
     /// Parity computed for the write in flight: of members that were there when it began.
@@ -156,6 +158,7 @@ impl Row {
             blocks: vec![Block::default(); usize::from(members)],
             uptodate: SlotSet::EMPTY,
             read_error: SlotSet::EMPTY,
+            uncorrectable: SlotSet::EMPTY,
             retried: SlotSet::EMPTY,
             new_parity: SlotSet::EMPTY,
             faults: SlotSet::EMPTY,
@@ -225,6 +228,11 @@ impl Row {
         self.slots_where(|block| {
             block.writes.iter().map(|piece| u64::from(piece.len)).sum::<u64>() == block_bytes
         })
+    }
+
+    /// Blocks that could not be read and whose content is known all the same.
+    pub(crate) fn correctable(&self) -> SlotSet {
+        self.read_error.and(self.uptodate).without(self.uncorrectable)
     }
 
     /// Slots whose data is on its way to the members.

@@ -266,8 +266,10 @@ impl Rows {
             }
             Step::Recover(lost) => self.recover(id, lost, cx),
             Step::Write(mode) => self.take_in(id, mode, cx),
+            // A block is made good before parity is compared, so that a sync ends with all of it.
+            Step::Rest if self.correct(id, cx) => {}
             Step::Rest if facts.syncing => self.sync_compare(id, &facts, cx),
-            Step::Rest => self.correct(id, cx),
+            Step::Rest => self.rest(id),
         }
     }
 
@@ -515,7 +517,7 @@ impl Rows {
     /// Handles a row again if somebody waits, or if a correction may be due.
     fn rest_or_continue(&mut self, id: RowId) {
         let row = self.cache.row_mut(id);
-        row.handle |= !row.read_error.and(row.uptodate).is_empty();
+        row.handle |= !row.correctable().is_empty();
         self.rest(id);
     }
 

@@ -14,18 +14,16 @@ use crate::output::Notice;
 use crate::raid::parity::row::Operation;
 
 impl Rows {
-    /// With nothing else to do: writes a block again that could not be read and was computed.
-    pub(super) fn correct(&mut self, id: RowId, cx: &mut Surroundings<'_>) {
-        let row = self.cache.row(id);
-        let bad = row.read_error.and(row.uptodate).and(cx.array.present());
-        let slot = bad.ascending().next();
-        match slot {
-            Some(slot) if !cx.array.read_only && !cx.array.broken => {
-                self.cache.row_mut(id).operation = Operation::Rewriting(slot);
-                self.stage(id, id, slot, Some(false), Bytes::ZERO, cx);
-            }
-            _ => self.rest(id),
+    /// Writes a block again that could not be read and was computed. Whether there was one.
+    pub(super) fn correct(&mut self, id: RowId, cx: &mut Surroundings<'_>) -> bool {
+        if cx.array.read_only || cx.array.broken {
+            return false;
         }
+        let bad = self.cache.row(id).correctable().and(cx.array.present());
+        let Some(slot) = bad.ascending().next() else { return false };
+        self.cache.row_mut(id).operation = Operation::Rewriting(slot);
+        self.stage(id, id, slot, Some(false), Bytes::ZERO, cx);
+        true
     }
 
     pub(super) fn rewritten(&mut self, id: RowId, slot: Slot, cx: &mut Surroundings<'_>) {
@@ -56,8 +54,10 @@ impl Rows {
             return;
         };
         if failed {
-            // It takes writes that it cannot read back: not a member to trust.
-            self.cache.row_mut(id).uptodate.remove(slot);
+            // It takes writes that it cannot read back: not a member to trust, if there is a choice.
+            let row = self.cache.row_mut(id);
+            row.read_error.insert(slot);
+            row.uncorrectable.insert(slot);
             if !cx.array.breaks(position) {
                 cx.array.fail(position, cx.out);
             }
