@@ -1,6 +1,87 @@
 //! The Linux block write path as a deterministic state machine without I/O.
 //!
-//! See [`Engine`] for the contract.
+//! [`Engine`] has the contract. What goes in is in [`Input`], what comes out in [`Output`], and
+//! memory is named as `frame.rs` says. Inside, from a request to its members:
+//!
+//! ```text
+//! lib.rs      inputs of a turn to their volumes, credit
+//! volume.rs   the gates that a request passes        attach, sync, members, command beside it
+//! ranges.rs   which requests wait for each other
+//! raid/       geometry; parity/: rows.rs carries out what plan.rs decides, cache.rs says which row,
+//!             priority.rs (◆ patch 000) and stripe_size.rs (◆ patch 004) are policies
+//! array.rs    membership, clean and dirty, superblock rounds
+//! flush/      ◆ flush_batch.rs (patch 002): which flush serves whom
+//! sched/      merging; outbox.rs gives out tokens and keeps who is to be told
+//! assemble.rs metadata of all members to an array, or a refusal
+//! ```
+//!
+//! A driver in a few lines, with members that answer at once:
+//!
+//! ```
+//! use weft_engine::assemble::{Candidate, Options, assemble};
+//! use weft_engine::knobs::Knobs;
+//! use weft_engine::*;
+//! use weft_ondisk::{Level, NewArray, NewMember};
+//! use weft_units::{ByteRange, ClientId, MemberIndex, Sectors, Time, VolumeId};
+//!
+//! let size = Sectors(20_480);
+//! let new = |byte| NewMember { size, device_uuid: [byte; 16].into() };
+//! let mut array = NewArray::new(Level::Raid5, (1..=3).map(new).collect());
+//! (array.set_uuid, array.assume_clean) = ([9; 16].into(), true);
+//! let candidates: Vec<_> = (0..)
+//!     .zip(array.plan().unwrap())
+//!     .map(|(n, superblock)| Candidate {
+//!         member: MemberInfo {
+//!             index: MemberIndex(n),
+//!             label: format!("disk{n}"),
+//!             size,
+//!             logical_block: 512,
+//!         },
+//!         superblock: Ok(Box::new(superblock)),
+//!     })
+//!     .collect();
+//! let assembly = assemble(&candidates, &Options::default()).unwrap();
+//! let config = Config::for_volume(assembly, Knobs::default());
+//! let payload = Run::new(config.client_frames_first(), 1);
+//! let mut engine = Engine::new(config, Time(0)).unwrap();
+//!
+//! engine.handle(Time(0), Input::Client(Request {
+//!     client: ClientId(1),
+//!     tag: Tag(1),
+//!     volume: VolumeId(0),
+//!     op: RequestOp::Write,
+//!     range: ByteRange::new(0, 4096),
+//!     frames: payload,
+//!     flags: Flags { sync: true, ..Flags::default() },
+//!     attr: Attr::default(),
+//! }));
+//! let mut log = Vec::new();
+//! loop {
+//!     while engine.turn(Time(0)).more {}
+//!     let outputs: Vec<_> = std::iter::from_fn(|| engine.poll()).collect();
+//!     if outputs.is_empty() {
+//!         break;
+//!     }
+//!     for output in outputs {
+//!         let token = match &output {
+//!             Output::Submit { token, op: MemberOp::WriteMetadata { .. }, .. } => {
+//!                 log.push("superblock");
+//!                 *token
+//!             }
+//!             Output::Submit { token, op: MemberOp::Read { .. }, .. } => { log.push("read"); *token }
+//!             Output::Submit { token, .. } => { log.push("write"); *token }
+//!             Output::Compute { token, .. } => { log.push("parity"); *token }
+//!             Output::Reply { result: Ok(()), .. } => { log.push("reply"); continue }
+//!             _ => continue,
+//!         };
+//!         engine.handle(Time(0), Input::Done { token, result: Ok(Value::Nothing) });
+//!     }
+//! }
+//! // The array is marked dirty before anything else; the other data block is read for parity.
+//! let expected =
+//!     ["superblock", "superblock", "superblock", "read", "parity", "write", "write", "reply"];
+//! assert_eq!(log, expected);
+//! ```
 #![forbid(unsafe_code)]
 #![allow(
     clippy::cast_possible_truncation,
