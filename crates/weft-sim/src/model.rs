@@ -86,8 +86,23 @@ struct Cell {
 #[derive(Clone, Debug)]
 struct Version {
     write: WriteId,
-    content: Content,
+    /// What the sector may hold by it: one, or more where what it changed in part had failed.
+    contents: Vec<Content>,
+    /// The part that it changed, if not all: offset, length, bytes.
+    patch: Option<(usize, usize, Box<[u8; 512]>)>,
     failed: bool,
+}
+
+impl Version {
+    fn whole(write: WriteId, content: Content) -> Self {
+        Self { write, contents: vec![content], patch: None, failed: false }
+    }
+
+    fn looks_like(&self, sector: u64, offset: usize, bytes: &[u8]) -> bool {
+        self.contents
+            .iter()
+            .any(|content| content.bytes(sector)[offset..offset + bytes.len()] == *bytes)
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -135,7 +150,7 @@ pub fn tag(write: WriteId, sector: u64) -> [u8; 8] {
 
 impl Cell {
     fn new() -> Self {
-        let zero = Version { write: WriteId(0), content: Content::Fill(0), failed: false };
+        let zero = Version::whole(WriteId(0), Content::Fill(0));
         Self {
             first: 0,
             versions: VecDeque::from([zero]),
@@ -155,9 +170,8 @@ impl Cell {
 
     /// The newest version not below `floor` that looks like `bytes` at `offset` of the sector.
     fn find(&self, floor: u64, sector: u64, offset: usize, bytes: &[u8]) -> Option<u64> {
-        let matching = self.from(floor).filter(|(_, version)| {
-            version.content.bytes(sector)[offset..offset + bytes.len()] == *bytes
-        });
+        let matching =
+            self.from(floor).filter(|(_, version)| version.looks_like(sector, offset, bytes));
         matching.last().map(|(number, _)| number)
     }
 }
@@ -188,15 +202,21 @@ impl Model {
             let cell = self.cells.entry(sector).or_insert_with(Cell::new);
             let fresh = content.bytes(sector);
             bytes.extend_from_slice(&fresh[offset..offset + len]);
-            let content = if len == 512 {
-                content.clone()
+            let version = if len == 512 {
+                Version::whole(write, content.clone())
             } else {
-                let before = cell.versions.back().expect("a cell is never empty");
-                let mut mixed = before.content.bytes(sector);
-                mixed[offset..offset + len].copy_from_slice(&fresh[offset..offset + len]);
-                Content::Bytes(Arc::new(mixed))
+                let patch = (offset, len, Box::new(fresh));
+                // It stands on the newest version, or on one before if that failed.
+                let failed =
+                    cell.versions.iter().rev().take_while(|version| version.failed).count();
+                let bases = cell.versions.iter().rev().take(failed + 1);
+                let contents = bases
+                    .flat_map(|version| &version.contents)
+                    .map(|base| patched(base, sector, &patch))
+                    .collect();
+                Version { write, contents, patch: Some(patch), failed: false }
             };
-            cell.versions.push_back(Version { write, content, failed: false });
+            cell.versions.push_back(version);
             numbers.push(cell.last());
         }
         self.writes.insert(write, Issued { range, numbers });
@@ -225,9 +245,18 @@ impl Model {
         let issued = self.writes.remove(&write).expect("a write is answered once");
         for ((sector, _, _), number) in pieces(issued.range).zip(issued.numbers) {
             let cell = self.cells.get_mut(&sector).expect("it was issued");
-            let first = cell.first;
-            if let Some(version) = cell.versions.get_mut((number - first) as usize) {
-                version.failed = true;
+            let Some(index) = number.checked_sub(cell.first).map(|index| index as usize) else {
+                continue;
+            };
+            let Some(version) = cell.versions.get_mut(index) else { continue };
+            version.failed = true;
+            // What was written to a part of it may stand on what was there before.
+            let Some(before) = index.checked_sub(1) else { continue };
+            let mut bases = cell.versions[before].contents.clone();
+            for version in cell.versions.iter_mut().skip(index + 1) {
+                let Some(patch) = &version.patch else { break };
+                bases = bases.iter().map(|base| patched(base, sector, patch)).collect();
+                version.contents.extend(bases.iter().cloned());
             }
         }
     }
@@ -289,14 +318,10 @@ impl Model {
                 Some(number) => {
                     let failed = cell.versions[(number - cell.first) as usize].failed;
                     if !failed && cell.versions.iter().filter(|v| !v.failed).count() > 1 {
-                        let unique = cell.find(0, sector, offset, found) == Some(number)
-                            && cell
-                                .from(cell.first)
-                                .filter(|(_, v)| {
-                                    v.content.bytes(sector)[offset..offset + len] == *found
-                                })
-                                .count()
-                                == 1;
+                        let same = cell
+                            .from(cell.first)
+                            .filter(|(_, version)| version.looks_like(sector, offset, found));
+                        let unique = same.count() == 1;
                         if unique {
                             cell.read_floor = cell.read_floor.max(number);
                         }
@@ -305,7 +330,7 @@ impl Model {
                 None if predicted => {
                     self.hole.1 += 1;
                     let mut content =
-                        cell.versions.back().expect("never empty").content.bytes(sector);
+                        cell.versions.back().expect("never empty").contents[0].bytes(sector);
                     content[offset..offset + len].copy_from_slice(found);
                     collapse(cell, Content::Bytes(Arc::new(content)));
                 }
@@ -382,12 +407,22 @@ impl Model {
     }
 }
 
+fn patched(
+    base: &Content,
+    sector: u64,
+    (offset, len, fresh): &(usize, usize, Box<[u8; 512]>),
+) -> Content {
+    let mut mixed = base.bytes(sector);
+    mixed[*offset..offset + len].copy_from_slice(&fresh[*offset..offset + len]);
+    Content::Bytes(Arc::new(mixed))
+}
+
 fn collapse(cell: &mut Cell, content: Content) {
     let write = cell.versions.back().expect("a cell is never empty").write;
     let number = cell.last() + 1;
     *cell = Cell {
         first: number,
-        versions: VecDeque::from([Version { write, content, failed: false }]),
+        versions: VecDeque::from([Version::whole(write, content)]),
         read_floor: number,
         durable_floor: number,
         volatile: Vec::new(),
@@ -500,6 +535,25 @@ mod tests {
         assert_eq!(model.hole, (1, 1));
         assert!(read(&mut model, SECTOR, &[9; 512]).is_ok());
         assert!(read(&mut model, SECTOR, &[8; 512]).is_err());
+    }
+
+    #[test]
+    fn part_of_a_sector_may_stand_on_what_was_there_before_a_failure() {
+        let mut model = Model::default();
+        let (a, _) = model.write_issued(SECTOR, Payload::Fill(1));
+        let (b, _) = model.write_issued(ByteRange::new(512 * 7, 100), Payload::Fill(2));
+        model.write_failed(a);
+        model.write_acknowledged(b, false);
+        let (c, _) = model.write_issued(SECTOR, Payload::Fill(3));
+        model.write_failed(c);
+        let (d, _) = model.write_issued(ByteRange::new(512 * 7, 50), Payload::Fill(2));
+        model.write_acknowledged(d, false);
+        for base in [0, 1, 3] {
+            let mut sector = [base; 512];
+            sector[..if base == 3 { 50 } else { 100 }].fill(2);
+            assert!(read(&mut model.clone(), SECTOR, &sector).is_ok(), "{base}");
+        }
+        assert!(read(&mut model, SECTOR, &[1; 512]).is_err());
     }
 
     #[test]

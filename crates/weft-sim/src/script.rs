@@ -300,6 +300,7 @@ impl Script {
 
     fn perform(&self, plant: Plant<'_>, at: &mut usize) -> Result<Report, Violation> {
         let mut world = World::new(self.options.clone());
+
         plant(&mut world);
         let mut report = Report::default();
         // A connection's name is not used again.
@@ -319,6 +320,10 @@ impl Script {
             self.step(&mut world, step, plant, &mut report)?;
             if let Some(violation) = world.failure() {
                 return Err(violation.clone());
+            }
+            // Refused, as it may be beyond the promises.
+            if !world.is_running() {
+                break;
             }
         }
         *at = self.steps.len();

@@ -207,7 +207,8 @@ pub struct World {
     answers: BTreeMap<Ticket, Answer>,
     answered: u64,
     next_tag: u64,
-    /// Slots and columns that a disk failed to read: they are reconstructed.
+    /// Slots and columns that a disk failed to read: they are reconstructed, and what was computed for
+    /// them may be lost again with the power.
     unreadable: BTreeSet<(u16, u64)>,
     /// Slots that were missing at any time since columns became suspect: what was reconstructed for
     /// them stays as it is, also when they are filled again.
@@ -358,7 +359,10 @@ impl World {
         }
         let missing = (0u16..).zip(&assembly.slots);
         let missing = missing.filter(|(_, state)| !matches!(state, SlotState::InSync(_)));
-        self.lost_since = missing.map(|(slot, _)| slot).collect();
+        if self.model.suspect.is_empty() {
+            self.lost_since.clear();
+        }
+        self.lost_since.extend(missing.map(|(slot, _)| slot));
         let knobs = self.options.knobs;
         let row_frames = assembly.row_frames(knobs.stripe_size);
         let rows = self.options.rows_max.unwrap_or(knobs.stripe_cache_size);
@@ -827,7 +831,6 @@ impl World {
         self.issued.clear();
         self.commands.clear();
         self.waiting.clear();
-        self.unreadable.clear();
         self.checkers.power_cut(&[]);
         self.record = Record::read(&self.disks, MINOR);
         // A disk keeps its number; member indexes start anew with the next engine.

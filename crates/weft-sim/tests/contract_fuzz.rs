@@ -36,7 +36,11 @@ fn run(profile: Profile, first: u64, seeds: u64) -> Report {
                 total.verified += report.verified;
                 total.scrubbed += report.scrubbed;
             }
-            Err(failure) => failures.push(failure),
+            Err(failure) => {
+                // At once, for whoever watches a long run.
+                eprintln!("seed {seed}: {}", failure.violation);
+                failures.push(failure);
+            }
         }
     }
     if let Some(failure) = failures.first() {
