@@ -1,8 +1,10 @@
 //! Power cuts at every point of short scripts, in every order, and what is there afterwards.
 //!
-//! Small scope: all scripts of one or two operations on the smallest array of each level; the world is
-//! copied at every choice of what completes next, and the power is cut at every state on the way, with
-//! every kind of cut. Some cuts lose a member as well, some are followed by another during recovery.
+//! Small scope: all scripts of one or two operations on the smallest array of each level. The world is
+//! copied at each choice of what completes next, depth first, and the power is cut once at each state on
+//! the way; the kinds of cut take turns. A script has a budget of states: single operations are mostly
+//! exhausted, most pairs are cut short, and the test prints how many of each. Some cuts lose a member as
+//! well, some are followed by another during recovery.
 //!
 //! Wider: random scripts on larger shapes, cut often.
 #![allow(
