@@ -237,14 +237,19 @@ impl Engine {
         for volume in &mut self.volumes {
             self.out.work.rows += volume.turn(self.turn_rows_max, &mut self.out);
         }
-        for (volume, member, token, sent) in std::mem::take(&mut self.out.issued) {
+        // The two lists are given back empty, for their allocations.
+        let mut issued = std::mem::take(&mut self.out.issued);
+        for (volume, member, token, sent) in issued.drain(..) {
             self.volumes[volume.index()].issued(member, token, sent, now);
         }
-        for (client, bytes) in std::mem::take(&mut self.out.credit) {
+        self.out.issued = issued;
+        let mut credit = std::mem::take(&mut self.out.credit);
+        for (client, bytes) in credit.drain(..) {
             if self.credit.give_back(client, bytes) {
                 self.out.push(Output::Credit { client, bytes: Bytes(bytes) });
             }
         }
+        self.out.credit = credit;
         Turn { work: self.out.work, more: self.volumes.iter().any(Volume::has_work) }
     }
 

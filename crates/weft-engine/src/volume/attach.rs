@@ -161,7 +161,7 @@ impl Volume {
     }
 
     /// The pieces of a request that lie in the row of a unit; the cursor moves past them.
-    fn row_pieces(&mut self, id: RequestId, unit_number: u64) -> SmallVec<[(Slot, Piece); 8]> {
+    fn row_pieces(&mut self, id: RequestId, unit_number: u64) -> SmallVec<[Piece; 4]> {
         let unit = self.rows.cache.block_bytes();
         let geometry = &self.array.geometry;
         let units_per_chunk = geometry.chunk().bytes().0 / unit;
@@ -187,7 +187,7 @@ impl Volume {
             }
             let start = request.cursor.from.max(number * unit);
             let end = request.range.end().0.min((number + 1) * unit);
-            pieces.push((slot, request.piece(id, start, end, unit)));
+            pieces.push(request.piece(id, slot, start, end, unit));
         }
         pieces
     }
@@ -206,9 +206,9 @@ impl Volume {
                 break;
             };
             let request = self.active(part.request);
-            let piece = request.piece(part.request, start, stop, unit);
+            let piece = request.piece(part.request, position.slot, start, stop, unit);
             let attr = request.attr;
-            self.rows.attach(row, &[(position.slot, piece)], false, true, true, attr);
+            self.rows.attach(row, &[piece], false, true, true, attr);
             pieces += 1;
             start = stop;
         }
@@ -224,12 +224,13 @@ impl Volume {
 
 impl Active {
     /// The piece of a request between two bytes of one block, as its row takes it.
-    fn piece(&self, id: RequestId, start: u64, end: u64, unit: u64) -> Piece {
+    fn piece(&self, id: RequestId, slot: Slot, start: u64, end: u64, unit: u64) -> Piece {
         let in_frames = start - self.range.start.0 / FRAME_BYTES * FRAME_BYTES;
         let memory =
             (self.op != RequestOp::WriteZeroes).then(|| self.frames.part(in_frames, end - start));
         Piece {
             request: id,
+            slot,
             offset: (start % unit) as u32,
             len: (end - start) as u32,
             memory,

@@ -14,10 +14,9 @@
 //!
 //! Source   md-raid.md §1.1, §1.2, §1.4, §1.5
 
-use std::collections::BTreeMap;
-
 use weft_units::{RowId, Sectors};
 
+use super::index::Index;
 use super::list::{CLASSES_MAX, List, Lists};
 use super::priority::{Pick, Priority, Ready, Variant};
 use super::row::{Batch, Row};
@@ -28,7 +27,7 @@ use crate::raid::geometry::Geometry;
 #[derive(Clone, Debug)]
 pub(crate) struct Cache {
     rows: Vec<Row>,
-    by_key: BTreeMap<u64, RowId>,
+    index: Index,
     lists: Lists,
     classes: u8,
     /// Rows that are not inactive.
@@ -66,7 +65,7 @@ impl Cache {
         let classes = if rows >= 2 * u32::from(CLASSES_MAX) { CLASSES_MAX } else { 1 };
         let mut cache = Self {
             rows: Vec::new(),
-            by_key: BTreeMap::new(),
+            index: Index::new(rows),
             lists: Lists::new(rows),
             classes,
             active: 0,
@@ -110,7 +109,7 @@ impl Cache {
     /// Looks a row up, or makes an unused one stand for it. It is on no list afterwards, unless it
     /// is in flight or goes with a batch.
     pub(crate) fn acquire(&mut self, key: u64, geometry: &Geometry) -> Acquired {
-        if let Some(id) = self.by_key.get(&key).copied() {
+        if let Some(id) = self.index.find(key) {
             if matches!(self.lists.of(id), Some(List::Inactive(_))) {
                 self.active += 1;
             }
@@ -130,16 +129,16 @@ impl Cache {
         let old = self.row(id);
         if old.hashed {
             let old_key = old.key;
-            self.by_key.remove(&old_key);
+            self.index.remove(old_key);
         }
         self.row_mut(id).reuse(key, geometry.placement(chunk_row));
-        self.by_key.insert(key, id);
+        self.index.insert(key, id);
         Acquired::Row(id)
     }
 
     /// The row that stands for a place, wherever it is.
     pub(crate) fn find(&self, key: u64) -> Option<RowId> {
-        self.by_key.get(&key).copied()
+        self.index.find(key)
     }
 
     /// The same for those who need not wait: it does not make others wait either.
@@ -150,7 +149,7 @@ impl Cache {
     /// Whether a lookup would find a row now.
     pub(crate) fn is_free(&self, key: u64) -> bool {
         let unused = || self.lists.first(List::Inactive(self.class_of(key))).is_some();
-        self.by_key.contains_key(&key) || (self.starved.is_none() && unused())
+        self.index.find(key).is_some() || (self.starved.is_none() && unused())
     }
 
     /// Whether those who wait for a row may try again.
@@ -210,7 +209,7 @@ impl Cache {
         row.hashed = false;
         row.handle = false;
         let key = row.key;
-        self.by_key.remove(&key);
+        self.index.remove(key);
     }
 
     /// Permits a row to preread.

@@ -12,7 +12,6 @@
 //!
 //! Source   md-raid.md §1.3, §2.2, §2.10; block states as in raid5.h
 
-use smallvec::SmallVec;
 use weft_units::{RowId, Sectors, Slot};
 
 use super::plan::Mode;
@@ -27,6 +26,7 @@ use crate::ranges::RequestId;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Piece {
     pub(crate) request: RequestId,
+    pub(crate) slot: Slot,
     /// First byte within the block.
     pub(crate) offset: u32,
     /// Bytes.
@@ -34,15 +34,6 @@ pub(crate) struct Piece {
     /// The client's memory; `None` writes zeros.
     pub(crate) memory: Option<Part>,
     pub(crate) fua: bool,
-}
-
-/// What clients want of one block.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Block {
-    pub(crate) reads: SmallVec<[Piece; 1]>,
-    pub(crate) writes: SmallVec<[Piece; 1]>,
-    /// Taken in, on their way to the members.
-    pub(crate) written: SmallVec<[Piece; 1]>,
 }
 
 /// What is in flight for a row.
@@ -107,7 +98,15 @@ pub(crate) struct Row {
     pub(crate) placement: Option<Placement>,
     /// Its memory: block of slot 0, then slot 1 …
     pub(crate) frames: Frame,
-    pub(crate) blocks: Vec<Block>,
+    /// Blocks, parity included.
+    pub(crate) members: u16,
+    reads: Vec<Piece>,
+    readers: SlotSet,
+    writes: Vec<Piece>,
+    writers: SlotSet,
+    /// Served or taken in by the operation in flight, to be answered at its end.
+    taken: Vec<Piece>,
+    taken_slots: SlotSet,
     pub(crate) uptodate: SlotSet,
     /// Blocks that could not be read, twice.
     pub(crate) read_error: SlotSet,
@@ -155,7 +154,13 @@ impl Row {
             class,
             placement: None,
             frames,
-            blocks: vec![Block::default(); usize::from(members)],
+            members,
+            reads: Vec::new(),
+            readers: SlotSet::EMPTY,
+            writes: Vec::new(),
+            writers: SlotSet::EMPTY,
+            taken: Vec::new(),
+            taken_slots: SlotSet::EMPTY,
             uptodate: SlotSet::EMPTY,
             read_error: SlotSet::EMPTY,
             uncorrectable: SlotSet::EMPTY,
@@ -186,18 +191,23 @@ impl Row {
         assert_eq!(self.in_flight, 0);
         assert_eq!(self.pins, 0);
         assert!(!self.has_work());
-        let members = self.blocks.len() as u16;
-        let fresh = Self::new(self.class, self.frames, 0);
-        let blocks = std::mem::take(&mut self.blocks);
-        *self = Self {
-            key,
-            hashed: true,
-            placement: Some(placement),
-            blocks,
-            batch_ready: true,
-            ..fresh
-        };
-        debug_assert_eq!(self.blocks.len(), usize::from(members));
+        self.key = key;
+        self.hashed = true;
+        self.placement = Some(placement);
+        self.uptodate = SlotSet::EMPTY;
+        self.read_error = SlotSet::EMPTY;
+        self.uncorrectable = SlotSet::EMPTY;
+        self.retried = SlotSet::EMPTY;
+        self.new_parity = SlotSet::EMPTY;
+        self.faults = SlotSet::EMPTY;
+        self.no_space = None;
+        self.operation = Operation::Idle;
+        self.handle = false;
+        self.delayed = false;
+        self.io_started = false;
+        self.batch_ready = true;
+        self.mismatch = false;
+        self.arrivals = 0;
     }
 
     /// Who holds what in it.
@@ -205,29 +215,93 @@ impl Row {
         self.placement.expect("a row that is handled stands for a place")
     }
 
-    pub(crate) fn block(&self, slot: Slot) -> &Block {
-        &self.blocks[slot.index()]
+    /// A client wants something of one block.
+    pub(crate) fn attach(&mut self, piece: Piece, write: bool) {
+        if write {
+            self.writers.insert(piece.slot);
+            self.writes.push(piece);
+        } else {
+            self.readers.insert(piece.slot);
+            self.reads.push(piece);
+        }
     }
 
-    pub(crate) fn block_mut(&mut self, slot: Slot) -> &mut Block {
-        &mut self.blocks[slot.index()]
+    /// What readers want.
+    pub(crate) fn reads(&self) -> &[Piece] {
+        &self.reads
+    }
+
+    /// What writers want.
+    pub(crate) fn writes(&self) -> &[Piece] {
+        &self.writes
+    }
+
+    /// Serves the readers of these blocks: they are answered at the end of the operation.
+    pub(crate) fn take_readers(&mut self, served: SlotSet) {
+        debug_assert!(self.taken.is_empty());
+        let taken = &mut self.taken;
+        self.reads.retain(|piece| {
+            let serve = served.contains(piece.slot);
+            if serve {
+                taken.push(*piece);
+            }
+            !serve
+        });
+        self.readers = self.readers.without(served);
+    }
+
+    /// Takes in what all writers brought: they are answered at the end of the operation.
+    pub(crate) fn take_writers(&mut self) {
+        debug_assert!(self.taken.is_empty());
+        std::mem::swap(&mut self.taken, &mut self.writes);
+        self.taken_slots = std::mem::take(&mut self.writers);
+    }
+
+    /// Ends the operation for those it served.
+    pub(crate) fn answered(&mut self) -> std::vec::Drain<'_, Piece> {
+        self.taken_slots = SlotSet::EMPTY;
+        self.taken.drain(..)
+    }
+
+    /// Gives up every writer, and the readers of these blocks.
+    pub(crate) fn give_up(&mut self, lost: SlotSet) -> Vec<Piece> {
+        let mut given_up = std::mem::take(&mut self.writes);
+        self.writers = SlotSet::EMPTY;
+        given_up.extend(self.reads.extract_if(.., |piece| lost.contains(piece.slot)));
+        self.readers = self.readers.without(lost);
+        given_up
+    }
+
+    /// Moves everybody who is not being served out: readers, writers.
+    pub(crate) fn move_out(&mut self) -> (Vec<Piece>, Vec<Piece>) {
+        debug_assert!(self.taken.is_empty());
+        (self.readers, self.writers) = (SlotSet::EMPTY, SlotSet::EMPTY);
+        (std::mem::take(&mut self.reads), std::mem::take(&mut self.writes))
     }
 
     /// Slots with a reader.
     pub(crate) fn to_read(&self) -> SlotSet {
-        self.slots_where(|block| !block.reads.is_empty())
+        self.readers
     }
 
     /// Slots with a writer.
     pub(crate) fn to_write(&self) -> SlotSet {
-        self.slots_where(|block| !block.writes.is_empty())
+        self.writers
     }
 
     /// Slots whose writers cover the block. Writers never overlap each other.
     pub(crate) fn overwrite(&self, block_bytes: u64) -> SlotSet {
-        self.slots_where(|block| {
-            block.writes.iter().map(|piece| u64::from(piece.len)).sum::<u64>() == block_bytes
-        })
+        let mut whole = SlotSet::EMPTY;
+        for piece in &self.writes {
+            if u64::from(piece.len) == block_bytes {
+                whole.insert(piece.slot);
+            }
+        }
+        for slot in self.writers.without(whole).ascending() {
+            let pieces = self.writes.iter().filter(|piece| piece.slot == slot);
+            whole.set(slot, pieces.map(|piece| u64::from(piece.len)).sum::<u64>() == block_bytes);
+        }
+        whole
     }
 
     /// Blocks that could not be read and whose content is known all the same.
@@ -237,16 +311,20 @@ impl Row {
 
     /// Slots whose data is on its way to the members.
     pub(crate) fn written(&self) -> SlotSet {
-        self.slots_where(|block| !block.written.is_empty())
+        self.taken_slots
     }
 
     /// Whether a client or a sync still wants something.
     pub(crate) fn has_work(&self) -> bool {
         self.sync.is_some()
-            || self
-                .blocks
-                .iter()
-                .any(|b| !b.reads.is_empty() || !b.writes.is_empty() || !b.written.is_empty())
+            || !self.readers.is_empty()
+            || !self.writers.is_empty()
+            || !self.taken.is_empty()
+    }
+
+    /// Whether somebody who is being written wants it durable.
+    pub(crate) fn written_durably(&self) -> bool {
+        self.taken.iter().any(|piece| piece.fua)
     }
 
     /// Memory of a piece of a block.
@@ -257,15 +335,5 @@ impl Row {
     /// First sector on each member, counted from its data offset.
     pub(crate) fn sector(&self, height: Sectors) -> Sectors {
         Sectors(self.key * height.0)
-    }
-
-    fn slots_where(&self, wanted: impl Fn(&Block) -> bool) -> SlotSet {
-        let mut set = SlotSet::EMPTY;
-        for (block, slot) in self.blocks.iter().zip(0u16..) {
-            if wanted(block) {
-                set.insert(Slot(slot));
-            }
-        }
-        set
     }
 }

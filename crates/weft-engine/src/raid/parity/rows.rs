@@ -15,6 +15,7 @@ mod write;
 
 use std::collections::VecDeque;
 
+use smallvec::{SmallVec, smallvec};
 use weft_units::{Bytes, RowId, Sectors, Slot};
 
 use super::cache::{Acquired, Cache};
@@ -68,8 +69,8 @@ pub(crate) struct Surroundings<'a> {
 #[derive(Clone, Debug)]
 struct Displaced {
     key: u64,
-    reads: Vec<(Slot, Piece)>,
-    writes: Vec<(Slot, Piece)>,
+    reads: Vec<Piece>,
+    writes: Vec<Piece>,
     sync: Option<SyncAction>,
 }
 
@@ -92,7 +93,7 @@ impl Rows {
     pub(crate) fn attach(
         &mut self,
         id: RowId,
-        pieces: &[(Slot, Piece)],
+        pieces: &[Piece],
         write: bool,
         sync: bool,
         retried: bool,
@@ -102,16 +103,11 @@ impl Rows {
         let row = self.cache.row_mut(id);
         row.attr = attr;
         assert_eq!(row.batch, Batch::None, "a batch is covered by writes that exclude others");
-        for (slot, piece) in pieces {
+        for piece in pieces {
             debug_assert!(u64::from(piece.offset) + u64::from(piece.len) <= block_bytes);
-            let block = row.block_mut(*slot);
-            if write {
-                block.writes.push(*piece);
-            } else {
-                block.reads.push(*piece);
-            }
+            row.attach(*piece, write);
             if retried {
-                row.retried.insert(*slot);
+                row.retried.insert(piece.slot);
             }
         }
         row.handle = true;
@@ -139,7 +135,8 @@ impl Rows {
 
     /// Ends the arrivals of a turn: rows go to their lists.
     pub(crate) fn release_plug(&mut self, writes: Writes) {
-        for id in std::mem::take(&mut self.plug) {
+        let mut plug = std::mem::take(&mut self.plug);
+        for id in plug.drain(..) {
             let row = self.cache.row_mut(id);
             row.plugged = false;
             let alone = std::mem::take(&mut row.arrivals) == 1;
@@ -151,6 +148,8 @@ impl Rows {
             }
             self.cache.release(id);
         }
+        // For its allocation.
+        self.plug = plug;
     }
 
     /// Gives displaced work fresh rows, as far as there are any.
@@ -160,12 +159,8 @@ impl Rows {
             let work = self.displaced.pop_front().expect("there is a front");
             let row = self.cache.row_mut(id);
             row.batch_ready = false;
-            for (slot, piece) in work.reads {
-                row.block_mut(slot).reads.push(piece);
-            }
-            for (slot, piece) in work.writes {
-                row.block_mut(slot).writes.push(piece);
-            }
+            work.reads.into_iter().for_each(|piece| row.attach(piece, false));
+            work.writes.into_iter().for_each(|piece| row.attach(piece, true));
             if let Some(action) = work.sync {
                 row.sync = Some((action, RowSyncState::Requested));
             }
@@ -203,7 +198,7 @@ impl Rows {
             Batch::Follower(head) => *head,
             Batch::Head(_) | Batch::None => before,
         };
-        let fua = |row: &Row| row.blocks.iter().any(|b| b.writes.iter().any(|piece| piece.fua));
+        let fua = |row: &Row| row.writes().iter().any(|piece| piece.fua);
         if fua(self.cache.row(before)) != fua(self.cache.row(id)) {
             return;
         }
@@ -219,7 +214,7 @@ impl Rows {
     fn may_batch(&self, id: RowId) -> bool {
         let row = self.cache.row(id);
         let parities = 1 + u32::from(row.placement().q.is_some());
-        let data = row.blocks.len() as u32 - parities;
+        let data = u32::from(row.members) - parities;
         row.batch_ready
             && row.sync.is_none()
             && row.overwrite(self.cache.block_bytes()).count() == data
@@ -279,7 +274,7 @@ impl Rows {
         let placement = row.placement();
         let readable = cx.array.readable(sector + self.cache.height());
         Facts {
-            all: SlotSet::first(row.blocks.len() as u16),
+            all: SlotSet::first(row.members),
             p: placement.p,
             q: placement.q,
             uptodate: row.uptodate,
@@ -303,19 +298,11 @@ impl Rows {
             return false;
         }
         let mut ops = Vec::new();
-        for slot in served.ascending() {
-            for piece in &row.block(slot).reads {
-                let to = piece.memory.expect("a reader brings memory");
-                ops.push(ComputeOp::Copy {
-                    from: row.part(slot, block_bytes, piece.offset, piece.len),
-                    to,
-                });
-            }
+        for piece in row.reads().iter().filter(|piece| served.contains(piece.slot)) {
+            let from = row.part(piece.slot, block_bytes, piece.offset, piece.len);
+            ops.push(ComputeOp::Copy { from, to: piece.memory.expect("a reader brings memory") });
         }
-        for slot in served.ascending() {
-            let block = row.block_mut(slot);
-            block.written.append(&mut block.reads);
-        }
+        row.take_readers(served);
         self.compute(id, Operation::CopyingOut, ops, cx);
         true
     }
@@ -324,15 +311,7 @@ impl Rows {
     fn fail_row(&mut self, id: RowId, facts: &Facts, cx: &mut Surroundings<'_>) {
         let lost = facts.failed().without(facts.uptodate);
         for id in self.batch_of(id) {
-            let row = self.cache.row_mut(id);
-            let mut failed: Vec<Piece> = Vec::new();
-            for (block, slot) in row.blocks.iter_mut().zip(0u16..) {
-                failed.extend(block.writes.drain(..));
-                if lost.contains(Slot(slot)) {
-                    failed.extend(block.reads.drain(..));
-                }
-            }
-            for piece in failed {
+            for piece in self.cache.row_mut(id).give_up(lost) {
                 let result = Err(ReplyError::Io);
                 self.events.push(Event::PieceDone { request: piece.request, result });
             }
@@ -539,17 +518,9 @@ impl Rows {
     fn displace(&mut self, id: RowId) {
         self.unbatch(id, |rows, id| rows.rest(id));
         let row = self.cache.row_mut(id);
-        let mut work = Displaced {
-            key: row.key,
-            reads: Vec::new(),
-            writes: Vec::new(),
-            sync: row.sync.take().map(|(action, _)| action),
-        };
-        for (block, slot) in row.blocks.iter_mut().zip(0u16..) {
-            debug_assert!(block.written.is_empty());
-            work.reads.extend(block.reads.drain(..).map(|piece| (Slot(slot), piece)));
-            work.writes.extend(block.writes.drain(..).map(|piece| (Slot(slot), piece)));
-        }
+        let (reads, writes) = row.move_out();
+        let sync = row.sync.take().map(|(action, _)| action);
+        let work = Displaced { key: row.key, reads, writes, sync };
         self.cache.retire(id);
         if !(work.reads.is_empty() && work.writes.is_empty() && work.sync.is_none()) {
             self.displaced.push_back(work);
@@ -567,10 +538,10 @@ impl Rows {
     }
 
     /// The rows that go as one with this one: itself, and what it leads.
-    fn batch_of(&self, id: RowId) -> Vec<RowId> {
-        let mut rows = vec![id];
+    fn batch_of(&self, id: RowId) -> SmallVec<[RowId; 4]> {
+        let mut rows = smallvec![id];
         if let Batch::Head(followers) = &self.cache.row(id).batch {
-            rows.extend(followers);
+            rows.extend_from_slice(followers);
         }
         rows
     }
@@ -636,7 +607,7 @@ impl Rows {
 
     fn data_slots(&self, id: RowId) -> SlotSet {
         let row = self.cache.row(id);
-        SlotSet::first(row.blocks.len() as u16).without(row.placement().parity())
+        SlotSet::first(row.members).without(row.placement().parity())
     }
 
     fn sources(&self, id: RowId, slots: SlotSet, cx: &Surroundings<'_>) -> Sources {

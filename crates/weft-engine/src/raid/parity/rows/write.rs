@@ -26,9 +26,8 @@ impl Rows {
             self.take_in_row(id, mode, &mut ops, cx);
         }
         let row = self.cache.row_mut(id);
-        let parities = 1 + usize::from(row.placement().q.is_some());
-        let drained = row.blocks.iter().filter(|block| !block.written.is_empty()).count();
-        if drained + parities == row.blocks.len() {
+        let data = SlotSet::first(row.members).without(row.placement().parity());
+        if row.written() == data {
             row.full_write = true;
             self.cache.full_row_writes += 1;
         }
@@ -49,23 +48,21 @@ impl Rows {
         let q = placement.q.filter(|q| present.contains(*q));
         let row = self.cache.row(id);
         let written = row.to_write();
-        for slot in written.ascending() {
-            let exponent = self.exponent(id, slot, cx);
-            for piece in &row.block(slot).writes {
-                for (new, offset) in piece.parts() {
-                    let here = |slot: Slot| row.part(slot, block_bytes, offset, new.len);
-                    if mode == Mode::ReadModifyWrite {
-                        let old =
-                            if cx.array.is_planted(Mutant::RmwNewAsOld) { new } else { here(slot) };
-                        let (p, q) = (p.map(here), q.map(here));
-                        ops.push(ComputeOp::UpdatePq { exponent, old, new, p, q });
-                    }
-                    ops.push(if new.is_zero() {
-                        ComputeOp::Zero { to: here(slot) }
-                    } else {
-                        ComputeOp::Copy { from: new, to: here(slot) }
-                    });
+        for piece in row.writes() {
+            let exponent = self.exponent(id, piece.slot, cx);
+            for (new, offset) in piece.parts() {
+                let here = |slot: Slot| row.part(slot, block_bytes, offset, new.len);
+                let to = here(piece.slot);
+                if mode == Mode::ReadModifyWrite {
+                    let old = if cx.array.is_planted(Mutant::RmwNewAsOld) { new } else { to };
+                    let (p, q) = (p.map(here), q.map(here));
+                    ops.push(ComputeOp::UpdatePq { exponent, old, new, p, q });
                 }
+                ops.push(if new.is_zero() {
+                    ComputeOp::Zero { to }
+                } else {
+                    ComputeOp::Copy { from: new, to }
+                });
             }
         }
         if mode == Mode::Reconstruct {
@@ -76,10 +73,7 @@ impl Rows {
         let row = self.cache.row_mut(id);
         row.new_parity = p.into_iter().chain(q).collect();
         row.uptodate = row.uptodate.without(written).without(placement.parity());
-        for slot in written.ascending() {
-            let block = row.block_mut(slot);
-            block.written.append(&mut block.writes);
-        }
+        row.take_writers();
     }
 
     /// Parity is computed: data and parity go to the members.
@@ -91,7 +85,7 @@ impl Rows {
             let row = self.cache.row_mut(*row_id);
             row.uptodate = row.uptodate.or(row.written()).or(row.new_parity);
         }
-        let members = self.cache.row(id).blocks.len() as u16;
+        let members = self.cache.row(id).members;
         for slot in SlotSet::first(members).and(present).descending() {
             for row_id in &rows {
                 let row = self.cache.row(*row_id);
@@ -102,7 +96,7 @@ impl Rows {
                 if tail && cx.array.is_planted(Mutant::FullRowWithoutTail) {
                     continue;
                 }
-                let fua = row.blocks.iter().any(|b| b.written.iter().any(|piece| piece.fua));
+                let fua = row.written_durably();
                 self.stage(id, *row_id, slot, Some(fua), cx.knobs.max_sectors, cx);
             }
         }
@@ -158,11 +152,9 @@ impl Rows {
 
     pub(super) fn answer_writers(&mut self, rows: &[RowId], result: &Result<(), ReplyError>) {
         for id in rows {
-            for block in &mut self.cache.row_mut(*id).blocks {
-                for piece in block.written.drain(..) {
-                    let request = piece.request;
-                    self.events.push(Event::PieceDone { request, result: result.clone() });
-                }
+            for piece in self.cache.row_mut(*id).answered() {
+                let request = piece.request;
+                self.events.push(Event::PieceDone { request, result: result.clone() });
             }
         }
     }
