@@ -5,7 +5,7 @@ mod common;
 use common::exits;
 use tempfile::tempdir;
 
-const COMMANDS: [&str; 20] = [
+const COMMANDS: [&str; 21] = [
     "create",
     "examine",
     "detail",
@@ -19,6 +19,7 @@ const COMMANDS: [&str; 20] = [
     "check",
     "repair",
     "idle",
+    "wait",
     "get",
     "set",
     "explain",
@@ -57,8 +58,15 @@ fn help_of_every_command_names_its_options_and_members_in_short_and_long() {
             assert!(long.contains("Usage: weft"), "{command}: {long}");
         }
         // What a text speaks of exists, here, in another form of the command, or in mdadm.
-        let foreign =
-            ["--examine", "--detail", "--read-only", "--run", "--force-dirty", "--members"];
+        let foreign = [
+            "--examine",
+            "--detail",
+            "--read-only",
+            "--run",
+            "--force-dirty",
+            "--members",
+            "--wait",
+        ];
         for option in options(&long) {
             let known =
                 defined.contains(&option) || option == "--help" || foreign.contains(&option);

@@ -155,6 +155,10 @@ fn a_volume_is_served_written_administered_and_stopped_clean() {
     assert!(text.starts_with("weft: vol: "), "{text}");
     assert!(client.read(3 << 20, 1 << 20) == content[3 << 20..4 << 20], "degraded");
     exits(path, 0, &["remove", "vol", "b"]);
+    let text = exits(path, 4, &["wait", "vol"]).out;
+    assert!(text.contains("degraded: 1 of 3 slots"), "{text}");
+    let text = exits(path, 1, &["add", "vol", "d"]).err;
+    assert!(text.contains("--member-size"), "{text}");
 
     let other = tempdir().unwrap();
     let ext = other.path().join("ext");
@@ -164,13 +168,8 @@ fn a_volume_is_served_written_administered_and_stopped_clean() {
     let text = exits(path, 3, &["add", "vol", ext.to_str().unwrap()]).err;
     assert!(text.contains("XFS"), "{text}");
     exits(path, 0, &["add", "vol", "d", "--member-size=8M"]);
-    for _ in 0..1000 {
-        let status = json_of_any(path, &["status", "--json", "vol"]);
-        if status["servers"][0]["volumes"][0]["degraded"] == 0 {
-            break;
-        }
-        std::thread::sleep(std::time::Duration::from_millis(10));
-    }
+    let waited = json(path, &["wait", "--json", "vol"]);
+    assert_eq!((&waited["degraded"], &waited["frozen"]), (&0.into(), &false.into()));
     exits(path, 0, &["status", "vol"]);
     assert!(client.read(0, 4 << 20) == content[..4 << 20], "rebuilt");
 
@@ -193,11 +192,6 @@ fn a_volume_is_served_written_administered_and_stopped_clean() {
     assert!(output.stdout == content);
     let text = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(text.contains("b: not used: stale"), "{text}");
-}
-
-/// JSON whatever the exit status.
-fn json_of_any(dir: &Path, arguments: &[&str]) -> serde_json::Value {
-    serde_json::from_slice(&common::weft(dir, arguments).stdout).unwrap()
 }
 
 #[test]
@@ -311,13 +305,8 @@ fn an_array_made_of_used_members_is_rebuilt_when_it_is_served() {
         json(path, &["create", "-l5", "-n3", "-c64K", "--name=vol", "--json", "a", "b", "c"]);
     assert_eq!(created["initial_sync"], "recovery");
     let served = Served::start(path, &["a", "b", "c"]);
-    for _ in 0..1000 {
-        let status = json_of_any(path, &["status", "--json", "vol"]);
-        if status["servers"][0]["volumes"][0]["degraded"] == 0 {
-            break;
-        }
-        std::thread::sleep(std::time::Duration::from_millis(10));
-    }
+    let text = exits(path, 0, &["wait", "vol"]).out;
+    assert!(text.contains("all members are in sync"), "{text}");
     exits(path, 0, &["check", "vol"]);
     exits(path, 0, &["stop", "vol"]);
     assert_eq!(served.wait(), Some(0));

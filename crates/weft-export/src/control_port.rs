@@ -65,6 +65,7 @@ enum Step {
     Set(String, String),
     /// Answered when everything has stopped.
     Stop,
+    /// Kept until it is answered, since an answer of busy is explained.
     Sync(SyncAction),
     /// The engine has it, and nothing is left to do with the answer.
     Waiting,
@@ -235,8 +236,13 @@ impl ControlPort {
         match result {
             Ok(()) => self.advance(cx, administrator),
             Err(error) => {
+                let text = match (&work.now, &error) {
+                    (Step::Sync(_), ReplyError::Busy(_)) => what_runs(cx, work.volume),
+                    _ => None,
+                };
+                let text = text.unwrap_or_else(|| error.to_string());
                 administrator.work = None;
-                administrator.answer(&refusal(kind_of(&error), error.to_string()));
+                administrator.answer(&refusal(kind_of(&error), text));
             }
         }
     }
@@ -462,7 +468,7 @@ fn start(cx: &mut Context<'_>, step: Step) -> Result<(Verb, Step), Box<Response>
             let knob = knob.map_err(|error| refusal(Kind::Usage, error.to_string()))?;
             Ok((Verb::Set(knob), Step::Waiting))
         }
-        Step::Sync(action) => Ok((Verb::SyncAction(action), Step::Waiting)),
+        Step::Sync(action) => Ok((Verb::SyncAction(action), Step::Sync(action))),
         Step::Adding(_) | Step::Removing(_) | Step::Stop | Step::Waiting => {
             Err(refusal(Kind::Failed, "internal: not a first step"))
         }
@@ -521,6 +527,25 @@ fn get(cx: &mut Context<'_>, volume: VolumeId, names: &[String]) -> Response {
         }
     }
     Response { knobs: found, ..Response::done() }
+}
+
+/// Why another sync cannot start, and what to do: the engine knows that one runs, people want to
+/// know which.
+fn what_runs(cx: &mut Context<'_>, volume: VolumeId) -> Option<String> {
+    let snapshot = cx.driver.snapshot()?;
+    let what = match snapshot.volumes.get(volume.index())?.sync_action {
+        SyncAction::Check => "check",
+        SyncAction::Frozen | SyncAction::Idle => return None,
+        SyncAction::Recover => "rebuild",
+        SyncAction::Repair => "repair",
+        SyncAction::Resync => "resync",
+    };
+    let way_out = match what {
+        "check" | "repair" => "weft wait returns when it has ended, weft idle stops it",
+        // What the array needs would start again by itself.
+        _ => "weft wait returns when it has ended",
+    };
+    Some(format!("busy: a {what} is running; {way_out}"))
 }
 
 /// An answer that says no. Boxed, as the rare case.

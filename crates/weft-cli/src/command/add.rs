@@ -85,6 +85,11 @@ fn acceptable(
         file.set_len(size.0).map_err(failed)?;
         file.sync_all().map_err(failed)?;
     }
+    if !path.exists() && !path.is_symlink() {
+        return Err(Failure::failed(format!(
+            "{member}: no such file; --member-size SIZE makes it, as a sparse file"
+        )));
+    }
     let path = std::path::absolute(path).map_err(failed)?;
     let label = path.to_str().map(str::to_owned).ok_or_else(|| {
         Failure::usage(format!("{member}: the control socket takes names in UTF-8 only"))

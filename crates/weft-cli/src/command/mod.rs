@@ -23,6 +23,7 @@ mod set;
 mod status;
 mod stop;
 mod sync;
+mod wait;
 
 use clap::Subcommand;
 
@@ -46,6 +47,7 @@ pub(crate) enum Command {
     Check(check::Check),
     Repair(repair::Repair),
     Idle(idle::Idle),
+    Wait(wait::Wait),
     Get(get::Get),
     Set(set::Set),
     Explain(explain::Explain),
@@ -71,6 +73,7 @@ pub(crate) fn run(command: &Command, cli: fn() -> clap::Command) -> Outcome {
         Command::Check(arguments) => check::run(arguments),
         Command::Repair(arguments) => repair::run(arguments),
         Command::Idle(arguments) => idle::run(arguments),
+        Command::Wait(arguments) => wait::run(arguments),
         Command::Get(arguments) => get::run(arguments),
         Command::Set(arguments) => set::run(arguments),
         Command::Explain(arguments) => explain::run(arguments),

@@ -128,6 +128,6 @@ pub(crate) fn watch(target: &mut Target, action: &'static str) -> Result<VolumeS
 /// Rows are 4 KiB high.
 pub(crate) const ROW_SECTORS: u64 = 8;
 /// Small arrays are done in a moment.
-const POLL_MIN: Duration = Duration::from_millis(2);
+pub(crate) const POLL_MIN: Duration = Duration::from_millis(2);
 /// As often as a bar moves.
-const POLL_MAX: Duration = Duration::from_millis(100);
+pub(crate) const POLL_MAX: Duration = Duration::from_millis(100);

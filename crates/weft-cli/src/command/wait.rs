@@ -1,0 +1,127 @@
+//! `weft wait`: when is everything in sync?
+//!
+//! Between one sync and the next, and between `add` and the rebuild that it leads to, nothing runs
+//! for a moment; the end has come when nothing runs and nothing is about to.
+
+use std::io::Write;
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use serde_json::json;
+use weft_export::control::VolumeStatus;
+use weft_units::Sectors;
+
+use super::status::only_volume;
+use super::sync::{POLL_MAX, POLL_MIN};
+use crate::outcome::{Exit, Outcome};
+use crate::target::Target;
+use crate::terminal::{print_json, progress, stdout, took};
+
+/// Waits until no check, repair, resync or rebuild of a running volume runs, as mdadm --wait
+///
+/// Shows a progress bar on a terminal. Exit status: 0, or 4 when the volume is degraded then.
+#[derive(Debug, Args)]
+pub(crate) struct Wait {
+    /// Name or control socket of a running volume
+    target: String,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn run(arguments: &Wait) -> Outcome {
+    let mut target = Target::connect(&arguments.target)?;
+    let start = Instant::now();
+    let volume = settled(&mut target)?;
+    let frozen = volume.sync_action == "frozen";
+    if arguments.json {
+        print_json(&json!({
+            "schema": "weft.wait/1",
+            "volume": volume.name,
+            "degraded": volume.degraded,
+            "frozen": frozen,
+            "mismatch_cnt": volume.mismatch_cnt,
+            "duration_ms": u64::try_from(start.elapsed().as_millis()).unwrap_or(u64::MAX),
+        }))?;
+    } else {
+        let state = match (volume.degraded, frozen) {
+            (0, _) => "all members are in sync".to_owned(),
+            (count, false) => format!("degraded: {count} of {} slots", volume.slots),
+            (count, true) => format!("frozen; degraded: {count} of {} slots", volume.slots),
+        };
+        let mut out = stdout();
+        writeln!(out, "{}: nothing runs after {}; {state}", target.name, took(start.elapsed()))?;
+        out.flush()?;
+    }
+    Ok(if volume.degraded > 0 { Exit::Degraded } else { Exit::Done })
+}
+
+/// Waits for the end; the volume as it is then.
+fn settled(target: &mut Target) -> Result<VolumeStatus, crate::outcome::Failure> {
+    let bar = progress("", 0);
+    let mut pause = POLL_MIN;
+    let mut quiet_since = None;
+    loop {
+        let status = target.status()?;
+        let volume = only_volume(&target.name, &status)?;
+        let word = match volume.sync_action.as_str() {
+            "idle" | "frozen" => None,
+            "recover" => Some("rebuild"),
+            "check" => Some("check"),
+            "repair" => Some("repair"),
+            _ => Some("resync"),
+        };
+        if let Some(word) = word {
+            quiet_since = None;
+            bar.set_prefix(word);
+            if let Some((done, total)) = volume.sync_completed {
+                bar.set_length(Sectors(total).bytes().0);
+                bar.set_position(Sectors(done).bytes().0);
+            }
+        } else {
+            let since = *quiet_since.get_or_insert_with(Instant::now);
+            if !is_due(volume) || since.elapsed() >= SETTLE {
+                bar.finish_and_clear();
+                return Ok(volume.clone());
+            }
+        }
+        std::thread::sleep(pause);
+        pause = (pause * 2).min(POLL_MAX);
+    }
+}
+
+/// Whether a sync should start by itself.
+fn is_due(volume: &VolumeStatus) -> bool {
+    let waits = |member: &str| member == "spare" || member == "rebuilding";
+    volume.sync_action == "idle"
+        && volume.degraded > 0
+        && volume.members.iter().any(|member| waits(&member.state))
+}
+
+/// A rebuild starts within a few writes of superblocks. One that has not by then will not: its spare
+/// is too small, or rebuilding failed before.
+const SETTLE: Duration = Duration::from_secs(2);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weft_export::control::MemberStatus;
+
+    #[test]
+    fn a_rebuild_is_due_while_a_spare_can_fill_a_slot() {
+        let volume = |action: &str, degraded, states: &[&str]| VolumeStatus {
+            sync_action: action.into(),
+            degraded,
+            members: states
+                .iter()
+                .map(|state| MemberStatus { state: (*state).into(), ..MemberStatus::default() })
+                .collect(),
+            ..VolumeStatus::default()
+        };
+        assert!(is_due(&volume("idle", 1, &["in_sync", "spare"])));
+        assert!(is_due(&volume("idle", 1, &["in_sync", "rebuilding"])));
+        assert!(!is_due(&volume("idle", 1, &["in_sync", "faulty"])));
+        assert!(!is_due(&volume("idle", 0, &["in_sync", "spare"])));
+        assert!(!is_due(&volume("frozen", 1, &["in_sync", "spare"])));
+    }
+}
