@@ -23,6 +23,7 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
 
+pub mod crc;
 mod create;
 mod error;
 mod examine;
