@@ -1,6 +1,6 @@
 //! What is wrong with a superblock, and where exactly.
 
-use crate::{Features, Level, Minor, Uuid};
+use crate::{Features, Level, Uuid, Version};
 use std::fmt;
 use weft_units::Sectors;
 
@@ -40,18 +40,20 @@ pub enum SuperblockError {
     /// Two superblocks are legal, so that the member could belong to either array.
     #[error(
         "superblock: found version {first} of array {first_uuid} and version {second} of array \
-             {second_uuid} on one member, expected one; \
+             {second_uuid} on one member, {newest} being the newer one, expected one; \
              say which with --metadata, or erase the stale one"
     )]
     Ambiguous {
         /// Version of the one.
-        first: Minor,
+        first: Version,
         /// Array of the one.
         first_uuid: Uuid,
         /// Version of the other.
-        second: Minor,
+        second: Version,
         /// Array of the other.
         second_uuid: Uuid,
+        /// Which array was created later: the one mdadm would take.
+        newest: Version,
     },
     /// The stored sum is not that of the bytes.
     #[error(
@@ -80,7 +82,7 @@ pub enum SuperblockError {
         rule: &'static str,
     },
     /// Not a superblock at all.
-    #[error("{at}: found {found:#010x}, expected 0xa92b4efc; there is no v1 superblock here")]
+    #[error("{at}: found {found:#010x}, expected 0xa92b4efc; there is no md superblock here")]
     Magic {
         /// `magic`.
         at: At,
@@ -197,12 +199,14 @@ pub enum SuperblockError {
         expected: String,
     },
     /// A version of the format that this crate does not read.
-    #[error("{at}: found {found}, expected 1; use a program that knows this version")]
+    #[error("{at}: found {found}, expected {expected}; use a program that knows this version")]
     Version {
-        /// `major_version`.
+        /// `major_version`, or `minor_version` of 0.90.
         at: At,
         /// The version.
         found: u32,
+        /// What is known here.
+        expected: &'static str,
     },
 }
 
@@ -233,8 +237,7 @@ impl SuperblockError {
         Self::Value { at, found: found.to_string(), expected: expected.into() }
     }
 
-    pub(crate) fn raid_disks(at: At, found: u32, level: Level) -> Self {
-        let most = crate::ROLES_MAX;
+    pub(crate) fn raid_disks(at: At, found: u32, level: Level, most: u32) -> Self {
         Self::value(at, found, format!("{}..={most} for {level}", level.raid_disks_min()))
     }
 }
@@ -245,4 +248,91 @@ fn list(sectors: &[Sectors]) -> String {
 
 fn roles(slots: u32) -> String {
     format!("a slot below {slots}, 0xfffd (journal), 0xfffe (faulty) or 0xffff (spare)")
+}
+
+/// Why a bitmap, a log or a journal cannot be believed. The caller prepends the member.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum LogError {
+    /// The stored sum is not that of the bytes.
+    #[error(
+        "{at}: found {stored:#010x}, expected {computed:#010x} from the other bytes; {}",
+        way_out(at)
+    )]
+    Checksum {
+        /// The sum.
+        at: At,
+        /// As it is stored.
+        stored: u32,
+        /// As it should be.
+        computed: u32,
+    },
+    /// Not the structure at all.
+    #[error("{at}: found {found:#010x}, expected {expected:#010x}; {}", way_out(at))]
+    Magic {
+        /// `magic`.
+        at: At,
+        /// What is there instead.
+        found: u32,
+        /// What it begins with.
+        expected: u32,
+    },
+    /// Part of another array, or of none.
+    #[error("{at}: found {found}, expected {expected}, that of the array; {}", way_out(at))]
+    OtherArray {
+        /// The uuid, or what is made of it.
+        at: At,
+        /// Whose it is.
+        found: String,
+        /// Whose it should be.
+        expected: String,
+    },
+    /// Fewer bytes than the structure has.
+    #[error("{at}: found {found} bytes, expected {expected}; read all of it")]
+    Short {
+        /// Its start.
+        at: At,
+        /// How many there are.
+        found: usize,
+        /// How many there must be.
+        expected: usize,
+    },
+    /// A value outside what the field allows.
+    #[error("{at}: found {found}, expected {expected}; {}", way_out(at))]
+    Value {
+        /// The field.
+        at: At,
+        /// What is there.
+        found: String,
+        /// What is legal.
+        expected: String,
+    },
+}
+
+impl LogError {
+    /// The field at fault.
+    #[must_use]
+    pub const fn at(&self) -> At {
+        match self {
+            Self::Checksum { at, .. }
+            | Self::Magic { at, .. }
+            | Self::OtherArray { at, .. }
+            | Self::Short { at, .. }
+            | Self::Value { at, .. } => *at,
+        }
+    }
+
+    pub(crate) fn value(at: At, found: impl fmt::Display, expected: impl Into<String>) -> Self {
+        Self::Value { at, found: found.to_string(), expected: expected.into() }
+    }
+}
+
+/// What to do without the structure.
+fn way_out(at: &At) -> &'static str {
+    match at.structure {
+        "bitmap" => "without it all of a dirty array is resynced",
+        "bad-block log" => "nobody knows which blocks are bad: leave the member out",
+        "partial parity log" => "without it the array stays dirty and is resynced",
+        _ => "let the kernel replay the journal, or read the array with its risks",
+    }
 }

@@ -206,7 +206,7 @@ fn kib(chunk: Sectors) -> String {
 
 /// The size in the largest units that leave more than 2, binary and decimal; nothing for sizes
 /// that are easily read as they are.
-fn human(size: Sectors) -> String {
+pub(crate) fn human(size: Sectors) -> String {
     let bytes = u128::from(size.0) * 512;
     let (binary, decimal, letter) = match bytes {
         0..5_120_000 => return String::new(),
@@ -229,7 +229,7 @@ fn human(size: Sectors) -> String {
 ///
 /// Source   the Gregorian calendar, in years that begin on 1 March so that the leap day is last:
 ///          153 days are five months of 31, 30, 31, 30, 31
-fn date(time: MdTime) -> String {
+pub(crate) fn date(time: MdTime) -> String {
     const DAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
     const MONTHS: [&str; 12] =
         ["Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec", "Jan", "Feb"];

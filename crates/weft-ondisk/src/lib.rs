@@ -23,6 +23,8 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
 
+mod badblocks;
+mod bitmap;
 pub mod crc;
 mod create;
 mod error;
@@ -30,14 +32,25 @@ mod examine;
 pub mod layout_id;
 mod level;
 pub mod probe;
+mod super090;
 mod super1;
+mod superblock;
 mod uuid;
 
+pub use badblocks::{BADBLOCK_LEN_MAX, BadBlockContext, BadBlocks, LogFull, raw_entries};
+pub use bitmap::{
+    BITMAP_HEADER_BYTES, Bitmap, BitmapContext, BitmapHeader, ChunkState, LOCKLESS_AREA_BYTES,
+    LOCKLESS_HEADER_BYTES, Readd, Trust,
+};
 pub use create::{CreateError, NewArray, NewMember, data_offset_default};
-pub use error::{At, SuperblockError};
+pub use error::{At, LogError, SuperblockError};
 pub use level::{Level, UnknownLevel};
 pub use super1::{
     Features, MEMBER_SECTORS_MIN, MdTime, Minor, PplArea, ROLES_MAX, Reason, Reshape, ResyncOffset,
     Role, SUPER_BYTES, Super1, csum_v1,
 };
+pub use super090::{
+    ByteOrder, DISKS_090_MAX, Disk090, RESERVED_090, Reshape090, SIZE_090_MAX, Super090, csum_090,
+};
+pub use superblock::{Candidates, DeviceIdentity, Superblock, UnknownVersion, Version};
 pub use uuid::{BadUuid, Uuid};

@@ -26,7 +26,7 @@ mod validate;
 use crate::{At, Level, SuperblockError, Uuid};
 use raw::{HEADER_BYTES, RawSuper1, at};
 use std::fmt;
-pub(crate) use validate::DATA_SECTORS_MIN;
+pub(crate) use validate::{Area, DATA_SECTORS_MIN, check_chunk};
 use weft_units::{SECTOR_BYTES, Sectors, Slot};
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -226,10 +226,12 @@ impl Super1 {
             match Self::parse(bytes, *minor, member_size) {
                 Ok(second) => {
                     if let Some(first) = found {
+                        let newer = if second.ctime > first.ctime { &second } else { &first };
                         return Err(SuperblockError::Ambiguous {
-                            first: first.minor,
+                            newest: newer.minor.into(),
+                            first: first.minor.into(),
                             first_uuid: first.set_uuid,
-                            second: second.minor,
+                            second: second.minor.into(),
                             second_uuid: second.set_uuid,
                         });
                     }
@@ -474,32 +476,13 @@ impl Super1 {
     ///          whole rows of `raid_disks`, far copies in sections of `1 / far` of the member
     #[must_use]
     pub fn array_size(&self) -> Option<Sectors> {
-        let chunk = self.chunk.0;
-        let members = u64::from(self.raid_disks);
-        let chunks = match self.level {
-            Level::Linear | Level::Raid0 => return None,
-            Level::Raid1 => return Some(self.size),
-            Level::Raid4 | Level::Raid5 | Level::Raid6 => {
-                let data = members.checked_sub(u64::from(self.level.parity_count()))?;
-                self.size.0.checked_div(chunk)?.checked_mul(data)?
-            }
-            Level::Raid10 => {
-                let parts = crate::layout_id::Raid10::from_code(self.layout)?;
-                let rows = self.size.0.checked_div(chunk)?.checked_div(u64::from(parts.far))?;
-                rows.checked_mul(members)?.checked_div(u64::from(parts.near))?
-            }
-        };
-        chunks.checked_mul(chunk).map(Sectors)
+        array_size(self.level, self.layout, self.size, self.chunk, self.raid_disks)
     }
 
     /// What keeps this release from writing to the array, in the order of the feature bits.
     #[must_use]
     pub fn refuses_writing(&self) -> Vec<Reason> {
-        let mut reasons: Vec<Reason> = Features::UNWRITABLE
-            .into_iter()
-            .filter(|(feature, _)| self.feature_map.contains(*feature))
-            .map(|(feature, what)| Reason { name: feature.first_name(), what })
-            .collect();
+        let mut reasons = self.feature_map.unwritable();
         if self.bitmap_offset() == Some(0) {
             reasons.push(Reason { name: "bitmap_offset", what: "a bitmap without a place" });
         }
@@ -635,6 +618,15 @@ impl Features {
         Self::NAMED.iter().fold(self, |rest, (feature, _)| Self(rest.0 & !feature.0))
     }
 
+    /// Those of them that keep this release from writing.
+    pub(crate) fn unwritable(self) -> Vec<Reason> {
+        Self::UNWRITABLE
+            .into_iter()
+            .filter(|(feature, _)| self.contains(*feature))
+            .map(|(feature, what)| Reason { name: feature.first_name(), what })
+            .collect()
+    }
+
     fn first_name(self) -> &'static str {
         let named = Self::NAMED.iter().find(|(feature, _)| self.intersects(*feature));
         named.map_or("unknown", |(_, name)| name)
@@ -746,6 +738,31 @@ pub fn csum_v1(block: &[u8]) -> Option<u32> {
     let [low, high] = [sum & u64::from(u32::MAX), sum >> 32]
         .map(|half| u32::try_from(half).expect("2048 words of 32 bits sum to less than 44 bits"));
     Some(low.wrapping_add(high))
+}
+
+/// Sectors of an array whose members hold `size` each.
+pub(crate) fn array_size(
+    level: Level,
+    layout: u32,
+    size: Sectors,
+    chunk: Sectors,
+    raid_disks: u32,
+) -> Option<Sectors> {
+    let members = u64::from(raid_disks);
+    let chunks = match level {
+        Level::Linear | Level::Raid0 => return None,
+        Level::Raid1 => return Some(size),
+        Level::Raid4 | Level::Raid5 | Level::Raid6 => {
+            let data = members.checked_sub(u64::from(level.parity_count()))?;
+            size.0.checked_div(chunk.0)?.checked_mul(data)?
+        }
+        Level::Raid10 => {
+            let parts = crate::layout_id::Raid10::from_code(layout)?;
+            let rows = size.0.checked_div(chunk.0)?.checked_div(u64::from(parts.far))?;
+            rows.checked_mul(members)?.checked_div(u64::from(parts.near))?
+        }
+    };
+    chunks.checked_mul(chunk.0).map(Sectors)
 }
 
 /// The last sector of `bytes`, rounded up: how far a superblock of that length reaches.

@@ -75,7 +75,7 @@ impl RawSuper1 {
         }
         if self.major_version.get() != 1 {
             let found = self.major_version.get();
-            return Err(SuperblockError::Version { at: at!(major_version), found });
+            return Err(SuperblockError::Version { at: at!(major_version), found, expected: "1" });
         }
         if !(1..=ROLES_MAX).contains(&self.max_dev.get()) {
             let expected = format!("1..={ROLES_MAX}");

@@ -39,11 +39,11 @@ const EXCLUSIVE: [(Features, Features, &str); 6] = [
 /// Sectors of the member with one use. Signed: offsets from the superblock are, and may lead
 /// before the member.
 #[derive(Clone, Copy)]
-struct Area {
-    at: At,
-    name: &'static str,
-    start: i128,
-    end: i128,
+pub(crate) struct Area {
+    pub(crate) at: At,
+    pub(crate) name: &'static str,
+    pub(crate) start: i128,
+    pub(crate) end: i128,
 }
 
 impl Super1 {
@@ -130,7 +130,12 @@ impl Super1 {
     fn check_level(&self) -> Result<(), SuperblockError> {
         let level = self.level;
         if !(level.raid_disks_min()..=ROLES_MAX).contains(&self.raid_disks) {
-            return Err(SuperblockError::raid_disks(at!(raid_disks), self.raid_disks, level));
+            return Err(SuperblockError::raid_disks(
+                at!(raid_disks),
+                self.raid_disks,
+                level,
+                ROLES_MAX,
+            ));
         }
         if self.feature_map.contains(Features::RESHAPE)
             && !self.raid_disks_before().is_some_and(|count| (1..=ROLES_MAX).contains(&count))
@@ -205,12 +210,7 @@ impl Super1 {
     }
 
     fn check_areas(&self, member_size: Sectors) -> Result<(), SuperblockError> {
-        let superblock = Area::new(
-            at!(super_offset),
-            "the superblock",
-            self.super_offset.0.into(),
-            sectors_of(self.encoded_len(512)).into(),
-        );
+        let superblock = self.superblock_area();
         for (at, from, len, sum) in [
             (at!(data_offset), self.data_offset, self.data_size, "data_offset + data_size"),
             (at!(data_offset), self.data_offset, self.used_size(), "data_offset + size"),
@@ -225,12 +225,7 @@ impl Super1 {
         }
         // All that is available, not only what is used: the kernel asks for as much.
         let available = Area::new(at!(data_size), "data", 0, i128::from(self.data_size.0));
-        let data = Area::new(
-            at!(data_offset),
-            "data",
-            self.data_offset.0.into(),
-            self.used_size().0.into(),
-        );
+        let data = self.data_area();
         match self.minor {
             Minor::V1_0 => {
                 available.clear_of(&superblock)?;
@@ -244,6 +239,18 @@ impl Super1 {
         }
         let ppl = self.check_ppl(member_size, &superblock, &data)?;
         self.check_bblog(member_size, &superblock, &data, ppl.as_ref())
+    }
+
+    /// Where the superblock itself is.
+    pub(crate) fn superblock_area(&self) -> Area {
+        let len = sectors_of(self.encoded_len(512)).into();
+        Area::new(at!(super_offset), "the superblock", self.super_offset.0.into(), len)
+    }
+
+    /// Where data is.
+    pub(crate) fn data_area(&self) -> Area {
+        let len = self.used_size().0.into();
+        Area::new(at!(data_offset), "data", self.data_offset.0.into(), len)
     }
 
     fn check_ppl(
@@ -352,7 +359,7 @@ impl Super1 {
 }
 
 /// A chunk that a level can have, so that it can be divided by.
-fn check_chunk(
+pub(crate) fn check_chunk(
     at: At,
     level: Level,
     chunk: Sectors,
@@ -378,11 +385,11 @@ fn check_chunk(
 }
 
 impl Area {
-    fn new(at: At, name: &'static str, start: i128, len: i128) -> Self {
+    pub(crate) fn new(at: At, name: &'static str, start: i128, len: i128) -> Self {
         Self { at, name, start, end: start + len }
     }
 
-    fn inside(&self, member_size: Sectors) -> Result<(), SuperblockError> {
+    pub(crate) fn inside(&self, member_size: Sectors) -> Result<(), SuperblockError> {
         if self.start < 0 {
             let expected = "an area that begins on the member";
             return Err(SuperblockError::value(self.at, self.start, expected));
@@ -394,7 +401,7 @@ impl Area {
         Ok(())
     }
 
-    fn clear_of(&self, other: &Self) -> Result<(), SuperblockError> {
+    pub(crate) fn clear_of(&self, other: &Self) -> Result<(), SuperblockError> {
         if self.start < other.end && other.start < self.end {
             return Err(self.overlaps(other));
         }

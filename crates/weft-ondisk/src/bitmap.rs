@@ -1,0 +1,704 @@
+//! Which regions may be out of sync? The write-intent bitmap: its header, its bits, and how far they
+//! can be believed.
+//!
+//! Each data member has a copy: a header of 256 bytes and one bit for each chunk of what is kept in
+//! sync, the lowest bit of the first byte for the first chunk. A set bit means that a write may have
+//! been under way there. For RAID10 chunks divide the array, else the data of a member.
+//!
+//! ```text
+//! version 3, 4   | header 256 | bits ...
+//! version 5      | header 256 | bits ... | header | bits of node 1 ... |    each rounded up to 4 KiB
+//! version 6      | header 1024           | bytes, one state for each chunk ... |    128 KiB in all
+//! ```
+//!
+//! There is no sum. What says whether bits are current is the header's `events`: bits are written
+//! before superblocks, so that a header older than its superblock belongs to another time.
+//! [`Bitmap::parse`] never gives an empty set for a bitmap it does not believe.
+//!
+//! Source: format facts as read from Linux 6.1 and 6.12, mdadm 4.2 to 4.6 and, for version 6, a Linux
+//! of 2026; bits and headers of Linux 6.12 in `fixtures/md-meta`. The states of version 6 have been
+//! read and not tried.
+
+use crate::{At, ByteOrder, LogError, Uuid};
+use std::fmt;
+use weft_units::{SECTOR_BYTES, SectorRange, Sectors};
+use zerocopy::little_endian::{U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+/// Bytes before the bits of versions 3 to 5.
+pub const BITMAP_HEADER_BYTES: usize = 256;
+
+/// Bytes before the states of version 6.
+pub const LOCKLESS_HEADER_BYTES: usize = 1024;
+
+/// Bytes of a whole bitmap of version 6.
+pub const LOCKLESS_AREA_BYTES: usize = 128 << 10;
+
+/// `b"bitm"`.
+const MAGIC: u32 = 0x6d74_6962;
+const STRUCTURE: &str = "bitmap";
+const WRITE_BEHIND_MAX: u32 = 16383;
+
+/// Bits of `state`.
+const STALE: u32 = 1 << 1;
+const WRITE_ERROR: u32 = 1 << 2;
+const FIRST_USE: u32 = 1 << 3;
+const ALL_CLEAN: u32 = 1 << 4;
+
+macro_rules! at {
+    ($field:ident) => {
+        At {
+            structure: STRUCTURE,
+            field: stringify!($field),
+            byte: std::mem::offset_of!(Raw, $field),
+        }
+    };
+}
+
+/// Source   md's bitmap superblock, in on-disk order
+#[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+struct Raw {
+    magic: U32,
+    version: U32,
+    uuid: [u8; 16],
+    events: U64,
+    events_cleared: U64,
+    sync_size: U64,
+    state: U32,
+    chunksize: U32,
+    daemon_sleep: U32,
+    write_behind: U32,
+    sectors_reserved: U32,
+    nodes: U32,
+    cluster_name: [u8; 64],
+    pad: [u8; 120],
+}
+
+const _: () = assert!(size_of::<Raw>() == BITMAP_HEADER_BYTES);
+
+/// Every field of the header, as values.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BitmapHeader {
+    /// 3 bits in the order of the host, 4 the usual, 5 clustered, 6 lockless. Byte 4.
+    pub version: u32,
+    /// The array, as [`crate::Superblock::bitmap_uuid`]. Byte 8.
+    pub uuid: Uuid,
+    /// The array's event count when the bitmap was last written. Byte 24.
+    pub events: u64,
+    /// That of the last time when bits were cleared. Byte 32.
+    pub events_cleared: u64,
+    /// Sectors that the bits cover. Byte 40.
+    pub sync_size: Sectors,
+    /// Bits: stale and others. Byte 48.
+    pub state: u32,
+    /// Of a chunk: bytes, in version 6 sectors. Byte 52.
+    pub chunksize: u32,
+    /// Seconds until a bit is cleared. Byte 56.
+    pub daemon_sleep: u32,
+    /// Writes that a write-mostly member may lag behind. Byte 60.
+    pub write_behind: u32,
+    /// Sectors known to be kept for the bitmap, 0 for unknown. Byte 64.
+    pub sectors_reserved: u32,
+    /// Bitmaps, one for each node of a cluster. Byte 68.
+    pub nodes: u32,
+    /// Byte 72.
+    pub cluster_name: [u8; 64],
+}
+
+/// What the superblock says that matters to the bitmap.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BitmapContext {
+    /// [`crate::Superblock::bitmap_uuid`].
+    pub uuid: Uuid,
+    /// Event count of the superblock.
+    pub events: u64,
+    /// What bits should cover: the size of a member's data, for RAID10 of the array.
+    pub sync_size: Sectors,
+    /// Sectors there are for header and bits: [`crate::Superblock::bitmap_room`].
+    pub room: Sectors,
+    /// Byte order of the machine that wrote bits of version 3, where that is known for certain.
+    pub origin: Option<ByteOrder>,
+}
+
+/// A bitmap, and how far it can be believed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Bitmap {
+    /// Its header.
+    pub header: BitmapHeader,
+    /// Sectors of a chunk.
+    pub chunk: Sectors,
+    /// Sectors that chunks cover.
+    pub sync_size: Sectors,
+    /// How far it can be believed.
+    pub trust: Trust,
+    /// What is odd but has an accepted meaning.
+    pub warnings: Vec<String>,
+    /// A state for each chunk.
+    states: Vec<ChunkState>,
+}
+
+/// How far a bitmap can be believed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Trust {
+    /// Every bit of it, to be read and kept up to date.
+    Full,
+    /// Every bit of it, but this release does not keep it up to date: why.
+    ReadOnly(&'static str),
+    /// Not its bits: all chunks count as out of sync. Why.
+    Stale(String),
+}
+
+/// What is known of a chunk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ChunkState {
+    /// Members agree.
+    Clean,
+    /// Members agree on zeros that were never written; parity is that of zeros. Version 6.
+    CleanUnwritten,
+    /// Out of sync, or it may be.
+    Dirty,
+    /// Never written, parity never computed: there is nothing that may be reconstructed. Version 6.
+    Unwritten,
+}
+
+/// What a member that comes back has to get.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Readd {
+    /// All data.
+    All,
+    /// The chunks that are dirty.
+    DirtyChunks,
+}
+
+impl BitmapHeader {
+    /// Reads the header and checks only the magic.
+    ///
+    /// # Errors
+    ///
+    /// `Short` or `Magic`.
+    pub fn decode(bytes: &[u8]) -> Result<Self, LogError> {
+        let (raw, _) = Raw::ref_from_prefix(bytes).map_err(|_| LogError::Short {
+            at: at!(magic),
+            found: bytes.len(),
+            expected: BITMAP_HEADER_BYTES,
+        })?;
+        let found = raw.magic.get();
+        if found != MAGIC {
+            return Err(LogError::Magic { at: at!(magic), found, expected: MAGIC });
+        }
+        Ok(Self {
+            version: raw.version.get(),
+            uuid: Uuid(raw.uuid),
+            events: raw.events.get(),
+            events_cleared: raw.events_cleared.get(),
+            sync_size: Sectors(raw.sync_size.get()),
+            state: raw.state.get(),
+            chunksize: raw.chunksize.get(),
+            daemon_sleep: raw.daemon_sleep.get(),
+            write_behind: raw.write_behind.get(),
+            sectors_reserved: raw.sectors_reserved.get(),
+            nodes: raw.nodes.get(),
+            cluster_name: raw.cluster_name,
+        })
+    }
+
+    /// The header's bytes.
+    #[must_use]
+    pub fn encode(&self) -> [u8; BITMAP_HEADER_BYTES] {
+        let raw = Raw {
+            magic: MAGIC.into(),
+            version: self.version.into(),
+            uuid: self.uuid.0,
+            events: self.events.into(),
+            events_cleared: self.events_cleared.into(),
+            sync_size: self.sync_size.0.into(),
+            state: self.state.into(),
+            chunksize: self.chunksize.into(),
+            daemon_sleep: self.daemon_sleep.into(),
+            write_behind: self.write_behind.into(),
+            sectors_reserved: self.sectors_reserved.into(),
+            nodes: self.nodes.into(),
+            cluster_name: self.cluster_name,
+            pad: [0; 120],
+        };
+        zerocopy::transmute!(raw)
+    }
+
+    /// Whether it is a lockless bitmap, which has bytes for bits.
+    #[must_use]
+    pub const fn is_lockless(&self) -> bool {
+        self.version == 6
+    }
+
+    /// Sectors of a chunk.
+    ///
+    /// # Errors
+    ///
+    /// `Value` unless it is a power of two of at least one sector.
+    pub fn chunk(&self) -> Result<Sectors, LogError> {
+        let (sectors, expected) = if self.is_lockless() {
+            (u64::from(self.chunksize), "a power of two, in sectors")
+        } else {
+            let bytes = u64::from(self.chunksize);
+            let whole = bytes.is_multiple_of(SECTOR_BYTES);
+            (if whole { bytes / SECTOR_BYTES } else { 0 }, "a power of two, at least 512")
+        };
+        if !sectors.is_power_of_two() {
+            return Err(LogError::value(at!(chunksize), self.chunksize, expected));
+        }
+        Ok(Sectors(sectors))
+    }
+
+    /// Sectors that header and bits take, all nodes of a cluster together.
+    ///
+    /// # Errors
+    ///
+    /// That of [`BitmapHeader::chunk`].
+    pub fn area(&self, sync_size: Sectors) -> Result<Sectors, LogError> {
+        if self.is_lockless() {
+            return Ok(Sectors(LOCKLESS_AREA_BYTES as u64 / SECTOR_BYTES));
+        }
+        let bits = sync_size.0.div_ceil(self.chunk()?.0);
+        let bytes = BITMAP_HEADER_BYTES as u64 + bits.div_ceil(8);
+        if self.version == 5 {
+            let node = bytes.next_multiple_of(4096) / SECTOR_BYTES;
+            return Ok(Sectors(node.saturating_mul(self.nodes.max(1).into())));
+        }
+        Ok(Sectors(bytes.div_ceil(SECTOR_BYTES)))
+    }
+
+    /// Every line that `mdadm --examine-bitmap` prints for this header, as name and value; with the
+    /// bits, see [`Bitmap::describe`].
+    #[must_use]
+    pub fn describe(&self) -> Vec<(String, String)> {
+        let mut lines = Vec::new();
+        let mut line = |name: &str, value: String| lines.push((name.to_owned(), value));
+        line("Magic", format!("{MAGIC:x}"));
+        line("Version", self.version.to_string());
+        line("UUID", self.uuid.to_string());
+        line("Events", self.events.to_string());
+        line("Events Cleared", self.events_cleared.to_string());
+        let flags: Vec<&str> =
+            [(STALE, "Out of date"), (WRITE_ERROR, "Write error"), (FIRST_USE, "First use")]
+                .into_iter()
+                .filter(|(bit, _)| self.state & bit != 0)
+                .map(|(_, name)| name)
+                .collect();
+        line("State", if flags.is_empty() { "OK".to_owned() } else { flags.join(", ") });
+        let bytes = if self.is_lockless() {
+            u64::from(self.chunksize) * SECTOR_BYTES
+        } else {
+            self.chunksize.into()
+        };
+        line("Chunksize", short_size(bytes));
+        line("Daemon", format!("{}s flush period", self.daemon_sleep));
+        let mode = match self.write_behind {
+            0 => "Normal".to_owned(),
+            most => format!("Allow write behind, max {most}"),
+        };
+        line("Write Mode", mode);
+        let size = self.sync_size;
+        line("Sync Size", format!("{}{}", size.0 / 2, crate::examine::human(size)));
+        lines
+    }
+
+    /// What md refuses in any version.
+    fn check(&self, context: &BitmapContext) -> Result<Sectors, LogError> {
+        if !(3..=6).contains(&self.version) {
+            return Err(LogError::value(at!(version), self.version, "3, 4, 5 or 6"));
+        }
+        if self.version == 3 && context.origin != Some(ByteOrder::Little) {
+            let found = "3, bits in the order of the machine that wrote them";
+            let expected = "4, or 3 known to be of a little-endian machine";
+            return Err(LogError::value(at!(version), found, expected));
+        }
+        if self.uuid != context.uuid {
+            return Err(LogError::OtherArray {
+                at: at!(uuid),
+                found: self.uuid.to_string(),
+                expected: context.uuid.to_string(),
+            });
+        }
+        let chunk = self.chunk()?;
+        if self.daemon_sleep == 0 {
+            return Err(LogError::value(at!(daemon_sleep), 0, "at least 1 second"));
+        }
+        if self.write_behind > WRITE_BEHIND_MAX {
+            let expected = format!("at most {WRITE_BEHIND_MAX}");
+            return Err(LogError::value(at!(write_behind), self.write_behind, expected));
+        }
+        let room_bytes = context.room.bytes().0;
+        let fits = if self.is_lockless() {
+            let chunks = context.sync_size.0.div_ceil(chunk.0);
+            chunks <= (LOCKLESS_AREA_BYTES - LOCKLESS_HEADER_BYTES) as u64
+                && LOCKLESS_AREA_BYTES as u64 <= room_bytes
+        } else {
+            self.area(context.sync_size)? <= context.room
+        };
+        if !fits {
+            let expected =
+                format!("chunks large enough for their bits to fit {} sectors", context.room.0);
+            return Err(LogError::value(at!(chunksize), self.chunksize, expected));
+        }
+        Ok(chunk)
+    }
+}
+
+impl Bitmap {
+    /// Reads a bitmap and judges it.
+    ///
+    /// A bitmap that is stale, or shorter than what it should cover, is returned with all that is
+    /// unknown as dirty.
+    ///
+    /// Shape    `bytes` begin with the header; bits that are not given count as set
+    ///
+    /// # Errors
+    ///
+    /// [`LogError`] when it is no bitmap of this array: to be treated as if there was none, which
+    /// means that all of a dirty array is resynced.
+    pub fn parse(bytes: &[u8], context: &BitmapContext) -> Result<Self, LogError> {
+        let header = BitmapHeader::decode(bytes)?;
+        let chunk = header.check(context)?;
+        let sync_size = context.sync_size;
+        let chunks = sync_size.0.div_ceil(chunk.0);
+        // Not more than fit the room, which was checked.
+        let count = usize::try_from(chunks).unwrap_or(usize::MAX);
+        let mut warnings = Vec::new();
+        if header.sync_size != sync_size {
+            warnings.push(format!(
+                "{}: found {}, expected {}; chunks past the smaller count as out of sync",
+                at!(sync_size),
+                header.sync_size.0,
+                sync_size.0
+            ));
+        }
+        if header.state & WRITE_ERROR != 0 {
+            warnings.push(format!("{}: found a write error noted", at!(state)));
+        }
+        let trust = header.trust(context);
+        let known = usize::try_from(header.sync_size.0.div_ceil(chunk.0)).unwrap_or(usize::MAX);
+        let states = (0..count)
+            .map(|index| {
+                let said = if index < known { header.state_of(bytes, index, chunks) } else { None };
+                let said = said.unwrap_or(ChunkState::Dirty);
+                match trust {
+                    // There is no parity to be in sync.
+                    Trust::Stale(_) if said != ChunkState::Unwritten => ChunkState::Dirty,
+                    _ => said,
+                }
+            })
+            .collect();
+        Ok(Self { header, chunk, sync_size, trust, warnings, states })
+    }
+
+    /// What is known of each chunk, from the first on.
+    #[must_use]
+    pub fn states(&self) -> &[ChunkState] {
+        &self.states
+    }
+
+    /// Ranges that may be out of sync, in order, chunks side by side as one.
+    ///
+    /// Units    sectors of the data of a member, for RAID10 of the array
+    pub fn dirty_ranges(&self) -> impl Iterator<Item = SectorRange> + '_ {
+        self.ranges(|state| state == ChunkState::Dirty)
+    }
+
+    /// Ranges whose redundancy must not be used: dirty ones, and those that never got any.
+    ///
+    /// Units    as [`Bitmap::dirty_ranges`]
+    pub fn untrusted_ranges(&self) -> impl Iterator<Item = SectorRange> + '_ {
+        self.ranges(|state| matches!(state, ChunkState::Dirty | ChunkState::Unwritten))
+    }
+
+    /// Ranges to be resynced at start.
+    ///
+    /// Source   unless bits are kept for a member that is missing, chunks that end below the resync
+    ///          checkpoint need nothing, and a clean array nothing at all
+    pub fn resync_ranges(
+        &self,
+        degraded: bool,
+        events: u64,
+        resync_from: Option<Sectors>,
+    ) -> impl Iterator<Item = SectorRange> + '_ {
+        let kept = degraded && self.header.events_cleared != events;
+        let from = if kept { Some(Sectors::ZERO) } else { resync_from };
+        let chunk = self.chunk;
+        self.dirty_ranges().filter_map(move |range| {
+            // A chunk that ends at the checkpoint is still done, as md does it.
+            let first = from?.0.saturating_sub(1) / chunk.0 * chunk.0;
+            let (start, end) = (range.start.0.max(first), range.end().0);
+            (start < end).then(|| SectorRange::new(start, end - start))
+        })
+    }
+
+    /// What a member that left with this event count has to get.
+    ///
+    /// Source   bits are not cleared while it is away, so that they cover all it missed if none was
+    ///          cleared since it left
+    #[must_use]
+    pub fn readd(&self, events: u64) -> Readd {
+        let current = matches!(self.trust, Trust::Full | Trust::ReadOnly(_));
+        if current && events >= self.header.events_cleared {
+            Readd::DirtyChunks
+        } else {
+            Readd::All
+        }
+    }
+
+    /// Every line that `mdadm --examine-bitmap` prints, as name and value.
+    #[must_use]
+    pub fn describe(&self) -> Vec<(String, String)> {
+        let mut lines = self.header.describe();
+        let total = self.states.len();
+        let dirty = self.states.iter().filter(|state| **state == ChunkState::Dirty).count();
+        // Bits are counted in 64, no bitmap has more.
+        let tenths = (dirty as u64 * 2000 / (total as u64).max(1)).div_ceil(2);
+        let value =
+            format!("{total} bits (chunks), {dirty} dirty ({}.{}%)", tenths / 10, tenths % 10);
+        lines.push(("Bitmap".to_owned(), value));
+        lines
+    }
+
+    fn ranges(&self, wanted: fn(ChunkState) -> bool) -> impl Iterator<Item = SectorRange> + '_ {
+        let mut index = 0;
+        std::iter::from_fn(move || {
+            let rest = self.states.get(index..)?;
+            let start = index + rest.iter().position(|state| wanted(*state))?;
+            let run = self.states.get(start..)?.iter().take_while(|state| wanted(**state)).count();
+            index = start + run;
+            let first = start as u64 * self.chunk.0;
+            let end = (index as u64).saturating_mul(self.chunk.0).min(self.sync_size.0);
+            Some(SectorRange::new(first, end - first))
+        })
+    }
+}
+
+impl BitmapHeader {
+    fn trust(&self, context: &BitmapContext) -> Trust {
+        if self.state & STALE != 0 {
+            Trust::Stale(format!("{}: found the stale flag, expected none", at!(state)))
+        } else if self.events < context.events {
+            Trust::Stale(format!(
+                "{}: found {}, expected at least {}, that of the superblock",
+                at!(events),
+                self.events,
+                context.events
+            ))
+        } else {
+            match self.version {
+                5 => Trust::ReadOnly("the bitmaps of a cluster's nodes"),
+                6 => Trust::ReadOnly("a lockless bitmap"),
+                _ => Trust::Full,
+            }
+        }
+    }
+
+    /// What the bytes say of a chunk; `None` where there are none.
+    fn state_of(&self, bytes: &[u8], index: usize, chunks: u64) -> Option<ChunkState> {
+        if self.is_lockless() {
+            if self.state & FIRST_USE != 0 {
+                let clean = self.state & ALL_CLEAN != 0;
+                return Some(if clean { ChunkState::Clean } else { ChunkState::Unwritten });
+            }
+            return bytes.get(LOCKLESS_HEADER_BYTES + index).map(|code| lockless(*code));
+        }
+        let nodes = if self.version == 5 { self.nodes.max(1) } else { 1 };
+        let node_bytes = (BITMAP_HEADER_BYTES as u64 + chunks.div_ceil(8)).next_multiple_of(4096);
+        // Nodes whose bits are not given may have set them: the first that is missing ends it.
+        for node in 0..u64::from(nodes) {
+            let start = usize::try_from(node.checked_mul(node_bytes)?).ok()?;
+            let byte = start.checked_add(BITMAP_HEADER_BYTES + index / 8)?;
+            if bytes.get(byte)? >> (index % 8) & 1 != 0 {
+                return Some(ChunkState::Dirty);
+            }
+        }
+        Some(ChunkState::Clean)
+    }
+}
+
+/// The meaning of a byte of version 6 once it is loaded: whatever was going on is to be done again.
+fn lockless(code: u8) -> ChunkState {
+    match code {
+        0 => ChunkState::Unwritten,
+        1 => ChunkState::Clean,
+        7 => ChunkState::CleanUnwritten,
+        // 5 and 6: parity of what was never written is being computed. There is none to rely on.
+        5 | 6 => ChunkState::Unwritten,
+        // 2 dirty, 3 need-sync, 4 syncing, and codes that nobody knows yet.
+        _ => ChunkState::Dirty,
+    }
+}
+
+impl fmt::Display for Trust {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Full => f.pad("usable"),
+            Self::ReadOnly(what) => write!(f, "usable for reading: {what}"),
+            Self::Stale(why) => write!(f, "stale: {why}"),
+        }
+    }
+}
+
+/// The size of a chunk as mdadm prints it, in the largest unit that divides it.
+fn short_size(bytes: u64) -> String {
+    for (shift, unit) in [(30, "GB"), (20, "MB"), (10, "KB")] {
+        let whole = bytes >> shift;
+        if whole > 0 && bytes.trailing_zeros() >= shift {
+            return format!("{whole} {unit}");
+        }
+    }
+    format!("{bytes} bytes")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const UUID: Uuid = Uuid([7; 16]);
+
+    fn header(version: u32, chunksize: u32, sync_size: u64) -> BitmapHeader {
+        BitmapHeader {
+            version,
+            uuid: UUID,
+            events: 10,
+            events_cleared: 8,
+            sync_size: Sectors(sync_size),
+            state: 0,
+            chunksize,
+            daemon_sleep: 5,
+            write_behind: 0,
+            sectors_reserved: 0,
+            nodes: 0,
+            cluster_name: [0; 64],
+        }
+    }
+
+    fn context(sync_size: u64) -> BitmapContext {
+        BitmapContext {
+            uuid: UUID,
+            events: 10,
+            sync_size: Sectors(sync_size),
+            room: Sectors(256),
+            origin: None,
+        }
+    }
+
+    fn bytes(header: &BitmapHeader, bits: &[u8]) -> Vec<u8> {
+        [&header.encode()[..], bits].concat()
+    }
+
+    fn ranges(found: impl Iterator<Item = SectorRange>) -> Vec<(u64, u64)> {
+        found.map(|range| (range.start.0, range.len.0)).collect()
+    }
+
+    #[test]
+    fn bits_count_from_the_lowest_and_end_with_the_data() {
+        let header = header(4, 4096, 8 * 19 + 3);
+        let bitmap =
+            Bitmap::parse(&bytes(&header, &[0b1000_0001, 1, 0xf8]), &context(155)).unwrap();
+        assert_eq!(bitmap.trust, Trust::Full);
+        assert_eq!(bitmap.states().len(), 20);
+        assert_eq!(ranges(bitmap.dirty_ranges()), [(0, 8), (56, 16), (152, 3)]);
+        // Without the last byte the last chunks are not known.
+        let bitmap = Bitmap::parse(&bytes(&header, &[0, 0]), &context(155)).unwrap();
+        assert_eq!(ranges(bitmap.dirty_ranges()), [(128, 27)]);
+    }
+
+    #[test]
+    fn a_bitmap_of_another_size_covers_only_its_own() {
+        let bitmap = Bitmap::parse(&bytes(&header(4, 4096, 16), &[0; 8]), &context(64)).unwrap();
+        assert_eq!(ranges(bitmap.dirty_ranges()), [(16, 48)]);
+        assert_eq!(bitmap.warnings.len(), 1);
+        let bitmap = Bitmap::parse(&bytes(&header(4, 4096, 640), &[0; 8]), &context(64)).unwrap();
+        assert_eq!(ranges(bitmap.dirty_ranges()), []);
+    }
+
+    #[test]
+    fn what_is_older_than_its_superblock_says_nothing() {
+        let mut old = header(4, 4096, 64);
+        old.events = 9;
+        let bitmap = Bitmap::parse(&bytes(&old, &[0; 8]), &context(64)).unwrap();
+        assert!(matches!(bitmap.trust, Trust::Stale(_)), "{}", bitmap.trust);
+        assert_eq!(ranges(bitmap.dirty_ranges()), [(0, 64)]);
+        assert_eq!(bitmap.readd(20), Readd::All);
+        old.events = 11;
+        let bitmap = Bitmap::parse(&bytes(&old, &[0; 8]), &context(64)).unwrap();
+        assert_eq!(ranges(bitmap.dirty_ranges()), []);
+        assert_eq!((bitmap.readd(8), bitmap.readd(7)), (Readd::DirtyChunks, Readd::All));
+        old.state = STALE;
+        let bitmap = Bitmap::parse(&bytes(&old, &[0; 8]), &context(64)).unwrap();
+        assert_eq!(ranges(bitmap.dirty_ranges()), [(0, 64)]);
+    }
+
+    #[test]
+    fn a_checkpoint_spares_what_is_below_it() {
+        let bitmap = Bitmap::parse(&bytes(&header(4, 4096, 64), &[0xff]), &context(64)).unwrap();
+        for (degraded, events, from, expected) in [
+            (false, 10, None, vec![]),
+            (false, 10, Some(0), vec![(0, 64)]),
+            (false, 10, Some(8), vec![(0, 64)]), // the chunk that ends there
+            (false, 10, Some(9), vec![(8, 56)]),
+            (false, 10, Some(65), vec![]),
+            (true, 8, None, vec![]), // nothing is kept for anyone
+            (true, 10, None, vec![(0, 64)]),
+            (true, 10, Some(40), vec![(0, 64)]),
+        ] {
+            let found = bitmap.resync_ranges(degraded, events, from.map(Sectors));
+            assert_eq!(ranges(found), expected, "{degraded} {events} {from:?}");
+        }
+    }
+
+    #[test]
+    fn every_node_of_a_cluster_counts() {
+        let mut header = header(5, 4096, 64);
+        header.nodes = 2;
+        let mut both = bytes(&header, &[0; 4096]);
+        both.truncate(4096);
+        both.extend_from_slice(&bytes(&header, &[0b100]));
+        let bitmap = Bitmap::parse(&both, &context(64)).unwrap();
+        assert!(matches!(bitmap.trust, Trust::ReadOnly(_)));
+        assert_eq!(ranges(bitmap.dirty_ranges()), [(16, 8)]);
+        both.truncate(4096);
+        let bitmap = Bitmap::parse(&both, &context(64)).unwrap();
+        assert_eq!(ranges(bitmap.dirty_ranges()), [(0, 64)]);
+        assert_eq!(header.area(Sectors(64)), Ok(Sectors(16)));
+    }
+
+    #[test]
+    fn a_lockless_bitmap_has_states() {
+        let mut lockless = header(6, 8, 80);
+        let mut all = lockless.encode().to_vec();
+        all.resize(LOCKLESS_HEADER_BYTES, 0xee);
+        all.extend_from_slice(&[0, 1, 2, 3, 4, 5, 6, 7, 8, 255]);
+        let bitmap = Bitmap::parse(&all, &context(80)).unwrap();
+        assert_eq!(ranges(bitmap.dirty_ranges()), [(16, 24), (64, 16)]);
+        assert_eq!(ranges(bitmap.untrusted_ranges()), [(0, 8), (16, 40), (64, 16)]);
+        assert_eq!(bitmap.states()[7], ChunkState::CleanUnwritten);
+        assert!(matches!(bitmap.trust, Trust::ReadOnly(_)));
+
+        let mut parse = |state| {
+            lockless.state = state;
+            all[..256].copy_from_slice(&lockless.encode());
+            Bitmap::parse(&all, &context(80)).unwrap()
+        };
+        assert_eq!(ranges(parse(STALE).untrusted_ranges()), [(0, 80)]);
+        assert_eq!(ranges(parse(STALE).dirty_ranges()), [(8, 32), (56, 24)]);
+        assert_eq!(ranges(parse(FIRST_USE).dirty_ranges()), []);
+        assert_eq!(ranges(parse(FIRST_USE).untrusted_ranges()), [(0, 80)]);
+        assert_eq!(ranges(parse(FIRST_USE | ALL_CLEAN).untrusted_ranges()), []);
+        let small = BitmapContext { room: Sectors(255), ..context(80) };
+        assert!(Bitmap::parse(&all, &small).is_err());
+    }
+
+    #[test]
+    fn bits_of_the_host_need_a_known_host() {
+        let old = bytes(&header(3, 4096, 64), &[1]);
+        let parse = |origin| Bitmap::parse(&old, &BitmapContext { origin, ..context(64) });
+        assert!(parse(None).is_err());
+        assert!(parse(Some(ByteOrder::Big)).is_err());
+        let bitmap = parse(Some(ByteOrder::Little)).unwrap();
+        assert_eq!(ranges(bitmap.dirty_ranges()), [(0, 8)]);
+    }
+}

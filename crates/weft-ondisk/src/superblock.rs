@@ -1,0 +1,619 @@
+//! What does a member say, in whichever version it says it?
+//!
+//! [`Superblock`] answers the questions that assembling an array asks, the same way for 0.90 and for
+//! 1.0 to 1.2. What only one version has is in [`Super090`] and [`Super1`].
+//!
+//! ```
+//! use weft_ondisk::{Superblock, Version};
+//! use weft_units::Sectors;
+//!
+//! let member = vec![0; 1 << 20];
+//! let size = Sectors(2048);
+//! let blocks: Vec<(Version, &[u8])> = Version::ALL
+//!     .into_iter()
+//!     .filter_map(|version| {
+//!         let start = usize::try_from(version.position(size)?.bytes().0).ok()?;
+//!         Some((version, member.get(start..start + 4096)?))
+//!     })
+//!     .collect();
+//! let nothing = Superblock::find(&blocks, size).unwrap_err();
+//! assert!(nothing.to_string().starts_with("no md superblock found"));
+//! ```
+//!
+//! Source: where the versions differ, as in `super090.rs` and `super1.rs`; which of several
+//! superblocks counts: mdadm 4.2 takes the one created last, weft asks when they name two arrays.
+
+use crate::super1::{Area, Features, MdTime, Minor, Reason, Role, Super1};
+use crate::{At, Level, MEMBER_SECTORS_MIN, Super090, SuperblockError, Uuid};
+use std::fmt;
+use std::str::FromStr;
+use weft_units::{SectorRange, Sectors};
+
+/// A version of the superblock, which says where on a member it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Version {
+    /// In the last whole 64 KiB.
+    V0_90,
+    /// Near the end, after the data.
+    V1_0,
+    /// At the start.
+    V1_1,
+    /// 4 KiB after the start.
+    V1_2,
+}
+
+/// Text that names no version.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("version: found {found:?}, expected 0.90, 1.0, 1.1 or 1.2")]
+pub struct UnknownVersion {
+    /// The text.
+    pub found: String,
+}
+
+/// A superblock of any version.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Superblock {
+    /// The older format.
+    V0_90(Box<Super090>),
+    /// The newer one, in one of three places.
+    V1(Box<Super1>),
+}
+
+/// What tells a member from all others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum DeviceIdentity {
+    /// Its number in the array, which is all that 0.90 has.
+    Number(u32),
+    /// Its own uuid.
+    Uuid(Uuid),
+}
+
+/// Everything that looks like a superblock on one member.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Candidates {
+    /// Those that are legal, the one created last first: the one that mdadm would take.
+    pub legal: Vec<Superblock>,
+    /// Those that have the magic and are not, and why, in the order in which they were looked for.
+    pub damaged: Vec<(Version, SuperblockError)>,
+    /// Where was looked.
+    pub looked: Vec<Sectors>,
+}
+
+impl Version {
+    /// All, in the order in which they are looked for.
+    pub const ALL: [Self; 4] = [Self::V1_0, Self::V1_1, Self::V1_2, Self::V0_90];
+
+    /// Sector of the superblock on a member of this size; `None` when that is too small.
+    #[must_use]
+    pub fn position(self, member_size: Sectors) -> Option<Sectors> {
+        match self.minor() {
+            Some(minor) => minor.position(member_size),
+            None => Super090::position(member_size),
+        }
+    }
+
+    /// Which of the places of version 1, if it is that.
+    #[must_use]
+    pub const fn minor(self) -> Option<Minor> {
+        match self {
+            Self::V0_90 => None,
+            Self::V1_0 => Some(Minor::V1_0),
+            Self::V1_1 => Some(Minor::V1_1),
+            Self::V1_2 => Some(Minor::V1_2),
+        }
+    }
+}
+
+impl From<Minor> for Version {
+    fn from(minor: Minor) -> Self {
+        match minor {
+            Minor::V1_0 => Self::V1_0,
+            Minor::V1_1 => Self::V1_1,
+            Minor::V1_2 => Self::V1_2,
+        }
+    }
+}
+
+impl fmt::Display for Version {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.minor() {
+            Some(minor) => minor.fmt(f),
+            None => f.pad("0.90"),
+        }
+    }
+}
+
+impl FromStr for Version {
+    type Err = UnknownVersion;
+
+    fn from_str(text: &str) -> Result<Self, UnknownVersion> {
+        let known = Self::ALL.into_iter().find(|version| version.to_string() == text);
+        known.ok_or_else(|| UnknownVersion { found: text.to_owned() })
+    }
+}
+
+impl fmt::Display for DeviceIdentity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Number(number) => write!(f, "device number {number}"),
+            Self::Uuid(uuid) => write!(f, "device uuid {uuid}"),
+        }
+    }
+}
+
+impl From<Super090> for Superblock {
+    fn from(superblock: Super090) -> Self {
+        Self::V0_90(Box::new(superblock))
+    }
+}
+
+impl From<Super1> for Superblock {
+    fn from(superblock: Super1) -> Self {
+        Self::V1(Box::new(superblock))
+    }
+}
+
+impl Candidates {
+    /// Looks at the blocks at all possible places of a member.
+    ///
+    /// Shape    `blocks` holds, for each version the member is large enough for, the 4096 bytes at
+    ///          [`Version::position`]
+    #[must_use]
+    pub fn of(blocks: &[(Version, &[u8])], member_size: Sectors) -> Self {
+        let mut candidates = Self::default();
+        for (version, bytes) in blocks {
+            candidates.looked.extend(version.position(member_size));
+            match Superblock::parse(bytes, *version, member_size) {
+                Ok(superblock) => candidates.legal.push(superblock),
+                Err(SuperblockError::Magic { .. }) => {}
+                Err(error) => candidates.damaged.push((*version, error)),
+            }
+        }
+        // Stable: of equals the one looked for first.
+        candidates.legal.sort_by_key(|superblock| std::cmp::Reverse(superblock.ctime()));
+        candidates
+    }
+
+    /// The one that can be believed: the only legal one, or the one created last if all are of one
+    /// array.
+    ///
+    /// # Errors
+    ///
+    /// With none legal, what is wrong with the first that has the magic, else `Absent`. With two
+    /// arrays, `Ambiguous`, which says what mdadm would take: the user has to choose.
+    pub fn one(self) -> Result<Superblock, SuperblockError> {
+        let mut legal = self.legal.into_iter();
+        let Some(newest) = legal.next() else {
+            let damaged = self.damaged.into_iter().next();
+            let absent = SuperblockError::Absent { looked: self.looked };
+            return Err(damaged.map_or(absent, |(_, error)| error));
+        };
+        match legal.find(|other| other.set_uuid() != newest.set_uuid()) {
+            None => Ok(newest),
+            Some(other) => Err(SuperblockError::Ambiguous {
+                first: newest.version(),
+                first_uuid: newest.set_uuid(),
+                second: other.version(),
+                second_uuid: other.set_uuid(),
+                newest: newest.version(),
+            }),
+        }
+    }
+}
+
+impl Superblock {
+    /// Reads the superblock of a member from the blocks at all its possible places.
+    ///
+    /// Shape    `blocks` holds, for each version the member is large enough for, the 4096 bytes at
+    ///          [`Version::position`]
+    ///
+    /// # Errors
+    ///
+    /// `TooSmall`, and those of [`Candidates::one`].
+    pub fn find(
+        blocks: &[(Version, &[u8])],
+        member_size: Sectors,
+    ) -> Result<Self, SuperblockError> {
+        if member_size < MEMBER_SECTORS_MIN {
+            let expected = MEMBER_SECTORS_MIN;
+            return Err(SuperblockError::TooSmall { found: member_size, expected });
+        }
+        Candidates::of(blocks, member_size).one()
+    }
+
+    /// Reads a superblock of one version and checks all that can be checked on one member.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Super090::parse`] or [`Super1::parse`].
+    pub fn parse(
+        bytes: &[u8],
+        version: Version,
+        member_size: Sectors,
+    ) -> Result<Self, SuperblockError> {
+        match version.minor() {
+            Some(minor) => Super1::parse(bytes, minor, member_size).map(Self::from),
+            None => Super090::parse(bytes, member_size).map(Self::from),
+        }
+    }
+
+    /// Reads a superblock of one version, for showing it: [`Superblock::validate`] may refuse it.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Super090::decode`] or [`Super1::decode`].
+    pub fn decode(
+        bytes: &[u8],
+        version: Version,
+        member_size: Sectors,
+    ) -> Result<Self, SuperblockError> {
+        match version.minor() {
+            Some(minor) => Super1::decode(bytes, minor).map(Self::from),
+            None => Super090::decode(bytes, member_size).map(Self::from),
+        }
+    }
+
+    /// Checks all that can be checked on one member.
+    ///
+    /// # Errors
+    ///
+    /// [`SuperblockError`] with the first field that is wrong.
+    pub fn validate(&self, member_size: Sectors) -> Result<(), SuperblockError> {
+        match self {
+            Self::V0_90(old) => old.validate(),
+            Self::V1(new) => new.validate(member_size),
+        }
+    }
+
+    /// Its version.
+    #[must_use]
+    pub fn version(&self) -> Version {
+        match self {
+            Self::V0_90(_) => Version::V0_90,
+            Self::V1(new) => new.minor.into(),
+        }
+    }
+
+    /// The older format, if it is that.
+    #[must_use]
+    pub fn as_v0_90(&self) -> Option<&Super090> {
+        match self {
+            Self::V0_90(old) => Some(old),
+            Self::V1(_) => None,
+        }
+    }
+
+    /// The newer format, if it is that.
+    #[must_use]
+    pub fn as_v1(&self) -> Option<&Super1> {
+        match self {
+            Self::V0_90(_) => None,
+            Self::V1(new) => Some(new),
+        }
+    }
+
+    /// The array.
+    #[must_use]
+    pub fn set_uuid(&self) -> Uuid {
+        match self {
+            Self::V0_90(old) => old.set_uuid,
+            Self::V1(new) => new.set_uuid,
+        }
+    }
+
+    /// The uuid in the array's bitmap, journal and logs. For 0.90 not in the order in which it is
+    /// printed.
+    #[must_use]
+    pub fn bitmap_uuid(&self) -> Uuid {
+        match self {
+            Self::V0_90(old) => old.bitmap_uuid(),
+            Self::V1(new) => new.set_uuid,
+        }
+    }
+
+    /// The array's name, escaped where it is not printable; 0.90 has none.
+    #[must_use]
+    pub fn name(&self) -> String {
+        match self {
+            Self::V0_90(_) => String::new(),
+            Self::V1(new) => new.name(),
+        }
+    }
+
+    /// Number of the md device that the array asks for; only 0.90 does.
+    #[must_use]
+    pub fn preferred_minor(&self) -> Option<u32> {
+        self.as_v0_90().map(|old| old.md_minor)
+    }
+
+    /// When the array was created.
+    #[must_use]
+    pub fn ctime(&self) -> MdTime {
+        match self {
+            Self::V0_90(old) => MdTime::from_secs(old.ctime.into()),
+            Self::V1(new) => new.ctime,
+        }
+    }
+
+    /// When the superblock was last written.
+    #[must_use]
+    pub fn utime(&self) -> MdTime {
+        match self {
+            Self::V0_90(old) => MdTime::from_secs(old.utime.into()),
+            Self::V1(new) => new.utime,
+        }
+    }
+
+    /// Level.
+    #[must_use]
+    pub fn level(&self) -> Level {
+        match self {
+            Self::V0_90(old) => old.level,
+            Self::V1(new) => new.level,
+        }
+    }
+
+    /// Layout, as a number of its level. For RAID0 0, "unknown", unless the superblock says that it
+    /// means something.
+    #[must_use]
+    pub fn layout(&self) -> u32 {
+        let said = match self {
+            Self::V0_90(old) => old.layout,
+            Self::V1(new) => new.layout,
+        };
+        let means = self.features().contains(Features::RAID0_LAYOUT);
+        if self.level() == Level::Raid0 && !means { 0 } else { said }
+    }
+
+    /// Chunk; 0 for RAID1.
+    #[must_use]
+    pub fn chunk(&self) -> Sectors {
+        match self {
+            Self::V0_90(old) => old.chunk(),
+            Self::V1(new) => new.chunk,
+        }
+    }
+
+    /// Sectors of each member that hold data; 0 for linear and RAID0.
+    #[must_use]
+    pub fn size(&self) -> Sectors {
+        match self {
+            Self::V0_90(old) => old.size(),
+            Self::V1(new) => new.size,
+        }
+    }
+
+    /// Sectors of this member that hold data or the journal.
+    #[must_use]
+    pub fn used_size(&self) -> Sectors {
+        match self {
+            Self::V0_90(old) => old.used_size(),
+            Self::V1(new) => new.used_size(),
+        }
+    }
+
+    /// Sectors of the array; `None` for linear and RAID0, where each member adds what it has.
+    #[must_use]
+    pub fn array_size(&self) -> Option<Sectors> {
+        match self {
+            Self::V0_90(old) => old.array_size(),
+            Self::V1(new) => new.array_size(),
+        }
+    }
+
+    /// First sector of data on the member.
+    #[must_use]
+    pub fn data_offset(&self) -> Sectors {
+        match self {
+            Self::V0_90(_) => Sectors::ZERO,
+            Self::V1(new) => new.data_offset,
+        }
+    }
+
+    /// Sector of the superblock on the member.
+    #[must_use]
+    pub fn super_offset(&self) -> Sectors {
+        match self {
+            Self::V0_90(old) => old.super_offset,
+            Self::V1(new) => new.super_offset,
+        }
+    }
+
+    /// Number of slots.
+    #[must_use]
+    pub fn raid_disks(&self) -> u32 {
+        match self {
+            Self::V0_90(old) => old.raid_disks,
+            Self::V1(new) => new.raid_disks,
+        }
+    }
+
+    /// The member's number, which [`Superblock::role`] takes. Not its slot.
+    #[must_use]
+    pub fn dev_number(&self) -> u32 {
+        match self {
+            Self::V0_90(old) => old.this_disk.number,
+            Self::V1(new) => new.dev_number,
+        }
+    }
+
+    /// How many numbers the table of roles has.
+    #[must_use]
+    pub fn role_count(&self) -> usize {
+        match self {
+            Self::V0_90(old) => old.disks.len(),
+            Self::V1(new) => new.roles.len(),
+        }
+    }
+
+    /// Role of the member with this number.
+    ///
+    /// # Errors
+    ///
+    /// A number past the table, or a role that no member can have.
+    pub fn role(&self, dev_number: u32) -> Result<Role, SuperblockError> {
+        match self {
+            Self::V0_90(old) => old.role(dev_number),
+            Self::V1(new) => new.role(dev_number),
+        }
+    }
+
+    /// Role of this member.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Superblock::role`]; none after [`Superblock::parse`].
+    pub fn own_role(&self) -> Result<Role, SuperblockError> {
+        self.role(self.dev_number())
+    }
+
+    /// What tells the member from all others.
+    #[must_use]
+    pub fn identity(&self) -> DeviceIdentity {
+        match self {
+            Self::V0_90(old) => DeviceIdentity::Number(old.this_disk.number),
+            Self::V1(new) => DeviceIdentity::Uuid(new.device_uuid),
+        }
+    }
+
+    /// How often the array changed; orders members by freshness.
+    #[must_use]
+    pub fn events(&self) -> u64 {
+        match self {
+            Self::V0_90(old) => old.events,
+            Self::V1(new) => new.events,
+        }
+    }
+
+    /// Where resync has to begin, `None` for a clean array.
+    #[must_use]
+    pub fn dirty_from(&self) -> Option<Sectors> {
+        match self {
+            Self::V0_90(old) => old.dirty_from(),
+            Self::V1(new) => new.dirty_from(),
+        }
+    }
+
+    /// Data sectors below which the member is rebuilt; `None` means all of them, if it has a slot.
+    /// 0.90 gives a slot only to members that are.
+    #[must_use]
+    pub fn recovery_offset(&self) -> Option<Sectors> {
+        self.as_v1().and_then(Super1::recovery_offset)
+    }
+
+    /// What else is to be understood, in the terms of version 1.
+    #[must_use]
+    pub fn features(&self) -> Features {
+        match self {
+            Self::V0_90(old) => old.features(),
+            Self::V1(new) => new.feature_map,
+        }
+    }
+
+    /// What keeps this release from writing to the array.
+    #[must_use]
+    pub fn refuses_writing(&self) -> Vec<Reason> {
+        match self {
+            Self::V0_90(old) => old.refuses_writing(),
+            Self::V1(new) => new.refuses_writing(),
+        }
+    }
+
+    /// What is odd but has an accepted meaning, as messages.
+    #[must_use]
+    pub fn warnings(&self) -> Vec<String> {
+        match self {
+            Self::V0_90(old) => old.warnings(),
+            Self::V1(new) => new.warnings(),
+        }
+    }
+
+    /// Every line that `mdadm --examine` prints, as name and value.
+    #[must_use]
+    pub fn describe(&self, member_size: Sectors) -> Vec<(String, String)> {
+        match self {
+            Self::V0_90(old) => old.describe(),
+            Self::V1(new) => new.describe(member_size),
+        }
+    }
+
+    /// The table that follows those lines; only 0.90 has one.
+    #[must_use]
+    pub fn describe_disks(&self) -> Vec<String> {
+        self.as_v0_90().map(Super090::describe_disks).unwrap_or_default()
+    }
+
+    /// The sectors of the member that its bitmap can have: from where it begins to the next thing.
+    /// `None` without a bitmap.
+    ///
+    /// # Errors
+    ///
+    /// `Value` for a bitmap without a place or before the member, `Overlap` for one in the
+    /// superblock, the data or the bad-block log, `Truncated` for one past the member's end.
+    pub fn bitmap_room(
+        &self,
+        member_size: Sectors,
+    ) -> Result<Option<SectorRange>, SuperblockError> {
+        match self {
+            Self::V0_90(old) => Ok(old.bitmap_room()),
+            Self::V1(new) => new.bitmap_room(member_size),
+        }
+    }
+
+    /// The sectors of the member's bad-block log, `None` when it says that there are no bad blocks.
+    #[must_use]
+    pub fn badblocks_area(&self) -> Option<SectorRange> {
+        let new = self.as_v1()?;
+        let present = new.feature_map.contains(Features::BADBLOCKS);
+        let start = new.super_offset.0.checked_add_signed(new.bblog_offset.into())?;
+        present.then(|| SectorRange::new(start, new.bblog_size.into()))
+    }
+
+    /// The sectors of the member's partial parity log.
+    #[must_use]
+    pub fn ppl_area(&self) -> Option<SectorRange> {
+        let new = self.as_v1()?;
+        let ppl = new.ppl()?;
+        let start = new.super_offset.0.checked_add_signed(ppl.offset.into())?;
+        Some(SectorRange::new(start, ppl.size.into()))
+    }
+}
+
+impl Super1 {
+    /// The sectors of the member that its bitmap can have: see [`Superblock::bitmap_room`].
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    pub fn bitmap_room(
+        &self,
+        member_size: Sectors,
+    ) -> Result<Option<SectorRange>, SuperblockError> {
+        /// The header, and as much as md writes at once.
+        const HEADER_SECTORS: i128 = 8;
+        let Some(offset) = self.bitmap_offset() else { return Ok(None) };
+        let at = At { structure: "superblock", field: "bitmap_offset", byte: 96 };
+        if offset == 0 {
+            return Err(SuperblockError::value(at, 0, "a place with BITMAP"));
+        }
+        let start = i128::from(self.super_offset.0) + i128::from(offset);
+        // Very old tools put the bitmap 1 KiB after the superblock: inside of its 4 KiB, but behind
+        // the roles.
+        let header = Area::new(at, "the bitmap", start, HEADER_SECTORS);
+        header.inside(member_size)?;
+        let mut others = vec![self.superblock_area(), self.data_area()];
+        if self.bblog_size > 0 && self.bblog_offset != 0 {
+            let log = i128::from(self.super_offset.0) + i128::from(self.bblog_offset);
+            others.push(Area::new(at, "the bad-block log", log, self.bblog_size.into()));
+        }
+        let mut end = i128::from(member_size.0);
+        for other in &others {
+            header.clear_of(other)?;
+            if other.start >= header.end {
+                end = end.min(other.start);
+            }
+        }
+        let sector = |at: i128| u64::try_from(at).unwrap_or_default();
+        Ok(Some(SectorRange::new(sector(start), sector(end - start))))
+    }
+}
