@@ -29,8 +29,10 @@ pub mod crc;
 mod create;
 mod error;
 mod examine;
+mod journal;
 pub mod layout_id;
 mod level;
+mod ppl;
 pub mod probe;
 mod super090;
 mod super1;
@@ -44,7 +46,14 @@ pub use bitmap::{
 };
 pub use create::{CreateError, NewArray, NewMember, data_offset_default};
 pub use error::{At, LogError, SuperblockError};
+pub use journal::{
+    JOURNAL_BLOCK_BYTES, JournalScan, JournalState, MetaBlock, Payload, journal_block_checksum,
+    journal_seed,
+};
 pub use level::{Level, UnknownLevel};
+pub use ppl::{
+    PPL_ENTRIES_MAX, PPL_HEADER_BYTES, PplContext, PplEntry, PplHeader, PplRecompute, PplScan,
+};
 pub use super1::{
     Features, MEMBER_SECTORS_MIN, MdTime, Minor, PplArea, ROLES_MAX, Reason, Reshape, ResyncOffset,
     Role, SUPER_BYTES, Super1, csum_v1,

@@ -5,10 +5,11 @@
 mod area;
 
 use weft_ondisk::{
-    BadBlockContext, BadBlocks, Bitmap, BitmapContext, ByteOrder, DeviceIdentity, Level, Readd,
-    Role, SUPER_BYTES, Super090, Trust, Version, csum_090,
+    BadBlockContext, BadBlocks, Bitmap, BitmapContext, ByteOrder, DeviceIdentity, JournalScan,
+    JournalState, Level, Payload, PplContext, PplHeader, PplRecompute, PplScan, Readd, Role,
+    SUPER_BYTES, Super090, Trust, Version, csum_090, journal_block_checksum, journal_seed,
 };
-use weft_units::{Sectors, Slot};
+use weft_units::{SectorRange, Sectors, Slot};
 
 #[test]
 fn every_old_superblock_is_written_back_as_it_was() {
@@ -247,4 +248,94 @@ fn every_bad_block_log_is_read_as_mdadm_does_and_written_as_the_kernel_does() {
         let expected: Vec<&str> = text.lines().skip(1).collect();
         assert_eq!(BadBlocks::describe(&area.bytes, context.shift), expected);
     }
+}
+
+/// The newest log of a member, and its sector in the area.
+fn newest_log(area: &area::Area) -> (Sectors, PplHeader) {
+    let superblock = area.superblock();
+    let place = superblock.ppl_area().unwrap();
+    assert_eq!(place.start, area.start);
+    let mut scan = PplScan::new(PplHeader::signature_of(superblock.bitmap_uuid()), place.len);
+    while let Some(at) = scan.poll() {
+        let start = usize::try_from(at.bytes().0).unwrap();
+        scan.handle(area.bytes.get(start..start + 4096).unwrap_or(&[0; 4096]));
+    }
+    scan.newest().unwrap_or_else(|error| panic!("{}/{}: {error}", area.array, area.member))
+}
+
+#[test]
+fn every_partial_parity_log_is_read_and_written_back() {
+    for (array, count, newest) in [
+        ("raid5-4-ppl", 4, [7, 5, 3, 1].as_slice()), // only the first log of each is kept
+        ("ppl-active", 3, &[0, 4, 5]),
+    ] {
+        let areas: Vec<_> =
+            area::of_kind("ppl").into_iter().filter(|area| area.array == array).collect();
+        assert_eq!(areas.len(), count);
+        for (area, newest) in areas.iter().zip(newest) {
+            let (at, header) = newest_log(area);
+            assert_eq!(header.generation, *newest, "{array}/{}", area.member);
+            let log = &area.bytes[usize::try_from(at.bytes().0).unwrap()..];
+            assert!(header.encode()[..] == log[..4096], "{array}/{}", area.member);
+            for index in 0..header.entries.len() {
+                let partial = header.partial(index).unwrap();
+                let bytes = usize::try_from(partial.start.bytes().0).unwrap();
+                assert_eq!(header.check_partial(index, &log[bytes..]), Ok(()));
+            }
+        }
+    }
+}
+
+#[test]
+fn the_parity_a_log_asks_for_is_the_one_the_kernel_wrote() {
+    let area = area::one("ppl-active", 2, "ppl");
+    let superblock = area.super1();
+    let (at, header) = newest_log(&area);
+    assert_eq!(at, Sectors(48));
+    let context = PplContext {
+        raid_disks: superblock.raid_disks,
+        chunk: superblock.chunk,
+        array_size: superblock.array_size().unwrap(),
+        room: Sectors(2048) - at,
+        owner: Slot(2),
+    };
+    // Left-symmetric on three members.
+    let parity_slot = |row: u64| Slot(2 - u16::try_from(row % 3).unwrap());
+    let found = header.recovery(&context, parity_slot).unwrap();
+    let [PplRecompute { entry: 0, parity_slot: Slot(2), rows, data, partial: Some(partial) }] =
+        &found[..]
+    else {
+        panic!("{found:?}")
+    };
+    // 4 KiB of the second data chunk of row 0, which is on member 1.
+    assert_eq!((*rows, &data[..]), (SectorRange::new(8, 8), &[SectorRange::new(136, 8)][..]));
+    let start = usize::try_from((at + partial.start).bytes().0).unwrap();
+    let partial = &area.bytes[start..start + 4096];
+    let written = area::one("ppl-active", 1, "data");
+    assert_eq!(written.start, superblock.data_offset + rows.start);
+    let parity: Vec<u8> = written.bytes.iter().zip(partial).map(|(a, b)| a ^ b).collect();
+    assert!(parity == area::one("ppl-active", 2, "data").bytes);
+}
+
+#[test]
+fn a_journal_of_the_kernel_is_live() {
+    let area = area::one("raid5-4-journal", 4, "journal");
+    let superblock = area.super1();
+    assert_eq!(superblock.own_role(), Ok(Role::Journal));
+    let tail = superblock.journal_tail().unwrap();
+    assert_eq!(area.start, superblock.data_offset + tail);
+    let mut scan = JournalScan::new(superblock.set_uuid, tail, superblock.data_size).unwrap();
+    scan.handle(&area.bytes);
+    // 16 blocks of data follow; there is nothing behind them.
+    assert_eq!(scan.poll(), Some(tail + Sectors(17 * 8)));
+    scan.handle(&[0; 4096]);
+    let Ok(JournalState::Live(blocks)) = scan.finish() else { panic!("it is not empty") };
+    let [block] = &blocks[..] else { panic!("{blocks:?}") };
+    assert_eq!((block.seq, block.payloads.len()), (2_723_304_734, 16));
+    let seed = journal_seed(superblock.set_uuid);
+    assert!(block.encode(seed).unwrap()[..] == area.bytes[..4096]);
+    let Payload::Data { flags: 0, sector: Sectors(28_736), checksums } = &block.payloads[0] else {
+        panic!("{:?}", block.payloads[0])
+    };
+    assert_eq!(journal_block_checksum(seed, &area.bytes[4096..]), checksums[0]);
 }
