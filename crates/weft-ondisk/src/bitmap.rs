@@ -134,7 +134,9 @@ pub struct Bitmap {
     pub trust: Trust,
     /// What is odd but has an accepted meaning.
     pub warnings: Vec<String>,
-    /// A state for each chunk.
+    /// How many chunks there are.
+    chunk_count: u64,
+    /// A state for each chunk from the first on, as far as is known: all others are dirty.
     states: Vec<ChunkState>,
 }
 
@@ -362,8 +364,6 @@ impl Bitmap {
         let chunk = header.check(context)?;
         let sync_size = context.sync_size;
         let chunks = sync_size.0.div_ceil(chunk.0);
-        // Not more than fit the room, which was checked.
-        let count = usize::try_from(chunks).unwrap_or(usize::MAX);
         let mut warnings = Vec::new();
         if header.sync_size != sync_size {
             warnings.push(format!(
@@ -377,25 +377,30 @@ impl Bitmap {
             warnings.push(format!("{}: found a write error noted", at!(state)));
         }
         let trust = header.trust(context);
-        let known = usize::try_from(header.sync_size.0.div_ceil(chunk.0)).unwrap_or(usize::MAX);
-        let states = (0..count)
-            .map(|index| {
-                let said = if index < known { header.state_of(bytes, index, chunks) } else { None };
-                let said = said.unwrap_or(ChunkState::Dirty);
-                match trust {
-                    // There is no parity to be in sync.
-                    Trust::Stale(_) if said != ChunkState::Unwritten => ChunkState::Dirty,
-                    _ => said,
-                }
+        let known = chunks.min(header.sync_size.0.div_ceil(chunk.0));
+        // As many as were given, however many there should be.
+        let states = (0..usize::try_from(known).unwrap_or(usize::MAX))
+            .map_while(|index| header.state_of(bytes, index, chunks))
+            .map(|said| match trust {
+                // There is no parity to be in sync.
+                Trust::Stale(_) if said != ChunkState::Unwritten => ChunkState::Dirty,
+                _ => said,
             })
             .collect();
-        Ok(Self { header, chunk, sync_size, trust, warnings, states })
+        Ok(Self { header, chunk, sync_size, trust, warnings, chunk_count: chunks, states })
     }
 
-    /// What is known of each chunk, from the first on.
+    /// How many chunks there are.
     #[must_use]
-    pub fn states(&self) -> &[ChunkState] {
-        &self.states
+    pub const fn chunk_count(&self) -> u64 {
+        self.chunk_count
+    }
+
+    /// What is known of a chunk.
+    #[must_use]
+    pub fn state(&self, index: u64) -> ChunkState {
+        let known = usize::try_from(index).ok().and_then(|index| self.states.get(index));
+        known.copied().unwrap_or(ChunkState::Dirty)
     }
 
     /// Ranges that may be out of sync, in order, chunks side by side as one.
@@ -451,25 +456,30 @@ impl Bitmap {
     #[must_use]
     pub fn describe(&self) -> Vec<(String, String)> {
         let mut lines = self.header.describe();
-        let total = self.states.len();
-        let dirty = self.states.iter().filter(|state| **state == ChunkState::Dirty).count();
-        // Bits are counted in 64, no bitmap has more.
-        let tenths = (dirty as u64 * 2000 / (total as u64).max(1)).div_ceil(2);
-        let value =
-            format!("{total} bits (chunks), {dirty} dirty ({}.{}%)", tenths / 10, tenths % 10);
+        let total = self.chunk_count;
+        let clean = self.states.iter().filter(|state| **state != ChunkState::Dirty).count();
+        let dirty = total - clean as u64;
+        let tenths = (u128::from(dirty) * 2000 / u128::from(total.max(1))).div_ceil(2);
+        let (percent, tenth) = (tenths / 10, tenths % 10);
+        let value = format!("{total} bits (chunks), {dirty} dirty ({percent}.{tenth}%)");
         lines.push(("Bitmap".to_owned(), value));
         lines
     }
 
     fn ranges(&self, wanted: fn(ChunkState) -> bool) -> impl Iterator<Item = SectorRange> + '_ {
+        // Those past the known ones are dirty, which every caller wants.
+        let known = self.states.len() as u64;
+        let state = move |index: u64| wanted(self.state(index));
         let mut index = 0;
         std::iter::from_fn(move || {
-            let rest = self.states.get(index..)?;
-            let start = index + rest.iter().position(|state| wanted(*state))?;
-            let run = self.states.get(start..)?.iter().take_while(|state| wanted(**state)).count();
-            index = start + run;
-            let first = start as u64 * self.chunk.0;
-            let end = (index as u64).saturating_mul(self.chunk.0).min(self.sync_size.0);
+            let next = |from: u64, is: bool| (from..known).find(|index| state(*index) == is);
+            let start = next(index, true).unwrap_or(known.max(index));
+            if start >= self.chunk_count {
+                return None;
+            }
+            index = next(start, false).unwrap_or(self.chunk_count);
+            let first = start * self.chunk.0;
+            let end = index.saturating_mul(self.chunk.0).min(self.sync_size.0);
             Some(SectorRange::new(first, end - first))
         })
     }
@@ -599,7 +609,7 @@ mod tests {
         let bitmap =
             Bitmap::parse(&bytes(&header, &[0b1000_0001, 1, 0xf8]), &context(155)).unwrap();
         assert_eq!(bitmap.trust, Trust::Full);
-        assert_eq!(bitmap.states().len(), 20);
+        assert_eq!(bitmap.chunk_count(), 20);
         assert_eq!(ranges(bitmap.dirty_ranges()), [(0, 8), (56, 16), (152, 3)]);
         // Without the last byte the last chunks are not known.
         let bitmap = Bitmap::parse(&bytes(&header, &[0, 0]), &context(155)).unwrap();
@@ -675,7 +685,7 @@ mod tests {
         let bitmap = Bitmap::parse(&all, &context(80)).unwrap();
         assert_eq!(ranges(bitmap.dirty_ranges()), [(16, 24), (64, 16)]);
         assert_eq!(ranges(bitmap.untrusted_ranges()), [(0, 8), (16, 40), (64, 16)]);
-        assert_eq!(bitmap.states()[7], ChunkState::CleanUnwritten);
+        assert_eq!(bitmap.state(7), ChunkState::CleanUnwritten);
         assert!(matches!(bitmap.trust, Trust::ReadOnly(_)));
 
         let mut parse = |state| {

@@ -307,7 +307,7 @@ impl JournalScan {
     /// `Value` for a tail that is not a block of the ring.
     pub fn new(set_uuid: Uuid, tail: Sectors, data_size: Sectors) -> Result<Self, LogError> {
         let ring = data_size.round_down(Sectors(BLOCK_SECTORS));
-        if tail >= ring || tail.0 % BLOCK_SECTORS != 0 {
+        if tail >= ring || !tail.0.is_multiple_of(BLOCK_SECTORS) {
             let at = At { structure: STRUCTURE, field: "journal_tail", byte: 152 };
             let expected = format!("a multiple of 8 below {}", ring.0);
             return Err(LogError::value(at, tail.0, expected));

@@ -1,10 +1,17 @@
-//! md superblocks: bytes to values and back.
+//! md metadata: bytes to values and back.
 //!
 //! Everything an md array says about itself is on its members, in formats that other programs
-//! write too. This crate turns those bytes into values that are legal by construction
-//! ([`Super1::parse`]), turns the values back into the same bytes ([`Super1::encode_into`]) and
-//! makes the superblocks of a new array ([`NewArray::plan`]). It reads and writes nothing itself:
-//! the caller brings the blocks and says where they came from.
+//! write too. This crate turns those bytes into values that are legal by construction and turns the
+//! values back into the same bytes. It reads and writes nothing itself: the caller brings the blocks
+//! and says where they came from.
+//!
+//! - [`Superblock`]: what a member says of itself and its array, whichever version it is;
+//!   [`Super090`] and [`Super1`] in full; [`NewArray::plan`] makes those of a new array.
+//! - [`Bitmap`]: which regions may be out of sync, and whether it can be believed.
+//! - [`BadBlocks`]: which blocks of a member hold nothing.
+//! - [`PplHeader`]: what makes the parity of an interrupted write right again.
+//! - [`JournalScan`]: whether a journal holds what members do not have.
+//! - [`probe`]: what else is on a member.
 //!
 //! ```
 //! use weft_ondisk::{Level, Minor, NewArray, NewMember, Super1};
@@ -19,7 +26,7 @@
 //! ```
 //!
 //! Source: facts about the formats of Linux md (6.1 to 6.12) and mdadm (4.2 to 4.6). What those
-//! two write is kept in `fixtures/md-super` and read by the tests.
+//! two write is kept in `fixtures/md-super` and `fixtures/md-meta` and read by the tests.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
 

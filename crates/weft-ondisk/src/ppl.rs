@@ -363,10 +363,11 @@ impl Write {
         let data = u64::from(entry.data_size) / SECTOR_BYTES;
         let (count, strip) = if partial >= chunk {
             (data.div_ceil(chunk.max(1)), chunk)
-        } else if partial > 0 {
-            (data / partial, partial)
         } else {
-            (all, data.checked_div(all).unwrap_or(0))
+            match data.checked_div(partial) {
+                Some(count) => (count, partial),
+                None => (all, data.checked_div(all).unwrap_or(0)),
+            }
         };
         let even =
             if partial >= chunk { strip > 0 } else { count.checked_mul(strip) == Some(data) };

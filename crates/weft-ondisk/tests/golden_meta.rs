@@ -5,9 +5,10 @@
 mod area;
 
 use weft_ondisk::{
-    BadBlockContext, BadBlocks, Bitmap, BitmapContext, ByteOrder, DeviceIdentity, JournalScan,
-    JournalState, Level, Payload, PplContext, PplHeader, PplRecompute, PplScan, Readd, Role,
-    SUPER_BYTES, Super090, Trust, Version, csum_090, journal_block_checksum, journal_seed,
+    BadBlockContext, BadBlocks, Bitmap, BitmapContext, ByteOrder, Candidates, DeviceIdentity,
+    JournalScan, JournalState, Level, Minor, Payload, PplContext, PplHeader, PplRecompute, PplScan,
+    Readd, Role, SUPER_BYTES, Super090, Superblock, SuperblockError, Trust, Version, csum_090,
+    journal_block_checksum, journal_seed,
 };
 use weft_units::{SectorRange, Sectors, Slot};
 
@@ -121,6 +122,58 @@ fn roles_are_those_of_the_table() {
 }
 
 #[test]
+fn the_superblock_is_found_among_all_places() {
+    for area in area::all().into_iter().filter(|area| area.kind.starts_with("super")) {
+        let nothing = [0; SUPER_BYTES];
+        let superblock = area.superblock();
+        let blocks = Version::ALL.map(|version| {
+            let here = version == superblock.version();
+            assert!(!here || version.position(area.member_size) == Some(area.start));
+            (version, if here { &area.bytes[..] } else { &nothing })
+        });
+        assert_eq!(Superblock::find(&blocks, area.member_size), Ok(superblock));
+    }
+}
+
+#[test]
+fn of_one_array_the_superblock_created_last_counts() {
+    let area = area::one("badblocks", 0, "super1");
+    let newer = area.super1();
+    let mut older = newer.clone();
+    older.minor = Minor::V1_1;
+    older.super_offset = Sectors(0);
+    older.ctime.secs -= 1;
+    let older_block = older.encode();
+    let mut damaged = older_block;
+    damaged[200] ^= 1;
+    let find = |first: &[u8]| {
+        let blocks = [(Version::V1_1, first), (Version::V1_2, &area.bytes[..])];
+        Candidates::of(&blocks, area.member_size)
+    };
+    let both = find(&older_block);
+    assert_eq!(both.legal, [newer.clone().into(), older.clone().into()]);
+    assert_eq!(both.looked, [Sectors(0), Sectors(8)]);
+    assert_eq!(both.one(), Ok(newer.clone().into()));
+    // Damage is reported only where there is nothing else.
+    let one = find(&damaged);
+    assert_eq!((one.legal.len(), one.damaged[0].0), (1, Version::V1_1));
+    assert_eq!(one.one(), Ok(newer.into()));
+    older.set_uuid.0[0] ^= 1;
+    let ambiguous = find(&older.encode()).one().unwrap_err();
+    let SuperblockError::Ambiguous { newest, .. } = ambiguous else { panic!("{ambiguous}") };
+    assert_eq!(newest, Version::V1_2);
+}
+
+#[test]
+fn versions_are_read_back() {
+    for version in Version::ALL {
+        assert_eq!(version.to_string().parse(), Ok(version));
+        assert_eq!(version.minor().map_or(Version::V0_90, Version::from), version);
+    }
+    assert!("1.3".parse::<Version>().is_err());
+}
+
+#[test]
 fn members_are_counted_as_the_kernel_does() {
     for (array, member) in [("raid5-4-v090", 0), ("v090-removed", 0), ("v090-bitmap", 0)] {
         let parsed = area::one(array, member, "super090").super090();
@@ -219,7 +272,8 @@ fn bits_are_where_writes_were() {
 
 #[test]
 fn every_bad_block_log_is_read_as_mdadm_does_and_written_as_the_kernel_does() {
-    let expected: [(&str, usize, &[(u64, u64)]); 5] = [
+    type Ranges = &'static [(u64, u64)];
+    let expected: [(&str, usize, Ranges); 5] = [
         ("badblocks", 0, &[]),
         ("badblocks", 1, &[(12, 2), (16, 8), (52, 8), (252, 600), (1952, 1)]),
         ("badblocks", 2, &[(452, 16)]),

@@ -1,0 +1,817 @@
+//! Is each known kind of broken metadata named? All 70 rows of the reference, spec/md-ondisk.md §11:
+//! those that one member's bytes decide, checked, and the others, by name.
+
+#[allow(dead_code, reason = "each test uses its part")]
+mod area;
+#[allow(dead_code, reason = "each test uses its part")]
+mod fixture;
+
+use std::collections::BTreeSet;
+use std::fmt::Display;
+use weft_ondisk::{
+    BadBlockContext, BadBlocks, Bitmap, BitmapContext, BitmapHeader, ByteOrder, JournalScan, Level,
+    MetaBlock, Payload, PplContext, PplEntry, PplHeader, PplScan, SUPER_BYTES, Super1, Super090,
+    Superblock, SuperblockError, Uuid, Version, csum_090, csum_v1, journal_seed,
+};
+use weft_units::{Sectors, Slot};
+
+/// Rows that need other members, and who decides them.
+const SET_LEVEL: [(u8, &str); 14] = [
+    (27, "RAID0 with several zones and no layout: the other members' sizes say how many zones"),
+    (33, "two members with the same slot and events"),
+    (34, "two members with the same number or device uuid"),
+    (35, "members of two arrays"),
+    (36, "level, layout, chunk, size, raid_disks or ctime differ within one array"),
+    (37, "versions differ within one array"),
+    (38, "events behind by 2 or more"),
+    (39, "events behind by 1, and faulty for the freshest"),
+    (40, "members that list each other as missing"),
+    (41, "array features differ at the same events"),
+    (42, "bitmaps of members differ"),
+    (59, "journal feature and journal members do not go together"),
+    (69, "a member listed twice"),
+    (70, "a read that fails: nothing here reads, a short block is named in row 1"),
+];
+
+/// What was said of something: an error, a warning, or that it is accepted.
+trait Said {
+    fn said(self) -> String;
+}
+
+impl<T, E: Display> Said for Result<T, E> {
+    fn said(self) -> String {
+        self.map_or_else(|error| error.to_string(), |_| "accepted".to_owned())
+    }
+}
+
+impl Said for Vec<String> {
+    fn said(self) -> String {
+        self.join("; also ")
+    }
+}
+
+#[derive(Default)]
+struct Table {
+    rows: BTreeSet<u8>,
+    cases: usize,
+    /// Cases that say something else, all of them.
+    wrong: String,
+}
+
+impl Table {
+    /// Case `what` of a row says what begins with `expected`.
+    fn row(&mut self, row: u8, what: &str, found: impl Said, expected: &str) {
+        let said = found.said();
+        let named = said.contains(": found ") && said.contains(", expected ");
+        let whole = said == "accepted" || said.starts_with("no md superblock");
+        let style = (named || whole) && !said.ends_with('.') && said.len() < 400;
+        if !said.starts_with(expected) || !style {
+            self.wrong.push_str(&format!("row {row}, {what}:\n  {said}\n  {expected}\n"));
+        }
+        self.rows.insert(row);
+        self.cases += 1;
+    }
+}
+
+type Edit = (usize, Vec<u8>);
+
+fn w16(byte: usize, value: u16) -> Edit {
+    (byte, value.to_le_bytes().to_vec())
+}
+
+fn w32(byte: usize, value: u32) -> Edit {
+    (byte, value.to_le_bytes().to_vec())
+}
+
+fn w64(byte: usize, value: u64) -> Edit {
+    (byte, value.to_le_bytes().to_vec())
+}
+
+fn edit(bytes: &mut [u8], edits: &[Edit]) {
+    for (byte, value) in edits {
+        bytes[*byte..byte + value.len()].copy_from_slice(value);
+    }
+}
+
+/// A version 1 superblock of this array with fields changed and its sum made right.
+fn new(array: &str, edits: &[Edit]) -> Result<Super1, SuperblockError> {
+    let fixture = fixture::member(array, 0);
+    let mut block = fixture.block;
+    edit(&mut block, edits);
+    if let Some(sum) = csum_v1(&block) {
+        edit(&mut block, &[w32(216, sum)]);
+    }
+    Super1::parse(&block, fixture.minor, fixture.member_size)
+}
+
+fn raid5(edits: &[Edit]) -> Result<Super1, SuperblockError> {
+    new("raid5-4x64k-ls", edits)
+}
+
+/// The same for 0.90.
+fn old(edits: &[Edit]) -> Result<Super090, SuperblockError> {
+    let area = area::one("raid5-4-v090", 0, "super090");
+    let mut block = area.bytes.clone();
+    edit(&mut block, edits);
+    let sum = csum_090(&block, ByteOrder::Little).unwrap();
+    edit(&mut block, &[w32(152, sum)]);
+    Super090::parse(&block, area.member_size)
+}
+
+/// The bitmap of a member with bytes changed, for a context that may be.
+fn bitmap(
+    edits: &[Edit],
+    change: impl Fn(&mut BitmapContext),
+) -> Result<Bitmap, weft_ondisk::LogError> {
+    let area = area::one("raid5-4-v11-bitmap", 0, "bitmap");
+    let superblock = area.superblock();
+    let mut context = BitmapContext {
+        uuid: superblock.bitmap_uuid(),
+        events: superblock.events(),
+        sync_size: superblock.size(),
+        room: superblock.bitmap_room(area.member_size).unwrap().unwrap().len,
+        origin: None,
+    };
+    change(&mut context);
+    let mut bytes = area.bytes.clone();
+    edit(&mut bytes, edits);
+    Bitmap::parse(&bytes, &context)
+}
+
+/// Where the bitmap is when its offset is this.
+fn bitmap_place(array: &str, offset: i32) -> Result<(), SuperblockError> {
+    let size = fixture::member(array, 0).member_size;
+    let parsed = new(array, &[w32(96, offset.cast_unsigned())])?;
+    parsed.bitmap_room(size).map(|_| ())
+}
+
+fn bad_blocks(edits: &[Edit]) -> Result<BadBlocks, weft_ondisk::LogError> {
+    let area = area::one("badblocks", 1, "bblog");
+    let superblock = area.super1();
+    let context = BadBlockContext {
+        shift: superblock.bblog_shift,
+        data_offset: superblock.data_offset,
+        used_size: superblock.used_size(),
+        member_size: area.member_size,
+    };
+    let mut bytes = area.bytes.clone();
+    edit(&mut bytes, edits);
+    BadBlocks::parse(&bytes, &context)
+}
+
+/// The newest log of a member after bytes of it changed.
+fn ppl(edits: &[Edit]) -> Result<(Sectors, PplHeader), weft_ondisk::LogError> {
+    let area = area::one("raid5-4-ppl", 0, "ppl");
+    let mut bytes = area.bytes.clone();
+    edit(&mut bytes, edits);
+    let signature = PplHeader::signature_of(area.superblock().set_uuid());
+    let mut scan = PplScan::new(signature, Sectors(8));
+    scan.handle(&bytes);
+    scan.newest()
+}
+
+/// What recovery makes of an entry in the log of slot 3, on four members with chunks of 64 KiB.
+fn ppl_entry(
+    data_sector: u64,
+    pp_size: u32,
+    data_size: u32,
+    parity_disk: u32,
+) -> Result<usize, weft_ondisk::LogError> {
+    let entry = PplEntry {
+        data_sector: Sectors(data_sector),
+        pp_size,
+        data_size,
+        parity_disk,
+        checksum: 0,
+    };
+    let header = PplHeader { signature: 1, generation: 1, entries: vec![entry] };
+    let context = PplContext {
+        raid_disks: 4,
+        chunk: Sectors(128),
+        array_size: Sectors(3 * 4096),
+        room: Sectors(2048),
+        owner: Slot(3),
+    };
+    let slot = |row: u64| Slot(3 - u16::try_from(row % 4).unwrap());
+    header.recovery(&context, slot).map(|found| found.len())
+}
+
+/// A meta block of a ring of 64 sectors after 4 bytes of it changed and its sum made right.
+fn journal(edits: &[Edit], payload: Payload) -> Result<weft_ondisk::JournalState, impl Display> {
+    let uuid = Uuid([7; 16]);
+    let seed = journal_seed(uuid);
+    let block = MetaBlock { seq: 1, position: Sectors(8), payloads: vec![payload] };
+    let mut bytes = block.encode(seed).unwrap();
+    edit(&mut bytes, edits);
+    let mut summed = bytes;
+    summed[4..8].fill(0);
+    let sum = weft_ondisk::crc::crc32c_raw(seed, &summed);
+    edit(&mut bytes, &[w32(4, sum)]);
+    let mut scan = JournalScan::new(uuid, Sectors(8), Sectors(64)).unwrap();
+    scan.handle(&bytes);
+    while scan.poll().is_some() {
+        scan.handle(&[0; 4096]);
+    }
+    scan.finish()
+}
+
+fn data(blocks: usize) -> Payload {
+    Payload::Data { flags: 0, sector: Sectors(0), checksums: vec![0; blocks] }
+}
+
+/// The superblocks of a member of `size` sectors with these blocks.
+fn find(blocks: &[(Version, &[u8])], size: u64) -> Result<Superblock, SuperblockError> {
+    Superblock::find(blocks, Sectors(size))
+}
+
+/// A reshape of RAID5 from 3 to 4 members with one field changed.
+fn reshape(change: Edit) -> Result<Super1, SuperblockError> {
+    let grow = [w32(8, 4), w32(100, 5), w64(104, 384), w32(112, 1), w32(116, 2), w32(120, 128)];
+    raid5(&[&grow[..], &[change]].concat())
+}
+
+fn old_reshape(change: Edit) -> Result<Super090, SuperblockError> {
+    let grow = [w32(8, 91), w64(176, 384), w32(184, 5), w32(188, 1), w32(192, 2), w32(196, 65536)];
+    old(&[&grow[..], &[change]].concat())
+}
+
+#[test]
+fn every_row_of_the_reference_is_decided() {
+    let mut table = Table::default();
+    identity(&mut table);
+    geometry(&mut table);
+    areas(&mut table);
+    progress_and_roles(&mut table);
+    bitmaps(&mut table);
+    logs(&mut table);
+    journals_and_reshapes(&mut table);
+    old_superblocks(&mut table);
+
+    assert!(table.wrong.is_empty(), "{}", table.wrong);
+    let elsewhere: BTreeSet<u8> = SET_LEVEL.iter().map(|(row, _)| *row).collect();
+    let all: BTreeSet<u8> = table.rows.union(&elsewhere).copied().collect();
+    assert_eq!(all, (1..=70).collect());
+    assert_eq!(table.rows.intersection(&elsewhere).count(), 0, "rows in both lists");
+    assert_eq!(table.cases, 199);
+}
+
+fn identity(table: &mut Table) {
+    let nothing: &[u8] = &[0; SUPER_BYTES];
+    let blocks = Version::ALL.map(|version| (version, nothing));
+    table.row(
+        1,
+        "no magic anywhere",
+        find(&blocks, 4096),
+        "no md superblock found (looked at sectors 4080, 0, 8, 3968)",
+    );
+    let magic = "superblock magic at byte 0: found 0x00000000, expected 0xa92b4efc";
+    table.row(1, "magic", raid5(&[w32(0, 0)]), magic);
+    table.row(1, "magic of 0.90", old(&[w32(0, 0)]), &format!("0.90 {magic}"));
+    let short = Superblock::parse(&nothing[1..], Version::V0_90, Sectors(4096));
+    table.row(1, "short", short, "superblock: found 4095 bytes, expected 4096");
+    table.row(2, "v1", find(&[], 23), "member: found 23 sectors, expected at least 24 sectors");
+    let small = Superblock::parse(nothing, Version::V0_90, Sectors(127));
+    table.row(2, "0.90", small, "member: found 127 sectors, expected at least 128 sectors");
+    let major = "superblock major_version at byte 4: found 2, expected 1";
+    table.row(3, "v1", raid5(&[w32(4, 2)]), major);
+    let major = "0.90 superblock major_version at byte 4: found 1, expected 0";
+    table.row(3, "0.90", old(&[w32(4, 1)]), major);
+    let minor = "0.90 superblock minor_version at byte 8: found 92, expected 90, or 91";
+    table.row(4, "unknown", old(&[w32(8, 92)]), minor);
+    let reshaping = old_reshape(w32(36, 4)).unwrap().refuses_writing();
+    assert_eq!(reshaping[0].name, "RESHAPE");
+    let place = "superblock super_offset at byte 144: found 16 sectors, expected 8 sectors";
+    table.row(5, "copied", raid5(&[w64(144, 16)]), place);
+    let fixture = fixture::member("raid5-4x64k-ls", 0);
+    let mut block = fixture.block;
+    block[33] ^= 1;
+    let damaged = Super1::parse(&block, fixture.minor, fixture.member_size);
+    let sum = "superblock sb_csum at byte 216: found 0x969d7e6f, expected 0x969d7d6f";
+    table.row(6, "v1", damaged, sum);
+    let area = area::one("raid5-4-v090", 0, "super090");
+    let mut block = area.bytes.clone();
+    block[300] ^= 1;
+    let damaged = Super090::parse(&block, area.member_size);
+    let sum = "0.90 superblock sb_csum at byte 152: found 0xe6e559f9, expected 0xe6e559fa";
+    table.row(6, "0.90", damaged, sum);
+    edit(&mut block, &[w32(152, 0x40e0)]); // e6e5 + 59fa, once more folded
+    table.row(6, "0.90, folded", Super090::parse(&block, area.member_size), "accepted");
+    for max_dev in [0, 1921, u32::MAX] {
+        let expected =
+            format!("superblock max_dev at byte 220: found {max_dev}, expected 1..=1920");
+        table.row(7, "range", raid5(&[w32(220, max_dev)]), &expected);
+    }
+    let number = "superblock dev_number at byte 160: found 128, expected less than 128";
+    table.row(8, "v1", raid5(&[w32(160, 128)]), number);
+    let features = "superblock feature_map at byte 8: found unknown features 0x2000, expected 0";
+    table.row(9, "unknown", raid5(&[w32(8, 0x2000)]), features);
+    table.row(
+        10,
+        "pad0",
+        raid5(&[w32(12, 1)]),
+        "superblock pad0 at byte 12: found 0x1, expected 0",
+    );
+    let pad3 = "superblock pad3 at byte 228: found 1 bytes that are not 0, expected 0";
+    table.row(10, "pad3", raid5(&[w32(252, 1)]), pad3);
+    table.row(10, "logical_block_size", raid5(&[w32(224, 4096)]), "accepted");
+    let block =
+        "superblock logical_block_size at byte 224: found 1000, expected 0 or a power of two";
+    table.row(10, "logical_block_size", raid5(&[w32(224, 1000)]), block);
+    // Two superblocks on one member.
+    let mut other = fixture.parse();
+    other.minor = weft_ondisk::Minor::V1_1;
+    other.super_offset = Sectors(0);
+    other.set_uuid = Uuid([9; 16]);
+    other.ctime.secs += 1;
+    let other = other.encode();
+    let both: [(Version, &[u8]); 2] = [(Version::V1_2, &fixture.block), (Version::V1_1, &other)];
+    let ambiguous = "superblock: found version 1.1 of array 09090909:09090909:09090909:09090909 \
+                     and version 1.2 of array a61dfb7a";
+    let found = find(&both, 4096);
+    assert!(found.as_ref().is_err_and(|error| error.to_string().contains("1.1 being the newer")));
+    table.row(66, "two arrays", found, ambiguous);
+    let old = area::one("raid5-4-v090", 0, "super090").bytes;
+    let both: [(Version, &[u8]); 2] = [(Version::V1_2, &fixture.block), (Version::V0_90, &old)];
+    table.row(66, "two versions", find(&both, 4096), "superblock: found version 0.90 of array 0a1");
+}
+
+fn geometry(table: &mut Table) {
+    for disks in [0, 1, 1921] {
+        let expected =
+            format!("superblock raid_disks at byte 92: found {disks}, expected 2..=1920");
+        table.row(11, "v1", raid5(&[w32(92, disks)]), &expected);
+        let expected =
+            format!("0.90 superblock raid_disks at byte 40: found {disks}, expected 2..");
+        table.row(11, "0.90", old(&[w32(40, disks)]), &expected);
+    }
+    table.row(11, "more than roles", raid5(&[w32(92, 200)]), "accepted");
+    let most = "0.90 superblock raid_disks at byte 40: found 28, expected 2..=27 for raid5";
+    table.row(11, "0.90", old(&[w32(40, 28)]), most);
+    let raid6 = "superblock raid_disks at byte 92: found 3, expected 4..=1920 for raid6";
+    table.row(11, "RAID6", raid5(&[w32(72, 6), w32(92, 3)]), raid6);
+    let raid6 = "0.90 superblock raid_disks at byte 40: found 3, expected 4..=27 for raid6";
+    table.row(11, "RAID6", old(&[w32(28, 6), w32(40, 3)]), raid6);
+    for level in [-100_i32, -5, -4, 2, 7] {
+        let expected = format!("superblock level at byte 72: found {level}, expected -1 (linear)");
+        table.row(12, "v1", raid5(&[w32(72, level.cast_unsigned())]), &expected);
+        let expected = format!("0.90 superblock level at byte 28: found {level}, expected -1");
+        table.row(12, "0.90", old(&[w32(28, level.cast_unsigned())]), &expected);
+    }
+    let layout =
+        "superblock layout at byte 76: found 0x6, expected a layout of raid5 with 4 members";
+    table.row(13, "v1", raid5(&[w32(76, 6)]), layout);
+    let layout = "0.90 superblock layout at byte 256: found 0x6, expected a layout of raid5";
+    table.row(13, "0.90", old(&[w32(256, 6)]), layout);
+    for layout in [0x100, 0x002, 0x101, 0x105, 0x8_0102, 0x6_0102] {
+        let expected =
+            format!("superblock layout at byte 76: found {layout:#x}, expected a layout");
+        table.row(14, "v1", new("raid10-4-n2", &[w32(76, layout)]), &expected);
+        let expected = format!("0.90 superblock layout at byte 256: found {layout:#x}, expected");
+        table.row(14, "0.90", old(&[w32(28, 10), w32(256, layout)]), &expected);
+    }
+    for layout in [0x2_0502, 0x2_0202, 0x2_0002] {
+        let expected =
+            format!("superblock layout at byte 76: found {layout:#x}, expected a layout");
+        table.row(15, "far sets", new("raid10-4-n2", &[w32(76, layout)]), &expected);
+    }
+    let chunk = "superblock chunksize at byte 88: found 0, expected";
+    for array in ["raid0-3x64k", "raid4-4x32k", "raid5-4x64k-ls", "raid6-4x16k", "raid10-4-n2"] {
+        table.row(16, array, new(array, &[w32(88, 0)]), chunk);
+    }
+    let chunk = "0.90 superblock chunk_size at byte 260: found 0, expected a power of two";
+    table.row(16, "0.90", old(&[w32(260, 0)]), chunk);
+    for chunk in [4, 96] {
+        let expected =
+            format!("superblock chunksize at byte 88: found {chunk}, expected a power of");
+        table.row(17, "v1", raid5(&[w32(88, chunk)]), &expected);
+    }
+    let raid0 =
+        "superblock chunksize at byte 88: found 12, expected a multiple of the logical block";
+    table.row(17, "RAID0", new("raid0-3x64k", &[w32(88, 12), w32(224, 4096)]), raid0);
+    let chunk = "0.90 superblock chunk_size at byte 260: found 65537, expected a multiple of 512";
+    table.row(17, "0.90", old(&[w32(260, 65537)]), chunk);
+    let chunk = "0.90 superblock chunk_size at byte 260: found 96, expected a power of two";
+    table.row(17, "0.90", old(&[w32(260, 96 * 512)]), chunk);
+    let chunk = "superblock chunksize at byte 88: found 4096, expected at most size, 2048";
+    table.row(18, "v1", raid5(&[w32(88, 4096)]), chunk);
+    let chunk = "superblock chunksize at byte 88: found 4096, expected at most data_size, 2048";
+    table.row(18, "RAID0", new("raid0-3x64k", &[w32(88, 4096)]), chunk);
+    let chunk = "superblock chunksize at byte 88: found 4194304, expected less than 4194304, 2 GiB";
+    table.row(18, "2 GiB", raid5(&[w32(88, 1 << 22)]), chunk);
+    let chunk = "0.90 superblock chunk_size at byte 260: found 2097152, expected at most size";
+    table.row(18, "0.90", old(&[w32(260, 1 << 21)]), chunk);
+    let rounded = "superblock size at byte 80: found 2000, expected a multiple of the chunk, 128";
+    table.row(19, "v1", raid5(&[w64(80, 2000)]).unwrap().warnings(), rounded);
+    let rounded =
+        "0.90 superblock size at byte 32: found 1000, expected a multiple of the chunk, 64";
+    table.row(19, "0.90", old(&[w32(32, 1000)]).unwrap().warnings(), rounded);
+    table.row(20, "v1", raid5(&[w64(80, 0)]), "superblock size at byte 80: found 0, expected more");
+    let size = "0.90 superblock size at byte 32: found 0, expected more for raid5";
+    table.row(20, "0.90", old(&[w32(32, 0)]), size);
+    table.row(
+        26,
+        "data_size 0",
+        new("raid0-3x64k", &[w64(136, 0)]),
+        "superblock data_size at byte 136: found 0, expected at least 10",
+    );
+    table.row(
+        26,
+        "less than a chunk",
+        new("raid0-3x64k", &[w64(136, 100)]),
+        "superblock chunksize at byte 88: found 128, expected at most data_size, 100",
+    );
+    let chunk =
+        "0.90 superblock chunk_size at byte 260: found 65536, expected at most the superblock";
+    let area = area::one("raid5-4-v090", 0, "super090");
+    let mut block = area.bytes.clone();
+    edit(&mut block, &[w32(28, 0)]);
+    let sum = csum_090(&block, ByteOrder::Little).unwrap();
+    edit(&mut block, &[w32(152, sum)]);
+    table.row(26, "0.90", Super090::parse(&block, Sectors(255)), chunk);
+}
+
+fn areas(table: &mut Table) {
+    let size = "superblock data_size at byte 136: found 9, expected at least";
+    table.row(21, "smallest", raid5(&[w64(136, 9)]), size);
+    let size = "superblock data_size at byte 136: found 2047, expected at least 2048";
+    table.row(21, "size", raid5(&[w64(136, 2047)]), size);
+    for offset in [0, 8] {
+        let expected = format!(
+            "superblock data_offset at byte 128: found data at sectors {offset}..{}, expected it \
+             clear of the superblock at sectors 8..9",
+            offset + 2048
+        );
+        table.row(22, "v1", raid5(&[w64(128, offset)]), &expected);
+    }
+    let into = "superblock data_size at byte 136: found data at sectors 0..6129, expected it clear";
+    table.row(23, "1.0", new("raid1-3-v10-bitmap", &[w64(136, 6129)]), into);
+    let into = "0.90 superblock size at byte 32: found data at sectors 0..3970, expected it clear of \
+                the superblock at sectors 3968..4096";
+    table.row(23, "0.90", old(&[w32(32, 1985)]), into);
+    table.row(23, "0.90, all of it", old(&[w32(32, 1984)]), "accepted");
+    let end = "superblock data_size at byte 136: found 4097 sectors needed, expected no more than";
+    table.row(24, "truncated", raid5(&[w64(136, 2049)]), end);
+    let sum =
+        "superblock data_offset at byte 128: found 18446744073709551615, expected data_offset";
+    table.row(25, "offset", raid5(&[w64(128, u64::MAX)]), sum);
+    let huge = [w64(80, u64::MAX), w64(136, u64::MAX)];
+    let product = "superblock size at byte 80: found 18446744073709551615, expected size * raid_di";
+    table.row(25, "size", raid5(&huge), product);
+    let moved = [w32(8, 0x44), w32(100, 5), w32(112, 1), w32(120, 128), w32(124, 1 << 31)];
+    table.row(25, "new_offset", raid5(&moved), "superblock new_offset at byte 124: found ");
+    for (bits, rule) in [
+        (0x201, "BITMAP with JOURNAL"),
+        (0x401, "PPL with BITMAP"),
+        (0x600, "PPL with JOURNAL"),
+        (0xc00, "PPL with MULTI_PPL"),
+        (0x801, "MULTI_PPL with BITMAP"),
+        (0xa00, "MULTI_PPL with JOURNAL"),
+        (0x1000, "RAID0_LAYOUT on another level"),
+    ] {
+        let found = raid5(&[w32(8, bits)]);
+        assert!(found.as_ref().is_err_and(|error| error.to_string().contains(rule)), "{rule}");
+        table.row(28, rule, found, &format!("superblock feature_map at byte 8: found {bits:#x} ("));
+    }
+}
+
+fn progress_and_roles(table: &mut Table) {
+    let recovered = "superblock recovery_offset at byte 152: found 2049, expected at most the size";
+    table.row(29, "v1", raid5(&[w32(8, 2), w64(152, 2049)]), recovered);
+    let dirty = raid5(&[w64(208, 2049)]).unwrap();
+    assert_eq!(dirty.dirty_from(), Some(Sectors(0)));
+    let said = "superblock resync_offset at byte 208: found 2049, expected no more than the array";
+    table.row(30, "v1", dirty.warnings(), said);
+    let dirty = old(&[w32(132, 0), w32(172, 3969)]).unwrap();
+    assert_eq!(dirty.dirty_from(), Some(Sectors(0)));
+    let said = "0.90 superblock recovery_cp at byte 172: found 3969, expected no more than";
+    table.row(30, "0.90", dirty.warnings(), said);
+    assert_eq!(old(&[w32(132, 0), w32(172, 128)]).unwrap().dirty_from(), Some(Sectors(128)));
+    let other = old(&[w32(132, 0), w32(172, 128), w32(164, 7)]).unwrap();
+    assert_eq!(other.dirty_from(), Some(Sectors(0)));
+    for code in [4_u16, 0xfeff, 0xff00, 0xfffc] {
+        let expected =
+            format!("superblock dev_roles at byte 260: found {code:#06x}, expected a slot below 4");
+        table.row(31, "v1", raid5(&[w16(260, code)]), &expected);
+    }
+    let slot = "0.90 superblock disks.raid_disk at byte 652: found 4, expected a slot below 4";
+    table.row(31, "0.90", old(&[w32(652, 4)]), slot);
+    let twice = raid5(&[w16(266, 0)]).unwrap();
+    assert_eq!(twice.doubled_slots(), [Slot(0)]);
+    let thrice = "superblock dev_roles at byte 266: found slot 0 for the third time, expected each";
+    table.row(32, "v1", raid5(&[w16(264, 0), w16(266, 0)]), thrice);
+    let twice = "0.90 superblock disks.raid_disk at byte 652: found slot 0 for the second time";
+    table.row(32, "0.90", old(&[w32(652, 0)]), twice);
+    let named = raid5(&[(32, b"\xffa\n\x1b[2J".to_vec()), (39, vec![b'x'; 25])]);
+    assert_eq!(named.as_ref().unwrap().name(), format!("\\xffa\\n\\x1b[2J{}", "x".repeat(25)));
+    table.row(63, "name", named, "accepted");
+    table.row(64, "times", raid5(&[w64(64, u64::MAX), w64(192, u64::MAX)]), "accepted");
+    let last = |reasons: Vec<weft_ondisk::Reason>| {
+        let reason = reasons.last().unwrap();
+        vec![format!("{}: found {}, expected none", reason.name, reason.what)]
+    };
+    let events = "events: found an event count that cannot increase";
+    table.row(65, "v1", last(raid5(&[w64(200, u64::MAX)]).unwrap().refuses_writing()), events);
+    table.row(65, "0.90", last(old(&[w64(156, u64::MAX)]).unwrap().refuses_writing()), events);
+}
+
+fn bitmaps(table: &mut Table) {
+    const ARRAY: &str = "raid5-4-v11-bitmap";
+    let nowhere = "superblock bitmap_offset at byte 96: found 0, expected a place with BITMAP";
+    table.row(43, "offset", bitmap_place(ARRAY, 0), nowhere);
+    for (array, offset, other) in [
+        (ARRAY, 2041, "data at sectors 2048.."),
+        (ARRAY, 9, "the bad-block log at sectors 16..24"),
+        ("raid5-4-bitmap-stale", -1, "the superblock at sectors 8..9"),
+        ("raid1-3-v10-bitmap", -5, "the superblock at sectors 6128..6129"),
+        ("raid1-3-v10-bitmap", -15, "the bad-block log at sectors 6120..6128"),
+        ("raid1-3-v10-bitmap", -200, "data at sectors 0..6016"),
+    ] {
+        let found = bitmap_place(array, offset);
+        assert!(found.as_ref().is_err_and(|e| e.to_string().contains(other)), "{found:?}");
+        let expected = "superblock bitmap_offset at byte 96: found the bitmap at sectors ";
+        table.row(44, other, found, expected);
+    }
+    let before = "superblock bitmap_offset at byte 96: found -2, expected an area that begins on";
+    table.row(44, "before the member", bitmap_place("raid5-4-bitmap-stale", -10), before);
+    let after = "superblock bitmap_offset at byte 96: found 6150 sectors needed, expected no more";
+    table.row(44, "after the member", bitmap_place("raid1-3-v10-bitmap", 14), after);
+    // Very old tools: behind the superblock's roles.
+    assert_eq!(bitmap_place(ARRAY, 2), Ok(()));
+    let same = |_: &mut BitmapContext| {};
+    table.row(45, "good", bitmap(&[], same), "accepted");
+    let magic = "bitmap magic at byte 0: found 0x00000000, expected 0x6d746962; without it all";
+    table.row(45, "magic", bitmap(&[w32(0, 0)], same), magic);
+    for version in [0, 2, 7] {
+        let expected = format!("bitmap version at byte 4: found {version}, expected 3, 4, 5 or 6");
+        table.row(45, "version", bitmap(&[w32(4, version)], same), &expected);
+    }
+    let host =
+        "bitmap version at byte 4: found 3, bits in the order of the machine that wrote them";
+    table.row(45, "version 3", bitmap(&[w32(4, 3)], same), host);
+    let uuid =
+        "bitmap uuid at byte 8: found 00000000:308098cf:c223b0bb:73e9c957, expected a9d67d3e";
+    table.row(45, "uuid", bitmap(&[w32(8, 0)], same), uuid);
+    for chunk in [0, 1, 511, 300, 65537] {
+        let expected =
+            format!("bitmap chunksize at byte 52: found {chunk}, expected a power of two");
+        table.row(46, "chunksize", bitmap(&[w32(52, chunk)], same), &expected);
+    }
+    let other = bitmap(&[w64(40, 5000)], same).unwrap();
+    let size = "bitmap sync_size at byte 40: found 5000, expected 4096; chunks past the smaller";
+    table.row(47, "sync_size", other.warnings, size);
+    let huge = |context: &mut BitmapContext| context.sync_size = Sectors(u64::MAX);
+    let room = "bitmap chunksize at byte 52: found 65536, expected chunks large enough";
+    table.row(48, "many bits", bitmap(&[], huge), room);
+    let small = |context: &mut BitmapContext| context.room = Sectors(0);
+    table.row(48, "no room", bitmap(&[], small), room);
+    let later = |context: &mut BitmapContext| context.events = 3;
+    for (what, found, expected) in [
+        (
+            "events",
+            bitmap(&[], later),
+            "stale: bitmap events at byte 24: found 2, expected at least 3",
+        ),
+        (
+            "flag",
+            bitmap(&[w32(48, 2)], same),
+            "stale: bitmap state at byte 48: found the stale flag",
+        ),
+    ] {
+        let found = found.unwrap();
+        assert_eq!(found.dirty_ranges().map(|range| range.len.0).sum::<u64>(), 4096);
+        table.row(49, what, vec![found.trust.to_string()], expected);
+    }
+    let sleep = "bitmap daemon_sleep at byte 56: found 0, expected at least 1 second";
+    table.row(50, "daemon_sleep", bitmap(&[w32(56, 0)], same), sleep);
+    let behind = "bitmap write_behind at byte 60: found 16384, expected at most 16383";
+    table.row(50, "write_behind", bitmap(&[w32(60, 16384)], same), behind);
+    assert!(BitmapHeader::decode(&[0; 255]).is_err());
+}
+
+fn logs(table: &mut Table) {
+    for (what, edits, expected) in [
+        (
+            "size",
+            [w32(8, 8), w16(186, 9)],
+            "superblock bblog_size at byte 186: found 9, expected 1",
+        ),
+        (
+            "offset",
+            [w32(8, 8), w32(188, 0)],
+            "superblock bblog_offset at byte 188: found 0, expected",
+        ),
+        (
+            "shift",
+            [w32(8, 8), (185, vec![64])],
+            "superblock bblog_shift at byte 185: found 64, expe",
+        ),
+        (
+            "overlap",
+            [w32(8, 8), w32(188, 2040)],
+            "superblock bblog_offset at byte 188: found the bad-block log at sectors 2048..2056, \
+             expected it clear of data at sectors 2048..4096",
+        ),
+    ] {
+        table.row(51, what, raid5(&edits), expected);
+    }
+    let empty = "bad-block log entry at byte 8: found block 2064, length 0, expected a length";
+    table.row(52, "length", bad_blocks(&[w64(8, 2064 << 10)]), empty);
+    let past = "bad-block log entry at byte 0: found block 8192, length 1, expected an end within";
+    table.row(52, "past the end", bad_blocks(&[w64(0, 8192 << 10 | 1)]), past);
+    let huge =
+        "bad-block log entry at byte 0: found block 18014398509481983, length 1022, expected";
+    table.row(52, "overflow", bad_blocks(&[w64(0, u64::MAX - 1)]), huge);
+    let unsorted = bad_blocks(&[w64(0, 3000 << 10 | 1)]).unwrap();
+    let order = "bad-block log entry at byte 8: found block 2064, length 8, expected it after";
+    table.row(52, "unsorted", unsorted.warnings, order);
+    let outside = bad_blocks(&[w64(0, 100 << 10 | 1)]).unwrap();
+    let data = "bad-block log entry at byte 0: found block 100, length 1, expected it in the data";
+    table.row(52, "outside", outside.warnings, data);
+    let full = |index: usize| w64(8 * index, (2048 + 2 * index as u64) << 10 | 1);
+    let full = bad_blocks(&(0..512).map(full).collect::<Vec<_>>());
+    assert!(full.as_ref().unwrap().full);
+    table.row(53, "full", full, "accepted");
+
+    const PPL: &str = "raid5-4-ppl";
+    for (what, edits, expected) in [
+        (
+            "over the superblock",
+            w16(96, 0),
+            "found the partial parity log at sectors 8..2056, expec",
+        ),
+        (
+            "over data",
+            w16(96, 3000),
+            "found the partial parity log at sectors 3008..5056, expected",
+        ),
+        ("before the member", w16(96, u16::MAX - 8), "found -1, expected an area that begins on"),
+        ("small", w16(98, 15), "found 15, expected a size of at least 16"),
+    ] {
+        table.row(54, what, new(PPL, &[edits]), &format!("superblock ppl at byte 96: {expected}"));
+    }
+    let level =
+        "superblock feature_map at byte 8: found 0x800 (MULTI_PPL), expected no PPL or MULTI";
+    table.row(54, "level", new(PPL, &[w32(72, 4)]), level);
+    let sum = "partial parity log checksum at byte 532: found 0xaa8714de, expected 0x";
+    table.row(55, "checksum", ppl(&[w32(528, 2)]), sum);
+    let other = PplHeader::empty(5).encode();
+    let signature =
+        "partial parity log signature at byte 512: found 0x00000005, expected 0x98ea0c88";
+    table.row(55, "signature", ppl(&[(0, other.to_vec())]), signature);
+    let mut many = PplHeader::empty(1).encode();
+    edit(&mut many, &[w32(528, 149), w32(532, 0)]);
+    let sum = weft_ondisk::crc::crc32c(&many);
+    edit(&mut many, &[w32(532, sum)]);
+    let count = "partial parity log entries_count at byte 528: found 149, expected at most 148";
+    table.row(56, "entries_count", PplHeader::parse(&many, 1), count);
+    table.row(56, "good", ppl_entry(0, 4096, 4096, 3), "accepted");
+    for (what, found, expected) in [
+        (
+            "past the area",
+            ppl_entry(0, 1 << 20, 65536, 3),
+            "pp_size at byte 544: found 2056 sectors",
+        ),
+        (
+            "pp_size",
+            ppl_entry(0, 4097, 4096, 3),
+            "pp_size at byte 544: found 4097, expected a mult",
+        ),
+        (
+            "data_size",
+            ppl_entry(0, 0, 100, 3),
+            "data_size at byte 548: found 100, expected a multi",
+        ),
+        (
+            "disks",
+            ppl_entry(0, 4096, 16384, 3),
+            "data_size at byte 548: found 16384, expected stri",
+        ),
+        (
+            "array",
+            ppl_entry(12_288, 512, 512, 3),
+            "data_sector at byte 536: found 12288, expected ",
+        ),
+        ("overflow", ppl_entry(u64::MAX, 512, 512, 3), "data_sector at byte 536: found 184467440"),
+    ] {
+        table.row(56, what, found, &format!("partial parity log entries.{expected}"));
+    }
+    let entry = PplEntry {
+        data_sector: Sectors(0),
+        pp_size: 512,
+        data_size: 512,
+        parity_disk: 3,
+        checksum: 1,
+    };
+    let header = PplHeader { signature: 1, generation: 1, entries: vec![entry] };
+    let partial = "partial parity log entries.checksum at byte 556: found 0x00000001, expected 0x";
+    table.row(57, "partial parity", header.check_partial(0, &[0; 512]), partial);
+    for slot in [2, 4, u32::MAX] {
+        let expected = format!(
+            "partial parity log entries.parity_disk at byte 552: found {slot}, expected 3, by the l"
+        );
+        table.row(58, "parity_disk", ppl_entry(0, 512, 512, slot), &expected);
+    }
+}
+
+fn journals_and_reshapes(table: &mut Table) {
+    let fixture = fixture::member("raid5-4-journal", 4);
+    for tail in [4_u64, 10_240, u64::MAX] {
+        let mut block = fixture.block;
+        edit(&mut block, &[w64(152, tail)]);
+        let sum = csum_v1(&block).unwrap();
+        edit(&mut block, &[w32(216, sum)]);
+        let found = Super1::parse(&block, fixture.minor, fixture.member_size);
+        let expected = format!(
+            "superblock journal_tail at byte 152: found {tail}, expected a multiple of 8 below"
+        );
+        table.row(60, "tail", found, &expected);
+    }
+    let flush = Payload::Flush { flags: 0, stripes: vec![8] };
+    for (what, found, expected) in [
+        (
+            "small",
+            journal(&[w32(12, 31)], data(1)),
+            "meta_size at byte 12: found 31, expected 32..=",
+        ),
+        ("large", journal(&[w32(12, 4097)], data(1)), "meta_size at byte 12: found 4097, expected"),
+        ("past", journal(&[w32(12, 50)], data(1)), "payload.size at byte 36: found 18 bytes left"),
+        ("flush past", journal(&[w32(36, 16)], flush), "payload.size at byte 36: found 16 bytes l"),
+        ("type", journal(&[w16(32, 3)], data(1)), "payload.type at byte 32: found 3, expected 0 ("),
+        ("size", journal(&[w32(36, 7)], data(1)), "payload.size at byte 36: found 7, expected a m"),
+        (
+            "long",
+            journal(&[], data(8)),
+            "meta_size at byte 12: found 72 sectors of blocks, expected",
+        ),
+    ] {
+        table.row(61, what, found, &format!("journal {expected}"));
+    }
+    for (what, change, expected) in [
+        (
+            "delta",
+            w32(112, 4),
+            "delta_disks at byte 112: found 4, expected 4 - delta_disks in 1..=",
+        ),
+        (
+            "unaligned",
+            w64(104, 385),
+            "reshape_position at byte 104: found 385, expected a multiple",
+        ),
+        ("past", w64(104, 384 * 99), "reshape_position at byte 104: found 38016, expected at most"),
+        ("chunk", w32(120, 0), "new_chunk at byte 120: found 0, expected a power of two"),
+        ("level", w32(100, 3), "new_level at byte 100: found 3, expected -1 (linear)"),
+    ] {
+        table.row(62, what, reshape(change), &format!("superblock {expected}"));
+    }
+    table.row(62, "good", old_reshape(w32(36, 4)), "accepted");
+    for (what, change, expected) in [
+        (
+            "delta",
+            w32(188, 4),
+            "delta_disks at byte 188: found 4, expected 4 - delta_disks in 1..=",
+        ),
+        (
+            "past",
+            w64(176, 1 << 40),
+            "reshape_position at byte 176: found 1099511627776, expected at",
+        ),
+        ("chunk", w32(196, 0), "new_chunk at byte 196: found 0, expected a power of two"),
+        ("level", w32(184, 3), "new_level at byte 184: found 3, expected -1 (linear)"),
+    ] {
+        table.row(62, what, old_reshape(change), &format!("0.90 superblock {expected}"));
+    }
+}
+
+fn old_superblocks(table: &mut Table) {
+    let this = |byte: usize, value| w32(3968 + byte, value);
+    for (what, edits, expected) in [
+        ("not_persistent", w32(48, 1), "not_persistent at byte 48: found 1, expected 0"),
+        ("number", this(0, 27), "this_disk at byte 3968: found 27, expected a number below 27"),
+        ("number", this(0, u32::MAX), "this_disk at byte 3968: found 4294967295, expected a numbe"),
+        (
+            "other",
+            this(0, 1),
+            "this_disk at byte 3968: found number 1, slot 0, state 0x6, expected",
+        ),
+        ("slot", this(12, 1), "this_disk at byte 3968: found number 0, slot 1, state 0x6, expecte"),
+        (
+            "state",
+            this(16, 0),
+            "this_disk at byte 3968: found number 0, slot 0, state 0x0, expecte",
+        ),
+    ] {
+        table.row(67, what, old(&[edits]), &format!("0.90 superblock {expected}"));
+    }
+    let area = area::one("raid5-4-v090", 0, "super090");
+    let mut big = area.bytes.clone();
+    for word in big.chunks_exact_mut(4) {
+        word.reverse();
+    }
+    edit(&mut big, &[(156, vec![0, 0, 0, 0, 0, 0, 0, 1]), (164, vec![0, 0, 0, 0, 0, 0, 0, 1])]);
+    let found = Super090::parse(&big, area.member_size).unwrap();
+    assert_eq!((found.level, found.events, found.dirty_from()), (Level::Raid5, 1, None));
+    let order =
+        "0.90 superblock magic at byte 0: found a big-endian superblock; the array was made";
+    let warning = found.warnings().remove(0);
+    table.row(68, "swapped", vec![format!("{warning}, expected one of this machine")], order);
+}
