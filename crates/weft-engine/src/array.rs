@@ -96,6 +96,10 @@ struct Rounds {
     /// What is outstanding brings members that lag by one up to the others, before a round would
     /// make it two: then a crash in its middle could not tell them from stale ones.
     catching_up: bool,
+    /// What is outstanding are the members that just took a slot, before any other says so: then no
+    /// crash finds one in a slot whose own superblock does not say that it is being rebuilt. (md takes
+    /// the role of a member that lags by one from the others.)
+    introducing: bool,
     /// The first round that records every failure so far.
     records_failures: u64,
 }
@@ -392,14 +396,30 @@ impl Array {
                 self.events += 1;
             }
         }
-        // Highest slot first, as md; spares after them.
+        let catching_up = self.rounds.catching_up;
+        let takes_slot = |member: &Member| {
+            matches!(member.state, MemberState::Rebuilding { .. })
+                && !member.superblock.feature_map.contains(Features::RECOVERY)
+        };
+        self.rounds.introducing = !catching_up && self.members.iter().any(takes_slot);
+        if catching_up {
+            self.write_superblocks(lags, out);
+        } else if self.rounds.introducing {
+            self.write_superblocks(takes_slot, out);
+        } else {
+            self.write_superblocks(|_| true, out);
+        }
+    }
+
+    /// Writes those of the members that are chosen, highest slot first, as md; spares after them.
+    fn write_superblocks(&mut self, chosen: impl Fn(&Member) -> bool, out: &mut Outbox) {
         let mut positions: Vec<usize> = (0..self.members.len()).collect();
         positions.sort_by_key(|position| {
             std::cmp::Reverse(self.members[*position].slot.map_or(-1, |slot| i32::from(slot.0)))
         });
         for position in positions {
             let member = &self.members[position];
-            if !member.is_faulty() && (!self.rounds.catching_up || lags(member)) {
+            if !member.is_faulty() && chosen(member) {
                 self.write_superblock(position, out);
             }
         }
@@ -463,6 +483,11 @@ impl Array {
 
     fn finish_superblocks(&mut self, out: &mut Outbox) {
         if std::mem::take(&mut self.rounds.catching_up) {
+            return;
+        }
+        if std::mem::take(&mut self.rounds.introducing) {
+            let events = self.events;
+            self.write_superblocks(|member| member.superblock.events < events, out);
             return;
         }
         let recorded_before = self.failures_recorded();

@@ -395,7 +395,7 @@ mod tests {
 
     /// md-raid.md §9, statement 26.
     #[test]
-    fn ranges_are_those_of_md() {
+    fn statement_26_ranges_are_those_of_md() {
         let knobs = Knobs::default();
         let refused = [
             ("stripe_cache_size", "16"),

@@ -81,6 +81,9 @@ struct Cell {
     durable_floor: u64,
     /// Acknowledged versions that are not durable, with the count at their acknowledgement.
     volatile: Vec<(u64, u64)>,
+    /// Writes of parts of it were in flight together: they may happen in any order, so that only each
+    /// byte for itself is known to be of one of the versions. Until the whole of it is written.
+    mixed: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -157,11 +160,18 @@ impl Cell {
             read_floor: 0,
             durable_floor: 0,
             volatile: Vec::new(),
+            mixed: false,
         }
     }
 
     fn last(&self) -> u64 {
         self.first + self.versions.len() as u64 - 1
+    }
+
+    /// Whether a version that is kept changed only part of the sector.
+    fn is_patch(&self, number: u64) -> bool {
+        let index = (number - self.first) as usize;
+        self.versions.get(index).is_some_and(|version| version.patch.is_some())
     }
 
     fn from(&self, floor: u64) -> impl Iterator<Item = (u64, &Version)> {
@@ -172,7 +182,21 @@ impl Cell {
     fn find(&self, floor: u64, sector: u64, offset: usize, bytes: &[u8]) -> Option<u64> {
         let matching =
             self.from(floor).filter(|(_, version)| version.looks_like(sector, offset, bytes));
-        matching.last().map(|(number, _)| number)
+        let exact = matching.last().map(|(number, _)| number);
+        exact.or_else(|| (self.mixed && self.mixes(sector, offset, bytes)).then(|| self.last()))
+    }
+
+    /// Whether each byte for itself is of one of the versions.
+    fn mixes(&self, sector: u64, offset: usize, bytes: &[u8]) -> bool {
+        let contents: Vec<[u8; 512]> = self
+            .versions
+            .iter()
+            .flat_map(|version| &version.contents)
+            .map(|content| content.bytes(sector))
+            .collect();
+        (offset..)
+            .zip(bytes)
+            .all(|(place, byte)| contents.iter().any(|content| content[place] == *byte))
     }
 }
 
@@ -200,6 +224,14 @@ impl Model {
         let mut numbers = Vec::new();
         for (sector, offset, len) in pieces(range) {
             let cell = self.cells.entry(sector).or_insert_with(Cell::new);
+            if len < 512 {
+                // Those that overlap happen in order of issue.
+                let apart = cell.from(cell.read_floor + 1).any(|(_, version)| {
+                    let other = version.patch.as_ref().map_or((0, 512), |(at, len, _)| (*at, *len));
+                    !version.failed && (other.0 + other.1 <= offset || offset + len <= other.0)
+                });
+                cell.mixed |= apart;
+            }
             let fresh = content.bytes(sector);
             bytes.extend_from_slice(&fresh[offset..offset + len]);
             let version = if len == 512 {
@@ -230,6 +262,8 @@ impl Model {
         for ((sector, _, _), number) in pieces(issued.range).zip(issued.numbers) {
             let cell = self.cells.get_mut(&sector).expect("it was issued");
             cell.read_floor = cell.read_floor.max(number);
+            // The whole of it was written after everything else.
+            cell.mixed &= number < cell.last() || cell.is_patch(number);
             if fua {
                 cell.durable_floor = cell.durable_floor.max(number);
             } else {
@@ -426,6 +460,7 @@ fn collapse(cell: &mut Cell, content: Content) {
         read_floor: number,
         durable_floor: number,
         volatile: Vec::new(),
+        mixed: false,
     };
 }
 
@@ -554,6 +589,22 @@ mod tests {
             assert!(read(&mut model.clone(), SECTOR, &sector).is_ok(), "{base}");
         }
         assert!(read(&mut model, SECTOR, &[1; 512]).is_err());
+    }
+
+    #[test]
+    fn parts_of_a_sector_in_flight_together_happen_in_any_order() {
+        let mut model = Model::default();
+        let (a, _) = model.write_issued(ByteRange::new(0, 100), Payload::Fill(1));
+        let (b, _) = model.write_issued(ByteRange::new(200, 100), Payload::Fill(2));
+        model.write_acknowledged(b, false);
+        let mut sector = [0; 512];
+        sector[200..300].fill(2);
+        assert!(model.media_allows(0, &sector), "the second alone");
+        sector[..100].fill(1);
+        assert!(model.media_allows(0, &sector), "both");
+        sector[150] = 2;
+        assert!(!model.media_allows(0, &sector), "a byte that nobody wrote there");
+        model.write_acknowledged(a, false);
     }
 
     #[test]
