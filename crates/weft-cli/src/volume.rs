@@ -6,12 +6,14 @@
 
 use std::path::{Path, PathBuf};
 
-use weft_engine::Config;
-use weft_engine::assemble::{Assembly, Options, assemble};
+use weft_engine::assemble::{Assembly, Candidate, Dropped, Options, assemble};
 use weft_engine::knobs::Knobs;
+use weft_engine::{Config, MemberInfo};
+use weft_ondisk::Super1;
 use weft_runtime::devices::{
     Access, DeviceError, MemberSpec, OpenMember, OpenOptions, read_superblocks,
 };
+use weft_units::{MemberIndex, Sectors};
 
 use crate::command::refusal;
 use crate::outcome::Failure;
@@ -23,6 +25,8 @@ pub(crate) struct Volume {
     pub(crate) assembly: Assembly,
     /// Those that are used.
     pub(crate) members: Vec<OpenMember>,
+    /// Those that were named and are not used, and why.
+    pub(crate) not_used: Vec<Dropped>,
 }
 
 /// How to open.
@@ -59,21 +63,45 @@ impl Opening {
             .into_iter()
             .filter(|spec| volume.members.iter().any(|member| member.info().label == spec.label))
             .collect::<Vec<_>>();
+        let mut not_used = volume.not_used.clone();
+        // Its shared locks would keep ours out.
         drop(volume);
-        self.attempt(&specs, Access::ReadWrite)
+        let mut volume = self.attempt(&specs, Access::ReadWrite)?;
+        not_used.append(&mut volume.not_used);
+        Ok(Volume { not_used, ..volume })
     }
 
     fn attempt(&self, specs: &[MemberSpec], access: Access) -> Result<Volume, Failure> {
         let open = OpenOptions { buffered: self.buffered, ..OpenOptions::new(access) };
-        let mut members =
-            open.open_all(specs, weft_units::MemberIndex(0)).map_err(|error| device(&error))?;
-        let candidates: Vec<_> = members.iter().map(read_superblocks).collect();
-        let assembly = assemble(&candidates, &self.options).map_err(|refused| refusal(&refused))?;
+        let mut members: Vec<OpenMember> = Vec::with_capacity(specs.len());
+        let mut candidates = Vec::with_capacity(specs.len());
+        for (spec, index) in specs.iter().zip(0..) {
+            match open.open(spec, MemberIndex(index), &members) {
+                Ok(member) => {
+                    candidates.push(read_superblocks(&member));
+                    members.push(member);
+                }
+                // No more of a member than a larger file without a superblock.
+                Err(DeviceError::Size { label, .. }) => candidates.push(empty(label, index)),
+                Err(error) => return Err(device(&error)),
+            }
+        }
+        let assembly = assemble(&candidates, &self.options)
+            .map_err(|refused| refusal(&refused, candidates.len()))?;
         members.retain(|open| {
             assembly.members().any(|(_, member)| member.info.index == open.info().index)
         });
-        Ok(Volume { assembly, members })
+        let not_used = assembly.dropped.clone();
+        Ok(Volume { assembly, members, not_used })
     }
+}
+
+/// A file without as much as a sector.
+fn empty(label: String, index: u16) -> Candidate {
+    let size = Sectors::ZERO;
+    let member = MemberInfo { index: MemberIndex(index), label, size, logical_block: 512 };
+    let superblock = Super1::find(&[], size).map(Box::new).map_err(|error| error.to_string());
+    Candidate { member, superblock }
 }
 
 impl Volume {

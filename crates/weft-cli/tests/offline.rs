@@ -237,6 +237,76 @@ fn assemble_says_why_for_every_member_and_writes_nothing() {
 }
 
 #[test]
+fn what_is_no_member_is_not_used_whoever_looks() {
+    let dir = tempdir().unwrap();
+    let path = dir.path();
+    exits(path, 0, &create(&["a", "b", "c"]));
+    std::fs::write(path.join("empty"), []).unwrap();
+    std::fs::write(path.join("short"), [7; 300]).unwrap();
+    std::fs::write(path.join("small"), [7; 2048]).unwrap();
+    std::fs::write(path.join("junk"), vec![7; 1 << 20]).unwrap();
+    let half = std::fs::read(path.join("c")).unwrap()[..8 << 20].to_vec();
+    std::fs::write(path.join("cut"), half).unwrap();
+    let whole = weft(path, &["cat", "a", "b", "c"]).stdout;
+    for (other, why) in [
+        ("empty", "too small"),
+        ("short", "too small"),
+        ("small", "too small"),
+        ("/proc/self/mem", "too small"),
+        ("junk", "no md superblock"),
+        ("cut", "data_size"),
+    ] {
+        let text = exits(path, 0, &["assemble", "--run", "a", "b", other]).out;
+        assert!(text.contains("not used") && text.contains(why), "{other}: {text}");
+        let output = weft(path, &["cat", "a", "b", other]);
+        assert!(output.status.success() && output.stdout == whole, "{other}: {output:?}");
+        let exec = ["serve", "--exec=true", "a", "b", other];
+        for (status, more) in [(0, "--read-only"), (0, "--run"), (3, "--buffered")] {
+            let text = exits(path, status, &[&exec[..], &[more]].concat()).err;
+            let said = text.lines().filter(|line| line.contains(": not used: "));
+            let said: Vec<&str> = said.collect();
+            assert!(
+                matches!(said.as_slice(), [one] if one.contains(other) && one.contains(why)),
+                "{other} {more}: {text}"
+            );
+        }
+        exits(path, 0, &["serve", "--run", "--exec=true", "a", "b", "c"]);
+        for command in [&["cat"][..], &["serve"], &["detail"], &["explain", "0", "--members"]] {
+            let text = exits(path, 3, &[command, &[other]].concat()).err;
+            let lines = text.lines().count();
+            assert!(lines == 1 && text.contains(why), "{command:?} {other}: {text}");
+        }
+    }
+}
+
+#[test]
+fn one_of_several_arrays_is_chosen_by_uuid_or_name_wherever_members_are_named() {
+    let dir = tempdir().unwrap();
+    let path = dir.path();
+    let uuid = "01234567:89abcdef:01234567:89abcdef";
+    exits(path, 0, &create(&["--uuid", uuid, "a", "b", "c"]));
+    exits(path, 0, &["create", "-l6", "-n4", "--member-size=16M", "-Nu", "w", "x", "y", "z"]);
+    let all = ["a", "b", "c", "w", "x", "y", "z"];
+    for command in [
+        &["assemble"][..],
+        &["cat", "--length=1"],
+        &["detail"],
+        &["explain", "0"],
+        &["serve", "--exec=true"],
+    ] {
+        let members: &[&str] = if command[0] == "explain" { &["--members"] } else { &[] };
+        for choice in [&["--uuid", uuid][..], &["--array", "t"], &["--array=u"]] {
+            exits(path, 0, &[command, choice, members, &all].concat());
+        }
+        for choice in [&[][..], &["--array=v"], &["--array=u", "--uuid", uuid]] {
+            exits(path, 3, &[command, choice, members, &all].concat());
+        }
+        exits(path, 2, &[command, &["--uuid=1"], members, &all].concat());
+    }
+    exits(path, 0, &[&["assemble", "--name=u"][..], &all].concat());
+}
+
+#[test]
 fn detail_reads_as_mdadm_prints_it() {
     let dir = tempdir().unwrap();
     exits(dir.path(), 0, &create(&["a", "b", "c"]));

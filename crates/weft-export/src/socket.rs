@@ -56,7 +56,7 @@ impl Listener {
             bound = rustix::fs::unlink(path).and_then(|()| bind(&fd, &address));
         }
         rustix::process::umask(mask);
-        bound.map_err(failed("; is another server running there?"))?;
+        bound.map_err(|errno| failed(bind_hint(path, errno))(errno))?;
         let listener = Self { fd, address: Address::Unix(path.to_owned()) };
         listen(&listener.fd, BACKLOG).map_err(failed(""))?;
         Ok(listener)
@@ -136,16 +136,29 @@ fn new_socket(family: AddressFamily) -> Result<OwnedFd, Errno> {
     socket_with(family, SocketType::STREAM, flags, protocol)
 }
 
+/// What to do when a socket cannot be made.
+fn bind_hint(path: &Path, errno: Errno) -> &'static str {
+    match errno {
+        Errno::ADDRINUSE if is_socket(path) => "; another server listens there: stop it first",
+        Errno::ADDRINUSE => "; what is there is no socket: give another path",
+        Errno::NOENT => "; make its directory first",
+        _ => "",
+    }
+}
+
+fn is_socket(path: &Path) -> bool {
+    rustix::fs::lstat(path).is_ok_and(|stat| {
+        rustix::fs::FileType::from_raw_mode(stat.st_mode) == rustix::fs::FileType::Socket
+    })
+}
+
 /// Whether a path is a socket that nobody listens on.
 fn is_stale(path: &Path, address: &SocketAddrUnix) -> bool {
-    let is_socket = rustix::fs::lstat(path).is_ok_and(|stat| {
-        rustix::fs::FileType::from_raw_mode(stat.st_mode) == rustix::fs::FileType::Socket
-    });
     let refused = || {
         let probe = new_socket(AddressFamily::UNIX)?;
         connect(&probe, address)
     };
-    is_socket && refused() == Err(Errno::CONNREFUSED)
+    is_socket(path) && refused() == Err(Errno::CONNREFUSED)
 }
 
 /// Percent-encodes what a URI cannot hold as it is.
@@ -177,7 +190,8 @@ mod tests {
         let listener = Listener::unix(&path).unwrap();
         let mode = std::fs::metadata(&path).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
-        assert!(Listener::unix(&path).is_err());
+        let error = Listener::unix(&path).unwrap_err().to_string();
+        assert!(error.ends_with("another server listens there: stop it first"), "{error}");
         assert!(path.exists());
         drop(listener);
         assert!(!path.exists());
@@ -191,7 +205,10 @@ mod tests {
         assert!(path.exists());
         drop(Listener::unix(&path).unwrap());
         std::fs::write(&path, "mine").unwrap();
-        assert!(Listener::unix(&path).is_err());
+        let error = Listener::unix(&path).unwrap_err().to_string();
+        assert!(error.ends_with("what is there is no socket: give another path"), "{error}");
+        let error = Listener::unix(&dir.path().join("no/s")).unwrap_err().to_string();
+        assert!(error.ends_with("make its directory first"), "{error}");
         assert_eq!(std::fs::read(&path).unwrap(), b"mine");
     }
 

@@ -263,7 +263,13 @@ impl OpenOptions {
         }
         let file = self.open_file(label, path, is_block)?;
         let identity = identity_of(&file).map_err(io("statx"))?;
-        let end = rustix::fs::seek(&file, rustix::fs::SeekFrom::End(0)).map_err(io("seek"))?;
+        let end = if is_block {
+            rustix::fs::seek(&file, rustix::fs::SeekFrom::End(0)).map_err(io("seek"))?
+        } else {
+            // Files of /proc cannot all be sought.
+            let stat = rustix::fs::fstat(&file).map_err(io("stat"))?;
+            u64::try_from(stat.st_size).unwrap_or(0)
+        };
         let size = window_size(label, end, offset, len)?;
         for other in others {
             let apart = offset + size <= other.start || other.end() <= offset;
@@ -522,6 +528,9 @@ fn window_size(label: &str, end: u64, offset: u64, len: Option<u64>) -> Result<u
     let size_error = |what, found, expected| {
         Err(DeviceError::Size { label: label.to_owned(), what, found, expected })
     };
+    if end < SECTOR_BYTES {
+        return size_error("size", end, format!("at least {SECTOR_BYTES}"));
+    }
     if offset >= end {
         return size_error("offset", offset, format!("less than the size, {end}"));
     }

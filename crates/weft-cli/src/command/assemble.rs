@@ -6,7 +6,7 @@ use std::io::Write;
 
 use clap::Args;
 use serde_json::{Value, json};
-use weft_engine::assemble::{Assembly, Candidate, Options, Refused, SlotState, assemble};
+use weft_engine::assemble::{Assembly, Candidate, Dropped, Options, Refused, SlotState, assemble};
 use weft_ondisk::{Role, layout_id};
 use weft_units::MemberIndex;
 
@@ -16,12 +16,16 @@ use crate::outcome::{Exit, Failure, Outcome};
 use crate::size;
 use crate::terminal::{complain, print_json, stdout};
 
-/// How to choose among what was found. The same options mean the same for `cat` and `serve`.
+/// How to choose among what was found. The same options mean the same wherever members of an array
+/// are named.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct Selection {
     /// Only members of the array with this uuid
     #[arg(long)]
-    pub(crate) uuid: Option<String>,
+    uuid: Option<String>,
+    /// Only members of the array of this name
+    #[arg(long, value_name = "NAME")]
+    array: Option<String>,
 }
 
 /// Says which members would be believed, whether the array could be served, and why
@@ -40,8 +44,8 @@ pub(crate) struct Assemble {
     force_dirty: bool,
     #[command(flatten)]
     selection: Selection,
-    /// Only members of the array of this name
-    #[arg(short = 'N', long)]
+    /// As --array, for hands that know mdadm. (For serve it names the volume.)
+    #[arg(short = 'N', long, hide = true, conflicts_with = "array")]
     name: Option<String>,
     /// Print one JSON object
     #[arg(long)]
@@ -54,12 +58,13 @@ pub(crate) struct Assemble {
 pub(crate) fn run(arguments: &Assemble) -> Outcome {
     let paths = member::paths(&arguments.members).map_err(Failure::Usage)?;
     let candidates = look::candidates(&look::open_all(&paths)?);
+    let chosen = arguments.selection.options()?;
     let options = Options {
         read_only: arguments.read_only,
         run: arguments.run,
         force_dirty: arguments.force_dirty,
-        uuid: arguments.selection.uuid()?,
-        name: arguments.name.clone(),
+        name: arguments.name.clone().or(chosen.name),
+        uuid: chosen.uuid,
     };
     let decision = assemble(&candidates, &options);
     if arguments.json {
@@ -69,32 +74,47 @@ pub(crate) fn run(arguments: &Assemble) -> Outcome {
     }
     match decision {
         Ok(_) => Ok(Exit::Done),
-        Err(refused) => Err(refusal(&refused)),
+        // The table has said what was found of each.
+        Err(refused) => Err(Failure::Refused(sentence(&refused, candidates.len()))),
     }
 }
 
 impl Selection {
-    pub(crate) fn uuid(&self) -> Result<Option<weft_ondisk::Uuid>, Failure> {
+    /// What to choose by, and nothing else.
+    pub(crate) fn options(&self) -> Result<Options, Failure> {
         let parse = |text: &String| {
             text.parse().map_err(|error| Failure::usage(format!("--uuid: {text}: {error}")))
         };
-        self.uuid.as_ref().map(parse).transpose()
+        let uuid = self.uuid.as_ref().map(parse).transpose()?;
+        Ok(Options { uuid, name: self.array.clone(), ..Options::default() })
     }
 }
 
-/// A refusal as a command ends with it: what, why not, and the way out.
-pub(crate) fn refusal(refused: &Refused) -> Failure {
-    let mut message = refused.reason.clone();
-    // What was found of each device matters when no array was found at all.
-    if refused.reason.starts_with("no md superblock") || refused.reason.starts_with("only spares") {
-        for dropped in &refused.dropped {
-            complain(&format!("{}: {}", dropped.member.label, dropped.reason));
-        }
+/// Says which of the members that were named are not used, and why.
+pub(crate) fn tell_dropped(dropped: &[Dropped]) {
+    for Dropped { member, reason } in dropped {
+        complain(&format!("{}: not used: {reason}", member.label));
     }
-    if let Some(way_out) = &refused.way_out {
-        message = format!("{message}; {way_out}");
+}
+
+/// A refusal as a command ends with it: what was found of each member, why not, and the way out.
+pub(crate) fn refusal(refused: &Refused, named: usize) -> Failure {
+    if named > 1 {
+        tell_dropped(&refused.dropped);
     }
-    Failure::Refused(message)
+    Failure::Refused(sentence(refused, named))
+}
+
+/// Why not, and the way out.
+fn sentence(refused: &Refused, named: usize) -> String {
+    // Of a single device, what is wrong with it is all there is to say.
+    if let ([only], 1) = (refused.dropped.as_slice(), named) {
+        return format!("{}: {}", only.member.label, only.reason);
+    }
+    match &refused.way_out {
+        Some(way_out) => format!("{}; {way_out}", refused.reason),
+        None => refused.reason.clone(),
+    }
 }
 
 /// A line about each member: slot, state, events, reason.

@@ -7,6 +7,7 @@ use std::collections::VecDeque;
 use std::io::{self, Write};
 
 use clap::Args;
+use weft_engine::assemble::Options;
 use weft_engine::knobs::Knobs;
 use weft_units::Bytes;
 
@@ -18,7 +19,7 @@ use crate::terminal::{complain, progress};
 use crate::volume::Opening;
 use crate::{size, terminal};
 
-use super::assemble::Selection;
+use super::assemble::{Selection, tell_dropped};
 
 /// Writes the content of an array to standard output
 ///
@@ -43,12 +44,10 @@ pub(crate) struct Cat {
 pub(crate) fn run(arguments: &Cat) -> Outcome {
     let paths = member::paths(&arguments.members).map_err(Failure::Usage)?;
     let mut opening = Opening::read_only();
-    opening.options.uuid = arguments.selection.uuid()?;
+    opening.options = Options { read_only: true, ..arguments.selection.options()? };
     let volume = opening.open(&paths)?;
     let assembly = &volume.assembly;
-    for dropped in &assembly.dropped {
-        complain(&format!("{}: not used: {}", dropped.member.label, dropped.reason));
-    }
+    tell_dropped(&volume.not_used);
     for note in &assembly.notes {
         complain(&format!("note: {note}"));
     }

@@ -20,7 +20,7 @@ use crate::size;
 use crate::target::Target;
 use crate::terminal::{print_json, stdout};
 
-use super::assemble::refusal;
+use super::assemble::{Selection, refusal, tell_dropped};
 use super::examine;
 use super::status::{only_volume, superblock_of};
 
@@ -35,6 +35,8 @@ pub(crate) struct Detail {
     /// Print one JSON object
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    selection: Selection,
     /// Name or control socket of a running volume, or the members of an array
     #[arg(value_name = "TARGET|MEMBER", required = true, value_parser = MemberArg::parser())]
     members: Vec<MemberArg>,
@@ -44,7 +46,7 @@ pub(crate) fn run(arguments: &Detail) -> Outcome {
     let paths = member::paths(&arguments.members).map_err(Failure::Usage)?;
     let result = match paths.as_slice() {
         [one] if names_target(one) => of_target(&one.to_string_lossy()),
-        paths => of_members(paths),
+        paths => of_members(paths, arguments.selection.options()?),
     };
     let detail = match result {
         // mdadm's own codes: no information, unusable.
@@ -94,11 +96,13 @@ struct Row {
     label: String,
 }
 
-fn of_members(paths: &[PathBuf]) -> Result<Facts, Failure> {
+fn of_members(paths: &[PathBuf], chosen: Options) -> Result<Facts, Failure> {
     let opened = look::open_all(paths)?;
     let candidates = look::candidates(&opened);
-    let options = Options { read_only: true, ..Options::default() };
-    let assembly = assemble(&candidates, &options).map_err(|refused| refusal(&refused))?;
+    let options = Options { read_only: true, ..chosen };
+    let assembly =
+        assemble(&candidates, &options).map_err(|refused| refusal(&refused, candidates.len()))?;
+    tell_dropped(&assembly.dropped);
     let number_of = |label: &str| {
         opened.iter().find(|looked| looked.label == label).and_then(look::Looked::device_number)
     };

@@ -19,7 +19,7 @@ use weft_export::control::Command;
 use weft_ondisk::{Super1, layout_id};
 use weft_units::{ChunkRow, Sectors, Slot};
 
-use super::assemble::refusal;
+use super::assemble::{Selection, refusal, tell_dropped};
 use super::status::only_volume;
 use crate::look::{self, Looked};
 use crate::member::{self, MemberArg};
@@ -46,6 +46,8 @@ pub(crate) struct Explain {
     /// As if this knob had another value; of those that matter, rmw_level and stripe_size
     #[arg(long = "set", value_name = "KNOB=VALUE")]
     knobs: Vec<String>,
+    #[command(flatten)]
+    selection: Selection,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
@@ -63,7 +65,10 @@ pub(crate) fn run(arguments: &Explain) -> Outcome {
     };
     let mut array = match target {
         Some(target) => Array::of_target(target)?,
-        None => Array::of_members(&member::paths(&arguments.members).map_err(Failure::Usage)?)?,
+        None => {
+            let paths = member::paths(&arguments.members).map_err(Failure::Usage)?;
+            Array::of_members(&paths, arguments.selection.options()?)?
+        }
     };
     for setting in &arguments.knobs {
         let (name, value) = super::knobs::split(setting)?;
@@ -152,10 +157,12 @@ struct Explained {
 }
 
 impl Array {
-    fn of_members(paths: &[PathBuf]) -> Result<Self, Failure> {
+    fn of_members(paths: &[PathBuf], chosen: Options) -> Result<Self, Failure> {
         let candidates = look::candidates(&look::open_all(paths)?);
-        let options = Options { read_only: true, ..Options::default() };
-        let assembly = assemble(&candidates, &options).map_err(|refused| refusal(&refused))?;
+        let options = Options { read_only: true, ..chosen };
+        let assembly = assemble(&candidates, &options)
+            .map_err(|refused| refusal(&refused, candidates.len()))?;
+        tell_dropped(&assembly.dropped);
         let slots = assembly
             .slots
             .iter()

@@ -11,7 +11,7 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram, UnixStream};
 use std::os::unix::process::ExitStatusExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, ExitStatus};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
@@ -105,11 +105,11 @@ pub(crate) fn run(arguments: &Serve) -> Outcome {
             read_only: arguments.read_only,
             run: arguments.run,
             force_dirty: arguments.force_dirty,
-            uuid: arguments.selection.uuid()?,
-            name: None,
+            ..arguments.selection.options()?
         },
         buffered: arguments.buffered,
     };
+    let listen = listeners(arguments)?;
     let volume = opening.open(&paths)?;
     log_decision(&volume);
     let name = arguments.name.clone().unwrap_or_else(|| short_name(&volume.assembly));
@@ -120,8 +120,11 @@ pub(crate) fn run(arguments: &Serve) -> Outcome {
             "{name}: a volume of this name is running; stop it, or give another --name"
         )));
     }
-    let (listen, export) = listeners(arguments, &name, &sockets)?;
-    serve_volume(arguments, volume, knobs, listen, &export, control)
+    let Listeners { mut listen, export } = listen;
+    if listen.is_empty() {
+        listen.push(Listen::Unix { path: sockets.join(format!("{name}.nbd")) });
+    }
+    serve_volume(arguments, volume, knobs, listen, &export.unwrap_or(name), control)
 }
 
 fn serve_volume(
@@ -244,16 +247,13 @@ fn knobs(settings: &[String]) -> Result<Knobs, Failure> {
     Ok(knobs)
 }
 
-/// Where clients connect, and the name that they ask for.
-fn listeners(
-    arguments: &Serve,
-    name: &str,
-    sockets: &Path,
-) -> Result<(Vec<Listen>, String), Failure> {
-    if arguments.listen.is_empty() {
-        let path = sockets.join(format!("{name}.nbd"));
-        return Ok((vec![Listen::Unix { path }], name.to_owned()));
-    }
+/// Where clients connect, and the name that they ask for, as far as the command line says.
+struct Listeners {
+    listen: Vec<Listen>,
+    export: Option<String>,
+}
+
+fn listeners(arguments: &Serve) -> Result<Listeners, Failure> {
     let mut listen = Vec::new();
     let mut export: Option<String> = None;
     for text in &arguments.listen {
@@ -287,7 +287,7 @@ fn listeners(
             }
         });
     }
-    Ok((listen, export.unwrap_or_else(|| name.to_owned())))
+    Ok(Listeners { listen, export })
 }
 
 /// A pipe of which one end becomes readable on SIGTERM and SIGINT; the second of these ends the
@@ -321,7 +321,7 @@ fn start_log() {
 fn log_decision(volume: &Volume) {
     let assembly = &volume.assembly;
     tracing::info!("{}", title(assembly));
-    for dropped in &assembly.dropped {
+    for dropped in &volume.not_used {
         tracing::warn!("{}: not used: {}", dropped.member.label, dropped.reason);
     }
     for note in &assembly.notes {
