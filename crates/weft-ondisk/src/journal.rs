@@ -17,6 +17,7 @@
 
 use crate::crc::crc32c_raw;
 use crate::{At, LogError, Uuid};
+use std::fmt;
 use weft_units::{SECTOR_BYTES, Sectors};
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -374,6 +375,17 @@ impl JournalScan {
             blocks.remove(0);
         }
         Ok(if blocks.is_empty() { JournalState::Empty } else { JournalState::Live(blocks) })
+    }
+}
+
+/// `empty`, or `meta blocks to replay: 1, with 16 blocks of data and parity`.
+impl fmt::Display for JournalState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self::Live(blocks) = self else { return f.pad("empty") };
+        let held: usize =
+            blocks.iter().flat_map(|block| &block.payloads).map(Payload::block_count).sum();
+        let count = blocks.len();
+        write!(f, "meta blocks to replay: {count}, with {held} blocks of data and parity")
     }
 }
 

@@ -5,7 +5,9 @@
 //!
 //! Source: the on-disk documentation of each format, places and bytes only.
 
-use weft_units::Sectors;
+use crate::super1::{Minor, Super1};
+use crate::{SUPER_BYTES, Super090, Superblock};
+use weft_units::{SECTOR_BYTES, Sectors};
 
 /// Bytes of the start of a member to give to [`foreign_signature`]; ZFS looks furthest.
 pub const HEAD_BYTES: usize = 256 << 10;
@@ -132,6 +134,48 @@ pub fn foreign_signature(member_size: Sectors, head: &[u8], tail: &[u8]) -> Opti
         }
     }
     partition_table(head).and_then(|name| found(name, 510))
+}
+
+/// A whole, undamaged superblock in a place where none is looked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Misplaced {
+    /// Where it begins.
+    pub sector: Sectors,
+    /// What it says. Its version, if 1, is what its own position makes likely.
+    pub superblock: Superblock,
+    /// Where its member would begin, if it is where it says that it is. 0.90 does not say.
+    pub member_start: Option<Sectors>,
+}
+
+/// Superblocks that begin at any sector of `bytes`: of members that were cut, grown, or are inside of
+/// something else.
+///
+/// Shape    `bytes` begin at sector `first`; a superblock with less than 4096 bytes from its start on
+///          is not found, so that pieces of a member have to overlap by 3584
+#[must_use]
+pub fn superblocks_anywhere(bytes: &[u8], first: Sectors) -> Vec<Misplaced> {
+    let sector_bytes = usize::try_from(SECTOR_BYTES).expect("512");
+    let blocks = bytes.windows(SUPER_BYTES).step_by(sector_bytes).zip(first.0..);
+    blocks.filter_map(|(block, sector)| superblock_here(block, Sectors(sector))).collect()
+}
+
+fn superblock_here(block: &[u8], sector: Sectors) -> Option<Misplaced> {
+    if !has(block, 0, &MD_MAGIC_LITTLE) && !has(block, 0, &MD_MAGIC_BIG) {
+        return None;
+    }
+    if let Ok(mut new) = Super1::decode(block, Minor::V1_0) {
+        new.minor = match new.super_offset.0 {
+            0 => Minor::V1_1,
+            8 => Minor::V1_2,
+            _ => Minor::V1_0,
+        };
+        let member_start = sector.0.checked_sub(new.super_offset.0).map(Sectors);
+        return Some(Misplaced { sector, superblock: new.into(), member_start });
+    }
+    // The size of the member says only where it should be.
+    let mut old = Super090::decode(block, Sectors(u64::MAX)).ok()?;
+    old.super_offset = sector;
+    Some(Misplaced { sector, superblock: old.into(), member_start: None })
 }
 
 fn has(bytes: &[u8], at: usize, signature: &[u8]) -> bool {

@@ -814,7 +814,9 @@ impl Super090 {
     /// Every line that `mdadm --examine` prints for this superblock before the table of members, as
     /// name and value.
     ///
-    /// Works for what [`Super090::decode`] returns too. Print a line as `{name:>15} : {value}`.
+    /// Works for what [`Super090::decode`] returns too. Print a line as `{name:>15} : {value}`. Two
+    /// things differ from mdadm 4.2: the size of the array is what the kernel makes of it, in whole
+    /// chunks, and sizes of 2 TiB and more are not printed as negative.
     #[must_use]
     pub fn describe(&self) -> Vec<(String, String)> {
         let mut lines = Vec::with_capacity(32);
@@ -880,10 +882,19 @@ impl Super090 {
             let name = level.map_or("-unknown-".to_owned(), |level| level.to_string());
             line("New Level", name);
         }
-        if reshape.new_layout != self.layout
-            && let Some(name) = layout_id::name(self.level, reshape.new_layout)
-        {
-            line("New Layout", name);
+        if reshape.new_layout != self.layout {
+            let name = layout_id::name(self.level, reshape.new_layout);
+            let code = reshape.new_layout;
+            match self.level {
+                Level::Raid5 | Level::Raid6 => {
+                    line("New Layout", name.unwrap_or_else(|| "-unknown-".to_owned()));
+                }
+                Level::Raid10 => {
+                    let kind = if code & 0x1_0000 != 0 { "offset" } else { "far" };
+                    line("New Layout", format!("near={}, {kind}={}", code & 255, code >> 8 & 255));
+                }
+                Level::Linear | Level::Raid0 | Level::Raid1 | Level::Raid4 => {}
+            }
         }
         if reshape.new_chunk_bytes != self.chunk_bytes {
             line("New Chunksize", reshape.new_chunk_bytes.to_string());

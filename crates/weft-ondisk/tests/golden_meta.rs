@@ -4,6 +4,7 @@
 #[allow(dead_code, reason = "each test uses its part")]
 mod area;
 
+use weft_ondisk::probe::superblocks_anywhere;
 use weft_ondisk::{
     BadBlockContext, BadBlocks, Bitmap, BitmapContext, ByteOrder, Candidates, DeviceIdentity,
     JournalScan, JournalState, Level, Minor, Payload, PplContext, PplHeader, PplRecompute, PplScan,
@@ -162,6 +163,33 @@ fn of_one_array_the_superblock_created_last_counts() {
     let ambiguous = find(&older.encode()).one().unwrap_err();
     let SuperblockError::Ambiguous { newest, .. } = ambiguous else { panic!("{ambiguous}") };
     assert_eq!(newest, Version::V1_2);
+}
+
+#[test]
+fn superblocks_are_found_in_odd_places() {
+    let (new, old) = (area::one("badblocks", 0, "super1"), area::one("v090-raid4", 1, "super090"));
+    let end = area::one("badblocks-v10", 0, "super1");
+    let mut bytes = vec![0xfc; 64 << 9];
+    for (sector, area) in [(3, &new), (20, &old), (40, &end), (50, &new), (57, &new)] {
+        let rest = &mut bytes[sector << 9..];
+        let len = rest.len().min(4096);
+        rest[..len].copy_from_slice(&area.bytes[..len]);
+    }
+    bytes[(50 << 9) + 40] ^= 1; // damaged
+    let found: Vec<_> = superblocks_anywhere(&bytes, Sectors(10_000))
+        .into_iter()
+        .map(|found| (found.sector.0 - 10_000, found.superblock.version(), found.member_start))
+        .collect();
+    let start = Some(Sectors(10_040) - end.start);
+    assert_eq!(
+        found,
+        [
+            (3, Version::V1_2, Some(Sectors(9_995))),
+            (20, Version::V0_90, None),
+            (40, Version::V1_0, start),
+        ]
+    );
+    assert_eq!(superblocks_anywhere(&bytes[..4095], Sectors(0)), []);
 }
 
 #[test]
@@ -384,6 +412,8 @@ fn a_journal_of_the_kernel_is_live() {
     assert_eq!(scan.poll(), Some(tail + Sectors(17 * 8)));
     scan.handle(&[0; 4096]);
     let Ok(JournalState::Live(blocks)) = scan.finish() else { panic!("it is not empty") };
+    let said = JournalState::Live(blocks.clone()).to_string();
+    assert_eq!(said, "meta blocks to replay: 1, with 16 blocks of data and parity");
     let [block] = &blocks[..] else { panic!("{blocks:?}") };
     assert_eq!((block.seq, block.payloads.len()), (2_723_304_734, 16));
     let seed = journal_seed(superblock.set_uuid);
