@@ -37,6 +37,8 @@ pub struct VolumeSnapshot {
     pub sync_rows: u64,
     /// md's `mismatch_cnt`, in sectors.
     pub mismatch_cnt: u64,
+    /// There is no space behind a member: writes are refused until there is.
+    pub no_space: bool,
     /// Where parity may be wrong from; `None` when it is right everywhere.
     pub resync_from: Option<Sectors>,
     /// Rows of the cache in use.

@@ -306,6 +306,7 @@ impl Volume {
             sync_completed: sync.map(|sync| (sync.completed(), sync.total())),
             sync_rows: sync.map_or(0, |sync| sync.rows),
             mismatch_cnt: sync.map_or(0, |sync| sync.mismatch_cnt),
+            no_space: self.full_since.is_some(),
             resync_from: self.array.resync_from,
             stripe_cache_active: self.rows.cache.active(),
             requests_active: self.requests.iter().flatten().filter(|r| !r.answered).count(),

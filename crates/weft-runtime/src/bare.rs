@@ -272,6 +272,7 @@ impl Core for Bare {
                 sync_completed: None,
                 sync_rows: 0,
                 mismatch_cnt: 0,
+                no_space: false,
                 resync_from: None,
                 stripe_cache_active: 0,
                 requests_active: self.active.len(),
