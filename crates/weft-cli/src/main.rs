@@ -18,8 +18,10 @@ mod volume;
 mod when;
 
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use clap::{CommandFactory, Parser};
+use signal_hook::consts::SIGXFSZ;
 
 /// The Linux block write path in userspace: software RAID, served over NBD
 ///
@@ -40,6 +42,9 @@ struct Cli {
 }
 
 fn main() -> ExitCode {
+    // With a handler, a write beyond the limit on file sizes fails with an error that is told, as one
+    // on a full disk; without, the signal kills, and a volume would stay dirty without a word.
+    let _ = signal_hook::flag::register(SIGXFSZ, Arc::default());
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {

@@ -311,3 +311,78 @@ fn an_array_made_of_used_members_is_rebuilt_when_it_is_served() {
     exits(path, 0, &["stop", "vol"]);
     assert_eq!(served.wait(), Some(0));
 }
+
+#[test]
+fn a_log_that_nobody_takes_does_not_end_the_volume() {
+    let dir = array();
+    let path = dir.path();
+    let mut child = common::command(path, &["serve", "a", "b", "c"])
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::fs::File::options().write(true).open("/dev/full").unwrap())
+        .spawn()
+        .unwrap();
+    let mut ready = [0; 5];
+    child.stdout.as_mut().unwrap().read_exact(&mut ready).unwrap();
+    exits(path, 0, &["fail", "vol", "a"]);
+    exits(path, 0, &["stop", "vol"]);
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+    let text = exits(path, 0, &["assemble", "a", "b", "c"]).out;
+    assert!(text.contains("clean") && text.contains("a       ") && text.contains("not used"));
+}
+
+#[test]
+fn signals_in_twos_end_it_in_good_order() {
+    let dir = array();
+    let path = dir.path();
+    let served = Served::start(path, &["a", "b", "c"]);
+    Client::connect(&served.uri).write(0, &data(0, 1 << 20));
+    for kind in [rustix::process::Signal::TERM, rustix::process::Signal::INT] {
+        // The first may have ended it.
+        let _ = rustix::process::kill_process(served.pid(), kind);
+        let _ = rustix::process::kill_process(served.pid(), kind);
+    }
+    assert_eq!(served.wait(), Some(0));
+    let text = exits(path, 0, &["assemble", "a", "b", "c"]).out;
+    assert!(text.contains(", clean"), "{text}");
+}
+
+#[test]
+fn a_limit_on_file_sizes_is_an_error_and_no_death() {
+    let dir = tempdir().unwrap();
+    let path = dir.path();
+    let weft = env!("CARGO_BIN_EXE_weft");
+    let line = format!("ulimit -f 1000; exec '{weft}' create -l5 -n3 --member-size 64M a b c");
+    let output =
+        std::process::Command::new("sh").args(["-c", &line]).current_dir(path).output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    assert!(String::from_utf8_lossy(&output.stderr).contains("File too large"), "{output:?}");
+    assert!(contents(path).is_empty());
+}
+
+#[test]
+fn a_check_that_loses_the_last_parity_does_not_say_that_parity_agrees() {
+    let dir = tempdir().unwrap();
+    let path = dir.path();
+    let made = ["create", "-l5", "-n3", "-c64K", "--member-size=512M", "--name=vol", "a", "b", "c"];
+    exits(path, 0, &made);
+    let served = Served::start(path, &["a", "b", "c"]);
+    let check = common::command(path, &["check", "vol"])
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let running = || {
+        let status = json(path, &["status", "--json", "vol"]);
+        status["servers"][0]["volumes"][0]["sync_action"] == "check"
+    };
+    while !running() {}
+    // Its answer says what runs, and how to wait for it.
+    let text = exits(path, 1, &["check", "vol"]).err;
+    assert!(text.contains("a check is running") && text.contains("weft wait"), "{text}");
+    exits(path, 0, &["fail", "vol", "b"]);
+    let output = check.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    assert!(output.stdout.is_empty(), "{output:?}");
+    exits(path, 0, &["stop", "vol"]);
+    assert_eq!(served.wait(), Some(0));
+}

@@ -4,7 +4,7 @@
 //! SIGTERM, SIGINT, `weft stop`, or when the command of `--exec` has ended: stop accepting, finish,
 //! flush, mark clean.
 
-use std::io::Write;
+use std::io::{Read, Write};
 use std::net::ToSocketAddrs;
 use std::os::fd::OwnedFd;
 use std::os::linux::net::SocketAddrExt;
@@ -13,8 +13,8 @@ use std::os::unix::net::{SocketAddr, UnixDatagram, UnixStream};
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::{Child, ExitStatus};
-use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum};
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -29,6 +29,7 @@ use crate::inside::{ended, not_served};
 use crate::member::{self, MemberArg};
 use crate::outcome::{Exit, Failure, Outcome};
 use crate::target::directory_for_sockets;
+use crate::terminal::complain;
 use crate::volume::{Opening, Volume, is_name, short_name};
 
 use super::assemble::{Selection, title};
@@ -37,7 +38,8 @@ use super::assemble::{Selection, title};
 ///
 /// Prints one line, ready and the URIs, on standard output once clients may connect, and tells
 /// systemd. SIGTERM, SIGINT and weft stop end it in good order: it finishes, flushes and marks the
-/// array clean. A slot that the array knows filled but whose member is not named needs --run, an
+/// array clean; a second signal, two seconds later or more, ends it at once and leaves the array marked
+/// dirty. A slot that the array knows filled but whose member is not named needs --run, an
 /// array that is dirty and degraded --force-dirty (exit status 3 without).
 #[derive(Debug, Args)]
 pub(crate) struct Serve {
@@ -290,32 +292,64 @@ fn listeners(arguments: &Serve) -> Result<Listeners, Failure> {
     Ok(Listeners { listen, export })
 }
 
-/// A pipe of which one end becomes readable on SIGTERM and SIGINT; the second of these ends the
-/// process at once, as a kill would.
+/// A pipe of which one end becomes readable on SIGTERM and SIGINT. Signals often come in twos, to the
+/// process and to its group; one that comes much later means that waiting has gone on for too long.
 fn stop_pipe() -> Result<(OwnedFd, UnixStream), Failure> {
     let failed = |error: std::io::Error| Failure::failed(format!("signals: {error}"));
     let (end, stop) = UnixStream::pair().map_err(failed)?;
-    let seen = Arc::new(AtomicBool::new(false));
+    let (mut told, tell) = UnixStream::pair().map_err(failed)?;
     for signal in [SIGTERM, SIGINT] {
-        // Looked at before it is set: the first signal only sets it.
-        signal_hook::flag::register_conditional_shutdown(signal, 1, Arc::clone(&seen))
-            .map_err(failed)?;
-        signal_hook::flag::register(signal, Arc::clone(&seen)).map_err(failed)?;
-        let stop = stop.try_clone().map_err(failed)?;
-        signal_hook::low_level::pipe::register(signal, stop).map_err(failed)?;
+        let tell = tell.try_clone().map_err(failed)?;
+        signal_hook::low_level::pipe::register(signal, tell).map_err(failed)?;
     }
+    let first = stop.try_clone().map_err(failed)?;
+    std::thread::Builder::new()
+        .name("weft-signals".into())
+        .spawn(move || {
+            let mut since: Option<Instant> = None;
+            while told.read_exact(&mut [0]).is_ok() {
+                match since {
+                    None => {
+                        since = Some(Instant::now());
+                        let _ = (&first).write_all(b"s");
+                    }
+                    Some(since) if since.elapsed() < SIGNALS_APART => {}
+                    Some(_) => {
+                        complain("told to end again: ending at once; arrays may stay marked dirty");
+                        std::process::exit(1);
+                    }
+                }
+            }
+        })
+        .map_err(failed)?;
     Ok((OwnedFd::from(end), stop))
 }
 
 fn start_log() {
     let log = tracing_subscriber::fmt()
-        .with_writer(std::io::stderr)
+        .with_writer(|| BestEffort)
         .with_target(false)
         .with_ansi(false)
         .without_time()
         .with_max_level(tracing::Level::INFO);
     // Only a second subscriber in one process is refused.
     let _ = log.try_init();
+}
+
+/// Standard error for the log: a line that cannot be written is dropped. The subscriber would report
+/// it with `eprintln!`, which panics when nobody takes that either, and the volume would go down with
+/// its log.
+struct BestEffort;
+
+impl Write for BestEffort {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        let _ = std::io::stderr().write_all(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
 }
 
 fn log_decision(volume: &Volume) {
@@ -359,6 +393,9 @@ fn notify(state: &str) {
         tracing::warn!("NOTIFY_SOCKET {}: {error}", path.to_string_lossy());
     }
 }
+
+/// Signals closer to the first than this are taken as one.
+const SIGNALS_APART: Duration = Duration::from_secs(2);
 
 /// More wait to be accepted.
 const CLIENTS_MAX: usize = 64;

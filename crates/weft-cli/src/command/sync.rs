@@ -95,6 +95,15 @@ pub(crate) fn perform(target: &mut Target, action: &'static str) -> Result<Repor
             target.name, volume.mismatch_cnt
         )));
     }
+    // Rows that come after the loss of the last parity have nothing to compare.
+    let parities = if volume.level == "raid6" { 2 } else { 1 };
+    if volume.degraded >= parities {
+        return Err(Failure::failed(format!(
+            "{}: {action}: members were lost on the way and no parity is left; it did not compare \
+             every row; mismatch_cnt {} so far; add a member, wait for its rebuild, start again",
+            target.name, volume.mismatch_cnt
+        )));
+    }
     Ok(Report {
         rows: done.div_ceil(ROW_SECTORS),
         mismatch_cnt: volume.mismatch_cnt,
