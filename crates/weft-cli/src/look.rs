@@ -108,13 +108,21 @@ impl Looked {
     /// The member cannot be read.
     pub(crate) fn superblocks(&self) -> Result<Shown, Failure> {
         let mut shown = Shown { readable: Vec::new(), damaged: Vec::new() };
-        for (minor, block) in self.blocks()? {
+        for (minor, mut block) in self.blocks()? {
             match Super1::decode(&block, minor) {
                 Ok(superblock) => {
                     let wrong = superblock.validate(self.size).err();
                     shown.readable.push((superblock, wrong));
                 }
                 Err(SuperblockError::Magic { .. }) => {}
+                // All of it may be garbage, or one bit: people see for themselves.
+                Err(error @ SuperblockError::Checksum { computed, .. }) => {
+                    block[CHECKSUM].copy_from_slice(&computed.to_le_bytes());
+                    match Super1::decode(&block, minor) {
+                        Ok(superblock) => shown.readable.push((superblock, Some(error))),
+                        Err(_) => shown.damaged.push(error),
+                    }
+                }
                 Err(error) => shown.damaged.push(error),
             }
         }
@@ -147,6 +155,15 @@ impl Looked {
     /// # Errors
     /// The member cannot be read.
     pub(crate) fn foreign(&self) -> Result<Option<Foreign>, Failure> {
+        Ok(self.every_foreign()?.into_iter().next())
+    }
+
+    /// Everything somebody else has here: what comes to light when the block of each signature is
+    /// taken away.
+    ///
+    /// # Errors
+    /// The member cannot be read.
+    pub(crate) fn every_foreign(&self) -> Result<Vec<Foreign>, Failure> {
         let bytes = self.size.bytes().0;
         let part = |from: u64, len: usize| -> Result<Vec<u8>, Failure> {
             let len = usize::try_from(bytes - from).unwrap_or(usize::MAX).min(len);
@@ -156,9 +173,27 @@ impl Looked {
             })?;
             Ok(part)
         };
-        let head = part(0, probe::HEAD_BYTES)?;
-        let tail = part(bytes.saturating_sub(probe::TAIL_BYTES as u64), probe::TAIL_BYTES)?;
-        Ok(probe::foreign_signature(self.size, &head, &tail))
+        let mut head = part(0, probe::HEAD_BYTES)?;
+        let tail_start = bytes.saturating_sub(probe::TAIL_BYTES as u64);
+        let mut tail = part(tail_start, probe::TAIL_BYTES)?;
+        let mut all: Vec<Foreign> = Vec::new();
+        while let Some(foreign) = probe::foreign_signature(self.size, &head, &tail) {
+            let block = foreign.byte / SUPER_BYTES as u64 * SUPER_BYTES as u64;
+            all.push(foreign);
+            // A few bytes that belong to it may be in another block, and it would be found for ever.
+            if all.len() > FOREIGN_MAX {
+                break;
+            }
+            for (part, start) in [(&mut head, 0), (&mut tail, tail_start)] {
+                for (byte, place) in part.iter_mut().zip(start..) {
+                    if (block..block + SUPER_BYTES as u64).contains(&place) {
+                        *byte = 0;
+                    }
+                }
+            }
+        }
+        all.dedup();
+        Ok(all)
     }
 
     /// Whether the range of a file has no data behind it, so that it reads as zeros.
@@ -197,6 +232,12 @@ impl Looked {
 
 /// Source   md-ondisk.md §1, `magic`
 const MAGIC: u32 = 0xa92b_4efc;
+
+/// More than one member has; ZFS alone has an uberblock in each of many blocks.
+const FOREIGN_MAX: usize = 256;
+
+/// Source   md-ondisk.md §1, `sb_csum`
+const CHECKSUM: std::ops::Range<usize> = 216..220;
 
 /// The superblocks of a member.
 #[derive(Debug)]

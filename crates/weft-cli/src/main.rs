@@ -17,6 +17,7 @@ mod terminal;
 mod volume;
 mod when;
 
+use std::io::ErrorKind;
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -50,8 +51,12 @@ fn main() -> ExitCode {
         Err(error) => {
             // Help and version go to standard output and are no error.
             let status = u8::try_from(error.exit_code()).unwrap_or(2);
-            let _ = error.print();
-            return ExitCode::from(status);
+            return match error.print() {
+                Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+                    ExitCode::from(status.max(1))
+                }
+                _ => ExitCode::from(status),
+            };
         }
     };
     outcome::finish(command::run(&cli.command, Cli::command))

@@ -4,6 +4,7 @@
 //! `NAME.nbd`, in `$XDG_RUNTIME_DIR/weft`, `/run/weft` as root, or a private directory below
 //! `$TMPDIR` when there is neither. A TARGET is such a name, or the path of a control socket.
 
+use std::io::ErrorKind;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -46,8 +47,12 @@ impl Target {
     fn at(path: &Path, name: &str) -> Result<Self, Failure> {
         let client = Client::connect(path).map_err(|error| match error {
             ControlError::Connect { path, source } => Failure::failed(format!(
-                "{name}: control socket {}: {source}; the volume is not running",
-                path.display()
+                "{name}: control socket {}: {source}{}",
+                path.display(),
+                match source.kind() {
+                    ErrorKind::PermissionDenied => "; only the user who serves it and root may ask",
+                    _ => "; the volume is not running",
+                }
             )),
             other => Failure::failed(format!("{name}: {other}")),
         })?;
@@ -59,10 +64,11 @@ impl Target {
     /// # Errors
     /// The volume refuses or cannot, with the exit status that goes with it.
     pub(crate) fn ask(&mut self, command: Command) -> Result<Response, Failure> {
-        let response = self
-            .client
-            .ask(&Request::new(command))
-            .map_err(|error| Failure::failed(format!("{}: {error}", self.name)))?;
+        let response = self.client.ask(&Request::new(command)).map_err(|error| {
+            let ended = matches!(error, ControlError::Io(_) | ControlError::Closed);
+            let hint = if ended { "; the volume has ended" } else { "" };
+            Failure::failed(format!("{}: {error}{hint}", self.name))
+        })?;
         if response.ok {
             return Ok(response);
         }

@@ -4,7 +4,9 @@
 //! bars only where there is a terminal and nobody said otherwise (`NO_COLOR`, `CLICOLOR_FORCE`), and
 //! a reader that has gone is an error to handle, not a panic.
 
+use std::ffi::OsStr;
 use std::io::{self, IsTerminal, Read, Write};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -71,14 +73,27 @@ pub(crate) fn took(span: Duration) -> String {
     }
 }
 
-/// A name as a shell takes it.
-pub(crate) fn quoted(name: &str) -> String {
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._-+:@%=,".contains(&byte);
-    if !name.is_empty() && name.bytes().all(plain) {
-        name.to_owned()
-    } else {
-        format!("'{}'", name.replace('\'', "'\\''"))
+/// A name as a shell takes it: bash, zsh and POSIX 2024 where it is not printable.
+pub(crate) fn quoted(name: &OsStr) -> String {
+    let bytes = name.as_bytes();
+    let plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"/._-+:@%=,".contains(byte);
+    if !bytes.is_empty() && bytes.iter().all(plain) {
+        return name.to_string_lossy().into_owned();
     }
+    if let Some(text) = name.to_str().filter(|text| !text.chars().any(char::is_control)) {
+        return format!("'{}'", text.replace('\'', "'\\''"));
+    }
+    let mut quoted = String::from("$'");
+    for byte in bytes {
+        match byte {
+            b'\'' | b'\\' => quoted.extend(['\\', char::from(*byte)]),
+            b' '..=b'~' => quoted.push(char::from(*byte)),
+            // In octal, of which a shell takes three digits and no more.
+            _ => quoted.push_str(&format!("\\{byte:03o}")),
+        }
+    }
+    quoted.push('\'');
+    quoted
 }
 
 /// A private directory for sockets and files of this process, removed with the value.
@@ -109,4 +124,24 @@ pub(crate) fn remove_when_interrupted(paths: &[PathBuf]) -> Result<(), Failure> 
         });
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_quoted_as_shells_take_them() {
+        for (name, expected) in [
+            (&b"a/b-1.img"[..], "a/b-1.img"),
+            (b"b c", "'b c'"),
+            (b"it's", "'it'\\''s'"),
+            ("\u{e9}".as_bytes(), "'\u{e9}'"),
+            (b"new\nline", "$'new\\012line'"),
+            (b"it's \xff\\", "$'it\\'s \\377\\\\'"),
+            (b"", "''"),
+        ] {
+            assert_eq!(quoted(OsStr::from_bytes(name)), expected);
+        }
+    }
 }

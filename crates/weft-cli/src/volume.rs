@@ -83,6 +83,14 @@ impl Opening {
                 }
                 // No more of a member than a larger file without a superblock.
                 Err(DeviceError::Size { label, .. }) => candidates.push(empty(label, index)),
+                Err(DeviceError::Io { label, what, source })
+                    if access == Access::ReadWrite
+                        && source.kind() == std::io::ErrorKind::PermissionDenied =>
+                {
+                    return Err(Failure::failed(format!(
+                        "{label}: {what} for writing: {source}; --read-only serves without writing"
+                    )));
+                }
                 Err(error) => return Err(device(&error)),
             }
         }
@@ -136,5 +144,5 @@ pub(crate) fn short_name(assembly: &Assembly) -> String {
 /// Whether a volume may have this name: it becomes part of a file name and of a URI.
 pub(crate) fn is_name(name: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.+".contains(&byte);
-    !name.is_empty() && name.len() <= 64 && !name.starts_with('.') && name.bytes().all(plain)
+    !name.is_empty() && name.len() <= 64 && !name.starts_with(['.', '-']) && name.bytes().all(plain)
 }

@@ -101,7 +101,40 @@ fn members_in_use_by_somebody_else_are_refused_unwritten() {
         assert!(text.contains(what), "{what}: {text}");
         assert_eq!(contents(dir.path()), before, "{what}");
         exits(dir.path(), 0, &create(&["--force", "a", "b", "c"]));
+        let put = bytes;
+        // What was there is gone, so that nobody takes the member for it.
+        let bytes = std::fs::read(dir.path().join("b")).unwrap();
+        assert!(!bytes.windows(put.len()).any(|window| window == put), "{what}");
     }
+}
+
+#[test]
+fn create_leaves_signatures_where_data_is_and_says_so() {
+    let dir = tempdir().unwrap();
+    let path = dir.path();
+    let mut disk = vec![0; 16 << 20];
+    disk[0x10040..0x10048].copy_from_slice(b"_BHRfS_M");
+    disk[512..520].copy_from_slice(b"EFI PART");
+    std::fs::write(path.join("b"), &disk).unwrap();
+    let text = exits(path, 0, &create(&["--force", "-e1.0", "a", "b", "c"])).out;
+    for name in ["a btrfs file system at byte 65600 stays", "a GUID partition table at byte 512"] {
+        assert!(text.contains(name), "{name} in {text}");
+    }
+    let bytes = std::fs::read(path.join("b")).unwrap();
+    assert!(bytes[..1 << 20] == disk[..1 << 20]);
+}
+
+#[test]
+fn slots_left_empty_are_named_and_what_is_printed_next_works() {
+    let dir = tempdir().unwrap();
+    let path = dir.path();
+    let text = exits(path, 0, &create(&["a", "missing", "new\nline"])).out;
+    assert!(text.contains("  slot 1   missing\n"), "{text}");
+    assert!(text.contains("degraded: 2 of 3 slots are filled"), "{text}");
+    let next = text.lines().find_map(|line| line.strip_prefix("next: weft serve ")).unwrap();
+    assert_eq!(next, "a $'new\\012line'");
+    let made = json(path, &create(&["--json", "d", "missing", "e"]));
+    assert_eq!(made["missing_slots"], serde_json::json!([1]));
 }
 
 #[test]
@@ -125,8 +158,14 @@ fn what_makes_no_sense_is_usage() {
     exits(dir.path(), 0, &create(&["x", "y", "z"]));
     let before = contents(dir.path());
     let cases: &[(&[&str], &str)] = &[
-        (&["create", "--level", "1", "-n2", "a", "b"], "4, 5 or 6"),
-        (&["create", "--level", "raid7", "-n2", "a", "b"], "level"),
+        (&["create", "--level", "1", "-n2", "a", "b"], "found 1, expected 4, 5 or 6"),
+        (&["create", "--level", "raid7", "-n2", "a", "b"], "found raid7, expected 4, 5 or 6"),
+        (&["create", "-l5", "-n3", "-c0", "--member-size=8M", "a", "b", "c"], "power of two, at"),
+        (
+            &["create", "-l5", "-n3", "-c1", "--member-size=8M", "a", "b", "c"],
+            "found 1 KiB, expect",
+        ),
+        (&["serve", "--name=-x", "x", "y", "z"], "--name"),
         (&["create", "-l5", "-n4", "--member-size=8M", "a", "b", "c"], "found 3, expected 4"),
         (&["create", "-l5", "-n3", "-e0.90", "a", "b", "c"], "1.0, 1.1 or 1.2"),
         (&["create", "-l5", "-n3", "-p", "ls-6", "a", "b", "c"], "--layout"),
@@ -405,8 +444,13 @@ fn a_damaged_superblock_is_named_by_field_and_nothing_is_written() {
     bytes[4096 + 72] ^= 1;
     std::fs::write(&path, bytes).unwrap();
     let before = contents(dir.path());
-    let text = exits(dir.path(), 1, &["examine", "b"]).err;
-    assert!(text.contains("weft: b: superblock sb_csum at byte"), "{text}");
+    let said = exits(dir.path(), 1, &["examine", "b"]);
+    assert!(said.err.contains("weft: b: superblock sb_csum at byte"), "{said:?}");
+    // It is shown all the same, as mdadm does.
+    assert!(
+        said.out.contains("Raid Level : raid4") && said.out.contains(" - expected "),
+        "{said:?}"
+    );
     let text = exits(dir.path(), 3, &["assemble", "a", "b", "c"]).out;
     assert!(text.contains("sb_csum"), "{text}");
     exits(dir.path(), 0, &["assemble", "--run", "a", "b", "c"]);

@@ -159,6 +159,9 @@ fn a_volume_is_served_written_administered_and_stopped_clean() {
     assert!(text.contains("degraded: 1 of 3 slots"), "{text}");
     let text = exits(path, 1, &["add", "vol", "d"]).err;
     assert!(text.contains("--member-size"), "{text}");
+    // Nothing is left of what was refused.
+    exits(path, 3, &["add", "vol", "d", "--member-size=1M"]);
+    assert!(!path.join("d").exists());
 
     let other = tempdir().unwrap();
     let ext = other.path().join("ext");
@@ -366,16 +369,22 @@ fn a_check_that_loses_the_last_parity_does_not_say_that_parity_agrees() {
     let made = ["create", "-l5", "-n3", "-c64K", "--member-size=512M", "--name=vol", "a", "b", "c"];
     exits(path, 0, &made);
     let served = Served::start(path, &["a", "b", "c"]);
-    let check = common::command(path, &["check", "vol"])
-        .stdout(std::process::Stdio::piped())
-        .stderr(std::process::Stdio::piped())
-        .spawn()
-        .unwrap();
     let running = || {
         let status = json(path, &["status", "--json", "vol"]);
         status["servers"][0]["volumes"][0]["sync_action"] == "check"
     };
-    while !running() {}
+    // One may have ended before it was looked at.
+    let check = loop {
+        let mut check = common::command(path, &["check", "vol"])
+            .stdout(std::process::Stdio::piped())
+            .stderr(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        while !running() && check.try_wait().unwrap().is_none() {}
+        if check.try_wait().unwrap().is_none() {
+            break check;
+        }
+    };
     // Its answer says what runs, and how to wait for it.
     let text = exits(path, 1, &["check", "vol"]).err;
     assert!(text.contains("a check is running") && text.contains("weft wait"), "{text}");
@@ -383,6 +392,25 @@ fn a_check_that_loses_the_last_parity_does_not_say_that_parity_agrees() {
     let output = check.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     assert!(output.stdout.is_empty(), "{output:?}");
+    exits(path, 0, &["stop", "vol"]);
+    assert_eq!(served.wait(), Some(0));
+}
+
+#[test]
+fn of_several_members_to_add_those_before_a_refused_one_are_named() {
+    let dir = tempdir().unwrap();
+    let path = dir.path();
+    let made = ["create", "-l6", "-n4", "-c64K", "--member-size=8M", "--name=vol"];
+    exits(path, 0, &[&made[..], &["a", "b", "missing", "missing"]].concat());
+    let served = Served::start(path, &["a", "b"]);
+    let text = exits(path, 1, &["add", "vol", "ram:8M", "ram:1M"]).err;
+    assert!(text.contains("weft: ram:8M: memory is gone when the volume stops"), "{text}");
+    assert!(text.contains("; added before it: ram:8M"), "{text}");
+    exits(path, 4, &["wait", "vol"]);
+    exits(path, 0, &["add", "vol", "ram:8M"]);
+    exits(path, 0, &["wait", "vol"]);
+    let text = exits(path, 2, &["fail", "vol", "ram:8M"]).err;
+    assert!(text.contains("(ram:8M), ") && text.contains("by its number"), "{text}");
     exits(path, 0, &["stop", "vol"]);
     assert_eq!(served.wait(), Some(0));
 }

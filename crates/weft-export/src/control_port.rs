@@ -18,7 +18,7 @@ use weft_engine::{
     Command as AdminCommand, MemberState, ReplyError, Snapshot, SyncAction, Tag, Verb,
 };
 use weft_ondisk::Uuid;
-use weft_runtime::devices::{Access, MemberSpec, OpenOptions, read_superblocks};
+use weft_runtime::devices::{Access, DeviceError, MemberSpec, OpenOptions, read_superblocks};
 use weft_runtime::driver::{Driver, Event};
 use weft_runtime::reactor::{Context, Exit, Port};
 use weft_units::{MemberIndex, Time, VolumeId};
@@ -476,14 +476,21 @@ fn start(cx: &mut Context<'_>, step: Step) -> Result<(Verb, Step), Box<Response>
 }
 
 fn add(cx: &mut Context<'_>, member: &str) -> Result<(Verb, Step), Box<Response>> {
-    let refused = |error: &dyn std::fmt::Display| refusal(Kind::Refused, error.to_string());
+    let unusable = |error: DeviceError| {
+        let kind = match error {
+            DeviceError::Claimed { .. } | DeviceError::Locked { .. } => Kind::Refused,
+            DeviceError::Duplicate { .. } | DeviceError::Spec { .. } => Kind::Usage,
+            _ => Kind::Failed,
+        };
+        refusal(kind, error.to_string())
+    };
     let failed = |error: &dyn std::fmt::Display| refusal(Kind::Failed, error.to_string());
-    let spec = MemberSpec::parse(member).map_err(|error| refused(&error))?;
+    let spec = MemberSpec::parse(member).map_err(unusable)?;
     let options =
         OpenOptions { lock_wait: std::time::Duration::ZERO, ..OpenOptions::new(Access::ReadWrite) };
     let index = cx.driver.members().next_index();
     let others: Vec<_> = cx.driver.members().members().collect();
-    let open = options.open(&spec, index, others).map_err(|error| refused(&error))?;
+    let open = options.open(&spec, index, others).map_err(unusable)?;
     let superblock = read_superblocks(&open).superblock.ok();
     let info = open.info().clone();
     let mut uuid = [0; 16];

@@ -295,7 +295,7 @@ impl Driver {
             Output::Credit { client, bytes } => {
                 self.events.push_back(Event::Credit { client, bytes });
             }
-            Output::Notice(notice) => trace(&notice),
+            Output::Notice(notice) => self.trace(&notice),
         }
     }
 
@@ -306,50 +306,53 @@ impl Driver {
             self.handle(Input::Done { token, result: Ok(value) });
         }
     }
-}
 
-/// Tells the log what the engine thinks people should know.
-fn trace(notice: &Notice) {
-    match notice {
-        Notice::ArrayClean(volume) => tracing::debug!(volume = volume.0, "array clean"),
-        Notice::ArrayDirty(volume) => tracing::debug!(volume = volume.0, "array dirty"),
-        Notice::Broken(volume) => {
-            tracing::error!(volume = volume.0, "too few members are left; no more writes");
-        }
-        Notice::MemberFailed { volume, member, slot } => tracing::error!(
-            volume = volume.0,
-            member = member.0,
-            slot = slot.map(|slot| slot.0),
-            "member failed"
-        ),
-        Notice::FailureRecorded { volume } => {
-            tracing::info!(volume = volume.0, "failure recorded on the other members");
-        }
-        Notice::MemberStalled { member, read_around } => {
-            tracing::warn!(member = member.0, read_around, "member does not answer");
-        }
-        Notice::NoSpace { member } => {
-            tracing::error!(
-                member = member.0,
-                "no space behind the member; no writes until there is"
-            );
-        }
-        Notice::ReadErrorCorrected { member, at, sectors } => tracing::warn!(
-            member = member.0,
-            sector = at.0,
-            sectors = sectors.0,
-            "read error corrected"
-        ),
-        Notice::SyncFinished { volume, action, mismatch_cnt, rows, complete } => tracing::info!(
-            volume = volume.0,
-            ?action,
-            mismatch_cnt,
-            rows,
-            complete,
-            "sync finished"
-        ),
-        Notice::SyncStarted { volume, action } => {
-            tracing::info!(volume = volume.0, ?action, "sync started");
+    /// Tells the log what the engine thinks people should know.
+    fn trace(&self, notice: &Notice) {
+        let label = |index: MemberIndex| self.io.label(index);
+        match notice {
+            Notice::ArrayClean(volume) => tracing::debug!(volume = volume.0, "array clean"),
+            Notice::ArrayDirty(volume) => tracing::debug!(volume = volume.0, "array dirty"),
+            Notice::Broken(volume) => {
+                tracing::error!(volume = volume.0, "too few members are left; no more writes");
+            }
+            Notice::MemberFailed { volume, member, slot } => tracing::error!(
+                volume = volume.0,
+                member = label(*member),
+                slot = slot.map(|slot| slot.0),
+                "member failed"
+            ),
+            Notice::FailureRecorded { volume } => {
+                tracing::info!(volume = volume.0, "failure recorded on the other members");
+            }
+            Notice::MemberStalled { member, read_around } => {
+                tracing::warn!(member = label(*member), read_around, "member does not answer");
+            }
+            Notice::NoSpace { member } => {
+                tracing::error!(
+                    member = label(*member),
+                    "no space behind the member; no writes until there is"
+                );
+            }
+            Notice::ReadErrorCorrected { member, at, sectors } => tracing::warn!(
+                member = label(*member),
+                sector = at.0,
+                sectors = sectors.0,
+                "read error corrected"
+            ),
+            Notice::SyncFinished { volume, action, mismatch_cnt, rows, complete } => {
+                tracing::info!(
+                    volume = volume.0,
+                    ?action,
+                    mismatch_cnt,
+                    rows,
+                    complete,
+                    "sync finished"
+                );
+            }
+            Notice::SyncStarted { volume, action } => {
+                tracing::info!(volume = volume.0, ?action, "sync started");
+            }
         }
     }
 }

@@ -156,6 +156,12 @@ impl<R: Ring> MemberIo<R> {
         self.members.iter().flatten().map(|entry| &entry.member)
     }
 
+    /// What people call a member; its index when it is closed.
+    pub(crate) fn label(&self, index: MemberIndex) -> String {
+        let entry = self.members.get(index.index()).and_then(Option::as_ref);
+        entry.map_or_else(|| index.0.to_string(), |entry| entry.member.info().label.clone())
+    }
+
     /// The lowest index that was never used.
     #[must_use]
     pub fn next_index(&self) -> MemberIndex {
@@ -415,10 +421,9 @@ impl<R: Ring> MemberIo<R> {
                     entry.lost = true;
                 }
                 tracing::warn!(
-                    member = operation.member.0,
-                    ?errno,
+                    member = entry.as_ref().map_or("", |entry| entry.member.info().label.as_str()),
                     ?fault,
-                    "member request failed"
+                    "member request failed: {errno}"
                 );
                 Next::Finish(Err(fault))
             }

@@ -3,6 +3,7 @@
 //! The server opens it. Here it is looked at first, so that nobody's data is overwritten unasked.
 
 use std::io::Write;
+use std::path::PathBuf;
 
 use clap::Args;
 use serde_json::json;
@@ -14,7 +15,7 @@ use crate::member::MemberArg;
 use crate::outcome::{Exit, Failure, Outcome};
 use crate::size;
 use crate::target::Target;
-use crate::terminal::{print_json, stdout};
+use crate::terminal::{complain, print_json, stdout};
 
 /// Takes new members into a running volume, as spares
 ///
@@ -42,11 +43,22 @@ pub(crate) fn run(arguments: &Add) -> Outcome {
     let mut target = Target::connect(&arguments.target)?;
     let status = target.status()?;
     let volume = only_volume(&target.name, &status)?;
+    let mut made = Made(Vec::new());
     let mut members = Vec::new();
     for member in &arguments.members {
-        members.push(acceptable(member, volume, arguments)?);
+        members.push(acceptable(member, volume, arguments, &mut made)?);
     }
-    target.ask(Command::Add { members: members.clone() })?;
+    // One after the other, so that it is known which are in when one is refused.
+    for (done, member) in members.iter().enumerate() {
+        let added = target.ask(Command::Add { members: vec![member.clone()] });
+        added.map_err(|failure| after(failure, &members[..done]))?;
+        made.0.retain(|path| path.to_str() != Some(member.as_str()));
+        if member.starts_with("ram:") {
+            complain(&format!(
+                "{member}: memory is gone when the volume stops, and its data with it"
+            ));
+        }
+    }
     if arguments.json {
         print_json(&json!({"schema": "weft.add/1", "volume": volume.name, "members": members}))?;
     } else {
@@ -59,11 +71,33 @@ pub(crate) fn run(arguments: &Add) -> Outcome {
     Ok(Exit::Done)
 }
 
+/// Files made here, which go again unless they were added.
+struct Made(Vec<PathBuf>);
+
+impl Drop for Made {
+    fn drop(&mut self) {
+        for path in &self.0 {
+            let _ = std::fs::remove_file(path);
+        }
+    }
+}
+
+/// What to say when some members were added before one was not.
+fn after(failure: Failure, added: &[String]) -> Failure {
+    match failure {
+        Failure::Failed(text) | Failure::Refused(text) if !added.is_empty() => {
+            Failure::Failed(format!("{text}; added before it: {}", added.join(", ")))
+        }
+        other => other,
+    }
+}
+
 /// A member as the server is to open it, if there is nothing on it that should stay.
 fn acceptable(
     member: &MemberArg,
     volume: &VolumeStatus,
     arguments: &Add,
+    made: &mut Made,
 ) -> Result<String, Failure> {
     let path = match member {
         MemberArg::Missing => {
@@ -82,6 +116,7 @@ fn acceptable(
         && !path.exists()
     {
         let file = std::fs::File::create_new(path).map_err(failed)?;
+        made.0.push(std::path::absolute(path).map_err(failed)?);
         file.set_len(size.0).map_err(failed)?;
         file.sync_all().map_err(failed)?;
     }

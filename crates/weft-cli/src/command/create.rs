@@ -18,6 +18,7 @@ use clap::Args;
 use rustix::io::Errno;
 use serde_json::{Value, json};
 use weft_engine::raid::geometry::Geometry;
+use weft_ondisk::probe::Foreign;
 use weft_ondisk::{
     Level, MdTime, Minor, NewArray, NewMember, ResyncOffset, Role, SUPER_BYTES, Super1, Uuid,
     layout_id,
@@ -108,8 +109,11 @@ struct Write1 {
     /// Length of a file to be made.
     make: Option<Bytes>,
     superblock: Super1,
-    /// Places of other superblocks, which would make it unclear who the member belongs to.
+    /// Blocks with signatures of others, other superblocks too, which would make it unclear who the
+    /// member belongs to.
     erase: Vec<Sectors>,
+    /// Signatures of others that stay, since they are where data is.
+    kept: Vec<Foreign>,
 }
 
 /// How redundancy becomes right.
@@ -213,12 +217,15 @@ fn plan_all(arguments: &Create) -> Result<Planned, Failure> {
 
 /// What the options say, before any member is looked at.
 fn described(arguments: &Create) -> Result<NewArray, Failure> {
-    let level: Level = arguments.level.parse().map_err(Failure::usage)?;
-    if !matches!(level, Level::Raid4 | Level::Raid5 | Level::Raid6) {
-        return Err(Failure::usage(format!(
-            "--level: found {level}, expected 4, 5 or 6; this release creates no others"
-        )));
-    }
+    let level = match arguments.level.parse() {
+        Ok(level @ (Level::Raid4 | Level::Raid5 | Level::Raid6)) => level,
+        _ => {
+            return Err(Failure::usage(format!(
+                "--level: found {}, expected 4, 5 or 6; this release creates no others",
+                arguments.level
+            )));
+        }
+    };
     let minor = match arguments.metadata.as_str() {
         "1.0" => Minor::V1_0,
         "1.1" => Minor::V1_1,
@@ -273,7 +280,7 @@ fn described(arguments: &Create) -> Result<NewArray, Failure> {
     Ok(NewArray {
         minor,
         layout,
-        chunk: Some(whole_sectors("--chunk", arguments.chunk)?),
+        chunk: Some(legal_chunk(arguments.chunk)?),
         size: arguments.size.map(|size| whole_sectors("--size", size)).transpose()?,
         set_uuid,
         name: with_host(&name),
@@ -302,6 +309,17 @@ fn with_host(name: &str) -> String {
     } else {
         format!("{host}:{name}")
     }
+}
+
+/// Source   md-raid.md §2.1: a power of two of at least a page, in 32 bits of sectors
+fn legal_chunk(bytes: Bytes) -> Result<Sectors, Failure> {
+    if bytes.0.is_power_of_two() && (4096..2 << 30).contains(&bytes.0) {
+        return Ok(bytes.sectors_floor());
+    }
+    Err(Failure::usage(format!(
+        "--chunk: found {}, expected a power of two, at least 4 KiB and less than 2 GiB",
+        size::human(bytes)
+    )))
 }
 
 fn whole_sectors(option: &str, bytes: Bytes) -> Result<Sectors, Failure> {
@@ -477,22 +495,45 @@ fn writes(places: Vec<Place>, supers: &[Super1]) -> Result<Vec<Write1>, Failure>
         writes.push(match place {
             Place::Missing => continue,
             Place::New { path, label, size } => {
-                Write1 { path, label, make: Some(size.bytes()), superblock, erase: Vec::new() }
+                let (erase, kept) = (Vec::new(), Vec::new());
+                Write1 { path, label, make: Some(size.bytes()), superblock, erase, kept }
             }
             Place::Old { path, looked } => {
                 let own = superblock.super_offset;
-                let others = looked.superblock_places()?;
-                Write1 {
-                    path,
-                    label: looked.label,
-                    make: None,
-                    superblock,
-                    erase: others.into_iter().filter(|place| *place != own).collect(),
+                let mut erase = looked.superblock_places()?;
+                let mut kept = Vec::new();
+                for foreign in looked.every_foreign()? {
+                    let block = block_of(foreign.byte, looked.size);
+                    if block == own || erase.contains(&block) {
+                        continue;
+                    }
+                    if overlaps_data(block, &superblock) {
+                        kept.push(foreign);
+                    } else {
+                        erase.push(block);
+                    }
                 }
+                erase.retain(|place| *place != own);
+                Write1 { path, label: looked.label, make: None, superblock, erase, kept }
             }
         });
     }
     Ok(writes)
+}
+
+/// The block of the size of a superblock that holds a signature.
+fn block_of(byte: u64, member_size: Sectors) -> Sectors {
+    let blocks = SUPER_BYTES as u64;
+    let last = member_size.0.saturating_sub(Bytes(blocks).sectors_floor().0);
+    Sectors(Bytes(byte / blocks * blocks).sectors_floor().0.min(last))
+}
+
+/// Whether it would be data of the array, which no superblock says anything about: with metadata at
+/// the end, the first block of a file system on the array is the first block of a member.
+fn overlaps_data(block: Sectors, superblock: &Super1) -> bool {
+    let end = block.0 + Bytes(SUPER_BYTES as u64).sectors_floor().0;
+    let data = superblock.data_offset.0;
+    end > data && block.0 < data + superblock.data_size.0
 }
 
 /// A member that is open for writing, and what was on it before.
@@ -684,6 +725,13 @@ fn print_text(
         let superblock = &write.superblock;
         let role = role_text(superblock, sync);
         writeln!(out, "  {role:<8} {}", write.label)?;
+        for foreign in &write.kept {
+            writeln!(
+                out,
+                "           {} at byte {} stays: it is where data is, and may be taken for content",
+                foreign.name, foreign.byte
+            )?;
+        }
         if !arguments.dry_run {
             continue;
         }
@@ -705,16 +753,34 @@ fn print_text(
         let end = data + geometry.member_size().bytes().0;
         writeln!(out, "           data will be at bytes {data}..{end}")?;
     }
+    let missing = missing_slots(arguments);
+    for slot in &missing {
+        writeln!(out, "  slot {slot:<3} missing")?;
+    }
+    if !missing.is_empty() {
+        let all = usize::from(geometry.members());
+        writeln!(
+            out,
+            "degraded: {} of {all} slots are filled; weft add fills more",
+            all - missing.len()
+        )?;
+    }
     writeln!(out, "initial sync: {}; {}", sync.name(), sync.reason())?;
     if arguments.dry_run {
         writeln!(out, "nothing was written")?;
     } else {
         let members: Vec<String> =
-            writes.iter().map(|write| crate::terminal::quoted(&write.label)).collect();
+            writes.iter().map(|write| crate::terminal::quoted(write.path.as_os_str())).collect();
         writeln!(out, "next: weft serve {}", members.join(" "))?;
     }
     out.flush()?;
     Ok(())
+}
+
+/// Slots that are left empty.
+fn missing_slots(arguments: &Create) -> Vec<usize> {
+    let slotted = arguments.members.iter().take(arguments.raid_devices).enumerate();
+    slotted.filter(|(_, it)| matches!(it, MemberArg::Missing)).map(|(slot, _)| slot).collect()
 }
 
 /// `1 member`, `2 members`.
@@ -761,6 +827,7 @@ fn to_json(arguments: &Create, writes: &[Write1], geometry: &Geometry, sync: Syn
         "array_bytes": geometry.array_size().bytes().0,
         "initial_sync": sync.name(),
         "initial_sync_reason": sync.reason(),
+        "missing_slots": missing_slots(arguments),
         "members": members,
     })
 }

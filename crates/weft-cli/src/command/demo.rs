@@ -596,7 +596,7 @@ impl Tour {
                 .iter()
                 .enumerate()
                 .filter(|(index, _)| *index != 1)
-                .map(|(_, name)| quoted(name))
+                .map(|(_, name)| quoted(name.as_ref()))
                 .collect();
             let members = members.join(" ");
             writeln!(

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use clap::Args;
 use serde_json::{Value, json};
-use weft_ondisk::{Features, Role, Super1, layout_id};
+use weft_ondisk::{Features, Role, Super1, SuperblockError, layout_id};
 use weft_units::Sectors;
 
 use crate::look::{Looked, Shown};
@@ -86,8 +86,11 @@ fn report(
         }
     }
     if as_json {
-        let superblocks: Vec<Value> =
-            shown.readable.iter().map(|(superblock, _)| to_json(superblock)).collect();
+        let superblocks: Vec<Value> = shown
+            .readable
+            .iter()
+            .map(|(superblock, wrong)| stored(superblock, wrong.as_ref()))
+            .collect();
         reports.push(json!({
             "member": label,
             "size_bytes": looked.size.bytes().0,
@@ -97,8 +100,8 @@ fn report(
         }));
     } else {
         let mut out = stdout();
-        for (superblock, _) in &shown.readable {
-            writeln!(out, "{label}:\n{}", to_text(superblock, looked.size))?;
+        for (superblock, wrong) in &shown.readable {
+            writeln!(out, "{label}:\n{}", to_text(superblock, looked.size, wrong.as_ref()))?;
         }
         out.flush()?;
     }
@@ -106,12 +109,17 @@ fn report(
 }
 
 /// The text of `mdadm --examine`, without the line that names the member.
-fn to_text(superblock: &Super1, member_size: Sectors) -> String {
+fn to_text(superblock: &Super1, member_size: Sectors, wrong: Option<&SuperblockError>) -> String {
     use std::fmt::Write;
     let lines = superblock.describe(member_size);
     let has_layout = lines.iter().any(|(name, _)| name == "Layout");
     let mut text = String::new();
-    for (name, value) in lines {
+    for (name, mut value) in lines {
+        if let ("Checksum", Some(SuperblockError::Checksum { stored, computed, .. })) =
+            (name.as_str(), wrong)
+        {
+            value = format!("{stored:x} - expected {computed:x}");
+        }
         // mdadm aligns its last two lines one column further left, after a gap.
         let width = match name.as_str() {
             "Device Role" => {
@@ -141,6 +149,15 @@ fn local_to(name: &str) -> String {
         Some((first, _)) if first == host => format!("  (local to host {host})"),
         _ => String::new(),
     }
+}
+
+/// Every field as it is on the member, a sum that is wrong included.
+fn stored(superblock: &Super1, wrong: Option<&SuperblockError>) -> Value {
+    let mut fields = to_json(superblock);
+    if let Some(SuperblockError::Checksum { stored, .. }) = wrong {
+        fields["checksum"] = json!(format!("{stored:08x}"));
+    }
+    fields
 }
 
 /// Every field, for programs.

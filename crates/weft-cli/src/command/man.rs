@@ -30,6 +30,10 @@ pub(crate) fn run(arguments: &Man, cli: clap::Command) -> Outcome {
     let failed = |error: std::io::Error| {
         Failure::failed(format!("{}: {error}", crate::member::label(directory)))
     };
+    if directory.exists() && !directory.is_dir() {
+        let label = crate::member::label(directory);
+        return Err(Failure::failed(format!("{label}: is no directory; name one for the pages")));
+    }
     std::fs::create_dir_all(directory).map_err(failed)?;
     clap_mangen::generate_to(cli, directory).map_err(failed)?;
     Ok(Exit::Done)

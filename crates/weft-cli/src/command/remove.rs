@@ -31,8 +31,9 @@ pub(crate) fn run(arguments: &Remove) -> Outcome {
     let mut target = Target::connect(&arguments.target)?;
     let status = target.status()?;
     let volume = only_volume(&target.name, &status)?;
-    let members = members::labels(&target.name, volume, &arguments.members)?;
-    target.ask(Command::Remove { members: members.clone() })?;
+    let members = members::named(&target.name, volume, &arguments.members)?;
+    target.ask(Command::Remove { members: members::indices(&members) })?;
+    let members = members::labels(&members);
     if arguments.json {
         print_json(&json!({"schema": "weft.remove/1", "volume": volume.name, "members": members}))?;
     } else {

@@ -99,7 +99,8 @@ pub(crate) fn run(arguments: &Serve) -> Outcome {
     let knobs = knobs(&arguments.knobs)?;
     if let Some(name) = arguments.name.as_ref().filter(|name| !is_name(name)) {
         return Err(Failure::usage(format!(
-            "--name: found {name:?}, expected letters, digits, '-', '_', '.' and '+', at most 64"
+            "--name: found {name:?}, expected letters, digits, '-', '_', '.' and '+', at most 64, \
+             neither '-' nor '.' first"
         )));
     }
     let opening = Opening {
@@ -115,6 +116,12 @@ pub(crate) fn run(arguments: &Serve) -> Outcome {
     let volume = opening.open(&paths)?;
     log_decision(&volume);
     let name = arguments.name.clone().unwrap_or_else(|| short_name(&volume.assembly));
+    if arguments.name.is_none() && !volume.assembly.name.ends_with(&name) {
+        tracing::info!(
+            "the volume is called {name}, for {:?} cannot be part of a path; --name gives another",
+            volume.assembly.name
+        );
+    }
     let sockets = directory_for_sockets()?;
     let control = sockets.join(format!("{name}.sock"));
     if UnixStream::connect(&control).is_ok() {
@@ -158,6 +165,7 @@ fn serve_volume(
         read_only: volume.assembly.read_only,
         description: title(&volume.assembly),
     };
+    let read_only = volume.assembly.read_only;
     let state = serve(ServeOptions {
         source: Source::Arrays { config: Box::new(volume.config(knobs)), members: volume.members },
         exports: vec![export],
@@ -176,7 +184,8 @@ fn serve_volume(
     let running = running.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take();
     let status = running.map(Running::finish).transpose()?;
     ended(state.map_err(|error| not_served(&error))?)?;
-    tracing::info!("stopped: all finished, flushed and marked");
+    let how = if read_only { "nothing was written" } else { "all finished, flushed and marked" };
+    tracing::info!("stopped: {how}");
     Ok(status.map_or(Exit::Done, Exit::Of))
 }
 
