@@ -149,8 +149,13 @@ pub(crate) fn directory_for_sockets() -> Result<PathBuf, Failure> {
 /// A directory that belongs to us and that only we can enter.
 fn make_private(directory: &Path) -> Result<(), String> {
     let label = directory.display();
-    let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(directory);
-    made.map_err(|error| format!("{label}: {error}"))?;
+    // Its parent is somebody else's to make.
+    let made = std::fs::DirBuilder::new().mode(0o700).create(directory);
+    if let Err(error) = made
+        && error.kind() != ErrorKind::AlreadyExists
+    {
+        return Err(format!("{label}: {error}"));
+    }
     let metadata = std::fs::symlink_metadata(directory).map_err(|e| format!("{label}: {e}"))?;
     let ours = metadata.uid() == rustix::process::geteuid().as_raw();
     if !metadata.is_dir() || !ours || metadata.mode() & 0o022 != 0 {

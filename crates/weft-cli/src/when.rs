@@ -21,6 +21,20 @@ pub(crate) fn rfc3339(time: MdTime) -> String {
     format!("{:04}-{:02}-{:02}T{h:02}:{m:02}:{s:02}Z", civil.year, civil.month, civil.day)
 }
 
+/// `Fri Nov 20 07:04:14 2026`, as ctime(3) and mdadm.
+pub(crate) fn mdadm(secs: u64) -> String {
+    const DAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
+    const MONTHS: [&str; 12] =
+        ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+    let civil = Civil::of(secs);
+    let (h, m, s) = civil.clock;
+    let pick = |names: &[&'static str], index: u64| {
+        usize::try_from(index).ok().and_then(|index| names.get(index)).copied().unwrap_or("???")
+    };
+    let (day, month) = (pick(&DAYS, secs / 86_400 % 7), pick(&MONTHS, civil.month - 1));
+    format!("{day} {month} {:2} {h:02}:{m:02}:{s:02} {}", civil.day, civil.year)
+}
+
 /// A moment in the calendar.
 struct Civil {
     year: u64,
@@ -68,6 +82,8 @@ mod tests {
         ] {
             assert_eq!(rfc3339(MdTime::from_secs(secs)), text);
         }
+        assert_eq!(mdadm(0), "Thu Jan  1 00:00:00 1970");
+        assert_eq!(mdadm(1_795_158_254), "Fri Nov 20 07:04:14 2026");
         // As late as a superblock can say.
         assert_eq!(rfc3339(MdTime::from_secs((1 << 40) - 1)).len(), 21);
     }

@@ -146,6 +146,9 @@ pub struct VolumeStatus {
     pub size: u64,
     /// Slots, if it is an array.
     pub slots: usize,
+    /// What does not change while it runs, if it is an array.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub array: Option<ArrayStatus>,
     /// Slots without a member that is in sync.
     pub degraded: usize,
     /// Update count.
@@ -155,6 +158,9 @@ pub struct VolumeStatus {
     /// Sectors passed and sectors in all, of each member.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sync_completed: Option<(u64, u64)>,
+    /// Rows of the cache that the running or last sync has looked at.
+    #[serde(default)]
+    pub sync_rows: u64,
     /// md's `mismatch_cnt`.
     pub mismatch_cnt: u64,
     /// Where parity may be wrong from, sectors of each member.
@@ -166,6 +172,27 @@ pub struct VolumeStatus {
     pub requests_active: usize,
     /// Its members.
     pub members: Vec<MemberStatus>,
+}
+
+/// What an array is, as its superblocks say.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ArrayStatus {
+    /// Its identity, as md prints it.
+    pub uuid: String,
+    /// Its name, with that of its host.
+    pub name: String,
+    /// `1.0`, `1.1` or `1.2`.
+    pub metadata: String,
+    /// md's number of the level.
+    pub level: i32,
+    /// md's number of the layout.
+    pub layout: u32,
+    /// Bytes.
+    pub chunk: u64,
+    /// Bytes that are used of each member.
+    pub member_size: u64,
+    /// When it was made, seconds since 1970.
+    pub created_secs: u64,
 }
 
 /// What a member is doing; see [`weft_engine::MemberSnapshot`].

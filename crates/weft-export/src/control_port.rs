@@ -271,18 +271,20 @@ impl ControlPort {
             let found = open.find(|member| member.info().index == index);
             found.map_or_else(String::new, |member| member.mode().to_string())
         };
-        let volumes = snapshot.volumes.iter().zip(&self.shared.names).zip(&self.shared.levels);
+        let volumes = snapshot.volumes.iter().zip(&self.shared.names).zip(&self.shared.shapes);
         volumes
-            .map(|((volume, name), (level, slots))| VolumeStatus {
+            .map(|((volume, name), shape)| VolumeStatus {
                 name: name.clone(),
                 array_state: volume.array_state.to_owned(),
-                level: level.clone(),
+                level: shape.level.clone(),
                 size: volume.size.0,
-                slots: *slots,
+                slots: shape.slots,
+                array: shape.array.clone(),
                 degraded: volume.degraded,
                 events: volume.events,
                 sync_action: sync_word(volume.sync_action).to_owned(),
                 sync_completed: volume.sync_completed.map(|(done, all)| (done.0, all.0)),
+                sync_rows: volume.sync_rows,
                 mismatch_cnt: volume.mismatch_cnt,
                 resync_from: volume.resync_from.map(|sectors| sectors.0),
                 stripe_cache_active: volume.stripe_cache_active,

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use thiserror::Error;
+use weft_engine::assemble::Assembly;
 use weft_engine::{Config, ConfigError, Engine};
 use weft_nbd::{BlockSizes, ExportInfo, TransmissionFlags};
 use weft_runtime::bare::Bare;
@@ -23,6 +24,7 @@ use weft_runtime::reactor::{Exit, Reactor};
 use weft_runtime::{Backend, RuntimeError};
 use weft_units::{Bytes, Time, VolumeId};
 
+use crate::control::ArrayStatus;
 use crate::control_port::ControlPort;
 use crate::nbd::NbdPort;
 use crate::socket::Listener;
@@ -168,7 +170,7 @@ pub enum ServeError {
 /// Nothing was served; [`ServeError`] says why.
 pub fn serve(options: ServeOptions) -> Result<ExitState, ServeError> {
     let ServeOptions { source, exports, listen, control, backend, clients_max, .. } = options;
-    let Made { core, members, cache_frames, client_frames, credit, block, levels } = make(source)?;
+    let Made { core, members, cache_frames, client_frames, credit, block, shapes } = make(source)?;
     let io = |what| move |source| RuntimeError::Io { what, source };
     let frames = 1_u32.checked_add(cache_frames).and_then(|sum| sum.checked_add(client_frames));
     let frames = frames.ok_or_else(|| ServeError::Refused("more than 16 TiB of frames".into()))?;
@@ -195,7 +197,7 @@ pub fn serve(options: ServeOptions) -> Result<ExitState, ServeError> {
         listeners.iter().flat_map(|listener| names.iter().map(|name| listener.uri(name))).collect();
     let shared = Arc::new(Shared {
         names,
-        levels,
+        shapes,
         listen: uris.clone(),
         backend: backend.clone(),
         clients: AtomicUsize::new(0),
@@ -226,8 +228,8 @@ pub fn serve(options: ServeOptions) -> Result<ExitState, ServeError> {
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) names: Vec<String>,
-    /// Level and slots of each volume.
-    pub(crate) levels: Vec<(String, usize)>,
+    /// Of each volume.
+    pub(crate) shapes: Vec<Shape>,
     pub(crate) listen: Vec<String>,
     pub(crate) backend: String,
     clients: AtomicUsize,
@@ -243,6 +245,36 @@ impl Shared {
     }
 }
 
+/// What does not change of a volume while it runs.
+#[derive(Debug)]
+pub(crate) struct Shape {
+    pub(crate) level: String,
+    pub(crate) slots: usize,
+    pub(crate) array: Option<ArrayStatus>,
+}
+
+impl Shape {
+    fn bare() -> Self {
+        Self { level: "bare".into(), slots: 1, array: None }
+    }
+
+    fn of_array(assembly: &Assembly) -> Self {
+        let geometry = &assembly.geometry;
+        let level = geometry.level();
+        let array = assembly.members().next().map(|(_, member)| ArrayStatus {
+            uuid: assembly.uuid.to_string(),
+            name: assembly.name.clone(),
+            metadata: member.superblock.minor.to_string(),
+            level: level.code(),
+            layout: geometry.layout(),
+            chunk: geometry.chunk().bytes().0,
+            member_size: geometry.member_size().bytes().0,
+            created_secs: member.superblock.ctime.secs,
+        });
+        Self { level: level.to_string(), slots: assembly.slots.len(), array }
+    }
+}
+
 /// A source, made ready.
 struct Made {
     core: Box<dyn Core>,
@@ -251,23 +283,20 @@ struct Made {
     client_frames: u32,
     credit: Bytes,
     block: u32,
-    levels: Vec<(String, usize)>,
+    shapes: Vec<Shape>,
 }
 
 fn make(source: Source) -> Result<Made, ServeError> {
     Ok(match source {
         Source::Arrays { config, members } => {
-            let levels = config.volumes.iter().map(|volume| {
-                let assembly = &volume.assembly;
-                (assembly.geometry.level().to_string(), assembly.slots.len())
-            });
+            let shapes = config.volumes.iter().map(|volume| Shape::of_array(&volume.assembly));
             Made {
                 members,
                 cache_frames: config.cache_frames,
                 client_frames: config.client_frames,
                 credit: config.client_credit,
                 block: 1,
-                levels: levels.collect(),
+                shapes: shapes.collect(),
                 core: Box::new(Engine::new(*config, Time(0))?),
             }
         }
@@ -281,7 +310,7 @@ fn make(source: Source) -> Result<Made, ServeError> {
                 cache_frames: 0,
                 client_frames: CLIENT_FRAMES,
                 credit: Bytes::mib(32),
-                levels: vec![("bare".into(), 1)],
+                shapes: vec![Shape::bare()],
             }
         }
         Source::Core { core, members, cache_frames, client_frames, client_credit, block } => Made {
@@ -291,7 +320,7 @@ fn make(source: Source) -> Result<Made, ServeError> {
             client_frames,
             credit: client_credit,
             block,
-            levels: vec![("bare".into(), 1)],
+            shapes: vec![Shape::bare()],
         },
     })
 }

@@ -3,7 +3,8 @@
 //! A member is a window of a file or block device, or memory (`ram:SIZE`). Opening it takes a lock
 //! that lives as long as anything of this process can still reach it: an OFD lock of the window for
 //! files (also held by requests that io_uring still has in flight after a kill -9), `O_EXCL` for
-//! block devices, which the kernel and other users of `O_EXCL` respect. Mounted and claimed devices
+//! block devices, which the kernel and other users of `O_EXCL` respect; a loop device takes the lock
+//! of its file too. Mounted and claimed devices
 //! are refused by name. `O_DIRECT` is used where the file system has it; where not, as on tmpfs, the
 //! page cache is in between and a flush is `fdatasync`, which is reported.
 //!
@@ -78,6 +79,8 @@ pub struct OpenMember {
     access: Access,
     start: u64,
     identity: Identity,
+    /// Holds the lock of the file behind a loop device.
+    backing: Option<OwnedFd>,
 }
 
 /// What a file is, whatever path leads to it.
@@ -278,9 +281,12 @@ impl OpenOptions {
                 return Err(DeviceError::Duplicate { label: label.clone(), other });
             }
         }
-        if !is_block {
+        let backing = if is_block {
+            self.lock_backing(label, stat.st_rdev, offset, size)?
+        } else {
             self.lock(label, &file, offset, size)?;
-        }
+            None
+        };
         let (mode, logical_block) = self.choose_mode(&file, is_block).map_err(io("O_DIRECT"))?;
         let block = u64::from(logical_block);
         if offset % block != 0 {
@@ -298,7 +304,8 @@ impl OpenOptions {
             logical_block,
         };
         let (spec, access) = (spec.clone(), self.access);
-        Ok(OpenMember { file: Arc::new(file), info, spec, mode, access, start: offset, identity })
+        let (file, start) = (Arc::new(file), offset);
+        Ok(OpenMember { file, info, spec, mode, access, start, identity, backing })
     }
 
     fn open_file(&self, label: &str, path: &Path, is_block: bool) -> Result<OwnedFd, DeviceError> {
@@ -318,6 +325,39 @@ impl OpenOptions {
                 result => return result.map_err(|errno| error_of(label, "open", errno)),
             }
         }
+    }
+
+    /// Takes the lock of the file behind a loop device, so that the two are one member also for those
+    /// who open the file. One that cannot be opened from here, or is no loop device, has none.
+    ///
+    /// Source   Documentation/ABI/testing/sysfs-block-loop
+    fn lock_backing(
+        &self,
+        label: &str,
+        rdev: rustix::fs::Dev,
+        offset: u64,
+        len: u64,
+    ) -> Result<Option<OwnedFd>, DeviceError> {
+        let (major, minor) = (rustix::fs::major(rdev), rustix::fs::minor(rdev));
+        let read = |name: &str| {
+            std::fs::read_to_string(format!("/sys/dev/block/{major}:{minor}/loop/{name}")).ok()
+        };
+        let (Some(path), Some(start)) = (read("backing_file"), read("offset")) else {
+            return Ok(None);
+        };
+        let start: u64 = start.trim().parse().unwrap_or(0);
+        let flags = match self.access {
+            Access::ReadOnly => OFlags::RDONLY,
+            Access::ReadWrite => OFlags::RDWR,
+        };
+        let path = path.trim_end_matches('\n');
+        let Ok(file) =
+            rustix::fs::open(path, flags | OFlags::CLOEXEC | OFlags::NONBLOCK, Mode::empty())
+        else {
+            return Ok(None);
+        };
+        self.lock(label, &file, start + offset, len)?;
+        Ok(Some(file))
     }
 
     fn lock(&self, label: &str, file: &OwnedFd, start: u64, len: u64) -> Result<(), DeviceError> {
@@ -401,9 +441,9 @@ impl OpenMember {
         if self.access == Access::ReadWrite || matches!(self.spec.place, Place::Ram { .. }) {
             return Ok(self);
         }
-        let Self { file, info, spec, mode, identity, .. } = self;
+        let Self { file, info, spec, mode, identity, backing, .. } = self;
         // Its shared lock would keep ours out.
-        drop(file);
+        drop((file, backing));
         let options = OpenOptions {
             buffered: mode == IoMode::Buffered,
             ..OpenOptions::new(Access::ReadWrite)
@@ -520,6 +560,7 @@ fn open_ram(spec: &MemberSpec, index: MemberIndex, bytes: u64) -> Result<OpenMem
         access: Access::ReadWrite,
         start: 0,
         identity,
+        backing: None,
     })
 }
 

@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use serde_json::{Value, json};
 use weft_engine::assemble::{Assembly, Options, SlotState, assemble};
-use weft_export::control::{MemberStatus, VolumeStatus};
-use weft_ondisk::Super1;
+use weft_export::control::{ArrayStatus, MemberStatus, VolumeStatus};
+use weft_ondisk::{Level, Super1};
 
 use crate::look;
 use crate::member::{self, MemberArg};
@@ -19,6 +19,7 @@ use crate::outcome::{Exit, Failure, Outcome};
 use crate::size;
 use crate::target::Target;
 use crate::terminal::{print_json, stdout};
+use crate::when;
 
 use super::assemble::{Selection, refusal, tell_dropped};
 use super::examine;
@@ -75,12 +76,11 @@ fn names_target(path: &Path) -> bool {
 
 /// What is printed, wherever it comes from.
 struct Facts {
-    name: String,
-    superblock: Super1,
-    creation: String,
-    update: String,
+    array: ArrayStatus,
+    slots: usize,
+    /// The freshest, if one can be read.
+    superblock: Option<Super1>,
     array_sectors: u64,
-    used_sectors: u64,
     state: String,
     events: u64,
     degraded: usize,
@@ -118,14 +118,18 @@ fn of_target(name: &str) -> Result<Facts, Failure> {
     let mut target = Target::connect(name)?;
     let status = target.status()?;
     let volume = only_volume(name, &status)?;
-    let superblock = superblock_of(volume).ok_or_else(|| {
-        Failure::failed(format!("{name}: the superblock of no member can be read from here"))
-    })?;
-    Ok(Facts::of_running(volume, &superblock))
+    let Some(array) = &volume.array else {
+        return Err(Failure::failed(format!("{name}: a bare member, which has no metadata")));
+    };
+    Ok(Facts::of_running(volume, array, superblock_of(volume)))
 }
 
 impl Facts {
-    fn of_running(volume: &VolumeStatus, superblock: &Super1) -> Self {
+    fn of_running(
+        volume: &VolumeStatus,
+        array: &ArrayStatus,
+        superblock: Option<Box<Super1>>,
+    ) -> Self {
         let row = |slot: Option<u16>, member: Option<&MemberStatus>| Row {
             number: member.map(|member| member.dev_number),
             device: member
@@ -168,12 +172,10 @@ impl Facts {
             _ => state.push_str(", checking"),
         }
         Self {
-            name: superblock.name(),
-            superblock: superblock.clone(),
-            creation: described(superblock, "Creation Time"),
-            update: described(superblock, "Update Time"),
+            array: array.clone(),
+            slots: volume.slots,
+            superblock: superblock.map(|superblock| *superblock),
             array_sectors: volume.size / 512,
-            used_sectors: superblock.size.0,
             state,
             events: volume.events,
             degraded: volume.degraded,
@@ -220,12 +222,19 @@ impl Facts {
             state.push_str(", Not Started");
         }
         Self {
-            name: freshest.name(),
-            superblock: freshest.clone(),
-            creation: described(freshest, "Creation Time"),
-            update: described(freshest, "Update Time"),
+            array: ArrayStatus {
+                uuid: freshest.set_uuid.to_string(),
+                name: freshest.name(),
+                metadata: freshest.minor.to_string(),
+                level: freshest.level.code(),
+                layout: freshest.layout,
+                chunk: freshest.chunk.bytes().0,
+                member_size: assembly.geometry.member_size().bytes().0,
+                created_secs: freshest.ctime.secs,
+            },
+            slots: assembly.slots.len(),
+            superblock: Some(freshest.clone()),
             array_sectors: assembly.geometry.array_size().0,
-            used_sectors: assembly.geometry.member_size().0,
             state,
             events: assembly.events,
             degraded,
@@ -239,27 +248,30 @@ impl Facts {
 
     fn print(&self) -> Result<(), Failure> {
         let mut out = stdout();
-        let superblock = &self.superblock;
-        writeln!(out, "{}:", self.name)?;
+        let array = &self.array;
+        let level = Level::from_code(array.level);
+        writeln!(out, "{}:", array.name)?;
         let mut groups: Vec<Vec<(&str, String)>> = Vec::new();
         let kib = |sectors: u64| {
             format!("{}{}", sectors / 2, size::mdadm(weft_units::Sectors(sectors).bytes()))
         };
         let present = self.rows.iter().filter(|row| row.number.is_some()).count();
         groups.push(vec![
-            ("Version", superblock.minor.to_string()),
-            ("Creation Time", self.creation.clone()),
-            ("Raid Level", superblock.level.to_string()),
+            ("Version", array.metadata.clone()),
+            ("Creation Time", when::mdadm(array.created_secs)),
+            ("Raid Level", level.map_or(array.level.to_string(), |level| level.to_string())),
             ("Array Size", kib(self.array_sectors)),
-            ("Used Dev Size", kib(self.used_sectors)),
-            ("Raid Devices", superblock.raid_disks.to_string()),
+            ("Used Dev Size", kib(array.member_size / 512)),
+            ("Raid Devices", self.slots.to_string()),
             ("Total Devices", present.to_string()),
             ("Persistence", "Superblock is persistent".into()),
         ]);
         let spares = self.count(&["spare", "spare rebuilding"]);
         let active = self.count(&["active sync"]);
-        groups.push(vec![
-            ("Update Time", self.update.clone()),
+        let updated = self.superblock.as_ref().map(|superblock| superblock.utime.secs);
+        let update = updated.map(|secs| ("Update Time", when::mdadm(secs)));
+        let mut state: Vec<(&str, String)> = update.into_iter().collect();
+        state.extend([
             // mdadm has a blank after it.
             ("State", format!("{} ", self.state)),
             ("Active Devices", active.to_string()),
@@ -267,15 +279,16 @@ impl Facts {
             ("Failed Devices", self.count(&["faulty"]).to_string()),
             ("Spare Devices", spares.to_string()),
         ]);
-        let layout = weft_ondisk::layout_id::name(superblock.level, superblock.layout);
+        groups.push(state);
+        let layout = level.and_then(|level| weft_ondisk::layout_id::name(level, array.layout));
         let mut shape: Vec<(&str, String)> =
             layout.map(|layout| ("Layout", layout)).into_iter().collect();
-        shape.push(("Chunk Size", format!("{}K", superblock.chunk.0 / 2)));
+        shape.push(("Chunk Size", format!("{}K", array.chunk / 1024)));
         groups.push(shape);
         groups.push(vec![("Consistency Policy", "resync".into())]);
         groups.push(vec![
-            ("Name", self.name.clone()),
-            ("UUID", superblock.set_uuid.to_string()),
+            ("Name", array.name.clone()),
+            ("UUID", array.uuid.clone()),
             ("Events", self.events.to_string()),
         ]);
         for (index, group) in groups.into_iter().enumerate() {
@@ -319,19 +332,14 @@ impl Facts {
             .collect();
         json!({
             "schema": "weft.detail/1",
-            "name": self.name,
+            "name": self.array.name,
+            "uuid": self.array.uuid,
             "array_size_bytes": self.array_sectors * 512,
             "state": self.state,
             "degraded": self.degraded,
             "events": self.events,
-            "superblock": examine::to_json(&self.superblock),
+            "superblock": self.superblock.as_ref().map(examine::to_json),
             "members": members,
         })
     }
-}
-
-/// A line of `examine`.
-fn described(superblock: &Super1, name: &str) -> String {
-    let lines = superblock.describe(weft_units::Sectors::ZERO);
-    lines.into_iter().find(|(field, _)| field == name).map(|(_, value)| value).unwrap_or_default()
 }

@@ -16,8 +16,8 @@ use weft_engine::raid::geometry::Geometry;
 use weft_engine::raid::parity::plan::{Facts, Mode, Step};
 use weft_engine::raid::slot_set::SlotSet;
 use weft_export::control::Command;
-use weft_ondisk::{Super1, layout_id};
-use weft_units::{ChunkRow, Sectors, Slot};
+use weft_ondisk::{Level, layout_id};
+use weft_units::{Bytes, ChunkRow, Sectors, Slot};
 
 use super::assemble::{Selection, refusal, tell_dropped};
 use super::status::only_volume;
@@ -197,7 +197,9 @@ impl Array {
         for (knob, value) in target.ask(Command::Get { knobs: Vec::new() })?.knobs {
             knobs.set(knobs.parse(&knob, &value).map_err(Failure::failed)?);
         }
-        let mut shape: Option<Box<Super1>> = None;
+        let Some(array) = &volume.array else {
+            return Err(Failure::failed(format!("{name}: a bare member, which has no stripes")));
+        };
         let mut slots: Vec<Held> = (0..volume.slots).map(|_| Held::nobody()).collect();
         for member in &volume.members {
             let held = member.slot.and_then(|slot| slots.get_mut(usize::from(slot)));
@@ -213,14 +215,19 @@ impl Array {
                 data_offset: superblock.as_ref().map(|superblock| superblock.data_offset),
                 good_to: member.good_to.map_or(Sectors(u64::MAX), Sectors),
             };
-            shape = shape.or(superblock);
         }
-        let shape = shape.ok_or_else(|| {
-            Failure::failed(format!("{name}: the superblock of no member can be read from here"))
-        })?;
-        let geometry =
-            Geometry::new(shape.level, shape.layout, shape.raid_disks, shape.chunk, shape.size)
-                .map_err(|error| Failure::failed(format!("{name}: {error}")))?;
+        let failed = |error: &dyn fmt::Display| Failure::failed(format!("{name}: {error}"));
+        let level = Level::from_code(array.level).ok_or_else(|| failed(&"a level unknown here"))?;
+        let slots_count = u32::try_from(volume.slots).map_err(|error| failed(&error))?;
+        let (chunk, size) = (Bytes(array.chunk), Bytes(array.member_size));
+        let geometry = Geometry::new(
+            level,
+            array.layout,
+            slots_count,
+            chunk.sectors_floor(),
+            size.sectors_floor(),
+        )
+        .map_err(|error| failed(&error))?;
         let resync_from = volume.resync_from.map(Sectors);
         Ok(Self { name: volume.name.clone(), geometry, slots, resync_from, knobs })
     }

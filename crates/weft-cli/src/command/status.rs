@@ -96,14 +96,13 @@ fn volume_text(text: &mut String, volume: &VolumeStatus) {
             if filled { 'U' } else { '_' }
         })
         .collect();
-    let shape = superblock_of(volume).map_or(String::new(), |superblock| {
-        let algorithm =
-            if superblock.level == weft_ondisk::Level::Raid4 { 0 } else { superblock.layout };
+    let shape = volume.array.as_ref().map_or(String::new(), |array| {
+        let algorithm = if array.level == 4 { 0 } else { array.layout };
         format!(
             " super {} level {}, {}k chunk, algorithm {algorithm}",
-            superblock.minor,
-            superblock.level.code(),
-            superblock.chunk.0 / 2
+            array.metadata,
+            array.level,
+            array.chunk / 1024
         )
     });
     let working = volume.slots.saturating_sub(volume.degraded);
@@ -119,7 +118,7 @@ fn volume_text(text: &mut String, volume: &VolumeStatus) {
     text.push_str("      \n");
 }
 
-/// The superblock of a member, for what does not change while the volume runs.
+/// The superblock of a member, for what the server does not tell.
 pub(crate) fn superblock_of(volume: &VolumeStatus) -> Option<Box<Super1>> {
     volume
         .members
@@ -131,6 +130,10 @@ pub(crate) fn superblock_of(volume: &VolumeStatus) -> Option<Box<Super1>> {
 /// `[===>......]  recovery = 12.3% (done/total)`, while something runs.
 fn progress_text(volume: &VolumeStatus) -> Option<String> {
     let action = match volume.sync_action.as_str() {
+        // Parity is to be checked when something else, or nobody, lets it.
+        "idle" | "frozen" if volume.resync_from.is_some() => {
+            return Some("\tresync=PENDING".into());
+        }
         "idle" | "frozen" => return None,
         "recover" => "recovery",
         // The kernel does not tell them apart here.
@@ -163,6 +166,7 @@ pub(crate) fn only_volume<'a>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use weft_export::control::ArrayStatus;
 
     fn volume() -> VolumeStatus {
         let member = |slot: u16, dev_number: u32, state: &str| MemberStatus {
@@ -182,6 +186,13 @@ mod tests {
             degraded: 1,
             sync_action: "recover".into(),
             sync_completed: Some((8192, 129_024)),
+            array: Some(ArrayStatus {
+                metadata: "1.2".into(),
+                level: 5,
+                layout: 2,
+                chunk: 64 << 10,
+                ..ArrayStatus::default()
+            }),
             members: vec![
                 member(0, 0, "in_sync"),
                 member(1, 1, "in_sync"),
@@ -197,10 +208,21 @@ mod tests {
         let status = Status { volumes: vec![volume()], ..Status::default() };
         let expected = "Personalities : [raid6] [raid5] [raid4] \n\
             demo : active raid5 c.img[3] d.img[2](F) b.img[1] a.img[0]\n      \
-            129024 blocks [3/2] [UU_]\n      \
+            129024 blocks super 1.2 level 5, 64k chunk, algorithm 2 [3/2] [UU_]\n      \
             [=>...................]  recovery =  6.3% (4096/64512)\n      \n\
             unused devices: <none>\n";
         assert_eq!(to_text(&[status]), expected);
+    }
+
+    #[test]
+    fn a_resync_that_waits_is_pending() {
+        let waits = VolumeStatus { resync_from: Some(0), ..volume() };
+        for action in ["idle", "frozen"] {
+            let waits = VolumeStatus { sync_action: action.into(), ..waits.clone() };
+            assert_eq!(progress_text(&waits).as_deref(), Some("\tresync=PENDING"));
+        }
+        let idle = VolumeStatus { sync_action: "idle".into(), ..volume() };
+        assert_eq!(progress_text(&idle), None);
     }
 
     #[test]
