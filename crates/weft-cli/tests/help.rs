@@ -122,7 +122,12 @@ fn man_writes_a_page_for_every_command() {
         let path = dir.path().join(format!("pages/man1/weft-{command}.1"));
         let page = std::fs::read_to_string(&path).unwrap();
         assert!(page.contains(&format!("weft\\-{command}")), "{command}: {page}");
+        assert!(page.contains(&format!("\\&weft {command}")), "{command}: {page}");
+        assert!(!page.contains("EXTRA"), "{command}: {page}");
     }
+    std::fs::write(dir.path().join("file"), "").unwrap();
+    let text = exits(dir.path(), 1, &["man", "file"]).err;
+    assert!(text.contains("no directory"), "{text}");
     let text = exits(dir.path(), 1, &["man", "/dev/null/x"]).err;
     assert!(text.starts_with("weft: /dev/null/x: "), "{text}");
 }

@@ -19,9 +19,10 @@ pub(crate) struct Man {
 }
 
 pub(crate) fn run(arguments: &Man, cli: clap::Command) -> Outcome {
-    let cli = cli.disable_help_subcommand(true);
+    let mut cli = cli.disable_help_subcommand(true);
+    cli.build();
     let Some(directory) = &arguments.directory else {
-        let page = render(cli)?;
+        let page = render(&cli)?;
         let mut out = stdout();
         out.write_all(&page)?;
         out.flush()?;
@@ -35,12 +36,44 @@ pub(crate) fn run(arguments: &Man, cli: clap::Command) -> Outcome {
         return Err(Failure::failed(format!("{label}: is no directory; name one for the pages")));
     }
     std::fs::create_dir_all(directory).map_err(failed)?;
-    clap_mangen::generate_to(cli, directory).map_err(failed)?;
+    for command in std::iter::once(&cli).chain(cli.get_subcommands()) {
+        let name = command.get_display_name().unwrap_or_else(|| command.get_name());
+        std::fs::write(directory.join(format!("{name}.1")), render(command)?).map_err(failed)?;
+    }
     Ok(Exit::Done)
 }
 
-fn render(command: clap::Command) -> Result<Vec<u8>, Failure> {
+/// A page. Of its sections the synopsis and what follows the options are ours: how a command is
+/// called, as its help says it, and lines that stay lines.
+fn render(command: &clap::Command) -> Result<Vec<u8>, Failure> {
+    let source = concat!("weft ", env!("CARGO_PKG_VERSION"));
+    let man = clap_mangen::Man::new(command.clone()).source(source);
     let mut page = Vec::new();
-    clap_mangen::Man::new(command).render(&mut page)?;
+    man.render_title(&mut page)?;
+    man.render_name_section(&mut page)?;
+    let usage = command.clone().render_usage().to_string();
+    let usage: Vec<&str> = usage.trim_start_matches("Usage:").lines().map(str::trim).collect();
+    section(&mut page, "SYNOPSIS", &usage)?;
+    man.render_description_section(&mut page)?;
+    man.render_options_section(&mut page)?;
+    if command.has_subcommands() {
+        man.render_subcommands_section(&mut page)?;
+    }
+    let after = command.get_after_long_help().or_else(|| command.get_after_help());
+    if let Some(after) = after.map(ToString::to_string) {
+        let title = if command.has_subcommands() { "EXIT STATUS" } else { "KNOBS" };
+        section(&mut page, title, &after.lines().collect::<Vec<_>>())?;
+    }
     Ok(page)
+}
+
+/// A section of lines that are not filled.
+fn section(page: &mut Vec<u8>, title: &str, lines: &[&str]) -> Result<(), Failure> {
+    writeln!(page, ".SH \"{title}\"\n.nf")?;
+    for line in lines {
+        // At the start of a line a dot or quote would be a request.
+        writeln!(page, "\\&{}", line.replace('\\', "\\e").replace('-', "\\-"))?;
+    }
+    writeln!(page, ".fi")?;
+    Ok(())
 }
