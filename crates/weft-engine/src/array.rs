@@ -56,6 +56,7 @@ pub(crate) struct Array {
     /// Parity may be wrong from here; `None` when it is right everywhere.
     pub(crate) resync_from: Option<Sectors>,
     mark: Mark,
+    settlings: u64,
     /// Client writes and syncs that change parity.
     writers: u32,
     last_write: Time,
@@ -74,16 +75,17 @@ enum Mark {
     BecomingDirty(u64),
     Clean,
     Dirty,
-    /// Dirty, and the members are being flushed so that a round may say clean.
-    Settling,
+    /// Dirty, and the members are being flushed so that a round may say clean: the flush of this
+    /// number, for one that was asked for before a later write does not cover it.
+    Settling(u64),
 }
 
 /// Who asked for a flush.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FlushFor {
     Request(RequestId),
-    /// The round of superblocks that is about to say clean.
-    CleanMark,
+    /// The round of superblocks that is about to say clean, in its so manieth attempt.
+    CleanMark(u64),
 }
 
 /// Superblock rounds, by number.
@@ -93,6 +95,8 @@ struct Rounds {
     started: u64,
     done: u64,
     outstanding: u32,
+    /// A member had no space for its superblock: the round is repeated then.
+    not_before: Option<Time>,
     /// What is outstanding brings members that lag by one up to the others, before a round would
     /// make it two: then a crash in its middle could not tell them from stale ones.
     catching_up: bool,
@@ -158,6 +162,7 @@ impl Array {
             epoch_secs,
             resync_from: assembly.resync_from,
             mark,
+            settlings: 0,
             writers: 0,
             last_write: now,
             rounds: Rounds::default(),
@@ -278,7 +283,7 @@ impl Array {
     pub(crate) fn write_begins(&mut self) -> bool {
         self.writers += 1;
         match self.mark {
-            Mark::Settling => self.mark = Mark::Dirty,
+            Mark::Settling(_) => self.mark = Mark::Dirty,
             Mark::Clean | Mark::BecomingClean(_) => {
                 let number = self.want_round();
                 self.mark = Mark::BecomingDirty(number);
@@ -297,7 +302,7 @@ impl Array {
     /// Whether the members say, durably, that writes may be in flight.
     pub(crate) fn is_dirty(&self) -> bool {
         self.is_planted(Mutant::AckBeforeSuperblock)
-            || matches!(self.mark, Mark::Dirty | Mark::Settling)
+            || matches!(self.mark, Mark::Dirty | Mark::Settling(_))
     }
 
     /// Begins to mark the array clean once it has been quiet for `delay`; `None` when it stops.
@@ -306,8 +311,9 @@ impl Array {
             return;
         }
         if delay.is_none_or(|delay| self.settle_wake(delay).is_some_and(|due| due <= now)) {
-            self.mark = Mark::Settling;
-            self.flushes.arrive(FlushFor::CleanMark);
+            self.settlings += 1;
+            self.mark = Mark::Settling(self.settlings);
+            self.flushes.arrive(FlushFor::CleanMark(self.settlings));
         }
     }
 
@@ -342,7 +348,7 @@ impl Array {
             _ if self.broken => "broken",
             Mark::BecomingDirty(_) => "write-pending",
             Mark::Clean | Mark::BecomingClean(_) => "clean",
-            Mark::Settling => "active-idle",
+            Mark::Settling(_) => "active-idle",
             Mark::Dirty => "active",
         }
     }
@@ -373,15 +379,29 @@ impl Array {
             || self.is_planted(Mutant::AckBeforeSuperblock)
     }
 
-    /// Starts the rounds that are wanted: of flushes, of superblocks.
-    pub(crate) fn start_rounds(&mut self, out: &mut Outbox) {
+    /// Starts the rounds that are wanted: of flushes, of superblocks. Whom a round of flushes served
+    /// that found no member to ask.
+    pub(crate) fn start_rounds(&mut self, out: &mut Outbox) -> Vec<RequestId> {
+        let mut served = Vec::new();
         if self.flushes.start() {
             self.start_flush(out);
+            if self.flushing == 0 {
+                served = self.finish_flush();
+            }
         }
         let idle = self.rounds.started == self.rounds.done && self.rounds.outstanding == 0;
-        if idle && self.rounds.wanted > self.rounds.started && !self.read_only && !self.broken {
+        let wanted = self.rounds.wanted > self.rounds.started && !self.read_only && !self.broken;
+        let may = self.rounds.not_before.is_none_or(|time| out.now >= time);
+        if idle && wanted && may {
+            self.rounds.not_before = None;
             self.start_superblocks(out);
         }
+        served
+    }
+
+    /// When a round is due that found no space before.
+    pub(crate) fn round_wake(&self) -> Option<Time> {
+        self.rounds.not_before.filter(|_| !self.read_only && !self.broken)
     }
 
     fn start_superblocks(&mut self, out: &mut Outbox) {
@@ -472,8 +492,11 @@ impl Array {
         result: Result<(), Fault>,
         out: &mut Outbox,
     ) {
-        if let (Some(position), Err(_)) = (position, result) {
-            self.fail(position, out);
+        match (position, result) {
+            // The member is well; nothing depends on the round until it is done, later.
+            (Some(_), Err(Fault::NoSpace)) => self.rounds.not_before = Some(out.now + ROUND_RETRY),
+            (Some(position), Err(_)) => self.fail(position, out),
+            (None, _) | (_, Ok(())) => {}
         }
         self.rounds.outstanding -= 1;
         if self.rounds.outstanding == 0 {
@@ -482,6 +505,14 @@ impl Array {
     }
 
     fn finish_superblocks(&mut self, out: &mut Outbox) {
+        if self.rounds.not_before.is_some() {
+            // Again, from the start: whoever waits for its number goes on waiting.
+            self.rounds.started = self.rounds.done;
+            self.rounds.catching_up = false;
+            self.rounds.introducing = false;
+            self.rounds.wanted = self.rounds.wanted.max(self.rounds.done + 1);
+            return;
+        }
         if std::mem::take(&mut self.rounds.catching_up) {
             return;
         }
@@ -535,17 +566,19 @@ impl Array {
             self.fail(position, out);
         }
         self.flushing -= 1;
-        if self.flushing > 0 {
-            return Vec::new();
-        }
+        if self.flushing > 0 { Vec::new() } else { self.finish_flush() }
+    }
+
+    fn finish_flush(&mut self) -> Vec<RequestId> {
         let mut requests = Vec::new();
         for served in self.flushes.finish() {
             match served {
-                FlushFor::CleanMark if self.mark == Mark::Settling => {
-                    let number = self.want_round();
-                    self.mark = Mark::BecomingClean(number);
+                FlushFor::CleanMark(attempt) => {
+                    if self.mark == Mark::Settling(attempt) {
+                        let number = self.want_round();
+                        self.mark = Mark::BecomingClean(number);
+                    }
                 }
-                FlushFor::CleanMark => {}
                 FlushFor::Request(request) => requests.push(request),
             }
         }
@@ -681,6 +714,9 @@ impl Array {
             member.slot = Some(Slot(slot as u16));
             let number = member.superblock.dev_number as usize;
             self.slots[slot] = Some(position);
+            if self.roles.len() <= number {
+                self.roles.resize(number + 1, ROLE_SPARE);
+            }
             self.roles[number] = slot as u16;
             filled = true;
         }
@@ -689,6 +725,12 @@ impl Array {
             self.want_round();
         }
         filled
+    }
+
+    /// Whether a slot is empty and a spare is there.
+    pub(crate) fn can_fill_slots(&self) -> bool {
+        self.slots.contains(&None)
+            && self.members.iter().any(|member| member.state == MemberState::Spare)
     }
 
     /// Slots being rebuilt, and the least that any of them is good to.
@@ -773,6 +815,9 @@ fn spare_superblock(
 pub(crate) const fn metadata_attr() -> Attr {
     Attr { class: crate::input::Class::None, weight: 0, origin: Origin::Metadata }
 }
+
+/// How long after a superblock found no space its round is repeated.
+const ROUND_RETRY: Span = Span::secs(1);
 
 const ROLE_FAULTY: u16 = 0xfffe;
 const ROLE_SPARE: u16 = 0xffff;

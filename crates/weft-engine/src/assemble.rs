@@ -194,6 +194,9 @@ impl Decision {
             [] => {
                 let what = match self.dropped.len() {
                     0 => "no member was given".to_owned(),
+                    count if options.uuid.is_some() || options.name.is_some() => {
+                        format!("no member of the array asked for among {count} devices")
+                    }
                     count => format!("no md superblock on any of {count} devices"),
                 };
                 Err(self.refused(what, None))
@@ -207,7 +210,7 @@ impl Decision {
                 let list: Vec<_> = several.iter().map(|array| array_title(array)).collect();
                 Err(self.refused(
                     format!("members of {} arrays: {}", several.len(), list.join("; ")),
-                    Some("give the members of one, or name it".to_owned()),
+                    Some("--uuid UUID chooses one".to_owned()),
                 ))
             }
         }
@@ -323,8 +326,18 @@ impl Decision {
             };
             let in_reference = freshest.role(superblock.dev_number);
             match role {
-                Role::Spare => {
+                // Its number may be another's by now; then it is of an earlier time.
+                Role::Spare if in_reference == Ok(Role::Spare) => {
                     current.push((member, role));
+                    continue;
+                }
+                Role::Spare => {
+                    let reason = format!(
+                        "{} knows its number as that of {}; add it again to use it",
+                        reference.info.label,
+                        role_name(in_reference.ok()),
+                    );
+                    self.drop(member.info, reason);
                     continue;
                 }
                 Role::Faulty => {
@@ -504,10 +517,15 @@ impl Decision {
         if absent.is_empty() {
             return Ok(());
         }
-        let what = format!(
-            "newly degraded: the array knows a member at slot {}, which is not here",
-            absent.join(", ")
-        );
+        let slots = absent.join(", ");
+        let what = if self.dropped.is_empty() {
+            format!("newly degraded: the array knows a member at slot {slots}, which is not here")
+        } else {
+            format!(
+                "newly degraded: the array knows a member at slot {slots}, and none of the devices \
+                 given can be used there; look first why those are not used"
+            )
+        };
         if !(options.run || options.read_only) {
             return Err(self.refused(
                 what,

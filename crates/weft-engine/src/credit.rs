@@ -30,7 +30,8 @@ impl Credit {
     /// A request takes credit. Whether there was enough.
     pub(crate) fn take(&mut self, client: ClientId, bytes: u64) -> bool {
         let account = self.out.entry(client).or_default();
-        let enough = account.bytes == 0 || account.bytes + bytes <= self.limit.0;
+        let sum = account.bytes.checked_add(bytes);
+        let enough = account.bytes == 0 || sum.is_some_and(|sum| sum <= self.limit.0);
         if enough {
             account.bytes += bytes;
         }

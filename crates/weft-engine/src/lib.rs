@@ -237,6 +237,7 @@ impl Engine {
         for volume in &mut self.volumes {
             self.out.work.rows += volume.turn(self.turn_rows_max, &mut self.out);
         }
+        self.out.submit_staged();
         // The two lists are given back empty, for their allocations.
         let mut issued = std::mem::take(&mut self.out.issued);
         for (volume, member, token, sent) in issued.drain(..) {
@@ -250,7 +251,7 @@ impl Engine {
             }
         }
         self.out.credit = credit;
-        Turn { work: self.out.work, more: self.volumes.iter().any(Volume::has_work) }
+        Turn { work: self.out.work, more: self.volumes.iter().any(|volume| volume.has_work(now)) }
     }
 
     /// The next thing to do.
@@ -298,6 +299,7 @@ impl Engine {
             Input::Client(request) => self.take_request(&request),
             Input::ClientGone(client) => {
                 self.credit.client_gone(client);
+                self.out.forget_refusals(client);
                 for volume in &mut self.volumes {
                     volume.client_gone(client);
                 }

@@ -95,6 +95,10 @@ impl Member {
 
     /// Since when its oldest request has been out.
     pub(crate) fn oldest(&mut self, out: &mut Outbox) -> Option<Time> {
+        // Behind one that does not return, the others must not pile up.
+        if self.outstanding.len() > 64 + 2 * self.in_flight as usize {
+            self.outstanding.retain(|(token, _)| out.outstanding_mut(*token).is_some());
+        }
         while let Some((token, issued)) = self.outstanding.front() {
             if out.outstanding_mut(*token).is_some() {
                 return Some(*issued);

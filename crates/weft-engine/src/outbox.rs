@@ -2,12 +2,12 @@
 
 use std::collections::VecDeque;
 
-use smallvec::{SmallVec, smallvec};
+use smallvec::SmallVec;
 use weft_units::{Bytes, ClientId, MemberIndex, RowId, Sectors, Slot, Time, VolumeId};
 
 use crate::Work;
 use crate::error::ReplyError;
-use crate::frame::{Part, Parts};
+use crate::frame::Parts;
 use crate::input::Attr;
 use crate::output::{ComputeOp, MemberOp, Notice, Output};
 use crate::ranges::RequestId;
@@ -130,12 +130,12 @@ impl Outbox {
     }
 
     /// Adds a read or write of one part, to be merged with others of this turn.
-    pub(crate) fn stage(&mut self, request: Staged, max: Bytes) {
-        self.stage.push(request, max);
+    pub(crate) fn stage(&mut self, request: Staged) {
+        self.stage.push(request);
     }
 
     /// Sends what was staged.
-    pub(crate) fn submit_staged(&mut self, volume: VolumeId) {
+    pub(crate) fn submit_staged(&mut self) {
         let mut stage = std::mem::take(&mut self.stage);
         for staged in stage.drain() {
             let op = if staged.write {
@@ -143,7 +143,7 @@ impl Outbox {
             } else {
                 MemberOp::Read { at: staged.at, into: staged.parts }
             };
-            self.submit(volume, staged.member, op, staged.attr, staged.owner);
+            self.submit(staged.volume, staged.member, op, staged.attr, staged.owner);
         }
         self.stage = stage;
     }
@@ -195,6 +195,13 @@ impl Outbox {
         self.credit.push((client, bytes));
     }
 
+    /// Nobody is there any more to be told that something failed.
+    pub(crate) fn forget_refusals(&mut self, gone: ClientId) {
+        self.outputs.retain(|output| {
+            !matches!(output, Output::Reply { client, result: Err(_), .. } if *client == gone)
+        });
+    }
+
     pub(crate) fn push(&mut self, output: Output) {
         self.outputs.push_back(output);
     }
@@ -236,28 +243,6 @@ impl Outbox {
         let token = Token(self.sequence << TOKEN_PLACE_BITS | u64::from(place));
         self.tokens[place as usize] = Entry { token, outstanding: Some(outstanding) };
         token
-    }
-}
-
-/// A one-part request of a row's block.
-pub(crate) fn row_request(
-    row: RowId,
-    slot: Slot,
-    member: MemberIndex,
-    at: Sectors,
-    part: Part,
-    write: Option<bool>,
-    attr: Attr,
-) -> Staged {
-    Staged {
-        member,
-        write: write.is_some(),
-        fua: write == Some(true),
-        at,
-        parts: smallvec![part],
-        bytes: u64::from(part.len),
-        attr,
-        owner: Owner::Rows(smallvec![RowPart { row, slot }]),
     }
 }
 

@@ -34,7 +34,7 @@ use crate::mutant::Mutant;
 use crate::outbox::{Outbox, Outstanding, Owner, ReadPart, Sent};
 use crate::output::{Notice, Output};
 use crate::raid::parity::cache::Cache;
-use crate::raid::parity::rows::{Event, Rows, Surroundings};
+use crate::raid::parity::rows::{Answer, Event, Rows, Surroundings};
 use crate::raid::parity::stripe_size::StripeSize;
 use crate::raid::parity::sync::RowSync;
 use crate::ranges::{Ranges, RequestId};
@@ -75,8 +75,10 @@ pub(crate) struct Volume {
     /// Who asked for what, and waits.
     commands: Vec<Waiting>,
     stopping: bool,
-    /// No space behind a member since then.
+    /// No space behind a member since then, or found again at that time.
     full_since: Option<Time>,
+    /// A sync ended early because of it.
+    sync_failed_full: bool,
 }
 
 /// The part of the frame pool that holds the rows.
@@ -150,6 +152,7 @@ impl Volume {
             commands: Vec::new(),
             stopping: false,
             full_since: None,
+            sync_failed_full: false,
         }
     }
 
@@ -224,7 +227,9 @@ impl Volume {
             Owner::Reads(parts) => self.reads_done(&parts, position, result.map(|_| ()), out),
             Owner::Rows(parts) if detached => self.rows.unpin(&parts),
             Owner::Rows(parts) => {
-                self.with_rows(out, |rows, cx| rows.done(&parts, result.map(|_| ()), false, cx));
+                let result = result.map(|_| ());
+                let answer = Answer { result, position, given_up: false };
+                self.with_rows(out, |rows, cx| rows.done(&parts, answer, cx));
             }
         }
         self.take_events(out);
@@ -243,6 +248,9 @@ impl Volume {
     pub(crate) fn turn(&mut self, rows_max: u32, out: &mut Outbox) -> u32 {
         self.watch_members(out);
         self.start_dirty_writers();
+        self.pay_off(out);
+        // Those who waited for rows are relieved before a sync takes what is free.
+        self.rows.cache.relieve();
         self.run_syncs(out);
         self.resize();
         self.attach_waiting(out);
@@ -252,14 +260,14 @@ impl Volume {
         let delay =
             if self.stopping && self.is_idle() { None } else { Some(self.knobs.safe_mode_delay) };
         self.array.settle(delay, out.now);
-        self.array.start_rounds(out);
+        let served = self.array.start_rounds(out);
+        self.flushed(served, out);
         self.answer_commands(out);
-        out.submit_staged(self.id);
         handled
     }
 
     /// Whether another turn has something to do already.
-    pub(crate) fn has_work(&self) -> bool {
+    pub(crate) fn has_work(&self, now: Time) -> bool {
         let rows_wait =
             self.rows_may_move() && self.rows.cache.has_runnable(self.knobs.priority_variant());
         let for_rows =
@@ -269,6 +277,7 @@ impl Volume {
         });
         rows_wait
             || sync_goes_on
+            || (self.sync.is_none() && self.sync_is_due(now))
             || self.may_resize()
             || (for_rows && self.rows.cache.is_relieved())
             || (!self.ready.is_empty() && self.resizing.is_none())
@@ -288,7 +297,8 @@ impl Volume {
             let fail = may_fail.then_some(member_timeout);
             [around, warn, fail].into_iter().flatten().map(|span| since + span).min()
         });
-        stalls.chain(settle).min()
+        let retry = self.retry_wake();
+        stalls.chain(settle).chain(retry).chain(self.array.round_wake()).min()
     }
 
     pub(crate) fn snapshot(&self) -> VolumeSnapshot {
@@ -413,7 +423,8 @@ impl Volume {
     }
 
     fn start_read(&mut self, id: RequestId, out: &mut Outbox) {
-        if self.array.reads_bypass() {
+        // What a member has no space for is known to its row only.
+        if self.array.reads_bypass() && !self.rows.is_owing() {
             self.bypass(id, out);
         } else {
             self.ready.push_back(id);
@@ -517,7 +528,12 @@ impl Volume {
     }
 
     fn flush_done(&mut self, position: Option<usize>, result: Result<(), Fault>, out: &mut Outbox) {
-        for id in self.array.flush_done(position, result, out) {
+        let served = self.array.flush_done(position, result, out);
+        self.flushed(served, out);
+    }
+
+    fn flushed(&mut self, served: Vec<RequestId>, out: &mut Outbox) {
+        for id in served {
             let broken = self.array.broken;
             let request = self.active(id);
             let outcome = if broken { Err(ReplyError::Io) } else { Ok(()) };
@@ -557,6 +573,22 @@ impl Volume {
         picked.len() as u32
     }
 
+    /// Writes again, now and then, what members had no space for.
+    fn pay_off(&mut self, out: &mut Outbox) {
+        if self.rows.is_owing() && self.retry_wake().is_some_and(|time| out.now >= time) {
+            self.full_since = Some(out.now);
+            self.with_rows(out, |rows, cx| rows.pay_off(cx));
+            self.take_events(out);
+        }
+    }
+
+    /// When to find out whether there is space again.
+    fn retry_wake(&self) -> Option<Time> {
+        let waits =
+            self.rows.is_owing() || self.array.resync_from.is_some() || self.sync_failed_full;
+        self.full_since.filter(|_| waits && !self.array.broken).map(|since| since + FULL_RETRY)
+    }
+
     fn take_events(&mut self, out: &mut Outbox) {
         let mut events = std::mem::take(&mut self.rows.events);
         for event in events.drain(..) {
@@ -570,6 +602,7 @@ impl Volume {
                     let from = self.array.resync_from.unwrap_or(sector).min(sector);
                     self.array.resync_from = Some(from);
                     if let Some(sync) = &mut self.sync {
+                        self.sync_failed_full = true;
                         sync.rewind(sector.0 / self.rows.cache.height().0);
                     }
                     let first = self.full_since.replace(out.now).is_none();
@@ -577,7 +610,10 @@ impl Volume {
                         out.notice(Notice::NoSpace { member: member.info.index });
                     }
                 }
-                Event::Written => self.full_since = None,
+                Event::Written => {
+                    self.full_since = None;
+                    self.sync_failed_full = false;
+                }
             }
         }
         // Keeps the allocation; nothing was added meanwhile but by rows, which are not handled here.

@@ -693,7 +693,7 @@ impl World {
             let mut inline = Vec::new();
             let mut answered = false;
             for output in outputs {
-                answered |= matches!(output, Output::Reply { .. });
+                answered |= matches!(output, Output::Reply { .. } | Output::Release(_));
                 if let Some(token) = self.output(output) {
                     inline.push(token);
                 }

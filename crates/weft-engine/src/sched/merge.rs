@@ -8,7 +8,7 @@
 //! Knob     `max_sectors_kb` (KiB, 0 merges nothing)
 //! Source   Linux block layer, back merge in a plug list; md relies on it (baseline/kernel-md.csv)
 
-use weft_units::{Bytes, MemberIndex, Sectors};
+use weft_units::{Bytes, MemberIndex, Sectors, VolumeId};
 
 use crate::frame::{Part, Parts};
 use crate::input::Attr;
@@ -17,12 +17,15 @@ use crate::outbox::Owner;
 /// A request on its way to a member.
 #[derive(Clone, Debug)]
 pub(crate) struct Staged {
+    pub(crate) volume: VolumeId,
     pub(crate) member: MemberIndex,
     pub(crate) write: bool,
     pub(crate) fua: bool,
     pub(crate) at: Sectors,
     pub(crate) parts: Parts,
     pub(crate) bytes: u64,
+    /// How large it may become.
+    pub(crate) max: Bytes,
     pub(crate) attr: Attr,
     pub(crate) owner: Owner,
 }
@@ -37,7 +40,7 @@ pub(crate) struct Stage {
 
 impl Stage {
     /// Adds a request of one part, to the end of another if it fits there.
-    pub(crate) fn push(&mut self, mut new: Staged, max: Bytes) {
+    pub(crate) fn push(&mut self, mut new: Staged) {
         let found = self
             .last
             .iter_mut()
@@ -48,7 +51,7 @@ impl Stage {
             return;
         };
         let last = &mut self.staged[*position];
-        let fits = last.bytes + new.bytes <= max.0
+        let fits = last.bytes + new.bytes <= last.max.min(new.max).0
             && last.at + Bytes(last.bytes).sectors_floor() == new.at
             && last.fua == new.fua
             && last.attr == new.attr
@@ -96,12 +99,14 @@ mod tests {
 
     fn staged(member: u16, write: bool, at: u64, frame: u32) -> Staged {
         Staged {
+            volume: VolumeId(0),
             member: MemberIndex(member),
             write,
             fua: false,
             at: Sectors(at),
             parts: smallvec![Part { frame: Frame(frame), offset: 0, len: 4096 }],
             bytes: 4096,
+            max: Bytes::kib(512),
             attr: Attr::default(),
             owner: Owner::Rows(smallvec![RowPart { row: RowId(frame), slot: Slot(member) }]),
         }
@@ -110,7 +115,7 @@ mod tests {
     fn merged(requests: &[Staged], max_kib: u64) -> Vec<(u16, u64, u64, usize)> {
         let mut stage = Stage::default();
         for request in requests {
-            stage.push(request.clone(), Bytes::kib(max_kib));
+            stage.push(Staged { max: request.max.min(Bytes::kib(max_kib)), ..request.clone() });
         }
         stage.drain().map(|s| (s.member.0, s.at.0, s.bytes, s.parts.len())).collect()
     }
@@ -136,6 +141,14 @@ mod tests {
         assert_eq!(merged(&requests, 8), [(0, 0, 8192, 1), (0, 16, 8192, 1), (0, 32, 4096, 1)]);
         assert_eq!(merged(&requests, 0).len(), 5);
         requests[1].fua = true;
+        assert_eq!(merged(&requests, 512).len(), 3);
+    }
+
+    #[test]
+    fn a_request_that_goes_alone_takes_no_company() {
+        let mut requests: Vec<_> =
+            (0..3u32).map(|n| staged(0, false, u64::from(n) * 8, 1 + n)).collect();
+        requests[1].max = Bytes::ZERO;
         assert_eq!(merged(&requests, 512).len(), 3);
     }
 }

@@ -56,12 +56,14 @@ impl Volume {
             let sector_in_chunk = Sectors(whole.start.0 % chunk / SECTOR_BYTES);
             let sector = position.sector.round_down(self.array.geometry.chunk()) + sector_in_chunk;
             let piece = Staged {
+                volume: self.id,
                 member: member.info.index,
                 write: false,
                 fua: false,
                 at: member.data_sector(sector),
                 parts: smallvec![frames.part(in_frames, whole.len.0)],
                 bytes: whole.len.0,
+                max: self.knobs.max_sectors,
                 attr,
                 owner: Owner::Reads(smallvec![ReadPart {
                     request: id,
@@ -69,7 +71,7 @@ impl Volume {
                     len: (end - start) as u32,
                 }]),
             };
-            out.stage(piece, self.knobs.max_sectors);
+            out.stage(piece);
             pieces += 1;
             start = end;
         }

@@ -9,6 +9,7 @@ use super::Volume;
 use crate::error::ReplyError;
 use crate::input::{Command, Verb};
 use crate::knobs::Knob;
+use crate::member::Member;
 use crate::outbox::Outbox;
 use crate::token::Tag;
 
@@ -90,6 +91,13 @@ impl Volume {
         if self.resizing.is_some() {
             return Err(ReplyError::Busy("the stripe cache is being resized"));
         }
+        let unanswered =
+            |member: &Member| member.stalled || (member.is_faulty() && member.in_flight > 0);
+        if self.array.members.iter().any(unanswered) || self.rows.is_owing() {
+            return Err(ReplyError::Busy(
+                "rows are in use for as long as a member does not answer",
+            ));
+        }
         let mut knobs = self.knobs;
         knobs.set(knob);
         let row_frames = self.memory.row_frames(&self.array, knobs.stripe_size);
@@ -120,6 +128,20 @@ impl Volume {
             self.knobs.set(knob);
             self.rows = self.memory.rows(&self.array, &self.knobs);
         }
+    }
+
+    /// Rows are in use for as long as a member does not answer; nobody should wait for that.
+    pub(super) fn give_up_resize(&mut self, out: &mut Outbox) {
+        self.resizing = None;
+        let busy =
+            ReplyError::Busy("a member does not answer, so that rows stay in use; try again");
+        self.commands.retain(|waiting| {
+            let given_up = waiting.until == Until::Resized;
+            if given_up {
+                out.reply(waiting.client, waiting.tag, Err(busy.clone()));
+            }
+            !given_up
+        });
     }
 
     pub(super) fn may_resize(&self) -> bool {

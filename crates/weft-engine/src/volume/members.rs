@@ -12,6 +12,7 @@ use crate::input::Fault;
 use crate::knobs::Knobs;
 use crate::outbox::{Outbox, Owner, ReadPart};
 use crate::output::Notice;
+use crate::raid::parity::rows::Answer;
 use crate::token::Token;
 
 impl Volume {
@@ -43,6 +44,10 @@ impl Volume {
             let member = &mut self.array.members[position];
             let waited = member.oldest(out).map_or(Span::ZERO, |issued| now.since(issued));
             if member.is_faulty() {
+                // However it failed: nobody waits for what it still has.
+                if waited > Span::ZERO || member.in_flight > 0 {
+                    self.give_up(position, None, out);
+                }
                 continue;
             }
             let index = member.info.index;
@@ -52,6 +57,9 @@ impl Volume {
             member.warned &= waited >= STALL_WARNING;
             if warn {
                 out.notice(Notice::MemberStalled { member: index, read_around: stalled });
+            }
+            if stalled && self.resizing.is_some() {
+                self.give_up_resize(out);
             }
             if stalled != was_stalled {
                 self.array.set_stalled(position, stalled);
@@ -104,7 +112,8 @@ impl Volume {
                     }
                 }
                 Owner::Rows(parts) => {
-                    self.with_rows(out, |rows, cx| rows.done(&parts, fault, true, cx));
+                    let answer = Answer { result: fault, position: Some(position), given_up: true };
+                    self.with_rows(out, |rows, cx| rows.done(&parts, answer, cx));
                 }
                 Owner::Superblock => self.array.superblock_done(Some(position), fault, out),
             }

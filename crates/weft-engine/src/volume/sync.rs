@@ -5,10 +5,10 @@
 //!
 //! Source   md-raid.md §6.1
 
-use weft_units::Sectors;
+use weft_units::{Sectors, Time};
 
-use super::Volume;
 use super::command::Until;
+use super::{FULL_RETRY, Volume};
 use crate::error::ReplyError;
 use crate::input::SyncAction;
 use crate::outbox::Outbox;
@@ -20,10 +20,13 @@ impl Volume {
         if self.sync.is_none() {
             self.choose_sync(out);
         }
+        let redundant = self.has_redundancy();
         let Some(sync) = &mut self.sync else { return };
+        // Without parity to compare with, it would count nothing and say so.
+        let blind = sync.action != SyncAction::Recover && !redundant;
         let spent = sync.action == SyncAction::Recover
             && self.array.rebuilding().is_none_or(|(slots, _)| !sync.rebuilds_only(slots));
-        if spent || self.array.broken || self.resizing.is_some() {
+        if spent || blind || self.array.broken || self.resizing.is_some() {
             sync.stop();
         }
         if self.array.is_dirty() || !changes_parity(sync.action) {
@@ -35,41 +38,76 @@ impl Volume {
             if changes_parity(sync.action) {
                 self.array.write_ends(out.now);
             }
-            if sync.action == SyncAction::Recover && sync.has_failed() {
+            if sync.action == SyncAction::Recover && sync.has_failed() && !self.sync_failed_full {
                 self.recovery_disabled = true;
             }
             self.last_sync = Some(sync);
         }
     }
 
-    /// Recovery before resync, what is needed before what was asked for.
+    /// Starts what is due.
     fn choose_sync(&mut self, out: &mut Outbox) {
-        let held_back =
-            self.array.read_only || self.array.broken || self.stopping || self.resizing.is_some();
-        if held_back {
+        if self.syncs_held_back() {
             self.wanted_sync = None;
             return;
         }
-        if !self.recovery_disabled && !self.frozen {
+        if !self.has_redundancy() {
+            self.wanted_sync = None;
+        }
+        if self.may_recover(out.now) {
             self.array.fill_slots();
         }
-        let full = self.full_since.is_some();
-        let redundant = self.array.degraded() < usize::from(self.array.geometry.parities());
-        let (action, from) = match (self.array.rebuilding(), self.array.resync_from) {
-            (Some((_, from)), _) if !self.recovery_disabled && !self.frozen => {
-                (SyncAction::Recover, from)
-            }
-            (_, Some(from)) if redundant && !self.frozen && !full => (SyncAction::Resync, from),
-            _ => match self.wanted_sync.take() {
-                Some(action) => (action, Sectors::ZERO),
-                None => return,
-            },
-        };
+        let Some((action, from)) = self.next_sync(out.now) else { return };
+        if self.wanted_sync == Some(action) {
+            self.wanted_sync = None;
+        }
         if changes_parity(action) {
             self.array.write_begins();
         }
+        self.sync_failed_full = false;
         out.notice(Notice::SyncStarted { volume: self.id, action });
         self.sync = Some(RowSync::new(action, from, &self.array, self.rows.cache.height()));
+    }
+
+    /// Recovery before resync, what is needed before what was asked for.
+    fn next_sync(&self, now: Time) -> Option<(SyncAction, Sectors)> {
+        if let Some((_, from)) = self.array.rebuilding()
+            && self.may_recover(now)
+        {
+            return Some((SyncAction::Recover, from));
+        }
+        if let Some(from) = self.array.resync_from
+            && self.has_redundancy()
+            && !self.frozen
+            && !self.is_full(now)
+        {
+            return Some((SyncAction::Resync, from));
+        }
+        self.wanted_sync.map(|action| (action, Sectors::ZERO))
+    }
+
+    /// Whether one is due that nothing but a turn is needed for.
+    pub(super) fn sync_is_due(&self, now: Time) -> bool {
+        !self.syncs_held_back()
+            && (self.next_sync(now).is_some()
+                || (self.may_recover(now) && self.array.can_fill_slots()))
+    }
+
+    fn syncs_held_back(&self) -> bool {
+        self.array.read_only || self.array.broken || self.stopping || self.resizing.is_some()
+    }
+
+    fn may_recover(&self, now: Time) -> bool {
+        !self.recovery_disabled && !self.frozen && !self.is_full(now)
+    }
+
+    fn has_redundancy(&self) -> bool {
+        self.array.degraded() < usize::from(self.array.geometry.parities())
+    }
+
+    /// Whether a member had no space a moment ago, or rows wait for some.
+    fn is_full(&self, now: Time) -> bool {
+        self.rows.is_owing() || self.full_since.is_some_and(|since| now < since + FULL_RETRY)
     }
 
     pub(super) fn sync_action(&mut self, action: SyncAction) -> Result<Option<Until>, ReplyError> {
@@ -90,12 +128,12 @@ impl Volume {
             SyncAction::Check | SyncAction::Repair | SyncAction::Resync => {}
         }
         if self.sync.is_some() || self.wanted_sync.is_some() {
-            return Err(ReplyError::Busy("a sync is running; stop it with idle"));
+            return Err(ReplyError::Busy("a sync is running"));
         }
         if self.array.read_only {
             return Err(ReplyError::ReadOnly);
         }
-        if self.array.degraded() >= usize::from(self.array.geometry.parities()) {
+        if !self.has_redundancy() {
             return Err(ReplyError::Refused(
                 "degraded: there is no parity left to compare with; add a member first".to_owned(),
             ));

@@ -101,6 +101,11 @@ impl Cache {
         self.height.bytes().0
     }
 
+    /// All rows.
+    pub(crate) fn size(&self) -> u32 {
+        self.rows.len() as u32
+    }
+
     /// Rows that are not inactive.
     pub(crate) fn active(&self) -> u32 {
         self.active
@@ -180,6 +185,10 @@ impl Cache {
             return;
         }
         if row.pins > 0 && !row.hashed {
+            return;
+        }
+        if !row.owed.is_empty() && !row.handle {
+            // It stays where it is found, on no list.
             return;
         }
         self.lists.remove(id);

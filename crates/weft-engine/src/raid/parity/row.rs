@@ -47,6 +47,8 @@ pub(crate) enum Operation {
     CopyingOut,
     /// Nothing.
     Idle,
+    /// Blocks that a member had no space for are written again.
+    PayingOff,
     /// Blocks are read from their members.
     Reading,
     /// Parity that disagreed is computed for a sync.
@@ -116,9 +118,12 @@ pub(crate) struct Row {
     pub(crate) retried: SlotSet,
     /// Parity computed for the write in flight: of members that were there when it began.
     pub(crate) new_parity: SlotSet,
+    /// Slots whose member had no space for the block. The row stays until they have it: only it knows
+    /// what belongs there, and the others may not add up to it.
+    pub(crate) owed: SlotSet,
     /// Of the operation in flight: slots whose member did not do it.
     pub(crate) faults: SlotSet,
-    /// Of the operation in flight: the slot whose member had no space.
+    /// Of the sync's write in flight: the slot whose member had no space.
     pub(crate) no_space: Option<Slot>,
     pub(crate) operation: Operation,
     pub(crate) in_flight: u32,
@@ -166,6 +171,7 @@ impl Row {
             uncorrectable: SlotSet::EMPTY,
             retried: SlotSet::EMPTY,
             new_parity: SlotSet::EMPTY,
+            owed: SlotSet::EMPTY,
             faults: SlotSet::EMPTY,
             no_space: None,
             operation: Operation::Idle,
@@ -191,6 +197,7 @@ impl Row {
         assert_eq!(self.in_flight, 0);
         assert_eq!(self.pins, 0);
         assert!(!self.has_work());
+        assert!(self.owed.is_empty());
         self.key = key;
         self.hashed = true;
         self.placement = Some(placement);

@@ -27,10 +27,11 @@ use crate::frame::Part;
 use crate::input::{Attr, Fault, Origin, SyncAction, Value};
 use crate::knobs::{CheckReads, Knobs, Writes};
 use crate::mutant::Mutant;
-use crate::outbox::{Outbox, RowPart, row_request};
+use crate::outbox::{Outbox, Owner, RowPart};
 use crate::output::{ComputeOp, Differs, Source, Sources};
 use crate::raid::slot_set::SlotSet;
 use crate::ranges::RequestId;
+use crate::sched::merge::Staged;
 
 /// The rows of one volume.
 #[derive(Clone, Debug)]
@@ -39,6 +40,8 @@ pub(crate) struct Rows {
     rows_per_chunk: u64,
     /// Rows that requests of this turn were attached to, in order.
     plug: Vec<RowId>,
+    /// Rows that members had no space for.
+    owing: Vec<RowId>,
     /// Work of retired rows, waiting for fresh ones.
     displaced: VecDeque<Displaced>,
     /// For the volume.
@@ -54,7 +57,7 @@ pub(crate) enum Event {
     SyncDone { key: u64, mismatch: bool, ok: bool },
     /// There was no space behind a member; parity may be wrong from this data sector.
     NoSpace { slot: Slot, sector: Sectors },
-    /// A write reached every member.
+    /// A write reached every member: there is space.
     Written,
 }
 
@@ -63,6 +66,16 @@ pub(crate) struct Surroundings<'a> {
     pub(crate) array: &'a mut Array,
     pub(crate) knobs: &'a Knobs,
     pub(crate) out: &'a mut Outbox,
+}
+
+/// How a member answered for a part of a row.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Answer {
+    pub(crate) result: Result<(), Fault>,
+    /// Where the member is in the array's list, if it is still known.
+    pub(crate) position: Option<usize>,
+    /// It did not: the request was given up, and pins memory until it is done.
+    pub(crate) given_up: bool,
 }
 
 /// Work of a retired row.
@@ -82,6 +95,7 @@ impl Rows {
             cache,
             rows_per_chunk,
             plug: Vec::new(),
+            owing: Vec::new(),
             displaced: VecDeque::new(),
             events: Vec::new(),
         }
@@ -403,6 +417,7 @@ impl Rows {
             }
             Operation::Regenerating(differs) => self.sync_correct(id, differs, cx),
             operation @ (Operation::Idle
+            | Operation::PayingOff
             | Operation::Reading
             | Operation::Rereading(_)
             | Operation::Rewriting(_)
@@ -412,18 +427,12 @@ impl Rows {
     }
 
     /// Member requests of rows are done, or were given up, in which case they `pin` memory.
-    pub(crate) fn done(
-        &mut self,
-        parts: &[RowPart],
-        result: Result<(), Fault>,
-        pin: bool,
-        cx: &mut Surroundings<'_>,
-    ) {
+    pub(crate) fn done(&mut self, parts: &[RowPart], answer: Answer, cx: &mut Surroundings<'_>) {
         for part in parts {
-            if pin {
+            if answer.given_up {
                 self.cache.row_mut(part.row).pins += 1;
             }
-            self.part_done(*part, result, pin, cx);
+            self.part_done(*part, answer, cx);
         }
     }
 
@@ -438,32 +447,38 @@ impl Rows {
         }
     }
 
-    fn part_done(
-        &mut self,
-        part: RowPart,
-        result: Result<(), Fault>,
-        given_up: bool,
-        cx: &mut Surroundings<'_>,
-    ) {
+    fn part_done(&mut self, part: RowPart, answer: Answer, cx: &mut Surroundings<'_>) {
+        // A member that failed may answer late, when another has its slot: not that one's doing.
+        let still_there = answer.position.is_some_and(|position| {
+            !answer.given_up && cx.array.position_at(part.slot) == Some(position)
+        });
         let head = self.head_of(part.row);
         let operation = self.cache.row(head).operation;
-        match (result, operation) {
+        let row = self.cache.row_mut(part.row);
+        match (answer.result, operation) {
             (Ok(()), Operation::Reading) => {
-                let row = self.cache.row_mut(part.row);
                 row.uptodate.insert(part.slot);
                 row.retried.remove(part.slot);
-                if let Some(position) = cx.array.position_at(part.slot) {
+                if let Some(position) = answer.position {
                     cx.array.members[position].read_errors = 0;
                 }
             }
+            (Ok(()), Operation::Writing | Operation::PayingOff) => row.owed.remove(part.slot),
             (Ok(()), _) => {}
-            (Err(_), Operation::Reading | Operation::Rereading(_)) if given_up => {}
+            (Err(_), Operation::Reading) if !still_there => {}
             (Err(Fault::Gone), Operation::Reading) => self.member_failed(part.slot, cx),
             (Err(_), Operation::Reading) => self.read_failed(part, cx),
-            (Err(Fault::NoSpace), _) => self.cache.row_mut(part.row).no_space = Some(part.slot),
-            (Err(_), _) => {
-                self.cache.row_mut(part.row).faults.insert(part.slot);
-                if !matches!(operation, Operation::Rereading(_)) {
+            (Err(Fault::NoSpace), Operation::Writing | Operation::PayingOff) if still_there => {
+                row.owed.insert(part.slot);
+            }
+            (Err(Fault::NoSpace), Operation::SyncWriting) if still_there => {
+                row.no_space = Some(part.slot);
+            }
+            (Err(fault), _) => {
+                row.faults.insert(part.slot);
+                // What cannot be read back, or has no space, is for the row to judge.
+                let judged = matches!(operation, Operation::Rereading(_));
+                if still_there && !judged && fault != Fault::NoSpace {
                     self.member_failed(part.slot, cx);
                 }
             }
@@ -478,6 +493,7 @@ impl Rows {
                 row.handle = true;
                 self.rest(head);
             }
+            Operation::PayingOff => self.paid_off(head, cx),
             Operation::Rereading(slot) => self.reread(head, slot, cx),
             Operation::Rewriting(slot) => self.rewritten(head, slot, cx),
             Operation::SyncWriting => self.sync_written(head, cx),
@@ -518,9 +534,11 @@ impl Rows {
     fn displace(&mut self, id: RowId) {
         self.unbatch(id, |rows, id| rows.rest(id));
         let row = self.cache.row_mut(id);
+        row.owed = SlotSet::EMPTY;
         let (reads, writes) = row.move_out();
         let sync = row.sync.take().map(|(action, _)| action);
         let work = Displaced { key: row.key, reads, writes, sync };
+        self.owing.retain(|other| *other != id);
         self.cache.retire(id);
         if !(work.reads.is_empty() && work.writes.is_empty() && work.sync.is_none()) {
             self.displaced.push_back(work);
@@ -592,8 +610,19 @@ impl Rows {
             Operation::Rewriting(_) | Operation::Rereading(_) => Attr::default(),
             _ => row.attr,
         };
-        let request = row_request(id, slot, member.info.index, at, part, write, attr);
-        cx.out.stage(request, max);
+        let request = Staged {
+            volume: cx.array.volume,
+            member: member.info.index,
+            write: write.is_some(),
+            fua: write == Some(true),
+            at,
+            bytes: u64::from(part.len),
+            max,
+            parts: smallvec![part],
+            attr,
+            owner: Owner::Rows(smallvec![RowPart { row: id, slot }]),
+        };
+        cx.out.stage(request);
         self.cache.row_mut(id).io_started = true;
         let head = self.cache.row_mut(head);
         head.io_started = true;

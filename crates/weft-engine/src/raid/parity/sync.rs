@@ -27,6 +27,8 @@ pub(crate) struct RowSync {
     pub(crate) action: SyncAction,
     /// Slots being rebuilt when it began, for a recovery.
     slots: SlotSet,
+    /// Where it began.
+    from: Sectors,
     /// The next row to ask for.
     next: u64,
     end: u64,
@@ -45,6 +47,7 @@ impl RowSync {
         Self {
             action,
             slots,
+            from,
             next: from.0 / height.0,
             end: array.geometry.member_size().0 / height.0,
             window: BTreeSet::new(),
@@ -58,7 +61,8 @@ impl RowSync {
 
     /// Asks for rows while the window and the cache have room.
     pub(crate) fn feed(&mut self, rows: &mut Rows, array: &Array) {
-        while !self.stopping && self.next < self.end && self.window.len() < WINDOW_ROWS {
+        let window = WINDOW_ROWS.min(rows.cache.size() as usize / 4).max(1);
+        while !self.stopping && self.next < self.end && self.window.len() < window {
             let free = rows.cache.acquire_free(self.next, &array.geometry);
             let Acquired::Row(id) = free else { return };
             rows.attach_sync(id, self.action);
@@ -138,8 +142,8 @@ impl RowSync {
         match self.action {
             SyncAction::Recover => {
                 array.rebuilt_to(self.slots, self.completed(), complete);
-                if complete && array.degraded() == 0 {
-                    // Every row was read and written as a whole.
+                if complete && array.degraded() == 0 && self.from == Sectors::ZERO {
+                    // Every row was read and written as a whole, by this one alone.
                     array.resync_from = None;
                 }
             }

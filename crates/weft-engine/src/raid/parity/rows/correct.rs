@@ -29,8 +29,10 @@ impl Rows {
     pub(super) fn rewritten(&mut self, id: RowId, slot: Slot, cx: &mut Surroundings<'_>) {
         let failed = !std::mem::take(&mut self.cache.row_mut(id).faults).is_empty();
         if failed {
-            self.cache.row_mut(id).operation = Operation::Idle;
-            self.cache.row_mut(id).read_error.remove(slot);
+            // The member failed by it, or it has no space: then the block stays lost for now.
+            let row = self.cache.row_mut(id);
+            row.operation = Operation::Idle;
+            row.uncorrectable.insert(slot);
             self.rest(id);
             return;
         }
@@ -55,7 +57,9 @@ impl Rows {
         };
         if failed {
             // It takes writes that it cannot read back: not a member to trust, if there is a choice.
+            // What the read left in the block's memory is nobody's.
             let row = self.cache.row_mut(id);
+            row.uptodate.remove(slot);
             row.read_error.insert(slot);
             row.uncorrectable.insert(slot);
             if !cx.array.breaks(position) {

@@ -91,6 +91,9 @@ impl Rows {
             };
             let wanted: SlotSet = cx.array.present().ascending().filter(rebuilding).collect();
             blocks = blocks.or(wanted.and(row.uptodate));
+            // What could not be read was another member's.
+            row.read_error = row.read_error.without(blocks);
+            row.uncorrectable = row.uncorrectable.without(blocks);
         }
         let mut slots: SmallVec<[Slot; 4]> = blocks.and(cx.array.present()).descending().collect();
         if recovers {

@@ -120,30 +120,27 @@ impl Rows {
         if std::mem::take(&mut row.full_write) {
             self.cache.full_row_writes -= 1;
         }
-        let no_space = rows.iter().find_map(|id| self.cache.row(*id).no_space);
-        let result = if no_space.is_some() {
+        for id in &rows {
+            self.owe(*id);
+        }
+        let owing = rows.iter().any(|id| !self.cache.row(*id).owed.is_empty());
+        let result = if owing {
             Err(ReplyError::NoSpace)
         } else if cx.array.broken {
             // A member that it missed may not be recorded any more.
             Err(ReplyError::Io)
         } else {
-            self.events.push(Event::Written);
+            if self.owing.is_empty() {
+                self.events.push(Event::Written);
+            }
             Ok(())
         };
-        if let Some(slot) = no_space {
-            for id in &rows {
-                let sector = self.cache.row(*id).sector(self.cache.height());
-                self.cache.row_mut(*id).uptodate = SlotSet::EMPTY;
-                self.events.push(Event::NoSpace { slot, sector });
-            }
-        }
         for id in &rows {
             let row = self.cache.row_mut(*id);
             let rewritten = row.written().or(row.new_parity);
             row.read_error = row.read_error.without(rewritten);
             row.retried = row.retried.without(rewritten);
             row.faults = SlotSet::EMPTY;
-            row.no_space = None;
         }
         self.answer_writers(&rows, &result);
         self.unbatch(id, Self::rest_or_continue);
@@ -157,6 +154,63 @@ impl Rows {
                 self.events.push(Event::PieceDone { request, result: result.clone() });
             }
         }
+    }
+}
+
+impl Rows {
+    /// Remembers a row that a member had no space for, forgets one that it has by now.
+    fn owe(&mut self, id: RowId) {
+        let row = self.cache.row(id);
+        if row.owed.is_empty() {
+            self.owing.retain(|other| *other != id);
+        }
+        if let Some(slot) = row.owed.ascending().next() {
+            let sector = row.sector(self.cache.height());
+            self.events.push(Event::NoSpace { slot, sector });
+            if !self.owing.contains(&id) {
+                self.owing.push(id);
+            }
+        }
+    }
+
+    /// Writes again what members had no space for, row by row.
+    pub(crate) fn pay_off(&mut self, cx: &mut Surroundings<'_>) {
+        for id in self.owing.clone() {
+            let present = cx.array.present();
+            let row = self.cache.row_mut(id);
+            // A member that failed meanwhile is rebuilt, or not; either way from the others.
+            row.owed = row.owed.and(present);
+            if row.in_flight > 0 || row.plugged || row.handle {
+                continue;
+            }
+            let owed = row.owed;
+            row.operation = Operation::PayingOff;
+            for slot in owed.descending() {
+                self.stage(id, id, slot, Some(false), cx.knobs.max_sectors, cx);
+            }
+            if self.cache.row(id).in_flight == 0 {
+                self.paid_off(id, cx);
+            }
+        }
+    }
+
+    /// Whether rows wait for space.
+    pub(crate) fn is_owing(&self) -> bool {
+        !self.owing.is_empty()
+    }
+
+    pub(super) fn paid_off(&mut self, id: RowId, cx: &mut Surroundings<'_>) {
+        let row = self.cache.row_mut(id);
+        row.operation = Operation::Idle;
+        row.faults = SlotSet::EMPTY;
+        row.owed = row.owed.and(cx.array.present());
+        if row.owed.is_empty() {
+            self.owing.retain(|other| *other != id);
+            if self.owing.is_empty() {
+                self.events.push(Event::Written);
+            }
+        }
+        self.rest_or_continue(id);
     }
 }
 
