@@ -18,6 +18,8 @@ use crate::terminal::complain;
 pub(crate) struct Target {
     /// As it was named.
     pub(crate) name: String,
+    /// The name that finds it: clients may know the export by another.
+    socket_name: Option<String>,
     client: Client,
 }
 
@@ -56,7 +58,8 @@ impl Target {
             )),
             other => Failure::failed(format!("{name}: {other}")),
         })?;
-        Ok(Self { name: name.to_owned(), client })
+        let socket_name = path.file_stem().and_then(|stem| stem.to_str()).map(str::to_owned);
+        Ok(Self { name: name.to_owned(), socket_name, client })
     }
 
     /// Asks, and waits for the answer.
@@ -86,9 +89,14 @@ impl Target {
     /// # Errors
     /// As [`Target::ask`].
     pub(crate) fn status(&mut self) -> Result<Status, Failure> {
-        self.ask(Command::Status)?
+        let mut status = self
+            .ask(Command::Status)?
             .status
-            .ok_or_else(|| Failure::failed(format!("{}: an answer without a status", self.name)))
+            .ok_or_else(|| Failure::failed(format!("{}: an answer without a status", self.name)))?;
+        if let ([volume], Some(name)) = (status.volumes.as_mut_slice(), &self.socket_name) {
+            volume.name.clone_from(name);
+        }
+        Ok(status)
     }
 }
 

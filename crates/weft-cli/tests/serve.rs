@@ -220,7 +220,8 @@ fn a_flipped_byte_is_counted_and_repaired() {
 
 #[test]
 fn signals_end_in_good_order_and_tell_systemd() {
-    for kind in [rustix::process::Signal::TERM, rustix::process::Signal::INT] {
+    use rustix::process::Signal;
+    for kind in [Signal::TERM, Signal::INT, Signal::HUP] {
         let dir = array();
         let path = dir.path();
         let socket = path.join("notify");
@@ -293,6 +294,9 @@ fn listeners_beyond_this_machine_are_refused() {
     assert_eq!(contents(path), before);
     let served = Served::start(path, &["--listen", "nbd://127.0.0.1:0/x", "a", "b", "c"]);
     assert!(served.uri.starts_with("nbd://127.0.0.1"), "{}", served.uri);
+    // What it is called here is not what clients call it.
+    let text = exits(path, 0, &["status"]).out;
+    assert!(text.contains("\nvol : active"), "{text}");
     signal(&served, rustix::process::Signal::TERM);
     assert_eq!(served.wait(), Some(0));
 }
@@ -411,6 +415,26 @@ fn of_several_members_to_add_those_before_a_refused_one_are_named() {
     exits(path, 0, &["wait", "vol"]);
     let text = exits(path, 2, &["fail", "vol", "ram:8M"]).err;
     assert!(text.contains("(ram:8M), ") && text.contains("by its number"), "{text}");
+    exits(path, 0, &["stop", "vol"]);
+    assert_eq!(served.wait(), Some(0));
+}
+
+#[test]
+fn a_volume_is_described_by_its_server_whatever_is_at_the_paths_now() {
+    let dir = array();
+    let path = dir.path();
+    let served = Served::start(path, &["a", "b", "c"]);
+    let before = exits(path, 0, &["status", "vol"]).out;
+    for name in ["a", "b", "c"] {
+        std::fs::remove_file(path.join(name)).unwrap();
+    }
+    exits(path, 0, &["create", "-l6", "-n4", "-c4", "--member-size=32M", "a", "b", "c", "d"]);
+    assert_eq!(exits(path, 0, &["status", "vol"]).out, before);
+    let text = exits(path, 0, &["detail", "vol"]).out;
+    assert!(text.contains("Raid Level : raid5") && text.contains("Chunk Size : 64K"), "{text}");
+    assert!(!text.contains("Update Time"), "{text}");
+    let text = exits(path, 0, &["explain", "vol", "0"]).out;
+    assert!(text.contains("raid5, 3 members, chunk 64 KiB"), "{text}");
     exits(path, 0, &["stop", "vol"]);
     assert_eq!(served.wait(), Some(0));
 }

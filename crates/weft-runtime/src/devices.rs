@@ -362,9 +362,13 @@ impl OpenOptions {
 
     fn lock(&self, label: &str, file: &OwnedFd, start: u64, len: u64) -> Result<(), DeviceError> {
         let deadline = Instant::now() + self.lock_wait;
+        let mut quiet_until = Some(Instant::now() + LOCK_QUIET);
         loop {
             match ofd_lock(file.as_fd(), self.access, start, len) {
                 Err(Errno::AGAIN | Errno::ACCESS) if Instant::now() < deadline => {
+                    if quiet_until.take_if(|until| Instant::now() >= *until).is_some() {
+                        tracing::info!("{label}: waiting for its lock");
+                    }
                     std::thread::sleep(LOCK_POLL);
                 }
                 Err(Errno::AGAIN | Errno::ACCESS) => {
@@ -676,6 +680,8 @@ fn ofd_lock(file: BorrowedFd<'_>, access: Access, start: u64, len: u64) -> Resul
 
 /// How often a lock is tried again.
 const LOCK_POLL: Duration = Duration::from_millis(50);
+/// Longer than a process that ends needs to let go.
+const LOCK_QUIET: Duration = Duration::from_millis(300);
 /// Source   statfs(2), `TMPFS_MAGIC`
 const TMPFS_MAGIC: rustix::fs::FsWord = 0x0102_1994;
 

@@ -151,11 +151,6 @@ fn acceptable(
 
 /// Whether the member was part of this array before.
 fn is_former_member(looked: &Looked, volume: &VolumeStatus) -> bool {
-    let Ok(own) = looked.superblock() else { return false };
-    volume
-        .members
-        .iter()
-        .filter(|member| member.state == "in_sync")
-        .filter_map(|member| Looked::open(member.label.as_ref()).ok()?.superblock().ok())
-        .any(|superblock| superblock.set_uuid == own.set_uuid)
+    let (Ok(own), Some(array)) = (looked.superblock(), &volume.array) else { return false };
+    own.set_uuid.to_string() == array.uuid
 }

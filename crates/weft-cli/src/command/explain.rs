@@ -20,8 +20,8 @@ use weft_ondisk::{Level, layout_id};
 use weft_units::{Bytes, ChunkRow, Sectors, Slot};
 
 use super::assemble::{Selection, refusal, tell_dropped};
-use super::status::only_volume;
-use crate::look::{self, Looked};
+use super::status::{only_volume, superblock_at};
+use crate::look;
 use crate::member::{self, MemberArg};
 use crate::outcome::{Exit, Failure, Outcome};
 use crate::size;
@@ -206,9 +206,7 @@ impl Array {
             let (Some(held), "in_sync" | "rebuilding") = (held, member.state.as_str()) else {
                 continue;
             };
-            let superblock = Looked::open(member.label.as_ref())
-                .ok()
-                .and_then(|looked| looked.superblock().ok());
+            let superblock = superblock_at(volume, &member.label);
             *held = Held {
                 label: Some(member.label.clone()),
                 // That of a member in memory is not to be seen from here.

@@ -1,7 +1,7 @@
 //! `weft serve`: assemble an array and serve it in the foreground.
 //!
 //! One line `ready URI…` goes to standard output once clients may connect. It ends in good order on
-//! SIGTERM, SIGINT, `weft stop`, or when the command of `--exec` has ended: stop accepting, finish,
+//! SIGTERM, SIGINT, SIGHUP, `weft stop`, or when the command of `--exec` has ended: stop accepting, finish,
 //! flush, mark clean.
 
 use std::io::{Read, Write};
@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum};
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use weft_engine::assemble::Options;
 use weft_engine::knobs::Knobs;
 use weft_export::{ExportOptions, Listen, Ready, ServeOptions, Source, serve};
@@ -37,7 +37,7 @@ use super::assemble::{Selection, title};
 /// Assembles an array and serves it over NBD, in the foreground
 ///
 /// Prints one line, ready and the URIs, on standard output once clients may connect, and tells
-/// systemd. SIGTERM, SIGINT and weft stop end it in good order: it finishes, flushes and marks the
+/// systemd. SIGTERM, SIGINT, SIGHUP and weft stop end it in good order: it finishes, flushes and marks the
 /// array clean; a second signal, two seconds later or more, ends it at once and leaves the array marked
 /// dirty. A slot that the array knows filled but whose member is not named needs --run, an
 /// array that is dirty and degraded --force-dirty (exit status 3 without).
@@ -301,13 +301,25 @@ fn listeners(arguments: &Serve) -> Result<Listeners, Failure> {
     Ok(Listeners { listen, export })
 }
 
-/// A pipe of which one end becomes readable on SIGTERM and SIGINT. Signals often come in twos, to the
+/// Whether whoever started us has a signal ignored.
+///
+/// Source   proc_pid_status(5) `SigIgn`: a mask in hexadecimal, signal 1 first
+fn is_ignored(signal: i32) -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    mask.is_some_and(|mask| mask >> (signal - 1) & 1 == 1)
+}
+
+/// A pipe of which one end becomes readable on SIGTERM, SIGINT and SIGHUP. Signals often come in twos, to the
 /// process and to its group; one that comes much later means that waiting has gone on for too long.
 fn stop_pipe() -> Result<(OwnedFd, UnixStream), Failure> {
     let failed = |error: std::io::Error| Failure::failed(format!("signals: {error}"));
     let (end, stop) = UnixStream::pair().map_err(failed)?;
     let (mut told, tell) = UnixStream::pair().map_err(failed)?;
-    for signal in [SIGTERM, SIGINT] {
+    // A shell that ends says so with SIGHUP; nohup has it ignored, and so it stays.
+    let hangup = (!is_ignored(SIGHUP)).then_some(SIGHUP);
+    for signal in [SIGTERM, SIGINT].into_iter().chain(hangup) {
         let tell = tell.try_clone().map_err(failed)?;
         signal_hook::low_level::pipe::register(signal, tell).map_err(failed)?;
     }

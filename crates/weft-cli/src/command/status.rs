@@ -120,11 +120,15 @@ fn volume_text(text: &mut String, volume: &VolumeStatus) {
 
 /// The superblock of a member, for what the server does not tell.
 pub(crate) fn superblock_of(volume: &VolumeStatus) -> Option<Box<Super1>> {
-    volume
-        .members
-        .iter()
-        .filter(|member| member.state == "in_sync")
-        .find_map(|member| Looked::open(Path::new(&member.label)).ok()?.superblock().ok())
+    let in_sync = volume.members.iter().filter(|member| member.state == "in_sync");
+    in_sync.filter_map(|member| superblock_at(volume, &member.label)).next()
+}
+
+/// What is at the path of a member, unless it is of another array by now.
+pub(crate) fn superblock_at(volume: &VolumeStatus, label: &str) -> Option<Box<Super1>> {
+    let superblock = Looked::open(Path::new(label)).ok()?.superblock().ok()?;
+    let array = volume.array.as_ref()?;
+    (superblock.set_uuid.to_string() == array.uuid).then_some(superblock)
 }
 
 /// `[===>......]  recovery = 12.3% (done/total)`, while something runs.
