@@ -166,6 +166,9 @@ pub struct VolumeStatus {
     /// Where parity may be wrong from, sectors of each member.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resync_from: Option<u64>,
+    /// Whether writes are refused for want of space behind a member.
+    #[serde(default)]
+    pub no_space: bool,
     /// Rows in use.
     pub stripe_cache_active: u32,
     /// Requests not answered yet.

@@ -287,6 +287,7 @@ impl ControlPort {
                 sync_rows: volume.sync_rows,
                 mismatch_cnt: volume.mismatch_cnt,
                 resync_from: volume.resync_from.map(|sectors| sectors.0),
+                no_space: volume.no_space,
                 stripe_cache_active: volume.stripe_cache_active,
                 requests_active: volume.requests_active,
                 members: volume

@@ -164,6 +164,9 @@ impl Facts {
         if volume.degraded > 0 {
             state.push_str(", degraded");
         }
+        if volume.no_space {
+            state.push_str(", no space");
+        }
         match volume.sync_action.as_str() {
             "idle" | "frozen" => {}
             "recover" => state.push_str(", recovering"),

@@ -83,8 +83,9 @@ fn volume_text(text: &mut String, volume: &VolumeStatus) {
     // Strings take whatever is written to them.
     let _ = writeln!(
         text,
-        "{} : active{read_only} {} {}",
+        "{} : active{read_only}{} {} {}",
         volume.name,
+        if volume.no_space { " (no space)" } else { "" },
         volume.level,
         members.join(" ")
     );
@@ -227,6 +228,15 @@ mod tests {
         }
         let idle = VolumeStatus { sync_action: "idle".into(), ..volume() };
         assert_eq!(progress_text(&idle), None);
+    }
+
+    #[test]
+    fn a_volume_without_space_says_so() {
+        let full = Status {
+            volumes: vec![VolumeStatus { no_space: true, ..volume() }],
+            ..Status::default()
+        };
+        assert!(to_text(&[full]).contains("demo : active (no space) raid5 "));
     }
 
     #[test]
