@@ -727,6 +727,12 @@ impl Array {
         filled
     }
 
+    /// Whether the member at a slot is being rebuilt.
+    pub(crate) fn is_rebuilding(&self, slot: Slot) -> bool {
+        let member = self.at(slot);
+        member.is_some_and(|member| matches!(member.state, MemberState::Rebuilding { .. }))
+    }
+
     /// Whether a slot is empty and a spare is there.
     pub(crate) fn can_fill_slots(&self) -> bool {
         self.slots.contains(&None)
@@ -801,6 +807,13 @@ fn spare_superblock(
         return Err(ReplyError::Refused(format!(
             "{}: found {} for data, expected at least {}; use a larger member",
             info.label, data_size, superblock.size
+        )));
+    }
+    if !superblock.data_offset.bytes().0.is_multiple_of(u64::from(info.logical_block)) {
+        return Err(ReplyError::Refused(format!(
+            "{}: found logical blocks of {} bytes, which data_offset {} does not fit; use a member \
+             with smaller blocks",
+            info.label, info.logical_block, superblock.data_offset
         )));
     }
     superblock.data_size = data_size;

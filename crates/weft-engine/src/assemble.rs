@@ -540,6 +540,17 @@ impl Decision {
     fn no_overlap(&self, assembly: &Assembly) -> Result<(), Refused> {
         for (slot, member) in assembly.members() {
             let superblock = &member.superblock;
+            let block = member.info.logical_block;
+            if !superblock.data_offset.bytes().0.is_multiple_of(u64::from(block)) {
+                return Err(self.refused(
+                    format!(
+                        "{}: data_offset {}: found a member with logical blocks of {block} bytes, \
+                         expected one with blocks that fit it; copy it to such a one",
+                        member.info.label, superblock.data_offset
+                    ),
+                    None,
+                ));
+            }
             let needed = superblock.data_offset.checked_add(assembly.geometry.member_size());
             if slot.is_some() && needed.is_none_or(|needed| needed > member.info.size) {
                 return Err(self.refused(

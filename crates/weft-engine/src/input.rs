@@ -17,7 +17,8 @@ pub enum Input {
     /// A connection is gone. What it asked for still finishes; its frames come back. Answers that were
     /// decided before this was looked at may still come, with the frames of a read as usual.
     ClientGone(ClientId),
-    /// The one answer to a `Submit` or a `Compute`.
+    /// The one answer to a `Submit` or a `Compute`. A `Compute` has no way to fail: a driver that cannot
+    /// carry one out must stop, and answer nobody.
     Done {
         /// Which.
         token: Token,

@@ -182,7 +182,7 @@ impl Volume {
             return Err(ReplyError::Invalid("the frames of the request do not fit its range"));
         }
         let id = self.enter(request, writes);
-        if request.op == RequestOp::Flush {
+        if request.op == RequestOp::Flush || (range.len == Bytes::ZERO && request.flags.preflush) {
             self.array.flushes.arrive(FlushFor::Request(id));
         } else if range.len == Bytes::ZERO {
             self.piece_done(id, Ok(()), out);
@@ -599,8 +599,11 @@ impl Volume {
                     sync.row_done(key, mismatch, ok);
                 }
                 Event::NoSpace { slot, sector } => {
-                    let from = self.array.resync_from.unwrap_or(sector).min(sector);
-                    self.array.resync_from = Some(from);
+                    // The others agree about a block that is being rebuilt.
+                    if !self.array.is_rebuilding(slot) {
+                        let from = self.array.resync_from.unwrap_or(sector).min(sector);
+                        self.array.resync_from = Some(from);
+                    }
                     if let Some(sync) = &mut self.sync {
                         self.sync_failed_full = true;
                         sync.rewind(sector.0 / self.rows.cache.height().0);

@@ -95,21 +95,21 @@ impl Volume {
                 self.ready.push_front(id);
             }
         }
-        let mut after_resize = Vec::new();
+        let mut later = Vec::new();
         while let Some(id) = self.ready.pop_front() {
             let request = self.active(id);
             let begun = request.cursor.left > 0 || request.error.is_some();
             if self.resizing.is_some() && !begun {
-                after_resize.push(id);
+                later.push(id);
             } else if self.active(id).error.is_some() || self.attach(id) {
                 self.attached(id, out);
             } else if self.active(id).cursor.left > 0 {
                 self.starved.push_back(id);
             } else {
-                after_resize.push(id);
+                later.push(id);
             }
         }
-        self.ready.extend(after_resize);
+        self.ready.extend(later);
     }
 
     fn attached(&mut self, id: RequestId, out: &mut Outbox) {
@@ -134,7 +134,9 @@ impl Volume {
                 if from >= request.range.end().0 {
                     return true;
                 }
-                if self.resizing.is_some() {
+                // A long one lets others go between its pieces.
+                let others = request.cursor.to > 0 && !self.ready.is_empty();
+                if self.resizing.is_some() || others {
                     return false;
                 }
                 let next = from / unit;

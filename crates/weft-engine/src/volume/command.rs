@@ -41,6 +41,9 @@ impl Volume {
         command: &Command,
         out: &mut Outbox,
     ) -> Option<Result<(), ReplyError>> {
+        if self.stopping && !matches!(command.verb, Verb::Stop) {
+            return Some(Err(ReplyError::Stopping));
+        }
         let until = match &command.verb {
             Verb::Add { member, superblock: _, device_uuid } => {
                 self.recovery_disabled = false;
@@ -85,7 +88,7 @@ impl Volume {
                 return Ok(None);
             }
         }
-        if matches!(knob, Knob::StripeSize(_)) && self.sync.is_some() {
+        if self.sync.is_some() {
             return Err(ReplyError::Busy("a sync is running"));
         }
         if self.resizing.is_some() {
@@ -165,18 +168,20 @@ impl Volume {
         let resized = self.resizing.is_none();
         let sync_stopped = self.sync.is_none();
         self.commands.retain(|waiting| {
-            let met = match waiting.until {
-                Until::Recorded(round) => {
-                    self.array.round_done(round) || self.array.broken || self.array.read_only
-                }
-                Until::Resized => resized,
-                Until::Stopped => stopped,
-                Until::SyncStopped => sync_stopped,
+            let answer = match waiting.until {
+                Until::Recorded(round) if self.array.round_done(round) => Some(Ok(())),
+                // There are no more superblocks to record it on.
+                Until::Recorded(_) if self.array.broken => Some(Err(ReplyError::Io)),
+                Until::Recorded(_) => None,
+                Until::Resized => resized.then_some(Ok(())),
+                Until::Stopped => stopped.then_some(Ok(())),
+                Until::SyncStopped => sync_stopped.then_some(Ok(())),
             };
-            if met {
-                out.reply(waiting.client, waiting.tag, Ok(()));
+            let waits = answer.is_none();
+            if let Some(result) = answer {
+                out.reply(waiting.client, waiting.tag, result);
             }
-            !met
+            waits
         });
     }
 }

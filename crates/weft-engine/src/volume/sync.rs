@@ -48,7 +48,9 @@ impl Volume {
     /// Starts what is due.
     fn choose_sync(&mut self, out: &mut Outbox) {
         if self.syncs_held_back() {
-            self.wanted_sync = None;
+            if self.resizing.is_none() {
+                self.wanted_sync = None;
+            }
             return;
         }
         if !self.has_redundancy() {

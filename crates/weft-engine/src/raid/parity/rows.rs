@@ -260,7 +260,8 @@ impl Rows {
             return;
         }
         let facts = self.facts(id, cx);
-        if facts.failed().count() > facts.parity().count() {
+        let written_in_vain = cx.array.broken && !facts.to_write.is_empty();
+        if written_in_vain || facts.failed().count() > facts.parity().count() {
             self.fail_row(id, &facts, cx);
             return;
         }
@@ -394,6 +395,8 @@ impl Rows {
         value: &Result<Value, Fault>,
         cx: &mut Surroundings<'_>,
     ) {
+        // See `Input::Done`: a driver that cannot compute must not go on.
+        assert!(value.is_ok(), "a computation has no way to fail");
         let row = self.cache.row_mut(id);
         row.in_flight -= 1;
         debug_assert_eq!(row.in_flight, 0);

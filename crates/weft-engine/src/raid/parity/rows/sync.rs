@@ -16,7 +16,6 @@ use crate::output::{ComputeOp, Differs};
 use crate::raid::parity::plan::Facts;
 use crate::raid::parity::row::{Operation, RowSyncState};
 use crate::raid::slot_set::SlotSet;
-use crate::snapshot::MemberState;
 
 impl Rows {
     /// Every block is valid: stored parity is compared, where it says anything.
@@ -85,10 +84,7 @@ impl Rows {
         row.mismatch = !blocks.is_empty();
         let recovers = *action == SyncAction::Recover;
         if recovers {
-            let rebuilding = |slot: &Slot| {
-                let member = cx.array.at(*slot);
-                member.is_some_and(|member| matches!(member.state, MemberState::Rebuilding { .. }))
-            };
+            let rebuilding = |slot: &Slot| cx.array.is_rebuilding(*slot);
             let wanted: SlotSet = cx.array.present().ascending().filter(rebuilding).collect();
             blocks = blocks.or(wanted.and(row.uptodate));
             // What could not be read was another member's.
