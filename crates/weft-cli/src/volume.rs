@@ -1,6 +1,6 @@
 //! How does a set of members become a volume that can be served?
 //!
-//! Members are opened read-only and looked at; [`assemble`](weft_engine::assemble::assemble) decides.
+//! Members are opened read-only and looked at; [`assemble`] decides.
 //! Only when it accepts them for writing are they opened again, exclusively, and looked at again,
 //! for somebody may have written in between.
 
