@@ -1,0 +1,429 @@
+//! What did a review find, and does it stay away? One test per bug that the sweeps had not seen: late
+//! answers, clean marks, members without space, spares, two volumes, syncs that nobody starts.
+
+use weft_engine::assemble::{self, Candidate};
+use weft_engine::knobs::Knobs;
+use weft_engine::{
+    Attr, Config, Engine, Fault, Flags, Input, MemberInfo, MemberState, Output, ReplyError,
+    Request, RequestOp, Run, SyncAction, Tag, Token, Value, Verb, VolumeConfig,
+};
+use weft_ondisk::{Level, NewArray, NewMember, Uuid};
+use weft_sim::rng::Rng;
+use weft_sim::{BLOCK, Logged, Order, Planned, Rig, Ticket, chunk_kib};
+use weft_units::{ByteRange, ClientId, MemberIndex, Sectors, Span, Time, VolumeId};
+
+/// Longer than any of these tests: the array stays marked dirty.
+const NEVER: Span = Span::secs(3600);
+
+/// RAID 5 of four with a chunk of 64 KiB: block 0 is on disk 0, 16 on 1, 32 on 2, their P on 3.
+fn raid5() -> Rig {
+    Rig::raid5(4, chunk_kib(64))
+}
+
+fn outstanding_of(rig: &Rig, disk: usize) -> Vec<Token> {
+    rig.outstanding().filter(|(_, p)| p.disk == Some(disk)).map(|(token, _)| token).collect()
+}
+
+/// Ends requests of the other disks until this one has so many outstanding.
+fn hold_back(rig: &mut Rig, disk: usize, count: usize) -> Vec<Token> {
+    while outstanding_of(rig, disk).len() < count {
+        let other = rig.outstanding().find(|(_, p)| p.disk != Some(disk)).map(|(token, _)| token);
+        rig.complete(other.expect("there is more to come for the disk"));
+    }
+    outstanding_of(rig, disk)
+}
+
+/// Runs until the answer; meanwhile a disk has no space for a write that begins at its first data
+/// sector.
+fn wait_without_space_for_first(
+    rig: &mut Rig,
+    disk: usize,
+    ticket: Ticket,
+) -> Result<(), ReplyError> {
+    let first = rig.array.data_offset[disk].0;
+    while !rig.is_answered(ticket) {
+        let full = rig.disks[disk].outstanding_writes().any(|(at, _)| at == first);
+        rig.disks[disk].faults.no_space = full;
+        assert!(rig.step(Order::Fifo), "nothing moves");
+    }
+    rig.disks[disk].faults.no_space = false;
+    rig.must();
+    rig.take_answer(ticket).expect("it was answered").map(|_| ())
+}
+
+fn state_of(rig: &Rig, disk: usize) -> Option<MemberState> {
+    let label = format!("disk{disk}");
+    rig.volume().members.iter().find(|member| member.label == label).map(|member| member.state)
+}
+
+/// A volume of three members whose indexes begin here.
+fn volume(first: u16) -> VolumeConfig {
+    let size = Sectors(20_480);
+    let uuid = |number: u16| Uuid([number.to_le_bytes()[0]; 16]);
+    let member = |number| NewMember { size, device_uuid: uuid(first + number) };
+    let mut array = NewArray::new(Level::Raid5, (1..=3).map(member).collect());
+    (array.set_uuid, array.assume_clean) = (uuid(first + 9), true);
+    let supers = array.plan().expect("three members are enough");
+    let candidate = |(index, superblock)| {
+        let (member, label) = (MemberIndex(index), format!("disk{index}"));
+        let member = MemberInfo { index: member, label, size, logical_block: 512 };
+        Candidate { member, superblock: Ok(Box::new(superblock)) }
+    };
+    let candidates: Vec<_> = (first..).zip(supers).map(candidate).collect();
+    let assembly = assemble::assemble(&candidates, &assemble::Options::default());
+    VolumeConfig {
+        assembly: assembly.expect("a new array"),
+        knobs: Knobs::default(),
+        rows_max: None,
+    }
+}
+
+fn read(tag: u64, volume: u16, len: u64, frames: Run) -> Input {
+    Input::Client(Request {
+        client: ClientId(1),
+        tag: Tag(tag),
+        volume: VolumeId(volume),
+        op: RequestOp::Read,
+        range: ByteRange::new(0, len),
+        frames,
+        flags: Flags::default(),
+        attr: Attr::default(),
+    })
+}
+
+// Its errors were put down to whoever had its slot by then: a dead member ate the spare.
+#[test]
+fn late_errors_of_a_failed_member_do_not_fail_its_replacement() {
+    let mut rig = raid5().with(|o| o.spares = 1).written(250, 1);
+    for block in 0..8 {
+        rig.write(block, 7);
+    }
+    let tokens = hold_back(&mut rig, 0, 2);
+    rig.disks[0].faults.gone = true;
+    for token in tokens {
+        rig.complete(token);
+        assert_eq!(state_of(&rig, 0), Some(MemberState::Faulty));
+        let good_to = Sectors(0);
+        assert_eq!(state_of(&rig, 4), Some(MemberState::Rebuilding { good_to }));
+    }
+    rig.until_idle();
+    assert_eq!(state_of(&rig, 4), Some(MemberState::InSync));
+    assert!(rig.scrub_clean() > 0);
+}
+
+// A rebuild that was past the row cleared the mark that its parity has to be made right.
+#[test]
+fn rebuild_does_not_forget_a_row_behind_it_that_found_no_space() {
+    let mut rig = raid5().with(|o| o.knobs.safe_mode_delay = NEVER);
+    for chunk in 0..40 {
+        rig = rig.written(chunk * 16, 1);
+    }
+    rig.fail_disk(3).remove(3);
+    rig.add_blank();
+    rig.settle();
+    while rig.volume().sync_completed.is_none_or(|(done, _)| done <= Sectors(64)) {
+        assert!(rig.step(Order::Fifo), "nothing is rebuilt");
+    }
+    assert_eq!(rig.volume().sync_action, SyncAction::Recover);
+    let ticket = rig.write(0, 2);
+    let answer = wait_without_space_for_first(&mut rig, 0, ticket);
+    assert_eq!(answer, Err(ReplyError::NoSpace));
+    assert_eq!(rig.volume().resync_from, Some(Sectors(0)));
+    rig.pass(Span::secs(2)).until_idle();
+    assert_eq!((rig.volume().degraded, rig.volume().resync_from), (0, None));
+    assert!(rig.scrub_clean() > 0);
+}
+
+// A round of flushes with nobody to ask never ended, and a stop waited for it.
+#[test]
+fn flush_and_stop_are_answered_when_no_member_is_left() {
+    let mut rig = Rig::raid5(3, chunk_kib(64)).with(|o| o.data_promised = false).written(0, 1);
+    for disk in 0..3 {
+        rig.disks[disk].faults.gone = true;
+    }
+    for block in [1, 17, 33, 49] {
+        assert_eq!(rig.read_bytes(block * BLOCK, BLOCK), Err(ReplyError::Io));
+    }
+    assert!((0..3).all(|disk| state_of(&rig, disk) == Some(MemberState::Faulty)));
+    let flush = rig.flush();
+    assert_eq!(rig.wait(flush), Err(ReplyError::Io));
+    assert_eq!(rig.command(Verb::Stop), Ok(()));
+}
+
+// Only a member that an administrator failed was given up; one that failed by an error held its rows
+// for ever.
+#[test]
+fn what_a_failed_member_never_answers_is_given_up() {
+    let mut rig = raid5().with(|o| o.knobs.member_timeout = Span::secs(5)).written(200, 1);
+    let tickets: Vec<Ticket> = (0..4).map(|block| rig.write(block, 7)).collect();
+    let tokens = hold_back(&mut rig, 0, 2);
+    rig.disks[0].faults.gone = true;
+    rig.complete(tokens[0]);
+    assert_eq!(state_of(&rig, 0), Some(MemberState::Faulty));
+    rig.disks[0].faults.gone = false;
+    rig.disks[0].faults.stalled = true;
+    rig.pass(Span::secs(60));
+    for ticket in tickets {
+        assert_eq!(rig.take_answer(ticket), Some(Ok(Vec::new())));
+    }
+    assert!((0..4).all(|block| rig.read(block).is_all(7)));
+}
+
+// The flush of a first attempt to mark the array clean counted for the second as well.
+#[test]
+fn clean_mark_waits_for_a_flush_that_began_after_the_last_write() {
+    let mut rig = Rig::raid5(3, chunk_kib(64)).written(0, 1);
+    assert!(rig.wake());
+    assert_eq!(rig.volume().array_state, "active-idle");
+    let flushes: Vec<Token> = rig.outstanding().map(|(token, _)| token).collect();
+    assert_eq!(flushes.len(), 3);
+    let ticket = rig.write(1, 2);
+    while let Some(token) = rig.pending().into_iter().find(|token| !flushes.contains(token)) {
+        rig.complete(token);
+    }
+    assert_eq!(rig.take_answer(ticket), Some(Ok(Vec::new())));
+    let stop = rig.admin(Verb::Stop);
+    rig.settle();
+    for token in flushes {
+        rig.complete(token);
+        rig.must();
+    }
+    // The second round of flushes is out, and nothing else.
+    assert_eq!((rig.volume().array_state, rig.pending().len()), ("active-idle", 3));
+    assert_eq!(rig.wait(stop), Ok(Vec::new()));
+    assert_eq!(rig.volume().array_state, "clean");
+}
+
+// Rows of a stalled member stay in use; the resize waited for them and everybody for the resize.
+#[test]
+fn resize_of_the_cache_is_given_up_when_a_member_stalls() {
+    let mut rig = raid5().written(0, 1).written(16, 1).written(32, 1);
+    rig.disks[1].faults.stalled = true;
+    for block in [1, 17, 33] {
+        rig.write(block, 3);
+    }
+    rig.pass(Span::secs(1));
+    let resize = rig.set("stripe_cache_size", "17");
+    rig.settle();
+    let writes: Vec<Ticket> = (0..16).map(|row| rig.write(48 * row + 5, 9)).collect();
+    rig.pass(Span::secs(100));
+    assert!(matches!(rig.take_answer(resize), Some(Err(ReplyError::Busy(_)))));
+    // What needs nothing of the member goes on.
+    assert!(writes.iter().any(|ticket| rig.is_answered(*ticket)));
+    let ticket = rig.get(0, BLOCK);
+    rig.pass(Span::secs(100));
+    assert_eq!(rig.take_answer(ticket), Some(Ok(vec![1; 4096])));
+    rig.disks[1].faults.stalled = false;
+    rig.finish();
+    assert!(writes.iter().all(|ticket| rig.is_answered(*ticket)));
+}
+
+// The rewrite of an unreadable block found no space, was believed, and the read back failed.
+#[test]
+fn full_member_is_not_failed_by_the_rewrite_of_a_bad_block() {
+    let mut rig = raid5().written(0, 1).flushed();
+    rig.stop().recover();
+    let first = rig.array.data_offset[0].0;
+    rig.disks[0].faults.bad_reads = (first..first + 8).collect();
+    rig.disks[0].faults.no_space = true;
+    assert!(rig.read(0).is_all(1));
+    rig.finish();
+    assert_eq!(rig.volume().degraded, 0);
+    assert_eq!(state_of(&rig, 0), Some(MemberState::InSync));
+    // With space again and the row out of the cache, it is mended.
+    rig.disks[0].faults.no_space = false;
+    rig.stop().recover();
+    assert!(rig.read(0).is_all(1));
+    rig.finish();
+    assert_eq!(rig.volume().members[0].corrected, 8);
+}
+
+// P was written and the data was not: what was missing became garbage, though nobody wrote it.
+#[test]
+fn no_space_in_a_degraded_row_leaves_the_blocks_that_nobody_wrote() {
+    for lost in 0..3 {
+        let mut rig = raid5().with(|o| o.knobs.safe_mode_delay = NEVER);
+        let before = [(0, 0x40), (16, 0x50), (32, 0x60)];
+        for (block, byte) in before {
+            rig = rig.written(block, byte);
+        }
+        rig.fail_disk(lost);
+        let disk = (lost + 1) % 3;
+        let written = 16 * disk as u64;
+        let ticket = rig.write(written, 0xee);
+        let answer = wait_without_space_for_first(&mut rig, disk, ticket);
+        assert_eq!(answer, Err(ReplyError::NoSpace));
+        rig.pass(Span::secs(2));
+        for (block, byte) in before {
+            let found = rig.read(block);
+            let new = block == written && found.is_all(0xee);
+            assert!(new || found.is_all(byte), "disk {lost} lost, block {block}: {:x}", found.0[0]);
+        }
+    }
+}
+
+// Clients that waited for rows kept the rebuild from ever asking for one.
+#[test]
+fn rebuild_ends_while_clients_want_more_rows_than_there_are() {
+    let mut rig = raid5();
+    rig.fail_disk(3).remove(3);
+    rig.add_blank();
+    rig.settle();
+    let (mut rng, mut tickets, mut written) = (Rng::new(3), Vec::new(), 0);
+    let blocks = rig.size() / BLOCK;
+    while rig.volume().degraded > 0 {
+        tickets.retain(|ticket| rig.take_answer(*ticket).is_none());
+        while tickets.len() < 64 {
+            tickets.push(rig.write(rng.below(blocks), 1));
+            written += 1;
+        }
+        assert!(written < 2000, "starved at {:?}", rig.volume().sync_completed);
+        assert!(rig.step(Order::Fifo));
+    }
+    assert_eq!(state_of(&rig, 4), Some(MemberState::InSync));
+    rig.finish();
+    assert!(rig.scrub_clean() > 0);
+}
+
+// The end of the check was no event, and the recovery that waited for it needed one.
+#[test]
+fn recovery_starts_at_the_end_of_the_check_it_waited_for() {
+    let mut rig = raid5().with(|o| o.spares = 1).written(0, 1);
+    rig.pass(Span::secs(2));
+    rig.admin(Verb::SyncAction(SyncAction::Check));
+    rig.settle();
+    rig.steps(20);
+    assert_eq!(rig.volume().sync_action, SyncAction::Check);
+    let member = rig.member_of(0);
+    rig.admin(Verb::Fail(member));
+    rig.settle();
+    // Not `run`, which begins with a turn that nobody asked for.
+    while rig.step(Order::Fifo) {}
+    rig.must();
+    assert_eq!((rig.volume().degraded, rig.volume().sync_action), (0, SyncAction::Idle));
+    assert_eq!(state_of(&rig, 4), Some(MemberState::InSync));
+}
+
+// What the second volume read was submitted as the first one's, whose requests know nothing of it.
+#[test]
+fn read_of_the_second_volume_is_answered_to_the_second_volume() {
+    let mut config = Config::for_volume(volume(0).assembly, Knobs::default());
+    config.volumes.push(volume(10));
+    config.cache_frames *= 2;
+    let frames = Run::new(config.client_frames_first(), 1);
+    let mut engine = Engine::new(config, Time(0)).expect("two volumes");
+    engine.handle(Time(0), read(1, 1, BLOCK, frames));
+    engine.turn(Time(0));
+    let Some(Output::Submit { token, member, .. }) = engine.poll() else { panic!("no read") };
+    assert_eq!(member, MemberIndex(10));
+    engine.handle(Time(0), Input::Done { token, result: Ok(Value::Nothing) });
+    engine.turn(Time(0));
+    let outputs: Vec<Output> = std::iter::from_fn(|| engine.poll()).collect();
+    let answered =
+        |output: &Output| matches!(output, Output::Reply { tag: Tag(1), result: Ok(()), .. });
+    assert_eq!(outputs.iter().filter(|output| answered(output)).count(), 1);
+    assert!(!outputs.iter().any(|output| matches!(output, Output::Submit { .. })));
+}
+
+// A spare that had been away took the slot of another under a number that two members then had.
+#[test]
+fn spare_whose_number_is_now_another_members_is_not_believed() {
+    let mut rig = Rig::raid5(3, chunk_kib(64)).with(|o| o.spares = 1).written(0, 1).written(16, 2);
+    rig.remove(3);
+    rig.fail_disk(1).remove(1);
+    let new = rig.add();
+    rig.until_idle();
+    let number_of = |disk: usize| rig.volume().members[disk].dev_number;
+    assert_eq!((new, number_of(2)), (4, 3));
+    rig.stop();
+    rig.disks[1].faults.gone = true;
+    rig.recover();
+    assert_eq!(state_of(&rig, 3), None);
+    rig.fail_disk(0).until_idle();
+    assert_eq!(rig.volume().degraded, 1);
+    rig.store(0, BLOCK).expect("degraded is not failed");
+    rig.stop().recover();
+    assert_eq!(state_of(&rig, 4), Some(MemberState::InSync));
+    assert!(rig.read(16).is_all(2));
+    assert!(rig.verify() > 0);
+}
+
+// What the failed read left in the row's memory counted as its block, and was even written to the
+// replacement.
+#[test]
+fn block_that_cannot_be_read_back_is_not_taken_from_memory() {
+    let mut rig = raid5().with(|o| o.knobs.stripe_cache_size = 512).written(0, 1).flushed();
+    rig.stop().recover();
+    let first = rig.array.data_offset[0].0;
+    rig.disks[0].faults.bad_reads = (first..first + 8).collect();
+    let ticket = rig.get(0, BLOCK);
+    while rig.disks[0].outstanding_writes().next().is_none() {
+        assert!(rig.step(Order::Fifo), "it is not rewritten");
+    }
+    rig.steps(1);
+    // The read back, which is out, and its repetition.
+    let next = rig.disks[0].operations();
+    for operation in [next - 1, next] {
+        rig.disks[0].faults.schedule.insert(operation, Planned::Once(Fault::Io));
+    }
+    assert_eq!(rig.wait(ticket), Ok(vec![1; 4096]));
+    assert_eq!(state_of(&rig, 0), Some(MemberState::Faulty));
+    rig.remove(0);
+    rig.add();
+    rig.until_idle();
+    rig.fail_disk(1);
+    assert!(rig.read(0).is_all(1));
+    assert!(rig.read(16).is_all(0) && rig.read(32).is_all(0));
+}
+
+// The sum of two lengths near 2^64 overflowed.
+#[test]
+fn lengths_near_the_largest_number_are_refused() {
+    let config = Config::for_volume(volume(0).assembly, Knobs::default());
+    let frames = Run::new(config.client_frames_first(), 1);
+    let mut engine = Engine::new(config, Time(0)).expect("one volume");
+    for tag in 1..=2 {
+        engine.handle(Time(0), read(tag, 0, u64::MAX - 4, frames));
+    }
+    engine.turn(Time(0));
+    let outputs: Vec<Output> = std::iter::from_fn(|| engine.poll()).collect();
+    let refusals = outputs.into_iter().filter_map(|output| match output {
+        Output::Reply { result, .. } => result.err(),
+        _ => None,
+    });
+    let refusals: Vec<ReplyError> = refusals.collect();
+    assert!(matches!(refusals[..], [ReplyError::OutOfRange, ReplyError::Busy(_)]), "{refusals:?}");
+}
+
+// Whoever came after a request of many rows waited for its last one.
+#[test]
+fn small_write_goes_between_the_pieces_of_a_huge_one() {
+    let mut rig = raid5().with(|o| o.chunk_rows = 64);
+    let size = rig.size();
+    let huge = rig.write_zeroes(0, size - 65_536);
+    let small = rig.write(size / BLOCK - 1, 1);
+    let mut before = 0;
+    while !rig.is_answered(small) {
+        assert!(rig.step(Order::Fifo), "nothing moves");
+        before += 1;
+    }
+    assert!(!rig.is_answered(huge));
+    let mut after = 0;
+    while rig.step(Order::Fifo) {
+        after += 1;
+    }
+    assert!(before * 2 < after, "answered after {before} completions, {after} were to come");
+    assert_eq!(rig.take_answer(huge), Some(Ok(Vec::new())));
+    rig.must();
+}
+
+// A spare that was added after the answer to the stop had its superblock written, and all others.
+#[test]
+fn command_after_a_stop_is_refused_and_writes_nothing() {
+    let mut rig = raid5().with(|o| o.logged = true).written(0, 1);
+    rig.command(Verb::Stop).expect("it stops");
+    rig.log.clear();
+    let (_, ticket) = rig.add_blank();
+    assert_eq!(rig.wait(ticket), Err(ReplyError::Stopping));
+    assert!(!rig.log.iter().any(|line| matches!(line, Logged::Write { .. })), "{:?}", rig.log);
+}
