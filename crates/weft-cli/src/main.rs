@@ -59,5 +59,7 @@ fn main() -> ExitCode {
             };
         }
     };
-    outcome::finish(command::run(&cli.command, Cli::command))
+    let result = command::run(&cli.command, Cli::command);
+    terminal::wait_if_interrupted();
+    outcome::finish(result)
 }

@@ -9,6 +9,7 @@ use std::io::{self, IsTerminal, Read, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -114,6 +115,7 @@ pub(crate) fn remove_when_interrupted(paths: &[PathBuf]) -> Result<(), Failure> 
         let paths = paths.to_vec();
         std::thread::spawn(move || {
             if told.read(&mut [0]).is_ok() {
+                INTERRUPTED.store(true, Ordering::SeqCst);
                 for path in &paths {
                     // Each is one or the other, or is not there yet.
                     let _ = std::fs::remove_file(path);
@@ -125,6 +127,17 @@ pub(crate) fn remove_when_interrupted(paths: &[PathBuf]) -> Result<(), Failure> 
     }
     Ok(())
 }
+
+/// Leaves the end of an interrupted process to whoever removes its files: a command that fails because
+/// they are gone has nothing to say.
+pub(crate) fn wait_if_interrupted() {
+    while INTERRUPTED.load(Ordering::SeqCst) {
+        std::thread::park();
+    }
+}
+
+/// Files are being removed, and the process ends then.
+static INTERRUPTED: AtomicBool = AtomicBool::new(false);
 
 #[cfg(test)]
 mod tests {
