@@ -134,8 +134,7 @@ impl Assembly {
     /// Frames that one row of the stripe cache takes.
     #[must_use]
     pub fn row_frames(&self, stripe_size: StripeSize) -> u32 {
-        let block = stripe_size.at_most(self.geometry.chunk().bytes());
-        u32::from(self.geometry.members()) * block.frames()
+        stripe_size.row_frames(&self.geometry)
     }
 
     /// Every member in use, with its slot.

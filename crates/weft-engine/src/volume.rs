@@ -35,7 +35,6 @@ use crate::outbox::{Outbox, Outstanding, Owner, ReadPart, Sent};
 use crate::output::{Notice, Output};
 use crate::raid::parity::cache::Cache;
 use crate::raid::parity::rows::{Answer, Event, Rows, Surroundings};
-use crate::raid::parity::stripe_size::StripeSize;
 use crate::raid::parity::sync::RowSync;
 use crate::ranges::{Ranges, RequestId};
 use crate::snapshot::VolumeSnapshot;
@@ -627,16 +626,11 @@ impl Volume {
 }
 
 impl Memory {
-    fn row_frames(&self, array: &Array, stripe_size: StripeSize) -> u32 {
-        let block = stripe_size.at_most(array.geometry.chunk().bytes());
-        u32::from(array.geometry.members()) * block.frames()
-    }
-
     /// As many rows as are wanted and fit.
     fn rows(&self, array: &Array, knobs: &Knobs) -> Rows {
         let chunk = array.geometry.chunk();
         let height = knobs.stripe_size.at_most(chunk.bytes()).sectors();
-        let row_frames = self.row_frames(array, knobs.stripe_size);
+        let row_frames = knobs.stripe_size.row_frames(&array.geometry);
         let wanted = self.rows_max.unwrap_or(u32::MAX).min(knobs.stripe_cache_size);
         let rows = wanted.min(self.frames / row_frames);
         let members = array.geometry.members();

@@ -336,11 +336,7 @@ impl Placement {
     /// Slots of P and Q.
     #[must_use]
     pub fn parity(&self) -> SlotSet {
-        let mut parity = SlotSet::only(self.p);
-        if let Some(q) = self.q {
-            parity.insert(q);
-        }
-        parity
+        std::iter::once(self.p).chain(self.q).collect()
     }
 
     /// The slot of a data chunk.

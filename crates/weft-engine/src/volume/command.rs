@@ -103,7 +103,7 @@ impl Volume {
         }
         let mut knobs = self.knobs;
         knobs.set(knob);
-        let row_frames = self.memory.row_frames(&self.array, knobs.stripe_size);
+        let row_frames = knobs.stripe_size.row_frames(&self.array.geometry);
         let room = self.memory.frames / row_frames;
         if let Knob::StripeCacheSize(rows) = knob
             && rows > room

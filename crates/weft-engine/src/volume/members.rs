@@ -45,7 +45,7 @@ impl Volume {
             let waited = member.oldest(out).map_or(Span::ZERO, |issued| now.since(issued));
             if member.is_faulty() {
                 // However it failed: nobody waits for what it still has.
-                if waited > Span::ZERO || member.in_flight > 0 {
+                if member.in_flight > 0 {
                     self.give_up(position, None, out);
                 }
                 continue;

@@ -83,11 +83,7 @@ impl Facts {
     /// Slots that hold parity.
     #[must_use]
     pub fn parity(&self) -> SlotSet {
-        let mut parity = SlotSet::only(self.p);
-        if let Some(q) = self.q {
-            parity.insert(q);
-        }
-        parity
+        std::iter::once(self.p).chain(self.q).collect()
     }
 
     /// Blocks that cannot be read from their member.

@@ -16,6 +16,7 @@
 use weft_units::{Bytes, FRAME_BYTES, Sectors};
 
 use crate::knobs::KnobError;
+use crate::raid::geometry::Geometry;
 
 /// Bytes of a row on one member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -53,6 +54,12 @@ impl StripeSize {
     #[must_use]
     pub const fn frames(self) -> u32 {
         self.0 / FRAME_BYTES as u32
+    }
+
+    /// Frames of a whole row of an array, parity included.
+    #[must_use]
+    pub fn row_frames(self, geometry: &Geometry) -> u32 {
+        u32::from(geometry.members()) * self.at_most(geometry.chunk().bytes()).frames()
     }
 
     /// The largest size not above this one that divides a chunk.
