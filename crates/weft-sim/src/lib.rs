@@ -5,7 +5,9 @@
 //!
 //! | Question | File |
 //! |---|---|
-//! | What happens next? | `world.rs`: [`World`], the driver |
+//! | What is there, and who carries out what the engine says? | `world.rs`: [`World`], `world/` |
+//! | What is it made of? | `options.rs`: [`Options`] |
+//! | What happens next? | `driver.rs`: [`Order`] |
 //! | How do I write a test? | `rig.rs`: [`Rig`] |
 //! | What does a member do? | `disk/`: media, volatile cache |
 //! | What may go wrong with it? | `faults.rs` |
@@ -51,8 +53,10 @@ pub mod checker;
 pub mod compute;
 pub mod crash;
 pub mod disk;
+mod driver;
 pub mod faults;
 pub mod model;
+mod options;
 mod rig;
 pub mod rng;
 pub mod script;
@@ -61,7 +65,9 @@ mod world;
 
 pub use checker::Violation;
 pub use crash::{Coverage, CutMode, CutShape};
+pub use driver::Order;
 pub use faults::{Faults, Planned};
 pub use model::Payload;
+pub use options::Options;
 pub use rig::{BLOCK, Block, Rig, chunk_kib};
-pub use world::{Answer, Logged, Options, Order, Pending, Ticket, World};
+pub use world::{Answer, Logged, Pending, Ticket, World};

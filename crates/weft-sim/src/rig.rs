@@ -13,8 +13,10 @@ use weft_units::{ByteRange, ClientId, Sectors, Span};
 
 use crate::checker::parity::{Bytes, Scrub};
 use crate::crash::{CutMode, CutShape};
+use crate::driver::Order;
 use crate::model::Payload;
-use crate::world::{Options, Order, Ticket, World};
+use crate::options::Options;
+use crate::world::{Ticket, World};
 
 /// A world for tests.
 #[derive(Clone)]

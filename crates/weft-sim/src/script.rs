@@ -18,10 +18,12 @@ use weft_units::{ByteRange, ClientId, Sectors, Span};
 use crate::checker::Violation;
 use crate::checker::parity::Bytes;
 use crate::crash::{Coverage, CutMode};
+use crate::driver::Order;
 use crate::faults::Planned;
 use crate::model::Payload;
+use crate::options::Options;
 use crate::rng::{Digest, Rng};
-use crate::world::{Options, Order, World};
+use crate::world::World;
 
 /// One step of a script.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,0 +1,82 @@
+//! What is a world made of?
+
+use weft_engine::knobs::Knobs;
+use weft_ondisk::Level;
+use weft_units::{Bytes, Sectors, Span};
+
+/// What a world is made of. Printed with every failure.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// RAID level.
+    pub level: Level,
+    /// Slots.
+    pub members: usize,
+    /// Layout; the level's default if none.
+    pub layout: Option<u32>,
+    /// Chunk.
+    pub chunk: Sectors,
+    /// Chunk rows.
+    pub chunk_rows: u64,
+    /// Disks that wait as spares.
+    pub spares: usize,
+    /// Whether the array is made clean: parity of zeros is zero.
+    pub assume_clean: bool,
+    /// Logical block of every disk.
+    pub logical_block: u32,
+    /// Knobs at each start.
+    pub knobs: Knobs,
+    /// Rows of the stripe cache, if not `stripe_cache_size`.
+    pub rows_max: Option<u32>,
+    /// Rows' worth of frames, if not enough for every row of the cache.
+    pub cache_rows: Option<u32>,
+    /// Frames for payload.
+    pub client_frames: u32,
+    /// Bytes that a client may have outstanding.
+    pub client_credit: Bytes,
+    /// What all chance comes from.
+    pub seed: u64,
+    /// Whether computations wait to be chosen like member requests.
+    pub defer_computes: bool,
+    /// Virtual time that each completion takes.
+    pub latency: Span,
+    /// Whether checkers watch.
+    pub checked: bool,
+    /// Whether data is promised: not when more members are hurt than the level survives. Then only
+    /// single flight, exactly once, bounds and liveness count.
+    pub data_promised: bool,
+    /// Whether everything submitted and answered is kept in [`World::log`].
+    pub logged: bool,
+}
+
+impl Options {
+    /// An array of this shape, small, with everything checked.
+    #[must_use]
+    pub fn new(level: Level, members: usize, chunk: Sectors) -> Self {
+        Self {
+            level,
+            members,
+            layout: None,
+            chunk,
+            chunk_rows: 16,
+            spares: 0,
+            assume_clean: true,
+            logical_block: 512,
+            knobs: Knobs { stripe_cache_size: 32, ..Knobs::default() },
+            rows_max: None,
+            cache_rows: None,
+            client_frames: 1024,
+            client_credit: Bytes::mib(32),
+            seed: 0,
+            defer_computes: false,
+            latency: Span(10_000),
+            checked: true,
+            data_promised: true,
+            logged: false,
+        }
+    }
+}
+
+/// What one member request may be at most: what merging makes, or what a row or a chunk is.
+pub(crate) fn member_bytes_max(knobs: &Knobs, chunk: Sectors) -> u64 {
+    knobs.max_sectors.0.max(knobs.stripe_size.bytes().0).max(chunk.bytes().0)
+}

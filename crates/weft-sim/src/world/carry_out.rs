@@ -1,0 +1,225 @@
+//! Who carries out what the engine says?
+//!
+//! Each output becomes a request to a disk, a computation, an answer or a note; each completion becomes
+//! the value that the engine gets. Checkers see both sides.
+
+use std::hash::{Hash, Hasher};
+
+use weft_engine::{
+    ComputeOp, Fault, Input, MemberOp, Notice, Origin, Output, Parts, SyncAction, Token, Value,
+};
+use weft_ondisk::Role;
+use weft_units::Slot;
+
+use super::{Logged, MINOR, World};
+use crate::checker::{Record, View, Violation};
+use crate::compute;
+use crate::disk::DiskOp;
+use crate::rng::Digest;
+
+/// Something outstanding that may be chosen to complete.
+#[derive(Clone, Debug)]
+pub struct Pending {
+    /// Its disk; none for a computation.
+    pub disk: Option<usize>,
+    work: Work,
+    pub(crate) aborted: bool,
+}
+
+#[derive(Clone, Debug)]
+enum Work {
+    Compute(ComputeOp),
+    Flush,
+    Read { at: u64, count: u64, into: Parts },
+    ReadMetadata,
+    Write { at: u64, count: u64, from: Parts, bytes: Digest },
+    WriteMetadata,
+}
+
+impl World {
+    pub(crate) fn input(&mut self, input: Input) {
+        if self.options.checked {
+            let view = view!(self);
+            self.checkers.input(view, &input);
+        }
+        if let Some(engine) = &mut self.engine {
+            engine.handle(self.now, input);
+        }
+    }
+
+    /// Does what the engine says. Returns the token of a computation that is to be done at once.
+    pub(crate) fn output(&mut self, output: Output) -> Option<Token> {
+        let mut hasher = Fnv(self.digest);
+        (self.now, &output).hash(&mut hasher);
+        self.digest = hasher.0;
+        if self.options.checked {
+            let view = view!(self);
+            self.checkers.output(view, &output);
+        }
+        match output {
+            Output::Submit { token, member, op, attr } => {
+                self.submit(token, self.disk_of[member.index()], op, attr.origin);
+            }
+            Output::Compute { token, op } => {
+                let pending = Pending { disk: None, work: Work::Compute(op), aborted: false };
+                self.pending.insert(token, pending);
+                if !self.options.defer_computes {
+                    return Some(token);
+                }
+            }
+            Output::Abort(token) => {
+                if let Some(pending) = self.pending.get_mut(&token) {
+                    pending.aborted = true;
+                }
+            }
+            Output::Reply { client, tag, result } => self.reply((client, tag), result),
+            Output::Release(run) => self.memory.give_back(run),
+            Output::Credit { client, bytes } => {
+                if let Some(used) = self.credit.get_mut(&client) {
+                    *used = used.saturating_sub(bytes.0);
+                }
+            }
+            Output::Notice(notice) => self.notice(notice),
+        }
+        None
+    }
+
+    fn notice(&mut self, notice: Notice) {
+        match notice {
+            Notice::MemberFailed { slot: Some(slot), .. } => {
+                self.lost_since.insert(slot.0);
+            }
+            // With somebody missing, what was reconstructed wrongly is right from now on.
+            Notice::SyncFinished {
+                action: SyncAction::Repair | SyncAction::Resync,
+                complete: true,
+                ..
+            } if self.lost_since.is_empty() && self.unreadable.is_empty() => {
+                self.model.suspect.clear();
+            }
+            _ => {}
+        }
+        self.notices.push((self.now, notice));
+    }
+
+    fn submit(&mut self, token: Token, disk: usize, op: MemberOp, origin: Origin) {
+        let sectors =
+            |parts: &Parts| parts.iter().map(|part| u64::from(part.len)).sum::<u64>() / 512;
+        let (work, disk_op, logged) = match op {
+            MemberOp::Flush => (Work::Flush, DiskOp::Flush, Logged::Flush { disk }),
+            MemberOp::Read { at, into } => {
+                let (at, count) = (at.0, sectors(&into));
+                let logged = Logged::Read { disk, at, count, origin };
+                (Work::Read { at, count, into }, DiskOp::Read { at, count }, logged)
+            }
+            MemberOp::ReadMetadata { at, len } => {
+                let (at, count) = (at.0, len.0 / 512);
+                let logged = Logged::Read { disk, at, count, origin };
+                (Work::ReadMetadata, DiskOp::Read { at, count }, logged)
+            }
+            MemberOp::Write { at, from, fua } => {
+                let (at, count) = (at.0, sectors(&from));
+                let bytes = self.memory.gather(&from);
+                if self.options.checked {
+                    let view = view!(self);
+                    self.checkers.write(view, disk, at, &bytes);
+                }
+                let mut digest = Digest::default();
+                digest.add(&bytes);
+                let logged = Logged::Write { disk, at, count, fua, metadata: false, origin };
+                let disk_op = DiskOp::Write { at, bytes, fua, preflush: false };
+                (Work::Write { at, count, from, bytes: digest }, disk_op, logged)
+            }
+            MemberOp::WriteMetadata { at, bytes } => {
+                let (at, count) = (at.0, bytes.len() as u64 / 512);
+                let logged = Logged::Write { disk, at, count, fua: true, metadata: true, origin };
+                let bytes = bytes.into_vec();
+                (
+                    Work::WriteMetadata,
+                    DiskOp::Write { at, bytes, fua: true, preflush: true },
+                    logged,
+                )
+            }
+        };
+        if self.options.logged {
+            self.log.push(logged);
+        }
+        self.disks[disk].submit(token, disk_op);
+        self.pending.insert(token, Pending { disk: Some(disk), work, aborted: false });
+    }
+
+    pub(crate) fn end(&mut self, token: Token, pending: Pending) -> Result<Value, Fault> {
+        let Some(disk) = pending.disk else {
+            let Work::Compute(op) = pending.work else { unreachable!("it has no disk") };
+            return Ok(compute::execute(&self.parity, &mut self.memory.slab, &op));
+        };
+        if pending.aborted && !self.disks[disk].can_complete() {
+            self.disks[disk].abort(token);
+            return Err(Fault::Aborted);
+        }
+        if let Work::Write { from, bytes, .. } = &pending.work {
+            let mut now = Digest::default();
+            now.add(&self.memory.gather(from));
+            if now != *bytes {
+                self.fail(Violation::new(
+                    "I10 single flight",
+                    format!("the payload of {token:?} changed while disk {disk} was writing it"),
+                ));
+            }
+        }
+        let result = self.disks[disk].complete(token);
+        if self.options.logged {
+            self.log.push(Logged::Done { disk, ok: result.is_ok() });
+        }
+        if let (Work::Read { at, count, .. }, Err(_)) = (&pending.work, &result)
+            && let Some(Role::Active(Slot(slot))) =
+                self.record.of(disk).and_then(|sb| sb.own_role().ok())
+        {
+            let columns = (*at..*at + *count).filter_map(|at| self.array.data_sector(disk, at));
+            self.unreadable.extend(columns.map(|column| (slot, column)));
+        }
+        if let (Work::Write { at, count, .. }, Err(Fault::NoSpace)) = (&pending.work, &result) {
+            // Nobody is failed for it, so the row is suspect until it is synced.
+            for absolute in *at..*at + *count {
+                if let Some(column) = self.array.data_sector(disk, absolute) {
+                    self.model.suspect.insert(column);
+                }
+            }
+        }
+        match (pending.work, result) {
+            (Work::Read { into, .. }, Ok(bytes)) => {
+                let mut at = 0;
+                for part in &into {
+                    let len = part.len as usize;
+                    self.memory.part(*part).copy_from_slice(&bytes[at..at + len]);
+                    at += len;
+                }
+                Ok(Value::Nothing)
+            }
+            (Work::Read { into, .. }, Err(fault)) => {
+                // A failed read may have left anything.
+                for part in &into {
+                    self.memory.part(*part).fill(0xee);
+                }
+                Err(fault)
+            }
+            (Work::ReadMetadata, Ok(bytes)) => Ok(Value::Metadata(bytes.into())),
+            (Work::WriteMetadata, result) => {
+                self.record = Record::read(&self.disks, MINOR);
+                result.map(|_| Value::Nothing)
+            }
+            (_, result) => result.map(|_| Value::Nothing),
+        }
+    }
+}
+
+struct Fnv(Digest);
+
+impl Hasher for Fnv {
+    fn finish(&self) -> u64 {
+        self.0.0
+    }
+    fn write(&mut self, bytes: &[u8]) {
+        self.0.add(bytes);
+    }
+}

@@ -1,0 +1,312 @@
+//! Who asks for what, and what do they get?
+//!
+//! Clients and administrators, with what each has to honour: credit, frames, tags that are not used
+//! twice. The model learns of every request and of every answer.
+
+use std::collections::{BTreeSet, VecDeque};
+
+use weft_engine::knobs::Knob;
+use weft_engine::{
+    Attr, Command, Flags, Input, Origin, ReplyError, Request, RequestOp, Run, Tag, Verb,
+    frames_needed,
+};
+use weft_ondisk::Super1;
+use weft_units::{ByteRange, ClientId, FRAME_BYTES, MemberIndex, VolumeId};
+
+use super::{Answer, Logged, MINOR, Ticket, World, device_uuid};
+use crate::checker::{Record, Violation};
+use crate::disk::Disk;
+use crate::model::{FlushMark, Payload, ReadMark, WriteId};
+use crate::options::member_bytes_max;
+
+#[derive(Clone, Debug)]
+pub(super) struct Issued {
+    expected: Expected,
+    frames: Run,
+}
+
+/// What the model has to learn from the answer.
+#[derive(Clone, Debug)]
+pub(super) enum Expected {
+    Flush(FlushMark),
+    /// The request must be refused.
+    Nothing,
+    Read(ReadMark),
+    Write(WriteId, Flags, FlushMark),
+}
+
+/// A request that waits for credit or frames.
+#[derive(Clone, Debug)]
+pub(super) struct Waiting {
+    ticket: Ticket,
+    op: RequestOp,
+    range: ByteRange,
+    payload: Payload,
+    flags: Flags,
+}
+
+/// Of whoever administers.
+const ADMIN: ClientId = ClientId(1_000_001);
+
+impl World {
+    /// A client asks for something. It reaches the engine now, or when credit and frames allow.
+    pub fn request(
+        &mut self,
+        client: ClientId,
+        op: RequestOp,
+        range: ByteRange,
+        payload: Payload,
+        flags: Flags,
+    ) -> Ticket {
+        self.next_tag += 1;
+        let ticket = (client, Tag(self.next_tag));
+        self.waiting.push_back(Waiting { ticket, op, range, payload, flags });
+        self.pump();
+        ticket
+    }
+
+    /// A connection is gone.
+    pub fn disconnect(&mut self, client: ClientId) {
+        self.waiting.retain(|waiting| waiting.ticket.0 != client);
+        for (ticket, issued) in &self.issued {
+            if ticket.0 == client && matches!(issued.expected, Expected::Read(_)) {
+                self.model.read_failed();
+            }
+        }
+        self.issued.retain(|ticket, _| ticket.0 != client);
+        self.credit.remove(&client);
+        self.input(Input::ClientGone(client));
+    }
+
+    /// An administrator asks for something.
+    pub fn admin(&mut self, verb: Verb) -> Ticket {
+        self.next_tag += 1;
+        let ticket = (ADMIN, Tag(self.next_tag));
+        if let Verb::Set(knob) = &verb {
+            self.options.knobs.set(*knob);
+            let knobs = self.options.knobs;
+            let chunk = self.options.chunk;
+            let rows = self.options.rows_max;
+            self.checkers.limit(|limits| {
+                // What is in use shrinks to a smaller cache as rows come back.
+                limits.rows = limits.rows.max(rows.unwrap_or(knobs.stripe_cache_size));
+                limits.member_bytes = limits.member_bytes.max(member_bytes_max(&knobs, chunk));
+            });
+        }
+        self.commands.insert(ticket);
+        let command = Command { client: ticket.0, tag: ticket.1, volume: VolumeId(0), verb };
+        self.input(Input::Admin(command));
+        ticket
+    }
+
+    /// Sets a knob by its name.
+    ///
+    /// # Panics
+    /// There is no such knob or value.
+    pub fn set(&mut self, name: &str, value: &str) -> Ticket {
+        let knob: Knob =
+            self.options.knobs.parse(name, value).unwrap_or_else(|error| panic!("{error}"));
+        self.admin(Verb::Set(knob))
+    }
+
+    /// A blank disk of the same size joins as a spare. Returns its number.
+    pub fn add_blank(&mut self) -> (usize, Ticket) {
+        let disk = self.disks.len();
+        let size = self.disks[0].size();
+        self.disks.push(Disk::new(size, self.options.logical_block));
+        let offset = self.array.data_offset[0];
+        self.array.data_offset.push(offset);
+        let ticket = self.add(disk, None);
+        (disk, ticket)
+    }
+
+    /// A disk that is there joins (again).
+    pub fn add(&mut self, disk: usize, superblock: Option<Box<Super1>>) -> Ticket {
+        let index = MemberIndex(self.disk_of.len() as u16);
+        self.disk_of.push(disk);
+        let columns: BTreeSet<u64> =
+            self.model.touched().map(|sector| self.array.column(sector).sector).collect();
+        self.checkers.disk_added(disk, columns.into_iter());
+        self.record = Record::read(&self.disks, MINOR);
+        let member = self.member_info(disk, index);
+        self.admin(Verb::Add { member, superblock, device_uuid: device_uuid(disk) })
+    }
+
+    /// The member index under which a disk is known to the engine now.
+    #[must_use]
+    pub fn member_of(&self, disk: usize) -> MemberIndex {
+        let index = self.disk_of.iter().rposition(|known| *known == disk);
+        MemberIndex(index.expect("every disk was given an index") as u16)
+    }
+
+    /// How a request ended, once.
+    pub fn take_answer(&mut self, ticket: Ticket) -> Option<Answer> {
+        self.answers.remove(&ticket)
+    }
+
+    /// Whether a request was answered.
+    #[must_use]
+    pub fn is_answered(&self, ticket: Ticket) -> bool {
+        self.answers.contains_key(&ticket)
+    }
+
+    /// Requests answered so far.
+    #[must_use]
+    pub fn requests_answered(&self) -> u64 {
+        self.answered
+    }
+
+    /// Requests and commands without an answer.
+    #[must_use]
+    pub fn unanswered(&self) -> usize {
+        self.issued.len() + self.commands.len() + self.waiting.len()
+    }
+
+    /// Sends what waits, as far as credit and frames allow. True if something was sent.
+    pub(crate) fn pump(&mut self) -> bool {
+        let mut sent = false;
+        let mut blocked = BTreeSet::new();
+        let mut kept = VecDeque::new();
+        while let Some(waiting) = self.waiting.pop_front() {
+            let client = waiting.ticket.0;
+            if blocked.contains(&client) || !self.send(&waiting) {
+                blocked.insert(client);
+                kept.push_back(waiting);
+            } else {
+                sent = true;
+            }
+        }
+        self.waiting = kept;
+        sent
+    }
+
+    fn send(&mut self, waiting: &Waiting) -> bool {
+        let Waiting { ticket, op, range, payload, flags } = *waiting;
+        let moves = matches!(op, RequestOp::Read | RequestOp::Write);
+        let limit = self.options.client_credit.0;
+        let used = self.credit.get(&ticket.0).copied().unwrap_or(0);
+        // A request larger than the whole credit goes alone.
+        let count = if moves { frames_needed(range.start.0, range.len.0) } else { 0 };
+        let bytes = range.len.0;
+        if moves && used > 0 && used + bytes > limit {
+            return false;
+        }
+        let Some(frames) = self.memory.allocate(count) else { return false };
+        if moves {
+            *self.credit.entry(ticket.0).or_default() += bytes;
+        }
+        let inside = range.checked_end().is_some_and(|end| end.0 <= self.size());
+        let mark = self.model.flush_issued();
+        let expected = match op {
+            RequestOp::Flush => Some(Expected::Flush(mark)),
+            _ if !inside || range.len.0 == 0 => None,
+            RequestOp::Read => Some(Expected::Read(self.model.read_issued(range))),
+            RequestOp::Write | RequestOp::WriteZeroes => {
+                let payload = if op == RequestOp::Write { payload } else { Payload::Zeros };
+                let (write, bytes) = self.model.write_issued(range, payload);
+                if op == RequestOp::Write {
+                    let part = frames.part(range.start.0 % FRAME_BYTES, range.len.0);
+                    self.memory.part(part).copy_from_slice(&bytes);
+                }
+                Some(Expected::Write(write, flags, mark))
+            }
+        };
+        // What the engine must refuse is not known to the model.
+        let expected = expected.unwrap_or(Expected::Nothing);
+        self.issued.insert(ticket, Issued { expected, frames });
+        let (client, tag) = ticket;
+        let attr = Attr { origin: Origin::Client(client), ..Attr::default() };
+        let volume = VolumeId(0);
+        let request = Request { client, tag, volume, op, range, frames, flags, attr };
+        self.input(Input::Client(request));
+        true
+    }
+
+    pub(super) fn reply(&mut self, ticket: Ticket, result: Result<(), ReplyError>) {
+        if self.options.logged {
+            self.log.push(Logged::Answer(ticket, result.is_ok()));
+        }
+        if self.commands.remove(&ticket) {
+            self.answers.insert(ticket, result.map(|()| Vec::new()));
+            return;
+        }
+        let Some(issued) = self.issued.remove(&ticket) else { return };
+        let answer = match (issued.expected, result) {
+            (Expected::Nothing, Ok(())) => {
+                let message = format!("{ticket:?} makes no sense and was done");
+                self.fail(Violation::new("I11 exactly once", message));
+                Ok(Vec::new())
+            }
+            (Expected::Flush(mark), Ok(())) => {
+                self.model.flush_acknowledged(mark);
+                Ok(Vec::new())
+            }
+            (Expected::Flush(_) | Expected::Nothing, Err(error)) => Err(error),
+            (Expected::Write(write, flags, mark), Ok(())) => {
+                if flags.preflush {
+                    self.model.flush_acknowledged(mark);
+                }
+                self.model.write_acknowledged(write, flags.fua);
+                Ok(Vec::new())
+            }
+            (Expected::Write(write, _, _), Err(error)) => {
+                self.model.write_failed(write);
+                Err(error)
+            }
+            (Expected::Read(mark), Ok(())) => {
+                let range = mark.range();
+                let part = issued.frames.part(range.start.0 % FRAME_BYTES, range.len.0);
+                let bytes = self.memory.part(part).to_vec();
+                let column = |sector: u64| {
+                    let column = self.array.column(sector);
+                    let slot = column.data.0;
+                    let lost = self.lost_since.contains(&slot)
+                        || self.unreadable.contains(&(slot, column.sector));
+                    lost.then_some(column.sector)
+                };
+                if let Err(violation) = self.model.read_done(&mark, &bytes, column) {
+                    self.fail(violation);
+                }
+                self.memory.give_back(issued.frames);
+                Ok(bytes)
+            }
+            (Expected::Read(mark), Err(ReplyError::Stalled)) => {
+                self.model.read_failed();
+                let range = mark.range();
+                let (op, payload, flags) = (RequestOp::Read, Payload::Zeros, Flags::default());
+                let waiting = Waiting { ticket, op, range, payload, flags };
+                self.waiting.push_back(waiting);
+                return;
+            }
+            (Expected::Read(_), Err(error)) => {
+                self.model.read_failed();
+                Err(error)
+            }
+        };
+        self.answered += 1;
+        self.answers.insert(ticket, answer);
+    }
+
+    /// What is there though nothing moves.
+    pub(crate) fn describe_stuck(&self) -> String {
+        let volumes = self.engine.as_ref().map(|engine| engine.snapshot().volumes);
+        let state = volumes.and_then(|volumes| {
+            let volume = volumes.into_iter().next()?;
+            Some(format!(
+                "{} {:?} rows {} requests {}",
+                volume.array_state,
+                volume.sync_action,
+                volume.stripe_cache_active,
+                volume.requests_active
+            ))
+        });
+        format!(
+            "{} requests, {} commands, {} waiting, {} outstanding and nothing moves; {}",
+            self.issued.len(),
+            self.commands.len(),
+            self.waiting.len(),
+            self.pending.len(),
+            state.unwrap_or_default()
+        )
+    }
+}

@@ -1,0 +1,157 @@
+//! How does a run of the engine end, and what is left of it?
+//!
+//! By a power cut, by a stop, or because the process alone dies. And what is found afterwards: read
+//! through the engine, or computed from the media.
+
+use std::collections::BTreeSet;
+
+use weft_engine::{Flags, RequestOp, SyncAction};
+use weft_units::{ByteRange, ClientId};
+
+use super::{MINOR, World};
+use crate::checker::{Record, View, Violation, parity};
+use crate::crash::{CutMode, CutShape};
+use crate::driver::Order;
+use crate::model::Payload;
+
+/// Of whoever verifies.
+const VERIFIER: ClientId = ClientId(1_000_000);
+
+impl World {
+    /// The power goes. What is not durable survives or does not; whoever waited waits no more.
+    pub fn power_cut(&mut self, mode: CutMode) -> CutShape {
+        let syncing =
+            self.engine.as_ref().is_some_and(|engine| {
+                engine.snapshot().volumes.iter().any(|volume| {
+                    !matches!(volume.sync_action, SyncAction::Idle | SyncAction::Frozen)
+                })
+            });
+        let mut shape = CutShape { during_sync: syncing, ..CutShape::default() };
+        let (mut kept_rows, mut lost_rows) = (BTreeSet::new(), BTreeSet::new());
+        let mut lost_by_others = Vec::new();
+        let (mut any_kept, mut any_lost) = (false, false);
+        for disk in 0..self.disks.len() {
+            let in_sync = self.record.is_in_sync(disk);
+            let report = self.disks[disk].power_cut(mode, &mut self.rng);
+            shape.inside_metadata |= report.metadata_in_flight;
+            any_kept |= !report.kept.is_empty();
+            any_lost |= !report.lost.is_empty();
+            for (sectors, rows) in [(&report.kept, &mut kept_rows), (&report.lost, &mut lost_rows)]
+            {
+                for absolute in sectors {
+                    if let Some(column) = self.array.data_sector(disk, *absolute) {
+                        rows.insert(column / 8);
+                        self.model.suspect.insert(column);
+                    }
+                }
+            }
+            if !in_sync {
+                let column = |absolute: &u64| self.array.data_sector(disk, *absolute);
+                let lost = report.lost.iter().filter_map(column);
+                lost_by_others.extend(lost.map(|column| (disk, column)));
+            }
+        }
+        shape.strict_subset = any_kept && any_lost;
+        shape.half_written_row = kept_rows.intersection(&lost_rows).next().is_some();
+        self.stopped();
+        self.model.power_cut();
+        self.checkers.power_cut(&lost_by_others);
+        if self.options.checked {
+            let mut found = Vec::new();
+            let columns = self.columns_of_interest();
+            parity::after_cut(view!(self), columns.iter().copied(), &mut found);
+            if let Some(violation) = found.into_iter().next() {
+                self.fail(violation);
+            }
+        }
+        self.coverage.add(shape);
+        shape
+    }
+
+    /// The engine is dropped after it said that it has stopped; power stays on.
+    pub fn stopped(&mut self) {
+        self.engine = None;
+        self.pending.clear();
+        self.issued.clear();
+        self.commands.clear();
+        self.waiting.clear();
+        self.checkers.power_cut(&[]);
+        self.record = Record::read(&self.disks, MINOR);
+        // A disk keeps its number; member indexes start anew with the next engine.
+        self.disk_of = (0..self.disks.len()).collect();
+    }
+
+    /// The process dies, the power stays.
+    pub fn kill(&mut self) {
+        let mut rng = self.rng.fork();
+        for disk in 0..self.disks.len() {
+            let writes: Vec<(u64, u64)> = self.disks[disk].outstanding_writes().collect();
+            for absolute in writes.into_iter().flat_map(|(at, count)| at..at + count) {
+                if let Some(column) = self.array.data_sector(disk, absolute) {
+                    self.model.suspect.insert(column);
+                }
+            }
+            self.disks[disk].process_killed(&mut rng);
+        }
+        self.stopped();
+        self.model.power_cut();
+        self.checkers.power_cut(&[]);
+    }
+
+    /// Reads everything that was ever written, and everything that shares a suspect column with it,
+    /// through the engine. After a power cut what is found is pinned: nothing else may be read later.
+    /// Returns the number of sectors read.
+    pub fn verify(&mut self, order: Order) -> u64 {
+        let mut sectors: BTreeSet<u64> = self.model.touched().collect();
+        for column in &self.model.suspect {
+            sectors.extend(self.array.data_of(*column).into_iter().map(|(_, sector)| sector));
+        }
+        let sectors: Vec<u64> = sectors.into_iter().collect();
+        let mut ranges: Vec<(u64, u64)> = Vec::new();
+        for sector in &sectors {
+            match ranges.last_mut() {
+                Some((at, count)) if *at + *count == *sector && *count < 128 => *count += 1,
+                _ => ranges.push((*sector, 1)),
+            }
+        }
+        let hole = self.model.hole;
+        for (at, count) in ranges {
+            let range = ByteRange::new(at * 512, count * 512);
+            let ticket =
+                self.request(VERIFIER, RequestOp::Read, range, Payload::Zeros, Flags::default());
+            self.run(order);
+            if self.failure.is_some() {
+                return 0;
+            }
+            match self.take_answer(ticket) {
+                Some(Ok(bytes)) => {
+                    for (sector, content) in (at..).zip(bytes.chunks_exact(512)) {
+                        self.model.settle(sector, content.try_into().expect("512 bytes"));
+                    }
+                }
+                other => {
+                    let message = format!("verification of sector {at} got {other:?}");
+                    self.fail(Violation::new("I1 durability", message));
+                    return 0;
+                }
+            }
+        }
+        self.coverage.hole_predicted += self.model.hole.0 - hole.0;
+        self.coverage.hole_wrong += self.model.hole.1 - hole.1;
+        sectors.len() as u64
+    }
+
+    /// Recomputes the parity of every column of the array from what is on the media.
+    #[must_use]
+    pub fn scrub(&self, bytes: parity::Bytes) -> parity::Scrub {
+        let columns = 0..self.array.geometry.member_size().0;
+        parity::scrub(&self.disks, &self.array, &self.record, columns, bytes)
+    }
+
+    /// Columns that were ever written, or are suspect.
+    #[must_use]
+    pub fn columns_of_interest(&self) -> BTreeSet<u64> {
+        let touched = self.model.touched().map(|sector| self.array.column(sector).sector);
+        touched.chain(self.model.suspect.iter().copied()).collect()
+    }
+}
