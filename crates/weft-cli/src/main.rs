@@ -2,7 +2,7 @@
 //!
 //! A subcommand is a clap `Args` struct, which is its documentation, and a `run` that returns an
 //! [`outcome::Outcome`]. Help, man pages and completions are generated from the structs.
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 mod command;
 mod inside;

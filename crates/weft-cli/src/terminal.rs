@@ -47,6 +47,17 @@ pub(crate) fn print_json(value: &impl Serialize) -> io::Result<()> {
 
 /// A progress bar in bytes, drawn on standard error when that is a terminal.
 pub(crate) fn progress(what: &'static str, total: u64) -> ProgressBar {
+    let template = "{prefix:>12} [{bar:24}] {percent:>3}%  {binary_bytes} of {binary_total_bytes}  \
+                    {binary_bytes_per_sec}  {eta} left";
+    bar(what, total, template)
+}
+
+/// A progress bar in steps, each with a message, drawn on standard error when that is a terminal.
+pub(crate) fn steps(what: &'static str, total: u64) -> ProgressBar {
+    bar(what, total, "{prefix:>12} [{bar:24}] {pos} of {len}  {eta} left  {wide_msg}")
+}
+
+fn bar(what: &'static str, total: u64, template: &str) -> ProgressBar {
     let target =
         if io::stderr().is_terminal() && std::env::var_os("TERM").is_some_and(|t| t != "dumb") {
             ProgressDrawTarget::stderr_with_hz(10)
@@ -54,10 +65,7 @@ pub(crate) fn progress(what: &'static str, total: u64) -> ProgressBar {
             ProgressDrawTarget::hidden()
         };
     let bar = ProgressBar::with_draw_target(Some(total), target);
-    let style = ProgressStyle::with_template(
-        "{prefix:>12} [{bar:24}] {percent:>3}%  {binary_bytes} of {binary_total_bytes}  \
-         {binary_bytes_per_sec}  {eta} left",
-    );
+    let style = ProgressStyle::with_template(template);
     if let Ok(style) = style {
         bar.set_style(style.progress_chars("=> "));
     }

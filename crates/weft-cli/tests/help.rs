@@ -5,7 +5,7 @@ mod common;
 use common::exits;
 use tempfile::tempdir;
 
-const COMMANDS: [&str; 21] = [
+const COMMANDS: [&str; 22] = [
     "create",
     "examine",
     "detail",
@@ -24,6 +24,7 @@ const COMMANDS: [&str; 21] = [
     "set",
     "explain",
     "stop",
+    "bench",
     "demo",
     "completions",
     "man",

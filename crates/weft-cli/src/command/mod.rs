@@ -2,6 +2,7 @@
 
 mod add;
 mod assemble;
+mod bench;
 mod cat;
 mod check;
 mod completions;
@@ -52,6 +53,7 @@ pub(crate) enum Command {
     Set(set::Set),
     Explain(explain::Explain),
     Stop(stop::Stop),
+    Bench(bench::Bench),
     Demo(demo::Demo),
     Completions(completions::Completions),
     Man(man::Man),
@@ -78,6 +80,7 @@ pub(crate) fn run(command: &Command, cli: fn() -> clap::Command) -> Outcome {
         Command::Set(arguments) => set::run(arguments),
         Command::Explain(arguments) => explain::run(arguments),
         Command::Stop(arguments) => stop::run(arguments),
+        Command::Bench(arguments) => bench::run(arguments),
         Command::Demo(arguments) => demo::run(arguments),
         Command::Completions(arguments) => completions::run(arguments, cli()),
         Command::Man(arguments) => man::run(arguments, cli()),

@@ -1,0 +1,83 @@
+//! `weft bench`: how fast is weft, next to what else does the same?
+//!
+//! Each benchmark is a file below `bench/` and fills a [`Sheet`] of rows. A row compares weft with one
+//! baseline that was measured in turns with it, in this process or beside it, a few milliseconds
+//! apart: machines change their speed, and a number of another day compares nothing.
+
+mod parity;
+mod rounds;
+mod sheet;
+
+use clap::{Args, Subcommand};
+
+use crate::outcome::{Exit, Failure, Outcome};
+use rounds::Effort;
+use sheet::Sheet;
+
+/// Measures how fast weft is, next to what else does the same
+///
+/// Weft and its baseline take turns within one run; a row tells the median over all rounds and the
+/// median ratio of neighbours in time. A ratio above 1 is better for weft. A baseline that is not
+/// installed is named on standard error, with what brings it. Exit status: 0, or 1 when something
+/// could not be measured or, with --check, is below its mark.
+#[derive(Debug, Args)]
+pub(crate) struct Bench {
+    #[command(subcommand)]
+    what: What,
+}
+
+/// What is measured.
+#[derive(Debug, Subcommand)]
+enum What {
+    Parity(parity::OfParity),
+}
+
+/// What all benchmarks can be told.
+#[derive(Debug, Args)]
+struct Common {
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+    /// How often each row is measured [default: the benchmark's own]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    rounds: Option<u32>,
+    /// Measure shortly, and less of it: for a look, not for a record
+    #[arg(long)]
+    quick: bool,
+    /// Fail when a row is below its mark
+    #[arg(long)]
+    check: bool,
+}
+
+pub(crate) fn run(arguments: &Bench) -> Outcome {
+    match &arguments.what {
+        What::Parity(arguments) => {
+            measure("parity", &arguments.common, |effort, sheet| arguments.measure(effort, sheet))
+        }
+    }
+}
+
+/// Fills a sheet and prints it.
+fn measure(
+    bench: &'static str,
+    common: &Common,
+    fill: impl FnOnce(Effort, &mut Sheet) -> Result<(), Failure>,
+) -> Outcome {
+    let mut sheet = Sheet::new(bench);
+    let effort = Effort { rounds: common.rounds, quick: common.quick };
+    let filled = fill(effort, &mut sheet);
+    sheet.end();
+    filled?;
+    if common.json {
+        sheet.print_json()?;
+    } else {
+        sheet.print_table()?;
+    }
+    match sheet.below_mark() {
+        0 => Ok(Exit::Done),
+        below if common.check => {
+            Err(Failure::failed(format!("bench {bench}: {below} rows are below their marks")))
+        }
+        _ => Ok(Exit::Done),
+    }
+}

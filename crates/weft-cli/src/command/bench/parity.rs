@@ -1,0 +1,383 @@
+//! `weft bench parity`: how fast are P, Q and rebuilding, against ISA-L?
+//!
+//! One thread works through stripes of an arena, whose strips lie one behind the other: 640 KiB of
+//! stripes for "in L2" (a second-level cache of 1 MiB keeps them), hundreds of MiB for "from DRAM" (no
+//! cache keeps anything until it comes around again). The figure is bytes of source data for each
+//! second of CPU time. Before a case is measured, both results are compared byte by byte.
+
+#[allow(unsafe_code, reason = "advice to the kernel about memory")]
+mod arena;
+#[allow(unsafe_code, reason = "calls into a C library that is loaded at run time")]
+mod isal;
+
+use std::time::Duration;
+
+use clap::Args;
+use weft_parity::{Level, Parity, gf};
+
+use super::Common;
+use super::rounds::{Effort, in_turns, per_cpu_second};
+use super::sheet::{Row, Sheet};
+use crate::outcome::Failure;
+use arena::Arena;
+use isal::IsaL;
+
+/// Measures XOR, P+Q and the rebuilding of two lost strips
+///
+/// Against ISA-L (Debian package libisal2) where its library is found at run time, else against
+/// weft's own scalar kernels. One thread, in GB of source data for each second of its CPU time.
+#[derive(Debug, Args)]
+pub(crate) struct OfParity {
+    #[command(flatten)]
+    pub(super) common: Common,
+    /// Use these kernels instead of the best that the CPU has: scalar, ssse3, avx2, avx512-gfni, neon
+    #[arg(long, value_parser = level)]
+    level: Option<Level>,
+    /// Measure only cases whose name contains this text, as in 'XOR' or '10+2 64K'
+    #[arg(long, value_name = "TEXT")]
+    only: Option<String>,
+}
+
+fn level(name: &str) -> Result<Level, String> {
+    let names = Level::ALL.map(Level::name).join(", ");
+    Level::from_name(name).ok_or_else(|| format!("expected one of {names}"))
+}
+
+impl OfParity {
+    pub(super) fn measure(&self, effort: Effort, sheet: &mut Sheet) -> Result<(), Failure> {
+        let parity = match self.level {
+            None => Parity::detect(),
+            Some(level) => Parity::with_level(level)
+                .ok_or_else(|| Failure::usage(format!("--level: this CPU has no {level}")))?,
+        };
+        let other = match IsaL::load() {
+            Ok(library) => Other::IsaL(library),
+            Err(why) => {
+                sheet.absent(&format!(
+                    "{why}; compared with weft's scalar kernels; for ISA-L install libisal2"
+                ));
+                Other::Scalar
+            }
+        };
+        let chosen =
+            |case: &Case| self.only.as_ref().is_none_or(|text| case.name().contains(text.as_str()));
+        let cases: Vec<Case> = cases(effort.quick).into_iter().filter(chosen).collect();
+        if cases.is_empty() {
+            return Err(Failure::usage("--only: no case has this in its name"));
+        }
+        let span = if cases.iter().any(|case| case.place == Place::Dram) {
+            if effort.quick { DRAM_QUICK } else { DRAM }
+        } else {
+            L2
+        };
+        let mut arena = Arena::new(span);
+        let rounds = effort.rounds(7, 3);
+        let turn = Duration::from_millis(if effort.quick { 6 } else { 25 });
+        sheet.expect(cases.len());
+        for case in cases {
+            sheet.now(&case.name());
+            let row = case.compare(parity, &other, &mut arena, rounds, turn)?;
+            sheet.push(row);
+        }
+        Ok(())
+    }
+}
+
+/// Less than a second-level cache of 1 MiB, which also holds what else is going on.
+const L2: usize = 640 << 10;
+
+/// Many times any last-level cache.
+const DRAM: usize = 768 << 20;
+
+/// Several times most last-level caches.
+const DRAM_QUICK: usize = 256 << 20;
+
+/// One row of the table.
+#[derive(Clone, Copy, Debug)]
+struct Case {
+    work: Work,
+    /// Data strips, also those that are lost.
+    sources: usize,
+    strip: usize,
+    place: Place,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Work {
+    Xor,
+    Pq,
+    /// Two data strips from the others, P and Q.
+    RebuildTwo,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    L2,
+    Dram,
+}
+
+fn cases(quick: bool) -> Vec<Case> {
+    let shapes: &[(Work, &[usize])] = if quick {
+        &[(Work::Xor, &[4, 8]), (Work::Pq, &[6, 10]), (Work::RebuildTwo, &[10])]
+    } else {
+        &[(Work::Xor, &[4, 8]), (Work::Pq, &[4, 6, 8, 10, 16]), (Work::RebuildTwo, &[6, 10])]
+    };
+    let mut cases = Vec::new();
+    for (work, widths) in shapes {
+        for place in [Place::L2, Place::Dram] {
+            for sources in *widths {
+                for strip in [4 << 10, 64 << 10] {
+                    cases.push(Case { work: *work, sources: *sources, strip, place });
+                }
+            }
+        }
+    }
+    cases
+}
+
+impl Case {
+    fn name(&self) -> String {
+        let work = match self.work {
+            Work::Xor => "XOR",
+            Work::Pq => "P+Q",
+            Work::RebuildTwo => "rebuild two of",
+        };
+        let place = match self.place {
+            Place::L2 => "in L2",
+            Place::Dram => "from DRAM",
+        };
+        let strip = self.strip >> 10;
+        format!("{work} {}+{} {strip}K {place}", self.sources, self.results())
+    }
+
+    /// Strips that are written.
+    fn results(&self) -> usize {
+        if self.work == Work::Xor { 1 } else { 2 }
+    }
+
+    /// What issue 3 of weft asks for, against ISA-L. Cases beside these are told for comparison.
+    fn mark(&self) -> Option<f64> {
+        let wide = self.strip == 64 << 10;
+        match (self.work, self.place, self.sources) {
+            (Work::Xor, Place::L2, _) if wide => Some(0.95),
+            (Work::Xor, Place::Dram, _) if wide => Some(1.0),
+            (Work::Pq, Place::L2, 6) => Some(if wide { 1.55 } else { 1.3 }),
+            (Work::Pq, Place::L2, 10) => Some(if wide { 1.9 } else { 1.4 }),
+            (Work::Pq, Place::Dram, 6 | 10) if wide => Some(1.15),
+            (Work::RebuildTwo, _, _) => Some(1.5),
+            _ => None,
+        }
+    }
+
+    fn compare(
+        &self,
+        parity: Parity,
+        other: &Other,
+        arena: &mut Arena,
+        rounds: u32,
+        turn: Duration,
+    ) -> Result<Row, Failure> {
+        let span = if self.place == Place::L2 { L2 } else { arena.bytes().len() };
+        let stripe_bytes = (self.sources + self.results()) * self.strip;
+        let stripes = (span / stripe_bytes).max(1);
+        let tables = other.prepare(self);
+        let ours = |stripe: &mut [u8]| self.by_weft(parity, stripe);
+        let others = |stripe: &mut [u8]| match (other, &tables) {
+            (Other::IsaL(library), tables) => self.by_isal(library, tables.as_deref(), stripe),
+            (Other::Scalar, _) => {
+                self.by_weft(Parity::with_level(Level::Scalar).expect("always there"), stripe);
+            }
+        };
+        let first = &mut arena.bytes()[..stripe_bytes];
+        if !self.agree(first, &ours, &others) {
+            let name = self.name();
+            return Err(Failure::failed(format!("{name}: weft and {} differ", other.name())));
+        }
+        let arena = std::cell::RefCell::new(arena);
+        let work = |fill: &dyn Fn(&mut [u8])| {
+            let mut arena = arena.borrow_mut();
+            let bytes = &mut arena.bytes()[..stripes * stripe_bytes];
+            let mut around = (0..stripes).cycle();
+            let mut next = || {
+                let at = around.next().unwrap_or(0) * stripe_bytes;
+                fill(&mut bytes[at..at + stripe_bytes]);
+            };
+            // Everything in cache once, and of DRAM as much as tells the prefetchers.
+            (0..stripes.min((16 << 20) / stripe_bytes)).for_each(|_| next());
+            // So many that looking at the clock costs nothing.
+            let batch = (1 << 20) / stripe_bytes + 1;
+            let rate = per_cpu_second(turn, || (0..batch).for_each(|_| next()));
+            rate * (batch * self.sources * self.strip) as f64 / 1e9
+        };
+        let figures = in_turns(rounds, &mut [&mut || Ok(work(&ours)), &mut || Ok(work(&others))])?;
+        let mark = self.mark().filter(|_| matches!(other, Other::IsaL(_)));
+        let baseline = Some((other.name(), &figures[1][..]));
+        Ok(Row::faster(self.name(), "GB/s", &figures[0], baseline).mark(mark))
+    }
+
+    /// Whether both leave the same results.
+    fn agree(
+        &self,
+        stripe: &mut [u8],
+        ours: &dyn Fn(&mut [u8]),
+        others: &dyn Fn(&mut [u8]),
+    ) -> bool {
+        let results = self.sources * self.strip;
+        ours(stripe);
+        let expected = stripe[results..].to_vec();
+        stripe[results..].fill(0x5a);
+        others(stripe);
+        stripe[results..] == expected
+    }
+
+    fn by_weft(&self, parity: Parity, stripe: &mut [u8]) {
+        let (sources, results) = stripe.split_at_mut(self.sources * self.strip);
+        let sources = sources.chunks_exact(self.strip);
+        if self.work == Work::Xor {
+            let mut strips = [&[][..]; SOURCES_MAX];
+            strips.iter_mut().zip(sources).for_each(|(strip, source)| *strip = source);
+            return parity.xor(&strips[..self.sources], results);
+        }
+        let mut strips = [(0, &[][..]); SOURCES_MAX];
+        for ((strip, source), exponent) in strips.iter_mut().zip(sources).zip(0..) {
+            *strip = (exponent, source);
+        }
+        let (first, second) = results.split_at_mut(self.strip);
+        if self.work == Work::Pq {
+            return parity.pq(&strips[..self.sources], first, second);
+        }
+        let others = self.sources - 2;
+        let (p, q) = (strips[others].1, strips[others + 1].1);
+        let [a, b] = self.lost();
+        parity.recover_two(&strips[..others], p, q, a, b, first, second);
+    }
+
+    /// The exponents of the lost strips: those after the ones that are there.
+    fn lost(&self) -> [u8; 2] {
+        let others = u8::try_from(self.sources - 2).expect("few strips");
+        [others, others + 1]
+    }
+
+    fn by_isal(&self, library: &IsaL, tables: Option<&[u8]>, stripe: &mut [u8]) {
+        match (self.work, tables) {
+            (Work::Xor, _) => library.xor_gen(self.sources, self.strip, stripe),
+            (Work::Pq, _) => library.pq_gen(self.sources, self.strip, stripe),
+            (Work::RebuildTwo, tables) => {
+                let tables = tables.expect("prepared for rebuilding");
+                library.ec_encode_data(self.sources, self.strip, tables, stripe);
+            }
+        }
+    }
+
+    /// The rows that give the two lost strips, of coefficients of all that is there: other data, P, Q.
+    ///
+    /// With r = g^(b−a): Dₐ = (r·(P ⊕ P′) ⊕ g⁻ᵃ·(Q ⊕ Q′)) / (r ⊕ 1), and D_b = P ⊕ P′ ⊕ Dₐ.
+    ///
+    /// Source   H. P. Anvin, "The mathematics of RAID-6", §4
+    fn coefficients(&self) -> Vec<u8> {
+        let [a, b] = self.lost();
+        let ratio = gf::pow2(b - a);
+        let of_p = gf::div(ratio, ratio ^ 1);
+        let of_q = gf::div(gf::inverse(gf::pow2(a)), ratio ^ 1);
+        let data = (0..a).map(|exponent| of_p ^ gf::mul(of_q, gf::pow2(exponent)));
+        let first: Vec<u8> = data.chain([of_p, of_q]).collect();
+        let mut second: Vec<u8> = first.iter().map(|coefficient| coefficient ^ 1).collect();
+        // D_b takes P ⊕ P′ once more, and Q not at all.
+        if let Some(last) = second.last_mut() {
+            *last = of_q;
+        }
+        [first, second].concat()
+    }
+}
+
+/// As wide as the widest case.
+const SOURCES_MAX: usize = 16;
+
+/// What weft is compared with.
+enum Other {
+    IsaL(IsaL),
+    Scalar,
+}
+
+impl Other {
+    fn name(&self) -> &'static str {
+        match self {
+            Self::IsaL(_) => "isa-l",
+            Self::Scalar => "weft scalar",
+        }
+    }
+
+    /// What it needs once for a case.
+    fn prepare(&self, case: &Case) -> Option<Vec<u8>> {
+        match self {
+            Self::IsaL(library) if case.work == Work::RebuildTwo => {
+                Some(library.tables(case.sources, 2, &case.coefficients()))
+            }
+            Self::IsaL(_) | Self::Scalar => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn coefficients_give_the_lost_strips() {
+        let case = Case { work: Work::RebuildTwo, sources: 8, strip: 1, place: Place::L2 };
+        let data: Vec<u8> = (0..8).map(|number| number * 31 + 5).collect();
+        let p = data.iter().fold(0, |sum, byte| sum ^ byte);
+        let q = (0..).zip(&data).fold(0, |sum, (k, byte)| sum ^ gf::mul(gf::pow2(k), *byte));
+        let there = [&data[..6], &[p, q]].concat();
+        let found: Vec<u8> = case
+            .coefficients()
+            .chunks(8)
+            .map(|row| row.iter().zip(&there).fold(0, |sum, (c, byte)| sum ^ gf::mul(*c, *byte)))
+            .collect();
+        assert_eq!(found, data[6..]);
+    }
+
+    #[test]
+    fn every_mark_of_the_issue_has_its_case() {
+        let cases = cases(false);
+        let marked = cases.iter().filter(|case| case.mark().is_some()).count();
+        // XOR: 4; P+Q: 4 in L2, 2 from DRAM; rebuilding: 2 widths, 2 strips, 2 places.
+        assert_eq!((cases.len(), marked), (36, 18));
+        assert!(cases.iter().all(|case| case.sources <= SOURCES_MAX));
+    }
+
+    #[test]
+    fn each_case_gives_the_same_with_every_kernel_and_with_isal_where_it_is_there() {
+        let mut arena = Arena::new(1 << 21);
+        let library = IsaL::load().ok();
+        for case in cases(false) {
+            let stripe = &mut arena.bytes()[..(case.sources + case.results()) * case.strip];
+            let results = case.sources * case.strip;
+            case.by_weft(Parity::with_level(Level::Scalar).unwrap(), stripe);
+            let expected = stripe[results..].to_vec();
+            stripe[results..].fill(0);
+            case.by_weft(Parity::detect(), stripe);
+            assert!(stripe[results..] == expected, "{}", case.name());
+            if let Some(library) = &library {
+                stripe[results..].fill(0);
+                let tables = library.tables(case.sources, 2, &case.coefficients());
+                case.by_isal(library, Some(&tables), stripe);
+                assert!(stripe[results..] == expected, "{} by ISA-L", case.name());
+            }
+        }
+    }
+
+    #[test]
+    fn one_wrong_bit_is_a_disagreement() {
+        let case = Case { work: Work::Pq, sources: 4, strip: 4096, place: Place::L2 };
+        let mut arena = Arena::new(L2);
+        let stripe = &mut arena.bytes()[..6 * 4096];
+        let right = |stripe: &mut [u8]| case.by_weft(Parity::detect(), stripe);
+        let wrong = |stripe: &mut [u8]| {
+            right(stripe);
+            stripe[5 * 4096 + 17] ^= 4;
+        };
+        assert!(case.agree(stripe, &right, &right));
+        assert!(!case.agree(stripe, &right, &wrong));
+    }
+}

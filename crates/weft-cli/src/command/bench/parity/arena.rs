@@ -1,0 +1,57 @@
+//! Where do the strips of a measurement lie?
+//!
+//! In one piece of memory, on huge pages where the kernel gives them: with pages of 4 KiB a
+//! measurement from DRAM is one of address translation as well.
+
+/// Memory that is full of bytes which do not repeat.
+pub(super) struct Arena {
+    bytes: Vec<u8>,
+    start: usize,
+    len: usize,
+}
+
+impl Arena {
+    /// Asks for memory and writes all of it.
+    pub(super) fn new(len: usize) -> Self {
+        let len = len.next_multiple_of(HUGE_PAGE);
+        // Zeroes come from fresh pages, which nobody has touched yet: so they can still become huge.
+        let mut bytes = vec![0u8; len + HUGE_PAGE];
+        let start = bytes.as_ptr().align_offset(HUGE_PAGE);
+        let arena = &mut bytes[start..start + len];
+        let address = arena.as_mut_ptr().cast();
+        // SAFETY: the range is memory of the vector, which lives longer than the call; the advice
+        // changes how it is mapped and not what it holds.
+        let advised =
+            unsafe { rustix::mm::madvise(address, len, rustix::mm::Advice::LinuxHugepage) };
+        // A kernel without huge pages measures what it has.
+        let _ = advised;
+        let mut state = 1u64;
+        for word in arena.as_chunks_mut::<8>().0 {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            *word = (state >> 7).to_le_bytes();
+        }
+        Self { bytes, start, len }
+    }
+
+    pub(super) fn bytes(&mut self) -> &mut [u8] {
+        &mut self.bytes[self.start..self.start + self.len]
+    }
+}
+
+/// Of x86-64, and of aarch64 with small pages of 4 KiB.
+const HUGE_PAGE: usize = 2 << 20;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arenas_are_aligned_and_full() {
+        let mut arena = Arena::new(3 << 20);
+        let bytes = arena.bytes();
+        assert_eq!(bytes.len(), 4 << 20);
+        assert_eq!(bytes.as_ptr().align_offset(HUGE_PAGE), 0);
+        let (first, second) = bytes.split_at(2 << 20);
+        assert!(first != second && bytes.chunks(64).all(|line| line.iter().any(|byte| *byte != 0)));
+    }
+}

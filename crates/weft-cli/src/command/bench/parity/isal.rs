@@ -1,0 +1,148 @@
+//! How is Intel's ISA-L called, where it is installed?
+//!
+//! The library is loaded at run time by its name; weft neither links to it nor needs it. A stripe is
+//! its data strips and, behind them, its results, all of one length, one behind the other.
+//!
+//! Source   ISA-L 2.30, `raid.h` and `erasure_code.h`: signatures, alignment, and the 32 bytes of
+//!          tables for each coefficient
+
+use std::ffi::{c_int, c_uchar, c_void};
+
+use libloading::Library;
+
+/// Debian package libisal2.
+#[cfg(target_os = "linux")]
+const NAME: &str = "libisal.so.2";
+
+type Generate = unsafe extern "C" fn(c_int, c_int, *mut *mut c_void) -> c_int;
+type InitTables = unsafe extern "C" fn(c_int, c_int, *mut c_uchar, *mut c_uchar);
+type Encode =
+    unsafe extern "C" fn(c_int, c_int, c_int, *mut c_uchar, *mut *mut c_uchar, *mut *mut c_uchar);
+
+/// The library with the four functions that are compared with.
+pub(super) struct IsaL {
+    xor_gen: Generate,
+    pq_gen: Generate,
+    ec_init_tables: InitTables,
+    ec_encode_data: Encode,
+    /// Keeps the functions where they are.
+    _library: Library,
+}
+
+impl IsaL {
+    /// Finds the library.
+    ///
+    /// # Errors
+    /// A sentence.
+    pub(super) fn load() -> Result<Self, String> {
+        let failed = |error: libloading::Error| error.to_string();
+        // SAFETY: ISA-L has initialisers that look at the CPU, and nothing else.
+        let library = unsafe { Library::new(NAME) }.map_err(failed)?;
+        // SAFETY: the type is that of raid.h.
+        let xor_gen = *unsafe { library.get::<Generate>("xor_gen") }.map_err(failed)?;
+        // SAFETY: the type is that of raid.h.
+        let pq_gen = *unsafe { library.get::<Generate>("pq_gen") }.map_err(failed)?;
+        // SAFETY: the type is that of erasure_code.h.
+        let ec_init_tables =
+            *unsafe { library.get::<InitTables>("ec_init_tables") }.map_err(failed)?;
+        // SAFETY: the type is that of erasure_code.h.
+        let ec_encode_data = *unsafe { library.get::<Encode>("ec_encode_data") }.map_err(failed)?;
+        Ok(Self { xor_gen, pq_gen, ec_init_tables, ec_encode_data, _library: library })
+    }
+
+    /// P of a stripe of as many data strips.
+    pub(super) fn xor_gen(&self, sources: usize, strip_bytes: usize, stripe: &mut [u8]) {
+        let mut strips = strips_of(sources + 1, strip_bytes, stripe);
+        let array = strips.as_mut_ptr();
+        // SAFETY: the array holds as many pointers as are named, each to as many bytes as are named,
+        // aligned to 32; the last is written, and `stripe` is borrowed for it.
+        let status = unsafe { (self.xor_gen)(count(sources + 1), count(strip_bytes), array) };
+        clean_upper();
+        assert_eq!(status, 0, "xor_gen");
+    }
+
+    /// P and Q of a stripe of as many data strips.
+    pub(super) fn pq_gen(&self, sources: usize, strip_bytes: usize, stripe: &mut [u8]) {
+        let mut strips = strips_of(sources + 2, strip_bytes, stripe);
+        let array = strips.as_mut_ptr();
+        // SAFETY: the array holds as many pointers as are named, each to as many bytes as are named,
+        // aligned to 32; the last two are written, and `stripe` is borrowed for it.
+        let status = unsafe { (self.pq_gen)(count(sources + 2), count(strip_bytes), array) };
+        clean_upper();
+        assert_eq!(status, 0, "pq_gen");
+    }
+
+    /// What [`Self::ec_encode_data`] needs to know of `rows` rows of coefficients.
+    pub(super) fn tables(&self, sources: usize, rows: usize, coefficients: &[u8]) -> Vec<u8> {
+        assert_eq!(coefficients.len(), sources * rows);
+        let mut coefficients = coefficients.to_vec();
+        let mut tables = vec![0; 32 * sources * rows];
+        let (sources, rows) = (count(sources), count(rows));
+        // SAFETY: both have as many bytes as the header says for these counts, asserted or made here.
+        unsafe {
+            (self.ec_init_tables)(sources, rows, coefficients.as_mut_ptr(), tables.as_mut_ptr());
+        }
+        tables
+    }
+
+    /// As many results of a stripe as the tables have rows.
+    pub(super) fn ec_encode_data(
+        &self,
+        sources: usize,
+        strip_bytes: usize,
+        tables: &[u8],
+        stripe: &mut [u8],
+    ) {
+        let rows = tables.len() / (32 * sources);
+        assert_eq!(tables.len(), 32 * sources * rows);
+        let mut strips = strips_of(sources + rows, strip_bytes, stripe);
+        let (data, results) = strips.split_at_mut(sources);
+        let (data, results) = (data.as_mut_ptr().cast(), results.as_mut_ptr().cast());
+        let tables = tables.as_ptr().cast_mut();
+        let (bytes, sources, rows) = (count(strip_bytes), count(sources), count(rows));
+        // SAFETY: pointers and tables are as many as the counts say, asserted above; tables and data
+        // are only read, and the results are borrowed for writing.
+        unsafe { (self.ec_encode_data)(bytes, sources, rows, tables, data, results) };
+        clean_upper();
+    }
+}
+
+/// Says that nobody uses the upper halves of vector registers any more, as ISA-L's functions do not.
+///
+/// Without it the next SSE instruction of ours waits until all of ISA-L's work is done, where it would
+/// otherwise overlap with the next call: that halves ISA-L's figures at 4 KiB and is not its fault.
+#[inline(always)]
+fn clean_upper() {
+    #[cfg(target_arch = "x86_64")]
+    if is_x86_feature_detected!("avx") {
+        // SAFETY: the CPU has AVX.
+        unsafe { zero_upper() }
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx")]
+fn zero_upper() {
+    std::arch::x86_64::_mm256_zeroupper();
+}
+
+/// The strips of a stripe as ISA-L takes them: at most [`STRIPS_MAX`], the array's rest is null.
+#[inline(always)]
+fn strips_of(strips: usize, strip_bytes: usize, stripe: &mut [u8]) -> [*mut c_void; STRIPS_MAX] {
+    assert!(strips <= STRIPS_MAX && strip_bytes.is_multiple_of(64));
+    assert_eq!(stripe.len(), strips * strip_bytes);
+    let start = stripe.as_mut_ptr();
+    assert!(start.addr().is_multiple_of(32));
+    let mut pointers = [std::ptr::null_mut(); STRIPS_MAX];
+    for (index, pointer) in pointers[..strips].iter_mut().enumerate() {
+        *pointer = start.wrapping_add(index * strip_bytes).cast();
+    }
+    pointers
+}
+
+const STRIPS_MAX: usize = super::SOURCES_MAX + 2;
+
+#[inline(always)]
+fn count(number: usize) -> c_int {
+    c_int::try_from(number).expect("counts of a stripe are small")
+}

@@ -1,0 +1,142 @@
+//! How is one thing compared with another on a machine that others use too?
+//!
+//! The contestants take turns, round after round, and each round gives one ratio of neighbours in
+//! time. Work on one thread is measured by that thread's CPU time, which does not run while somebody
+//! else has the CPU. The median forgives the rounds in which something else went on.
+
+use std::time::{Duration, Instant};
+
+use rustix::time::{ClockId, clock_gettime};
+
+use crate::outcome::Failure;
+
+/// How long to measure.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Effort {
+    /// As asked for.
+    pub(crate) rounds: Option<u32>,
+    /// A look, not a record.
+    pub(crate) quick: bool,
+}
+
+impl Effort {
+    /// As many rounds as asked for, else these: `full` for a record, `quick` for a look.
+    pub(crate) fn rounds(self, full: u32, quick: u32) -> u32 {
+        self.rounds.unwrap_or(if self.quick { quick } else { full })
+    }
+}
+
+/// One of those who take turns: does its work once and tells its figure.
+pub(crate) type Contestant<'a> = &'a mut dyn FnMut() -> Result<f64, Failure>;
+
+/// The figures of each contestant, one for each round.
+///
+/// Every second round goes backwards, so that nobody always comes after the same other.
+pub(crate) fn in_turns(
+    rounds: u32,
+    contestants: &mut [Contestant<'_>],
+) -> Result<Vec<Vec<f64>>, Failure> {
+    let count = contestants.len();
+    let mut figures = vec![Vec::new(); count];
+    for round in 0..rounds {
+        let mut turn = |index: usize| -> Result<(), Failure> {
+            figures[index].push(contestants[index]()?);
+            Ok(())
+        };
+        if round % 2 == 0 {
+            (0..count).try_for_each(&mut turn)?;
+        } else {
+            (0..count).rev().try_for_each(&mut turn)?;
+        }
+    }
+    Ok(figures)
+}
+
+/// The one in the middle, the mean of the two there for an even count.
+///
+/// # Panics
+/// Without any figure.
+pub(crate) fn median(figures: &[f64]) -> f64 {
+    assert!(!figures.is_empty());
+    let mut sorted = figures.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let middle = sorted.len() / 2;
+    if sorted.len().is_multiple_of(2) {
+        (sorted[middle - 1] + sorted[middle]) / 2.0
+    } else {
+        sorted[middle]
+    }
+}
+
+/// The median of the ratios of neighbours in time.
+pub(crate) fn median_ratio(figures: &[f64], baseline: &[f64]) -> f64 {
+    let ratios: Vec<f64> = figures.iter().zip(baseline).map(|(ours, other)| ours / other).collect();
+    median(&ratios)
+}
+
+/// Repeats `work` for at least `wall`, and answers how often for each second of this thread's CPU time.
+pub(crate) fn per_cpu_second(wall: Duration, mut work: impl FnMut()) -> f64 {
+    let (start, cpu_start) = (Instant::now(), thread_cpu());
+    let mut count = 0u64;
+    while start.elapsed() < wall {
+        work();
+        count += 1;
+    }
+    let cpu = thread_cpu().saturating_sub(cpu_start);
+    count as f64 / cpu.as_secs_f64().max(1e-9)
+}
+
+/// For how long this thread had a CPU.
+pub(crate) fn thread_cpu() -> Duration {
+    let now = clock_gettime(ClockId::ThreadCPUTime);
+    let secs = u64::try_from(now.tv_sec).unwrap_or(0);
+    Duration::new(secs, u32::try_from(now.tv_nsec).unwrap_or(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn medians_of_odd_and_even_counts() {
+        for (figures, expected) in
+            [(&[3.0, 1.0, 100.0][..], 3.0), (&[4.0, 1.0, 2.0, 100.0], 3.0), (&[7.0], 7.0)]
+        {
+            assert!((median(figures) - expected).abs() < 1e-12, "{figures:?}");
+        }
+        assert!((median_ratio(&[2.0, 9.0, 4.0], &[1.0, 1.0, 4.0]) - 2.0).abs() < 1e-12);
+    }
+
+    #[test]
+    fn contestants_take_turns_and_change_order() {
+        let order = std::cell::RefCell::new(String::new());
+        let turn = |name: char| {
+            order.borrow_mut().push(name);
+            Ok(f64::from(u32::from(name)))
+        };
+        let (mut first, mut second) = (|| turn('a'), || turn('b'));
+        let figures = in_turns(3, &mut [&mut first, &mut second]).unwrap();
+        assert_eq!(*order.borrow(), "abbaab");
+        assert_eq!(figures, [vec![97.0; 3], vec![98.0; 3]]);
+    }
+
+    #[test]
+    fn a_contestant_that_fails_ends_it() {
+        let mut fails = || Err(Failure::failed("no"));
+        assert_eq!(in_turns(2, &mut [&mut fails]), Err(Failure::failed("no")));
+    }
+
+    #[test]
+    fn cpu_time_passes_with_work_and_not_with_sleep() {
+        let before = thread_cpu();
+        std::thread::sleep(Duration::from_millis(50));
+        let slept = thread_cpu() - before;
+        assert!(slept < Duration::from_millis(40), "{slept:?}");
+        let rate = per_cpu_second(Duration::from_millis(5), || {
+            std::hint::black_box(
+                (0..1000u64).fold(0, |sum, value| sum ^ std::hint::black_box(value)),
+            );
+        });
+        assert!(rate > 0.0 && thread_cpu() > before + slept);
+    }
+}
