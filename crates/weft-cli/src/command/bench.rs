@@ -24,6 +24,8 @@ use sheet::Sheet;
 pub(crate) struct Bench {
     #[command(subcommand)]
     what: What,
+    #[command(flatten)]
+    common: Common,
 }
 
 /// What is measured.
@@ -36,24 +38,24 @@ enum What {
 #[derive(Debug, Args)]
 struct Common {
     /// Print one JSON object
-    #[arg(long)]
+    #[arg(long, global = true)]
     json: bool,
     /// How often each row is measured [default: the benchmark's own]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[arg(long, global = true, value_name = "N")]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: Option<u32>,
     /// Measure shortly, and less of it: for a look, not for a record
-    #[arg(long)]
+    #[arg(long, global = true)]
     quick: bool,
     /// Fail when a row is below its mark
-    #[arg(long)]
+    #[arg(long, global = true)]
     check: bool,
 }
 
 pub(crate) fn run(arguments: &Bench) -> Outcome {
+    let common = &arguments.common;
     match &arguments.what {
-        What::Parity(arguments) => {
-            measure("parity", &arguments.common, |effort, sheet| arguments.measure(effort, sheet))
-        }
+        What::Parity(it) => measure("parity", common, |effort, sheet| it.measure(effort, sheet)),
     }
 }
 

@@ -15,7 +15,6 @@ use std::time::Duration;
 use clap::Args;
 use weft_parity::{Level, Parity, gf};
 
-use super::Common;
 use super::rounds::{Effort, in_turns, per_cpu_second};
 use super::sheet::{Row, Sheet};
 use crate::outcome::Failure;
@@ -28,8 +27,6 @@ use isal::IsaL;
 /// weft's own scalar kernels. One thread, in GB of source data for each second of its CPU time.
 #[derive(Debug, Args)]
 pub(crate) struct OfParity {
-    #[command(flatten)]
-    pub(super) common: Common,
     /// Use these kernels instead of the best that the CPU has: scalar, ssse3, avx2, avx512-gfni, neon
     #[arg(long, value_parser = level)]
     level: Option<Level>,

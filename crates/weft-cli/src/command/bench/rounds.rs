@@ -75,15 +75,19 @@ pub(crate) fn median_ratio(figures: &[f64], baseline: &[f64]) -> f64 {
 }
 
 /// Repeats `work` for at least `wall`, and answers how often for each second of this thread's CPU time.
+///
+/// At least once, also where others have the CPU for all of that time.
 pub(crate) fn per_cpu_second(wall: Duration, mut work: impl FnMut()) -> f64 {
     let (start, cpu_start) = (Instant::now(), thread_cpu());
     let mut count = 0u64;
-    while start.elapsed() < wall {
+    loop {
         work();
         count += 1;
+        if start.elapsed() >= wall {
+            let cpu = thread_cpu().saturating_sub(cpu_start);
+            return count as f64 / cpu.as_secs_f64().max(1e-9);
+        }
     }
-    let cpu = thread_cpu().saturating_sub(cpu_start);
-    count as f64 / cpu.as_secs_f64().max(1e-9)
 }
 
 /// For how long this thread had a CPU.
