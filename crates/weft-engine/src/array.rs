@@ -17,20 +17,22 @@
 //! Source   md-raid.md §6.5 to §6.7, md-ondisk.md §1.7 and §8.4, reliability.md I4 to I6
 
 use weft_ondisk::{Features, MdTime, ResyncOffset, SUPER_BYTES, Super1};
-use weft_units::{MemberIndex, Sectors, Slot, Span, Time, VolumeId};
+use weft_units::{Bytes, MemberIndex, Sectors, Slot, Span, Time, VolumeId};
 
 use crate::assemble::{Assembly, SlotState};
 use crate::config::MemberInfo;
 use crate::error::ReplyError;
 use crate::flush::flush_batch::{FlushBatch, Variant};
+use crate::frame::Part;
 use crate::input::{Attr, Fault, Origin};
 use crate::member::Member;
 use crate::mutant::{self, Mutant};
-use crate::outbox::{Outbox, Owner};
+use crate::outbox::{Outbox, Owner, Staged, Who};
 use crate::output::{MemberOp, Notice};
 use crate::raid::geometry::Geometry;
 use crate::raid::slot_set::SlotSet;
 use crate::ranges::RequestId;
+use crate::sched::merge::Kind;
 use crate::snapshot::MemberState;
 
 /// The coordinator of one array.
@@ -206,6 +208,9 @@ impl Array {
 
     /// The same, without members that do not answer, if the others suffice.
     pub(crate) fn readable(&self, end: Sectors) -> SlotSet {
+        if self.stalled.is_empty() && self.present == self.in_sync {
+            return self.in_sync;
+        }
         let in_sync = self.in_sync(end);
         let answering = in_sync.without(self.stalled);
         if answering.count() >= u32::from(self.geometry.data_members()) {
@@ -458,7 +463,7 @@ impl Array {
             bytes: bytes.into_boxed_slice(),
         };
         self.members[position].superblock = superblock;
-        self.submit(position, op, metadata_attr(), Owner::Superblock, out);
+        self.submit(position, op, Owner::Superblock, out);
         self.rounds.outstanding += 1;
     }
 
@@ -549,7 +554,7 @@ impl Array {
         }
         for slot in slots.descending() {
             let position = self.slots[slot.index()].expect("a slot that is present has a member");
-            self.submit(position, MemberOp::Flush, metadata_attr(), Owner::Flush, out);
+            self.submit(position, MemberOp::Flush, Owner::Flush, out);
             self.flushing += 1;
         }
     }
@@ -773,17 +778,57 @@ impl Array {
 
     // Requests to members.
 
-    /// Sends a request that is not merged.
-    pub(crate) fn submit(
+    /// Sends a request of the array's own.
+    fn submit(&mut self, position: usize, op: MemberOp, owner: Owner, out: &mut Outbox) {
+        let written = match &op {
+            MemberOp::WriteMetadata { bytes, .. } => Some(Bytes(bytes.len() as u64)),
+            _ => None,
+        };
+        let member = &mut self.members[position];
+        let token = out.submit(self.volume, member.info.index, op, metadata_attr(), owner);
+        match written {
+            Some(bytes) => member.sent(Some(token), true, bytes.sectors_floor(), out.now),
+            None => member.sent_flush(token, out.now),
+        }
+    }
+
+    /// Sends a read or write of one part, which may be merged with others.
+    pub(crate) fn stage(
         &mut self,
         position: usize,
-        op: MemberOp,
-        attr: Attr,
-        owner: Owner,
+        request: MemberRequest,
+        who: Who,
         out: &mut Outbox,
     ) {
-        out.submit(self.volume, self.members[position].info.index, op, attr, owner);
+        let MemberRequest { write, fua, sector, part, max, attr } = request;
+        let member = &mut self.members[position];
+        let rows = matches!(who, Who::Row(_));
+        let request = Staged {
+            volume: self.volume,
+            member: member.info.index,
+            write,
+            kind: Kind { fua, rows, attr },
+            at: member.data_sector(sector),
+            part,
+            max,
+            who,
+        };
+        let token = out.stage(request, &mut member.last[usize::from(write)]);
+        member.sent(token, write, Bytes(u64::from(part.len)).sectors_floor(), out.now);
     }
+}
+
+/// A read or write of one member.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct MemberRequest {
+    pub(crate) write: bool,
+    pub(crate) fua: bool,
+    /// First data sector.
+    pub(crate) sector: Sectors,
+    pub(crate) part: Part,
+    /// How large the request may become.
+    pub(crate) max: Bytes,
+    pub(crate) attr: Attr,
 }
 
 /// The superblock of a new spare, after that of a member.
@@ -825,7 +870,7 @@ fn spare_superblock(
 }
 
 /// What a coordinator's own member request is for.
-pub(crate) const fn metadata_attr() -> Attr {
+const fn metadata_attr() -> Attr {
     Attr { class: crate::input::Class::None, weight: 0, origin: Origin::Metadata }
 }
 

@@ -100,6 +100,11 @@ pub struct Attr {
     pub origin: Origin,
 }
 
+impl Attr {
+    /// The array's own bookkeeping.
+    pub const NONE: Self = Self { class: Class::None, weight: 0, origin: Origin::Metadata };
+}
+
 /// I/O class, as ioprio.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Class {

@@ -237,13 +237,8 @@ impl Engine {
         for volume in &mut self.volumes {
             self.out.work.rows += volume.turn(self.turn_rows_max, &mut self.out);
         }
-        self.out.submit_staged();
-        // The two lists are given back empty, for their allocations.
-        let mut issued = std::mem::take(&mut self.out.issued);
-        for (volume, member, token, sent) in issued.drain(..) {
-            self.volumes[volume.index()].issued(member, token, sent, now);
-        }
-        self.out.issued = issued;
+        self.out.seal();
+        // The list is given back empty, for its allocation.
         let mut credit = std::mem::take(&mut self.out.credit);
         for (client, bytes) in credit.drain(..) {
             if self.credit.give_back(client, bytes) {

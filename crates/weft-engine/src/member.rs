@@ -11,7 +11,8 @@ use weft_ondisk::Super1;
 use weft_units::{Sectors, Slot, Time};
 
 use crate::config::MemberInfo;
-use crate::outbox::{Outbox, Sent};
+use crate::outbox::Outbox;
+use crate::sched::merge::Last;
 use crate::snapshot::{MemberSnapshot, MemberState};
 use crate::token::Token;
 
@@ -33,6 +34,8 @@ pub(crate) struct Member {
     /// In order of issue; those that are done leave from the front.
     pub(crate) outstanding: VecDeque<(Token, Time)>,
     pub(crate) in_flight: u32,
+    /// Its last read and its last write.
+    pub(crate) last: [Last; 2],
 }
 
 /// What a member has done since the start.
@@ -64,6 +67,7 @@ impl Member {
             counters: Counters::default(),
             outstanding: VecDeque::new(),
             in_flight: 0,
+            last: [Last::NONE; 2],
         }
     }
 
@@ -71,21 +75,30 @@ impl Member {
         self.state == MemberState::Faulty
     }
 
-    /// A request was sent to it.
-    pub(crate) fn issued(&mut self, token: Token, sent: Sent, now: Time) {
+    /// A read or write was sent to it, or appended to one that has no token of its own then.
+    pub(crate) fn sent(&mut self, token: Option<Token>, write: bool, length: Sectors, now: Time) {
+        let new = u64::from(token.is_some());
+        if let Some(token) = token {
+            self.out(token, now);
+        }
+        if write {
+            self.counters.writes += new;
+            self.counters.sectors_written += length.0;
+        } else {
+            self.counters.reads += new;
+            self.counters.sectors_read += length.0;
+        }
+    }
+
+    /// A flush was sent to it.
+    pub(crate) fn sent_flush(&mut self, token: Token, now: Time) {
+        self.out(token, now);
+        self.counters.flushes += 1;
+    }
+
+    fn out(&mut self, token: Token, now: Time) {
         self.outstanding.push_back((token, now));
         self.in_flight += 1;
-        match sent {
-            Sent::Flush => self.counters.flushes += 1,
-            Sent::Read(sectors) => {
-                self.counters.reads += 1;
-                self.counters.sectors_read += sectors.0;
-            }
-            Sent::Write(sectors) => {
-                self.counters.writes += 1;
-                self.counters.sectors_written += sectors.0;
-            }
-        }
     }
 
     /// Absolute sector of a data sector.

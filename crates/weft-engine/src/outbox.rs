@@ -2,16 +2,16 @@
 
 use std::collections::VecDeque;
 
-use smallvec::SmallVec;
+use smallvec::{SmallVec, smallvec};
 use weft_units::{Bytes, ClientId, MemberIndex, RowId, Sectors, Slot, Time, VolumeId};
 
 use crate::Work;
 use crate::error::ReplyError;
-use crate::frame::Parts;
+use crate::frame::Part;
 use crate::input::Attr;
 use crate::output::{ComputeOp, MemberOp, Notice, Output};
 use crate::ranges::RequestId;
-use crate::sched::merge::{Stage, Staged};
+use crate::sched::merge::{self, Kind, Last, Next};
 use crate::token::{Tag, Token};
 
 /// Who is to be told of a `Done`.
@@ -34,6 +34,27 @@ pub(crate) enum Owner {
 pub(crate) struct RowPart {
     pub(crate) row: RowId,
     pub(crate) slot: Slot,
+}
+
+/// A read or write of one part, on its way to a member.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Staged {
+    pub(crate) volume: VolumeId,
+    pub(crate) member: MemberIndex,
+    pub(crate) write: bool,
+    pub(crate) kind: Kind,
+    pub(crate) at: Sectors,
+    pub(crate) part: Part,
+    /// How large it may become.
+    pub(crate) max: Bytes,
+    pub(crate) who: Who,
+}
+
+/// Whose it is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Who {
+    Read(ReadPart),
+    Row(RowPart),
 }
 
 /// A piece of a client's read.
@@ -65,10 +86,9 @@ pub(crate) struct Outbox {
     pub(crate) work: Work,
     /// Credit to be given back, of requests that were answered.
     pub(crate) credit: Vec<(ClientId, u64)>,
-    /// Member requests of this turn, for the books of their volumes.
-    pub(crate) issued: Vec<(VolumeId, MemberIndex, Token, Sent)>,
     outputs: VecDeque<Output>,
-    stage: Stage,
+    /// Counts turns, for merging.
+    turn: u64,
     tokens: Vec<Entry>,
     free: Vec<u32>,
     sequence: u64,
@@ -81,71 +101,60 @@ struct Entry {
     outstanding: Option<Outstanding>,
 }
 
-/// What a member request does, for its counters.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Sent {
-    Flush,
-    Read(Sectors),
-    Write(Sectors),
-}
-
-impl Sent {
-    fn of(op: &MemberOp) -> Self {
-        let sectors = |parts: &Parts| {
-            Bytes(parts.iter().map(|part| u64::from(part.len)).sum()).sectors_floor()
-        };
-        match op {
-            MemberOp::Flush => Self::Flush,
-            MemberOp::Read { into, .. } => Self::Read(sectors(into)),
-            MemberOp::ReadMetadata { len, .. } => Self::Read(len.sectors_floor()),
-            MemberOp::Write { from, .. } => Self::Write(sectors(from)),
-            MemberOp::WriteMetadata { bytes, .. } => {
-                Self::Write(Bytes(bytes.len() as u64).sectors_floor())
-            }
-        }
-    }
-}
-
-impl Owner {
-    pub(crate) fn same_kind(&self, other: &Self) -> bool {
-        std::mem::discriminant(self) == std::mem::discriminant(other)
-    }
-
-    pub(crate) fn append(&mut self, other: Self) {
-        match (self, other) {
-            (Self::Rows(all), Self::Rows(more)) => all.extend(more),
-            (Self::Reads(all), Self::Reads(more)) => all.extend(more),
-            _ => unreachable!("only requests of rows and reads are merged"),
-        }
-    }
-}
-
 impl Outbox {
     pub(crate) fn new(now: Time) -> Self {
-        Self { now, ..Self::default() }
+        Self { now, turn: 1, ..Self::default() }
     }
 
     pub(crate) fn poll(&mut self) -> Option<Output> {
         self.outputs.pop_front()
     }
 
-    /// Adds a read or write of one part, to be merged with others of this turn.
-    pub(crate) fn stage(&mut self, request: Staged) {
-        self.stage.push(request);
+    /// Sends a read or write of one part, or appends it to the last one of its member and direction.
+    /// The token, if it goes on its own.
+    pub(crate) fn stage(&mut self, request: Staged, last: &mut Last) -> Option<Token> {
+        let Staged { volume, member, write, kind, at, part, max, who } = request;
+        let bytes = Bytes(u64::from(part.len));
+        let next = Next { turn: self.turn, kind, at, bytes, max, place: self.outputs.len() };
+        if let Some(place) = last.merge(&next) {
+            self.append(place, part, who);
+            return None;
+        }
+        let parts = smallvec![part];
+        let op = if write {
+            MemberOp::Write { at, from: parts, fua: kind.fua }
+        } else {
+            MemberOp::Read { at, into: parts }
+        };
+        let owner = match who {
+            Who::Read(part) => Owner::Reads(smallvec![part]),
+            Who::Row(part) => Owner::Rows(smallvec![part]),
+        };
+        Some(self.submit(volume, member, op, kind.attr, owner))
     }
 
-    /// Sends what was staged.
-    pub(crate) fn submit_staged(&mut self) {
-        let mut stage = std::mem::take(&mut self.stage);
-        for staged in stage.drain() {
-            let op = if staged.write {
-                MemberOp::Write { at: staged.at, from: staged.parts, fua: staged.fua }
-            } else {
-                MemberOp::Read { at: staged.at, into: staged.parts }
-            };
-            self.submit(staged.volume, staged.member, op, staged.attr, staged.owner);
+    fn append(&mut self, place: usize, part: Part, who: Who) {
+        let Some(Output::Submit { token, op, .. }) = self.outputs.get_mut(place) else {
+            unreachable!("a turn's requests stay where they are until it ends")
+        };
+        let token = *token;
+        match op {
+            MemberOp::Read { into: parts, .. } | MemberOp::Write { from: parts, .. } => {
+                merge::append(parts, part);
+            }
+            _ => unreachable!("only reads and writes are merged"),
         }
-        self.stage = stage;
+        let outstanding = self.outstanding_mut(token).expect("it was sent in this turn");
+        match (&mut outstanding.owner, who) {
+            (Owner::Rows(all), Who::Row(part)) => all.push(part),
+            (Owner::Reads(all), Who::Read(part)) => all.push(part),
+            _ => unreachable!("requests of one kind are merged"),
+        }
+    }
+
+    /// Requests that were sent so far are not appended to any more.
+    pub(crate) fn seal(&mut self) {
+        self.turn += 1;
     }
 
     pub(crate) fn submit(
@@ -155,7 +164,7 @@ impl Outbox {
         op: MemberOp,
         attr: Attr,
         owner: Owner,
-    ) {
+    ) -> Token {
         let write = matches!(op, MemberOp::Write { .. } | MemberOp::WriteMetadata { .. });
         let token = self.issue(Outstanding {
             volume,
@@ -166,11 +175,11 @@ impl Outbox {
             detached: false,
         });
         self.work.submits += 1;
-        self.issued.push((volume, member, token, Sent::of(&op)));
         self.outputs.push_back(Output::Submit { token, member, op, attr });
+        token
     }
 
-    pub(crate) fn compute(&mut self, volume: VolumeId, row: RowId, op: ComputeOp) {
+    pub(crate) fn compute(&mut self, volume: VolumeId, row: RowId, ops: Vec<ComputeOp>) {
         let token = self.issue(Outstanding {
             volume,
             member: None,
@@ -180,7 +189,7 @@ impl Outbox {
             detached: false,
         });
         self.work.computes += 1;
-        self.outputs.push_back(Output::Compute { token, op });
+        self.outputs.push_back(Output::Compute { token, ops });
     }
 
     pub(crate) fn abort(&mut self, token: Token) {
@@ -197,6 +206,8 @@ impl Outbox {
 
     /// Nobody is there any more to be told that something failed.
     pub(crate) fn forget_refusals(&mut self, gone: ClientId) {
+        // What was sent in this turn may move.
+        self.seal();
         self.outputs.retain(|output| {
             !matches!(output, Output::Reply { client, result: Err(_), .. } if *client == gone)
         });

@@ -23,12 +23,13 @@ pub enum Output {
         /// For whom.
         attr: Attr,
     },
-    /// Compute over frames. Answer with one `Done`.
+    /// Compute over frames, these operations in order, as one. Answer with one `Done`, whose value
+    /// is that of the last.
     Compute {
         /// Names it.
         token: Token,
         /// What.
-        op: ComputeOp,
+        ops: Vec<ComputeOp>,
     },
     /// Please give up on a request that is outstanding. It still gets its one `Done`, now or later.
     Abort(Token),
@@ -99,8 +100,6 @@ pub enum MemberOp {
 /// The exponent of a data block is that of the generator in Q (md-raid.md §5.2).
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum ComputeOp {
-    /// Several, in order, as one. The value is that of the last.
-    All(Vec<ComputeOp>),
     /// Which of the stored parities disagree with the data. Answers [`crate::Value::Differs`].
     Compare {
         /// Every data block.
@@ -144,7 +143,7 @@ pub enum ComputeOp {
         /// Stored Q.
         q: Option<Part>,
         /// One or two lost data blocks: where they go.
-        lost: Sources,
+        lost: SmallVec<[Source; 2]>,
     },
     /// Exchange one data block's share in the parity: `p ^= old ^ new`, `q ^= g^exponent (old ^ new)`.
     UpdatePq {

@@ -6,75 +6,155 @@
 //! Source   style.md §4, "Overlap"; NBD and the block layer leave the order of overlapping requests
 //!          to the client, who gets the simplest one here
 
-use std::collections::BTreeMap;
-
+use smallvec::SmallVec;
 use weft_units::ByteRange;
 
 /// Names a request of one volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct RequestId(pub(crate) u32);
 
-/// The requests in flight or waiting, by place.
-#[derive(Clone, Debug, Default)]
+/// The requests in flight or waiting, by place: each is on the list of every region of 64 KiB that
+/// it touches, and the lists of all regions share 256 buckets.
+#[derive(Clone, Debug)]
 pub(crate) struct Ranges {
-    by_start: BTreeMap<(u64, RequestId), Held>,
-    /// Longest range present: how far back an overlapping one may begin.
-    longest: u64,
+    buckets: Vec<u32>,
+    links: Vec<Link>,
+    /// First of the links that are not used.
+    free: u32,
+    /// By number of the request.
+    held: Vec<Held>,
 }
 
-#[derive(Clone, Debug)]
+/// A request on the list of one of its regions.
+#[derive(Clone, Copy, Debug)]
+struct Link {
+    request: RequestId,
+    region: u64,
+    next: u32,
+}
+
+#[derive(Clone, Debug, Default)]
 struct Held {
     range: ByteRange,
     writes: bool,
     waits_for: u32,
-    waiting: Vec<(u64, RequestId)>,
+    waiting: SmallVec<[RequestId; 2]>,
+}
+
+impl Default for Ranges {
+    fn default() -> Self {
+        Self { buckets: vec![NONE; BUCKETS], links: Vec::new(), free: NONE, held: Vec::new() }
+    }
 }
 
 impl Ranges {
     /// Enters a request. Whether it may start at once.
     pub(crate) fn enter(&mut self, id: RequestId, range: ByteRange, writes: bool) -> bool {
         debug_assert!(range.len.0 > 0);
-        let start = range.start.0;
         let mut waits_for = 0;
-        let from = (start.saturating_sub(self.longest), RequestId(0));
-        let to = (range.end().0, RequestId(0));
-        for (_, other) in self.by_start.range_mut(from..to) {
-            if other.range.overlaps(range) && (writes || other.writes) {
-                other.waiting.push((start, id));
-                waits_for += 1;
+        let regions = regions(range);
+        for region in regions.clone() {
+            let mut next = self.buckets[bucket(region)];
+            while next != NONE {
+                let link = self.links[next as usize];
+                next = link.next;
+                let other = &mut self.held[link.request.0 as usize];
+                // Two that have several regions in common meet in the first of them.
+                let meet = link.region == region
+                    && (region == *regions.start() || region == first_region(other.range));
+                if meet && (writes || other.writes) && other.range.overlaps(range) {
+                    other.waiting.push(id);
+                    waits_for += 1;
+                }
             }
         }
-        self.longest = self.longest.max(range.len.0);
-        let held = Held { range, writes, waits_for, waiting: Vec::new() };
-        let before = self.by_start.insert((start, id), held);
-        assert!(before.is_none());
+        for region in regions {
+            let link = Link { request: id, region, next: self.buckets[bucket(region)] };
+            self.buckets[bucket(region)] = self.link(link);
+        }
+        let place = id.0 as usize;
+        if self.held.len() <= place {
+            self.held.resize_with(place + 1, Held::default);
+        }
+        let held = &mut self.held[place];
+        debug_assert!(held.range.len.0 == 0, "a request enters once");
+        (held.range, held.writes, held.waits_for) = (range, writes, waits_for);
         waits_for == 0
     }
 
-    /// Takes a finished request out. The requests that may start now, in order of arrival.
-    pub(crate) fn leave(&mut self, id: RequestId, start: u64) -> Vec<RequestId> {
-        let Some(held) = self.by_start.remove(&(start, id)) else { return Vec::new() };
+    /// Takes a finished request out, if it entered. The requests that may start now, in order of
+    /// arrival.
+    pub(crate) fn leave(&mut self, id: RequestId) -> SmallVec<[RequestId; 2]> {
+        let Some(held) = self.held.get_mut(id.0 as usize) else { return SmallVec::new() };
+        if held.range.len.0 == 0 {
+            return SmallVec::new();
+        }
         assert_eq!(held.waits_for, 0);
-        if self.by_start.is_empty() {
-            self.longest = 0;
+        let mut waiting = std::mem::take(&mut held.waiting);
+        let range = std::mem::take(&mut held.range);
+        for region in regions(range) {
+            self.unlink(id, region);
         }
-        let mut free = Vec::new();
-        for key in held.waiting {
-            let waiting = self.by_start.get_mut(&key).expect("one that waits stays until it ran");
-            waiting.waits_for -= 1;
-            if waiting.waits_for == 0 {
-                free.push(key.1);
+        waiting.retain(|next| {
+            let next = &mut self.held[next.0 as usize];
+            next.waits_for -= 1;
+            next.waits_for == 0
+        });
+        waiting
+    }
+
+    fn link(&mut self, link: Link) -> u32 {
+        if self.free == NONE {
+            self.links.push(link);
+            return self.links.len() as u32 - 1;
+        }
+        let place = self.free;
+        let link = std::mem::replace(&mut self.links[place as usize], link);
+        self.free = link.next;
+        place
+    }
+
+    fn unlink(&mut self, id: RequestId, region: u64) {
+        let mut before = NONE;
+        let mut place = self.buckets[bucket(region)];
+        loop {
+            let link = self.links[place as usize];
+            if link.request == id && link.region == region {
+                match before {
+                    NONE => self.buckets[bucket(region)] = link.next,
+                    before => self.links[before as usize].next = link.next,
+                }
+                self.links[place as usize].next = self.free;
+                self.free = place;
+                return;
             }
+            (before, place) = (place, link.next);
         }
-        free
     }
 
     /// How many are in flight or waiting.
     #[cfg(test)]
     fn len(&self) -> usize {
-        self.by_start.len()
+        self.held.iter().filter(|held| held.range.len.0 > 0).count()
     }
 }
+
+fn first_region(range: ByteRange) -> u64 {
+    range.start.0 / REGION_BYTES
+}
+
+fn regions(range: ByteRange) -> std::ops::RangeInclusive<u64> {
+    first_region(range)..=(range.end().0 - 1) / REGION_BYTES
+}
+
+fn bucket(region: u64) -> usize {
+    (region % BUCKETS as u64) as usize
+}
+
+/// Small requests have few neighbours in a region, large ones cross few of them.
+const REGION_BYTES: u64 = 64 << 10;
+const BUCKETS: usize = 256;
+const NONE: u32 = u32::MAX;
 
 #[cfg(test)]
 mod tests {
@@ -91,10 +171,10 @@ mod tests {
         assert!(!ranges.enter(id(2), ByteRange::new(4096, 8192), true));
         assert!(!ranges.enter(id(3), ByteRange::new(8192, 4096), false));
         assert!(ranges.enter(id(4), ByteRange::new(65_536, 1), true));
-        assert_eq!(ranges.leave(id(1), 0), [id(2)]);
-        assert_eq!(ranges.leave(id(2), 4096), [id(3)]);
-        assert_eq!(ranges.leave(id(3), 8192), []);
-        assert_eq!(ranges.leave(id(4), 65_536), []);
+        assert_eq!(ranges.leave(id(1))[..], [id(2)]);
+        assert_eq!(ranges.leave(id(2))[..], [id(3)]);
+        assert!(ranges.leave(id(3)).is_empty());
+        assert!(ranges.leave(id(4)).is_empty());
         assert_eq!(ranges.len(), 0);
     }
 
@@ -105,9 +185,9 @@ mod tests {
         assert!(ranges.enter(id(2), ByteRange::new(0, 4096), false));
         assert!(!ranges.enter(id(3), ByteRange::new(0, 512), true));
         assert!(!ranges.enter(id(4), ByteRange::new(0, 4096), false));
-        assert_eq!(ranges.leave(id(1), 0), []);
-        assert_eq!(ranges.leave(id(2), 0), [id(3)]);
-        assert_eq!(ranges.leave(id(3), 0), [id(4)]);
+        assert!(ranges.leave(id(1)).is_empty());
+        assert_eq!(ranges.leave(id(2))[..], [id(3)]);
+        assert_eq!(ranges.leave(id(3))[..], [id(4)]);
     }
 
     #[test]

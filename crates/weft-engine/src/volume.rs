@@ -18,7 +18,7 @@ mod sync;
 use std::collections::VecDeque;
 
 use smallvec::SmallVec;
-use weft_units::{ByteRange, Bytes, ClientId, MemberIndex, Span, Time, VolumeId};
+use weft_units::{ByteRange, Bytes, ClientId, Span, Time, VolumeId};
 
 use self::attach::Cursor;
 use self::command::Waiting;
@@ -31,14 +31,14 @@ use crate::frame::{Frame, Run, frames_needed};
 use crate::input::{Fault, Flags, Request, RequestOp, SyncAction, Value};
 use crate::knobs::{Knob, Knobs};
 use crate::mutant::Mutant;
-use crate::outbox::{Outbox, Outstanding, Owner, ReadPart, Sent};
+use crate::outbox::{Outbox, Outstanding, Owner, ReadPart};
 use crate::output::{Notice, Output};
 use crate::raid::parity::cache::Cache;
 use crate::raid::parity::rows::{Answer, Event, Rows, Surroundings};
 use crate::raid::parity::sync::RowSync;
 use crate::ranges::{Ranges, RequestId};
 use crate::snapshot::VolumeSnapshot;
-use crate::token::{Tag, Token};
+use crate::token::Tag;
 
 /// One volume: an array of level 4, 5 or 6 and the requests to it.
 #[derive(Clone, Debug)]
@@ -232,13 +232,6 @@ impl Volume {
             }
         }
         self.take_events(out);
-    }
-
-    /// A request was sent to a member of this volume.
-    pub(crate) fn issued(&mut self, index: MemberIndex, token: Token, sent: Sent, now: Time) {
-        if let Some(position) = self.array.position_of(index) {
-            self.array.members[position].issued(token, sent, now);
-        }
     }
 
     // What is decided: one turn.
@@ -497,7 +490,7 @@ impl Volume {
             request.frames = Run::EMPTY;
         }
         let (client, tag, gone) = (request.client, request.tag, request.gone);
-        let (begun, start) = (request.begun, request.range.start.0);
+        let begun = request.begun;
         if !gone {
             out.reply(client, tag, result);
         }
@@ -507,8 +500,9 @@ impl Volume {
         if begun {
             self.array.write_ends(out.now);
         }
+        let waiting = self.ranges.leave(id);
         self.forget(id, out);
-        for next in self.ranges.leave(id, start) {
+        for next in waiting {
             self.start(next, out);
         }
     }
@@ -589,6 +583,12 @@ impl Volume {
     }
 
     fn take_events(&mut self, out: &mut Outbox) {
+        if !self.rows.events.is_empty() {
+            self.take_some_events(out);
+        }
+    }
+
+    fn take_some_events(&mut self, out: &mut Outbox) {
         let mut events = std::mem::take(&mut self.rows.events);
         for event in events.drain(..) {
             match event {

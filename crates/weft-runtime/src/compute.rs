@@ -10,13 +10,16 @@ use weft_parity::Parity;
 
 use crate::buffers::Slab;
 
-/// Carries out a computation.
+/// Carries out a computation: its operations in order.
 ///
 /// # Panics
 /// When parts differ in length, overlap or are leased: the engine keeps them apart.
-pub fn compute(parity: &Parity, slab: &mut Slab, op: &ComputeOp) -> Value {
+pub fn compute(parity: &Parity, slab: &mut Slab, ops: &[ComputeOp]) -> Value {
+    ops.iter().fold(Value::Nothing, |_, op| compute_one(parity, slab, op))
+}
+
+fn compute_one(parity: &Parity, slab: &mut Slab, op: &ComputeOp) -> Value {
     match op {
-        ComputeOp::All(list) => list.iter().fold(Value::Nothing, |_, op| compute(parity, slab, op)),
         ComputeOp::Compare { data, p, q } => compare(parity, slab, data, *p, *q),
         ComputeOp::Copy { from, to } => {
             let split = &mut slab.split(&[*from], &[*to]);
@@ -172,7 +175,11 @@ mod tests {
             }
         }
         let data = (0u8..3).map(|index| source(index, u32::from(index) + 1)).collect();
-        compute(&parity, &mut slab, &ComputeOp::Pq { data, p: Some(part(4)), q: Some(part(5)) });
+        compute_one(
+            &parity,
+            &mut slab,
+            &ComputeOp::Pq { data, p: Some(part(4)), q: Some(part(5)) },
+        );
         (parity, slab)
     }
 
@@ -194,7 +201,7 @@ mod tests {
             let data = all().into_iter().filter(|source| !gone.contains(&source.exponent));
             let lost = gone.iter().zip(6..).map(|(exponent, frame)| source(*exponent, frame));
             let op = ComputeOp::Recover { data: data.collect(), p, q, lost: lost.collect() };
-            compute(&parity, &mut slab, &op);
+            compute_one(&parity, &mut slab, &op);
             for (exponent, frame) in gone.iter().zip(6..) {
                 let original = slab.bytes(part(u32::from(*exponent) + 1)).to_vec();
                 assert_eq!(slab.bytes(part(frame)), original, "{gone:?}");
@@ -208,23 +215,23 @@ mod tests {
         let (p, q) = (Some(part(4)), Some(part(5)));
         let compare = ComputeOp::Compare { data: all(), p, q };
         let agrees = Value::Differs(Differs { p: false, q: false });
-        assert_eq!(compute(&parity, &mut slab, &compare), agrees);
+        assert_eq!(compute_one(&parity, &mut slab, &compare), agrees);
 
         slab.bytes_mut(part(8)).fill(0xa5);
-        let op = ComputeOp::All(vec![
+        let op = [
             ComputeOp::UpdatePq { exponent: 1, old: part(2), new: part(8), p, q },
             ComputeOp::Copy { from: part(8), to: part(2) },
             compare.clone(),
-        ]);
+        ];
         assert_eq!(compute(&parity, &mut slab, &op), agrees);
 
         slab.bytes_mut(part(3))[17] ^= 1;
         let both = Value::Differs(Differs { p: true, q: true });
-        assert_eq!(compute(&parity, &mut slab, &compare), both);
+        assert_eq!(compute_one(&parity, &mut slab, &compare), both);
         let locate = ComputeOp::Locate { data: all(), p: part(4), q: part(5) };
-        assert_eq!(compute(&parity, &mut slab, &locate), Value::Located(Located::Data(2)));
+        assert_eq!(compute_one(&parity, &mut slab, &locate), Value::Located(Located::Data(2)));
 
-        compute(&parity, &mut slab, &ComputeOp::Zero { to: part(4) });
+        compute_one(&parity, &mut slab, &ComputeOp::Zero { to: part(4) });
         assert_eq!(slab.bytes(part(4)), [0; 4096]);
     }
 }

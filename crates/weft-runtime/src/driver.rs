@@ -281,7 +281,7 @@ impl Driver {
                 let (io, slab) = (&mut self.io, &mut self.slab);
                 self.core.guard(|_| io.start(slab, token, member, op));
             }
-            Output::Compute { token, op } => self.compute(token, &op),
+            Output::Compute { token, ops } => self.compute(token, &ops),
             Output::Abort(token) => self.io.abort(token),
             Output::Reply { client, tag, result } => {
                 self.events.push_back(Event::Reply { client, tag, result });
@@ -299,9 +299,9 @@ impl Driver {
         }
     }
 
-    fn compute(&mut self, token: Token, op: &weft_engine::ComputeOp) {
+    fn compute(&mut self, token: Token, ops: &[weft_engine::ComputeOp]) {
         let (parity, slab) = (self.parity, &mut self.slab);
-        let value: Option<Value> = self.core.guard(|_| compute(&parity, slab, op));
+        let value: Option<Value> = self.core.guard(|_| compute(&parity, slab, ops));
         if let Some(value) = value {
             self.handle(Input::Done { token, result: Ok(value) });
         }

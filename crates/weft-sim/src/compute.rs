@@ -4,19 +4,16 @@
 //! that no two slices of the slab are borrowed at once; that costs nothing that a simulation would
 //! notice.
 
-use weft_engine::{ComputeOp, Differs, Located, Part, Sources, Value};
+use weft_engine::{ComputeOp, Differs, Located, Part, Source, Value};
 use weft_parity::Parity;
 
-/// Does one computation.
-pub fn execute(parity: &Parity, slab: &mut [u8], op: &ComputeOp) -> Value {
+/// Does one computation: its operations in order.
+pub fn execute(parity: &Parity, slab: &mut [u8], ops: &[ComputeOp]) -> Value {
+    ops.iter().fold(Value::Nothing, |_, op| execute_one(parity, slab, op))
+}
+
+fn execute_one(parity: &Parity, slab: &mut [u8], op: &ComputeOp) -> Value {
     match op {
-        ComputeOp::All(ops) => {
-            let mut last = Value::Nothing;
-            for op in ops {
-                last = execute(parity, slab, op);
-            }
-            last
-        }
         ComputeOp::Compare { data, p, q } => {
             let data = weighted(slab, data);
             let (p, q) = (p.map(|part| copied(slab, part)), q.map(|part| copied(slab, part)));
@@ -37,7 +34,7 @@ pub fn execute(parity: &Parity, slab: &mut [u8], op: &ComputeOp) -> Value {
             Value::Located(match parity.locate(&borrowed(&data), &p, &q) {
                 weft_parity::Located::Clean => Located::Clean,
                 weft_parity::Located::Data(index) => {
-                    Located::Data(u16::try_from(index).expect("a row has at most 128 members"))
+                    Located::Data(u16::try_from(index).expect("a row has at most 64 members"))
                 }
                 weft_parity::Located::P => Located::P,
                 weft_parity::Located::Q => Located::Q,
@@ -80,19 +77,20 @@ pub fn execute(parity: &Parity, slab: &mut [u8], op: &ComputeOp) -> Value {
 /// The parts that an operation reads, and those that it writes. A part that is changed in place is
 /// in both.
 #[must_use]
-pub fn footprint(op: &ComputeOp) -> (Vec<Part>, Vec<Part>) {
-    let of = |sources: &Sources| sources.iter().map(|source| source.part).collect::<Vec<_>>();
+pub fn footprint(ops: &[ComputeOp]) -> (Vec<Part>, Vec<Part>) {
+    let (mut reads, mut writes) = (Vec::new(), Vec::new());
+    for op in ops {
+        let (more_reads, more_writes) = footprint_of_one(op);
+        reads.extend(more_reads);
+        writes.extend(more_writes);
+    }
+    (reads, writes)
+}
+
+fn footprint_of_one(op: &ComputeOp) -> (Vec<Part>, Vec<Part>) {
+    let of = |sources: &[Source]| sources.iter().map(|source| source.part).collect::<Vec<_>>();
     let both = |p: &Option<Part>, q: &Option<Part>| [*p, *q].into_iter().flatten();
     match op {
-        ComputeOp::All(ops) => {
-            let (mut reads, mut writes) = (Vec::new(), Vec::new());
-            for op in ops {
-                let (more_reads, more_writes) = footprint(op);
-                reads.extend(more_reads);
-                writes.extend(more_writes);
-            }
-            (reads, writes)
-        }
         ComputeOp::Compare { data, p, q } => {
             (of(data).into_iter().chain(both(p, q)).collect(), Vec::new())
         }
@@ -128,14 +126,14 @@ pub fn syndromes(parity: &Parity, data: &[(u8, Vec<u8>)], with_q: bool) -> (Vec<
 fn recover(
     parity: &Parity,
     slab: &mut [u8],
-    data: &Sources,
+    data: &[Source],
     (p, q): (Option<Part>, Option<Part>),
-    lost: &Sources,
+    lost: &[Source],
 ) {
     let data = weighted(slab, data);
     let p = p.map(|part| copied(slab, part));
     let q = q.map(|part| copied(slab, part));
-    match (lost.as_slice(), p, q) {
+    match (lost, p, q) {
         ([one], Some(p), _) => {
             let blocks = data.iter().map(|(_, bytes)| bytes.as_slice());
             let sources: Vec<&[u8]> = blocks.chain([p.as_slice()]).collect();
@@ -158,7 +156,7 @@ fn recover(
     }
 }
 
-fn weighted(slab: &[u8], sources: &Sources) -> Vec<(u8, Vec<u8>)> {
+fn weighted(slab: &[u8], sources: &[Source]) -> Vec<(u8, Vec<u8>)> {
     sources.iter().map(|source| (source.exponent, copied(slab, source.part))).collect()
 }
 
@@ -178,7 +176,7 @@ fn range(slab: &mut [u8], part: Part) -> &mut [u8] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use weft_engine::{Frame, Source};
+    use weft_engine::{Frame, Sources};
 
     #[test]
     fn what_is_generated_compares_equal_and_recovers() {
@@ -191,11 +189,11 @@ mod tests {
         let source = |k: u32| Source { exponent: k as u8, part: part(k + 1) };
         let data: Sources = (0..3).map(source).collect();
         let (p, q) = (Some(part(4)), Some(part(5)));
-        let run = |slab: &mut Vec<u8>, op| execute(&parity, slab, &op);
+        let run = |slab: &mut Vec<u8>, op: ComputeOp| execute(&parity, slab, &[op]);
         run(&mut slab, ComputeOp::Pq { data: data.clone(), p, q });
         let same = run(&mut slab, ComputeOp::Compare { data: data.clone(), p, q });
         assert_eq!(same, Value::Differs(Differs::default()));
-        let lost: Sources = [(0, 6), (2, 7)]
+        let lost = [(0, 6), (2, 7)]
             .map(|(exponent, at)| Source { exponent, part: part(at) })
             .into_iter()
             .collect();

@@ -336,7 +336,11 @@ impl Placement {
     /// Slots of P and Q.
     #[must_use]
     pub fn parity(&self) -> SlotSet {
-        std::iter::once(self.p).chain(self.q).collect()
+        let mut parity = SlotSet::only(self.p);
+        if let Some(q) = self.q {
+            parity.insert(q);
+        }
+        parity
     }
 
     /// The slot of a data chunk.
@@ -385,8 +389,8 @@ impl Placement {
     }
 }
 
-/// Slots that one array can have here: row states are sets of 128 bits.
-pub const MEMBERS_MAX: u32 = 128;
+/// Slots that one array can have here: row states are sets of 64 bits.
+pub const MEMBERS_MAX: u32 = 64;
 
 #[cfg(test)]
 mod tests {
@@ -492,7 +496,7 @@ mod tests {
         };
         assert!(matches!(make(Level::Raid5, 6, 4, 8, 80), GeometryError::Layout { .. }));
         assert!(matches!(make(Level::Raid6, 2, 3, 8, 80), GeometryError::Members { .. }));
-        assert!(matches!(make(Level::Raid5, 2, 129, 8, 80), GeometryError::Members { .. }));
+        assert!(matches!(make(Level::Raid5, 2, 65, 8, 80), GeometryError::Members { .. }));
         assert!(matches!(make(Level::Raid5, 2, 4, 24, 80), GeometryError::Chunk(_)));
         assert!(matches!(make(Level::Raid5, 2, 4, 128, 127), GeometryError::Size { .. }));
         assert!(matches!(make(Level::Raid5, 2, 4, 8, u64::MAX), GeometryError::Size { .. }));

@@ -2,9 +2,9 @@
 
 use weft_units::Slot;
 
-/// A set of slots below 128.
+/// A set of slots below 64.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct SlotSet(u128);
+pub struct SlotSet(u64);
 
 impl SlotSet {
     /// No slot.
@@ -13,7 +13,7 @@ impl SlotSet {
     /// The slots `0 .. count`.
     #[must_use]
     pub const fn first(count: u16) -> Self {
-        if count >= 128 { Self(u128::MAX) } else { Self((1 << count) - 1) }
+        if count >= 64 { Self(u64::MAX) } else { Self((1 << count) - 1) }
     }
 
     /// Only this one.
@@ -110,12 +110,12 @@ mod tests {
 
     #[test]
     fn both_orders_visit_every_slot_once() {
-        let set: SlotSet = [Slot(0), Slot(3), Slot(127)].into_iter().collect();
-        assert_eq!(set.descending().collect::<Vec<_>>(), [Slot(127), Slot(3), Slot(0)]);
-        assert_eq!(set.ascending().collect::<Vec<_>>(), [Slot(0), Slot(3), Slot(127)]);
+        let set: SlotSet = [Slot(0), Slot(3), Slot(63)].into_iter().collect();
+        assert_eq!(set.descending().collect::<Vec<_>>(), [Slot(63), Slot(3), Slot(0)]);
+        assert_eq!(set.ascending().collect::<Vec<_>>(), [Slot(0), Slot(3), Slot(63)]);
         assert_eq!(set.count(), 3);
         assert!(set.contains(Slot(3)) && !set.contains(Slot(4)));
-        assert_eq!(SlotSet::first(128).count(), 128);
+        assert_eq!(SlotSet::first(64).count(), 64);
         assert_eq!(SlotSet::first(3).without(SlotSet::only(Slot(1))).count(), 2);
     }
 }

@@ -8,75 +8,78 @@
 //! Knob     `max_sectors_kb` (KiB, 0 merges nothing)
 //! Source   Linux block layer, back merge in a plug list; md relies on it (baseline/kernel-md.csv)
 
-use weft_units::{Bytes, MemberIndex, Sectors, VolumeId};
+use weft_units::{Bytes, Sectors};
 
 use crate::frame::{Part, Parts};
 use crate::input::Attr;
-use crate::outbox::Owner;
 
-/// A request on its way to a member.
-#[derive(Clone, Debug)]
-pub(crate) struct Staged {
-    pub(crate) volume: VolumeId,
-    pub(crate) member: MemberIndex,
-    pub(crate) write: bool,
+/// What two requests of one member and direction have in common if one goes to the end of the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Kind {
     pub(crate) fua: bool,
+    /// For rows of the cache; else for a read that bypasses it.
+    pub(crate) rows: bool,
+    pub(crate) attr: Attr,
+}
+
+/// The last request of one member and direction.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Last {
+    /// In which turn. What a turn sent is out of reach for the next one.
+    turn: u64,
+    kind: Kind,
+    end: Sectors,
+    bytes: u64,
+    /// How large it may become.
+    max: u64,
+    /// Among the outputs.
+    place: usize,
+}
+
+/// A request that is about to be sent, or to become the end of another.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Next {
+    pub(crate) turn: u64,
+    pub(crate) kind: Kind,
     pub(crate) at: Sectors,
-    pub(crate) parts: Parts,
-    pub(crate) bytes: u64,
+    pub(crate) bytes: Bytes,
     /// How large it may become.
     pub(crate) max: Bytes,
-    pub(crate) attr: Attr,
-    pub(crate) owner: Owner,
+    /// Among the outputs, if it is sent on its own.
+    pub(crate) place: usize,
 }
 
-/// The requests of one turn.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Stage {
-    staged: Vec<Staged>,
-    /// Position in `staged` of the last request per member and direction.
-    last: Vec<(MemberIndex, bool, usize)>,
-}
+impl Last {
+    /// None was sent yet.
+    pub(crate) const NONE: Self = Self {
+        turn: 0,
+        kind: Kind { fua: false, rows: false, attr: Attr::NONE },
+        end: Sectors(u64::MAX),
+        bytes: 0,
+        max: 0,
+        place: 0,
+    };
 
-impl Stage {
-    /// Adds a request of one part, to the end of another if it fits there.
-    pub(crate) fn push(&mut self, mut new: Staged) {
-        let found = self
-            .last
-            .iter_mut()
-            .find(|(member, write, _)| *member == new.member && *write == new.write);
-        let Some((_, _, position)) = found else {
-            self.last.push((new.member, new.write, self.staged.len()));
-            self.staged.push(new);
-            return;
-        };
-        let last = &mut self.staged[*position];
-        let fits = last.bytes + new.bytes <= last.max.min(new.max).0
-            && last.at + Bytes(last.bytes).sectors_floor() == new.at
-            && last.fua == new.fua
-            && last.attr == new.attr
-            && last.owner.same_kind(&new.owner);
+    /// Which request the next one goes to the end of. `None`: on its own, and it is the last one now.
+    pub(crate) fn merge(&mut self, next: &Next) -> Option<usize> {
+        let end = next.at + next.bytes.sectors_floor();
+        let fits = self.end == next.at
+            && self.turn == next.turn
+            && self.bytes + next.bytes.0 <= self.max.min(next.max.0)
+            && self.kind == next.kind;
         if fits {
-            last.bytes += new.bytes;
-            for part in new.parts.drain(..) {
-                append(&mut last.parts, part);
-            }
-            last.owner.append(new.owner);
-        } else {
-            *position = self.staged.len();
-            self.staged.push(new);
+            self.end = end;
+            self.bytes += next.bytes.0;
+            return Some(self.place);
         }
-    }
-
-    /// Takes everything out, in order.
-    pub(crate) fn drain(&mut self) -> std::vec::Drain<'_, Staged> {
-        self.last.clear();
-        self.staged.drain(..)
+        let Next { turn, kind, bytes, max, place, .. } = *next;
+        *self = Self { turn, kind, end, bytes: bytes.0, max: max.0, place };
+        None
     }
 }
 
 /// Adds a part, as the rest of the last one where memory goes on.
-fn append(parts: &mut Parts, part: Part) {
+pub(crate) fn append(parts: &mut Parts, part: Part) {
     if let Some(last) = parts.last_mut()
         && last.slab_end() == part.slab_start()
         && !part.is_zero()
@@ -90,65 +93,76 @@ fn append(parts: &mut Parts, part: Part) {
 
 #[cfg(test)]
 mod tests {
-    use smallvec::smallvec;
-    use weft_units::{RowId, Slot};
-
     use super::*;
-    use crate::frame::Frame;
-    use crate::outbox::RowPart;
 
-    fn staged(member: u16, write: bool, at: u64, frame: u32) -> Staged {
-        Staged {
-            volume: VolumeId(0),
-            member: MemberIndex(member),
-            write,
-            fua: false,
-            at: Sectors(at),
-            parts: smallvec![Part { frame: Frame(frame), offset: 0, len: 4096 }],
-            bytes: 4096,
-            max: Bytes::kib(512),
-            attr: Attr::default(),
-            owner: Owner::Rows(smallvec![RowPart { row: RowId(frame), slot: Slot(member) }]),
-        }
-    }
+    type Staged = (u16, bool, bool, u64);
 
-    fn merged(requests: &[Staged], max_kib: u64) -> Vec<(u16, u64, u64, usize)> {
-        let mut stage = Stage::default();
-        for request in requests {
-            stage.push(Staged { max: request.max.min(Bytes::kib(max_kib)), ..request.clone() });
+    /// Requests of 4 KiB: those that go on their own, with how many each has become.
+    fn merged(requests: &[Staged], max_kib: impl Fn(usize) -> u64) -> Vec<(u16, u64, usize)> {
+        let mut last = [[Last::NONE; 2]; 2];
+        let mut sent: Vec<(u16, u64, usize)> = Vec::new();
+        for (number, (member, write, fua, at)) in requests.iter().enumerate() {
+            let kind = Kind { fua: *fua, rows: true, attr: Attr::NONE };
+            let max = Bytes::kib(max_kib(number));
+            let (at, bytes, place) = (Sectors(*at), Bytes(4096), sent.len());
+            let next = Next { turn: 1, kind, at, bytes, max, place };
+            match last[usize::from(*member)][usize::from(*write)].merge(&next) {
+                Some(place) => sent[place].2 += 1,
+                None => sent.push((*member, at.0, 1)),
+            }
         }
-        stage.drain().map(|s| (s.member.0, s.at.0, s.bytes, s.parts.len())).collect()
+        sent
     }
 
     #[test]
     fn neighbours_of_one_member_and_kind_become_one() {
         let requests = [
-            staged(0, true, 0, 10),
-            staged(1, true, 0, 20),
-            staged(0, true, 8, 11),
-            staged(0, true, 16, 30),
-            staged(0, false, 24, 31),
-            staged(0, true, 32, 33),
+            (0, true, false, 0),
+            (1, true, false, 0),
+            (0, true, false, 8),
+            (0, true, false, 16),
+            (0, false, false, 24),
+            (0, true, false, 32),
         ];
-        let expected = [(0, 0, 12_288, 2), (1, 0, 4096, 1), (0, 24, 4096, 1), (0, 32, 4096, 1)];
-        assert_eq!(merged(&requests, 512), expected);
+        assert_eq!(merged(&requests, |_| 512), [(0, 0, 3), (1, 0, 1), (0, 24, 1), (0, 32, 1)]);
     }
 
     #[test]
     fn a_merged_request_stays_within_the_limit_and_flags_are_kept() {
-        let mut requests: Vec<_> =
-            (0..5u32).map(|n| staged(0, true, u64::from(n) * 8, 1 + n)).collect();
-        assert_eq!(merged(&requests, 8), [(0, 0, 8192, 1), (0, 16, 8192, 1), (0, 32, 4096, 1)]);
-        assert_eq!(merged(&requests, 0).len(), 5);
-        requests[1].fua = true;
-        assert_eq!(merged(&requests, 512).len(), 3);
+        let mut requests: Vec<_> = (0..5).map(|n| (0, true, false, n * 8)).collect();
+        assert_eq!(merged(&requests, |_| 8), [(0, 0, 2), (0, 16, 2), (0, 32, 1)]);
+        assert_eq!(merged(&requests, |_| 0).len(), 5);
+        requests[1].2 = true;
+        assert_eq!(merged(&requests, |_| 512).len(), 3);
     }
 
     #[test]
     fn a_request_that_goes_alone_takes_no_company() {
-        let mut requests: Vec<_> =
-            (0..3u32).map(|n| staged(0, false, u64::from(n) * 8, 1 + n)).collect();
-        requests[1].max = Bytes::ZERO;
-        assert_eq!(merged(&requests, 512).len(), 3);
+        let requests: Vec<_> = (0..3).map(|n| (0, false, false, n * 8)).collect();
+        assert_eq!(merged(&requests, |number| if number == 1 { 0 } else { 512 }).len(), 3);
+    }
+
+    #[test]
+    fn what_another_turn_sent_is_out_of_reach() {
+        let kind = Kind { fua: false, rows: true, attr: Attr::NONE };
+        let next = |turn, at| {
+            let (bytes, max) = (Bytes(4096), Bytes::kib(512));
+            Next { turn, kind, at: Sectors(at), bytes, max, place: 7 }
+        };
+        let mut last = Last::NONE;
+        assert_eq!(last.merge(&next(1, 0)), None);
+        assert_eq!(last.merge(&next(1, 8)), Some(7));
+        assert_eq!(last.merge(&next(2, 16)), None);
+    }
+
+    #[test]
+    fn memory_that_goes_on_is_one_part() {
+        let part = |frame| Part { frame: crate::frame::Frame(frame), offset: 0, len: 4096 };
+        let mut parts = Parts::new();
+        for frame in [10, 11, 30, 0, 0] {
+            append(&mut parts, part(frame));
+        }
+        assert_eq!(parts.len(), 4, "{parts:?}");
+        assert_eq!(parts[0].len, 8192);
     }
 }

@@ -11,17 +11,16 @@ use weft_units::{ByteRange, Bytes, ChunkRow, FRAME_BYTES, SECTOR_BYTES, Sectors,
 
 use super::{Active, Volume};
 use crate::align::whole_blocks;
-use crate::array::Array;
+use crate::array::{Array, MemberRequest};
 use crate::frame::Run;
 use crate::input::RequestOp;
 use crate::knobs::Writes;
 use crate::mutant::Mutant;
-use crate::outbox::{Outbox, Owner, ReadPart};
+use crate::outbox::{Outbox, ReadPart, Who};
 use crate::output::Output;
 use crate::raid::parity::Piece;
 use crate::raid::parity::cache::Acquired;
 use crate::ranges::RequestId;
-use crate::sched::merge::Staged;
 
 /// How far a request is attached: which units of the present piece of at most 256 are done.
 #[derive(Clone, Debug, Default)]
@@ -49,29 +48,22 @@ impl Volume {
         while start < range.end().0 {
             let end = range.end().0.min((start / chunk + 1) * chunk);
             let position = self.array.geometry.locate(Bytes(start).sectors_floor());
-            let member = self.array.at(position.slot).expect("reads bypass only a whole array");
-            let block = u64::from(member.info.logical_block);
+            let place = self.array.position_at(position.slot);
+            let place = place.expect("reads bypass only a whole array");
+            let block = u64::from(self.array.members[place].info.logical_block);
             let whole = whole_blocks(ByteRange::new(start, end - start), block);
             let in_frames = whole.start.0 - range.start.0 / FRAME_BYTES * FRAME_BYTES;
             let sector_in_chunk = Sectors(whole.start.0 % chunk / SECTOR_BYTES);
-            let sector = position.sector.round_down(self.array.geometry.chunk()) + sector_in_chunk;
-            let piece = Staged {
-                volume: self.id,
-                member: member.info.index,
+            let read = MemberRequest {
                 write: false,
                 fua: false,
-                at: member.data_sector(sector),
-                parts: smallvec![frames.part(in_frames, whole.len.0)],
-                bytes: whole.len.0,
+                sector: position.sector.round_down(self.array.geometry.chunk()) + sector_in_chunk,
+                part: frames.part(in_frames, whole.len.0),
                 max: self.knobs.max_sectors,
                 attr,
-                owner: Owner::Reads(smallvec![ReadPart {
-                    request: id,
-                    start: Bytes(start),
-                    len: (end - start) as u32,
-                }]),
             };
-            out.stage(piece);
+            let part = ReadPart { request: id, start: Bytes(start), len: (end - start) as u32 };
+            self.array.stage(place, read, Who::Read(part), out);
             pieces += 1;
             start = end;
         }

@@ -69,8 +69,8 @@ impl SingleFlight {
                 }
                 (*token, flight)
             }
-            Output::Compute { token, op } => {
-                let (reads, writes) = footprint(op);
+            Output::Compute { token, ops } => {
+                let (reads, writes) = footprint(ops);
                 (*token, Flight { sectors: None, reads, writes })
             }
             Output::Release(run) => {

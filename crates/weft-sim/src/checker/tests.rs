@@ -433,12 +433,12 @@ fn i10_a_frame_that_is_read_and_written_is_caught() {
     assert_eq!(stage.found(), ["I10 single flight"]);
     stage.checkers.found.clear();
     let token = Token(stage.tokens + 1);
-    let op = weft_engine::ComputeOp::Copy { from: part(4), to: part(5) };
-    stage.say(&Output::Compute { token, op });
+    let ops = vec![weft_engine::ComputeOp::Copy { from: part(4), to: part(5) }];
+    stage.say(&Output::Compute { token, ops });
     assert_eq!(stage.found(), ["I10 single flight"], "what is read into is copied from");
     stage.checkers.found.clear();
-    let op = weft_engine::ComputeOp::Zero { to: part(0) };
-    stage.say(&Output::Compute { token: Token(token.0 + 1), op });
+    let ops = vec![weft_engine::ComputeOp::Zero { to: part(0) }];
+    stage.say(&Output::Compute { token: Token(token.0 + 1), ops });
     assert_eq!(stage.found(), ["I10 single flight"], "the frame of zeros");
 }
 

@@ -28,7 +28,7 @@ pub struct Pending {
 
 #[derive(Clone, Debug)]
 enum Work {
-    Compute(ComputeOp),
+    Compute(Vec<ComputeOp>),
     Flush,
     Read { at: u64, count: u64, into: Parts },
     ReadMetadata,
@@ -60,8 +60,8 @@ impl World {
             Output::Submit { token, member, op, attr } => {
                 self.submit(token, self.disk_of[member.index()], op, attr.origin);
             }
-            Output::Compute { token, op } => {
-                let pending = Pending { disk: None, work: Work::Compute(op), aborted: false };
+            Output::Compute { token, ops } => {
+                let pending = Pending { disk: None, work: Work::Compute(ops), aborted: false };
                 self.pending.insert(token, pending);
                 if !self.options.defer_computes {
                     return Some(token);
@@ -150,8 +150,8 @@ impl World {
 
     pub(crate) fn end(&mut self, token: Token, pending: Pending) -> Result<Value, Fault> {
         let Some(disk) = pending.disk else {
-            let Work::Compute(op) = pending.work else { unreachable!("it has no disk") };
-            return Ok(compute::execute(&self.parity, &mut self.memory.slab, &op));
+            let Work::Compute(ops) = pending.work else { unreachable!("it has no disk") };
+            return Ok(compute::execute(&self.parity, &mut self.memory.slab, &ops));
         };
         if pending.aborted && !self.disks[disk].can_complete() {
             self.disks[disk].abort(token);

@@ -14,7 +14,7 @@
 //!
 //! Source   md-raid.md §1.1, §1.2, §1.4, §1.5
 
-use weft_units::{RowId, Sectors};
+use weft_units::{FRAME_BYTES, RowId, Sectors};
 
 use super::index::Index;
 use super::list::{CLASSES_MAX, List, Lists};
@@ -99,6 +99,11 @@ impl Cache {
     /// Row height in bytes.
     pub(crate) fn block_bytes(&self) -> u64 {
         self.height.bytes().0
+    }
+
+    /// Row height in frames.
+    pub(crate) fn block_frames(&self) -> u32 {
+        (self.block_bytes() / FRAME_BYTES) as u32
     }
 
     /// All rows.

@@ -83,7 +83,11 @@ impl Facts {
     /// Slots that hold parity.
     #[must_use]
     pub fn parity(&self) -> SlotSet {
-        std::iter::once(self.p).chain(self.q).collect()
+        let mut parity = SlotSet::only(self.p);
+        if let Some(q) = self.q {
+            parity.insert(q);
+        }
+        parity
     }
 
     /// Blocks that cannot be read from their member.

@@ -12,7 +12,7 @@
 //!
 //! Source   md-raid.md §1.3, §2.2, §2.10; block states as in raid5.h
 
-use weft_units::{RowId, Sectors, Slot};
+use weft_units::{FRAME_BYTES, RowId, Sectors, Slot};
 
 use super::plan::Mode;
 use crate::frame::{Frame, Part};
@@ -332,6 +332,12 @@ impl Row {
     /// Whether somebody who is being written wants it durable.
     pub(crate) fn written_durably(&self) -> bool {
         self.taken.iter().any(|piece| piece.fua)
+    }
+
+    /// Memory of a whole block of so many frames.
+    pub(crate) fn block(&self, slot: Slot, frames: u32) -> Part {
+        let frame = Frame(self.frames.0 + u32::from(slot.0) * frames);
+        Part { frame, offset: 0, len: frames * FRAME_BYTES as u32 }
     }
 
     /// Memory of a piece of a block.

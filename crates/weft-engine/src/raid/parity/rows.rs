@@ -21,17 +21,16 @@ use weft_units::{Bytes, RowId, Sectors, Slot};
 use super::cache::{Acquired, Cache};
 use super::plan::{Facts, Step};
 use super::row::{Batch, Operation, Piece, Row, RowSyncState};
-use crate::array::Array;
+use crate::array::{Array, MemberRequest};
 use crate::error::ReplyError;
 use crate::frame::Part;
 use crate::input::{Attr, Fault, Origin, SyncAction, Value};
 use crate::knobs::{CheckReads, Knobs, Writes};
 use crate::mutant::Mutant;
-use crate::outbox::{Outbox, Owner, RowPart};
+use crate::outbox::{Outbox, RowPart, Who};
 use crate::output::{ComputeOp, Differs, Source, Sources};
 use crate::raid::slot_set::SlotSet;
 use crate::ranges::RequestId;
-use crate::sched::merge::Staged;
 
 /// The rows of one volume.
 #[derive(Clone, Debug)]
@@ -345,12 +344,10 @@ impl Rows {
     }
 
     fn read(&mut self, id: RowId, blocks: SlotSet, cx: &mut Surroundings<'_>) {
-        for slot in blocks.descending() {
-            // A read that is repeated goes alone, so that its neighbours do not fail with it.
-            let alone = self.cache.row(id).retried.contains(slot);
-            let max = if alone { Bytes::ZERO } else { cx.knobs.max_sectors };
-            self.stage(id, id, slot, None, max, cx);
-        }
+        // A read that is repeated goes alone, so that its neighbours do not fail with it.
+        let alone = self.cache.row(id).retried.and(blocks);
+        self.stage(id, id, alone, None, Bytes::ZERO, cx);
+        self.stage(id, id, blocks.without(alone), None, cx.knobs.max_sectors, cx);
         let row = self.cache.row_mut(id);
         if row.in_flight > 0 {
             row.operation = Operation::Reading;
@@ -375,7 +372,7 @@ impl Rows {
                 data: self.sources(id, data.without(lost_data), cx),
                 p: (!lost_p).then(|| whole(placement.p)),
                 q: placement.q.filter(|_| needs_q).map(whole),
-                lost: self.sources(id, lost_data, cx),
+                lost: self.sources(id, lost_data, cx).into_iter().collect(),
             });
         }
         if lost_p || lost_q {
@@ -581,60 +578,54 @@ impl Rows {
         &mut self,
         id: RowId,
         operation: Operation,
-        mut ops: Vec<ComputeOp>,
+        ops: Vec<ComputeOp>,
         cx: &mut Surroundings<'_>,
     ) {
         let row = self.cache.row_mut(id);
         assert_eq!(row.in_flight, 0);
         row.in_flight = 1;
         row.operation = operation;
-        let op = if ops.len() == 1 { ops.remove(0) } else { ComputeOp::All(ops) };
-        cx.out.compute(cx.array.volume, id, op);
+        cx.out.compute(cx.array.volume, id, ops);
     }
 
-    /// Stages a read or write (with or without FUA) of a whole block. The head of its batch waits
-    /// for it.
+    /// Sends reads or writes (with or without FUA) of whole blocks, highest slot first. The head of
+    /// the row's batch waits for them.
     fn stage(
         &mut self,
         head: RowId,
         id: RowId,
-        slot: Slot,
+        slots: SlotSet,
         write: Option<bool>,
         max: Bytes,
         cx: &mut Surroundings<'_>,
     ) {
-        let part = self.whole(id, slot);
-        let row = self.cache.row(id);
-        let Some(member) = cx.array.at(slot) else { return };
         assert!(write.is_none() || !cx.array.read_only, "no write while read-only");
-        let at = member.data_sector(row.sector(self.cache.height()));
+        let (height, frames) = (self.cache.height(), self.cache.block_frames());
+        let row = self.cache.row_mut(id);
+        row.io_started = true;
         let attr = match row.operation {
-            _ if row.sync.is_some() => Attr { origin: Origin::Sync, ..Attr::default() },
-            Operation::Rewriting(_) | Operation::Rereading(_) => Attr::default(),
+            _ if row.sync.is_some() => Attr { origin: Origin::Sync, ..Attr::NONE },
+            Operation::Rewriting(_) | Operation::Rereading(_) => Attr::NONE,
             _ => row.attr,
         };
-        let request = Staged {
-            volume: cx.array.volume,
-            member: member.info.index,
-            write: write.is_some(),
-            fua: write == Some(true),
-            at,
-            bytes: u64::from(part.len),
-            max,
-            parts: smallvec![part],
-            attr,
-            owner: Owner::Rows(smallvec![RowPart { row: id, slot }]),
-        };
-        cx.out.stage(request);
-        self.cache.row_mut(id).io_started = true;
+        let sector = row.sector(height);
+        let mut sent = 0;
+        for slot in slots.descending() {
+            let Some(position) = cx.array.position_at(slot) else { continue };
+            let part = row.block(slot, frames);
+            let (fua, write) = (write == Some(true), write.is_some());
+            let request = MemberRequest { write, fua, sector, part, max, attr };
+            let who = Who::Row(RowPart { row: id, slot });
+            cx.array.stage(position, request, who, cx.out);
+            sent += 1;
+        }
         let head = self.cache.row_mut(head);
-        head.io_started = true;
-        head.in_flight += 1;
+        head.io_started |= sent > 0;
+        head.in_flight += sent;
     }
 
     fn whole(&self, id: RowId, slot: Slot) -> Part {
-        let block_bytes = self.cache.block_bytes();
-        self.cache.row(id).part(slot, block_bytes, 0, block_bytes as u32)
+        self.cache.row(id).block(slot, self.cache.block_frames())
     }
 
     fn data_slots(&self, id: RowId) -> SlotSet {

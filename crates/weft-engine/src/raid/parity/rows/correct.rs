@@ -12,6 +12,7 @@ use super::{Rows, Surroundings};
 use crate::outbox::RowPart;
 use crate::output::Notice;
 use crate::raid::parity::row::Operation;
+use crate::raid::slot_set::SlotSet;
 
 impl Rows {
     /// Writes a block again that could not be read and was computed. Whether there was one.
@@ -22,7 +23,7 @@ impl Rows {
         let bad = self.cache.row(id).correctable().and(cx.array.present());
         let Some(slot) = bad.ascending().next() else { return false };
         self.cache.row_mut(id).operation = Operation::Rewriting(slot);
-        self.stage(id, id, slot, Some(false), Bytes::ZERO, cx);
+        self.stage(id, id, SlotSet::only(slot), Some(false), Bytes::ZERO, cx);
         true
     }
 
@@ -37,7 +38,7 @@ impl Rows {
             return;
         }
         self.cache.row_mut(id).operation = Operation::Rereading(slot);
-        self.stage(id, id, slot, None, Bytes::ZERO, cx);
+        self.stage(id, id, SlotSet::only(slot), None, Bytes::ZERO, cx);
         if self.cache.row(id).in_flight == 0 {
             self.reread(id, slot, cx);
         }

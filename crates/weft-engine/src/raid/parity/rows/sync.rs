@@ -7,7 +7,6 @@
 //!
 //! Source   md-raid.md §6.2
 
-use smallvec::SmallVec;
 use weft_units::{RowId, Slot};
 
 use super::{Event, Rows, Surroundings};
@@ -91,13 +90,15 @@ impl Rows {
             row.read_error = row.read_error.without(blocks);
             row.uncorrectable = row.uncorrectable.without(blocks);
         }
-        let mut slots: SmallVec<[Slot; 4]> = blocks.and(cx.array.present()).descending().collect();
+        let slots = blocks.and(cx.array.present());
+        let max = cx.knobs.max_sectors;
         if recovers {
             // md completes rebuilt blocks one by one, from the lowest.
-            slots.reverse();
-        }
-        for slot in slots {
-            self.stage(id, id, slot, Some(false), cx.knobs.max_sectors, cx);
+            for slot in slots.ascending() {
+                self.stage(id, id, SlotSet::only(slot), Some(false), max, cx);
+            }
+        } else {
+            self.stage(id, id, slots, Some(false), max, cx);
         }
         let row = self.cache.row_mut(id);
         row.operation = Operation::SyncWriting;

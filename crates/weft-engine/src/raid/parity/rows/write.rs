@@ -81,23 +81,30 @@ impl Rows {
         let rows = self.batch_of(id);
         let present = cx.array.present();
         let last = *rows.last().expect("a batch has its head");
+        let max = cx.knobs.max_sectors;
         for row_id in &rows {
             let row = self.cache.row_mut(*row_id);
             row.uptodate = row.uptodate.or(row.written()).or(row.new_parity);
         }
-        let members = self.cache.row(id).members;
-        for slot in SlotSet::first(members).and(present).descending() {
-            for row_id in &rows {
-                let row = self.cache.row(*row_id);
-                if !row.written().or(row.new_parity).contains(slot) {
-                    continue;
+        if let [alone] = rows[..] {
+            let row = self.cache.row(alone);
+            let slots = row.written().or(row.new_parity).and(present);
+            let fua = row.written_durably();
+            self.stage(alone, alone, slots, Some(fua), max, cx);
+        } else {
+            // Slot by slot, so that each member gets one run.
+            let members = self.cache.row(id).members;
+            for slot in SlotSet::first(members).and(present).descending() {
+                for row_id in &rows {
+                    let row = self.cache.row(*row_id);
+                    let tail = *row_id == last && row.new_parity.contains(slot);
+                    if tail && cx.array.is_planted(Mutant::FullRowWithoutTail) {
+                        continue;
+                    }
+                    let fua = row.written_durably();
+                    let slots = row.written().or(row.new_parity).and(SlotSet::only(slot));
+                    self.stage(id, *row_id, slots, Some(fua), max, cx);
                 }
-                let tail = *row_id == last && rows.len() > 1 && row.new_parity.contains(slot);
-                if tail && cx.array.is_planted(Mutant::FullRowWithoutTail) {
-                    continue;
-                }
-                let fua = row.written_durably();
-                self.stage(id, *row_id, slot, Some(fua), cx.knobs.max_sectors, cx);
             }
         }
         for row_id in &rows {
@@ -185,9 +192,7 @@ impl Rows {
             }
             let owed = row.owed;
             row.operation = Operation::PayingOff;
-            for slot in owed.descending() {
-                self.stage(id, id, slot, Some(false), cx.knobs.max_sectors, cx);
-            }
+            self.stage(id, id, owed, Some(false), cx.knobs.max_sectors, cx);
             if self.cache.row(id).in_flight == 0 {
                 self.paid_off(id, cx);
             }
