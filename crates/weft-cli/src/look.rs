@@ -13,10 +13,13 @@ use weft_engine::MemberInfo;
 use weft_engine::assemble::Candidate;
 use weft_ondisk::probe::{self, Foreign};
 use weft_ondisk::{Minor, SUPER_BYTES, Super1, SuperblockError};
+use weft_runtime::spec::{Located, MemberSpec};
 use weft_units::{Bytes, MemberIndex, Sectors};
 
 use crate::member;
 use crate::outcome::Failure;
+use crate::terminal::complain;
+use crate::volume;
 
 /// A file or device that was opened read-only.
 #[derive(Debug)]
@@ -29,26 +32,34 @@ pub(crate) struct Looked {
     pub(crate) logical_block: u32,
     /// Which file it is, however it is called.
     pub(crate) identity: (u64, u64),
-    /// Whether it is a block device rather than a file.
+    /// Whether it is on a block device rather than in a file.
     pub(crate) is_device: bool,
+    /// Its first byte in the file or device.
+    start: u64,
     file: File,
 }
 
 impl Looked {
-    /// Opens a file or block device read-only.
+    /// Opens a file or block device, or part of one, by its name; read-only.
     ///
     /// # Errors
     /// It cannot be opened, or is something else.
-    pub(crate) fn open(path: &Path) -> Result<Self, Failure> {
-        let label = member::label(path);
+    pub(crate) fn open(name: &Path) -> Result<Self, Failure> {
+        let label = member::label(name);
+        let mut spec = MemberSpec::path(name);
+        spec.label.clone_from(&label);
+        let path = spec.file().unwrap_or(name).to_owned();
         let failed = |error: io::Error| Failure::failed(format!("{label}: {error}"));
         // Opening a FIFO must not wait for a writer.
         let flags = OFlags::NONBLOCK | OFlags::CLOEXEC;
         let file = OpenOptions::new()
             .read(true)
             .custom_flags(i32::try_from(flags.bits()).unwrap_or_default())
-            .open(path)
-            .map_err(failed)?;
+            .open(&path)
+            .map_err(|error| {
+                let of = if spec.is_part() { member::label(&path) + ": " } else { String::new() };
+                Failure::failed(format!("{label}: {of}{error}"))
+            })?;
         let metadata = file.metadata().map_err(failed)?;
         let kind = metadata.file_type();
         let is_device = kind.is_block_device();
@@ -65,8 +76,31 @@ impl Looked {
         };
         let identity =
             if is_device { (u64::MAX, metadata.rdev()) } else { (metadata.dev(), metadata.ino()) };
-        let size = Bytes(bytes).sectors_floor();
-        Ok(Self { label, size, logical_block, identity, is_device, file })
+        let (start, size) = if spec.is_part() {
+            let block = is_device.then_some(logical_block);
+            let located = spec.locate(&file, bytes, block);
+            let Located { bytes, notices } = located.map_err(|error| volume::device(&error))?;
+            for notice in notices {
+                complain(&format!("{label}: note: {notice}"));
+            }
+            (bytes.start, Bytes(bytes.end - bytes.start).sectors_floor())
+        } else {
+            (0, Bytes(bytes).sectors_floor())
+        };
+        Ok(Self { label, size, logical_block, identity, is_device, start, file })
+    }
+
+    fn read_exact_at(&self, into: &mut [u8], at: u64) -> io::Result<()> {
+        self.file.read_exact_at(into, self.start + at)
+    }
+
+    /// Whether both have bytes in common.
+    pub(crate) fn overlaps(&self, other: &Self) -> bool {
+        let end = |looked: &Self| looked.start + looked.size.bytes().0;
+        let apart = end(self) <= other.start || end(other) <= self.start;
+        // An empty file is the same as itself too.
+        let same = (self.start, self.size) == (other.start, other.size);
+        self.identity == other.identity && (same || !apart)
     }
 
     /// The 4096 bytes at each place where a superblock could be.
@@ -75,7 +109,7 @@ impl Looked {
         for minor in Minor::ALL {
             let Some(sector) = minor.position(self.size) else { continue };
             let mut block = [0; SUPER_BYTES];
-            self.file.read_exact_at(&mut block, sector.bytes().0).map_err(|error| {
+            self.read_exact_at(&mut block, sector.bytes().0).map_err(|error| {
                 // Never taken for zeros.
                 Failure::failed(format!(
                     "{}: superblock at sector {}: {error}; leave the member out",
@@ -139,8 +173,7 @@ impl Looked {
         let mut places = Vec::new();
         for sector in Minor::ALL.iter().filter_map(|minor| minor.position(self.size)).chain(old) {
             let mut magic = [0; 4];
-            self.file
-                .read_exact_at(&mut magic, sector.bytes().0)
+            self.read_exact_at(&mut magic, sector.bytes().0)
                 .map_err(|error| Failure::failed(format!("{}: {error}", self.label)))?;
             let is_magic = [u32::from_le_bytes(magic), u32::from_be_bytes(magic)].contains(&MAGIC);
             if is_magic && !places.contains(&sector) {
@@ -168,7 +201,7 @@ impl Looked {
         let part = |from: u64, len: usize| -> Result<Vec<u8>, Failure> {
             let len = usize::try_from(bytes - from).unwrap_or(usize::MAX).min(len);
             let mut part = vec![0; len];
-            self.file.read_exact_at(&mut part, from).map_err(|error| {
+            self.read_exact_at(&mut part, from).map_err(|error| {
                 Failure::failed(format!("{}: byte {from}: {error}", self.label))
             })?;
             Ok(part)
@@ -201,7 +234,8 @@ impl Looked {
         if self.is_device {
             return false;
         }
-        let (from, end) = (from.bytes().0, (from.bytes() + len.bytes()).0);
+        let from = self.start + from.bytes().0;
+        let end = from + len.bytes().0;
         match rustix::fs::seek(&self.file, rustix::fs::SeekFrom::Data(from)) {
             Ok(data) => data >= end,
             // No data up to the end of the file.
@@ -256,15 +290,25 @@ pub(crate) fn open_all(paths: &[PathBuf]) -> Result<Vec<Looked>, Failure> {
     let mut opened: Vec<Looked> = Vec::with_capacity(paths.len());
     for path in paths {
         let looked = Looked::open(path)?;
-        if let Some(first) = opened.iter().find(|first| first.identity == looked.identity) {
-            return Err(Failure::usage(format!(
-                "{}: named twice, also as {}; name each member once",
-                looked.label, first.label
-            )));
+        if let Some(first) = opened.iter().find(|first| first.overlaps(&looked)) {
+            return Err(Failure::usage(twice(&looked, first)));
         }
         opened.push(looked);
     }
     Ok(opened)
+}
+
+/// What to say of two that have bytes in common.
+pub(crate) fn twice(looked: &Looked, first: &Looked) -> String {
+    let Looked { label, start, size, .. } = looked;
+    if (*start, *size) == (first.start, first.size) {
+        format!("{label}: named twice, also as {}; name each member once", first.label)
+    } else {
+        format!(
+            "{label}: overlaps {}, expected members that have no byte in common; leave one out",
+            first.label
+        )
+    }
 }
 
 /// Candidates of an assembly, in the order of the arguments.

@@ -32,15 +32,22 @@ use signal_hook::consts::SIGXFSZ;
 #[command(
     name = "weft",
     version,
-    after_help = "Exit status: 0 done, 1 failed, 2 usage, 3 refused for safety (nothing written), \
-                  4 degraded (status), 5 mismatches found (check).\n\
-                  Start here: weft demo",
+    after_help = AFTER_HELP,
     max_term_width = 100
 )]
 struct Cli {
     #[command(subcommand)]
     command: command::Command,
 }
+
+const AFTER_HELP: &str = "\
+A MEMBER is PATH (a file or block device), PATH#N (partition N of a disk or image, GPT or MBR, numbered \
+as the kernel's), or PATH@OFFSET[+LENGTH] (a part; sizes take K, M, G, T or s and are multiples of \
+512). A file that exists with exactly that name is meant by it, whatever characters it has.
+
+Exit status: 0 done, 1 failed, 2 usage, 3 refused for safety (nothing written), 4 degraded (status), \
+5 mismatches found (check).
+Start here: weft demo";
 
 fn main() -> ExitCode {
     // With a handler, a write beyond the limit on file sizes fails with an error that is told, as one

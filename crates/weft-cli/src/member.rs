@@ -1,8 +1,8 @@
 //! What does a MEMBER argument name?
 //!
-//! `PATH` is a file or a block device, `ram:SIZE` memory of the serving process, `missing` a slot
-//! that `create` leaves empty. The forms of later releases are recognised and refused by name, so
-//! that nobody's partition suffix is taken for part of a file name.
+//! `PATH` is a file or a block device, `PATH#N` a partition of one, `PATH@OFFSET[+LENGTH]` a part
+//! (`weft_runtime::spec` says which bytes), `ram:SIZE` memory of the serving process, `missing` a
+//! slot that `create` leaves empty. Members behind NBD are of a later release and refused by name.
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;
@@ -18,7 +18,7 @@ use crate::size::{self, Plain};
 pub(crate) enum MemberArg {
     /// A slot left empty.
     Missing,
-    /// A file or block device.
+    /// A file or block device or part of one, by its name.
     Path(PathBuf),
     /// Memory: as it was written, for that names it from then on, and how much.
     Ram(String, Bytes),
@@ -42,29 +42,13 @@ impl MemberArg {
             let bytes = size::parse(size, Plain::Refused)?;
             return Ok(Self::Ram(text.to_owned(), bytes));
         }
-        let later = |what: &str| {
-            Err(format!(
-                "{what} are not supported by this release; name a file, a block device or ram:SIZE"
-            ))
-        };
         if ["nbd:", "nbds:", "nbd+unix:", "nbds+unix:", "nbd+vsock:"]
             .iter()
             .any(|scheme| text.starts_with(scheme))
         {
-            return later("members behind NBD");
-        }
-        // A file of exactly this name is meant by it, whatever it looks like.
-        if !path.exists() {
-            let number = text.rsplit_once('#').map(|(_, number)| number);
-            if number.is_some_and(is_number) {
-                return later("partitions of an image (PATH#N)");
-            }
-            let area = text.rsplit_once('@').map(|(_, area)| area);
-            if area
-                .is_some_and(|area| area.split('+').all(|n| size::parse(n, Plain::Bytes).is_ok()))
-            {
-                return later("parts of a file (PATH@OFFSET+LENGTH)");
-            }
+            return Err("members behind NBD are not supported by this release; name a file, a \
+                        block device or ram:SIZE"
+                .into());
         }
         Ok(Self::Path(path.to_owned()))
     }
@@ -73,10 +57,6 @@ impl MemberArg {
     pub(crate) fn parser() -> ValueParser {
         ValueParser::new(OsStringValueParser::new().try_map(|text: OsString| Self::parse(&text)))
     }
-}
-
-fn is_number(text: &str) -> bool {
-    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
 }
 
 impl fmt::Display for MemberArg {
@@ -135,19 +115,11 @@ mod tests {
         assert_eq!(parse("missing"), Ok(MemberArg::Missing));
         assert_eq!(parse("./missing"), Ok(MemberArg::Path("./missing".into())));
         assert_eq!(parse("ram:1M"), Ok(MemberArg::Ram("ram:1M".into(), Bytes::mib(1))));
-        for path in ["a.img", "/dev/sda1", "a#b", "user@host", "x@", "C#", "ram", "a@b+c"] {
+        for path in ["a.img", "/dev/sda1", "a#b", "C#", "ram", "a.img#1", "a.img@1M", "a.img@1M+2G"]
+        {
             assert_eq!(parse(path), Ok(MemberArg::Path(path.into())), "{path}");
         }
-        for later in [
-            "a.img#1",
-            "a.img@1M",
-            "a.img@1M+2G",
-            "nbd://h/x",
-            "nbd+unix:///x?socket=/s",
-            "ram:",
-            "ram:5",
-            "",
-        ] {
+        for later in ["nbd://h/x", "nbd+unix:///x?socket=/s", "ram:", "ram:5", ""] {
             assert!(parse(later).is_err(), "{later}");
         }
         let bytes = OsStr::from_bytes(b"\xff\xfe");

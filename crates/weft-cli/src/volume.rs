@@ -82,7 +82,9 @@ impl Opening {
                     members.push(member);
                 }
                 // No more of a member than a larger file without a superblock.
-                Err(DeviceError::Size { label, .. }) => candidates.push(empty(label, index)),
+                Err(DeviceError::Size { label, what: "size", .. }) => {
+                    candidates.push(empty(label, index));
+                }
                 Err(DeviceError::Io { label, what, source })
                     if access == Access::ReadWrite
                         && source.kind() == std::io::ErrorKind::PermissionDenied =>
@@ -130,7 +132,11 @@ pub(crate) fn spec(path: &Path) -> MemberSpec {
 pub(crate) fn device(error: &DeviceError) -> Failure {
     match error {
         DeviceError::Claimed { .. } | DeviceError::Locked { .. } => Failure::refused(error),
-        DeviceError::Duplicate { .. } | DeviceError::Spec { .. } => Failure::usage(error),
+        DeviceError::Duplicate { .. }
+        | DeviceError::Overlap { .. }
+        | DeviceError::Partition { .. }
+        | DeviceError::Size { what: "length" | "offset", .. }
+        | DeviceError::Spec { .. } => Failure::usage(error),
         _ => Failure::failed(error),
     }
 }

@@ -179,8 +179,6 @@ fn what_makes_no_sense_is_usage() {
         (&["create", "-l5", "-n3", "--member-size=8M", "a", "./a", "c"], "named twice"),
         (&["create", "-l5", "-n3", "--member-size=8M", "a", "missing", "missing"], "missing"),
         (&["create", "-l5", "-n3", "--member-size=8M", "a", "b", "ram:8M"], "memory"),
-        (&["create", "-l5", "-n3", "--member-size=8M", "a", "b", "i.img#1"], "not supported"),
-        (&["create", "-l5", "-n3", "--member-size=8M", "a", "b", "i.img@1M+8M"], "not supported"),
         (&["create", "-l5", "-n3", "--member-size=8M", "a", "b", "nbd://h/x"], "not supported"),
         (&["create", "-l5", "-n3", "--uuid", "7", "--member-size=8M", "a", "b", "c"], "--uuid"),
         (&["create", "-l5", "-n3", "--name", "a b", "--member-size=8M", "a", "b", "c"], "--name"),

@@ -2,94 +2,14 @@
 
 mod common;
 
-use std::io::{Read, Write};
-use std::os::unix::net::{UnixDatagram, UnixStream};
+use std::io::Read;
+use std::os::unix::net::UnixDatagram;
 use std::path::Path;
 
+use common::client::Client;
 use common::{Served, contents, exits, json};
 use tempfile::{TempDir, tempdir};
-use weft_nbd::{
-    ClientConnection, ClientEvent, ClientHandshake, Goal, HandshakeEvent, NbdAddress, NbdUri, Op,
-};
-
-/// A client that does one thing at a time.
-struct Client {
-    stream: UnixStream,
-    connection: ClientConnection,
-    received: Vec<u8>,
-    cookie: u64,
-}
-
-impl Client {
-    fn connect(uri: &str) -> Self {
-        let uri: NbdUri = uri.parse().unwrap();
-        let NbdAddress::Unix { socket } = uri.address else { panic!("a unix socket") };
-        let mut stream = UnixStream::connect(socket).unwrap();
-        let mut handshake = ClientHandshake::new(Goal::Open(uri.export)).unwrap();
-        let mut received = Vec::new();
-        loop {
-            let (count, event) = handshake.input(&received);
-            received.drain(..count);
-            let output = handshake.output().to_vec();
-            stream.write_all(&output).unwrap();
-            handshake.advance_output(output.len());
-            match event {
-                Some(HandshakeEvent::Ready(connection)) => {
-                    return Self { stream, connection, received, cookie: 0 };
-                }
-                Some(event) => panic!("{event:?}"),
-                None if count > 0 => {}
-                None => more(&mut stream, &mut received),
-            }
-        }
-    }
-
-    fn size(&self) -> u64 {
-        self.connection.export().size()
-    }
-
-    /// One request; the data of a read, or the error.
-    fn request(&mut self, op: Op, payload: &[u8]) -> Result<Vec<u8>, weft_nbd::NbdError> {
-        self.cookie += 1;
-        let header = self.connection.request(self.cookie, op).unwrap();
-        self.stream.write_all(&header).unwrap();
-        self.stream.write_all(payload).unwrap();
-        let mut data = Vec::new();
-        loop {
-            let (count, event) = self.connection.input(&self.received);
-            self.received.drain(..count);
-            match event {
-                Some(ClientEvent::Done { result, .. }) => return result.map(|()| data),
-                Some(ClientEvent::Data { len, .. }) => {
-                    while self.received.len() < len as usize {
-                        more(&mut self.stream, &mut self.received);
-                    }
-                    data.extend(self.received.drain(..len as usize));
-                    self.connection.payload_consumed(len as usize);
-                }
-                Some(event) => panic!("{event:?}"),
-                None if count > 0 => {}
-                None => more(&mut self.stream, &mut self.received),
-            }
-        }
-    }
-
-    fn write(&mut self, offset: u64, data: &[u8]) {
-        let len = u32::try_from(data.len()).unwrap();
-        self.request(Op::Write { offset, len, fua: false }, data).unwrap();
-    }
-
-    fn read(&mut self, offset: u64, len: u32) -> Vec<u8> {
-        self.request(Op::Read { offset, len, df: false }, &[]).unwrap()
-    }
-}
-
-fn more(stream: &mut UnixStream, received: &mut Vec<u8>) {
-    let mut bytes = [0; 65_536];
-    let count = stream.read(&mut bytes).unwrap();
-    assert_ne!(count, 0, "the server hung up");
-    received.extend_from_slice(&bytes[..count]);
-}
+use weft_nbd::Op;
 
 fn array() -> TempDir {
     let dir = tempdir().unwrap();

@@ -482,7 +482,10 @@ fn add(cx: &mut Context<'_>, member: &str) -> Result<(Verb, Step), Box<Response>
     let unusable = |error: DeviceError| {
         let kind = match error {
             DeviceError::Claimed { .. } | DeviceError::Locked { .. } => Kind::Refused,
-            DeviceError::Duplicate { .. } | DeviceError::Spec { .. } => Kind::Usage,
+            DeviceError::Duplicate { .. }
+            | DeviceError::Overlap { .. }
+            | DeviceError::Partition { .. }
+            | DeviceError::Spec { .. } => Kind::Usage,
             _ => Kind::Failed,
         };
         refusal(kind, error.to_string())

@@ -14,6 +14,7 @@
 //! |---|---|
 //! | Who may touch which bytes, and until when? | `buffers.rs` |
 //! | Which frames hold payload of requests? | `pool.rs` |
+//! | Which bytes does the name of a member mean? | `spec.rs`, `partition.rs` |
 //! | How is a member opened, and is it ours alone? | `devices.rs` |
 //! | How are operations of files started together? | `ring.rs`, `uring.rs`, `threads.rs` |
 //! | How does a member request get its one answer? | `member_io.rs` |
@@ -37,10 +38,12 @@ pub mod devices;
 pub mod driver;
 pub mod faulty;
 pub mod member_io;
+pub mod partition;
 pub mod poison;
 pub mod pool;
 pub mod reactor;
 pub mod ring;
+pub mod spec;
 pub mod threads;
 #[allow(unsafe_code, reason = "hands addresses to the kernel")]
 pub mod uring;

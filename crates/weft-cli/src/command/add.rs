@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use clap::Args;
 use serde_json::json;
 use weft_export::control::{Command, VolumeStatus};
+use weft_runtime::spec::MemberSpec;
 
 use super::status::only_volume;
 use crate::look::Looked;
@@ -25,7 +26,7 @@ use crate::terminal::{complain, print_json, stdout};
 pub(crate) struct Add {
     /// Name or control socket of a running volume
     target: String,
-    /// Files, block devices, or ram:SIZE for memory of the server
+    /// PATH, PATH#N (partition N), PATH@OFFSET[+LENGTH], or ram:SIZE for memory of the server
     #[arg(value_name = "MEMBER", required = true, value_parser = MemberArg::parser())]
     members: Vec<MemberArg>,
     /// Make members that do not exist, as sparse files of this size
@@ -112,7 +113,9 @@ fn acceptable(
         MemberArg::Path(path) => path,
     };
     let failed = |error: std::io::Error| Failure::failed(format!("{member}: {error}"));
+    let is_part = MemberSpec::path(path).is_part();
     if let Some(size) = arguments.member_size
+        && !is_part
         && !path.exists()
     {
         let file = std::fs::File::create_new(path).map_err(failed)?;
@@ -120,7 +123,7 @@ fn acceptable(
         file.set_len(size.0).map_err(failed)?;
         file.sync_all().map_err(failed)?;
     }
-    if !path.exists() && !path.is_symlink() {
+    if !is_part && !path.exists() && !path.is_symlink() {
         return Err(Failure::failed(format!(
             "{member}: no such file; --member-size SIZE makes it, as a sparse file"
         )));

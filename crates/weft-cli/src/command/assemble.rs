@@ -50,7 +50,7 @@ pub(crate) struct Assemble {
     /// Print one JSON object
     #[arg(long)]
     json: bool,
-    /// Files or block devices
+    /// Files, block devices, or parts of them: PATH, PATH#N (partition N), PATH@OFFSET[+LENGTH]
     #[arg(value_name = "MEMBER", required = true, value_parser = MemberArg::parser())]
     members: Vec<MemberArg>,
 }

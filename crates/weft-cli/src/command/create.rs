@@ -24,9 +24,10 @@ use weft_ondisk::{
     layout_id,
 };
 use weft_runtime::devices::{Access, OpenMember, OpenOptions};
+use weft_runtime::spec::MemberSpec;
 use weft_units::{Bytes, MemberIndex, Sectors};
 
-use crate::look::Looked;
+use crate::look::{self, Looked};
 use crate::member::{self, MemberArg};
 use crate::outcome::{Exit, Failure, Outcome};
 use crate::terminal::{complain, print_json, stdout};
@@ -87,7 +88,7 @@ pub(crate) struct Create {
     /// Only resync.
     #[arg(short = 'k', long, hide = true)]
     consistency_policy: Option<String>,
-    /// Files or block devices, slot after slot, then spares; 'missing' leaves a slot empty
+    /// PATH, PATH#N (partition N) or PATH@OFFSET[+LENGTH], slot after slot, then spares; 'missing' leaves a slot empty
     #[arg(value_name = "MEMBER", required = true, value_parser = MemberArg::parser())]
     members: Vec<MemberArg>,
 }
@@ -354,8 +355,8 @@ fn places(arguments: &Create) -> Result<Vec<Place>, Failure> {
         };
         for other in &places {
             let same = match (other, &place) {
-                (Place::Old { looked: a, .. }, Place::Old { looked: b, .. }) => {
-                    a.identity == b.identity
+                (Place::Old { looked: a, .. }, Place::Old { looked: b, .. }) if a.overlaps(b) => {
+                    return Err(Failure::usage(look::twice(b, a)));
                 }
                 (Place::New { path: a, .. }, Place::New { path: b, .. }) => {
                     std::path::absolute(a).ok() == std::path::absolute(b).ok()
@@ -376,15 +377,17 @@ fn places(arguments: &Create) -> Result<Vec<Place>, Failure> {
 fn place(path: &Path, member_size: Option<Bytes>) -> Result<Place, Failure> {
     let label = member::label(path);
     // Nothing is lost when an empty file is made larger.
-    let absent = match std::fs::metadata(path) {
-        Ok(metadata) => metadata.is_file() && metadata.len() == 0,
-        Err(error) => {
-            if error.kind() == std::io::ErrorKind::NotFound && path.is_symlink() {
-                return Err(Failure::failed(format!("{label}: a symbolic link to nothing")));
+    let is_part = MemberSpec::path(path).is_part();
+    let absent = !is_part
+        && match std::fs::metadata(path) {
+            Ok(metadata) => metadata.is_file() && metadata.len() == 0,
+            Err(error) => {
+                if error.kind() == std::io::ErrorKind::NotFound && path.is_symlink() {
+                    return Err(Failure::failed(format!("{label}: a symbolic link to nothing")));
+                }
+                error.kind() == std::io::ErrorKind::NotFound
             }
-            error.kind() == std::io::ErrorKind::NotFound
-        }
-    };
+        };
     if !absent {
         let looked = Looked::open(path)?;
         if let Some(asked) = member_size.filter(|asked| *asked != looked.size.bytes()) {
@@ -637,7 +640,7 @@ fn put(opened: &[Opened<'_>]) -> Result<(), Failure> {
 fn write_at(member: &OpenMember, at: Sectors, bytes: &[u8]) -> std::io::Result<()> {
     let mut written = 0;
     while written < bytes.len() {
-        let offset = at.bytes().0 + written as u64;
+        let offset = member.start().0 + at.bytes().0 + written as u64;
         match rustix::io::pwrite(member, &bytes[written..], offset) {
             Ok(0) => return Err(ErrorKind::WriteZero.into()),
             Ok(count) => written += count,

@@ -71,6 +71,9 @@ pub(crate) fn run(arguments: &Detail) -> Outcome {
 
 /// Whether the argument is no file or device, so that it has to name a running volume.
 fn names_target(path: &Path) -> bool {
+    if weft_runtime::spec::MemberSpec::path(path).is_part() {
+        return false;
+    }
     std::fs::metadata(path).map_or(true, |metadata| metadata.file_type().is_socket())
 }
 

@@ -22,7 +22,7 @@ use crate::when;
 /// believed.
 #[derive(Debug, Args)]
 pub(crate) struct Examine {
-    /// Files or block devices
+    /// Files, block devices, or parts of them: PATH, PATH#N (partition N), PATH@OFFSET[+LENGTH]
     #[arg(value_name = "MEMBER", required = true, value_parser = MemberArg::parser())]
     members: Vec<MemberArg>,
     /// Print one JSON object

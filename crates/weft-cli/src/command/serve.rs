@@ -77,7 +77,7 @@ pub(crate) struct Serve {
     knobs: Vec<String>,
     #[command(flatten)]
     selection: Selection,
-    /// Files or block devices
+    /// Files, block devices, or parts of them: PATH, PATH#N (partition N), PATH@OFFSET[+LENGTH]
     #[arg(value_name = "MEMBER", required = true, value_parser = MemberArg::parser())]
     members: Vec<MemberArg>,
 }

@@ -2,6 +2,9 @@
 //! kernel, and a volume served for a test.
 #![allow(dead_code, reason = "each test program uses a part of it")]
 
+pub(crate) mod client;
+pub(crate) mod table;
+
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};

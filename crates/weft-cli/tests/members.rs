@@ -1,0 +1,166 @@
+//! Members as people have them: partitions, parts of images, odd names.
+
+mod common;
+
+use std::path::Path;
+
+use common::client::Client;
+use common::{Served, contents, exits, json, table};
+use tempfile::{TempDir, tempdir};
+
+const MIB: u64 = 1 << 20;
+
+/// `disk` with three GPT partitions of 8 MiB, `old` with an MBR and two logical ones, `plain` with
+/// nothing; all around the partitions is 0xa5.
+fn disks() -> TempDir {
+    let dir = tempdir().unwrap();
+    for (name, mib) in [("disk", 26), ("old", 18), ("plain", 10)] {
+        std::fs::write(dir.path().join(name), vec![0xa5; mib << 20]).unwrap();
+    }
+    let disk = dir.path().join("disk");
+    table::gpt(&disk, &[(2048, 18_431), (18_432, 34_815), (34_816, 51_199)]);
+    let old = dir.path().join("old");
+    table::mbr(&old, 0, &[(0, 0, 0), (5, 63, 36_000)]);
+    table::mbr(&old, 63 * 512, &[(0xfd, 63, 16_384), (5, 17_000, 17_000)]);
+    table::mbr(&old, 17_063 * 512, &[(0xfd, 63, 16_384)]);
+    dir
+}
+
+const MEMBERS: [&str; 4] = ["disk#1", "old#5", "disk#2", "plain@512K+8M"];
+
+fn create(dir: &Path, members: &[&str]) {
+    let options = ["create", "-l5", "-n4", "-c64K", "--name=vol", "--assume-clean", "--force"];
+    exits(dir, 0, &[&options[..], members].concat());
+}
+
+fn pattern(seed: u64, len: u64) -> Vec<u8> {
+    (0..len / 8).flat_map(|word| (word * 7 + seed).to_le_bytes()).collect()
+}
+
+#[test]
+fn partitions_and_parts_are_members_of_every_command() {
+    let dir = disks();
+    let path = dir.path();
+    let before = contents(path);
+    create(path, &MEMBERS);
+    let served = Served::start(path, &MEMBERS);
+    let mut client = Client::connect(&served.uri);
+    let content = pattern(1, client.size());
+    for (piece, at) in content.chunks(1 << 20).zip((0..).step_by(1 << 20)) {
+        client.write(at, piece);
+    }
+    drop(client);
+    // A member of one image fails, another partition of the same image takes its place.
+    exits(path, 0, &["fail", "vol", "disk#1"]);
+    exits(path, 0, &["remove", "vol", "disk#1"]);
+    exits(path, 0, &["add", "vol", "disk#3"]);
+    exits(path, 0, &["wait", "vol"]);
+    exits(path, 0, &["check", "vol"]);
+    let status = json(path, &["status", "--json"]);
+    let label = status["servers"][0]["volumes"][0]["members"].to_string();
+    assert!(label.contains("/disk#3"), "{label}");
+    exits(path, 0, &["stop", "vol"]);
+    assert_eq!(served.wait(), Some(0));
+
+    let now = ["disk#3", "old#5", "disk#2", "plain@1024s+16384s"];
+    for gone in 0..5 {
+        let mut rest: Vec<&str> = now.to_vec();
+        if gone < 4 {
+            rest.remove(gone);
+        }
+        let seen = common::weft(path, &[&["cat"][..], &rest].concat());
+        assert!(seen.status.success() && seen.stdout == content, "{rest:?}: {:?}", seen.stderr);
+    }
+    for command in ["assemble", "detail", "explain"] {
+        let members: &[&str] = if command == "explain" { &["0", "--members"] } else { &[] };
+        exits(path, 0, &[&[command][..], members, &now].concat());
+    }
+    assert_eq!(json(path, &["examine", "--json", "old#5"])["members"][0]["size_bytes"], 8 << 20);
+
+    // Nothing outside of the partitions was touched.
+    let inside: [(&str, &[(u64, u64)]); 3] = [
+        ("disk", &[(MIB, 25 * MIB)]),
+        ("old", &[(126 * 512, 126 * 512 + 8 * MIB)]),
+        ("plain", &[(MIB / 2, MIB / 2 + 8 * MIB)]),
+    ];
+    for (name, parts) in inside {
+        let old = &before.iter().find(|(path, _)| path.ends_with(name)).unwrap().1;
+        let new = std::fs::read(path.join(name)).unwrap();
+        for (at, (a, b)) in (0..).zip(old.iter().zip(&new)) {
+            let within = parts.iter().any(|(from, to)| (*from..*to).contains(&at));
+            assert!(within || a == b, "byte {at} of {name}");
+        }
+    }
+}
+
+#[test]
+fn what_is_not_there_is_answered_with_what_is() {
+    let dir = disks();
+    let path = dir.path();
+    let before = contents(path);
+    let one = |command: &str, member: &str| {
+        exits(path, if command == "cat" { 2 } else { 1 }, &[command, member]).err
+    };
+    for (member, says) in [
+        (
+            "disk#4",
+            "partition 4: found none in the GUID partition table, expected one of 1 (bytes 1048576+8388608, Linux RAID), 2 ",
+        ),
+        (
+            "old#2",
+            "found one that only holds others, expected one with data: 2 (bytes 32256+18432000, extended), 5 (bytes 64512+8388608, Linux RAID), 6 ",
+        ),
+        ("plain#1", "partition table: found none"),
+    ] {
+        let text = one("cat", member);
+        assert!(text.contains(says), "{member}: {text}");
+    }
+    for (member, says) in [
+        ("disk@1", "offset: found 1, expected a multiple of 512"),
+        ("disk@0+1000", "length: found 1000, expected a multiple of 512"),
+        ("disk@1T", "expected less than the size, 27262976"),
+    ] {
+        for command in ["cat", "assemble"] {
+            let text = exits(path, 2, &[command, member]).err;
+            assert!(text.contains(says), "{member}: {text}");
+        }
+    }
+    for member in ["none#1", "none@1M"] {
+        let text = exits(path, 1, &["assemble", member]).err;
+        assert!(text.contains(&format!("{member}: none: No such file")), "{text}");
+        exits(path, 1, &["cat", member]);
+    }
+    for (members, says) in [
+        (["disk#1", "disk@1M+8M"], "named twice, also as disk#1"),
+        (["disk#1", "disk"], "overlaps disk#1, expected members that have no byte in common"),
+        (["disk@2M+2M", "disk#1"], "overlaps disk@2M+2M"),
+    ] {
+        for command in ["assemble", "create", "cat"] {
+            let options: &[&str] = if command == "create" { &["-l5", "-n2"] } else { &[] };
+            let text = exits(path, 2, &[&[command][..], options, &members].concat()).err;
+            let says = if command == "cat" { "disk" } else { says };
+            assert!(text.contains(says), "{command} {members:?}: {text}");
+        }
+    }
+    assert_eq!(contents(path), before);
+}
+
+#[test]
+fn a_damaged_first_table_gives_way_to_the_second_and_a_file_of_that_name_wins() {
+    use std::os::unix::fs::FileExt;
+    let dir = disks();
+    let path = dir.path();
+    create(path, &MEMBERS);
+    let disk = std::fs::File::options().write(true).open(path.join("disk")).unwrap();
+    disk.write_all_at(&[0; 4096], 512).unwrap();
+    let text = exits(path, 0, &["examine", "disk#1"]);
+    assert!(text.err.contains("the second one, at byte 27262464, is whole"), "{}", text.err);
+    assert!(text.out.starts_with("disk#1:"), "{}", text.out);
+
+    std::fs::write(path.join("disk#1"), vec![0; 8 << 20]).unwrap();
+    let text = exits(path, 1, &["examine", "disk#1"]).err;
+    assert!(text.contains("No md superblock detected on disk#1."), "{text}");
+    std::fs::write(path.join("disk@1M"), vec![0; 8 << 20]).unwrap();
+    exits(path, 1, &["examine", "disk@1M"]);
+    exits(path, 0, &["examine", "disk@1M+8M"]);
+}

@@ -1,0 +1,341 @@
+//! Which bytes does the name of a member mean?
+//!
+//! | name | means |
+//! |---|---|
+//! | `PATH` | all of a file or block device |
+//! | `PATH@OFFSET[+LENGTH]` | part of it, up to its end without a length |
+//! | `PATH#N` | partition N, as the kernel numbers it |
+//! | `ram:SIZE` | fresh memory |
+//!
+//! A path that exists exactly as it stands means that file, whatever characters it has. So a name
+//! can be told, stored and read again: the same text means the same bytes everywhere in weft.
+
+use std::ffi::OsStr;
+use std::io;
+use std::ops::Range;
+use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use rustix::io::Errno;
+use weft_units::SECTOR_BYTES;
+
+use crate::devices::DeviceError;
+use crate::partition::{self, TableError};
+
+/// What the name of a member means.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MemberSpec {
+    /// As it was given; names the member in messages.
+    pub label: String,
+    pub(crate) place: Place,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    File { path: PathBuf, window: Window },
+    Ram { bytes: u64 },
+}
+
+/// Which part of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Window {
+    Area { offset: u64, len: Option<u64> },
+    Partition(u32),
+    Whole,
+}
+
+/// Where a member is in its file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Located {
+    /// Its bytes, whole sectors.
+    pub bytes: Range<u64>,
+    /// What is odd about how it was found; sentences for people.
+    pub notices: Vec<String>,
+}
+
+impl MemberSpec {
+    /// Reads what people write. Sizes take K, M, G, T (binary), `s` for sectors, or are bytes.
+    ///
+    /// # Errors
+    /// [`DeviceError::Spec`] for a size that is none.
+    pub fn parse(text: &str) -> Result<Self, DeviceError> {
+        if let Some(size) = text.strip_prefix("ram:") {
+            let found = || "a size that is none".to_owned();
+            let bytes = parse_size(size)
+                .ok_or_else(|| DeviceError::Spec { label: text.to_owned(), found: found() })?;
+            return Ok(Self { label: text.to_owned(), place: Place::Ram { bytes } });
+        }
+        Ok(Self::path(Path::new(text)))
+    }
+
+    /// As [`MemberSpec::parse`], for what is a file or device, also with a name that is no UTF-8.
+    #[must_use]
+    pub fn path(name: &Path) -> Self {
+        let label = name.display().to_string();
+        let (path, window) = match split(name) {
+            Some((path, window)) if !name.exists() => (path, window),
+            _ => (name, Window::Whole),
+        };
+        Self { label, place: Place::File { path: path.to_owned(), window } }
+    }
+
+    /// The file or device it is in.
+    #[must_use]
+    pub fn file(&self) -> Option<&Path> {
+        match &self.place {
+            Place::File { path, .. } => Some(path),
+            Place::Ram { .. } => None,
+        }
+    }
+
+    /// Whether it is a part of a file or device.
+    #[must_use]
+    pub fn is_part(&self) -> bool {
+        matches!(&self.place, Place::File { window, .. } if *window != Window::Whole)
+    }
+
+    /// Which partition is named.
+    pub(crate) fn partition_number(&self) -> Option<u32> {
+        match &self.place {
+            Place::File { window: Window::Partition(number), .. } => Some(*number),
+            _ => None,
+        }
+    }
+
+    /// The same member as all of another file.
+    pub(crate) fn of_whole(&self, path: &Path) -> Self {
+        let place = Place::File { path: path.to_owned(), window: Window::Whole };
+        Self { label: self.label.clone(), place }
+    }
+
+    /// Finds its bytes in its file, of which `end` is the size and `block` the logical block if it is
+    /// a device. Reads the partition table if one is named.
+    ///
+    /// # Errors
+    /// They are not within the file, or no whole sectors; there is no such partition.
+    pub fn locate<F: AsFd>(
+        &self,
+        file: F,
+        end: u64,
+        block: Option<u32>,
+    ) -> Result<Located, DeviceError> {
+        let (offset, len, notices) = match &self.place {
+            Place::Ram { .. } | Place::File { window: Window::Whole, .. } => (0, None, Vec::new()),
+            Place::File { window: Window::Area { offset, len }, .. } => (*offset, *len, Vec::new()),
+            Place::File { window: Window::Partition(number), .. } => {
+                let (start, len, notices) = self.partition(file, end, block, *number)?;
+                (start, Some(len), notices)
+            }
+        };
+        let bytes = window_within(&self.label, end, offset, len)?;
+        Ok(Located { bytes, notices })
+    }
+
+    fn partition<F: AsFd>(
+        &self,
+        file: F,
+        end: u64,
+        block: Option<u32>,
+        number: u32,
+    ) -> Result<(u64, u64, Vec<String>), DeviceError> {
+        let label = || self.label.clone();
+        let mut read = |at: u64, into: &mut [u8]| read_exact_at(&file, into, at);
+        let table = partition::read(&mut read, end, block).map_err(|error| match error {
+            TableError::Io(source) => {
+                DeviceError::Io { label: label(), what: "reading its partition table", source }
+            }
+            error => DeviceError::Partition { label: label(), why: error.to_string() },
+        })?;
+        let Some(found) = table.find(number) else {
+            return Err(DeviceError::Partition {
+                label: label(),
+                why: format!(
+                    "partition {number}: found none in the {}, expected one of {}",
+                    table.scheme,
+                    table.summary()
+                ),
+            });
+        };
+        if found.is_extended {
+            return Err(DeviceError::Partition {
+                label: label(),
+                why: format!(
+                    "partition {number}: found one that only holds others, expected one with data: {}",
+                    table.summary()
+                ),
+            });
+        }
+        if found.start.checked_add(found.len).is_none_or(|last| last > end) {
+            return Err(DeviceError::Partition {
+                label: label(),
+                why: format!(
+                    "partition {found}: ends beyond the end of the disk, {end} bytes; if the image \
+                     was cut, PATH@{} names what is left of it",
+                    found.start
+                ),
+            });
+        }
+        Ok((found.start, found.len, table.notices))
+    }
+}
+
+/// A name that looks like part of something: what, and which part.
+fn split(name: &Path) -> Option<(&Path, Window)> {
+    let bytes = name.as_os_str().as_bytes();
+    let at = bytes.iter().rposition(|byte| matches!(byte, b'#' | b'@'))?;
+    let path = Path::new(OsStr::from_bytes(&bytes[..at]));
+    let rest = std::str::from_utf8(&bytes[at + 1..]).ok()?;
+    if path.as_os_str().is_empty() {
+        return None;
+    }
+    let window = if bytes[at] == b'#' {
+        let digits = !rest.is_empty() && rest.bytes().all(|byte| byte.is_ascii_digit());
+        Window::Partition(rest.parse().ok().filter(|_| digits)?)
+    } else {
+        match rest.split_once('+') {
+            Some((offset, len)) => {
+                Window::Area { offset: parse_size(offset)?, len: Some(parse_size(len)?) }
+            }
+            None => Window::Area { offset: parse_size(rest)?, len: None },
+        }
+    };
+    Some((path, window))
+}
+
+/// A size as people write it: a number with K, M, G, T (binary), `s` for sectors, or none for bytes.
+#[must_use]
+pub fn parse_size(text: &str) -> Option<u64> {
+    let digits = text.trim_end_matches(|unit: char| !unit.is_ascii_digit());
+    let unit = match &text[digits.len()..] {
+        "" | "B" | "b" => 1,
+        "s" => SECTOR_BYTES,
+        "K" | "k" | "KiB" => 1 << 10,
+        "M" | "m" | "MiB" => 1 << 20,
+        "G" | "g" | "GiB" => 1 << 30,
+        "T" | "t" | "TiB" => 1 << 40,
+        _ => return None,
+    };
+    let bytes = digits.parse::<u64>().ok()?.checked_mul(unit)?;
+    // Offsets of files are signed.
+    (bytes <= i64::MAX.unsigned_abs()).then_some(bytes)
+}
+
+/// Bytes of the window, whole sectors.
+pub(crate) fn window_within(
+    label: &str,
+    end: u64,
+    offset: u64,
+    len: Option<u64>,
+) -> Result<Range<u64>, DeviceError> {
+    let size_error = |what, found, expected| {
+        Err(DeviceError::Size { label: label.to_owned(), what, found, expected })
+    };
+    if end < SECTOR_BYTES {
+        return size_error("size", end, format!("at least {SECTOR_BYTES}"));
+    }
+    for (what, bytes) in [("offset", offset), ("length", len.unwrap_or(0))] {
+        if bytes % SECTOR_BYTES != 0 {
+            return size_error(what, bytes, format!("a multiple of {SECTOR_BYTES}"));
+        }
+    }
+    if offset >= end {
+        return size_error("offset", offset, format!("less than the size, {end}"));
+    }
+    let rest = end - offset;
+    let len = len.unwrap_or(rest);
+    if len > rest {
+        return size_error("length", len, format!("at most what follows the offset, {rest}"));
+    }
+    if len < SECTOR_BYTES {
+        return size_error("length", len, format!("at least {SECTOR_BYTES}"));
+    }
+    Ok(offset..offset + len / SECTOR_BYTES * SECTOR_BYTES)
+}
+
+/// Fills `into`.
+///
+/// # Errors
+/// The file does not answer, or ends before.
+pub(crate) fn read_exact_at<F: AsFd>(file: F, into: &mut [u8], at: u64) -> io::Result<()> {
+    let mut filled = 0;
+    while filled < into.len() {
+        match rustix::io::pread(&file, &mut into[filled..], at + filled as u64) {
+            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(count) => filled += count,
+            Err(Errno::INTR | Errno::AGAIN) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_mean_what_they_look_like_unless_a_file_has_them() {
+        let area = |offset, len| Window::Area { offset, len };
+        for (name, path, window) in [
+            ("/no/a.img", "/no/a.img", Window::Whole),
+            ("/no/a.img#1", "/no/a.img", Window::Partition(1)),
+            ("/no/a.img#15", "/no/a.img", Window::Partition(15)),
+            ("/no/a#b#3", "/no/a#b", Window::Partition(3)),
+            ("/no/a.img@1M", "/no/a.img", area(1 << 20, None)),
+            ("/no/a.img@8s+2G", "/no/a.img", area(4096, Some(2 << 30))),
+            ("/no/a.img@12+512", "/no/a.img", area(12, Some(512))),
+            ("/no/user@host", "/no/user@host", Window::Whole),
+            ("/no/x@", "/no/x@", Window::Whole),
+            ("/no/C#", "/no/C#", Window::Whole),
+            ("/no/a#+1", "/no/a#+1", Window::Whole),
+            ("/no/a#99999999999", "/no/a#99999999999", Window::Whole),
+            ("/no/a@b+c", "/no/a@b+c", Window::Whole),
+            ("/no/a@99999999T", "/no/a@99999999T", Window::Whole),
+            ("#1", "#1", Window::Whole),
+        ] {
+            let spec = MemberSpec::parse(name).unwrap();
+            assert_eq!(spec.place, Place::File { path: path.into(), window }, "{name}");
+            assert_eq!(spec.is_part(), window != Window::Whole);
+        }
+        let dir = tempfile::tempdir().unwrap();
+        for name in ["a#1", "a@1M", "a"] {
+            let path = dir.path().join(name);
+            std::fs::write(&path, "").unwrap();
+            assert!(!MemberSpec::path(&path).is_part(), "{name}");
+        }
+        let bytes = Path::new(OsStr::from_bytes(b"/no/\xff#2"));
+        let file = Path::new(OsStr::from_bytes(b"/no/\xff"));
+        assert_eq!(MemberSpec::path(bytes).file(), Some(file));
+        assert!(MemberSpec::parse("ram:much").is_err());
+    }
+
+    #[test]
+    fn sizes_are_binary() {
+        let cases = [("8s", 4096), ("4K", 4096), ("1M", 1 << 20), ("12", 12), ("2T", 2 << 40)];
+        for (text, bytes) in cases {
+            assert_eq!(parse_size(text), Some(bytes), "{text}");
+        }
+        for text in ["", "K", "-1", "1X", "18446744073709551615K", "8388608T", "é"] {
+            assert_eq!(parse_size(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn windows_are_whole_sectors_within_the_file() {
+        let window = |offset, len| window_within("a", 1 << 20, offset, len);
+        assert_eq!(window(0, None).unwrap(), 0..1 << 20);
+        assert_eq!(window(512, Some(1024)).unwrap(), 512..1536);
+        assert_eq!(window_within("a", 1000, 0, None).unwrap(), 0..512);
+        for (offset, len, says) in [
+            (1, None, "offset: found 1, expected a multiple of 512"),
+            (0, Some(513), "length: found 513, expected a multiple of 512"),
+            (0, Some(0), "length: found 0, expected at least 512"),
+            (1 << 20, None, "expected less than the size"),
+            (512, Some(1 << 20), "expected at most what follows the offset"),
+        ] {
+            let error = window(offset, len).unwrap_err().to_string();
+            assert!(error.contains(says), "{error}");
+        }
+    }
+}
