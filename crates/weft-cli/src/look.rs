@@ -12,7 +12,10 @@ use rustix::fs::OFlags;
 use weft_engine::MemberInfo;
 use weft_engine::assemble::Candidate;
 use weft_ondisk::probe::{self, Foreign};
-use weft_ondisk::{Minor, SUPER_BYTES, Super1, SuperblockError};
+use weft_ondisk::{
+    Metadata, MetadataError, SUPER_BYTES, Superblock, SuperblockBlocks, SuperblockError, Version,
+    read_superblock_blocks,
+};
 use weft_runtime::spec::{Located, MemberSpec};
 use weft_units::{Bytes, MemberIndex, Sectors};
 
@@ -103,36 +106,33 @@ impl Looked {
         self.identity == other.identity && (same || !apart)
     }
 
+    fn read(&self, sector: Sectors, len: usize) -> io::Result<Vec<u8>> {
+        let mut bytes = vec![0; len];
+        self.read_exact_at(&mut bytes, sector.bytes().0)?;
+        Ok(bytes)
+    }
+
     /// The 4096 bytes at each place where a superblock could be.
-    fn blocks(&self) -> Result<Vec<(Minor, [u8; SUPER_BYTES])>, Failure> {
-        let mut blocks = Vec::new();
-        for minor in Minor::ALL {
-            let Some(sector) = minor.position(self.size) else { continue };
-            let mut block = [0; SUPER_BYTES];
-            self.read_exact_at(&mut block, sector.bytes().0).map_err(|error| {
-                // Never taken for zeros.
-                Failure::failed(format!(
-                    "{}: superblock at sector {}: {error}; leave the member out",
-                    self.label, sector.0
-                ))
-            })?;
-            blocks.push((minor, block));
-        }
-        Ok(blocks)
+    fn blocks(&self) -> Result<SuperblockBlocks, Failure> {
+        read_superblock_blocks(self.size, |sector, len| self.read(sector, len))
+            .map_err(|error| Failure::failed(format!("{}: {error}", self.label)))
+    }
+
+    /// What its metadata says.
+    ///
+    /// # Errors
+    /// It cannot be read, or none of it can be believed; does not name the member.
+    pub(crate) fn metadata(&self) -> Result<Metadata, MetadataError> {
+        Metadata::read(self.size, |sector, len| self.read(sector, len))
     }
 
     /// The one superblock that can be believed.
     ///
     /// # Errors
     /// Why there is none, as a sentence that does not name the member.
-    pub(crate) fn superblock(&self) -> Result<Box<Super1>, String> {
-        let blocks = self.blocks().map_err(|failure| match failure {
-            Failure::Failed(text) => text,
-            other => format!("{other:?}"),
-        })?;
-        let blocks: Vec<(Minor, &[u8])> =
-            blocks.iter().map(|(minor, block)| (*minor, block.as_slice())).collect();
-        Super1::find(&blocks, self.size).map(Box::new).map_err(|error| error.to_string())
+    pub(crate) fn superblock(&self) -> Result<Box<Superblock>, String> {
+        let metadata = self.metadata().map_err(|error| error.to_string())?;
+        Ok(Box::new(metadata.superblock))
     }
 
     /// Every superblock that can be shown, with what is wrong with it if it cannot be believed, and
@@ -142,17 +142,17 @@ impl Looked {
     /// The member cannot be read.
     pub(crate) fn superblocks(&self) -> Result<Shown, Failure> {
         let mut shown = Shown { readable: Vec::new(), damaged: Vec::new() };
-        for (minor, mut block) in self.blocks()? {
-            match Super1::decode(&block, minor) {
+        for (version, mut block) in self.blocks()? {
+            match Superblock::decode(&block, version, self.size) {
                 Ok(superblock) => {
                     let wrong = superblock.validate(self.size).err();
                     shown.readable.push((superblock, wrong));
                 }
                 Err(SuperblockError::Magic { .. }) => {}
                 // All of it may be garbage, or one bit: people see for themselves.
-                Err(error @ SuperblockError::Checksum { computed, .. }) => {
-                    block[CHECKSUM].copy_from_slice(&computed.to_le_bytes());
-                    match Super1::decode(&block, minor) {
+                Err(error @ SuperblockError::Checksum { .. }) => {
+                    mend_sum(&mut block, version, &error);
+                    match Superblock::decode(&block, version, self.size) {
                         Ok(superblock) => shown.readable.push((superblock, Some(error))),
                         Err(_) => shown.damaged.push(error),
                     }
@@ -163,15 +163,13 @@ impl Looked {
         Ok(shown)
     }
 
-    /// Places that look like those of a superblock, of version 0.90 too.
+    /// Places that look like those of a superblock.
     ///
     /// # Errors
     /// The member cannot be read.
     pub(crate) fn superblock_places(&self) -> Result<Vec<Sectors>, Failure> {
-        let old = Sectors((self.size.0 & !127).saturating_sub(128));
-        let old = (self.size.0 >= 128).then_some(old);
         let mut places = Vec::new();
-        for sector in Minor::ALL.iter().filter_map(|minor| minor.position(self.size)).chain(old) {
+        for sector in Version::ALL.iter().filter_map(|version| version.position(self.size)) {
             let mut magic = [0; 4];
             self.read_exact_at(&mut magic, sector.bytes().0)
                 .map_err(|error| Failure::failed(format!("{}: {error}", self.label)))?;
@@ -252,15 +250,23 @@ impl Looked {
 
     /// For [`weft_engine::assemble::assemble`].
     pub(crate) fn candidate(&self, index: u16) -> Candidate {
-        Candidate {
-            member: MemberInfo {
-                index: MemberIndex(index),
-                label: self.label.clone(),
-                size: self.size,
-                logical_block: self.logical_block,
-            },
-            superblock: self.superblock(),
-        }
+        let member = MemberInfo {
+            index: MemberIndex(index),
+            label: self.label.clone(),
+            size: self.size,
+            logical_block: self.logical_block,
+        };
+        Candidate::new(member, self.metadata())
+    }
+}
+
+/// Stores the sum that the block should have, so that the rest of it can be read.
+fn mend_sum(block: &mut [u8], version: Version, error: &SuperblockError) {
+    let SuperblockError::Checksum { at, computed, .. } = error else { return };
+    let big = version == Version::V0_90 && block.starts_with(&MAGIC.to_be_bytes());
+    let sum = if big { computed.to_be_bytes() } else { computed.to_le_bytes() };
+    if let Some(stored) = block.get_mut(at.byte..at.byte + 4) {
+        stored.copy_from_slice(&sum);
     }
 }
 
@@ -270,14 +276,11 @@ const MAGIC: u32 = 0xa92b_4efc;
 /// More than one member has; ZFS alone has an uberblock in each of many blocks.
 const FOREIGN_MAX: usize = 256;
 
-/// Source   md-ondisk.md §1, `sb_csum`
-const CHECKSUM: std::ops::Range<usize> = 216..220;
-
 /// The superblocks of a member.
 #[derive(Debug)]
 pub(crate) struct Shown {
     /// Those that are whole, and what else is wrong with them.
-    pub(crate) readable: Vec<(Super1, Option<SuperblockError>)>,
+    pub(crate) readable: Vec<(Superblock, Option<SuperblockError>)>,
     /// What is wrong with those that are not.
     pub(crate) damaged: Vec<SuperblockError>,
 }

@@ -9,9 +9,9 @@ use std::path::{Path, PathBuf};
 use weft_engine::assemble::{Assembly, Candidate, Dropped, Options, assemble};
 use weft_engine::knobs::Knobs;
 use weft_engine::{Config, MemberInfo};
-use weft_ondisk::Super1;
+use weft_ondisk::Metadata;
 use weft_runtime::devices::{
-    Access, DeviceError, MemberSpec, OpenMember, OpenOptions, read_superblocks,
+    Access, DeviceError, MemberSpec, OpenMember, OpenOptions, read_metadata,
 };
 use weft_units::{MemberIndex, Sectors};
 
@@ -78,7 +78,7 @@ impl Opening {
         for (spec, index) in specs.iter().zip(0..) {
             match open.open(spec, MemberIndex(index), &members) {
                 Ok(member) => {
-                    candidates.push(read_superblocks(&member));
+                    candidates.push(read_metadata(&member));
                     members.push(member);
                 }
                 // No more of a member than a larger file without a superblock.
@@ -110,8 +110,10 @@ impl Opening {
 fn empty(label: String, index: u16) -> Candidate {
     let size = Sectors::ZERO;
     let member = MemberInfo { index: MemberIndex(index), label, size, logical_block: 512 };
-    let superblock = Super1::find(&[], size).map(Box::new).map_err(|error| error.to_string());
-    Candidate { member, superblock }
+    Candidate::new(
+        member,
+        Metadata::read(size, |_, _| Err(std::io::ErrorKind::UnexpectedEof.into())),
+    )
 }
 
 impl Volume {

@@ -16,7 +16,7 @@
 //!
 //! Source   md-raid.md §6.5 to §6.7, md-ondisk.md §1.7 and §8.4, reliability.md I4 to I6
 
-use weft_ondisk::{Features, MdTime, ResyncOffset, SUPER_BYTES, Super1};
+use weft_ondisk::{Features, MdTime, ResyncOffset, Role, Standing, Superblock, Update};
 use weft_units::{Bytes, MemberIndex, Sectors, Slot, Span, Time, VolumeId};
 
 use crate::assemble::{Assembly, SlotState};
@@ -52,7 +52,8 @@ pub(crate) struct Array {
     stalled: SlotSet,
     /// Position in `members` per slot.
     slots: Vec<Option<usize>>,
-    roles: Vec<u16>,
+    /// What each number of a member stands for.
+    roles: Vec<Role>,
     events: u64,
     epoch_secs: u64,
     /// Parity may be wrong from here; `None` when it is right everywhere.
@@ -132,20 +133,22 @@ impl Array {
         }
         let freshest = members
             .iter()
-            .max_by_key(|member| member.superblock.events)
+            .max_by_key(|member| member.superblock.events())
             .expect("an array that was assembled has members");
-        let mut roles = freshest.superblock.roles.clone();
+        // A reserved number in the table is nobody's.
+        let role_of = |number| freshest.superblock.role(number).unwrap_or(Role::Spare);
+        let numbers = freshest.superblock.role_count() as u32;
+        let mut roles: Vec<Role> = (0..numbers).map(role_of).collect();
         for member in &assembly.spares {
             let info = member.info.clone();
             members.push(Member::new(info, member.superblock.clone(), None, MemberState::Spare));
         }
         // Who has a role but is not here has failed, as far as the members that are here know.
         for (role, number) in roles.iter_mut().zip(0u32..) {
-            let here = members
-                .iter()
-                .any(|member| member.slot.is_some() && member.superblock.dev_number == number);
-            if usize::from(*role) < slots.len() && !here {
-                *role = ROLE_FAULTY;
+            let here =
+                members.iter().any(|member| member.slot.is_some() && member.number == number);
+            if matches!(role, Role::Active(_)) && !here {
+                *role = Role::Faulty;
             }
         }
         let mark = if assembly.resync_from.is_some() { Mark::Dirty } else { Mark::Clean };
@@ -412,7 +415,7 @@ impl Array {
     fn start_superblocks(&mut self, out: &mut Outbox) {
         let events = self.events;
         let lags = |member: &Member| {
-            !member.is_faulty() && member.slot.is_some() && member.superblock.events < events
+            !member.is_faulty() && member.slot.is_some() && member.superblock.events() < events
         };
         self.rounds.catching_up = self.members.iter().any(lags);
         if !self.rounds.catching_up {
@@ -424,7 +427,8 @@ impl Array {
         let catching_up = self.rounds.catching_up;
         let takes_slot = |member: &Member| {
             matches!(member.state, MemberState::Rebuilding { .. })
-                && !member.superblock.feature_map.contains(Features::RECOVERY)
+                && member.superblock.tells_rebuilding()
+                && !member.superblock.features().contains(Features::RECOVERY)
         };
         self.rounds.introducing = !catching_up && self.members.iter().any(takes_slot);
         if catching_up {
@@ -454,40 +458,47 @@ impl Array {
     }
 
     fn write_superblock(&mut self, position: usize, out: &mut Outbox) {
-        let superblock = self.superblock_of(position, out.now);
-        let len = superblock.encoded_len(self.members[position].info.logical_block);
-        let mut bytes = Vec::from(superblock.encode());
-        bytes.truncate(len.min(SUPER_BYTES));
-        let op = MemberOp::WriteMetadata {
-            at: superblock.super_offset,
-            bytes: bytes.into_boxed_slice(),
+        let standings = self.standings();
+        let member = &self.members[position];
+        let in_use = !matches!(self.mark, Mark::Clean | Mark::BecomingClean(_));
+        let update = Update {
+            events: self.events,
+            utime: MdTime { secs: self.epoch_secs + out.now.0 / 1_000_000_000, micros: 0 },
+            resync: match self.resync_from {
+                _ if in_use => ResyncOffset::At(Sectors::ZERO),
+                Some(from) => ResyncOffset::At(from),
+                None => ResyncOffset::Clean,
+            },
+            members: &standings,
+            number: member.number,
+            good_to: match member.state {
+                MemberState::Rebuilding { good_to } => Some(good_to),
+                MemberState::Faulty | MemberState::InSync | MemberState::Spare => None,
+            },
         };
-        self.members[position].superblock = superblock;
+        let logical_block = member.info.logical_block;
+        let superblock = &mut self.members[position].superblock;
+        superblock.update(&update);
+        let bytes = superblock.encode_for(logical_block).into_boxed_slice();
+        let op = MemberOp::WriteMetadata { at: superblock.super_offset(), bytes };
         self.submit(position, op, Owner::Superblock, out);
         self.rounds.outstanding += 1;
     }
 
-    /// What the superblock of a member says from the round that starts now.
-    fn superblock_of(&self, position: usize, now: Time) -> Super1 {
-        let member = &self.members[position];
-        let mut superblock = member.superblock.clone();
-        superblock.events = self.events;
-        superblock.utime = MdTime { secs: self.epoch_secs + now.0 / 1_000_000_000, micros: 0 };
-        superblock.roles.clone_from(&self.roles);
-        let in_use = !matches!(self.mark, Mark::Clean | Mark::BecomingClean(_));
-        superblock.resync_offset = match self.resync_from {
-            _ if in_use => ResyncOffset::At(Sectors::ZERO),
-            Some(from) => ResyncOffset::At(from),
-            None => ResyncOffset::Clean,
+    /// Everybody, by number, as superblocks tell it.
+    fn standings(&self) -> Vec<Standing> {
+        let standing = |(role, number): (&Role, u32)| {
+            let member = self.members.iter().find(|member| member.number == number);
+            let rebuilding =
+                |member: &Member| matches!(member.state, MemberState::Rebuilding { .. });
+            Standing {
+                role: *role,
+                rebuilding: member.is_some_and(rebuilding),
+                present: member.is_some(),
+                device: member.map(|member| member.superblock.device()).unwrap_or_default(),
+            }
         };
-        if let MemberState::Rebuilding { good_to } = member.state {
-            superblock.feature_map.insert(Features::RECOVERY);
-            superblock.recovery_offset_raw = good_to.0;
-        } else {
-            superblock.feature_map.remove(Features::RECOVERY);
-            superblock.recovery_offset_raw = 0;
-        }
-        superblock
+        self.roles.iter().zip(0..).map(standing).collect()
     }
 
     /// A superblock was written, or not.
@@ -523,7 +534,7 @@ impl Array {
         }
         if std::mem::take(&mut self.rounds.introducing) {
             let events = self.events;
-            self.write_superblocks(|member| member.superblock.events < events, out);
+            self.write_superblocks(|member| member.superblock.events() < events, out);
             return;
         }
         let recorded_before = self.failures_recorded();
@@ -605,7 +616,7 @@ impl Array {
             member: member.info.index,
             slot: member.slot,
         };
-        let number = member.superblock.dev_number as usize;
+        let number = member.number as usize;
         if let Some(slot) = member.slot {
             self.slots[slot.index()] = None;
         }
@@ -621,7 +632,7 @@ impl Array {
             return;
         }
         if let Some(role) = self.roles.get_mut(number) {
-            *role = ROLE_FAULTY;
+            *role = Role::Faulty;
         }
         if !self.read_only {
             self.rounds.records_failures = self.want_round();
@@ -646,11 +657,11 @@ impl Array {
         if member.in_flight > 0 || !self.failures_recorded() {
             return Err(ReplyError::Busy("requests of the member are outstanding; try again"));
         }
-        let number = member.superblock.dev_number as usize;
+        let number = member.number as usize;
         if let Some(role) = self.roles.get_mut(number)
             && !self.broken
         {
-            *role = ROLE_SPARE;
+            *role = Role::Spare;
             if !self.read_only {
                 self.want_round();
             }
@@ -681,21 +692,21 @@ impl Array {
             .ok_or(ReplyError::Io)?
             .superblock
             .clone();
-        let taken: Vec<u32> =
-            self.members.iter().map(|member| member.superblock.dev_number).collect();
+        let taken: Vec<u32> = self.members.iter().map(|member| member.number).collect();
         // As md: the first one past those of the slots. So a member that was removed and comes back
         // is not mistaken for the one that took its place.
         let free = |number: &u32| {
-            self.roles.get(*number as usize) == Some(&ROLE_SPARE) && !taken.contains(number)
+            self.roles.get(*number as usize) == Some(&Role::Spare) && !taken.contains(number)
         };
         let slots = self.slots.len() as u32;
         let number = (slots..self.roles.len() as u32)
             .chain(0..slots)
             .find(free)
             .ok_or(ReplyError::Invalid("the role table of the superblock is full"))?;
-        let mut superblock = spare_superblock(&template, &info, number, device_uuid)?;
-        superblock.events = self.events;
-        self.members.push(Member::new(info, superblock, None, MemberState::Spare));
+        let superblock = spare_superblock(&template, &info, number, device_uuid)?;
+        let mut member = Member::new(info, superblock, None, MemberState::Spare);
+        member.number = number;
+        self.members.push(member);
         self.want_round();
         Ok(())
     }
@@ -717,12 +728,12 @@ impl Array {
                 MemberState::Rebuilding { good_to: Sectors::ZERO }
             };
             member.slot = Some(Slot(slot as u16));
-            let number = member.superblock.dev_number as usize;
+            let number = member.number as usize;
             self.slots[slot] = Some(position);
             if self.roles.len() <= number {
-                self.roles.resize(number + 1, ROLE_SPARE);
+                self.roles.resize(number + 1, Role::Spare);
             }
-            self.roles[number] = slot as u16;
+            self.roles[number] = Role::Active(Slot(slot as u16));
             filled = true;
         }
         if filled {
@@ -833,40 +844,22 @@ pub(crate) struct MemberRequest {
 
 /// The superblock of a new spare, after that of a member.
 fn spare_superblock(
-    template: &Super1,
+    template: &Superblock,
     info: &MemberInfo,
     number: u32,
     device_uuid: weft_ondisk::Uuid,
-) -> Result<Super1, ReplyError> {
-    let mut superblock = template.clone();
-    superblock.super_offset = superblock
-        .minor
-        .position(info.size)
-        .ok_or_else(|| ReplyError::Refused(format!("{}: too small for metadata", info.label)))?;
-    let data_end = match superblock.minor {
-        weft_ondisk::Minor::V1_0 => superblock.super_offset,
-        weft_ondisk::Minor::V1_1 | weft_ondisk::Minor::V1_2 => info.size,
-    };
-    let data_size = Sectors(data_end.0.saturating_sub(superblock.data_offset.0));
-    if data_size < superblock.size {
+) -> Result<Superblock, ReplyError> {
+    let data_offset = template.data_offset();
+    if !data_offset.bytes().0.is_multiple_of(u64::from(info.logical_block)) {
         return Err(ReplyError::Refused(format!(
-            "{}: found {} for data, expected at least {}; use a larger member",
-            info.label, data_size, superblock.size
+            "{}: found logical blocks of {} bytes, which data_offset {data_offset} does not fit; use \
+             a member with smaller blocks",
+            info.label, info.logical_block
         )));
     }
-    if !superblock.data_offset.bytes().0.is_multiple_of(u64::from(info.logical_block)) {
-        return Err(ReplyError::Refused(format!(
-            "{}: found logical blocks of {} bytes, which data_offset {} does not fit; use a member \
-             with smaller blocks",
-            info.label, info.logical_block, superblock.data_offset
-        )));
-    }
-    superblock.data_size = data_size;
-    superblock.dev_number = number;
-    superblock.device_uuid = device_uuid;
-    superblock.devflags = 0;
-    superblock.cnt_corrected_read = 0;
-    Ok(superblock)
+    template
+        .of_spare(info.size, number, device_uuid)
+        .map_err(|error| ReplyError::Refused(format!("{}: {error}", info.label)))
 }
 
 /// What a coordinator's own member request is for.
@@ -876,6 +869,3 @@ const fn metadata_attr() -> Attr {
 
 /// How long after a superblock found no space its round is repeated.
 const ROUND_RETRY: Span = Span::secs(1);
-
-const ROLE_FAULTY: u16 = 0xfffe;
-const ROLE_SPARE: u16 = 0xffff;

@@ -6,7 +6,9 @@
 //! Source   md-ondisk.md §8; Linux 6.12 and mdadm 4.2 behaviour where they differ is said there
 
 use thiserror::Error;
-use weft_ondisk::{Features, Role, Super1, Uuid};
+use weft_ondisk::{
+    DeviceIdentity, Features, JournalState, Logs, Metadata, MetadataError, Role, Superblock, Uuid,
+};
 use weft_units::{Sectors, Slot};
 
 use crate::config::MemberInfo;
@@ -19,7 +21,30 @@ pub struct Candidate {
     /// The device.
     pub member: MemberInfo,
     /// Its superblock, or why there is none, as a sentence.
-    pub superblock: Result<Box<Super1>, String>,
+    pub superblock: Result<Box<Superblock>, String>,
+    /// What the superblock points to.
+    pub logs: Logs,
+}
+
+impl Candidate {
+    /// A device with this superblock, which points to nothing.
+    #[must_use]
+    pub fn with_superblock(member: MemberInfo, superblock: impl Into<Superblock>) -> Self {
+        Self::new(member, Ok(Metadata { superblock: superblock.into(), logs: Logs::default() }))
+    }
+
+    /// A device with what was read from it, or why that could not be.
+    #[must_use]
+    pub fn new(member: MemberInfo, metadata: Result<Metadata, MetadataError>) -> Self {
+        match metadata {
+            Ok(Metadata { superblock, logs }) => {
+                Self { member, superblock: Ok(Box::new(superblock)), logs }
+            }
+            Err(error) => {
+                Self { member, superblock: Err(error.to_string()), logs: Logs::default() }
+            }
+        }
+    }
 }
 
 /// What people may ask of an assembly.
@@ -31,6 +56,8 @@ pub struct Options {
     pub run: bool,
     /// Consent to an array that is dirty and degraded: its reconstructed data may be wrong.
     pub force_dirty: bool,
+    /// Consent to an array without its journal, which may hold what members do not; read-only.
+    pub without_journal: bool,
     /// Only members of this array.
     pub uuid: Option<Uuid>,
     /// Only members of the array of this name.
@@ -59,7 +86,9 @@ pub struct Member {
     /// The device.
     pub info: MemberInfo,
     /// Its superblock as it was read.
-    pub superblock: Super1,
+    pub superblock: Superblock,
+    /// What it points to.
+    pub logs: Logs,
 }
 
 /// A device that is not used, and why.
@@ -164,6 +193,7 @@ impl Decision {
                 Ok(superblock) => pool.push(Member {
                     info: candidate.member.clone(),
                     superblock: (**superblock).clone(),
+                    logs: candidate.logs.clone(),
                 }),
                 Err(reason) => self.drop(candidate.member.clone(), reason.clone()),
             }
@@ -173,8 +203,8 @@ impl Decision {
 
     /// Those of one array: the one asked for, or the only one.
     fn select(&mut self, pool: &mut Vec<Member>, options: &Options) -> Result<(), Refused> {
-        let wanted = |superblock: &Super1| {
-            options.uuid.is_none_or(|uuid| uuid == superblock.set_uuid)
+        let wanted = |superblock: &Superblock| {
+            options.uuid.is_none_or(|uuid| uuid == superblock.set_uuid())
                 && options.name.as_ref().is_none_or(|name| same_name(name, &superblock.name()))
         };
         let (kept, others) = pool.drain(..).partition(|member| wanted(&member.superblock));
@@ -183,9 +213,9 @@ impl Decision {
             let array = array_title(&member.superblock);
             self.drop(member.info, format!("belongs to {array}, which was not asked for"));
         }
-        let mut arrays: Vec<&Super1> = Vec::new();
+        let mut arrays: Vec<&Superblock> = Vec::new();
         for member in pool.iter() {
-            if arrays.iter().all(|known| known.set_uuid != member.superblock.set_uuid) {
+            if arrays.iter().all(|known| known.set_uuid() != member.superblock.set_uuid()) {
                 arrays.push(&member.superblock);
             }
         }
@@ -200,7 +230,7 @@ impl Decision {
                 };
                 Err(self.refused(what, None))
             }
-            [array] if array.set_uuid == Uuid([0; 16]) => {
+            [array] if array.set_uuid() == Uuid([0; 16]) => {
                 Err(self
                     .refused("set_uuid: found all zeros, which names no array".to_owned(), None))
             }
@@ -221,13 +251,13 @@ impl Decision {
         for other in &pool[1..] {
             let (a, b) = (&first.superblock, &other.superblock);
             let fields: [(&str, String, String); 7] = [
-                ("metadata version", a.minor.to_string(), b.minor.to_string()),
-                ("creation time", a.ctime.secs.to_string(), b.ctime.secs.to_string()),
-                ("level", a.level.to_string(), b.level.to_string()),
-                ("layout", a.layout.to_string(), b.layout.to_string()),
-                ("size", a.size.to_string(), b.size.to_string()),
-                ("chunksize", a.chunk.to_string(), b.chunk.to_string()),
-                ("raid_disks", a.raid_disks.to_string(), b.raid_disks.to_string()),
+                ("metadata version", a.version().to_string(), b.version().to_string()),
+                ("creation time", a.ctime().secs.to_string(), b.ctime().secs.to_string()),
+                ("level", a.level().to_string(), b.level().to_string()),
+                ("layout", a.layout().to_string(), b.layout().to_string()),
+                ("size", a.size().to_string(), b.size().to_string()),
+                ("chunksize", a.chunk().to_string(), b.chunk().to_string()),
+                ("raid_disks", a.raid_disks().to_string(), b.raid_disks().to_string()),
             ];
             for (field, on_first, on_other) in fields {
                 if on_first != on_other {
@@ -244,9 +274,12 @@ impl Decision {
         }
         for (index, a) in pool.iter().enumerate() {
             for b in &pool[index + 1..] {
-                let same_number = a.superblock.dev_number == b.superblock.dev_number;
-                let same_uuid = a.superblock.device_uuid == b.superblock.device_uuid;
-                if same_uuid || (same_number && a.superblock.events == b.superblock.events) {
+                let same_number = a.superblock.dev_number() == b.superblock.dev_number();
+                let same_events = a.superblock.events() == b.superblock.events();
+                let identity = a.superblock.identity();
+                let same_uuid = matches!(identity, DeviceIdentity::Uuid(_))
+                    && identity == b.superblock.identity();
+                if same_uuid || (same_number && same_events) {
                     return Err(self.refused(
                         format!(
                             "{} and {} have the same {}: one looks like a copy of the other; leave \
@@ -268,23 +301,21 @@ impl Decision {
         (0..pool.len())
             .filter(|index| matches!(pool[*index].superblock.own_role(), Ok(Role::Active(_))))
             // The first of equals, so that the order of arguments decides nothing but names.
-            .max_by_key(|index| (pool[*index].superblock.events, std::cmp::Reverse(*index)))
+            .max_by_key(|index| (pool[*index].superblock.events(), std::cmp::Reverse(*index)))
             .ok_or_else(|| {
                 self.refused("only spares: no member has a slot in the array".to_owned(), None)
             })
     }
 
     /// Whether everything the array uses is understood well enough.
-    fn features(&self, reference: &Super1, options: &Options) -> Result<(), Refused> {
+    fn features(&self, reference: &Superblock, options: &Options) -> Result<(), Refused> {
         let unreadable = [
             (Features::RESHAPE, "a reshape is under way"),
-            (Features::BADBLOCKS, "a bad-block log is not empty"),
             (Features::REPLACEMENT, "a member is being replaced"),
-            (Features::JOURNAL, "data may be in a journal only"),
         ];
         for (feature, why) in unreadable {
-            if reference.feature_map.intersects(feature) {
-                let reason = format!("feature_map: found {}: {why}", reference.feature_map);
+            if reference.features().intersects(feature) {
+                let reason = format!("feature_map: found {}: {why}", reference.features());
                 return Err(self.refused(
                     format!("{reason}; this release cannot read such an array"),
                     Some("let the kernel finish it, then try again".to_owned()),
@@ -314,7 +345,7 @@ impl Decision {
         for member in pool {
             let superblock = &member.superblock;
             let label = &member.info.label;
-            let events = superblock.events;
+            let events = superblock.events();
             let role = match superblock.own_role() {
                 Ok(role) => role,
                 Err(error) => {
@@ -323,7 +354,7 @@ impl Decision {
                     continue;
                 }
             };
-            let in_reference = freshest.role(superblock.dev_number);
+            let in_reference = freshest.role(superblock.dev_number());
             match role {
                 // Its number may be another's by now; then it is of an earlier time.
                 Role::Spare if in_reference == Ok(Role::Spare) => {
@@ -343,27 +374,24 @@ impl Decision {
                     self.drop(member.info, "its own superblock says that it failed".to_owned());
                     continue;
                 }
-                Role::Journal => {
-                    self.drop(member.info, "is a journal, which is not supported".to_owned());
-                    continue;
-                }
-                Role::Active(_) => {}
+                Role::Active(_) | Role::Journal => {}
             }
             let called_faulty = in_reference == Ok(Role::Faulty);
-            if called_faulty && superblock.role(freshest.dev_number) == Ok(Role::Faulty) {
+            if called_faulty && superblock.role(freshest.dev_number()) == Ok(Role::Faulty) {
                 return Err(self.refused(
                     format!(
                         "{label} and {} each say that the other failed (events {events} and {}): \
                          both halves were used on their own",
-                        reference.info.label, freshest.events
+                        reference.info.label,
+                        freshest.events()
                     ),
                     Some("give only the half whose data is wanted".to_owned()),
                 ));
             }
-            if events.saturating_add(1) < freshest.events {
+            if events.saturating_add(1) < freshest.events() {
                 let reason = format!(
                     "stale: events {events}, the array is at {}; add it again to rebuild it",
-                    freshest.events
+                    freshest.events()
                 );
                 self.drop(member.info, reason);
                 continue;
@@ -394,11 +422,11 @@ impl Decision {
     ) -> Result<Assembly, Refused> {
         let freshest = &reference.superblock;
         let geometry = Geometry::new(
-            freshest.level,
-            freshest.layout,
-            freshest.raid_disks,
-            freshest.chunk,
-            freshest.size,
+            freshest.level(),
+            freshest.layout(),
+            freshest.raid_disks(),
+            freshest.chunk(),
+            freshest.size(),
         )
         .map_err(|error| {
             self.refused(format!("{}: superblock {error}", reference.info.label), None)
@@ -406,6 +434,7 @@ impl Decision {
         let mut slots: Vec<SlotState> = Vec::new();
         slots.resize_with(usize::from(geometry.members()), || SlotState::Missing);
         let mut spares = Vec::new();
+        let mut journals = Vec::new();
         let mut dirty_from: Option<Sectors> = None;
         for (member, role) in current {
             if let Role::Active(slot) = role {
@@ -425,14 +454,16 @@ impl Decision {
                     Some(good_to) => SlotState::Rebuilding { member: Box::new(member), good_to },
                     None => SlotState::InSync(Box::new(member)),
                 };
+            } else if role == Role::Journal {
+                journals.push(member);
             } else {
                 spares.push(member);
             }
         }
         let assembly = Assembly {
-            uuid: freshest.set_uuid,
+            uuid: freshest.set_uuid(),
             name: freshest.name(),
-            events: freshest.events,
+            events: freshest.events(),
             resync_from: dirty_from,
             read_only: options.read_only,
             geometry,
@@ -441,10 +472,60 @@ impl Decision {
             dropped: self.dropped.clone(),
             notes: Vec::new(),
         };
+        self.journal(freshest, &journals, options)?;
         self.enough(&assembly, options)?;
         self.newly_degraded(&assembly, freshest, options)?;
         self.no_overlap(&assembly)?;
         Ok(Assembly { notes: self.notes, ..assembly })
+    }
+
+    /// Whether the journal holds what members do not have. The clean flag means nothing with one.
+    ///
+    /// Source   md-ondisk.md §5 "Rules"
+    fn journal(
+        &mut self,
+        freshest: &Superblock,
+        journals: &[Member],
+        options: &Options,
+    ) -> Result<(), Refused> {
+        let wanted = freshest.features().contains(Features::JOURNAL);
+        let why = match (wanted, journals) {
+            (false, []) => return Ok(()),
+            (false, [journal, ..]) => {
+                let label = &journal.info.label;
+                format!("{label}: found a journal, expected none: feature_map has no JOURNAL")
+            }
+            (true, []) => "found no journal, expected one: data may be in it only".to_owned(),
+            (true, [journal]) => match &journal.logs.journal {
+                Some(Ok(JournalState::Empty)) => return Ok(()),
+                Some(Ok(JournalState::Live(blocks))) => format!(
+                    "{}: found {} meta blocks in the journal, expected none: members do not have \
+                     yet what they hold",
+                    journal.info.label,
+                    blocks.len()
+                ),
+                Some(Err(error)) => format!("{}: {error}", journal.info.label),
+                None => format!("{}: the journal was not read", journal.info.label),
+            },
+            (true, [first, second, ..]) => {
+                format!(
+                    "found two journals, {} and {}, expected one",
+                    first.info.label, second.info.label
+                )
+            }
+        };
+        if options.without_journal && options.read_only {
+            self.notes.push(format!("{why}; what was in the journal only is old or wrong here"));
+            return Ok(());
+        }
+        Err(self.refused(
+            why,
+            Some(
+                "name the journal too; mdadm --assemble replays it; --read-only \
+                 --without-journal reads without it"
+                    .to_owned(),
+            ),
+        ))
     }
 
     /// Whether enough members are there to know every byte.
@@ -483,13 +564,11 @@ impl Decision {
         });
         if assembly.resync_from.is_some() && data_lost {
             let suspect = "every row written shortly before the crash may reconstruct wrong data";
-            if !(options.force_dirty || options.read_only) {
+            // As the kernel, also read-only: what nobody can check would pass for data.
+            if !options.force_dirty {
                 return Err(self.refused(
                     format!("dirty and degraded: {suspect}; suspect ranges: all"),
-                    Some(
-                        "--force-dirty accepts that, --read-only serves it without writing"
-                            .to_owned(),
-                    ),
+                    Some("--force-dirty accepts that".to_owned()),
                 ));
             }
             self.notes.push(format!("dirty and degraded: {suspect}; suspect ranges: all"));
@@ -501,7 +580,7 @@ impl Decision {
     fn newly_degraded(
         &mut self,
         assembly: &Assembly,
-        freshest: &Super1,
+        freshest: &Superblock,
         options: &Options,
     ) -> Result<(), Refused> {
         let absent: Vec<_> = assembly
@@ -509,7 +588,7 @@ impl Decision {
             .iter()
             .zip(0u16..)
             .filter(|(state, slot)| {
-                matches!(state, SlotState::Missing) && freshest.roles.contains(slot)
+                matches!(state, SlotState::Missing) && has_slot(freshest, *slot)
             })
             .map(|(_, slot)| slot.to_string())
             .collect();
@@ -540,23 +619,24 @@ impl Decision {
         for (slot, member) in assembly.members() {
             let superblock = &member.superblock;
             let block = member.info.logical_block;
-            if !superblock.data_offset.bytes().0.is_multiple_of(u64::from(block)) {
+            if !superblock.data_offset().bytes().0.is_multiple_of(u64::from(block)) {
                 return Err(self.refused(
                     format!(
                         "{}: data_offset {}: found a member with logical blocks of {block} bytes, \
                          expected one with blocks that fit it; copy it to such a one",
-                        member.info.label, superblock.data_offset
+                        member.info.label,
+                        superblock.data_offset()
                     ),
                     None,
                 ));
             }
-            let needed = superblock.data_offset.checked_add(assembly.geometry.member_size());
+            let needed = superblock.data_offset().checked_add(assembly.geometry.member_size());
             if slot.is_some() && needed.is_none_or(|needed| needed > member.info.size) {
                 return Err(self.refused(
                     format!(
                         "{}: data_offset {} and size {} reach beyond its {}; the member is truncated",
                         member.info.label,
-                        superblock.data_offset,
+                        superblock.data_offset(),
                         assembly.geometry.member_size(),
                         member.info.size
                     ),
@@ -576,18 +656,25 @@ impl Decision {
     }
 }
 
+/// Whether a superblock knows a member at a slot.
+fn has_slot(superblock: &Superblock, slot: u16) -> bool {
+    (0u32..)
+        .take(superblock.role_count())
+        .any(|number| superblock.role(number) == Ok(Role::Active(Slot(slot))))
+}
+
 /// `host:name` answers to `name` as well.
 fn same_name(wanted: &str, found: &str) -> bool {
     wanted == found || found.split_once(':').is_some_and(|(_, name)| name == wanted)
 }
 
-fn array_title(superblock: &Super1) -> String {
+fn array_title(superblock: &Superblock) -> String {
     format!(
         "{} \"{}\", {} of {}",
-        superblock.set_uuid,
+        superblock.set_uuid(),
         superblock.name(),
-        superblock.level,
-        superblock.raid_disks
+        superblock.level(),
+        superblock.raid_disks()
     )
 }
 
@@ -603,7 +690,7 @@ fn role_name(role: Option<Role>) -> String {
 
 #[cfg(test)]
 mod tests {
-    use weft_ondisk::{Level, NewArray, NewMember, ResyncOffset};
+    use weft_ondisk::{Level, NewArray, NewMember, ResyncOffset, Super1};
     use weft_units::MemberIndex;
 
     use super::*;
@@ -627,13 +714,17 @@ mod tests {
                     size: SIZE,
                     logical_block: 512,
                 },
-                superblock: Ok(Box::new(superblock)),
+                superblock: Ok(Box::new(superblock.into())),
+                logs: Logs::default(),
             })
             .collect()
     }
 
     fn edit(candidate: &mut Candidate, change: impl FnOnce(&mut Super1)) {
-        change(candidate.superblock.as_mut().unwrap());
+        match &mut **candidate.superblock.as_mut().unwrap() {
+            Superblock::V1(superblock) => change(superblock),
+            Superblock::V0_90(_) => panic!("the sets here are of version 1"),
+        }
     }
 
     fn run() -> Options {

@@ -1,6 +1,6 @@
 //! Everything that can make the engine move. Closed on purpose.
 
-use weft_ondisk::Super1;
+use weft_ondisk::Superblock;
 use weft_units::{ByteRange, Bytes, ClientId, MemberIndex, VolumeId};
 
 use crate::config::MemberInfo;
@@ -193,7 +193,7 @@ pub enum Verb {
         /// The opened member, with a fresh index.
         member: MemberInfo,
         /// Superblock of a former member of this array, if it has one.
-        superblock: Option<Box<Super1>>,
+        superblock: Option<Box<Superblock>>,
         /// Its device uuid if it has no superblock; the engine has no randomness.
         device_uuid: weft_ondisk::Uuid,
     },

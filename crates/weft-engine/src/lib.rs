@@ -30,14 +30,10 @@
 //! (array.set_uuid, array.assume_clean) = ([9; 16].into(), true);
 //! let candidates: Vec<_> = (0..)
 //!     .zip(array.plan().unwrap())
-//!     .map(|(n, superblock)| Candidate {
-//!         member: MemberInfo {
-//!             index: MemberIndex(n),
-//!             label: format!("disk{n}"),
-//!             size,
-//!             logical_block: 512,
-//!         },
-//!         superblock: Ok(Box::new(superblock)),
+//!     .map(|(n, superblock)| {
+//!         let (index, label) = (MemberIndex(n), format!("disk{n}"));
+//!         let member = MemberInfo { index, label, size, logical_block: 512 };
+//!         Candidate::with_superblock(member, superblock)
 //!     })
 //!     .collect();
 //! let assembly = assemble(&candidates, &Options::default()).unwrap();

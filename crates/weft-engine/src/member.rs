@@ -7,7 +7,7 @@
 
 use std::collections::VecDeque;
 
-use weft_ondisk::Super1;
+use weft_ondisk::Superblock;
 use weft_units::{Sectors, Slot, Time};
 
 use crate::config::MemberInfo;
@@ -21,7 +21,9 @@ use crate::token::Token;
 pub(crate) struct Member {
     pub(crate) info: MemberInfo,
     /// What its superblock said when it came; the template of what is written to it.
-    pub(crate) superblock: Super1,
+    pub(crate) superblock: Superblock,
+    /// Its place in the table of roles. 0.90 gives it another on the member when it takes a slot.
+    pub(crate) number: u32,
     pub(crate) slot: Option<Slot>,
     pub(crate) state: MemberState,
     /// It has a request outstanding for longer than `read_around`.
@@ -52,12 +54,13 @@ pub(crate) struct Counters {
 impl Member {
     pub(crate) fn new(
         info: MemberInfo,
-        superblock: Super1,
+        superblock: Superblock,
         slot: Option<Slot>,
         state: MemberState,
     ) -> Self {
         Self {
             info,
+            number: superblock.dev_number(),
             superblock,
             slot,
             state,
@@ -103,7 +106,7 @@ impl Member {
 
     /// Absolute sector of a data sector.
     pub(crate) fn data_sector(&self, sector: Sectors) -> Sectors {
-        self.superblock.data_offset + sector
+        self.superblock.data_offset() + sector
     }
 
     /// Since when its oldest request has been out.
@@ -132,7 +135,7 @@ impl Member {
             member: self.info.index,
             label: self.info.label.clone(),
             slot: self.slot,
-            dev_number: self.superblock.dev_number,
+            dev_number: self.number,
             state: self.state,
             reads: self.counters.reads,
             writes: self.counters.writes,

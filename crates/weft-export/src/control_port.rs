@@ -18,7 +18,7 @@ use weft_engine::{
     Command as AdminCommand, MemberState, ReplyError, Snapshot, SyncAction, Tag, Verb,
 };
 use weft_ondisk::Uuid;
-use weft_runtime::devices::{Access, DeviceError, MemberSpec, OpenOptions, read_superblocks};
+use weft_runtime::devices::{Access, DeviceError, MemberSpec, OpenOptions, read_metadata};
 use weft_runtime::driver::{Driver, Event};
 use weft_runtime::reactor::{Context, Exit, Port};
 use weft_units::{MemberIndex, Time, VolumeId};
@@ -497,7 +497,7 @@ fn add(cx: &mut Context<'_>, member: &str) -> Result<(Verb, Step), Box<Response>
     let index = cx.driver.members().next_index();
     let others: Vec<_> = cx.driver.members().members().collect();
     let open = options.open(&spec, index, others).map_err(unusable)?;
-    let superblock = read_superblocks(&open).superblock.ok();
+    let superblock = read_metadata(&open).superblock.ok();
     let info = open.info().clone();
     let mut uuid = [0; 16];
     getrandom::fill(&mut uuid).map_err(|error| failed(&error))?;

@@ -264,12 +264,12 @@ impl Shape {
         let array = assembly.members().next().map(|(_, member)| ArrayStatus {
             uuid: assembly.uuid.to_string(),
             name: assembly.name.clone(),
-            metadata: member.superblock.minor.to_string(),
+            metadata: member.superblock.version().to_string(),
             level: level.code(),
             layout: geometry.layout(),
             chunk: geometry.chunk().bytes().0,
             member_size: geometry.member_size().bytes().0,
-            created_secs: member.superblock.ctime.secs,
+            created_secs: member.superblock.ctime().secs,
         });
         Self { level: level.to_string(), slots: assembly.slots.len(), array }
     }

@@ -11,6 +11,7 @@
 //! - [`BadBlocks`]: which blocks of a member hold nothing.
 //! - [`PplHeader`]: what makes the parity of an interrupted write right again.
 //! - [`JournalScan`]: whether a journal holds what members do not have.
+//! - [`Metadata`]: all of these of one member, with a function that reads.
 //! - [`probe`]: what else is on a member.
 //!
 //! ```
@@ -39,11 +40,13 @@ mod examine;
 mod journal;
 pub mod layout_id;
 mod level;
+mod metadata;
 mod ppl;
 pub mod probe;
 mod super090;
 mod super1;
 mod superblock;
+mod update;
 mod uuid;
 
 pub use badblocks::{BADBLOCK_LEN_MAX, BadBlockContext, BadBlocks, LogFull, raw_entries};
@@ -58,6 +61,7 @@ pub use journal::{
     journal_seed,
 };
 pub use level::{Level, UnknownLevel};
+pub use metadata::{Logs, Metadata, MetadataError, SuperblockBlocks, read_superblock_blocks};
 pub use ppl::{
     PPL_ENTRIES_MAX, PPL_HEADER_BYTES, PplContext, PplEntry, PplHeader, PplRecompute, PplScan,
 };
@@ -69,4 +73,5 @@ pub use super090::{
     ByteOrder, DISKS_090_MAX, Disk090, RESERVED_090, Reshape090, SIZE_090_MAX, Super090, csum_090,
 };
 pub use superblock::{Candidates, DeviceIdentity, Superblock, UnknownVersion, Version};
+pub use update::{SpareError, Standing, Update};
 pub use uuid::{BadUuid, Uuid};

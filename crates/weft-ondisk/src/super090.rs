@@ -612,10 +612,20 @@ impl Super090 {
         Uuid(bytes)
     }
 
+    /// Whether a machine of another kind wrote it: Linux here would not know it.
+    #[must_use]
+    pub fn is_foreign(&self) -> bool {
+        (self.order == ByteOrder::Big) != cfg!(target_endian = "big")
+    }
+
     /// What keeps this release from writing to the array.
     #[must_use]
     pub fn refuses_writing(&self) -> Vec<Reason> {
         let mut reasons = self.features().unwritable();
+        if self.is_foreign() {
+            let what = "words in the byte order of another kind of machine";
+            reasons.push(Reason { name: "magic", what });
+        }
         if self.events == u64::MAX {
             reasons.push(Reason { name: "events", what: "an event count that cannot increase" });
         }
@@ -644,7 +654,7 @@ impl Super090 {
                 sector.0
             ));
         }
-        if (self.order == ByteOrder::Big) != cfg!(target_endian = "big") {
+        if self.is_foreign() {
             warnings.push(format!(
                 "{}: found a {} superblock; the array was made by a machine of another kind",
                 Word::MAGIC.at(),
@@ -786,7 +796,7 @@ impl Super090 {
     }
 
     /// Counts as the kernel does: a slot without a member has failed.
-    fn recount(&mut self) {
+    pub(crate) fn recount(&mut self) {
         let (mut active, mut failed, mut spare, mut present) = (0, 0, 0, 0);
         for (number, disk) in (0_u32..).zip(&self.disks) {
             if disk.is_empty_slot() {

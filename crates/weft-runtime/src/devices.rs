@@ -22,7 +22,7 @@ use rustix::io::Errno;
 use thiserror::Error;
 use weft_engine::MemberInfo;
 use weft_engine::assemble::Candidate;
-use weft_ondisk::{Minor, SUPER_BYTES, Super1};
+use weft_ondisk::Metadata;
 use weft_units::{Bytes, MemberIndex, SECTOR_BYTES, Sectors};
 
 use crate::buffers::AlignedBytes;
@@ -539,6 +539,18 @@ impl OpenMember {
         Ok(bytes)
     }
 
+    /// Reads metadata that need not begin or end with a logical block.
+    fn read_any(&self, at: Sectors, len: usize) -> std::io::Result<Vec<u8>> {
+        let block = u64::from(self.info.logical_block);
+        let end = at.bytes().0 + len as u64;
+        let first = at.bytes().0 / block * block;
+        let whole = (end - first).next_multiple_of(block);
+        let whole = usize::try_from(whole).map_err(std::io::Error::other)?;
+        let bytes = self.read(Bytes(first).sectors_floor(), whole)?;
+        let skip = usize::try_from(at.bytes().0 - first).map_err(std::io::Error::other)?;
+        Ok(bytes.as_ref()[skip..skip + len].to_vec())
+    }
+
     pub(crate) fn file(&self) -> &Arc<OwnedFd> {
         &self.file
     }
@@ -559,24 +571,12 @@ impl fmt::Display for IoMode {
     }
 }
 
-/// Reads every place where a version 1 superblock may be. Never writes.
+/// Reads the metadata of a member: every place where a superblock may be, and what it points to.
+/// Never writes.
 #[must_use]
-pub fn read_superblocks(member: &OpenMember) -> Candidate {
-    let size = member.info.size;
-    let read = |minor: Minor| -> Option<std::io::Result<(Minor, AlignedBytes)>> {
-        let position = minor.position(size)?;
-        Some(member.read(position, SUPER_BYTES).map(|bytes| (minor, bytes)))
-    };
-    let blocks: std::io::Result<Vec<_>> = Minor::ALL.into_iter().filter_map(read).collect();
-    let superblock = match blocks {
-        Ok(blocks) => {
-            let borrowed: Vec<_> =
-                blocks.iter().map(|(minor, bytes)| (*minor, bytes.as_ref())).collect();
-            Super1::find(&borrowed, size).map(Box::new).map_err(|error| error.to_string())
-        }
-        Err(error) => Err(format!("reading superblocks: {error}")),
-    };
-    Candidate { member: member.info.clone(), superblock }
+pub fn read_metadata(member: &OpenMember) -> Candidate {
+    let metadata = Metadata::read(member.info.size, |sector, len| member.read_any(sector, len));
+    Candidate::new(member.info.clone(), metadata)
 }
 
 fn open_ram(spec: &MemberSpec, index: MemberIndex, bytes: u64) -> Result<OpenMember, DeviceError> {
@@ -794,7 +794,7 @@ mod tests {
         let members = options(Access::ReadWrite).open_all(&specs, MemberIndex(0)).unwrap();
         assert_eq!(members[0].mode(), IoMode::Buffered);
         assert_eq!(members[0].read(Sectors(2040), 4096).unwrap().as_ref(), [0; 4096]);
-        let none = read_superblocks(&members[0]).superblock.unwrap_err();
+        let none = read_metadata(&members[0]).superblock.unwrap_err();
         assert!(none.contains("no md superblock found"), "{none}");
     }
 

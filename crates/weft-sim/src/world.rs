@@ -19,9 +19,9 @@ use weft_engine::assemble::{self, Assembly, Candidate, Refused, SlotState};
 use weft_engine::{
     Config, Engine, MemberInfo, Notice, Origin, ReplyError, Snapshot, Tag, Token, VolumeConfig,
 };
-use weft_ondisk::{Minor, NewArray, NewMember, Super1, Uuid};
+use weft_ondisk::{Metadata, Minor, NewArray, NewMember, Uuid};
 use weft_parity::Parity;
-use weft_units::{ClientId, MemberIndex, Sectors, Time};
+use weft_units::{ClientId, MemberIndex, SECTOR_BYTES, Sectors, Time};
 
 pub use carry_out::Pending;
 use clients::{Issued, Waiting};
@@ -267,17 +267,10 @@ impl World {
     /// A disk as an opened device, with what is on it.
     fn candidate(&self, disk: usize) -> Candidate {
         let state = &self.disks[disk];
-        let blocks: Vec<(Minor, Vec<u8>)> = Minor::ALL
-            .iter()
-            .filter_map(|minor| Some((*minor, state.peek(minor.position(state.size())?.0, 8))))
-            .collect();
-        let blocks: Vec<(Minor, &[u8])> =
-            blocks.iter().map(|(minor, bytes)| (*minor, bytes.as_slice())).collect();
-        let superblock = Super1::find(&blocks, state.size());
-        Candidate {
-            member: self.member_info(disk, MemberIndex(disk as u16)),
-            superblock: superblock.map(Box::new).map_err(|error| error.to_string()),
-        }
+        let metadata = Metadata::read(state.size(), |sector, len| {
+            Ok(state.peek(sector.0, (len as u64).div_ceil(SECTOR_BYTES)))
+        });
+        Candidate::new(self.member_info(disk, MemberIndex(disk as u16)), metadata)
     }
 
     fn member_info(&self, disk: usize, index: MemberIndex) -> MemberInfo {

@@ -7,7 +7,7 @@ use weft_engine::{
     Attr, Config, Engine, Fault, Flags, Input, MemberInfo, MemberState, Output, ReplyError,
     Request, RequestOp, Run, SyncAction, Tag, Token, Value, Verb, VolumeConfig,
 };
-use weft_ondisk::{Level, NewArray, NewMember, Uuid};
+use weft_ondisk::{Level, NewArray, NewMember, Super1, Uuid};
 use weft_sim::rng::Rng;
 use weft_sim::{BLOCK, Logged, Order, Planned, Rig, Ticket, chunk_kib};
 use weft_units::{ByteRange, ClientId, MemberIndex, Sectors, Span, Time, VolumeId};
@@ -64,10 +64,10 @@ fn volume(first: u16) -> VolumeConfig {
     let mut array = NewArray::new(Level::Raid5, (1..=3).map(member).collect());
     (array.set_uuid, array.assume_clean) = (uuid(first + 9), true);
     let supers = array.plan().expect("three members are enough");
-    let candidate = |(index, superblock)| {
+    let candidate = |(index, superblock): (u16, Super1)| {
         let (member, label) = (MemberIndex(index), format!("disk{index}"));
         let member = MemberInfo { index: member, label, size, logical_block: 512 };
-        Candidate { member, superblock: Ok(Box::new(superblock)) }
+        Candidate::with_superblock(member, superblock)
     };
     let candidates: Vec<_> = (first..).zip(supers).map(candidate).collect();
     let assembly = assemble::assemble(&candidates, &assemble::Options::default());

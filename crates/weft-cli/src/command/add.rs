@@ -155,5 +155,5 @@ fn acceptable(
 /// Whether the member was part of this array before.
 fn is_former_member(looked: &Looked, volume: &VolumeStatus) -> bool {
     let (Ok(own), Some(array)) = (looked.superblock(), &volume.array) else { return false };
-    own.set_uuid.to_string() == array.uuid
+    own.set_uuid().to_string() == array.uuid
 }

@@ -42,6 +42,9 @@ pub(crate) struct Assemble {
     /// Decide as serve --force-dirty would: accept a set that is dirty and degraded
     #[arg(long)]
     force_dirty: bool,
+    /// Decide as serve --without-journal would: read an array without its journal
+    #[arg(long)]
+    without_journal: bool,
     #[command(flatten)]
     selection: Selection,
     /// As --array, for hands that know mdadm. (For serve it names the volume.)
@@ -63,6 +66,7 @@ pub(crate) fn run(arguments: &Assemble) -> Outcome {
         read_only: arguments.read_only,
         run: arguments.run,
         force_dirty: arguments.force_dirty,
+        without_journal: arguments.without_journal,
         name: arguments.name.clone().or(chosen.name),
         uuid: chosen.uuid,
     };
@@ -140,7 +144,7 @@ fn line(candidate: &Candidate, decision: &Result<Assembly, Refused>) -> Line {
             _ => None,
         }),
         state: "undecided",
-        events: superblock.map(|superblock| superblock.events),
+        events: superblock.map(|superblock| superblock.events()),
         reason: String::new(),
     };
     let dropped = match decision {

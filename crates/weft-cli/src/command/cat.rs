@@ -23,8 +23,7 @@ use super::assemble::{Selection, tell_dropped};
 
 /// Writes the content of an array to standard output
 ///
-/// Never writes to a member. Members that are missing are reconstructed from the others. An array
-/// that is dirty and degraded is read too, with a warning. Sizes are in bytes, or take K, M, G, T
+/// Never writes to a member. Members that are missing are reconstructed from the others. Sizes are in bytes, or take K, M, G, T
 /// (binary) or sectors with s.
 #[derive(Debug, Args)]
 pub(crate) struct Cat {
@@ -34,6 +33,12 @@ pub(crate) struct Cat {
     /// How much [default: up to the end]
     #[arg(long, value_name = "SIZE", value_parser = size::bytes)]
     length: Option<Bytes>,
+    /// Read an array that is dirty and degraded: what is reconstructed may be wrong
+    #[arg(long)]
+    force_dirty: bool,
+    /// Read an array without its journal: data may be old or wrong
+    #[arg(long)]
+    without_journal: bool,
     #[command(flatten)]
     selection: Selection,
     /// Files, block devices, or parts of them: PATH, PATH#N (partition N), PATH@OFFSET[+LENGTH]
@@ -44,7 +49,12 @@ pub(crate) struct Cat {
 pub(crate) fn run(arguments: &Cat) -> Outcome {
     let paths = member::paths(&arguments.members).map_err(Failure::Usage)?;
     let mut opening = Opening::read_only();
-    opening.options = Options { read_only: true, ..arguments.selection.options()? };
+    opening.options = Options {
+        read_only: true,
+        force_dirty: arguments.force_dirty,
+        without_journal: arguments.without_journal,
+        ..arguments.selection.options()?
+    };
     let volume = opening.open(&paths)?;
     let assembly = &volume.assembly;
     tell_dropped(&volume.not_used);

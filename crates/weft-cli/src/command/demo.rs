@@ -411,7 +411,7 @@ fn flip_a_byte(
         .and_then(|member| files.iter().find(|file| label(file) == member.label))
         .ok_or_else(|| Failure::failed(format!("no file holds slot {}", slot.0)))?;
     let superblock = Looked::open(path)?.superblock().map_err(Failure::Failed)?;
-    let sector = superblock.data_offset.0 + chunk_row.0 * geometry.chunk().0;
+    let sector = superblock.data_offset().0 + chunk_row.0 * geometry.chunk().0;
     let byte = sector * 512 + 1234;
     let at = |error: std::io::Error| Failure::failed(format!("{}: {error}", label(path)));
     let file = std::fs::File::options().read(true).write(true).open(path).map_err(at)?;

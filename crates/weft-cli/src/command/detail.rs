@@ -11,7 +11,7 @@ use clap::Args;
 use serde_json::{Value, json};
 use weft_engine::assemble::{Assembly, Options, SlotState, assemble};
 use weft_export::control::{ArrayStatus, MemberStatus, VolumeStatus};
-use weft_ondisk::{Level, Super1};
+use weft_ondisk::{Level, Superblock};
 
 use crate::look;
 use crate::member::{self, MemberArg};
@@ -82,7 +82,7 @@ struct Facts {
     array: ArrayStatus,
     slots: usize,
     /// The freshest, if one can be read.
-    superblock: Option<Super1>,
+    superblock: Option<Superblock>,
     array_sectors: u64,
     state: String,
     events: u64,
@@ -102,7 +102,8 @@ struct Row {
 fn of_members(paths: &[PathBuf], chosen: Options) -> Result<Facts, Failure> {
     let opened = look::open_all(paths)?;
     let candidates = look::candidates(&opened);
-    let options = Options { read_only: true, ..chosen };
+    // Nothing of its content is given to anybody.
+    let options = Options { read_only: true, force_dirty: true, without_journal: true, ..chosen };
     let assembly =
         assemble(&candidates, &options).map_err(|refused| refusal(&refused, candidates.len()))?;
     tell_dropped(&assembly.dropped);
@@ -112,7 +113,7 @@ fn of_members(paths: &[PathBuf], chosen: Options) -> Result<Facts, Failure> {
     let freshest = assembly
         .members()
         .map(|(_, member)| &member.superblock)
-        .max_by_key(|superblock| superblock.events)
+        .max_by_key(|superblock| superblock.events())
         .ok_or_else(|| Failure::failed("no member of an array among what was named"))?;
     Ok(Facts::new(&assembly, freshest, number_of))
 }
@@ -131,7 +132,7 @@ impl Facts {
     fn of_running(
         volume: &VolumeStatus,
         array: &ArrayStatus,
-        superblock: Option<Box<Super1>>,
+        superblock: Option<Box<Superblock>>,
     ) -> Self {
         let row = |slot: Option<u16>, member: Option<&MemberStatus>| Row {
             number: member.map(|member| member.dev_number),
@@ -191,7 +192,7 @@ impl Facts {
 
     fn new(
         assembly: &Assembly,
-        freshest: &Super1,
+        freshest: &Superblock,
         number_of: impl Fn(&str) -> Option<(u32, u32)>,
     ) -> Self {
         let mut rows = Vec::new();
@@ -202,7 +203,7 @@ impl Facts {
                 SlotState::Rebuilding { member, .. } => (Some(member), "spare rebuilding"),
             };
             rows.push(Row {
-                number: member.map(|member| member.superblock.dev_number),
+                number: member.map(|member| member.superblock.dev_number()),
                 device: member.and_then(|member| number_of(&member.info.label)),
                 slot: Some(slot),
                 state,
@@ -211,7 +212,7 @@ impl Facts {
         }
         for spare in &assembly.spares {
             rows.push(Row {
-                number: Some(spare.superblock.dev_number),
+                number: Some(spare.superblock.dev_number()),
                 device: number_of(&spare.info.label),
                 slot: None,
                 state: "spare",
@@ -229,14 +230,14 @@ impl Facts {
         }
         Self {
             array: ArrayStatus {
-                uuid: freshest.set_uuid.to_string(),
+                uuid: freshest.set_uuid().to_string(),
                 name: freshest.name(),
-                metadata: freshest.minor.to_string(),
-                level: freshest.level.code(),
-                layout: freshest.layout,
-                chunk: freshest.chunk.bytes().0,
+                metadata: freshest.version().to_string(),
+                level: freshest.level().code(),
+                layout: freshest.layout(),
+                chunk: freshest.chunk().bytes().0,
                 member_size: assembly.geometry.member_size().bytes().0,
-                created_secs: freshest.ctime.secs,
+                created_secs: freshest.ctime().secs,
             },
             slots: assembly.slots.len(),
             superblock: Some(freshest.clone()),
@@ -274,7 +275,7 @@ impl Facts {
         ]);
         let spares = self.count(&["spare", "spare rebuilding"]);
         let active = self.count(&["active sync"]);
-        let updated = self.superblock.as_ref().map(|superblock| superblock.utime.secs);
+        let updated = self.superblock.as_ref().map(|superblock| superblock.utime().secs);
         let update = updated.map(|secs| ("Update Time", when::mdadm(secs)));
         let mut state: Vec<(&str, String)> = update.into_iter().collect();
         state.extend([

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use clap::Args;
 use serde_json::{Value, json};
-use weft_ondisk::{Features, Role, Super1, SuperblockError, layout_id};
+use weft_ondisk::{Role, Superblock, SuperblockError, layout_id};
 use weft_units::Sectors;
 
 use crate::look::{Looked, Shown};
@@ -109,7 +109,11 @@ fn report(
 }
 
 /// The text of `mdadm --examine`, without the line that names the member.
-fn to_text(superblock: &Super1, member_size: Sectors, wrong: Option<&SuperblockError>) -> String {
+fn to_text(
+    superblock: &Superblock,
+    member_size: Sectors,
+    wrong: Option<&SuperblockError>,
+) -> String {
     use std::fmt::Write;
     let lines = superblock.describe(member_size);
     let has_layout = lines.iter().any(|(name, _)| name == "Layout");
@@ -135,9 +139,18 @@ fn to_text(superblock: &Super1, member_size: Sectors, wrong: Option<&SuperblockE
         let host = if name == "Name" { local_to(&value) } else { String::new() };
         // Strings take whatever is written to them.
         let _ = writeln!(text, "{name:>width$} : {value}{host}");
-        if matches!(name.as_str(), "Raid Devices" | "Device UUID") {
+        let ends_group = match superblock {
+            Superblock::V0_90(_) => name == "Preferred Minor",
+            Superblock::V1(_) => matches!(name.as_str(), "Raid Devices" | "Device UUID"),
+        };
+        if ends_group {
             text.push('\n');
         }
+    }
+    for (line, index) in superblock.describe_disks().iter().zip(0..) {
+        // The title and the member's own row are a group each.
+        let gap = if matches!(index, 0 | 2) { "\n" } else { "" };
+        let _ = writeln!(text, "{gap}{line}");
     }
     text.pop();
     text
@@ -152,7 +165,7 @@ fn local_to(name: &str) -> String {
 }
 
 /// Every field as it is on the member, a sum that is wrong included.
-fn stored(superblock: &Super1, wrong: Option<&SuperblockError>) -> Value {
+fn stored(superblock: &Superblock, wrong: Option<&SuperblockError>) -> Value {
     let mut fields = to_json(superblock);
     if let Some(SuperblockError::Checksum { stored, .. }) = wrong {
         fields["checksum"] = json!(format!("{stored:08x}"));
@@ -161,47 +174,62 @@ fn stored(superblock: &Super1, wrong: Option<&SuperblockError>) -> Value {
 }
 
 /// Every field, for programs.
-pub(crate) fn to_json(superblock: &Super1) -> Value {
+pub(crate) fn to_json(superblock: &Superblock) -> Value {
     let role = match superblock.own_role() {
         Ok(Role::Active(slot)) => json!({"kind": "active", "slot": slot.0}),
         Ok(role) => json!({"kind": role.to_string()}),
         Err(error) => json!({"kind": "invalid", "error": error.to_string()}),
     };
-    let bad_blocks = (superblock.bblog_size > 0).then(|| {
+    let level = superblock.level();
+    let new = superblock.as_v1();
+    let bad_blocks = new.filter(|new| new.bblog_size > 0).map(|new| {
         json!({
-            "offset_sectors": superblock.bblog_offset,
-            "sectors": superblock.bblog_size,
-            "in_use": superblock.feature_map.contains(Features::BADBLOCKS),
+            "offset_sectors": new.bblog_offset,
+            "sectors": new.bblog_size,
+            "in_use": superblock.badblocks_area().is_some(),
         })
     });
+    let checksum = match superblock {
+        Superblock::V0_90(old) => old.checksum(),
+        Superblock::V1(new) => new.checksum(),
+    };
+    let numbers = 0..u32::try_from(superblock.role_count()).unwrap_or(u32::MAX);
+    let roles: Vec<u16> = match superblock {
+        Superblock::V0_90(_) => {
+            let role = |number| superblock.role(number).unwrap_or(Role::Spare);
+            numbers.map(|number| role(number).code()).collect()
+        }
+        Superblock::V1(new) => new.roles.clone(),
+    };
     json!({
-        "metadata": superblock.minor.to_string(),
-        "feature_map": superblock.feature_map.0,
-        "array_uuid": superblock.set_uuid.to_string(),
+        "metadata": superblock.version().to_string(),
+        "byte_order": superblock.as_v0_90().map(|old| old.order.to_string()),
+        "feature_map": superblock.features().0,
+        "array_uuid": superblock.set_uuid().to_string(),
         "name": superblock.name(),
-        "creation_time": when::rfc3339(superblock.ctime),
-        "level": superblock.level.name(),
-        "raid_devices": superblock.raid_disks,
-        "layout": layout_id::name(superblock.level, superblock.layout),
-        "layout_code": superblock.layout,
-        "chunk_bytes": superblock.chunk.bytes().0,
-        "data_size_bytes": superblock.data_size.bytes().0,
+        "creation_time": when::rfc3339(superblock.ctime()),
+        "level": level.name(),
+        "raid_devices": superblock.raid_disks(),
+        "layout": layout_id::name(level, superblock.layout()),
+        "layout_code": superblock.layout(),
+        "chunk_bytes": superblock.chunk().bytes().0,
+        "data_size_bytes": new.map(|new| new.data_size.bytes().0),
         "used_size_bytes": superblock.used_size().bytes().0,
         "array_size_bytes": superblock.array_size().map(|size| size.bytes().0),
-        "data_offset_bytes": superblock.data_offset.bytes().0,
-        "super_offset_bytes": superblock.super_offset.bytes().0,
+        "data_offset_bytes": superblock.data_offset().bytes().0,
+        "super_offset_bytes": superblock.super_offset().bytes().0,
         "recovery_offset_bytes": superblock.recovery_offset().map(|at| at.bytes().0),
         "resync_offset_bytes": superblock.dirty_from().map(|at| at.bytes().0),
-        "state": if superblock.resync_offset.is_clean() { "clean" } else { "active" },
-        "device_uuid": superblock.device_uuid.to_string(),
-        "device_number": superblock.dev_number,
+        "state": if superblock.dirty_from().is_none() { "clean" } else { "active" },
+        "device_uuid": new.map(|new| new.device_uuid.to_string()),
+        "device_number": superblock.dev_number(),
         "device_role": role,
-        "device_roles": superblock.roles,
-        "update_time": when::rfc3339(superblock.utime),
+        "device_roles": roles,
+        "update_time": when::rfc3339(superblock.utime()),
         "bad_block_log": bad_blocks,
-        "bitmap_offset_sectors": superblock.bitmap_offset(),
-        "checksum": format!("{:08x}", superblock.checksum()),
-        "events": superblock.events,
-        "corrected_reads": superblock.cnt_corrected_read,
+        "bitmap_offset_sectors": new.and_then(weft_ondisk::Super1::bitmap_offset),
+        "checksum": format!("{checksum:08x}"),
+        "events": superblock.events(),
+        "corrected_reads": new.map(|new| new.cnt_corrected_read),
     })
 }

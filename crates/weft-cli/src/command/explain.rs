@@ -169,13 +169,13 @@ impl Array {
             .map(|state| match state {
                 SlotState::InSync(member) => Held {
                     label: Some(member.info.label.clone()),
-                    data_offset: Some(member.superblock.data_offset),
+                    data_offset: Some(member.superblock.data_offset()),
                     good_to: assembly.geometry.member_size(),
                 },
                 SlotState::Missing => Held::nobody(),
                 SlotState::Rebuilding { member, good_to } => Held {
                     label: Some(member.info.label.clone()),
-                    data_offset: Some(member.superblock.data_offset),
+                    data_offset: Some(member.superblock.data_offset()),
                     good_to: *good_to,
                 },
             })
@@ -210,7 +210,7 @@ impl Array {
             *held = Held {
                 label: Some(member.label.clone()),
                 // That of a member in memory is not to be seen from here.
-                data_offset: superblock.as_ref().map(|superblock| superblock.data_offset),
+                data_offset: superblock.as_ref().map(|superblock| superblock.data_offset()),
                 good_to: member.good_to.map_or(Sectors(u64::MAX), Sectors),
             };
         }

@@ -53,6 +53,9 @@ pub(crate) struct Serve {
     /// being written when it stopped may be wrong
     #[arg(long)]
     force_dirty: bool,
+    /// With --read-only, serve an array without its journal: data may be old or wrong
+    #[arg(long)]
+    without_journal: bool,
     /// Name of the volume [default: that of the array]
     #[arg(short = 'N', long)]
     name: Option<String>,
@@ -108,6 +111,7 @@ pub(crate) fn run(arguments: &Serve) -> Outcome {
             read_only: arguments.read_only,
             run: arguments.run,
             force_dirty: arguments.force_dirty,
+            without_journal: arguments.without_journal,
             ..arguments.selection.options()?
         },
         buffered: arguments.buffered,

@@ -9,7 +9,7 @@ use std::path::Path;
 use clap::Args;
 use serde_json::json;
 use weft_export::control::{MemberStatus, Status, VolumeStatus};
-use weft_ondisk::Super1;
+use weft_ondisk::Superblock;
 
 use crate::look::Looked;
 use crate::outcome::{Exit, Failure, Outcome};
@@ -120,16 +120,16 @@ fn volume_text(text: &mut String, volume: &VolumeStatus) {
 }
 
 /// The superblock of a member, for what the server does not tell.
-pub(crate) fn superblock_of(volume: &VolumeStatus) -> Option<Box<Super1>> {
+pub(crate) fn superblock_of(volume: &VolumeStatus) -> Option<Box<Superblock>> {
     let in_sync = volume.members.iter().filter(|member| member.state == "in_sync");
     in_sync.filter_map(|member| superblock_at(volume, &member.label)).next()
 }
 
 /// What is at the path of a member, unless it is of another array by now.
-pub(crate) fn superblock_at(volume: &VolumeStatus, label: &str) -> Option<Box<Super1>> {
+pub(crate) fn superblock_at(volume: &VolumeStatus, label: &str) -> Option<Box<Superblock>> {
     let superblock = Looked::open(Path::new(label)).ok()?.superblock().ok()?;
     let array = volume.array.as_ref()?;
-    (superblock.set_uuid.to_string() == array.uuid).then_some(superblock)
+    (superblock.set_uuid().to_string() == array.uuid).then_some(superblock)
 }
 
 /// `[===>......]  recovery = 12.3% (done/total)`, while something runs.

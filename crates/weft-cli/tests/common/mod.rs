@@ -12,6 +12,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
+use sha2::{Digest, Sha256};
 
 /// Runs weft in a directory.
 pub(crate) fn weft<S: AsRef<OsStr>>(dir: &Path, arguments: &[S]) -> Output {
@@ -73,24 +74,69 @@ pub(crate) fn contents(dir: &Path) -> Vec<(PathBuf, Vec<u8>)> {
 
 /// An array that the kernel wrote.
 pub(crate) struct Fixture {
-    pub(crate) name: &'static str,
-    pub(crate) members: usize,
-    /// Members that may be missing.
-    pub(crate) spare: usize,
-    pub(crate) seed: u64,
+    pub(crate) name: String,
+    pub(crate) level: u64,
+    /// Images of members, spares and journal included.
+    pub(crate) images: usize,
+    pub(crate) scenario: String,
+    /// Sectors `..half` were written again with another seed.
+    half: u64,
+    sectors: u64,
+    seed: u64,
+    sha256: String,
+    pub(crate) mismatch_cnt: Option<u64>,
 }
 
-pub(crate) const FIXTURES: [Fixture; 3] = [
-    Fixture { name: "raid4-4x32k", members: 4, spare: 1, seed: 33_858 },
-    Fixture { name: "raid5-4x64k-ls", members: 4, spare: 1, seed: 39_576 },
-    Fixture { name: "raid6-5x64k-la", members: 5, spare: 2, seed: 82_023 },
-];
+fn fixtures() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/md")
+}
 
 impl Fixture {
+    /// All that there are, in order.
+    pub(crate) fn names() -> Vec<String> {
+        let Value::Object(all) = Self::manifest() else { panic!("a manifest is an object") };
+        let mut names: Vec<String> = all.keys().cloned().collect();
+        names.sort();
+        names
+    }
+
+    fn manifest() -> Value {
+        let text = std::fs::read_to_string(fixtures().join("manifest.json")).unwrap();
+        serde_json::from_str(&text).unwrap()
+    }
+
+    pub(crate) fn of(name: &str) -> Self {
+        let manifest = Self::manifest();
+        let entry = &manifest[name];
+        let number = |field: &str| entry[field].as_u64().unwrap();
+        let text = |field: &str| entry[field].as_str().unwrap().to_owned();
+        Self {
+            name: name.to_owned(),
+            level: number("level"),
+            images: entry["images"].as_array().unwrap().len(),
+            scenario: text("scenario"),
+            half: number("half"),
+            sectors: number("sectors"),
+            seed: number("seed"),
+            sha256: text("sha256"),
+            mismatch_cnt: entry["mismatch_cnt"].as_u64(),
+        }
+    }
+
+    /// Members that may be missing.
+    pub(crate) fn parities(&self) -> usize {
+        if self.level == 6 { 2 } else { 1 }
+    }
+
+    /// What mdadm or the kernel said of it.
+    pub(crate) fn text(&self, file: &str) -> String {
+        std::fs::read_to_string(fixtures().join(&self.name).join(file)).unwrap()
+    }
+
     /// Unpacks the members into a directory.
     pub(crate) fn unpack(&self, dir: &Path) -> Vec<String> {
-        let packed = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(self.name);
-        (0..self.members)
+        let packed = fixtures().join(&self.name);
+        (0..self.images)
             .map(|member| {
                 let file = std::fs::File::open(packed.join(format!("m{member}.img.zst"))).unwrap();
                 let mut image = Vec::new();
@@ -105,14 +151,21 @@ impl Fixture {
             .collect()
     }
 
-    /// The content that the kernel wrote and read back: a word per sector, 64 times.
-    pub(crate) fn content(&self, bytes: u64) -> Vec<u8> {
-        (0..bytes / 512)
+    /// The content that the kernel read back: a word per sector, 64 times. Its sum is what the kernel's
+    /// had.
+    pub(crate) fn content(&self) -> Vec<u8> {
+        let rewritten = matches!(self.scenario.as_str(), "stale1" | "stale2" | "failedmark");
+        let content: Vec<u8> = (0..self.sectors)
             .flat_map(|sector| {
-                let word = splitmix64(self.seed.wrapping_mul(1_000_003).wrapping_add(sector));
+                let seed = self.seed + u64::from(rewritten && sector < self.half);
+                let word = splitmix64(seed.wrapping_mul(1_000_003).wrapping_add(sector));
                 word.to_le_bytes().repeat(64)
             })
-            .collect()
+            .collect();
+        let digest: String =
+            Sha256::digest(&content).iter().map(|byte| format!("{byte:02x}")).collect();
+        assert_eq!(digest, self.sha256, "{}: the content as the kernel read it", self.name);
+        content
     }
 }
 

@@ -20,7 +20,7 @@ use weft_nbd::{
 };
 use weft_ondisk::{Level, NewArray, NewMember};
 use weft_runtime::Backend;
-use weft_runtime::devices::{Access, MemberSpec, OpenMember, OpenOptions, read_superblocks};
+use weft_runtime::devices::{Access, MemberSpec, OpenMember, OpenOptions, read_metadata};
 use weft_runtime::poison::Core;
 use weft_units::{MemberIndex, Sectors, Time};
 
@@ -185,7 +185,7 @@ pub fn array_files(dir: &Path, level: Level, count: u8) -> Vec<MemberSpec> {
 /// The array on these files.
 pub fn assembled(specs: &[MemberSpec], client_frames: u32, credit: u64) -> Source {
     let members = OpenOptions::new(Access::ReadWrite).open_all(specs, MemberIndex(0)).unwrap();
-    let candidates: Vec<_> = members.iter().map(read_superblocks).collect();
+    let candidates: Vec<_> = members.iter().map(read_metadata).collect();
     let options = Options { run: true, ..Options::default() };
     let assembly = assemble(&candidates, &options).unwrap();
     let mut config = Config::for_volume(assembly, Knobs::default());

@@ -389,16 +389,13 @@ fn i8_a_member_that_missed_a_write_is_caught_when_believed() {
 
 fn assembled(stage: &Stage) -> Assembly {
     let candidates: Vec<Candidate> = (0..3)
-        .map(|disk| Candidate {
-            member: MemberInfo {
-                index: MemberIndex(disk as u16),
-                label: format!("disk{disk}"),
-                size: stage.disks[disk].size(),
-                logical_block: 512,
-            },
-            superblock: Super1::parse(&stage.disks[disk].peek(8, 8), Minor::V1_2, Sectors(16_384))
-                .map(Box::new)
-                .map_err(|error| error.to_string()),
+        .map(|disk| {
+            let (index, label) = (MemberIndex(disk as u16), format!("disk{disk}"));
+            let size = stage.disks[disk].size();
+            let superblock =
+                Super1::parse(&stage.disks[disk].peek(8, 8), Minor::V1_2, Sectors(16_384)).unwrap();
+            let member = MemberInfo { index, label, size, logical_block: 512 };
+            Candidate::with_superblock(member, superblock)
         })
         .collect();
     assemble(&candidates, &Options::default()).unwrap()

@@ -10,7 +10,7 @@ use weft_engine::{
     Attr, Command, Flags, Input, Origin, ReplyError, Request, RequestOp, Run, Tag, Verb,
     frames_needed,
 };
-use weft_ondisk::Super1;
+use weft_ondisk::Superblock;
 use weft_units::{ByteRange, ClientId, FRAME_BYTES, MemberIndex, VolumeId};
 
 use super::{Answer, Logged, MINOR, Ticket, World, device_uuid};
@@ -121,7 +121,7 @@ impl World {
     }
 
     /// A disk that is there joins (again).
-    pub fn add(&mut self, disk: usize, superblock: Option<Box<Super1>>) -> Ticket {
+    pub fn add(&mut self, disk: usize, superblock: Option<Box<Superblock>>) -> Ticket {
         let index = MemberIndex(self.disk_of.len() as u16);
         self.disk_of.push(disk);
         let columns: BTreeSet<u64> =

@@ -1,0 +1,238 @@
+//! What does all of a member's metadata say, the superblock and what it points to?
+//!
+//! The caller reads; this says where. A log that cannot be believed is kept as the sentence that says
+//! why, for only whoever assembles the array knows whether it matters.
+//!
+//! Source: places of the logs as in `superblock.rs`, `bitmap.rs`, `ppl.rs` and `journal.rs`
+
+use crate::{
+    BITMAP_HEADER_BYTES, BadBlockContext, BadBlocks, Bitmap, BitmapContext, BitmapHeader,
+    JOURNAL_BLOCK_BYTES, JournalScan, JournalState, MEMBER_SECTORS_MIN, PPL_HEADER_BYTES,
+    PplHeader, PplScan, Role, SUPER_BYTES, Superblock, SuperblockError, Version,
+};
+use std::io;
+use weft_units::{Bytes, Sectors};
+
+/// All that a member says.
+#[derive(Clone, Debug)]
+pub struct Metadata {
+    /// The member and its array.
+    pub superblock: Superblock,
+    /// What the superblock points to.
+    pub logs: Logs,
+}
+
+/// What a superblock points to. `None` is what it says is not there, `Err` what is there and cannot be
+/// believed, as a sentence that does not name the member.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Logs {
+    /// Blocks of the member that hold nothing.
+    pub bad_blocks: Option<Result<BadBlocks, String>>,
+    /// Regions that may be out of sync.
+    pub bitmap: Option<Result<Box<Bitmap>, String>>,
+    /// The newest partial parity log.
+    pub ppl: Option<Result<PplHeader, String>>,
+    /// What the journal holds, on a journal member.
+    pub journal: Option<Result<JournalState, String>>,
+}
+
+/// Why a member's metadata cannot be had.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum MetadataError {
+    /// The member does not give it. Never taken for zeros.
+    #[error("{structure} at sector {}: {source}; leave the member out", sector.0)]
+    Read {
+        /// What was to be read.
+        structure: &'static str,
+        /// Where.
+        sector: Sectors,
+        /// What the member said.
+        source: io::Error,
+    },
+    /// There is no superblock that can be believed.
+    #[error(transparent)]
+    Superblock(#[from] SuperblockError),
+}
+
+/// The blocks at all places where a superblock may be.
+pub type SuperblockBlocks = Vec<(Version, Vec<u8>)>;
+
+/// Reads the blocks at all places of a member where a superblock may be.
+///
+/// Shape    `read` gives that many bytes from a sector of the member
+///
+/// # Errors
+///
+/// [`MetadataError::Read`] for the first place that cannot be read.
+pub fn read_superblock_blocks(
+    member_size: Sectors,
+    mut read: impl FnMut(Sectors, usize) -> io::Result<Vec<u8>>,
+) -> Result<SuperblockBlocks, MetadataError> {
+    let mut blocks = Vec::new();
+    for version in Version::ALL {
+        let Some(sector) = version.position(member_size) else { continue };
+        let structure = "superblock";
+        let block = read(sector, SUPER_BYTES).map_err(|source| MetadataError::Read {
+            structure,
+            sector,
+            source,
+        })?;
+        blocks.push((version, block));
+    }
+    Ok(blocks)
+}
+
+impl Metadata {
+    /// Reads the superblock of a member and what it points to.
+    ///
+    /// Shape    `read` gives that many bytes from a sector of the member
+    ///
+    /// # Errors
+    ///
+    /// The member does not give a block, or there is no superblock that can be believed.
+    pub fn read(
+        member_size: Sectors,
+        mut read: impl FnMut(Sectors, usize) -> io::Result<Vec<u8>>,
+    ) -> Result<Self, MetadataError> {
+        if member_size < MEMBER_SECTORS_MIN {
+            let expected = MEMBER_SECTORS_MIN;
+            return Err(SuperblockError::TooSmall { found: member_size, expected }.into());
+        }
+        let blocks = read_superblock_blocks(member_size, &mut read)?;
+        let borrowed: Vec<(Version, &[u8])> =
+            blocks.iter().map(|(version, block)| (*version, block.as_slice())).collect();
+        let superblock = Superblock::find(&borrowed, member_size)?;
+        let logs = Logs::read(&superblock, member_size, &mut read)?;
+        Ok(Self { superblock, logs })
+    }
+}
+
+impl Logs {
+    /// Reads what a superblock that is legal points to.
+    ///
+    /// Shape    `read` gives that many bytes from a sector of the member
+    ///
+    /// # Errors
+    ///
+    /// [`MetadataError::Read`] for the first place that cannot be read.
+    pub fn read(
+        superblock: &Superblock,
+        member_size: Sectors,
+        mut read: impl FnMut(Sectors, usize) -> io::Result<Vec<u8>>,
+    ) -> Result<Self, MetadataError> {
+        let mut reader = Reader { superblock, member_size, read: &mut read };
+        Ok(Self {
+            bad_blocks: reader.bad_blocks()?,
+            bitmap: reader.bitmap()?,
+            ppl: reader.ppl()?,
+            journal: reader.journal()?,
+        })
+    }
+}
+
+struct Reader<'a> {
+    superblock: &'a Superblock,
+    member_size: Sectors,
+    read: &'a mut dyn FnMut(Sectors, usize) -> io::Result<Vec<u8>>,
+}
+
+/// Nothing there, or what was made of it.
+type Found<T> = Result<Option<Result<T, String>>, MetadataError>;
+
+impl Reader<'_> {
+    fn get(
+        &mut self,
+        structure: &'static str,
+        sector: Sectors,
+        len: usize,
+    ) -> Result<Vec<u8>, MetadataError> {
+        (self.read)(sector, len).map_err(|source| MetadataError::Read { structure, sector, source })
+    }
+
+    fn bad_blocks(&mut self) -> Found<BadBlocks> {
+        let Some(area) = self.superblock.badblocks_area() else { return Ok(None) };
+        let bytes = self.get("bad-block log", area.start, bytes_of(area.len, LOG_BYTES_MAX))?;
+        let context = BadBlockContext {
+            shift: self.superblock.as_v1().map_or(0, |new| new.bblog_shift),
+            data_offset: self.superblock.data_offset(),
+            used_size: self.superblock.used_size(),
+            member_size: self.member_size,
+        };
+        Ok(Some(BadBlocks::parse(&bytes, &context).map_err(|error| error.to_string())))
+    }
+
+    fn bitmap(&mut self) -> Found<Box<Bitmap>> {
+        let room = match self.superblock.bitmap_room(self.member_size) {
+            Ok(None) => return Ok(None),
+            Ok(Some(room)) => room,
+            Err(error) => return Ok(Some(Err(error.to_string()))),
+        };
+        let sync_size = self.superblock.size();
+        // As much as md writes at once; a logical block may be as large.
+        let first = bytes_of(room.len, 4096);
+        let bytes = self.get("bitmap", room.start, first)?;
+        let area = BitmapHeader::decode(&bytes).and_then(|header| header.area(sync_size));
+        let bytes = match area {
+            Ok(area) => {
+                let len = bytes_of(area.min(room.len), LOG_BYTES_MAX);
+                let len = len.next_multiple_of(4096).min(bytes_of(room.len, LOG_BYTES_MAX));
+                if len > first { self.get("bitmap", room.start, len)? } else { bytes }
+            }
+            Err(_) => bytes,
+        };
+        debug_assert!(bytes.len() >= BITMAP_HEADER_BYTES);
+        let context = BitmapContext {
+            uuid: self.superblock.bitmap_uuid(),
+            events: self.superblock.events(),
+            sync_size,
+            room: room.len,
+            origin: self.superblock.as_v0_90().map(|old| old.order),
+        };
+        let bitmap = Bitmap::parse(&bytes, &context);
+        Ok(Some(bitmap.map(Box::new).map_err(|error| error.to_string())))
+    }
+
+    fn ppl(&mut self) -> Found<PplHeader> {
+        let Some(area) = self.superblock.ppl_area() else { return Ok(None) };
+        let signature = PplHeader::signature_of(self.superblock.set_uuid());
+        let mut scan = PplScan::new(signature, area.len);
+        while let Some(at) = scan.poll() {
+            let block = self.get("partial parity log", area.start + at, PPL_HEADER_BYTES)?;
+            scan.handle(&block);
+        }
+        Ok(Some(scan.newest().map(|(_, header)| header).map_err(|error| error.to_string())))
+    }
+
+    fn journal(&mut self) -> Found<JournalState> {
+        let Some(new) = self.superblock.as_v1() else { return Ok(None) };
+        if new.own_role() != Ok(Role::Journal) {
+            return Ok(None);
+        }
+        let tail = new.journal_tail().unwrap_or(Sectors::ZERO);
+        let mut scan = match JournalScan::new(new.set_uuid, tail, new.data_size) {
+            Ok(scan) => scan,
+            Err(error) => return Ok(Some(Err(error.to_string()))),
+        };
+        let mut read = 0;
+        while let Some(at) = scan.poll()
+            && read < JOURNAL_BLOCKS_MAX
+        {
+            let block = self.get("journal", new.data_offset + at, JOURNAL_BLOCK_BYTES)?;
+            scan.handle(&block);
+            read += 1;
+        }
+        Ok(Some(scan.finish().map_err(|error| error.to_string())))
+    }
+}
+
+fn bytes_of(len: Sectors, max: usize) -> usize {
+    let Bytes(bytes) = len.bytes();
+    usize::try_from(bytes).unwrap_or(usize::MAX).min(max)
+}
+
+/// More than md ever reserves; bits of a bitmap that are not read count as set.
+const LOG_BYTES_MAX: usize = 1 << 20;
+
+/// Enough to say that a journal is not empty, whatever its length.
+const JOURNAL_BLOCKS_MAX: usize = 4096;

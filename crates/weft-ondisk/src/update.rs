@@ -1,0 +1,198 @@
+//! What does a superblock say after something happened to the array?
+//!
+//! A running array tells each member who is in it, how often it changed, and how far parity is right.
+//! Members have numbers that do not change while it runs. That is how version 1 has it; 0.90 numbers
+//! a member by its slot as soon as it has all data of it, and the others behind those.
+//!
+//! ```text
+//! number while running      0   1   2   3   4          roles 0 1 faulty spare 2 (rebuilt)
+//! row of the 0.90 table     0   1   3   4   2
+//! ```
+//!
+//! Source: md-ondisk.md §2 "Descriptor", §8.4; rows of 0.90 as Linux 6.12 leaves them, in
+//! `fixtures/md-meta`
+
+use crate::{
+    DISKS_090_MAX, Disk090, Features, MdTime, Minor, ResyncOffset, Role, SUPER_BYTES, Super1,
+    Super090, Superblock, Uuid,
+};
+use weft_units::Sectors;
+
+/// A member, as the array knows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Standing {
+    /// What it does.
+    pub role: Role,
+    /// It has a slot and not all data of it yet.
+    pub rebuilding: bool,
+    /// There is a device of this number; else the number is free, or of one that is gone.
+    pub present: bool,
+    /// What 0.90 remembers of the device: its numbers and flags.
+    pub device: Disk090,
+}
+
+/// What happened.
+#[derive(Clone, Copy, Debug)]
+pub struct Update<'a> {
+    /// How often the array changed.
+    pub events: u64,
+    /// Now.
+    pub utime: MdTime,
+    /// How far parity is right.
+    pub resync: ResyncOffset,
+    /// Everybody, by number.
+    pub members: &'a [Standing],
+    /// The number of the member whose superblock it is.
+    pub number: u32,
+    /// Sectors of data that a member has that is being rebuilt.
+    pub good_to: Option<Sectors>,
+}
+
+/// Why a device cannot be a spare.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum SpareError {
+    /// No room for a superblock.
+    #[error("too small for metadata: found {found}, expected more")]
+    TooSmall {
+        /// Its size.
+        found: Sectors,
+    },
+    /// Less room than the others have.
+    #[error("found {found} for data, expected at least {expected}; use a larger member")]
+    Data {
+        /// What it has.
+        found: Sectors,
+        /// What each member has.
+        expected: Sectors,
+    },
+}
+
+impl Superblock {
+    /// Says what is known now. Everything else stays as it is.
+    pub fn update(&mut self, update: &Update<'_>) {
+        match self {
+            Self::V0_90(old) => old.update(update),
+            Self::V1(new) => new.update(update),
+        }
+    }
+
+    /// The block as it is written to a member with logical blocks of so many bytes.
+    #[must_use]
+    pub fn encode_for(&self, logical_block: u32) -> Vec<u8> {
+        match self {
+            // md writes all of it, whatever the block.
+            Self::V0_90(old) => Vec::from(old.encode()),
+            Self::V1(new) => {
+                let mut bytes = Vec::from(new.encode());
+                bytes.truncate(new.encoded_len(logical_block).min(SUPER_BYTES));
+                bytes
+            }
+        }
+    }
+
+    /// Whether it can say that a member has a slot and not all data of it.
+    #[must_use]
+    pub const fn tells_rebuilding(&self) -> bool {
+        matches!(self, Self::V1(_))
+    }
+
+    /// What it remembers of its device.
+    #[must_use]
+    pub fn device(&self) -> Disk090 {
+        self.as_v0_90().map(|old| old.this_disk).unwrap_or_default()
+    }
+
+    /// The superblock of a new spare of this array.
+    ///
+    /// # Errors
+    ///
+    /// The device is too small.
+    pub fn of_spare(
+        &self,
+        member_size: Sectors,
+        number: u32,
+        device_uuid: Uuid,
+    ) -> Result<Self, SpareError> {
+        let super_offset =
+            self.version().position(member_size).ok_or(SpareError::TooSmall { found: member_size });
+        let super_offset = super_offset?;
+        let mut spare = self.clone();
+        let (found, expected) = match &mut spare {
+            Self::V0_90(old) => {
+                old.super_offset = super_offset;
+                old.this_disk = Disk090 { number, raid_disk: number, ..Disk090::default() };
+                (super_offset, old.size())
+            }
+            Self::V1(new) => {
+                let end = match new.minor {
+                    Minor::V1_0 => super_offset,
+                    Minor::V1_1 | Minor::V1_2 => member_size,
+                };
+                new.super_offset = super_offset;
+                new.data_size = Sectors(end.0.saturating_sub(new.data_offset.0));
+                new.dev_number = number;
+                new.device_uuid = device_uuid;
+                new.devflags = 0;
+                new.cnt_corrected_read = 0;
+                (new.data_size, new.size)
+            }
+        };
+        if found < expected { Err(SpareError::Data { found, expected }) } else { Ok(spare) }
+    }
+}
+
+impl Super1 {
+    fn update(&mut self, update: &Update<'_>) {
+        self.events = update.events;
+        self.utime = update.utime;
+        self.roles = update.members.iter().map(|member| member.role.code()).collect();
+        self.resync_offset = update.resync;
+        if let Some(good_to) = update.good_to {
+            self.feature_map.insert(Features::RECOVERY);
+            self.recovery_offset_raw = good_to.0;
+        } else {
+            self.feature_map.remove(Features::RECOVERY);
+            self.recovery_offset_raw = 0;
+        }
+    }
+}
+
+impl Super090 {
+    fn update(&mut self, update: &Update<'_>) {
+        self.events = update.events;
+        self.utime = u32::try_from(update.utime.secs).unwrap_or(u32::MAX);
+        self.set_resync_offset(update.resync);
+        self.disks = [Disk090::default(); DISKS_090_MAX as usize];
+        // Behind the slots, in order of their numbers: those that failed or wait.
+        let mut behind = self.raid_disks..DISKS_090_MAX;
+        for (number, standing) in (0..).zip(update.members) {
+            if !standing.present {
+                continue;
+            }
+            let (position, state) = match standing.role {
+                Role::Active(slot) if !standing.rebuilding => {
+                    (Some(u32::from(slot.0)), Disk090::ACTIVE | Disk090::SYNC)
+                }
+                Role::Faulty => (behind.next(), Disk090::FAULTY),
+                Role::Active(_) | Role::Journal | Role::Spare => (behind.next(), 0),
+            };
+            let row = position.and_then(|position| self.disks.get_mut(position as usize));
+            let (Some(position), Some(disk)) = (position, row) else { continue };
+            let Disk090 { major, minor, .. } = standing.device;
+            let flags = standing.device.state & (Disk090::WRITE_MOSTLY | Disk090::FAIL_FAST);
+            let state = state | flags;
+            *disk = Disk090 { number: position, major, minor, raid_disk: position, state };
+            if number == update.number {
+                self.this_disk = *disk;
+            }
+        }
+        for (disk, slot) in self.disks.iter_mut().zip(0..self.raid_disks) {
+            if disk.state & (Disk090::ACTIVE | Disk090::FAULTY) == 0 {
+                let state = Disk090::REMOVED | Disk090::FAULTY;
+                *disk = Disk090 { number: slot, raid_disk: slot, state, ..Disk090::default() };
+            }
+        }
+        self.recount();
+    }
+}
