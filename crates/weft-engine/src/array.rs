@@ -277,6 +277,9 @@ impl Array {
         let present = set_of(&|member| !member.is_faulty());
         let stalled = set_of(&|member| member.stalled && !member.is_faulty());
         (self.in_sync, self.present, self.stalled) = (in_sync, present, stalled);
+        for member in &mut self.members {
+            member.to_give_up |= member.stalled && member.in_flight > 0;
+        }
     }
 
     pub(crate) fn set_stalled(&mut self, position: usize, stalled: bool) {
@@ -622,6 +625,7 @@ impl Array {
         }
         let member = &mut self.members[position];
         member.state = MemberState::Faulty;
+        member.to_give_up = member.in_flight > 0;
         member.slot = None;
         self.recount();
         out.notice(notice);

@@ -38,6 +38,9 @@ pub(crate) struct Member {
     pub(crate) in_flight: u32,
     /// Its last read and its last write.
     pub(crate) last: [Last; 2],
+    /// Whether what it has outstanding is to be looked at again: it failed, or was sent something after
+    /// that, or it stalls and the others may now know what it was asked for.
+    pub(crate) to_give_up: bool,
 }
 
 /// What a member has done since the start.
@@ -71,6 +74,7 @@ impl Member {
             outstanding: VecDeque::new(),
             in_flight: 0,
             last: [Last::NONE; 2],
+            to_give_up: false,
         }
     }
 
@@ -102,6 +106,7 @@ impl Member {
     fn out(&mut self, token: Token, now: Time) {
         self.outstanding.push_back((token, now));
         self.in_flight += 1;
+        self.to_give_up |= self.is_faulty();
     }
 
     /// Absolute sector of a data sector.

@@ -24,6 +24,8 @@ pub enum Mutant {
     FrameReusedInFlight,
     /// A full-row write forgets the last block of its parity.
     FullRowWithoutTail,
+    /// Rows that a turn left over wait until something happens.
+    LostWakeUp,
     /// Read-modify-write takes the new data for the old.
     RmwNewAsOld,
     /// A member that was added is taken to be in sync at once.
@@ -34,7 +36,7 @@ pub enum Mutant {
 
 impl Mutant {
     /// All of them.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::AckBeforeParity,
         Self::AckBeforeSuperblock,
         Self::ChunkEdgeOffByOne,
@@ -43,6 +45,7 @@ impl Mutant {
         Self::FlushSkipsOneMember,
         Self::FrameReusedInFlight,
         Self::FullRowWithoutTail,
+        Self::LostWakeUp,
         Self::RmwNewAsOld,
         Self::StaleMemberAfterAdd,
         Self::WrongQExponent,

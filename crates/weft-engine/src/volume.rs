@@ -267,8 +267,9 @@ impl Volume {
         let sync_goes_on = self.sync.as_ref().is_some_and(|sync| {
             sync.has_work(&self.rows) && (self.array.is_dirty() || !changes_parity(sync.action))
         });
-        rows_wait
+        (rows_wait && !self.array.is_planted(Mutant::LostWakeUp))
             || sync_goes_on
+            || self.array.members.iter().any(|member| member.to_give_up)
             || (self.sync.is_none() && self.sync_is_due(now))
             || self.may_resize()
             || (for_rows && self.rows.cache.is_relieved())

@@ -4,7 +4,7 @@
 //! every order can be tried. Here is that choice, and what the engine's contract asks of a driver: turns
 //! until there is no more work, every output taken, a wake-up at the time that the engine named.
 
-use weft_engine::{Engine, Input, Output, Token};
+use weft_engine::{Engine, Input, Origin, Output, Token};
 use weft_units::Span;
 
 use crate::checker::Violation;
@@ -24,6 +24,8 @@ pub enum Order {
 
 const TURNS_MAX: u32 = 100_000;
 const WAKES_MAX: u32 = 20_000;
+/// One state in so many is looked at for lost wake-ups.
+const LOST_WORK_EVERY: u64 = 8;
 
 impl World {
     /// What may complete, oldest first.
@@ -106,7 +108,9 @@ impl World {
             if self.step(order) {
                 continue;
             }
-            if self.unanswered() == 0 {
+            // What a client asked for that is gone is done all the same.
+            let at_rest = self.unanswered() == 0 && !self.serves_somebody();
+            if at_rest {
                 break;
             }
             wakes += 1;
@@ -151,8 +155,12 @@ impl World {
         true
     }
 
-    /// Gives the engine its turns and takes its outputs until there are no more.
+    /// Gives the engine its turns and takes its outputs until there are no more. An engine that was told
+    /// nothing since its last turn gets none: one that forgets to ask for it would be helped along.
     pub fn settle(&mut self) {
+        if !std::mem::take(&mut self.plugged) {
+            return;
+        }
         let mut turns = 0;
         loop {
             let Some(engine) = &mut self.engine else { return };
@@ -196,7 +204,9 @@ impl World {
             }
             break;
         }
+        self.plugged = false;
         if self.options.checked {
+            self.ask_for_lost_work();
             let snapshot = self.snapshot();
             self.checkers.settled(&snapshot);
             if snapshot.tokens_outstanding != self.pending.len() {
@@ -207,6 +217,40 @@ impl World {
                 ));
             }
             self.look_for_failures();
+        }
+    }
+
+    fn serves_somebody(&self) -> bool {
+        self.engine.as_ref().is_some_and(|engine| {
+            engine.snapshot().volumes.iter().any(|volume| volume.requests_active > 0)
+        })
+    }
+
+    /// An engine that said that it has no more to do, nor asked to be woken by now, has none (I13): one
+    /// turn more, of a copy, changes nothing. Row sync may leave it to the end of one of its requests
+    /// to ask for more of them.
+    fn ask_for_lost_work(&mut self) {
+        // A copy is dear. Which states are looked at depends on what happened, and so differs by seed.
+        if !self.digest.0.is_multiple_of(LOST_WORK_EVERY) {
+            return;
+        }
+        let Some(mut twin) = self.engine.clone() else { return };
+        if twin.next_wake().is_some_and(|at| at <= self.now) {
+            return;
+        }
+        let syncing = |pending: &Pending| pending.origin.is_none_or(|of| of == Origin::Sync);
+        let syncing = self.pending.values().any(syncing);
+        let more = twin.turn(self.now).more;
+        let mut outputs = std::iter::from_fn(|| twin.poll());
+        let lost = outputs.find(|output| {
+            let of_sync =
+                matches!(output, Output::Submit { attr, .. } if attr.origin == Origin::Sync);
+            !(syncing && of_sync)
+        });
+        if lost.is_some() || (more && !syncing) {
+            let message =
+                format!("a wake-up is lost: one turn more, that nobody asked for, does {lost:?}");
+            self.fail(Violation::new("I13 liveness", message));
         }
     }
 

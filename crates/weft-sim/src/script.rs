@@ -84,6 +84,8 @@ pub enum Step {
 /// What to draw from.
 #[derive(Clone, Copy, Debug)]
 pub struct Profile {
+    /// By which a failure names it.
+    pub name: &'static str,
     /// Steps per script.
     pub steps: usize,
     /// Per cent of steps that cut the power.
@@ -97,9 +99,37 @@ pub struct Profile {
     pub beyond: bool,
 }
 
+impl Profile {
+    /// Clients and nothing else.
+    pub const CALM: Self =
+        Self { name: "calm", steps: 60, cuts: 0, faults: false, admin: false, beyond: false };
+    /// Power cuts.
+    pub const CUTS: Self = Self { name: "cuts", cuts: 6, ..Self::CALM };
+    /// Power cuts all the time.
+    pub const MANY_CUTS: Self = Self { name: "many-cuts", steps: 40, cuts: 15, ..Self::CALM };
+    /// Faults and administrators.
+    pub const FAULTS: Self = Self { name: "faults", faults: true, admin: true, ..Self::CALM };
+    /// All of these.
+    pub const FAULTS_AND_CUTS: Self = Self { name: "faults-and-cuts", cuts: 5, ..Self::FAULTS };
+    /// More than the level survives.
+    pub const BEYOND: Self = Self { name: "beyond", cuts: 3, beyond: true, ..Self::FAULTS };
+
+    /// All of them.
+    pub const ALL: [Self; 6] = [
+        Self::CALM,
+        Self::CUTS,
+        Self::MANY_CUTS,
+        Self::FAULTS,
+        Self::FAULTS_AND_CUTS,
+        Self::BEYOND,
+    ];
+}
+
 /// A shape and what is done to it.
 #[derive(Clone, Debug)]
 pub struct Script {
+    /// What it was drawn from.
+    pub profile: &'static str,
     /// The shape.
     pub options: Options,
     /// Which request completes next.
@@ -148,8 +178,9 @@ impl fmt::Display for Failure {
         }
         write!(
             f,
-            "replay: WEFT_SIM_SEED={seed} cargo test -p weft-sim --test contract_fuzz replay -- \
-             --nocapture"
+            "replay: WEFT_SIM_PROFILE={} WEFT_SIM_SEED={seed} cargo test -p weft-sim --test \
+             contract_fuzz replay -- --nocapture",
+            self.script.profile
         )
     }
 }
@@ -264,6 +295,7 @@ impl Script {
             steps.push(step);
         }
         Self {
+            profile: profile.name,
             options,
             order: rng.pick(&[Order::Random, Order::Random, Order::Fifo, Order::Lifo]),
             steps,

@@ -98,6 +98,8 @@ pub struct World {
     pub disks: Vec<Disk>,
     disk_of: Vec<usize>,
     pub(crate) engine: Option<Engine>,
+    /// Whether the engine was told something since its last turn.
+    pub(crate) plugged: bool,
     memory: Memory,
     pub(crate) pending: BTreeMap<Token, Pending>,
     issued: BTreeMap<Ticket, Issued>,
@@ -180,6 +182,7 @@ impl World {
             disk_of: (0..count).collect(),
             disks,
             engine: None,
+            plugged: false,
             memory: Memory::default(),
             pending: BTreeMap::new(),
             issued: BTreeMap::new(),
@@ -249,6 +252,8 @@ impl World {
         });
         let engine = Engine::new(config, self.now);
         self.engine = Some(engine.unwrap_or_else(|error| panic!("{error}")));
+        // What it finds on its members may be a reason to act.
+        self.plugged = true;
         self.settle();
         Ok(())
     }

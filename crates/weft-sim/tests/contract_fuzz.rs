@@ -1,7 +1,8 @@
 //! A legal but hostile driver: any order of completions, errors anywhere, clients that leave,
 //! administrators at any time, knobs changed in mid-flight. Every checker watches.
 //!
-//! `WEFT_SIM_SEED=n` replays one seed, `WEFT_SIM_SEEDS=n` runs more.
+//! `WEFT_SIM_PROFILE=name` and `WEFT_SIM_SEED=n` replay one seed, `WEFT_SIM_SEEDS=n` runs more,
+//! `WEFT_SIM_FIRST=n` others.
 #![allow(
     clippy::cast_possible_truncation,
     clippy::cast_possible_wrap,
@@ -12,20 +13,13 @@
 use weft_sim::script::{Profile, Report, Script};
 use weft_sim::shrink::shrink;
 
-const CALM: Profile = Profile { steps: 60, cuts: 0, faults: false, admin: false, beyond: false };
-const KNOBS_AND_CUTS: Profile =
-    Profile { steps: 60, cuts: 6, faults: false, admin: false, beyond: false };
-const FAULTS: Profile = Profile { steps: 60, cuts: 0, faults: true, admin: true, beyond: false };
-const FAULTS_AND_CUTS: Profile =
-    Profile { steps: 60, cuts: 5, faults: true, admin: true, beyond: false };
-const BEYOND: Profile = Profile { steps: 60, cuts: 3, faults: true, admin: true, beyond: true };
-
 fn variable(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()
 }
 
 fn run(profile: Profile, first: u64, seeds: u64) -> Report {
     let seeds = variable("WEFT_SIM_SEEDS").unwrap_or(seeds);
+    let first = variable("WEFT_SIM_FIRST").unwrap_or(first);
     let mut total = Report::default();
     let mut failures = Vec::new();
     for seed in first..first + seeds {
@@ -38,7 +32,7 @@ fn run(profile: Profile, first: u64, seeds: u64) -> Report {
             }
             Err(failure) => {
                 // At once, for whoever watches a long run.
-                eprintln!("seed {seed}: {}", failure.violation);
+                eprintln!("{} {seed}: {}", profile.name, failure.violation);
                 failures.push(failure);
             }
         }
@@ -57,46 +51,42 @@ fn run(profile: Profile, first: u64, seeds: u64) -> Report {
 
 #[test]
 fn clients_alone_break_nothing() {
-    let report = run(CALM, 0, 60);
+    let report = run(Profile::CALM, 0, 60);
     assert!(report.requests > 1000 && report.scrubbed > 1000, "{report:?}");
 }
 
 #[test]
 fn power_cuts_break_nothing() {
-    let report = run(KNOBS_AND_CUTS, 1000, 60);
+    let report = run(Profile::CUTS, 1000, 60);
     assert!(report.coverage.points > 100 && report.verified > 1000, "{report:?}");
 }
 
 #[test]
 fn faults_and_administrators_break_nothing() {
-    let report = run(FAULTS, 2000, 80);
+    let report = run(Profile::FAULTS, 2000, 80);
     assert!(report.requests > 1000 && report.scrubbed > 100, "{report:?}");
 }
 
 #[test]
 fn faults_with_power_cuts_break_nothing_but_predicted_rows() {
-    let report = run(FAULTS_AND_CUTS, 3000, 80);
+    let report = run(Profile::FAULTS_AND_CUTS, 3000, 80);
     assert!(report.coverage.points > 100, "{report:?}");
 }
 
 /// More members are hurt than the level survives: data may be lost, the contract may not.
 #[test]
 fn beyond_the_level_the_contract_still_holds() {
-    let report = run(BEYOND, 4000, 80);
+    let report = run(Profile::BEYOND, 4000, 80);
     assert!(report.requests > 1000, "{report:?}");
 }
 
-/// `WEFT_SIM_SEED=n cargo test -p weft-sim --test contract_fuzz replay -- --nocapture`
+/// `WEFT_SIM_PROFILE=name WEFT_SIM_SEED=n cargo test -p weft-sim --test contract_fuzz replay`
 #[test]
 fn replay() {
     let Some(seed) = variable("WEFT_SIM_SEED") else { return };
-    let profile = match seed {
-        0..1000 => CALM,
-        1000..2000 => KNOBS_AND_CUTS,
-        2000..3000 => FAULTS,
-        3000..4000 => FAULTS_AND_CUTS,
-        _ => BEYOND,
-    };
+    let name = std::env::var("WEFT_SIM_PROFILE").expect("WEFT_SIM_PROFILE says of which profile");
+    let profile = Profile::ALL.into_iter().find(|profile| profile.name == name);
+    let profile = profile.unwrap_or_else(|| panic!("WEFT_SIM_PROFILE: no profile {name}"));
     if let Err(failure) = Script::generate(seed, profile).run() {
         let shortest = shrink(&failure, &|_| (), 2000);
         panic!("{failure}\n\nshrunk: {shortest}");

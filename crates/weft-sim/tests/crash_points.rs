@@ -229,11 +229,10 @@ fn dirty_and_degraded_needs_consent() {
 
 #[test]
 fn random_scripts_on_wider_shapes_survive_many_cuts() {
-    let profile = Profile { steps: 40, cuts: 15, faults: false, admin: false, beyond: false };
     let mut coverage = Coverage::default();
     let mut scrubbed = 0;
     for seed in 10_000..10_120 {
-        match Script::generate(seed, profile).run() {
+        match Script::generate(seed, Profile::MANY_CUTS).run() {
             Ok(report) => {
                 coverage.merge(report.coverage);
                 scrubbed += report.scrubbed;

@@ -13,7 +13,7 @@
 use weft_sim::rng::Digest;
 use weft_sim::script::{Profile, Script};
 
-const PROFILE: Profile = Profile { steps: 50, cuts: 4, faults: false, admin: false, beyond: false };
+const PROFILE: Profile = Profile { steps: 50, cuts: 4, ..Profile::CALM };
 const SEEDS: std::ops::Range<u64> = 500..520;
 
 fn digest(seed: u64) -> Digest {

@@ -16,11 +16,7 @@ use weft_sim::script::{Profile, Script};
 
 const SEEDS: u64 = 200;
 
-const PROFILES: [Profile; 3] = [
-    Profile { steps: 60, cuts: 6, faults: false, admin: false, beyond: false },
-    Profile { steps: 60, cuts: 0, faults: true, admin: true, beyond: false },
-    Profile { steps: 60, cuts: 5, faults: true, admin: true, beyond: false },
-];
+const PROFILES: [Profile; 3] = [Profile::CUTS, Profile::FAULTS, Profile::FAULTS_AND_CUTS];
 
 /// The first seed that shows the bug to a checker, and everybody who saw it until then.
 fn hunt(mutant: Mutant) -> (Option<u64>, BTreeMap<&'static str, u64>) {

@@ -43,9 +43,10 @@ impl Volume {
             let now = out.now;
             let member = &mut self.array.members[position];
             let waited = member.oldest(out).map_or(Span::ZERO, |issued| now.since(issued));
+            let to_give_up = std::mem::take(&mut member.to_give_up);
             if member.is_faulty() {
                 // However it failed: nobody waits for what it still has.
-                if member.in_flight > 0 {
+                if to_give_up {
                     self.give_up(position, None, out);
                 }
                 continue;

@@ -16,7 +16,7 @@
 //! | [`SingleFlight`] | I10 single flight | `single_flight.rs` |
 //! | [`ExactlyOnce`] | I11 exactly once | `exactly_once.rs` |
 //! | [`Bounds`] | I12 bounds | `bounds.rs` |
-//! | [`crate::World::run`] | I13 liveness | `../world.rs` |
+//! | [`crate::World::run`], `settle` | I13 liveness, no lost wake-up | `../driver.rs` |
 //!
 //! Source   spec reliability.md §5
 

@@ -22,8 +22,18 @@ use crate::rng::Digest;
 pub struct Pending {
     /// Its disk; none for a computation.
     pub disk: Option<usize>,
+    /// For whom; none for a computation.
+    pub origin: Option<Origin>,
     work: Work,
     pub(crate) aborted: bool,
+}
+
+impl Pending {
+    /// Whether the engine has given it up.
+    #[must_use]
+    pub fn is_aborted(&self) -> bool {
+        self.aborted
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -43,6 +53,7 @@ impl World {
             self.checkers.input(view, &input);
         }
         if let Some(engine) = &mut self.engine {
+            self.plugged = true;
             engine.handle(self.now, input);
         }
     }
@@ -61,8 +72,9 @@ impl World {
                 self.submit(token, self.disk_of[member.index()], op, attr.origin);
             }
             Output::Compute { token, ops } => {
-                let pending = Pending { disk: None, work: Work::Compute(ops), aborted: false };
-                self.pending.insert(token, pending);
+                let work = Work::Compute(ops);
+                self.pending
+                    .insert(token, Pending { disk: None, origin: None, work, aborted: false });
                 if !self.options.defer_computes {
                     return Some(token);
                 }
@@ -145,7 +157,8 @@ impl World {
             self.log.push(logged);
         }
         self.disks[disk].submit(token, disk_op);
-        self.pending.insert(token, Pending { disk: Some(disk), work, aborted: false });
+        let pending = Pending { disk: Some(disk), origin: Some(origin), work, aborted: false };
+        self.pending.insert(token, pending);
     }
 
     pub(crate) fn end(&mut self, token: Token, pending: Pending) -> Result<Value, Fault> {
