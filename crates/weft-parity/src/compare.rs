@@ -8,7 +8,7 @@
 
 use std::ops::Range;
 
-use crate::{Parity, Weighted, assert_weighted, gf};
+use crate::{Parity, Store, Weighted, assert_weighted, gf};
 
 /// Which stored parity disagrees with the data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -82,7 +82,9 @@ impl Parity {
             let q = q.map(|q| &q[block.clone()]);
             let (computed_p, computed_q) = scratch.pair(block.len());
             match (p, q) {
-                (Some(_), Some(_)) => self.kernels.pq(data, block.start, computed_p, computed_q),
+                (Some(_), Some(_)) => {
+                    self.kernels.pq(data, block.start, computed_p, computed_q, Store::Cached);
+                }
                 (Some(_), None) => self.kernels.p(data, block.start, computed_p),
                 (None, _) => self.kernels.q(data, block.start, computed_q),
             }
@@ -114,7 +116,7 @@ impl Parity {
         let mut scratch = Scratch::new();
         for block in blocks(p.len()) {
             let (difference_p, difference_q) = scratch.pair(block.len());
-            self.kernels.pq(data, block.start, difference_p, difference_q);
+            self.kernels.pq(data, block.start, difference_p, difference_q, Store::Cached);
             self.kernels.xor_into(difference_p, &p[block.clone()]);
             self.kernels.xor_into(difference_q, &q[block]);
             if self.kernels.is_zero(difference_p) && self.kernels.is_zero(difference_q) {

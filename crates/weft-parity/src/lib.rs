@@ -10,6 +10,7 @@
 //! | What is Q, and what do P and Q become after an update? | `pq.rs` |
 //! | What was in the strips that are lost? | `recover.rs` |
 //! | Do stored P and Q agree with the data, and if not, who is wrong? | `compare.rs` |
+//! | Where should results go: into the caches, or past them? | `store.rs` |
 //! | How does this CPU compute all that fast? | `simd/` |
 //!
 //! # Exponents
@@ -45,11 +46,13 @@ mod pq;
 mod recover;
 #[allow(unsafe_code, reason = "vector loads and stores, and calls that need a CPU feature")]
 mod simd;
+mod store;
 mod xor;
 
 use std::fmt;
 
 pub use compare::{Located, Mismatch};
+pub use store::Store;
 
 /// Which kernels are in use, chosen once at run time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -104,6 +107,7 @@ impl fmt::Display for Level {
 #[derive(Clone, Copy)]
 pub struct Parity {
     kernels: &'static simd::Kernels,
+    store: Store,
 }
 
 impl Parity {
@@ -119,7 +123,16 @@ impl Parity {
     /// Chooses a given level, `None` where the CPU lacks it.
     #[must_use]
     pub fn with_level(level: Level) -> Option<Self> {
-        simd::kernels(level).map(|kernels| Self { kernels })
+        simd::kernels(level).map(|kernels| Self { kernels, store: Store::Cached })
+    }
+
+    /// The same kernels, storing results of `pq`, `xor` and `recover_two` as said.
+    ///
+    /// Results that are not aligned to 64 bytes go through the caches whatever is said, and so do those
+    /// of kernels without such stores (scalar, NEON).
+    #[must_use]
+    pub fn storing(self, store: Store) -> Self {
+        Self { store, ..self }
     }
 
     /// The level in use.
@@ -131,7 +144,7 @@ impl Parity {
 
 impl fmt::Debug for Parity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Parity").field("level", &self.level()).finish()
+        f.debug_struct("Parity").field("level", &self.level()).field("store", &self.store).finish()
     }
 }
 

@@ -57,7 +57,8 @@ impl Parity {
         assert!(a != b);
         assert_lost(others, a, out_a.len());
         assert_lost(others, b, out_a.len());
-        self.kernels.recover_two(others, (p, q), Solution::new(a, b), out_a, out_b);
+        let solution = Solution::new(a, b);
+        self.kernels.recover_two(others, (p, q), solution, out_a, out_b, self.store);
     }
 }
 

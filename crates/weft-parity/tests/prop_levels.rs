@@ -3,7 +3,7 @@
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::subsequence;
-use weft_parity::{Level, Parity};
+use weft_parity::{Level, Parity, Store};
 
 fn vector_levels() -> impl Iterator<Item = Parity> {
     Level::ALL.into_iter().skip(1).filter_map(Parity::with_level)
@@ -39,7 +39,8 @@ fn lengths() -> impl Strategy<Value = usize> {
 /// Exponents in md order, or any distinct ones in any order.
 fn exponents() -> impl Strategy<Value = Vec<u8>> {
     prop_oneof![
-        (0u8..12).prop_map(|count| (0..count).collect::<Vec<u8>>()),
+        (0u8..13).prop_map(|count| (0..count).collect::<Vec<u8>>()),
+        (0u8..13).prop_flat_map(|count| Just((0..count).collect::<Vec<u8>>()).prop_shuffle()),
         subsequence((0u8..255).collect::<Vec<u8>>(), 0..12).prop_shuffle(),
     ]
 }
@@ -57,6 +58,18 @@ fn strips() -> impl Strategy<Value = Strips> {
 fn inside(at: usize, len: usize, operation: impl FnOnce(&mut [u8])) -> Vec<u8> {
     let mut buffer: Vec<u8> = (0u8..=255).cycle().take(at + len + 64).collect();
     operation(&mut buffer[at..at + len]);
+    buffer
+}
+
+/// As [`inside`], `beside` bytes after the start of a cache line.
+fn from_line(beside: usize, len: usize, operation: impl FnOnce(&mut [u8])) -> Vec<u8> {
+    let mut buffer: Vec<u8> = (0u8..=255).cycle().take(len + 256).collect();
+    let at = buffer.as_ptr().align_offset(64) + beside;
+    operation(&mut buffer[at..at + len]);
+    // What lies before the line differs by the buffer's own place.
+    buffer.rotate_left(at);
+    assert!(buffer[len..len + 64].windows(2).all(|pair| pair[1] == pair[0].wrapping_add(1)));
+    buffer.truncate(len);
     buffer
 }
 
@@ -78,6 +91,42 @@ proptest! {
         };
         for level in vector_levels() {
             prop_assert_eq!(run(level), run(scalar()), "{}", level.level());
+        }
+    }
+
+    #[test]
+    fn streaming_equals_scalar_where_results_are_aligned_and_where_they_are_not(
+        strips in strips(),
+        beside in prop_oneof![Just(0usize), Just(16), 0usize..64],
+        lost in subsequence((0u8..255).collect::<Vec<u8>>(), 2).prop_shuffle(),
+    ) {
+        let mut data = strips.data();
+        let sources: Vec<&[u8]> = data.iter().map(|strip| strip.1).collect();
+        let stored: Vec<u8> = (0..=250).cycle().skip(17).take(strips.len).collect();
+        let mut results = Vec::new();
+        for parity in vector_levels().map(|level| level.storing(Store::Streaming)).chain([scalar()]) {
+            let mut second = Vec::new();
+            let first = from_line(beside, strips.len, |p| {
+                second = from_line(beside, strips.len, |q| parity.pq(&data, p, q));
+            });
+            results.push((parity.level(), "pq", first, second));
+            let p = from_line(beside, strips.len, |p| parity.xor(&sources, p));
+            results.push((parity.level(), "xor", p, Vec::new()));
+        }
+        data.retain(|strip| !lost.contains(&strip.0));
+        for parity in vector_levels().map(|level| level.storing(Store::Streaming)).chain([scalar()]) {
+            let mut second = Vec::new();
+            let first = from_line(beside, strips.len, |a| {
+                second = from_line(beside, strips.len, |b| {
+                    parity.recover_two(&data, &stored, &stored, lost[0], lost[1], a, b);
+                });
+            });
+            results.push((parity.level(), "recover", first, second));
+        }
+        for (level, what, first, second) in &results {
+            let scalar = |it: &&(Level, &str, _, _)| it.0 == Level::Scalar && it.1 == *what;
+            let (_, _, p, q) = results.iter().find(scalar).unwrap();
+            prop_assert!(first == p && second == q, "{what} by {level}");
         }
     }
 

@@ -6,7 +6,7 @@
 use std::arch::aarch64::*;
 
 use super::Kernels;
-use super::vector::{column, column_mut};
+use super::vector::{column, column_mut, nothing};
 use crate::compare::{equal_scalar, is_zero_scalar};
 use crate::gf::{self, exponent_difference};
 use crate::pq::{mul_into_scalar, pq_scalar, q_scalar, update_pq_scalar, update_q_scalar};
@@ -15,7 +15,7 @@ use crate::xor::{Strip, update_p_scalar, xor_into_scalar, xor_scalar};
 use crate::{Level, Weighted};
 
 // 8 P and 8 Q leave half of 32 registers.
-vector_kernels!("neon", Level::Neon, NEON, horner, COLUMN = 8);
+vector_kernels!("neon", Level::Neon, NEON, horner, nothing, COLUMN = 8);
 
 type Vector = uint8x16_t;
 const BYTES: usize = 16;
@@ -39,6 +39,20 @@ fn store(vector: Vector, bytes: &mut [u8; BYTES]) {
     // SAFETY: the reference is to as many bytes as are written, and bytes need no alignment.
     unsafe { vst1q_u8(bytes.as_mut_ptr(), vector) }
 }
+
+/// NEON's intrinsics have no stores past the caches.
+#[target_feature(enable = "neon")]
+#[inline]
+fn stream(vector: Vector, bytes: &mut [u8; BYTES]) {
+    store(vector, bytes);
+}
+
+#[inline]
+fn fence() {}
+
+/// Nor are there loads before their time; the hardware sees that strips are read in order.
+#[inline]
+fn prefetch(_bytes: &[u8; BYTES]) {}
 
 #[target_feature(enable = "neon")]
 #[inline]

@@ -9,7 +9,8 @@
 //! Kernels are functions compiled for a CPU feature, so calling one is unsafe: the CPU must have
 //! the feature. [`kernels`] is the only way to a table, it asks the CPU, and `Kernels` cannot be
 //! built elsewhere. Kernels are otherwise safe functions on slices: every load and store goes
-//! through a reference to an array of one vector, so no length is trusted.
+//! through a reference to an array of one vector, so no length is trusted. The exception is
+//! `x86/avx512_gfni/md_order.rs`, which reads through pointers after it has compared lengths.
 
 #[macro_use]
 mod vector;
@@ -20,7 +21,7 @@ mod aarch64;
 mod x86;
 
 use crate::recover::Solution;
-use crate::{Level, Weighted, compare, pq, recover, xor};
+use crate::{Level, Store, Weighted, compare, pq, recover, xor};
 
 /// The kernels of a level, `None` where this CPU lacks it.
 pub(crate) fn kernels(level: Level) -> Option<&'static Kernels> {
@@ -51,16 +52,16 @@ pub(crate) fn kernels(level: Level) -> Option<&'static Kernels> {
 pub(crate) struct Kernels {
     level: Level,
     xor_into: unsafe fn(&mut [u8], &[u8]),
-    xor: unsafe fn(&[&[u8]], &mut [u8]),
+    xor: unsafe fn(&[&[u8]], &mut [u8], bool),
     p: unsafe fn(&[Weighted<'_>], usize, &mut [u8]),
     q: unsafe fn(&[Weighted<'_>], usize, &mut [u8]),
-    pq: unsafe fn(&[Weighted<'_>], usize, &mut [u8], &mut [u8]),
+    pq: unsafe fn(&[Weighted<'_>], usize, &mut [u8], &mut [u8], bool),
     update_p: unsafe fn(&[u8], &[u8], &mut [u8]),
     update_q: unsafe fn(u8, &[u8], &[u8], &mut [u8]),
     update_pq: unsafe fn(u8, &[u8], &[u8], &mut [u8], &mut [u8]),
     mul_into: unsafe fn(u8, &[u8], &mut [u8]),
     recover_one: unsafe fn(&[Weighted<'_>], &[u8], u8, &mut [u8]),
-    recover_two: unsafe fn(&[Weighted<'_>], (&[u8], &[u8]), Solution, &mut [u8], &mut [u8]),
+    recover_two: unsafe fn(&[Weighted<'_>], (&[u8], &[u8]), Solution, &mut [u8], &mut [u8], bool),
     is_zero: unsafe fn(&[u8]) -> bool,
     equal: unsafe fn(&[u8], &[u8]) -> bool,
 }
@@ -76,9 +77,9 @@ impl Kernels {
         unsafe { (self.xor_into)(target, source) }
     }
 
-    pub(crate) fn xor(&self, sources: &[&[u8]], p: &mut [u8]) {
+    pub(crate) fn xor(&self, sources: &[&[u8]], p: &mut [u8], store: Store) {
         // SAFETY: `kernels` handed this table out after it found the CPU feature the kernel needs.
-        unsafe { (self.xor)(sources, p) }
+        unsafe { (self.xor)(sources, p, store == Store::Streaming) }
     }
 
     pub(crate) fn p(&self, data: &[Weighted<'_>], offset: usize, p: &mut [u8]) {
@@ -91,9 +92,16 @@ impl Kernels {
         unsafe { (self.q)(data, offset, q) }
     }
 
-    pub(crate) fn pq(&self, data: &[Weighted<'_>], offset: usize, p: &mut [u8], q: &mut [u8]) {
+    pub(crate) fn pq(
+        &self,
+        data: &[Weighted<'_>],
+        offset: usize,
+        p: &mut [u8],
+        q: &mut [u8],
+        store: Store,
+    ) {
         // SAFETY: `kernels` handed this table out after it found the CPU feature the kernel needs.
-        unsafe { (self.pq)(data, offset, p, q) }
+        unsafe { (self.pq)(data, offset, p, q, store == Store::Streaming) }
     }
 
     pub(crate) fn update_p(&self, old: &[u8], new: &[u8], p: &mut [u8]) {
@@ -135,9 +143,11 @@ impl Kernels {
         solution: Solution,
         out_a: &mut [u8],
         out_b: &mut [u8],
+        store: Store,
     ) {
+        let stream = store == Store::Streaming;
         // SAFETY: `kernels` handed this table out after it found the CPU feature the kernel needs.
-        unsafe { (self.recover_two)(others, pq, solution, out_a, out_b) }
+        unsafe { (self.recover_two)(others, pq, solution, out_a, out_b, stream) }
     }
 
     pub(crate) fn is_zero(&self, bytes: &[u8]) -> bool {
@@ -154,16 +164,16 @@ impl Kernels {
 static SCALAR: Kernels = Kernels {
     level: Level::Scalar,
     xor_into: xor::xor_into_scalar,
-    xor: |sources, p| xor::xor_scalar(sources, 0, p),
+    xor: |sources, p, _| xor::xor_scalar(sources, 0, p),
     p: |data, offset, p| xor::xor_scalar(data, offset, p),
     q: pq::q_scalar,
-    pq: pq::pq_scalar,
+    pq: |data, offset, p, q, _| pq::pq_scalar(data, offset, p, q),
     update_p: xor::update_p_scalar,
     update_q: pq::update_q_scalar,
     update_pq: pq::update_pq_scalar,
     mul_into: pq::mul_into_scalar,
     recover_one: |others, q, of_q, out| recover::recover_one_scalar(others, 0, q, of_q, out),
-    recover_two: |others, pq, solution, out_a, out_b| {
+    recover_two: |others, pq, solution, out_a, out_b, _| {
         recover::recover_two_scalar(others, 0, pq, solution, out_a, out_b);
     },
     is_zero: compare::is_zero_scalar,

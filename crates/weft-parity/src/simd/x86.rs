@@ -3,6 +3,8 @@
 //! Source: H. P. Anvin, "The mathematics of RAID-6", §3, for doubling; Intel, "Intrinsics Guide",
 //! for the instructions.
 
+use super::vector;
+
 /// The names every level's module starts from.
 mod prelude {
     pub(super) use std::arch::x86_64::*;
@@ -14,9 +16,19 @@ mod prelude {
     };
     pub(super) use crate::recover::{Solution, recover_one_scalar, recover_two_scalar};
     pub(super) use crate::simd::Kernels;
-    pub(super) use crate::simd::vector::{column, column_mut};
+    pub(super) use crate::simd::vector::{column, column_mut, nothing};
+    pub(super) use crate::simd::x86::prefetch_at;
     pub(super) use crate::xor::{Strip, update_p_scalar, xor_into_scalar, xor_scalar};
     pub(super) use crate::{Level, Weighted};
+}
+
+/// Asks for the line that will be used a little later, or whatever is there.
+#[inline(always)]
+fn prefetch_at(place: *const u8) {
+    use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+    let ahead = place.wrapping_add(vector::AHEAD_BYTES);
+    // SAFETY: a prefetch reads nothing and never faults, whatever the address.
+    unsafe { _mm_prefetch::<_MM_HINT_T0>(ahead.cast()) }
 }
 
 pub(super) use avx2::AVX2;
@@ -29,7 +41,7 @@ mod ssse3 {
     use crate::gf::exponent_difference;
 
     // 4 P, 4 Q and two tables leave 6 of 16 registers.
-    vector_kernels!("ssse3", Level::Ssse3, SSSE3, horner, COLUMN = 4);
+    vector_kernels!("ssse3", Level::Ssse3, SSSE3, horner, nothing, COLUMN = 4);
 
     type Vector = __m128i;
     const BYTES: usize = 16;
@@ -52,6 +64,31 @@ mod ssse3 {
     fn store(vector: Vector, bytes: &mut [u8; BYTES]) {
         // SAFETY: the reference is to as many bytes as are written, and no alignment is needed.
         unsafe { _mm_storeu_si128(bytes.as_mut_ptr().cast(), vector) }
+    }
+
+    #[target_feature(enable = "ssse3")]
+    #[inline]
+    fn prefetch(bytes: &[u8; BYTES]) {
+        prefetch_at(bytes.as_ptr());
+    }
+
+    /// Past the caches; `bytes` is aligned to a vector.
+    #[target_feature(enable = "ssse3")]
+    #[inline]
+    fn stream(vector: Vector, bytes: &mut [u8; BYTES]) {
+        let place = bytes.as_mut_ptr();
+        debug_assert!(place.addr().is_multiple_of(BYTES));
+        // SAFETY: the reference is to as many bytes as are written. They are aligned: the kernels stream
+        // only to strips that `is_aligned` found to be, at whole vectors from their start. `fence` comes
+        // before anybody else may look.
+        unsafe { _mm_stream_si128(place.cast(), vector) }
+    }
+
+    /// What was streamed comes before whatever is stored later.
+    #[target_feature(enable = "ssse3")]
+    #[inline]
+    fn fence() {
+        _mm_sfence();
     }
 
     #[target_feature(enable = "ssse3")]
@@ -113,7 +150,7 @@ mod avx2 {
     use crate::gf::exponent_difference;
 
     // 4 P, 4 Q and two tables leave 6 of 16 registers.
-    vector_kernels!("avx2", Level::Avx2, AVX2, horner, COLUMN = 4);
+    vector_kernels!("avx2", Level::Avx2, AVX2, horner, nothing, COLUMN = 4);
 
     type Vector = __m256i;
     const BYTES: usize = 32;
@@ -136,6 +173,31 @@ mod avx2 {
     fn store(vector: Vector, bytes: &mut [u8; BYTES]) {
         // SAFETY: the reference is to as many bytes as are written, and no alignment is needed.
         unsafe { _mm256_storeu_si256(bytes.as_mut_ptr().cast(), vector) }
+    }
+
+    #[target_feature(enable = "avx2")]
+    #[inline]
+    fn prefetch(bytes: &[u8; BYTES]) {
+        prefetch_at(bytes.as_ptr());
+    }
+
+    /// Past the caches; `bytes` is aligned to a vector.
+    #[target_feature(enable = "avx2")]
+    #[inline]
+    fn stream(vector: Vector, bytes: &mut [u8; BYTES]) {
+        let place = bytes.as_mut_ptr();
+        debug_assert!(place.addr().is_multiple_of(BYTES));
+        // SAFETY: the reference is to as many bytes as are written. They are aligned: the kernels stream
+        // only to strips that `is_aligned` found to be, at whole vectors from their start. `fence` comes
+        // before anybody else may look.
+        unsafe { _mm256_stream_si256(place.cast(), vector) }
+    }
+
+    /// What was streamed comes before whatever is stored later.
+    #[target_feature(enable = "avx2")]
+    #[inline]
+    fn fence() {
+        _mm_sfence();
     }
 
     #[target_feature(enable = "avx2")]
@@ -200,10 +262,20 @@ mod avx2 {
 
 /// 64 bytes at a time: one affine transformation makes a product.
 mod avx512_gfni {
+    mod md_order;
+
     use super::prelude::*;
+    use md_order::md_order;
 
     // 8 P, 8 Q, two matrices and a pair of strips in flight fill 32 registers.
-    vector_kernels!("avx512f,gfni", Level::Avx512Gfni, AVX512_GFNI, sum_of_products, COLUMN = 8);
+    vector_kernels!(
+        "avx512f,gfni",
+        Level::Avx512Gfni,
+        AVX512_GFNI,
+        sum_of_products,
+        md_order,
+        COLUMN = 8
+    );
 
     type Vector = __m512i;
     const BYTES: usize = 64;
@@ -226,6 +298,31 @@ mod avx512_gfni {
     fn store(vector: Vector, bytes: &mut [u8; BYTES]) {
         // SAFETY: the reference is to as many bytes as are written, and no alignment is needed.
         unsafe { _mm512_storeu_si512(bytes.as_mut_ptr().cast(), vector) }
+    }
+
+    #[target_feature(enable = "avx512f,gfni")]
+    #[inline]
+    fn prefetch(bytes: &[u8; BYTES]) {
+        prefetch_at(bytes.as_ptr());
+    }
+
+    /// Past the caches; `bytes` is aligned to a vector.
+    #[target_feature(enable = "avx512f,gfni")]
+    #[inline]
+    fn stream(vector: Vector, bytes: &mut [u8; BYTES]) {
+        let place = bytes.as_mut_ptr();
+        debug_assert!(place.addr().is_multiple_of(BYTES));
+        // SAFETY: the reference is to as many bytes as are written. They are aligned: the kernels stream
+        // only to strips that `is_aligned` found to be, at whole vectors from their start. `fence` comes
+        // before anybody else may look.
+        unsafe { _mm512_stream_si512(place.cast(), vector) }
+    }
+
+    /// What was streamed comes before whatever is stored later.
+    #[target_feature(enable = "avx512f,gfni")]
+    #[inline]
+    fn fence() {
+        _mm_sfence();
     }
 
     #[target_feature(enable = "avx512f,gfni")]

@@ -13,7 +13,7 @@ mod isal;
 use std::time::Duration;
 
 use clap::Args;
-use weft_parity::{Level, Parity, gf};
+use weft_parity::{Level, Parity, Store, gf};
 
 use super::rounds::{Effort, in_turns, per_cpu_second};
 use super::sheet::{Row, Sheet};
@@ -30,6 +30,9 @@ pub(crate) struct OfParity {
     /// Use these kernels instead of the best that the CPU has: scalar, ssse3, avx2, avx512-gfni, neon
     #[arg(long, value_parser = level)]
     level: Option<Level>,
+    /// Store results into the caches or past them, instead of what weft chooses for the case
+    #[arg(long, value_name = "HOW", value_parser = ["cached", "streaming"])]
+    store: Option<String>,
     /// Measure only cases whose name contains this text, as in 'XOR' or '10+2 64K'
     #[arg(long, value_name = "TEXT")]
     only: Option<String>,
@@ -73,7 +76,12 @@ impl OfParity {
         sheet.expect(cases.len());
         for case in cases {
             sheet.now(&case.name());
-            let row = case.compare(parity, &other, &mut arena, rounds, turn)?;
+            let store = match self.store.as_deref() {
+                None => case.store(),
+                Some("streaming") => Store::Streaming,
+                Some(_) => Store::Cached,
+            };
+            let row = case.compare(parity.storing(store), &other, &mut arena, rounds, turn)?;
             sheet.push(row);
         }
         Ok(())
@@ -166,6 +174,14 @@ impl Case {
         }
     }
 
+    /// As a caller who knows where its strips are would choose.
+    fn store(&self) -> Store {
+        match self.place {
+            Place::L2 => Store::Cached,
+            Place::Dram => Store::for_cold(self.sources, self.results(), self.strip),
+        }
+    }
+
     fn compare(
         &self,
         parity: Parity,
@@ -244,15 +260,23 @@ impl Case {
             return parity.pq(&strips[..self.sources], first, second);
         }
         let others = self.sources - 2;
+        for (strip, exponent) in strips.iter_mut().zip(self.left()) {
+            strip.0 = exponent;
+        }
         let (p, q) = (strips[others].1, strips[others + 1].1);
         let [a, b] = self.lost();
         parity.recover_two(&strips[..others], p, q, a, b, first, second);
     }
 
-    /// The exponents of the lost strips: those after the ones that are there.
+    /// The exponents of the lost strips.
     fn lost(&self) -> [u8; 2] {
-        let others = u8::try_from(self.sources - 2).expect("few strips");
-        [others, others + 1]
+        [1, u8::try_from(self.sources - 2).expect("few strips")]
+    }
+
+    /// The exponents of the data strips that are left.
+    fn left(&self) -> impl Iterator<Item = u8> {
+        let lost = self.lost();
+        (0..=u8::MAX).filter(move |exponent| !lost.contains(exponent)).take(self.sources - 2)
     }
 
     fn by_isal(&self, library: &IsaL, tables: Option<&[u8]>, stripe: &mut [u8]) {
@@ -276,7 +300,7 @@ impl Case {
         let ratio = gf::pow2(b - a);
         let of_p = gf::div(ratio, ratio ^ 1);
         let of_q = gf::div(gf::inverse(gf::pow2(a)), ratio ^ 1);
-        let data = (0..a).map(|exponent| of_p ^ gf::mul(of_q, gf::pow2(exponent)));
+        let data = self.left().map(|exponent| of_p ^ gf::mul(of_q, gf::pow2(exponent)));
         let first: Vec<u8> = data.chain([of_p, of_q]).collect();
         let mut second: Vec<u8> = first.iter().map(|coefficient| coefficient ^ 1).collect();
         // D_b takes P ⊕ P′ once more, and Q not at all.
@@ -325,13 +349,14 @@ mod tests {
         let data: Vec<u8> = (0..8).map(|number| number * 31 + 5).collect();
         let p = data.iter().fold(0, |sum, byte| sum ^ byte);
         let q = (0..).zip(&data).fold(0, |sum, (k, byte)| sum ^ gf::mul(gf::pow2(k), *byte));
-        let there = [&data[..6], &[p, q]].concat();
+        let left = case.left().map(|exponent| data[usize::from(exponent)]);
+        let there: Vec<u8> = left.chain([p, q]).collect();
         let found: Vec<u8> = case
             .coefficients()
             .chunks(8)
             .map(|row| row.iter().zip(&there).fold(0, |sum, (c, byte)| sum ^ gf::mul(*c, *byte)))
             .collect();
-        assert_eq!(found, data[6..]);
+        assert_eq!(found, [data[1], data[6]]);
     }
 
     #[test]
