@@ -36,6 +36,8 @@ pub(crate) struct Opening {
     pub(crate) options: Options,
     /// Through the page cache even where `O_DIRECT` works.
     pub(crate) buffered: bool,
+    /// Where changes go that are not to go to the members.
+    pub(crate) overlay: Option<PathBuf>,
 }
 
 impl Opening {
@@ -45,6 +47,7 @@ impl Opening {
             options: Options { read_only: true, ..Options::default() },
             // What others have just read or written is in the page cache already.
             buffered: true,
+            overlay: None,
         }
     }
 
@@ -72,12 +75,20 @@ impl Opening {
     }
 
     fn attempt(&self, specs: &[MemberSpec], access: Access) -> Result<Volume, Failure> {
-        let open = OpenOptions { buffered: self.buffered, ..OpenOptions::new(access) };
+        let open = match self.overlay {
+            Some(_) => OpenOptions { buffered: true, ..OpenOptions::new(Access::ReadOnly) },
+            None => OpenOptions { buffered: self.buffered, ..OpenOptions::new(access) },
+        };
         let mut members: Vec<OpenMember> = Vec::with_capacity(specs.len());
         let mut candidates = Vec::with_capacity(specs.len());
         for (spec, index) in specs.iter().zip(0..) {
             match open.open(spec, MemberIndex(index), &members) {
                 Ok(member) => {
+                    let member = match &self.overlay {
+                        Some(dir) => member.with_overlay(dir, access),
+                        None => Ok(member),
+                    };
+                    let member = member.map_err(|error| device(&error))?;
                     candidates.push(read_metadata(&member));
                     members.push(member);
                 }
@@ -90,7 +101,8 @@ impl Opening {
                         && source.kind() == std::io::ErrorKind::PermissionDenied =>
                 {
                     return Err(Failure::failed(format!(
-                        "{label}: {what} for writing: {source}; --read-only serves without writing"
+                        "{label}: {what} for writing: {source}; --read-only serves without writing, \
+                         --overlay DIR writes elsewhere"
                     )));
                 }
                 Err(error) => return Err(device(&error)),
@@ -133,7 +145,9 @@ pub(crate) fn spec(path: &Path) -> MemberSpec {
 /// What is in use by somebody is a refusal; all else has failed.
 pub(crate) fn device(error: &DeviceError) -> Failure {
     match error {
-        DeviceError::Claimed { .. } | DeviceError::Locked { .. } => Failure::refused(error),
+        DeviceError::Claimed { .. } | DeviceError::Locked { .. } | DeviceError::Overlay { .. } => {
+            Failure::refused(error)
+        }
         DeviceError::Duplicate { .. }
         | DeviceError::Overlap { .. }
         | DeviceError::Partition { .. }

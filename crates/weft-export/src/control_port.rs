@@ -481,7 +481,9 @@ fn start(cx: &mut Context<'_>, step: Step) -> Result<(Verb, Step), Box<Response>
 fn add(cx: &mut Context<'_>, member: &str) -> Result<(Verb, Step), Box<Response>> {
     let unusable = |error: DeviceError| {
         let kind = match error {
-            DeviceError::Claimed { .. } | DeviceError::Locked { .. } => Kind::Refused,
+            DeviceError::Claimed { .. }
+            | DeviceError::Locked { .. }
+            | DeviceError::Overlay { .. } => Kind::Refused,
             DeviceError::Duplicate { .. }
             | DeviceError::Overlap { .. }
             | DeviceError::Partition { .. }
@@ -492,11 +494,21 @@ fn add(cx: &mut Context<'_>, member: &str) -> Result<(Verb, Step), Box<Response>
     };
     let failed = |error: &dyn std::fmt::Display| refusal(Kind::Failed, error.to_string());
     let spec = MemberSpec::parse(member).map_err(unusable)?;
-    let options =
-        OpenOptions { lock_wait: std::time::Duration::ZERO, ..OpenOptions::new(Access::ReadWrite) };
+    // What keeps its changes in overlays does so for a new member too.
+    let overlays = cx.driver.members().members().find_map(|member| member.overlay().cloned());
+    let overlays = overlays.map(|overlay| overlay.dir().to_owned());
+    let access = if overlays.is_some() { Access::ReadOnly } else { Access::ReadWrite };
+    let options = OpenOptions {
+        buffered: overlays.is_some(),
+        lock_wait: std::time::Duration::ZERO,
+        ..OpenOptions::new(access)
+    };
     let index = cx.driver.members().next_index();
     let others: Vec<_> = cx.driver.members().members().collect();
-    let open = options.open(&spec, index, others).map_err(unusable)?;
+    let mut open = options.open(&spec, index, others).map_err(unusable)?;
+    if let Some(dir) = overlays {
+        open = open.with_overlay(&dir, Access::ReadWrite).map_err(unusable)?;
+    }
     let superblock = read_metadata(&open).superblock.ok();
     let info = open.info().clone();
     let mut uuid = [0; 16];

@@ -175,7 +175,7 @@ pub fn serve(options: ServeOptions) -> Result<ExitState, ServeError> {
     let frames = 1_u32.checked_add(cache_frames).and_then(|sum| sum.checked_add(client_frames));
     let frames = frames.ok_or_else(|| ServeError::Refused("more than 16 TiB of frames".into()))?;
     let slab = Slab::new(frames).map_err(io("mapping payload memory (mmap)"))?;
-    let ring = backend.open(&slab)?;
+    let ring = backend.open_for(&slab, &members)?;
     let pool = Pool::new(1 + cache_frames, client_frames);
     let backend = ring.describe();
     let mut driver = Driver::new(Parts { core, slab, pool, ring, members })?;

@@ -26,6 +26,7 @@ use weft_ondisk::Metadata;
 use weft_units::{Bytes, MemberIndex, SECTOR_BYTES, Sectors};
 
 use crate::buffers::AlignedBytes;
+use crate::overlay::Overlay;
 use crate::spec::{Located, Place, window_within};
 
 pub use crate::spec::{MemberSpec, parse_size};
@@ -72,6 +73,8 @@ pub struct OpenMember {
     extent: Extent,
     /// Holds the lock of the file behind a loop device.
     backing: Option<OwnedFd>,
+    /// Takes what is written; the file is open for reading then.
+    overlay: Option<Arc<Overlay>>,
 }
 
 /// What a file is, whatever path leads to it.
@@ -176,6 +179,14 @@ pub enum DeviceError {
     NoFiles {
         /// Which.
         label: String,
+    },
+    /// Its overlay cannot be used.
+    #[error("{label}: {why}")]
+    Overlay {
+        /// Which.
+        label: String,
+        /// Why, and the way out.
+        why: String,
     },
     /// The partition that was named is not there, or cannot be used.
     #[error("{label}: {why}")]
@@ -331,7 +342,8 @@ impl OpenOptions {
             logical_block,
         };
         let access = self.access;
-        Ok(OpenMember { file, info, spec, mode, access, start: offset, identity, extent, backing })
+        let (start, overlay) = (offset, None);
+        Ok(OpenMember { file, info, spec, mode, access, start, identity, extent, backing, overlay })
     }
 
     /// Opens it, or takes the descriptor of another member that is on the same device: who has a
@@ -484,6 +496,34 @@ impl OpenMember {
         Bytes(self.start)
     }
 
+    /// Where its changes are, if they are not on the member.
+    #[must_use]
+    pub fn overlay(&self) -> Option<&Arc<Overlay>> {
+        self.overlay.as_ref()
+    }
+
+    /// Takes writes in an overlay in `dir`, and shows what is there. For reading, a member without
+    /// an overlay stays as it is; for writing, one is made. Memory needs none.
+    ///
+    /// # Errors
+    /// The overlay cannot be made, is in use or damaged, or the member was written since.
+    ///
+    /// # Panics
+    /// The member is not open for reading alone, through the page cache.
+    pub fn with_overlay(mut self, dir: &Path, access: Access) -> Result<Self, DeviceError> {
+        if self.is_memory() {
+            return Ok(self);
+        }
+        assert_eq!(self.access, Access::ReadOnly, "a member with an overlay is never written");
+        assert_eq!(self.mode, IoMode::Buffered, "parts of blocks are read");
+        let overlay = Overlay::open(&self, dir, access)?;
+        if overlay.is_some() {
+            self.access = access;
+        }
+        self.overlay = overlay.map(Arc::new);
+        Ok(self)
+    }
+
     /// Gives it another name within the engine, before the engine has seen it.
     pub fn set_index(&mut self, index: MemberIndex) {
         self.info.index = index;
@@ -526,6 +566,10 @@ impl OpenMember {
     /// The device does not answer, or ends before.
     pub fn read(&self, at: Sectors, len: usize) -> std::io::Result<AlignedBytes> {
         let mut bytes = AlignedBytes::zeroed(len);
+        if let Some(overlay) = &self.overlay {
+            overlay.read_at(bytes.as_mut(), at.bytes().0)?;
+            return Ok(bytes);
+        }
         let mut filled = 0;
         while filled < len {
             let offset = self.start + at.bytes().0 + filled as u64;
@@ -602,6 +646,7 @@ fn open_ram(spec: &MemberSpec, index: MemberIndex, bytes: u64) -> Result<OpenMem
         identity,
         extent: Extent::of(identity, &(0..size)),
         backing: None,
+        overlay: None,
     })
 }
 
@@ -697,6 +742,18 @@ fn mounted_at<'a>(mounts: &'a str, number: &str) -> Option<&'a str> {
 }
 
 /// Locks a range for the open file description, without waiting.
+/// Locks all of a file for this process, at once or not at all.
+pub(crate) fn lock_file(
+    label: &str,
+    file: BorrowedFd<'_>,
+    access: Access,
+) -> Result<(), DeviceError> {
+    ofd_lock(file, access, 0, 0).map_err(|errno| match errno {
+        Errno::AGAIN | Errno::ACCESS => DeviceError::Locked { label: label.to_owned() },
+        _ => error_of(label, "lock", errno),
+    })
+}
+
 fn ofd_lock(file: BorrowedFd<'_>, access: Access, start: u64, len: u64) -> Result<(), Errno> {
     let kind = match access {
         Access::ReadOnly => libc::F_RDLCK,

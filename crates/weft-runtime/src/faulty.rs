@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use rustix::io::Errno;
 
+use crate::overlay::Overlay;
 use crate::ring::{Ring, RingDone, RingOp};
 
 /// What goes wrong.
@@ -58,6 +59,10 @@ impl<R: Ring> FaultyRing<R> {
 impl<R: Ring> Ring for FaultyRing<R> {
     fn set_file(&mut self, index: u16, file: Option<Arc<OwnedFd>>) -> std::io::Result<()> {
         self.inner.set_file(index, file)
+    }
+
+    fn set_overlay(&mut self, index: u16, overlay: Arc<Overlay>) -> std::io::Result<()> {
+        self.inner.set_overlay(index, overlay)
     }
 
     fn capacity(&self) -> usize {

@@ -16,6 +16,7 @@
 //! | Which frames hold payload of requests? | `pool.rs` |
 //! | Which bytes does the name of a member mean? | `spec.rs`, `partition.rs` |
 //! | How is a member opened, and is it ours alone? | `devices.rs` |
+//! | Where do writes go when nothing may be written to a member? | `overlay.rs` |
 //! | How are operations of files started together? | `ring.rs`, `uring.rs`, `threads.rs` |
 //! | How does a member request get its one answer? | `member_io.rs` |
 //! | What does a computation come to? | `compute.rs` |
@@ -38,6 +39,7 @@ pub mod devices;
 pub mod driver;
 pub mod faulty;
 pub mod member_io;
+pub mod overlay;
 pub mod partition;
 pub mod poison;
 pub mod pool;
@@ -51,6 +53,8 @@ pub mod uring;
 use thiserror::Error;
 
 use buffers::Slab;
+use devices::OpenMember;
+use overlay::OverlayRing;
 use ring::Ring;
 use threads::ThreadRing;
 use uring::UringRing;
@@ -82,6 +86,23 @@ pub enum RuntimeError {
 }
 
 impl Backend {
+    /// As [`Backend::open`], for these members: with overlays if one of them has one.
+    ///
+    /// # Errors
+    /// As [`Backend::open`].
+    pub fn open_for(
+        self,
+        slab: &Slab,
+        members: &[OpenMember],
+    ) -> Result<Box<dyn Ring>, RuntimeError> {
+        let ring = self.open(slab)?;
+        if members.iter().all(|member| member.overlay().is_none()) {
+            return Ok(ring);
+        }
+        let failed = |source| RuntimeError::Io { what: "setting up overlays", source };
+        Ok(Box::new(OverlayRing::new(ring).map_err(failed)?))
+    }
+
     /// Sets up the way to members that was asked for, and says what it is and why.
     ///
     /// # Errors

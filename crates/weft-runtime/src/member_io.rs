@@ -128,6 +128,9 @@ impl<R: Ring> MemberIo<R> {
         }
         assert!(self.members[index.index()].is_none(), "member indices are unique");
         self.ring.set_file(index.0, Some(Arc::clone(member.file())))?;
+        if let Some(overlay) = member.overlay() {
+            self.ring.set_overlay(index.0, Arc::clone(overlay))?;
+        }
         self.members[index.index()] = Some(Entry {
             member,
             dsync: true,

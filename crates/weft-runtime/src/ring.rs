@@ -13,6 +13,7 @@ use std::sync::Arc;
 use rustix::io::Errno;
 
 use crate::buffers::Buffer;
+use crate::overlay::Overlay;
 
 /// Something to be done to a file.
 #[derive(Debug)]
@@ -66,6 +67,15 @@ pub trait Ring {
     /// The kernel has no room for it.
     fn set_file(&mut self, index: u16, file: Option<Arc<OwnedFd>>) -> std::io::Result<()>;
 
+    /// Lets the file at `index`, put in before, be written to an overlay only.
+    ///
+    /// # Errors
+    /// This ring knows no overlays, or no thread is left.
+    fn set_overlay(&mut self, index: u16, overlay: Arc<Overlay>) -> std::io::Result<()> {
+        let _ = (index, overlay);
+        Err(std::io::ErrorKind::Unsupported.into())
+    }
+
     /// How many operations may be outstanding.
     fn capacity(&self) -> usize;
 
@@ -111,6 +121,10 @@ impl RingOp {
 impl<R: Ring + ?Sized> Ring for Box<R> {
     fn set_file(&mut self, index: u16, file: Option<Arc<OwnedFd>>) -> std::io::Result<()> {
         (**self).set_file(index, file)
+    }
+
+    fn set_overlay(&mut self, index: u16, overlay: Arc<Overlay>) -> std::io::Result<()> {
+        (**self).set_overlay(index, overlay)
     }
 
     fn capacity(&self) -> usize {

@@ -5,6 +5,7 @@
 
 use std::collections::VecDeque;
 use std::io::{self, Write};
+use std::path::PathBuf;
 
 use clap::Args;
 use weft_engine::assemble::Options;
@@ -39,6 +40,9 @@ pub(crate) struct Cat {
     /// Read an array without its journal: data may be old or wrong
     #[arg(long)]
     without_journal: bool,
+    /// With the changes of serve --overlay DIR
+    #[arg(long, value_name = "DIR")]
+    overlay: Option<PathBuf>,
     #[command(flatten)]
     selection: Selection,
     /// Files, block devices, or parts of them: PATH, PATH#N (partition N), PATH@OFFSET[+LENGTH]
@@ -55,6 +59,7 @@ pub(crate) fn run(arguments: &Cat) -> Outcome {
         without_journal: arguments.without_journal,
         ..arguments.selection.options()?
     };
+    opening.overlay.clone_from(&arguments.overlay);
     let volume = opening.open(&paths)?;
     let assembly = &volume.assembly;
     tell_dropped(&volume.not_used);

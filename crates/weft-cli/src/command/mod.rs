@@ -17,6 +17,7 @@ mod idle;
 mod knobs;
 mod man;
 mod members;
+mod overlay;
 mod remove;
 mod repair;
 mod serve;

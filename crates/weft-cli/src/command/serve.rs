@@ -33,6 +33,7 @@ use crate::terminal::complain;
 use crate::volume::{Opening, Volume, is_name, short_name};
 
 use super::assemble::{Selection, title};
+use super::overlay::Overlay;
 
 /// Assembles an array and serves it over NBD, in the foreground
 ///
@@ -41,6 +42,10 @@ use super::assemble::{Selection, title};
 /// array clean; a second signal, two seconds later or more, ends it at once and leaves the array marked
 /// dirty. A slot that the array knows filled but whose member is not named needs --run, an
 /// array that is dirty and degraded --force-dirty (exit status 3 without).
+///
+/// With --overlay DIR members are only read: changes go to sparse files in DIR, one per member, and are
+/// found there by the next serve or cat with the same DIR. They may be written into the members later
+/// (--commit-overlay) or dropped (--discard-overlay).
 #[derive(Debug, Args)]
 pub(crate) struct Serve {
     /// Take no writes, and write nothing to any member
@@ -75,6 +80,8 @@ pub(crate) struct Serve {
     /// Go through the page cache even where O_DIRECT works
     #[arg(long)]
     buffered: bool,
+    #[command(flatten)]
+    overlay: Overlay,
     /// Start with a knob changed; weft get lists them. Several times if wanted
     #[arg(long = "set", value_name = "KNOB=VALUE")]
     knobs: Vec<String>,
@@ -99,6 +106,9 @@ enum BackendArg {
 pub(crate) fn run(arguments: &Serve) -> Outcome {
     start_log();
     let paths = member::paths(&arguments.members).map_err(Failure::Usage)?;
+    if let Some(outcome) = arguments.overlay.end(&paths) {
+        return outcome;
+    }
     let knobs = knobs(&arguments.knobs)?;
     if let Some(name) = arguments.name.as_ref().filter(|name| !is_name(name)) {
         return Err(Failure::usage(format!(
@@ -109,12 +119,13 @@ pub(crate) fn run(arguments: &Serve) -> Outcome {
     let opening = Opening {
         options: Options {
             read_only: arguments.read_only,
-            run: arguments.run,
+            run: arguments.run || arguments.overlay.dir.is_some(),
             force_dirty: arguments.force_dirty,
             without_journal: arguments.without_journal,
             ..arguments.selection.options()?
         },
         buffered: arguments.buffered,
+        overlay: arguments.overlay.dir.clone(),
     };
     let listen = listeners(arguments)?;
     let volume = opening.open(&paths)?;
@@ -385,6 +396,12 @@ fn log_decision(volume: &Volume) {
     }
     for note in &assembly.notes {
         tracing::warn!("{note}");
+    }
+    for member in &volume.members {
+        if let Some(overlay) = member.overlay() {
+            let (label, path) = (&member.info().label, overlay.path().display());
+            tracing::info!("{label}: is not written to; what changes goes to {path}");
+        }
     }
     for mode in [IoMode::Direct, IoMode::Buffered] {
         let labels: Vec<&str> = volume

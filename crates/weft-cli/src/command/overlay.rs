@@ -1,0 +1,107 @@
+//! What becomes of changes that were kept out of the members?
+//!
+//! `serve --overlay DIR` collects them; with `--commit-overlay` they are written into the members, with
+//! `--discard-overlay` they are dropped, and nothing is served.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use weft_runtime::devices::{Access, MemberSpec};
+use weft_runtime::overlay::{Commit, discard};
+use weft_units::Bytes;
+
+use crate::outcome::{Exit, Failure, Outcome};
+use crate::size;
+use crate::terminal::{complain, progress, stdout};
+use crate::volume;
+
+/// Where changes go.
+#[derive(Debug, Args)]
+pub(crate) struct Overlay {
+    /// Write changes to files in this directory, and never to a member; a newly degraded set needs no
+    /// --run then
+    #[arg(long = "overlay", value_name = "DIR")]
+    pub(crate) dir: Option<PathBuf>,
+    /// Write the changes in the overlay into the members, remove it, and serve nothing. Interrupted, it
+    /// is done again
+    #[arg(long, requires = "dir", conflicts_with_all = ["read_only", "exec", "listen"])]
+    commit_overlay: bool,
+    /// Drop the changes in the overlay, and serve nothing
+    #[arg(long, requires = "dir", conflicts_with_all = ["commit_overlay", "exec", "listen"])]
+    discard_overlay: bool,
+    /// With --commit-overlay: only say what would be written
+    #[arg(long, requires = "commit_overlay")]
+    dry_run: bool,
+}
+
+impl Overlay {
+    /// Ends the overlay in the way that was asked for, if one was.
+    pub(crate) fn end(&self, paths: &[PathBuf]) -> Option<Outcome> {
+        let dir = self.dir.as_ref()?;
+        let specs: Vec<MemberSpec> = paths.iter().map(|path| volume::spec(path)).collect();
+        if self.commit_overlay {
+            return Some(commit(dir, &specs, self.dry_run));
+        }
+        self.discard_overlay.then(|| drop_changes(dir, &specs))
+    }
+}
+
+fn commit(dir: &Path, specs: &[MemberSpec], dry_run: bool) -> Outcome {
+    let access = if dry_run { Access::ReadOnly } else { Access::ReadWrite };
+    let commit = Commit::open(dir, specs, access).map_err(|error| volume::device(&error))?;
+    let plans = commit.plans();
+    if plans.is_empty() {
+        return Err(none(dir));
+    }
+    for label in commit.unchanged() {
+        complain(&format!("{label}: has no overlay in {} and stays as it is", dir.display()));
+    }
+    let mut out = stdout();
+    if dry_run {
+        for plan in &plans {
+            let begun = if plan.begun { " (a commit was begun before)" } else { "" };
+            writeln!(
+                out,
+                "would write {} of {} into {}{begun}",
+                size::human(plan.bytes),
+                plan.overlay.display(),
+                plan.label
+            )?;
+        }
+        out.flush()?;
+        return Ok(Exit::Done);
+    }
+    let all = plans.iter().map(|plan| plan.bytes.0).sum();
+    let bar = progress("commit", all);
+    let done = commit.run(&mut |Bytes(bytes)| bar.inc(bytes));
+    bar.finish_and_clear();
+    done.map_err(|error| {
+        Failure::failed(format!("{error}; the overlays are kept: do it again once that is mended"))
+    })?;
+    for plan in &plans {
+        writeln!(out, "wrote {} into {}", size::human(plan.bytes), plan.label)?;
+    }
+    out.flush()?;
+    Ok(Exit::Done)
+}
+
+fn drop_changes(dir: &Path, specs: &[MemberSpec]) -> Outcome {
+    let removed = discard(dir, specs).map_err(|error| volume::device(&error))?;
+    if removed.is_empty() {
+        return Err(none(dir));
+    }
+    let mut out = stdout();
+    for path in removed {
+        writeln!(out, "removed {}", path.display())?;
+    }
+    out.flush()?;
+    Ok(Exit::Done)
+}
+
+fn none(dir: &Path) -> Failure {
+    Failure::failed(format!(
+        "--overlay {}: found no overlay of these members, expected at least one",
+        dir.display()
+    ))
+}

@@ -1,0 +1,495 @@
+//! Where do writes go when nothing may be written to a member?
+//!
+//! An overlay is a sparse file that takes what is written to a member and shows it from then on; the
+//! member itself is open for reading only. It is named after the member, so that it is found again,
+//! and knows what the member was when it was made: a member that was written since is refused.
+//!
+//! Durability is what the member would give. A write is data in the overlay and a bit of the map in
+//! memory; a flush makes the data durable, then writes the map, then makes that durable. So after a
+//! crash a granule is there as a whole or not at all, what was flushed is there, and what was not is
+//! as old or as new as on a disk. A write of less than a granule copies the rest of it first.
+//!
+//! `format.rs` is the file, `map.rs` what is where, `ring.rs` brings requests here, and `commit.rs`
+//! writes an overlay into its member.
+
+mod commit;
+mod format;
+mod map;
+mod ring;
+
+use std::fs::File;
+use std::io;
+use std::ops::Range;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use rustix::fs::{FallocateFlags, Mode, OFlags, RenameFlags, SeekFrom};
+use rustix::io::Errno;
+use weft_ondisk::{DeviceIdentity, SUPER_BYTES, Superblock, Version, crc};
+use weft_units::Bytes;
+
+use crate::buffers::Buffer;
+use crate::devices::{Access, DeviceError, OpenMember, lock_file};
+use crate::ring::{Action, RingOp};
+use crate::spec::read_exact_at;
+
+pub use commit::{Commit, CommitPlan, discard};
+pub use ring::OverlayRing;
+
+use format::{GRANULE, GRANULE_LEN, HEADER, Header, MAP_AT, PAGE, PAGE_GRANULES, State};
+use map::Map;
+
+/// The changes of one member.
+#[derive(Debug)]
+pub struct Overlay {
+    path: PathBuf,
+    file: File,
+    base: Arc<OwnedFd>,
+    /// First byte of the member in its file.
+    base_start: u64,
+    header: Header,
+    map: Mutex<Map>,
+    access: Access,
+}
+
+impl Overlay {
+    /// Opens the overlay of a member in a directory. For writing it is made if there is none, with
+    /// the directory; for reading there may be none.
+    ///
+    /// # Errors
+    /// It cannot be opened, belongs to something else, or the member was written since.
+    pub(crate) fn open(
+        member: &OpenMember,
+        dir: &Path,
+        access: Access,
+    ) -> Result<Option<Self>, DeviceError> {
+        let overlay = Self::open_any(member, dir, access)?;
+        if let Some(Overlay { header: Header { state: State::Committing, .. }, path, .. }) =
+            &overlay
+        {
+            return Err(refused(
+                member,
+                format!(
+                    "{}: its commit was begun and not finished, so that the member is neither old \
+                     nor new; finish it with --commit-overlay",
+                    path.display()
+                ),
+            ));
+        }
+        Ok(overlay)
+    }
+
+    fn open_any(
+        member: &OpenMember,
+        dir: &Path,
+        access: Access,
+    ) -> Result<Option<Self>, DeviceError> {
+        let base = Base::of(member).map_err(|source| io_error(member, "reading", source))?;
+        let found = commit::find(member, &base, dir);
+        match (found, access) {
+            (Some(path), _) => Self::open_file(member, &base, &path, access).map(Some),
+            (None, Access::ReadOnly) => Ok(None),
+            (None, Access::ReadWrite) => {
+                let path = dir.join(&base.names[0]);
+                make(member, &base, dir, &path)?;
+                Self::open_file(member, &base, &path, access).map(Some)
+            }
+        }
+    }
+
+    fn open_file(
+        member: &OpenMember,
+        base: &Base,
+        path: &Path,
+        access: Access,
+    ) -> Result<Self, DeviceError> {
+        let failed = |what| move |source| io_error(member, what, source);
+        let wrong = |why: String| {
+            refused(
+                member,
+                format!("overlay {}: {why}; --discard-overlay removes it", path.display()),
+            )
+        };
+        let mut options = File::options();
+        let file = options.read(true).write(access == Access::ReadWrite).open(path);
+        let file = file.map_err(failed("opening its overlay"))?;
+        if !file.metadata().map_err(failed("its overlay"))?.is_file() {
+            return Err(wrong("found no regular file, expected one".into()));
+        }
+        lock_file(&path.display().to_string(), file.as_fd(), access)?;
+        let mut bytes = [0; HEADER];
+        file.read_exact_at(&mut bytes, 0).map_err(|error| match error.kind() {
+            io::ErrorKind::UnexpectedEof => wrong("found less than a header".into()),
+            _ => io_error(member, "reading its overlay", error),
+        })?;
+        let header = Header::decode(&bytes).map_err(wrong)?;
+        let size = member.info().size.bytes().0;
+        if header.size != size {
+            return Err(wrong(format!(
+                "header size at byte 24: found {}, expected that of the member, {size}",
+                header.size
+            )));
+        }
+        let (found, expected) =
+            (file.metadata().map_err(failed("its overlay"))?.len(), format::file_bytes(size));
+        if found != expected {
+            return Err(wrong(format!("size: found {found}, expected {expected}")));
+        }
+        if header.state == State::Open && header.base_sum != base.sum {
+            return Err(wrong(format!(
+                "the member was written since: found its superblock at {} events with sum {:#010x}, \
+                 expected {} events and {:#010x}, as when the overlay was made; what is in the \
+                 overlay does not fit it any more",
+                base.events, base.sum, header.events, header.base_sum
+            )));
+        }
+        if header.written != 0 && header.written != base.written && header.state == State::Open {
+            tracing::warn!(
+                "{}: its file was touched since its overlay was made; its superblock is the same, so \
+                 it is taken to be unchanged",
+                member.info().label
+            );
+        }
+        let map = load(&file, size).map_err(|error| match error {
+            LoadError::Io(source) => io_error(member, "reading the map of its overlay", source),
+            LoadError::Beyond { granule } => wrong(format!(
+                "map at byte {}: found granule {granule}, expected less than {}",
+                MAP_AT + granule / 8,
+                size.div_ceil(GRANULE)
+            )),
+        })?;
+        Ok(Self {
+            path: path.to_owned(),
+            file,
+            base: Arc::clone(member.file()),
+            base_start: member.start().0,
+            header,
+            map: Mutex::new(map),
+            access,
+        })
+    }
+
+    /// Where it is.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The directory it is in.
+    #[must_use]
+    pub fn dir(&self) -> &Path {
+        self.path.parent().unwrap_or(Path::new("."))
+    }
+
+    /// Bytes of the member that it has.
+    #[must_use]
+    pub fn bytes(&self) -> Bytes {
+        Bytes(self.map().granules() * GRANULE)
+    }
+
+    /// Fills `into` from a byte of the member.
+    ///
+    /// # Errors
+    /// The overlay or the member does not answer.
+    pub(crate) fn read_at(&self, into: &mut [u8], at: u64) -> io::Result<()> {
+        let range = at..at + into.len() as u64;
+        for (run, here) in self.runs(&range) {
+            let part = &mut into[index(run.start - at)..index(run.end - at)];
+            if here {
+                self.file.read_exact_at(part, self.data_at() + run.start)?;
+            } else {
+                read_exact_at(&self.base, part, self.base_start + run.start)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether all of a range of the member's file is as it is on the member.
+    pub(crate) fn is_untouched(&self, offset: u64, len: u64) -> bool {
+        let start = offset - self.base_start;
+        self.runs(&(start..start + len)).iter().all(|(_, here)| !here)
+    }
+
+    /// Carries an operation of a ring out, here and now. Its offset is that of the member's file.
+    /// Writes and flushes of one overlay come one after the other.
+    pub(crate) fn perform(&self, op: &mut RingOp) -> Result<usize, Errno> {
+        let at = op.offset - self.base_start.min(op.offset);
+        let (skip, limit) = (op.skip, op.limit);
+        match &mut op.action {
+            Action::Flush => self.flush().map(|()| 0),
+            Action::Read(buffer) => {
+                let len = limit.min(buffer.len() - skip);
+                self.fill(buffer, skip, len, at).map(|()| len)
+            }
+            Action::Write { buffer, durable } => {
+                let len = limit.min(buffer.len() - skip);
+                self.store(buffer, skip, len, at)?;
+                if *durable {
+                    self.make_durable(&(at..at + len as u64))?;
+                }
+                Ok(len)
+            }
+        }
+    }
+
+    fn fill(&self, buffer: &mut Buffer, skip: usize, len: usize, at: u64) -> Result<(), Errno> {
+        for (run, here) in self.runs(&(at..at + len as u64)) {
+            let (file, start) = match here {
+                true => (self.file.as_fd(), self.data_at()),
+                false => (self.base.as_fd(), self.base_start),
+            };
+            let mut next = run.start;
+            while next < run.end {
+                let from = skip + index(next - at);
+                let mut slices = buffer.slices_mut(from, index(run.end - next));
+                match rustix::io::preadv(file, &mut slices, start + next) {
+                    Ok(0) => return Err(Errno::IO),
+                    Ok(count) => next += count as u64,
+                    Err(Errno::INTR | Errno::AGAIN) => {}
+                    Err(errno) => return Err(errno),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn store(&self, buffer: &Buffer, skip: usize, len: usize, at: u64) -> Result<(), Errno> {
+        assert_eq!(self.access, Access::ReadWrite, "an overlay that was opened read-only");
+        let range = at..at + len as u64;
+        let new_pages = self.map().pages_new(&range);
+        for page in new_pages {
+            // A flush that finds no space for the map could not be repeated; a write can.
+            let place = MAP_AT + page * PAGE as u64;
+            match rustix::fs::fallocate(&self.file, FallocateFlags::empty(), place, PAGE as u64) {
+                Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => {}
+                Err(errno) => return Err(errno),
+            }
+        }
+        self.complete_granules(&range)?;
+        let mut next = range.start;
+        while next < range.end {
+            let slices = buffer.slices(skip + index(next - at), index(range.end - next));
+            match rustix::io::pwritev(&self.file, &slices, self.data_at() + next) {
+                Ok(0) => return Err(Errno::IO),
+                Ok(count) => next += count as u64,
+                Err(Errno::INTR | Errno::AGAIN) => {}
+                Err(errno) => return Err(errno),
+            }
+        }
+        self.map().set(&range);
+        Ok(())
+    }
+
+    /// Copies granules from the member that a write will cover in part and that are not here yet.
+    fn complete_granules(&self, range: &Range<u64>) -> Result<(), Errno> {
+        let edges =
+            [range.start, range.end].map(|edge| (edge % GRANULE != 0).then_some(edge / GRANULE));
+        let mut copied = None;
+        for granule in edges.into_iter().flatten() {
+            let start = granule * GRANULE;
+            let end = (start + GRANULE).min(self.header.size);
+            let covered = range.start <= start && end <= range.end;
+            if covered || copied == Some(granule) || self.map().has(granule) {
+                continue;
+            }
+            let mut bytes = [0; GRANULE_LEN];
+            let bytes = &mut bytes[..index(end - start)];
+            let errno = |error: io::Error| Errno::from_io_error(&error).unwrap_or(Errno::IO);
+            read_exact_at(&self.base, bytes, self.base_start + start).map_err(errno)?;
+            self.file.write_all_at(bytes, self.data_at() + start).map_err(errno)?;
+            copied = Some(granule);
+        }
+        Ok(())
+    }
+
+    fn make_durable(&self, range: &Range<u64>) -> Result<(), Errno> {
+        if self.map().is_pending(range) {
+            return self.flush();
+        }
+        rustix::fs::fdatasync(&self.file)
+    }
+
+    /// Data first, then the map that speaks of it. After a failure the member is not flushed again
+    /// (see `member_io.rs`), so that pages that were taken and not written are never missed.
+    fn flush(&self) -> Result<(), Errno> {
+        // Taken before the data is made durable: what is written meanwhile is not in them.
+        let pages = self.map().take_pending();
+        rustix::fs::fdatasync(&self.file)?;
+        if pages.is_empty() {
+            return Ok(());
+        }
+        for (page, bytes) in &pages {
+            let place = MAP_AT + page * PAGE as u64;
+            self.file
+                .write_all_at(&bytes[..], place)
+                .map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
+        }
+        rustix::fs::fdatasync(&self.file)
+    }
+
+    fn runs(&self, range: &Range<u64>) -> Vec<(Range<u64>, bool)> {
+        self.map().runs(range)
+    }
+
+    fn data_at(&self) -> u64 {
+        format::data_at(self.header.size)
+    }
+
+    /// Held for moments only, never over I/O.
+    fn map(&self) -> MutexGuard<'_, Map> {
+        self.map.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What is known of a member itself, without its overlay.
+struct Base {
+    /// File names of its overlay, the one to make first.
+    names: Vec<String>,
+    sum: u32,
+    events: u64,
+    array: [u8; 16],
+    written: i64,
+}
+
+impl Base {
+    fn of(member: &OpenMember) -> io::Result<Self> {
+        let size = member.info().size;
+        let mut blocks = Vec::new();
+        for version in Version::ALL {
+            let Some(sector) = version.position(size) else { continue };
+            let mut block = vec![0; SUPER_BYTES];
+            let place = member.start().0 + sector.bytes().0;
+            read_exact_at(member.file(), &mut block, place)?;
+            blocks.push((version, block));
+        }
+        let sum =
+            blocks.iter().fold(0, |sum: u32, (_, block)| sum.rotate_left(1) ^ crc::crc32c(block));
+        let borrowed: Vec<(Version, &[u8])> =
+            blocks.iter().map(|(version, block)| (*version, block.as_slice())).collect();
+        let superblock = Superblock::find(&borrowed, size).ok();
+        let mut names = Vec::new();
+        if let Some(superblock) = &superblock {
+            let array = plain(superblock.set_uuid());
+            names.push(match superblock.identity() {
+                DeviceIdentity::Uuid(uuid) => format!("md-{array}-{}.overlay", plain(uuid)),
+                DeviceIdentity::Number(number) => format!("md-{array}-{number}.overlay"),
+            });
+        }
+        names.push(name_by_label(&member.info().label));
+        let metadata = File::from(member.file().try_clone()?).metadata()?;
+        let written = match metadata.is_file() {
+            true => metadata.mtime().saturating_mul(1_000_000_000) + metadata.mtime_nsec(),
+            false => 0,
+        };
+        let array = superblock.as_ref().map_or([0; 16], |superblock| superblock.set_uuid().0);
+        let events = superblock.as_ref().map_or(0, Superblock::events);
+        Ok(Self { names, sum, events, array, written })
+    }
+}
+
+fn plain(uuid: weft_ondisk::Uuid) -> String {
+    uuid.to_string().replace(':', "")
+}
+
+/// For a member without a superblock: its file name for people, a sum of its whole name for sure.
+fn name_by_label(label: &str) -> String {
+    let last = label.rsplit('/').next().unwrap_or_default();
+    let safe = |c: char| if c.is_ascii_alphanumeric() || "-_.".contains(c) { c } else { '_' };
+    let shown: String = last.chars().map(safe).take(64).collect();
+    format!("member-{shown}-{:08x}.overlay", crc::crc32c(label.as_bytes()))
+}
+
+/// Makes an empty overlay, whole or not at all.
+fn make(member: &OpenMember, base: &Base, dir: &Path, path: &Path) -> Result<(), DeviceError> {
+    let failed = |what| move |source| io_error(member, what, source);
+    let made = std::fs::create_dir_all(dir);
+    made.map_err(failed("making the directory of its overlay (--overlay)"))?;
+    let size = member.info().size.bytes().0;
+    let header = Header {
+        state: State::Open,
+        size,
+        base_sum: base.sum,
+        events: base.events,
+        array: base.array,
+        written: base.written,
+        label: member.info().label.clone(),
+    };
+    let new = path.with_extension(format!("new-{}", std::process::id()));
+    let result = (|| {
+        let file = File::options().write(true).create(true).truncate(true).open(&new)?;
+        file.write_all_at(&header.encode(), 0)?;
+        file.set_len(format::file_bytes(size))?;
+        file.sync_all()?;
+        let here = rustix::fs::CWD;
+        match rustix::fs::renameat_with(here, &new, here, path, RenameFlags::NOREPLACE) {
+            // Somebody else was faster; whose it is the lock will tell.
+            Err(Errno::EXIST) => std::fs::remove_file(&new)?,
+            Err(Errno::INVAL | Errno::NOSYS) => std::fs::rename(&new, path)?,
+            other => other?,
+        }
+        sync_dir(dir)
+    })();
+    result.map_err(|source: io::Error| {
+        // It may not even have been made.
+        let _ = std::fs::remove_file(&new);
+        io_error(member, "making its overlay", source)
+    })
+}
+
+/// Makes names durable; some file systems do not flush directories.
+fn sync_dir(dir: &Path) -> io::Result<()> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let dir = rustix::fs::open(dir, flags, Mode::empty())?;
+    match rustix::fs::fsync(&dir) {
+        Err(Errno::INVAL | Errno::NOTSUP) => Ok(()),
+        other => Ok(other?),
+    }
+}
+
+enum LoadError {
+    Beyond { granule: u64 },
+    Io(io::Error),
+}
+
+/// Reads the map, past its holes.
+fn load(file: &File, size: u64) -> Result<Map, LoadError> {
+    let mut map = Map::default();
+    let granules = size.div_ceil(GRANULE);
+    let pages = granules.div_ceil(PAGE_GRANULES);
+    let mut page = 0;
+    while page < pages {
+        let place = MAP_AT + page * PAGE as u64;
+        match rustix::fs::seek(file, SeekFrom::Data(place)) {
+            Ok(data) => page = page.max(data.saturating_sub(MAP_AT) / PAGE as u64),
+            // All that follows is a hole.
+            Err(Errno::NXIO) => break,
+            // A file system without holes.
+            Err(_) => {}
+        }
+        if page >= pages {
+            break;
+        }
+        let mut bytes = [0; PAGE];
+        file.read_exact_at(&mut bytes, MAP_AT + page * PAGE as u64).map_err(LoadError::Io)?;
+        map.load(page, &bytes, granules).map_err(|granule| LoadError::Beyond { granule })?;
+        page += 1;
+    }
+    Ok(map)
+}
+
+fn index(bytes: u64) -> usize {
+    usize::try_from(bytes).expect("within a buffer")
+}
+
+fn io_error(member: &OpenMember, what: &'static str, source: io::Error) -> DeviceError {
+    DeviceError::Io { label: member.info().label.clone(), what, source }
+}
+
+fn refused(member: &OpenMember, why: String) -> DeviceError {
+    DeviceError::Overlay { label: member.info().label.clone(), why }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,286 @@
+//! How do the changes of overlays come into their members, or vanish?
+//!
+//! ```text
+//! 1  every overlay is marked "committing", durably: from now on members are neither old nor new
+//! 2  data goes to all members, then a flush of each
+//! 3  superblocks go to all members, then a flush of each
+//! 4  the overlays are removed
+//! ```
+//!
+//! A crash anywhere leaves overlays that still have everything, so that doing all of it again from
+//! the start gives the same members. Superblocks come last: until then no member says that it has
+//! what it may only have in part.
+
+use std::ops::Range;
+use std::os::fd::AsFd;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use weft_ondisk::{SUPER_BYTES, Version};
+use weft_units::{Bytes, MemberIndex};
+
+use super::format::{GRANULE, Header, State};
+use super::{Base, Overlay, index, io_error, sync_dir};
+use crate::devices::{Access, DeviceError, MemberSpec, OpenMember, OpenOptions};
+
+/// What a commit would do to one member.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CommitPlan {
+    /// The member.
+    pub label: String,
+    /// Its overlay.
+    pub overlay: PathBuf,
+    /// Bytes to write.
+    pub bytes: Bytes,
+    /// Whether a commit was begun before.
+    pub begun: bool,
+}
+
+/// Overlays and their members, both held for writing.
+#[derive(Debug)]
+pub struct Commit {
+    dir: PathBuf,
+    members: Vec<(OpenMember, Overlay)>,
+    /// Labels of members without an overlay.
+    unchanged: Vec<String>,
+}
+
+impl Commit {
+    /// Opens members and their overlays in a directory. Nothing is written yet; with
+    /// [`Access::ReadOnly`] nothing can be.
+    ///
+    /// # Errors
+    /// A member is in use or was written since its overlay was made; an overlay is damaged, or one of
+    /// the same array belongs to a member that was not named.
+    pub fn open(dir: &Path, specs: &[MemberSpec], access: Access) -> Result<Self, DeviceError> {
+        let options = OpenOptions { buffered: true, ..OpenOptions::new(access) };
+        let mut all: Vec<OpenMember> = Vec::new();
+        for (spec, number) in specs.iter().zip(0..) {
+            let member = options.open(spec, MemberIndex(number), &all)?;
+            all.push(member);
+        }
+        let mut members = Vec::new();
+        let mut unchanged = Vec::new();
+        for member in all {
+            // Never made here: what has no overlay stays without.
+            let has_overlay = find_of(&member, dir)?.is_some();
+            match has_overlay.then(|| Overlay::open_any(&member, dir, access)).transpose()? {
+                Some(Some(overlay)) => members.push((member, overlay)),
+                Some(None) | None => unchanged.push(member.info().label.clone()),
+            }
+        }
+        let commit = Self { dir: dir.to_owned(), members, unchanged };
+        commit.refuse_left_out()?;
+        Ok(commit)
+    }
+
+    /// What [`Commit::run`] would do.
+    #[must_use]
+    pub fn plans(&self) -> Vec<CommitPlan> {
+        let plan = |(member, overlay): &(OpenMember, Overlay)| CommitPlan {
+            label: member.info().label.clone(),
+            overlay: overlay.path.clone(),
+            bytes: overlay.bytes(),
+            begun: overlay.header.state == State::Committing,
+        };
+        self.members.iter().map(plan).collect()
+    }
+
+    /// Members that were named and have no overlay.
+    #[must_use]
+    pub fn unchanged(&self) -> &[String] {
+        &self.unchanged
+    }
+
+    /// Writes all overlays into their members and removes them. `progress` hears of bytes written.
+    ///
+    /// # Errors
+    /// A member or overlay does not answer. The overlays are still there, and doing it again does all
+    /// of it.
+    pub fn run(mut self, progress: &mut dyn FnMut(Bytes)) -> Result<(), DeviceError> {
+        for (member, overlay) in &mut self.members {
+            let failed = |source| io_error(member, "marking its overlay", source);
+            overlay.header.state = State::Committing;
+            overlay.file.write_all_at(&overlay.header.encode(), 0).map_err(failed)?;
+            overlay.file.sync_data().map_err(failed)?;
+        }
+        for superblocks in [false, true] {
+            for (member, overlay) in &self.members {
+                copy(member, overlay, superblocks, progress)?;
+            }
+            for (member, _) in &self.members {
+                rustix::fs::fsync(member.as_fd())
+                    .map_err(|errno| io_error(member, "flush", errno.into()))?;
+            }
+        }
+        for (member, overlay) in &self.members {
+            std::fs::remove_file(&overlay.path)
+                .map_err(|source| io_error(member, "removing its overlay", source))?;
+        }
+        match self.members.first() {
+            Some((member, _)) => sync_dir(&self.dir)
+                .map_err(|source| io_error(member, "removing its overlay", source)),
+            None => Ok(()),
+        }
+    }
+
+    /// Refuses to take a part of an array from overlay to members: its other members would be older.
+    fn refuse_left_out(&self) -> Result<(), DeviceError> {
+        let arrays: Vec<[u8; 16]> =
+            self.members.iter().map(|(_, overlay)| overlay.header.array).collect();
+        for (path, header) in list(&self.dir) {
+            let named = self.members.iter().any(|(_, overlay)| overlay.path == path);
+            let Ok(header) = header else { continue };
+            if !named
+                && !arrays.is_empty()
+                && (header.array == [0; 16] || arrays.contains(&header.array))
+            {
+                return Err(DeviceError::Overlay {
+                    label: header.label,
+                    why: format!(
+                        "its overlay {} belongs to the same array and it was not named; name every \
+                         member that has an overlay",
+                        path.display()
+                    ),
+                });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Removes the overlays of members, whatever is in them. The members are only read.
+///
+/// # Errors
+/// A member or an overlay is in use.
+pub fn discard(dir: &Path, specs: &[MemberSpec]) -> Result<Vec<PathBuf>, DeviceError> {
+    let options = OpenOptions { buffered: true, ..OpenOptions::new(Access::ReadOnly) };
+    let mut members: Vec<OpenMember> = Vec::new();
+    let mut found = Vec::new();
+    for (spec, number) in specs.iter().zip(0..) {
+        let member = options.open(spec, MemberIndex(number), &members)?;
+        if let Some(path) = find_of(&member, dir)? {
+            let failed = |source| io_error(&member, "opening its overlay", source);
+            let file =
+                std::fs::File::options().read(true).write(true).open(&path).map_err(failed)?;
+            crate::devices::lock_file(
+                &path.display().to_string(),
+                file.as_fd(),
+                Access::ReadWrite,
+            )?;
+            let mut bytes = [0; super::HEADER];
+            let header = file.read_exact_at(&mut bytes, 0).map(|()| Header::decode(&bytes));
+            if let Ok(Ok(Header { state: State::Committing, .. })) = header {
+                return Err(super::refused(
+                    &member,
+                    format!(
+                        "{}: its commit was begun, so that the member is half new; finish it with \
+                         --commit-overlay, for without the overlay nothing can",
+                        path.display()
+                    ),
+                ));
+            }
+            found.push((path, file));
+        }
+        members.push(member);
+    }
+    for (path, _) in &found {
+        std::fs::remove_file(path).map_err(|source| DeviceError::Io {
+            label: path.display().to_string(),
+            what: "removing it",
+            source,
+        })?;
+    }
+    if let (Some(member), false) = (members.first(), found.is_empty()) {
+        sync_dir(dir).map_err(|source| io_error(member, "removing its overlay", source))?;
+    }
+    Ok(found.into_iter().map(|(path, _)| path).collect())
+}
+
+/// Where the overlay of a member is, if it has one.
+pub(super) fn find(member: &OpenMember, base: &Base, dir: &Path) -> Option<PathBuf> {
+    let by_name = base.names.iter().map(|name| dir.join(name)).find(|path| path.exists());
+    by_name.or_else(|| {
+        // A commit that was cut short may have given the member another superblock.
+        let begun = |header: &Header| {
+            header.state == State::Committing && header.label == member.info().label
+        };
+        let mut all = list(dir).into_iter();
+        all.find_map(|(path, header)| header.is_ok_and(|header| begun(&header)).then_some(path))
+    })
+}
+
+fn find_of(member: &OpenMember, dir: &Path) -> Result<Option<PathBuf>, DeviceError> {
+    let base = Base::of(member).map_err(|source| io_error(member, "reading", source))?;
+    Ok(find(member, &base, dir))
+}
+
+/// Overlays in a directory, and what they say of themselves.
+fn list(dir: &Path) -> Vec<(PathBuf, Result<Header, String>)> {
+    let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
+    let paths = entries
+        .map(|entry| entry.path())
+        .filter(|path| path.extension().is_some_and(|extension| extension == "overlay"));
+    paths
+        .map(|path| {
+            let mut bytes = [0; super::HEADER];
+            let read =
+                std::fs::File::open(&path).and_then(|file| file.read_exact_at(&mut bytes, 0));
+            let header = read.map_err(|error| error.to_string());
+            (path, header.and_then(|()| Header::decode(&bytes)))
+        })
+        .collect()
+}
+
+/// Copies either the granules that hold superblocks or all others.
+fn copy(
+    member: &OpenMember,
+    overlay: &Overlay,
+    superblocks: bool,
+    progress: &mut dyn FnMut(Bytes),
+) -> Result<(), DeviceError> {
+    let size = member.info().size;
+    let places: Vec<Range<u64>> = Version::ALL
+        .iter()
+        .filter_map(|version| version.position(size))
+        .map(|sector| sector.bytes().0..sector.bytes().0 + SUPER_BYTES as u64)
+        .collect();
+    let is_super = |run: &Range<u64>| {
+        places.iter().any(|place| run.start < place.end && place.start < run.end)
+    };
+    let runs = overlay.map().all(COPY_BYTES);
+    let runs = runs.into_iter().flat_map(|run| {
+        // Those with a superblock in them granule by granule.
+        let step = if is_super(&run) { GRANULE } else { run.end - run.start };
+        let starts = (run.start..run.end).step_by(index(step));
+        starts.map(move |start| start..(start + step)).collect::<Vec<_>>()
+    });
+    let mut bytes = vec![0; index(COPY_BYTES)];
+    for run in runs.filter(|run| is_super(run) == superblocks) {
+        let end = run.end.min(size.bytes().0);
+        let part = &mut bytes[..index(end - run.start)];
+        overlay
+            .read_at(part, run.start)
+            .map_err(|source| io_error(member, "reading its overlay", source))?;
+        write_all_at(member, part, member.start().0 + run.start)
+            .map_err(|source| io_error(member, "write", source))?;
+        progress(Bytes(end - run.start));
+    }
+    Ok(())
+}
+
+fn write_all_at(member: &OpenMember, bytes: &[u8], at: u64) -> std::io::Result<()> {
+    let mut done = 0;
+    while done < bytes.len() {
+        match rustix::io::pwrite(member, &bytes[done..], at + done as u64) {
+            Ok(0) => return Err(std::io::ErrorKind::WriteZero.into()),
+            Ok(count) => done += count,
+            Err(rustix::io::Errno::INTR) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+    }
+    Ok(())
+}
+
+/// Enough for a disk to be at its best.
+const COPY_BYTES: u64 = 1 << 20;

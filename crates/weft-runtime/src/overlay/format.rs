@@ -1,0 +1,194 @@
+//! What is written in the file of an overlay?
+//!
+//! ```text
+//! byte 0         header, in one sector, so that a crash leaves the old one or the new one
+//! byte 4096      map: a bit for each granule of 4096 bytes, 1 where the overlay has it
+//! `data_at`      data: each granule at the place that it has on the member; holes where it has none
+//! ```
+//!
+//! The map needs no sum: a bit turns from 0 to 1 once, after the granule is durable, so that any
+//! mixture of old and new sectors of it is a map that was right at some time.
+
+use weft_ondisk::crc::crc32c;
+
+/// Bytes that are copied together.
+pub(super) const GRANULE_LEN: usize = 4096;
+/// The same.
+pub(super) const GRANULE: u64 = GRANULE_LEN as u64;
+/// Bytes of the map that are written together.
+pub(super) const PAGE: usize = 4096;
+/// Granules of a page of the map.
+pub(super) const PAGE_GRANULES: u64 = PAGE as u64 * 8;
+/// Where the map begins.
+pub(super) const MAP_AT: u64 = 4096;
+/// Bytes of the header, one sector.
+pub(super) const HEADER: usize = 512;
+
+const MAGIC: [u8; 12] = *b"weft overlay";
+const VERSION: u32 = 1;
+/// Where the label of the member begins in the header.
+const LABEL_AT: usize = 128;
+const LABEL_MAX: usize = HEADER - 4 - LABEL_AT;
+
+/// Whether an overlay may be used, or has to be committed to its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum State {
+    /// The member may have been changed already.
+    Committing,
+    /// The member is as it was.
+    Open,
+}
+
+/// What an overlay is for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Header {
+    pub(super) state: State,
+    /// Of the member, in bytes.
+    pub(super) size: u64,
+    /// Sum of the places where the member has its superblock.
+    pub(super) base_sum: u32,
+    /// Of the superblock of the member; 0 without.
+    pub(super) events: u64,
+    /// Of the array; zeros without.
+    pub(super) array: [u8; 16],
+    /// When the file of the member was last written, in nanoseconds; 0 where that is not known.
+    pub(super) written: i64,
+    /// The member, for people.
+    pub(super) label: String,
+}
+
+impl Header {
+    pub(super) fn encode(&self) -> [u8; HEADER] {
+        let mut bytes = [0; HEADER];
+        let mut put = |at: usize, field: &[u8]| bytes[at..at + field.len()].copy_from_slice(field);
+        put(0, &MAGIC);
+        put(12, &VERSION.to_le_bytes());
+        put(16, &u32::from(self.state == State::Committing).to_le_bytes());
+        put(20, &self.base_sum.to_le_bytes());
+        put(24, &self.size.to_le_bytes());
+        put(32, &self.events.to_le_bytes());
+        put(40, &self.array);
+        put(56, &self.written.to_le_bytes());
+        put(64, &GRANULE.to_le_bytes());
+        let mut end = self.label.len().min(LABEL_MAX);
+        while !self.label.is_char_boundary(end) {
+            end -= 1;
+        }
+        put(LABEL_AT, &self.label.as_bytes()[..end]);
+        let sum = crc32c(&bytes[..HEADER - 4]);
+        bytes[HEADER - 4..].copy_from_slice(&sum.to_le_bytes());
+        bytes
+    }
+
+    /// Errors    what is wrong, with field, byte, found and expected
+    pub(super) fn decode(bytes: &[u8; HEADER]) -> Result<Self, String> {
+        let wrong = |field: &str, byte: usize, found: String, expected: String| {
+            Err(format!("header {field} at byte {byte}: found {found}, expected {expected}"))
+        };
+        if !bytes.starts_with(&MAGIC) {
+            let found = String::from_utf8_lossy(&bytes[..12]).escape_debug().to_string();
+            return wrong("magic", 0, found, "\"weft overlay\"".into());
+        }
+        let (stored, computed) = (u32_at(bytes, HEADER - 4), crc32c(&bytes[..HEADER - 4]));
+        if stored != computed {
+            let (found, expected) = (format!("{stored:#010x}"), format!("{computed:#010x}"));
+            return wrong("checksum", HEADER - 4, found, expected);
+        }
+        let version = u32_at(bytes, 12);
+        if version != VERSION {
+            let expected = format!("{VERSION}; a newer weft made it");
+            return wrong("version", 12, version.to_string(), expected);
+        }
+        if u64_at(bytes, 64) != GRANULE {
+            return wrong("granule", 64, u64_at(bytes, 64).to_string(), GRANULE.to_string());
+        }
+        let state = match u32_at(bytes, 16) {
+            0 => State::Open,
+            1 => State::Committing,
+            other => return wrong("state", 16, other.to_string(), "0 or 1".into()),
+        };
+        let label = bytes[LABEL_AT..HEADER - 4].split(|byte| *byte == 0).next();
+        let mut array = [0; 16];
+        array.copy_from_slice(&bytes[40..56]);
+        Ok(Self {
+            state,
+            size: u64_at(bytes, 24),
+            base_sum: u32_at(bytes, 20),
+            events: u64_at(bytes, 32),
+            array,
+            written: i64::from_le_bytes(u64_at(bytes, 56).to_le_bytes()),
+            label: String::from_utf8_lossy(label.unwrap_or_default()).escape_debug().to_string(),
+        })
+    }
+}
+
+/// Where the data of an overlay for a member of `size` bytes begins: after the map, at a MiB, for
+/// file systems like that.
+pub(super) fn data_at(size: u64) -> u64 {
+    (MAP_AT + map_bytes(size)).next_multiple_of(1 << 20)
+}
+
+/// Bytes of the map, whole pages.
+pub(super) fn map_bytes(size: u64) -> u64 {
+    size.div_ceil(GRANULE).div_ceil(PAGE_GRANULES) * PAGE as u64
+}
+
+/// Bytes of the whole file.
+pub(super) fn file_bytes(size: u64) -> u64 {
+    data_at(size) + size.next_multiple_of(GRANULE)
+}
+
+fn u32_at(bytes: &[u8; HEADER], at: usize) -> u32 {
+    u32::from_le_bytes(*bytes[at..].first_chunk().expect("within the header"))
+}
+
+fn u64_at(bytes: &[u8; HEADER], at: usize) -> u64 {
+    u64::from_le_bytes(*bytes[at..].first_chunk().expect("within the header"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn header() -> Header {
+        Header {
+            state: State::Committing,
+            size: 7 << 30,
+            base_sum: 0x1234_5678,
+            events: 99,
+            array: [7; 16],
+            written: -5,
+            label: "/dev/sdb#1".into(),
+        }
+    }
+
+    #[test]
+    fn headers_come_back_as_they_were() {
+        assert_eq!(Header::decode(&header().encode()), Ok(header()));
+        let long = Header { label: "é".repeat(400), ..header() };
+        assert_eq!(Header::decode(&long.encode()).unwrap().label, "é".repeat(LABEL_MAX / 2));
+        for (size, map) in [(1, 4096), (128 << 20, 4096), ((128 << 20) + 1, 8192)] {
+            assert_eq!(map_bytes(size), map);
+            assert!(data_at(size) >= MAP_AT + map);
+        }
+    }
+
+    #[test]
+    fn every_flipped_bit_of_a_header_is_found() {
+        let good = header().encode();
+        for bit in 0..HEADER * 8 {
+            let mut bad = good;
+            bad[bit / 8] ^= 1 << (bit % 8);
+            assert!(Header::decode(&bad).is_err(), "bit {bit}");
+        }
+        // Legal sums over illegal fields.
+        for (at, value, says) in [(12, 2_u32, "newer"), (16, 7, "state"), (64, 512, "granule")] {
+            let mut bad = good;
+            bad[at..at + 4].copy_from_slice(&value.to_le_bytes());
+            let sum = crc32c(&bad[..HEADER - 4]);
+            bad[HEADER - 4..].copy_from_slice(&sum.to_le_bytes());
+            let error = Header::decode(&bad).unwrap_err();
+            assert!(error.contains(says), "{error}");
+        }
+    }
+}

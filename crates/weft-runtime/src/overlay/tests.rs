@@ -1,0 +1,260 @@
+//! Overlays against a model, after crashes, changed members, and enemies.
+
+use super::*;
+use crate::buffers::AlignedBytes;
+use crate::devices::{MemberSpec, OpenOptions};
+use std::collections::BTreeMap;
+use std::panic::AssertUnwindSafe;
+use weft_units::MemberIndex;
+
+const SIZE: u64 = (1 << 20) + 3 * 512;
+
+/// A member of which every sector names its place, in a file with something around it.
+struct Bench {
+    dir: tempfile::TempDir,
+    spec: MemberSpec,
+}
+
+impl Bench {
+    fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("base");
+        let bytes: Vec<u8> = (0..(SIZE + 8192) / 8).flat_map(u64::to_le_bytes).collect();
+        std::fs::write(&path, bytes).unwrap();
+        let spec = MemberSpec::parse(&format!("{}@4096+{SIZE}", path.display())).unwrap();
+        Self { dir, spec }
+    }
+
+    fn base(&self) -> Vec<u8> {
+        std::fs::read(self.dir.path().join("base")).unwrap()
+    }
+
+    fn member(&self, access: Access) -> Result<OpenMember, DeviceError> {
+        let options = OpenOptions {
+            buffered: true,
+            lock_wait: std::time::Duration::ZERO,
+            ..OpenOptions::new(Access::ReadOnly)
+        };
+        let member = options.open(&self.spec, MemberIndex(0), []).unwrap();
+        member.with_overlay(&self.overlays(), access)
+    }
+
+    fn overlays(&self) -> PathBuf {
+        self.dir.path().join("overlays")
+    }
+
+    fn overlay_file(&self) -> PathBuf {
+        let mut files = std::fs::read_dir(self.overlays()).unwrap();
+        files.next().unwrap().unwrap().path()
+    }
+}
+
+fn content(member: &OpenMember) -> Vec<u8> {
+    let mut all = vec![0; usize::try_from(SIZE).unwrap()];
+    member.overlay().unwrap().read_at(&mut all, 0).unwrap();
+    all
+}
+
+fn write(member: &OpenMember, at: u64, bytes: &[u8], durable: bool) {
+    let buffer = Buffer::Owned(AlignedBytes::copy_of(bytes));
+    let action = Action::Write { buffer, durable };
+    let mut op = RingOp { id: 0, file: 0, action, offset: 4096 + at, skip: 0, limit: bytes.len() };
+    assert_eq!(member.overlay().unwrap().perform(&mut op), Ok(bytes.len()));
+}
+
+fn read(member: &OpenMember, at: u64, len: usize) -> Vec<u8> {
+    let action = Action::Read(Buffer::Owned(AlignedBytes::zeroed(len)));
+    let mut op = RingOp { id: 0, file: 0, action, offset: 4096 + at, skip: 0, limit: len };
+    assert_eq!(member.overlay().unwrap().perform(&mut op), Ok(len));
+    let Action::Read(buffer) = op.action else { panic!() };
+    buffer.into_owned().unwrap().as_ref().to_vec()
+}
+
+/// Source   G. Marsaglia, xorshift
+fn random(state: &mut u64) -> u64 {
+    *state ^= *state << 13;
+    *state ^= *state >> 7;
+    *state ^= *state << 17;
+    *state
+}
+
+#[test]
+fn what_was_flushed_stays_and_what_was_not_is_old_or_new() {
+    let bench = Bench::new();
+    let base = bench.base();
+    let mut model = base[4096..4096 + usize::try_from(SIZE).unwrap()].to_vec();
+    let mut seed = 4711;
+    for round in 0..12_u64 {
+        let member = bench.member(Access::ReadWrite).unwrap();
+        assert_eq!(content(&member), model, "round {round}");
+        // Values that each sector may have: the flushed one and those written since.
+        let mut since: BTreeMap<usize, Vec<Vec<u8>>> = BTreeMap::new();
+        for step in 0..40 {
+            let sectors = SIZE / 512;
+            let at = random(&mut seed) % sectors;
+            let len = (1 + random(&mut seed) % 40).min(sectors - at);
+            let kind = random(&mut seed) % 8;
+            if kind == 0 {
+                let mut op =
+                    RingOp { id: 0, file: 0, action: Action::Flush, offset: 0, skip: 0, limit: 0 };
+                assert_eq!(member.overlay().unwrap().perform(&mut op), Ok(0));
+                since.clear();
+                continue;
+            }
+            let (from, bytes) =
+                (usize::try_from(at * 512).unwrap(), usize::try_from(len * 512).unwrap());
+            if kind < 3 {
+                assert_eq!(read(&member, at * 512, bytes), model[from..from + bytes]);
+                continue;
+            }
+            let fill = u8::try_from((round * 40 + step) % 251).unwrap();
+            let data = vec![fill; bytes];
+            for sector in (from..from + bytes).step_by(512) {
+                let old = model[sector..sector + 512].to_vec();
+                since.entry(sector).or_default().push(old);
+            }
+            write(&member, at * 512, &data, kind == 7);
+            model[from..from + bytes].copy_from_slice(&data);
+            if kind == 7 {
+                // All that came before is durable with it, or it is alone: both are allowed.
+                for sector in (from..from + bytes).step_by(512) {
+                    since.remove(&sector);
+                }
+            }
+            assert!(!member.overlay().unwrap().is_untouched(4096 + at * 512, 512));
+        }
+        drop(member); // as kill -9: nothing is flushed
+        let member = bench.member(Access::ReadOnly).unwrap();
+        let after = content(&member);
+        for sector in (0..after.len()).step_by(512) {
+            let found = &after[sector..sector + 512];
+            let old = since.get(&sector).is_some_and(|old| old.iter().any(|old| old == found));
+            assert!(old || found == &model[sector..sector + 512], "round {round}, byte {sector}");
+        }
+        model = after;
+    }
+    assert_eq!(bench.base(), base, "the member was never written");
+    assert!(bench.member(Access::ReadOnly).unwrap().overlay().unwrap().bytes().0 > 100_000);
+}
+
+#[test]
+fn an_overlay_is_sparse_has_one_writer_and_is_not_made_for_reading() {
+    let bench = Bench::new();
+    assert!(bench.member(Access::ReadOnly).unwrap().overlay().is_none());
+    assert!(!bench.overlays().exists());
+    let member = bench.member(Access::ReadWrite).unwrap();
+    assert_eq!(member.access(), Access::ReadWrite);
+    write(&member, 512, &[7; 512], true);
+    let file = std::fs::metadata(bench.overlay_file()).unwrap();
+    assert!(file.len() > SIZE && file.blocks() * 512 < 64 << 10, "{} blocks", file.blocks());
+    let error = bench.member(Access::ReadWrite).unwrap_err();
+    assert!(matches!(error, DeviceError::Locked { .. }), "{error}");
+    drop(member);
+    let member = bench.member(Access::ReadOnly).unwrap();
+    assert_eq!(member.access(), Access::ReadOnly);
+    assert_eq!(content(&member)[512..1024], [7; 512]);
+    assert_eq!(member.read(weft_units::Sectors(1), 512).unwrap().as_ref(), [7; 512]);
+}
+
+#[test]
+fn a_member_that_was_written_since_is_refused() {
+    let bench = Bench::new();
+    write(&bench.member(Access::ReadWrite).unwrap(), 0, &[7; 4096], true);
+    let path = bench.dir.path().join("base");
+    let file = File::options().write(true).open(&path).unwrap();
+    // Anywhere but where superblocks are, nobody can see it; its time is another then.
+    file.write_all_at(&[1], 4096 + 100_000).unwrap();
+    bench.member(Access::ReadWrite).unwrap();
+    file.write_all_at(&[1], 4096 + 4096).unwrap();
+    let error = bench.member(Access::ReadWrite).unwrap_err().to_string();
+    assert!(error.contains("was written since") && error.contains("--discard-overlay"), "{error}");
+    discard(&bench.overlays(), std::slice::from_ref(&bench.spec)).unwrap();
+    bench.member(Access::ReadWrite).unwrap();
+}
+
+#[test]
+fn a_commit_gives_what_the_overlay_showed_whenever_it_is_cut_short() {
+    for cut in 0..5 {
+        let bench = Bench::new();
+        let before = bench.base();
+        let member = bench.member(Access::ReadWrite).unwrap();
+        for at in [0, 4096, 40_960, 300_000 / 512 * 512, SIZE - 512] {
+            write(&member, at, &[u8::try_from(at % 250).unwrap() + 1; 512], true);
+        }
+        write(&member, 500 * 512, &[9; 100 * 512], true);
+        let expected = content(&member);
+        let shown = member.overlay().unwrap().bytes();
+        drop(member);
+        let specs = std::slice::from_ref(&bench.spec);
+        let plan = Commit::open(&bench.overlays(), specs, Access::ReadOnly).unwrap().plans();
+        assert_eq!((plan[0].bytes, plan[0].begun), (shown, false));
+        assert_eq!(bench.base(), before);
+        if cut > 0 {
+            let commit = Commit::open(&bench.overlays(), specs, Access::ReadWrite).unwrap();
+            let mut left = cut;
+            let stopped = std::panic::catch_unwind(AssertUnwindSafe(|| {
+                commit.run(&mut |_| {
+                    left -= 1;
+                    assert!(left > 0, "the power goes");
+                })
+            }));
+            assert!(stopped.is_err());
+            let error = bench.member(Access::ReadWrite).unwrap_err().to_string();
+            assert!(error.contains("finish it with --commit-overlay"), "{error}");
+            let error = discard(&bench.overlays(), specs).unwrap_err().to_string();
+            assert!(error.contains("half new"), "{error}");
+        }
+        let commit = Commit::open(&bench.overlays(), specs, Access::ReadWrite).unwrap();
+        assert_eq!(commit.plans()[0].begun, cut > 0);
+        commit.run(&mut |_| {}).unwrap();
+        let after = bench.base();
+        assert_eq!(after[4096..4096 + expected.len()], expected);
+        assert_eq!(after[..4096], before[..4096]);
+        assert_eq!(after[4096 + expected.len()..], before[4096 + expected.len()..]);
+        assert_eq!(std::fs::read_dir(bench.overlays()).unwrap().count(), 0);
+        let commit = Commit::open(&bench.overlays(), specs, Access::ReadWrite).unwrap();
+        assert!(commit.plans().is_empty());
+        assert_eq!(commit.unchanged().len(), 1);
+    }
+}
+
+#[test]
+fn hostile_overlays_are_refused_and_nothing_is_written() {
+    let bench = Bench::new();
+    let base = bench.base();
+    write(&bench.member(Access::ReadWrite).unwrap(), 0, &[7; 4096], true);
+    let path = bench.overlay_file();
+    let good = std::fs::read(&path).unwrap();
+    let mut bad: Vec<(Vec<u8>, &str)> = Vec::new();
+    let changed = |at: usize, value: u8| {
+        let mut bytes = good.clone();
+        bytes[at] ^= value;
+        bytes
+    };
+    bad.push((changed(0, 1), "magic"));
+    bad.push((changed(30, 1), "checksum"));
+    bad.push((changed(4096 + 400, 1), "granule"));
+    bad.push((changed(4096 + 4095, 0x80), "granule"));
+    bad.push((good[..good.len() - 1].to_vec(), "size: found"));
+    bad.push((good[..100].to_vec(), "less than a header"));
+    bad.push((Vec::new(), "less than a header"));
+    for size in [0, 1, 512, SIZE - 512, SIZE + 512, 1 << 62, u64::MAX] {
+        let mut header: [u8; HEADER] = good[..HEADER].try_into().unwrap();
+        header = Header { size, ..Header::decode(&header).unwrap() }.encode();
+        bad.push(([&header, &good[HEADER..]].concat(), "header size"));
+    }
+    for (bytes, says) in bad {
+        std::fs::write(&path, &bytes).unwrap();
+        for access in [Access::ReadOnly, Access::ReadWrite] {
+            let error = bench.member(access).unwrap_err().to_string();
+            assert!(error.contains(says) && error.contains("--discard-overlay"), "{says}: {error}");
+        }
+        let specs = std::slice::from_ref(&bench.spec);
+        assert!(Commit::open(&bench.overlays(), specs, Access::ReadWrite).is_err(), "{says}");
+        assert_eq!(std::fs::read(&path).unwrap(), bytes, "{says}");
+    }
+    assert_eq!(bench.base(), base);
+    std::fs::remove_file(&path).unwrap();
+    std::fs::create_dir(&path).unwrap();
+    assert!(bench.member(Access::ReadOnly).is_err());
+}
