@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::OFlags;
 use weft_engine::MemberInfo;
-use weft_engine::assemble::Candidate;
+use weft_engine::assemble::{Candidate, Options, journal};
 use weft_ondisk::probe::{self, Foreign};
 use weft_ondisk::{
     Metadata, MetadataError, SUPER_BYTES, Superblock, SuperblockBlocks, SuperblockError, Version,
@@ -315,6 +315,11 @@ pub(crate) fn twice(looked: &Looked, first: &Looked) -> String {
 }
 
 /// Candidates of an assembly, in the order of the arguments.
-pub(crate) fn candidates(opened: &[Looked]) -> Vec<Candidate> {
-    opened.iter().zip(0..).map(|(looked, index)| looked.candidate(index)).collect()
+pub(crate) fn candidates(opened: &[Looked], options: &Options) -> Vec<Candidate> {
+    let mut candidates: Vec<Candidate> =
+        opened.iter().zip(0..).map(|(looked, index)| looked.candidate(index)).collect();
+    journal::settle(&mut candidates, options, |member, sector, len| {
+        opened.get(usize::from(member.index.0))?.read(sector, len).ok()
+    });
+    candidates
 }

@@ -6,7 +6,7 @@
 
 use std::path::{Path, PathBuf};
 
-use weft_engine::assemble::{Assembly, Candidate, Dropped, Options, assemble};
+use weft_engine::assemble::{Assembly, Candidate, Dropped, Options, assemble, journal};
 use weft_engine::knobs::Knobs;
 use weft_engine::{Config, MemberInfo};
 use weft_ondisk::Metadata;
@@ -108,6 +108,10 @@ impl Opening {
                 Err(error) => return Err(device(&error)),
             }
         }
+        journal::settle(&mut candidates, &self.options, |member, sector, len| {
+            let open = members.iter().find(|open| open.info().index == member.index)?;
+            Some(open.read(sector, len).ok()?.as_ref().to_vec())
+        });
         let assembly = assemble(&candidates, &self.options)
             .map_err(|refused| refusal(&refused, candidates.len()))?;
         members.retain(|open| {

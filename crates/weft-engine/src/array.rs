@@ -17,7 +17,7 @@
 //! Source   md-raid.md §6.5 to §6.7, md-ondisk.md §1.7 and §8.4, reliability.md I4 to I6
 
 use weft_ondisk::{Features, MdTime, ResyncOffset, Role, Standing, Superblock, Update};
-use weft_units::{Bytes, MemberIndex, Sectors, Slot, Span, Time, VolumeId};
+use weft_units::{Bytes, MemberIndex, SectorRange, Sectors, Slot, Span, Time, VolumeId};
 
 use crate::assemble::{Assembly, SlotState};
 use crate::config::MemberInfo;
@@ -48,6 +48,8 @@ pub(crate) struct Array {
     in_sync: SlotSet,
     /// Members that take writes.
     present: SlotSet,
+    /// Of those in sync, the ones with blocks that hold nothing.
+    with_bad: SlotSet,
     /// Of those in sync, the ones that do not answer.
     stalled: SlotSet,
     /// Position in `members` per slot.
@@ -124,12 +126,11 @@ impl Array {
                 SlotState::Missing => continue,
             };
             slots[usize::from(slot)] = Some(members.len());
-            members.push(Member::new(
-                member.info.clone(),
-                member.superblock.clone(),
-                Some(Slot(slot)),
-                state,
-            ));
+            let (info, superblock) = (member.info.clone(), member.superblock.clone());
+            let bad = member.bad_blocks();
+            let mut member = Member::new(info, superblock, Some(Slot(slot)), state);
+            member.bad = bad;
+            members.push(member);
         }
         let freshest = members
             .iter()
@@ -160,6 +161,7 @@ impl Array {
             broken: false,
             in_sync: SlotSet::EMPTY,
             present: SlotSet::EMPTY,
+            with_bad: SlotSet::EMPTY,
             stalled: SlotSet::EMPTY,
             slots,
             roles,
@@ -209,12 +211,18 @@ impl Array {
         set
     }
 
-    /// The same, without members that do not answer, if the others suffice.
-    pub(crate) fn readable(&self, end: Sectors) -> SlotSet {
-        if self.stalled.is_empty() && self.present == self.in_sync {
+    /// Slots that can be read in a row of these sectors: without members that have bad blocks there,
+    /// and without those that do not answer, if the others suffice.
+    pub(crate) fn readable(&self, row: SectorRange) -> SlotSet {
+        if self.stalled.is_empty() && self.present == self.in_sync && self.with_bad.is_empty() {
             return self.in_sync;
         }
-        let in_sync = self.in_sync(end);
+        let mut in_sync = self.in_sync(row.end());
+        for slot in self.with_bad.ascending() {
+            if self.at(slot).is_some_and(|member| member.bad.first_in(row).is_some()) {
+                in_sync.remove(slot);
+            }
+        }
         let answering = in_sync.without(self.stalled);
         if answering.count() >= u32::from(self.geometry.data_members()) {
             answering
@@ -236,7 +244,7 @@ impl Array {
     /// Whether a read may go straight to its member.
     pub(crate) fn reads_bypass(&self) -> bool {
         self.degraded() == 0
-            && (self.stalled.is_empty() || self.readable(Sectors::ZERO) == self.in_sync)
+            && (self.stalled.is_empty() || self.readable(SectorRange::new(0, 0)) == self.in_sync)
     }
 
     /// The member at a slot, unless it is faulty.
@@ -277,6 +285,7 @@ impl Array {
         let present = set_of(&|member| !member.is_faulty());
         let stalled = set_of(&|member| member.stalled && !member.is_faulty());
         (self.in_sync, self.present, self.stalled) = (in_sync, present, stalled);
+        self.with_bad = set_of(&|member| !member.bad.is_empty() && !member.is_faulty());
         for member in &mut self.members {
             member.to_give_up |= member.stalled && member.in_flight > 0;
         }

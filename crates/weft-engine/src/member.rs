@@ -7,7 +7,7 @@
 
 use std::collections::VecDeque;
 
-use weft_ondisk::Superblock;
+use weft_ondisk::{BadBlocks, Superblock};
 use weft_units::{Sectors, Slot, Time};
 
 use crate::config::MemberInfo;
@@ -28,6 +28,8 @@ pub(crate) struct Member {
     pub(crate) state: MemberState,
     /// It has a request outstanding for longer than `read_around`.
     pub(crate) stalled: bool,
+    /// Sectors of its data that hold nothing. Only members of arrays that are read-only have any.
+    pub(crate) bad: BadBlocks,
     /// It was said once that it has not answered for a long time.
     pub(crate) warned: bool,
     /// Read errors in a row.
@@ -68,6 +70,7 @@ impl Member {
             slot,
             state,
             stalled: false,
+            bad: BadBlocks::default(),
             warned: false,
             read_errors: 0,
             counters: Counters::default(),

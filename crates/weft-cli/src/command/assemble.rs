@@ -60,7 +60,6 @@ pub(crate) struct Assemble {
 
 pub(crate) fn run(arguments: &Assemble) -> Outcome {
     let paths = member::paths(&arguments.members).map_err(Failure::Usage)?;
-    let candidates = look::candidates(&look::open_all(&paths)?);
     let chosen = arguments.selection.options()?;
     let options = Options {
         read_only: arguments.read_only,
@@ -70,6 +69,7 @@ pub(crate) fn run(arguments: &Assemble) -> Outcome {
         name: arguments.name.clone().or(chosen.name),
         uuid: chosen.uuid,
     };
+    let candidates = look::candidates(&look::open_all(&paths)?, &options);
     let decision = assemble(&candidates, &options);
     if arguments.json {
         print_json(&to_json(&candidates, &decision))?;

@@ -101,9 +101,9 @@ struct Row {
 
 fn of_members(paths: &[PathBuf], chosen: Options) -> Result<Facts, Failure> {
     let opened = look::open_all(paths)?;
-    let candidates = look::candidates(&opened);
     // Nothing of its content is given to anybody.
     let options = Options { read_only: true, force_dirty: true, without_journal: true, ..chosen };
+    let candidates = look::candidates(&opened, &options);
     let assembly =
         assemble(&candidates, &options).map_err(|refused| refusal(&refused, candidates.len()))?;
     tell_dropped(&assembly.dropped);

@@ -158,8 +158,9 @@ struct Explained {
 
 impl Array {
     fn of_members(paths: &[PathBuf], chosen: Options) -> Result<Self, Failure> {
-        let candidates = look::candidates(&look::open_all(paths)?);
-        let options = Options { read_only: true, ..chosen };
+        let options =
+            Options { read_only: true, force_dirty: true, without_journal: true, ..chosen };
+        let candidates = look::candidates(&look::open_all(paths)?, &options);
         let assembly = assemble(&candidates, &options)
             .map_err(|refused| refusal(&refused, candidates.len()))?;
         tell_dropped(&assembly.dropped);

@@ -7,7 +7,9 @@
 //! Source   md-raid.md §2.1, §2.8
 
 use smallvec::{SmallVec, smallvec};
-use weft_units::{ByteRange, Bytes, ChunkRow, FRAME_BYTES, SECTOR_BYTES, Sectors, Slot};
+use weft_units::{
+    ByteRange, Bytes, ChunkRow, FRAME_BYTES, SECTOR_BYTES, SectorRange, Sectors, Slot,
+};
 
 use super::{Active, Volume};
 use crate::align::whole_blocks;
@@ -63,7 +65,12 @@ impl Volume {
                 attr,
             };
             let part = ReadPart { request: id, start: Bytes(start), len: (end - start) as u32 };
-            self.array.stage(place, read, Who::Read(part), out);
+            let sectors = SectorRange::new(read.sector.0, whole.len.0 / SECTOR_BYTES);
+            if self.array.members[place].bad.first_in(sectors).is_some() {
+                self.retries.push_back(part);
+            } else {
+                self.array.stage(place, read, Who::Read(part), out);
+            }
             pieces += 1;
             start = end;
         }

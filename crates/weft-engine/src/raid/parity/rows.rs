@@ -16,7 +16,7 @@ mod write;
 use std::collections::VecDeque;
 
 use smallvec::{SmallVec, smallvec};
-use weft_units::{Bytes, RowId, Sectors, Slot};
+use weft_units::{Bytes, RowId, SectorRange, Sectors, Slot};
 
 use super::cache::{Acquired, Cache};
 use super::plan::{Facts, Step};
@@ -286,7 +286,7 @@ impl Rows {
         let row = self.cache.row(id);
         let sector = row.sector(self.cache.height());
         let placement = row.placement();
-        let readable = cx.array.readable(sector + self.cache.height());
+        let readable = cx.array.readable(SectorRange::new(sector.0, self.cache.height().0));
         Facts {
             all: SlotSet::first(row.members),
             p: placement.p,

@@ -1,0 +1,742 @@
+//! How is it decided which members are believed?
+//!
+//! One step after the other, each a method, in the order of [`decide`]. Who is not used is dropped
+//! with a reason; what cannot be is refused with a [`State`].
+//!
+//! Source   md-ondisk.md §8.1; kernel and mdadm where they differ is said there
+
+use weft_ondisk::{
+    DeviceIdentity, Features, JournalState, Level, PplContext, Role, Superblock, Uuid, Version,
+};
+use weft_units::{ChunkRow, SectorRange, Sectors, Slot};
+
+use super::states::State;
+use super::{Assembly, Candidate, Dropped, Member, Options, Refused, SlotState};
+use crate::config::MemberInfo;
+use crate::raid::geometry::Geometry;
+
+/// Decides; see [`super::assemble`].
+pub(super) fn decide(candidates: &[Candidate], options: &Options) -> Result<Assembly, Refused> {
+    let mut decision =
+        Decision { dropped: Vec::new(), notes: Vec::new(), states: Vec::new(), options };
+    let mut pool = decision.readable(candidates);
+    decision.select(&mut pool)?;
+    decision.no_copies(&pool)?;
+    let reference = pool[decision.reference(&pool)?].clone();
+    let current = decision.current(pool, &reference)?;
+    decision.same_array(&current, &reference)?;
+    let current = decision.understood(current, &reference)?;
+    decision.place(current, &reference)
+}
+
+/// What has been found out so far.
+struct Decision<'a> {
+    dropped: Vec<Dropped>,
+    notes: Vec<String>,
+    states: Vec<State>,
+    options: &'a Options,
+}
+
+impl Decision<'_> {
+    /// Those that have a superblock at all.
+    fn readable(&mut self, candidates: &[Candidate]) -> Vec<Member> {
+        let mut pool = Vec::new();
+        for candidate in candidates {
+            match &candidate.superblock {
+                Ok(superblock) => pool.push(Member {
+                    info: candidate.member.clone(),
+                    superblock: (**superblock).clone(),
+                    logs: candidate.logs.clone(),
+                    suspect: Vec::new(),
+                }),
+                Err(reason) => self.drop(candidate.member.clone(), reason.clone()),
+            }
+        }
+        pool
+    }
+
+    /// Those of one array: the one asked for, or the only one.
+    fn select(&mut self, pool: &mut Vec<Member>) -> Result<(), Refused> {
+        let options = self.options;
+        let wanted = |superblock: &Superblock| {
+            options.uuid.is_none_or(|uuid| uuid == superblock.set_uuid())
+                && options.name.as_ref().is_none_or(|name| same_name(name, &superblock.name()))
+        };
+        let (kept, others) = pool.drain(..).partition(|member| wanted(&member.superblock));
+        *pool = kept;
+        for member in others {
+            let array = array_title(&member.superblock);
+            self.drop(member.info, format!("belongs to {array}, which was not asked for"));
+        }
+        let mut arrays: Vec<&Superblock> = Vec::new();
+        for member in pool.iter() {
+            if arrays.iter().all(|known| known.set_uuid() != member.superblock.set_uuid()) {
+                arrays.push(&member.superblock);
+            }
+        }
+        match arrays.as_slice() {
+            [] => {
+                let what = match self.dropped.len() {
+                    0 => "no member was given".to_owned(),
+                    count if options.uuid.is_some() || options.name.is_some() => {
+                        format!("no member of the array asked for among {count} devices")
+                    }
+                    count => format!("no md superblock on any of {count} devices"),
+                };
+                Err(self.refused(State::NoMember, what))
+            }
+            [array] if array.set_uuid() == Uuid([0; 16]) => {
+                let found = "set_uuid: found all zeros, expected the uuid of an array";
+                Err(self.refused(State::NoIdentity, found))
+            }
+            [_] => Ok(()),
+            several => {
+                let list: Vec<_> = several.iter().map(|array| array_title(array)).collect();
+                let found = format!("members of {} arrays: {}", several.len(), list.join("; "));
+                Err(self.refused(State::SeveralArrays, found))
+            }
+        }
+    }
+
+    /// No two may be the same member.
+    fn no_copies(&self, pool: &[Member]) -> Result<(), Refused> {
+        for (index, a) in pool.iter().enumerate() {
+            for b in &pool[index + 1..] {
+                let (ours, theirs) = (&a.superblock, &b.superblock);
+                let same_number = ours.dev_number() == theirs.dev_number();
+                let same_events = ours.events() == theirs.events();
+                let same_uuid = matches!(ours.identity(), DeviceIdentity::Uuid(_))
+                    && ours.identity() == theirs.identity();
+                if same_uuid || (same_number && same_events) {
+                    let (field, byte) = match ours.version() {
+                        Version::V0_90 => ("this_disk.number", 3968),
+                        _ if same_uuid => ("device_uuid", 168),
+                        _ => ("dev_number", 160),
+                    };
+                    let identity = if same_uuid {
+                        ours.identity().to_string()
+                    } else {
+                        format!("device number {}", ours.dev_number())
+                    };
+                    let found = format!(
+                        "{}: superblock {field} at byte {byte}: found {identity}, expected another \
+                         than that of {}: one looks like a copy of the other",
+                        b.info.label, a.info.label
+                    );
+                    return Err(self.refused(State::Copies, found));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The freshest member with a slot. Spares are not asked: their superblocks may lag or lead.
+    fn reference(&self, pool: &[Member]) -> Result<usize, Refused> {
+        (0..pool.len())
+            .filter(|index| matches!(pool[*index].superblock.own_role(), Ok(Role::Active(_))))
+            // The first of equals, so that the order of arguments decides nothing but names.
+            .max_by_key(|index| (pool[*index].superblock.events(), std::cmp::Reverse(*index)))
+            .ok_or_else(|| {
+                let found = "only spares: no member has a slot in the array";
+                self.refused(State::OnlySpares, found)
+            })
+    }
+
+    /// What must be the same on every member that is used.
+    fn same_array(&self, current: &[(Member, Role)], reference: &Member) -> Result<(), Refused> {
+        let expected = Described::of(&reference.superblock);
+        for (member, _) in current {
+            let found = Described::of(&member.superblock);
+            for ((field, byte, found), (_, _, expected)) in found.0.iter().zip(&expected.0) {
+                if found != expected {
+                    let text = format!(
+                        "{}: superblock {field} at byte {byte}: found {found}, expected {expected} \
+                         as on {}, of the same array",
+                        member.info.label, reference.info.label
+                    );
+                    return Err(self.refused(State::MembersDisagree, text));
+                }
+            }
+            let bits = |member: &Member| member.superblock.features().0 & ARRAY_FEATURES;
+            let same_events = member.superblock.events() == reference.superblock.events();
+            let (found, expected) = (bits(member), bits(reference));
+            if same_events && found != expected {
+                let text = format!(
+                    "{}: superblock feature_map at byte 8: found {}, expected the bits of the \
+                     array as on {}, {}",
+                    member.info.label,
+                    member.superblock.features(),
+                    reference.info.label,
+                    reference.superblock.features()
+                );
+                return Err(self.refused(State::MembersDisagree, text));
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether everything that the members use is understood well enough; without those whose own logs
+    /// are not.
+    fn understood(
+        &mut self,
+        current: Vec<(Member, Role)>,
+        reference: &Member,
+    ) -> Result<Vec<(Member, Role)>, Refused> {
+        let mut understood = Vec::new();
+        for (member, role) in current {
+            let features = member.superblock.features();
+            let found = format!(
+                "{}: superblock feature_map at byte 8: found {features}",
+                member.info.label
+            );
+            if features.contains(Features::RESHAPE) {
+                let text = format!("{found}, expected no reshape");
+                return Err(self.refused(State::Reshaping, text));
+            }
+            if !self.options.read_only && features.contains(Features::REPLACEMENT) {
+                let text = format!("{found}, expected no member that replaces another");
+                return Err(self.refused(State::Replacing, text));
+            }
+            if !self.options.read_only
+                && let Some(reason) = member.superblock.refuses_writing().first()
+            {
+                let state = match reason.name {
+                    "BITMAP" => State::WriteBitmap,
+                    "PPL" | "MULTI_PPL" | "JOURNAL" => State::WriteLogged,
+                    "BADBLOCKS" => State::WriteBadBlocks,
+                    "magic" => State::WriteForeign,
+                    _ => State::WriteUnknown,
+                };
+                let text = format!(
+                    "{}: superblock {}: found {}, expected none for writing",
+                    member.info.label, reason.name, reason.what
+                );
+                return Err(self.refused(state, text));
+            }
+            if features.contains(Features::REPLACEMENT) {
+                self.drop(member.info, "is being filled to replace another".to_owned());
+                continue;
+            }
+            match &member.logs.bad_blocks {
+                Some(Err(error)) => {
+                    let reason = error.clone();
+                    self.drop(member.info, reason);
+                    continue;
+                }
+                Some(Ok(bad)) if !bad.is_empty() => {
+                    self.note(
+                        State::BadBlocks,
+                        format!(
+                            "{}: bad-block log: found {} ranges; they are computed from the others",
+                            member.info.label,
+                            bad.ranges().len()
+                        ),
+                    );
+                }
+                Some(Ok(_)) | None => {}
+            }
+            understood.push((member, role));
+        }
+        self.same_bitmaps(&understood, reference);
+        Ok(understood)
+    }
+
+    /// Bitmaps that differ do not keep anybody from reading.
+    fn same_bitmaps(&mut self, members: &[(Member, Role)], reference: &Member) {
+        let Some(Ok(expected)) = &reference.logs.bitmap else { return };
+        for (member, _) in members {
+            if let Some(Ok(found)) = &member.logs.bitmap
+                && (found.chunk, found.header.sync_size)
+                    != (expected.chunk, expected.header.sync_size)
+            {
+                self.notes.push(format!(
+                    "{}: bitmap chunksize at byte 52: found {}, expected {} as on {}: all of a dirty \
+                     array would be resynced",
+                    member.info.label, found.chunk, expected.chunk, reference.info.label
+                ));
+            }
+        }
+    }
+
+    /// Those that may be believed, in order; the rest is dropped with a reason.
+    fn current(
+        &mut self,
+        pool: Vec<Member>,
+        reference: &Member,
+    ) -> Result<Vec<(Member, Role)>, Refused> {
+        let freshest = &reference.superblock;
+        let mut current = Vec::new();
+        for member in pool {
+            let superblock = &member.superblock;
+            let label = &member.info.label;
+            let events = superblock.events();
+            let role = match superblock.own_role() {
+                Ok(role) => role,
+                Err(error) => {
+                    let reason = format!("role: {error}");
+                    self.drop(member.info, reason);
+                    continue;
+                }
+            };
+            let in_reference = freshest.role(superblock.dev_number());
+            match role {
+                // Its number may be another's by now; then it is of an earlier time.
+                Role::Spare if in_reference == Ok(Role::Spare) => {
+                    current.push((member, role));
+                    continue;
+                }
+                Role::Spare => {
+                    let reason = format!(
+                        "{} knows its number as that of {}; add it again to use it",
+                        reference.info.label,
+                        role_name(in_reference.ok()),
+                    );
+                    self.drop(member.info, reason);
+                    continue;
+                }
+                Role::Faulty => {
+                    self.drop(member.info, "its own superblock says that it failed".to_owned());
+                    continue;
+                }
+                Role::Active(_) | Role::Journal => {}
+            }
+            let called_faulty = in_reference == Ok(Role::Faulty);
+            if called_faulty && superblock.role(freshest.dev_number()) == Ok(Role::Faulty) {
+                let found = format!(
+                    "{label} and {} each say that the other failed (events {events} and {}): both \
+                     halves were used on their own",
+                    reference.info.label,
+                    freshest.events()
+                );
+                return Err(self.refused(State::SplitBrain, found));
+            }
+            if events.saturating_add(1) < freshest.events() {
+                let reason = format!(
+                    "stale: events {events}, the array is at {}; add it again to rebuild it",
+                    freshest.events()
+                );
+                self.drop(member.info, reason);
+                continue;
+            }
+            // A failure is recorded on the others only, so at equal events the others are believed
+            // as well. (The kernel believes the member itself there.)
+            if in_reference != Ok(role) {
+                let reason = format!(
+                    "{} says of it: {}; its own superblock says {}",
+                    reference.info.label,
+                    role_name(in_reference.ok()),
+                    role_name(Some(role)),
+                );
+                self.drop(member.info, reason);
+                continue;
+            }
+            current.push((member, role));
+        }
+        Ok(current)
+    }
+
+    /// Puts members into slots and counts what is missing.
+    fn place(
+        mut self,
+        current: Vec<(Member, Role)>,
+        reference: &Member,
+    ) -> Result<Assembly, Refused> {
+        let freshest = &reference.superblock;
+        if freshest.level() == Level::Raid0 && !freshest.features().contains(Features::RAID0_LAYOUT)
+        {
+            let uneven = current
+                .iter()
+                .any(|(member, _)| member.superblock.used_size() != freshest.used_size());
+            if uneven {
+                let found = format!(
+                    "{}: superblock layout at byte 76: found none, expected 1 or 2 for RAID0 on \
+                     members of different sizes",
+                    reference.info.label
+                );
+                return Err(self.refused(State::Unsupported, found));
+            }
+        }
+        let geometry = Geometry::new(
+            freshest.level(),
+            freshest.layout(),
+            freshest.raid_disks(),
+            freshest.chunk(),
+            freshest.size(),
+        )
+        .map_err(|error| {
+            let found = format!("{}: superblock {error}", reference.info.label);
+            self.refused(State::Unsupported, found)
+        })?;
+        let mut slots: Vec<SlotState> = Vec::new();
+        slots.resize_with(usize::from(geometry.members()), || SlotState::Missing);
+        let mut spares = Vec::new();
+        let mut journals = Vec::new();
+        let mut dirty_from: Option<Sectors> = None;
+        for (member, role) in current {
+            if let Role::Active(slot) = role {
+                let Some(place) = slots.get_mut(slot.index()) else {
+                    let reason = format!("role {} of {}", slot.0, geometry.members());
+                    self.drop(member.info, reason);
+                    continue;
+                };
+                if let SlotState::InSync(other) | SlotState::Rebuilding { member: other, .. } =
+                    place
+                {
+                    let found = format!(
+                        "{}: found a second member at slot {}, expected one: {} is at it too, both \
+                         at events {}",
+                        member.info.label,
+                        slot.0,
+                        other.info.label,
+                        member.superblock.events()
+                    );
+                    return Err(self.refused(State::SlotTwice, found));
+                }
+                if let Some(from) = member.superblock.dirty_from() {
+                    dirty_from = Some(dirty_from.map_or(from, |other| other.min(from)));
+                }
+                *place = match member.superblock.recovery_offset() {
+                    Some(good_to) => SlotState::Rebuilding { member: Box::new(member), good_to },
+                    None => SlotState::InSync(Box::new(member)),
+                };
+            } else if role == Role::Journal {
+                journals.push(member);
+            } else {
+                spares.push(member);
+            }
+        }
+        let mut assembly = Assembly {
+            uuid: freshest.set_uuid(),
+            name: freshest.name(),
+            events: freshest.events(),
+            resync_from: dirty_from,
+            read_only: self.options.read_only,
+            geometry,
+            slots,
+            spares,
+            dropped: Vec::new(),
+            states: Vec::new(),
+            notes: Vec::new(),
+        };
+        self.enough(&assembly)?;
+        self.journal(freshest, &journals)?;
+        self.dirty_and_degraded(&mut assembly, reference)?;
+        self.newly_degraded(&assembly, freshest)?;
+        self.no_overlap(&assembly)?;
+        self.standing(&assembly);
+        let Self { dropped, notes, states, .. } = self;
+        Ok(Assembly { dropped, notes, states, ..assembly })
+    }
+
+    /// What people should know of an array that is served.
+    fn standing(&mut self, assembly: &Assembly) {
+        let has = |wanted: fn(&SlotState) -> bool| assembly.slots.iter().any(wanted);
+        for (state, holds) in [
+            (State::Degraded, has(|slot| matches!(slot, SlotState::Missing))),
+            (State::Rebuilding, has(|slot| matches!(slot, SlotState::Rebuilding { .. }))),
+            (State::ResyncPending, assembly.resync_from.is_some()),
+            (State::MembersNotUsed, !self.dropped.is_empty()),
+        ] {
+            if holds {
+                self.states.push(state);
+            }
+        }
+        self.states.sort_unstable();
+        self.states.dedup();
+    }
+
+    /// Whether the journal holds what members do not have. The clean flag means nothing with one.
+    ///
+    /// Source   md-ondisk.md §5 "Rules"
+    fn journal(&mut self, freshest: &Superblock, journals: &[Member]) -> Result<(), Refused> {
+        let wanted = freshest.features().contains(Features::JOURNAL);
+        let (state, why) = match (wanted, journals) {
+            (false, []) => return Ok(()),
+            (false, [journal, ..]) => {
+                let label = &journal.info.label;
+                let why = "found a journal, expected none: feature_map at byte 8 has no JOURNAL";
+                (State::JournalUnexpected, format!("{label}: {why}"))
+            }
+            (true, []) => (
+                State::JournalMissing,
+                "found no journal, expected one: data may be in it only".to_owned(),
+            ),
+            (true, [journal]) => {
+                let label = &journal.info.label;
+                let why = match &journal.logs.journal {
+                    Some(Ok(JournalState::Empty)) => return Ok(()),
+                    Some(Ok(JournalState::Live(blocks))) => format!(
+                        "found {} meta blocks in the journal, expected none: members do not have \
+                         yet all that they hold",
+                        blocks.len()
+                    ),
+                    Some(Err(error)) => error.clone(),
+                    None => "the journal was not read".to_owned(),
+                };
+                (State::JournalHoldsData, format!("{label}: {why}"))
+            }
+            (true, [first, second, ..]) => {
+                let (first, second) = (&first.info.label, &second.info.label);
+                let why = format!("found two journals, {first} and {second}, expected one");
+                (State::JournalUnexpected, why)
+            }
+        };
+        if self.options.without_journal && self.options.read_only {
+            let note = format!("{why}; what was in the journal only is old or wrong here");
+            self.note(State::WithoutJournal, note);
+            return Ok(());
+        }
+        Err(self.refused(state, why))
+    }
+
+    /// Whether enough members are there to know every byte.
+    fn enough(&self, assembly: &Assembly) -> Result<(), Refused> {
+        let geometry = &assembly.geometry;
+        let missing = assembly.degraded();
+        let total = usize::from(geometry.members());
+        if missing <= usize::from(geometry.parities()) {
+            return Ok(());
+        }
+        let list: Vec<_> = assembly
+            .slots
+            .iter()
+            .enumerate()
+            .filter_map(|(slot, state)| match state {
+                SlotState::InSync(_) => None,
+                SlotState::Missing => Some(format!("slot {slot} missing")),
+                SlotState::Rebuilding { member, good_to } => {
+                    Some(format!("slot {slot} ({}) rebuilt only to {good_to}", member.info.label))
+                }
+            })
+            .collect();
+        let found = format!(
+            "need {} of {total} members in sync, have {}: {}",
+            geometry.data_members(),
+            total - missing,
+            list.join(", ")
+        );
+        Err(self.refused(State::TooFewMembers, found))
+    }
+
+    /// The write hole: parity of rows that were in flight may be wrong, and a missing block would be
+    /// computed from it. A slot that only ever holds parity loses nothing; a partial parity log says
+    /// which rows were in flight.
+    fn dirty_and_degraded(
+        &mut self,
+        assembly: &mut Assembly,
+        reference: &Member,
+    ) -> Result<(), Refused> {
+        let geometry = &assembly.geometry;
+        let data_lost = assembly.slots.iter().zip(0u16..).any(|(state, slot)| {
+            !matches!(state, SlotState::InSync(_)) && !geometry.only_parity(Slot(slot))
+        });
+        let Some(from) = assembly.resync_from else { return Ok(()) };
+        if !data_lost {
+            return Ok(());
+        }
+        let ranges = match &reference.logs.bitmap {
+            Some(Ok(bitmap)) => {
+                let sectors: u64 = bitmap.dirty_ranges().map(|range| range.len.0).sum();
+                format!("{sectors} sectors of each member, by the bitmap")
+            }
+            _ if from > Sectors::ZERO => format!("all from sector {} of each member", from.0),
+            _ => "all".to_owned(),
+        };
+        let found = format!(
+            "dirty and degraded: every row written shortly before the crash may reconstruct wrong \
+             data; suspect ranges: {ranges}"
+        );
+        if self.options.force_dirty {
+            self.note(State::SuspectData, found);
+            return Ok(());
+        }
+        match logged(assembly) {
+            // Parity in these rows counts as a block that nobody has.
+            Ok(Some(rows)) if self.options.read_only => {
+                let mut count = 0;
+                for (state, suspect) in assembly.slots.iter_mut().zip(rows) {
+                    if let SlotState::InSync(member) = state {
+                        count += suspect.iter().map(|range| range.len.0).sum::<u64>();
+                        member.suspect = suspect;
+                    }
+                }
+                self.notes.push(format!(
+                    "dirty and degraded: partial parity logs name {count} sectors whose parity was \
+                     being written; blocks that only it could give are read errors"
+                ));
+                Ok(())
+            }
+            // As the kernel, also read-only: what nobody can check would pass for data.
+            Ok(_) => Err(self.refused(State::DirtyDegraded, found)),
+            Err(error) => Err(self.refused(State::DirtyDegraded, format!("{found}; {error}"))),
+        }
+    }
+
+    /// A slot that the array believes filled but is not: somebody should look.
+    fn newly_degraded(
+        &mut self,
+        assembly: &Assembly,
+        freshest: &Superblock,
+    ) -> Result<(), Refused> {
+        let absent: Vec<_> = assembly
+            .slots
+            .iter()
+            .zip(0u16..)
+            .filter(|(state, slot)| {
+                matches!(state, SlotState::Missing) && has_slot(freshest, *slot)
+            })
+            .map(|(_, slot)| slot.to_string())
+            .collect();
+        if absent.is_empty() {
+            return Ok(());
+        }
+        let slots = absent.join(", ");
+        let what = if self.dropped.is_empty() {
+            format!("newly degraded: the array knows a member at slot {slots}, which is not here")
+        } else {
+            format!(
+                "newly degraded: the array knows a member at slot {slots}, and none of the devices \
+                 given can be used there; look first why those are not used"
+            )
+        };
+        if !(self.options.run || self.options.read_only) {
+            return Err(self.refused(State::NewlyDegraded, what));
+        }
+        self.notes.push(what);
+        Ok(())
+    }
+
+    /// No member may hold data where it holds metadata; each was checked alone when it was parsed.
+    fn no_overlap(&self, assembly: &Assembly) -> Result<(), Refused> {
+        for (slot, member) in assembly.members() {
+            let superblock = &member.superblock;
+            let block = member.info.logical_block;
+            if !superblock.data_offset().bytes().0.is_multiple_of(u64::from(block)) {
+                let found = format!(
+                    "{}: superblock data_offset {}: found a member with logical blocks of {block} \
+                     bytes, expected one with blocks that fit it",
+                    member.info.label,
+                    superblock.data_offset()
+                );
+                return Err(self.refused(State::Misaligned, found));
+            }
+            let needed = superblock.data_offset().checked_add(assembly.geometry.member_size());
+            if slot.is_some() && needed.is_none_or(|needed| needed > member.info.size) {
+                let found = format!(
+                    "{}: superblock data_offset {} and size {}: found a member of {}, expected one \
+                     that has them all",
+                    member.info.label,
+                    superblock.data_offset(),
+                    assembly.geometry.member_size(),
+                    member.info.size
+                );
+                return Err(self.refused(State::Truncated, found));
+            }
+        }
+        Ok(())
+    }
+
+    fn drop(&mut self, member: MemberInfo, reason: String) {
+        self.dropped.push(Dropped { member, reason });
+    }
+
+    fn note(&mut self, state: State, note: String) {
+        self.states.push(state);
+        self.notes.push(note);
+    }
+
+    fn refused(&self, state: State, found: impl Into<String>) -> Refused {
+        let (reason, way_out) = (found.into(), Some(state.next().to_owned()));
+        Refused { state, reason, way_out, dropped: self.dropped.clone() }
+    }
+}
+
+/// Bits of `feature_map` that say something of the array, not of a member.
+///
+/// Source   md-ondisk.md §11 row 41
+const ARRAY_FEATURES: u32 = 0x01 | 0x04 | 0x100 | 0x200 | 0xc00 | 0x1000;
+
+/// What a superblock says of the array: fields, their bytes, and values.
+struct Described([(&'static str, usize, String); 7]);
+
+impl Described {
+    fn of(superblock: &Superblock) -> Self {
+        let [ctime, level, layout, size, chunk, raid_disks] = match superblock.version() {
+            Version::V0_90 => [24, 28, 256, 32, 260, 40],
+            Version::V1_0 | Version::V1_1 | Version::V1_2 => [64, 72, 76, 80, 88, 92],
+        };
+        Self([
+            ("version", 4, superblock.version().to_string()),
+            ("ctime", ctime, superblock.ctime().secs.to_string()),
+            ("level", level, superblock.level().to_string()),
+            ("layout", layout, superblock.layout().to_string()),
+            ("size", size, superblock.size().to_string()),
+            ("chunksize", chunk, superblock.chunk().to_string()),
+            ("raid_disks", raid_disks, superblock.raid_disks().to_string()),
+        ])
+    }
+}
+
+/// The rows of each member whose parity was being written, by its partial parity log; `None` without
+/// such logs.
+///
+/// Source   md-ondisk.md §4 "Recovery": the newest log of each member; parity elsewhere is right
+fn logged(assembly: &Assembly) -> Result<Option<Vec<Vec<SectorRange>>>, String> {
+    let geometry = &assembly.geometry;
+    let mut rows = Vec::new();
+    for (state, slot) in assembly.slots.iter().zip(0u16..) {
+        let SlotState::InSync(member) = state else {
+            rows.push(Vec::new());
+            continue;
+        };
+        let (Some(log), Some(area)) = (&member.logs.ppl, member.superblock.ppl_area()) else {
+            return Ok(None);
+        };
+        let context = PplContext {
+            raid_disks: u32::from(geometry.members()),
+            chunk: geometry.chunk(),
+            array_size: geometry.array_size(),
+            room: area.len,
+            owner: Slot(slot),
+        };
+        let label = &member.info.label;
+        let log = log.as_ref().map_err(|error| format!("{label}: {error}"))?;
+        let computations = log
+            .recovery(&context, |chunk_row| geometry.placement(ChunkRow(chunk_row)).p)
+            .map_err(|error| format!("{label}: {error}"))?;
+        rows.push(computations.iter().map(|computation| computation.rows).collect());
+    }
+    Ok(Some(rows))
+}
+
+/// `host:name` answers to `name` as well.
+fn same_name(wanted: &str, found: &str) -> bool {
+    wanted == found || found.split_once(':').is_some_and(|(_, name)| name == wanted)
+}
+
+/// Whether a superblock knows a member at a slot.
+fn has_slot(superblock: &Superblock, slot: u16) -> bool {
+    (0u32..)
+        .take(superblock.role_count())
+        .any(|number| superblock.role(number) == Ok(Role::Active(Slot(slot))))
+}
+
+fn array_title(superblock: &Superblock) -> String {
+    format!(
+        "{} \"{}\", {} of {}",
+        superblock.set_uuid(),
+        superblock.name(),
+        superblock.level(),
+        superblock.raid_disks()
+    )
+}
+
+fn role_name(role: Option<Role>) -> String {
+    match role {
+        Some(Role::Active(slot)) => format!("slot {}", slot.0),
+        Some(Role::Faulty) => "faulty".to_owned(),
+        Some(Role::Journal) => "journal".to_owned(),
+        Some(Role::Spare) => "no slot".to_owned(),
+        None => "nothing".to_owned(),
+    }
+}

@@ -1,0 +1,129 @@
+//! Do members have what the journal holds?
+//!
+//! md writes data and parity to the journal first, then to the members, and moves the tail of the
+//! journal on only now and then: after a clean stop there may be meta blocks whose stripes have all
+//! reached the members. Their sums tell. A stripe is *on the members* when the last block that the
+//! journal has for each place equals what the member holds there; of a member that is missing, that
+//! is so as well if the journal has the stripe's parity, from which its block is computed.
+//!
+//! Source   md-ondisk.md §5 "Recovery"; journal of Linux 6.12 in `fixtures/md/raid5-4-journal`
+
+use std::collections::BTreeMap;
+
+use weft_ondisk::{
+    JOURNAL_BLOCK_BYTES, JournalState, Payload, journal_block_checksum, journal_seed,
+};
+use weft_units::{ChunkRow, Sectors, Slot};
+
+use super::{Assembly, Candidate, Member, Options, SlotState, assemble};
+use crate::config::MemberInfo;
+
+/// Compares what a journal holds with the members, and calls it empty if they have all of it.
+///
+/// Shape    `read` gives that many bytes from a sector of the member, or nothing
+pub fn settle(
+    candidates: &mut [Candidate],
+    options: &Options,
+    mut read: impl FnMut(&MemberInfo, Sectors, usize) -> Option<Vec<u8>>,
+) {
+    let holds =
+        |candidate: &Candidate| matches!(candidate.logs.journal, Some(Ok(JournalState::Live(_))));
+    if !candidates.iter().any(holds) {
+        return;
+    }
+    // Who would be believed if the journal was empty.
+    let (read_only, without_journal, force_dirty) = (true, true, true);
+    let options = Options { read_only, without_journal, force_dirty, ..options.clone() };
+    let Ok(assembly) = assemble(candidates, &options) else { return };
+    for candidate in candidates.iter_mut().filter(|candidate| holds(candidate)) {
+        let Some(Ok(JournalState::Live(blocks))) = &candidate.logs.journal else { continue };
+        let payloads = blocks.iter().flat_map(|block| &block.payloads);
+        if let Some(stripes) = Stripes::of(payloads, &assembly)
+            && stripes.are_on_members(&assembly, &mut read)
+        {
+            candidate.logs.journal = Some(Ok(JournalState::Empty));
+        }
+    }
+}
+
+/// What the journal has, stripe by stripe, the later instead of the earlier.
+#[derive(Default)]
+struct Stripes(BTreeMap<u64, Stripe>);
+
+#[derive(Default)]
+struct Stripe {
+    /// Sums by slot.
+    blocks: BTreeMap<u16, u32>,
+    has_parity: bool,
+}
+
+impl Stripes {
+    /// `None` if there is something in it that is not understood or not of this array.
+    fn of<'a>(payloads: impl Iterator<Item = &'a Payload>, assembly: &Assembly) -> Option<Self> {
+        let geometry = &assembly.geometry;
+        let mut stripes = Self::default();
+        for payload in payloads {
+            match payload {
+                Payload::Data { flags: 0, sector, checksums } => {
+                    for (checksum, index) in checksums.iter().zip(0u64..) {
+                        let sector = Sectors(sector.0.checked_add(index * BLOCK_SECTORS)?);
+                        if sector >= geometry.array_size() {
+                            return None;
+                        }
+                        let position = geometry.locate(sector);
+                        let stripe = stripes.0.entry(position.sector.0).or_default();
+                        stripe.blocks.insert(position.slot.0, *checksum);
+                        // Data after it is of a later write.
+                        stripe.has_parity = false;
+                    }
+                }
+                Payload::Parity { flags: 0, sector, checksums } => {
+                    if *sector >= geometry.member_size() {
+                        return None;
+                    }
+                    let placement = geometry.placement(ChunkRow(sector.0 / geometry.chunk().0));
+                    let slots = std::iter::once(placement.p).chain(placement.q);
+                    let stripe = stripes.0.entry(sector.0).or_default();
+                    for (slot, checksum) in slots.zip(checksums) {
+                        stripe.blocks.insert(slot.0, *checksum);
+                    }
+                    stripe.has_parity = true;
+                }
+                Payload::Flush { stripes: flushed, .. } => {
+                    for sector in flushed {
+                        stripes.0.remove(sector);
+                    }
+                }
+                Payload::Data { .. } | Payload::Parity { .. } => return None,
+            }
+        }
+        Some(stripes)
+    }
+
+    fn are_on_members(
+        &self,
+        assembly: &Assembly,
+        read: &mut impl FnMut(&MemberInfo, Sectors, usize) -> Option<Vec<u8>>,
+    ) -> bool {
+        let seed = journal_seed(assembly.uuid);
+        self.0.iter().all(|(sector, stripe)| {
+            stripe.blocks.iter().all(|(slot, checksum)| {
+                let Some(member) = whole_at(assembly, Slot(*slot)) else {
+                    return stripe.has_parity;
+                };
+                let at = member.superblock.data_offset() + Sectors(*sector);
+                let block = read(&member.info, at, JOURNAL_BLOCK_BYTES);
+                block.is_some_and(|block| journal_block_checksum(seed, &block) == *checksum)
+            })
+        })
+    }
+}
+
+fn whole_at(assembly: &Assembly, slot: Slot) -> Option<&Member> {
+    match assembly.slots.get(slot.index())? {
+        SlotState::InSync(member) => Some(member),
+        SlotState::Missing | SlotState::Rebuilding { .. } => None,
+    }
+}
+
+const BLOCK_SECTORS: u64 = 8;

@@ -1,0 +1,348 @@
+//! What is wrong with an array, in one sentence, and what to do next?
+//!
+//! The one table of everything that keeps an array from being served, or that people should know of
+//! one that is. Messages add what was found; programs take the identifier.
+
+/// What is wrong with an array.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[expect(missing_docs, reason = "each has its sentence in the table")]
+pub enum State {
+    NoMember,
+    SeveralArrays,
+    NoIdentity,
+    MembersDisagree,
+    Copies,
+    OnlySpares,
+    SplitBrain,
+    SlotTwice,
+    TooFewMembers,
+    DirtyDegraded,
+    NewlyDegraded,
+    JournalMissing,
+    JournalHoldsData,
+    JournalUnexpected,
+    Reshaping,
+    Replacing,
+    Unsupported,
+    Truncated,
+    Misaligned,
+    WriteBitmap,
+    WriteLogged,
+    WriteBadBlocks,
+    WriteForeign,
+    WriteUnknown,
+    Degraded,
+    Rebuilding,
+    ResyncPending,
+    BadBlocks,
+    SuspectData,
+    WithoutJournal,
+    MembersNotUsed,
+    MemberFaulty,
+    NoSpace,
+    Broken,
+}
+
+/// A row of the table.
+#[derive(Clone, Copy, Debug)]
+pub struct Row {
+    /// Which.
+    pub state: State,
+    /// For programs; stays what it is.
+    pub id: &'static str,
+    /// Whether nothing is served.
+    pub refused: bool,
+    /// What is wrong.
+    pub says: &'static str,
+    /// What to do, as a command where there is one.
+    pub next: &'static str,
+}
+
+const fn refused(state: State, id: &'static str, says: &'static str, next: &'static str) -> Row {
+    Row { state, id, refused: true, says, next }
+}
+
+const fn served(state: State, id: &'static str, says: &'static str, next: &'static str) -> Row {
+    Row { state, id, refused: false, says, next }
+}
+
+/// All rows, in the order of [`State`].
+pub const TABLE: [Row; 34] = [
+    refused(
+        State::NoMember,
+        "no-member",
+        "none of the devices is a member of an md array",
+        "weft examine --deep DEVICE… finds superblocks in odd places; a partition is DEVICE#N",
+    ),
+    refused(
+        State::SeveralArrays,
+        "several-arrays",
+        "the devices are of several arrays",
+        "--uuid UUID or --array NAME chooses one",
+    ),
+    refused(
+        State::NoIdentity,
+        "no-identity",
+        "the uuid of the array is all zeros, which names no array",
+        "mdadm --assemble --update=uuid gives it one",
+    ),
+    refused(
+        State::MembersDisagree,
+        "members-disagree",
+        "members of one array describe it differently",
+        "weft examine MEMBER… shows each; leave out the one that is wrong",
+    ),
+    refused(
+        State::Copies,
+        "copies",
+        "two devices say that they are the same member",
+        "weft examine MEMBER… shows both; leave the copy out",
+    ),
+    refused(
+        State::OnlySpares,
+        "only-spares",
+        "none of the members has a slot in the array",
+        "name members with data too; weft examine --deep DEVICE… finds them",
+    ),
+    refused(
+        State::SplitBrain,
+        "split-brain",
+        "two halves of the array were used on their own",
+        "give only the half whose data is wanted",
+    ),
+    refused(
+        State::SlotTwice,
+        "slot-twice",
+        "two members say that they are at the same slot",
+        "weft examine MEMBER… shows both; leave one out",
+    ),
+    refused(
+        State::TooFewMembers,
+        "too-few-members",
+        "more members are missing than the level can do without",
+        "name the missing ones too; weft examine --deep DEVICE… finds members in odd places",
+    ),
+    refused(
+        State::DirtyDegraded,
+        "dirty-degraded",
+        "the array was not stopped and a member is missing: what is reconstructed may be wrong",
+        "name the missing member too; --force-dirty accepts it as it is",
+    ),
+    refused(
+        State::NewlyDegraded,
+        "newly-degraded",
+        "a member that the array knows is missing",
+        "name it too; --run serves without it, and what is written then is not on it; --read-only \
+         needs no consent",
+    ),
+    refused(
+        State::JournalMissing,
+        "journal-missing",
+        "the journal is missing: data may be in it only",
+        "name the journal too; --read-only --without-journal reads what members have",
+    ),
+    refused(
+        State::JournalHoldsData,
+        "journal-holds-data",
+        "the journal holds what members do not have yet",
+        "mdadm --assemble MEMBER… lets the kernel replay it; --read-only --without-journal reads \
+         what members have",
+    ),
+    refused(
+        State::JournalUnexpected,
+        "journal-unexpected",
+        "journals and superblocks do not fit each other",
+        "leave the journal out that is not the array's; --read-only --without-journal reads what \
+         members have",
+    ),
+    refused(
+        State::Reshaping,
+        "reshaping",
+        "a reshape is under way, which this release does not read",
+        "mdadm --assemble MEMBER… lets the kernel finish it",
+    ),
+    refused(
+        State::Replacing,
+        "replacing",
+        "a member is being replaced, which this release does not continue",
+        "mdadm --assemble MEMBER… lets the kernel finish it; weft cat MEMBER… reads it",
+    ),
+    refused(
+        State::Unsupported,
+        "unsupported",
+        "this release has no such level or layout",
+        "mdadm --assemble --readonly MEMBER… reads it with the kernel",
+    ),
+    refused(
+        State::Truncated,
+        "truncated",
+        "a member is smaller than its data",
+        "name all of the device it was copied from, or leave the member out",
+    ),
+    refused(
+        State::Misaligned,
+        "misaligned",
+        "a member's data does not begin with a block of its device",
+        "copy it to a device with blocks that fit",
+    ),
+    refused(
+        State::WriteBitmap,
+        "write-bitmap",
+        "the array has a bitmap, which this release does not keep up to date",
+        "weft cat or --read-only reads it; mdadm --grow --bitmap=none /dev/mdX takes the bitmap \
+         away",
+    ),
+    refused(
+        State::WriteLogged,
+        "write-logged",
+        "the array logs its writes (partial parity or journal), which this release does not",
+        "weft cat or --read-only reads it; mdadm --grow --consistency-policy=resync /dev/mdX ends \
+         the log",
+    ),
+    refused(
+        State::WriteBadBlocks,
+        "write-bad-blocks",
+        "a bad-block log is not empty, which this release does not keep up to date",
+        "weft cat or --read-only reads it; a new member with mdadm --replace has none",
+    ),
+    refused(
+        State::WriteForeign,
+        "write-foreign",
+        "the superblock is in the byte order of another kind of machine",
+        "weft cat or --read-only reads it; mdadm --assemble --update=byteorder turns it",
+    ),
+    refused(
+        State::WriteUnknown,
+        "write-unknown",
+        "the array uses something that this release does not keep up to date",
+        "weft cat or --read-only reads it",
+    ),
+    served(
+        State::Degraded,
+        "degraded",
+        "a slot has no member; its blocks are computed from the others",
+        "weft add TARGET DEVICE gives it a new one",
+    ),
+    served(
+        State::Rebuilding,
+        "rebuilding",
+        "a member does not have all of its data yet",
+        "weft wait TARGET ends when it has",
+    ),
+    served(
+        State::ResyncPending,
+        "resync-pending",
+        "the array was not stopped: parity may be wrong",
+        "weft serve MEMBER… corrects it, weft wait TARGET ends when it has",
+    ),
+    served(
+        State::BadBlocks,
+        "bad-blocks",
+        "blocks of a member are recorded as bad; they are computed from the others",
+        "mdadm --examine-badblocks DEVICE lists them; mdadm --replace gives the slot a new member",
+    ),
+    served(
+        State::SuspectData,
+        "suspect-data",
+        "the array was not stopped and a member is missing: what is reconstructed may be wrong",
+        "check what is inside (fsck -n) before it is trusted",
+    ),
+    served(
+        State::WithoutJournal,
+        "without-journal",
+        "the journal is left out: data may be old or wrong",
+        "name the journal too, or mdadm --assemble MEMBER… lets the kernel replay it",
+    ),
+    served(
+        State::MembersNotUsed,
+        "members-not-used",
+        "a device that was named is not used",
+        "weft assemble MEMBER… says why",
+    ),
+    served(
+        State::MemberFaulty,
+        "member-faulty",
+        "a member has failed",
+        "weft remove TARGET MEMBER, then weft add TARGET DEVICE",
+    ),
+    served(
+        State::NoSpace,
+        "no-space",
+        "there is no space for what was written to a member",
+        "free space on its file system; the volume goes on by itself",
+    ),
+    served(
+        State::Broken,
+        "broken",
+        "too many members have failed while it ran: writes end in errors",
+        "weft stop TARGET, then weft assemble MEMBER… says what is left",
+    ),
+];
+
+impl State {
+    /// Its row of the table.
+    #[must_use]
+    pub const fn row(self) -> &'static Row {
+        &TABLE[self as usize]
+    }
+
+    /// For programs.
+    #[must_use]
+    pub const fn id(self) -> &'static str {
+        self.row().id
+    }
+
+    /// What is wrong.
+    #[must_use]
+    pub const fn says(self) -> &'static str {
+        self.row().says
+    }
+
+    /// What to do next.
+    #[must_use]
+    pub const fn next(self) -> &'static str {
+        self.row().next
+    }
+}
+
+/// The table as people read it, one paragraph a state.
+#[must_use]
+pub fn as_text() -> String {
+    let row = |row: &Row| format!("  {}\n      {}\n      next: {}\n", row.id, row.says, row.next);
+    let of = |refused: bool| -> String {
+        TABLE.iter().filter(|line| line.refused == refused).map(row).collect()
+    };
+    format!("Refused states:\n{}\nDegraded states:\n{}", of(true), of(false))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_state_has_a_sentence_and_a_next_step() {
+        let mut ids = Vec::new();
+        for (index, row) in TABLE.iter().enumerate() {
+            assert_eq!(row.state as usize, index, "{}: rows are in the order of states", row.id);
+            assert_eq!(row.state.row().id, row.id);
+            let word = |c: char| c.is_ascii_lowercase() || c == '-';
+            assert!(!row.id.is_empty() && row.id.chars().all(word), "{}", row.id);
+            assert!(row.says.split(' ').count() >= 4, "{}: {}", row.id, row.says);
+            assert!(row.next.split(' ').count() >= 4, "{}: {}", row.id, row.next);
+            for text in [row.says, row.next] {
+                assert!(!text.ends_with('.') && !text.contains("  "), "{}: {text}", row.id);
+            }
+            let names_a_step =
+                ["weft ", "mdadm ", "--", "name ", "leave ", "give ", "copy ", "free "]
+                    .iter()
+                    .any(|word| row.next.contains(word))
+                    || row.next.contains("fsck");
+            assert!(names_a_step, "{}: {}", row.id, row.next);
+            assert!(as_text().contains(row.next), "{}", row.id);
+            ids.push(row.id);
+        }
+        ids.sort_unstable();
+        ids.dedup();
+        assert_eq!(ids.len(), TABLE.len(), "each identifier once");
+    }
+}
