@@ -30,6 +30,8 @@ pub struct CutReport {
     pub kept: BTreeSet<u64>,
     /// Sectors of which a version was lost.
     pub lost: BTreeSet<u64>,
+    /// Sectors of which a version became durable by the flush of a metadata write under way.
+    pub settled: BTreeSet<u64>,
     /// Writes that were outstanding.
     pub writes_in_flight: usize,
     /// Whether one of them was a metadata write.

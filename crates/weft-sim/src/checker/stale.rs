@@ -3,6 +3,11 @@
 //! Per disk the columns whose newest acknowledged content it does not hold. An acknowledgement adds
 //! those that the disk did not store; a completed write takes them away again, whoever made it. After a
 //! restart no such column may lie where the assembly counts the disk as good.
+//!
+//! A member that is being rebuilt is good below its recovery offset, like one in sync: a write there
+//! that was acknowledged and not flushed may be lost with the power, and the model knows it. What may
+//! not be lost is what the rebuild put there. So a column that such a disk lost is missing unless a
+//! version of it was durable before.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,12 +23,26 @@ const NAME: &str = "I8 no stale member";
 #[derive(Clone, Debug, Default)]
 pub struct Stale {
     requests: BTreeMap<(ClientId, Tag), (u64, ByteRange)>,
-    writes: BTreeMap<Token, (usize, u64, u64, u64)>,
+    writes: BTreeMap<Token, Write>,
+    flushes: BTreeMap<Token, (usize, u64)>,
     clock: u64,
     /// Submission of the last completed write per disk and column.
     stored: BTreeMap<(usize, u64), u64>,
+    /// Per disk the columns that completed and are not durable, with the time of their completion.
+    volatile: BTreeMap<usize, Vec<(u64, u64)>>,
+    /// Columns of which each disk made a version durable since it joined.
+    durable: BTreeMap<usize, BTreeSet<u64>>,
     /// What each disk misses.
     missing: BTreeMap<usize, BTreeSet<u64>>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Write {
+    disk: usize,
+    at: u64,
+    count: u64,
+    submitted: u64,
+    fua: bool,
 }
 
 impl Stale {
@@ -38,15 +57,23 @@ impl Stale {
                 self.requests.insert((request.client, request.tag), entry);
             }
             Input::Done { token, result } => {
-                let Some((disk, at, count, submitted)) = self.writes.remove(token) else { return };
-                for absolute in at..at + count {
-                    let Some(column) = view.array.data_sector(disk, absolute) else { continue };
-                    if result.is_ok() {
-                        self.stored.insert((disk, column), submitted);
-                        if let Some(missing) = self.missing.get_mut(&disk) {
-                            missing.remove(&column);
-                        }
+                let ok = result.is_ok();
+                if let Some(write) = self.writes.remove(token) {
+                    if ok {
+                        self.complete(view, write);
                     }
+                } else if let Some((disk, submitted)) = self.flushes.remove(token)
+                    && ok
+                    && !view.disks[disk].faults.lying_flush
+                {
+                    let durable = self.durable.entry(disk).or_default();
+                    self.volatile.entry(disk).or_default().retain(|(completed, column)| {
+                        let covered = *completed < submitted;
+                        if covered {
+                            durable.insert(*column);
+                        }
+                        !covered
+                    });
                 }
             }
             _ => {}
@@ -57,10 +84,25 @@ impl Stale {
     pub fn output(&mut self, view: View<'_>, output: &Output) {
         self.clock += 1;
         match output {
-            Output::Submit { token, member, op: MemberOp::Write { at, from, .. }, .. } => {
+            Output::Submit { token, member, op: MemberOp::Write { at, from, fua }, .. } => {
                 let bytes: u64 = from.iter().map(|part| u64::from(part.len)).sum();
-                let entry = (view.disk(*member), at.0, bytes / 512, self.clock);
-                self.writes.insert(*token, entry);
+                let write = Write {
+                    disk: view.disk(*member),
+                    at: at.0,
+                    count: bytes / 512,
+                    submitted: self.clock,
+                    fua: *fua,
+                };
+                self.writes.insert(*token, write);
+            }
+            // A superblock flushes too.
+            Output::Submit {
+                token,
+                member,
+                op: MemberOp::Flush | MemberOp::WriteMetadata { .. },
+                ..
+            } => {
+                self.flushes.insert(*token, (view.disk(*member), self.clock));
             }
             Output::Reply { client, tag, result: Ok(()) } => {
                 let Some((received, range)) = self.requests.remove(&(*client, *tag)) else {
@@ -84,8 +126,24 @@ impl Stale {
         }
     }
 
+    fn complete(&mut self, view: View<'_>, write: Write) {
+        let Write { disk, at, count, submitted, fua } = write;
+        for column in (at..at + count).filter_map(|at| view.array.data_sector(disk, at)) {
+            self.stored.insert((disk, column), submitted);
+            if let Some(missing) = self.missing.get_mut(&disk) {
+                missing.remove(&column);
+            }
+            if fua {
+                self.durable.entry(disk).or_default().insert(column);
+            } else {
+                self.volatile.entry(disk).or_default().push((self.clock, column));
+            }
+        }
+    }
+
     /// A disk joins: it holds nothing of what was written.
     pub fn disk_added(&mut self, disk: usize, columns: impl Iterator<Item = u64>) {
+        self.durable.remove(&disk);
         self.missing.entry(disk).or_default().extend(columns);
     }
 
@@ -93,10 +151,14 @@ impl Stale {
     /// not in sync. (On those that were, the model knows what may be lost.)
     pub fn power_cut(&mut self, lost: &[(usize, u64)]) {
         for (disk, column) in lost {
-            self.missing.entry(*disk).or_default().insert(*column);
+            if !self.durable.get(disk).is_some_and(|columns| columns.contains(column)) {
+                self.missing.entry(*disk).or_default().insert(*column);
+            }
         }
         self.requests.clear();
         self.writes.clear();
+        self.flushes.clear();
+        self.volatile.clear();
         self.stored.clear();
     }
 

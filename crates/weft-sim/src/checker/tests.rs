@@ -387,6 +387,32 @@ fn i8_a_member_that_missed_a_write_is_caught_when_believed() {
     }
 }
 
+/// What a member lost with the power was its only copy, or stands on one that a flush made durable.
+#[test]
+fn i8_a_member_that_lost_what_was_rebuilt_is_caught_when_believed() {
+    for flushed in [false, true] {
+        let mut stage = Stage::new();
+        stage.mark(false, &[2, 1, 0]);
+        let rebuilt = stage.data(1, 0, &[0; 512], false);
+        stage.done(rebuilt);
+        if flushed {
+            let flush = stage.flush(1);
+            stage.done(flush);
+            // Written again: this is what the power takes.
+            let again = stage.data(1, 0, &[0; 512], false);
+            stage.done(again);
+        }
+        stage.checkers.found.clear();
+        stage.checkers.power_cut(&[(1, 0)]);
+        let assembly = assembled(&stage);
+        let mut checkers = stage.checkers.clone();
+        checkers.assembled(stage.view(), &assembly);
+        stage.checkers = checkers;
+        let expected: &[&str] = if flushed { &[] } else { &["I8 no stale member"] };
+        assert_eq!(stage.found(), expected);
+    }
+}
+
 fn assembled(stage: &Stage) -> Assembly {
     let candidates: Vec<Candidate> = (0..3)
         .map(|disk| {

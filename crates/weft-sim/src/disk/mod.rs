@@ -301,7 +301,7 @@ impl Disk {
         // A metadata write begins with its flush, so none of it is there unless that is done.
         for (_, bytes, preflush, before) in &mut in_flight {
             if *preflush && rng.percent(50) {
-                self.settle(*before);
+                report.settled.extend(self.settle(*before));
             } else if *preflush {
                 bytes.clear();
             }
@@ -359,10 +359,13 @@ impl Disk {
         }
     }
 
-    fn settle(&mut self, before: u64) {
-        for (sector, bytes) in self.cache.settle(before) {
-            self.harden(sector, &bytes[..]);
+    /// Makes durable what completed before. Which sectors.
+    fn settle(&mut self, before: u64) -> Vec<u64> {
+        let durable = self.cache.settle(before);
+        for (sector, bytes) in &durable {
+            self.harden(*sector, &bytes[..]);
         }
+        durable.into_iter().map(|(sector, _)| sector).collect()
     }
 
     /// A sector becomes durable, and readable with it.

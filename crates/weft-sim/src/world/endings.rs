@@ -47,7 +47,7 @@ impl World {
             }
             if !in_sync {
                 let column = |absolute: &u64| self.array.data_sector(disk, *absolute);
-                let lost = report.lost.iter().filter_map(column);
+                let lost = report.lost.difference(&report.settled).filter_map(column);
                 lost_by_others.extend(lost.map(|column| (disk, column)));
             }
         }
