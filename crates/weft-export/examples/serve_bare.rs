@@ -21,7 +21,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("{}: {}, block {}", spec.label, member.mode(), member.info().logical_block);
     let threads = rest.iter().any(|word| word == "threads");
     let exit = serve(ServeOptions {
-        source: Source::Bare { member: Box::new(member) },
+        source: Source::Bare { member: Box::new(member), read_only: false },
         exports: vec![ExportOptions {
             name: "bare".into(),
             size: None,

@@ -27,14 +27,17 @@
 
 use std::collections::VecDeque;
 use std::io::{IoSlice, IoSliceMut};
+
 use std::os::fd::OwnedFd;
 
 use rustix::io::Errno;
 use rustix::net::{RecvAncillaryBuffer, RecvFlags, SendAncillaryBuffer, SendFlags};
 use smallvec::SmallVec;
-use weft_engine::{Flags, Part, ReplyError, Request, RequestOp, Run, Tag, frames_needed};
+use weft_engine::{Flags, Parts, ReplyError, Request, RequestOp, Run, Tag, frames_needed};
 use weft_nbd::{NbdError, Op, ReplyHeader, ServerConnection, ServerEvent};
+use weft_runtime::buffers::Buffer;
 use weft_runtime::driver::Driver;
+use weft_runtime::reactor::Held;
 use weft_units::{ByteRange, Bytes, ClientId, FRAME_BYTES, VolumeId};
 
 /// One client.
@@ -63,6 +66,8 @@ pub(crate) struct Connection {
     credit: u64,
     /// Pieces that wait for frames: the member stalled, or the next piece of a streamed request.
     starved: VecDeque<u32>,
+    /// The rest of what was received is for the next pass.
+    yielded: bool,
     readable: bool,
     writable: bool,
     /// The other side has closed; what it sent before is still to be read.
@@ -147,6 +152,7 @@ impl Connection {
             charged: 0,
             credit: credit.0,
             starved: VecDeque::new(),
+            yielded: false,
             readable: true,
             writable: true,
             hung_up: false,
@@ -179,6 +185,11 @@ impl Connection {
         self.readable && parsed && !self.leaving && self.open() < REQUESTS_MAX && !self.is_flooded()
     }
 
+    /// Whether it can go on without anybody giving back anything.
+    pub(crate) fn has_yielded(&self) -> bool {
+        self.yielded
+    }
+
     /// Whether everything it is owed has been sent.
     pub(crate) fn is_drained(&self) -> bool {
         self.open() == 0 && self.codec.output().is_empty()
@@ -209,7 +220,7 @@ impl Connection {
     /// Receives once and looks at it.
     pub(crate) fn receive(
         &mut self,
-        driver: &mut Driver,
+        driver: &mut Held<'_>,
         exports: &[VolumeId],
         buffer: &mut [u8],
     ) -> Step {
@@ -291,7 +302,7 @@ impl Connection {
     }
 
     /// Sends what is ready.
-    pub(crate) fn send(&mut self, driver: &mut Driver) -> Step {
+    pub(crate) fn send(&mut self, driver: &mut Held<'_>) -> Step {
         while self.writable && !self.broken {
             let (wanted, sent) = match self.send_once(driver) {
                 Ok(None) => break,
@@ -337,13 +348,14 @@ impl Connection {
         self.codec.output().len() >= weft_nbd::OUTPUT_BYTES_HIGH
     }
 
-    /// Receives into the frames of a long payload, then into the buffer.
+    /// Receives into the frames of a long payload, then into the buffer. Others may have the driver
+    /// meanwhile.
     fn receive_bytes(
         &mut self,
-        driver: &mut Driver,
+        driver: &mut Held<'_>,
         buffer: &mut [u8],
     ) -> Result<(usize, usize, usize), Errno> {
-        let mut parts: SmallVec<[Part; 4]> = SmallVec::new();
+        let mut parts = Parts::new();
         if self.codec.payload_remaining() >= DIRECT_BYTES
             && let Some(slot) = self.receiving
             && let Some(open) = &self.slots[slot as usize]
@@ -357,19 +369,21 @@ impl Connection {
                 }
             }
         }
-        let wanted: usize = parts.iter().map(|part| part.len as usize).sum();
-        if wanted == 0 {
-            let count = recv(&self.socket, buffer)?;
+        let socket = &self.socket;
+        if parts.is_empty() {
+            let count = driver.unlocked(|| recv(socket, buffer))?;
             return Ok((0, count, buffer.len()));
         }
+        let mut frames = Buffer::Frames(driver.slab_mut().lease_exclusive(parts));
+        let wanted = frames.len();
         let asked = wanted + buffer.len();
-        let mut split = driver.slab_mut().split(&[], &parts);
-        let mut slices: SmallVec<[IoSliceMut<'_>; 8]> =
-            split.exclusive.drain(..).map(IoSliceMut::new).collect();
-        slices.push(IoSliceMut::new(buffer));
-        let mut control = RecvAncillaryBuffer::default();
-        let flags = RecvFlags::empty();
-        let count = rustix::net::recvmsg(&self.socket, &mut slices, &mut control, flags)?.bytes;
+        let received = driver.unlocked(|| {
+            let mut slices = frames.slices_mut(0, wanted);
+            slices.push(IoSliceMut::new(buffer));
+            let mut control = RecvAncillaryBuffer::default();
+            rustix::net::recvmsg(socket, &mut slices, &mut control, RecvFlags::empty())
+        });
+        let count = received?.bytes;
         let direct = count.min(wanted);
         Ok((direct, count - direct, asked))
     }
@@ -377,12 +391,22 @@ impl Connection {
     /// Looks at bytes until they are used up or something has to be waited for.
     fn parse(&mut self, driver: &mut Driver, exports: &[VolumeId], bytes: &[u8]) -> Step {
         let mut rest = bytes;
+        self.yielded = false;
+        // Data of reads asked for in this pass.
+        let mut asked = 0;
         loop {
-            if let Some(request) = self.pending.take()
-                && !self.begin(driver, request)
-            {
-                self.pending = Some(request);
-                break;
+            if let Some(request) = self.pending.take() {
+                if !self.begin(driver, request) {
+                    self.pending = Some(request);
+                    break;
+                }
+                if let Op::Read { len, .. } = request.op {
+                    asked += u64::from(len);
+                    if asked >= READ_BYTES_MAX && !rest.is_empty() {
+                        self.yielded = true;
+                        break;
+                    }
+                }
             }
             let payload = self.codec.payload_remaining();
             if payload > 0 {
@@ -719,66 +743,62 @@ impl Connection {
         }
     }
 
-    /// One `sendmsg`: how much there was to send and how much was; `None` without anything.
-    fn send_once(&mut self, driver: &Driver) -> Result<Option<(usize, usize)>, Errno> {
-        let mut slices: SmallVec<[IoSlice<'_>; 64]> = SmallVec::new();
-        let mut wanted = 0;
-        let output = self.codec.output();
-        let mut output_due = !output.is_empty();
-        // The codec's own messages go between two replies, as early as possible.
-        let mid_reply = self.sent > 0 || self.front_streams();
-        if output_due && !mid_reply {
-            wanted += output.len();
-            slices.push(IoSlice::new(output));
-            output_due = false;
-        }
-        let mut skip = self.sent;
-        for slot in &self.replies {
-            let open = self.slots[*slot as usize].as_ref().expect("open until sent");
-            if !open.is_sendable() {
-                break;
-            }
-            if slices.len() + open.pieces.len() + 1 > SLICES_MAX && !slices.is_empty() {
-                break;
-            }
-            let mut push = |bytes: &'_ [u8]| {
-                let cut = skip.min(bytes.len());
-                skip -= cut;
-                wanted += bytes.len() - cut;
-                cut
-            };
-            if let Some(header) = open.header.as_deref() {
-                let cut = push(header);
-                if cut < header.len() {
-                    slices.push(IoSlice::new(&header[cut..]));
-                }
-            }
-            if open.op == RequestOp::Read && open.error.is_none() {
-                for piece in &open.pieces {
-                    let part = piece.run.part(piece.start % FRAME_BYTES, piece.len);
-                    let bytes = driver.slab().bytes(part);
-                    let cut = push(bytes);
-                    if cut < bytes.len() {
-                        slices.push(IoSlice::new(&bytes[cut..]));
-                    }
-                }
-            }
-            if !open.is_last_piece() {
-                break;
-            }
-            if output_due {
-                // After the reply that was under way.
-                wanted += output.len();
-                slices.push(IoSlice::new(output));
-                break;
-            }
-        }
-        if wanted == 0 {
+    /// One `sendmsg`: how much there was to send and how much was; `None` without anything. Others may
+    /// have the driver meanwhile.
+    fn send_once(&self, driver: &mut Held<'_>) -> Result<Option<(usize, usize)>, Errno> {
+        let line = self.line_up();
+        if line.wanted == 0 {
             return Ok(None);
         }
-        let mut control = SendAncillaryBuffer::default();
-        let sent = rustix::net::sendmsg(&self.socket, &slices, &mut control, SendFlags::NOSIGNAL)?;
+        let Line { items, parts, wanted, .. } = line;
+        let frames = (!parts.is_empty()).then(|| Buffer::Frames(driver.slab().lease_shared(parts)));
+        let payload = frames.as_ref().map(|frames| frames.slices(0, usize::MAX));
+        let mut payload = payload.iter().flatten();
+        let slices: SmallVec<[IoSlice<'_>; 64]> = items
+            .iter()
+            .map(|item| match item {
+                Item::Bytes(bytes) => IoSlice::new(bytes),
+                Item::Frames => IoSlice::new(payload.next().expect("a slice for each part")),
+            })
+            .collect();
+        let socket = &self.socket;
+        let sent = driver.unlocked(|| {
+            let mut control = SendAncillaryBuffer::default();
+            rustix::net::sendmsg(socket, &slices, &mut control, SendFlags::NOSIGNAL)
+        })?;
         Ok(Some((wanted, sent)))
+    }
+
+    /// What the next `sendmsg` is made of.
+    fn line_up(&self) -> Line<'_> {
+        let mut line = Line { skip: self.sent, ..Line::default() };
+        // The codec's own messages go between two replies, as early as possible.
+        let output = self.codec.output();
+        let mid_reply = self.sent > 0 || self.front_streams();
+        if !mid_reply {
+            line.push(output);
+        }
+        for (index, slot) in self.replies.iter().enumerate() {
+            let open = self.slots[*slot as usize].as_ref().expect("open until sent");
+            if !open.is_sendable() || line.is_full(open.pieces.len()) {
+                break;
+            }
+            if let Some(header) = open.header.as_deref() {
+                line.push(header);
+            }
+            if open.op == RequestOp::Read && open.error.is_none() {
+                open.pieces.iter().for_each(|piece| line.push_piece(piece));
+            }
+            if line.is_cut || !open.is_last_piece() {
+                break;
+            }
+            if index == 0 && mid_reply && !output.is_empty() {
+                // After the reply that was under way.
+                line.push(output);
+                break;
+            }
+        }
+        line
     }
 
     /// Whether the first reply is a streamed read that has begun.
@@ -844,6 +864,56 @@ impl Connection {
     }
 }
 
+/// What one `sendmsg` is made of.
+#[derive(Default)]
+struct Line<'a> {
+    items: SmallVec<[Item<'a>; 64]>,
+    /// Where the payload is, in order.
+    parts: Parts,
+    /// Bytes of the first reply that were sent before.
+    skip: usize,
+    wanted: usize,
+    /// The rest of the last reply is for another time.
+    is_cut: bool,
+}
+
+enum Item<'a> {
+    Bytes(&'a [u8]),
+    /// The next of the parts.
+    Frames,
+}
+
+impl<'a> Line<'a> {
+    fn push(&mut self, bytes: &'a [u8]) {
+        let cut = self.skip.min(bytes.len());
+        self.skip -= cut;
+        if cut < bytes.len() {
+            self.wanted += bytes.len() - cut;
+            self.items.push(Item::Bytes(&bytes[cut..]));
+        }
+    }
+
+    fn push_piece(&mut self, piece: &Piece) {
+        let len = usize::try_from(piece.len).expect("at most PIECE_BYTES");
+        let cut = self.skip.min(len);
+        self.skip -= cut;
+        let taken = (len - cut).min(SEND_BYTES_MAX.saturating_sub(self.wanted));
+        self.is_cut |= taken < len - cut;
+        if taken > 0 {
+            self.wanted += taken;
+            let offset = piece.start % FRAME_BYTES + cut as u64;
+            self.parts.push(piece.run.part(offset, taken as u64));
+            self.items.push(Item::Frames);
+        }
+    }
+
+    /// Whether a reply of so many pieces is for another time.
+    fn is_full(&self, pieces: usize) -> bool {
+        let full = self.items.len() + pieces + 2 > SLICES_MAX || self.wanted >= SEND_BYTES_MAX;
+        full && self.wanted > 0
+    }
+}
+
 impl Piece {
     /// Whether its read has to be asked for again.
     fn is_stalled(&self) -> bool {
@@ -905,6 +975,11 @@ const ZEROES_BYTES_MAX: u64 = 32 << 20;
 const REQUESTS_MAX: usize = 4096;
 /// Payload of which at least this much is missing is received into its frames without a copy.
 const DIRECT_BYTES: usize = 64 << 10;
+/// Payload of one `sendmsg`: what a socket takes at once, and no more than fits a cache.
+const SEND_BYTES_MAX: usize = 256 << 10;
+/// Data asked for by the reads of one client before it is sent: more would leave the CPU's cache before
+/// it is.
+const READ_BYTES_MAX: u64 = 512 << 10;
 /// Slices of one `sendmsg`, below `IOV_MAX`.
 const SLICES_MAX: usize = 1000;
 /// Bits of a tag for the piece: 2^16 MiB are more than NBD's longest request.

@@ -77,7 +77,7 @@ impl ControlPort {
         Self { listener, clients, generation: 0, shared }
     }
 
-    fn accept(&mut self, cx: &mut Context<'_>) {
+    fn accept(&mut self, cx: &mut Context<'_, '_>) {
         loop {
             let socket = match self.listener.accept() {
                 Ok(socket) => socket,
@@ -107,7 +107,7 @@ impl ControlPort {
     }
 
     /// Reads, works and writes for one connection.
-    fn attend(&mut self, cx: &mut Context<'_>, place: usize) {
+    fn attend(&mut self, cx: &mut Context<'_, '_>, place: usize) {
         let Some(mut administrator) = self.clients[place].take() else { return };
         administrator.receive();
         while administrator.work.is_none() {
@@ -126,7 +126,7 @@ impl ControlPort {
         }
     }
 
-    fn begin(&mut self, cx: &mut Context<'_>, administrator: &mut Administrator, line: &[u8]) {
+    fn begin(&mut self, cx: &mut Context<'_, '_>, administrator: &mut Administrator, line: &[u8]) {
         let response = match serde_json::from_slice::<Request>(line) {
             Err(error) => Err(refusal(Kind::Usage, format!("request: {error}"))),
             Ok(request) if request.v != VERSION => Err(refusal(
@@ -148,7 +148,7 @@ impl ControlPort {
     /// What a command comes to: an answer at once, or steps.
     fn plan(
         &mut self,
-        cx: &mut Context<'_>,
+        cx: &mut Context<'_, '_>,
         request: Request,
     ) -> Result<(VolumeId, Vec<Step>), Box<Response>> {
         let volume = self.volume_of(request.volume.as_deref())?;
@@ -195,7 +195,7 @@ impl ControlPort {
     }
 
     /// Starts the next step, or answers.
-    fn advance(&self, cx: &mut Context<'_>, administrator: &mut Administrator) {
+    fn advance(&self, cx: &mut Context<'_, '_>, administrator: &mut Administrator) {
         let work = administrator.work.as_mut().expect("the caller looked");
         let started = match work.steps.pop_front() {
             None => Err(Box::new(Response::done())),
@@ -222,7 +222,7 @@ impl ControlPort {
 
     fn on_reply(
         &self,
-        cx: &mut Context<'_>,
+        cx: &mut Context<'_, '_>,
         administrator: &mut Administrator,
         result: Result<(), ReplyError>,
     ) {
@@ -247,9 +247,9 @@ impl ControlPort {
         }
     }
 
-    fn status(&self, cx: &mut Context<'_>) -> Response {
+    fn status(&self, cx: &mut Context<'_, '_>) -> Response {
         let shared = &self.shared;
-        let snapshot = cx.driver.snapshot();
+        let snapshot = cx.snapshot();
         let volumes = snapshot.as_ref().map(|snapshot| self.volumes(cx, snapshot));
         let status = Status {
             pid: std::process::id(),
@@ -258,14 +258,14 @@ impl ControlPort {
             poisoned: cx.driver.poison().is_some(),
             listen: shared.listen.clone(),
             clients: shared.clients(),
-            frames_held: cx.driver.pool().held(),
+            frames_held: cx.frames_held(),
             tokens_outstanding: snapshot.map_or(0, |snapshot| snapshot.tokens_outstanding),
             volumes: volumes.unwrap_or_default(),
         };
         Response { status: Some(status), ..Response::done() }
     }
 
-    fn volumes(&self, cx: &Context<'_>, snapshot: &Snapshot) -> Vec<VolumeStatus> {
+    fn volumes(&self, cx: &Context<'_, '_>, snapshot: &Snapshot) -> Vec<VolumeStatus> {
         let mode = |index: MemberIndex| {
             let mut open = cx.driver.members().members();
             let found = open.find(|member| member.info().index == index);
@@ -325,18 +325,18 @@ impl ControlPort {
 }
 
 impl Port for ControlPort {
-    fn on_start(&mut self, cx: &mut Context<'_>) -> std::io::Result<()> {
+    fn on_start(&mut self, cx: &mut Context<'_, '_>) -> std::io::Result<()> {
         cx.watch(self.listener.as_fd(), 0, EventFlags::IN)
     }
 
-    fn on_ready(&mut self, cx: &mut Context<'_>, key: u32, _ready: EventFlags) {
+    fn on_ready(&mut self, cx: &mut Context<'_, '_>, key: u32, _ready: EventFlags) {
         match key.checked_sub(KEY_CLIENTS) {
             None => self.accept(cx),
             Some(place) => self.attend(cx, place as usize),
         }
     }
 
-    fn on_event(&mut self, cx: &mut Context<'_>, event: Event) {
+    fn on_event(&mut self, cx: &mut Context<'_, '_>, event: Event) {
         let Event::Reply { client, result, .. } = event else { return };
         let number = client.0 % weft_runtime::driver::CLIENTS_MAX;
         let place = (number % ADMINISTRATORS_MAX) as usize;
@@ -350,9 +350,9 @@ impl Port for ControlPort {
         }
     }
 
-    fn on_pass(&mut self, _cx: &mut Context<'_>) {}
+    fn on_pass(&mut self, _cx: &mut Context<'_, '_>) {}
 
-    fn on_poison(&mut self, cx: &mut Context<'_>) {
+    fn on_poison(&mut self, cx: &mut Context<'_, '_>) {
         let text = "poisoned by a panic: nothing is acknowledged any more";
         self.finish(cx, |step| match step {
             Step::Stop => None,
@@ -360,9 +360,9 @@ impl Port for ControlPort {
         });
     }
 
-    fn on_stop(&mut self, _cx: &mut Context<'_>) {}
+    fn on_stop(&mut self, _cx: &mut Context<'_, '_>) {}
 
-    fn on_stopped(&mut self, cx: &mut Context<'_>, exit: &Exit) {
+    fn on_stopped(&mut self, cx: &mut Context<'_, '_>, exit: &Exit) {
         let response = match exit {
             Exit::Clean => Box::new(Response::done()),
             Exit::Poisoned(text) => refusal(Kind::Failed, format!("poisoned by a panic: {text}")),
@@ -382,7 +382,11 @@ impl Port for ControlPort {
 
 impl ControlPort {
     /// Answers commands that are under way.
-    fn finish(&mut self, cx: &mut Context<'_>, answer: impl Fn(&Step) -> Option<Box<Response>>) {
+    fn finish(
+        &mut self,
+        cx: &mut Context<'_, '_>,
+        answer: impl Fn(&Step) -> Option<Box<Response>>,
+    ) {
         for place in 0..self.clients.len() {
             if let Some(administrator) = &mut self.clients[place]
                 && let Some(response) =
@@ -455,7 +459,7 @@ impl Administrator {
 }
 
 /// What a step asks of the engine, and what is to be done with the answer.
-fn start(cx: &mut Context<'_>, step: Step) -> Result<(Verb, Step), Box<Response>> {
+fn start(cx: &mut Context<'_, '_>, step: Step) -> Result<(Verb, Step), Box<Response>> {
     match step {
         Step::Add(member) => add(cx, &member),
         Step::Fail(member) => Ok((Verb::Fail(member_of(cx, &member)?), Step::Waiting)),
@@ -478,7 +482,7 @@ fn start(cx: &mut Context<'_>, step: Step) -> Result<(Verb, Step), Box<Response>
     }
 }
 
-fn add(cx: &mut Context<'_>, member: &str) -> Result<(Verb, Step), Box<Response>> {
+fn add(cx: &mut Context<'_, '_>, member: &str) -> Result<(Verb, Step), Box<Response>> {
     let unusable = |error: DeviceError| {
         let kind = match error {
             DeviceError::Claimed { .. }
@@ -518,7 +522,7 @@ fn add(cx: &mut Context<'_>, member: &str) -> Result<(Verb, Step), Box<Response>
     Ok((Verb::Add { member: info, superblock, device_uuid }, Step::Adding(index)))
 }
 
-fn member_of(cx: &mut Context<'_>, name: &str) -> Result<MemberIndex, Box<Response>> {
+fn member_of(cx: &mut Context<'_, '_>, name: &str) -> Result<MemberIndex, Box<Response>> {
     let by_index = name.parse::<u16>().ok().map(MemberIndex);
     // Of two with one label, one was opened after the other had failed; the open one is meant.
     let found = cx.driver.members().members().find_map(|member| {
@@ -534,7 +538,7 @@ fn member_of(cx: &mut Context<'_>, name: &str) -> Result<MemberIndex, Box<Respon
     })
 }
 
-fn get(cx: &mut Context<'_>, volume: VolumeId, names: &[String]) -> Response {
+fn get(cx: &mut Context<'_, '_>, volume: VolumeId, names: &[String]) -> Response {
     let knobs = cx
         .driver
         .snapshot()
@@ -556,7 +560,7 @@ fn get(cx: &mut Context<'_>, volume: VolumeId, names: &[String]) -> Response {
 
 /// Why another sync cannot start, and what to do: the engine knows that one runs, people want to
 /// know which.
-fn what_runs(cx: &mut Context<'_>, volume: VolumeId) -> Option<String> {
+fn what_runs(cx: &mut Context<'_, '_>, volume: VolumeId) -> Option<String> {
     let snapshot = cx.driver.snapshot()?;
     let what = match snapshot.volumes.get(volume.index())?.sync_action {
         SyncAction::Check => "check",

@@ -5,11 +5,16 @@
 //! takes longer than [`HANDSHAKE_SPAN`] is ended. At the limit of clients, and when the process has no
 //! descriptor left, nobody new is accepted and everybody else is served.
 //!
+//! Clients are spread over lanes, which are threads (`reactor.rs`): the port of the first lane accepts,
+//! and gives a client to the lane with the fewest, the first among equals. So a lone client is served
+//! where the members are looked after, and several share the CPUs.
+//!
 //! Source   NBD `proto.md`; reliability.md F16, F20, F22
 
 use std::collections::{BTreeMap, VecDeque};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
@@ -22,8 +27,9 @@ use weft_units::{Bytes, ClientId, Span, Time, VolumeId};
 use crate::connection::{Connection, Step};
 use crate::socket::Listener;
 
-/// The NBD server.
+/// The clients of one lane.
 pub(crate) struct NbdPort {
+    lane: usize,
     exports: Arc<[ExportInfo]>,
     /// Volume of each export.
     volumes: Vec<VolumeId>,
@@ -35,8 +41,6 @@ pub(crate) struct NbdPort {
     /// Places of `clients` without one, oldest first, so that a name comes back as late as possible.
     free: VecDeque<u32>,
     generations: Vec<u32>,
-    clients_max: usize,
-    count: usize,
     /// Those that have something to do at the end of the pass.
     due: Vec<u32>,
     /// Its memory, while nobody has anything to do.
@@ -51,20 +55,59 @@ pub(crate) struct NbdPort {
     credit: Bytes,
     buffer: Vec<u8>,
     stopping: bool,
-    shared: Arc<crate::serve::Shared>,
+    crowd: Arc<Crowd>,
+}
+
+/// How many clients there are, of all lanes.
+#[derive(Debug)]
+pub(crate) struct Crowd {
+    of_lanes: Box<[AtomicUsize]>,
+    max: usize,
+}
+
+impl Crowd {
+    /// Nobody yet.
+    pub(crate) fn new(lanes: usize, max: usize) -> Self {
+        let of_lanes = (0..lanes).map(|_| AtomicUsize::new(0)).collect();
+        Self { of_lanes, max: max.clamp(1, PLACES_MAX as usize) }
+    }
+
+    /// All clients.
+    pub(crate) fn count(&self) -> usize {
+        self.of_lanes.iter().map(|count| count.load(Ordering::Relaxed)).sum()
+    }
+
+    fn is_full(&self) -> bool {
+        self.count() >= self.max
+    }
+
+    /// A place in the lane with the fewest clients.
+    fn enter(&self) -> usize {
+        let counts = self.of_lanes.iter().map(|count| count.load(Ordering::Relaxed));
+        let fewest = counts.enumerate().min_by_key(|(_, count)| *count);
+        let (lane, _) = fewest.expect("there is a first lane");
+        self.of_lanes[lane].fetch_add(1, Ordering::Relaxed);
+        lane
+    }
+
+    fn leave(&self, lane: usize) {
+        self.of_lanes[lane].fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 impl NbdPort {
+    /// The port of a lane. Only the first has listeners.
     pub(crate) fn new(
-        exports: Vec<ExportInfo>,
+        lane: usize,
+        exports: Arc<[ExportInfo]>,
         volumes: Vec<VolumeId>,
         listeners: Vec<Listener>,
-        clients_max: usize,
         credit: Bytes,
-        shared: Arc<crate::serve::Shared>,
+        crowd: Arc<Crowd>,
     ) -> Self {
         Self {
-            exports: exports.into(),
+            lane,
+            exports,
             volumes,
             listeners,
             accepting: false,
@@ -72,8 +115,6 @@ impl NbdPort {
             clients: Vec::new(),
             free: VecDeque::new(),
             generations: Vec::new(),
-            clients_max: clients_max.clamp(1, PLACES_MAX as usize),
-            count: 0,
             due: Vec::new(),
             due_spare: Vec::new(),
             is_due: Vec::new(),
@@ -83,14 +124,17 @@ impl NbdPort {
             credit,
             buffer: vec![0; BUFFER_BYTES],
             stopping: false,
-            shared,
+            crowd,
         }
     }
 
-    fn accept(&mut self, cx: &mut Context<'_>, listener: usize) {
-        while self.count < self.clients_max {
+    fn accept(&mut self, cx: &mut Context<'_, '_>, listener: usize) {
+        while !self.crowd.is_full() {
             match self.listeners[listener].accept() {
-                Ok(socket) => self.admit(cx, socket),
+                Ok(socket) => match self.crowd.enter() {
+                    lane if lane == self.lane => self.admit(cx, socket),
+                    lane => cx.hand_over(lane, socket),
+                },
                 Err(Errno::AGAIN) => return,
                 Err(Errno::INTR | Errno::CONNABORTED | Errno::PERM) => {}
                 Err(errno) => {
@@ -104,10 +148,10 @@ impl NbdPort {
         self.set_accepting(cx, false);
     }
 
-    fn admit(&mut self, cx: &mut Context<'_>, socket: std::os::fd::OwnedFd) {
+    fn admit(&mut self, cx: &mut Context<'_, '_>, socket: OwnedFd) {
         // A place is taken again only after all others, unless there is room for a new one.
-        let fresh =
-            self.clients.len() < self.clients_max * 2 && self.clients.len() < PLACES_MAX as usize;
+        let places_max = (self.crowd.max * 2).min(PLACES_MAX as usize);
+        let fresh = self.clients.len() < places_max;
         let place = match (fresh, self.free.front()) {
             (true, _) | (false, None) => {
                 self.clients.push(None);
@@ -124,6 +168,7 @@ impl NbdPort {
         if let Err(error) = cx.watch(socket.as_fd(), KEY_CLIENTS + place, flags) {
             tracing::warn!(%error, "client turned away");
             self.free.push_back(place);
+            self.crowd.leave(self.lane);
             return;
         }
         let codec = ServerConnection::new(Arc::clone(&self.exports), Some(0));
@@ -135,13 +180,11 @@ impl NbdPort {
             connection.begin_shutdown();
         }
         self.clients[place as usize] = Some(Box::new(connection));
-        self.count += 1;
-        self.shared.set_clients(self.count);
         self.handshakes.push_back((Time(cx.driver.now().0 + HANDSHAKE_SPAN.0), client));
         self.set_due(place);
     }
 
-    fn set_accepting(&mut self, cx: &mut Context<'_>, accepting: bool) {
+    fn set_accepting(&mut self, cx: &mut Context<'_, '_>, accepting: bool) {
         if self.accepting == accepting {
             return;
         }
@@ -160,16 +203,24 @@ impl NbdPort {
         }
     }
 
-    fn drop_client(&mut self, cx: &mut Context<'_>, place: u32) {
+    fn drop_client(&mut self, cx: &mut Context<'_, '_>, place: u32) {
         let Some(connection) = self.clients[place as usize].take() else { return };
         let client = connection.client;
         for (tag, run) in connection.close(cx.driver) {
             self.orphans.insert((client, tag), run);
         }
         self.free.push_back(place);
-        self.count -= 1;
-        self.shared.set_clients(self.count);
-        if !self.stopping && self.accept_again.is_none() {
+        let was_full = self.crowd.is_full();
+        self.crowd.leave(self.lane);
+        if self.lane == 0 {
+            self.accept_if_there_is_room(cx);
+        } else if was_full {
+            cx.wake_lane(0);
+        }
+    }
+
+    fn accept_if_there_is_room(&mut self, cx: &mut Context<'_, '_>) {
+        if !self.stopping && self.accept_again.is_none() && !self.crowd.is_full() {
             self.set_accepting(cx, true);
         }
     }
@@ -181,7 +232,7 @@ impl NbdPort {
     }
 
     /// The reply of a read whose client is gone: its frames are ours again.
-    fn on_orphan(&mut self, cx: &mut Context<'_>, event: &Event) {
+    fn on_orphan(&mut self, cx: &mut Context<'_, '_>, event: &Event) {
         match event {
             Event::Credit { .. } => {}
             Event::Released { client, run } => {
@@ -200,7 +251,7 @@ impl NbdPort {
         }
     }
 
-    fn end_late_handshakes(&mut self, cx: &mut Context<'_>) {
+    fn end_late_handshakes(&mut self, cx: &mut Context<'_, '_>) {
         while let Some((deadline, client)) = self.handshakes.front().copied() {
             let place = self.place_of(client);
             let is_open = |place: &u32| {
@@ -220,7 +271,7 @@ impl NbdPort {
     }
 
     /// Receives, resumes and sends for one client.
-    fn work(&mut self, cx: &mut Context<'_>, place: u32) {
+    fn work(&mut self, cx: &mut Context<'_, '_>, place: u32) {
         let Some(connection) = self.clients[place as usize].as_mut() else { return };
         let mut step = connection.send(cx.driver);
         if step == Step::Open {
@@ -243,15 +294,15 @@ impl NbdPort {
 }
 
 impl Port for NbdPort {
-    fn on_start(&mut self, cx: &mut Context<'_>) -> std::io::Result<()> {
+    fn on_start(&mut self, cx: &mut Context<'_, '_>) -> std::io::Result<()> {
         for (listener, key) in self.listeners.iter().zip(0..) {
             cx.watch(listener.as_fd(), key, EventFlags::IN)?;
         }
-        self.accepting = true;
+        self.accepting = !self.listeners.is_empty();
         Ok(())
     }
 
-    fn on_ready(&mut self, cx: &mut Context<'_>, key: u32, ready: EventFlags) {
+    fn on_ready(&mut self, cx: &mut Context<'_, '_>, key: u32, ready: EventFlags) {
         let Some(place) = key.checked_sub(KEY_CLIENTS) else {
             self.accept(cx, key as usize);
             return;
@@ -271,13 +322,8 @@ impl Port for NbdPort {
         }
     }
 
-    fn on_event(&mut self, cx: &mut Context<'_>, event: Event) {
-        let client = match &event {
-            Event::Credit { client, .. }
-            | Event::Released { client, .. }
-            | Event::Reply { client, .. } => *client,
-        };
-        let Some(place) = self.place_of(client) else {
+    fn on_event(&mut self, cx: &mut Context<'_, '_>, event: Event) {
+        let Some(place) = self.place_of(event.client()) else {
             self.on_orphan(cx, &event);
             return;
         };
@@ -290,13 +336,24 @@ impl Port for NbdPort {
         self.set_due(place);
     }
 
-    fn on_pass(&mut self, cx: &mut Context<'_>) {
+    fn on_socket(&mut self, cx: &mut Context<'_, '_>, socket: OwnedFd) {
+        self.admit(cx, socket);
+    }
+
+    fn is_waiting(&self) -> bool {
+        self.due.iter().any(|place| {
+            let connection = self.clients[*place as usize].as_ref();
+            connection.is_some_and(|connection| connection.is_waiting())
+        })
+    }
+
+    fn on_pass(&mut self, cx: &mut Context<'_, '_>) {
         self.end_late_handshakes(cx);
         if self.accept_again.is_some_and(|at| at <= cx.driver.now()) {
             self.accept_again = None;
-            if !self.stopping {
-                self.set_accepting(cx, true);
-            }
+        }
+        if self.lane == 0 && !self.accepting {
+            self.accept_if_there_is_room(cx);
         }
         let returns = cx.driver.pool().returns();
         let due = std::mem::replace(&mut self.due, std::mem::take(&mut self.due_spare));
@@ -305,16 +362,12 @@ impl Port for NbdPort {
             self.work(cx, *place);
         }
         // Frames that were sent may be what somebody, looked at before, waits for.
-        let waits = |place: &u32| {
-            let connection = self.clients[*place as usize].as_ref();
-            connection.is_some_and(|connection| connection.is_waiting())
-        };
-        self.again = cx.driver.pool().returns() != returns && self.due.iter().any(waits);
+        self.again = cx.driver.pool().returns() != returns && self.is_waiting();
         self.due_spare = due;
         self.due_spare.clear();
     }
 
-    fn on_poison(&mut self, cx: &mut Context<'_>) {
+    fn on_poison(&mut self, cx: &mut Context<'_, '_>) {
         for place in 0..self.clients.len() {
             if let Some(connection) = &mut self.clients[place] {
                 connection.poison(cx.driver);
@@ -323,7 +376,7 @@ impl Port for NbdPort {
         }
     }
 
-    fn on_stop(&mut self, cx: &mut Context<'_>) {
+    fn on_stop(&mut self, cx: &mut Context<'_, '_>) {
         self.stopping = true;
         self.set_accepting(cx, false);
         for connection in self.clients.iter_mut().flatten() {
@@ -331,7 +384,7 @@ impl Port for NbdPort {
         }
     }
 
-    fn on_stopped(&mut self, _cx: &mut Context<'_>, _exit: &Exit) {}
+    fn on_stopped(&mut self, _cx: &mut Context<'_, '_>, _exit: &Exit) {}
 
     fn drained(&self) -> bool {
         self.clients.iter().flatten().all(|connection| connection.is_drained())
@@ -340,7 +393,8 @@ impl Port for NbdPort {
     fn next_wake(&self) -> Option<Time> {
         let runnable = self.due.iter().any(|place| {
             let connection = self.clients[*place as usize].as_ref();
-            connection.is_some_and(|connection| connection.may_receive())
+            connection
+                .is_some_and(|connection| connection.may_receive() || connection.has_yielded())
         });
         if runnable || self.again {
             return Some(Time(0));

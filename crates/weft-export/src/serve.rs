@@ -4,11 +4,11 @@
 //! Memory, ring, engine, listeners, control socket, `on_ready`, and then the loop of the runtime until
 //! somebody says stop. Whatever fails before `on_ready` is an error and nothing was served.
 
+use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use thiserror::Error;
 use weft_engine::assemble::Assembly;
@@ -21,12 +21,13 @@ use weft_runtime::driver::{Driver, Parts};
 use weft_runtime::poison::Core;
 use weft_runtime::pool::Pool;
 use weft_runtime::reactor::{Exit, Reactor};
+use weft_runtime::ring::{NoRing, Ring};
 use weft_runtime::{Backend, RuntimeError};
 use weft_units::{Bytes, Time, VolumeId};
 
 use crate::control::ArrayStatus;
 use crate::control_port::ControlPort;
-use crate::nbd::NbdPort;
+use crate::nbd::{Crowd, NbdPort};
 use crate::socket::Listener;
 
 /// Where clients connect.
@@ -72,6 +73,8 @@ pub enum Source {
     Bare {
         /// Which.
         member: Box<OpenMember>,
+        /// Whether writes are refused.
+        read_only: bool,
     },
     /// Anything that behaves like an engine: for tests and experiments.
     Core {
@@ -170,15 +173,14 @@ pub enum ServeError {
 /// Nothing was served; [`ServeError`] says why.
 pub fn serve(options: ServeOptions) -> Result<ExitState, ServeError> {
     let ServeOptions { source, exports, listen, control, backend, clients_max, .. } = options;
-    let Made { core, members, cache_frames, client_frames, credit, block, shapes } = make(source)?;
-    let io = |what| move |source| RuntimeError::Io { what, source };
-    let frames = 1_u32.checked_add(cache_frames).and_then(|sum| sum.checked_add(client_frames));
-    let frames = frames.ok_or_else(|| ServeError::Refused("more than 16 TiB of frames".into()))?;
-    let slab = Slab::new(frames).map_err(io("mapping payload memory (mmap)"))?;
-    let ring = backend.open_for(&slab, &members)?;
-    let pool = Pool::new(1 + cache_frames, client_frames);
-    let backend = ring.describe();
-    let mut driver = Driver::new(Parts { core, slab, pool, ring, members })?;
+    let lanes = std::thread::available_parallelism().map_or(1, usize::from).min(LANES_MAX);
+    let Made { crews, credit, block, shapes } = make(source, lanes)?;
+    let mut drivers = VecDeque::with_capacity(crews.len());
+    for crew in crews {
+        drivers.push_back(crew.driver(backend)?);
+    }
+    let mut driver = drivers.pop_front().expect("a source makes at least one crew");
+    let backend = driver.members().ring().describe();
 
     let snapshot = driver.snapshot().ok_or_else(|| {
         ServeError::Refused(format!("the engine panicked: {}", driver.poison().unwrap_or("")))
@@ -195,29 +197,37 @@ pub fn serve(options: ServeOptions) -> Result<ExitState, ServeError> {
     let names: Vec<String> = exports.iter().map(|export| export.name.clone()).collect();
     let uris: Vec<String> =
         listeners.iter().flat_map(|listener| names.iter().map(|name| listener.uri(name))).collect();
+    let crowd = Arc::new(Crowd::new(lanes, clients_max));
     let shared = Arc::new(Shared {
         names,
         shapes,
         listen: uris.clone(),
         backend: backend.clone(),
-        clients: AtomicUsize::new(0),
+        crowd: Arc::clone(&crowd),
     });
 
     let volumes = u16::try_from(exports.len())
         .map_err(|_| ServeError::Refused("more than 65,535 volumes".into()))?;
-    let mut reactor = Reactor::new(driver, volumes, options.shutdown)?;
+    let mut reactor = Reactor::new(driver, volumes, options.shutdown);
+    drivers.into_iter().for_each(|driver| reactor.add_driver(driver));
     for listener in &listeners {
         tracing::info!(at = listener.describe(), "listening");
     }
-    let volumes = (0..volumes).map(VolumeId).collect();
-    let nbd = NbdPort::new(infos, volumes, listeners, clients_max, credit, Arc::clone(&shared));
-    reactor.add_port(Box::new(nbd)).map_err(io("watching listeners"))?;
+    let volumes: Vec<_> = (0..volumes).map(VolumeId).collect();
+    let infos: Arc<[_]> = infos.into();
+    let nbd = |lane, listeners| {
+        let (infos, crowd) = (Arc::clone(&infos), Arc::clone(&crowd));
+        Box::new(NbdPort::new(lane, infos, volumes.clone(), listeners, credit, crowd))
+    };
+    reactor.add_port(nbd(0, listeners));
     if let Some(path) = control {
-        let port = ControlPort::new(Listener::unix(&path)?, shared);
-        reactor.add_port(Box::new(port)).map_err(io("watching the control socket"))?;
+        reactor.add_port(Box::new(ControlPort::new(Listener::unix(&path)?, shared)));
     }
-    (options.on_ready)(&Ready { uris, backend });
-    Ok(match reactor.run()? {
+    for lane in 1..lanes {
+        reactor.add_lane(nbd(lane, Vec::new()));
+    }
+    let on_ready = options.on_ready;
+    Ok(match reactor.run(|| on_ready(&Ready { uris, backend }))? {
         Exit::Clean => ExitState::Clean,
         Exit::Poisoned(text) => ExitState::Poisoned(text),
         Exit::StopFailed(text) => ExitState::StopFailed(text),
@@ -232,16 +242,12 @@ pub(crate) struct Shared {
     pub(crate) shapes: Vec<Shape>,
     pub(crate) listen: Vec<String>,
     pub(crate) backend: String,
-    clients: AtomicUsize,
+    crowd: Arc<Crowd>,
 }
 
 impl Shared {
-    pub(crate) fn set_clients(&self, count: usize) {
-        self.clients.store(count, Ordering::Relaxed);
-    }
-
     pub(crate) fn clients(&self) -> usize {
-        self.clients.load(Ordering::Relaxed)
+        self.crowd.count()
     }
 }
 
@@ -277,50 +283,82 @@ impl Shape {
 
 /// A source, made ready.
 struct Made {
-    core: Box<dyn Core>,
-    members: Vec<OpenMember>,
-    cache_frames: u32,
-    client_frames: u32,
+    /// One, or one for each lane.
+    crews: Vec<Crew>,
     credit: Bytes,
     block: u32,
     shapes: Vec<Shape>,
 }
 
-fn make(source: Source) -> Result<Made, ServeError> {
+/// What a driver is made of.
+struct Crew {
+    core: Box<dyn Core>,
+    members: Vec<OpenMember>,
+    cache_frames: u32,
+    client_frames: u32,
+}
+
+impl Crew {
+    fn driver(self, backend: Backend) -> Result<Driver, ServeError> {
+        let Self { core, members, cache_frames, client_frames } = self;
+        let io = |what| move |source| RuntimeError::Io { what, source };
+        let frames = 1_u32.checked_add(cache_frames).and_then(|sum| sum.checked_add(client_frames));
+        let frames =
+            frames.ok_or_else(|| ServeError::Refused("more than 16 TiB of frames".into()))?;
+        let slab = Slab::new(frames).map_err(io("mapping payload memory (mmap)"))?;
+        // No member can be added to one that is bare.
+        let is_memory = cache_frames == 0 && members.iter().all(OpenMember::is_memory);
+        let ring: Box<dyn Ring> = if is_memory {
+            Box::new(NoRing::new().map_err(io("eventfd"))?)
+        } else {
+            backend.open_for(&slab, &members)?
+        };
+        let pool = Pool::new(1 + cache_frames, client_frames);
+        Ok(Driver::new(Parts { core, slab, pool, ring, members })?)
+    }
+}
+
+fn make(source: Source, lanes: usize) -> Result<Made, ServeError> {
     Ok(match source {
         Source::Arrays { config, members } => {
             let shapes = config.volumes.iter().map(|volume| Shape::of_array(&volume.assembly));
             Made {
-                members,
-                cache_frames: config.cache_frames,
-                client_frames: config.client_frames,
                 credit: config.client_credit,
                 block: 1,
                 shapes: shapes.collect(),
-                core: Box::new(Engine::new(*config, Time(0))?),
+                crews: vec![Crew {
+                    members,
+                    cache_frames: config.cache_frames,
+                    client_frames: config.client_frames,
+                    core: Box::new(Engine::new(*config, Time(0))?),
+                }],
             }
         }
-        Source::Bare { member } => {
-            let read_only = member.access() == Access::ReadOnly;
-            let info = member.info().clone();
-            Made {
-                block: info.logical_block,
-                core: Box::new(Bare::new(info, read_only)),
-                members: vec![*member],
+        Source::Bare { member, read_only } => {
+            let read_only = read_only || member.access() == Access::ReadOnly;
+            let block = member.info().logical_block;
+            let mut members: Vec<OpenMember> =
+                (1..lanes).filter_map(|_| member.share_memory()).collect();
+            members.push(*member);
+            let count = u32::try_from(members.len()).expect("at most LANES_MAX");
+            let crew = |member: OpenMember| Crew {
+                core: Box::new(Bare::new(member.info().clone(), read_only)),
+                members: vec![member],
                 cache_frames: 0,
-                client_frames: CLIENT_FRAMES,
-                credit: Bytes::mib(32),
+                client_frames: CLIENT_FRAMES / count,
+            };
+            Made {
+                block,
+                credit: Bytes(CREDIT.0 / u64::from(count)),
                 shapes: vec![Shape::bare()],
+                crews: members.into_iter().map(crew).collect(),
             }
         }
         Source::Core { core, members, cache_frames, client_frames, client_credit, block } => Made {
-            core,
-            members,
-            cache_frames,
-            client_frames,
             credit: client_credit,
             block,
             shapes: vec![Shape::bare()],
+            crews: vec![Crew { core, members, cache_frames, client_frames }],
         },
     })
 }
@@ -341,6 +379,10 @@ fn describe(export: &ExportOptions, size: Bytes, block: u32) -> Result<ExportInf
 
 /// 64 MiB of payload, as [`Config::for_volume`].
 const CLIENT_FRAMES: u32 = 16_384;
+/// What a client of a bare member may have outstanding.
+const CREDIT: Bytes = Bytes::mib(32);
+/// Threads that serve clients: what they have in common is done by one at a time.
+const LANES_MAX: usize = 4;
 /// A block of the cache.
 const PREFERRED_BYTES: u32 = 4096;
 /// What clients may assume when nothing is said; more is cut to pieces anyhow.

@@ -4,7 +4,6 @@
 //! range has to be made of whole logical blocks, which the export announces. A flush is one member
 //! flush: the writes it covers were answered, so they were done.
 
-use std::collections::BTreeMap;
 use std::collections::VecDeque;
 
 use smallvec::SmallVec;
@@ -25,16 +24,29 @@ pub struct Bare {
     read_only: bool,
     inputs: VecDeque<Input>,
     outputs: VecDeque<Output>,
-    active: BTreeMap<Token, Active>,
-    credits: BTreeMap<ClientId, Bytes>,
-    token_next: u64,
+    /// A token is a place here, and above it a number that makes it fresh.
+    active: Vec<Option<Active>>,
+    free: Vec<u32>,
+    /// Clients with something outstanding: a few.
+    accounts: Vec<Account>,
+    tokens: u64,
     stopping: Option<(ClientId, Tag)>,
     stopped: bool,
     counts: Counts,
 }
 
+/// What a client has outstanding.
+#[derive(Clone, Copy, Debug)]
+struct Account {
+    client: ClientId,
+    outstanding: Bytes,
+    /// To be told at the end of the turn, in one.
+    due: Bytes,
+}
+
 #[derive(Clone, Copy, Debug)]
 struct Active {
+    token: Token,
     request: Request,
     /// Bytes of a `WriteZeroes` that are done or under way.
     begun: u64,
@@ -60,9 +72,10 @@ impl Bare {
             read_only,
             inputs: VecDeque::new(),
             outputs: VecDeque::new(),
-            active: BTreeMap::new(),
-            credits: BTreeMap::new(),
-            token_next: 0,
+            active: Vec::new(),
+            free: Vec::new(),
+            accounts: Vec::new(),
+            tokens: 0,
             stopping: None,
             stopped: false,
             counts: Counts::default(),
@@ -70,11 +83,17 @@ impl Bare {
     }
 
     fn on_request(&mut self, request: Request) {
-        *self.credits.entry(request.client).or_default() += charge(&request);
-        match self.check(&request) {
-            Ok(()) => {
-                self.submit(Active { request, begun: 0, answered: false, is_stop: false });
+        let (client, bytes) = (request.client, charge(&request));
+        if bytes.0 > 0 {
+            match self.accounts.iter_mut().find(|account| account.client == client) {
+                Some(account) => account.outstanding += bytes,
+                None => {
+                    self.accounts.push(Account { client, outstanding: bytes, due: Bytes::ZERO });
+                }
             }
+        }
+        match self.check(&request) {
+            Ok(()) => self.submit(Active::new(request)),
             Err(error) => self.answer(&request, Err(error)),
         }
     }
@@ -127,14 +146,21 @@ impl Bare {
                 self.counts.bytes_written += range.len.0;
             }
         }
-        let token = Token(self.token_next);
-        self.token_next += 1;
-        self.active.insert(token, active);
+        let place = self.free.pop().unwrap_or_else(|| {
+            self.active.push(None);
+            u32::try_from(self.active.len() - 1).expect("bounded by what clients may have open")
+        });
+        self.tokens += 1;
+        let token = Token(self.tokens << 32 | u64::from(place));
+        self.active[place as usize] = Some(Active { token, ..active });
         self.outputs.push_back(Output::Submit { token, member: self.member.index, op, attr });
     }
 
     fn on_done(&mut self, token: Token, result: Result<(), Fault>) {
-        let active = self.active.remove(&token).expect("each token is answered once");
+        let place = u32::try_from(token.0 & u64::from(u32::MAX)).expect("32 bits");
+        let active = self.active[place as usize].take().expect("each token is answered once");
+        assert_eq!(active.token, token);
+        self.free.push(place);
         let request = active.request;
         if result.is_ok()
             && request.op == RequestOp::WriteZeroes
@@ -168,13 +194,26 @@ impl Bare {
         }
         let bytes = charge(request);
         if bytes.0 > 0 {
-            let out = self.credits.get_mut(&client).expect("charged before");
-            *out = Bytes(out.0 - bytes.0);
-            if out.0 == 0 {
-                self.credits.remove(&client);
-            }
-            self.outputs.push_back(Output::Credit { client, bytes });
+            let account = self.accounts.iter_mut().find(|account| account.client == client);
+            let account = account.expect("charged before");
+            account.outstanding = Bytes(account.outstanding.0 - bytes.0);
+            account.due += bytes;
         }
+    }
+
+    /// Tells clients in one what the answers of this turn gave back.
+    fn pay(&mut self) {
+        for account in &mut self.accounts {
+            if account.due.0 > 0 {
+                let bytes = std::mem::take(&mut account.due);
+                self.outputs.push_back(Output::Credit { client: account.client, bytes });
+            }
+        }
+        self.accounts.retain(|account| account.outstanding.0 > 0);
+    }
+
+    fn in_flight(&self) -> usize {
+        self.active.len() - self.free.len()
     }
 
     fn release(&mut self, frames: Run) {
@@ -184,14 +223,14 @@ impl Bare {
     }
 
     fn on_gone(&mut self, client: ClientId) {
-        self.credits.remove(&client);
-        for active in self.active.values_mut() {
+        self.accounts.retain(|account| account.client != client);
+        for active in self.active.iter_mut().flatten() {
             active.answered |= active.request.client == client && !active.is_stop;
         }
     }
 
     fn stop_if_idle(&mut self) {
-        if self.stopped || !self.active.is_empty() {
+        if self.stopped || self.in_flight() > 0 {
             return;
         }
         let Some((client, tag)) = self.stopping.take() else { return };
@@ -200,9 +239,13 @@ impl Bare {
             self.outputs.push_back(Output::Reply { client, tag, result: Ok(()) });
             return;
         }
-        let mut request = flush_of(client, tag);
-        request.op = RequestOp::Flush;
-        self.submit(Active { request, begun: 0, answered: false, is_stop: true });
+        self.submit(Active { is_stop: true, ..Active::new(flush_of(client, tag)) });
+    }
+}
+
+impl Active {
+    fn new(request: Request) -> Self {
+        Self { token: Token(0), request, begun: 0, answered: false, is_stop: false }
     }
 }
 
@@ -233,6 +276,7 @@ impl Core for Bare {
                 }
             }
         }
+        self.pay();
         Turn { work, more: false }
     }
 
@@ -245,7 +289,7 @@ impl Core for Bare {
     }
 
     fn snapshot(&self) -> Snapshot {
-        let in_flight = u32::try_from(self.active.len()).unwrap_or(u32::MAX);
+        let in_flight = u32::try_from(self.in_flight()).unwrap_or(u32::MAX);
         let Counts { reads, writes, flushes, bytes_read, bytes_written } = self.counts;
         let member = MemberSnapshot {
             member: self.member.index,
@@ -261,7 +305,8 @@ impl Core for Bare {
             corrected: 0,
             in_flight,
         };
-        let frames_held = self.active.values().map(|active| active.request.frames.count).sum();
+        let active = self.active.iter().flatten();
+        let frames_held = active.map(|active| active.request.frames.count).sum();
         Snapshot {
             volumes: vec![VolumeSnapshot {
                 array_state: if self.read_only { "readonly" } else { "active" },
@@ -275,12 +320,16 @@ impl Core for Bare {
                 no_space: false,
                 resync_from: None,
                 stripe_cache_active: 0,
-                requests_active: self.active.len(),
+                requests_active: self.in_flight(),
                 knobs: Knobs::default(),
                 members: vec![member],
             }],
-            clients: self.credits.iter().map(|(client, bytes)| (*client, *bytes)).collect(),
-            tokens_outstanding: self.active.len(),
+            clients: self
+                .accounts
+                .iter()
+                .map(|account| (account.client, account.outstanding))
+                .collect(),
+            tokens_outstanding: self.in_flight(),
             frames_held,
         }
     }

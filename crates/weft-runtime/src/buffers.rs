@@ -32,7 +32,8 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap_anonymous, mprotect, munmap};
+use rustix::fd::AsFd;
+use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap, mmap_anonymous, mprotect, munmap};
 use smallvec::SmallVec;
 use weft_engine::{Part, Parts, ZERO_FRAME};
 use weft_units::{FRAME_BYTES, SECTOR_BYTES};
@@ -93,6 +94,20 @@ pub struct AlignedBytes {
     skip: usize,
     len: usize,
 }
+
+/// A file of this process's own making, as memory: a member of RAM.
+///
+/// There are no references into it, only copies in and out, so that the file may be read and written
+/// in other ways as well. It cannot become shorter, which would make its pages deadly: the file is
+/// sealed (`devices.rs`).
+#[derive(Debug)]
+pub(crate) struct Mapping {
+    base: NonNull<u8>,
+    bytes: usize,
+}
+
+// SAFETY: the mapping is plain memory that belongs to no thread.
+unsafe impl Send for Mapping {}
 
 /// An address and a length, for the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -313,6 +328,64 @@ impl Drop for Memory {
     fn drop(&mut self) {
         // SAFETY: the mapping was made in `new` with this address and length. References borrow the
         // slab and leases own a share of this value, so that nobody can touch it any more.
+        let unmapped = unsafe { munmap(self.base.as_ptr().cast(), self.bytes) };
+        debug_assert!(unmapped.is_ok());
+    }
+}
+
+impl Mapping {
+    /// Maps the first `bytes` of a file that is at least as long and sealed against becoming shorter.
+    ///
+    /// # Errors
+    /// The kernel has no room for it, or the file has no such seal.
+    pub(crate) fn new(file: impl AsFd, bytes: u64) -> std::io::Result<Self> {
+        let file = file.as_fd();
+        let sealed = rustix::fs::fcntl_get_seals(file)?.contains(rustix::fs::SealFlags::SHRINK);
+        let long = u64::try_from(rustix::fs::fstat(file)?.st_size).is_ok_and(|len| len >= bytes);
+        if !sealed || !long || bytes == 0 {
+            return Err(std::io::ErrorKind::Unsupported.into());
+        }
+        let bytes = usize::try_from(bytes).map_err(|_| std::io::ErrorKind::OutOfMemory)?;
+        let protection = ProtFlags::READ | ProtFlags::WRITE;
+        let (at, flags) = (std::ptr::null_mut(), MapFlags::SHARED);
+        // SAFETY: a new mapping at an address of the kernel's choice touches nothing that exists.
+        let mapped = unsafe { mmap(at, bytes, protection, flags, file, 0) }?;
+        let base = NonNull::new(mapped.cast()).expect("mmap gives an address or an error");
+        Ok(Self { base, bytes })
+    }
+
+    /// Fills `into` from the bytes at `at`.
+    ///
+    /// # Panics
+    /// Outside the mapping.
+    pub(crate) fn copy_out(&self, at: u64, into: &mut [u8]) {
+        let from = self.start(at, into.len());
+        // SAFETY: `into.len()` bytes from `from` are inside the mapping (`start`), which no reference
+        // points into, so that the two do not overlap; the file is long enough and stays so.
+        unsafe { std::ptr::copy_nonoverlapping(from.cast_const(), into.as_mut_ptr(), into.len()) }
+    }
+
+    /// Stores `from` at `at`.
+    ///
+    /// # Panics
+    /// Outside the mapping.
+    pub(crate) fn copy_in(&self, at: u64, from: &[u8]) {
+        let into = self.start(at, from.len());
+        // SAFETY: as in `copy_out`; nobody has a reference to what is changed.
+        unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), into, from.len()) }
+    }
+
+    fn start(&self, at: u64, len: usize) -> *mut u8 {
+        let at = usize::try_from(at).expect("inside the mapping");
+        assert!(at <= self.bytes && len <= self.bytes - at, "{at} + {len} is outside the mapping");
+        // SAFETY: at most the end of the one mapping (asserted above).
+        unsafe { self.base.as_ptr().add(at) }
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: made in `new` with this address and length; nobody has a reference into it.
         let unmapped = unsafe { munmap(self.base.as_ptr().cast(), self.bytes) };
         debug_assert!(unmapped.is_ok());
     }
@@ -578,6 +651,27 @@ mod tests {
         drop(split);
         assert!(panics(|| _ = slab.split(&[part(1, 0, 16)], &[part(1, 15, 16)])));
         assert!(panics(|| _ = slab.split(&[], &[part(1, 0, 16), part(1, 15, 16)])));
+    }
+
+    #[test]
+    fn a_mapping_is_its_file_and_stays_inside_it() {
+        use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
+        let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+        let file = memfd_create("weft-test", flags).unwrap();
+        ftruncate(&file, 8192).unwrap();
+        assert!(Mapping::new(&file, 8192).is_err(), "it could become shorter");
+        fcntl_add_seals(&file, SealFlags::SHRINK).unwrap();
+        assert!(Mapping::new(&file, 8193).is_err(), "it is not as long");
+        let mapping = Mapping::new(&file, 8192).unwrap();
+        mapping.copy_in(8190, &[1, 2]);
+        let mut bytes = [0; 4];
+        assert_eq!(rustix::io::pread(&file, &mut bytes, 8188), Ok(4));
+        assert_eq!(bytes, [0, 0, 1, 2]);
+        assert_eq!(rustix::io::pwrite(&file, &[3], 8191), Ok(1));
+        mapping.copy_out(8189, &mut bytes[..3]);
+        assert_eq!(bytes[..3], [0, 1, 3]);
+        assert!(panics(|| mapping.copy_in(8191, &[1, 2])));
+        assert!(panics(|| mapping.copy_out(u64::MAX, &mut [0])));
     }
 
     #[test]

@@ -484,6 +484,20 @@ impl OpenMember {
         matches!(self.spec.place, Place::Ram { .. })
     }
 
+    /// The same memory once more, for another driver; `None` for what is not memory.
+    #[must_use]
+    pub fn share_memory(&self) -> Option<Self> {
+        self.is_memory().then(|| Self {
+            file: Arc::clone(&self.file),
+            info: self.info.clone(),
+            spec: self.spec.clone(),
+            extent: self.extent.clone(),
+            backing: None,
+            overlay: None,
+            ..*self
+        })
+    }
+
     /// What it may be used for.
     #[must_use]
     pub fn access(&self) -> Access {
@@ -627,9 +641,12 @@ fn open_ram(spec: &MemberSpec, index: MemberIndex, bytes: u64) -> Result<OpenMem
     let label = &spec.label;
     let io = |what| move |errno: Errno| error_of(label, what, errno);
     let size = window_within(label, bytes, 0, None)?.end;
-    let file = rustix::fs::memfd_create("weft-ram", rustix::fs::MemfdFlags::CLOEXEC)
-        .map_err(io("memfd_create"))?;
+    let flags = rustix::fs::MemfdFlags::CLOEXEC | rustix::fs::MemfdFlags::ALLOW_SEALING;
+    let file = rustix::fs::memfd_create("weft-ram", flags).map_err(io("memfd_create"))?;
     rustix::fs::ftruncate(&file, size).map_err(io("ftruncate"))?;
+    // It will be mapped, and stays as long as it is.
+    let seals = rustix::fs::SealFlags::SHRINK | rustix::fs::SealFlags::GROW;
+    rustix::fs::fcntl_add_seals(&file, seals).map_err(io("fcntl_add_seals"))?;
     let identity = identity_of(&file).map_err(io("statx"))?;
     Ok(OpenMember {
         file: Arc::new(file),

@@ -34,6 +34,8 @@ pub struct Driver {
     now: Time,
     /// Something was recorded since the last turn, or the last turn left something.
     unsettled: bool,
+    /// What came out of a turn, while it is carried out.
+    outputs: Vec<Output>,
     events: VecDeque<Event>,
 }
 
@@ -63,6 +65,18 @@ pub enum Event {
         /// How it went.
         result: Result<(), ReplyError>,
     },
+}
+
+impl Event {
+    /// Whom it concerns.
+    #[must_use]
+    pub fn client(&self) -> ClientId {
+        match self {
+            Self::Credit { client, .. }
+            | Self::Released { client, .. }
+            | Self::Reply { client, .. } => *client,
+        }
+    }
 }
 
 /// What a driver is made of.
@@ -100,6 +114,7 @@ impl Driver {
             clock,
             now: Time(0),
             unsettled: true,
+            outputs: Vec::new(),
             events: VecDeque::new(),
         })
     }
@@ -182,6 +197,11 @@ impl Driver {
     #[must_use]
     pub fn poison(&self) -> Option<&str> {
         self.core.poison()
+    }
+
+    /// Counts as a panic of the engine from here on.
+    pub(crate) fn set_poison(&mut self, message: &str) {
+        self.core.set_poison(message);
     }
 
     /// The members.
@@ -270,9 +290,12 @@ impl Driver {
             }
         }
         self.unsettled = more;
-        while let Some(output) = self.core.guard(|core| core.poll()).flatten() {
+        let mut outputs = std::mem::take(&mut self.outputs);
+        self.core.guard(|core| outputs.extend(std::iter::from_fn(|| core.poll())));
+        for output in outputs.drain(..) {
             self.carry_out(output);
         }
+        self.outputs = outputs;
     }
 
     fn carry_out(&mut self, output: Output) {

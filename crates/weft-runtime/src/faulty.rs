@@ -24,7 +24,7 @@ pub enum Injection {
 }
 
 /// Given the number of the operation and the operation, what goes wrong.
-pub type Script = Box<dyn FnMut(u64, &RingOp) -> Option<Injection>>;
+pub type Script = Box<dyn FnMut(u64, &RingOp) -> Option<Injection> + Send>;
 
 /// A ring that misbehaves as told.
 pub struct FaultyRing<R> {

@@ -3,7 +3,7 @@
 //! ```text
 //!              ports (NBD, control socket: weft-export)
 //!                │ requests, commands      ▲ replies, frames, credit
-//!   reactor.rs   ▼  one thread, one epoll  │
+//!   reactor.rs   ▼  a thread and an epoll per lane (lane.rs), one driver (hub.rs)
 //!   driver.rs   engine: handle, turn, poll ┴──► compute.rs, on the slab (buffers.rs, pool.rs)
 //!                │ member requests         ▲ one answer each
 //!   member_io.rs ▼  stages, short transfers, faults
@@ -21,6 +21,7 @@
 //! | How does a member request get its one answer? | `member_io.rs` |
 //! | What does a computation come to? | `compute.rs` |
 //! | How does the engine meet the world? | `driver.rs`, `reactor.rs`, `clock.rs` |
+//! | What does a thread wait for, and how do threads share the driver? | `lane.rs`, `hub.rs` |
 //! | What happens after a panic? | `poison.rs` |
 //! | How is a member served without metadata? | `bare.rs` |
 //! | What does a ring do on its worst day? | `faulty.rs` |
@@ -38,6 +39,8 @@ pub mod compute;
 pub mod devices;
 pub mod driver;
 pub mod faulty;
+mod hub;
+mod lane;
 pub mod member_io;
 pub mod overlay;
 pub mod partition;

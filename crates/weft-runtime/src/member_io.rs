@@ -28,10 +28,9 @@ use smallvec::SmallVec;
 use weft_engine::{Fault, MemberOp, Part, Parts, Token, Value};
 use weft_units::{MemberIndex, Sectors};
 
-use crate::buffers::{AlignedBytes, Buffer, Slab};
+use crate::buffers::{AlignedBytes, Buffer, Mapping, Slab};
 use crate::devices::{Access, IoMode, OpenMember};
 use crate::ring::{Action, Ring, RingDone, RingOp};
-use crate::threads::perform;
 
 /// The members of an engine and what is outstanding on them.
 pub struct MemberIo<R> {
@@ -53,6 +52,8 @@ pub type Answer = (Token, Result<Value, Fault>);
 
 struct Entry {
     member: OpenMember,
+    /// A member of memory that is read and written at once.
+    mapping: Option<Mapping>,
     /// Whether `RWF_DSYNC` works.
     dsync: bool,
     /// A flush or durable write failed.
@@ -131,8 +132,14 @@ impl<R: Ring> MemberIo<R> {
         if let Some(overlay) = member.overlay() {
             self.ring.set_overlay(index.0, Arc::clone(overlay))?;
         }
+        let mapping = if self.memory_inline && member.is_memory() {
+            Some(Mapping::new(member.file(), member.info().size.bytes().0)?)
+        } else {
+            None
+        };
         self.members[index.index()] = Some(Entry {
             member,
+            mapping,
             dsync: true,
             lost: false,
             flushing: None,
@@ -180,6 +187,12 @@ impl<R: Ring> MemberIo<R> {
             self.answers.push_back((token, Err(Fault::Gone)));
             return;
         };
+        if let Some(mapping) = &entry.mapping {
+            entry.check(&op);
+            self.answers.push_back((token, Ok(entry.perform(mapping, slab, op))));
+            return;
+        }
+        entry.check(&op);
         let dsync = entry.dsync;
         let start = entry.member.start().0;
         let mut leased = |parts: Parts, write: bool| {
@@ -206,15 +219,6 @@ impl<R: Ring> MemberIo<R> {
             }
         };
         let len = buffer.as_ref().map_or(0, Buffer::len);
-        let info = entry.member.info();
-        let end = at.bytes().0.checked_add(len as u64).expect("sectors of a member");
-        assert!(end <= info.size.bytes().0, "{}: request ends at {end}", info.label);
-        let writes = matches!(kind, Kind::Write { .. } | Kind::WriteMetadata);
-        assert!(
-            !writes || entry.member.access() == Access::ReadWrite,
-            "{}: write to a member that was opened read-only",
-            info.label
-        );
         let operation = Operation {
             token,
             member,
@@ -264,19 +268,13 @@ impl<R: Ring> MemberIo<R> {
     /// The ring is dead.
     pub fn submit(&mut self) -> std::io::Result<()> {
         while self.ring.outstanding() < self.ring.capacity()
-            && let Some(mut op) = self.waiting.pop_front()
+            && let Some(op) = self.waiting.pop_front()
         {
-            let result = match &self.members[usize::from(op.file)] {
-                Some(entry) if self.memory_inline && entry.member.is_memory() => {
-                    perform(&mut op, entry.member.file())
-                }
-                Some(_) => {
-                    self.ring.push(op);
-                    continue;
-                }
-                None => Err(Errno::NODEV),
-            };
-            self.on_done(RingDone { op, result, panicked: false });
+            if self.members[usize::from(op.file)].is_some() {
+                self.ring.push(op);
+            } else {
+                self.on_done(RingDone { op, result: Err(Errno::NODEV), panicked: false });
+            }
         }
         self.ring.submit()
     }
@@ -463,6 +461,60 @@ impl<R: Ring> MemberIo<R> {
         {
             self.advance(next);
         }
+    }
+}
+
+impl Entry {
+    /// Holds a request against what the member is.
+    fn check(&self, op: &MemberOp) {
+        let bytes = |parts: &Parts| parts.iter().map(|part| u64::from(part.len)).sum();
+        let (at, len, writes): (Sectors, u64, bool) = match op {
+            MemberOp::Flush => return,
+            MemberOp::Read { at, into } => (*at, bytes(into), false),
+            MemberOp::ReadMetadata { at, len } => (*at, len.0, false),
+            MemberOp::Write { at, from, .. } => (*at, bytes(from), true),
+            MemberOp::WriteMetadata { at, bytes } => (*at, bytes.len() as u64, true),
+        };
+        let info = self.member.info();
+        let end = at.bytes().0.checked_add(len).expect("sectors of a member");
+        assert!(end <= info.size.bytes().0, "{}: request ends at {end}", info.label);
+        assert!(
+            !writes || self.member.access() == Access::ReadWrite,
+            "{}: write to a member that was opened read-only",
+            info.label
+        );
+    }
+
+    /// Does a request to memory, which cannot fail and keeps nothing to be flushed.
+    fn perform(&self, mapping: &Mapping, slab: &mut Slab, op: MemberOp) -> Value {
+        let start = self.member.start().0;
+        match op {
+            MemberOp::Flush => {}
+            MemberOp::Read { at, into } => {
+                let mut at = start + at.bytes().0;
+                for part in into {
+                    mapping.copy_out(at, slab.bytes_mut(part));
+                    at += u64::from(part.len);
+                }
+            }
+            MemberOp::ReadMetadata { at, len } => {
+                let len = usize::try_from(len.0).expect("metadata is a few KiB long");
+                let mut bytes = vec![0; len];
+                mapping.copy_out(start + at.bytes().0, &mut bytes);
+                return Value::Metadata(bytes.into());
+            }
+            MemberOp::Write { at, from, .. } => {
+                let mut at = start + at.bytes().0;
+                for part in from {
+                    mapping.copy_in(at, slab.bytes(part));
+                    at += u64::from(part.len);
+                }
+            }
+            MemberOp::WriteMetadata { at, bytes } => {
+                mapping.copy_in(start + at.bytes().0, &bytes);
+            }
+        }
+        Value::Nothing
     }
 }
 

@@ -12,7 +12,7 @@ use weft_engine::{Engine, Input, Output, Snapshot, Turn};
 use weft_units::Time;
 
 /// What the runtime drives. The engine, a bare member, or a test's stand-in.
-pub trait Core {
+pub trait Core: Send {
     /// See [`Engine::handle`].
     fn handle(&mut self, now: Time, input: Input);
     /// See [`Engine::turn`].

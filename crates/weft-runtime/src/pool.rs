@@ -1,11 +1,15 @@
 //! Which frames of the slab hold the payload of requests?
 //!
 //! First fit over a bitmap: runs of frames side by side, lowest first, so that small requests stay
-//! together at the bottom and long runs stay free above them. `low` keeps the search short: no frame
-//! below it is free.
+//! together at the bottom and long runs stay free above them. Each lane has a bottom of its own, its
+//! *home*, where it looks first: frames that it has used lately are in the cache of its CPU, and those
+//! of another lane in another's. `low` keeps the search short: no frame from home to there is free.
 
 use weft_engine::{Frame, Run};
 use weft_units::ClientId;
+
+use crate::driver::Driver;
+use crate::lane::LANE_PORTS;
 
 /// The driver's part of the slab.
 #[derive(Debug)]
@@ -16,7 +20,8 @@ pub struct Pool {
     free_count: u32,
     /// Runs given back so far.
     returns: u64,
-    low: usize,
+    /// Of each home: the first word that may have a free frame, not below the home.
+    low: [usize; HOMES],
     /// Who a frame was lent to.
     owners: Vec<ClientId>,
 }
@@ -32,7 +37,8 @@ impl Pool {
             *last = (1 << (count % 64)) - 1;
         }
         let owners = vec![ClientId(0); count as usize];
-        Self { first, free, free_count: count, returns: 0, low: 0, owners }
+        let low = std::array::from_fn(|home| home * free.len() / HOMES);
+        Self { first, free, free_count: count, returns: 0, low, owners }
     }
 
     /// Frames in it.
@@ -67,7 +73,8 @@ impl Pool {
         if count > self.free_count {
             return None;
         }
-        let start = self.find(count)?;
+        let home = home_of(owner);
+        let start = self.find(self.low[home], count).or_else(|| self.find(0, count))?;
         for index in start..start + count {
             let (word, bit) = (index as usize / 64, index % 64);
             assert!(self.free[word] & (1 << bit) != 0);
@@ -75,8 +82,8 @@ impl Pool {
             self.owners[index as usize] = owner;
         }
         self.free_count -= count;
-        while self.free.get(self.low) == Some(&0) {
-            self.low += 1;
+        while self.free.get(self.low[home]) == Some(&0) {
+            self.low[home] += 1;
         }
         Some(Run::new(self.first + start, count))
     }
@@ -96,7 +103,12 @@ impl Pool {
         }
         self.free_count += run.count;
         self.returns += 1;
-        self.low = self.low.min(start as usize / 64);
+        let word = start as usize / 64;
+        for (home, low) in self.low.iter_mut().enumerate() {
+            if word >= home * self.free.len() / HOMES {
+                *low = word.min(*low);
+            }
+        }
         self.owners[start as usize]
     }
 
@@ -106,10 +118,11 @@ impl Pool {
         self.owners[(frame.0 - self.first) as usize]
     }
 
-    fn find(&self, count: u32) -> Option<u32> {
+    /// The first run at or above a word.
+    fn find(&self, low: usize, count: u32) -> Option<u32> {
         let mut run = 0;
         let mut start = 0;
-        for (index, word) in self.free.iter().enumerate().skip(self.low) {
+        for (index, word) in self.free.iter().enumerate().skip(low) {
             let base = u32::try_from(index * 64).expect("made from a u32");
             let mut word = *word;
             let mut bit = 0;
@@ -139,6 +152,14 @@ impl Pool {
         None
     }
 }
+
+/// Where a client's lane looks first.
+fn home_of(client: ClientId) -> usize {
+    usize::from(Driver::port_of(client) / LANE_PORTS) % HOMES
+}
+
+/// As many as there are lanes, mostly.
+const HOMES: usize = 4;
 
 #[cfg(test)]
 mod tests {
@@ -187,6 +208,20 @@ mod tests {
         }
         assert_eq!(pool.free(), 333);
         assert_eq!(pool.take(OWNER, 333), Some(Run::new(1, 333)));
+    }
+
+    #[test]
+    fn lanes_keep_to_their_homes_until_these_are_full() {
+        let mut pool = Pool::new(1, 1024);
+        let lanes = [Driver::client(0, 5), Driver::client(LANE_PORTS, 5)];
+        let runs = lanes.map(|client| pool.take(client, 3).unwrap());
+        assert_eq!(runs, [Run::new(1, 3), Run::new(257, 3)]);
+        assert_eq!(pool.give_back(runs[1]), lanes[1]);
+        assert_eq!(pool.take(lanes[1], 2), Some(Run::new(257, 2)));
+        assert_eq!(pool.take(lanes[1], 766), Some(Run::new(259, 766)));
+        assert_eq!(pool.take(lanes[1], 1), Some(Run::new(4, 1)));
+        assert_eq!(pool.take(lanes[0], 252), Some(Run::new(5, 252)));
+        assert_eq!(pool.take(lanes[0], 1), None);
     }
 
     #[test]

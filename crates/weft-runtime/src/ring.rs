@@ -7,7 +7,7 @@
 //!
 //! An operation owns its memory (see `buffers.rs`) from `push` until it is handed back.
 
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use rustix::io::Errno;
@@ -60,7 +60,7 @@ pub struct RingDone {
 }
 
 /// A way to do I/O on many files at once.
-pub trait Ring {
+pub trait Ring: Send {
     /// Puts a file in, or takes it out. Operations that are outstanding keep theirs.
     ///
     /// # Errors
@@ -105,6 +105,61 @@ pub trait Ring {
 
     /// For people: `io_uring` or `threads`, with particulars.
     fn describe(&self) -> String;
+}
+
+/// For members of memory, which need no ring.
+#[derive(Debug)]
+pub struct NoRing {
+    /// Never readable.
+    event: OwnedFd,
+}
+
+impl NoRing {
+    /// Something to wait for in vain.
+    ///
+    /// # Errors
+    /// No descriptor is left.
+    pub fn new() -> std::io::Result<Self> {
+        Ok(Self { event: rustix::event::eventfd(0, rustix::event::EventfdFlags::CLOEXEC)? })
+    }
+}
+
+impl Ring for NoRing {
+    fn set_file(&mut self, _index: u16, _file: Option<Arc<OwnedFd>>) -> std::io::Result<()> {
+        Ok(())
+    }
+
+    fn capacity(&self) -> usize {
+        0
+    }
+
+    fn push(&mut self, op: RingOp) {
+        unreachable!("{op:?}: the caller keeps outstanding < capacity");
+    }
+
+    fn submit(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+
+    fn reap(&mut self, _done: &mut Vec<RingDone>) {}
+
+    fn cancel(&mut self, _id: u32) {}
+
+    fn wait_fd(&self) -> BorrowedFd<'_> {
+        self.event.as_fd()
+    }
+
+    fn outstanding(&self) -> usize {
+        0
+    }
+
+    fn busy(&self) -> bool {
+        false
+    }
+
+    fn describe(&self) -> String {
+        "memory".into()
+    }
 }
 
 impl RingOp {

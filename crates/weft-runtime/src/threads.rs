@@ -206,7 +206,7 @@ impl Shared {
 }
 
 /// Carries an operation out, here and now.
-pub(crate) fn perform(op: &mut RingOp, file: &OwnedFd) -> Result<usize, Errno> {
+fn perform(op: &mut RingOp, file: &OwnedFd) -> Result<usize, Errno> {
     let RingOp { action, offset, skip, limit, .. } = op;
     match action {
         Action::Flush => rustix::fs::fdatasync(file).map(|()| 0),

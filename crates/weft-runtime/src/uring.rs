@@ -49,6 +49,10 @@ struct Slot {
     iovecs: SmallVec<[libc::iovec; 4]>,
 }
 
+// SAFETY: what keeps it from being `Send` are addresses: of the slab's memory, which belongs to no
+// thread (`buffers.rs`), and of `iovec`s in its own slots. The kernel takes entries from any thread.
+unsafe impl Send for UringRing {}
+
 impl UringRing {
     /// Sets up a ring for `capacity` operations on members and the slab.
     ///

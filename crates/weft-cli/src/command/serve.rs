@@ -23,7 +23,7 @@ use weft_engine::knobs::Knobs;
 use weft_export::{ExportOptions, Listen, Ready, ServeOptions, Source, serve};
 use weft_nbd::{NbdAddress, NbdUri};
 use weft_runtime::Backend;
-use weft_runtime::devices::IoMode;
+use weft_runtime::devices::{IoMode, OpenMember};
 
 use crate::inside::{ended, not_served};
 use crate::member::{self, MemberArg};
@@ -34,6 +34,8 @@ use crate::volume::{Opening, Volume, is_name, short_name};
 
 use super::assemble::{Selection, title};
 use super::overlay::Overlay;
+
+mod bare;
 
 /// Assembles an array and serves it over NBD, in the foreground
 ///
@@ -61,7 +63,10 @@ pub(crate) struct Serve {
     /// With --read-only, serve an array without its journal: data may be old or wrong
     #[arg(long)]
     without_journal: bool,
-    /// Name of the volume [default: that of the array]
+    /// Serve one member as it is, without metadata: a file, a block device or ram:SIZE
+    #[arg(long, conflicts_with_all = ["run", "force_dirty", "knobs", "without_journal", "Selection"])]
+    bare: bool,
+    /// Name of the volume [default: that of the array, or of the bare file]
     #[arg(short = 'N', long)]
     name: Option<String>,
     /// Where clients connect: nbd+unix:///NAME?socket=PATH or nbd://HOST:PORT/NAME, several times if
@@ -105,38 +110,21 @@ enum BackendArg {
 
 pub(crate) fn run(arguments: &Serve) -> Outcome {
     start_log();
-    let paths = member::paths(&arguments.members).map_err(Failure::Usage)?;
-    if let Some(outcome) = arguments.overlay.end(&paths) {
-        return outcome;
-    }
-    let knobs = knobs(&arguments.knobs)?;
     if let Some(name) = arguments.name.as_ref().filter(|name| !is_name(name)) {
         return Err(Failure::usage(format!(
             "--name: found {name:?}, expected letters, digits, '-', '_', '.' and '+', at most 64, \
              neither '-' nor '.' first"
         )));
     }
-    let opening = Opening {
-        options: Options {
-            read_only: arguments.read_only,
-            run: arguments.run || arguments.overlay.dir.is_some(),
-            force_dirty: arguments.force_dirty,
-            without_journal: arguments.without_journal,
-            ..arguments.selection.options()?
-        },
-        buffered: arguments.buffered,
-        overlay: arguments.overlay.dir.clone(),
-    };
-    let listen = listeners(arguments)?;
-    let volume = opening.open(&paths)?;
-    log_decision(&volume);
-    let name = arguments.name.clone().unwrap_or_else(|| short_name(&volume.assembly));
-    if arguments.name.is_none() && !volume.assembly.name.ends_with(&name) {
-        tracing::info!(
-            "the volume is called {name}, for {:?} cannot be part of a path; --name gives another",
-            volume.assembly.name
-        );
+    if arguments.overlay.dir.is_some() {
+        let paths = member::paths(&arguments.members).map_err(Failure::Usage)?;
+        if let Some(outcome) = arguments.overlay.end(&paths) {
+            return outcome;
+        }
     }
+    let listen = listeners(arguments)?;
+    let plan = if arguments.bare { bare::plan(arguments)? } else { plan(arguments)? };
+    let name = plan.name.clone();
     let sockets = directory_for_sockets()?;
     let control = sockets.join(format!("{name}.sock"));
     if UnixStream::connect(&control).is_ok() {
@@ -148,13 +136,56 @@ pub(crate) fn run(arguments: &Serve) -> Outcome {
     if listen.is_empty() {
         listen.push(Listen::Unix { path: sockets.join(format!("{name}.nbd")) });
     }
-    serve_volume(arguments, volume, knobs, listen, &export.unwrap_or(name), control)
+    serve_plan(arguments, plan, listen, &export.unwrap_or(name), control)
 }
 
-fn serve_volume(
+/// What is to be served, and under which name.
+struct Plan {
+    source: Source,
+    name: String,
+    read_only: bool,
+    description: String,
+    /// What has been done when it has stopped in good order.
+    stopped: &'static str,
+}
+
+/// An array.
+fn plan(arguments: &Serve) -> Result<Plan, Failure> {
+    let paths = member::paths(&arguments.members).map_err(Failure::Usage)?;
+    let knobs = knobs(&arguments.knobs)?;
+    let opening = Opening {
+        options: Options {
+            read_only: arguments.read_only,
+            run: arguments.run || arguments.overlay.dir.is_some(),
+            force_dirty: arguments.force_dirty,
+            without_journal: arguments.without_journal,
+            ..arguments.selection.options()?
+        },
+        buffered: arguments.buffered,
+        overlay: arguments.overlay.dir.clone(),
+    };
+    let volume = opening.open(&paths)?;
+    log_decision(&volume);
+    let name = arguments.name.clone().unwrap_or_else(|| short_name(&volume.assembly));
+    if arguments.name.is_none() && !volume.assembly.name.ends_with(&name) {
+        tracing::info!(
+            "the volume is called {name}, for {:?} cannot be part of a path; --name gives another",
+            volume.assembly.name
+        );
+    }
+    let read_only = volume.assembly.read_only;
+    Ok(Plan {
+        name,
+        read_only,
+        description: title(&volume.assembly),
+        source: Source::Arrays { config: Box::new(volume.config(knobs)), members: volume.members },
+        stopped: "all finished, flushed and marked",
+    })
+}
+
+fn serve_plan(
     arguments: &Serve,
-    volume: Volume,
-    knobs: Knobs,
+    plan: Plan,
     listen: Vec<Listen>,
     export: &str,
     control: PathBuf,
@@ -174,15 +205,10 @@ fn serve_volume(
             }
         }
     };
-    let export = ExportOptions {
-        name: export.to_owned(),
-        size: None,
-        read_only: volume.assembly.read_only,
-        description: title(&volume.assembly),
-    };
-    let read_only = volume.assembly.read_only;
+    let Plan { source, read_only, description, stopped, .. } = plan;
+    let export = ExportOptions { name: export.to_owned(), size: None, read_only, description };
     let state = serve(ServeOptions {
-        source: Source::Arrays { config: Box::new(volume.config(knobs)), members: volume.members },
+        source,
         exports: vec![export],
         listen,
         control: Some(control),
@@ -199,7 +225,7 @@ fn serve_volume(
     let running = running.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take();
     let status = running.map(Running::finish).transpose()?;
     ended(state.map_err(|error| not_served(&error))?)?;
-    let how = if read_only { "nothing was written" } else { "all finished, flushed and marked" };
+    let how = if read_only { "nothing was written" } else { stopped };
     tracing::info!("stopped: {how}");
     Ok(status.map_or(Exit::Done, Exit::Of))
 }
@@ -403,9 +429,13 @@ fn log_decision(volume: &Volume) {
             tracing::info!("{label}: is not written to; what changes goes to {path}");
         }
     }
+    log_modes(&volume.members);
+}
+
+/// Says how members are reached.
+fn log_modes(members: &[OpenMember]) {
     for mode in [IoMode::Direct, IoMode::Buffered] {
-        let labels: Vec<&str> = volume
-            .members
+        let labels: Vec<&str> = members
             .iter()
             .filter(|member| member.mode() == mode)
             .map(|member| member.info().label.as_str())

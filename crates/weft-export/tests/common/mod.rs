@@ -130,7 +130,7 @@ impl Drop for Server {
 
 /// One member of memory, as it is.
 pub fn bare(size: &'static str) -> impl FnOnce(&Path) -> Source + Send {
-    move |_| Source::Bare { member: Box::new(ram(size)) }
+    move |_| Source::Bare { member: Box::new(ram(size)), read_only: false }
 }
 
 pub fn ram(size: &str) -> OpenMember {
@@ -344,7 +344,7 @@ pub struct Meddled<F> {
     pub meddle: F,
 }
 
-impl<F: FnMut(Output) -> Option<Output>> Core for Meddled<F> {
+impl<F: FnMut(Output) -> Option<Output> + Send> Core for Meddled<F> {
     fn handle(&mut self, now: Time, input: Input) {
         self.inner.handle(now, input);
     }

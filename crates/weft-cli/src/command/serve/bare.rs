@@ -1,0 +1,76 @@
+//! `weft serve --bare`: how does one member become a volume without metadata?
+
+use std::ffi::OsStr;
+
+use weft_export::Source;
+use weft_runtime::devices::{Access, MemberSpec, OpenMember, OpenOptions, read_metadata};
+use weft_units::MemberIndex;
+
+use crate::member::MemberArg;
+use crate::outcome::Failure;
+use crate::volume::{device, is_name, spec};
+
+use super::{Plan, Serve, log_modes};
+
+/// Opens the member.
+///
+/// One that says it belongs to an array is not opened for writing: a client that writes to it would
+/// leave the array with parity that is wrong, and nobody would know.
+pub(super) fn plan(arguments: &Serve) -> Result<Plan, Failure> {
+    let [argument] = arguments.members.as_slice() else {
+        let found = arguments.members.len();
+        return Err(Failure::usage(format!("--bare: found {found} members, expected one")));
+    };
+    let (spec, stem) = match argument {
+        MemberArg::Missing => return Err(Failure::usage("--bare: missing is not a member")),
+        MemberArg::Path(path) => (spec(path), path.file_stem()),
+        MemberArg::Ram(text, _) => {
+            (MemberSpec::parse(text).map_err(|error| device(&error))?, Some(OsStr::new("ram")))
+        }
+    };
+    let stem = stem.map(|stem| stem.to_string_lossy().into_owned());
+    let name = match arguments.name.clone().or(stem.filter(|stem| is_name(stem))) {
+        Some(name) => name,
+        None => {
+            return Err(Failure::usage(format!(
+                "{argument}: its name cannot be that of a volume; give one with --name"
+            )));
+        }
+    };
+    let open = |access| {
+        let buffered = arguments.buffered || arguments.overlay.dir.is_some();
+        let options = OpenOptions { buffered, ..OpenOptions::new(access) };
+        options.open(&spec, MemberIndex(0), []).map_err(|error| device(&error))
+    };
+    let access = if arguments.read_only { Access::ReadOnly } else { Access::ReadWrite };
+    let member = if let Some(dir) = &arguments.overlay.dir {
+        open(Access::ReadOnly)?.with_overlay(dir, access).map_err(|error| device(&error))?
+    } else if arguments.read_only || matches!(argument, MemberArg::Ram(..)) {
+        open(Access::ReadOnly)?
+    } else {
+        refuse_array(&open(Access::ReadOnly)?)?;
+        // Somebody may have written in between.
+        let member = open(Access::ReadWrite)?;
+        refuse_array(&member)?;
+        member
+    };
+    log_modes(std::slice::from_ref(&member));
+    Ok(Plan {
+        name,
+        read_only: arguments.read_only,
+        description: format!("{} as it is", member.info().label),
+        source: Source::Bare { member: Box::new(member), read_only: arguments.read_only },
+        stopped: "all finished and flushed",
+    })
+}
+
+fn refuse_array(member: &OpenMember) -> Result<(), Failure> {
+    if read_metadata(member).superblock.is_err() {
+        return Ok(());
+    }
+    Err(Failure::refused(format!(
+        "{}: found the metadata of an array, expected none; weft serve without --bare serves the \
+         array, --bare --read-only the member without writing to it",
+        member.info().label
+    )))
+}

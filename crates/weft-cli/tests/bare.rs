@@ -1,0 +1,156 @@
+//! `weft serve --bare`: a member as it is, through the real binary.
+
+mod common;
+
+use std::path::Path;
+use std::time::Duration;
+
+use common::client::Client;
+use common::{Served, exits, json};
+use tempfile::tempdir;
+use weft_nbd::Op;
+
+const SIZE: usize = 8 << 20;
+
+fn pattern(len: usize, seed: u8) -> Vec<u8> {
+    (0..len).map(|at| ((at / 512 * 7 + at) % 256).to_le_bytes()[0] ^ seed).collect()
+}
+
+#[test]
+fn a_file_is_served_as_it_is_and_written_through() {
+    let dir = tempdir().unwrap();
+    let path = dir.path();
+    let before = pattern(SIZE, 1);
+    std::fs::write(path.join("disk.img"), &before).unwrap();
+    let served = Served::start(path, &["--bare", "disk.img"]);
+    assert!(served.uri.contains("///disk?"), "{}", served.uri);
+    let mut client = Client::connect(&served.uri);
+    assert_eq!(client.size(), SIZE as u64);
+    assert!(client.read(1 << 20, 2 << 20) == before[1 << 20..3 << 20]);
+    let new = pattern(300 << 10, 99);
+    client.write(512 * 3, &new);
+    client.request(Op::Flush, &[]).unwrap();
+    let status = json(path, &["status", "--json", "disk"]);
+    assert_eq!(status["servers"][0]["volumes"][0]["level"], "bare", "{status}");
+    drop(client);
+    exits(path, 0, &["stop", "disk"]);
+    assert_eq!(served.wait(), Some(0));
+    let mut after = before;
+    after[512 * 3..][..new.len()].copy_from_slice(&new);
+    assert!(std::fs::read(path.join("disk.img")).unwrap() == after);
+}
+
+#[test]
+fn read_only_takes_no_writes() {
+    let dir = tempdir().unwrap();
+    let path = dir.path();
+    let before = pattern(SIZE, 2);
+    std::fs::write(path.join("disk"), &before).unwrap();
+    let served = Served::start(path, &["--bare", "--read-only", "disk"]);
+    let mut client = Client::connect(&served.uri);
+    let write = Op::Write { offset: 0, len: 512, fua: false };
+    // The client half knows by itself that the export takes none.
+    assert!(
+        std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            client.request(write, &[0; 512])
+        }))
+        .is_err()
+    );
+    assert!(client.read(0, 4096) == before[..4096]);
+    exits(path, 0, &["stop", "disk"]);
+    assert_eq!(served.wait(), Some(0));
+    assert!(std::fs::read(path.join("disk")).unwrap() == before);
+}
+
+#[test]
+fn a_member_of_an_array_is_not_written_past_its_array() {
+    let dir = tempdir().unwrap();
+    let path = dir.path();
+    exits(path, 0, &["create", "-l5", "-n3", "--member-size=8M", "--name=vol", "a", "b", "c"]);
+    let refused = exits(path, 3, &["serve", "--bare", "a"]);
+    assert!(refused.err.contains("found the metadata of an array"), "{}", refused.err);
+    let served = Served::start(path, &["--bare", "--read-only", "a"]);
+    let superblock = Client::connect(&served.uri).read(4096, 512);
+    assert_eq!(superblock[..4], 0xa92b_4efc_u32.to_le_bytes());
+    exits(path, 0, &["stop", "a"]);
+    for usage in [&["serve", "--bare", "a", "b"][..], &["serve", "--bare", "--run", "a"]] {
+        exits(path, 2, usage);
+    }
+}
+
+/// Clients of different lanes, which are threads, see one member.
+#[test]
+fn memory_is_one_for_all_clients() {
+    let dir = tempdir().unwrap();
+    let path = dir.path();
+    let served = Served::start(path, &["--bare", "ram:64M", "--name=mem"]);
+    let mut clients: Vec<_> = (0..5).map(|_| Client::connect(&served.uri)).collect();
+    for index in 0..clients.len() {
+        let bytes = pattern(70_656, u8::try_from(index).unwrap());
+        let offset = (index as u64) << 20;
+        clients[index].write(offset, &bytes);
+        for other in &mut clients {
+            assert!(other.read(offset, 70_656) == bytes, "client {index}");
+        }
+    }
+    let status = json(path, &["status", "--json", "mem"]);
+    let server = &status["servers"][0];
+    let member = &server["volumes"][0]["members"][0];
+    assert_eq!((member["reads"].as_u64(), member["writes"].as_u64()), (Some(25), Some(5)));
+    assert_eq!(server["clients"], 5, "{status}");
+    exits(path, 0, &["stop", "mem"]);
+    assert_eq!(served.wait(), Some(0));
+}
+
+/// No thread of the server runs while nobody asks for anything; its memory stays within bounds.
+#[test]
+fn an_idle_server_uses_no_cpu_and_little_memory() {
+    let dir = tempdir().unwrap();
+    let path = dir.path();
+    std::fs::write(path.join("disk"), vec![1; SIZE]).unwrap();
+    for member in ["disk", "ram:8M"] {
+        let served = Served::start(path, &["--bare", member, "--name=idle"]);
+        let mut clients: Vec<_> = (0..3).map(|_| Client::connect(&served.uri)).collect();
+        for client in &mut clients {
+            let bytes = pattern(4 << 20, 3);
+            client.write(0, &bytes);
+            assert!(client.read(0, 4 << 20) == bytes);
+        }
+        std::thread::sleep(Duration::from_millis(200));
+        let before = usage(served.pid());
+        std::thread::sleep(Duration::from_secs(2));
+        assert_eq!(usage(served.pid()), before, "{member}: switches and nanoseconds of CPU");
+        // 64 MiB for payload at most, and what the process is made of.
+        let resident = resident_bytes(served.pid());
+        assert!(resident < (64 + 8 + 24) << 20, "{member}: {resident} bytes are resident");
+        drop(clients);
+        exits(path, 0, &["stop", "idle"]);
+        assert_eq!(served.wait(), Some(0));
+    }
+}
+
+/// Context switches and nanoseconds of CPU, of all threads.
+fn usage(pid: rustix::process::Pid) -> Vec<(u64, u64)> {
+    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap();
+    tasks
+        .map(|task| {
+            let path = task.unwrap().path();
+            (number(&path.join("status"), "voluntary_ctxt_switches:"), nanos(&path))
+        })
+        .collect()
+}
+
+fn nanos(task: &Path) -> u64 {
+    let schedule = std::fs::read_to_string(task.join("schedstat")).unwrap();
+    schedule.split_whitespace().next().unwrap().parse().unwrap()
+}
+
+fn resident_bytes(pid: rustix::process::Pid) -> u64 {
+    number(Path::new(&format!("/proc/{pid}/status")), "VmRSS:") << 10
+}
+
+fn number(path: &Path, key: &str) -> u64 {
+    let text = std::fs::read_to_string(path).unwrap();
+    let line = text.lines().find(|line| line.starts_with(key)).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse().unwrap()
+}

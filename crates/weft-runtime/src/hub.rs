@@ -1,0 +1,258 @@
+//! How do the threads that serve clients share a driver?
+//!
+//! By a lock. A *lane* is a thread with its own `epoll` and its own clients. What costs most of serving
+//! a client is moving bytes through its socket; that needs no engine, so that a lane lets go of the
+//! driver for it ([`Held::unlocked`]) and others go on. Bytes on their way from or to a socket are held
+//! by a lease (`buffers.rs`), not by the lock.
+//!
+//! Whoever has the driver lets the engine decide and carries it out, for everybody. What concerns the
+//! clients of another lane is put on its desk, and its bell is rung. A lane clears its desk before it
+//! takes what the driver has for it, all under the lock, so that everybody hears of everything in the
+//! order in which it happened.
+//!
+//! Where volumes consist of nothing but memory, as a bare member of RAM, each lane has a driver of its
+//! own: there is nothing about which lanes would have to agree, and what they would share would only
+//! travel from one CPU's cache to the other's.
+
+use std::ops::{Deref, DerefMut};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use rustix::event::EventfdFlags;
+
+use crate::driver::{Driver, Event};
+use crate::reactor::Exit;
+
+/// The driver, or one for each lane, and a desk for each lane.
+pub(crate) struct Hub {
+    drivers: Box<[Mutex<Driver>]>,
+    desks: Box<[Desk]>,
+    /// When the first lane will look at the clock again; 0 while it is awake.
+    wake_at: AtomicU64,
+    /// Runs of frames that had come back when somebody last looked.
+    returns: AtomicU64,
+    /// Lanes are asked whether they have sent all.
+    draining: AtomicBool,
+    /// Nothing is acknowledged any more, by any driver.
+    poisoned: AtomicBool,
+}
+
+/// What others have for a lane.
+struct Desk {
+    letters: Mutex<Vec<Letter>>,
+    bell: OwnedFd,
+    /// Its clients wait for frames that others have.
+    waits: AtomicBool,
+    /// Everything its clients are owed has been sent.
+    drained: AtomicBool,
+}
+
+/// Something for a lane.
+#[derive(Debug)]
+pub(crate) enum Letter {
+    /// Hang up on everybody and end.
+    End,
+    /// For one of its clients.
+    Event(Event),
+    /// A client of its own from now on.
+    Socket(OwnedFd),
+    /// Refuse new work.
+    Stop,
+    /// The volumes have stopped.
+    Stopped(Exit),
+}
+
+/// The driver, while this thread has it.
+pub struct Held<'h> {
+    driver: &'h Mutex<Driver>,
+    guard: Option<MutexGuard<'h, Driver>>,
+}
+
+impl Hub {
+    /// One driver, or one for each lane.
+    pub(crate) fn new(drivers: Vec<Driver>, lanes: usize) -> std::io::Result<Self> {
+        assert!(drivers.len() == 1 || drivers.len() == lanes);
+        let desk = |_| {
+            Ok(Desk {
+                letters: Mutex::default(),
+                bell: rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
+                waits: AtomicBool::new(false),
+                drained: AtomicBool::new(false),
+            })
+        };
+        Ok(Self {
+            drivers: drivers.into_iter().map(Mutex::new).collect(),
+            desks: (0..lanes).map(desk).collect::<std::io::Result<_>>()?,
+            wake_at: AtomicU64::new(0),
+            returns: AtomicU64::new(0),
+            draining: AtomicBool::new(false),
+            poisoned: AtomicBool::new(false),
+        })
+    }
+
+    pub(crate) fn lanes(&self) -> usize {
+        self.desks.len()
+    }
+
+    /// How many drivers there are.
+    pub(crate) fn drivers(&self) -> usize {
+        self.drivers.len()
+    }
+
+    /// Whether a lane looks after a driver: its ring, its clock.
+    pub(crate) fn looks_after(&self, lane: usize) -> bool {
+        lane < self.drivers.len()
+    }
+
+    /// Waits for the driver of a lane.
+    pub(crate) fn hold(&self, lane: usize) -> Held<'_> {
+        let driver = &self.drivers[lane % self.drivers.len()];
+        Held { driver, guard: Some(lock_driver(driver)) }
+    }
+
+    /// The other drivers, for the first lane, which has its own. Nobody waits for another driver
+    /// while it has one, except here.
+    pub(crate) fn others(&self) -> impl Iterator<Item = Held<'_>> {
+        (1..self.drivers.len()).map(|lane| self.hold(lane))
+    }
+
+    /// Takes part in the poison of any driver. Whether there is some.
+    pub(crate) fn share_poison(&self, driver: &mut Driver) -> bool {
+        if driver.poison().is_some() {
+            self.poisoned.store(true, Ordering::Relaxed);
+        } else if self.poisoned.load(Ordering::Relaxed) {
+            driver.set_poison("another thread that serves clients was poisoned");
+        }
+        driver.poison().is_some()
+    }
+
+    /// Readable when something is on the desk of a lane.
+    pub(crate) fn bell(&self, lane: usize) -> BorrowedFd<'_> {
+        self.desks[lane].bell.as_fd()
+    }
+
+    /// Wakes a lane.
+    pub(crate) fn ring(&self, lane: usize) {
+        // Cannot fail: the counter is far from its limit.
+        let _ = rustix::io::write(&self.desks[lane].bell, &1_u64.to_ne_bytes());
+    }
+
+    /// Wakes all lanes but one.
+    pub(crate) fn ring_others(&self, lane: usize) {
+        (0..self.lanes()).filter(|other| *other != lane).for_each(|other| self.ring(other));
+    }
+
+    /// Silences the bell of a lane, which is awake.
+    pub(crate) fn silence(&self, lane: usize) {
+        let _ = rustix::io::read(&self.desks[lane].bell, &mut [0; 8]);
+    }
+
+    /// Puts letters on a desk; none are left.
+    pub(crate) fn tell(&self, lane: usize, letters: &mut Vec<Letter>) {
+        if letters.is_empty() {
+            return;
+        }
+        let mut desk = lock(&self.desks[lane].letters);
+        let first = desk.is_empty();
+        desk.append(letters);
+        drop(desk);
+        if first {
+            self.ring(lane);
+        }
+    }
+
+    /// Takes what is on the desk of a lane.
+    pub(crate) fn clear_desk(&self, lane: usize) -> Vec<Letter> {
+        std::mem::take(&mut *lock(&self.desks[lane].letters))
+    }
+
+    /// A lane says whether its clients wait for frames.
+    pub(crate) fn report_waits(&self, lane: usize, waits: bool) {
+        self.desks[lane].waits.store(waits, Ordering::Relaxed);
+    }
+
+    /// From now on lanes say when their clients have been sent all.
+    pub(crate) fn begin_draining(&self) {
+        self.draining.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_draining(&self) -> bool {
+        self.draining.load(Ordering::Relaxed)
+    }
+
+    /// The clients of a lane have been sent all.
+    pub(crate) fn report_drained(&self, lane: usize) {
+        if !self.desks[lane].drained.swap(true, Ordering::Relaxed) && lane > 0 {
+            self.ring(0);
+        }
+    }
+
+    /// Whether the clients of all other lanes have been sent all.
+    pub(crate) fn others_drained(&self) -> bool {
+        self.desks[1..].iter().all(|desk| desk.drained.load(Ordering::Relaxed))
+    }
+
+    /// Wakes who waits for frames, if frames have come back.
+    pub(crate) fn offer_frames(&self, lane: usize, returns: u64) {
+        if self.returns.swap(returns, Ordering::Relaxed) == returns {
+            return;
+        }
+        for (other, desk) in self.desks.iter().enumerate() {
+            if other != lane && desk.waits.load(Ordering::Relaxed) {
+                self.ring(other);
+            }
+        }
+    }
+
+    /// The first lane says when it will wake by itself.
+    pub(crate) fn set_wake_at(&self, at: u64) {
+        self.wake_at.store(at, Ordering::Relaxed);
+    }
+
+    /// Another lane says when somebody has to be awake.
+    pub(crate) fn want_wake_at(&self, at: u64) {
+        if at < self.wake_at.load(Ordering::Relaxed) {
+            self.ring(0);
+        }
+    }
+}
+
+impl Held<'_> {
+    /// Lets go of the driver for the time of something that does not need it.
+    pub fn unlocked<T>(&mut self, action: impl FnOnce() -> T) -> T {
+        self.guard = None;
+        let value = action();
+        self.guard = Some(lock_driver(self.driver));
+        value
+    }
+}
+
+impl Deref for Held<'_> {
+    type Target = Driver;
+
+    fn deref(&self) -> &Driver {
+        self.guard.as_deref().expect("held outside of `unlocked`")
+    }
+}
+
+impl DerefMut for Held<'_> {
+    fn deref_mut(&mut self) -> &mut Driver {
+        self.guard.as_deref_mut().expect("held outside of `unlocked`")
+    }
+}
+
+fn lock_driver(driver: &Mutex<Driver>) -> MutexGuard<'_, Driver> {
+    driver.lock().unwrap_or_else(|poisoned| {
+        // A lane has panicked while it had the driver; what it left half done is not used.
+        let mut guard = PoisonError::into_inner(poisoned);
+        guard.set_poison("a thread that serves clients panicked");
+        driver.clear_poison();
+        guard
+    })
+}
+
+/// Letters are whole after every statement, so that a panic leaves them usable.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

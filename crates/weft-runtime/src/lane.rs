@@ -1,0 +1,409 @@
+//! What does a thread wait for, and who is called when it comes?
+//!
+//! One `epoll_wait`: the bell and the sockets of the lane's ports, and as timeout the earliest moment
+//! that anybody asked for. With nothing to do it sleeps without end; an idle server uses no CPU at all.
+//! The first lane also has what is there once: the ring, the descriptor that says stop, the engine's
+//! clock, and the end. Legal phases of it:
+//!
+//! ```text
+//! Running ──► Stopping ──► Draining ──► over
+//!    └─────────────┴── told twice, or poisoned ──┘
+//! ```
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::event::Timespec;
+use rustix::event::epoll::{self, CreateFlags, EventFlags};
+use rustix::io::Errno;
+use weft_engine::{Command, Tag, Verb};
+use weft_units::{Span, Time, VolumeId};
+
+use crate::RuntimeError;
+use crate::driver::{Driver, Event};
+use crate::hub::{Held, Hub, Letter};
+use crate::reactor::{Context, Exit, Port, data};
+
+/// A thread's part of the loop.
+pub(crate) struct Lane<'h> {
+    hub: &'h Hub,
+    index: usize,
+    ports: Vec<Box<dyn Port + Send>>,
+    epoll: OwnedFd,
+    head: Option<Head>,
+    poison_told: bool,
+    /// Told to end.
+    ended: bool,
+    /// What is found out for the other lanes, while the driver is emptied.
+    letters: Vec<Vec<Letter>>,
+}
+
+/// What only the first lane has.
+struct Head {
+    shutdown: OwnedFd,
+    volumes: u16,
+    stop: bool,
+    phase: Phase,
+}
+
+#[derive(Debug)]
+enum Phase {
+    Running,
+    /// Volumes without an answer to `Stop`, and the first error.
+    Stopping {
+        left: u16,
+        error: Option<String>,
+    },
+    /// Until then at the latest.
+    Draining {
+        until: Time,
+        exit: Exit,
+    },
+}
+
+impl<'h> Lane<'h> {
+    /// A lane with its bell.
+    pub(crate) fn new(
+        hub: &'h Hub,
+        index: usize,
+        ports: Vec<Box<dyn Port + Send>>,
+    ) -> Result<Self, RuntimeError> {
+        assert!(ports.len() <= usize::from(LANE_PORTS));
+        let epoll = epoll::create(CreateFlags::CLOEXEC).map_err(failed("epoll_create"))?;
+        let letters = (0..hub.lanes()).map(|_| Vec::new()).collect();
+        let (head, ended) = (None, false);
+        let lane = Self { hub, index, ports, epoll, head, poison_told: false, ended, letters };
+        lane.watch(hub.bell(index), PORT_BELL)?;
+        if hub.looks_after(index) {
+            lane.watch(hub.hold(index).members().ring().wait_fd(), PORT_RING)?;
+        }
+        Ok(lane)
+    }
+
+    /// The first lane.
+    pub(crate) fn with_head(
+        mut self,
+        volumes: u16,
+        shutdown: OwnedFd,
+    ) -> Result<Self, RuntimeError> {
+        assert_eq!(self.index, 0);
+        self.watch(shutdown.as_fd(), PORT_SHUTDOWN)?;
+        self.head = Some(Head { shutdown, volumes, stop: false, phase: Phase::Running });
+        Ok(self)
+    }
+
+    fn watch(&self, fd: BorrowedFd<'_>, port: u8) -> Result<(), RuntimeError> {
+        epoll::add(&self.epoll, fd, data(port, 0), EventFlags::IN).map_err(failed("epoll_ctl"))
+    }
+
+    /// Lets the ports begin.
+    pub(crate) fn start(&mut self) -> std::io::Result<()> {
+        let mut driver = self.hub.hold(self.index);
+        (0..self.ports.len())
+            .try_for_each(|index| self.call(&mut driver, index, |port, cx| port.on_start(cx)))
+    }
+
+    /// Runs until stopped. What a lane that is not the first returns is of no interest.
+    pub(crate) fn run(mut self) -> Result<Exit, RuntimeError> {
+        let mut ready = Vec::with_capacity(READY_MAX);
+        let mut driver = self.hub.hold(self.index);
+        loop {
+            driver.tick();
+            self.pass(&mut driver);
+            if let Some(exit) = self.finished(&mut driver) {
+                return Ok(exit);
+            }
+            self.wait(&mut driver, &mut ready)?;
+            driver.tick();
+            for event in &ready {
+                let epoll::Event { flags, data } = *event;
+                self.dispatch(&mut driver, data.u64(), flags);
+            }
+        }
+    }
+
+    /// Lets the engine and the ports do all there is to do now.
+    fn pass(&mut self, driver: &mut Held<'h>) {
+        driver.wake();
+        for _ in 0..ROUNDS_MAX {
+            driver.settle();
+            self.deliver(driver);
+            if !self.poison_told && self.hub.share_poison(driver) {
+                self.poison_told = true;
+                self.hub.ring_others(self.index);
+                self.each(driver, |port, cx| port.on_poison(cx));
+            }
+            self.each(driver, |port, cx| port.on_pass(cx));
+            if let Some(head) = &mut self.head
+                && std::mem::take(&mut head.stop)
+                && matches!(head.phase, Phase::Running)
+            {
+                self.begin_stop(driver);
+            }
+            if !driver.busy() {
+                break;
+            }
+        }
+    }
+
+    /// Hands out what has happened: first what others found out, then what is new.
+    fn deliver(&mut self, driver: &mut Held<'h>) {
+        for letter in self.hub.clear_desk(self.index) {
+            match letter {
+                Letter::End => self.ended = true,
+                Letter::Event(event) => self.on_event(driver, event),
+                Letter::Socket(socket) => self.call(driver, 0, |port, cx| {
+                    port.on_socket(cx, socket);
+                }),
+                Letter::Stop => self.each(driver, |port, cx| port.on_stop(cx)),
+                Letter::Stopped(exit) => {
+                    self.each(driver, |port, cx| port.on_stopped(cx, &exit));
+                }
+            }
+        }
+        while let Some(event) = driver.event() {
+            let port = Driver::port_of(event.client());
+            let lane = if port == PORT_SHUTDOWN { 0 } else { usize::from(port / LANE_PORTS) };
+            if lane == self.index {
+                self.on_event(driver, event);
+            } else if let Some(letters) = self.letters.get_mut(lane) {
+                letters.push(Letter::Event(event));
+            }
+        }
+        for (lane, letters) in self.letters.iter_mut().enumerate() {
+            self.hub.tell(lane, letters);
+        }
+    }
+
+    fn on_event(&mut self, driver: &mut Held<'h>, event: Event) {
+        let port = Driver::port_of(event.client());
+        if port == PORT_SHUTDOWN {
+            if let Event::Reply { result, .. } = event {
+                self.on_volume_stopped(result.map_err(|error| error.to_string()));
+            }
+            return;
+        }
+        let index = usize::from(port % LANE_PORTS);
+        if index < self.ports.len() {
+            self.call(driver, index, |port, cx| port.on_event(cx, event));
+        }
+    }
+
+    fn begin_stop(&mut self, driver: &mut Held<'h>) {
+        tracing::info!("stopping");
+        let Some(head) = &mut self.head else { return };
+        let volumes = head.volumes;
+        let drivers = u16::try_from(self.hub.drivers()).expect("at most LANES_MAX");
+        head.phase = Phase::Stopping { left: volumes * drivers, error: None };
+        self.each(driver, |port, cx| port.on_stop(cx));
+        self.tell_others(|| Letter::Stop);
+        let client = Driver::client(PORT_SHUTDOWN, 0);
+        let stop = |driver: &mut Driver| {
+            for volume in 0..volumes {
+                let (tag, volume) = (Tag(u64::from(volume)), VolumeId(volume));
+                driver.admin(Command { client, tag, volume, verb: Verb::Stop });
+            }
+        };
+        stop(driver);
+        self.hub.others().for_each(|mut driver| stop(&mut driver));
+        self.hub.ring_others(self.index);
+    }
+
+    fn on_volume_stopped(&mut self, result: Result<(), String>) {
+        let Some(Head { phase: Phase::Stopping { left, error }, .. }) = &mut self.head else {
+            return;
+        };
+        *left -= 1;
+        if let Err(text) = result {
+            error.get_or_insert(text);
+        }
+    }
+
+    /// Moves on through the phases; the end, when it has come.
+    fn finished(&mut self, driver: &mut Held<'h>) -> Option<Exit> {
+        let drained = self.ports.iter().all(|port| port.drained());
+        let Some(head) = &mut self.head else { return self.ended.then_some(Exit::Clean) };
+        let poison = driver.poison().map(str::to_owned);
+        let exit = match (&mut head.phase, poison) {
+            (Phase::Running, _) => return None,
+            (Phase::Stopping { .. }, Some(poison)) => Exit::Poisoned(poison),
+            (Phase::Stopping { left: 0, error }, None) => match error.take() {
+                Some(text) => Exit::StopFailed(text),
+                None => Exit::Clean,
+            },
+            (Phase::Stopping { .. }, None) => return None,
+            (Phase::Draining { until, exit }, _) => {
+                let over = *until <= driver.now();
+                let exit = ((drained && self.hub.others_drained()) || over).then(|| exit.clone());
+                if exit.is_some() {
+                    self.tell_others(|| Letter::End);
+                }
+                return exit;
+            }
+        };
+        self.each(driver, |port, cx| port.on_stopped(cx, &exit));
+        self.hub.begin_draining();
+        self.tell_others(|| Letter::Stopped(exit.clone()));
+        self.each(driver, |port, cx| port.on_pass(cx));
+        let until = Time(driver.now().0 + DRAIN_SPAN.0);
+        if let Some(head) = &mut self.head {
+            head.phase = Phase::Draining { until, exit };
+        }
+        self.finished(driver)
+    }
+
+    fn tell_others(&self, letter: impl Fn() -> Letter) {
+        for lane in (0..self.hub.lanes()).filter(|lane| *lane != self.index) {
+            self.hub.tell(lane, &mut vec![letter()]);
+        }
+    }
+
+    fn wait(
+        &mut self,
+        driver: &mut Held<'h>,
+        ready: &mut Vec<epoll::Event>,
+    ) -> Result<(), RuntimeError> {
+        let waits = self.ports.iter().any(|port| port.is_waiting());
+        self.hub.report_waits(self.index, waits);
+        if self.hub.is_draining() && self.ports.iter().all(|port| port.drained()) {
+            self.hub.report_drained(self.index);
+        }
+        if self.hub.drivers() == 1 {
+            self.hub.offer_frames(self.index, driver.pool().returns());
+        }
+        let stop = self.head.as_ref().is_some_and(|head| head.stop);
+        let timeout = if driver.busy() || stop {
+            Some(Timespec { tv_sec: 0, tv_nsec: 0 })
+        } else {
+            self.next_wake(driver).map(|at| {
+                let rest = at.0.saturating_sub(driver.now().0);
+                Timespec {
+                    tv_sec: i64::try_from(rest / NANOS).unwrap_or(i64::MAX),
+                    tv_nsec: i64::try_from(rest % NANOS).expect("less than a second"),
+                }
+            })
+        };
+        ready.clear();
+        let spare = rustix::buffer::spare_capacity(ready);
+        let epoll = &self.epoll;
+        let waited = driver.unlocked(|| epoll::wait(epoll, spare, timeout.as_ref()));
+        if self.index == 0 {
+            self.hub.set_wake_at(0);
+        }
+        match waited {
+            Ok(_) | Err(Errno::INTR) => Ok(()),
+            Err(errno) => Err(RuntimeError::Io { what: "epoll_wait", source: errno.into() }),
+        }
+    }
+
+    /// When this lane has to be awake again though nothing comes.
+    fn next_wake(&mut self, driver: &mut Held<'h>) -> Option<Time> {
+        let ports = self.ports.iter().filter_map(|port| port.next_wake()).min();
+        let engine = driver.next_wake();
+        let Some(head) = &self.head else {
+            if self.hub.looks_after(self.index) {
+                return [engine, ports].into_iter().flatten().min();
+            }
+            if let Some(at) = engine {
+                self.hub.want_wake_at(at.0);
+            }
+            return ports;
+        };
+        let draining = match &head.phase {
+            Phase::Draining { until, .. } => Some(*until),
+            Phase::Running | Phase::Stopping { .. } => None,
+        };
+        let at = [engine, ports, draining].into_iter().flatten().min();
+        self.hub.set_wake_at(at.map_or(u64::MAX, |at| at.0));
+        at
+    }
+
+    fn dispatch(&mut self, driver: &mut Held<'h>, data: u64, flags: EventFlags) {
+        let [key_low @ .., _, _, _, port] = data.to_le_bytes();
+        match port {
+            PORT_BELL => self.hub.silence(self.index),
+            // Reaped in `settle`.
+            PORT_RING => {}
+            PORT_SHUTDOWN => self.on_shutdown(),
+            port => {
+                let key = u32::from_le_bytes(key_low);
+                let index = usize::from(port % LANE_PORTS);
+                self.call(driver, index, |port, cx| port.on_ready(cx, key, flags));
+            }
+        }
+    }
+
+    fn on_shutdown(&mut self) {
+        let Some(head) = &mut self.head else { return };
+        let mut buffer = [0; 128];
+        let read = rustix::io::read(&head.shutdown, &mut buffer);
+        if !matches!(read, Ok(1..)) {
+            // The end of a pipe stays readable; once is enough.
+            let _ = epoll::delete(&self.epoll, &head.shutdown);
+        }
+        match head.phase {
+            Phase::Running => head.stop = true,
+            Phase::Stopping { .. } => {
+                let exit = Exit::StopFailed("told to stop a second time".into());
+                head.phase = Phase::Draining { until: Time(0), exit };
+            }
+            Phase::Draining { ref mut until, .. } => *until = Time(0),
+        }
+    }
+
+    fn each(
+        &mut self,
+        driver: &mut Held<'h>,
+        mut action: impl FnMut(&mut dyn Port, &mut Context<'_, 'h>),
+    ) {
+        for index in 0..self.ports.len() {
+            self.call(driver, index, &mut action);
+        }
+    }
+
+    fn call<T>(
+        &mut self,
+        driver: &mut Held<'h>,
+        index: usize,
+        action: impl FnOnce(&mut dyn Port, &mut Context<'_, 'h>) -> T,
+    ) -> T {
+        let Self { hub, ports, epoll, head, .. } = self;
+        let lane = u8::try_from(self.index).expect("at most LANES_MAX");
+        let port = lane * LANE_PORTS + u8::try_from(index).expect("at most LANE_PORTS");
+        let mut stop = false;
+        let value =
+            action(&mut *ports[index], &mut Context { driver, hub, epoll, port, stop: &mut stop });
+        if let Some(head) = head {
+            head.stop |= stop;
+        }
+        value
+    }
+}
+
+impl Drop for Lane<'_> {
+    /// The first lane must not sleep on when another one has panicked.
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.hub.ring_others(self.index);
+        }
+    }
+}
+
+fn failed(what: &'static str) -> impl Fn(Errno) -> RuntimeError {
+    move |errno| RuntimeError::Io { what, source: errno.into() }
+}
+
+/// How long ports may take to send their last replies.
+pub const DRAIN_SPAN: Span = Span::secs(1);
+/// Most threads that serve clients.
+pub(crate) const LANES_MAX: usize = 16;
+/// Most ports of one lane.
+pub(crate) const LANE_PORTS: u8 = 8;
+const _: () = assert!(LANES_MAX * (LANE_PORTS as usize) < PORT_BELL as usize);
+const PORT_RING: u8 = 255;
+const PORT_SHUTDOWN: u8 = 254;
+const PORT_BELL: u8 = 253;
+const NANOS: u64 = 1_000_000_000;
+/// Descriptors looked at per wait.
+const READY_MAX: usize = 256;
+/// Rounds before descriptors are looked at again.
+const ROUNDS_MAX: u32 = 4;
