@@ -27,7 +27,7 @@ use crate::frame::Part;
 use crate::input::{Attr, Fault, Origin};
 use crate::member::Member;
 use crate::mutant::{self, Mutant};
-use crate::outbox::{Outbox, Owner, Staged, Who};
+use crate::outbox::{Outbox, Owner, Who};
 use crate::output::{MemberOp, Notice};
 use crate::raid::geometry::Geometry;
 use crate::raid::slot_set::SlotSet;
@@ -54,6 +54,8 @@ pub(crate) struct Array {
     stalled: SlotSet,
     /// Position in `members` per slot.
     slots: Vec<Option<usize>>,
+    /// Position in `members` per [`MemberIndex`].
+    positions: Vec<Option<usize>>,
     /// What each number of a member stands for.
     roles: Vec<Role>,
     events: u64,
@@ -164,6 +166,7 @@ impl Array {
             with_bad: SlotSet::EMPTY,
             stalled: SlotSet::EMPTY,
             slots,
+            positions: Vec::new(),
             roles,
             events: assembly.events,
             epoch_secs,
@@ -178,6 +181,7 @@ impl Array {
             planted: None,
         };
         array.recount();
+        array.index_members();
         // A crash now must find what was found: recorded before the first write.
         if mark == Mark::Dirty && !array.read_only {
             let number = array.want_round();
@@ -258,7 +262,19 @@ impl Array {
     }
 
     pub(crate) fn position_of(&self, index: MemberIndex) -> Option<usize> {
-        self.members.iter().position(|member| member.info.index == index)
+        self.positions.get(index.index()).copied().flatten()
+    }
+
+    /// After members came or went.
+    fn index_members(&mut self) {
+        self.positions.fill(None);
+        for (position, member) in self.members.iter().enumerate() {
+            let index = member.info.index.index();
+            if self.positions.len() <= index {
+                self.positions.resize(index + 1, None);
+            }
+            self.positions[index] = Some(position);
+        }
     }
 
     /// Whether what a member holds can be had from the others.
@@ -680,6 +696,7 @@ impl Array {
             }
         }
         self.members.remove(position);
+        self.index_members();
         for slot in self.slots.iter_mut().flatten() {
             *slot -= usize::from(*slot > position);
         }
@@ -720,6 +737,7 @@ impl Array {
         let mut member = Member::new(info, superblock, None, MemberState::Spare);
         member.number = number;
         self.members.push(member);
+        self.index_members();
         self.want_round();
         Ok(())
     }
@@ -820,25 +838,16 @@ impl Array {
     pub(crate) fn stage(
         &mut self,
         position: usize,
-        request: MemberRequest,
+        request: &MemberRequest,
         who: Who,
         out: &mut Outbox,
     ) {
-        let MemberRequest { write, fua, sector, part, max, attr } = request;
         let member = &mut self.members[position];
-        let rows = matches!(who, Who::Row(_));
-        let request = Staged {
-            volume: self.volume,
-            member: member.info.index,
-            write,
-            kind: Kind { fua, rows, attr },
-            at: member.data_sector(sector),
-            part,
-            max,
-            who,
-        };
-        let token = out.stage(request, &mut member.last[usize::from(write)]);
-        member.sent(token, write, Bytes(u64::from(part.len)).sectors_floor(), out.now);
+        let at = member.data_sector(request.sector);
+        let last = &mut member.last[usize::from(request.write)];
+        let token = out.stage(self.volume, member.info.index, at, request, who, last);
+        let length = Bytes(u64::from(request.part.len)).sectors_floor();
+        member.sent(token, request.write, length, out.now);
     }
 }
 
@@ -846,13 +855,12 @@ impl Array {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct MemberRequest {
     pub(crate) write: bool,
-    pub(crate) fua: bool,
     /// First data sector.
     pub(crate) sector: Sectors,
     pub(crate) part: Part,
     /// How large the request may become.
     pub(crate) max: Bytes,
-    pub(crate) attr: Attr,
+    pub(crate) kind: Kind,
 }
 
 /// The superblock of a new spare, after that of a member.

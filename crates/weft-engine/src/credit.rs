@@ -5,31 +5,35 @@
 //! was allowed, whether it reads its answers or not. A request larger than the whole credit goes
 //! alone.
 
-use std::collections::BTreeMap;
-
 use weft_units::{Bytes, ClientId};
 
 /// What every client has out.
 #[derive(Clone, Debug)]
 pub(crate) struct Credit {
     limit: Bytes,
-    out: BTreeMap<ClientId, Account>,
+    /// In order of clients. One stays until its client is gone.
+    accounts: Vec<Account>,
 }
 
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 struct Account {
+    client: ClientId,
     bytes: u64,
     gone: bool,
 }
 
 impl Credit {
     pub(crate) fn new(limit: Bytes) -> Self {
-        Self { limit, out: BTreeMap::new() }
+        Self { limit, accounts: Vec::new() }
     }
 
     /// A request takes credit. Whether there was enough.
     pub(crate) fn take(&mut self, client: ClientId, bytes: u64) -> bool {
-        let account = self.out.entry(client).or_default();
+        let place = self.find(client).unwrap_or_else(|place| {
+            self.accounts.insert(place, Account { client, bytes: 0, gone: false });
+            place
+        });
+        let account = &mut self.accounts[place];
         let sum = account.bytes.checked_add(bytes);
         let enough = account.bytes == 0 || sum.is_some_and(|sum| sum <= self.limit.0);
         if enough {
@@ -40,28 +44,34 @@ impl Credit {
 
     /// A request was answered. Whether the client is there to be told.
     pub(crate) fn give_back(&mut self, client: ClientId, bytes: u64) -> bool {
-        let Some(account) = self.out.get_mut(&client) else { return false };
+        let Ok(place) = self.find(client) else { return false };
+        let account = &mut self.accounts[place];
         account.bytes -= bytes;
         let gone = account.gone;
-        if account.bytes == 0 {
-            self.out.remove(&client);
+        if gone && account.bytes == 0 {
+            self.accounts.remove(place);
         }
         !gone && bytes > 0
     }
 
     /// A client is gone; its account closes with its last request.
     pub(crate) fn client_gone(&mut self, client: ClientId) {
-        if let Some(account) = self.out.get_mut(&client) {
-            account.gone = true;
-            if account.bytes == 0 {
-                self.out.remove(&client);
-            }
+        let Ok(place) = self.find(client) else { return };
+        let account = &mut self.accounts[place];
+        account.gone = true;
+        if account.bytes == 0 {
+            self.accounts.remove(place);
         }
     }
 
     pub(crate) fn outstanding(&self) -> Vec<(ClientId, Bytes)> {
-        let with_credit = self.out.iter().filter(|(_, account)| account.bytes > 0);
-        with_credit.map(|(client, account)| (*client, Bytes(account.bytes))).collect()
+        let with_credit = self.accounts.iter().filter(|account| account.bytes > 0);
+        with_credit.map(|account| (account.client, Bytes(account.bytes))).collect()
+    }
+
+    /// Where the account of a client is, or would be.
+    fn find(&self, client: ClientId) -> Result<usize, usize> {
+        self.accounts.binary_search_by_key(&client, |account| account.client)
     }
 }
 

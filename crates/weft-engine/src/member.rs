@@ -22,6 +22,8 @@ pub(crate) struct Member {
     pub(crate) info: MemberInfo,
     /// What its superblock said when it came; the template of what is written to it.
     pub(crate) superblock: Superblock,
+    /// Where its data begins.
+    data_offset: Sectors,
     /// Its place in the table of roles. 0.90 gives it another on the member when it takes a slot.
     pub(crate) number: u32,
     pub(crate) slot: Option<Slot>,
@@ -65,6 +67,7 @@ impl Member {
     ) -> Self {
         Self {
             info,
+            data_offset: superblock.data_offset(),
             number: superblock.dev_number(),
             superblock,
             slot,
@@ -114,7 +117,7 @@ impl Member {
 
     /// Absolute sector of a data sector.
     pub(crate) fn data_sector(&self, sector: Sectors) -> Sectors {
-        self.superblock.data_offset() + sector
+        self.data_offset + sector
     }
 
     /// Since when its oldest request has been out.

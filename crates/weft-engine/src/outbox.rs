@@ -2,31 +2,37 @@
 
 use std::collections::VecDeque;
 
-use smallvec::{SmallVec, smallvec};
+use smallvec::smallvec;
 use weft_units::{Bytes, ClientId, MemberIndex, RowId, Sectors, Slot, Time, VolumeId};
 
 use crate::Work;
+use crate::array::MemberRequest;
 use crate::error::ReplyError;
 use crate::frame::Part;
 use crate::input::Attr;
 use crate::output::{ComputeOp, MemberOp, Notice, Output};
 use crate::ranges::RequestId;
-use crate::sched::merge::{self, Kind, Last, Next};
+use crate::sched::merge::{self, Last};
 use crate::token::{Tag, Token};
 
 /// Who is to be told of a `Done`.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) enum Owner {
-    /// Blocks of rows.
-    Rows(SmallVec<[RowPart; 2]>),
-    /// Pieces of reads that bypass the cache.
-    Reads(SmallVec<[ReadPart; 1]>),
+    /// Blocks of rows, or pieces of reads that bypass the cache: one, and those merged with it.
+    Parts(Who, Merged),
     /// The running flush round.
     Flush,
     /// The running superblock round.
     Superblock,
     /// A computation of a row.
     Compute(RowId),
+}
+
+/// The parts after the first one of a member request: a chain through one table.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Merged {
+    first: u32,
+    last: u32,
 }
 
 /// A block of a row.
@@ -36,21 +42,7 @@ pub(crate) struct RowPart {
     pub(crate) slot: Slot,
 }
 
-/// A read or write of one part, on its way to a member.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Staged {
-    pub(crate) volume: VolumeId,
-    pub(crate) member: MemberIndex,
-    pub(crate) write: bool,
-    pub(crate) kind: Kind,
-    pub(crate) at: Sectors,
-    pub(crate) part: Part,
-    /// How large it may become.
-    pub(crate) max: Bytes,
-    pub(crate) who: Who,
-}
-
-/// Whose it is.
+/// Whose a part of a member request is.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Who {
     Read(ReadPart),
@@ -67,7 +59,7 @@ pub(crate) struct ReadPart {
 }
 
 /// What is known of an outstanding token.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Outstanding {
     pub(crate) volume: VolumeId,
     /// `None` for a computation.
@@ -92,13 +84,20 @@ pub(crate) struct Outbox {
     tokens: Vec<Entry>,
     free: Vec<u32>,
     sequence: u64,
-    outstanding: usize,
+    /// Parts that were merged, and the next of each chain.
+    merged: Vec<(Who, u32)>,
+    merged_free: Vec<u32>,
 }
 
-#[derive(Clone, Debug)]
+// Nothing in it is on the heap, so that entries are written and read in place.
+#[derive(Clone, Copy, Debug)]
 struct Entry {
     token: Token,
     outstanding: Option<Outstanding>,
+}
+
+impl Merged {
+    const NONE: Self = Self { first: END, last: END };
 }
 
 impl Outbox {
@@ -106,33 +105,41 @@ impl Outbox {
         Self { now, turn: 1, ..Self::default() }
     }
 
+    #[inline]
     pub(crate) fn poll(&mut self) -> Option<Output> {
         self.outputs.pop_front()
     }
 
-    /// Sends a read or write of one part, or appends it to the last one of its member and direction.
-    /// The token, if it goes on its own.
-    pub(crate) fn stage(&mut self, request: Staged, last: &mut Last) -> Option<Token> {
-        let Staged { volume, member, write, kind, at, part, max, who } = request;
-        let bytes = Bytes(u64::from(part.len));
-        let next = Next { turn: self.turn, kind, at, bytes, max, place: self.outputs.len() };
-        if let Some(place) = last.merge(&next) {
-            self.append(place, part, who);
+    /// Sends a read or write of one part to `at`, or appends it to the last one of its member and
+    /// direction. The token, if it goes on its own.
+    #[inline]
+    pub(crate) fn stage(
+        &mut self,
+        volume: VolumeId,
+        member: MemberIndex,
+        at: Sectors,
+        request: &MemberRequest,
+        who: Who,
+        last: &mut Last,
+    ) -> Option<Token> {
+        if let Some(place) = last.merge(self.turn, at, request, self.outputs.len()) {
+            self.append(place, request.part, who);
             return None;
         }
-        let parts = smallvec![part];
-        let op = if write {
-            MemberOp::Write { at, from: parts, fua: kind.fua }
+        let token =
+            self.issue(volume, Some(member), request.write, Owner::Parts(who, Merged::NONE));
+        self.work.submits += 1;
+        let parts = smallvec![request.part];
+        let op = if request.write {
+            MemberOp::Write { at, from: parts, fua: request.kind.fua }
         } else {
             MemberOp::Read { at, into: parts }
         };
-        let owner = match who {
-            Who::Read(part) => Owner::Reads(smallvec![part]),
-            Who::Row(part) => Owner::Rows(smallvec![part]),
-        };
-        Some(self.submit(volume, member, op, kind.attr, owner))
+        self.outputs.push_back(Output::Submit { token, member, op, attr: request.kind.attr });
+        Some(token)
     }
 
+    #[inline(never)]
     fn append(&mut self, place: usize, part: Part, who: Who) {
         let Some(Output::Submit { token, op, .. }) = self.outputs.get_mut(place) else {
             unreachable!("a turn's requests stay where they are until it ends")
@@ -144,12 +151,45 @@ impl Outbox {
             }
             _ => unreachable!("only reads and writes are merged"),
         }
-        let outstanding = self.outstanding_mut(token).expect("it was sent in this turn");
-        match (&mut outstanding.owner, who) {
-            (Owner::Rows(all), Who::Row(part)) => all.push(part),
-            (Owner::Reads(all), Who::Read(part)) => all.push(part),
-            _ => unreachable!("requests of one kind are merged"),
+        let next = self.merged_free.pop().unwrap_or_else(|| {
+            self.merged.push((who, END));
+            self.merged.len() as u32 - 1
+        });
+        self.merged[next as usize] = (who, END);
+        let entry = &mut self.tokens[token_place(token)];
+        let Some(Outstanding { owner: Owner::Parts(_, chain), .. }) = &mut entry.outstanding else {
+            unreachable!("it was sent in this turn, for parts")
+        };
+        let last = std::mem::replace(&mut chain.last, next);
+        match last {
+            END => chain.first = next,
+            last => self.merged[last as usize].1 = next,
         }
+    }
+
+    /// The next part of a chain, which gets shorter by it.
+    #[inline]
+    pub(crate) fn next_part(&mut self, chain: &mut Merged) -> Option<Who> {
+        if chain.first == END {
+            return None;
+        }
+        let place = chain.first;
+        let (who, next) = self.merged[place as usize];
+        chain.first = next;
+        self.merged_free.push(place);
+        Some(who)
+    }
+
+    /// The parts of a chain, which stays.
+    pub(crate) fn parts(&self, first: Who, chain: Merged) -> Vec<Who> {
+        let mut parts = vec![first];
+        let mut place = chain.first;
+        while place != END {
+            let (who, next) = self.merged[place as usize];
+            parts.push(who);
+            place = next;
+        }
+        parts
     }
 
     /// Requests that were sent so far are not appended to any more.
@@ -157,6 +197,7 @@ impl Outbox {
         self.turn += 1;
     }
 
+    #[inline]
     pub(crate) fn submit(
         &mut self,
         volume: VolumeId,
@@ -166,28 +207,14 @@ impl Outbox {
         owner: Owner,
     ) -> Token {
         let write = matches!(op, MemberOp::Write { .. } | MemberOp::WriteMetadata { .. });
-        let token = self.issue(Outstanding {
-            volume,
-            member: Some(member),
-            write,
-            issued: self.now,
-            owner,
-            detached: false,
-        });
+        let token = self.issue(volume, Some(member), write, owner);
         self.work.submits += 1;
         self.outputs.push_back(Output::Submit { token, member, op, attr });
         token
     }
 
     pub(crate) fn compute(&mut self, volume: VolumeId, row: RowId, ops: Vec<ComputeOp>) {
-        let token = self.issue(Outstanding {
-            volume,
-            member: None,
-            write: false,
-            issued: self.now,
-            owner: Owner::Compute(row),
-            detached: false,
-        });
+        let token = self.issue(volume, None, false, Owner::Compute(row));
         self.work.computes += 1;
         self.outputs.push_back(Output::Compute { token, ops });
     }
@@ -222,12 +249,13 @@ impl Outbox {
     }
 
     /// Forgets a token that is done. `None` if it was never given out, or is done already.
+    #[inline]
     pub(crate) fn take(&mut self, token: Token) -> Option<Outstanding> {
         let place = token_place(token);
         let entry = self.tokens.get_mut(place).filter(|entry| entry.token == token)?;
-        let outstanding = entry.outstanding.take()?;
+        let outstanding = entry.outstanding?;
+        entry.outstanding = None;
         self.free.push(place as u32);
-        self.outstanding -= 1;
         Some(outstanding)
     }
 
@@ -239,11 +267,17 @@ impl Outbox {
 
     /// How many tokens are out.
     pub(crate) fn outstanding(&self) -> usize {
-        self.outstanding
+        self.tokens.len() - self.free.len()
     }
 
-    fn issue(&mut self, outstanding: Outstanding) -> Token {
-        self.outstanding += 1;
+    #[inline]
+    fn issue(
+        &mut self,
+        volume: VolumeId,
+        member: Option<MemberIndex>,
+        write: bool,
+        owner: Owner,
+    ) -> Token {
         self.sequence += 1;
         let place = self.free.pop().unwrap_or_else(|| {
             let place = self.tokens.len() as u32;
@@ -252,6 +286,8 @@ impl Outbox {
             place
         });
         let token = Token(self.sequence << TOKEN_PLACE_BITS | u64::from(place));
+        let issued = self.now;
+        let outstanding = Outstanding { volume, member, write, issued, owner, detached: false };
         self.tokens[place as usize] = Entry { token, outstanding: Some(outstanding) };
         token
     }
@@ -260,6 +296,9 @@ impl Outbox {
 /// A token is a sequence number above the place of its table entry, so that it is found in one step
 /// and never given out twice: 2^24 outstanding, 2^40 in a lifetime (34 years at 1,000 a millisecond).
 const TOKEN_PLACE_BITS: u32 = 24;
+
+/// The end of a chain of merged parts.
+const END: u32 = u32::MAX;
 
 fn token_place(token: Token) -> usize {
     (token.0 & ((1 << TOKEN_PLACE_BITS) - 1)) as usize

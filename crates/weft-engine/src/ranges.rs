@@ -90,8 +90,11 @@ impl Ranges {
             return SmallVec::new();
         }
         assert_eq!(held.waits_for, 0);
-        let mut waiting = std::mem::take(&mut held.waiting);
         let range = std::mem::take(&mut held.range);
+        let mut waiting = SmallVec::new();
+        if !held.waiting.is_empty() {
+            waiting = std::mem::take(&mut held.waiting);
+        }
         for region in regions(range) {
             self.unlink(id, region);
         }
@@ -114,6 +117,7 @@ impl Ranges {
         place
     }
 
+    #[inline]
     fn unlink(&mut self, id: RequestId, region: u64) {
         let mut before = NONE;
         let mut place = self.buckets[bucket(region)];

@@ -31,7 +31,7 @@ use crate::frame::{Frame, Run, frames_needed};
 use crate::input::{Fault, Flags, Request, RequestOp, SyncAction, Value};
 use crate::knobs::{Knob, Knobs};
 use crate::mutant::Mutant;
-use crate::outbox::{Outbox, Outstanding, Owner, ReadPart};
+use crate::outbox::{Outbox, Outstanding, Owner, ReadPart, Who};
 use crate::output::{Notice, Output};
 use crate::raid::parity::cache::Cache;
 use crate::raid::parity::rows::{Answer, Event, Rows, Surroundings};
@@ -103,7 +103,8 @@ struct Active {
     attr: crate::input::Attr,
     /// Pieces that are not done, and one for attaching them.
     pending: u32,
-    cursor: Cursor,
+    /// Of a long one that is being attached.
+    cursor: Option<Box<Cursor>>,
     error: Option<ReplyError>,
     /// A member that it read has stalled.
     stalled: bool,
@@ -203,7 +204,7 @@ impl Volume {
     pub(crate) fn done(
         &mut self,
         outstanding: Outstanding,
-        result: Result<Value, Fault>,
+        value: &Result<Value, Fault>,
         out: &mut Outbox,
     ) {
         let position = outstanding.member.and_then(|index| self.array.position_of(index));
@@ -211,24 +212,31 @@ impl Volume {
             self.array.members[position].in_flight -= 1;
         }
         let detached = outstanding.detached;
+        let result = value.as_ref().map(|_| ()).map_err(|fault| *fault);
         match outstanding.owner {
             Owner::Compute(row) => {
-                self.with_rows(out, |rows, cx| rows.computed(row, &result, cx));
+                self.with_rows(out, |rows, cx| rows.computed(row, value, cx));
             }
-            Owner::Flush if !detached => {
-                self.flush_done(position, result.map(|_| ()), out);
-            }
-            Owner::Superblock if !detached => {
-                self.array.superblock_done(position, result.map(|_| ()), out);
-            }
+            Owner::Flush if !detached => self.flush_done(position, result, out),
+            Owner::Superblock if !detached => self.array.superblock_done(position, result, out),
             Owner::Flush | Owner::Superblock => {}
-            Owner::Reads(parts) if detached => self.unpin(&parts, out),
-            Owner::Reads(parts) => self.reads_done(&parts, position, result.map(|_| ()), out),
-            Owner::Rows(parts) if detached => self.rows.unpin(&parts),
-            Owner::Rows(parts) => {
-                let result = result.map(|_| ());
+            Owner::Parts(first, mut merged) => {
+                if matches!(first, Who::Read(_)) && !detached {
+                    self.read_answered(position, result, out);
+                }
                 let answer = Answer { result, position, given_up: false };
-                self.with_rows(out, |rows, cx| rows.done(&parts, answer, cx));
+                let mut next = Some(first);
+                while let Some(part) = next {
+                    match part {
+                        Who::Row(part) if detached => self.rows.unpin(part),
+                        Who::Row(part) => {
+                            self.with_rows(out, |rows, cx| rows.done(part, answer, cx));
+                        }
+                        Who::Read(part) if detached => self.unpin(part, out),
+                        Who::Read(part) => self.read_done(part, result, out),
+                    }
+                    next = out.next_part(&mut merged);
+                }
             }
         }
         self.take_events(out);
@@ -355,7 +363,7 @@ impl Volume {
             flags: request.flags,
             attr: request.attr,
             pending: 1,
-            cursor: Cursor::default(),
+            cursor: None,
             error: None,
             stalled: false,
             pins: 0,
@@ -395,7 +403,7 @@ impl Volume {
     /// Lets writers through once the members say dirty.
     fn start_dirty_writers(&mut self) {
         if self.array.broken {
-            for id in std::mem::take(&mut self.before_dirty) {
+            while let Some(id) = self.before_dirty.pop_front() {
                 self.active(id).error = Some(ReplyError::Io);
                 self.ready.push_back(id);
             }
@@ -404,7 +412,7 @@ impl Volume {
         if !self.array.is_dirty() {
             return;
         }
-        for id in std::mem::take(&mut self.before_dirty) {
+        while let Some(id) = self.before_dirty.pop_front() {
             let request = self.active(id);
             if request.flags.preflush && !request.flushed {
                 request.flushed = true;
@@ -424,9 +432,9 @@ impl Volume {
         }
     }
 
-    fn reads_done(
+    /// A member answered a read that bypassed the cache.
+    fn read_answered(
         &mut self,
-        parts: &[ReadPart],
         position: Option<usize>,
         result: Result<(), Fault>,
         out: &mut Outbox,
@@ -437,12 +445,14 @@ impl Volume {
             (Err(_), Some(position)) => self.array.members[position].read_errors += 1,
             (_, None) => {}
         }
-        for part in parts {
-            if result.is_ok() {
-                self.piece_done(part.request, Ok(()), out);
-            } else {
-                self.retries.push_back(*part);
-            }
+    }
+
+    /// A piece of such a read is done.
+    fn read_done(&mut self, part: ReadPart, result: Result<(), Fault>, out: &mut Outbox) {
+        if result.is_ok() {
+            self.piece_done(part.request, Ok(()), out);
+        } else {
+            self.retries.push_back(part);
         }
     }
 
@@ -467,7 +477,7 @@ impl Volume {
     fn release_held(&mut self, out: &mut Outbox) {
         let recorded = self.array.failures_recorded();
         if recorded || self.array.broken {
-            for id in std::mem::take(&mut self.held) {
+            while let Some(id) = self.held.pop_front() {
                 if !recorded {
                     // It missed a member, and the others will never say so.
                     self.active(id).error.get_or_insert(ReplyError::Io);
@@ -503,8 +513,10 @@ impl Volume {
         }
         let waiting = self.ranges.leave(id);
         self.forget(id, out);
-        for next in waiting {
-            self.start(next, out);
+        if !waiting.is_empty() {
+            for next in waiting {
+                self.start(next, out);
+            }
         }
     }
 
@@ -558,8 +570,12 @@ impl Volume {
         }
         self.rows.cache.activate_delayed();
         let variant = self.knobs.priority_variant();
-        let picked: SmallVec<[_; 8]> =
-            std::iter::from_fn(|| self.rows.cache.pick(variant)).take(rows_max as usize).collect();
+        let mut picked = SmallVec::<[_; 8]>::new();
+        while picked.len() < rows_max as usize
+            && let Some(id) = self.rows.cache.pick(variant)
+        {
+            picked.push(id);
+        }
         for id in &picked {
             self.with_rows(out, |rows, cx| rows.handle(*id, cx));
         }
@@ -583,12 +599,14 @@ impl Volume {
         self.full_since.filter(|_| waits && !self.array.broken).map(|since| since + FULL_RETRY)
     }
 
+    #[inline]
     fn take_events(&mut self, out: &mut Outbox) {
         if !self.rows.events.is_empty() {
             self.take_some_events(out);
         }
     }
 
+    #[inline(never)]
     fn take_some_events(&mut self, out: &mut Outbox) {
         let mut events = std::mem::take(&mut self.rows.events);
         for event in events.drain(..) {

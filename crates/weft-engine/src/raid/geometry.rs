@@ -221,17 +221,25 @@ impl Geometry {
     /// Where an array sector lives.
     #[must_use]
     pub fn locate(&self, array_sector: Sectors) -> Position {
+        self.place(array_sector).0
+    }
+
+    /// The same, and who holds the rest of its chunk row.
+    #[must_use]
+    pub fn place(&self, array_sector: Sectors) -> (Position, Placement) {
         debug_assert!(array_sector < self.array_size());
         let chunk_number = array_sector.0 / self.chunk.0;
         let data_members = u64::from(self.data_members());
         let chunk_row = ChunkRow(chunk_number / data_members);
         let data_index = (chunk_number % data_members) as u16;
-        Position {
+        let placement = self.placement(chunk_row);
+        let position = Position {
             chunk_row,
-            slot: self.placement(chunk_row).data_slot(data_index),
+            slot: placement.data_slot(data_index),
             sector: Sectors(chunk_row.0 * self.chunk.0 + array_sector.0 % self.chunk.0),
             data_index,
-        }
+        };
+        (position, placement)
     }
 
     /// The array sector at a member data sector; `None` where the slot holds parity.

@@ -78,7 +78,7 @@ impl SlotSet {
         let mut rest = self.0;
         std::iter::from_fn(move || {
             let slot = rest.checked_ilog2()?;
-            rest &= !(1 << slot);
+            rest ^= 1 << slot;
             Some(Slot(slot as u16))
         })
     }

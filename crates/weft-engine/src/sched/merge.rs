@@ -10,6 +10,7 @@
 
 use weft_units::{Bytes, Sectors};
 
+use crate::array::MemberRequest;
 use crate::frame::{Part, Parts};
 use crate::input::Attr;
 
@@ -36,19 +37,6 @@ pub(crate) struct Last {
     place: usize,
 }
 
-/// A request that is about to be sent, or to become the end of another.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Next {
-    pub(crate) turn: u64,
-    pub(crate) kind: Kind,
-    pub(crate) at: Sectors,
-    pub(crate) bytes: Bytes,
-    /// How large it may become.
-    pub(crate) max: Bytes,
-    /// Among the outputs, if it is sent on its own.
-    pub(crate) place: usize,
-}
-
 impl Last {
     /// None was sent yet.
     pub(crate) const NONE: Self = Self {
@@ -60,20 +48,28 @@ impl Last {
         place: 0,
     };
 
-    /// Which request the next one goes to the end of. `None`: on its own, and it is the last one now.
-    pub(crate) fn merge(&mut self, next: &Next) -> Option<usize> {
-        let end = next.at + next.bytes.sectors_floor();
-        let fits = self.end == next.at
-            && self.turn == next.turn
-            && self.bytes + next.bytes.0 <= self.max.min(next.max.0)
+    /// Which request the next one, to `at`, goes to the end of. `None`: it goes on its own, to `place`
+    /// among the outputs, and is the last one now.
+    #[inline]
+    pub(crate) fn merge(
+        &mut self,
+        turn: u64,
+        at: Sectors,
+        next: &MemberRequest,
+        place: usize,
+    ) -> Option<usize> {
+        let bytes = u64::from(next.part.len);
+        let end = at + Bytes(bytes).sectors_floor();
+        let fits = self.end == at
+            && self.turn == turn
+            && self.bytes + bytes <= self.max.min(next.max.0)
             && self.kind == next.kind;
         if fits {
             self.end = end;
-            self.bytes += next.bytes.0;
+            self.bytes += bytes;
             return Some(self.place);
         }
-        let Next { turn, kind, bytes, max, place, .. } = *next;
-        *self = Self { turn, kind, end, bytes: bytes.0, max: max.0, place };
+        *self = Self { turn, kind: next.kind, end, bytes, max: next.max.0, place };
         None
     }
 }
@@ -97,18 +93,22 @@ mod tests {
 
     type Staged = (u16, bool, bool, u64);
 
+    fn request(write: bool, fua: bool, max_kib: u64) -> MemberRequest {
+        let part = Part { frame: crate::frame::Frame(1), offset: 0, len: 4096 };
+        let kind = Kind { fua, rows: true, attr: Attr::NONE };
+        MemberRequest { write, sector: Sectors::ZERO, part, max: Bytes::kib(max_kib), kind }
+    }
+
     /// Requests of 4 KiB: those that go on their own, with how many each has become.
     fn merged(requests: &[Staged], max_kib: impl Fn(usize) -> u64) -> Vec<(u16, u64, usize)> {
         let mut last = [[Last::NONE; 2]; 2];
         let mut sent: Vec<(u16, u64, usize)> = Vec::new();
         for (number, (member, write, fua, at)) in requests.iter().enumerate() {
-            let kind = Kind { fua: *fua, rows: true, attr: Attr::NONE };
-            let max = Bytes::kib(max_kib(number));
-            let (at, bytes, place) = (Sectors(*at), Bytes(4096), sent.len());
-            let next = Next { turn: 1, kind, at, bytes, max, place };
-            match last[usize::from(*member)][usize::from(*write)].merge(&next) {
+            let next = request(*write, *fua, max_kib(number));
+            let last = &mut last[usize::from(*member)][usize::from(*write)];
+            match last.merge(1, Sectors(*at), &next, sent.len()) {
                 Some(place) => sent[place].2 += 1,
-                None => sent.push((*member, at.0, 1)),
+                None => sent.push((*member, *at, 1)),
             }
         }
         sent
@@ -144,15 +144,11 @@ mod tests {
 
     #[test]
     fn what_another_turn_sent_is_out_of_reach() {
-        let kind = Kind { fua: false, rows: true, attr: Attr::NONE };
-        let next = |turn, at| {
-            let (bytes, max) = (Bytes(4096), Bytes::kib(512));
-            Next { turn, kind, at: Sectors(at), bytes, max, place: 7 }
-        };
+        let next = request(false, false, 512);
         let mut last = Last::NONE;
-        assert_eq!(last.merge(&next(1, 0)), None);
-        assert_eq!(last.merge(&next(1, 8)), Some(7));
-        assert_eq!(last.merge(&next(2, 16)), None);
+        assert_eq!(last.merge(1, Sectors(0), &next, 7), None);
+        assert_eq!(last.merge(1, Sectors(8), &next, 8), Some(7));
+        assert_eq!(last.merge(2, Sectors(16), &next, 9), None);
     }
 
     #[test]

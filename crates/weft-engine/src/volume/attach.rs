@@ -7,9 +7,7 @@
 //! Source   md-raid.md §2.1, §2.8
 
 use smallvec::{SmallVec, smallvec};
-use weft_units::{
-    ByteRange, Bytes, ChunkRow, FRAME_BYTES, SECTOR_BYTES, SectorRange, Sectors, Slot,
-};
+use weft_units::{ByteRange, Bytes, FRAME_BYTES, SECTOR_BYTES, SectorRange, Sectors, Slot};
 
 use super::{Active, Volume};
 use crate::align::whole_blocks;
@@ -20,12 +18,14 @@ use crate::knobs::Writes;
 use crate::mutant::Mutant;
 use crate::outbox::{Outbox, ReadPart, Who};
 use crate::output::Output;
+use crate::raid::geometry::Placement;
 use crate::raid::parity::Piece;
 use crate::raid::parity::cache::Acquired;
 use crate::ranges::RequestId;
+use crate::sched::merge::Kind;
 
-/// How far a request is attached: which units of the present piece of at most 256 are done.
-#[derive(Clone, Debug, Default)]
+/// How far a long request is attached: which units of the present piece of at most 256 are done.
+#[derive(Clone, Debug)]
 pub(super) struct Cursor {
     /// Bytes of the volume that the present piece is made of.
     from: u64,
@@ -35,8 +35,19 @@ pub(super) struct Cursor {
     end: u64,
     /// Where to go on within the piece.
     at: u64,
-    done: SmallVec<[u64; 5]>,
-    pub(super) left: u64,
+    done: SmallVec<[u64; 4]>,
+    left: u64,
+}
+
+/// How an attempt to attach a request ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Attached {
+    /// With all of it.
+    All,
+    /// With a piece of it: others have their turn.
+    Piece,
+    /// No row was free.
+    Starved,
 }
 
 impl Volume {
@@ -58,18 +69,17 @@ impl Volume {
             let sector_in_chunk = Sectors(whole.start.0 % chunk / SECTOR_BYTES);
             let read = MemberRequest {
                 write: false,
-                fua: false,
                 sector: position.sector.round_down(self.array.geometry.chunk()) + sector_in_chunk,
                 part: frames.part(in_frames, whole.len.0),
                 max: self.knobs.max_sectors,
-                attr,
+                kind: Kind { fua: false, rows: false, attr },
             };
             let part = ReadPart { request: id, start: Bytes(start), len: (end - start) as u32 };
             let sectors = SectorRange::new(read.sector.0, whole.len.0 / SECTOR_BYTES);
             if self.array.members[place].bad.first_in(sectors).is_some() {
                 self.retries.push_back(part);
             } else {
-                self.array.stage(place, read, Who::Read(part), out);
+                self.array.stage(place, &read, Who::Read(part), out);
             }
             pieces += 1;
             start = end;
@@ -97,15 +107,19 @@ impl Volume {
         let mut later = Vec::new();
         while let Some(id) = self.ready.pop_front() {
             let request = self.active(id);
-            let begun = request.cursor.left > 0 || request.error.is_some();
+            if request.error.is_some() {
+                self.attached(id, out);
+                continue;
+            }
+            let begun = request.cursor.as_ref().is_some_and(|cursor| cursor.left > 0);
             if self.resizing.is_some() && !begun {
                 later.push(id);
-            } else if self.active(id).error.is_some() || self.attach(id) {
-                self.attached(id, out);
-            } else if self.active(id).cursor.left > 0 {
-                self.starved.push_back(id);
-            } else {
-                later.push(id);
+                continue;
+            }
+            match self.attach(id) {
+                Attached::All => self.attached(id, out),
+                Attached::Piece => later.push(id),
+                Attached::Starved => self.starved.push_back(id),
             }
         }
         self.ready.extend(later);
@@ -119,52 +133,85 @@ impl Volume {
         self.piece_done(id, Ok(()), out);
     }
 
-    /// Attaches the rest of a request, row by row. Whether all of it is attached.
+    /// Attaches a request, or the rest of it.
+    fn attach(&mut self, id: RequestId) -> Attached {
+        let unit = self.rows.cache.block_bytes();
+        let range = self.active(id).range;
+        if range.start.0 / unit == (range.end().0 - 1) / unit {
+            self.attach_short(id, unit)
+        } else {
+            self.attach_long(id, unit)
+        }
+    }
+
+    /// Attaches a request that lies within one unit: one piece of one row.
+    fn attach_short(&mut self, id: RequestId, unit: u64) -> Attached {
+        let request = self.requests[id.0 as usize].as_mut().expect("it is being attached");
+        let range = request.range;
+        let (position, placement) = self.array.geometry.place(range.start.sectors_floor());
+        let key = position.sector.0 / self.rows.cache.height().0;
+        let Acquired::Row(row) = self.rows.cache.acquire_at(key, || placement) else {
+            return Attached::Starved;
+        };
+        let slot = if request.writes && self.array.is_planted(Mutant::ChunkEdgeOffByOne) {
+            let in_chunk = position.sector.0 % self.array.geometry.chunk().0 * SECTOR_BYTES / unit;
+            written_slot(&self.array, placement, position.data_index, in_chunk)
+        } else {
+            position.slot
+        };
+        let piece = request.piece(id, slot, range.start.0, range.end().0, unit);
+        request.pending += 1;
+        let sync = request.flags.sync || self.knobs.writes == Writes::Sync;
+        self.rows.attach(row, &[piece], request.writes, sync, false, request.attr);
+        Attached::All
+    }
+
+    /// Attaches the rest of a longer one, row by row.
     ///
     /// Source   md-raid.md §2.1: pieces of 256 units; a request that reaches into the next member's
     ///          chunk begins there, so that member offsets go up
-    fn attach(&mut self, id: RequestId) -> bool {
-        let unit = self.rows.cache.block_bytes();
-        let end_unit = self.active(id).range.end().0.div_ceil(unit);
+    fn attach_long(&mut self, id: RequestId, unit: u64) -> Attached {
         loop {
             let request = self.requests[id.0 as usize].as_mut().expect("it is being attached");
-            if request.cursor.left == 0 {
-                let from = request.cursor.to.max(request.range.start.0);
-                if from >= request.range.end().0 {
-                    return true;
+            let end = request.range.end().0;
+            let cursor = match &mut request.cursor {
+                Some(cursor) if cursor.left > 0 => cursor,
+                cursor => {
+                    let to = cursor.as_ref().map(|cursor| cursor.to);
+                    let from = to.unwrap_or(0).max(request.range.start.0);
+                    if from >= end {
+                        return Attached::All;
+                    }
+                    // A long one lets others go between its pieces.
+                    let others = to.is_some() && !self.ready.is_empty();
+                    if self.resizing.is_some() || others {
+                        return Attached::Piece;
+                    }
+                    cursor.insert(Box::new(Cursor::new(&self.array, from, end, unit)))
                 }
-                // A long one lets others go between its pieces.
-                let others = request.cursor.to > 0 && !self.ready.is_empty();
-                if self.resizing.is_some() || others {
-                    return false;
-                }
-                let next = from / unit;
-                let end = end_unit.min(next + UNITS_MAX);
-                request.cursor = Cursor::new(next, end, unit);
-                request.cursor.from = from;
-                request.cursor.at = first_unit(&self.array, next, end, unit);
-            }
-            let cursor = &request.cursor;
-            let first = cursor.next().expect("units are left");
-            let position = self.array.geometry.locate(Bytes(first * unit).sectors_floor());
-            let height = self.rows.cache.height();
-            let key = position.sector.0 / height.0;
-            let Acquired::Row(row) = self.rows.cache.acquire(key, &self.array.geometry) else {
-                return false;
             };
-            let pieces = self.row_pieces(id, first);
+            let first = cursor.next().expect("units are left");
+            let sector = Bytes(first * unit).sectors_floor();
+            let (position, placement) = self.array.geometry.place(sector);
+            let key = position.sector.0 / self.rows.cache.height().0;
+            let Acquired::Row(row) = self.rows.cache.acquire_at(key, || placement) else {
+                return Attached::Starved;
+            };
+            let pieces = self.row_pieces(id, first, placement);
             let request = self.requests[id.0 as usize].as_mut().expect("it is being attached");
             request.pending += pieces.len() as u32;
-            let sync = match self.knobs.writes {
-                Writes::Sync => true,
-                Writes::Auto | Writes::Gather => request.flags.sync,
-            };
+            let sync = request.flags.sync || self.knobs.writes == Writes::Sync;
             self.rows.attach(row, &pieces, request.writes, sync, false, request.attr);
         }
     }
 
     /// The pieces of a request that lie in the row of a unit; the cursor moves past them.
-    fn row_pieces(&mut self, id: RequestId, unit_number: u64) -> SmallVec<[Piece; 4]> {
+    fn row_pieces(
+        &mut self,
+        id: RequestId,
+        unit_number: u64,
+        placement: Placement,
+    ) -> SmallVec<[Piece; 4]> {
         let unit = self.rows.cache.block_bytes();
         let geometry = &self.array.geometry;
         let units_per_chunk = geometry.chunk().bytes().0 / unit;
@@ -174,21 +221,18 @@ impl Volume {
         let in_chunk = unit_number % units_per_chunk;
         let request = self.requests[id.0 as usize].as_mut().expect("it is being attached");
         let mut pieces = SmallVec::new();
-        let placement = geometry.placement(ChunkRow(chunk_number / data_members));
         for data_index in 0..data_members {
             let number = (first_chunk + data_index) * units_per_chunk + in_chunk;
-            if !request.cursor.take(number) {
+            let cursor = request.cursor.as_mut().expect("it was made before");
+            if !cursor.take(number) {
                 continue;
             }
-            let mut slot = placement.data_slot(data_index as u16);
-            if self.array.is_planted(Mutant::ChunkEdgeOffByOne)
-                && in_chunk == 0
-                && data_index > 0
-                && request.writes
-            {
-                slot = placement.data_slot(data_index as u16 - 1);
-            }
-            let start = request.cursor.from.max(number * unit);
+            let slot = if request.writes {
+                written_slot(&self.array, placement, data_index as u16, in_chunk)
+            } else {
+                placement.data_slot(data_index as u16)
+            };
+            let start = cursor.from.max(number * unit);
             let end = request.range.end().0.min((number + 1) * unit);
             pieces.push(request.piece(id, slot, start, end, unit));
         }
@@ -243,10 +287,13 @@ impl Active {
 }
 
 impl Cursor {
-    fn new(first: u64, end: u64, unit: u64) -> Self {
-        let words = (end - first).div_ceil(64) as usize;
-        let (from, to) = (first * unit, end * unit);
-        Self { from, to, first, end, at: first, done: smallvec![0; words], left: end - first }
+    /// The next piece of a request that goes on at the byte `from` and ends at `request_end`.
+    fn new(array: &Array, from: u64, request_end: u64, unit: u64) -> Self {
+        let first = from / unit;
+        let end = request_end.div_ceil(unit).min(first + UNITS_MAX);
+        let (at, left) = (first_unit(array, first, end, unit), end - first);
+        let done = smallvec![0; left.div_ceil(64) as usize];
+        Self { from, to: end * unit, first, end, at, done, left }
     }
 
     /// The next unit that is not attached, going up from where it began and around.
@@ -288,6 +335,12 @@ fn first_unit(array: &Array, first: u64, end: u64, unit: u64) -> u64 {
     let members = geometry.members();
     let higher = (position.slot.0 + 1..members).any(|slot| !parity.contains(Slot(slot)));
     if higher { next_chunk } else { first }
+}
+
+/// The slot that a write of a data chunk goes to.
+fn written_slot(array: &Array, placement: Placement, data_index: u16, in_chunk: u64) -> Slot {
+    let wrong = array.is_planted(Mutant::ChunkEdgeOffByOne) && in_chunk == 0 && data_index > 0;
+    placement.data_slot(data_index - u16::from(wrong))
 }
 
 /// Units that a request attaches at a time (md: `RAID5_MAX_REQ_STRIPES`).

@@ -10,7 +10,7 @@ use super::Volume;
 use crate::error::ReplyError;
 use crate::input::Fault;
 use crate::knobs::Knobs;
-use crate::outbox::{Outbox, Owner, ReadPart};
+use crate::outbox::{Outbox, Owner, ReadPart, Who};
 use crate::output::Notice;
 use crate::raid::parity::rows::Answer;
 use crate::token::Token;
@@ -90,7 +90,7 @@ impl Volume {
             let chosen = match reads_by {
                 None => true,
                 Some(by) => {
-                    let read = matches!(outstanding.owner, Owner::Reads(_) | Owner::Rows(_));
+                    let read = matches!(outstanding.owner, Owner::Parts(..));
                     read && !outstanding.write && outstanding.issued <= by
                 }
             };
@@ -98,34 +98,36 @@ impl Volume {
                 continue;
             }
             outstanding.detached = true;
-            let owner = outstanding.owner.clone();
+            let owner = outstanding.owner;
             out.abort(token);
             let fault = Err(Fault::Aborted);
             match owner {
                 Owner::Compute(_) => unreachable!("members compute nothing"),
                 Owner::Flush => self.flush_done(Some(position), fault, out),
-                Owner::Reads(parts) => {
-                    for part in parts {
-                        let request = self.active(part.request);
-                        request.pins += 1;
-                        request.stalled = true;
-                        self.piece_done(part.request, Ok(()), out);
-                    }
-                }
-                Owner::Rows(parts) => {
+                Owner::Parts(first, merged) => {
                     let answer = Answer { result: fault, position: Some(position), given_up: true };
-                    self.with_rows(out, |rows, cx| rows.done(&parts, answer, cx));
+                    for part in out.parts(first, merged) {
+                        match part {
+                            Who::Read(part) => {
+                                let request = self.active(part.request);
+                                request.pins += 1;
+                                request.stalled = true;
+                                self.piece_done(part.request, Ok(()), out);
+                            }
+                            Who::Row(part) => {
+                                self.with_rows(out, |rows, cx| rows.done(part, answer, cx));
+                            }
+                        }
+                    }
                 }
                 Owner::Superblock => self.array.superblock_done(Some(position), fault, out),
             }
         }
     }
 
-    pub(super) fn unpin(&mut self, parts: &[ReadPart], out: &mut Outbox) {
-        for part in parts {
-            self.active(part.request).pins -= 1;
-            self.forget(part.request, out);
-        }
+    pub(super) fn unpin(&mut self, part: ReadPart, out: &mut Outbox) {
+        self.active(part.request).pins -= 1;
+        self.forget(part.request, out);
     }
 }
 

@@ -21,7 +21,7 @@ use super::list::{CLASSES_MAX, List, Lists};
 use super::priority::{Pick, Priority, Ready, Variant};
 use super::row::{Batch, Row};
 use crate::frame::Frame;
-use crate::raid::geometry::Geometry;
+use crate::raid::geometry::{Geometry, Placement};
 
 /// The stripe cache of one volume.
 #[derive(Clone, Debug)]
@@ -119,6 +119,16 @@ impl Cache {
     /// Looks a row up, or makes an unused one stand for it. It is on no list afterwards, unless it
     /// is in flight or goes with a batch.
     pub(crate) fn acquire(&mut self, key: u64, geometry: &Geometry) -> Acquired {
+        let chunk_row = geometry.chunk_row_of(Sectors(key * self.height.0));
+        self.acquire_at(key, || geometry.placement(chunk_row))
+    }
+
+    /// The same where the placement may be known already.
+    pub(crate) fn acquire_at(
+        &mut self,
+        key: u64,
+        placement: impl FnOnce() -> Placement,
+    ) -> Acquired {
         if let Some(id) = self.index.find(key) {
             if matches!(self.lists.of(id), Some(List::Inactive(_))) {
                 self.active += 1;
@@ -135,13 +145,12 @@ impl Cache {
             return Acquired::Starved;
         };
         self.active += 1;
-        let chunk_row = geometry.chunk_row_of(Sectors(key * self.height.0));
         let old = self.row(id);
         if old.hashed {
             let old_key = old.key;
             self.index.remove(old_key);
         }
-        self.row_mut(id).reuse(key, geometry.placement(chunk_row));
+        self.row_mut(id).reuse(key, placement());
         self.index.insert(key, id);
         Acquired::Row(id)
     }

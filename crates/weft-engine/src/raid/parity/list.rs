@@ -1,7 +1,7 @@
 //! First come, first served: lists of rows, each row on at most one.
 //!
-//! Doubly linked through one table, so that a row that a new write promotes leaves the middle of its
-//! list in one step.
+//! Each list is a ring through one table, closed by an entry of its own, so that a row that a new
+//! write promotes leaves the middle of its list in one step, and first and last are nothing special.
 
 use weft_units::RowId;
 
@@ -21,88 +21,86 @@ pub(crate) enum List {
 /// All lists of one cache.
 #[derive(Clone, Debug)]
 pub(crate) struct Lists {
-    heads: [Head; 3 + CLASSES_MAX as usize],
+    /// Of every row, then the one that closes each list.
     links: Vec<Link>,
+    rows: u32,
 }
 
-#[derive(Clone, Copy, Debug, Default)]
-struct Head {
-    first: Option<RowId>,
-    last: Option<RowId>,
-}
-
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 struct Link {
     list: Option<List>,
-    before: Option<RowId>,
-    after: Option<RowId>,
+    before: u32,
+    after: u32,
 }
 
 impl List {
-    fn index(self) -> usize {
+    fn index(self) -> u32 {
         match self {
             Self::Delayed => 0,
             Self::Handle => 1,
             Self::Hold => 2,
-            Self::Inactive(class) => 3 + usize::from(class),
+            Self::Inactive(class) => 3 + u32::from(class),
         }
     }
 }
 
 impl Lists {
     pub(crate) fn new(rows: u32) -> Self {
-        Self {
-            heads: [Head::default(); 3 + CLASSES_MAX as usize],
-            links: vec![Link::default(); rows as usize],
-        }
+        let empty = |place| Link { list: None, before: place, after: place };
+        Self { links: (0..rows + LISTS).map(empty).collect(), rows }
     }
 
     /// The list that a row is on.
+    #[inline]
     pub(crate) fn of(&self, row: RowId) -> Option<List> {
         self.links[row.index()].list
     }
 
+    #[inline]
     pub(crate) fn first(&self, list: List) -> Option<RowId> {
-        self.heads[list.index()].first
+        let first = self.links[self.end(list) as usize].after;
+        (first < self.rows).then_some(RowId(first))
     }
 
+    #[inline]
     pub(crate) fn push(&mut self, list: List, row: RowId) {
         assert!(self.of(row).is_none(), "a row is on one list");
-        let head = &mut self.heads[list.index()];
-        let before = head.last.replace(row);
-        if head.first.is_none() {
-            head.first = Some(row);
-        }
-        self.links[row.index()] = Link { list: Some(list), before, after: None };
-        if let Some(before) = before {
-            self.links[before.index()].after = Some(row);
-        }
+        let end = self.end(list);
+        let before = std::mem::replace(&mut self.links[end as usize].before, row.0);
+        self.links[before as usize].after = row.0;
+        self.links[row.index()] = Link { list: Some(list), before, after: end };
     }
 
     /// Takes a row off its list, if it is on one.
+    #[inline]
     pub(crate) fn remove(&mut self, row: RowId) {
-        let link = std::mem::take(&mut self.links[row.index()]);
-        let Some(list) = link.list else { return };
-        let head = &mut self.heads[list.index()];
-        match link.before {
-            Some(before) => self.links[before.index()].after = link.after,
-            None => head.first = link.after,
+        let link = &mut self.links[row.index()];
+        if link.list.take().is_none() {
+            return;
         }
-        match link.after {
-            Some(after) => self.links[after.index()].before = link.before,
-            None => head.last = link.before,
-        }
+        let Link { before, after, .. } = *link;
+        self.links[before as usize].after = after;
+        self.links[after as usize].before = before;
     }
 
+    #[inline]
     pub(crate) fn pop(&mut self, list: List) -> Option<RowId> {
         let row = self.first(list)?;
         self.remove(row);
         Some(row)
     }
+
+    /// The entry that closes a list.
+    #[inline]
+    fn end(&self, list: List) -> u32 {
+        self.rows + list.index()
+    }
 }
 
 /// md's `NR_STRIPE_HASH_LOCKS`.
 pub(crate) const CLASSES_MAX: u8 = 8;
+
+const LISTS: u32 = 3 + CLASSES_MAX as u32;
 
 #[cfg(test)]
 mod tests {

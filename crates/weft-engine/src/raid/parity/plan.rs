@@ -176,20 +176,23 @@ impl Facts {
     /// Read-modify-write, reconstruct-write, or what is missing for either. `reads` are the blocks
     /// that the fill reads anyway.
     fn dirty(&self, reads: SlotSet) -> Step {
-        let never = 2 * self.all.count();
         let cost = |wanted: SlotSet| {
-            let here = wanted.and(self.insync).count();
-            here + wanted.without(self.insync).count() * never
+            let lost = wanted.without(self.insync);
+            if lost.is_empty() {
+                return wanted.count();
+            }
+            let never = 2 * self.all.count();
+            wanted.and(self.insync).count() + lost.count() * never
         };
         let missing = self.all.without(self.uptodate).without(reads);
         let rmw_reads = missing.and(self.to_write.or(self.parity()));
         let rcw_reads = missing.and(self.data()).without(self.overwrite);
+        if reads.is_empty() && rcw_reads.is_empty() {
+            return Step::Write(Mode::Reconstruct);
+        }
         let forced =
             self.rmw_level == RmwLevel::Never || (self.resync_pending && self.failed().is_empty());
-        let (mut rmw, mut rcw) = (cost(rmw_reads), cost(rcw_reads));
-        if forced {
-            (rmw, rcw) = (2, 1);
-        }
+        let (rmw, mut rcw) = if forced { (2, 1) } else { (cost(rmw_reads), cost(rcw_reads)) };
         let tie_goes_to_rmw = self.rmw_level == RmwLevel::Tie;
         let mut blocks = reads;
         let mut delay = false;

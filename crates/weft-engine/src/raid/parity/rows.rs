@@ -29,8 +29,10 @@ use crate::knobs::{CheckReads, Knobs, Writes};
 use crate::mutant::Mutant;
 use crate::outbox::{Outbox, RowPart, Who};
 use crate::output::{ComputeOp, Differs, Source, Sources};
+use crate::raid::geometry::Placement;
 use crate::raid::slot_set::SlotSet;
 use crate::ranges::RequestId;
+use crate::sched::merge::Kind;
 
 /// The rows of one volume.
 #[derive(Clone, Debug)]
@@ -260,7 +262,8 @@ impl Rows {
         }
         let facts = self.facts(id, cx);
         let written_in_vain = cx.array.broken && !facts.to_write.is_empty();
-        if written_in_vain || facts.failed().count() > facts.parity().count() {
+        let failed = facts.failed();
+        if written_in_vain || (!failed.is_empty() && failed.count() > facts.parity().count()) {
             self.fail_row(id, &facts, cx);
             return;
         }
@@ -282,6 +285,7 @@ impl Rows {
         }
     }
 
+    #[inline]
     fn facts(&self, id: RowId, cx: &Surroundings<'_>) -> Facts {
         let row = self.cache.row(id);
         let sector = row.sector(self.cache.height());
@@ -346,7 +350,9 @@ impl Rows {
     fn read(&mut self, id: RowId, blocks: SlotSet, cx: &mut Surroundings<'_>) {
         // A read that is repeated goes alone, so that its neighbours do not fail with it.
         let alone = self.cache.row(id).retried.and(blocks);
-        self.stage(id, id, alone, None, Bytes::ZERO, cx);
+        if !alone.is_empty() {
+            self.stage(id, id, alone, None, Bytes::ZERO, cx);
+        }
         self.stage(id, id, blocks.without(alone), None, cx.knobs.max_sectors, cx);
         let row = self.cache.row_mut(id);
         if row.in_flight > 0 {
@@ -426,62 +432,36 @@ impl Rows {
         }
     }
 
-    /// Member requests of rows are done, or were given up, in which case they `pin` memory.
-    pub(crate) fn done(&mut self, parts: &[RowPart], answer: Answer, cx: &mut Surroundings<'_>) {
-        for part in parts {
-            if answer.given_up {
-                self.cache.row_mut(part.row).pins += 1;
-            }
-            self.part_done(*part, answer, cx);
+    /// A member request that was given up is done at last.
+    pub(crate) fn unpin(&mut self, part: RowPart) {
+        let row = self.cache.row_mut(part.row);
+        row.pins -= 1;
+        if row.pins == 0 && !row.hashed && row.in_flight == 0 {
+            self.cache.release(part.row);
         }
     }
 
-    /// Member requests that were given up are done at last.
-    pub(crate) fn unpin(&mut self, parts: &[RowPart]) {
-        for part in parts {
-            let row = self.cache.row_mut(part.row);
-            row.pins -= 1;
-            if row.pins == 0 && !row.hashed && row.in_flight == 0 {
-                self.cache.release(part.row);
-            }
+    /// A member request of a row is done, or was given up, in which case it pins memory.
+    pub(crate) fn done(&mut self, part: RowPart, answer: Answer, cx: &mut Surroundings<'_>) {
+        if answer.given_up {
+            self.cache.row_mut(part.row).pins += 1;
         }
-    }
-
-    fn part_done(&mut self, part: RowPart, answer: Answer, cx: &mut Surroundings<'_>) {
-        // A member that failed may answer late, when another has its slot: not that one's doing.
-        let still_there = answer.position.is_some_and(|position| {
-            !answer.given_up && cx.array.position_at(part.slot) == Some(position)
-        });
         let head = self.head_of(part.row);
         let operation = self.cache.row(head).operation;
-        let row = self.cache.row_mut(part.row);
         match (answer.result, operation) {
             (Ok(()), Operation::Reading) => {
+                let row = self.cache.row_mut(part.row);
                 row.uptodate.insert(part.slot);
                 row.retried.remove(part.slot);
                 if let Some(position) = answer.position {
                     cx.array.members[position].read_errors = 0;
                 }
             }
-            (Ok(()), Operation::Writing | Operation::PayingOff) => row.owed.remove(part.slot),
+            (Ok(()), Operation::Writing | Operation::PayingOff) => {
+                self.cache.row_mut(part.row).owed.remove(part.slot);
+            }
             (Ok(()), _) => {}
-            (Err(_), Operation::Reading) if !still_there => {}
-            (Err(Fault::Gone), Operation::Reading) => self.member_failed(part.slot, cx),
-            (Err(_), Operation::Reading) => self.read_failed(part, cx),
-            (Err(Fault::NoSpace), Operation::Writing | Operation::PayingOff) if still_there => {
-                row.owed.insert(part.slot);
-            }
-            (Err(Fault::NoSpace), Operation::SyncWriting) if still_there => {
-                row.no_space = Some(part.slot);
-            }
-            (Err(fault), _) => {
-                row.faults.insert(part.slot);
-                // What cannot be read back, or has no space, is for the row to judge.
-                let judged = matches!(operation, Operation::Rereading(_));
-                if still_there && !judged && fault != Fault::NoSpace {
-                    self.member_failed(part.slot, cx);
-                }
-            }
+            (Err(fault), operation) => self.part_failed(part, fault, operation, answer, cx),
         }
         let row = self.cache.row_mut(head);
         row.in_flight -= 1;
@@ -505,6 +485,42 @@ impl Rows {
             | Operation::Recovering(_)
             | Operation::Regenerating(_)) => {
                 unreachable!("{operation:?} has no member requests")
+            }
+        }
+    }
+
+    /// A member did not do its part of the operation.
+    #[cold]
+    fn part_failed(
+        &mut self,
+        part: RowPart,
+        fault: Fault,
+        operation: Operation,
+        answer: Answer,
+        cx: &mut Surroundings<'_>,
+    ) {
+        // A member that failed may answer late, when another has its slot: not that one's doing.
+        let still_there = answer.position.is_some_and(|position| {
+            !answer.given_up && cx.array.position_at(part.slot) == Some(position)
+        });
+        let row = self.cache.row_mut(part.row);
+        match (fault, operation) {
+            (_, Operation::Reading) if !still_there => {}
+            (Fault::Gone, Operation::Reading) => self.member_failed(part.slot, cx),
+            (_, Operation::Reading) => self.read_failed(part, cx),
+            (Fault::NoSpace, Operation::Writing | Operation::PayingOff) if still_there => {
+                row.owed.insert(part.slot);
+            }
+            (Fault::NoSpace, Operation::SyncWriting) if still_there => {
+                row.no_space = Some(part.slot);
+            }
+            (fault, _) => {
+                row.faults.insert(part.slot);
+                // What cannot be read back, or has no space, is for the row to judge.
+                let judged = matches!(operation, Operation::Rereading(_));
+                if still_there && !judged && fault != Fault::NoSpace {
+                    self.member_failed(part.slot, cx);
+                }
             }
         }
     }
@@ -556,6 +572,7 @@ impl Rows {
     }
 
     /// The rows that go as one with this one: itself, and what it leads.
+    #[inline]
     fn batch_of(&self, id: RowId) -> SmallVec<[RowId; 4]> {
         let mut rows = smallvec![id];
         if let Batch::Head(followers) = &self.cache.row(id).batch {
@@ -608,15 +625,19 @@ impl Rows {
             Operation::Rewriting(_) | Operation::Rereading(_) => Attr::NONE,
             _ => row.attr,
         };
-        let sector = row.sector(height);
+        let mut request = MemberRequest {
+            write: write.is_some(),
+            sector: row.sector(height),
+            part: row.block(Slot(0), frames),
+            max,
+            kind: Kind { fua: write == Some(true), rows: true, attr },
+        };
         let mut sent = 0;
         for slot in slots.descending() {
             let Some(position) = cx.array.position_at(slot) else { continue };
-            let part = row.block(slot, frames);
-            let (fua, write) = (write == Some(true), write.is_some());
-            let request = MemberRequest { write, fua, sector, part, max, attr };
+            request.part.frame = row.block(slot, frames).frame;
             let who = Who::Row(RowPart { row: id, slot });
-            cx.array.stage(position, request, who, cx.out);
+            cx.array.stage(position, &request, who, cx.out);
             sent += 1;
         }
         let head = self.cache.row_mut(head);
@@ -634,18 +655,19 @@ impl Rows {
     }
 
     fn sources(&self, id: RowId, slots: SlotSet, cx: &Surroundings<'_>) -> Sources {
-        slots
-            .ascending()
-            .map(|slot| Source {
-                exponent: self.exponent(id, slot, cx),
-                part: self.whole(id, slot),
-            })
-            .collect()
+        let (row, frames) = (self.cache.row(id), self.cache.block_frames());
+        let placement = row.placement();
+        let mut sources = Sources::new();
+        for slot in slots.ascending() {
+            let exponent = exponent(placement, slot, cx);
+            sources.push(Source { exponent, part: row.block(slot, frames) });
+        }
+        sources
     }
+}
 
-    fn exponent(&self, id: RowId, slot: Slot, cx: &Surroundings<'_>) -> u8 {
-        let exponent = self.cache.row(id).placement().exponent(slot);
-        let wrong = exponent >= 2 && cx.array.is_planted(Mutant::WrongQExponent);
-        exponent + u8::from(wrong)
-    }
+fn exponent(placement: Placement, slot: Slot, cx: &Surroundings<'_>) -> u8 {
+    let exponent = placement.exponent(slot);
+    let wrong = exponent >= 2 && cx.array.is_planted(Mutant::WrongQExponent);
+    exponent + u8::from(wrong)
 }

@@ -9,7 +9,7 @@
 use smallvec::{SmallVec, smallvec};
 use weft_units::{FRAME_BYTES, RowId, Slot};
 
-use super::{Event, Rows, Surroundings};
+use super::{Event, Rows, Surroundings, exponent};
 use crate::error::ReplyError;
 use crate::frame::{Part, ZERO_FRAME};
 use crate::mutant::Mutant;
@@ -21,8 +21,14 @@ use crate::raid::slot_set::SlotSet;
 impl Rows {
     /// Takes in what is written and computes parity: of one row, or of a batch.
     pub(super) fn take_in(&mut self, id: RowId, mode: Mode, cx: &mut Surroundings<'_>) {
-        let mut ops = Vec::new();
-        for id in self.batch_of(id) {
+        let rows = self.batch_of(id);
+        // Two for each piece of a client, or one and the parity; zeros may take more.
+        let pieces: usize = rows.iter().map(|id| self.cache.row(*id).writes().len()).sum();
+        let mut ops = Vec::with_capacity(match mode {
+            Mode::ReadModifyWrite => 2 * pieces,
+            Mode::Reconstruct => pieces + rows.len(),
+        });
+        for id in rows {
             self.take_in_row(id, mode, &mut ops, cx);
         }
         let row = self.cache.row_mut(id);
@@ -49,7 +55,7 @@ impl Rows {
         let row = self.cache.row(id);
         let written = row.to_write();
         for piece in row.writes() {
-            let exponent = self.exponent(id, piece.slot, cx);
+            let exponent = exponent(placement, piece.slot, cx);
             for (new, offset) in piece.parts() {
                 let here = |slot: Slot| row.part(slot, block_bytes, offset, new.len);
                 let to = here(piece.slot);
@@ -71,7 +77,7 @@ impl Rows {
             ops.push(ComputeOp::Pq { data, p: p.map(whole), q: q.map(whole) });
         }
         let row = self.cache.row_mut(id);
-        row.new_parity = p.into_iter().chain(q).collect();
+        row.new_parity = placement.parity().and(present);
         row.uptodate = row.uptodate.without(written).without(placement.parity());
         row.take_writers();
     }
@@ -127,10 +133,10 @@ impl Rows {
         if std::mem::take(&mut row.full_write) {
             self.cache.full_row_writes -= 1;
         }
+        let mut owing = false;
         for id in &rows {
-            self.owe(*id);
+            owing |= self.owe(*id);
         }
-        let owing = rows.iter().any(|id| !self.cache.row(*id).owed.is_empty());
         let result = if owing {
             Err(ReplyError::NoSpace)
         } else if cx.array.broken {
@@ -165,19 +171,22 @@ impl Rows {
 }
 
 impl Rows {
-    /// Remembers a row that a member had no space for, forgets one that it has by now.
-    fn owe(&mut self, id: RowId) {
+    /// Remembers a row that a member had no space for, forgets one that it has by now. Whether it has
+    /// not.
+    fn owe(&mut self, id: RowId) -> bool {
         let row = self.cache.row(id);
-        if row.owed.is_empty() {
-            self.owing.retain(|other| *other != id);
-        }
-        if let Some(slot) = row.owed.ascending().next() {
-            let sector = row.sector(self.cache.height());
-            self.events.push(Event::NoSpace { slot, sector });
-            if !self.owing.contains(&id) {
-                self.owing.push(id);
+        let Some(slot) = row.owed.ascending().next() else {
+            if !self.owing.is_empty() {
+                self.owing.retain(|other| *other != id);
             }
+            return false;
+        };
+        let sector = row.sector(self.cache.height());
+        self.events.push(Event::NoSpace { slot, sector });
+        if !self.owing.contains(&id) {
+            self.owing.push(id);
         }
+        true
     }
 
     /// Writes again what members had no space for, row by row.
