@@ -31,7 +31,7 @@ pub struct VolumeConfig {
     pub assembly: Assembly,
     /// Its knobs at the start.
     pub knobs: Knobs,
-    /// Stripe-cache rows when fewer than `stripe_cache_size` allows: tests with a cache of two.
+    /// Stripe-cache rows when fewer than the knobs allow: tests with a cache of two.
     pub rows_max: Option<u32>,
 }
 
@@ -52,7 +52,8 @@ impl Config {
     /// A configuration for one volume, with memory for a full stripe cache and 64 MiB of payload.
     #[must_use]
     pub fn for_volume(assembly: Assembly, knobs: Knobs) -> Self {
-        let cache_frames = assembly.row_frames(knobs.stripe_size) * knobs.stripe_cache_size;
+        let rows = knobs.cache_rows(&assembly.geometry);
+        let cache_frames = assembly.row_frames(knobs.stripe_size) * rows;
         Self {
             volumes: vec![VolumeConfig { assembly, knobs, rows_max: None }],
             cache_frames,

@@ -6,8 +6,9 @@
 //! Source   spec of md: Documentation/admin-guide/md.rst; ranges checked against Linux 6.12
 
 use thiserror::Error;
-use weft_units::{Bytes, Span};
+use weft_units::{Bytes, FRAME_BYTES, Span};
 
+use crate::raid::geometry::Geometry;
 use crate::raid::parity::priority::Variant;
 use crate::raid::parity::stripe_size::StripeSize;
 
@@ -20,6 +21,8 @@ pub struct Knobs {
     pub max_sectors: Bytes,
     /// How long a member may stall before it is failed. Zero: never.
     pub member_timeout: Span,
+    /// How a row comes by the blocks that it needs.
+    pub plan_rule: PlanRule,
     /// How many rows that are ready may pass a held one (patch 000).
     pub preread_bypass_threshold: u32,
     /// Which of the two rules of patch 000 picks the next row.
@@ -30,6 +33,11 @@ pub struct Knobs {
     pub rmw_level: RmwLevel,
     /// How long an array stays dirty after its last write. Zero: until it is stopped.
     pub safe_mode_delay: Span,
+    /// Whether a block that is written from end to end is written from the client's memory, and not
+    /// kept in the cache.
+    pub skip_copy: bool,
+    /// Memory of the stripe cache with [`StripeSize::AUTO`]; zero for that of `stripe_cache_size` rows.
+    pub stripe_cache_bytes: Bytes,
     /// Rows in the stripe cache.
     pub stripe_cache_size: u32,
     /// Bytes of a row on one member (patch 004).
@@ -46,6 +54,16 @@ pub enum CheckReads {
     /// Only the members.
     #[default]
     Media,
+}
+
+/// How a row comes by the blocks that it needs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum PlanRule {
+    /// With the fewest reads.
+    Least,
+    /// As md does, read for read.
+    #[default]
+    Md,
 }
 
 /// The two rules of patch 000.
@@ -91,6 +109,8 @@ pub enum Knob {
     MaxSectors(Bytes),
     /// See [`Knobs::member_timeout`].
     MemberTimeout(Span),
+    /// See [`Knobs::plan_rule`].
+    PlanRule(PlanRule),
     /// See [`Knobs::preread_bypass_threshold`].
     PrereadBypassThreshold(u32),
     /// See [`Knobs::priority`].
@@ -101,6 +121,10 @@ pub enum Knob {
     RmwLevel(RmwLevel),
     /// See [`Knobs::safe_mode_delay`].
     SafeModeDelay(Span),
+    /// See [`Knobs::skip_copy`].
+    SkipCopy(bool),
+    /// See [`Knobs::stripe_cache_bytes`].
+    StripeCacheBytes(Bytes),
     /// See [`Knobs::stripe_cache_size`].
     StripeCacheSize(u32),
     /// See [`Knobs::stripe_size`].
@@ -186,11 +210,31 @@ pub const TABLE: &[Row] = &[
         show: |knobs| show_seconds(knobs.member_timeout),
     },
     Row {
+        name: "plan_rule",
+        unit: "word",
+        range: "md | least",
+        origin: "weft",
+        doc: "How a row comes by the blocks that it needs: read for read as md, or with the fewest reads. \
+              With least, blocks of healthy members are read straight from them though others are missing.",
+        parse: |text, _| {
+            Some(Knob::PlanRule(match text {
+                "least" => PlanRule::Least,
+                "md" => PlanRule::Md,
+                _ => return None,
+            }))
+        },
+        show: |knobs| match knobs.plan_rule {
+            PlanRule::Least => "least".into(),
+            PlanRule::Md => "md".into(),
+        },
+    },
+    Row {
         name: "preread_bypass_threshold",
         unit: "rows",
         range: "0..=stripe_cache_size",
         origin: "md",
-        doc: "How many ready rows may pass a held one; 0 holds it until no full-row write is in flight.",
+        doc: "How many ready rows may pass a held one; 0 holds it until no full-row write is in flight. \
+              With stripe_size=auto 64 at least.",
         parse: |text, knobs| {
             Some(Knob::PrereadBypassThreshold(number(text, 0, knobs.stripe_cache_size)?))
         },
@@ -253,6 +297,35 @@ pub const TABLE: &[Row] = &[
         show: |knobs| show_seconds(knobs.safe_mode_delay),
     },
     Row {
+        name: "skip_copy",
+        unit: "flag",
+        range: "0 | 1",
+        origin: "md",
+        doc: "Writes whole blocks from the client's memory, and does not keep them in the cache. \
+              stripe_size=auto does so for full rows.",
+        parse: |text, _| {
+            Some(Knob::SkipCopy(match text {
+                "0" => false,
+                "1" => true,
+                _ => return None,
+            }))
+        },
+        show: |knobs| u8::from(knobs.skip_copy).to_string(),
+    },
+    Row {
+        name: "stripe_cache_bytes",
+        unit: "bytes",
+        range: "0, or 1048576..=68719476736",
+        origin: "weft",
+        doc: "Memory of the stripe cache with stripe_size=auto; 0 for that of stripe_cache_size rows of \
+              4 KiB.",
+        parse: |text, _| {
+            let bytes = text.parse().ok().filter(|b| *b == 0 || (1 << 20..=1 << 36).contains(b))?;
+            Some(Knob::StripeCacheBytes(Bytes(bytes)))
+        },
+        show: |knobs| knobs.stripe_cache_bytes.0.to_string(),
+    },
+    Row {
         name: "stripe_cache_size",
         unit: "rows",
         range: "17..=32768",
@@ -264,13 +337,21 @@ pub const TABLE: &[Row] = &[
     Row {
         name: "stripe_size",
         unit: "bytes",
-        range: "a power of two, 4096..=65536",
+        range: "a power of two, 4096..=65536, or auto",
         origin: "md",
-        doc: "Bytes of a row on one member: what the cache looks up, reads and writes.",
+        doc: "Bytes of a row on one member: what the cache looks up, reads and writes. auto moves 4 KiB \
+              for small writes and whole chunks for large ones.",
         parse: |text, _| {
-            StripeSize::new(u64::from(number(text, 1, u32::MAX)?)).ok().map(Knob::StripeSize)
+            let size = match text {
+                "auto" => StripeSize::AUTO,
+                _ => StripeSize::new(u64::from(number(text, 1, u32::MAX)?)).ok()?,
+            };
+            Some(Knob::StripeSize(size))
         },
-        show: |knobs| knobs.stripe_size.bytes().0.to_string(),
+        show: |knobs| match knobs.stripe_size {
+            StripeSize::AUTO => "auto".into(),
+            size => size.bytes().0.to_string(),
+        },
     },
     Row {
         name: "writes",
@@ -301,11 +382,14 @@ impl Knobs {
             Knob::CheckReads(from) => self.check_reads = from,
             Knob::MaxSectors(bytes) => self.max_sectors = bytes,
             Knob::MemberTimeout(span) => self.member_timeout = span,
+            Knob::PlanRule(rule) => self.plan_rule = rule,
             Knob::PrereadBypassThreshold(count) => self.preread_bypass_threshold = count,
             Knob::Priority(rule) => self.priority = rule,
             Knob::ReadAround(span) => self.read_around = span,
             Knob::RmwLevel(level) => self.rmw_level = level,
             Knob::SafeModeDelay(span) => self.safe_mode_delay = span,
+            Knob::SkipCopy(skip) => self.skip_copy = skip,
+            Knob::StripeCacheBytes(bytes) => self.stripe_cache_bytes = bytes,
             Knob::StripeCacheSize(count) => {
                 self.stripe_cache_size = count;
                 self.preread_bypass_threshold = self.preread_bypass_threshold.min(count);
@@ -341,9 +425,25 @@ impl Knobs {
     #[must_use]
     pub fn priority_variant(&self) -> Variant {
         match self.priority {
-            PriorityRule::Bypass => Variant::Bypass { threshold: self.preread_bypass_threshold },
+            PriorityRule::Bypass => {
+                let threshold = self.preread_bypass_threshold;
+                // What is held then belongs to a stream, which fills it as a rule.
+                let patient = self.stripe_size.is_auto() && threshold > 0;
+                let threshold = if patient { threshold.max(AUTO_THRESHOLD) } else { threshold };
+                Variant::Bypass { threshold }
+            }
             PriorityRule::Fifo => Variant::Fifo,
         }
+    }
+
+    /// Rows of the stripe cache of an array.
+    #[must_use]
+    pub fn cache_rows(&self, geometry: &Geometry) -> u32 {
+        if !self.stripe_size.is_auto() || self.stripe_cache_bytes == Bytes::ZERO {
+            return self.stripe_cache_size;
+        }
+        let row_bytes = u64::from(self.stripe_size.row_frames(geometry)) * FRAME_BYTES;
+        u32::try_from(self.stripe_cache_bytes.0 / row_bytes).map_or(u32::MAX, |rows| rows.max(17))
     }
 }
 
@@ -353,17 +453,23 @@ impl Default for Knobs {
             check_reads: CheckReads::default(),
             max_sectors: Bytes::kib(512),
             member_timeout: Span::ZERO,
+            plan_rule: PlanRule::default(),
             preread_bypass_threshold: 1,
             priority: PriorityRule::default(),
             read_around: Span::secs(2),
             rmw_level: RmwLevel::default(),
             safe_mode_delay: Span::millis(200),
+            skip_copy: false,
+            stripe_cache_bytes: Bytes::ZERO,
             stripe_cache_size: 256,
             stripe_size: StripeSize::default(),
             writes: Writes::default(),
         }
     }
 }
+
+/// Chunk rows that may pass a held one of a stream.
+const AUTO_THRESHOLD: u32 = 64;
 
 fn names() -> String {
     TABLE.iter().map(|row| row.name).collect::<Vec<_>>().join(", ")

@@ -40,6 +40,8 @@ pub(crate) struct Merged {
 pub(crate) struct RowPart {
     pub(crate) row: RowId,
     pub(crate) slot: Slot,
+    /// The request whose memory it is; else it is the row's.
+    pub(crate) lender: Option<RequestId>,
 }
 
 /// Whose a part of a member request is.

@@ -13,23 +13,24 @@
 mod attach;
 mod command;
 mod members;
+mod streams;
 mod sync;
 
 use std::collections::VecDeque;
 
-use smallvec::SmallVec;
-use weft_units::{ByteRange, Bytes, ClientId, Span, Time, VolumeId};
+use weft_units::{ByteRange, Bytes, ClientId, RowId, Span, Time, VolumeId};
 
-use self::attach::Cursor;
+use self::attach::{Cursor, Detour};
 use self::command::Waiting;
 use self::members::STALL_WARNING;
+use self::streams::Streams;
 use self::sync::changes_parity;
 use crate::array::{Array, FlushFor};
 use crate::config::VolumeConfig;
 use crate::error::ReplyError;
 use crate::frame::{Frame, Run, frames_needed};
 use crate::input::{Fault, Flags, Request, RequestOp, SyncAction, Value};
-use crate::knobs::{Knob, Knobs};
+use crate::knobs::{Knob, Knobs, PlanRule};
 use crate::mutant::Mutant;
 use crate::outbox::{Outbox, Outstanding, Owner, ReadPart, Who};
 use crate::output::{Notice, Output};
@@ -57,8 +58,11 @@ pub(crate) struct Volume {
     ready: VecDeque<RequestId>,
     /// Requests that found no row.
     starved: VecDeque<RequestId>,
-    /// Reads that failed on their member: to be read through the cache.
-    retries: VecDeque<ReadPart>,
+    /// Pieces of reads that go through the cache.
+    detours: VecDeque<Detour>,
+    streams: Streams,
+    /// Rows that are handled in this turn.
+    picked: Vec<RowId>,
     /// Done, but a failure is not recorded yet.
     held: VecDeque<RequestId>,
     sync: Option<RowSync>,
@@ -111,6 +115,8 @@ struct Active {
     /// Member reads into its frames that were given up.
     pins: u32,
     writes: bool,
+    /// It goes on where another write ended.
+    streams: bool,
     flushed: bool,
     /// The array counts it as a writer.
     begun: bool,
@@ -141,7 +147,9 @@ impl Volume {
             before_dirty: VecDeque::new(),
             ready: VecDeque::new(),
             starved: VecDeque::new(),
-            retries: VecDeque::new(),
+            detours: VecDeque::new(),
+            streams: Streams::default(),
+            picked: Vec::new(),
             held: VecDeque::new(),
             sync: None,
             last_sync: None,
@@ -232,7 +240,7 @@ impl Volume {
                         Who::Row(part) => {
                             self.with_rows(out, |rows, cx| rows.done(part, answer, cx));
                         }
-                        Who::Read(part) if detached => self.unpin(part, out),
+                        Who::Read(part) if detached => self.unpin(part.request, out),
                         Who::Read(part) => self.read_done(part, result, out),
                     }
                     next = out.next_part(&mut merged);
@@ -271,7 +279,7 @@ impl Volume {
         let rows_wait =
             self.rows_may_move() && self.rows.cache.has_runnable(self.knobs.priority_variant());
         let for_rows =
-            !self.starved.is_empty() || !self.retries.is_empty() || self.rows.has_displaced();
+            !self.starved.is_empty() || !self.detours.is_empty() || self.rows.has_displaced();
         let sync_goes_on = self.sync.as_ref().is_some_and(|sync| {
             sync.has_work(&self.rows) && (self.array.is_dirty() || !changes_parity(sync.action))
         });
@@ -368,6 +376,9 @@ impl Volume {
             stalled: false,
             pins: 0,
             writes,
+            streams: writes
+                && self.knobs.stripe_size.is_auto()
+                && self.streams.goes_on(request.range),
             flushed: false,
             begun: false,
             answered: false,
@@ -425,7 +436,8 @@ impl Volume {
 
     fn start_read(&mut self, id: RequestId, out: &mut Outbox) {
         // What a member has no space for is known to its row only.
-        if self.array.reads_bypass() && !self.rows.is_owing() {
+        let bypasses = self.array.reads_bypass() || self.knobs.plan_rule == PlanRule::Least;
+        if bypasses && !self.rows.is_owing() {
             self.bypass(id, out);
         } else {
             self.ready.push_back(id);
@@ -452,7 +464,7 @@ impl Volume {
         if result.is_ok() {
             self.piece_done(part.request, Ok(()), out);
         } else {
-            self.retries.push_back(part);
+            self.detours.push_back(Detour { part, failed: true });
         }
     }
 
@@ -570,17 +582,20 @@ impl Volume {
         }
         self.rows.cache.activate_delayed();
         let variant = self.knobs.priority_variant();
-        let mut picked = SmallVec::<[_; 8]>::new();
-        while picked.len() < rows_max as usize
-            && let Some(id) = self.rows.cache.pick(variant)
-        {
-            picked.push(id);
+        // For its allocation.
+        let mut picked = std::mem::take(&mut self.picked);
+        for _ in 0..rows_max {
+            if !self.rows.cache.pick(variant, &mut picked) {
+                break;
+            }
         }
-        for id in &picked {
-            self.with_rows(out, |rows, cx| rows.handle(*id, cx));
+        let handled = picked.len() as u32;
+        for id in picked.drain(..) {
+            self.with_rows(out, |rows, cx| rows.handle(id, cx));
         }
+        self.picked = picked;
         self.take_events(out);
-        picked.len() as u32
+        handled
     }
 
     /// Writes again, now and then, what members had no space for.
@@ -612,6 +627,7 @@ impl Volume {
         for event in events.drain(..) {
             match event {
                 Event::PieceDone { request, result } => self.piece_done(request, result, out),
+                Event::Pinned { request } => self.active(request).pins += 1,
                 Event::SyncDone { key, mismatch, ok } => {
                     let sync = self.sync.as_mut().expect("rows are synced for a sync");
                     sync.row_done(key, mismatch, ok);
@@ -631,6 +647,7 @@ impl Volume {
                         out.notice(Notice::NoSpace { member: member.info.index });
                     }
                 }
+                Event::Unpinned { request } => self.unpin(request, out),
                 Event::Written => {
                     self.full_since = None;
                     self.sync_failed_full = false;
@@ -650,10 +667,12 @@ impl Memory {
         let chunk = array.geometry.chunk();
         let height = knobs.stripe_size.at_most(chunk.bytes()).sectors();
         let row_frames = knobs.stripe_size.row_frames(&array.geometry);
-        let wanted = self.rows_max.unwrap_or(u32::MAX).min(knobs.stripe_cache_size);
+        let wanted = self.rows_max.unwrap_or(u32::MAX).min(knobs.cache_rows(&array.geometry));
         let rows = wanted.min(self.frames / row_frames);
         let members = array.geometry.members();
-        Rows::new(Cache::new(rows, self.first, row_frames, members, height), chunk)
+        let by_chunk_rows = knobs.stripe_size.is_auto().then(|| chunk.0 / height.0);
+        let cache = Cache::new(rows, self.first, row_frames, members, height, by_chunk_rows);
+        Rows::new(cache, chunk)
     }
 }
 

@@ -551,8 +551,12 @@ fn draw_knobs(
     set("preread_bypass_threshold", rng.pick(&["0", "1", "8"]));
     set("max_sectors_kb", rng.pick(&["0", "64", "512"]));
     if chunk.0 >= 32 {
-        set("stripe_size", rng.pick(&["4096", "8192", "16384"]));
+        set("stripe_size", rng.pick(&["4096", "8192", "16384", "auto", "auto"]));
+    } else {
+        set("stripe_size", rng.pick(&["4096", "auto"]));
     }
+    set("skip_copy", rng.pick(&["0", "0", "1"]));
+    set("plan_rule", rng.pick(&["md", "least"]));
     knobs
 }
 
@@ -569,6 +573,11 @@ fn draw_set(rng: &mut Rng) -> Step {
         ("max_sectors_kb", "0"),
         ("stripe_size", "8192"),
         ("stripe_size", "4096"),
+        ("stripe_size", "auto"),
+        ("skip_copy", "0"),
+        ("plan_rule", "md"),
+        ("plan_rule", "least"),
+        ("skip_copy", "1"),
         ("safe_mode_delay", "0.050"),
     ]);
     Step::Set(name, value)

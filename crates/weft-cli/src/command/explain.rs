@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use clap::Args;
 use serde_json::{Value, json};
 use weft_engine::assemble::{Options, SlotState, assemble};
-use weft_engine::knobs::{Knobs, RmwLevel};
+use weft_engine::knobs::{Knobs, PlanRule, RmwLevel};
 use weft_engine::raid::geometry::Geometry;
 use weft_engine::raid::parity::plan::{Facts, Mode, Step};
 use weft_engine::raid::slot_set::SlotSet;
@@ -315,6 +315,11 @@ impl Array {
                 .filter(|(held, _)| held.label.is_some() && held.good_to.0 >= sectors.end)
                 .map(|(_, slot)| Slot(slot))
                 .collect(),
+            writable: (0_u16..)
+                .zip(self.slots.iter())
+                .filter(|(_, held)| held.label.is_some())
+                .map(|(slot, _)| Slot(slot))
+                .collect(),
             to_read: SlotSet::EMPTY,
             to_write: SlotSet::EMPTY,
             overwrite: SlotSet::EMPTY,
@@ -322,13 +327,16 @@ impl Array {
             preread: true,
             resync_pending: self.resync_from.is_some_and(|from| from.0 < sectors.end),
             rmw_level: self.knobs.rmw_level,
+            rule: self.knobs.plan_rule,
         }
     }
 
     fn plan_read(&self, sectors: &std::ops::Range<u64>, touched: SlotSet) -> ReadPlan {
         let mut facts = self.facts(sectors);
         let degraded = self.slots.iter().any(|held| held.good_to < self.geometry.member_size());
-        if !degraded {
+        let healthy =
+            self.knobs.plan_rule == PlanRule::Least && touched.without(facts.insync).is_empty();
+        if !degraded || healthy {
             return ReadPlan { bypass: true, reads: touched, recovered: SlotSet::EMPTY };
         }
         facts.to_read = touched;

@@ -21,8 +21,17 @@ use crate::output::Output;
 use crate::raid::geometry::Placement;
 use crate::raid::parity::Piece;
 use crate::raid::parity::cache::Acquired;
+use crate::raid::parity::rows::Arrival;
 use crate::ranges::RequestId;
 use crate::sched::merge::Kind;
+
+/// A piece of a read that goes through the cache: its member is missing, or did not give it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Detour {
+    pub(super) part: ReadPart,
+    /// The member was asked.
+    pub(super) failed: bool,
+}
 
 /// How far a long request is attached: which units of the present piece of at most 256 are done.
 #[derive(Clone, Debug)]
@@ -51,7 +60,8 @@ enum Attached {
 }
 
 impl Volume {
-    /// Reads straight from the members, chunk by chunk, exactly what was asked for.
+    /// Reads straight from the members, chunk by chunk, exactly what was asked for; through the cache
+    /// what a member does not have.
     pub(super) fn bypass(&mut self, id: RequestId, out: &mut Outbox) {
         let chunk = self.array.geometry.chunk().bytes().0;
         let request = self.active(id);
@@ -61,8 +71,21 @@ impl Volume {
         while start < range.end().0 {
             let end = range.end().0.min((start / chunk + 1) * chunk);
             let position = self.array.geometry.locate(Bytes(start).sectors_floor());
-            let place = self.array.position_at(position.slot);
-            let place = place.expect("reads bypass only a whole array");
+            let part = ReadPart { request: id, start: Bytes(start), len: (end - start) as u32 };
+            pieces += 1;
+            // Whatever the member's blocks are, the ones that are read lie within these frames.
+            let first = position.sector.0 / FRAME_SECTORS * FRAME_SECTORS;
+            let last = position.sector.0 + (end - 1) / SECTOR_BYTES - start / SECTOR_BYTES;
+            let sectors = SectorRange::new(
+                first,
+                last / FRAME_SECTORS * FRAME_SECTORS + FRAME_SECTORS - first,
+            );
+            let readable = self.array.readable(sectors).contains(position.slot);
+            let Some(place) = self.array.position_at(position.slot).filter(|_| readable) else {
+                self.detours.push_back(Detour { part, failed: false });
+                start = end;
+                continue;
+            };
             let block = u64::from(self.array.members[place].info.logical_block);
             let whole = whole_blocks(ByteRange::new(start, end - start), block);
             let in_frames = whole.start.0 - range.start.0 / FRAME_BYTES * FRAME_BYTES;
@@ -74,14 +97,7 @@ impl Volume {
                 max: self.knobs.max_sectors,
                 kind: Kind { fua: false, rows: false, attr },
             };
-            let part = ReadPart { request: id, start: Bytes(start), len: (end - start) as u32 };
-            let sectors = SectorRange::new(read.sector.0, whole.len.0 / SECTOR_BYTES);
-            if self.array.members[place].bad.first_in(sectors).is_some() {
-                self.retries.push_back(part);
-            } else {
-                self.array.stage(place, &read, Who::Read(part), out);
-            }
-            pieces += 1;
+            self.array.stage(place, &read, Who::Read(part), out);
             start = end;
         }
         self.active(id).pending += pieces;
@@ -93,11 +109,11 @@ impl Volume {
     pub(super) fn attach_waiting(&mut self, out: &mut Outbox) {
         if self.rows.cache.relieve() {
             self.rows.place_displaced(&self.array);
-            while let Some(part) = self.retries.front().copied() {
-                if !self.retry(part) {
+            while let Some(detour) = self.detours.front().copied() {
+                if !self.take_detour(detour) {
                     break;
                 }
-                self.retries.pop_front();
+                self.detours.pop_front();
             }
             // In order of arrival: those that waited go on before the new ones.
             while let Some(id) = self.starved.pop_back() {
@@ -150,7 +166,7 @@ impl Volume {
         let range = request.range;
         let (position, placement) = self.array.geometry.place(range.start.sectors_floor());
         let key = position.sector.0 / self.rows.cache.height().0;
-        let Acquired::Row(row) = self.rows.cache.acquire_at(key, || placement) else {
+        let Acquired::Row(row) = self.rows.cache.acquire_some(key, 1, || placement) else {
             return Attached::Starved;
         };
         let slot = if request.writes && self.array.is_planted(Mutant::ChunkEdgeOffByOne) {
@@ -161,8 +177,8 @@ impl Volume {
         };
         let piece = request.piece(id, slot, range.start.0, range.end().0, unit);
         request.pending += 1;
-        let sync = request.flags.sync || self.knobs.writes == Writes::Sync;
-        self.rows.attach(row, &[piece], request.writes, sync, false, request.attr);
+        let arrival = request.arrival(self.knobs.writes);
+        self.rows.attach(row, &[piece], arrival);
         Attached::All
     }
 
@@ -190,18 +206,21 @@ impl Volume {
                     cursor.insert(Box::new(Cursor::new(&self.array, from, end, unit)))
                 }
             };
-            let first = cursor.next().expect("units are left");
+            let (first, end) = (cursor.next().expect("units are left"), cursor.end);
             let sector = Bytes(first * unit).sectors_floor();
             let (position, placement) = self.array.geometry.place(sector);
-            let key = position.sector.0 / self.rows.cache.height().0;
-            let Acquired::Row(row) = self.rows.cache.acquire_at(key, || placement) else {
+            let height = self.rows.cache.height().0;
+            let key = position.sector.0 / height;
+            let rows_per_chunk = self.array.geometry.chunk().0 / height;
+            let rows = (rows_per_chunk - key % rows_per_chunk).min(end - first);
+            let Acquired::Row(row) = self.rows.cache.acquire_some(key, rows, || placement) else {
                 return Attached::Starved;
             };
             let pieces = self.row_pieces(id, first, placement);
             let request = self.requests[id.0 as usize].as_mut().expect("it is being attached");
             request.pending += pieces.len() as u32;
-            let sync = request.flags.sync || self.knobs.writes == Writes::Sync;
-            self.rows.attach(row, &pieces, request.writes, sync, false, request.attr);
+            let arrival = request.arrival(self.knobs.writes);
+            self.rows.attach(row, &pieces, arrival);
         }
     }
 
@@ -240,7 +259,8 @@ impl Volume {
     }
 
     /// Reads through the cache what a member did not give. Whether a row was free.
-    fn retry(&mut self, part: ReadPart) -> bool {
+    fn take_detour(&mut self, detour: Detour) -> bool {
+        let Detour { part, failed } = detour;
         let unit = self.rows.cache.block_bytes();
         let mut start = part.start.0;
         let end = start + u64::from(part.len);
@@ -255,21 +275,34 @@ impl Volume {
             let request = self.active(part.request);
             let piece = request.piece(part.request, position.slot, start, stop, unit);
             let attr = request.attr;
-            self.rows.attach(row, &[piece], false, true, true, attr);
+            let arrival =
+                Arrival { write: false, sync: true, streams: false, retried: failed, attr };
+            self.rows.attach(row, &[piece], arrival);
             pieces += 1;
             start = stop;
         }
         let rest = u32::from(start < end);
         self.active(part.request).pending += pieces + rest - 1;
         if rest == 1 {
-            let front = self.retries.front_mut().expect("it is being retried");
-            *front = ReadPart { start: Bytes(start), len: (end - start) as u32, ..part };
+            let front = self.detours.front_mut().expect("it is being taken");
+            front.part = ReadPart { start: Bytes(start), len: (end - start) as u32, ..part };
         }
         rest == 0
     }
 }
 
 impl Active {
+    /// How its pieces come to a row.
+    fn arrival(&self, writes: Writes) -> Arrival {
+        Arrival {
+            write: self.writes,
+            sync: self.flags.sync || writes == Writes::Sync,
+            streams: self.streams,
+            retried: false,
+            attr: self.attr,
+        }
+    }
+
     /// The piece of a request between two bytes of one block, as its row takes it.
     fn piece(&self, id: RequestId, slot: Slot, start: u64, end: u64, unit: u64) -> Piece {
         let in_frames = start - self.range.start.0 / FRAME_BYTES * FRAME_BYTES;
@@ -342,6 +375,8 @@ fn written_slot(array: &Array, placement: Placement, data_index: u16, in_chunk: 
     let wrong = array.is_planted(Mutant::ChunkEdgeOffByOne) && in_chunk == 0 && data_index > 0;
     placement.data_slot(data_index - u16::from(wrong))
 }
+
+const FRAME_SECTORS: u64 = FRAME_BYTES / SECTOR_BYTES;
 
 /// Units that a request attaches at a time (md: `RAID5_MAX_REQ_STRIPES`).
 const UNITS_MAX: u64 = 256;

@@ -3,7 +3,7 @@
 //! A command sets a state that turns work off, and is answered when that state is reached. None is a
 //! procedure of its own.
 
-use weft_units::ClientId;
+use weft_units::{ClientId, FRAME_BYTES};
 
 use super::Volume;
 use crate::error::ReplyError;
@@ -82,7 +82,7 @@ impl Volume {
 
     fn set(&mut self, knob: Knob) -> Result<Option<Until>, ReplyError> {
         match knob {
-            Knob::StripeCacheSize(_) | Knob::StripeSize(_) => {}
+            Knob::StripeCacheBytes(_) | Knob::StripeCacheSize(_) | Knob::StripeSize(_) => {}
             _ => {
                 self.knobs.set(knob);
                 return Ok(None);
@@ -105,13 +105,23 @@ impl Volume {
         knobs.set(knob);
         let row_frames = knobs.stripe_size.row_frames(&self.array.geometry);
         let room = self.memory.frames / row_frames;
-        if let Knob::StripeCacheSize(rows) = knob
-            && rows > room
-        {
-            return Err(ReplyError::Refused(format!(
-                "stripe_cache_size: found {rows}, expected at most {room}, for which memory was \
-                 set aside at the start; start with a larger one"
-            )));
+        let too_large = |name: &str, found: u64, room: u64| {
+            Err(ReplyError::Refused(format!(
+                "{name}: found {found}, expected at most {room}, for which memory was set aside at the \
+                 start; start with a larger one"
+            )))
+        };
+        match knob {
+            Knob::StripeCacheBytes(bytes) => {
+                let room = u64::from(self.memory.frames) * FRAME_BYTES;
+                if bytes.0 > room {
+                    return too_large("stripe_cache_bytes", bytes.0, room);
+                }
+            }
+            Knob::StripeCacheSize(rows) if rows > room => {
+                return too_large("stripe_cache_size", u64::from(rows), u64::from(room));
+            }
+            _ => {}
         }
         if room == 0 {
             return Err(ReplyError::Refused(format!(
@@ -152,7 +162,7 @@ impl Volume {
             && self.sync.is_none()
             && self.rows.cache.is_quiet()
             && !self.rows.has_displaced()
-            && self.retries.is_empty()
+            && self.detours.is_empty()
             && self.starved.is_empty()
     }
 

@@ -10,9 +10,10 @@ use super::Volume;
 use crate::error::ReplyError;
 use crate::input::Fault;
 use crate::knobs::Knobs;
-use crate::outbox::{Outbox, Owner, ReadPart, Who};
+use crate::outbox::{Outbox, Owner, Who};
 use crate::output::Notice;
 use crate::raid::parity::rows::Answer;
+use crate::ranges::RequestId;
 use crate::token::Token;
 
 impl Volume {
@@ -125,9 +126,10 @@ impl Volume {
         }
     }
 
-    pub(super) fn unpin(&mut self, part: ReadPart, out: &mut Outbox) {
-        self.active(part.request).pins -= 1;
-        self.forget(part.request, out);
+    /// A member request that was given up uses the memory of a request no more.
+    pub(super) fn unpin(&mut self, id: RequestId, out: &mut Outbox) {
+        self.active(id).pins -= 1;
+        self.forget(id, out);
     }
 }
 

@@ -10,7 +10,8 @@
 //!
 //! Rows without work are reused longest unused first, within one of eight classes, as md's eight
 //! hash locks have it. Once a lookup found none, all misses wait until a quarter of the cache is
-//! free again; hits go on.
+//! free again; hits go on. Rows that go by chunk rows ([`super::stripe_size`]) are of one class, and a
+//! miss waits for as many rows as its request needs of one chunk.
 //!
 //! Source   md-raid.md §1.1, §1.2, §1.4, §1.5
 
@@ -32,8 +33,12 @@ pub(crate) struct Cache {
     classes: u8,
     /// Rows that are not inactive.
     active: u32,
-    /// A miss found nothing in this class; see the module comment.
-    starved: Option<u8>,
+    /// A miss found too little; see the module comment.
+    starved: Option<Starved>,
+    /// Rows on the inactive lists.
+    inactive: u32,
+    /// Rows of a chunk row, if rows go by chunk rows.
+    by_chunk_rows: Option<u64>,
     /// Rows with the permission to preread.
     preread_active: u32,
     /// Full-row writes in flight.
@@ -41,6 +46,15 @@ pub(crate) struct Cache {
     priority: Priority,
     /// Row height in sectors.
     height: Sectors,
+}
+
+/// What a miss waits for.
+#[derive(Clone, Copy, Debug)]
+enum Starved {
+    /// A row of this class, and a quarter of all rows.
+    Class(u8),
+    /// So many rows.
+    Rows(u32),
 }
 
 /// What a lookup found.
@@ -60,9 +74,11 @@ impl Cache {
         row_frames: u32,
         members: u16,
         height: Sectors,
+        by_chunk_rows: Option<u64>,
     ) -> Self {
         // Fewer rows than md allows are for tests, where classes would starve each other.
-        let classes = if rows >= 2 * u32::from(CLASSES_MAX) { CLASSES_MAX } else { 1 };
+        let classes_pay = rows >= 2 * u32::from(CLASSES_MAX) && by_chunk_rows.is_none();
+        let classes = if classes_pay { CLASSES_MAX } else { 1 };
         let mut cache = Self {
             rows: Vec::new(),
             index: Index::new(rows),
@@ -70,6 +86,8 @@ impl Cache {
             classes,
             active: 0,
             starved: None,
+            inactive: rows,
+            by_chunk_rows,
             preread_active: 0,
             full_row_writes: 0,
             priority: Priority::default(),
@@ -120,18 +138,21 @@ impl Cache {
     /// is in flight or goes with a batch.
     pub(crate) fn acquire(&mut self, key: u64, geometry: &Geometry) -> Acquired {
         let chunk_row = geometry.chunk_row_of(Sectors(key * self.height.0));
-        self.acquire_at(key, || geometry.placement(chunk_row))
+        self.acquire_some(key, 1, || geometry.placement(chunk_row))
     }
 
-    /// The same where the placement may be known already.
-    pub(crate) fn acquire_at(
+    /// The same for the first of so many rows of one chunk, where the placement may be known already:
+    /// a miss takes none if there are fewer.
+    pub(crate) fn acquire_some(
         &mut self,
         key: u64,
+        rows: u64,
         placement: impl FnOnce() -> Placement,
     ) -> Acquired {
         if let Some(id) = self.index.find(key) {
             if matches!(self.lists.of(id), Some(List::Inactive(_))) {
                 self.active += 1;
+                self.inactive -= 1;
             }
             self.lists.remove(id);
             return Acquired::Row(id);
@@ -139,12 +160,20 @@ impl Cache {
         if self.starved.is_some() {
             return Acquired::Starved;
         }
+        if self.by_chunk_rows.is_some() {
+            let rows = rows.min(u64::from(self.size())) as u32;
+            if self.inactive < rows {
+                self.starved = Some(Starved::Rows(rows));
+                return Acquired::Starved;
+            }
+        }
         let class = self.class_of(key);
         let Some(id) = self.lists.pop(List::Inactive(class)) else {
-            self.starved = Some(class);
+            self.starved = Some(Starved::Class(class));
             return Acquired::Starved;
         };
         self.active += 1;
+        self.inactive -= 1;
         let old = self.row(id);
         if old.hashed {
             let old_key = old.key;
@@ -173,10 +202,14 @@ impl Cache {
 
     /// Whether those who wait for a row may try again.
     pub(crate) fn is_relieved(&self) -> bool {
-        self.starved.is_none_or(|class| {
-            let unused = self.lists.first(List::Inactive(class)).is_some();
-            unused && self.active * 4 < self.rows.len() as u32 * 3
-        })
+        match self.starved {
+            None => true,
+            Some(Starved::Class(class)) => {
+                let unused = self.lists.first(List::Inactive(class)).is_some();
+                unused && self.active * 4 < self.size() * 3
+            }
+            Some(Starved::Rows(rows)) => self.inactive >= rows,
+        }
     }
 
     /// They try again, if they may.
@@ -220,6 +253,7 @@ impl Cache {
         let class = row.class;
         self.forbid_preread(id);
         self.active -= 1;
+        self.inactive += 1;
         self.lists.push(List::Inactive(class), id);
     }
 
@@ -261,17 +295,48 @@ impl Cache {
         }
     }
 
-    /// The next row to handle.
-    pub(crate) fn pick(&mut self, variant: Variant) -> Option<RowId> {
+    /// The next rows to handle: one, or the rows beside it that wait on the same list, ascending, if
+    /// rows go by chunk rows. Whether there were any.
+    pub(crate) fn pick(&mut self, variant: Variant, picked: &mut Vec<RowId>) -> bool {
+        let (list, id) = match self.pick_one(variant) {
+            None => return false,
+            Some(picked) => picked,
+        };
+        let Some(rows) = self.by_chunk_rows else {
+            picked.push(id);
+            return true;
+        };
+        let key = self.row(id).key;
+        let chunk_row = key / rows * rows;
+        let waits = |cache: &Self, key: u64| {
+            cache.index.find(key).filter(|id| cache.lists.of(*id) == Some(list))
+        };
+        let first = picked.len();
+        for below in (chunk_row..key).rev() {
+            let Some(id) = waits(self, below) else { break };
+            self.lists.remove(id);
+            picked.push(id);
+        }
+        picked[first..].reverse();
+        picked.push(id);
+        for above in key + 1..chunk_row + rows {
+            let Some(id) = waits(self, above) else { break };
+            self.lists.remove(id);
+            picked.push(id);
+        }
+        true
+    }
+
+    fn pick_one(&mut self, variant: Variant) -> Option<(List, RowId)> {
         let ready = self
             .lists
             .first(List::Handle)
             .map(|row| Ready { row, io_started: self.row(row).io_started });
         let held = self.lists.first(List::Hold);
         match self.priority.pick(variant, ready, held, self.full_row_writes) {
-            Pick::Held => self.lists.pop(List::Hold),
+            Pick::Held => self.lists.pop(List::Hold).map(|id| (List::Hold, id)),
             Pick::Nothing => None,
-            Pick::Ready => self.lists.pop(List::Handle),
+            Pick::Ready => self.lists.pop(List::Handle).map(|id| (List::Handle, id)),
         }
     }
 

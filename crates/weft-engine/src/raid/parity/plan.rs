@@ -6,15 +6,19 @@
 //! reconstruct-write (parity from all data) and read-modify-write (parity from old data and old
 //! parity), whichever reads less.
 //!
+//! `plan_rule=least` takes another way ([`least`]): the fewest reads that lead to the same result.
+//!
 //! A read may go along with a delay: a partial write reads its own block at once and waits for the
 //! permission to read the others.
 //!
 //! Source   md-raid.md §2.2 to §2.6 (every entry of its tables was traced on Linux 6.12; the traces
 //!          are replayed by weft-sim's tests)
 
+mod least;
+
 use weft_units::Slot;
 
-use crate::knobs::RmwLevel;
+use crate::knobs::{PlanRule, RmwLevel};
 use crate::raid::slot_set::SlotSet;
 
 /// What is known of a row's blocks when nothing of it is in flight.
@@ -30,6 +34,8 @@ pub struct Facts {
     pub uptodate: SlotSet,
     /// Blocks that can be read from their member.
     pub insync: SlotSet,
+    /// Blocks that can be written to their member.
+    pub writable: SlotSet,
     /// Blocks with a reader.
     pub to_read: SlotSet,
     /// Blocks with a writer.
@@ -44,6 +50,8 @@ pub struct Facts {
     pub resync_pending: bool,
     /// The knob.
     pub rmw_level: RmwLevel,
+    /// The knob.
+    pub rule: PlanRule,
 }
 
 /// The next step of a row.
@@ -101,6 +109,13 @@ impl Facts {
     /// Shape    no more blocks have failed than there is parity; see [`Facts::failed`]
     #[must_use]
     pub fn plan(&self) -> Step {
+        match self.rule {
+            PlanRule::Least => self.least(),
+            PlanRule::Md => self.as_md(),
+        }
+    }
+
+    fn as_md(&self) -> Step {
         let partial = self.to_write.without(self.overwrite);
         let failed = self.failed();
         let wants_fill = !self.to_read.is_empty()
@@ -240,6 +255,7 @@ mod tests {
             q: (parities == 2).then_some(Slot(data + 1)),
             uptodate: SlotSet::EMPTY,
             insync: SlotSet::first(members),
+            writable: SlotSet::first(members),
             to_read: SlotSet::EMPTY,
             to_write: SlotSet::EMPTY,
             overwrite: SlotSet::EMPTY,
@@ -247,6 +263,7 @@ mod tests {
             preread: true,
             resync_pending: false,
             rmw_level: RmwLevel::Fewer,
+            rule: PlanRule::Md,
         }
     }
 
@@ -265,6 +282,7 @@ mod tests {
     fn without(mut facts: Facts, failed: &[u16]) -> Facts {
         for slot in failed {
             facts.insync.remove(Slot(*slot));
+            facts.writable.remove(Slot(*slot));
         }
         facts
     }

@@ -59,6 +59,8 @@ pub(crate) enum Operation {
     Rereading(Slot),
     /// A block that could not be read is written again.
     Rewriting(Slot),
+    /// Blocks that a member had no space for are copied from the memory of their writers.
+    Saving,
     /// A sync writes blocks.
     SyncWriting,
     /// Data and parity are on their way to the members.
@@ -86,6 +88,13 @@ pub(crate) enum Batch {
     /// On its own.
     #[default]
     None,
+}
+
+impl Piece {
+    /// Its memory, if a block can be written from it: whole, and placed as blocks are.
+    pub(crate) fn whole_block(&self, block_bytes: u64) -> Option<Part> {
+        self.memory.filter(|part| u64::from(self.len) == block_bytes && part.offset == 0)
+    }
 }
 
 /// An entry of the stripe cache.
@@ -121,6 +130,9 @@ pub(crate) struct Row {
     /// Slots whose member had no space for the block. The row stays until they have it: only it knows
     /// what belongs there, and the others may not add up to it.
     pub(crate) owed: SlotSet,
+    /// Of the write in flight: slots that are written from the memory of their writer. What the row has
+    /// of them is old.
+    pub(crate) lent: SlotSet,
     /// Of the operation in flight: slots whose member did not do it.
     pub(crate) faults: SlotSet,
     /// Of the sync's write in flight: the slot whose member had no space.
@@ -149,6 +161,8 @@ pub(crate) struct Row {
     pub(crate) attr: Attr,
     /// Requests attached in this turn.
     pub(crate) arrivals: u32,
+    /// One of them goes on where another one ended.
+    pub(crate) streams: bool,
 }
 
 impl Row {
@@ -172,6 +186,7 @@ impl Row {
             retried: SlotSet::EMPTY,
             new_parity: SlotSet::EMPTY,
             owed: SlotSet::EMPTY,
+            lent: SlotSet::EMPTY,
             faults: SlotSet::EMPTY,
             no_space: None,
             operation: Operation::Idle,
@@ -189,6 +204,7 @@ impl Row {
             plugged: false,
             attr: Attr::default(),
             arrivals: 0,
+            streams: false,
         }
     }
 
@@ -198,6 +214,7 @@ impl Row {
         assert_eq!(self.pins, 0);
         assert!(!self.has_work());
         assert!(self.owed.is_empty());
+        assert!(self.lent.is_empty());
         self.key = key;
         self.hashed = true;
         self.placement = Some(placement);
@@ -215,6 +232,7 @@ impl Row {
         self.batch_ready = true;
         self.mismatch = false;
         self.arrivals = 0;
+        self.streams = false;
     }
 
     /// Who holds what in it.
@@ -314,6 +332,12 @@ impl Row {
     /// Blocks that could not be read and whose content is known all the same.
     pub(crate) fn correctable(&self) -> SlotSet {
         self.read_error.and(self.uptodate).without(self.uncorrectable)
+    }
+
+    /// Who is being written, of the blocks that are lent.
+    pub(crate) fn lender(&self, slot: Slot) -> Option<&Piece> {
+        let lent = self.lent.contains(slot);
+        lent.then(|| self.taken.iter().find(|piece| piece.slot == slot)).flatten()
     }
 
     /// Slots whose data is on its way to the members.

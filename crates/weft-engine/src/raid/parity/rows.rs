@@ -54,10 +54,14 @@ pub(crate) struct Rows {
 pub(crate) enum Event {
     /// One piece of a request is done.
     PieceDone { request: RequestId, result: Result<(), ReplyError> },
+    /// A member write from the memory of a request was given up, and may go on using it.
+    Pinned { request: RequestId },
     /// A sync is done with a row.
     SyncDone { key: u64, mismatch: bool, ok: bool },
     /// There was no space behind a member; parity may be wrong from this data sector.
     NoSpace { slot: Slot, sector: Sectors },
+    /// Such a write is done at last.
+    Unpinned { request: RequestId },
     /// A write reached every member: there is space.
     Written,
 }
@@ -67,6 +71,19 @@ pub(crate) struct Surroundings<'a> {
     pub(crate) array: &'a mut Array,
     pub(crate) knobs: &'a Knobs,
     pub(crate) out: &'a mut Outbox,
+}
+
+/// How pieces come to a row.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Arrival {
+    pub(crate) write: bool,
+    /// Do not wait for more of the row.
+    pub(crate) sync: bool,
+    /// More of the row is likely to follow.
+    pub(crate) streams: bool,
+    /// The member failed to read it once.
+    pub(crate) retried: bool,
+    pub(crate) attr: Attr,
 }
 
 /// How a member answered for a part of a row.
@@ -105,15 +122,8 @@ impl Rows {
     // Arrivals.
 
     /// Attaches a client's pieces to a row that was acquired.
-    pub(crate) fn attach(
-        &mut self,
-        id: RowId,
-        pieces: &[Piece],
-        write: bool,
-        sync: bool,
-        retried: bool,
-        attr: Attr,
-    ) {
+    pub(crate) fn attach(&mut self, id: RowId, pieces: &[Piece], arrival: Arrival) {
+        let Arrival { write, sync, streams, retried, attr } = arrival;
         let block_bytes = self.cache.block_bytes();
         let row = self.cache.row_mut(id);
         row.attr = attr;
@@ -128,6 +138,7 @@ impl Rows {
         row.handle = true;
         row.delayed = false;
         row.arrivals += 1;
+        row.streams |= streams;
         if write {
             self.join_batch(id);
         } else {
@@ -154,7 +165,8 @@ impl Rows {
         for id in plug.drain(..) {
             let row = self.cache.row_mut(id);
             row.plugged = false;
-            let alone = std::mem::take(&mut row.arrivals) == 1;
+            let streams = std::mem::take(&mut row.streams);
+            let alone = std::mem::take(&mut row.arrivals) == 1 && !streams;
             // A write that came alone has nothing to wait for that is known of.
             let at_once = writes == Writes::Sync || (writes == Writes::Auto && alone);
             let follows = matches!(row.batch, Batch::Follower(_));
@@ -297,6 +309,7 @@ impl Rows {
             q: placement.q,
             uptodate: row.uptodate,
             insync: readable.without(row.read_error),
+            writable: cx.array.present(),
             to_read: row.to_read(),
             to_write: row.to_write(),
             overwrite: row.overwrite(self.cache.block_bytes()),
@@ -304,6 +317,7 @@ impl Rows {
             preread: row.preread,
             resync_pending: cx.array.resync_from.is_some_and(|from| sector >= from),
             rmw_level: cx.knobs.rmw_level,
+            rule: cx.knobs.plan_rule,
         }
     }
 
@@ -422,6 +436,7 @@ impl Rows {
                 self.rest(id);
             }
             Operation::Regenerating(differs) => self.sync_correct(id, differs, cx),
+            Operation::Saving => self.saved(id, cx),
             operation @ (Operation::Idle
             | Operation::PayingOff
             | Operation::Reading
@@ -434,6 +449,10 @@ impl Rows {
 
     /// A member request that was given up is done at last.
     pub(crate) fn unpin(&mut self, part: RowPart) {
+        if let Some(request) = part.lender {
+            self.events.push(Event::Unpinned { request });
+            return;
+        }
         let row = self.cache.row_mut(part.row);
         row.pins -= 1;
         if row.pins == 0 && !row.hashed && row.in_flight == 0 {
@@ -444,7 +463,10 @@ impl Rows {
     /// A member request of a row is done, or was given up, in which case it pins memory.
     pub(crate) fn done(&mut self, part: RowPart, answer: Answer, cx: &mut Surroundings<'_>) {
         if answer.given_up {
-            self.cache.row_mut(part.row).pins += 1;
+            match part.lender {
+                Some(request) => self.events.push(Event::Pinned { request }),
+                None => self.cache.row_mut(part.row).pins += 1,
+            }
         }
         let head = self.head_of(part.row);
         let operation = self.cache.row(head).operation;
@@ -483,7 +505,8 @@ impl Rows {
             | Operation::CopyingOut
             | Operation::Idle
             | Operation::Recovering(_)
-            | Operation::Regenerating(_)) => {
+            | Operation::Regenerating(_)
+            | Operation::Saving) => {
                 unreachable!("{operation:?} has no member requests")
             }
         }
@@ -635,8 +658,13 @@ impl Rows {
         let mut sent = 0;
         for slot in slots.descending() {
             let Some(position) = cx.array.position_at(slot) else { continue };
-            request.part.frame = row.block(slot, frames).frame;
-            let who = Who::Row(RowPart { row: id, slot });
+            let lender = row.lender(slot);
+            request.part = match lender {
+                Some(piece) => piece.memory.expect("it lends memory"),
+                None => row.block(slot, frames),
+            };
+            let lender = lender.map(|piece| piece.request);
+            let who = Who::Row(RowPart { row: id, slot, lender });
             cx.array.stage(position, &request, who, cx.out);
             sent += 1;
         }

@@ -5,13 +5,19 @@
 //! on some machines, where a 4 KiB write then moves 256 KiB instead of 16; since 2020 it is 4 KiB by
 //! default and configurable.
 //!
+//! [`StripeSize::AUTO`] is weft's own, for both ends at once. What is known of a block is known for
+//! 4 KiB, so a small write moves no more than it must. But rows of one chunk row that are ready
+//! together are handled together, so that each member gets the longest runs there are; a request
+//! that finds no room for its part of a chunk row waits for all of it, so that chunk rows are not
+//! taken apart; a write that goes on where another one ended waits, while full rows are on their way
+//! to the members, for the rest of its row; and a full row is written from the client's own memory.
+//!
 //! Inputs   the configured size
-//! Answer   [`StripeSize`]: row height and grain in one
-//! Knob     `stripe_size` (bytes, power of two, 4096..=65536, default 4096)
+//! Answer   [`StripeSize`]: row height, and whether rows go by chunk rows
+//! Knob     `stripe_size` (bytes, power of two, 4096..=65536, or `auto`)
 //! Source   spec of md, "stripe_size"; Linux "md/raid5: set default stripe_size as 4096", 2020
 //! Compare  65536 is the behaviour before the change on a kernel with 64 KiB pages
-//! Measured so far only as exact member bytes (md-raid.md §3.1, statements 27 and 50): 16 KiB moved
-//!          by a 4 KiB write at 4096, 64 KiB at 16384
+//! See it   `weft bench engine`; exact member bytes: md-raid.md §3.1, statements 27 and 50
 
 use weft_units::{Bytes, FRAME_BYTES, Sectors};
 
@@ -19,17 +25,25 @@ use crate::knobs::KnobError;
 use crate::raid::geometry::Geometry;
 
 /// Bytes of a row on one member.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct StripeSize(u32);
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct StripeSize {
+    bytes: u32,
+    auto: bool,
+}
 
 impl StripeSize {
+    /// Blocks of 4 KiB, handled by chunk rows.
+    pub const AUTO: Self = Self { bytes: MIN, auto: true };
+
     /// Checks a size.
     ///
     /// # Errors
     /// It is not a power of two in 4096..=65536.
     pub fn new(bytes: u64) -> Result<Self, KnobError> {
         match u32::try_from(bytes) {
-            Ok(size) if (MIN..=MAX).contains(&size) && size.is_power_of_two() => Ok(Self(size)),
+            Ok(bytes) if (MIN..=MAX).contains(&bytes) && bytes.is_power_of_two() => {
+                Ok(Self { bytes, auto: false })
+            }
             _ => Err(KnobError::Value {
                 name: "stripe_size",
                 found: bytes.to_string(),
@@ -38,22 +52,28 @@ impl StripeSize {
         }
     }
 
-    /// In bytes.
+    /// Whether rows go by chunk rows.
+    #[must_use]
+    pub const fn is_auto(self) -> bool {
+        self.auto
+    }
+
+    /// In bytes: what is looked up, and the least that is moved.
     #[must_use]
     pub const fn bytes(self) -> Bytes {
-        Bytes(self.0 as u64)
+        Bytes(self.bytes as u64)
     }
 
     /// In sectors.
     #[must_use]
     pub const fn sectors(self) -> Sectors {
-        Bytes(self.0 as u64).sectors_floor()
+        Bytes(self.bytes as u64).sectors_floor()
     }
 
     /// Frames of one block of a row.
     #[must_use]
     pub const fn frames(self) -> u32 {
-        self.0 / FRAME_BYTES as u32
+        self.bytes / FRAME_BYTES as u32
     }
 
     /// Frames of a whole row of an array, parity included.
@@ -65,17 +85,17 @@ impl StripeSize {
     /// The largest size not above this one that divides a chunk.
     #[must_use]
     pub fn at_most(self, chunk: Bytes) -> Self {
-        let mut size = self.0;
-        while size > MIN && !chunk.0.is_multiple_of(u64::from(size)) {
-            size /= 2;
+        let mut bytes = self.bytes;
+        while bytes > MIN && !chunk.0.is_multiple_of(u64::from(bytes)) {
+            bytes /= 2;
         }
-        Self(size)
+        Self { bytes, ..self }
     }
 }
 
 impl Default for StripeSize {
     fn default() -> Self {
-        Self(MIN)
+        Self { bytes: MIN, auto: false }
     }
 }
 
@@ -94,6 +114,7 @@ mod tests {
         for bad in [0, 2048, 6144, 131_072, u64::MAX] {
             assert!(StripeSize::new(bad).is_err(), "{bad}");
         }
+        assert_eq!(StripeSize::AUTO.bytes(), Bytes(4096));
     }
 
     #[test]
@@ -101,5 +122,6 @@ mod tests {
         let size = StripeSize::new(65_536).unwrap();
         assert_eq!(size.at_most(Bytes::kib(16)).bytes(), Bytes::kib(16));
         assert_eq!(size.at_most(Bytes::kib(512)), size);
+        assert!(StripeSize::AUTO.at_most(Bytes::kib(16)).is_auto());
     }
 }

@@ -48,13 +48,24 @@ impl Rows {
         cx: &mut Surroundings<'_>,
     ) {
         let block_bytes = self.cache.block_bytes();
+        let auto = cx.knobs.stripe_size.is_auto();
         let placement = self.cache.row(id).placement();
         let present = cx.array.present();
         let p = Some(placement.p).filter(|p| present.contains(*p));
         let q = placement.q.filter(|q| present.contains(*q));
         let row = self.cache.row(id);
         let written = row.to_write();
+        let full = written == SlotSet::first(row.members).without(placement.parity());
+        let lends = cx.knobs.skip_copy || (auto && full);
+        let mut lent = SlotSet::EMPTY;
         for piece in row.writes() {
+            let lender = piece.whole_block(block_bytes).filter(|_| lends);
+            if lender.is_some() {
+                lent.insert(piece.slot);
+            }
+            if lender.is_some() && mode == Mode::Reconstruct {
+                continue;
+            }
             let exponent = exponent(placement, piece.slot, cx);
             for (new, offset) in piece.parts() {
                 let here = |slot: Slot| row.part(slot, block_bytes, offset, new.len);
@@ -64,6 +75,9 @@ impl Rows {
                     let (p, q) = (p.map(here), q.map(here));
                     ops.push(ComputeOp::UpdatePq { exponent, old, new, p, q });
                 }
+                if lender.is_some() {
+                    continue;
+                }
                 ops.push(if new.is_zero() {
                     ComputeOp::Zero { to }
                 } else {
@@ -71,14 +85,21 @@ impl Rows {
                 });
             }
         }
-        if mode == Mode::Reconstruct {
-            let data = self.sources(id, self.data_slots(id), cx);
+        // Without a member to write parity to there is none to compute, and nothing was read for it.
+        if mode == Mode::Reconstruct && (p.is_some() || q.is_some()) {
+            let mut data = self.sources(id, self.data_slots(id), cx);
+            for piece in row.writes().iter().filter(|piece| lent.contains(piece.slot)) {
+                let mine = self.whole(id, piece.slot);
+                let source = data.iter_mut().find(|source| source.part == mine);
+                source.expect("data is written").part = piece.memory.expect("it lends memory");
+            }
             let whole = |slot: Slot| self.whole(id, slot);
             ops.push(ComputeOp::Pq { data, p: p.map(whole), q: q.map(whole) });
         }
         let row = self.cache.row_mut(id);
         row.new_parity = placement.parity().and(present);
         row.uptodate = row.uptodate.without(written).without(placement.parity());
+        row.lent = lent;
         row.take_writers();
     }
 
@@ -90,7 +111,7 @@ impl Rows {
         let max = cx.knobs.max_sectors;
         for row_id in &rows {
             let row = self.cache.row_mut(*row_id);
-            row.uptodate = row.uptodate.or(row.written()).or(row.new_parity);
+            row.uptodate = row.uptodate.or(row.written().without(row.lent)).or(row.new_parity);
         }
         if let [alone] = rows[..] {
             let row = self.cache.row(alone);
@@ -129,6 +150,9 @@ impl Rows {
     /// Every member has answered: the writers are answered.
     pub(super) fn written(&mut self, id: RowId, cx: &mut Surroundings<'_>) {
         let rows = self.batch_of(id);
+        if self.save_lent(id, &rows, cx) {
+            return;
+        }
         let row = self.cache.row_mut(id);
         if std::mem::take(&mut row.full_write) {
             self.cache.full_row_writes -= 1;
@@ -154,6 +178,7 @@ impl Rows {
             row.read_error = row.read_error.without(rewritten);
             row.retried = row.retried.without(rewritten);
             row.faults = SlotSet::EMPTY;
+            row.lent = SlotSet::EMPTY;
         }
         self.answer_writers(&rows, &result);
         self.unbatch(id, Self::rest_or_continue);
@@ -171,6 +196,36 @@ impl Rows {
 }
 
 impl Rows {
+    /// Copies what members had no space for from the memory of writers that are about to be answered.
+    /// Whether there was any.
+    fn save_lent(&mut self, id: RowId, rows: &[RowId], cx: &mut Surroundings<'_>) -> bool {
+        let mut ops = Vec::new();
+        for id in rows {
+            let row = self.cache.row(*id);
+            for slot in row.owed.and(row.lent).ascending() {
+                let lender = row.lender(slot).expect("writers stay until they are answered");
+                let from = lender.memory.expect("it lends memory");
+                ops.push(ComputeOp::Copy { from, to: self.whole(*id, slot) });
+            }
+        }
+        if ops.is_empty() {
+            return false;
+        }
+        self.compute(id, Operation::Saving, ops, cx);
+        true
+    }
+
+    /// What members had no space for is in the rows.
+    pub(super) fn saved(&mut self, id: RowId, cx: &mut Surroundings<'_>) {
+        for id in self.batch_of(id) {
+            let row = self.cache.row_mut(id);
+            let saved = row.owed.and(row.lent);
+            row.uptodate = row.uptodate.or(saved);
+            row.lent = row.lent.without(saved);
+        }
+        self.written(id, cx);
+    }
+
     /// Remembers a row that a member had no space for, forgets one that it has by now. Whether it has
     /// not.
     fn owe(&mut self, id: RowId) -> bool {
