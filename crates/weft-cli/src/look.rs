@@ -11,10 +11,10 @@ use std::path::{Path, PathBuf};
 use rustix::fs::OFlags;
 use weft_engine::MemberInfo;
 use weft_engine::assemble::{Candidate, Options, journal};
-use weft_ondisk::probe::{self, Foreign};
+use weft_ondisk::probe::{self, Foreign, Misplaced};
 use weft_ondisk::{
-    Metadata, MetadataError, SUPER_BYTES, Superblock, SuperblockBlocks, SuperblockError, Version,
-    read_superblock_blocks,
+    Features, Metadata, MetadataError, SUPER_BYTES, Super1, Superblock, SuperblockBlocks,
+    SuperblockError, Version, csum_v1, read_superblock_blocks,
 };
 use weft_runtime::spec::{Located, MemberSpec};
 use weft_units::{Bytes, MemberIndex, Sectors};
@@ -157,10 +157,37 @@ impl Looked {
                         Err(_) => shown.damaged.push(error),
                     }
                 }
+                // What can be read is shown; what is newer is told of.
+                Err(error @ SuperblockError::Newer { .. }) => {
+                    match without_newer(&block, version) {
+                        Some(superblock) => shown.readable.push((superblock.into(), Some(error))),
+                        None => shown.damaged.push(error),
+                    }
+                }
                 Err(error) => shown.damaged.push(error),
             }
         }
         Ok(shown)
+    }
+
+    /// Superblocks that begin at any sector, with all of the member read.
+    ///
+    /// # Errors
+    /// The member cannot be read.
+    pub(crate) fn superblocks_anywhere(&self) -> Result<Vec<Misplaced>, Failure> {
+        let mut found = Vec::new();
+        let mut first = Sectors::ZERO;
+        while first < self.size {
+            // Pieces overlap by all but a sector of a superblock.
+            let rest = (self.size.0 - first.0).min(PIECE_SECTORS + 7);
+            let len = usize::try_from(Sectors(rest).bytes().0).unwrap_or(usize::MAX);
+            let bytes = self.read(first, len).map_err(|error| {
+                Failure::failed(format!("{}: sector {}: {error}", self.label, first.0))
+            })?;
+            found.extend(probe::superblocks_anywhere(&bytes, first));
+            first = Sectors(first.0 + PIECE_SECTORS);
+        }
+        Ok(found)
     }
 
     /// Places that look like those of a superblock.
@@ -272,6 +299,25 @@ fn mend_sum(block: &mut [u8], version: Version, error: &SuperblockError) {
 
 /// Source   md-ondisk.md §1, `magic`
 const MAGIC: u32 = 0xa92b_4efc;
+
+/// A superblock with all that is newer than this release taken away, but its features named.
+fn without_newer(block: &[u8], version: Version) -> Option<Super1> {
+    let minor = version.minor()?;
+    let mut block = block.to_vec();
+    let features = u32::from_le_bytes(*block.get(8..)?.first_chunk()?);
+    let known = features & !Features(features).unknown().0;
+    block.get_mut(8..12)?.copy_from_slice(&known.to_le_bytes());
+    block.get_mut(12..16)?.fill(0);
+    block.get_mut(228..256)?.fill(0);
+    let sum = csum_v1(&block)?;
+    block.get_mut(216..220)?.copy_from_slice(&sum.to_le_bytes());
+    let mut superblock = Super1::decode(&block, minor).ok()?;
+    superblock.feature_map = Features(features);
+    Some(superblock)
+}
+
+/// Sectors that `examine --deep` reads at a time: 4 MiB.
+const PIECE_SECTORS: u64 = 8192;
 
 /// More than one member has; ZFS alone has an uberblock in each of many blocks.
 const FOREIGN_MAX: usize = 256;

@@ -12,6 +12,7 @@ mod nbd;
 mod outcome;
 mod pattern;
 mod size;
+mod states;
 mod target;
 mod terminal;
 mod volume;

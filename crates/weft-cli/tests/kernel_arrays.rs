@@ -395,3 +395,69 @@ fn a_superblock_in_foreign_byte_order_is_read_and_not_written() {
     assert!(refused.contains("--update=byteorder"), "{refused}");
     assert_eq!(contents(dir.path()), before);
 }
+
+#[test]
+fn examine_deep_finds_a_member_inside_of_something_and_names_it() {
+    let fixture = Fixture::of("raid5-4x64k-ls");
+    let dir = tempdir().unwrap();
+    let members = fixture.unpack(dir.path());
+    let mut disk = vec![0; 3 << 20];
+    disk.extend(std::fs::read(dir.path().join(&members[1])).unwrap());
+    disk.resize(disk.len() + (1 << 20), 0);
+    std::fs::write(dir.path().join("disk.img"), &disk).unwrap();
+    let text = exits(dir.path(), 1, &["examine", "--deep", "disk.img"]).out;
+    assert!(text.contains("disk.img: 1 superblocks in all of it"), "{text}");
+    assert!(text.contains("  sector 6152: version 1.2"), "{text}");
+    let name = text.split("try ").nth(1).expect("a name to try").trim();
+    assert_eq!(name, "disk.img@6144s");
+    let output = weft(dir.path(), &["cat", &members[0], name, &members[2]]);
+    assert!(output.status.success() && output.stdout == fixture.content(), "{output:?}");
+    let usual = exits(dir.path(), 0, &["examine", "--deep", &members[0]]).out;
+    assert!(usual.contains("where it is looked for"), "{usual}");
+    let output = weft(dir.path(), &["examine", "--deep", "--json", "disk.img"]);
+    let found: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(found["members"][0]["deep"][0]["member"], "disk.img@6144s", "{found}");
+}
+
+#[test]
+fn examine_shows_what_it_can_of_a_newer_superblock() {
+    let fixture = Fixture::of("raid5-4x64k-ls");
+    let dir = tempdir().unwrap();
+    let members = fixture.unpack(dir.path());
+    let path = dir.path().join(&members[0]);
+    let mut image = std::fs::read(&path).unwrap();
+    image[4096 + 9] |= 0x40;
+    let sum = weft_ondisk::csum_v1(&image[4096..8192]).unwrap();
+    image[4096 + 216..4096 + 220].copy_from_slice(&sum.to_le_bytes());
+    std::fs::write(&path, &image).unwrap();
+    let text = exits(dir.path(), 1, &["examine", &members[0]]);
+    assert!(text.out.contains("    Feature Map : 0x4000"), "{text:?}");
+    assert!(text.out.contains("     Raid Level : raid5"), "{text:?}");
+    assert!(text.err.contains("unknown features 0x4000"), "{text:?}");
+    let refused = exits(dir.path(), 3, &["assemble", &members[0]]).err;
+    assert!(refused.contains("unknown features 0x4000"), "{refused}");
+}
+
+#[test]
+fn refusals_and_degraded_arrays_have_a_state_and_a_next_command() {
+    let fixture = Fixture::of("raid5-4x64k-ls");
+    let dir = tempdir().unwrap();
+    let members = fixture.unpack(dir.path());
+    let output = weft(dir.path(), &["assemble", "--json", &members[0], &members[1]]);
+    assert_eq!(output.status.code(), Some(3));
+    let refused: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(refused["state"], "too-few-members");
+    assert!(refused["next"].as_str().unwrap().contains("weft examine --deep"), "{refused}");
+    let three = [&members[0], &members[1], &members[2]].map(String::as_str);
+    let detail = json(dir.path(), &[&["detail", "--json"], &three[..]].concat());
+    assert_eq!(detail["states"][0]["state"], "degraded", "{detail}");
+    let served = Served::start(dir.path(), &[&["--run", "--name", "three"], &three[..]].concat());
+    let output = weft(dir.path(), &["status", "--json"]);
+    assert_eq!(output.status.code(), Some(4));
+    let status: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let state = &status["servers"][0]["volumes"][0]["states"][0];
+    assert_eq!(state["state"], "degraded", "{status}");
+    assert!(state["next"].as_str().unwrap().contains("weft add"), "{status}");
+    exits(dir.path(), 0, &["stop", "three"]);
+    assert_eq!(served.wait(), Some(0));
+}

@@ -13,8 +13,8 @@ use weft_units::MemberIndex;
 use crate::look;
 use crate::member::{self, MemberArg};
 use crate::outcome::{Exit, Failure, Outcome};
-use crate::size;
 use crate::terminal::{complain, print_json, stdout};
+use crate::{size, states};
 
 /// How to choose among what was found. The same options mean the same wherever members of an array
 /// are named.
@@ -32,6 +32,7 @@ pub(crate) struct Selection {
 ///
 /// Reads only. Exit status: 0 when serve would start, 3 when it would refuse.
 #[derive(Debug, Args)]
+#[command(after_long_help = weft_engine::assemble::states::as_text())]
 pub(crate) struct Assemble {
     /// Decide as serve --read-only would
     #[arg(short = 'o', long)]
@@ -237,11 +238,15 @@ fn print_text(
         for note in &assembly.notes {
             writeln!(out, "note: {note}")?;
         }
+        for line in states::lines(&assembly.states) {
+            writeln!(out, "{line}")?;
+        }
         let mode = if assembly.read_only { "read-only" } else { "for reading and writing" };
         let degraded = if assembly.degraded() > 0 { ", degraded" } else { "" };
         writeln!(out, "decision: can be served {mode}{degraded}; nothing was written")?;
     } else {
-        writeln!(out, "decision: refused; nothing was written")?;
+        let state = decision.as_ref().err().map_or("", |refused| refused.state.id());
+        writeln!(out, "decision: refused ({state}); nothing was written")?;
     }
     out.flush()?;
     Ok(())
@@ -280,12 +285,17 @@ fn to_json(candidates: &[Candidate], decision: &Result<Assembly, Refused>) -> Va
                 "resync_from_bytes": assembly.resync_from.map(|from| from.bytes().0),
                 "read_only": assembly.read_only,
                 "notes": assembly.notes,
+                "states": states::to_json(&assembly.states),
                 "members": members,
             })
         }
         Err(refused) => json!({
             "schema": "weft.assemble/1",
             "decision": "refuse",
+            "state": refused.state.id(),
+            "says": refused.state.says(),
+            "next": refused.state.next(),
+            "states": states::to_json(&[refused.state]),
             "reason": refused.reason,
             "way_out": refused.way_out,
             "members": members,

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use serde_json::{Value, json};
+use weft_engine::assemble::states::State;
 use weft_engine::assemble::{Assembly, Options, SlotState, assemble};
 use weft_export::control::{ArrayStatus, MemberStatus, VolumeStatus};
 use weft_ondisk::{Level, Superblock};
@@ -16,10 +17,10 @@ use weft_ondisk::{Level, Superblock};
 use crate::look;
 use crate::member::{self, MemberArg};
 use crate::outcome::{Exit, Failure, Outcome};
-use crate::size;
 use crate::target::Target;
-use crate::terminal::{print_json, stdout};
+use crate::terminal::{complain, print_json, stdout};
 use crate::when;
+use crate::{size, states};
 
 use super::assemble::{Selection, refusal, tell_dropped};
 use super::examine;
@@ -87,6 +88,7 @@ struct Facts {
     state: String,
     events: u64,
     degraded: usize,
+    states: Vec<State>,
     rows: Vec<Row>,
 }
 
@@ -186,6 +188,7 @@ impl Facts {
             state,
             events: volume.events,
             degraded: volume.degraded,
+            states: states::of_running(volume),
             rows,
         }
     }
@@ -245,6 +248,7 @@ impl Facts {
             state,
             events: assembly.events,
             degraded,
+            states: assembly.states.clone(),
             rows,
         }
     }
@@ -323,6 +327,10 @@ impl Facts {
             writeln!(out, "{}", line.trim_end())?;
         }
         out.flush()?;
+        // Beside the text of mdadm, which programs read.
+        for line in states::lines(&self.states) {
+            complain(&format!("note: {line}"));
+        }
         Ok(())
     }
 
@@ -344,6 +352,7 @@ impl Facts {
             "array_size_bytes": self.array_sectors * 512,
             "state": self.state,
             "degraded": self.degraded,
+            "states": states::to_json(&self.states),
             "events": self.events,
             "superblock": self.superblock.as_ref().map(examine::to_json),
             "members": members,

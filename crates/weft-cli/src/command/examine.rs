@@ -7,7 +7,8 @@ use std::path::Path;
 
 use clap::Args;
 use serde_json::{Value, json};
-use weft_ondisk::{Role, Superblock, SuperblockError, layout_id};
+use weft_ondisk::probe::Misplaced;
+use weft_ondisk::{RESERVED_090, Role, Superblock, SuperblockError, Version, layout_id};
 use weft_units::Sectors;
 
 use crate::look::{Looked, Shown};
@@ -25,6 +26,9 @@ pub(crate) struct Examine {
     /// Files, block devices, or parts of them: PATH, PATH#N (partition N), PATH@OFFSET[+LENGTH]
     #[arg(value_name = "MEMBER", required = true, value_parser = MemberArg::parser())]
     members: Vec<MemberArg>,
+    /// Read all of each device and say where superblocks are, in odd places too
+    #[arg(long)]
+    deep: bool,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
@@ -39,6 +43,16 @@ pub(crate) fn run(arguments: &Examine) -> Outcome {
         match look(&path) {
             Ok((looked, shown)) => {
                 good &= report(&looked, &shown, arguments.json, &mut reports)?;
+                if arguments.deep {
+                    let found = deep(&looked)?;
+                    if arguments.json {
+                        if let Some(report) = reports.last_mut() {
+                            report["deep"] = found.iter().map(Place::to_json).collect();
+                        }
+                    } else {
+                        print_places(&looked.label, &found)?;
+                    }
+                }
             }
             Err(Failure::Failed(text)) => {
                 good = false;
@@ -53,6 +67,86 @@ pub(crate) fn run(arguments: &Examine) -> Outcome {
     }
     Ok(if good { Exit::Done } else { Exit::Of(1) })
 }
+
+/// A superblock that was found by looking everywhere.
+struct Place {
+    found: Misplaced,
+    /// Where superblocks of its version are looked for.
+    usual: bool,
+    /// How the member would have to be named.
+    name: Option<String>,
+}
+
+fn deep(looked: &Looked) -> Result<Vec<Place>, Failure> {
+    let found = looked.superblocks_anywhere()?;
+    Ok(found.into_iter().map(|found| Place::of(found, looked)).collect())
+}
+
+impl Place {
+    fn of(found: Misplaced, looked: &Looked) -> Self {
+        let version = found.superblock.version();
+        let usual = version.position(looked.size) == Some(found.sector);
+        // Those at the end are looked for by the size of the member: their own place gives it.
+        let window = match (version, found.member_start) {
+            _ if usual => None,
+            (Version::V0_90, _) => Some((0, Some(found.sector.0 + RESERVED_090.0))),
+            (Version::V1_0, Some(start)) => {
+                Some((start.0, Some(found.sector.0 - start.0 + V1_0_BEHIND)))
+            }
+            (_, Some(start)) => Some((start.0, None)),
+            (_, None) => None,
+        };
+        let fits =
+            |&(start, len): &(u64, Option<u64>)| len.is_none_or(|len| start + len <= looked.size.0);
+        let name = window.filter(fits).map(|(start, len)| {
+            let len = len.map(|len| format!("+{len}s")).unwrap_or_default();
+            format!("{}@{start}s{len}", looked.label)
+        });
+        Self { found, usual, name }
+    }
+
+    fn to_json(&self) -> Value {
+        let superblock = &self.found.superblock;
+        json!({
+            "sector": self.found.sector.0,
+            "metadata": superblock.version().to_string(),
+            "array_uuid": superblock.set_uuid().to_string(),
+            "name": superblock.name(),
+            "events": superblock.events(),
+            "usual_place": self.usual,
+            "member": self.name,
+        })
+    }
+}
+
+fn print_places(label: &str, places: &[Place]) -> Result<(), Failure> {
+    let mut out = stdout();
+    writeln!(out, "{label}: {} superblocks in all of it", places.len())?;
+    for place in places {
+        let superblock = &place.found.superblock;
+        let what = match &place.name {
+            _ if place.usual => "where it is looked for".to_owned(),
+            Some(name) => format!("in an odd place; try {name}"),
+            None => "in an odd place; its member does not fit here".to_owned(),
+        };
+        writeln!(
+            out,
+            "  sector {}: version {}, array {} \"{}\", {} of {}, events {}: {what}",
+            place.found.sector.0,
+            superblock.version(),
+            superblock.set_uuid(),
+            superblock.name(),
+            superblock.level(),
+            superblock.raid_disks(),
+            superblock.events(),
+        )?;
+    }
+    out.flush()?;
+    Ok(())
+}
+
+/// Sectors of a 1.0 member from its superblock on, at least.
+const V1_0_BEHIND: u64 = 16;
 
 fn look(path: &Path) -> Result<(Looked, Shown), Failure> {
     let looked = Looked::open(path)?;

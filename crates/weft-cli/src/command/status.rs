@@ -7,14 +7,15 @@ use std::io::Write;
 use std::path::Path;
 
 use clap::Args;
-use serde_json::json;
+use serde_json::{Value, json};
 use weft_export::control::{MemberStatus, Status, VolumeStatus};
 use weft_ondisk::Superblock;
 
 use crate::look::Looked;
 use crate::outcome::{Exit, Failure, Outcome};
+use crate::states;
 use crate::target::{self, Target};
-use crate::terminal::{print_json, stdout};
+use crate::terminal::{complain, print_json, stdout};
 
 /// Prints how running volumes are, as /proc/mdstat
 ///
@@ -34,11 +35,24 @@ pub(crate) fn run(arguments: &StatusOf) -> Outcome {
         None => target::running().into_iter().map(|(_, status)| status).collect(),
     };
     if arguments.json {
-        print_json(&json!({"schema": "weft.status/1", "servers": servers}))?;
+        let mut all = json!({"schema": "weft.status/1", "servers": servers});
+        for (server, index) in servers.iter().zip(0..) {
+            for (volume, place) in server.volumes.iter().zip(0..) {
+                let states: &mut Value = &mut all["servers"][index]["volumes"][place]["states"];
+                *states = states::to_json(&states::of_running(volume));
+            }
+        }
+        print_json(&all)?;
     } else {
         let mut out = stdout();
         write!(out, "{}", to_text(&servers))?;
         out.flush()?;
+        // Beside the text of mdstat, which programs read.
+        for volume in servers.iter().flat_map(|server| &server.volumes) {
+            for line in states::lines(&states::of_running(volume)) {
+                complain(&format!("{}: note: {line}", volume.name));
+            }
+        }
     }
     let degraded = servers.iter().flat_map(|server| &server.volumes).any(|it| it.degraded > 0);
     Ok(if degraded { Exit::Degraded } else { Exit::Done })
