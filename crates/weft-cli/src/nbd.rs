@@ -143,6 +143,9 @@ impl NbdClient {
                         result: result.map(|()| data.unwrap_or_default()),
                     });
                 }
+                Some(ClientEvent::Extents { .. }) => {
+                    return Err("extents that were not asked for".into());
+                }
                 // The room is zeroes already.
                 Some(ClientEvent::Hole { .. }) => {}
                 Some(ClientEvent::Data { cookie, offset, len }) => {

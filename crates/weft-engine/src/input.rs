@@ -85,6 +85,8 @@ pub struct Flags {
     pub preflush: bool,
     /// Metadata of whoever sits above (`REQ_META`).
     pub meta: bool,
+    /// Of zeroes: nothing needs to be stored for the range (`!REQ_NOUNMAP`). Arrays store them.
+    pub discard: bool,
     /// Readahead: may be refused when it would have to wait (`REQ_RAHEAD`).
     pub ahead: bool,
 }

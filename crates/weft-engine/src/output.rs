@@ -60,6 +60,15 @@ pub enum Output {
 /// A request to one member. Positions are absolute sectors of the member.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum MemberOp {
+    /// Store nothing for a range, which reads as zeroes then. Asked by bare members only.
+    Discard {
+        /// First sector.
+        at: Sectors,
+        /// How many.
+        len: Sectors,
+        /// Durable before `Done`.
+        fua: bool,
+    },
     /// Make every write that completed before durable.
     Flush,
     /// Fill the parts.

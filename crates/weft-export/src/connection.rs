@@ -29,6 +29,7 @@ use std::collections::VecDeque;
 use std::io::{IoSlice, IoSliceMut};
 
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 
 use rustix::io::Errno;
 use rustix::net::{RecvAncillaryBuffer, RecvFlags, SendAncillaryBuffer, SendFlags};
@@ -40,13 +41,22 @@ use weft_runtime::driver::Driver;
 use weft_runtime::reactor::Held;
 use weft_units::{ByteRange, Bytes, ClientId, FRAME_BYTES, VolumeId};
 
+use crate::allocation::Allocation;
+
+/// What an export stands for.
+#[derive(Clone, Debug)]
+pub(crate) struct Served {
+    pub(crate) volume: VolumeId,
+    pub(crate) allocation: Arc<Allocation>,
+}
+
 /// One client.
 pub(crate) struct Connection {
     pub(crate) socket: OwnedFd,
     pub(crate) client: ClientId,
     codec: ServerConnection,
-    /// Volume of each export.
-    volume: Option<VolumeId>,
+    /// What it has chosen.
+    served: Option<Served>,
     /// Received and not looked at: the client has to wait.
     stash: Vec<u8>,
     /// Parsed, and waiting for credit or frames.
@@ -93,6 +103,7 @@ struct Open {
     request: weft_nbd::Request,
     op: RequestOp,
     fua: bool,
+    discard: bool,
     start: u64,
     len: u64,
     /// All pieces of a whole request, the present one of a streamed.
@@ -140,7 +151,7 @@ impl Connection {
             socket,
             client,
             codec,
-            volume: None,
+            served: None,
             stash: Vec::new(),
             pending: None,
             receiving: None,
@@ -171,7 +182,7 @@ impl Connection {
 
     /// Whether it has chosen an export.
     pub(crate) fn is_ready(&self) -> bool {
-        self.volume.is_some()
+        self.served.is_some()
     }
 
     /// Whether it waits for something that the engine or the pool may give back.
@@ -221,7 +232,7 @@ impl Connection {
     pub(crate) fn receive(
         &mut self,
         driver: &mut Held<'_>,
-        exports: &[VolumeId],
+        exports: &[Served],
         buffer: &mut [u8],
     ) -> Step {
         if !self.may_receive() {
@@ -249,7 +260,7 @@ impl Connection {
     }
 
     /// Goes on with what had to wait.
-    pub(crate) fn resume(&mut self, driver: &mut Driver, exports: &[VolumeId]) -> Step {
+    pub(crate) fn resume(&mut self, driver: &mut Driver, exports: &[Served]) -> Step {
         for _ in 0..self.starved.len() {
             let slot = self.starved.pop_front().expect("counted");
             self.next_pieces(driver, slot);
@@ -389,7 +400,7 @@ impl Connection {
     }
 
     /// Looks at bytes until they are used up or something has to be waited for.
-    fn parse(&mut self, driver: &mut Driver, exports: &[VolumeId], bytes: &[u8]) -> Step {
+    fn parse(&mut self, driver: &mut Driver, exports: &[Served], bytes: &[u8]) -> Step {
         let mut rest = bytes;
         self.yielded = false;
         // Data of reads asked for in this pass.
@@ -434,7 +445,7 @@ impl Connection {
                     self.leaving = true;
                 }
                 Some(ServerEvent::Disconnect) => self.leaving = true,
-                Some(ServerEvent::Ready { export }) => self.volume = exports.get(export).copied(),
+                Some(ServerEvent::Ready { export }) => self.served = exports.get(export).cloned(),
                 Some(ServerEvent::Request(request)) => self.pending = Some(request),
             }
         }
@@ -487,11 +498,25 @@ impl Connection {
 
     /// Starts a request, unless it has to wait.
     fn begin(&mut self, driver: &mut Driver, request: weft_nbd::Request) -> bool {
+        let mut discard = false;
         let (op, start, len, fua) = match request.op {
+            Op::BlockStatus { .. } | Op::Cache { .. } => {
+                self.answer_here(driver, &request);
+                return true;
+            }
+            Op::Read { .. } if self.is_hole(driver, &request) => {
+                self.codec.reply_hole(&request);
+                return true;
+            }
             Op::Flush => (RequestOp::Flush, 0, 0, false),
             Op::Read { offset, len, .. } => (RequestOp::Read, offset, len, false),
             Op::Write { offset, len, fua } => (RequestOp::Write, offset, len, fua),
-            Op::Trim { offset, len, fua } | Op::WriteZeroes { offset, len, fua, .. } => {
+            Op::Trim { offset, len, fua } => {
+                discard = true;
+                (RequestOp::WriteZeroes, offset, len, fua)
+            }
+            Op::WriteZeroes { offset, len, fua, no_hole, .. } => {
+                discard = !no_hole;
                 (RequestOp::WriteZeroes, offset, len, fua)
             }
         };
@@ -500,6 +525,7 @@ impl Connection {
             request,
             op,
             fua,
+            discard,
             start,
             len,
             pieces: SmallVec::new(),
@@ -547,6 +573,29 @@ impl Connection {
         true
     }
 
+    /// Answers what needs no engine: where holes are, and what is to be read soon, which is as near as
+    /// it gets.
+    fn answer_here(&mut self, driver: &mut Driver, request: &weft_nbd::Request) {
+        let Served { volume, allocation } = self.served.as_ref().expect(CHOSEN);
+        match request.op {
+            _ if self.poisoned => self.codec.reply(request, Err(NbdError::Io)),
+            Op::BlockStatus { offset, len, .. } => {
+                let extents = allocation.extents(driver, *volume, offset, len);
+                self.codec.reply_extents(request, &extents);
+            }
+            _ => self.codec.reply(request, Ok(())),
+        }
+    }
+
+    /// Whether a long read is of a hole, and its client can be told so.
+    fn is_hole(&self, driver: &mut Driver, request: &weft_nbd::Request) -> bool {
+        let Op::Read { offset, len, df: false } = request.op else { return false };
+        let Served { volume, allocation } = self.served.as_ref().expect(CHOSEN);
+        self.codec.is_structured()
+            && !self.poisoned
+            && allocation.is_hole(driver, *volume, offset, len)
+    }
+
     /// Frames for a whole request, all or none.
     fn take_whole(
         &mut self,
@@ -580,8 +629,8 @@ impl Connection {
     /// Gives every piece that is ours to the engine.
     fn submit(&mut self, driver: &mut Driver, slot: u32) {
         let open = self.slots[slot as usize].as_mut().expect("open until answered");
-        let volume = self.volume.expect("requests come after the choice of an export");
-        let flags = Flags { fua: open.fua, ..Flags::default() };
+        let volume = self.served.as_ref().expect(CHOSEN).volume;
+        let flags = Flags { fua: open.fua, discard: open.discard, ..Flags::default() };
         let mut ask = |index: usize, range: ByteRange, frames: Run| {
             driver.request(Request {
                 client: self.client,
@@ -973,6 +1022,7 @@ const PIECE_BYTES: u64 = 1 << 20;
 const ZEROES_BYTES_MAX: u64 = 32 << 20;
 /// Requests of one client that are not answered: 32 times what Linux' nbd keeps in flight by default.
 const REQUESTS_MAX: usize = 4096;
+const CHOSEN: &str = "requests come after the choice of an export";
 /// Payload of which at least this much is missing is received into its frames without a copy.
 const DIRECT_BYTES: usize = 64 << 10;
 /// Payload of one `sendmsg`: what a socket takes at once, and no more than fits a cache.

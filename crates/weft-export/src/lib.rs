@@ -12,6 +12,7 @@
 //! | How is an administrator answered? | `control_port.rs` |
 #![forbid(unsafe_code)]
 
+mod allocation;
 mod connection;
 pub mod control;
 mod control_port;

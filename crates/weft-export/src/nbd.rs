@@ -22,17 +22,17 @@ use weft_engine::{Run, Tag};
 use weft_nbd::{ExportInfo, ServerConnection};
 use weft_runtime::driver::{CLIENTS_MAX, Driver, Event};
 use weft_runtime::reactor::{Context, Exit, Port};
-use weft_units::{Bytes, ClientId, Span, Time, VolumeId};
+use weft_units::{Bytes, ClientId, Span, Time};
 
-use crate::connection::{Connection, Step};
+use crate::connection::{Connection, Served, Step};
 use crate::socket::Listener;
 
 /// The clients of one lane.
 pub(crate) struct NbdPort {
     lane: usize,
     exports: Arc<[ExportInfo]>,
-    /// Volume of each export.
-    volumes: Vec<VolumeId>,
+    /// What each export stands for.
+    served: Vec<Served>,
     listeners: Vec<Listener>,
     accepting: bool,
     /// When to try again after the process ran out of descriptors.
@@ -100,7 +100,7 @@ impl NbdPort {
     pub(crate) fn new(
         lane: usize,
         exports: Arc<[ExportInfo]>,
-        volumes: Vec<VolumeId>,
+        served: Vec<Served>,
         listeners: Vec<Listener>,
         credit: Bytes,
         crowd: Arc<Crowd>,
@@ -108,7 +108,7 @@ impl NbdPort {
         Self {
             lane,
             exports,
-            volumes,
+            served,
             listeners,
             accepting: false,
             accept_again: None,
@@ -275,10 +275,10 @@ impl NbdPort {
         let Some(connection) = self.clients[place as usize].as_mut() else { return };
         let mut step = connection.send(cx.driver);
         if step == Step::Open {
-            step = connection.resume(cx.driver, &self.volumes);
+            step = connection.resume(cx.driver, &self.served);
         }
         if step == Step::Open {
-            step = connection.receive(cx.driver, &self.volumes, &mut self.buffer);
+            step = connection.receive(cx.driver, &self.served, &mut self.buffer);
         }
         // Refusals, and replies to what needs no engine.
         if step == Step::Open {
@@ -315,7 +315,7 @@ impl Port for NbdPort {
             ready.intersects(writable),
             ready.intersects(gone),
         );
-        if connection.receive(cx.driver, &self.volumes, &mut self.buffer) == Step::Closed {
+        if connection.receive(cx.driver, &self.served, &mut self.buffer) == Step::Closed {
             self.drop_client(cx, place);
         } else {
             self.set_due(place);

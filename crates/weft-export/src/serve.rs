@@ -25,6 +25,8 @@ use weft_runtime::ring::{NoRing, Ring};
 use weft_runtime::{Backend, RuntimeError};
 use weft_units::{Bytes, Time, VolumeId};
 
+use crate::allocation::Allocation;
+use crate::connection::Served;
 use crate::control::ArrayStatus;
 use crate::control_port::ControlPort;
 use crate::nbd::{Crowd, NbdPort};
@@ -174,7 +176,7 @@ pub enum ServeError {
 pub fn serve(options: ServeOptions) -> Result<ExitState, ServeError> {
     let ServeOptions { source, exports, listen, control, backend, clients_max, .. } = options;
     let lanes = std::thread::available_parallelism().map_or(1, usize::from).min(LANES_MAX);
-    let Made { crews, credit, block, shapes } = make(source, lanes)?;
+    let Made { crews, credit, block, shapes, allocations, trims } = make(source, lanes)?;
     let mut drivers = VecDeque::with_capacity(crews.len());
     for crew in crews {
         drivers.push_back(crew.driver(backend)?);
@@ -190,7 +192,7 @@ pub fn serve(options: ServeOptions) -> Result<ExitState, ServeError> {
         return Err(ServeError::Refused(format!("exports: found {found}, expected {expected}")));
     }
     let infos = exports.iter().zip(&snapshot.volumes);
-    let infos = infos.map(|(export, volume)| describe(export, volume.size, block));
+    let infos = infos.map(|(export, volume)| describe(export, volume.size, block, trims));
     let infos = infos.collect::<Result<Vec<_>, _>>()?;
 
     let listeners = listen.iter().map(Listener::open).collect::<Result<Vec<_>, _>>()?;
@@ -213,11 +215,15 @@ pub fn serve(options: ServeOptions) -> Result<ExitState, ServeError> {
     for listener in &listeners {
         tracing::info!(at = listener.describe(), "listening");
     }
-    let volumes: Vec<_> = (0..volumes).map(VolumeId).collect();
+    let served: Vec<_> = (0..volumes)
+        .map(VolumeId)
+        .zip(allocations)
+        .map(|(volume, allocation)| Served { volume, allocation: Arc::new(allocation) })
+        .collect();
     let infos: Arc<[_]> = infos.into();
     let nbd = |lane, listeners| {
         let (infos, crowd) = (Arc::clone(&infos), Arc::clone(&crowd));
-        Box::new(NbdPort::new(lane, infos, volumes.clone(), listeners, credit, crowd))
+        Box::new(NbdPort::new(lane, infos, served.clone(), listeners, credit, crowd))
     };
     reactor.add_port(nbd(0, listeners));
     if let Some(path) = control {
@@ -288,6 +294,9 @@ struct Made {
     credit: Bytes,
     block: u32,
     shapes: Vec<Shape>,
+    allocations: Vec<Allocation>,
+    /// Holes can be made.
+    trims: bool,
 }
 
 /// What a driver is made of.
@@ -321,8 +330,12 @@ impl Crew {
 fn make(source: Source, lanes: usize) -> Result<Made, ServeError> {
     Ok(match source {
         Source::Arrays { config, members } => {
-            let shapes = config.volumes.iter().map(|volume| Shape::of_array(&volume.assembly));
+            let arrays = || config.volumes.iter().map(|volume| &volume.assembly);
+            let (shapes, allocations) = (arrays(), arrays().map(Allocation::of_array).collect());
+            let shapes = shapes.map(Shape::of_array);
             Made {
+                allocations,
+                trims: false,
                 credit: config.client_credit,
                 block: 1,
                 shapes: shapes.collect(),
@@ -337,17 +350,24 @@ fn make(source: Source, lanes: usize) -> Result<Made, ServeError> {
         Source::Bare { member, read_only } => {
             let read_only = read_only || member.access() == Access::ReadOnly;
             let block = member.info().logical_block;
+            let trims = !read_only && member.can_discard();
             let mut members: Vec<OpenMember> =
                 (1..lanes).filter_map(|_| member.share_memory()).collect();
             members.push(*member);
             let count = u32::try_from(members.len()).expect("at most LANES_MAX");
+            let core = |member: &OpenMember| {
+                let bare = Bare::new(member.info().clone(), read_only);
+                if trims { bare.with_discard() } else { bare }
+            };
             let crew = |member: OpenMember| Crew {
-                core: Box::new(Bare::new(member.info().clone(), read_only)),
+                core: Box::new(core(&member)),
                 members: vec![member],
                 cache_frames: 0,
                 client_frames: CLIENT_FRAMES / count,
             };
             Made {
+                allocations: vec![Allocation::Bare],
+                trims,
                 block,
                 credit: Bytes(CREDIT.0 / u64::from(count)),
                 shapes: vec![Shape::bare()],
@@ -358,14 +378,26 @@ fn make(source: Source, lanes: usize) -> Result<Made, ServeError> {
             credit: client_credit,
             block,
             shapes: vec![Shape::bare()],
+            allocations: vec![Allocation::Unknown],
+            trims: false,
             crews: vec![Crew { core, members, cache_frames, client_frames }],
         },
     })
 }
 
 /// What a client is told of an export.
-fn describe(export: &ExportOptions, size: Bytes, block: u32) -> Result<ExportInfo, ServeError> {
-    let mut flags = ExportInfo::DEFAULT_FLAGS | TransmissionFlags::CAN_MULTI_CONN;
+fn describe(
+    export: &ExportOptions,
+    size: Bytes,
+    block: u32,
+    trims: bool,
+) -> Result<ExportInfo, ServeError> {
+    let mut flags = ExportInfo::DEFAULT_FLAGS
+        | TransmissionFlags::CAN_MULTI_CONN
+        | TransmissionFlags::SEND_CACHE;
+    if trims {
+        flags = flags | TransmissionFlags::SEND_TRIM;
+    }
     if export.read_only {
         flags = flags | TransmissionFlags::READ_ONLY;
     }
@@ -374,7 +406,8 @@ fn describe(export: &ExportOptions, size: Bytes, block: u32) -> Result<ExportInf
     Ok(ExportInfo::new(export.name.as_str(), size.0)?
         .with_description(export.description.as_str())?
         .with_flags(flags)
-        .with_block_sizes(sizes))
+        .with_block_sizes(sizes)
+        .with_allocation())
 }
 
 /// 64 MiB of payload, as [`Config::for_volume`].

@@ -218,7 +218,7 @@ fn refusals_name_the_reason_and_the_session_goes_on() {
         (1, 1 << 20, 512, 512, NbdError::NoSpace),
         (0, 1, 512, 0, NbdError::Invalid),
         (1, 0, 513, 513, NbdError::Invalid),
-        (4, 0, 512, 0, NbdError::Invalid),
+        (4, 1, 512, 0, NbdError::Invalid),
         (99, 0, 512, 0, NbdError::Invalid),
     ];
     for (command, offset, len, payload, error) in cases {
@@ -239,6 +239,10 @@ fn refusals_name_the_reason_and_the_session_goes_on() {
 #[test]
 fn a_client_that_does_not_read_holds_up_nobody_else() {
     let server = Server::start(bare("64M"), Backend::Auto);
+    // Of holes nothing would be sent.
+    let mut writer = server.client();
+    (0..60).for_each(|index| writer.write(index << 20, &pattern(7, 1 << 20)).unwrap());
+    drop(writer);
     let mut lazy: Vec<_> = (0..4).map(|_| server.client()).collect();
     for client in &mut lazy {
         client.stream.set_nonblocking(true).unwrap();

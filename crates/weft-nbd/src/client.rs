@@ -14,8 +14,10 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use crate::buffer::{Gather, Outbox, collect, skip};
-use crate::handshake::{ExportError, ExportInfo, InfoReply, InfoRequest, len_u32, parse_name};
-use crate::transmission::{Op, Reply, Terms, Verdict};
+use crate::handshake::{
+    ExportError, ExportInfo, InfoReply, InfoRequest, MetaRequest, len_u32, parse_name,
+};
+use crate::transmission::{Extent, Op, Reply, Terms, Verdict};
 use crate::wire::{
     self, ChunkHeader, NbdError, OptionHeader, OptionReplyHeader, RequestHeader, SimpleReply,
     TransmissionFlags, chunk, client_flag, command, handshake_flag, option, option_reply,
@@ -41,7 +43,7 @@ pub enum Goal {
 ///
 /// ```text
 /// Greeting ──► Replies to STRUCTURED_REPLY ──► Replies to GO or INFO ──► Closed
-///     │                                            │ unsupported  ▲
+///     │             └► to SET_META_CONTEXT ─┘      │ unsupported  ▲
 ///     │                                            └► ExportName ─┘
 ///     └──────► Replies to LIST ──► Closed
 /// ```
@@ -49,6 +51,7 @@ pub enum Goal {
 pub struct ClientHandshake {
     goal: Goal,
     wants_structured: bool,
+    wants_allocation: bool,
     phase: HandshakePhase,
     gather: Gather,
     out: Outbox,
@@ -58,6 +61,8 @@ pub struct ClientHandshake {
     reply_count: u32,
     no_zeroes: bool,
     structured: bool,
+    /// The server's number for `base:allocation`.
+    allocation: Option<u32>,
     export: Option<ExportInfo>,
     name: Option<String>,
     description: Option<String>,
@@ -78,6 +83,7 @@ impl ClientHandshake {
         Ok(Self {
             goal,
             wants_structured: true,
+            wants_allocation: false,
             phase: HandshakePhase::Greeting,
             gather: Gather::new(),
             out: Outbox::default(),
@@ -85,6 +91,7 @@ impl ClientHandshake {
             reply_count: 0,
             no_zeroes: false,
             structured: false,
+            allocation: None,
             export: None,
             name: None,
             description: None,
@@ -96,6 +103,13 @@ impl ClientHandshake {
     #[must_use]
     pub fn with_simple_replies(mut self) -> Self {
         self.wants_structured = false;
+        self
+    }
+
+    /// The same, asking an export that is opened to say where its holes are. It may decline.
+    #[must_use]
+    pub fn with_allocation(mut self) -> Self {
+        self.wants_allocation = true;
         self
     }
 
@@ -237,8 +251,17 @@ impl ClientHandshake {
         let is_error = kind & option_reply::ERROR_BIT != 0;
         if self.option == option::STRUCTURED_REPLY && (is_error || kind == option_reply::ACK) {
             self.structured = !is_error;
-            self.send_goal();
+            match &self.goal {
+                Goal::Open(name) if self.structured && self.wants_allocation => {
+                    let data = MetaRequest::encode(name);
+                    self.send(option::SET_META_CONTEXT, &data);
+                }
+                Goal::Info(_) | Goal::List | Goal::Open(_) => self.send_goal(),
+            }
             return Ok(HandshakeStep::Again);
+        }
+        if self.option == option::SET_META_CONTEXT {
+            return self.on_meta_reply(kind, data);
         }
         if is_error {
             return Ok(self.on_error_reply(kind, data));
@@ -269,6 +292,25 @@ impl ClientHandshake {
             (option::INFO | option::GO, option_reply::ACK) => Ok(self.finish_export()),
             _ => Err("unexpected type of reply"),
         }
+    }
+
+    fn on_meta_reply(&mut self, kind: u32, data: &[u8]) -> Result<HandshakeStep, &'static str> {
+        let is_error = kind & option_reply::ERROR_BIT != 0;
+        if kind == option_reply::META_CONTEXT {
+            let (id, name) = data.split_first_chunk().ok_or("context reply too short")?;
+            if name != wire::BASE_ALLOCATION.as_bytes() || self.allocation.is_some() {
+                return Err("a context that was not asked for");
+            }
+            self.allocation = Some(u32::from_be_bytes(*id));
+        } else if is_error || kind == option_reply::ACK {
+            if is_error {
+                self.allocation = None;
+            }
+            self.send_goal();
+        } else {
+            return Err("unexpected type of reply");
+        }
+        Ok(HandshakeStep::Again)
     }
 
     fn on_error_reply(&mut self, kind: u32, message: &[u8]) -> HandshakeStep {
@@ -308,7 +350,10 @@ impl ClientHandshake {
             return self.leave(HandshakeEvent::Finished { export: Some(export) });
         }
         self.phase = HandshakePhase::Closed;
-        let connection = ClientConnection::new(export, self.structured);
+        if self.allocation.is_some() {
+            export = export.with_allocation();
+        }
+        let connection = ClientConnection::new(export, self.structured, self.allocation);
         HandshakeStep::Event(HandshakeEvent::Ready(connection))
     }
 
@@ -380,6 +425,8 @@ pub enum HandshakeEvent {
 pub struct ClientConnection {
     export: ExportInfo,
     terms: Terms,
+    /// The server's number for `base:allocation`.
+    allocation: Option<u32>,
     open: BTreeMap<u64, OpenRequest>,
     open_max: usize,
     phase: Phase,
@@ -390,16 +437,18 @@ pub struct ClientConnection {
 }
 
 impl ClientConnection {
-    fn new(export: ExportInfo, structured: bool) -> Self {
+    fn new(export: ExportInfo, structured: bool, allocation: Option<u32>) -> Self {
         let terms = Terms {
             size: export.size(),
             flags: export.flags(),
             block_sizes: export.block_sizes(),
             structured,
+            allocation: allocation.is_some(),
         };
         Self {
             export,
             terms,
+            allocation,
             open: BTreeMap::new(),
             open_max: OPEN_COUNT_MAX,
             phase: Phase::Reply,
@@ -448,7 +497,8 @@ impl ClientConnection {
         match self.terms.judge(&header) {
             Verdict::Perform(judged) => debug_assert_eq!(judged, op),
             Verdict::Refuse(error) => return Err(RequestError::Refused(error)),
-            Verdict::Disconnect | Verdict::Nothing(Reply::Done | Reply::Read { .. }) => {
+            Verdict::Disconnect
+            | Verdict::Nothing(Reply::Done | Reply::Hole { .. } | Reply::Read { .. }) => {
                 return Err(RequestError::Refused(NbdError::Invalid));
             }
             Verdict::Nothing(Reply::Error(error)) => return Err(RequestError::Refused(error)),
@@ -459,7 +509,8 @@ impl ClientConnection {
         if self.open.len() >= self.open_max {
             return Err(RequestError::TooManyOpen);
         }
-        self.open.insert(cookie, OpenRequest { op, error: None, covered: Coverage::default() });
+        let (error, covered, extents_told) = (None, Coverage::default(), false);
+        self.open.insert(cookie, OpenRequest { op, error, covered, extents_told });
         Ok(header.encode())
     }
 
@@ -505,7 +556,11 @@ impl ClientConnection {
     pub fn payload_remaining(&self) -> usize {
         match self.phase {
             Phase::Payload { remaining, .. } => remaining as usize,
-            Phase::Chunk { .. } | Phase::Closed | Phase::Reply | Phase::Skip { .. } => 0,
+            Phase::Chunk { .. }
+            | Phase::Closed
+            | Phase::Extents { .. }
+            | Phase::Reply
+            | Phase::Skip { .. } => 0,
         }
     }
 
@@ -562,6 +617,13 @@ impl ClientConnection {
                 let header = *header;
                 self.on_chunk_prefix(header)
             }
+            Phase::Extents { header, data } => {
+                if !collect(rest, data, header.len) {
+                    return Ok(Step::NeedInput);
+                }
+                let (header, data) = (*header, std::mem::take(data));
+                self.on_extents(header, &data)
+            }
             Phase::Skip { remaining, cookie, done } => {
                 if !skip(rest, remaining) {
                     return Ok(Step::NeedInput);
@@ -601,7 +663,7 @@ impl ClientConnection {
     fn on_chunk(&mut self, header: ChunkHeader) -> Result<Step, ClientError> {
         let ChunkHeader { flags, kind, cookie, len } = header;
         let done = flags & chunk::DONE != 0;
-        self.find(cookie)?;
+        let asked = matches!(self.find(cookie)?.op, Op::BlockStatus { .. });
         let what = match kind {
             chunk::NONE if len == 0 && done => return self.end_chunk(cookie, done),
             chunk::NONE => "end chunk with data or without end mark",
@@ -609,6 +671,15 @@ impl ClientConnection {
             chunk::OFFSET_DATA => "data chunk without data",
             chunk::OFFSET_HOLE if len == 12 => return self.expect_prefix(header, 12),
             chunk::OFFSET_HOLE => "hole chunk of the wrong length",
+            chunk::BLOCK_STATUS if !asked => "extents for a request that did not ask for them",
+            chunk::BLOCK_STATUS if len > REPLY_BYTES_MAX => {
+                return Err(ClientError::ReplyTooLong { len });
+            }
+            chunk::BLOCK_STATUS if len >= 12 && len % 8 == 4 => {
+                self.phase = Phase::Extents { header, data: Vec::new() };
+                return Ok(Step::Again);
+            }
+            chunk::BLOCK_STATUS => "extents of the wrong length",
             _ if kind & chunk::ERROR_BIT == 0 => "unknown type of chunk",
             _ if len > REPLY_BYTES_MAX => return Err(ClientError::ReplyTooLong { len }),
             _ if len >= 6 => return self.expect_prefix(header, 6),
@@ -657,6 +728,37 @@ impl ClientConnection {
         }
     }
 
+    /// Extents have come: of the context that was agreed on, once, none empty, and as many as asked for.
+    fn on_extents(&mut self, header: ChunkHeader, data: &[u8]) -> Result<Step, ClientError> {
+        let ChunkHeader { flags, cookie, .. } = header;
+        self.phase = Phase::Reply;
+        let malformed = |what| ClientError::Malformed { what };
+        let context = self.allocation;
+        let request = self.find(cookie)?;
+        let Op::BlockStatus { len: asked, one, .. } = request.op else {
+            return Err(malformed("extents that were not expected"));
+        };
+        if context != Some(wire::u32_at(data, 0)) || request.extents_told {
+            return Err(malformed("extents of a context that was not asked for"));
+        }
+        request.extents_told = true;
+        let (pairs, _) = data[4..].as_chunks::<8>();
+        let extents: Vec<Extent> = pairs.iter().map(Extent::parse).collect();
+        let (last, before) = extents.split_last().ok_or(malformed("no extents"))?;
+        let before: u64 = before.iter().map(|extent| u64::from(extent.len)).sum();
+        if extents.iter().any(|extent| extent.len == 0) {
+            return Err(malformed("an empty extent"));
+        }
+        // Only the last may go on beyond what was asked, and an only one may not.
+        if before >= u64::from(asked) || (one && (extents.len() > 1 || last.len > asked)) {
+            return Err(malformed("extents beyond the range asked for"));
+        }
+        if flags & chunk::DONE != 0 {
+            self.ended = Some(self.end(cookie)?);
+        }
+        Ok(Step::Event(ClientEvent::Extents { cookie, extents }))
+    }
+
     fn end_chunk(&mut self, cookie: u64, done: bool) -> Result<Step, ClientError> {
         self.phase = Phase::Reply;
         if done { self.end(cookie).map(Step::Event) } else { Ok(Step::Again) }
@@ -684,6 +786,9 @@ impl ClientConnection {
         let request = self.open.remove(&cookie).ok_or(ClientError::UnknownCookie { cookie })?;
         if let Some(error) = request.error {
             return Ok(ClientEvent::Done { cookie, result: Err(error) });
+        }
+        if matches!(request.op, Op::BlockStatus { .. }) && !request.extents_told {
+            return Err(ClientError::Malformed { what: "success without extents" });
         }
         if let Op::Read { len, .. } = request.op
             && request.covered.total != len
@@ -718,6 +823,13 @@ pub enum ClientEvent {
         cookie: u64,
         /// How it went.
         result: Result<(), NbdError>,
+    },
+    /// What there is from the first byte of a request for block status on. An error may still come.
+    Extents {
+        /// The request.
+        cookie: u64,
+        /// At least one; the last may go on beyond what was asked.
+        extents: Vec<Extent>,
     },
     /// This range of a read is zeroes, which do not follow.
     Hole {
@@ -816,6 +928,11 @@ enum Phase {
         prefix_len: u8,
     },
     Closed,
+    /// The payload of a chunk of extents.
+    Extents {
+        header: ChunkHeader,
+        data: Vec<u8>,
+    },
     Payload {
         remaining: u32,
         cookie: u64,
@@ -842,6 +959,7 @@ struct OpenRequest {
     /// The first error told, if any.
     error: Option<NbdError>,
     covered: Coverage,
+    extents_told: bool,
 }
 
 /// Which parts of a read have come. Disjoint ranges inside the read whose lengths add up to that of

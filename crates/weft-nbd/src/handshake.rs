@@ -31,6 +31,7 @@ pub struct ExportInfo {
     size: u64,
     flags: TransmissionFlags,
     block_sizes: BlockSizes,
+    allocation: bool,
 }
 
 impl ExportInfo {
@@ -57,6 +58,7 @@ impl ExportInfo {
             size,
             flags: Self::DEFAULT_FLAGS,
             block_sizes: BlockSizes::default(),
+            allocation: false,
         })
     }
 
@@ -75,8 +77,8 @@ impl ExportInfo {
     /// The same with other abilities.
     ///
     /// `HAS_FLAGS` is always set, `SEND_FAST_ZERO` needs `SEND_WRITE_ZEROES`, and a read-only
-    /// export does not offer writes. On a server, `SEND_DF` and `SEND_CACHE` are not the caller's:
-    /// the first follows from structured replies, the second is not implemented.
+    /// export does not offer writes. On a server, `SEND_DF` is not the caller's: it follows from
+    /// structured replies.
     ///
     /// Source   proto.md "Transmission flags"
     #[must_use]
@@ -99,6 +101,19 @@ impl ExportInfo {
     pub fn with_block_sizes(mut self, block_sizes: BlockSizes) -> Self {
         self.block_sizes = block_sizes;
         self
+    }
+
+    /// The same with the metadata context `base:allocation`, which says where holes are.
+    #[must_use]
+    pub fn with_allocation(mut self) -> Self {
+        self.allocation = true;
+        self
+    }
+
+    /// Whether it can say where holes are; of an export that was opened, whether that was agreed on.
+    #[must_use]
+    pub fn has_allocation(&self) -> bool {
+        self.allocation
     }
 
     /// The name a client asks for.
@@ -133,7 +148,8 @@ impl ExportInfo {
 
     /// What a client learns from `NBD_INFO_EXPORT` and `NBD_OPT_EXPORT_NAME`, kept as it came.
     pub(crate) fn received(name: String, size: u64, flags: TransmissionFlags) -> Self {
-        Self { name, description: String::new(), size, flags, block_sizes: BlockSizes::default() }
+        let (description, block_sizes) = (String::new(), BlockSizes::default());
+        Self { name, description, size, flags, block_sizes, allocation: false }
     }
 
     pub(crate) fn rename(&mut self, name: String) {
@@ -298,6 +314,65 @@ impl<'a> InfoRequest<'a> {
     }
 }
 
+/// The data of `NBD_OPT_LIST_META_CONTEXT` and `NBD_OPT_SET_META_CONTEXT`.
+///
+/// Source   proto.md "Option types", `NBD_OPT_LIST_META_CONTEXT`
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct MetaRequest<'a> {
+    pub(crate) name: &'a str,
+    /// Nothing in particular is asked for.
+    pub(crate) is_empty: bool,
+    /// `base:allocation` is asked for by name.
+    pub(crate) allocation: bool,
+    /// All contexts of `base:` are.
+    pub(crate) all_of_base: bool,
+}
+
+impl<'a> MetaRequest<'a> {
+    /// Reads the data; the error is a text for the client. Queries of namespaces that nobody here knows
+    /// match nothing, whatever they look like.
+    pub(crate) fn parse(data: &'a [u8]) -> Result<Self, &'static str> {
+        let mut rest = data;
+        let name = parse_name(take_counted(&mut rest)?)?;
+        let (count, mut rest) = rest.split_first_chunk().ok_or("option data too short")?;
+        // Each takes four bytes of the data, whose length is bounded.
+        let count = u32::from_be_bytes(*count);
+        let mut request =
+            Self { name, is_empty: count == 0, allocation: false, all_of_base: false };
+        for _ in 0..count {
+            let query = take_counted(&mut rest)?;
+            if query.len() > wire::STRING_BYTES_MAX {
+                return Err("metadata query longer than 4096 bytes");
+            }
+            request.allocation |= query == wire::BASE_ALLOCATION.as_bytes();
+            request.all_of_base |= query == b"base:";
+        }
+        if rest.is_empty() { Ok(request) } else { Err("metadata queries do not fill option data") }
+    }
+
+    /// Writes a request for `base:allocation`.
+    pub(crate) fn encode(name: &str) -> Vec<u8> {
+        let mut data = Vec::new();
+        for text in [name, wire::BASE_ALLOCATION] {
+            data.extend_from_slice(&len_u32(text.len()).to_be_bytes());
+            data.extend_from_slice(text.as_bytes());
+            if data.len() == 4 + name.len() {
+                data.extend_from_slice(&1_u32.to_be_bytes());
+            }
+        }
+        data
+    }
+}
+
+/// A length of 32 bits and as many bytes, from the front of `data`.
+fn take_counted<'a>(data: &mut &'a [u8]) -> Result<&'a [u8], &'static str> {
+    let (len, rest) = data.split_first_chunk().ok_or("option data too short")?;
+    let len = u32::from_be_bytes(*len) as usize;
+    let (bytes, rest) = rest.split_at_checked(len).ok_or("string longer than option data")?;
+    *data = rest;
+    Ok(bytes)
+}
+
 /// An export name from the wire; the error is a text for the client.
 pub(crate) fn parse_name(bytes: &[u8]) -> Result<&str, &'static str> {
     if bytes.len() > wire::STRING_BYTES_MAX {
@@ -426,6 +501,30 @@ mod tests {
         let data = request.encode();
         assert_eq!(data, b"\0\0\0\x04disk\0\x02\0\x01\0\x03");
         assert_eq!(InfoRequest::parse(&data), Ok(request));
+    }
+
+    #[test]
+    fn queries_for_metadata_go_there_and_back() {
+        for name in ["", "disk"] {
+            let data = MetaRequest::encode(name);
+            let found = MetaRequest::parse(&data).unwrap();
+            let expected =
+                MetaRequest { name, is_empty: false, allocation: true, all_of_base: false };
+            assert_eq!(found, expected);
+            for len in 0..data.len() {
+                assert!(MetaRequest::parse(&data[..len]).is_err(), "{len} bytes");
+            }
+            let longer = [&data[..], &[0]].concat();
+            let error = "metadata queries do not fill option data";
+            assert_eq!(MetaRequest::parse(&longer), Err(error));
+        }
+        let wild = b"\0\0\0\0\0\0\0\x02\0\0\0\x05base:\0\0\0\x03x:y";
+        let found = MetaRequest::parse(wild).unwrap();
+        assert!(found.all_of_base && !found.allocation && !found.is_empty);
+        assert!(MetaRequest::parse(b"\0\0\0\0\0\0\0\0").unwrap().is_empty);
+        // A count that nothing stands behind costs nothing.
+        let many = b"\0\0\0\0\xff\xff\xff\xff";
+        assert_eq!(MetaRequest::parse(many), Err("option data too short"));
     }
 
     #[test]

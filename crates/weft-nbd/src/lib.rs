@@ -18,7 +18,7 @@
 //!
 //! ```
 //! use std::sync::Arc;
-//! use weft_nbd::{ExportInfo, NbdError, Op, ServerConnection, ServerEvent};
+//! use weft_nbd::{Extent, ExportInfo, NbdError, Op, ServerConnection, ServerEvent};
 //!
 //! fn serve(mut received: &[u8], disk: &mut [u8]) -> Result<Vec<u8>, weft_nbd::ExportError> {
 //!     let exports: Arc<[_]> = Arc::new([ExportInfo::new("disk", disk.len() as u64)?]);
@@ -44,7 +44,10 @@
 //!                     received = &received[len as usize..];
 //!                     connection.reply(&request, Ok(()));
 //!                 }
-//!                 Op::Flush => connection.reply(&request, Ok(())),
+//!                 Op::Cache { .. } | Op::Flush => connection.reply(&request, Ok(())),
+//!                 Op::BlockStatus { len, .. } => {
+//!                     connection.reply_extents(&request, &[Extent::data(len)]);
+//!                 }
 //!                 Op::Trim { .. } | Op::WriteZeroes { .. } => {
 //!                     connection.reply(&request, Err(NbdError::Io));
 //!                 }
@@ -61,9 +64,9 @@
 //! ```
 //!
 //! What is implemented: fixed newstyle; `EXPORT_NAME`, `ABORT`, `LIST`, `INFO`, `GO`,
-//! `STRUCTURED_REPLY`; `READ`, `WRITE`, `DISC`, `FLUSH`, `TRIM`, `WRITE_ZEROES`; simple and structured
-//! replies. What is not, and is refused as the document asks: TLS, metadata contexts and
-//! `BLOCK_STATUS`, `CACHE`, extended headers.
+//! `STRUCTURED_REPLY`, `LIST_META_CONTEXT`, `SET_META_CONTEXT`; `READ`, `WRITE`, `DISC`, `FLUSH`, `TRIM`,
+//! `CACHE`, `WRITE_ZEROES`, `BLOCK_STATUS` with `base:allocation`; simple and structured replies, holes
+//! in reads. What is not, and is refused as the document asks: TLS, extended headers.
 //!
 //! Source: NetworkBlockDevice/nbd `doc/proto.md` of 2025-05-31, placed in the public domain by its
 //! authors, called `proto.md` in this crate.
@@ -81,7 +84,7 @@ pub use client::{
     ClientConnection, ClientError, ClientEvent, ClientHandshake, Goal, HandshakeEvent, RequestError,
 };
 pub use handshake::{BlockSizes, ExportError, ExportInfo};
-pub use server::{CloseReason, OUTPUT_BYTES_HIGH, ServerConnection, ServerEvent};
-pub use transmission::{Op, ReplyHeader, Request};
+pub use server::{CloseReason, EXTENTS_MAX, OUTPUT_BYTES_HIGH, ServerConnection, ServerEvent};
+pub use transmission::{Extent, Op, ReplyHeader, Request};
 pub use uri::{NbdAddress, NbdUri, UriError};
 pub use wire::{NbdError, TransmissionFlags};

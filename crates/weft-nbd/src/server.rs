@@ -21,10 +21,10 @@ use std::sync::Arc;
 
 use crate::buffer::{Gather, Outbox, collect, skip};
 use crate::handshake::{
-    BlockSizes, ExportInfo, InfoRequest, encode_export, len_u32, parse_name, push_info_replies,
-    push_option_reply,
+    BlockSizes, ExportInfo, InfoRequest, MetaRequest, encode_export, len_u32, parse_name,
+    push_info_replies, push_option_reply,
 };
-use crate::transmission::{Op, Reply, ReplyHeader, Request, Terms, Verdict, reply_header};
+use crate::transmission::{Extent, Op, Reply, ReplyHeader, Request, Terms, Verdict, reply_header};
 use crate::wire::{
     self, NbdError, OptionHeader, RequestHeader, TransmissionFlags, client_flag, command,
     handshake_flag, option, option_reply,
@@ -56,6 +56,8 @@ pub struct ServerConnection {
     zeroes: bool,
     shutting_down: bool,
     terms: Terms,
+    /// The export for which `base:allocation` was asked.
+    allocation_of: Option<usize>,
 }
 
 impl ServerConnection {
@@ -79,6 +81,7 @@ impl ServerConnection {
             flags: TransmissionFlags::default(),
             block_sizes: BlockSizes::default(),
             structured: false,
+            allocation: false,
         };
         Self {
             exports,
@@ -89,6 +92,7 @@ impl ServerConnection {
             zeroes: true,
             shutting_down: false,
             terms,
+            allocation_of: None,
         }
     }
 
@@ -182,6 +186,73 @@ impl ServerConnection {
     #[must_use]
     pub fn reply_header(&self, request: &Request, result: Result<(), NbdError>) -> ReplyHeader {
         reply_header(self.terms.structured, request.cookie, Reply::to(request, result))
+    }
+
+    /// Answers a request for block status: extents from its first byte on, at least one.
+    ///
+    /// Shape    lengths are multiples of the minimum block; more than [`EXTENTS_MAX`] are left out;
+    ///          what is beyond the request, or beyond its first extent when one was asked for, too
+    ///
+    /// # Panics
+    /// Without an extent, or with an empty one.
+    pub fn reply_extents(&mut self, request: &Request, extents: &[Extent]) {
+        let Op::BlockStatus { len, one, .. } = request.op else {
+            panic!("{request:?} does not ask for extents");
+        };
+        let count = if one { 1 } else { EXTENTS_MAX };
+        let mut rest = len;
+        let mut told: Vec<Extent> = Vec::new();
+        for extent in extents.iter().take(count) {
+            assert!(extent.len > 0, "an extent is not empty");
+            let len = extent.len.min(rest);
+            if len == 0 {
+                break;
+            }
+            told.push(Extent { len, ..*extent });
+            rest -= len;
+        }
+        assert!(!told.is_empty(), "a reply has an extent");
+        let payload = len_u32(4 + 8 * told.len());
+        let header = wire::ChunkHeader {
+            flags: wire::chunk::DONE,
+            kind: wire::chunk::BLOCK_STATUS,
+            cookie: request.cookie,
+            len: payload,
+        };
+        self.out.push(&header.encode());
+        self.out.push(&ALLOCATION_CONTEXT.to_be_bytes());
+        for extent in told {
+            self.out.push(&extent.encode());
+        }
+    }
+
+    /// The bytes before one piece of a read that is answered in several, in order and without gaps,
+    /// with structured replies only. After a piece of data come `extent.len` bytes of it.
+    ///
+    /// # Panics
+    /// Without structured replies, or for a read that must be one piece and is not.
+    #[must_use]
+    pub fn piece_header(&self, request: &Request, extent: Extent, offset: u64) -> ReplyHeader {
+        let Op::Read { offset: first, len, df } = request.op else {
+            panic!("{request:?} does not read");
+        };
+        let end = first + u64::from(len);
+        let last = offset + u64::from(extent.len) == end;
+        assert!(self.terms.structured && extent.len > 0 && offset + u64::from(extent.len) <= end);
+        assert!(!df || (offset == first && last), "asked for in one piece");
+        ReplyHeader::piece(request.cookie, extent, offset, last)
+    }
+
+    /// Answers a read of nothing but zeroes, which are not sent. With structured replies only.
+    ///
+    /// # Panics
+    /// Without structured replies.
+    pub fn reply_hole(&mut self, request: &Request) {
+        let Op::Read { offset, len, .. } = request.op else {
+            panic!("{request:?} does not read");
+        };
+        let reply = Reply::Hole { offset, len };
+        self.out.push(&reply_header(self.terms.structured, request.cookie, reply));
     }
 
     /// From now on options are refused with `NBD_REP_ERR_SHUTDOWN` and requests with
@@ -299,13 +370,21 @@ impl ServerConnection {
         let answer = match option {
             // Data is malformed here, but there is no better answer to one who wants to leave.
             option::ABORT => (option_reply::ACK, ""),
-            option::EXPORT_NAME | option::GO | option::INFO if len <= OPTION_BYTES_MAX => {
+            option::EXPORT_NAME
+            | option::GO
+            | option::INFO
+            | option::LIST_META_CONTEXT
+            | option::SET_META_CONTEXT
+                if len <= OPTION_BYTES_MAX =>
+            {
                 self.phase = Phase::OptionData { header, data: Vec::new() };
                 return Step::Again;
             }
-            option::EXPORT_NAME | option::GO | option::INFO => {
-                (option_reply::ERR_TOO_BIG, "option too long")
-            }
+            option::EXPORT_NAME
+            | option::GO
+            | option::INFO
+            | option::LIST_META_CONTEXT
+            | option::SET_META_CONTEXT => (option_reply::ERR_TOO_BIG, "option too long"),
             option::LIST | option::STRUCTURED_REPLY if len == 0 => {
                 return self.on_option(option, &[]);
             }
@@ -358,6 +437,9 @@ impl ServerConnection {
                 Step::Again
             }
             option::GO | option::INFO => self.on_info(option, data),
+            option::LIST_META_CONTEXT | option::SET_META_CONTEXT => {
+                self.on_meta_context(option, data)
+            }
             _ => self.refuse_option(option, (option_reply::ERR_UNSUP, "")),
         }
     }
@@ -378,6 +460,38 @@ impl ServerConnection {
             return Step::Again;
         }
         self.enter_transmission(index)
+    }
+
+    /// Lists or selects contexts of an export: `base:allocation`, where the export has it. Selecting
+    /// replaces what was selected before.
+    fn on_meta_context(&mut self, option: u32, data: &[u8]) -> Step {
+        let is_set = option == option::SET_META_CONTEXT;
+        if is_set {
+            self.allocation_of = None;
+        }
+        let invalid = |message| (option_reply::ERR_INVALID, message);
+        if !self.terms.structured {
+            return self.refuse_option(option, invalid("structured replies come first"));
+        }
+        let request = match MetaRequest::parse(data) {
+            Ok(request) => request,
+            Err(message) => return self.refuse_option(option, invalid(message)),
+        };
+        let Some(index) = self.find(request.name) else {
+            return self.refuse_option(option, (option_reply::ERR_UNKNOWN, "export not found"));
+        };
+        let listed = !is_set && (request.is_empty || request.all_of_base);
+        if self.exports[index].has_allocation() && (request.allocation || listed) {
+            // To list, the number means nothing.
+            let id = if is_set { ALLOCATION_CONTEXT } else { 0 };
+            let data: [&[u8]; 2] = [&id.to_be_bytes(), wire::BASE_ALLOCATION.as_bytes()];
+            push_option_reply(&mut self.out, option, option_reply::META_CONTEXT, &data);
+            if is_set {
+                self.allocation_of = Some(index);
+            }
+        }
+        push_option_reply(&mut self.out, option, option_reply::ACK, &[]);
+        Step::Again
     }
 
     /// The one option that has no error reply: an unknown export ends the session.
@@ -403,6 +517,7 @@ impl ServerConnection {
             flags: self.negotiated_flags(index),
             block_sizes: export.block_sizes(),
             structured: self.terms.structured,
+            allocation: self.allocation_of == Some(index),
         };
         self.phase = Phase::RequestHeader;
         Step::Event(ServerEvent::Ready { export: index })
@@ -455,9 +570,7 @@ impl ServerConnection {
 
     /// What this export offers to this client.
     fn negotiated_flags(&self, index: usize) -> TransmissionFlags {
-        let flags = self.exports[index]
-            .flags()
-            .without(TransmissionFlags::SEND_DF | TransmissionFlags::SEND_CACHE);
+        let flags = self.exports[index].flags().without(TransmissionFlags::SEND_DF);
         if self.terms.structured { flags | TransmissionFlags::SEND_DF } else { flags }
     }
 }
@@ -542,6 +655,10 @@ enum Step {
     NeedInput,
 }
 
+/// Most extents of one reply: 8 KiB of it.
+pub const EXTENTS_MAX: usize = 1024;
+/// Names `base:allocation` in replies.
+const ALLOCATION_CONTEXT: u32 = 1;
 /// Bytes of output at which no more input is taken: 64 KiB, some 2,000 replies. One option or
 /// request may go past it, at most by a list of all exports.
 pub const OUTPUT_BYTES_HIGH: usize = 64 << 10;

@@ -10,8 +10,8 @@ use std::ops::Deref;
 
 use crate::handshake::BlockSizes;
 use crate::wire::{
-    ChunkHeader, NbdError, RequestHeader, SimpleReply, TransmissionFlags, chunk, command,
-    command_flag,
+    self, ChunkHeader, NbdError, RequestHeader, SimpleReply, TransmissionFlags, allocation, chunk,
+    command, command_flag,
 };
 
 /// What a client asks for.
@@ -22,6 +22,22 @@ use crate::wire::{
 /// Source   proto.md "Request types"
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Op {
+    /// Ask where holes are. Takes any length, but is answered for as much as the server likes.
+    BlockStatus {
+        /// First byte.
+        offset: u64,
+        /// Bytes.
+        len: u32,
+        /// One extent, and none beyond the range.
+        one: bool,
+    },
+    /// Prefetch a range.
+    Cache {
+        /// First byte.
+        offset: u64,
+        /// Bytes.
+        len: u32,
+    },
     /// Make writes completed so far durable.
     Flush,
     /// Read a range.
@@ -72,6 +88,10 @@ impl Op {
     pub fn header(&self, cookie: u64) -> RequestHeader {
         let flag = |set: bool, flag: u16| if set { flag } else { 0 };
         let (command, flags, offset, len) = match *self {
+            Self::BlockStatus { offset, len, one } => {
+                (command::BLOCK_STATUS, flag(one, command_flag::REQ_ONE), offset, len)
+            }
+            Self::Cache { offset, len } => (command::CACHE, 0, offset, len),
             Self::Flush => (command::FLUSH, 0, 0, 0),
             Self::Read { offset, len, df } => {
                 (command::READ, flag(df, command_flag::DF), offset, len)
@@ -109,6 +129,8 @@ pub(crate) enum Reply {
     Done,
     /// Failure of anything.
     Error(NbdError),
+    /// Success of a read of nothing but zeroes, which do not follow.
+    Hole { offset: u64, len: u32 },
     /// Success of a read: after the header come exactly `len` bytes of data.
     Read { offset: u64, len: u32 },
 }
@@ -118,23 +140,29 @@ impl Reply {
         match (result, request.op) {
             (Err(error), _) => Self::Error(error),
             (Ok(()), Op::Read { offset, len, .. }) => Self::Read { offset, len },
-            (Ok(()), Op::Flush | Op::Trim { .. } | Op::Write { .. } | Op::WriteZeroes { .. }) => {
-                Self::Done
-            }
+            (
+                Ok(()),
+                Op::BlockStatus { .. }
+                | Op::Cache { .. }
+                | Op::Flush
+                | Op::Trim { .. }
+                | Op::Write { .. }
+                | Op::WriteZeroes { .. },
+            ) => Self::Done,
         }
     }
 }
 
-/// The bytes of a reply before its data, 16 to 28 of them; dereferences to a slice.
+/// The bytes of a reply before its data, 16 to 32 of them; dereferences to a slice.
 #[derive(Clone, Copy, Debug)]
 pub struct ReplyHeader {
-    bytes: [u8; 28],
+    bytes: [u8; 32],
     len: u8,
 }
 
 impl ReplyHeader {
     fn simple(error: u32, cookie: u64) -> Self {
-        let mut bytes = [0; 28];
+        let mut bytes = [0; 32];
         bytes[..16].copy_from_slice(&SimpleReply { error, cookie }.encode());
         Self { bytes, len: 16 }
     }
@@ -142,13 +170,36 @@ impl ReplyHeader {
     /// A chunk that is its whole reply: the header, and the first `prefix_len` bytes of `prefix`.
     /// `data_len` bytes are sent after it by someone else.
     fn chunk(kind: u16, cookie: u64, prefix: [u8; 8], prefix_len: u8, data_len: u32) -> Self {
-        assert!(prefix_len <= 8);
+        Self::part(chunk::DONE, kind, cookie, &prefix[..usize::from(prefix_len)], data_len)
+    }
+
+    /// A chunk of a reply: the header and the fixed first part of its payload.
+    fn part(flags: u16, kind: u16, cookie: u64, prefix: &[u8], data_len: u32) -> Self {
+        let prefix_len = u8::try_from(prefix.len()).expect("at most 12");
         let len = data_len.checked_add(u32::from(prefix_len)).expect("longer reads are refused");
-        let mut bytes = [0; 28];
-        bytes[..20]
-            .copy_from_slice(&ChunkHeader { flags: chunk::DONE, kind, cookie, len }.encode());
-        bytes[20..].copy_from_slice(&prefix);
+        let mut bytes = [0; 32];
+        bytes[..20].copy_from_slice(&ChunkHeader { flags, kind, cookie, len }.encode());
+        bytes[20..20 + prefix.len()].copy_from_slice(prefix);
         Self { bytes, len: 20 + prefix_len }
+    }
+
+    /// A chunk with a range of zeroes.
+    fn hole(flags: u16, cookie: u64, offset: u64, len: u32) -> Self {
+        let mut prefix = [0; 12];
+        prefix[..8].copy_from_slice(&offset.to_be_bytes());
+        prefix[8..].copy_from_slice(&len.to_be_bytes());
+        Self::part(flags, chunk::OFFSET_HOLE, cookie, &prefix, 0)
+    }
+
+    /// One piece of a read in several: data, which follows, or zeroes, which do not.
+    pub(crate) fn piece(cookie: u64, extent: Extent, offset: u64, last: bool) -> Self {
+        let flags = if last { chunk::DONE } else { 0 };
+        if extent.zero {
+            Self::hole(flags, cookie, offset, extent.len)
+        } else {
+            let prefix = offset.to_be_bytes();
+            Self::part(flags, chunk::OFFSET_DATA, cookie, &prefix, extent.len)
+        }
     }
 }
 
@@ -160,6 +211,47 @@ impl Deref for ReplyHeader {
     }
 }
 
+/// A range of an export, one after the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Extent {
+    /// Bytes.
+    pub len: u32,
+    /// Nothing is stored for it.
+    pub hole: bool,
+    /// It reads as zeroes.
+    pub zero: bool,
+}
+
+impl Extent {
+    /// Data, as far as anybody knows.
+    #[must_use]
+    pub fn data(len: u32) -> Self {
+        Self { len, hole: false, zero: false }
+    }
+
+    /// Nothing, which reads as zeroes.
+    #[must_use]
+    pub fn hole(len: u32) -> Self {
+        Self { len, hole: true, zero: true }
+    }
+
+    /// As the context `base:allocation` has it.
+    pub(crate) fn encode(self) -> [u8; 8] {
+        let hole = if self.hole { allocation::HOLE } else { 0 };
+        let zero = if self.zero { allocation::ZERO } else { 0 };
+        let mut bytes = [0; 8];
+        bytes[..4].copy_from_slice(&self.len.to_be_bytes());
+        bytes[4..].copy_from_slice(&(hole | zero).to_be_bytes());
+        bytes
+    }
+
+    /// Flags that nobody has defined yet say nothing.
+    pub(crate) fn parse(bytes: &[u8; 8]) -> Self {
+        let (len, flags) = (wire::u32_at(bytes, 0), wire::u32_at(bytes, 4));
+        Self { len, hole: flags & allocation::HOLE != 0, zero: flags & allocation::ZERO != 0 }
+    }
+}
+
 /// What the handshake agreed on.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Terms {
@@ -167,6 +259,8 @@ pub(crate) struct Terms {
     pub(crate) flags: TransmissionFlags,
     pub(crate) block_sizes: BlockSizes,
     pub(crate) structured: bool,
+    /// The context `base:allocation`.
+    pub(crate) allocation: bool,
 }
 
 /// What becomes of a request.
@@ -194,6 +288,10 @@ impl Terms {
             command::READ => Op::Read { offset, len, df: flags & command_flag::DF != 0 },
             command::WRITE => Op::Write { offset, len, fua },
             command::DISC => return Verdict::Disconnect,
+            command::BLOCK_STATUS => {
+                Op::BlockStatus { offset, len, one: flags & command_flag::REQ_ONE != 0 }
+            }
+            command::CACHE => Op::Cache { offset, len },
             command::FLUSH => Op::Flush,
             command::TRIM => Op::Trim { offset, len, fua },
             command::WRITE_ZEROES => {
@@ -206,6 +304,8 @@ impl Terms {
         match self.check(&op, header) {
             Err(error) => Verdict::Refuse(error),
             Ok(()) if len > 0 || op == Op::Flush => Verdict::Perform(op),
+            // A reply to it has an extent, which is never empty.
+            Ok(()) if command == command::BLOCK_STATUS => Verdict::Refuse(NbdError::Invalid),
             Ok(()) if command == command::READ => Verdict::Nothing(Reply::Read { offset, len }),
             Ok(()) => Verdict::Nothing(Reply::Done),
         }
@@ -214,7 +314,7 @@ impl Terms {
     fn check(&self, op: &Op, header: &RequestHeader) -> Result<(), NbdError> {
         let has = |flag| self.flags.contains(flag);
         let writes = match op {
-            Op::Flush | Op::Read { .. } => false,
+            Op::BlockStatus { .. } | Op::Cache { .. } | Op::Flush | Op::Read { .. } => false,
             Op::Trim { .. } | Op::Write { .. } | Op::WriteZeroes { .. } => true,
         };
         if writes && has(TransmissionFlags::READ_ONLY) {
@@ -223,6 +323,8 @@ impl Terms {
 
         let flag_if = |announced: bool, flag: u16| if announced { flag } else { 0 };
         let (announced, own_flags) = match op {
+            Op::BlockStatus { .. } => (self.allocation, command_flag::REQ_ONE),
+            Op::Cache { .. } => (has(TransmissionFlags::SEND_CACHE), 0),
             Op::Flush => (has(TransmissionFlags::SEND_FLUSH), 0),
             Op::Read { .. } => (true, flag_if(has(TransmissionFlags::SEND_DF), command_flag::DF)),
             Op::Trim { .. } => (has(TransmissionFlags::SEND_TRIM), 0),
@@ -249,7 +351,11 @@ impl Terms {
         if offset.checked_add(u64::from(len)).is_none_or(|end| end > self.size) {
             return Err(match op {
                 Op::Write { .. } | Op::WriteZeroes { .. } => NbdError::NoSpace,
-                Op::Flush | Op::Read { .. } | Op::Trim { .. } => NbdError::Invalid,
+                Op::BlockStatus { .. }
+                | Op::Cache { .. }
+                | Op::Flush
+                | Op::Read { .. }
+                | Op::Trim { .. } => NbdError::Invalid,
             });
         }
         let mask = u64::from(self.block_sizes.minimum()) - 1;
@@ -262,7 +368,11 @@ impl Terms {
                 // EOVERFLOW is for servers with structured replies; without, it is unexpected.
                 Op::Read { .. } if self.structured => Err(NbdError::Overflow),
                 Op::Read { .. } | Op::Write { .. } => Err(NbdError::Invalid),
-                Op::Flush | Op::Trim { .. } | Op::WriteZeroes { .. } => Ok(()),
+                Op::BlockStatus { .. }
+                | Op::Cache { .. }
+                | Op::Flush
+                | Op::Trim { .. }
+                | Op::WriteZeroes { .. } => Ok(()),
             };
         }
         Ok(())
@@ -290,6 +400,10 @@ pub(crate) fn reply_header(structured: bool, cookie: u64, reply: Reply) -> Reply
         Reply::Read { offset, len } if structured => {
             ReplyHeader::chunk(chunk::OFFSET_DATA, cookie, offset.to_be_bytes(), 8, len)
         }
+        Reply::Hole { offset, len } => {
+            assert!(structured && len > 0, "simple replies know no holes");
+            ReplyHeader::hole(chunk::DONE, cookie, offset, len)
+        }
         Reply::Error(error) => ReplyHeader::simple(error.code(), cookie),
         Reply::Done | Reply::Read { .. } => ReplyHeader::simple(0, cookie),
     }
@@ -304,7 +418,7 @@ mod tests {
 
     fn terms(flags: TransmissionFlags) -> Terms {
         let block_sizes = BlockSizes::default();
-        Terms { size: SIZE, flags, block_sizes, structured: true }
+        Terms { size: SIZE, flags, block_sizes, structured: true, allocation: true }
     }
 
     fn judge(terms: &Terms, command: u16, flags: u16, offset: u64, len: u32) -> Verdict {
@@ -334,6 +448,11 @@ mod tests {
             (command::WRITE_ZEROES, u64::MAX - 4, 4, Some(NoSpace)),
             (command::TRIM, 0, 1 << 26, None),
             (command::TRIM, 1, 1 << 26, Some(Invalid)),
+            (command::CACHE, 0, 1 << 26, None),
+            (command::CACHE, 1, 1 << 26, Some(Invalid)),
+            (command::BLOCK_STATUS, 0, 1 << 26, None),
+            (command::BLOCK_STATUS, end, 1, Some(Invalid)),
+            (command::BLOCK_STATUS, 0, 0, Some(Invalid)),
             (command::FLUSH, 0, 0, None),
             (command::FLUSH, 0, 1, Some(Invalid)),
             (command::FLUSH, 1, 0, Some(Invalid)),
@@ -354,7 +473,7 @@ mod tests {
         for offset in [0, SIZE] {
             let read = Reply::Read { offset, len: 0 };
             assert_eq!(judge(&all, command::READ, 0, offset, 0), Verdict::Nothing(read));
-            for command in [command::WRITE, command::WRITE_ZEROES, command::TRIM] {
+            for command in [command::WRITE, command::WRITE_ZEROES, command::TRIM, command::CACHE] {
                 assert_eq!(judge(&all, command, 0, offset, 0), Verdict::Nothing(Reply::Done));
             }
         }
@@ -370,6 +489,9 @@ mod tests {
             (command::READ, F(0), command_flag::DF, F::SEND_DF),
             (command::READ, F(0), command_flag::FUA, F::SEND_FUA),
             (command::WRITE, F(0), command_flag::FUA, F::SEND_FUA),
+            (command::CACHE, F::SEND_CACHE, command_flag::FUA, F::SEND_FUA),
+            (command::BLOCK_STATUS, F(0), command_flag::FUA, F::SEND_FUA),
+            (command::BLOCK_STATUS, F(0), command_flag::REQ_ONE, F(0)),
             (command::TRIM, F::SEND_TRIM, command_flag::FUA, F::SEND_FUA),
             (command::WRITE_ZEROES, F::SEND_WRITE_ZEROES, command_flag::FUA, F::SEND_FUA),
             (command::WRITE_ZEROES, F::SEND_WRITE_ZEROES, command_flag::NO_HOLE, F(0)),
@@ -383,6 +505,8 @@ mod tests {
         let commands = [
             (command::READ, F(0)),
             (command::WRITE, F(0)),
+            (command::BLOCK_STATUS, F(0)),
+            (command::CACHE, F::SEND_CACHE),
             (command::TRIM, F::SEND_TRIM),
             (command::WRITE_ZEROES, F::SEND_WRITE_ZEROES),
         ];
@@ -404,7 +528,9 @@ mod tests {
                 assert_eq!(judge(&without, command, 0, 0, 1), invalid, "{command}");
             }
         }
-        for command in [command::CACHE, command::BLOCK_STATUS, 8, 9, 0xffff] {
+        let without = Terms { allocation: false, ..terms(F(!0x2)) };
+        assert_eq!(judge(&without, command::BLOCK_STATUS, 0, 0, 1), invalid);
+        for command in [8, 9, 0xffff] {
             assert_eq!(judge(&terms(F(0xffff)), command, 0, 0, 1), invalid, "{command}");
         }
         assert_eq!(judge(&terms(F(0)), command::FLUSH, 0, 0, 0), invalid);
@@ -442,7 +568,7 @@ mod tests {
                 let header = RequestHeader { flags, command, cookie: 5, offset: 0, len: 512 };
                 if let Verdict::Perform(op) = all.judge(&header) {
                     let mut back = op.header(5);
-                    if command == command::READ {
+                    if matches!(command, command::READ | command::CACHE | command::BLOCK_STATUS) {
                         back.flags |= flags & command_flag::FUA;
                     }
                     assert_eq!(back, header);
@@ -467,6 +593,11 @@ mod tests {
             (true, Reply::Done, "67446698 00000000 0102030405060708"),
             (true, read, "668e33ef 0001 0001 0102030405060708 00000208 0000000000001000"),
             (true, empty, "668e33ef 0001 0000 0102030405060708 00000000"),
+            (
+                true,
+                Reply::Hole { offset: 0x1000, len: 0x200 },
+                "668e33ef 0001 0002 0102030405060708 0000000c 0000000000001000 00000200",
+            ),
             (true, error, "668e33ef 0001 8001 0102030405060708 00000006 00000005 0000"),
         ] {
             let found = hex(reply_header(structured, cookie, reply));

@@ -107,6 +107,8 @@ pub mod option_reply {
     pub const SERVER: u32 = 2;
     /// One piece of information about an export.
     pub const INFO: u32 = 3;
+    /// One metadata context.
+    pub const META_CONTEXT: u32 = 4;
     /// Set in every error type.
     pub const ERROR_BIT: u32 = 1 << 31;
     /// The option is unknown to this server.
@@ -193,6 +195,8 @@ pub mod chunk {
     pub const OFFSET_DATA: u16 = 1;
     /// 64-bit offset, 32-bit length of zeroes.
     pub const OFFSET_HOLE: u16 = 2;
+    /// 32-bit context, then extents: 32-bit length and 32-bit flags of each.
+    pub const BLOCK_STATUS: u16 = 5;
     /// Set in every error type.
     pub const ERROR_BIT: u16 = 1 << 15;
     /// 32-bit error, 16-bit message length, message.
@@ -200,6 +204,21 @@ pub mod chunk {
     /// As `ERROR`, then the 64-bit offset where it happened.
     pub const ERROR_OFFSET: u16 = ERROR_BIT + 2;
 }
+
+/// Flags of an extent in the metadata context [`BASE_ALLOCATION`].
+///
+/// Source   proto.md "`base:allocation` metadata context"
+pub mod allocation {
+    /// Nothing is stored for the range.
+    pub const HOLE: u32 = 1 << 0;
+    /// The range reads as zeroes.
+    pub const ZERO: u32 = 1 << 1;
+}
+
+/// The metadata context that says where holes are.
+///
+/// Source   proto.md "`base:allocation` metadata context"
+pub const BASE_ALLOCATION: &str = "base:allocation";
 
 /// What an export can do, as announced to the client (16 bits).
 ///

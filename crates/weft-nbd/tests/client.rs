@@ -5,7 +5,7 @@ mod common;
 use common::client::Client;
 use common::{hex, show};
 use weft_nbd::wire::option_reply;
-use weft_nbd::{ClientError, Goal, NbdError, Op, RequestError, TransmissionFlags};
+use weft_nbd::{ClientError, Extent, Goal, NbdError, Op, RequestError, TransmissionFlags};
 
 const GREETING: &str = "\"NBDMAGIC\" \"IHAVEOPT\" 0003";
 const ACK_STRUCTURED: &str = "0003e889045565a9 00000008 00000001 00000000";
@@ -367,7 +367,7 @@ fn rude_replies_are_given_up() {
             "668e33ef 0001 0002 0000000000000001 0000000c 0000000000000008 00000000",
             malformed("data outside the range asked for"),
         ),
-        (true, "668e33ef 0001 0005 0000000000000001 0000000c", malformed("unknown type of chunk")),
+        (true, "668e33ef 0001 0007 0000000000000001 0000000c", malformed("unknown type of chunk")),
         (true, "668e33ef 0001 8001 0000000000000001 00000005", malformed("error chunk too short")),
         (
             true,
@@ -445,4 +445,86 @@ fn names_of_errors_are_those_of_the_document() {
         let error = ClientError::Refused { option: 7, kind, message: String::new() };
         assert!(error.to_string().contains(name));
     }
+}
+
+/// Past a handshake in which `base:allocation` was agreed on, as number 7.
+fn with_context() -> Client {
+    let mut client = Client::with_allocation(open_disk());
+    client.receive(&hex(GREETING));
+    client.receive(&hex(ACK_STRUCTURED));
+    client.take_sent();
+    client.receive(&hex("0003e889045565a9 0000000a 00000004 00000013 00000007 \"base:allocation\"
+         0003e889045565a9 0000000a 00000001 00000000"));
+    client.receive(&hex(GO_DISK));
+    client.take_sent();
+    assert!(client.connection.as_ref().unwrap().export().has_allocation());
+    client
+}
+
+#[test]
+fn extents_are_told_and_hostile_ones_end_the_session() {
+    let status = |len, one| Op::BlockStatus { offset: 0, len, one };
+    let good = "668e33ef 0001 0005 0000000000000001 00000014 00000007
+                00000200 00000003 00001000 00000000";
+    for (op, chunk, found) in [
+        (status(4096, false), good, Some(vec![Extent::hole(512), Extent::data(4096)])),
+        // The first must not cover everything when another follows.
+        (status(512, false), good, None),
+        (status(4096, true), good, None),
+        // Of another context, empty, of a wrong length, without any.
+        (
+            status(512, false),
+            "668e33ef 0001 0005 0000000000000001 0000000c 00000008 00000200 00000003",
+            None,
+        ),
+        (
+            status(512, false),
+            "668e33ef 0001 0005 0000000000000001 0000000c 00000007 00000000 00000003",
+            None,
+        ),
+        (status(512, false), "668e33ef 0001 0005 0000000000000001 00000010 00000007", None),
+        (status(512, false), "668e33ef 0001 0005 0000000000000001 00000004 00000007", None),
+        (status(512, false), "668e33ef 0001 0005 0000000000000001 ffffffff 00000007", None),
+        (status(512, false), "668e33ef 0001 0000 0000000000000001 00000000", None),
+        (
+            status(512, true),
+            "668e33ef 0001 0005 0000000000000001 0000000c 00000007 00000201 00000000",
+            None,
+        ),
+        // For a request that did not ask.
+        (
+            read(0, 512),
+            "668e33ef 0001 0005 0000000000000001 0000000c 00000007 00000200 00000003",
+            None,
+        ),
+    ] {
+        let mut client = with_context();
+        client.request(1, op, &[]).unwrap();
+        client.receive(&hex(chunk));
+        assert_eq!(client.failed.is_none(), found.is_some(), "{op:?} {chunk}: {:?}", client.failed);
+        if let Some(found) = found {
+            assert_eq!(client.extents[&1], found);
+            assert_eq!(client.done, [(1, Ok(()))]);
+        }
+    }
+    // Told twice, in two chunks.
+    let mut client = with_context();
+    client.request(1, status(512, false), &[]).unwrap();
+    let chunk = "668e33ef 0000 0005 0000000000000001 0000000c 00000007 00000200 00000003";
+    client.receive(&hex(&format!("{chunk} {chunk}")));
+    assert!(client.failed.is_some());
+}
+
+#[test]
+fn a_server_without_contexts_is_opened_all_the_same() {
+    let mut client = Client::with_allocation(open_disk());
+    client.receive(&hex(GREETING));
+    client.receive(&hex(ACK_STRUCTURED));
+    client.take_sent();
+    client.receive(&hex("0003e889045565a9 0000000a 80000001 00000000"));
+    client.receive(&hex(GO_DISK));
+    let export = client.connection.as_ref().unwrap().export();
+    assert!(!export.has_allocation());
+    let op = Op::BlockStatus { offset: 0, len: 512, one: false };
+    assert_eq!(client.request(1, op, &[]), Err(RequestError::Refused(NbdError::Invalid)));
 }

@@ -12,12 +12,16 @@ use weft_nbd::{Goal, Op};
 const MUTATIONS: usize = 20_000;
 const SEED: u64 = 0x7765_6674_2d6e_6264;
 
+const META: &[u8] = b"\0\0\0\x04disk\0\0\0\x02\0\0\0\x03x:y\0\0\0\x0fbase:allocation";
+
 fn client_bytes(structured: bool) -> Vec<u8> {
     let mut bytes = client_flags().to_vec();
     bytes.extend(option(3, &[]));
     bytes.extend(option(6, &info_data(b"disk", &[1, 2, 3])));
     if structured {
         bytes.extend(option(8, &[]));
+        bytes.extend(option(9, b"\0\0\0\0\0\0\0\x01\0\0\0\x05base:"));
+        bytes.extend(option(10, META));
     }
     bytes.extend(option(7, &info_data(b"disk", &[3])));
     bytes.extend(request(1, 1, 1, 512, 64));
@@ -27,6 +31,8 @@ fn client_bytes(structured: bool) -> Vec<u8> {
     bytes.extend(request(3, 0, 4, 0, 0));
     bytes.extend(request(4, 0, 5, 0, 512));
     bytes.extend(request(0, 0, 6, 0, 4096));
+    bytes.extend(request(7, 0, 7, 0, 9000));
+    bytes.extend(request(5, 0, 8, 0, 9000));
     bytes
 }
 
@@ -93,9 +99,18 @@ fn mutated_servers() {
             Op::Flush,
             Op::Write { offset: 1, len: 3, fua: true },
             Op::Read { offset: 9000, len: 20, df: structured },
+            // Without the context, a client does not even send it.
+            Op::BlockStatus { offset: 0, len: 5000, one: false },
+            Op::Cache { offset: 0, len: 5000 },
         ];
         let mut server = Server::with_disk(1 << 14);
-        let mut good = Client::new(Goal::Open("disk".into()), structured);
+        server.sparse = true;
+        server.disk[600..4000].fill(7);
+        let open = || match structured {
+            true => Client::with_allocation(Goal::Open("disk".into())),
+            false => Client::new(Goal::Open("disk".into()), false),
+        };
+        let mut good = open();
         let mut handshake = Vec::new();
         while good.connection.is_none() {
             let bytes = server.take_sent();
@@ -104,7 +119,8 @@ fn mutated_servers() {
             server.receive(&good.take_sent());
         }
         for (cookie, op) in (1..).zip(ops) {
-            good.request(cookie, op, if cookie == 3 { b"abc" } else { b"" }).unwrap();
+            let sent = good.request(cookie, op, if cookie == 3 { b"abc" } else { b"" });
+            assert_eq!(sent.is_ok(), structured || cookie != 5);
         }
         server.receive(&good.take_sent());
         let mut replies = server.take_sent();
@@ -114,7 +130,7 @@ fn mutated_servers() {
             mutate(&mut random, &mut handshake);
         }
 
-        let mut client = Client::new(Goal::Open("disk".into()), structured);
+        let mut client = open();
         feed(&mut random, &handshake, |piece| client.receive(piece));
         if client.connection.is_some() {
             for (cookie, op) in (1..).zip(ops) {

@@ -142,8 +142,11 @@ fn every_option_has_its_documented_reply() {
         ),
         ("PEEK_EXPORT", "\"IHAVEOPT\" 00000004 00000001 00", unsup("00000004")),
         ("STARTTLS", "\"IHAVEOPT\" 00000005 00000000", unsup("00000005")),
-        ("LIST_META_CONTEXT", "\"IHAVEOPT\" 00000009 00000003 000000", unsup("00000009")),
-        ("SET_META_CONTEXT", "\"IHAVEOPT\" 0000000a 00000000", unsup("0000000a")),
+        (
+            "LIST_META_CONTEXT before STRUCTURED_REPLY",
+            "\"IHAVEOPT\" 00000009 00000003 000000",
+            format!("{REPLY} 00000009 80000003 0000001d \"structured replies come first\""),
+        ),
         ("EXTENDED_HEADERS", "\"IHAVEOPT\" 0000000b 00000000", unsup("0000000b")),
         ("unknown", "\"IHAVEOPT\" ffffffff 00000004 deadbeef", unsup("ffffffff")),
     ];
@@ -196,6 +199,80 @@ fn structured_replies_bring_the_df_flag() {
     );
     assert_eq!(server.events, [ServerEvent::Ready { export: 1 }]);
     assert!(server.connection.is_structured());
+}
+
+/// Exports with and without holes, asked in all ways.
+#[test]
+fn contexts_are_listed_and_selected() {
+    let exports = [ExportInfo::new("disk", 512).unwrap().with_allocation()];
+    let exports = [&exports[..], &[ExportInfo::new("plain", 512).unwrap()]].concat();
+    let mut server = Server::new(exports);
+    server.receive(&common::client_flags());
+    server.receive(&common::option(8, &[]));
+    server.take_sent();
+    let base = "\"base:allocation\"";
+    let ack = |option: &str| format!("{REPLY} {option} 00000001 00000000");
+    let context = |option: &str, id: &str| {
+        format!("{REPLY} {option} 00000004 00000013 {id} {base} {}", ack(option))
+    };
+    let refused = |option: &str, kind: &str, len: &str, text: &str| {
+        format!("{REPLY} {option} {kind} {len} \"{text}\"")
+    };
+    let (list, set) = ("00000009", "0000000a");
+    for (data, expected) in [
+        // Every context, by no query or by a wildcard.
+        (format!("{list} 0000000c 00000004 \"disk\" 00000000"), context(list, "00000000")),
+        (
+            format!("{list} 00000015 00000004 \"disk\" 00000001 00000005 \"base:\""),
+            context(list, "00000000"),
+        ),
+        (format!("{list} 0000000d 00000005 \"plain\" 00000000"), ack(list)),
+        (format!("{list} 00000013 00000000 00000001 00000007 \"x:dirty\""), ack(list)),
+        // By name, among what nobody knows; the default export by the empty name.
+        (
+            format!("{set} 00000025 00000000 00000002 00000006 \"qemu:a\" 0000000f {base}"),
+            context(set, "00000001"),
+        ),
+        // A wildcard selects nothing, and neither does nothing.
+        (format!("{set} 00000011 00000000 00000001 00000005 \"base:\""), ack(set)),
+        (format!("{set} 0000000c 00000004 \"disk\" 00000000"), ack(set)),
+        (format!("{set} 00000020 00000005 \"plain\" 00000001 0000000f {base}"), ack(set)),
+        (
+            format!("{set} 0000000a 00000002 \"no\" 00000000"),
+            refused(set, "80000006", "00000010", "export not found"),
+        ),
+        (
+            format!("{set} 00000008 00000000 00000001"),
+            refused(set, "80000003", "00000015", "option data too short"),
+        ),
+        (
+            format!("{set} 0000000c 00000000 00000001 00000001"),
+            refused(set, "80000003", "0000001e", "string longer than option data"),
+        ),
+    ] {
+        check(&mut server, &format!("\"IHAVEOPT\" {data}"), &expected);
+    }
+}
+
+/// The context belongs to the export for which it was asked.
+#[test]
+fn a_context_of_another_export_is_not_selected() {
+    for (name, agreed) in [("disk", true), ("other", false)] {
+        let exports = ["disk", "other"].map(|n| ExportInfo::new(n, 512).unwrap().with_allocation());
+        let mut server = Server::new(exports.to_vec());
+        server.receive(&common::client_flags());
+        server.receive(&common::option(8, &[]));
+        let meta = b"\0\0\0\x04disk\0\0\0\x01\0\0\0\x0fbase:allocation";
+        server.receive(&common::option(10, meta));
+        server.receive(&common::option(7, &common::info_data(name.as_bytes(), &[])));
+        server.take_sent();
+        server.receive(&common::request(7, 0, 9, 0, 512));
+        let expected = match agreed {
+            true => "668e33ef 0001 0005 0000000000000009 0000000c 00000001 00000200 00000003",
+            false => "668e33ef 0001 8001 0000000000000009 00000006 00000016 0000",
+        };
+        assert_eq!(show(&server.take_sent()), show(&hex(expected)));
+    }
 }
 
 #[test]

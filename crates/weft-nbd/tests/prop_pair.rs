@@ -39,13 +39,25 @@ fn byte_of(cookie: u64) -> u8 {
 /// order, as this server does.
 fn session(structured: bool, ops: &[Op], mut piece: impl FnMut() -> usize) {
     let mut server = Server::with_disk(u64::from(SIZE));
-    let mut client = Client::new(Goal::Open(String::new()), structured);
+    server.sparse = true;
+    let goal = Goal::Open(String::new());
+    let mut client =
+        if structured { Client::with_allocation(goal) } else { Client::new(goal, false) };
     converse(&mut client, &mut server, &mut piece);
-    assert_eq!(client.connection.as_ref().unwrap().export().name(), "disk");
+    let export = client.connection.as_ref().unwrap().export();
+    assert_eq!((export.name(), export.has_allocation()), ("disk", structured));
 
     let mut model = vec![0; SIZE as usize];
     let mut expected = Vec::new();
-    for (cookie, &op) in (1..).zip(ops) {
+    let mut statuses = Vec::new();
+    let ops: Vec<Op> = ops
+        .iter()
+        .map(|op| match op {
+            Op::BlockStatus { .. } if !structured => Op::Flush,
+            op => *op,
+        })
+        .collect();
+    for (cookie, op) in (1..).zip(ops.iter().copied()) {
         let payload = match op {
             Op::Write { len, .. } => vec![byte_of(cookie); len as usize],
             _ => Vec::new(),
@@ -56,6 +68,9 @@ fn session(structured: bool, ops: &[Op], mut piece: impl FnMut() -> usize) {
             at..at + len as usize
         };
         match op {
+            Op::BlockStatus { offset, len, one } => {
+                statuses.push((cookie, one, model[range(offset, len)].to_vec()));
+            }
             Op::Read { offset, len, .. } => {
                 expected.push((cookie, model[range(offset, len)].to_vec()));
             }
@@ -71,6 +86,17 @@ fn session(structured: bool, ops: &[Op], mut piece: impl FnMut() -> usize) {
     for (cookie, data) in expected {
         assert_eq!(client.data[&cookie].1, data);
     }
+    for (cookie, one, bytes) in statuses {
+        let extents = &client.extents[&cookie];
+        assert!(!one || extents.len() == 1);
+        let mut rest = &bytes[..];
+        for extent in extents {
+            let (now, later) = rest.split_at(extent.len as usize);
+            assert_eq!(extent.zero, now.iter().all(|byte| *byte == 0));
+            rest = later;
+        }
+        assert!(one || rest.is_empty() || extents.len() == weft_nbd::EXTENTS_MAX);
+    }
     assert_eq!(server.disk, model);
     client.disconnect();
     converse(&mut client, &mut server, &mut piece);
@@ -80,9 +106,12 @@ fn session(structured: bool, ops: &[Op], mut piece: impl FnMut() -> usize) {
 fn op() -> impl Strategy<Value = Op> {
     let range =
         (0..SIZE).prop_flat_map(|offset| (Just(u64::from(offset)), 1..=(SIZE - offset).min(3000)));
-    (0..5, range, any::<bool>(), any::<bool>()).prop_map(|(kind, (offset, len), fua, no_hole)| {
+    (0..8, range, any::<bool>(), any::<bool>()).prop_map(|(kind, (offset, len), fua, no_hole)| {
         match kind {
             0 => Op::Flush,
+            5 => Op::BlockStatus { offset, len, one: fua },
+            6 => Op::Cache { offset, len },
+            7 => Op::Read { offset, len, df: false },
             1 => Op::Read { offset, len, df: false },
             2 => Op::Trim { offset, len, fua },
             3 => Op::Write { offset, len, fua },
@@ -98,7 +127,11 @@ fn byte_by_byte_and_all_at_once() {
         Op::Read { offset: 0, len: 512, df: false },
         Op::WriteZeroes { offset: 150, len: 10, fua: false, no_hole: true, fast: false },
         Op::Flush,
+        Op::BlockStatus { offset: 0, len: 2000, one: false },
+        Op::BlockStatus { offset: 120, len: 35, one: true },
+        Op::Cache { offset: 0, len: SIZE },
         Op::Read { offset: 140, len: 40, df: false },
+        Op::Read { offset: 1000, len: 400, df: false },
         Op::Read { offset: u64::from(SIZE) - 1, len: 1, df: false },
     ];
     for structured in [false, true] {
@@ -151,6 +184,8 @@ proptest! {
             prop_oneof![
                 Just(option(8, &[])), Just(option(3, &[])), Just(option(42, b"abc")),
                 Just(option(6, &info_data(b"disk", &[3]))), Just(option(6, b"rubbish")),
+                Just(option(10, b"\0\0\0\x04disk\0\0\0\x01\0\0\0\x0fbase:allocation")),
+                Just(option(9, b"\0\0\0\0\0\0\0\0")), Just(option(10, b"rubbish")),
                 Just(option(7, &info_data(b"disk", &[3]))),
                 (0..9_u16, 0..32_u16, any::<u64>(), 0..2 * u64::from(SIZE), 0..600_u32)
                     .prop_map(|(command, flags, cookie, offset, len)| {

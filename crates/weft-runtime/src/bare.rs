@@ -2,7 +2,8 @@
 //!
 //! Each request becomes member requests of its own, at once; nothing is cached, merged or ordered. The
 //! range has to be made of whole logical blocks, which the export announces. A flush is one member
-//! flush: the writes it covers were answered, so they were done.
+//! flush: the writes it covers were answered, so they were done. Zeroes that need not be stored become a
+//! hole where the member can have one.
 
 use std::collections::VecDeque;
 
@@ -22,6 +23,8 @@ use crate::poison::Core;
 pub struct Bare {
     member: MemberInfo,
     read_only: bool,
+    /// The member can have holes.
+    discards: bool,
     inputs: VecDeque<Input>,
     outputs: VecDeque<Output>,
     /// A token is a place here, and above it a number that makes it fresh.
@@ -50,6 +53,8 @@ struct Active {
     request: Request,
     /// Bytes of a `WriteZeroes` that are done or under way.
     begun: u64,
+    /// By one hole.
+    discarding: bool,
     answered: bool,
     is_stop: bool,
 }
@@ -70,6 +75,7 @@ impl Bare {
         Self {
             member,
             read_only,
+            discards: false,
             inputs: VecDeque::new(),
             outputs: VecDeque::new(),
             active: Vec::new(),
@@ -80,6 +86,13 @@ impl Bare {
             stopped: false,
             counts: Counts::default(),
         }
+    }
+
+    /// The same, of a member that can have holes.
+    #[must_use]
+    pub fn with_discard(mut self) -> Self {
+        self.discards = true;
+        self
     }
 
     fn on_request(&mut self, request: Request) {
@@ -126,6 +139,12 @@ impl Bare {
             RequestOp::Flush => MemberOp::Flush,
             RequestOp::Read => MemberOp::Read { at: at(start), into: payload() },
             RequestOp::Write => MemberOp::Write { at: at(start), from: payload(), fua: flags.fua },
+            RequestOp::WriteZeroes if flags.discard && self.discards && active.begun == 0 => {
+                active.begun = range.len.0;
+                active.discarding = true;
+                let len = range.len.sectors_floor();
+                MemberOp::Discard { at: at(start), len, fua: flags.fua }
+            }
             RequestOp::WriteZeroes => {
                 let first = start + active.begun;
                 let len = (range.len.0 - active.begun).min(ZERO_BYTES_MAX);
@@ -141,7 +160,7 @@ impl Bare {
                 self.counts.reads += 1;
                 self.counts.bytes_read += range.len.0;
             }
-            MemberOp::Write { .. } | MemberOp::WriteMetadata { .. } => {
+            MemberOp::Discard { .. } | MemberOp::Write { .. } | MemberOp::WriteMetadata { .. } => {
                 self.counts.writes += 1;
                 self.counts.bytes_written += range.len.0;
             }
@@ -162,6 +181,12 @@ impl Bare {
         assert_eq!(active.token, token);
         self.free.push(place);
         let request = active.request;
+        if active.discarding && result == Err(Fault::Io) {
+            // It cannot, after all; zeros can be stored.
+            self.discards = false;
+            self.submit(Active { begun: 0, discarding: false, ..active });
+            return;
+        }
         if result.is_ok()
             && request.op == RequestOp::WriteZeroes
             && active.begun < request.range.len.0
@@ -245,7 +270,14 @@ impl Bare {
 
 impl Active {
     fn new(request: Request) -> Self {
-        Self { token: Token(0), request, begun: 0, answered: false, is_stop: false }
+        Self {
+            token: Token(0),
+            request,
+            begun: 0,
+            discarding: false,
+            answered: false,
+            is_stop: false,
+        }
     }
 }
 

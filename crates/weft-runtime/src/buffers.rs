@@ -375,6 +375,17 @@ impl Mapping {
         unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), into, from.len()) }
     }
 
+    /// Fills a range with zeros.
+    ///
+    /// # Panics
+    /// Outside the mapping.
+    pub(crate) fn zero(&self, at: u64, len: u64) {
+        let len = usize::try_from(len).expect("inside the mapping");
+        let into = self.start(at, len);
+        // SAFETY: as in `copy_in`.
+        unsafe { std::ptr::write_bytes(into, 0, len) }
+    }
+
     fn start(&self, at: u64, len: usize) -> *mut u8 {
         let at = usize::try_from(at).expect("inside the mapping");
         assert!(at <= self.bytes && len <= self.bytes - at, "{at} + {len} is outside the mapping");

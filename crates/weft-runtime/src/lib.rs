@@ -24,6 +24,7 @@
 //! | What does a thread wait for, and how do threads share the driver? | `lane.rs`, `hub.rs` |
 //! | What happens after a panic? | `poison.rs` |
 //! | How is a member served without metadata? | `bare.rs` |
+//! | Where does a member hold nothing? | `holes.rs` |
 //! | What does a ring do on its worst day? | `faulty.rs` |
 //!
 //! `unsafe` is in `buffers.rs` (memory), `uring.rs` (addresses for the kernel) and `devices.rs` (one
@@ -39,6 +40,7 @@ pub mod compute;
 pub mod devices;
 pub mod driver;
 pub mod faulty;
+pub mod holes;
 mod hub;
 mod lane;
 pub mod member_io;

@@ -7,6 +7,8 @@
 //!                    transfer ──► flush ───────────────► answer     (RWF_DSYNC refused)
 //! WriteMetadata      flush ──► transfer with RWF_DSYNC ► answer
 //! Flush              flush ────────────────────────────► answer
+//! Discard            discard ──────────────────────────► answer
+//! Discard, fua       discard ──► flush ────────────────► answer
 //! ```
 //!
 //! A transfer goes on where a short one ended, and again when the kernel asks for that (`EINTR`,
@@ -31,6 +33,7 @@ use weft_units::{MemberIndex, Sectors};
 use crate::buffers::{AlignedBytes, Buffer, Mapping, Slab};
 use crate::devices::{Access, IoMode, OpenMember};
 use crate::ring::{Action, Ring, RingDone, RingOp};
+use crate::threads::punch;
 
 /// The members of an engine and what is outstanding on them.
 pub struct MemberIo<R> {
@@ -80,6 +83,7 @@ struct Operation {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
+    Discard { durable: bool },
     Flush,
     Read,
     ReadMetadata,
@@ -89,6 +93,7 @@ enum Kind {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
+    Discard,
     FlushAfter,
     FlushBefore,
     Transfer { dsync: bool },
@@ -193,6 +198,10 @@ impl<R: Ring> MemberIo<R> {
             return;
         }
         entry.check(&op);
+        let discarded = match &op {
+            MemberOp::Discard { len, .. } => usize::try_from(len.bytes().0).unwrap_or(usize::MAX),
+            _ => 0,
+        };
         let dsync = entry.dsync;
         let start = entry.member.start().0;
         let mut leased = |parts: Parts, write: bool| {
@@ -202,6 +211,9 @@ impl<R: Ring> MemberIo<R> {
         };
         let transfer = Stage::Transfer { dsync: false };
         let (kind, stage, at, buffer) = match op {
+            MemberOp::Discard { at, fua, .. } => {
+                (Kind::Discard { durable: fua }, Stage::Discard, at, None)
+            }
             MemberOp::Flush => (Kind::Flush, Stage::FlushAfter, Sectors(0), None),
             MemberOp::Read { at, into } => (Kind::Read, transfer, at, leased(into, false)),
             MemberOp::ReadMetadata { at, len } => {
@@ -218,7 +230,7 @@ impl<R: Ring> MemberIo<R> {
                 (Kind::WriteMetadata, Stage::FlushBefore, at, buffer)
             }
         };
-        let len = buffer.as_ref().map_or(0, Buffer::len);
+        let len = buffer.as_ref().map_or(discarded, Buffer::len);
         let operation = Operation {
             token,
             member,
@@ -335,6 +347,7 @@ impl<R: Ring> MemberIo<R> {
             return;
         };
         let action = match stage {
+            Stage::Discard => Action::Discard { len: operation.len as u64 },
             Stage::FlushAfter | Stage::FlushBefore => {
                 if entry.lost {
                     self.finish(id, Err(Fault::Io));
@@ -355,9 +368,10 @@ impl<R: Ring> MemberIo<R> {
                 let buffer = operation.buffer.take().expect("not with the ring now");
                 match operation.kind {
                     Kind::Read | Kind::ReadMetadata => Action::Read(buffer),
-                    Kind::Flush | Kind::Write { .. } | Kind::WriteMetadata => {
-                        Action::Write { buffer, durable: dsync }
-                    }
+                    Kind::Discard { .. }
+                    | Kind::Flush
+                    | Kind::Write { .. }
+                    | Kind::WriteMetadata => Action::Write { buffer, durable: dsync },
                 }
             }
         };
@@ -383,14 +397,17 @@ impl<R: Ring> MemberIo<R> {
             operation.buffer = Some(buffer);
         }
         let mut entry = self.members.get_mut(operation.member.index()).and_then(Option::as_mut);
-        if !matches!(stage, Stage::Transfer { .. })
-            && let Some(entry) = &mut entry
-        {
+        let is_flush = matches!(stage, Stage::FlushAfter | Stage::FlushBefore);
+        if is_flush && let Some(entry) = &mut entry {
             assert_eq!(entry.flushing.take(), Some(id));
         }
         let dsync = stage == Stage::Transfer { dsync: true };
         let next = match result {
             Ok(moved) => match stage {
+                Stage::Discard => match operation.kind {
+                    Kind::Discard { durable: true } => Next::Stage(Stage::FlushAfter),
+                    _ => Next::Finish(Ok(())),
+                },
                 Stage::FlushAfter => Next::Finish(Ok(())),
                 Stage::FlushBefore => {
                     let dsync = entry.as_ref().is_some_and(|entry| entry.dsync);
@@ -414,8 +431,8 @@ impl<R: Ring> MemberIo<R> {
             }
             Err(errno) => {
                 let is_transfer = stage == Stage::Transfer { dsync: false };
-                let fault = fault_of(errno, is_transfer || dsync);
-                if !is_transfer
+                let fault = fault_of(errno, is_transfer || dsync || stage == Stage::Discard);
+                if (is_flush || dsync)
                     && fault != Fault::NoSpace
                     && let Some(entry) = &mut entry
                 {
@@ -430,7 +447,7 @@ impl<R: Ring> MemberIo<R> {
             }
         };
         let next_flush = entry.and_then(|entry| {
-            let free = entry.flushing.is_none() && !matches!(stage, Stage::Transfer { .. });
+            let free = entry.flushing.is_none() && is_flush;
             if free { entry.flush_next.pop_front() } else { None }
         });
         match next {
@@ -469,6 +486,7 @@ impl Entry {
     fn check(&self, op: &MemberOp) {
         let bytes = |parts: &Parts| parts.iter().map(|part| u64::from(part.len)).sum();
         let (at, len, writes): (Sectors, u64, bool) = match op {
+            MemberOp::Discard { at, len, .. } => (*at, len.bytes().0, true),
             MemberOp::Flush => return,
             MemberOp::Read { at, into } => (*at, bytes(into), false),
             MemberOp::ReadMetadata { at, len } => (*at, len.0, false),
@@ -489,6 +507,14 @@ impl Entry {
     fn perform(&self, mapping: &Mapping, slab: &mut Slab, op: MemberOp) -> Value {
         let start = self.member.start().0;
         match op {
+            MemberOp::Discard { at, len, .. } => {
+                let at = start + at.bytes().0;
+                if let Err(errno) = punch(self.member.file(), at, len.bytes().0) {
+                    // Memory of this process has room for zeros, and they are as good.
+                    tracing::debug!(%errno, "no hole in memory");
+                    mapping.zero(at, len.bytes().0);
+                }
+            }
             MemberOp::Flush => {}
             MemberOp::Read { at, into } => {
                 let mut at = start + at.bytes().0;

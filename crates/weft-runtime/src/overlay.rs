@@ -218,6 +218,8 @@ impl Overlay {
         let at = op.offset - self.base_start.min(op.offset);
         let (skip, limit) = (op.skip, op.limit);
         match &mut op.action {
+            // The member has what is below; who asked stores zeros.
+            Action::Discard { .. } => Err(Errno::OPNOTSUPP),
             Action::Flush => self.flush().map(|()| 0),
             Action::Read(buffer) => {
                 let len = limit.min(buffer.len() - skip);

@@ -35,6 +35,11 @@ pub struct RingOp {
 /// What is to be done.
 #[derive(Debug)]
 pub enum Action {
+    /// `FALLOC_FL_PUNCH_HOLE`.
+    Discard {
+        /// Bytes.
+        len: u64,
+    },
     /// `fdatasync`.
     Flush,
     /// Fill the buffer.
@@ -167,7 +172,7 @@ impl RingOp {
     #[must_use]
     pub fn buffer(&self) -> Option<&Buffer> {
         match &self.action {
-            Action::Flush => None,
+            Action::Discard { .. } | Action::Flush => None,
             Action::Read(buffer) | Action::Write { buffer, .. } => Some(buffer),
         }
     }

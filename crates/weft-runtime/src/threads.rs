@@ -11,6 +11,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
 use rustix::event::EventfdFlags;
+use rustix::fs::FallocateFlags;
 use rustix::io::{Errno, ReadWriteFlags};
 
 use crate::ring::{Action, Ring, RingDone, RingOp};
@@ -209,6 +210,7 @@ impl Shared {
 fn perform(op: &mut RingOp, file: &OwnedFd) -> Result<usize, Errno> {
     let RingOp { action, offset, skip, limit, .. } = op;
     match action {
+        Action::Discard { len } => punch(file, *offset, *len).map(|()| 0),
         Action::Flush => rustix::fs::fdatasync(file).map(|()| 0),
         Action::Read(buffer) => {
             rustix::io::preadv(file, &mut buffer.slices_mut(*skip, *limit), *offset)
@@ -222,6 +224,14 @@ fn perform(op: &mut RingOp, file: &OwnedFd) -> Result<usize, Errno> {
             }
         }
     }
+}
+
+/// Stores nothing for a range, which reads as zeroes then.
+///
+/// Source   fallocate(2)
+pub(crate) fn punch(file: impl AsFd, offset: u64, len: u64) -> Result<(), Errno> {
+    let mode = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+    rustix::fs::fallocate(file, mode, offset, len)
 }
 
 /// The data behind these locks is whole after every statement, so that a panic leaves it usable.

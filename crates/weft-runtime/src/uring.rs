@@ -146,12 +146,19 @@ impl UringRing {
                 }
             };
         }
+        if let Action::Discard { len } = op.action {
+            let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
+            return build!(Fallocate, (len), offset(op.offset), mode(mode));
+        }
         let Some(buffer) = op.buffer() else {
             return build!(Fsync, (), flags(types::FsyncFlags::DATASYNC));
         };
         let durable = match op.action {
             Action::Write { durable: true, .. } => libc::RWF_DSYNC,
-            Action::Flush | Action::Read(_) | Action::Write { durable: false, .. } => 0,
+            Action::Discard { .. }
+            | Action::Flush
+            | Action::Read(_)
+            | Action::Write { durable: false, .. } => 0,
         };
         let is_read = matches!(op.action, Action::Read(_));
         let at = op.offset;

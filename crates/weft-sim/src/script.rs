@@ -529,6 +529,7 @@ fn ask(rng: &mut Rng, size: u64, hot: &[u64]) -> Step {
         fua: write && rng.percent(15),
         preflush: write && rng.percent(8),
         meta: rng.percent(5),
+        discard: false,
         ahead: op == RequestOp::Read && rng.percent(5),
     };
     let (start, len) = if op == RequestOp::Flush { (0, 0) } else { (start, len) };

@@ -23,8 +23,10 @@ use weft_sim::script::{Profile, Script};
 use weft_sim::{Coverage, CutMode, Options, Order, Payload, World, chunk_kib};
 use weft_units::{ByteRange, ClientId, Span};
 
-const SYNC: Flags = Flags { sync: true, fua: false, preflush: false, meta: false, ahead: false };
-const FUA: Flags = Flags { sync: true, fua: true, preflush: false, meta: false, ahead: false };
+const SYNC: Flags =
+    Flags { sync: true, fua: false, preflush: false, meta: false, discard: false, ahead: false };
+const FUA: Flags =
+    Flags { sync: true, fua: true, preflush: false, meta: false, discard: false, ahead: false };
 
 #[derive(Clone, Copy, Debug)]
 struct Op(RequestOp, u64, u64, Flags);

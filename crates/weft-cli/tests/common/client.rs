@@ -66,6 +66,7 @@ impl Client {
                     data.extend(self.received.drain(..len as usize));
                     self.connection.payload_consumed(len as usize);
                 }
+                Some(ClientEvent::Hole { len, .. }) => data.resize(data.len() + len as usize, 0),
                 Some(event) => panic!("{event:?}"),
                 None if count > 0 => {}
                 None => more(&mut self.stream, &mut self.received),

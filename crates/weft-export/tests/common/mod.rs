@@ -16,7 +16,7 @@ use weft_export::control::{self, Command, Status};
 use weft_export::{ExitState, ExportOptions, Listen, Ready, ServeOptions, Source, serve};
 use weft_nbd::wire::RequestHeader;
 use weft_nbd::{
-    ClientConnection, ClientEvent, ClientHandshake, Goal, HandshakeEvent, NbdError, Op,
+    ClientConnection, ClientEvent, ClientHandshake, Extent, Goal, HandshakeEvent, NbdError, Op,
 };
 use weft_ondisk::{Level, NewArray, NewMember};
 use weft_runtime::Backend;
@@ -205,13 +205,15 @@ pub struct Client {
     pub connection: ClientConnection,
     next: u64,
     unread: Vec<u8>,
+    /// What the last request for block status brought.
+    pub extents: Vec<Extent>,
 }
 
 impl Client {
     pub fn connect(path: &Path) -> Self {
         let mut stream = UnixStream::connect(path).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
-        let mut handshake = ClientHandshake::new(Goal::Open("v".into())).unwrap();
+        let mut handshake = ClientHandshake::new(Goal::Open("v".into())).unwrap().with_allocation();
         let mut received = Vec::new();
         let mut buffer = [0; 4096];
         loop {
@@ -222,7 +224,8 @@ impl Client {
             handshake.advance_output(output.len());
             match event {
                 Some(HandshakeEvent::Ready(connection)) => {
-                    return Self { stream, connection, next: 0, unread: received };
+                    let extents = Vec::new();
+                    return Self { stream, connection, next: 0, unread: received, extents };
                 }
                 Some(other) => panic!("{other:?}"),
                 None if count > 0 => {}
@@ -268,6 +271,14 @@ impl Client {
                         return (cookie, result.map(|()| data));
                     }
                     Some(ClientEvent::Data { .. }) => continue,
+                    Some(ClientEvent::Hole { len, .. }) => {
+                        data.resize(data.len() + len as usize, 0);
+                        continue;
+                    }
+                    Some(ClientEvent::Extents { extents, .. }) => {
+                        self.extents = extents;
+                        continue;
+                    }
                     Some(other) => panic!("{other:?}"),
                     None if count > 0 => continue,
                     None => {}
@@ -302,6 +313,12 @@ impl Client {
     pub fn zero(&mut self, offset: u64, len: u32) -> Result<(), NbdError> {
         let op = Op::WriteZeroes { offset, len, fua: false, no_hole: false, fast: false };
         self.call(op, &[]).map(|_| ())
+    }
+
+    /// Where holes are, from `offset` on.
+    pub fn map(&mut self, offset: u64, len: u32) -> Vec<Extent> {
+        self.call(Op::BlockStatus { offset, len, one: false }, &[]).unwrap();
+        std::mem::take(&mut self.extents)
     }
 
     /// Bytes of a request that the client half would refuse to make.

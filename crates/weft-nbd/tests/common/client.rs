@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use weft_nbd::{
-    ClientConnection, ClientError, ClientEvent, ClientHandshake, ExportInfo, Goal, HandshakeEvent,
-    NbdError, Op, RequestError,
+    ClientConnection, ClientError, ClientEvent, ClientHandshake, ExportInfo, Extent, Goal,
+    HandshakeEvent, NbdError, Op, RequestError,
 };
 
 pub(crate) struct Client {
@@ -16,6 +16,8 @@ pub(crate) struct Client {
     pub(crate) done: Vec<(u64, Result<(), NbdError>)>,
     /// What reads have brought, by cookie: first byte and bytes.
     pub(crate) data: BTreeMap<u64, (u64, Vec<u8>)>,
+    /// What requests for block status have brought, by cookie.
+    pub(crate) extents: BTreeMap<u64, Vec<Extent>>,
     reading: Option<(u64, usize)>,
     sent: Vec<u8>,
 }
@@ -26,6 +28,15 @@ impl Client {
         if !structured {
             handshake = handshake.with_simple_replies();
         }
+        Self::of(handshake)
+    }
+
+    /// The same, asking where holes are.
+    pub(crate) fn with_allocation(goal: Goal) -> Self {
+        Self::of(ClientHandshake::new(goal).unwrap().with_allocation())
+    }
+
+    fn of(handshake: ClientHandshake) -> Self {
         Self {
             handshake,
             connection: None,
@@ -34,6 +45,7 @@ impl Client {
             failed: None,
             done: Vec::new(),
             data: BTreeMap::new(),
+            extents: BTreeMap::new(),
             reading: None,
             sent: Vec::new(),
         }
@@ -101,6 +113,9 @@ impl Client {
                     self.reading = Some((cookie, usize::try_from(offset).unwrap()));
                 }
                 Some(ClientEvent::Done { cookie, result }) => self.done.push((cookie, result)),
+                Some(ClientEvent::Extents { cookie, extents }) => {
+                    assert!(self.extents.insert(cookie, extents).is_none(), "told twice");
+                }
                 Some(ClientEvent::Hole { cookie, offset, len }) => {
                     let (first, data) = self.data.get_mut(&cookie).unwrap();
                     let at = usize::try_from(offset - *first).unwrap();

@@ -6,7 +6,10 @@ pub(crate) mod client;
 use std::sync::Arc;
 
 use weft_nbd::wire::{OptionHeader, RequestHeader, client_flag};
-use weft_nbd::{ExportInfo, OUTPUT_BYTES_HIGH, Op, Request, ServerConnection, ServerEvent};
+use weft_nbd::{
+    ExportInfo, Extent, OUTPUT_BYTES_HIGH, Op, Request, ServerConnection, ServerEvent,
+    TransmissionFlags,
+};
 
 /// Most memory a client may make the server hold: one option, a full output, one more reply.
 pub(crate) const MEMORY_BYTES_MAX: usize = 2 * (64 << 10) + 2 * (OUTPUT_BYTES_HIGH + 16 * 1024);
@@ -61,6 +64,8 @@ pub(crate) struct Server {
     pub(crate) events: Vec<ServerEvent>,
     pub(crate) sent: Vec<u8>,
     writing: Option<(Request, usize)>,
+    /// Reads are answered in pieces where there are zeroes.
+    pub(crate) sparse: bool,
 }
 
 impl Server {
@@ -71,13 +76,16 @@ impl Server {
         let exports: Arc<[ExportInfo]> = exports.into();
         let connection = ServerConnection::new(exports, Some(0));
         let (events, sent) = (Vec::new(), Vec::new());
-        Self { connection, disk, events, sent, writing: None }
+        Self { connection, disk, events, sent, writing: None, sparse: false }
     }
 
     /// One export called `disk`, with everything the server half implements.
     pub(crate) fn with_disk(size: u64) -> Self {
-        let flags = ExportInfo::DEFAULT_FLAGS | weft_nbd::TransmissionFlags::SEND_TRIM;
-        Self::new(vec![ExportInfo::new("disk", size).unwrap().with_flags(flags)])
+        let flags = ExportInfo::DEFAULT_FLAGS
+            | TransmissionFlags::SEND_TRIM
+            | TransmissionFlags::SEND_CACHE;
+        let disk = ExportInfo::new("disk", size).unwrap().with_flags(flags).with_allocation();
+        Self::new(vec![disk])
     }
 
     /// The same, past the handshake, with nothing in `sent`.
@@ -144,6 +152,29 @@ impl Server {
     fn perform(&mut self, event: ServerEvent) {
         let ServerEvent::Request(request) = event else { return };
         match request.op {
+            Op::BlockStatus { offset, len, .. } => {
+                let extents = self.extents(offset, len);
+                self.connection.reply_extents(&request, &extents);
+            }
+            Op::Read { mut offset, len, df: false }
+                if self.sparse && self.connection.is_structured() =>
+            {
+                let extents = self.extents(offset, len);
+                if let [Extent { zero: true, .. }] = extents[..] {
+                    self.connection.reply_hole(&request);
+                    return;
+                }
+                for extent in extents {
+                    let header = self.connection.piece_header(&request, extent, offset);
+                    self.sent.extend_from_slice(&header);
+                    let at = usize::try_from(offset).unwrap();
+                    if !extent.zero {
+                        let data = &self.disk[at..at + extent.len as usize];
+                        self.sent.extend_from_slice(data);
+                    }
+                    offset += u64::from(extent.len);
+                }
+            }
             Op::Read { offset, len, .. } => {
                 let header = self.connection.reply_header(&request, Ok(()));
                 self.sent.extend_from_slice(&header);
@@ -163,8 +194,25 @@ impl Server {
                 }
                 self.connection.reply(&request, Ok(()));
             }
-            Op::Flush | Op::Trim { .. } => self.connection.reply(&request, Ok(())),
+            Op::Cache { .. } | Op::Flush | Op::Trim { .. } => {
+                self.connection.reply(&request, Ok(()));
+            }
         }
+    }
+
+    /// Runs of zeroes and of other bytes.
+    fn extents(&self, offset: u64, len: u32) -> Vec<Extent> {
+        let at = usize::try_from(offset).unwrap();
+        let is_zero = |at: usize| self.disk.get(at).is_none_or(|byte| *byte == 0);
+        let mut extents: Vec<Extent> = Vec::new();
+        for at in at..at + len as usize {
+            match extents.last_mut() {
+                Some(last) if last.zero == is_zero(at) => last.len += 1,
+                _ if is_zero(at) => extents.push(Extent::hole(1)),
+                _ => extents.push(Extent::data(1)),
+            }
+        }
+        extents
     }
 
     fn drain(&mut self) {

@@ -97,6 +97,11 @@ impl Acknowledge {
             Output::Submit { token, member, op, .. } => {
                 let disk = view.disk(*member);
                 match op {
+                    MemberOp::Discard { at, len, fua } => {
+                        let (at, count, fua) = (at.0, len.0, *fua);
+                        let write = Write { disk, at, count, submitted: self.clock, fua };
+                        self.writes.insert(*token, write);
+                    }
                     MemberOp::Flush => {
                         self.flushes.insert(*token, (disk, self.clock));
                     }

@@ -51,6 +51,7 @@ impl Bounds {
             MemberOp::ReadMetadata { at, len } => (at.0, len.0),
             MemberOp::WriteMetadata { at, bytes } => (at.0, bytes.len() as u64),
             MemberOp::Flush => return,
+            MemberOp::Discard { at, len, .. } => (at.0, len.bytes().0),
         };
         let disk = &view.disks[view.disk(*member)];
         let block = u64::from(disk.logical_block());

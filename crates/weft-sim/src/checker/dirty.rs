@@ -35,7 +35,7 @@ impl Dirty {
     pub fn output(&mut self, view: View<'_>, output: &Output, found: &mut Vec<Violation>) {
         let Output::Submit { token, op, attr, .. } = output else { return };
         match op {
-            MemberOp::Write { .. } => {
+            MemberOp::Discard { .. } | MemberOp::Write { .. } => {
                 self.syncing = attr.origin == Origin::Sync;
                 self.writes.insert(*token, self.syncing);
             }

@@ -65,6 +65,9 @@ impl SingleFlight {
                     MemberOp::WriteMetadata { at, bytes } => {
                         flight.sectors = Some((disk, at.0, at.0 + bytes.len() as u64 / 512));
                     }
+                    MemberOp::Discard { at, len, .. } => {
+                        flight.sectors = Some((disk, at.0, at.0 + len.0));
+                    }
                     MemberOp::Flush | MemberOp::ReadMetadata { .. } => {}
                 }
                 (*token, flight)

@@ -118,6 +118,19 @@ impl World {
         let sectors =
             |parts: &Parts| parts.iter().map(|part| u64::from(part.len)).sum::<u64>() / 512;
         let (work, disk_op, logged) = match op {
+            MemberOp::Discard { at, len, fua } => {
+                // A disk of the simulator stores zeros.
+                let (at, count) = (at.0, len.0);
+                let bytes = vec![0; usize::try_from(len.bytes().0).expect("at most a request")];
+                if self.options.checked {
+                    let view = view!(self);
+                    self.checkers.write(view, disk, at, &bytes);
+                }
+                let logged = Logged::Write { disk, at, count, fua, metadata: false, origin };
+                let (from, digest) = (Parts::new(), Digest::default());
+                let disk_op = DiskOp::Write { at, bytes, fua, preflush: false };
+                (Work::Write { at, count, from, bytes: digest }, disk_op, logged)
+            }
             MemberOp::Flush => (Work::Flush, DiskOp::Flush, Logged::Flush { disk }),
             MemberOp::Read { at, into } => {
                 let (at, count) = (at.0, sectors(&into));

@@ -1,0 +1,207 @@
+//! Which parts of a volume are holes?
+//!
+//! Of a bare member those of its file. Of an array those rows of chunks that are a hole in every member
+//! that is in sync: data, P and Q of zeroes are zeroes. An answer is about what was acknowledged: that
+//! is on the members. Whoever cannot be asked holds data: overlays, block devices, members that came
+//! later, a volume that has no space.
+
+use std::collections::BTreeMap;
+
+use weft_engine::assemble::{Assembly, SlotState};
+use weft_engine::{MemberState, VolumeSnapshot};
+use weft_nbd::{EXTENTS_MAX, Extent};
+use weft_runtime::devices::OpenMember;
+use weft_runtime::driver::Driver;
+use weft_runtime::holes::Stretch;
+use weft_units::{Bytes, MemberIndex, VolumeId};
+
+/// How a volume finds its holes.
+#[derive(Debug)]
+pub(crate) enum Allocation {
+    /// Those of the members' files.
+    Array(Rows),
+    /// Those of the member's file.
+    Bare,
+    /// It has none that are known.
+    Unknown,
+}
+
+/// What of an array's shape is needed.
+#[derive(Debug)]
+pub(crate) struct Rows {
+    /// Bytes of a member in a row of chunks.
+    chunk: u64,
+    /// Members' worth of data in a row.
+    data_members: u64,
+    /// Where the data begins on each member that was there at the start.
+    starts: BTreeMap<MemberIndex, u64>,
+}
+
+impl Allocation {
+    pub(crate) fn of_array(assembly: &Assembly) -> Self {
+        let members = assembly.slots.iter().filter_map(|slot| match slot {
+            SlotState::InSync(member) | SlotState::Rebuilding { member, .. } => Some(member),
+            SlotState::Missing => None,
+        });
+        Self::Array(Rows {
+            chunk: assembly.geometry.chunk().bytes().0,
+            data_members: u64::from(assembly.geometry.data_members()),
+            starts: members
+                .map(|member| (member.info.index, member.superblock.data_offset().bytes().0))
+                .collect(),
+        })
+    }
+
+    /// What there is from `offset` on: at least one extent, not more than `len` bytes.
+    pub(crate) fn extents(
+        &self,
+        driver: &mut Driver,
+        volume: VolumeId,
+        offset: u64,
+        len: u32,
+    ) -> Vec<Extent> {
+        assert!(len > 0);
+        let end = offset + u64::from(len);
+        let mut told = Told::default();
+        let mut at = offset;
+        match self {
+            Self::Bare => {
+                if let Some(member) = driver.members().members().next() {
+                    while at < end && told.has_room() {
+                        let Stretch { hole, len } = member.stretch(Bytes(at), Bytes(end - at));
+                        told.push(hole, len.0);
+                        at += len.0;
+                    }
+                }
+            }
+            Self::Array(rows) => {
+                let snapshot = driver.snapshot();
+                let state =
+                    snapshot.as_ref().and_then(|all| all.volumes.get(usize::from(volume.0)));
+                let members = state.and_then(|state| rows.in_sync(driver, state));
+                while let Some(members) = &members
+                    && at < end
+                    && told.has_room()
+                {
+                    let (hole, until) = rows.stretch(members, at, end);
+                    told.push(hole, until - at);
+                    at = until;
+                }
+            }
+            Self::Unknown => {}
+        }
+        if told.extents.is_empty() {
+            told.push(false, u64::from(len));
+        }
+        told.extents
+    }
+
+    /// Whether a whole range is a hole, where that is worth to be asked before it is read.
+    pub(crate) fn is_hole(
+        &self,
+        driver: &mut Driver,
+        volume: VolumeId,
+        offset: u64,
+        len: u32,
+    ) -> bool {
+        match self {
+            Self::Bare if len >= BARE_BYTES_MIN => {
+                let len = Bytes(len.into());
+                let mut members = driver.members().members();
+                members.next().is_some_and(|member| member.hole(Bytes(offset), len) == len)
+            }
+            Self::Array(rows) if len >= ARRAY_BYTES_MIN => {
+                let snapshot = driver.snapshot();
+                let volumes = snapshot.as_ref().map_or(&[][..], |all| &all.volumes);
+                let state = volumes.get(usize::from(volume.0));
+                state
+                    .and_then(|state| rows.in_sync(driver, state))
+                    .is_some_and(|members| rows.is_hole(&members, offset, offset + u64::from(len)))
+            }
+            Self::Array(_) | Self::Bare | Self::Unknown => false,
+        }
+    }
+}
+
+impl Rows {
+    /// The members that are in sync, and where their data begins. `None` when one of them cannot be
+    /// asked.
+    fn in_sync<'d>(
+        &self,
+        driver: &'d Driver,
+        state: &VolumeSnapshot,
+    ) -> Option<Vec<(&'d OpenMember, u64)>> {
+        if state.no_space {
+            return None;
+        }
+        let in_sync = state
+            .members
+            .iter()
+            .filter(|member| member.slot.is_some() && member.state == MemberState::InSync);
+        let members: Option<Vec<_>> = in_sync
+            .map(|member| {
+                let start = self.starts.get(&member.member)?;
+                let mut open = driver.members().members();
+                Some((open.find(|open| open.info().index == member.member)?, *start))
+            })
+            .collect();
+        members.filter(|members| members.len() as u64 >= self.data_members)
+    }
+
+    fn is_hole(&self, members: &[(&OpenMember, u64)], at: u64, end: u64) -> bool {
+        let row_bytes = self.chunk * self.data_members;
+        let (row, row_end) = (at / row_bytes, end.div_ceil(row_bytes));
+        let len = Bytes((row_end - row) * self.chunk);
+        let mut members = members.iter();
+        members.all(|(member, start)| member.hole(Bytes(start + row * self.chunk), len) == len)
+    }
+
+    /// Whether a hole begins at a byte of the array, and up to where this is so at least.
+    fn stretch(&self, members: &[(&OpenMember, u64)], at: u64, end: u64) -> (bool, u64) {
+        let row_bytes = self.chunk * self.data_members;
+        let row = at / row_bytes;
+        let rows = end.div_ceil(row_bytes) - row;
+        // Rows that are a hole in all, and rows that have data in at least one.
+        let (mut holes, mut data) = (rows, 0);
+        for (member, start) in members {
+            let (from, len) = (start + row * self.chunk, rows * self.chunk);
+            let Stretch { hole, len } = member.stretch(Bytes(from), Bytes(len));
+            if hole {
+                holes = holes.min(len.0 / self.chunk);
+            } else {
+                holes = 0;
+                data = data.max(len.0.div_ceil(self.chunk));
+            }
+        }
+        let hole = holes > 0;
+        // A hole that ends within its first row is no hole of the array.
+        let count = if hole { holes } else { data.max(1) };
+        (hole, ((row + count) * row_bytes).min(end))
+    }
+}
+
+/// Reads from this length on are looked up: a system call costs less than to read and send zeroes.
+const BARE_BYTES_MIN: u32 = 32 << 10;
+/// The same for arrays, whose members have to be known first.
+const ARRAY_BYTES_MIN: u32 = 256 << 10;
+
+/// Extents, neighbours of one kind joined.
+#[derive(Default)]
+struct Told {
+    extents: Vec<Extent>,
+}
+
+impl Told {
+    fn has_room(&self) -> bool {
+        self.extents.len() < EXTENTS_MAX
+    }
+
+    fn push(&mut self, hole: bool, len: u64) {
+        let len = u32::try_from(len).expect("inside a request");
+        match self.extents.last_mut() {
+            Some(last) if last.hole == hole => last.len += len,
+            _ if hole => self.extents.push(Extent::hole(len)),
+            _ => self.extents.push(Extent::data(len)),
+        }
+    }
+}

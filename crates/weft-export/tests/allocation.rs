@@ -1,0 +1,156 @@
+//! Where holes are, what is read of them, and how they are made.
+
+#![allow(clippy::cast_possible_truncation, reason = "small numbers of a test")]
+
+mod common;
+
+use common::{Random, Server, array_files, assembled, bare, pattern};
+use weft_export::{ExitState, Source};
+use weft_nbd::{Extent, Op};
+use weft_ondisk::Level;
+use weft_runtime::Backend;
+use weft_runtime::devices::{Access, MemberSpec, OpenOptions};
+use weft_units::MemberIndex;
+
+const MIB: u32 = 1 << 20;
+
+/// A file of 8 MiB with data from 2 to 3 MiB and at its end.
+fn sparse_file(dir: &std::path::Path) -> Source {
+    let path = dir.join("sparse");
+    let file = std::fs::File::create(&path).unwrap();
+    file.set_len(8 << 20).unwrap();
+    for (at, len) in [(2 << 20, 1 << 20), ((8 << 20) - 65_536, 65_536)] {
+        std::os::unix::fs::FileExt::write_all_at(&file, &pattern(3, len), at).unwrap();
+    }
+    file.sync_all().unwrap();
+    let spec = MemberSpec::path(&path);
+    let member = OpenOptions::new(Access::ReadWrite).open(&spec, MemberIndex(0), []).unwrap();
+    Source::Bare { member: Box::new(member), read_only: false }
+}
+
+#[test]
+fn holes_of_a_bare_file_are_told_and_read_as_zeroes() {
+    for backend in [Backend::Auto, Backend::Threads] {
+        let server = Server::start(sparse_file, backend);
+        let mut client = server.client();
+        assert!(client.connection.export().has_allocation());
+        let (hole, data) = (Extent::hole, Extent::data);
+        let tail = 65_536;
+        let whole = [hole(2 * MIB), data(MIB), hole(5 * MIB - tail), data(tail)];
+        assert_eq!(client.map(0, 8 * MIB), whole);
+        assert_eq!(client.map(u64::from(MIB), 3 * MIB / 2), [hole(MIB), data(MIB / 2)]);
+        let one = Op::BlockStatus { offset: 0, len: 8 * MIB, one: true };
+        client.call(one, &[]).unwrap();
+        assert_eq!(client.extents, [hole(2 * MIB)]);
+        // Long and short, in a hole, over its end, in one piece by demand.
+        assert!(client.read(0, 2 * MIB).unwrap() == vec![0; 2 << 20]);
+        assert!(client.read(4096, 4096).unwrap() == vec![0; 4096]);
+        let both = client.read(u64::from(MIB), 2 * MIB).unwrap();
+        assert!(both[..1 << 20] == vec![0; 1 << 20] && both[1 << 20..] == pattern(3, 1 << 20));
+        let in_one = Op::Read { offset: 0, len: MIB, df: true };
+        assert!(client.call(in_one, &[]).unwrap() == vec![0; 1 << 20]);
+        client.call(Op::Cache { offset: 0, len: 8 * MIB }, &[]).unwrap();
+        drop(client);
+        server.settled();
+        assert_eq!(server.stop(), ExitState::Clean);
+    }
+}
+
+#[test]
+fn holes_are_made_by_trim_and_by_zeroes_that_need_not_be_stored() {
+    let file: fn(&std::path::Path) -> Source = sparse_file;
+    for memory in [false, true] {
+        let server = match memory {
+            false => Server::start(file, Backend::Auto),
+            true => Server::start(bare("8M"), Backend::Auto),
+        };
+        let mut client = server.client();
+        let bytes = pattern(9, 8 << 20);
+        client.write(0, &bytes).unwrap();
+        assert_eq!(client.map(0, 8 * MIB), [Extent::data(8 * MIB)]);
+        client.call(Op::Trim { offset: 1 << 20, len: MIB, fua: true }, &[]).unwrap();
+        let zeroes = |offset: u64, no_hole| Op::WriteZeroes {
+            offset,
+            len: MIB,
+            fua: false,
+            no_hole,
+            fast: false,
+        };
+        client.call(zeroes(3 << 20, false), &[]).unwrap();
+        client.call(zeroes(5 << 20, true), &[]).unwrap();
+        let (hole, data) = (Extent::hole(MIB), Extent::data);
+        let expected = [data(MIB), hole, data(MIB), hole, data(4 * MIB)];
+        assert_eq!(client.map(0, 8 * MIB), expected);
+        let mut image = bytes;
+        for at in [1_usize, 3, 5] {
+            image[at << 20..(at + 1) << 20].fill(0);
+        }
+        // Another client, in another lane.
+        assert!(server.client().read(0, 8 * MIB).unwrap() == image);
+        drop(client);
+        server.settled();
+        assert_eq!(server.stop(), ExitState::Clean);
+    }
+}
+
+/// What an array calls a hole reads as zeroes, and what was written is not called one: over random
+/// writes, all levels, with a member missing and with another that took its place.
+#[test]
+fn holes_of_an_array_are_those_of_every_member() {
+    for (level, count) in [(Level::Raid5, 3), (Level::Raid6, 5), (Level::Raid4, 4)] {
+        for missing in [false, true] {
+            let source = move |dir: &std::path::Path| {
+                let mut specs = array_files(dir, level, count);
+                if missing {
+                    specs.remove(1);
+                }
+                assembled(&specs, 2048, 4 << 20)
+            };
+            let server = Server::start(source, Backend::Auto);
+            let mut client = server.client();
+            let size = client.size();
+            assert_eq!(map_all(&mut client, size), vec![true; (size / 512) as usize]);
+            let mut random = Random(11);
+            let mut image = vec![0; size as usize];
+            for round in 0..10 {
+                let len = 1 + random.below([600, 90_000][round % 2]) as usize;
+                let offset = random.below(size - len as u64) as usize;
+                let bytes = pattern(round as u64, len);
+                client.write(offset as u64, &bytes).unwrap();
+                image[offset..offset + len].copy_from_slice(&bytes);
+                let holes = map_all(&mut client, size);
+                for (sector, hole) in image.chunks(512).zip(&holes) {
+                    assert!(!hole || sector.iter().all(|byte| *byte == 0));
+                }
+                // Not everything is called data, or the answer would be worth nothing.
+                assert!(round > 3 || holes.contains(&true), "round {round}");
+            }
+            for (at, chunk) in image.chunks(1 << 20).enumerate() {
+                let found = client.read((at as u64) << 20, chunk.len() as u32).unwrap();
+                assert!(found == chunk, "MiB {at}");
+            }
+            drop(client);
+            server.settled();
+            assert_eq!(server.stop(), ExitState::Clean);
+        }
+    }
+}
+
+/// Of each sector whether it is a hole; the extents fill the export without a gap.
+fn map_all(client: &mut common::Client, size: u64) -> Vec<bool> {
+    let mut holes = Vec::new();
+    let mut at = 0;
+    while at < size {
+        let len = (size - at).min(7 << 20) as u32;
+        let extents = client.map(at, len);
+        let told: u64 = extents.iter().map(|extent| u64::from(extent.len)).sum();
+        assert!(told > 0 && told <= u64::from(len));
+        for extent in extents {
+            assert_eq!(extent.hole, extent.zero);
+            holes.extend(std::iter::repeat_n(extent.hole, extent.len as usize / 512));
+        }
+        at += told;
+    }
+    assert_eq!(at, size);
+    holes
+}
