@@ -217,10 +217,16 @@ impl Array {
 
     /// Slots that can be read in a row of these sectors: without members that have bad blocks there,
     /// and without those that do not answer, if the others suffice.
+    #[inline]
     pub(crate) fn readable(&self, row: SectorRange) -> SlotSet {
         if self.stalled.is_empty() && self.present == self.in_sync && self.with_bad.is_empty() {
             return self.in_sync;
         }
+        self.readable_in_part(row)
+    }
+
+    #[inline(never)]
+    fn readable_in_part(&self, row: SectorRange) -> SlotSet {
         let mut in_sync = self.in_sync(row.end());
         for slot in self.with_bad.ascending() {
             if self.at(slot).is_some_and(|member| member.bad.first_in(row).is_some()) {

@@ -257,6 +257,12 @@ impl Engine {
         self.out.poll()
     }
 
+    /// Takes the list of a computation back, for its allocation, once the driver is done with it. A
+    /// driver need not.
+    pub fn recycle(&mut self, ops: Vec<ComputeOp>) {
+        self.out.recycle(ops);
+    }
+
     /// When to call `handle(Wake)` and `turn` again though nothing else has happened.
     #[must_use]
     pub fn next_wake(&self) -> Option<Time> {

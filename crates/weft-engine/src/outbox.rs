@@ -12,7 +12,7 @@ use crate::frame::Part;
 use crate::input::Attr;
 use crate::output::{ComputeOp, MemberOp, Notice, Output};
 use crate::ranges::RequestId;
-use crate::sched::merge::{self, Last};
+use crate::sched::merge::{self, Kind, Last};
 use crate::token::{Tag, Token};
 
 /// Who is to be told of a `Done`.
@@ -86,6 +86,8 @@ pub(crate) struct Outbox {
     tokens: Vec<Entry>,
     free: Vec<u32>,
     sequence: u64,
+    /// Empty lists of computations.
+    spare_ops: Vec<Vec<ComputeOp>>,
     /// Parts that were merged, and the next of each chain.
     merged: Vec<(Who, u32)>,
     merged_free: Vec<u32>,
@@ -131,13 +133,14 @@ impl Outbox {
         let token =
             self.issue(volume, Some(member), request.write, Owner::Parts(who, Merged::NONE));
         self.work.submits += 1;
+        let Kind { fua, attr, .. } = request.kind;
         let parts = smallvec![request.part];
-        let op = if request.write {
-            MemberOp::Write { at, from: parts, fua: request.kind.fua }
+        self.outputs.push_back(if request.write {
+            let op = MemberOp::Write { at, from: parts, fua };
+            Output::Submit { token, member, op, attr }
         } else {
-            MemberOp::Read { at, into: parts }
-        };
-        self.outputs.push_back(Output::Submit { token, member, op, attr: request.kind.attr });
+            Output::Submit { token, member, op: MemberOp::Read { at, into: parts }, attr }
+        });
         Some(token)
     }
 
@@ -221,6 +224,19 @@ impl Outbox {
         self.outputs.push_back(Output::Compute { token, ops });
     }
 
+    /// An empty list for a computation.
+    pub(crate) fn ops(&mut self) -> Vec<ComputeOp> {
+        self.spare_ops.pop().unwrap_or_default()
+    }
+
+    /// Takes one back.
+    pub(crate) fn recycle(&mut self, mut ops: Vec<ComputeOp>) {
+        if self.spare_ops.len() < SPARE_OPS_MAX && ops.capacity() <= SPARE_OPS_LONG {
+            ops.clear();
+            self.spare_ops.push(ops);
+        }
+    }
+
     pub(crate) fn abort(&mut self, token: Token) {
         self.outputs.push_back(Output::Abort(token));
     }
@@ -298,6 +314,10 @@ impl Outbox {
 /// A token is a sequence number above the place of its table entry, so that it is found in one step
 /// and never given out twice: 2^24 outstanding, 2^40 in a lifetime (34 years at 1,000 a millisecond).
 const TOKEN_PLACE_BITS: u32 = 24;
+
+/// Lists of computations that are kept, and how long one may be: that of one row, as a rule.
+const SPARE_OPS_MAX: usize = 64;
+const SPARE_OPS_LONG: usize = 16;
 
 /// The end of a chain of merged parts.
 const END: u32 = u32::MAX;

@@ -61,7 +61,7 @@ impl Ranges {
                 let other = &mut self.held[link.request.0 as usize];
                 // Two that have several regions in common meet in the first of them.
                 let meet = link.region == region
-                    && (region == *regions.start() || region == first_region(other.range));
+                    && (region == regions.start || region == first_region(other.range));
                 if meet && (writes || other.writes) && other.range.overlaps(range) {
                     other.waiting.push(id);
                     waits_for += 1;
@@ -147,8 +147,8 @@ fn first_region(range: ByteRange) -> u64 {
     range.start.0 / REGION_BYTES
 }
 
-fn regions(range: ByteRange) -> std::ops::RangeInclusive<u64> {
-    first_region(range)..=(range.end().0 - 1) / REGION_BYTES
+fn regions(range: ByteRange) -> std::ops::Range<u64> {
+    first_region(range)..(range.end().0 - 1) / REGION_BYTES + 1
 }
 
 fn bucket(region: u64) -> usize {

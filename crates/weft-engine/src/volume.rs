@@ -469,16 +469,20 @@ impl Volume {
     }
 
     /// One piece of a request is done, or its attaching.
+    #[inline]
     fn piece_done(&mut self, id: RequestId, result: Result<(), ReplyError>, out: &mut Outbox) {
         let request = self.active(id);
         if let Err(error) = result {
             request.error.get_or_insert(error);
         }
         request.pending -= 1;
-        if request.pending > 0 {
-            return;
+        if request.pending == 0 {
+            self.pieces_done(id, out);
         }
-        let reads = request.op == RequestOp::Read;
+    }
+
+    fn pieces_done(&mut self, id: RequestId, out: &mut Outbox) {
+        let reads = self.active(id).op == RequestOp::Read;
         if reads || self.array.failures_recorded() {
             self.answer(id, out);
         } else {
@@ -499,6 +503,7 @@ impl Volume {
         }
     }
 
+    #[inline]
     fn answer(&mut self, id: RequestId, out: &mut Outbox) {
         let request = self.active(id);
         request.answered = true;
@@ -533,6 +538,7 @@ impl Volume {
     }
 
     /// Gives the frames of an answered request back, once nothing uses them any more.
+    #[inline]
     fn forget(&mut self, id: RequestId, out: &mut Outbox) {
         let request = self.active(id);
         if !request.answered || request.pins > 0 {

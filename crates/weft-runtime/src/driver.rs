@@ -304,7 +304,10 @@ impl Driver {
                 let (io, slab) = (&mut self.io, &mut self.slab);
                 self.core.guard(|_| io.start(slab, token, member, op));
             }
-            Output::Compute { token, ops } => self.compute(token, &ops),
+            Output::Compute { token, ops } => {
+                self.compute(token, &ops);
+                self.core.guard(|core| core.recycle(ops));
+            }
             Output::Abort(token) => self.io.abort(token),
             Output::Reply { client, tag, result } => {
                 self.events.push_back(Event::Reply { client, tag, result });

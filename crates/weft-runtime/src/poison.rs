@@ -8,7 +8,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use weft_engine::{Engine, Input, Output, Snapshot, Turn};
+use weft_engine::{ComputeOp, Engine, Input, Output, Snapshot, Turn};
 use weft_units::Time;
 
 /// What the runtime drives. The engine, a bare member, or a test's stand-in.
@@ -19,6 +19,8 @@ pub trait Core: Send {
     fn turn(&mut self, now: Time) -> Turn;
     /// See [`Engine::poll`].
     fn poll(&mut self) -> Option<Output>;
+    /// See [`Engine::recycle`].
+    fn recycle(&mut self, _ops: Vec<ComputeOp>) {}
     /// See [`Engine::next_wake`].
     fn next_wake(&self) -> Option<Time>;
     /// See [`Engine::snapshot`].
@@ -36,6 +38,10 @@ impl Core for Engine {
 
     fn poll(&mut self) -> Option<Output> {
         Self::poll(self)
+    }
+
+    fn recycle(&mut self, ops: Vec<ComputeOp>) {
+        Self::recycle(self, ops);
     }
 
     fn next_wake(&self) -> Option<Time> {

@@ -3,8 +3,6 @@
 //! Members answer in the next turn, memory does not exist. Run under callgrind with two counts and
 //! take the difference:
 //! `valgrind --tool=callgrind target/release/examples/random_write 256 20000`
-use std::collections::VecDeque;
-
 use weft_engine::assemble::{Candidate, Options, assemble};
 use weft_engine::knobs::Knobs;
 use weft_engine::{
@@ -36,7 +34,7 @@ fn main() {
     let config = Config::for_volume(assembly, knobs);
     let first = config.client_frames_first();
     let mut engine = Engine::new(config, Time(0)).expect("a plain configuration");
-    let mut free: VecDeque<u32> = (first..first + 64).collect();
+    let mut free: Vec<u32> = (first..first + 64).collect();
     let (mut sent, mut answered, mut random) = (0, 0, 1u64);
     let mut now = 0;
     let mut done = Vec::new();
@@ -46,7 +44,7 @@ fn main() {
             engine.handle(Time(now), Input::Done { token, result: Ok(Value::Nothing) });
         }
         while sent < writes {
-            let Some(frame) = free.pop_front() else { break };
+            let Some(frame) = free.pop() else { break };
             random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
             let block = (random >> 20) % blocks;
             engine.handle(
@@ -67,12 +65,16 @@ fn main() {
         while engine.turn(Time(now)).more {}
         while let Some(output) = engine.poll() {
             match output {
-                Output::Submit { token, .. } | Output::Compute { token, .. } => done.push(token),
+                Output::Submit { token, .. } => done.push(token),
+                Output::Compute { token, ops } => {
+                    done.push(token);
+                    engine.recycle(ops);
+                }
                 Output::Reply { result, .. } => {
                     result.expect("a write is done");
                     answered += 1;
                 }
-                Output::Release(run) => free.extend(run.first.0..run.first.0 + run.count),
+                Output::Release(run) => free.push(run.first.0),
                 Output::Abort(_) | Output::Credit { .. } | Output::Notice(_) => {}
             }
         }

@@ -352,6 +352,7 @@ impl Placement {
     }
 
     /// The slot of a data chunk.
+    #[inline]
     #[must_use]
     pub fn data_slot(&self, data_index: u16) -> Slot {
         debug_assert!(data_index < self.members - 1 - u16::from(self.q.is_some()));
@@ -365,6 +366,7 @@ impl Placement {
     }
 
     /// Which data chunk a slot holds; `None` for parity.
+    #[inline]
     #[must_use]
     pub fn data_index(&self, slot: Slot) -> Option<u16> {
         if slot == self.p || Some(slot) == self.q {
@@ -380,6 +382,7 @@ impl Placement {
 
     /// Power of the generator that multiplies a data slot in Q. Without Q, a number of its own for
     /// each data slot all the same.
+    #[inline]
     #[must_use]
     pub fn exponent(&self, slot: Slot) -> u8 {
         let Some(q) = self.q else { return self.data_index(slot).unwrap_or(0) as u8 };

@@ -213,6 +213,9 @@ impl Rows {
     /// Appends a full row to the batch of the row below it, if the two may go as one.
     fn join_batch(&mut self, id: RowId) {
         let row = self.cache.row(id);
+        if row.to_write() != self.data_slots(id) {
+            return;
+        }
         let Some(before) = row.key.checked_sub(1).and_then(|key| self.cache.find(key)) else {
             return;
         };
@@ -677,6 +680,7 @@ impl Rows {
         self.cache.row(id).block(slot, self.cache.block_frames())
     }
 
+    #[inline]
     fn data_slots(&self, id: RowId) -> SlotSet {
         let row = self.cache.row(id);
         SlotSet::first(row.members).without(row.placement().parity())

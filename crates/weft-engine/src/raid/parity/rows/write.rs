@@ -6,7 +6,6 @@
 //!
 //! Source   md-raid.md §1.7, §2.4
 
-use smallvec::{SmallVec, smallvec};
 use weft_units::{FRAME_BYTES, RowId, Slot};
 
 use super::{Event, Rows, Surroundings, exponent};
@@ -15,20 +14,14 @@ use crate::frame::{Part, ZERO_FRAME};
 use crate::mutant::Mutant;
 use crate::output::ComputeOp;
 use crate::raid::parity::plan::Mode;
-use crate::raid::parity::row::{Operation, Piece};
+use crate::raid::parity::row::{Batch, Operation, Piece};
 use crate::raid::slot_set::SlotSet;
 
 impl Rows {
     /// Takes in what is written and computes parity: of one row, or of a batch.
     pub(super) fn take_in(&mut self, id: RowId, mode: Mode, cx: &mut Surroundings<'_>) {
-        let rows = self.batch_of(id);
-        // Two for each piece of a client, or one and the parity; zeros may take more.
-        let pieces: usize = rows.iter().map(|id| self.cache.row(*id).writes().len()).sum();
-        let mut ops = Vec::with_capacity(match mode {
-            Mode::ReadModifyWrite => 2 * pieces,
-            Mode::Reconstruct => pieces + rows.len(),
-        });
-        for id in rows {
+        let mut ops = cx.out.ops();
+        for id in self.batch_of(id) {
             self.take_in_row(id, mode, &mut ops, cx);
         }
         let row = self.cache.row_mut(id);
@@ -58,6 +51,8 @@ impl Rows {
         let full = written == SlotSet::first(row.members).without(placement.parity());
         let lends = cx.knobs.skip_copy || (auto && full);
         let mut lent = SlotSet::EMPTY;
+        // Two for each piece, or one and the parity; zeros may take more.
+        ops.reserve(2 * row.writes().len());
         for piece in row.writes() {
             let lender = piece.whole_block(block_bytes).filter(|_| lends);
             if lender.is_some() {
@@ -66,23 +61,27 @@ impl Rows {
             if lender.is_some() && mode == Mode::Reconstruct {
                 continue;
             }
-            let exponent = exponent(placement, piece.slot, cx);
-            for (new, offset) in piece.parts() {
+            let mut take = |new: Part, offset: u32| {
                 let here = |slot: Slot| row.part(slot, block_bytes, offset, new.len);
                 let to = here(piece.slot);
                 if mode == Mode::ReadModifyWrite {
+                    let exponent = exponent(placement, piece.slot, cx);
                     let old = if cx.array.is_planted(Mutant::RmwNewAsOld) { new } else { to };
                     let (p, q) = (p.map(here), q.map(here));
                     ops.push(ComputeOp::UpdatePq { exponent, old, new, p, q });
                 }
                 if lender.is_some() {
-                    continue;
+                    return;
                 }
                 ops.push(if new.is_zero() {
                     ComputeOp::Zero { to }
                 } else {
                     ComputeOp::Copy { from: new, to }
                 });
+            };
+            match piece.memory {
+                Some(memory) => take(memory, piece.offset),
+                None => piece.zeros().for_each(|(part, offset)| take(part, offset)),
             }
         }
         // Without a member to write parity to there is none to compute, and nothing was read for it.
@@ -149,16 +148,21 @@ impl Rows {
 
     /// Every member has answered: the writers are answered.
     pub(super) fn written(&mut self, id: RowId, cx: &mut Surroundings<'_>) {
-        let rows = self.batch_of(id);
-        if self.save_lent(id, &rows, cx) {
+        let row = self.cache.row(id);
+        let may_owe = row.batch != Batch::None || !row.owed.is_empty();
+        if may_owe && self.save_lent(id, &self.batch_of(id), cx) {
             return;
         }
         let row = self.cache.row_mut(id);
+        let followers = match std::mem::take(&mut row.batch) {
+            Batch::Head(followers) => followers,
+            Batch::Follower(_) | Batch::None => Vec::new(),
+        };
         if std::mem::take(&mut row.full_write) {
             self.cache.full_row_writes -= 1;
         }
-        let mut owing = false;
-        for id in &rows {
+        let mut owing = self.owe(id);
+        for id in &followers {
             owing |= self.owe(*id);
         }
         let result = if owing {
@@ -172,17 +176,25 @@ impl Rows {
             }
             Ok(())
         };
-        for id in &rows {
-            let row = self.cache.row_mut(*id);
-            let rewritten = row.written().or(row.new_parity);
-            row.read_error = row.read_error.without(rewritten);
-            row.retried = row.retried.without(rewritten);
-            row.faults = SlotSet::EMPTY;
-            row.lent = SlotSet::EMPTY;
+        self.row_written(id, &result);
+        for id in &followers {
+            self.row_written(*id, &result);
         }
-        self.answer_writers(&rows, &result);
-        self.unbatch(id, Self::rest_or_continue);
+        for id in followers {
+            self.cache.row_mut(id).batch = Batch::None;
+            self.rest_or_continue(id);
+        }
         self.rest_or_continue(id);
+    }
+
+    fn row_written(&mut self, id: RowId, result: &Result<(), ReplyError>) {
+        let row = self.cache.row_mut(id);
+        let rewritten = row.written().or(row.new_parity);
+        row.read_error = row.read_error.without(rewritten);
+        row.retried = row.retried.without(rewritten);
+        row.faults = SlotSet::EMPTY;
+        row.lent = SlotSet::EMPTY;
+        self.answer_writers(&[id], result);
     }
 
     pub(super) fn answer_writers(&mut self, rows: &[RowId], result: &Result<(), ReplyError>) {
@@ -284,17 +296,12 @@ impl Rows {
 }
 
 impl Piece {
-    /// Its memory in parts of at most one frame where it is zeros, with offsets within the block.
-    pub(super) fn parts(&self) -> SmallVec<[(Part, u32); 1]> {
-        let Some(memory) = self.memory else {
-            let frame = FRAME_BYTES as u32;
-            return (0..self.len.div_ceil(frame))
-                .map(|nth| {
-                    let len = frame.min(self.len - nth * frame);
-                    (Part { frame: ZERO_FRAME, offset: 0, len }, self.offset + nth * frame)
-                })
-                .collect();
-        };
-        smallvec![(memory, self.offset)]
+    /// Zeros instead of its memory: parts of at most one frame, with offsets within the block.
+    fn zeros(&self) -> impl Iterator<Item = (Part, u32)> {
+        let frame = FRAME_BYTES as u32;
+        (0..self.len.div_ceil(frame)).map(move |nth| {
+            let len = frame.min(self.len - nth * frame);
+            (Part { frame: ZERO_FRAME, offset: 0, len }, self.offset + nth * frame)
+        })
     }
 }
