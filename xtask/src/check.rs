@@ -1,7 +1,7 @@
 //! What must be true before a commit, and what does CI run?
 
 use crate::part::{Ending, Report, cargo, has, run};
-use crate::{deny, deps, interop, map, packages, purity};
+use crate::{deny, deps, instructions, interop, map, packages, purity};
 use std::process::Command;
 use std::time::Duration;
 
@@ -47,7 +47,17 @@ pub(crate) fn test(install: bool) -> anyhow::Result<Report> {
             command.arg("demo");
             run(command, Duration::from_secs(60))
         });
+        report.part("instructions", || instructions::run(&weft, false));
         interop::run_suites(&mut report, &weft, &[])?;
+    }
+    Ok(report)
+}
+
+/// `cargo xtask instructions [--update]`.
+pub(crate) fn instructions(update: bool) -> anyhow::Result<Report> {
+    let mut report = Report::default();
+    if let Some(weft) = interop::build_release(&mut report) {
+        report.part("instructions", || instructions::run(&weft, update));
     }
     Ok(report)
 }

@@ -39,10 +39,11 @@ fn suites() -> anyhow::Result<Vec<Suite>> {
     Ok(suites)
 }
 
-/// The packages that any suite needs and this machine lacks.
+/// The packages that any suite, or the count of instructions, needs and this machine lacks.
 pub(crate) fn packages_missing() -> Vec<&'static str> {
     let suites = suites().unwrap_or_default();
-    packages::missing(suites.iter().flat_map(|suite| suite.needs.iter().map(String::as_str)))
+    let needs = suites.iter().flat_map(|suite| suite.needs.iter().map(String::as_str));
+    packages::missing(needs.chain([crate::instructions::PROGRAM]))
 }
 
 /// Builds the release binary; answers where it is.

@@ -7,6 +7,7 @@
 mod check;
 mod deny;
 mod deps;
+mod instructions;
 mod interop;
 mod map;
 mod packages;
@@ -24,6 +25,7 @@ usage: cargo xtask TASK
 
   check              fmt, clippy, unit tests, a short simulation; before each commit
   test [--install]   everything that CI runs; --install fetches missing Debian packages
+  instructions [--update]   counts instructions, compares with benches/instructions.toml
   interop [NAME…]    the suites of interop/ (all, or those named; `lab` is the kernel lab)
   map                rewrites the list of files in ARCHITECTURE.md
   unsafe             every unsafe block with its SAFETY comment
@@ -34,6 +36,8 @@ fn main() -> ExitCode {
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let outcome = match words.as_slice() {
         ["check"] => check::check(),
+        ["instructions"] => check::instructions(false),
+        ["instructions", "--update"] => check::instructions(true),
         ["interop", names @ ..] => interop::interop(names),
         ["map"] => map::write().map(|()| Report::default()),
         ["needs"] => {

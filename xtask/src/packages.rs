@@ -24,6 +24,7 @@ const PACKAGES: &[(&str, &str)] = &[
     ("qemu-io", "qemu-utils"),
     ("qemu-system-x86_64", "qemu-system-x86"),
     ("setpriv", "util-linux"),
+    ("valgrind", "valgrind"),
     ("xz", "xz-utils"),
     ("zstd", "zstd"),
 ];

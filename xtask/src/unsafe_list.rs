@@ -24,6 +24,8 @@ pub(crate) fn sites(source: &str) -> Vec<Site> {
         if !["unsafe {", "unsafe fn ", "unsafe impl ", "unsafe extern "]
             .iter()
             .any(|w| code.contains(w))
+            // The type of a function is none.
+            || code.trim_start().starts_with("type ")
         {
             continue;
         }

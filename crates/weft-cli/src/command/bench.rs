@@ -4,7 +4,10 @@
 //! baseline that was measured in turns with it, in this process or beside it, a few milliseconds
 //! apart: machines change their speed, and a number of another day compares nothing.
 
+mod alone;
+mod engine;
 mod parity;
+mod repeat;
 mod rounds;
 mod sheet;
 
@@ -31,7 +34,10 @@ pub(crate) struct Bench {
 /// What is measured.
 #[derive(Debug, Subcommand)]
 enum What {
+    Engine(engine::OfEngine),
     Parity(parity::OfParity),
+    #[command(hide = true)]
+    Repeat(repeat::Repeat),
 }
 
 /// What all benchmarks can be told.
@@ -55,7 +61,9 @@ struct Common {
 pub(crate) fn run(arguments: &Bench) -> Outcome {
     let common = &arguments.common;
     match &arguments.what {
+        What::Engine(it) => measure("engine", common, |effort, sheet| it.measure(effort, sheet)),
         What::Parity(it) => measure("parity", common, |effort, sheet| it.measure(effort, sheet)),
+        What::Repeat(it) => repeat::run(it),
     }
 }
 

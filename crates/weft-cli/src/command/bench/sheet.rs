@@ -48,7 +48,6 @@ impl Row {
         Self::new(case.into(), unit, figures, baseline, ratio)
     }
 
-    #[allow(dead_code, reason = "for benchmarks that count")]
     /// A row of figures where less is better, over all rounds, against those of a baseline.
     pub(crate) fn fewer(
         case: impl Into<String>,
@@ -86,7 +85,6 @@ impl Row {
         Self { mark: mark.into(), ..self }
     }
 
-    #[allow(dead_code, reason = "for benchmarks that count")]
     /// The value that this row must not exceed.
     pub(crate) fn limit(self, limit: impl Into<Option<f64>>) -> Self {
         Self { limit: limit.into(), ..self }

@@ -1,0 +1,209 @@
+//! How does an engine work when it has nothing but itself?
+//!
+//! Members answer at the next turn, a computation takes no time, and frames are numbers without memory
+//! behind them. What is left is what the engine does for a request, all inputs and outputs included.
+
+use std::collections::VecDeque;
+
+use weft_engine::assemble::{Assembly, Candidate, Options, assemble};
+use weft_engine::knobs::Knobs;
+use weft_engine::{
+    Attr, Config, Engine, Flags, Input, MemberInfo, Output, Request, RequestOp, Run, Tag, Token,
+    Value,
+};
+use weft_ondisk::{Level, NewArray, NewMember, Super1};
+use weft_units::{ByteRange, ClientId, MemberIndex, Sectors, Time, VolumeId};
+
+use crate::outcome::Failure;
+
+/// A RAID 5 of four members of 8 GiB each, with chunks of 64 KiB.
+const MEMBERS: u8 = 4;
+const MEMBER_SIZE: Sectors = Sectors(1 << 24);
+const CHUNK: Sectors = Sectors(128);
+
+/// Bytes of data in a chunk row.
+pub(super) const FULL_STRIPE: u64 = 3 * (64 << 10);
+
+const BLOCK: u64 = 4096;
+
+/// The superblocks of the array, in the order of its members.
+pub(super) fn superblocks() -> Result<Vec<Super1>, Failure> {
+    let new = |byte| NewMember { size: MEMBER_SIZE, device_uuid: [byte; 16].into() };
+    let mut array = NewArray::new(Level::Raid5, (1..=MEMBERS).map(new).collect());
+    array.chunk = Some(CHUNK);
+    (array.set_uuid, array.assume_clean) = ([9; 16].into(), true);
+    array.plan().map_err(Failure::failed)
+}
+
+/// The set with these superblocks, assembled.
+pub(super) fn assembled(superblocks: Vec<Super1>) -> Result<Assembly, Failure> {
+    let candidates: Vec<Candidate> = (0..)
+        .zip(superblocks)
+        .map(|(index, superblock)| {
+            let label = format!("member {index}");
+            let size = MEMBER_SIZE;
+            let member = MemberInfo { index: MemberIndex(index), label, size, logical_block: 512 };
+            Candidate::with_superblock(member, superblock)
+        })
+        .collect();
+    assemble(&candidates, &Options::default())
+        .map_err(|refused| Failure::failed(format!("{refused:?}")))
+}
+
+/// An engine and the requests that are on their way through it.
+pub(super) struct Alone {
+    engine: Engine,
+    /// Memory that no request uses.
+    free: VecDeque<Run>,
+    /// Of a request.
+    bytes: u64,
+    /// Bytes of the volume.
+    size: u64,
+    now: u64,
+    tag: u64,
+    random: u64,
+    /// Tokens of member requests and computations, to be answered at the next turn.
+    done: Vec<Token>,
+}
+
+/// What is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Asked {
+    /// A read somewhere.
+    RandomRead,
+    /// A write somewhere.
+    RandomWrite,
+    /// The write after the last one.
+    SequentialWrite,
+}
+
+impl Alone {
+    /// An engine with as many rows in its cache, for `depth` requests of `bytes` at a time.
+    pub(super) fn new(rows: u32, bytes: u64, depth: u32) -> Result<Self, Failure> {
+        let assembly = assembled(superblocks()?)?;
+        let size = assembly.geometry.array_size().0 * 512;
+        let knobs = Knobs { stripe_cache_size: rows, ..Knobs::default() };
+        let config = Config::for_volume(assembly, knobs);
+        let first = config.client_frames_first();
+        let count = u32::try_from(bytes / BLOCK).map_err(Failure::failed)?;
+        let free = (0..depth).map(|run| Run::new(first + run * count, count)).collect();
+        let engine = Engine::new(config, Time(0)).map_err(Failure::failed)?;
+        Ok(Self { engine, free, bytes, size, now: 0, tag: 0, random: 1, done: Vec::new() })
+    }
+
+    /// Carries out `count` requests to their end.
+    pub(super) fn carry_out(&mut self, asked: Asked, count: u64) -> Result<(), Failure> {
+        let (mut sent, mut answered) = (0, 0);
+        while answered < count {
+            self.now += 1000;
+            for token in self.done.drain(..) {
+                let input = Input::Done { token, result: Ok(Value::Nothing) };
+                self.engine.handle(Time(self.now), input);
+            }
+            while sent < count {
+                let Some(frames) = self.free.pop_front() else { break };
+                let request = self.request(asked, frames);
+                self.engine.handle(Time(self.now), Input::Client(request));
+                sent += 1;
+            }
+            while self.engine.turn(Time(self.now)).more {}
+            let before = answered;
+            while let Some(output) = self.engine.poll() {
+                match output {
+                    Output::Submit { token, .. } | Output::Compute { token, .. } => {
+                        self.done.push(token);
+                    }
+                    Output::Reply { result, tag, .. } => {
+                        result.map_err(|error| Failure::failed(format!("{error:?}")))?;
+                        answered += 1;
+                        if asked == Asked::RandomRead {
+                            let first = u32::try_from(tag.0).map_err(Failure::failed)?;
+                            self.free.push_back(Run::new(first, self.frames_each()));
+                        }
+                    }
+                    Output::Release(run) => self.free.push_back(run),
+                    Output::Abort(_) | Output::Credit { .. } | Output::Notice(_) => {}
+                }
+            }
+            if self.done.is_empty() && answered == before && answered < count {
+                return Err(Failure::failed(format!("the engine stands still after {answered}")));
+            }
+        }
+        Ok(())
+    }
+
+    fn frames_each(&self) -> u32 {
+        u32::try_from(self.bytes / BLOCK).expect("requests are small")
+    }
+
+    fn request(&mut self, asked: Asked, frames: Run) -> Request {
+        let places = self.size / self.bytes;
+        let place = match asked {
+            Asked::SequentialWrite => self.tag % places,
+            Asked::RandomRead | Asked::RandomWrite => {
+                // Source: D. E. Knuth, MMIX: a linear congruential generator.
+                self.random = self.random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                (self.random >> 20) % places
+            }
+        };
+        self.tag += 1;
+        // A read's frames are free again with its reply, which names them; a write's by `Release`.
+        let (op, tag) = match asked {
+            Asked::RandomRead => (RequestOp::Read, u64::from(frames.first.0)),
+            Asked::RandomWrite | Asked::SequentialWrite => {
+                (RequestOp::Write, self.tag + u64::from(u32::MAX))
+            }
+        };
+        Request {
+            client: ClientId(1),
+            tag: Tag(tag),
+            volume: VolumeId(0),
+            op,
+            range: ByteRange::new(place * self.bytes, self.bytes),
+            frames,
+            flags: Flags { sync: true, ..Flags::default() },
+            attr: Attr::default(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Requests and sectors that members were asked for: reads, sectors read, writes, sectors written.
+    fn counted(alone: &Alone) -> [u64; 4] {
+        let snapshot = alone.engine.snapshot();
+        let members = &snapshot.volumes[0].members;
+        let mut sum = [0; 4];
+        for member in members {
+            let of = [member.reads, member.sectors_read, member.writes, member.sectors_written];
+            sum.iter_mut().zip(of).for_each(|(sum, of)| *sum += of);
+        }
+        sum
+    }
+
+    #[test]
+    fn reads_read_once_and_full_stripes_write_data_and_parity_once() {
+        let mut alone = Alone::new(256, 4096, 64).unwrap();
+        alone.carry_out(Asked::RandomRead, 500).unwrap();
+        let [reads, sectors, ..] = counted(&alone);
+        assert_eq!((reads, sectors), (500, 4000));
+        let mut alone = Alone::new(256, FULL_STRIPE, 4).unwrap();
+        alone.carry_out(Asked::SequentialWrite, 50).unwrap();
+        let [reads, _, _, written] = counted(&alone);
+        assert_eq!(reads, 0);
+        // And superblocks, which say that the array is dirty.
+        let data = 50 * FULL_STRIPE / 512 * 4 / 3;
+        assert!((data..data + 100).contains(&written), "{written} of {data}");
+    }
+
+    #[test]
+    fn random_writes_read_and_write_a_row_each() {
+        let mut alone = Alone::new(256, 4096, 64).unwrap();
+        alone.carry_out(Asked::RandomWrite, 500).unwrap();
+        let [reads, _, writes, _] = counted(&alone);
+        assert!((900..=1000).contains(&reads), "{reads}");
+        assert!((990..1020).contains(&writes), "{writes}");
+    }
+}

@@ -1,0 +1,365 @@
+//! `weft bench engine`: how much does the engine ask of a CPU, and of its members?
+//!
+//! Two questions. Alone, without members and memory: how many 4 KiB random writes go through it in a
+//! second of CPU time? And on a RAID 5 of four real files, served within this process over NBD: how many
+//! requests do members get, and how fast is it, with the policies of patches 000 and 004 on and off? The
+//! cache is 4 MiB for every variant (17 rows of 64 KiB are the least, 6 % more), as it is for kernel md, whose counts stand beside.
+
+use std::collections::VecDeque;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use weft_engine::knobs::Knobs;
+use weft_units::Bytes;
+
+use super::alone::{Alone, Asked};
+use super::rounds::{Effort, per_cpu_second};
+use super::sheet::{Row, Sheet};
+use crate::command::create::make_files_of_array;
+use crate::command::status::only_volume;
+use crate::inside::Inside;
+use crate::nbd::NbdClient;
+use crate::outcome::Failure;
+use crate::target::Target;
+use crate::terminal;
+use crate::volume::Opening;
+
+/// Measures the engine alone, and patches 000 and 004 on and off over files
+///
+/// Makes four files of 256 MiB for a RAID 5 with chunks of 64 KiB, and counts the requests that they get.
+/// Kernel md's counts for the same requests and the same 4 MiB of cache come with weft.
+#[derive(Debug, Args)]
+pub(crate) struct OfEngine {
+    /// Where to make the files [default: a temporary directory]
+    #[arg(long)]
+    dir: Option<PathBuf>,
+}
+
+const FILES: usize = 4;
+const FILE_BYTES: Bytes = Bytes(256 << 20);
+const CHUNK: Bytes = Bytes(64 << 10);
+const NAME: &str = "bench";
+
+/// Of each member's share of the cache, whatever the height of a row: 256 rows of 4 KiB.
+const CACHE_BYTES: u64 = 256 * 4096;
+
+/// Requests on their way.
+const DEPTH: usize = 64;
+
+impl OfEngine {
+    pub(super) fn measure(&self, effort: Effort, sheet: &mut Sheet) -> Result<(), Failure> {
+        let rounds = effort.rounds(5, 1);
+        let cases = cases(effort.quick)?;
+        let rows = [256, 4096, 65_536];
+        sheet.expect(rows.len() + cases.iter().map(|case| case.rows_count()).sum::<usize>());
+        for rows in rows {
+            let case = format!("4 KiB random writes alone, {rows} rows");
+            sheet.now(&case);
+            sheet.push(alone(case, rows, rounds, effort.quick)?);
+        }
+        let scratch = terminal::scratch()?;
+        let place = match &self.dir {
+            None => terminal::scratch()?,
+            Some(dir) => {
+                let made = tempfile::Builder::new().prefix("weft-bench-").tempdir_in(dir);
+                made.map_err(|error| Failure::failed(format!("{}: {error}", dir.display())))?
+            }
+        };
+        let directories = [place.path().to_owned(), scratch.path().to_owned()];
+        terminal::remove_when_interrupted(&directories)?;
+        files(place.path(), scratch.path(), &cases, rounds, sheet)
+    }
+}
+
+/// Requests for each second of CPU time that the engine alone carries out.
+fn alone(case: String, rows: u32, rounds: u32, quick: bool) -> Result<Row, Failure> {
+    let mut engine = Alone::new(rows, 4096, 64)?;
+    // Until the cache is full.
+    engine.carry_out(Asked::RandomWrite, u64::from(rows) + 2000)?;
+    let batch = 2000;
+    let wall = Duration::from_millis(if quick { 50 } else { 300 });
+    let mut failed = Ok(());
+    let mut figures = Vec::new();
+    for _ in 0..rounds {
+        let rate = per_cpu_second(wall, || {
+            if failed.is_ok() {
+                failed = engine.carry_out(Asked::RandomWrite, batch);
+            }
+        });
+        figures.push(rate * batch as f64);
+    }
+    failed?;
+    Ok(Row::faster(case, "writes per CPU second", &figures, None))
+}
+
+/// A workload with the variants that it compares.
+struct Case {
+    name: &'static str,
+    load: Load,
+    variants: Vec<(String, Knobs)>,
+    /// Kernel md's member reads and writes.
+    kernel: Option<(f64, f64)>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Load {
+    /// 64 KiB after 64 KiB.
+    Sequential,
+    /// 4 KiB blocks in random order, each once.
+    Random,
+    /// 4 KiB after 4 KiB, and every fourth write anywhere.
+    Mixed,
+}
+
+impl Case {
+    fn rows_count(&self) -> usize {
+        (if self.load == Load::Random { 4 } else { 3 }) * self.variants.len()
+    }
+}
+
+/// Knobs by their names, over the defaults.
+fn knobs(settings: &[(&str, String)]) -> Result<Knobs, Failure> {
+    let mut knobs = Knobs::default();
+    for (name, value) in settings {
+        let knob = knobs.parse(name, value).map_err(Failure::failed)?;
+        knobs.set(knob);
+    }
+    Ok(knobs)
+}
+
+fn cases(quick: bool) -> Result<Vec<Case>, Failure> {
+    let sizes: &[u64] = if quick { &[4, 64] } else { &[4, 16, 64] };
+    let stripes = || -> Result<Vec<(String, Knobs)>, Failure> {
+        sizes
+            .iter()
+            .map(|kib| {
+                let bytes = kib << 10;
+                // The least that md takes as well: 6 % more memory for rows of 64 KiB.
+                let rows = (CACHE_BYTES / bytes).max(17);
+                let settings =
+                    [("stripe_size", bytes.to_string()), ("stripe_cache_size", rows.to_string())];
+                Ok((format!("stripe_size={kib}K"), knobs(&settings)?))
+            })
+            .collect()
+    };
+    let mut priority = vec![("fifo".to_owned(), knobs(&[("priority", "fifo".to_owned())])?)];
+    for threshold in [0, 1, 256] {
+        let name = "preread_bypass_threshold";
+        priority.push((format!("{name}={threshold}"), knobs(&[(name, threshold.to_string())])?));
+    }
+    Ok(vec![
+        Case {
+            name: "64 KiB sequential writes",
+            load: Load::Sequential,
+            variants: stripes()?,
+            kernel: Some(kernel("64kwrite-qd64")?),
+        },
+        Case {
+            name: "4 KiB random writes",
+            load: Load::Random,
+            variants: stripes()?,
+            kernel: Some(kernel("4krandwrite-qd64")?),
+        },
+        Case { name: "4 KiB mixed writes", load: Load::Mixed, variants: priority, kernel: None },
+    ])
+}
+
+/// Kernel md's member reads and writes.
+fn kernel(case: &str) -> Result<(f64, f64), Failure> {
+    let lines = include_str!("kernel-md.csv").lines();
+    let row = lines.map(|line| line.split(',').collect::<Vec<_>>()).find(|row| row[0] == case);
+    let number = |index: usize| row.as_ref().and_then(|row| row.get(index)?.parse().ok());
+    number(2).zip(number(3)).ok_or_else(|| Failure::failed(format!("kernel-md.csv: no {case}")))
+}
+
+/// What one run of a variant comes to.
+struct Counted {
+    mb_per_s: f64,
+    reads: f64,
+    writes: f64,
+}
+
+fn files(
+    directory: &Path,
+    sockets: &Path,
+    cases: &[Case],
+    rounds: u32,
+    sheet: &mut Sheet,
+) -> Result<(), Failure> {
+    let files: Vec<PathBuf> =
+        (0..FILES).map(|number| directory.join(format!("weft-bench-{number}.img"))).collect();
+    make_files_of_array("5", CHUNK, FILE_BYTES, NAME, &files)?;
+    // Every block of the files is there before anything is measured.
+    run(&files, sockets, Load::Sequential, Knobs::default())?;
+    for case in cases {
+        let mut counted: Vec<Vec<Counted>> = case.variants.iter().map(|_| Vec::new()).collect();
+        for _ in 0..rounds {
+            for ((variant, knobs), counted) in case.variants.iter().zip(&mut counted) {
+                sheet.now(&format!("{}, {variant}", case.name));
+                counted.push(run(&files, sockets, case.load, *knobs)?);
+            }
+        }
+        // Before the patches: rows of 4 KiB, and held rows first come, first served.
+        let of = |index: usize, figure: fn(&Counted) -> f64| -> Vec<f64> {
+            counted[index].iter().map(figure).collect()
+        };
+        let before = of(0, |it| it.mb_per_s);
+        for (index, (variant, _)) in case.variants.iter().enumerate() {
+            let name = |what: &str| format!("{}, {variant}: {what}", case.name);
+            let rate = of(index, |it| it.mb_per_s);
+            let baseline = (index > 0).then_some((case.variants[0].0.as_str(), &before[..]));
+            sheet.push(Row::faster(name("rate"), "MB/s", &rate, baseline));
+            let reads = of(index, |it| it.reads);
+            let writes = of(index, |it| it.writes);
+            let md = case.kernel.map(|(reads, writes)| {
+                (vec![reads; counted[index].len()], vec![writes; counted[index].len()])
+            });
+            let named = |md: &'_ Option<(Vec<f64>, Vec<f64>)>, of_reads: bool| {
+                md.clone().map(|md| ("kernel md", if of_reads { md.0 } else { md.1 }))
+            };
+            for (what, figures, of_reads) in [("reads", &reads, true), ("writes", &writes, false)] {
+                let md = named(&md, of_reads);
+                let md = md.as_ref().map(|(name, figures)| (*name, &figures[..]));
+                // Issue 3: rows of 4 KiB make no more member writes than kernel md.
+                let limit = case
+                    .kernel
+                    .map(|md| md.1)
+                    .filter(|_| case.load == Load::Sequential && index == 0 && !of_reads);
+                let row = Row::fewer(name(what), "member requests", figures, md);
+                sheet.push(row.limit(limit));
+            }
+            if let (Load::Random, Some((md_reads, md_writes))) = (case.load, case.kernel) {
+                let both: Vec<f64> = reads.iter().zip(&writes).map(|(r, w)| r + w).collect();
+                let md = vec![md_reads + md_writes; both.len()];
+                let md = Some(("kernel md", &md[..]));
+                // Issue 3: with rows of 4 KiB no more requests in all than kernel md.
+                let mark = (index == 0).then_some(1.0);
+                let row = Row::fewer(name("reads and writes"), "member requests", &both, md);
+                sheet.push(row.mark(mark));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Serves the files with these knobs, writes, and counts.
+fn run(files: &[PathBuf], sockets: &Path, load: Load, knobs: Knobs) -> Result<Counted, Failure> {
+    let mut inside = Inside::start(Opening::default().open(files)?, knobs, NAME, sockets)?;
+    let mut client = NbdClient::connect(&inside.uri).map_err(Failure::Failed)?;
+    let mut target = Target::connect(&inside.control.to_string_lossy())?;
+    let before = requests(&mut target)?;
+    let start = Instant::now();
+    let bytes = write(&mut client, load)?;
+    let cookie = client.flush().map_err(Failure::Failed)?;
+    client.finish(cookie).map_err(Failure::Failed)?;
+    let took = start.elapsed();
+    let after = requests(&mut target)?;
+    drop((client, target));
+    inside.stop()?;
+    Ok(Counted {
+        mb_per_s: bytes as f64 / 1e6 / took.as_secs_f64().max(1e-9),
+        reads: (after.0 - before.0) as f64,
+        writes: (after.1 - before.1) as f64,
+    })
+}
+
+/// What members were asked for so far: reads and writes.
+fn requests(target: &mut Target) -> Result<(u64, u64), Failure> {
+    let status = target.status()?;
+    let members = &only_volume(NAME, &status)?.members;
+    let sum = |of: fn(&weft_export::control::MemberStatus) -> u64| members.iter().map(of).sum();
+    Ok((sum(|member| member.reads), sum(|member| member.writes)))
+}
+
+/// Writes with as many requests on their way as the load has; how many bytes it was.
+fn write(client: &mut NbdClient, load: Load) -> Result<u64, Failure> {
+    let len = if load == Load::Sequential { 64 << 10 } else { 4096 };
+    let depth = if load == Load::Random { 2 * DEPTH } else { DEPTH };
+    let data = vec![0x77; len];
+    let len = len as u64;
+    let places = places(load, client.size() / len);
+    let mut flight: VecDeque<u64> = VecDeque::new();
+    for place in &places {
+        if flight.len() == depth {
+            land(client, &mut flight)?;
+        }
+        flight.push_back(client.write(place * len, &data).map_err(Failure::Failed)?);
+    }
+    while !flight.is_empty() {
+        land(client, &mut flight)?;
+    }
+    Ok(places.len() as u64 * len)
+}
+
+/// Where the requests go, in units of their length, in a volume of so many units.
+fn places(load: Load, units: u64) -> Vec<u64> {
+    let mut state = 1u64;
+    let mut random = |bound: u64| {
+        // Source: D. E. Knuth, MMIX: a linear congruential generator.
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (state >> 20) % bound
+    };
+    match load {
+        Load::Sequential => (0..2048).collect(),
+        // As fio did it for kernel md: two jobs in turns, each through its own 8 MiB, 64 MiB apart, in
+        // random order, every block once.
+        Load::Random => {
+            let blocks = (8 << 20) / 4096;
+            let mut jobs = [0, (64 << 20) / 4096].map(|first| {
+                let mut order: Vec<u64> = (first..first + blocks).collect();
+                for left in (1..order.len()).rev() {
+                    order.swap(left, usize::try_from(random(left as u64 + 1)).unwrap_or(0));
+                }
+                order.into_iter()
+            });
+            let mut places = Vec::new();
+            while let [Some(first), Some(second)] = jobs.each_mut().map(Iterator::next) {
+                places.extend([first, second]);
+            }
+            places
+        }
+        Load::Mixed => (0..16_384u64)
+            .map(|number| if number.is_multiple_of(4) { random(units) } else { number % units })
+            .collect(),
+    }
+}
+
+/// Waits for one answer.
+fn land(client: &mut NbdClient, flight: &mut VecDeque<u64>) -> Result<(), Failure> {
+    let answer = client.answer().map_err(Failure::Failed)?;
+    answer.result.map_err(|error| Failure::failed(format!("a write: {error}")))?;
+    flight.retain(|cookie| *cookie != answer.cookie);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kernel_counts_are_there_for_each_case_that_names_them() {
+        assert_eq!(kernel("64kwrite-qd64").unwrap(), (581.0, 4221.0));
+        assert!(kernel("4kwrite").is_err());
+    }
+
+    #[test]
+    fn random_writes_go_to_every_block_of_two_windows_once() {
+        let mut found = places(Load::Random, 1 << 20);
+        assert!(found.windows(2).any(|pair| pair[0] + 1 != pair[1]));
+        found.sort_unstable();
+        let expected: Vec<u64> = (0..2048).chain(16_384..16_384 + 2048).collect();
+        assert_eq!(found, expected);
+        assert!(places(Load::Mixed, 1000).iter().all(|place| *place < 1000));
+    }
+
+    #[test]
+    fn every_variant_has_the_same_cache() {
+        for case in cases(false).unwrap() {
+            for (name, knobs) in &case.variants {
+                let bytes = u64::from(knobs.stripe_cache_size) * knobs.stripe_size.bytes().0;
+                assert!((CACHE_BYTES..CACHE_BYTES * 107 / 100).contains(&bytes), "{name}: {bytes}");
+            }
+        }
+    }
+}

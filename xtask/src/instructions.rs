@@ -1,0 +1,208 @@
+//! How many instructions does one operation take, and is it more than it was?
+//!
+//! `weft bench repeat` does one thing many times; callgrind counts what its `measured_part` executes.
+//! The counts do not depend on the machine's load, and hardly on the machine: two runs of one binary give
+//! the same number. They depend on the compiler, which the committed file therefore names.
+
+use crate::part::{Ending, has};
+use crate::tree;
+use anyhow::Context;
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// What counts.
+pub(crate) const PROGRAM: &str = "valgrind";
+
+/// Each case of `weft bench repeat`, and how often it is done: enough for a second under callgrind.
+const CASES: &[(&str, u64)] = &[
+    ("assemble", 200),
+    ("engine-full-stripe-write", 500),
+    ("engine-random-write-256", 10_000),
+    ("engine-random-write-65536", 5_000),
+    ("engine-read", 10_000),
+    ("nbd-request", 20_000),
+    ("parity-pq-scalar", 50),
+    ("parity-xor-avx2", 5_000),
+];
+
+/// A change by more percent than this is a failure, or to be written down.
+const PERCENT_MAX: u64 = 3;
+
+/// Compares with the committed file, or with `update` writes it.
+pub(crate) fn run(weft: &Path, update: bool) -> Ending {
+    match compare(weft, update) {
+        Ok(ending) => ending,
+        Err(error) => Ending::Failed(format!("{error:#}")),
+    }
+}
+
+fn compare(weft: &Path, update: bool) -> anyhow::Result<Ending> {
+    if !has(PROGRAM) {
+        return Ok(Ending::Skipped("valgrind is not installed: apt-get install valgrind".into()));
+    }
+    if std::env::consts::ARCH != "x86_64" {
+        return Ok(Ending::Skipped("the committed counts are those of x86-64".into()));
+    }
+    let path = file();
+    let text = std::fs::read_to_string(&path).unwrap_or_default();
+    let old = parse(&text)?;
+    let mut new = BTreeMap::new();
+    for (case, times) in CASES {
+        new.insert((*case).to_owned(), count(weft, case, *times, 0)?);
+    }
+    let (table, verdict) = judge(&old, &new);
+    print!("{table}");
+    if update {
+        std::fs::write(&path, written(&new)).with_context(|| path.display().to_string())?;
+        println!("{} written", tree::shown(&path));
+        return Ok(Ending::Passed);
+    }
+    if let Some(problem) = verdict {
+        let by = text.lines().find_map(|line| line.strip_prefix("# by ")).unwrap_or("?");
+        return Ok(Ending::Failed(format!("{problem} (counts of {by}; this is {})", rustc())));
+    }
+    // A comparison that finds nothing has to find something that is there.
+    let (case, times) = ("parity-xor-avx2", 5_000);
+    let slower = BTreeMap::from([(case.to_owned(), count(weft, case, times, 5)?)]);
+    let committed = old.get(case).map(|it| BTreeMap::from([(case.to_owned(), *it)]));
+    let (_, found) = judge(&committed.unwrap_or_default(), &slower);
+    if found.is_none() {
+        return Ok(Ending::Failed("5 % more work, planted, was not found".into()));
+    }
+    println!("5 % more work, planted in {case}, is found");
+    Ok(Ending::Passed)
+}
+
+fn file() -> PathBuf {
+    tree::root().join("benches/instructions.toml")
+}
+
+/// Instructions for each operation of a case, of which `extra` percent more are done than said.
+fn count(weft: &Path, case: &str, times: u64, extra: u64) -> anyhow::Result<u64> {
+    let output = Command::new(PROGRAM)
+        .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])
+        .arg("--toggle-collect=*measured_part*")
+        .arg(weft)
+        .args(["bench", "repeat", case, &times.to_string(), "--extra", &extra.to_string()])
+        .stdin(std::process::Stdio::null())
+        .output()
+        .context(PROGRAM)?;
+    let told = String::from_utf8_lossy(&output.stderr);
+    anyhow::ensure!(output.status.success(), "{case}: {}: {told}", output.status);
+    let total = told.lines().find_map(|line| line.split_once("Collected :")).map(|it| it.1.trim());
+    let total: u64 = total.with_context(|| format!("{case}: no count in {told}"))?.parse()?;
+    anyhow::ensure!(
+        total >= times,
+        "{case}: {total} instructions for {times}: nothing was measured"
+    );
+    Ok(total / times)
+}
+
+/// A table for people, and what is wrong, if anything is.
+fn judge(old: &BTreeMap<String, u64>, new: &BTreeMap<String, u64>) -> (String, Option<String>) {
+    let mut table = format!("{:28} {:>9} {:>9} {:>8}\n", "instructions of", "committed", "now", "");
+    let (mut worse, mut better) = (Vec::new(), Vec::new());
+    for (case, now) in new {
+        let Some(committed) = old.get(case) else {
+            let _ = writeln!(table, "{case:28} {:>9} {now:>9}      new", "-");
+            better.push(case.as_str());
+            continue;
+        };
+        let percent = (*now as f64 / *committed as f64 - 1.0) * 100.0;
+        let _ = writeln!(table, "{case:28} {committed:>9} {now:>9} {percent:>+7.1}%");
+        if now * 100 > committed * (100 + PERCENT_MAX) {
+            worse.push(case.as_str());
+        } else if now * 100 < committed * (100 - PERCENT_MAX) {
+            better.push(case.as_str());
+        }
+    }
+    let gone: Vec<&str> =
+        old.keys().filter(|case| !new.contains_key(*case)).map(String::as_str).collect();
+    let mut problems = Vec::new();
+    if !worse.is_empty() {
+        problems.push(format!("more instructions than committed: {}", worse.join(", ")));
+    }
+    if !better.is_empty() || !gone.is_empty() {
+        let all = [better, gone].concat().join(", ");
+        problems
+            .push(format!("{all} changed: commit the file of `cargo xtask instructions --update`"));
+    }
+    (table, (!problems.is_empty()).then(|| problems.join("; ")))
+}
+
+/// The lines `case = count` of the file.
+fn parse(text: &str) -> anyhow::Result<BTreeMap<String, u64>> {
+    let lines = text.lines().filter(|line| !line.starts_with(['#', '[']) && !line.is_empty());
+    lines
+        .map(|line| {
+            let (case, count) = line.split_once(" = ").with_context(|| format!("line {line:?}"))?;
+            Ok((case.to_owned(), count.parse().with_context(|| format!("line {line:?}"))?))
+        })
+        .collect()
+}
+
+fn written(counts: &BTreeMap<String, u64>) -> String {
+    let mut text = format!(
+        "# Instructions for each operation of `weft bench repeat`, as callgrind counts them.\n\
+         # Written by `cargo xtask instructions --update`; CI fails at a change of {PERCENT_MAX} %.\n\
+         # by {}\n[instructions]\n",
+        rustc()
+    );
+    for (case, count) in counts {
+        let _ = writeln!(text, "{case} = {count}");
+    }
+    text
+}
+
+fn rustc() -> String {
+    let output = Command::new("rustc").arg("--version").current_dir(tree::root()).output();
+    output.map_or_else(|_| "?".into(), |it| String::from_utf8_lossy(&it.stdout).trim().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn counts(pairs: &[(&str, u64)]) -> BTreeMap<String, u64> {
+        pairs.iter().map(|(case, count)| ((*case).to_owned(), *count)).collect()
+    }
+
+    #[test]
+    fn more_than_three_percent_either_way_is_told_and_less_is_not() {
+        let old = counts(&[("a", 1000), ("b", 200)]);
+        for (now, told) in [
+            (1000, None),
+            (1030, None),
+            (1031, Some("more instructions than committed: a")),
+            (1050, Some("more instructions than committed: a")),
+            (970, None),
+            (969, Some("a changed")),
+        ] {
+            let (table, verdict) = judge(&old, &counts(&[("a", now), ("b", 200)]));
+            assert!(table.contains(&now.to_string()), "{table}");
+            match (told, verdict) {
+                (None, None) => {}
+                (Some(told), Some(verdict)) => assert!(verdict.starts_with(told), "{verdict}"),
+                (told, verdict) => panic!("{now}: expected {told:?}, found {verdict:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn cases_that_come_and_go_are_told() {
+        let (_, verdict) = judge(&counts(&[("a", 1)]), &counts(&[("b", 1)]));
+        assert!(verdict.is_some_and(|it| it.starts_with("b, a changed")));
+    }
+
+    #[test]
+    fn what_is_written_is_read_again_and_the_committed_file_has_every_case() {
+        let all = counts(&[("a", 1), ("b-c", 65_536)]);
+        assert_eq!(parse(&written(&all)).unwrap(), all);
+        assert!(parse("a: 5\n").is_err());
+        let committed = parse(&std::fs::read_to_string(file()).unwrap()).unwrap();
+        let cases: Vec<&str> = CASES.iter().map(|case| case.0).collect();
+        assert_eq!(committed.keys().map(String::as_str).collect::<Vec<_>>(), cases);
+    }
+}
