@@ -9,12 +9,14 @@ use thiserror::Error;
 use weft_units::{Bytes, FRAME_BYTES, Span};
 
 use crate::raid::geometry::Geometry;
-use crate::raid::parity::priority::Variant;
+use crate::raid::parity::priority::{Activation, Variant};
 use crate::raid::parity::stripe_size::StripeSize;
 
 /// Every knob's present value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Knobs {
+    /// When delayed rows become held ones (patch 000).
+    pub activation: Activation,
     /// Whether a check reads rows again that are in the cache.
     pub check_reads: CheckReads,
     /// Largest member request that merging makes. Zero merges nothing.
@@ -103,6 +105,8 @@ pub enum Writes {
 /// One knob with a new value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Knob {
+    /// See [`Knobs::activation`].
+    Activation(Activation),
     /// See [`Knobs::check_reads`].
     CheckReads(CheckReads),
     /// See [`Knobs::max_sectors`].
@@ -170,6 +174,24 @@ pub struct Row {
 
 /// The table, in alphabetical order.
 pub const TABLE: &[Row] = &[
+    Row {
+        name: "activation",
+        unit: "word",
+        range: "at_unplug | each_turn",
+        origin: "weft",
+        doc: "When rows that wait for a preread may be read: each turn, as md does, or after 3 ms, as in 2008.",
+        parse: |text, _| {
+            Some(Knob::Activation(match text {
+                "at_unplug" => Activation::AtUnplug,
+                "each_turn" => Activation::EachTurn,
+                _ => return None,
+            }))
+        },
+        show: |knobs| match knobs.activation {
+            Activation::AtUnplug => "at_unplug".into(),
+            Activation::EachTurn => "each_turn".into(),
+        },
+    },
     Row {
         name: "check_reads",
         unit: "word",
@@ -379,6 +401,7 @@ impl Knobs {
     /// Puts one knob's new value in. The value was checked when it was parsed.
     pub fn set(&mut self, knob: Knob) {
         match knob {
+            Knob::Activation(activation) => self.activation = activation,
             Knob::CheckReads(from) => self.check_reads = from,
             Knob::MaxSectors(bytes) => self.max_sectors = bytes,
             Knob::MemberTimeout(span) => self.member_timeout = span,
@@ -447,9 +470,12 @@ impl Knobs {
     }
 }
 
-impl Default for Knobs {
-    fn default() -> Self {
+impl Knobs {
+    /// What md does when nobody tunes it, request for request.
+    #[must_use]
+    pub fn md() -> Self {
         Self {
+            activation: Activation::default(),
             check_reads: CheckReads::default(),
             max_sectors: Bytes::kib(512),
             member_timeout: Span::ZERO,
@@ -464,6 +490,18 @@ impl Default for Knobs {
             stripe_cache_size: 256,
             stripe_size: StripeSize::default(),
             writes: Writes::default(),
+        }
+    }
+}
+
+impl Default for Knobs {
+    /// Weft's own choices, for volumes that nobody has tuned.
+    fn default() -> Self {
+        Self {
+            plan_rule: PlanRule::Least,
+            stripe_cache_bytes: Bytes::mib(32),
+            stripe_size: StripeSize::AUTO,
+            ..Self::md()
         }
     }
 }
@@ -502,7 +540,7 @@ mod tests {
     /// md-raid.md §9, statement 26.
     #[test]
     fn statement_26_ranges_are_those_of_md() {
-        let knobs = Knobs::default();
+        let knobs = Knobs::md();
         let refused = [
             ("stripe_cache_size", "16"),
             ("stripe_cache_size", "32769"),

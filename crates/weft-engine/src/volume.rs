@@ -276,8 +276,9 @@ impl Volume {
 
     /// Whether another turn has something to do already.
     pub(crate) fn has_work(&self, now: Time) -> bool {
-        let rows_wait =
-            self.rows_may_move() && self.rows.cache.has_runnable(self.knobs.priority_variant());
+        let Knobs { activation, .. } = self.knobs;
+        let rows_wait = self.rows_may_move()
+            && self.rows.cache.has_runnable(self.knobs.priority_variant(), activation, now);
         let for_rows =
             !self.starved.is_empty() || !self.detours.is_empty() || self.rows.has_displaced();
         let sync_goes_on = self.sync.as_ref().is_some_and(|sync| {
@@ -307,7 +308,8 @@ impl Volume {
             [around, warn, fail].into_iter().flatten().map(|span| since + span).min()
         });
         let retry = self.retry_wake();
-        stalls.chain(settle).chain(retry).chain(self.array.round_wake()).min()
+        let activation = self.rows.cache.activation_wake().filter(|_| self.rows_may_move());
+        stalls.chain(settle).chain(retry).chain(self.array.round_wake()).chain(activation).min()
     }
 
     pub(crate) fn snapshot(&self) -> VolumeSnapshot {
@@ -586,7 +588,7 @@ impl Volume {
         if !self.rows_may_move() {
             return 0;
         }
-        self.rows.cache.activate_delayed();
+        self.rows.cache.activate_delayed(self.knobs.activation, out.now);
         let variant = self.knobs.priority_variant();
         // For its allocation.
         let mut picked = std::mem::take(&mut self.picked);
@@ -600,6 +602,7 @@ impl Volume {
             self.with_rows(out, |rows, cx| rows.handle(id, cx));
         }
         self.picked = picked;
+        self.rows.cache.plug_delayed(self.knobs.activation, out.now);
         self.take_events(out);
         handled
     }

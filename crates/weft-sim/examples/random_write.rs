@@ -30,7 +30,7 @@ fn main() {
         .collect();
     let assembly = assemble(&candidates, &Options::default()).expect("a whole set");
     let blocks = assembly.geometry.array_size().0 / 8;
-    let knobs = Knobs { stripe_cache_size: rows, ..Knobs::default() };
+    let knobs = Knobs { stripe_cache_size: rows, ..Knobs::md() };
     let config = Config::for_volume(assembly, knobs);
     let first = config.client_frames_first();
     let mut engine = Engine::new(config, Time(0)).expect("a plain configuration");

@@ -61,7 +61,7 @@ impl Options {
             spares: 0,
             assume_clean: true,
             logical_block: 512,
-            knobs: Knobs { stripe_cache_size: 32, ..Knobs::default() },
+            knobs: Knobs { stripe_cache_size: 32, ..Knobs::md() },
             rows_max: None,
             cache_rows: None,
             client_frames: 1024,

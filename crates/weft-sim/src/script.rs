@@ -558,6 +558,7 @@ fn draw_knobs(
     }
     set("skip_copy", rng.pick(&["0", "0", "1"]));
     set("plan_rule", rng.pick(&["md", "least"]));
+    set("activation", rng.pick(&["each_turn", "each_turn", "at_unplug"]));
     knobs
 }
 
@@ -577,6 +578,8 @@ fn draw_set(rng: &mut Rng) -> Step {
         ("stripe_size", "auto"),
         ("skip_copy", "0"),
         ("plan_rule", "md"),
+        ("activation", "at_unplug"),
+        ("activation", "each_turn"),
         ("plan_rule", "least"),
         ("skip_copy", "1"),
         ("safe_mode_delay", "0.050"),

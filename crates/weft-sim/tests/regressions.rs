@@ -71,11 +71,7 @@ fn volume(first: u16) -> VolumeConfig {
     };
     let candidates: Vec<_> = (first..).zip(supers).map(candidate).collect();
     let assembly = assemble::assemble(&candidates, &assemble::Options::default());
-    VolumeConfig {
-        assembly: assembly.expect("a new array"),
-        knobs: Knobs::default(),
-        rows_max: None,
-    }
+    VolumeConfig { assembly: assembly.expect("a new array"), knobs: Knobs::md(), rows_max: None }
 }
 
 fn read(tag: u64, volume: u16, len: u64, frames: Run) -> Input {
@@ -307,7 +303,7 @@ fn recovery_starts_at_the_end_of_the_check_it_waited_for() {
 // What the second volume read was submitted as the first one's, whose requests know nothing of it.
 #[test]
 fn read_of_the_second_volume_is_answered_to_the_second_volume() {
-    let mut config = Config::for_volume(volume(0).assembly, Knobs::default());
+    let mut config = Config::for_volume(volume(0).assembly, Knobs::md());
     config.volumes.push(volume(10));
     config.cache_frames *= 2;
     let frames = Run::new(config.client_frames_first(), 1);
@@ -379,7 +375,7 @@ fn block_that_cannot_be_read_back_is_not_taken_from_memory() {
 // The sum of two lengths near 2^64 overflowed.
 #[test]
 fn lengths_near_the_largest_number_are_refused() {
-    let config = Config::for_volume(volume(0).assembly, Knobs::default());
+    let config = Config::for_volume(volume(0).assembly, Knobs::md());
     let frames = Run::new(config.client_frames_first(), 1);
     let mut engine = Engine::new(config, Time(0)).expect("one volume");
     for tag in 1..=2 {

@@ -34,7 +34,7 @@ fn options(level: Level, members: usize) -> Options {
     options.chunk_rows = 64;
     options.logged = true;
     options.client_frames = 2048;
-    options.knobs = Knobs::default();
+    options.knobs = Knobs::md();
     let set =
         |knobs: &mut Knobs, name: &str, value: &str| knobs.set(knobs.parse(name, value).unwrap());
     set(&mut options.knobs, "max_sectors_kb", "0");

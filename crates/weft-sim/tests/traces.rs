@@ -438,7 +438,7 @@ fn options(level: Level, members: usize, chunk: u64) -> Options {
     options.chunk_rows = 90 * 1024 / chunk;
     options.logged = true;
     options.client_frames = 2048;
-    options.knobs = weft_engine::knobs::Knobs::default();
+    options.knobs = weft_engine::knobs::Knobs::md();
     for (name, value) in [
         ("max_sectors_kb", "0"),
         ("writes", "gather"),

@@ -15,11 +15,11 @@
 //!
 //! Source   md-raid.md §1.1, §1.2, §1.4, §1.5
 
-use weft_units::{FRAME_BYTES, RowId, Sectors};
+use weft_units::{FRAME_BYTES, RowId, Sectors, Time};
 
 use super::index::Index;
 use super::list::{CLASSES_MAX, List, Lists};
-use super::priority::{Pick, Priority, Ready, Variant};
+use super::priority::{Activation, Pick, Plug, Priority, Ready, Variant};
 use super::row::{Batch, Row};
 use crate::frame::Frame;
 use crate::raid::geometry::{Geometry, Placement};
@@ -44,6 +44,7 @@ pub(crate) struct Cache {
     /// Full-row writes in flight.
     pub(crate) full_row_writes: u32,
     priority: Priority,
+    plug: Plug,
     /// Row height in sectors.
     height: Sectors,
 }
@@ -91,6 +92,7 @@ impl Cache {
             preread_active: 0,
             full_row_writes: 0,
             priority: Priority::default(),
+            plug: Plug::default(),
             height,
         };
         for number in 0..rows {
@@ -283,9 +285,14 @@ impl Cache {
         }
     }
 
-    /// Moves a whole generation of delayed rows to the hold list, once the last one is through.
-    pub(crate) fn activate_delayed(&mut self) {
-        if self.preread_active > 0 {
+    /// Moves a whole generation of delayed rows to the hold list, when its time has come.
+    pub(crate) fn activate_delayed(&mut self, activation: Activation, now: Time) {
+        if self.lists.first(List::Delayed).is_none() {
+            self.plug.forget();
+            return;
+        }
+        let (reading, starved) = (self.preread_active > 0, self.starved.is_some());
+        if !self.plug.opens(activation, reading, starved, now) {
             return;
         }
         while let Some(id) = self.lists.pop(List::Delayed) {
@@ -293,6 +300,18 @@ impl Cache {
             self.permit_preread(id);
             self.lists.push(List::Hold, id);
         }
+    }
+
+    /// Rows that were delayed in this turn wait from now on.
+    pub(crate) fn plug_delayed(&mut self, activation: Activation, now: Time) {
+        if activation == Activation::AtUnplug && self.lists.first(List::Delayed).is_some() {
+            self.plug.wait(now);
+        }
+    }
+
+    /// When delayed rows are due though nothing else happens.
+    pub(crate) fn activation_wake(&self) -> Option<Time> {
+        self.plug.due()
     }
 
     /// The next rows to handle: one, or the rows beside it that wait on the same list, ascending, if
@@ -341,7 +360,7 @@ impl Cache {
     }
 
     /// Whether a turn would find a row to handle.
-    pub(crate) fn has_runnable(&self, variant: Variant) -> bool {
+    pub(crate) fn has_runnable(&self, variant: Variant, activation: Activation, now: Time) -> bool {
         if self.lists.first(List::Handle).is_some() {
             return true;
         }
@@ -350,7 +369,9 @@ impl Cache {
             let pick = self.priority.clone().pick(variant, None, held, self.full_row_writes);
             return pick != Pick::Nothing;
         }
-        self.preread_active == 0 && self.lists.first(List::Delayed).is_some()
+        let (reading, starved) = (self.preread_active > 0, self.starved.is_some());
+        self.lists.first(List::Delayed).is_some() && { self.plug }
+            .opens(activation, reading, starved, now)
     }
 
     /// Whether nothing at all is going on.

@@ -5,15 +5,19 @@
 //! always go first. How often a held row was bypassed decides only this: with nothing ready, may it
 //! go while full-row writes are in flight?
 //!
+//! Before it is held a row is delayed. When all delayed rows become held ones is a choice of its own:
+//! [`Activation`].
+//!
 //! Inputs   heads of the ready and held lists, full-row writes in flight
 //! Answer   [`Pick`]
-//! Knob     `preread_bypass_threshold` (rows, 0..=stripe_cache_size, default 1)
+//! Knobs    `preread_bypass_threshold` (rows, 0..=stripe_cache_size, default 1), `activation`
 //! Source   md-raid.md §1.6; Linux "md: introduce get_priority_stripe() to improve raid456 write
 //!          performance", 2008 (published: dd +33 %, tiobench +13 %, with threshold 0 +37 %)
-//! Compare  [`Variant::Fifo`] is the behaviour before the change
+//! Compare  [`Variant::Fifo`] is the behaviour before the change, [`Activation::AtUnplug`] what was around
+//!          both in 2008 (md-raid.md §1.10)
 //! Measured as exact sequences (statements 21 to 25 and 42); throughput comes with the simulator
 
-use weft_units::RowId;
+use weft_units::{RowId, Span, Time};
 
 /// The two behaviours that are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -107,9 +111,85 @@ impl Priority {
     }
 }
 
+/// When delayed rows become held ones. Not before the rows of the last generation have their reads
+/// behind them, either way.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Activation {
+    /// When the plug is pulled: 3 ms after the first of them was delayed, or when no row is free.
+    AtUnplug,
+    /// At the next turn, as md does today.
+    #[default]
+    EachTurn,
+}
+
+/// Since when delayed rows have waited.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Plug {
+    since: Option<Time>,
+}
+
+impl Plug {
+    /// Whether the delayed rows become held ones now. `reading` says that rows of the last generation
+    /// are not through, `starved` that a request waits for a row.
+    pub fn opens(
+        &mut self,
+        activation: Activation,
+        reading: bool,
+        starved: bool,
+        now: Time,
+    ) -> bool {
+        if activation == Activation::EachTurn {
+            return !reading;
+        }
+        let since = self.wait(now);
+        if !starved && now < since + UNPLUG_DELAY {
+            return false;
+        }
+        // Pulled too early it is put back, and waits as long again.
+        self.since = reading.then_some(now);
+        !reading
+    }
+
+    /// Rows are delayed. Since when they wait.
+    pub fn wait(&mut self, now: Time) -> Time {
+        *self.since.get_or_insert(now)
+    }
+
+    /// When [`Plug::opens`] may say otherwise though nothing else happens.
+    #[must_use]
+    pub fn due(&self) -> Option<Time> {
+        self.since.map(|since| since + UNPLUG_DELAY)
+    }
+
+    /// No row is delayed.
+    pub fn forget(&mut self) {
+        self.since = None;
+    }
+}
+
+/// The block layer's `unplug_delay` of 2008.
+const UNPLUG_DELAY: Span = Span::millis(3);
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_plug_of_2008_opens_after_three_milliseconds_or_when_rows_run_out() {
+        let at = |micros: u64| Time(micros * 1000);
+        let unplug = Activation::AtUnplug;
+        let mut plug = Plug::default();
+        assert!(!plug.opens(unplug, false, false, at(0)));
+        assert_eq!(plug.due(), Some(at(3000)));
+        assert!(!plug.opens(unplug, false, false, at(2999)));
+        assert!(!plug.opens(unplug, true, false, at(3000)), "rows are being read: put back");
+        assert!(!plug.opens(unplug, false, false, at(5999)));
+        assert!(plug.opens(unplug, false, false, at(6000)));
+        assert_eq!(plug.due(), None);
+        assert!(plug.opens(unplug, false, true, at(6001)), "a request waits for a row");
+        assert!(plug.opens(Activation::EachTurn, false, false, at(7000)));
+        assert!(!plug.opens(Activation::EachTurn, true, true, at(7000)));
+    }
 
     /// Runs the policy dry and returns `(picked, bypass_count after)` for each pick.
     fn run(
