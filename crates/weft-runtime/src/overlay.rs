@@ -51,6 +51,9 @@ pub struct Overlay {
     base_start: u64,
     header: Header,
     map: Mutex<Map>,
+    /// Held by what writes or flushes: several rings may have the same overlay, and a granule is
+    /// completed by one of two writes, and a flush ends when the map that it speaks of is durable.
+    order: Mutex<()>,
     access: Access,
 }
 
@@ -167,6 +170,7 @@ impl Overlay {
             base_start: member.start().0,
             header,
             map: Mutex::new(map),
+            order: Mutex::default(),
             access,
         })
     }
@@ -213,8 +217,13 @@ impl Overlay {
     }
 
     /// Carries an operation of a ring out, here and now. Its offset is that of the member's file.
-    /// Writes and flushes of one overlay come one after the other.
     pub(crate) fn perform(&self, op: &mut RingOp) -> Result<usize, Errno> {
+        let _order = match &op.action {
+            Action::Read(_) => None,
+            Action::Discard { .. } | Action::Flush | Action::Write { .. } => {
+                Some(self.order.lock().unwrap_or_else(PoisonError::into_inner))
+            }
+        };
         let at = op.offset - self.base_start.min(op.offset);
         let (skip, limit) = (op.skip, op.limit);
         match &mut op.action {
