@@ -3,6 +3,7 @@
 //! Files and devices are opened read-only here, and only metadata is read: enough for `examine`,
 //! `detail`, `assemble`, `explain` and the checks of `create`.
 
+use std::borrow::Borrow;
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
@@ -16,6 +17,7 @@ use weft_ondisk::{
     Features, Metadata, MetadataError, SUPER_BYTES, Super1, Superblock, SuperblockBlocks,
     SuperblockError, Version, csum_v1, read_superblock_blocks,
 };
+use weft_runtime::partition::{self, Table, TableError};
 use weft_runtime::spec::{Located, MemberSpec};
 use weft_units::{Bytes, MemberIndex, Sectors};
 
@@ -93,7 +95,36 @@ impl Looked {
         Ok(Self { label, size, logical_block, identity, is_device, start, file })
     }
 
-    fn read_exact_at(&self, into: &mut [u8], at: u64) -> io::Result<()> {
+    /// A part of it, by the name that means that part.
+    ///
+    /// # Errors
+    /// No descriptor is left.
+    pub(crate) fn part(&self, name: &Path, bytes: std::ops::Range<u64>) -> Result<Self, Failure> {
+        let label = member::label(name);
+        let file = self.file.try_clone();
+        let file = file.map_err(|error| Failure::failed(format!("{label}: {error}")))?;
+        let size = Bytes(bytes.end - bytes.start).sectors_floor();
+        let Self { logical_block, identity, is_device, .. } = *self;
+        Ok(Self { label, size, logical_block, identity, is_device, start: bytes.start, file })
+    }
+
+    /// Its partitions.
+    ///
+    /// # Errors
+    /// It has no table that can be believed.
+    pub(crate) fn partitions(&self) -> Result<Table, TableError> {
+        let block = self.is_device.then_some(self.logical_block);
+        let mut read = |at: u64, into: &mut [u8]| self.read_exact_at(into, at);
+        partition::read(&mut read, self.size.bytes().0, block)
+    }
+
+    /// Its first byte in the file or device.
+    pub(crate) fn start(&self) -> u64 {
+        self.start
+    }
+
+    /// Fills `into` from a byte of it.
+    pub(crate) fn read_exact_at(&self, into: &mut [u8], at: u64) -> io::Result<()> {
         self.file.read_exact_at(into, self.start + at)
     }
 
@@ -361,11 +392,12 @@ pub(crate) fn twice(looked: &Looked, first: &Looked) -> String {
 }
 
 /// Candidates of an assembly, in the order of the arguments.
-pub(crate) fn candidates(opened: &[Looked], options: &Options) -> Vec<Candidate> {
+pub(crate) fn candidates<L: Borrow<Looked>>(opened: &[L], options: &Options) -> Vec<Candidate> {
+    let looked = opened.iter().map(Borrow::borrow).zip(0..);
     let mut candidates: Vec<Candidate> =
-        opened.iter().zip(0..).map(|(looked, index)| looked.candidate(index)).collect();
+        looked.map(|(looked, index)| looked.candidate(index)).collect();
     journal::settle(&mut candidates, options, |member, sector, len| {
-        opened.get(usize::from(member.index.0))?.read(sector, len).ok()
+        opened.get(usize::from(member.index.0))?.borrow().read(sector, len).ok()
     });
     candidates
 }

@@ -5,11 +5,12 @@ mod common;
 use common::exits;
 use tempfile::tempdir;
 
-const COMMANDS: [&str; 22] = [
+const COMMANDS: [&str; 23] = [
     "create",
     "examine",
     "detail",
     "assemble",
+    "rescue",
     "cat",
     "serve",
     "status",

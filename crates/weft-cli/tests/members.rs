@@ -164,3 +164,76 @@ fn a_damaged_first_table_gives_way_to_the_second_and_a_file_of_that_name_wins() 
     exits(path, 1, &["examine", "disk@1M"]);
     exits(path, 0, &["examine", "disk@1M+8M"]);
 }
+
+#[test]
+fn rescue_puts_together_what_is_on_disks_and_names_the_next_command() {
+    use std::os::unix::fs::FileExt;
+    let dir = disks();
+    let path = dir.path();
+    create(path, &MEMBERS);
+    let served = Served::start(path, &MEMBERS);
+    let mut client = Client::connect(&served.uri);
+    let content = pattern(5, client.size());
+    for (piece, at) in content.chunks(1 << 20).zip((0..).step_by(1 << 20)) {
+        client.write(at, piece);
+    }
+    drop(client);
+    exits(path, 0, &["stop", "vol"]);
+    assert_eq!(served.wait(), Some(0));
+    std::fs::remove_file(path.join("serve.log")).unwrap();
+    let before = contents(path);
+
+    let reads = |found: &serde_json::Value| {
+        let next = found["commands"][0].as_str().unwrap();
+        let arguments: Vec<&str> = next
+            .split(' ')
+            .filter(|word| !word.starts_with('>'))
+            .map(|word| word.trim_matches('\''))
+            .collect();
+        let seen = common::weft(path, &arguments[1..]);
+        assert!(seen.status.success() && seen.stdout == content, "{next}: {:?}", seen.stderr);
+    };
+    let found = json(path, &["rescue", "--json", "disk", "old", "plain"]);
+    let array = &found["arrays"][0];
+    assert_eq!(found["arrays"].as_array().unwrap().len(), 1, "{found}");
+    let names: Vec<&str> = array["members"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|it| it["member"].as_str().unwrap())
+        .collect();
+    assert_eq!(names, ["disk#1", "disk#2", "old#5", "plain@524288+8388608"]);
+    assert_eq!(array["members"][3]["where"], "in no partition");
+    reads(array);
+    let text = exits(path, 0, &["rescue", "disk", "plain"]).out;
+    for says in [
+        "disk: 26 MiB, GUID partition table: 1 (bytes 1048576+8388608, Linux RAID), 2 ",
+        "plain: 10 MiB, no partition table; 1 member\n",
+        "missing  slot 1",
+        "its data can be read, what is missing is reconstructed from the others",
+        "    weft serve --overlay changes 'disk#1' 'disk#2' plain@524288+8388608\n",
+    ] {
+        assert!(text.contains(says), "{says} in {text}");
+    }
+    let text = exits(path, 1, &["rescue", "old", "plain"]).out;
+    assert!(text.contains("cannot be read (too-few-members): "), "{text}");
+    let text = exits(path, 1, &["rescue", "/dev/null"]).err;
+    assert!(text.contains("neither a file nor a block device"), "{text}");
+
+    // Without its tables a disk has members only in odd places, and most of them far inside.
+    let disk = std::fs::File::options().write(true).open(path.join("disk")).unwrap();
+    disk.write_all_at(&[0; 34 * 512], 0).unwrap();
+    disk.write_all_at(&[0; 33 * 512], 26 * MIB - 33 * 512).unwrap();
+    assert_eq!(
+        json(path, &["rescue", "--json", "disk", "old", "plain"])["arrays"][0]["degraded"],
+        1
+    );
+    let found = json(path, &["rescue", "--json", "--deep", "disk", "old"]);
+    let array = &found["arrays"][0];
+    assert_eq!(array["missing_slots"], serde_json::json!([3]), "{found}");
+    assert_eq!(array["members"][1]["member"], "disk@9437184+8388608");
+    reads(array);
+    for (name, bytes) in before.iter().filter(|(name, _)| !name.ends_with("disk")) {
+        assert!(std::fs::read(name).unwrap() == *bytes, "{}", name.display());
+    }
+}

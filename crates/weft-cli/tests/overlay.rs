@@ -61,10 +61,11 @@ fn open_for_writing(served: &Served) -> Vec<String> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(format!("{process}/fd")).unwrap().flatten() {
         let number = entry.file_name().into_string().unwrap();
-        let info = std::fs::read_to_string(format!("{process}/fdinfo/{number}")).unwrap();
+        // A descriptor may be gone again.
+        let info = std::fs::read_to_string(format!("{process}/fdinfo/{number}"));
+        let (Ok(info), Ok(name)) = (info, std::fs::read_link(entry.path())) else { continue };
         let flags = info.lines().find_map(|line| line.strip_prefix("flags:")).unwrap();
         let flags = u32::from_str_radix(flags.trim(), 8).unwrap();
-        let name = std::fs::read_link(entry.path()).unwrap();
         if flags & 3 != 0 && name.is_absolute() {
             found.push(name.display().to_string());
         }

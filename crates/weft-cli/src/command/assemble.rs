@@ -111,7 +111,7 @@ pub(crate) fn refusal(refused: &Refused, named: usize) -> Failure {
 }
 
 /// Why not, and the way out.
-fn sentence(refused: &Refused, named: usize) -> String {
+pub(super) fn sentence(refused: &Refused, named: usize) -> String {
     // Of a single device, what is wrong with it is all there is to say.
     if let ([only], 1) = (refused.dropped.as_slice(), named) {
         return format!("{}: {}", only.member.label, only.reason);
@@ -123,15 +123,15 @@ fn sentence(refused: &Refused, named: usize) -> String {
 }
 
 /// A line about each member: slot, state, events, reason.
-struct Line {
-    label: String,
-    slot: Option<u16>,
-    state: &'static str,
-    events: Option<u64>,
-    reason: String,
+pub(super) struct Line {
+    pub(super) label: String,
+    pub(super) slot: Option<u16>,
+    pub(super) state: &'static str,
+    pub(super) events: Option<u64>,
+    pub(super) reason: String,
 }
 
-fn lines(candidates: &[Candidate], decision: &Result<Assembly, Refused>) -> Vec<Line> {
+pub(super) fn lines(candidates: &[Candidate], decision: &Result<Assembly, Refused>) -> Vec<Line> {
     candidates.iter().map(|candidate| line(candidate, decision)).collect()
 }
 
@@ -252,11 +252,11 @@ fn print_text(
     Ok(())
 }
 
-fn missing(assembly: &Assembly) -> impl Iterator<Item = (usize, &SlotState)> {
+pub(super) fn missing(assembly: &Assembly) -> impl Iterator<Item = (usize, &SlotState)> {
     assembly.slots.iter().enumerate().filter(|(_, state)| matches!(state, SlotState::Missing))
 }
 
-fn to_json(candidates: &[Candidate], decision: &Result<Assembly, Refused>) -> Value {
+pub(super) fn to_json(candidates: &[Candidate], decision: &Result<Assembly, Refused>) -> Value {
     let members: Vec<Value> = lines(candidates, decision)
         .into_iter()
         .map(|line| {

@@ -20,6 +20,7 @@ mod members;
 mod overlay;
 mod remove;
 mod repair;
+mod rescue;
 mod serve;
 mod set;
 mod status;
@@ -40,6 +41,7 @@ pub(crate) enum Command {
     Examine(examine::Examine),
     Detail(detail::Detail),
     Assemble(assemble::Assemble),
+    Rescue(rescue::Rescue),
     Cat(cat::Cat),
     Serve(Box<serve::Serve>),
     Status(status::StatusOf),
@@ -67,6 +69,7 @@ pub(crate) fn run(command: &Command, cli: fn() -> clap::Command) -> Outcome {
         Command::Examine(arguments) => examine::run(arguments),
         Command::Detail(arguments) => detail::run(arguments),
         Command::Assemble(arguments) => assemble::run(arguments),
+        Command::Rescue(arguments) => rescue::run(arguments),
         Command::Cat(arguments) => cat::run(arguments),
         Command::Serve(arguments) => serve::run(arguments),
         Command::Status(arguments) => status::run(arguments),

@@ -1,0 +1,232 @@
+//! `weft rescue`: which arrays are on these disks, and what is the next command?
+//!
+//! Looks at whole disks and images, their partitions, and superblocks in odd places; puts together
+//! what belongs together, and says of each array whether its data can be read, and how.
+
+mod search;
+
+use std::io::Write;
+
+use clap::Args;
+use serde_json::{Value, json};
+use weft_engine::assemble::{Assembly, Candidate, Options, Refused, assemble};
+use weft_ondisk::Uuid;
+
+use super::assemble::{lines, missing, sentence, title, to_json};
+use crate::look::{self, Looked};
+use crate::member::{self, MemberArg};
+use crate::outcome::{Exit, Failure, Outcome};
+use crate::states;
+use crate::terminal::{complain, print_json, quoted, stdout};
+use search::{Disk, Found};
+
+/// Finds arrays on whole disks or images, and says how to get at their data
+///
+/// Looks at each disk as a whole, at its partitions, and near both of its ends for superblocks in odd
+/// places. Reads only. Exit status: 0 when the data of an array can be read, 1 when of none.
+#[derive(Debug, Args)]
+pub(crate) struct Rescue {
+    /// Read every sector, for superblocks of members whose partition table is lost
+    #[arg(long)]
+    deep: bool,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+    /// Disks or images of disks
+    #[arg(value_name = "DISK", required = true, value_parser = MemberArg::parser())]
+    disks: Vec<MemberArg>,
+}
+
+pub(crate) fn run(arguments: &Rescue) -> Outcome {
+    let names = member::paths(&arguments.disks).map_err(Failure::Usage)?;
+    let mut disks = Vec::new();
+    for (name, looked) in names.iter().zip(look::open_all(&names)?) {
+        disks.push(search::search(name, &looked, arguments.deep)?);
+    }
+    let arrays = arrays(&mut disks);
+    if arguments.json {
+        let disks: Vec<Value> = disks.iter().map(Disk::to_json).collect();
+        let arrays: Vec<Value> = arrays.iter().map(Array::to_json).collect();
+        print_json(&json!({"schema": "weft.rescue/1", "arrays": arrays, "disks": disks}))?;
+    } else {
+        print(&disks, &arrays)?;
+    }
+    if arrays.is_empty() && !arguments.deep {
+        complain("no array was found; --deep reads every sector of the disks");
+    }
+    let readable = arrays.iter().any(|array| array.decision.is_ok());
+    Ok(if readable { Exit::Done } else { Exit::Of(1) })
+}
+
+/// What belongs together.
+struct Array {
+    uuid: Uuid,
+    found: Vec<Found>,
+    candidates: Vec<Candidate>,
+    /// Whether its data can be read.
+    decision: Result<Assembly, Refused>,
+    /// What had to be consented to for that.
+    consent: &'static [&'static str],
+    /// Whether it can be written, with an overlay.
+    writable: Result<(), String>,
+}
+
+/// Takes the members out of the disks and puts those of one array together.
+fn arrays(disks: &mut [Disk]) -> Vec<Array> {
+    let mut groups: Vec<(Uuid, Vec<Found>)> = Vec::new();
+    for found in disks.iter_mut().flat_map(|disk| std::mem::take(&mut disk.found)) {
+        match groups.iter_mut().find(|(uuid, _)| *uuid == found.set_uuid) {
+            Some((_, group)) => group.push(found),
+            None => groups.push((found.set_uuid, vec![found])),
+        }
+    }
+    groups.into_iter().map(|(uuid, found)| Array::of(uuid, found)).collect()
+}
+
+impl Array {
+    fn of(uuid: Uuid, found: Vec<Found>) -> Self {
+        let looked: Vec<&Looked> = found.iter().map(|found| &found.looked).collect();
+        let (mut candidates, mut decision) = decide(&looked, true, &[]);
+        let mut consent: &[&str] = &[];
+        for more in CONSENTS {
+            if decision.is_ok() {
+                break;
+            }
+            if let (seen, Ok(assembly)) = decide(&looked, true, more) {
+                (candidates, decision, consent) = (seen, Ok(assembly), more);
+            }
+        }
+        let (_, writable) = decide(&looked, false, consent);
+        let writable = writable.map(|_| ()).map_err(|refused| refused.reason);
+        Self { uuid, found, candidates, decision, consent, writable }
+    }
+
+    /// Members that are used, as arguments.
+    fn arguments(&self) -> String {
+        let Ok(assembly) = &self.decision else { return String::new() };
+        let used = self.found.iter().zip(&self.candidates).filter(|(_, candidate)| {
+            assembly.members().any(|(_, member)| member.info.index == candidate.member.index)
+        });
+        let names: Vec<String> = used.map(|(found, _)| quoted(found.name.as_os_str())).collect();
+        names.join(" ")
+    }
+
+    /// What to do now.
+    fn next(&self) -> Vec<String> {
+        if self.decision.is_err() {
+            return Vec::new();
+        }
+        let consent: String = self.consent.iter().map(|option| format!("{option} ")).collect();
+        let members = self.arguments();
+        let mut next = vec![
+            format!("weft cat {consent}{members} >array.img"),
+            format!("weft serve --read-only {consent}{members}"),
+        ];
+        if self.writable.is_ok() {
+            next.push(format!("weft serve --overlay changes {consent}{members}"));
+        }
+        next
+    }
+
+    fn to_json(&self) -> Value {
+        let mut object = to_json(&self.candidates, &self.decision);
+        object["schema"] = json!("weft.rescue.array/1");
+        object["uuid"] = json!(self.uuid.to_string());
+        object["commands"] = json!(self.next());
+        object["consent"] = json!(self.consent);
+        object["overlay_refused"] = json!(self.writable.as_ref().err());
+        if let Some(members) = object["members"].as_array_mut() {
+            for (member, found) in members.iter_mut().zip(&self.found) {
+                member["where"] = json!(found.kind.name());
+            }
+        }
+        object
+    }
+
+    fn print(&self, out: &mut dyn Write) -> Result<(), Failure> {
+        match &self.decision {
+            Ok(assembly) => writeln!(out, "array {}", title(assembly))?,
+            Err(_) => writeln!(out, "array {}", self.uuid)?,
+        }
+        for (line, found) in lines(&self.candidates, &self.decision).iter().zip(&self.found) {
+            let slot = line.slot.map_or("-".to_owned(), |slot| slot.to_string());
+            let events = line.events.map_or("-".to_owned(), |events| events.to_string());
+            let text = format!(
+                "  {}  slot {slot}  {}  events {events}  {}  {}",
+                quoted(found.name.as_os_str()),
+                line.state,
+                found.kind.name(),
+                line.reason
+            );
+            writeln!(out, "{}", text.trim_end())?;
+        }
+        match &self.decision {
+            Ok(assembly) => {
+                for (slot, _) in missing(assembly) {
+                    writeln!(out, "  missing  slot {slot}")?;
+                }
+                for note in &assembly.notes {
+                    writeln!(out, "  note: {note}")?;
+                }
+                for line in states::lines(&assembly.states) {
+                    writeln!(out, "  {line}")?;
+                }
+                let degraded = if assembly.degraded() > 0 {
+                    ", what is missing is reconstructed from the others"
+                } else {
+                    ""
+                };
+                writeln!(out, "  its data can be read{degraded}; next, one of")?;
+                for next in self.next() {
+                    writeln!(out, "    {next}")?;
+                }
+                if let Err(why) = &self.writable {
+                    writeln!(out, "  it cannot be written, not even with --overlay: {why}")?;
+                }
+            }
+            Err(refused) => {
+                let (why, state) = (sentence(refused, self.candidates.len()), refused.state);
+                writeln!(out, "  cannot be read ({}): {why}; next: {}", state.id(), state.next())?;
+            }
+        }
+        writeln!(out)?;
+        Ok(())
+    }
+}
+
+/// What is known of members, and the decision of `cat`, or of `serve --overlay`.
+fn decide(
+    looked: &[&Looked],
+    read_only: bool,
+    consent: &[&str],
+) -> (Vec<Candidate>, Result<Assembly, Refused>) {
+    let options = Options {
+        read_only,
+        run: true,
+        force_dirty: consent.contains(&FORCE_DIRTY),
+        without_journal: consent.contains(&WITHOUT_JOURNAL),
+        ..Options::default()
+    };
+    let candidates = look::candidates(looked, &options);
+    let decision = assemble(&candidates, &options);
+    (candidates, decision)
+}
+
+fn print(disks: &[Disk], arrays: &[Array]) -> Result<(), Failure> {
+    let mut out = stdout();
+    for disk in disks {
+        disk.print(&mut out)?;
+    }
+    writeln!(out)?;
+    for array in arrays {
+        array.print(&mut out)?;
+    }
+    out.flush()?;
+    Ok(())
+}
+
+const FORCE_DIRTY: &str = "--force-dirty";
+const WITHOUT_JOURNAL: &str = "--without-journal";
+/// What people may consent to so that more can be read, the least first.
+const CONSENTS: [&[&str]; 3] =
+    [&[FORCE_DIRTY], &[WITHOUT_JOURNAL], &[FORCE_DIRTY, WITHOUT_JOURNAL]];

@@ -1,0 +1,227 @@
+//! Which members are on a disk?
+//!
+//! The disk as a whole, its partitions, and what says that it is a superblock where none is looked
+//! for. One superblock may be in the right place of several of these (with metadata at the end, of the
+//! last partition and of the disk); then the smallest counts.
+
+use std::ffi::OsString;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+use weft_ondisk::probe::{Misplaced, superblocks_anywhere};
+use weft_ondisk::{SUPER_BYTES, Superblock, Uuid, Version};
+use weft_runtime::partition::TableError;
+use weft_runtime::spec::MemberSpec;
+use weft_units::{Bytes, Sectors};
+
+use crate::look::Looked;
+use crate::outcome::Failure;
+use crate::size;
+use crate::terminal::{complain, progress};
+
+/// What is on a disk.
+pub(super) struct Disk {
+    label: String,
+    bytes: u64,
+    table: String,
+    notices: Vec<String>,
+    /// Members.
+    pub(super) found: Vec<Found>,
+    members: usize,
+}
+
+/// A member.
+pub(super) struct Found {
+    /// As an argument.
+    pub(super) name: PathBuf,
+    pub(super) looked: Looked,
+    pub(super) set_uuid: Uuid,
+    pub(super) kind: Kind,
+    /// Where its superblock is on the disk.
+    super_sector: Sectors,
+}
+
+/// How it was found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    OddPlace,
+    Partition,
+    WholeDisk,
+}
+
+impl Kind {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::OddPlace => "in no partition",
+            Self::Partition => "partition",
+            Self::WholeDisk => "whole disk",
+        }
+    }
+}
+
+/// Looks at a disk. Deep reads every sector.
+pub(super) fn search(name: &Path, disk: &Looked, deep: bool) -> Result<Disk, Failure> {
+    let mut seen = Disk {
+        label: disk.label.clone(),
+        bytes: disk.size.bytes().0,
+        table: "no partition table".into(),
+        notices: Vec::new(),
+        found: Vec::new(),
+        members: 0,
+    };
+    match disk.partitions() {
+        Ok(table) => {
+            seen.table = format!("{}: {}", table.scheme, table.summary());
+            seen.notices = table.notices;
+            for partition in table.partitions.iter().filter(|partition| !partition.is_extended) {
+                let mut part = OsString::from(name);
+                part.push(format!("#{}", partition.number));
+                // One that goes on beyond the end of an image is looked at as far as it goes.
+                let end = partition.start.saturating_add(partition.len);
+                let bytes = partition.start..end.min(seen.bytes);
+                if bytes.start < bytes.end && end <= seen.bytes {
+                    seen.look(disk, part.into(), bytes, Kind::Partition)?;
+                }
+            }
+        }
+        Err(TableError::Nothing) => {}
+        Err(error) => seen.notices.push(error.to_string()),
+    }
+    seen.look(disk, name.to_owned(), 0..seen.bytes, Kind::WholeDisk)?;
+    for misplaced in odd_places(disk, deep) {
+        seen.place(disk, name, &misplaced)?;
+    }
+    seen.members = seen.found.len();
+    Ok(seen)
+}
+
+impl Disk {
+    /// Takes a part of the disk for a member if it says that it is one.
+    fn look(
+        &mut self,
+        disk: &Looked,
+        name: PathBuf,
+        bytes: std::ops::Range<u64>,
+        kind: Kind,
+    ) -> Result<(), Failure> {
+        let start = bytes.start;
+        let place = disk.start() + bytes.start..disk.start() + bytes.end;
+        let looked = disk.part(&name, place)?;
+        let Ok(superblock) = looked.superblock() else { return Ok(()) };
+        let super_sector = Bytes(start).sectors_floor() + superblock.super_offset();
+        if self.found.iter().any(|found| found.super_sector == super_sector) {
+            return Ok(());
+        }
+        let set_uuid = superblock.set_uuid();
+        self.found.push(Found { name, looked, set_uuid, kind, super_sector });
+        Ok(())
+    }
+
+    /// Finds the member around a superblock in an odd place.
+    fn place(&mut self, disk: &Looked, name: &Path, found: &Misplaced) -> Result<(), Failure> {
+        if self.found.iter().any(|known| known.super_sector == found.sector) {
+            return Ok(());
+        }
+        let what = format!(
+            "a superblock {} of array {} at sector {}",
+            found.superblock.version(),
+            found.superblock.set_uuid(),
+            found.sector.0
+        );
+        let Some((start, len)) = extent(found) else {
+            self.notices.push(format!("{what}, which does not say where its member begins"));
+            return Ok(());
+        };
+        let (start, end) = (start.bytes().0, start.bytes().0.saturating_add(len.bytes().0));
+        if end > self.bytes {
+            self.notices.push(format!(
+                "{what}, of a member of bytes {start}..{end}, of which the disk has {}",
+                self.bytes
+            ));
+            return Ok(());
+        }
+        // A part of a part is told as a part of the whole.
+        let spec = MemberSpec::path(name);
+        let mut part = OsString::from(spec.file().unwrap_or(name));
+        part.push(format!("@{}+{}", disk.start() + start, end - start));
+        let before = self.found.len();
+        self.look(disk, part.into(), start..end, Kind::OddPlace)?;
+        if self.found.len() == before {
+            self.notices.push(format!("{what}, which does not fit what is around it"));
+        }
+        Ok(())
+    }
+
+    pub(super) fn to_json(&self) -> Value {
+        json!({
+            "disk": self.label, "size_bytes": self.bytes, "table": self.table,
+            "members": self.members, "notices": self.notices,
+        })
+    }
+
+    pub(super) fn print(&self, out: &mut dyn Write) -> Result<(), Failure> {
+        let (bytes, members) = (size::human(Bytes(self.bytes)), self.members);
+        let plural = if members == 1 { "" } else { "s" };
+        writeln!(out, "{}: {bytes}, {}; {members} member{plural}", self.label, self.table)?;
+        for notice in &self.notices {
+            writeln!(out, "  note: {notice}")?;
+        }
+        Ok(())
+    }
+}
+
+/// Where the member of a superblock is, in sectors of the disk: as far as its data or its superblock.
+fn extent(found: &Misplaced) -> Option<(Sectors, Sectors)> {
+    let start = found.member_start?;
+    let superblock = found.superblock.as_v1()?;
+    let data_end = superblock.data_offset.0.checked_add(superblock.data_size.0)?;
+    let super_end = match found.superblock.version() {
+        // It is the last thing on its member, with 8 KiB to the end.
+        Version::V1_0 => superblock.super_offset.0.checked_add(16)?,
+        _ => superblock.super_offset.0.checked_add(8)?,
+    };
+    Some((start, Sectors(data_end.max(super_end))))
+}
+
+/// Superblocks anywhere near the ends of a disk, or on all of it.
+fn odd_places(disk: &Looked, deep: bool) -> Vec<Misplaced> {
+    let size = disk.size.bytes().0;
+    let near = if deep || size <= 2 * NEAR_BYTES { size } else { NEAR_BYTES };
+    let ranges = [0..near, (size - NEAR_BYTES.min(size)).max(near)..size];
+    let bar = progress("rescue", ranges.iter().map(|range| range.end - range.start).sum::<u64>());
+    let mut found = Vec::new();
+    let mut bytes = Vec::new();
+    for range in ranges {
+        let mut at = range.start / 512 * 512;
+        while at < range.end {
+            let len = (range.end - at).min(PIECE_BYTES);
+            // The superblock that begins in the last sector of a piece ends in the next.
+            let with_rest = (len + SUPER_BYTES as u64 - 512).min(size - at);
+            bytes.resize(usize::try_from(with_rest).unwrap_or(0), 0);
+            match disk.read_exact_at(&mut bytes, at) {
+                Ok(()) => found.extend(superblocks_anywhere(&bytes, Bytes(at).sectors_floor())),
+                Err(error) => complain(&format!(
+                    "{}: bytes {at}..{}: {error}; left out",
+                    disk.label,
+                    at + with_rest
+                )),
+            }
+            bar.inc(len);
+            at += len;
+        }
+    }
+    bar.finish_and_clear();
+    found.retain(|misplaced: &Misplaced| has_array(&misplaced.superblock));
+    found
+}
+
+/// Whether it is of an array at all; zeros with a magic are not.
+fn has_array(superblock: &Superblock) -> bool {
+    superblock.set_uuid().0 != [0; 16]
+}
+
+/// Partitioners leave less than this before the first partition and after the last.
+const NEAR_BYTES: u64 = 8 << 20;
+/// Enough for a disk to be at its best.
+const PIECE_BYTES: u64 = 1 << 20;
