@@ -12,9 +12,11 @@ use std::time::Duration;
 const PACKAGES: &[(&str, &str)] = &[
     ("busybox", "busybox-static"),
     ("cpio", "cpio"),
+    ("debugfs", "e2fsprogs"),
     ("depmod", "kmod"),
     ("fio", "fio"),
     ("mdadm", "mdadm"),
+    ("mkfs.ext4", "e2fsprogs"),
     ("nbdcopy", "libnbd-bin"),
     ("nbdinfo", "libnbd-bin"),
     ("nbdkit", "nbdkit"),

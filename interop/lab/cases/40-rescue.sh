@@ -1,0 +1,106 @@
+# The rescue recipe of the README, to files: the kernel makes a RAID 5 with ext4 and a RAID 6 with LVM
+# and ext4 in it, on the second partitions of image files, and "loses power" with the file system
+# mounted and its journal full. weft serves them, one and two members short, with an overlay; the
+# kernel's NBD client mounts what weft serves. The images go to the host for the way without root.
+. /lab/tap.sh
+export XDG_RUNTIME_DIR=/tmp/run PYTHONDONTWRITEBYTECODE=1 PATH=/usr/bin:$PATH
+mkdir -p /tmp/run /tmp/mnt
+weft=/lab/weft.bin
+lvm() { command lvm "$@" --config 'activation{udev_sync=0 udev_rules=0} devices{use_devicesfile=0 obtain_device_list_from_udev=0 scan="/dev"} backup{backup=0 archive=0}' 2>/dev/null; }
+with_lvm=
+command -v lvm >/dev/null && with_lvm=1
+
+# part LOOP : the kernel's device for partition 2, which is what PATH#2 means
+part() {
+	local node=${1}p2
+	[ "$(blockdev --getsize64 "$node")" = $((8 << 20)) ] || fail "$node is not partition 2"
+	echo "$node"
+}
+
+# make NAME LEVEL MEMBERS INSIDE
+make() {
+	local name=$1 level=$2 members=$3 inside=$4 i out=/lab/rescue/$1 device=/dev/md0 parts=()
+	mkdir -p /tmp/w "$out"
+	for ((i = 0; i < members; i++)); do
+		truncate -s 11M "/tmp/w/disk$i.img"
+		python3 /lab/lib/gpt.py "/tmp/w/disk$i.img" 2048-4095 4096-20479 || fail "gpt.py"
+		loops[i]=$(losetup --show -P -f "/tmp/w/disk$i.img") || fail losetup
+		parts+=("$(part "${loops[i]}")")
+	done
+	ok "$name: the kernel finds partition 2 where gpt.py put it"
+	check "$name: mdadm --create on partitions" mdadm --create /dev/md0 --run --level "$level" --raid-devices "$members" \
+		--chunk 64K --metadata 1.2 --bitmap none --assume-clean --name "$name" "${parts[@]}"
+	if [ "$inside" = lvm ]; then
+		lvm pvcreate -q -y /dev/md0 >&2 && lvm vgcreate -q -y "vg$name" /dev/md0 >&2 || fail "$name: LVM"
+		lvm lvcreate -q -y -Wn -l 100%FREE -n data "vg$name" >&2 || fail "$name: lvcreate"
+		device=/dev/mapper/vg$name-data
+		# For the host, which has no LVM of its own: where the first extent begins, and how long it is.
+		echo "$(($(lvm pvs --noheadings --nosuffix --units b -o pe_start /dev/md0)))" \
+			"$(blockdev --getsize64 "$device")" >"$out/extent"
+		ok "$name: a logical volume in it"
+	fi
+	# Small, and with nothing left to be written in the background.
+	mkfs.ext4 -q -b 1024 -N 64 -J size=1 -O ^resize_inode -E lazy_itable_init=0 "$device" >&2 &&
+		mount "$device" /tmp/mnt || fail "$name: ext4"
+	mkdir -p /tmp/mnt/photos/2024 /tmp/mnt/letters
+	head -c 1200000 /lab/pattern-a >/tmp/mnt/photos/2024/a.raw
+	tail -c 345678 /lab/pattern-b >/tmp/mnt/photos/b.raw
+	for i in 1 2 3 4 5; do head -c $((i * 777)) /lab/pattern-b >"/tmp/mnt/letters/$i"; done
+	sync
+	# These are in the journal alone, as far as names and sizes go.
+	head -c 200000 /lab/pattern-b >/tmp/mnt/photos/2024/late.raw
+	sync /tmp/mnt/photos/2024/late.raw
+	(cd /tmp/mnt && find . -type f -print0 | sort -z | xargs -0 sha256sum) >"$out/sums"
+	# md marks itself clean when nothing was written for a while.
+	for ((i = 0; i < 300; i++)); do [ "$(cat /sys/block/md0/md/array_state)" = clean ] && break; sleep 0.1; done
+	sleep 0.3
+	mkdir -p "/tmp/r/$name"
+	cp --sparse=always /tmp/w/disk*.img "/tmp/r/$name/"
+	cp --sparse=always "/tmp/r/$name"/* "$out/"
+	umount /tmp/mnt
+	[ "$inside" = lvm ] && lvm vgchange -q -an "vg$name" >&2
+	stop_md
+	detach
+	rm -rf /tmp/w
+	ok "$name: $(wc -l <"$out/sums") files, then the power goes"
+}
+
+# mounted NAME INSIDE OPTIONS WEFT-ARGUMENT… : serves, attaches, mounts, compares every file
+mounted() {
+	local name=$1 inside=$2 options=$3 device=/dev/nbd0 t uri="nbd+unix:///$1?socket=/tmp/run/$1.nbd" server client
+	shift 3
+	"$weft" serve --name "$name" --listen "$uri" "$@" >/tmp/ready 2>/tmp/serve.log &
+	server=$!
+	for ((t = 0; t < 300; t++)); do grep -q ^ready /tmp/ready && break; sleep 0.1; done
+	grep -q ^ready /tmp/ready || { cat /tmp/serve.log >&2; fail "$name: weft serve $*"; }
+	python3 /lab/lib/nbdattach.py "$uri" /dev/nbd0 &
+	client=$!
+	for ((t = 0; t < 100; t++)); do [ "$(cat /sys/block/nbd0/size)" != 0 ] && [ -e /sys/block/nbd0/pid ] && break; sleep 0.1; done
+	if [ "$inside" = lvm ]; then
+		lvm vgchange -q -ay "vg$name" >&2 || fail "$name: vgchange"
+		device=/dev/mapper/vg$name-data
+	fi
+	mount -t ext4 -o "$options" "$device" /tmp/mnt || fail "$name: mount -o $options"
+	(cd /tmp/mnt && sha256sum --quiet -c "/lab/rescue/$name/sums") >&2 || fail "$name: files"
+	umount /tmp/mnt
+	[ "$inside" = lvm ] && lvm vgchange -q -an "vg$name" >&2
+	python3 /lab/lib/nbdattach.py - /dev/nbd0
+	wait "$client"
+	"$weft" stop "$name" >&2
+	wait "$server" || { cat /tmp/serve.log >&2; fail "$name: weft serve ended with $?"; }
+	ok "$name: mounted over NBD (-o $options), every file is right"
+}
+
+make r5 5 3 ext4
+if [ "$with_lvm" ]; then make r6 6 4 lvm; else make r6 6 4 ext4; fi
+before=$(cat /tmp/r/*/disk*.img | sha256sum)
+cd /tmp/r/r5 || exit 1
+check "r5: weft rescue finds it, a disk short" "$weft" rescue disk0.img disk2.img
+"$weft" serve 'disk0.img#2' 'disk2.img#2' --exec true >&2
+equal "r5: without --run or --overlay it is not written (exit 3)" $? 3
+mounted r5 ext4 rw --overlay /tmp/changes 'disk0.img#2' 'disk2.img#2'
+cd /tmp/r/r6 || exit 1
+mounted r6 "${with_lvm:+lvm}" rw --overlay /tmp/changes 'disk1.img#2' 'disk2.img#2'
+cd /lab || exit 1
+equal "no byte of an image was written" "$(cat /tmp/r/*/disk*.img | sha256sum)" "$before"
+plan $((11 + ${with_lvm:-0}))
