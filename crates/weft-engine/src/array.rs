@@ -432,7 +432,8 @@ impl Array {
             }
         }
         let idle = self.rounds.started == self.rounds.done && self.rounds.outstanding == 0;
-        let wanted = self.rounds.wanted > self.rounds.started && !self.read_only && !self.broken;
+        let sealed = self.read_only && !self.is_planted(Mutant::WriteWhileReadOnly);
+        let wanted = self.rounds.wanted > self.rounds.started && !sealed && !self.broken;
         let may = self.rounds.not_before.is_none_or(|time| out.now >= time);
         if idle && wanted && may {
             self.rounds.not_before = None;

@@ -30,13 +30,15 @@ pub enum Mutant {
     RmwNewAsOld,
     /// A member that was added is taken to be in sync at once.
     StaleMemberAfterAdd,
+    /// A write is taken though the array is read-only.
+    WriteWhileReadOnly,
     /// Data blocks past the second have the wrong exponent in Q.
     WrongQExponent,
 }
 
 impl Mutant {
     /// All of them.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::AckBeforeParity,
         Self::AckBeforeSuperblock,
         Self::ChunkEdgeOffByOne,
@@ -48,6 +50,7 @@ impl Mutant {
         Self::LostWakeUp,
         Self::RmwNewAsOld,
         Self::StaleMemberAfterAdd,
+        Self::WriteWhileReadOnly,
         Self::WrongQExponent,
     ];
 }

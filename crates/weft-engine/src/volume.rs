@@ -344,7 +344,7 @@ impl Volume {
     // Requests.
 
     fn takes_writes(&mut self, now: Time) -> Result<(), ReplyError> {
-        if self.array.read_only {
+        if self.array.read_only && !self.array.is_planted(Mutant::WriteWhileReadOnly) {
             return Err(ReplyError::ReadOnly);
         }
         if self.array.broken {

@@ -3,6 +3,7 @@
 //! | Fault | Here | Within the promises |
 //! |---|---|---|
 //! | latent read error (F5) | [`Faults::bad_reads`], until the sector is written | yes |
+//! | sector that cannot be read even after it was written | [`Faults::dead_reads`] | yes: the member fails |
 //! | write error (F9) | [`Faults::bad_writes`], for good | yes, up to the level |
 //! | member gone (F9) | [`Faults::gone`] | yes, up to the level |
 //! | the k-th operation fails (F9, F10) | [`Faults::schedule`] | yes, up to the level |
@@ -24,6 +25,8 @@ use weft_engine::Fault;
 pub struct Faults {
     /// Sectors that cannot be read until they are written, durably if the power goes.
     pub bad_reads: BTreeSet<u64>,
+    /// Sectors that cannot be read, whatever is written to them.
+    pub dead_reads: BTreeSet<u64>,
     /// Sectors that cannot be written.
     pub bad_writes: BTreeSet<u64>,
     /// Nothing answers any more.
@@ -47,6 +50,8 @@ pub enum Planned {
     Gone,
     /// This one fails; the next may not.
     Once(Fault),
+    /// From here on nothing completes until told.
+    Silent,
 }
 
 impl Faults {

@@ -401,6 +401,20 @@ impl Model {
         }
     }
 
+    /// The process goes and the power stays: nothing is outstanding any more; what was acknowledged is
+    /// there, and no more durable than before.
+    pub fn process_died(&mut self) {
+        let outstanding: Vec<WriteId> = self.writes.keys().copied().collect();
+        outstanding.into_iter().for_each(|write| self.write_failed(write));
+        self.reads_outstanding = 0;
+    }
+
+    /// What writes that are not answered are about.
+    #[must_use]
+    pub fn in_flight_ranges(&self) -> Vec<ByteRange> {
+        self.writes.values().map(|issued| issued.range).collect()
+    }
+
     /// Whether this content on the media of the sector's own member is explained: something that was
     /// written there and not overwritten durably since.
     #[must_use]

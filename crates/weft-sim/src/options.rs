@@ -1,7 +1,7 @@
 //! What is a world made of?
 
 use weft_engine::knobs::Knobs;
-use weft_ondisk::Level;
+use weft_ondisk::{Level, Minor};
 use weft_units::{Bytes, Sectors, Span};
 
 /// What a world is made of. Printed with every failure.
@@ -19,6 +19,8 @@ pub struct Options {
     pub chunk_rows: u64,
     /// Disks that wait as spares.
     pub spares: usize,
+    /// Where the superblocks are.
+    pub minor: Minor,
     /// Whether the array is made clean: parity of zeros is zero.
     pub assume_clean: bool,
     /// Logical block of every disk.
@@ -59,6 +61,7 @@ impl Options {
             chunk,
             chunk_rows: 16,
             spares: 0,
+            minor: Minor::V1_2,
             assume_clean: true,
             logical_block: 512,
             knobs: Knobs { stripe_cache_size: 32, ..Knobs::md() },

@@ -357,6 +357,13 @@ impl Rig {
         shape
     }
 
+    /// The process dies; members keep what they completed, in their caches.
+    pub fn kill(&mut self) -> &mut Self {
+        self.world.kill();
+        self.must();
+        self
+    }
+
     /// Starts again from the media. Dirty and degraded is consented to.
     pub fn recover(&mut self) -> &mut Self {
         self.try_recover().unwrap_or_else(|refused| panic!("recover: {refused}"));

@@ -7,13 +7,14 @@
 //! Faults are drawn so that no more members are hurt than the level survives; whatever a script does
 //! beyond that, it does on purpose ([`Profile::beyond`]).
 
+mod draw;
+
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use weft_engine::assemble;
-use weft_engine::{Fault, Flags, RequestOp, SyncAction, Verb};
-use weft_ondisk::Level;
-use weft_units::{ByteRange, ClientId, Sectors, Span};
+use weft_engine::{Flags, RequestOp, SyncAction, Verb};
+use weft_units::{ByteRange, ClientId, Span};
 
 use crate::checker::Violation;
 use crate::checker::parity::Bytes;
@@ -22,7 +23,7 @@ use crate::driver::Order;
 use crate::faults::Planned;
 use crate::model::Payload;
 use crate::options::Options;
-use crate::rng::{Digest, Rng};
+use crate::rng::Digest;
 use crate::world::World;
 
 /// One step of a script.
@@ -58,17 +59,27 @@ pub enum Step {
     },
     /// An administrator declares a disk failed.
     FailDisk(usize),
-    /// A sector cannot be read until it is written.
+    /// A sector cannot be read until it is written, or never again.
     BadRead {
         /// Which disk.
         disk: usize,
         /// Which data sector.
         column: u64,
+        /// Whether writing it does not help.
+        dead: bool,
     },
     /// Runs until all is answered.
     Finish,
+    /// The process dies, the power stays; restart; read everything.
+    Kill,
+    /// The power goes; somebody looks at the array read-only, and tries to write; then a restart.
+    Look(CutMode),
+    /// A disk finds space or no space, in turn.
+    NoSpace(usize),
     /// Forgets a failed disk.
     Remove(usize),
+    /// A disk that was forgotten joins again, with what it holds.
+    Return(usize),
     /// Sets a knob.
     Set(&'static str, &'static str),
     /// Time passes.
@@ -94,6 +105,8 @@ pub struct Profile {
     pub faults: bool,
     /// Whether administrators act.
     pub admin: bool,
+    /// Per cent of steps that change a knob.
+    pub knobs: u64,
     /// Whether more disks may be hurt than the level survives. Then only bounds, single flight and
     /// exactly once are promised.
     pub beyond: bool,
@@ -101,12 +114,21 @@ pub struct Profile {
 
 impl Profile {
     /// Clients and nothing else.
-    pub const CALM: Self =
-        Self { name: "calm", steps: 60, cuts: 0, faults: false, admin: false, beyond: false };
+    pub const CALM: Self = Self {
+        name: "calm",
+        steps: 60,
+        cuts: 0,
+        faults: false,
+        admin: false,
+        knobs: 0,
+        beyond: false,
+    };
     /// Power cuts.
     pub const CUTS: Self = Self { name: "cuts", cuts: 6, ..Self::CALM };
     /// Power cuts all the time.
     pub const MANY_CUTS: Self = Self { name: "many-cuts", steps: 40, cuts: 15, ..Self::CALM };
+    /// Knobs change in the middle of everything, and the power goes.
+    pub const KNOBS: Self = Self { name: "knobs", cuts: 4, knobs: 20, ..Self::CALM };
     /// Faults and administrators.
     pub const FAULTS: Self = Self { name: "faults", faults: true, admin: true, ..Self::CALM };
     /// All of these.
@@ -115,10 +137,11 @@ impl Profile {
     pub const BEYOND: Self = Self { name: "beyond", cuts: 3, beyond: true, ..Self::FAULTS };
 
     /// All of them.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::CALM,
         Self::CUTS,
         Self::MANY_CUTS,
+        Self::KNOBS,
         Self::FAULTS,
         Self::FAULTS_AND_CUTS,
         Self::BEYOND,
@@ -145,6 +168,10 @@ pub struct Script {
 pub struct Report {
     /// Its power cuts.
     pub coverage: Coverage,
+    /// Deaths of the process.
+    pub kills: u64,
+    /// Restarts that were promised to write nothing.
+    pub looks: u64,
     /// Client requests answered.
     pub requests: u64,
     /// Sectors read by verification.
@@ -189,120 +216,6 @@ impl fmt::Display for Failure {
 pub type Plant<'a> = &'a dyn Fn(&mut World);
 
 impl Script {
-    /// What a seed means under a profile.
-    #[must_use]
-    pub fn generate(seed: u64, profile: Profile) -> Self {
-        let mut rng = Rng::new(seed ^ 0x5eed);
-        let (level, members) = rng.pick(&[
-            (Level::Raid4, 3),
-            (Level::Raid5, 3),
-            (Level::Raid5, 4),
-            (Level::Raid5, 5),
-            (Level::Raid6, 4),
-            (Level::Raid6, 5),
-            (Level::Raid6, 7),
-        ]);
-        let chunk = Sectors(rng.pick(&[8, 8, 16, 32, 128]));
-        let mut options = Options::new(level, members, chunk);
-        options.seed = seed;
-        options.data_promised = !profile.beyond;
-        options.chunk_rows = if chunk.0 > 32 { 4 } else { 12 };
-        options.defer_computes = rng.percent(50);
-        options.assume_clean = rng.percent(80);
-        options.logical_block = if rng.percent(80) { 512 } else { 4096 };
-        options.knobs.stripe_cache_size = rng.pick(&[17, 32, 64]);
-        options.rows_max = rng.percent(25).then(|| rng.pick(&[2, 3, 5]));
-        if rng.percent(25) && options.rows_max.is_some() {
-            options.cache_rows = Some(1);
-        }
-        options.client_frames = rng.pick(&[80, 256, 1024]);
-        options.knobs = draw_knobs(&mut rng, options.knobs, chunk);
-        let parities = if level == Level::Raid6 { 2 } else { 1 };
-        let mut hurt: Vec<usize> = Vec::new();
-        let mut removed = 0;
-        let mut steps = Vec::new();
-        let size = chunk.0 * options.chunk_rows * (members - parities) as u64 * 512;
-        // Requests crowd in a few places, so that they meet.
-        let hot: Vec<u64> = (0..4).map(|_| rng.below(size)).collect();
-        for _ in 0..profile.steps {
-            if rng.percent(profile.cuts) {
-                steps.push(Step::Cut(rng.pick(&[
-                    CutMode::Subset,
-                    CutMode::Subset,
-                    CutMode::Subset,
-                    CutMode::Ordered,
-                    CutMode::Nothing,
-                    CutMode::Everything,
-                ])));
-                continue;
-            }
-            let mut victim = |rng: &mut Rng| {
-                let disk = rng.index(members);
-                let may = profile.beyond || hurt.contains(&disk) || hurt.len() < parities;
-                if may && !hurt.contains(&disk) {
-                    hurt.push(disk);
-                }
-                may.then_some(disk)
-            };
-            let choice = rng.below(100);
-            let step = match choice {
-                0..=57 => ask(&mut rng, size, &hot),
-                58..=79 => Step::Steps(1 + rng.below(12) as u32),
-                80..=84 => Step::Finish,
-                85..=86 => Step::Sleep(rng.pick(&[1, 100, 300, 3000])),
-                87 if profile.faults => match victim(&mut rng) {
-                    Some(disk) => Step::FailOperation {
-                        disk,
-                        after: rng.below(12),
-                        how: rng.pick(&[
-                            Planned::Gone,
-                            Planned::Once(Fault::Io),
-                            Planned::Once(Fault::NoSpace),
-                        ]),
-                    },
-                    None => Step::Steps(1),
-                },
-                88 if profile.faults => match victim(&mut rng) {
-                    Some(disk) => {
-                        Step::BadRead { disk, column: rng.below(chunk.0 * options.chunk_rows) }
-                    }
-                    None => Step::Steps(2),
-                },
-                89 if profile.faults => match victim(&mut rng) {
-                    Some(disk) => Step::Stall(disk),
-                    None => Step::Steps(2),
-                },
-                90 if profile.admin => match victim(&mut rng) {
-                    Some(disk) => Step::FailDisk(disk),
-                    None => Step::Steps(1),
-                },
-                91 if profile.admin && !hurt.is_empty() => Step::Remove(rng.pick(&hurt)),
-                92 if profile.admin && removed < 2 && !hurt.is_empty() => {
-                    removed += 1;
-                    Step::Add
-                }
-                93 if profile.admin => Step::Sync(rng.pick(&[
-                    SyncAction::Check,
-                    SyncAction::Repair,
-                    SyncAction::Idle,
-                    SyncAction::Resync,
-                    SyncAction::Recover,
-                ])),
-                94 if profile.admin => draw_set(&mut rng),
-                95 => Step::Disconnect(1 + rng.below(3) as u32),
-                _ => ask(&mut rng, size, &hot),
-            };
-            steps.push(step);
-        }
-        Self {
-            profile: profile.name,
-            options,
-            order: rng.pick(&[Order::Random, Order::Random, Order::Fifo, Order::Lifo]),
-            steps,
-            within_promises: !profile.beyond,
-        }
-    }
-
     /// Runs it, checkers on.
     ///
     /// # Errors
@@ -390,19 +303,25 @@ impl Script {
             }
             Step::Cut(mode) => {
                 world.power_cut(mode);
-                if world.failure().is_some() {
-                    return Ok(());
+                self.restart(world, false, plant, report)?;
+            }
+            Step::Kill => {
+                world.kill();
+                report.kills += 1;
+                self.restart(world, false, plant, report)?;
+            }
+            Step::Look(mode) => {
+                world.power_cut(mode);
+                world.disks.iter_mut().for_each(|disk| disk.read_only = true);
+                self.restart(world, true, plant, report)?;
+                if world.is_running() {
+                    report.looks += 1;
+                    self.try_to_write(world)?;
+                    world.stopped();
                 }
-                let how = assemble::Options { run: true, force_dirty: true, ..Default::default() };
-                if let Err(refused) = world.start(&how) {
-                    if self.within_promises {
-                        return Err(Violation::new("I1 durability", format!("refused: {refused}")));
-                    }
-                    return Ok(());
-                }
-                plant(world);
-                if self.within_promises {
-                    report.verified += world.verify(self.order);
+                world.disks.iter_mut().for_each(|disk| disk.read_only = false);
+                if world.failure().is_none() {
+                    self.restart(world, false, plant, report)?;
                 }
             }
             Step::Disconnect(client) => {
@@ -410,22 +329,37 @@ impl Script {
                 world.settle();
             }
             Step::FailOperation { disk, after, how } => {
-                let number = world.disks[disk].operations() + after;
-                world.disks[disk].faults.schedule.insert(number, how);
+                if let Some(disk) = world.disks.get_mut(disk) {
+                    let number = disk.operations() + after;
+                    disk.faults.schedule.insert(number, how);
+                }
             }
             Step::FailDisk(disk) => {
                 let member = world.member_of(disk);
                 world.admin(Verb::Fail(member));
                 world.settle();
             }
-            Step::BadRead { disk, column } => {
+            Step::BadRead { disk, column, dead } => {
                 let sector = column + world.array.data_offset[disk].0;
-                world.disks[disk].faults.bad_reads.insert(sector);
+                let faults = &mut world.disks[disk].faults;
+                let set = if dead { &mut faults.dead_reads } else { &mut faults.bad_reads };
+                set.insert(sector);
             }
             // Nothing finishes while a disk stalls, unless a knob says so.
             Step::Finish => {
-                world.disks.iter_mut().for_each(|disk| disk.faults.stalled = false);
+                answer_again(world);
                 world.run(self.order);
+            }
+            Step::NoSpace(disk) => {
+                if let Some(disk) = world.disks.get_mut(disk) {
+                    disk.faults.no_space = !disk.faults.no_space;
+                }
+            }
+            Step::Return(disk) => {
+                if world.is_out(disk) && !world.disks[disk].faults.gone {
+                    world.add(disk, None);
+                    world.settle();
+                }
             }
             Step::Remove(disk) => {
                 let member = world.member_of(disk);
@@ -455,6 +389,44 @@ impl Script {
             }
         }
         Ok(())
+    }
+
+    /// A new engine from what is on the media, and a look at everything.
+    fn restart(
+        &self,
+        world: &mut World,
+        read_only: bool,
+        plant: Plant<'_>,
+        report: &mut Report,
+    ) -> Result<(), Violation> {
+        if world.failure().is_some() {
+            return Ok(());
+        }
+        answer_again(world);
+        let how =
+            assemble::Options { read_only, run: true, force_dirty: true, ..Default::default() };
+        if let Err(refused) = world.start(&how) {
+            if self.within_promises {
+                return Err(Violation::new("I1 durability", format!("refused: {refused}")));
+            }
+            return Ok(());
+        }
+        plant(world);
+        if self.within_promises {
+            report.verified += world.verify(self.order);
+        }
+        Ok(())
+    }
+
+    fn try_to_write(&self, world: &mut World) -> Result<(), Violation> {
+        let range = ByteRange::new(0, 4096);
+        let sync = Flags { sync: true, ..Flags::default() };
+        let ticket = world.request(ClientId(9), RequestOp::Write, range, Payload::Tags, sync);
+        world.run(self.order);
+        match world.take_answer(ticket) {
+            Some(Ok(_)) => Err(Violation::new("I9 read-only", "a write is acknowledged")),
+            Some(Err(_)) | None => Ok(()),
+        }
     }
 
     /// Faults cease; everything finishes; what is there is right.
@@ -510,79 +482,11 @@ impl Script {
     }
 }
 
-fn ask(rng: &mut Rng, size: u64, hot: &[u64]) -> Step {
-    let near = if rng.percent(80) { rng.pick(hot) } else { rng.below(size) };
-    let unit = rng.pick(&[1, 512, 512, 4096, 4096, 4096]);
-    let start = (near + rng.below(8) * 4096) % size / unit * unit;
-    let most = rng.pick(&[1, 2, 4, 16, 16, 40]);
-    let len = ((1 + rng.below(most)) * unit.max(512)).min(size - start).max(1);
-    let len = if unit == 1 { 1 + rng.below(len) } else { len };
-    let op = match rng.below(100) {
-        0..=59 => RequestOp::Write,
-        60..=79 => RequestOp::Read,
-        80..=89 => RequestOp::Flush,
-        _ => RequestOp::WriteZeroes,
-    };
-    let write = matches!(op, RequestOp::Write | RequestOp::WriteZeroes);
-    let flags = Flags {
-        sync: rng.percent(60),
-        fua: write && rng.percent(15),
-        preflush: write && rng.percent(8),
-        meta: rng.percent(5),
-        discard: false,
-        ahead: op == RequestOp::Read && rng.percent(5),
-    };
-    let (start, len) = if op == RequestOp::Flush { (0, 0) } else { (start, len) };
-    Step::Ask { client: 1 + rng.below(3) as u32, op, start, len, flags }
-}
-
-fn draw_knobs(
-    rng: &mut Rng,
-    mut knobs: weft_engine::knobs::Knobs,
-    chunk: Sectors,
-) -> weft_engine::knobs::Knobs {
-    let mut set = |name: &str, value: &str| {
-        if let Ok(knob) = knobs.parse(name, value) {
-            knobs.set(knob);
-        }
-    };
-    set("writes", rng.pick(&["auto", "gather", "sync"]));
-    set("rmw_level", rng.pick(&["0", "1", "1", "2"]));
-    set("priority", rng.pick(&["bypass", "fifo"]));
-    set("preread_bypass_threshold", rng.pick(&["0", "1", "8"]));
-    set("max_sectors_kb", rng.pick(&["0", "64", "512"]));
-    if chunk.0 >= 32 {
-        set("stripe_size", rng.pick(&["4096", "8192", "16384", "auto", "auto"]));
-    } else {
-        set("stripe_size", rng.pick(&["4096", "auto"]));
+/// Everybody answers, and has space.
+fn answer_again(world: &mut World) {
+    for disk in &mut world.disks {
+        disk.faults.stalled = false;
+        disk.faults.no_space = false;
+        disk.faults.schedule.retain(|_, planned| *planned != Planned::Silent);
     }
-    set("skip_copy", rng.pick(&["0", "0", "1"]));
-    set("plan_rule", rng.pick(&["md", "least"]));
-    set("activation", rng.pick(&["each_turn", "each_turn", "at_unplug"]));
-    knobs
-}
-
-fn draw_set(rng: &mut Rng) -> Step {
-    let (name, value) = rng.pick(&[
-        ("stripe_cache_size", "17"),
-        ("stripe_cache_size", "40"),
-        ("rmw_level", "0"),
-        ("rmw_level", "2"),
-        ("writes", "gather"),
-        ("writes", "sync"),
-        ("priority", "fifo"),
-        ("preread_bypass_threshold", "0"),
-        ("max_sectors_kb", "0"),
-        ("stripe_size", "8192"),
-        ("stripe_size", "4096"),
-        ("stripe_size", "auto"),
-        ("skip_copy", "0"),
-        ("plan_rule", "md"),
-        ("activation", "at_unplug"),
-        ("activation", "each_turn"),
-        ("plan_rule", "least"),
-        ("skip_copy", "1"),
-        ("safe_mode_delay", "0.050"),
-    ]);
-    Step::Set(name, value)
 }

@@ -19,7 +19,7 @@ use weft_engine::assemble::{self, Assembly, Candidate, Refused, SlotState};
 use weft_engine::{
     Config, Engine, MemberInfo, Notice, Origin, ReplyError, Snapshot, Tag, Token, VolumeConfig,
 };
-use weft_ondisk::{Metadata, Minor, NewArray, NewMember, Uuid};
+use weft_ondisk::{Metadata, NewArray, NewMember, Uuid};
 use weft_parity::Parity;
 use weft_units::{ClientId, MemberIndex, SECTOR_BYTES, Sectors, Time};
 
@@ -136,8 +136,6 @@ pub struct World {
     parity: Parity,
 }
 
-const MINOR: Minor = Minor::V1_2;
-
 impl World {
     /// Makes the array with `weft-ondisk`, writes its superblocks and starts an engine on it.
     ///
@@ -152,6 +150,7 @@ impl World {
             |number: usize| NewMember { size: member_size, device_uuid: device_uuid(number) };
         let mut array = NewArray::new(options.level, (0..options.members).map(member).collect());
         array.spares = (options.members..count).map(member).collect();
+        array.minor = options.minor;
         array.layout = options.layout;
         array.chunk = Some(options.chunk);
         array.size = Some(Sectors(size));
@@ -175,7 +174,7 @@ impl World {
         )
         .unwrap_or_else(|error| panic!("{options:?}: {error}"));
         let data_offset = supers.iter().map(|sb| sb.data_offset).collect();
-        let record = Record::read(&disks, MINOR);
+        let record = Record::read(&disks, options.minor);
         let limits = Limits { rows: 0, client_frames: 0, member_bytes: 0 };
         let mut world = Self {
             now: Time(1_000_000_000),

@@ -26,6 +26,8 @@ fn run(profile: Profile, first: u64, seeds: u64) -> Report {
         match Script::generate(seed, profile).run() {
             Ok(report) => {
                 total.coverage.merge(report.coverage);
+                total.kills += report.kills;
+                total.looks += report.looks;
                 total.requests += report.requests;
                 total.verified += report.verified;
                 total.scrubbed += report.scrubbed;
@@ -58,7 +60,14 @@ fn clients_alone_break_nothing() {
 #[test]
 fn power_cuts_break_nothing() {
     let report = run(Profile::CUTS, 1000, 60);
+    assert!(report.kills > 10 && report.looks > 10, "{report:?}");
     assert!(report.coverage.points > 100 && report.verified > 1000, "{report:?}");
+}
+
+#[test]
+fn knobs_in_the_middle_of_writes_break_nothing() {
+    let report = run(Profile::KNOBS, 5000, 60);
+    assert!(report.coverage.points > 40 && report.verified > 1000, "{report:?}");
 }
 
 #[test]

@@ -67,6 +67,7 @@ fn smallest(level: Level, members: usize, clean: bool) -> World {
 struct Search {
     coverage: Coverage,
     states: u64,
+    kills: u64,
     exhausted: u64,
     cut_short: u64,
     verified: u64,
@@ -105,8 +106,13 @@ impl Search {
         let number = self.states;
         world.rng = Rng::new(number);
         world.coverage = Coverage::default();
-        let mode = MODES[number as usize % MODES.len()];
-        world.power_cut(mode);
+        // One in seven is the end of the process alone.
+        if number % 7 == 6 {
+            world.kill();
+            self.kills += 1;
+        } else {
+            world.power_cut(MODES[number as usize % MODES.len()]);
+        }
         self.must(&world, note);
         // One in four loses a member with the power, one in three loses the power again.
         if number % 4 == 1 {

@@ -70,7 +70,8 @@ impl Dirty {
     fn superblock(&self, view: View<'_>, bytes: &[u8], found: &mut Vec<Violation>) {
         let mut block = bytes.to_vec();
         block.resize(4096.max(bytes.len()), 0);
-        let Ok(sb) = Super1::decode(&block, Minor::V1_2) else { return };
+        let mut decoded = Minor::ALL.iter().map(|minor| Super1::decode(&block, *minor));
+        let Some(sb) = decoded.find_map(Result::ok) else { return };
         if !sb.resync_offset.is_clean() {
             return;
         }

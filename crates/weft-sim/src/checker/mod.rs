@@ -12,7 +12,7 @@
 //! | [`parity`] | I6 parity or dirty | `parity.rs` |
 //! | [`Untouched`] | I7 untouched data | `untouched.rs` |
 //! | [`Stale`] | I8 no stale member | `stale.rs` |
-//! | [`crate::disk::Disk::read_only`] | I9 read-only | `../disk/mod.rs` |
+//! | [`crate::disk::Disk::read_only`] | I9 read-only | `../world/carry_out.rs` |
 //! | [`SingleFlight`] | I10 single flight | `single_flight.rs` |
 //! | [`ExactlyOnce`] | I11 exactly once | `exactly_once.rs` |
 //! | [`Bounds`] | I12 bounds | `bounds.rs` |
@@ -229,13 +229,18 @@ impl Checkers {
         self.exactly_once.at_rest(snapshot, &mut self.found);
     }
 
-    /// A token was given up on with its engine.
-    pub fn power_cut(&mut self, lost: &[(usize, u64)]) {
+    /// The engine is gone; what members hold stays.
+    pub fn stopped(&mut self) {
         let limits = self.bounds.limits();
         let found = std::mem::take(&mut self.found);
         let mut stale = std::mem::take(&mut self.stale);
-        stale.power_cut(lost);
+        stale.stopped();
         *self = Self { stale, found, ..Self::new(limits) };
+    }
+
+    /// The power went after that: what members lost that were not in sync.
+    pub fn power_cut(&mut self, lost: &[(usize, u64)]) {
+        self.stale.power_cut(lost);
     }
 
     /// An assembly is about to become an engine.

@@ -155,10 +155,14 @@ impl Stale {
                 self.missing.entry(*disk).or_default().insert(*column);
             }
         }
+        self.volatile.clear();
+    }
+
+    /// The engine is gone: nothing is outstanding any more.
+    pub fn stopped(&mut self) {
         self.requests.clear();
         self.writes.clear();
         self.flushes.clear();
-        self.volatile.clear();
         self.stored.clear();
     }
 

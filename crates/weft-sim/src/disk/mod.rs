@@ -183,6 +183,9 @@ impl Disk {
         if self.faults.schedule.get(&number) == Some(&Planned::Gone) {
             self.faults.gone = true;
         }
+        if self.faults.schedule.get(&number) == Some(&Planned::Silent) {
+            self.faults.stalled = true;
+        }
         let entry = Outstanding { op, before: self.sequence, number };
         let previous = self.outstanding.insert(token, entry);
         assert!(previous.is_none(), "{token:?} is used twice");
@@ -378,7 +381,7 @@ impl Disk {
         match self.faults.schedule.get(&number) {
             Some(Planned::Once(fault)) => return Err(*fault),
             Some(Planned::Gone) => self.faults.gone = true,
-            None => {}
+            Some(Planned::Silent) | None => {}
         }
         if self.faults.gone {
             return Err(Fault::Gone);
@@ -397,7 +400,9 @@ impl Disk {
             DiskOp::Read { at, count } => {
                 // What was written over a bad sector is read from the cache until it is durable.
                 let mut bad = self.faults.bad_reads.range(at..at + count);
-                if bad.any(|sector| self.cache.newest(*sector).is_none()) {
+                if bad.any(|sector| self.cache.newest(*sector).is_none())
+                    || Faults::hits(&self.faults.dead_reads, at, count).is_some()
+                {
                     return Err(Fault::Io);
                 }
                 self.stats.reads += 1;

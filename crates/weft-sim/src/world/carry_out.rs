@@ -11,7 +11,7 @@ use weft_engine::{
 use weft_ondisk::Role;
 use weft_units::Slot;
 
-use super::{Logged, MINOR, World};
+use super::{Logged, World};
 use crate::checker::{Record, View, Violation};
 use crate::compute;
 use crate::disk::DiskOp;
@@ -169,6 +169,11 @@ impl World {
         if self.options.logged {
             self.log.push(logged);
         }
+        if self.disks[disk].read_only && matches!(disk_op, DiskOp::Write { .. }) {
+            let message =
+                format!("{disk_op:.80?} goes to disk {disk}, of which nothing is to change");
+            self.fail(Violation::new("I9 read-only", message));
+        }
         self.disks[disk].submit(token, disk_op);
         let pending = Pending { disk: Some(disk), origin: Some(origin), work, aborted: false };
         self.pending.insert(token, pending);
@@ -231,7 +236,7 @@ impl World {
             }
             (Work::ReadMetadata, Ok(bytes)) => Ok(Value::Metadata(bytes.into())),
             (Work::WriteMetadata, result) => {
-                self.record = Record::read(&self.disks, MINOR);
+                self.record = Record::read(&self.disks, self.options.minor);
                 result.map(|_| Value::Nothing)
             }
             (_, result) => result.map(|_| Value::Nothing),

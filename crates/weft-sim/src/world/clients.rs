@@ -13,7 +13,7 @@ use weft_engine::{
 use weft_ondisk::Superblock;
 use weft_units::{ByteRange, ClientId, FRAME_BYTES, MemberIndex, VolumeId};
 
-use super::{Answer, Logged, MINOR, Ticket, World, device_uuid};
+use super::{Answer, Logged, Ticket, World, device_uuid};
 use crate::checker::{Record, Violation};
 use crate::disk::Disk;
 use crate::model::{FlushMark, Payload, ReadMark, WriteId};
@@ -127,7 +127,7 @@ impl World {
         let columns: BTreeSet<u64> =
             self.model.touched().map(|sector| self.array.column(sector).sector).collect();
         self.checkers.disk_added(disk, columns.into_iter());
-        self.record = Record::read(&self.disks, MINOR);
+        self.record = Record::read(&self.disks, self.options.minor);
         let member = self.member_info(disk, index);
         self.admin(Verb::Add { member, superblock, device_uuid: device_uuid(disk) })
     }
@@ -137,6 +137,16 @@ impl World {
     pub fn member_of(&self, disk: usize) -> MemberIndex {
         let index = self.disk_of.iter().rposition(|known| *known == disk);
         MemberIndex(index.expect("every disk was given an index") as u16)
+    }
+
+    /// Whether the engine knows nothing of a disk (any more).
+    #[must_use]
+    pub fn is_out(&self, disk: usize) -> bool {
+        let known = |member: &weft_engine::MemberSnapshot| {
+            self.disk_of.get(member.member.index()) == Some(&disk)
+        };
+        let volumes = self.snapshot().volumes;
+        volumes.iter().all(|volume| !volume.members.iter().any(known))
     }
 
     /// How a request ended, once.

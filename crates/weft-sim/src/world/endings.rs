@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use weft_engine::{Flags, RequestOp, SyncAction};
 use weft_units::{ByteRange, ClientId};
 
-use super::{MINOR, World};
+use super::World;
 use crate::checker::{Record, View, Violation, parity};
 use crate::crash::{CutMode, CutShape};
 use crate::driver::Order;
@@ -75,13 +75,14 @@ impl World {
         self.issued.clear();
         self.commands.clear();
         self.waiting.clear();
-        self.checkers.power_cut(&[]);
-        self.record = Record::read(&self.disks, MINOR);
+        self.checkers.stopped();
+        self.record = Record::read(&self.disks, self.options.minor);
         // A disk keeps its number; member indexes start anew with the next engine.
         self.disk_of = (0..self.disks.len()).collect();
     }
 
-    /// The process dies, the power stays.
+    /// The process dies, the power stays: what a member completed it keeps, cache and all; what is
+    /// outstanding may still happen or not.
     pub fn kill(&mut self) {
         let mut rng = self.rng.fork();
         for disk in 0..self.disks.len() {
@@ -93,9 +94,13 @@ impl World {
             }
             self.disks[disk].process_killed(&mut rng);
         }
+        // A part of a row may be complete and the rest not even submitted.
+        for range in self.model.in_flight_ranges() {
+            let columns: Vec<u64> = self.array.columns(range).map(|(_, c)| c.sector).collect();
+            self.model.suspect.extend(columns);
+        }
         self.stopped();
-        self.model.power_cut();
-        self.checkers.power_cut(&[]);
+        self.model.process_died();
     }
 
     /// Reads everything that was ever written, and everything that shares a suspect column with it,

@@ -1,0 +1,268 @@
+//! What does a seed mean?
+//!
+//! A shape, knobs, and steps in the proportions of a [`Profile`]. Faults are drawn so that no more
+//! members are hurt than the level survives, unless the profile goes beyond that on purpose.
+
+use weft_engine::knobs::Knobs;
+use weft_engine::{Fault, Flags, RequestOp, SyncAction};
+use weft_ondisk::Level;
+use weft_units::Sectors;
+
+use super::{Profile, Script, Step};
+use crate::crash::CutMode;
+use crate::driver::Order;
+use crate::faults::Planned;
+use crate::options::Options;
+use crate::rng::Rng;
+
+/// What steps are drawn with.
+struct Draw {
+    rng: Rng,
+    profile: Profile,
+    members: usize,
+    parities: usize,
+    chunk: Sectors,
+    /// Data sectors of each member.
+    columns: u64,
+    /// Bytes of the array.
+    size: u64,
+    /// Requests crowd in a few places, so that they meet.
+    hot: Vec<u64>,
+    /// Disks that something may go wrong with.
+    hurt: Vec<usize>,
+    /// Blank disks that joined.
+    added: usize,
+}
+
+impl Script {
+    /// What a seed means under a profile.
+    #[must_use]
+    pub fn generate(seed: u64, profile: Profile) -> Self {
+        let mut rng = Rng::new(seed ^ 0x5eed);
+        let level = rng.pick(&[Level::Raid4, Level::Raid5, Level::Raid5, Level::Raid6]);
+        let parities = if level == Level::Raid6 { 2 } else { 1 };
+        let members = rng.pick(&[3, 3, 4, 4, 5, 6, 7, 8]).max(parities + 2);
+        let chunk = Sectors(rng.pick(&[8, 8, 16, 32, 128]));
+        let mut options = Options::new(level, members, chunk);
+        options.layout = draw_layout(&mut rng, level);
+        options.seed = seed;
+        options.data_promised = !profile.beyond;
+        options.chunk_rows = if chunk.0 > 32 { 4 } else { 12 };
+        options.defer_computes = rng.percent(50);
+        options.assume_clean = rng.percent(80);
+        options.logical_block = if rng.percent(80) { 512 } else { 4096 };
+        options.knobs.stripe_cache_size = rng.pick(&[17, 32, 64]);
+        options.rows_max = rng.percent(25).then(|| rng.pick(&[2, 3, 5]));
+        if rng.percent(25) && options.rows_max.is_some() {
+            options.cache_rows = Some(1);
+        }
+        options.client_frames = rng.pick(&[80, 256, 1024]);
+        options.knobs = draw_knobs(&mut rng, options.knobs, chunk);
+        let columns = chunk.0 * options.chunk_rows;
+        let size = columns * (members - parities) as u64 * 512;
+        let hot = (0..4).map(|_| rng.below(size)).collect();
+        let (hurt, added) = (Vec::new(), 0);
+        let mut draw =
+            Draw { rng, profile, members, parities, chunk, columns, size, hot, hurt, added };
+        let steps = (0..profile.steps).map(|_| draw.step()).collect();
+        let order = draw.rng.pick(&[Order::Random, Order::Random, Order::Fifo, Order::Lifo]);
+        Self { profile: profile.name, options, order, steps, within_promises: !profile.beyond }
+    }
+}
+
+impl Draw {
+    fn step(&mut self) -> Step {
+        let Profile { cuts, knobs, faults, admin, .. } = self.profile;
+        if self.rng.percent(cuts) {
+            return self.ending();
+        }
+        if self.rng.percent(knobs) {
+            return self.knob();
+        }
+        let choice = self.rng.below(100);
+        match choice {
+            0..=50 => self.ask(),
+            51..=75 => Step::Steps(1 + self.rng.below(12) as u32),
+            76..=80 => Step::Finish,
+            81..=82 => Step::Sleep(self.rng.pick(&[1, 100, 300, 3000])),
+            83..=88 if faults => self.fault(choice),
+            89..=94 if admin => self.command(choice),
+            95 => Step::Disconnect(1 + self.rng.below(3) as u32),
+            _ => self.ask(),
+        }
+    }
+
+    fn ending(&mut self) -> Step {
+        let mode = self.rng.pick(&[
+            CutMode::Subset,
+            CutMode::Subset,
+            CutMode::Subset,
+            CutMode::Ordered,
+            CutMode::Nothing,
+            CutMode::Everything,
+        ]);
+        match self.rng.below(8) {
+            0 => Step::Kill,
+            1 => Step::Look(mode),
+            _ => Step::Cut(mode),
+        }
+    }
+
+    /// A disk that may be hurt.
+    fn victim(&mut self) -> Option<usize> {
+        let disk = self.rng.index(self.members);
+        let hurt = self.hurt.contains(&disk);
+        let may = self.profile.beyond || hurt || self.hurt.len() < self.parities;
+        if may && !hurt {
+            self.hurt.push(disk);
+        }
+        may.then_some(disk)
+    }
+
+    fn fault(&mut self, choice: u64) -> Step {
+        // A disk that joined takes a slot that was hurt.
+        if self.added > 0 && self.rng.percent(20) {
+            let disk = self.members + self.rng.index(self.added);
+            let how = Planned::Once(Fault::NoSpace);
+            return Step::FailOperation { disk, after: self.rng.below(12), how };
+        }
+        let Some(disk) = self.victim() else { return Step::Steps(1) };
+        match choice {
+            83..=84 => {
+                let how = self.rng.pick(&[
+                    Planned::Gone,
+                    Planned::Once(Fault::Io),
+                    Planned::Once(Fault::NoSpace),
+                    Planned::Silent,
+                ]);
+                Step::FailOperation { disk, after: self.rng.below(12), how }
+            }
+            85..=86 => {
+                let column = self.rng.below(self.columns);
+                Step::BadRead { disk, column, dead: self.rng.percent(30) }
+            }
+            87 => Step::NoSpace(disk),
+            _ => Step::Stall(disk),
+        }
+    }
+
+    fn command(&mut self, choice: u64) -> Step {
+        match choice {
+            89 => match self.victim() {
+                Some(disk) => Step::FailDisk(disk),
+                None => Step::Steps(1),
+            },
+            90 if !self.hurt.is_empty() => Step::Remove(self.rng.pick(&self.hurt)),
+            91 if self.added < 2 && !self.hurt.is_empty() => {
+                self.added += 1;
+                Step::Add
+            }
+            92 if !self.hurt.is_empty() => Step::Return(self.rng.pick(&self.hurt)),
+            93 => Step::Sync(self.rng.pick(&[
+                SyncAction::Check,
+                SyncAction::Repair,
+                SyncAction::Idle,
+                SyncAction::Resync,
+                SyncAction::Recover,
+            ])),
+            94 => self.knob(),
+            _ => Step::Steps(2),
+        }
+    }
+
+    fn knob(&mut self) -> Step {
+        let (name, value) = self.rng.pick(&KNOBS);
+        let too_high = name == "stripe_size"
+            && value.parse::<u64>().is_ok_and(|bytes| bytes > self.chunk.bytes().0);
+        if too_high { Step::Set("stripe_size", "4096") } else { Step::Set(name, value) }
+    }
+
+    fn ask(&mut self) -> Step {
+        let rng = &mut self.rng;
+        let size = self.size;
+        let near = if rng.percent(80) { rng.pick(&self.hot) } else { rng.below(size) };
+        let unit = rng.pick(&[1, 512, 512, 4096, 4096, 4096]);
+        let start = (near + rng.below(8) * 4096) % size / unit * unit;
+        let most = rng.pick(&[1, 2, 4, 16, 16, 40]);
+        let len = ((1 + rng.below(most)) * unit.max(512)).min(size - start).max(1);
+        let len = if unit == 1 { 1 + rng.below(len) } else { len };
+        let op = match rng.below(100) {
+            0..=59 => RequestOp::Write,
+            60..=79 => RequestOp::Read,
+            80..=89 => RequestOp::Flush,
+            _ => RequestOp::WriteZeroes,
+        };
+        let write = matches!(op, RequestOp::Write | RequestOp::WriteZeroes);
+        let flags = Flags {
+            sync: rng.percent(60),
+            fua: write && rng.percent(15),
+            preflush: write && rng.percent(8),
+            meta: rng.percent(5),
+            discard: op == RequestOp::WriteZeroes && rng.percent(30),
+            ahead: op == RequestOp::Read && rng.percent(5),
+        };
+        let (start, len) = if op == RequestOp::Flush { (0, 0) } else { (start, len) };
+        Step::Ask { client: 1 + rng.below(3) as u32, op, start, len, flags }
+    }
+}
+
+/// One in two is the default; the others are all that the level knows.
+fn draw_layout(rng: &mut Rng, level: Level) -> Option<u32> {
+    let layouts: &[u32] = match level {
+        Level::Raid5 => &[0, 1, 2, 3, 4, 5],
+        Level::Raid6 => &[0, 1, 2, 3, 4, 5, 8, 9, 10, 16, 17, 18, 19, 20],
+        _ => return None,
+    };
+    rng.percent(50).then(|| rng.pick(layouts))
+}
+
+fn draw_knobs(rng: &mut Rng, mut knobs: Knobs, chunk: Sectors) -> Knobs {
+    let mut set = |name: &str, value: &str| {
+        if let Ok(knob) = knobs.parse(name, value) {
+            knobs.set(knob);
+        }
+    };
+    set("writes", rng.pick(&["auto", "gather", "sync"]));
+    set("rmw_level", rng.pick(&["0", "1", "1", "2"]));
+    set("priority", rng.pick(&["bypass", "fifo"]));
+    set("preread_bypass_threshold", rng.pick(&["0", "1", "17"]));
+    set("max_sectors_kb", rng.pick(&["0", "64", "512"]));
+    let sizes: &[&str] = match chunk.0 {
+        0..32 => &["4096", "auto"],
+        32..128 => &["4096", "8192", "16384", "auto", "auto"],
+        _ => &["4096", "16384", "65536", "auto", "auto"],
+    };
+    set("stripe_size", rng.pick(sizes));
+    set("skip_copy", rng.pick(&["0", "0", "1"]));
+    set("plan_rule", rng.pick(&["md", "least"]));
+    set("activation", rng.pick(&["each_turn", "each_turn", "at_unplug"]));
+    knobs
+}
+
+const KNOBS: [(&str, &str); 25] = [
+    ("stripe_cache_size", "17"),
+    ("stripe_cache_size", "40"),
+    ("rmw_level", "0"),
+    ("rmw_level", "1"),
+    ("rmw_level", "2"),
+    ("writes", "auto"),
+    ("writes", "gather"),
+    ("writes", "sync"),
+    ("priority", "bypass"),
+    ("priority", "fifo"),
+    ("preread_bypass_threshold", "0"),
+    ("preread_bypass_threshold", "1"),
+    ("preread_bypass_threshold", "17"),
+    ("max_sectors_kb", "0"),
+    ("stripe_size", "4096"),
+    ("stripe_size", "8192"),
+    ("stripe_size", "16384"),
+    ("stripe_size", "auto"),
+    ("skip_copy", "0"),
+    ("skip_copy", "1"),
+    ("plan_rule", "md"),
+    ("activation", "each_turn"),
+    ("activation", "at_unplug"),
+    ("plan_rule", "least"),
+    ("safe_mode_delay", "0.050"),
+];
