@@ -335,10 +335,12 @@ impl Connection {
     pub(crate) fn close(mut self, driver: &mut Driver) -> Vec<(Tag, Run)> {
         let mut reads = Vec::new();
         for (slot, open) in self.slots.iter_mut().enumerate() {
-            for (index, piece) in open.iter().flat_map(|open| open.pieces.iter()).enumerate() {
+            let Some(open) = open else { continue };
+            for (index, piece) in open.pieces.iter().enumerate() {
                 match piece.at {
                     At::Ours => driver.give_back_frames(piece.run),
-                    At::Engine if piece.run.count > 0 => {
+                    // Those of a write come back by themselves, whether its reply is on its way or not.
+                    At::Engine if piece.run.count > 0 && open.op == RequestOp::Read => {
                         let slot = u32::try_from(slot).expect("at most REQUESTS_MAX");
                         reads.push((tag_of(slot, index), piece.run));
                     }

@@ -200,6 +200,29 @@ fn be_rude(server: &Server, random: &mut Random, round: u64) {
     }
 }
 
+/// Several at a time, so that they are in different lanes: replies of one are on their way from another
+/// lane when it leaves.
+#[test]
+fn rude_clients_of_several_lanes_leave_nothing_behind() {
+    let server = Server::start(raid5(1024, 1 << 20), Backend::Auto);
+    std::thread::scope(|scope| {
+        for seed in 0..6 {
+            let server = &server;
+            scope.spawn(move || {
+                let mut random = Random(91 + seed);
+                (0..500).for_each(|round| be_rude(server, &mut random, round));
+            });
+        }
+    });
+    let status = server.settled();
+    assert_eq!((status.tokens_outstanding, status.poisoned), (0, false));
+    let mut client = server.client();
+    client.write(0, &pattern(1, 100_000)).unwrap();
+    assert!(client.read(0, 100_000).unwrap() == pattern(1, 100_000));
+    drop(client);
+    assert_eq!(server.stop(), ExitState::Clean);
+}
+
 #[test]
 fn refusals_name_the_reason_and_the_session_goes_on() {
     let server = Server::start(bare("1M"), Backend::Auto);

@@ -6,6 +6,8 @@
 
 mod alone;
 mod engine;
+mod member;
+mod nbd;
 mod parity;
 mod repeat;
 mod rounds;
@@ -35,6 +37,8 @@ pub(crate) struct Bench {
 #[derive(Debug, Subcommand)]
 enum What {
     Engine(engine::OfEngine),
+    Member(member::OfMember),
+    Nbd(nbd::OfNbd),
     Parity(parity::OfParity),
     #[command(hide = true)]
     Repeat(repeat::Repeat),
@@ -62,6 +66,8 @@ pub(crate) fn run(arguments: &Bench) -> Outcome {
     let common = &arguments.common;
     match &arguments.what {
         What::Engine(it) => measure("engine", common, |effort, sheet| it.measure(effort, sheet)),
+        What::Member(it) => measure("member", common, |effort, sheet| it.measure(effort, sheet)),
+        What::Nbd(it) => measure("nbd", common, |effort, sheet| it.measure(effort, sheet)),
         What::Parity(it) => measure("parity", common, |effort, sheet| it.measure(effort, sheet)),
         What::Repeat(it) => repeat::run(it),
     }

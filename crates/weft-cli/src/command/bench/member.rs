@@ -1,0 +1,160 @@
+//! `weft bench member`: how fast does weft read and write a file, against fio's io_uring?
+//!
+//! Random blocks of 4 KiB, 32 at a time, through the parts that carry out an engine's orders: requests,
+//! leases of payload memory, the ring with its registered buffers. fio (Debian package fio) does the
+//! same on the same file, in turns.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use rustix::event::{PollFd, PollFlags, poll};
+use weft_engine::{Frame, MemberOp, Part, Token};
+use weft_runtime::Backend;
+use weft_runtime::buffers::Slab;
+use weft_runtime::devices::{Access, MemberSpec, OpenOptions};
+use weft_runtime::member_io::{MemberIo, parts};
+use weft_runtime::ring::Ring;
+use weft_units::{MemberIndex, Sectors};
+
+use super::rounds::{Effort, in_turns};
+use super::sheet::{Row, Sheet};
+use crate::outcome::Failure;
+
+/// Measures reads and writes of a member
+///
+/// Random blocks of 4 KiB of a new file, 32 at a time, against fio's io_uring engine (Debian package
+/// fio). The file is removed at the end.
+#[derive(Debug, Args)]
+pub(crate) struct OfMember {
+    /// Where the file is made [default: the directory for temporary files]
+    #[arg(long, value_name = "DIR")]
+    dir: Option<PathBuf>,
+    /// MiB of it
+    #[arg(long, default_value_t = 256, value_name = "MIB")]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..=1 << 20))]
+    size: u64,
+    /// Seconds for each measurement
+    #[arg(long, default_value_t = 0.5, value_name = "SECONDS")]
+    seconds: f64,
+}
+
+impl OfMember {
+    pub(super) fn measure(&self, effort: Effort, sheet: &mut Sheet) -> Result<(), Failure> {
+        let dir = self.dir.clone().unwrap_or_else(std::env::temp_dir);
+        let said = |error: std::io::Error| Failure::failed(format!("{}: {error}", dir.display()));
+        let seconds = if effort.quick { self.seconds / 4.0 } else { self.seconds };
+        let span = Duration::try_from_secs_f64(seconds)
+            .map_err(|error| Failure::usage(format!("--seconds: {error}")))?;
+        let rounds = effort.rounds(7, 2);
+        let file = tempfile::NamedTempFile::new_in(&dir).map_err(said)?;
+        fill(file.as_file(), self.size << 20).map_err(said)?;
+        let has_fio = Command::new("fio").arg("--version").output().is_ok();
+        if !has_fio {
+            sheet.absent("fio is not installed; for it install the package fio");
+        }
+        sheet.expect(2);
+        for write in [false, true] {
+            let case = if write { "4K write QD32" } else { "4K read QD32" };
+            sheet.now(case);
+            let path = file.path();
+            let mut ours = || weft(path, write, span);
+            let mut other = || fio(path, write, span, self.size);
+            if has_fio {
+                let figures = in_turns(rounds, &mut [&mut ours, &mut other])?;
+                let baseline = Some(("fio io_uring", &figures[1][..]));
+                sheet.push(Row::faster(case, "kIOPS", &figures[0], baseline).mark(MARK));
+            } else {
+                let figures = in_turns(rounds, &mut [&mut ours])?;
+                sheet.push(Row::faster(case, "kIOPS", &figures[0], None));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Bytes everywhere, so that no read is of a hole.
+fn fill(file: &std::fs::File, bytes: u64) -> std::io::Result<()> {
+    let mib: Vec<u8> =
+        (0..1_u32 << 18).flat_map(|n| n.wrapping_mul(0x9e37_79b9).to_le_bytes()).collect();
+    for at in (0..bytes).step_by(mib.len()) {
+        std::os::unix::fs::FileExt::write_all_at(file, &mib, at)?;
+    }
+    file.sync_all()
+}
+
+/// Thousands of requests a second through the ring.
+fn weft(path: &Path, write: bool, span: Duration) -> Result<f64, Failure> {
+    let said = |error: &dyn std::fmt::Display| Failure::failed(format!("member: {error}"));
+    let slab = &mut Slab::new(1 + DEPTH).map_err(|error| said(&error))?;
+    let ring = Backend::Auto.open(slab).map_err(|error| said(&error))?;
+    let spec = MemberSpec::path(path);
+    let open = OpenOptions::new(Access::ReadWrite).open(&spec, MemberIndex(0), []);
+    let member = open.map_err(|error| said(&error))?;
+    let blocks = member.info().size.0 / 8;
+    let mut io = MemberIo::new(ring);
+    io.add(member).map_err(|error| said(&error))?;
+    let mut random = 88_172_645_463_325_252_u64;
+    let mut start = |io: &mut MemberIo<Box<dyn Ring>>, slab: &mut Slab, frame: u32| {
+        random ^= random << 13;
+        random ^= random >> 7;
+        random ^= random << 17;
+        let at = Sectors(random % blocks * 8);
+        let payload = parts(&[Part { frame: Frame(1 + frame), offset: 0, len: 4096 }]);
+        let op = match write {
+            true => MemberOp::Write { at, from: payload, fua: false },
+            false => MemberOp::Read { at, into: payload },
+        };
+        io.start(slab, Token(frame.into()), MemberIndex(0), op);
+    };
+    (0..DEPTH).for_each(|frame| start(&mut io, slab, frame));
+    let begin = Instant::now();
+    let mut count = 0_u64;
+    let mut more = true;
+    while io.outstanding() > 0 {
+        io.submit().map_err(|error| said(&error))?;
+        io.reap();
+        if !io.busy() {
+            let wait = PollFd::from_borrowed_fd(io.ring().wait_fd(), PollFlags::IN);
+            poll(&mut [wait], None).map_err(|error| said(&error))?;
+            io.reap();
+        }
+        more &= begin.elapsed() < span;
+        while let Some((token, result)) = io.answer() {
+            result.map_err(|fault| said(&format!("{fault:?}")))?;
+            count += 1;
+            if more {
+                start(&mut io, slab, u32::try_from(token.0).expect("a frame"));
+            }
+        }
+    }
+    Ok(count as f64 / begin.elapsed().as_secs_f64() / 1e3)
+}
+
+/// The same by fio.
+fn fio(path: &Path, write: bool, span: Duration, mib: u64) -> Result<f64, Failure> {
+    let kind = if write { "write" } else { "read" };
+    let output = Command::new("fio")
+        .args(["--name=weft", "--ioengine=io_uring", "--direct=1", "--bs=4k", "--time_based"])
+        .args(["--norandommap", "--random_generator=tausworthe64", "--output-format=json"])
+        .arg(format!("--iodepth={DEPTH}"))
+        .arg(format!("--rw=rand{kind}"))
+        .arg(format!("--size={mib}M"))
+        .arg(format!("--runtime={}ms", span.as_millis()))
+        .arg(format!("--filename={}", path.display()))
+        .output()
+        .map_err(|error| Failure::failed(format!("fio: {error}")))?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    let json = text.find('{').and_then(|from| serde_json::from_str(&text[from..]).ok());
+    let json: serde_json::Value = json.unwrap_or_default();
+    let rate = json["jobs"][0][kind]["iops"].as_f64().filter(|rate| *rate > 0.0);
+    rate.map(|rate| rate / 1e3).ok_or_else(|| {
+        let text = String::from_utf8_lossy(&output.stderr);
+        Failure::failed(format!("fio: found {:?}", text.lines().next().unwrap_or("no result")))
+    })
+}
+
+const DEPTH: u32 = 32;
+/// Source   the marks of issue 3
+const MARK: f64 = 0.95;

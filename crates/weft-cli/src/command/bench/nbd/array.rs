@@ -1,0 +1,72 @@
+//! How does an array on memory come to be served?
+
+use std::path::Path;
+
+use weft_engine::Config;
+use weft_engine::assemble::{Options, assemble};
+use weft_engine::knobs::Knobs;
+use weft_export::{ExportOptions, Listen, ServeOptions, Source, serve as serve_volume};
+use weft_ondisk::{Level, NewArray, NewMember};
+use weft_runtime::Backend;
+use weft_runtime::devices::{Access, MemberSpec, OpenMember, OpenOptions, read_metadata};
+use weft_units::{MemberIndex, Sectors};
+
+use crate::inside::{ended, not_served};
+use crate::outcome::Failure;
+
+/// Serves a RAID 5 of four members of memory, of at least `bytes`, until killed.
+pub(super) fn serve(socket: &Path, stripe_size: &str, bytes: u64) -> Result<(), Failure> {
+    let mut knobs = Knobs::default();
+    let knob = knobs.parse("stripe_size", stripe_size).map_err(Failure::usage)?;
+    knobs.set(knob);
+    let members = members(bytes)?;
+    let candidates: Vec<_> = members.iter().map(read_metadata).collect();
+    let assembly = assemble(&candidates, &Options::default())
+        .map_err(|refused| Failure::failed(format!("{refused:?}")))?;
+    let export = ExportOptions {
+        name: String::new(),
+        size: None,
+        read_only: false,
+        description: format!("RAID 5 on memory, stripe_size {stripe_size}"),
+    };
+    // Nothing is ever said on it: the process is killed.
+    let (shutdown, _tell) =
+        std::io::pipe().map_err(|error| Failure::failed(format!("pipe: {error}")))?;
+    let state = serve_volume(ServeOptions {
+        source: Source::Arrays { config: Box::new(Config::for_volume(assembly, knobs)), members },
+        exports: vec![export],
+        listen: vec![Listen::Unix { path: socket.to_owned() }],
+        control: None,
+        backend: Backend::Auto,
+        clients_max: 16,
+        shutdown: shutdown.into(),
+        on_ready: Box::new(|_| {}),
+    });
+    ended(state.map_err(|error| not_served(&error))?)
+}
+
+/// Members with the superblocks of a new array, whose parity is right: all zeros.
+fn members(bytes: u64) -> Result<Vec<OpenMember>, Failure> {
+    let size = bytes / 3 + (32 << 20);
+    let spec = MemberSpec::parse(&format!("ram:{}M", size >> 20)).map_err(Failure::failed)?;
+    let mut members: Vec<OpenMember> = Vec::new();
+    for index in 0..4 {
+        let open = OpenOptions::new(Access::ReadWrite);
+        let member = open.open(&spec, MemberIndex(index), &members).map_err(Failure::failed)?;
+        members.push(member);
+    }
+    let size: Sectors = members[0].info().size;
+    let new = |byte| NewMember { size, device_uuid: [byte; 16].into() };
+    let mut array = NewArray::new(Level::Raid5, (1..=4).map(new).collect());
+    array.assume_clean = true;
+    array.set_uuid = [0x77; 16].into();
+    array.name = "bench".into();
+    array.chunk = Some(Sectors(128));
+    let superblocks = array.plan().map_err(|error| Failure::failed(format!("{error:?}")))?;
+    for (superblock, member) in superblocks.iter().zip(&members) {
+        let at = superblock.minor.position(size).expect("members are large").bytes().0;
+        rustix::io::pwrite(member, &superblock.encode(), at)
+            .map_err(|errno| Failure::failed(format!("superblock: {errno}")))?;
+    }
+    Ok(members)
+}

@@ -1,0 +1,69 @@
+//! Which memory does the least server serve?
+//!
+//! One mapping that all connections read and write without asking each other. Two clients that touch
+//! the same bytes at one time get what they deserve; the benchmark has no such clients.
+
+use std::io::{IoSlice, Read};
+use std::os::unix::net::UnixStream;
+use std::ptr::NonNull;
+
+use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
+
+/// Memory that is never given back: its process ends by a signal.
+pub(super) struct Memory {
+    base: NonNull<u8>,
+    len: usize,
+}
+
+// SAFETY: plain memory, which belongs to no thread.
+unsafe impl Send for Memory {}
+// SAFETY: as above. Bytes are read and written without order; see the top of this file.
+unsafe impl Sync for Memory {}
+
+impl Memory {
+    pub(super) fn new(len: usize) -> Result<Self, String> {
+        let protection = ProtFlags::READ | ProtFlags::WRITE;
+        let (at, flags) = (std::ptr::null_mut(), MapFlags::PRIVATE);
+        // SAFETY: a new mapping at an address of the kernel's choice touches nothing that exists.
+        let mapped = unsafe { mmap_anonymous(at, len, protection, flags) };
+        let mapped = mapped.map_err(|errno| format!("memory to serve: {errno}"))?;
+        let base = NonNull::new(mapped.cast()).expect("mmap gives an address or an error");
+        Ok(Self { base, len })
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+
+    pub(super) fn copy_in(&self, offset: usize, bytes: &[u8]) {
+        let start = self.start(offset, bytes.len());
+        // SAFETY: inside the mapping (`start`), and `bytes` is elsewhere.
+        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), start, bytes.len()) }
+    }
+
+    /// Fills a range from a socket.
+    pub(super) fn receive(
+        &self,
+        stream: &mut UnixStream,
+        offset: usize,
+        len: usize,
+    ) -> std::io::Result<()> {
+        let start = self.start(offset, len);
+        // SAFETY: inside the mapping (`start`), and initialised: anonymous memory is zeros.
+        let bytes = unsafe { std::slice::from_raw_parts_mut(start, len) };
+        stream.read_exact(bytes)
+    }
+
+    /// A range, to be sent.
+    pub(super) fn slice(&self, offset: usize, len: usize) -> IoSlice<'_> {
+        let start = self.start(offset, len);
+        // SAFETY: inside the mapping (`start`), which stays in place, and initialised.
+        IoSlice::new(unsafe { std::slice::from_raw_parts(start, len) })
+    }
+
+    fn start(&self, offset: usize, len: usize) -> *mut u8 {
+        assert!(offset <= self.len && len <= self.len - offset);
+        // SAFETY: at most the end of the one mapping (asserted above).
+        unsafe { self.base.as_ptr().add(offset) }
+    }
+}
