@@ -10,7 +10,7 @@ use crate::{
     Features, Level, MdTime, Minor, ROLES_MAX, Reshape, ResyncOffset, Role, Super1,
     SuperblockError, Uuid, layout_id, super1::DATA_SECTORS_MIN,
 };
-use weft_units::{Sectors, Slot};
+use weft_units::{SECTOR_BYTES, Sectors, Slot};
 
 /// Sectors that the write-intent bitmap of a member gets, whether there is one or not.
 ///
@@ -174,6 +174,17 @@ pub enum CreateError {
         /// The level.
         level: Level,
     },
+    /// An array of more bytes than a Linux block device can have.
+    #[error(
+        "data of a member: found {found}, expected at most {most}, for an array ends below 8 EiB; \
+             set a smaller size"
+    )]
+    TooLarge {
+        /// Data of each member.
+        found: Sectors,
+        /// The most.
+        most: Sectors,
+    },
     /// A member that is too small.
     #[error("member {member}: found {found}, expected at least {expected} for data and metadata")]
     TooSmall {
@@ -244,6 +255,7 @@ impl NewArray {
     pub fn plan(&self) -> Result<Vec<Super1>, CreateError> {
         self.check_members()?;
         let geometry = self.geometry()?;
+        self.check_array_size(geometry.size)?;
         let mut set_name = [0; 32];
         let Some(name) = set_name.get_mut(..self.name.len()) else {
             return Err(CreateError::Name { found: self.name.len() });
@@ -300,6 +312,22 @@ impl NewArray {
             supers.push(planned);
         }
         Ok(supers)
+    }
+
+    /// Every byte of the array has a number that fits into a file offset.
+    fn check_array_size(&self, size: Sectors) -> Result<(), CreateError> {
+        let slots = self.slots.len() as u64;
+        let data_members = match self.level {
+            Level::Raid1 => 1,
+            Level::Raid4 | Level::Raid5 | Level::Raid6 => {
+                slots - u64::from(self.level.parity_count())
+            }
+            Level::Linear | Level::Raid0 | Level::Raid10 => slots,
+        };
+        let largest = self.members().map(|member| member.size).max().unwrap_or_default();
+        let found = if self.level == Level::Raid0 { largest } else { size };
+        let most = Sectors((i64::MAX as u64) / SECTOR_BYTES / data_members);
+        if found > most { Err(CreateError::TooLarge { found, most }) } else { Ok(()) }
     }
 
     fn check_members(&self) -> Result<(), CreateError> {

@@ -144,7 +144,9 @@ impl World {
     #[must_use]
     pub fn new(options: Options) -> Self {
         let size = options.chunk.0 * options.chunk_rows;
-        let member_size = Sectors(16_384 + size);
+        // Before and behind the data; before that of large members md leaves 128 MiB.
+        let room = if size > 1 << 24 { 1 << 19 } else { 16_384 };
+        let member_size = Sectors(room + size);
         let count = options.members + options.spares;
         let member =
             |number: usize| NewMember { size: member_size, device_uuid: device_uuid(number) };

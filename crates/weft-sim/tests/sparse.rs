@@ -1,0 +1,150 @@
+//! Is every sector of a very large array where it belongs? Members of 3 TiB, of 17 TiB, past 2^32 sectors
+//! and of nearly all that an array can have, of which the simulated disk holds only what was written.
+#![allow(clippy::cast_possible_truncation, reason = "numbers of a test are small")]
+
+use weft_engine::{MemberState, SyncAction};
+use weft_ondisk::{Level, Minor, NewArray, NewMember, Super1, Uuid};
+use weft_sim::checker::Record;
+use weft_sim::checker::parity::{self, Bytes};
+use weft_sim::{BLOCK, CutMode, Options, Rig, chunk_kib};
+use weft_units::Sectors;
+
+const TIB: u64 = 1 << 40;
+const CHUNK: u64 = 64 << 10;
+
+/// Bytes of each member: a byte count that ends in 2^32 sectors and what surrounds it, and more.
+const SIZES: [u64; 5] = [3 * TIB, 17 * TIB, (512 << 32) - CHUNK, (512 << 32) + CHUNK, 1 << 60];
+
+fn rig(level: Level, members: usize, minor: Minor, size: u64) -> Rig {
+    Rig::of(Options {
+        chunk_rows: size / CHUNK,
+        minor,
+        ..Options::new(level, members, chunk_kib(CHUNK >> 10))
+    })
+}
+
+/// Places where a number that is too narrow would show: around the powers of two that fit into the
+/// array, counted on a member and over all, in bytes, in sectors and in blocks.
+fn places(rig: &Rig) -> Vec<u64> {
+    let data = u64::from(rig.array.geometry.data_members());
+    let size = rig.size();
+    let mut places = vec![0, CHUNK * data - BLOCK, size / 2, size - 4 * BLOCK];
+    for power in [31, 32, 40, 41, 43, 44, 52, 59] {
+        let at: u64 = 1 << power;
+        // The same on every member, and the array's own.
+        places.extend([at, at - BLOCK, at.saturating_mul(data), at.saturating_mul(data) - BLOCK]);
+    }
+    places.retain(|at| *at + 4 * BLOCK <= size);
+    places.sort_unstable();
+    places.dedup();
+    places
+}
+
+/// Parity of everything that was written is right.
+fn assert_parity(rig: &Rig) {
+    let columns = rig.columns_of_interest();
+    let columns = columns.iter().copied();
+    let scrub = parity::scrub(&rig.disks, &rig.array, &rig.record, columns, Bytes::Visible);
+    assert!(scrub.wrong.is_empty() && scrub.written > 20, "{scrub:?}");
+}
+
+fn fill(rig: &mut Rig) -> Vec<u64> {
+    let places = places(rig);
+    assert!(places.len() > 8, "{places:?}");
+    for at in &places {
+        rig.put(*at, 3 * BLOCK);
+        rig.finish();
+        rig.put(*at + 512, 1024);
+        rig.finish();
+    }
+    let flush = rig.flush();
+    rig.wait(flush).unwrap();
+    places
+}
+
+#[test]
+fn what_is_written_far_out_is_read_there_degraded_and_after_a_cut() {
+    for size in SIZES {
+        for (level, members) in [(Level::Raid4, 3), (Level::Raid5, 4), (Level::Raid6, 5)] {
+            for minor in [Minor::V1_0, Minor::V1_2] {
+                let mut rig = rig(level, members, minor, size);
+                assert_eq!(rig.array.geometry.member_size().bytes().0, size);
+                let places = fill(&mut rig);
+                rig.verify();
+                assert_parity(&rig);
+                let held: usize = rig.disks.iter().map(|disk| disk.pages().count()).sum();
+                assert!(held < places.len() * 40, "{held} pages for {} places", places.len());
+                rig.cut(CutMode::Subset);
+                rig.recover();
+                rig.sync(SyncAction::Frozen).unwrap();
+                rig.verify();
+                rig.fail_disk(1);
+                rig.verify();
+                for at in &places {
+                    rig.store(*at + BLOCK, 700).unwrap();
+                }
+                rig.verify();
+                rig.stop();
+            }
+        }
+    }
+}
+
+/// A member that was rebuilt up to shortly before its end is rebuilt to its end, and no more than that.
+#[test]
+fn the_last_part_of_a_rebuild_is_done_and_no_other() {
+    for size in SIZES {
+        for (level, members) in [(Level::Raid5, 4), (Level::Raid6, 5)] {
+            for minor in [Minor::V1_0, Minor::V1_2] {
+                let mut rig = rig(level, members, minor, size);
+                fill(&mut rig);
+                rig.stop();
+                let from = Sectors(size / 512 - 4 * CHUNK / 512);
+                let (disk, device) = (1, &mut rig.disks[1]);
+                let at = minor.position(device.size()).expect("there is room for it");
+                let mut sb = Super1::parse(&device.peek(at.0, 8), minor, device.size()).unwrap();
+                sb.set_recovery_offset(Some(from));
+                device.poke(at.0, &sb.encode());
+                // What is above it is garbage, what is below is good.
+                for sector in from.0..size / 512 {
+                    device.poke(sb.data_offset.0 + sector, &[0xbd; 512]);
+                }
+                rig.record = Record::read(&rig.disks, minor);
+                rig.recover();
+                rig.until_idle();
+                let volume = rig.volume();
+                assert_eq!(volume.members[disk].state, MemberState::InSync);
+                assert_eq!(volume.degraded, 0);
+                let read = volume.members[0].sectors_read;
+                assert!(read <= 2 * (size / 512 - from.0), "{read} sectors read for the rest");
+                rig.verify();
+                assert_parity(&rig);
+            }
+        }
+    }
+}
+
+fn plan(level: Level, members: u8, sectors: u64) -> Result<Vec<Super1>, String> {
+    let member = |number: u8| NewMember { size: Sectors(sectors), device_uuid: Uuid([number; 16]) };
+    let mut array = NewArray::new(level, (0..members).map(member).collect());
+    array.set_uuid = Uuid([9; 16]);
+    array.assume_clean = true;
+    array.force = true;
+    array.plan().map_err(|error| error.to_string())
+}
+
+/// The largest that is possible is made; more is refused with a sentence and not with an overflow.
+#[test]
+fn sizes_beyond_all_numbers_are_refused() {
+    // 2^63 bytes over all data members, and what lies around it.
+    let most = (1u64 << 54) - (1 << 30);
+    assert!(plan(Level::Raid5, 3, most / 2).is_ok());
+    for (members, sectors) in
+        [(3, u64::MAX), (3, u64::MAX / 2), (3, 1 << 56), (3, 1 << 55), (8, 1 << 53), (200, 1 << 50)]
+    {
+        match plan(Level::Raid5, members, sectors) {
+            Ok(made) => panic!("{members} members of {sectors} sectors: {:?}", made[0].size),
+            Err(error) => assert!(error.len() > 20, "{error}"),
+        }
+    }
+}
