@@ -179,7 +179,8 @@ pub const TABLE: &[Row] = &[
         unit: "word",
         range: "at_unplug | each_turn",
         origin: "weft",
-        doc: "When rows that wait for a preread may be read: each turn, as md does, or after 3 ms, as in 2008.",
+        doc: "When rows that wait for a preread may be read: each turn, as md does, or after 3 ms, as in 2008. \
+              With stripe_size=auto rows of a stream wait 500 µs for the rest of it.",
         parse: |text, _| {
             Some(Knob::Activation(match text {
                 "at_unplug" => Activation::AtUnplug,
@@ -189,7 +190,7 @@ pub const TABLE: &[Row] = &[
         },
         show: |knobs| match knobs.activation {
             Activation::AtUnplug => "at_unplug".into(),
-            Activation::EachTurn => "each_turn".into(),
+            Activation::EachTurn | Activation::Soon => "each_turn".into(),
         },
     },
     Row {
@@ -456,6 +457,18 @@ impl Knobs {
                 Variant::Bypass { threshold }
             }
             PriorityRule::Fifo => Variant::Fifo,
+        }
+    }
+
+    /// When delayed rows become held ones.
+    #[must_use]
+    pub fn activation(&self) -> Activation {
+        // Nothing else is delayed with `auto` than what belongs to a stream.
+        let gathers = self.stripe_size.is_auto() && self.writes == Writes::Auto;
+        if gathers && self.activation == Activation::EachTurn {
+            Activation::Soon
+        } else {
+            self.activation
         }
     }
 

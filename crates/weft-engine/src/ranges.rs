@@ -82,6 +82,23 @@ impl Ranges {
         waits_for == 0
     }
 
+    /// Whether a write in flight or waiting ends at this byte.
+    pub(crate) fn write_ends_at(&self, byte: u64) -> bool {
+        let Some(region) = byte.checked_sub(1).map(|last| last / REGION_BYTES) else {
+            return false;
+        };
+        let mut next = self.buckets[bucket(region)];
+        while next != NONE {
+            let link = self.links[next as usize];
+            next = link.next;
+            let held = &self.held[link.request.0 as usize];
+            if link.region == region && held.writes && held.range.end().0 == byte {
+                return true;
+            }
+        }
+        false
+    }
+
     /// Takes a finished request out, if it entered. The requests that may start now, in order of
     /// arrival.
     pub(crate) fn leave(&mut self, id: RequestId) -> SmallVec<[RequestId; 2]> {
@@ -173,6 +190,8 @@ mod tests {
         let mut ranges = Ranges::default();
         assert!(ranges.enter(id(1), ByteRange::new(0, 8192), true));
         assert!(!ranges.enter(id(2), ByteRange::new(4096, 8192), true));
+        assert!(ranges.write_ends_at(8192) && ranges.write_ends_at(12_288));
+        assert!(!ranges.write_ends_at(0) && !ranges.write_ends_at(4096));
         assert!(!ranges.enter(id(3), ByteRange::new(8192, 4096), false));
         assert!(ranges.enter(id(4), ByteRange::new(65_536, 1), true));
         assert_eq!(ranges.leave(id(1))[..], [id(2)]);

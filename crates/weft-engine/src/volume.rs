@@ -115,7 +115,7 @@ struct Active {
     /// Member reads into its frames that were given up.
     pins: u32,
     writes: bool,
-    /// It goes on where another write ended.
+    /// More of its row is on its way.
     streams: bool,
     flushed: bool,
     /// The array counts it as a writer.
@@ -276,7 +276,7 @@ impl Volume {
 
     /// Whether another turn has something to do already.
     pub(crate) fn has_work(&self, now: Time) -> bool {
-        let Knobs { activation, .. } = self.knobs;
+        let activation = self.knobs.activation();
         let rows_wait = self.rows_may_move()
             && self.rows.cache.has_runnable(self.knobs.priority_variant(), activation, now);
         let for_rows =
@@ -378,9 +378,7 @@ impl Volume {
             stalled: false,
             pins: 0,
             writes,
-            streams: writes
-                && self.knobs.stripe_size.is_auto()
-                && self.streams.goes_on(request.range),
+            streams: writes && self.knobs.stripe_size.is_auto() && self.flows(request.range),
             flushed: false,
             begun: false,
             answered: false,
@@ -395,6 +393,11 @@ impl Volume {
                 RequestId(self.requests.len() as u32 - 1)
             }
         }
+    }
+
+    fn flows(&mut self, range: ByteRange) -> bool {
+        let before_answer = self.ranges.write_ends_at(range.start.0);
+        self.streams.flows(range, before_answer)
     }
 
     fn active(&mut self, id: RequestId) -> &mut Active {
@@ -588,7 +591,7 @@ impl Volume {
         if !self.rows_may_move() {
             return 0;
         }
-        self.rows.cache.activate_delayed(self.knobs.activation, out.now);
+        self.rows.cache.activate_delayed(self.knobs.activation(), out.now);
         let variant = self.knobs.priority_variant();
         // For its allocation.
         let mut picked = std::mem::take(&mut self.picked);
@@ -602,7 +605,7 @@ impl Volume {
             self.with_rows(out, |rows, cx| rows.handle(id, cx));
         }
         self.picked = picked;
-        self.rows.cache.plug_delayed(self.knobs.activation, out.now);
+        self.rows.cache.plug_delayed(self.knobs.activation(), out.now);
         self.take_events(out);
         handled
     }

@@ -82,7 +82,7 @@ impl Alone {
     pub(super) fn new(rows: u32, bytes: u64, depth: u32) -> Result<Self, Failure> {
         let assembly = assembled(superblocks()?)?;
         let size = assembly.geometry.array_size().0 * 512;
-        let knobs = Knobs { stripe_cache_size: rows, ..Knobs::default() };
+        let knobs = Knobs { stripe_cache_size: rows, ..Knobs::md() };
         let config = Config::for_volume(assembly, knobs);
         let first = config.client_frames_first();
         let count = u32::try_from(bytes / BLOCK).map_err(Failure::failed)?;

@@ -126,6 +126,11 @@ impl Cache {
         (self.block_bytes() / FRAME_BYTES) as u32
     }
 
+    /// Whether rows go by chunk rows.
+    pub(crate) fn goes_by_chunk_rows(&self) -> bool {
+        self.by_chunk_rows.is_some()
+    }
+
     /// All rows.
     pub(crate) fn size(&self) -> u32 {
         self.rows.len() as u32
@@ -304,8 +309,8 @@ impl Cache {
 
     /// Rows that were delayed in this turn wait from now on.
     pub(crate) fn plug_delayed(&mut self, activation: Activation, now: Time) {
-        if activation == Activation::AtUnplug && self.lists.first(List::Delayed).is_some() {
-            self.plug.wait(now);
+        if activation != Activation::EachTurn && self.lists.first(List::Delayed).is_some() {
+            self.plug.wait(activation, now);
         }
     }
 

@@ -161,14 +161,20 @@ impl Rows {
 
     /// Ends the arrivals of a turn: rows go to their lists.
     pub(crate) fn release_plug(&mut self, writes: Writes) {
+        let by_chunk_rows = self.cache.goes_by_chunk_rows();
         let mut plug = std::mem::take(&mut self.plug);
         for id in plug.drain(..) {
             let row = self.cache.row_mut(id);
             row.plugged = false;
             let streams = std::mem::take(&mut row.streams);
-            let alone = std::mem::take(&mut row.arrivals) == 1 && !streams;
-            // A write that came alone has nothing to wait for that is known of.
-            let at_once = writes == Writes::Sync || (writes == Writes::Auto && alone);
+            let alone = std::mem::take(&mut row.arrivals) == 1;
+            let at_once = match writes {
+                // A write that came alone has nothing to wait for that is known of.
+                Writes::Auto if by_chunk_rows => !streams,
+                Writes::Auto => alone,
+                Writes::Gather => false,
+                Writes::Sync => true,
+            };
             let follows = matches!(row.batch, Batch::Follower(_));
             if at_once && !follows && !row.to_write().is_empty() {
                 self.cache.permit_preread(id);
