@@ -7,6 +7,7 @@ wrong word says which write of which address landed there.
   pattern.py fill FILE BYTES ID                a file of BYTES, all by write ID
   pattern.py write URI EXPECTED SEED COUNT     COUNT random writes through NBD, recorded in EXPECTED
   pattern.py verify URI EXPECTED               reads the whole export and compares
+  pattern.py turn URI EXPECTED SEED COUNT      verify, then write
   pattern.py compare EXPECTED FILE             the same for two files
 """
 
@@ -135,6 +136,9 @@ def main(arguments):
         write(rest[0], rest[1], int(rest[2]), int(rest[3]))
     elif command == "verify":
         verify(rest[0], rest[1])
+    elif command == "turn":
+        verify(rest[0], rest[1])
+        write(rest[0], rest[1], int(rest[2]), int(rest[3]))
     elif command == "compare":
         compare(rest[0], rest[1])
     else:

@@ -16,7 +16,7 @@
 //!
 //! Source   md-raid.md §6.5 to §6.7, md-ondisk.md §1.7 and §8.4, reliability.md I4 to I6
 
-use weft_ondisk::{Features, MdTime, ResyncOffset, Role, Standing, Superblock, Update};
+use weft_ondisk::{Bitmap, Features, MdTime, ResyncOffset, Role, Standing, Superblock, Update};
 use weft_units::{Bytes, MemberIndex, SectorRange, Sectors, Slot, Span, Time, VolumeId};
 
 use crate::assemble::{Assembly, SlotState};
@@ -58,6 +58,8 @@ pub(crate) struct Array {
     positions: Vec<Option<usize>>,
     /// What each number of a member stands for.
     roles: Vec<Role>,
+    /// The bitmap that members have, as it was found; it is not kept up to date.
+    bitmap: Option<Bitmap>,
     events: u64,
     epoch_secs: u64,
     /// Parity may be wrong from here; `None` when it is right everywhere.
@@ -168,6 +170,7 @@ impl Array {
             slots,
             positions: Vec::new(),
             roles,
+            bitmap: assembly.bitmap().cloned(),
             events: assembly.events,
             epoch_secs,
             resync_from: assembly.resync_from,
@@ -511,11 +514,27 @@ impl Array {
                 MemberState::Faulty | MemberState::InSync | MemberState::Spare => None,
             },
         };
-        let logical_block = member.info.logical_block;
+        self.write_bitmap(position, out);
+        let logical_block = self.members[position].info.logical_block;
         let superblock = &mut self.members[position].superblock;
         superblock.update(&update);
         let bytes = superblock.encode_for(logical_block).into_boxed_slice();
         let op = MemberOp::WriteMetadata { at: superblock.super_offset(), bytes };
+        self.submit(position, op, Owner::Superblock, out);
+        self.rounds.outstanding += 1;
+    }
+
+    /// Gives a new member a bitmap, in the round in which it is first told who it is. What was there
+    /// is nobody's, and md would refuse the array or believe it.
+    fn write_bitmap(&mut self, position: usize, out: &mut Outbox) {
+        let member = &mut self.members[position];
+        if !std::mem::take(&mut member.lacks_bitmap) {
+            return;
+        }
+        let room = member.superblock.bitmap_room(member.info.size);
+        let (Some(bitmap), Ok(Some(room))) = (&self.bitmap, room) else { return };
+        let bytes = bitmap.of_new_member(member.info.logical_block).into_boxed_slice();
+        let op = MemberOp::WriteMetadata { at: room.start, bytes };
         self.submit(position, op, Owner::Superblock, out);
         self.rounds.outstanding += 1;
     }
@@ -545,7 +564,11 @@ impl Array {
     ) {
         match (position, result) {
             // The member is well; nothing depends on the round until it is done, later.
-            (Some(_), Err(Fault::NoSpace)) => self.rounds.not_before = Some(out.now + ROUND_RETRY),
+            (Some(position), Err(Fault::NoSpace)) => {
+                self.rounds.not_before = Some(out.now + ROUND_RETRY);
+                let member = &mut self.members[position];
+                member.lacks_bitmap = member.state != MemberState::InSync && self.bitmap.is_some();
+            }
             (Some(position), Err(_)) => self.fail(position, out),
             (None, _) | (_, Ok(())) => {}
         }
@@ -741,8 +764,12 @@ impl Array {
             .find(free)
             .ok_or(ReplyError::Invalid("the role table of the superblock is full"))?;
         let superblock = spare_superblock(&template, &info, number, device_uuid)?;
+        if let Some(bitmap) = &self.bitmap {
+            room_for_bitmap(&superblock, &info, bitmap)?;
+        }
         let mut member = Member::new(info, superblock, None, MemberState::Spare);
         member.number = number;
+        member.lacks_bitmap = self.bitmap.is_some();
         self.members.push(member);
         self.index_members();
         self.want_round();
@@ -766,6 +793,7 @@ impl Array {
                 MemberState::Rebuilding { good_to: Sectors::ZERO }
             };
             member.slot = Some(Slot(slot as u16));
+            member.lacks_bitmap = self.bitmap.is_some();
             let number = member.number as usize;
             self.slots[slot] = Some(position);
             if self.roles.len() <= number {
@@ -888,6 +916,24 @@ fn spare_superblock(
     template
         .of_spare(info.size, number, device_uuid)
         .map_err(|error| ReplyError::Refused(format!("{}: {error}", info.label)))
+}
+
+/// Whether a new member has room for the bitmap that the others have.
+fn room_for_bitmap(
+    superblock: &Superblock,
+    info: &MemberInfo,
+    bitmap: &Bitmap,
+) -> Result<(), ReplyError> {
+    let label = &info.label;
+    let needed = Bytes(bitmap.of_new_member(info.logical_block).len() as u64).sectors_floor();
+    match superblock.bitmap_room(info.size) {
+        Ok(Some(room)) if room.len >= needed => Ok(()),
+        Ok(room) => Err(ReplyError::Refused(format!(
+            "{label}: found {} for the bitmap, expected at least {needed}; use a larger member",
+            room.map_or(Sectors::ZERO, |room| room.len)
+        ))),
+        Err(error) => Err(ReplyError::Refused(format!("{label}: {error}; use a larger member"))),
+    }
 }
 
 /// What a coordinator's own member request is for.

@@ -10,7 +10,7 @@ pub mod journal;
 pub mod states;
 
 use thiserror::Error;
-use weft_ondisk::{BadBlocks, Logs, Metadata, MetadataError, Superblock, Uuid};
+use weft_ondisk::{BadBlocks, Bitmap, Logs, Metadata, MetadataError, Superblock, Uuid};
 use weft_units::{SectorRange, Sectors, Slot};
 
 use crate::config::MemberInfo;
@@ -171,6 +171,16 @@ pub fn assemble(candidates: &[Candidate], options: &Options) -> Result<Assembly,
 }
 
 impl Assembly {
+    /// The bitmap that members have beside their data, if it may be written.
+    #[must_use]
+    pub fn bitmap(&self) -> Option<&Bitmap> {
+        let found = self.members().find_map(|(_, member)| match &member.logs.bitmap {
+            Some(Ok(bitmap)) => Some(&**bitmap),
+            Some(Err(_)) | None => None,
+        });
+        found.filter(|_| !self.read_only)
+    }
+
     /// Slots without a member that has all of its data.
     #[must_use]
     pub fn degraded(&self) -> usize {

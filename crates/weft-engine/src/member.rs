@@ -34,6 +34,8 @@ pub(crate) struct Member {
     pub(crate) bad: BadBlocks,
     /// It was said once that it has not answered for a long time.
     pub(crate) warned: bool,
+    /// It came without the bitmap that the members of the array have.
+    pub(crate) lacks_bitmap: bool,
     /// Read errors in a row.
     pub(crate) read_errors: u32,
     pub(crate) counters: Counters,
@@ -75,6 +77,7 @@ impl Member {
             stalled: false,
             bad: BadBlocks::default(),
             warned: false,
+            lacks_bitmap: false,
             read_errors: 0,
             counters: Counters::default(),
             outstanding: VecDeque::new(),

@@ -390,6 +390,33 @@ impl Bitmap {
         Ok(Self { header, chunk, sync_size, trust, warnings, chunk_count: chunks, states })
     }
 
+    /// Whether the array may be written without a word to the bitmap.
+    ///
+    /// Whoever reads a plain bitmap next finds its event count behind that of the superblocks, and
+    /// takes every bit for set: so a crash, or a member that comes back, costs all of the array and
+    /// not a part of it. Bitmaps of other versions may mean more than which chunks to look at.
+    ///
+    /// Source   Linux 6.12: "bitmap file is out of date … forcing full recovery"; the members' part
+    ///          of it by `interop/lab/cases/60-bitmap.sh`
+    #[must_use]
+    pub const fn may_fall_behind(&self) -> bool {
+        self.header.version == 4
+    }
+
+    /// The bytes of the bitmap of a member that comes new to the array: all bits set, and out of date.
+    ///
+    /// Shape    whole logical blocks of `logical_block` bytes
+    #[must_use]
+    pub fn of_new_member(&self, logical_block: u32) -> Vec<u8> {
+        let header =
+            BitmapHeader { events: 0, events_cleared: 0, state: STALE, ..self.header.clone() };
+        let mut bytes = header.encode().to_vec();
+        let bits = usize::try_from(self.chunk_count.div_ceil(8)).unwrap_or(usize::MAX);
+        let end = bytes.len().saturating_add(bits).next_multiple_of(logical_block as usize);
+        bytes.resize(end, 0xff);
+        bytes
+    }
+
     /// How many chunks there are.
     #[must_use]
     pub const fn chunk_count(&self) -> u64 {
@@ -640,6 +667,32 @@ mod tests {
         old.state = STALE;
         let bitmap = Bitmap::parse(&bytes(&old, &[0; 8]), &context(64)).unwrap();
         assert_eq!(ranges(bitmap.dirty_ranges()), [(0, 64)]);
+    }
+
+    #[test]
+    fn a_new_member_gets_a_bitmap_that_nobody_believes_and_that_says_all() {
+        for version in 3..=6 {
+            let mut header = header(version, 4096, 8 * 19 + 3);
+            header.chunksize = if version == 6 { 8 } else { 4096 };
+            let origin = Some(ByteOrder::Little);
+            let context = BitmapContext { origin, room: Sectors(1 << 20), ..context(155) };
+            let bitmap = Bitmap::parse(&bytes(&header, &[0; 1024]), &context).unwrap();
+            assert_eq!(bitmap.may_fall_behind(), version == 4);
+        }
+        let bitmap = Bitmap::parse(&bytes(&header(4, 4096, 155), &[0; 3]), &context(155)).unwrap();
+        assert_eq!(bitmap.dirty_ranges().count(), 0);
+        for logical_block in [512, 4096] {
+            let fresh = bitmap.of_new_member(logical_block);
+            assert_eq!(fresh.len(), logical_block as usize);
+            let fresh =
+                Bitmap::parse(&fresh, &BitmapContext { events: 0, ..context(155) }).unwrap();
+            assert!(matches!(fresh.trust, Trust::Stale(_)), "{}", fresh.trust);
+            assert_eq!(ranges(fresh.dirty_ranges()), [(0, 155)]);
+            assert_eq!((fresh.header.events, fresh.header.events_cleared), (0, 0));
+            assert_eq!((fresh.header.uuid, fresh.header.chunksize), (UUID, 4096));
+        }
+        // The bits themselves, should somebody clear the flag.
+        assert!(bitmap.of_new_member(512)[BITMAP_HEADER_BYTES..].iter().all(|byte| *byte == 0xff));
     }
 
     #[test]

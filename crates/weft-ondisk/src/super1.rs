@@ -574,8 +574,10 @@ impl Features {
     ];
 
     /// What weft understands but does not keep up to date, so that it must not write.
-    const UNWRITABLE: [(Self, &'static str); 9] = [
-        (Self::BITMAP, "a write-intent bitmap"),
+    ///
+    /// A bitmap is not among them: whether an array with one may be written depends on the bitmap,
+    /// see [`crate::Bitmap::may_fall_behind`].
+    const UNWRITABLE: [(Self, &'static str); 8] = [
         (Self::RESHAPE, "a reshape under way"),
         (Self::BADBLOCKS, "a bad-block log that is not empty"),
         (Self::REPLACEMENT, "a member being replaced"),

@@ -201,7 +201,6 @@ impl Decision<'_> {
                 && let Some(reason) = member.superblock.refuses_writing().first()
             {
                 let state = match reason.name {
-                    "BITMAP" => State::WriteBitmap,
                     "PPL" | "MULTI_PPL" | "JOURNAL" => State::WriteLogged,
                     "BADBLOCKS" => State::WriteBadBlocks,
                     "magic" => State::WriteForeign,
@@ -212,6 +211,10 @@ impl Decision<'_> {
                     member.info.label, reason.name, reason.what
                 );
                 return Err(self.refused(state, text));
+            }
+            let has_data = matches!(role, Role::Active(_));
+            if has_data && features.contains(Features::BITMAP) && !self.options.read_only {
+                self.writable_beside_bitmap(&member)?;
             }
             if features.contains(Features::REPLACEMENT) {
                 self.drop(member.info, "is being filled to replace another".to_owned());
@@ -239,6 +242,31 @@ impl Decision<'_> {
         }
         self.same_bitmaps(&understood, reference);
         Ok(understood)
+    }
+
+    /// Whether the array may be written without keeping this member's bitmap up to date: all who read
+    /// it afterwards must see that it is behind.
+    fn writable_beside_bitmap(&mut self, member: &Member) -> Result<(), Refused> {
+        let label = &member.info.label;
+        let most = member.superblock.events() + 1;
+        let found = match &member.logs.bitmap {
+            Some(Ok(bitmap)) if !bitmap.may_fall_behind() => {
+                format!("bitmap version at byte 4: found {}, expected 4", bitmap.header.version)
+            }
+            // Bitmaps are written before superblocks, so a crash leaves them ahead by one at most.
+            Some(Ok(bitmap)) if bitmap.header.events > most => format!(
+                "bitmap events at byte 24: found {}, expected at most {most}, one more than the \
+                 superblock has",
+                bitmap.header.events
+            ),
+            Some(Ok(_)) => {
+                self.states.push(State::BitmapBehind);
+                return Ok(());
+            }
+            Some(Err(error)) => error.clone(),
+            None => "found no bitmap, expected one: feature_map at byte 8 has BITMAP".to_owned(),
+        };
+        Err(self.refused(State::WriteBitmap, format!("{label}: {found}")))
     }
 
     /// Bitmaps that differ do not keep anybody from reading.
@@ -372,8 +400,16 @@ impl Decision<'_> {
         let mut spares = Vec::new();
         let mut journals = Vec::new();
         let mut dirty_from: Option<Sectors> = None;
+        // A bitmap may be ahead by one, of a crash between it and the superblocks. The next round must
+        // not bring them level: the bitmap would count as current.
+        let mut bitmap_events = 0;
         for (member, role) in current {
             if let Role::Active(slot) = role {
+                if let Some(Ok(bitmap)) = &member.logs.bitmap
+                    && !self.options.read_only
+                {
+                    bitmap_events = bitmap.header.events.max(bitmap_events);
+                }
                 let Some(place) = slots.get_mut(slot.index()) else {
                     let reason = format!("role {} of {}", slot.0, geometry.members());
                     self.drop(member.info, reason);
@@ -408,7 +444,7 @@ impl Decision<'_> {
         let mut assembly = Assembly {
             uuid: freshest.set_uuid(),
             name: freshest.name(),
-            events: freshest.events(),
+            events: freshest.events().max(bitmap_events),
             resync_from: dirty_from,
             read_only: self.options.read_only,
             geometry,

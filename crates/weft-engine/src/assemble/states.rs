@@ -31,6 +31,7 @@ pub enum State {
     WriteBadBlocks,
     WriteForeign,
     WriteUnknown,
+    BitmapBehind,
     Degraded,
     Rebuilding,
     ResyncPending,
@@ -67,7 +68,7 @@ const fn served(state: State, id: &'static str, says: &'static str, next: &'stat
 }
 
 /// All rows, in the order of [`State`].
-pub const TABLE: [Row; 34] = [
+pub const TABLE: [Row; 35] = [
     refused(
         State::NoMember,
         "no-member",
@@ -188,7 +189,7 @@ pub const TABLE: [Row; 34] = [
     refused(
         State::WriteBitmap,
         "write-bitmap",
-        "the array has a bitmap, which this release does not keep up to date",
+        "the array has a bitmap that is damaged or of a kind which weft does not write beside",
         "weft cat or --read-only reads it; mdadm --grow --bitmap=none /dev/mdX takes the bitmap \
          away",
     ),
@@ -216,6 +217,13 @@ pub const TABLE: [Row; 34] = [
         "write-unknown",
         "the array uses something that this release does not keep up to date",
         "weft cat or --read-only reads it",
+    ),
+    served(
+        State::BitmapBehind,
+        "bitmap-behind",
+        "the array has a bitmap, which weft leaves as it is: all of its bits count as set afterwards",
+        "after a crash, or for a member that comes back, all is resynced and not a part; mdadm \
+         --assemble MEMBER… makes it current again",
     ),
     served(
         State::Degraded,

@@ -1,6 +1,8 @@
 //! Sets of members, and what is decided of each.
 
-use weft_ondisk::{Level, NewArray, NewMember, ResyncOffset, Super1};
+use weft_ondisk::{
+    Bitmap, BitmapContext, BitmapHeader, Level, NewArray, NewMember, ResyncOffset, Super1,
+};
 use weft_units::MemberIndex;
 
 use weft_ondisk::{Features, Logs};
@@ -201,6 +203,80 @@ fn what_this_release_does_not_keep_up_is_read_only() {
     assert!(assemble(&candidates, &read_only).unwrap().read_only);
     edit(&mut candidates[0], |superblock| superblock.feature_map.insert(Features::RESHAPE));
     assert!(assemble(&candidates, &read_only).is_err());
+}
+
+/// A set whose members all have this bitmap; the superblocks are at `events`.
+fn with_bitmaps(events: u64, change: impl Fn(&mut BitmapHeader)) -> Vec<Candidate> {
+    let mut candidates = set(Level::Raid5, 3);
+    for candidate in &mut candidates {
+        edit(candidate, |superblock| {
+            superblock.feature_map.insert(Features::BITMAP);
+            superblock.bitmap_offset_raw = 8i32.to_le_bytes();
+            superblock.events = events;
+        });
+        let superblock = candidate.superblock.as_ref().unwrap();
+        let mut header = BitmapHeader {
+            version: 4,
+            uuid: superblock.bitmap_uuid(),
+            events,
+            events_cleared: events,
+            sync_size: superblock.size(),
+            state: 0,
+            chunksize: 65536,
+            daemon_sleep: 5,
+            write_behind: 0,
+            sectors_reserved: 0,
+            nodes: 0,
+            cluster_name: [0; 64],
+        };
+        change(&mut header);
+        let context = BitmapContext {
+            uuid: superblock.bitmap_uuid(),
+            events,
+            sync_size: superblock.size(),
+            room: Sectors(256),
+            origin: None,
+        };
+        let mut bytes = header.encode().to_vec();
+        bytes.resize(4096, 0);
+        let bitmap = Bitmap::parse(&bytes, &context).map_err(|error| error.to_string());
+        candidate.logs.bitmap = Some(bitmap.map(Box::new));
+    }
+    candidates
+}
+
+#[test]
+fn a_plain_bitmap_falls_behind_and_others_are_not_written_beside() {
+    let assembly = assemble(&with_bitmaps(7, |_| {}), &run()).unwrap();
+    assert_eq!((assembly.events, &assembly.states[..]), (7, &[State::BitmapBehind][..]));
+    assert!(assembly.bitmap().is_some());
+    // An old one stays behind.
+    let old = with_bitmaps(7, |bitmap| bitmap.events = 3);
+    assert_eq!(assemble(&old, &run()).unwrap().events, 7);
+    // A crash may leave it ahead by one: the next round must leave that behind too.
+    let ahead = with_bitmaps(7, |bitmap| bitmap.events = 8);
+    assert_eq!(assemble(&ahead, &run()).unwrap().events, 8);
+
+    let read_only = Options { read_only: true, ..Options::default() };
+    let assembly = assemble(&ahead, &read_only).unwrap();
+    assert_eq!((assembly.events, assembly.states.is_empty()), (7, true));
+    assert!(assembly.bitmap().is_none());
+    for (change, says) in [
+        (
+            Box::new(|bitmap: &mut BitmapHeader| bitmap.events = 9)
+                as Box<dyn Fn(&mut BitmapHeader)>,
+            "bitmap events at byte 24: found 9, expected at most 8",
+        ),
+        (Box::new(|bitmap| bitmap.version = 5), "bitmap version at byte 4: found 5, expected 4"),
+        (Box::new(|bitmap| bitmap.uuid = Uuid([1; 16])), "bitmap uuid"),
+        (Box::new(|bitmap| bitmap.chunksize = 300), "bitmap chunksize"),
+    ] {
+        let spoiled = with_bitmaps(7, change);
+        let refused = assemble(&spoiled, &run()).unwrap_err();
+        assert_eq!(refused.state, State::WriteBitmap);
+        assert!(refused.reason.starts_with("m0: ") && refused.reason.contains(says), "{refused}");
+        assert!(assemble(&spoiled, &read_only).is_ok());
+    }
 }
 
 #[test]
