@@ -13,7 +13,7 @@ use std::path::Path;
 
 use common::{Fixture, Served, contents, exits, json, weft};
 use tempfile::tempdir;
-use weft_ondisk::{ByteOrder, Features, Minor, Role, Super1, Super090};
+use weft_ondisk::{ByteOrder, Features, Metadata, Minor, Role, Super1, Super090, Trust};
 use weft_units::Sectors;
 
 /// What `weft cat` must do with a set of members.
@@ -367,6 +367,56 @@ fn an_array_of_version_0_90_is_written_in_its_own_way() {
     let refused = exits(dir.path(), 3, &["cat", &members[0], &members[1], &members[2]]).err;
     assert!(refused.contains("m1.img"), "{refused}");
     let output = weft(dir.path(), &["cat", &members[0], &members[2], &members[3]]);
+    assert!(output.status.success() && output.stdout == fixture.content(), "{output:?}");
+}
+
+/// Whoever reads the bitmaps next must see that they are of before: also that of a new member, whose
+/// place held something else.
+#[test]
+fn an_array_with_a_bitmap_is_written_and_leaves_the_bitmap_behind() {
+    let fixture = Fixture::of("raid5-4-v11-bitmap");
+    let dir = tempdir().unwrap();
+    let members = fixture.unpack(dir.path());
+    let metadata = |name: &str| {
+        let image = std::fs::read(dir.path().join(name)).unwrap();
+        Metadata::read(Sectors(image.len() as u64 / 512), |sector, len| {
+            let at = sector.bytes().0 as usize;
+            Ok(image[at..at + len].to_vec())
+        })
+        .unwrap()
+    };
+    let before: Vec<_> = members.iter().map(|name| metadata(name)).collect();
+    let size = std::fs::metadata(dir.path().join(&members[0])).unwrap().len() as usize;
+    std::fs::write(dir.path().join("new"), vec![0xaa; size]).unwrap();
+    let mut arguments: Vec<&str> = members.iter().map(String::as_str).collect();
+    let assembled = json(dir.path(), &[&["assemble", "--json"], &arguments[..]].concat());
+    assert_eq!(assembled["states"][0]["state"], "bitmap-behind", "{assembled}");
+    arguments.extend(["--name", "bits"]);
+    let served = Served::start(dir.path(), &arguments);
+    for command in [["fail", "bits", &members[1]], ["remove", "bits", &members[1]]] {
+        exits(dir.path(), 0, &command);
+    }
+    exits(dir.path(), 0, &["add", "bits", "new"]);
+    exits(dir.path(), 0, &["wait", "bits"]);
+    exits(dir.path(), 0, &["stop", "bits"]);
+    assert_eq!(served.wait(), Some(0));
+    for survivor in [0, 2, 3] {
+        let (old, new) = (&before[survivor], metadata(&members[survivor]));
+        let header = |metadata: &Metadata| match &metadata.logs.bitmap {
+            Some(Ok(bitmap)) => bitmap.header.clone(),
+            other => panic!("{survivor}: {other:?}"),
+        };
+        assert_eq!(header(old), header(&new), "nothing is written to it");
+        assert!(header(&new).events < new.superblock.events());
+        assert!(new.superblock.features().contains(Features::BITMAP));
+    }
+    let new = metadata("new");
+    assert_eq!(new.superblock.own_role(), before[1].superblock.own_role());
+    let bitmap = new.logs.bitmap.unwrap().unwrap();
+    assert!(matches!(bitmap.trust, Trust::Stale(_)), "{}", bitmap.trust);
+    let dirty: u64 = bitmap.dirty_ranges().map(|range| range.len.0).sum();
+    assert_eq!(dirty, new.superblock.size().0);
+    let output = weft(dir.path(), &["cat", "new", &members[0], &members[2]]);
     assert!(output.status.success() && output.stdout == fixture.content(), "{output:?}");
 }
 

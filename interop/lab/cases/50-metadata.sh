@@ -5,22 +5,20 @@
 . /lab/turns.sh
 check "weft runs on $(uname -r)" "$weft" --version
 
-# cycle LEVEL MEMBERS METADATA CREATOR
+# create NAME LEVEL METADATA : by the kernel
+create() {
+	mdadm --create /dev/md0 --run --level "$2" --raid-devices "${#loops[@]}" --chunk 32 --metadata "$3" \
+		--bitmap none --assume-clean "${loops[@]}" >&2 || fail "$1: mdadm --create"
+	expect_zeros
+}
+
+# cycle LEVEL MEMBERS METADATA
 cycle() {
-	local level=$1 members=$2 metadata=$3 creator=$4 name="raid$1 $3" i
-	make_disks $((members + 1)) 16M
+	local level=$1 members=$2 metadata=$3 name="raid$1 $3"
+	make_disks $((members + 1)) 8M
 	local fresh=${disks[members]} out=${disks[1]}
 	loops=("${disks[@]:0:members}")
-	if [ "$creator" = kernel ]; then
-		mdadm --create /dev/md0 --run --level "$level" --raid-devices "$members" --chunk 32 --metadata "$metadata" \
-			--bitmap none --assume-clean "${loops[@]}" >&2 || fail "$name: mdadm --create"
-		expect_zeros
-	else
-		check "$name: weft create" "$weft" create --level "$level" --raid-devices "$members" --chunk 32K \
-			--metadata "$metadata" --assume-clean --name turns "${loops[@]}"
-		mdadm --assemble /dev/md0 "${loops[@]}" >&2 || fail "$name: mdadm --assemble"
-		expect_zeros
-	fi
+	create "$name" "$level" "$metadata"
 	kernel_writes 1
 	stop_md
 
@@ -41,22 +39,30 @@ cycle() {
 }
 
 for metadata in 0.90 1.0 1.1 1.2; do
-	cycle 4 4 $metadata kernel
-	cycle 5 4 $metadata kernel
-	cycle 6 5 $metadata kernel
+	cycle 4 4 $metadata
+	cycle 5 4 $metadata
+	cycle 6 5 $metadata
 done
-for metadata in 1.0 1.1 1.2; do cycle 5 3 $metadata weft; done
+# The reverse start; 1.2 is in cases/10. 0.90 is not made by weft.
+for metadata in 1.0 1.1; do
+	name="made by weft, $metadata"
+	make_disks 4 8M
+	check "$name: weft create" "$weft" create --level 5 --raid-devices 4 --chunk 32K --metadata "$metadata" \
+		--name turns "${loops[@]}"
+	rm -f /tmp/expected
+	with_weft "$name: weft writes" "$pattern write \"\$uri\" /tmp/expected 7 60; $weft wait turns"
+	in_sync "$name"
+	stop_md
+done
 
 # Killed in the middle of writing: dirty, so that the kernel resyncs all of it.
 for metadata in 0.90 1.1; do
+	name="killed, $metadata"
 	make_disks 4 16M
-	loops=("${disks[@]}")
-	mdadm --create /dev/md0 --run --level 5 --raid-devices 4 --chunk 32 --metadata $metadata --bitmap none \
-		--assume-clean "${loops[@]}" >&2 || fail "killed, $metadata: create"
-	expect_zeros
+	create "$name" 5 "$metadata"
 	stop_md
-	kill_weft_mid_write "killed, $metadata"
-	resynced "killed, $metadata"
+	kill_weft_mid_write "$name"
+	resynced "$name"
 	stop_md
 done
-plan 40
+plan 143
