@@ -1,12 +1,13 @@
 # For the cases, in the guest: turns of the kernel and of weft on the block devices `loops`. What the
 # array must contain is in /tmp/expected.
 # shellcheck shell=bash
-export XDG_RUNTIME_DIR=/tmp/run PYTHONDONTWRITEBYTECODE=1 PATH=/usr/bin:$PATH
+unset PYTHONDONTWRITEBYTECODE # compiled once, in /tmp
+export XDG_RUNTIME_DIR=/tmp/run PATH=/usr/bin:$PATH
 mkdir -p /tmp/run
 # /lab is not cached: each page of a program would come from the host each time.
 [ -d /tmp/lab ] || { mkdir /tmp/lab && cp -r /lab/weft.bin /lab/lib /lab/pattern-b /tmp/lab/; }
 weft=/tmp/lab/weft.bin
-pattern="python3 /tmp/lab/lib/pattern.py"
+pattern="python3 -S /tmp/lab/lib/pattern.py"
 
 # make_disks COUNT SIZE : sets `disks`, loop devices over new sparse files
 make_disks() {
@@ -111,8 +112,8 @@ least_read() {
 kill_weft_mid_write() {
 	local server t
 	cat >/tmp/script <<'W'
-python3 /tmp/lab/lib/pattern.py write "$uri" /tmp/expected 9 40
-exec python3 - "$uri" <<'P'
+python3 -S /tmp/lab/lib/pattern.py write "$uri" /tmp/expected 9 40
+exec python3 -S - "$uri" <<'P'
 import sys
 sys.path.insert(0, "/tmp/lab/lib")
 import nbd

@@ -23,7 +23,7 @@ cycle() {
 	stop_md
 
 	# weft reads all, overwrites parts, and stops.
-	with_weft "$name: weft finds what the kernel wrote, and writes" "$pattern turn \"\$uri\" /tmp/expected 7 60"
+	with_weft "$name: weft finds what the kernel wrote, and writes" "$pattern turn \"\$uri\" /tmp/expected 7 30"
 	in_sync "$name, written by weft"
 	kernel_writes 2
 	stop_md
@@ -31,7 +31,7 @@ cycle() {
 	# weft reads, loses a member, writes without it, and rebuilds a fresh one.
 	with_weft "$name: a member fails, weft reads and writes without it, and rebuilds a new one" "
 		$weft fail turns $out && $weft remove turns $out &&
-		$pattern turn \"\$uri\" /tmp/expected 8 40 &&
+		$pattern turn \"\$uri\" /tmp/expected 8 20 &&
 		$weft add turns $fresh && $weft wait turns"
 	loops[1]=$fresh
 	in_sync "$name, rebuilt by weft"

@@ -65,7 +65,7 @@ with_bitmap() {
 	local here=("${loops[@]}")
 	unset 'here[1]'
 	loops=("${here[@]}")
-	with_weft "$name: weft reads and writes without it" "$pattern turn \"\$uri\" /tmp/expected 8 60"
+	with_weft "$name: weft reads and writes without it" "$pattern turn \"\$uri\" /tmp/expected 8 40"
 	behind "$name, a member away"
 	check "$name: content without it" same_as /tmp/expected
 	# The bits know nothing of what weft wrote.

@@ -3,7 +3,7 @@
 # other wrote, also with a member left out.
 . /lab/tap.sh
 . /lab/turns.sh
-places="python3 /tmp/lab/lib/places.py"
+places="python3 -S /tmp/lab/lib/places.py"
 
 # large LEVEL MEMBERS SIZE METADATA
 large() {
