@@ -30,6 +30,8 @@ pub(crate) struct Member {
     pub(crate) state: MemberState,
     /// It has a request outstanding for longer than `read_around`.
     pub(crate) stalled: bool,
+    /// When the oldest read that it was sent shortly before it stalled is to be given up.
+    pub(crate) gives_up_at: Option<Time>,
     /// Sectors of its data that hold nothing. Only members of arrays that are read-only have any.
     pub(crate) bad: BadBlocks,
     /// It was said once that it has not answered for a long time.
@@ -75,6 +77,7 @@ impl Member {
             slot,
             state,
             stalled: false,
+            gives_up_at: None,
             bad: BadBlocks::default(),
             warned: false,
             lacks_bitmap: false,

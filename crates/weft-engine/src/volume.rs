@@ -60,6 +60,8 @@ pub(crate) struct Volume {
     starved: VecDeque<RequestId>,
     /// Pieces of reads that go through the cache.
     detours: VecDeque<Detour>,
+    /// The first of the starved ones was refused after detours had rows: its turn is before theirs.
+    detours_wait: bool,
     streams: Streams,
     /// Rows that are handled in this turn.
     picked: Vec<RowId>,
@@ -148,6 +150,7 @@ impl Volume {
             ready: VecDeque::new(),
             starved: VecDeque::new(),
             detours: VecDeque::new(),
+            detours_wait: false,
             streams: Streams::default(),
             picked: Vec::new(),
             held: VecDeque::new(),
@@ -305,7 +308,8 @@ impl Volume {
             let warn = (!member.warned).then_some(STALL_WARNING);
             let may_fail = member_timeout > Span::ZERO && !self.array.breaks(position);
             let fail = may_fail.then_some(member_timeout);
-            [around, warn, fail].into_iter().flatten().map(|span| since + span).min()
+            let spans = [around, warn, fail].into_iter().flatten();
+            spans.map(|span| since + span).chain(member.gives_up_at).min()
         });
         let retry = self.retry_wake();
         let activation = self.rows.cache.activation_wake().filter(|_| self.rows_may_move());
@@ -621,9 +625,10 @@ impl Volume {
 
     /// When to find out whether there is space again.
     fn retry_wake(&self) -> Option<Time> {
-        let waits =
-            self.rows.is_owing() || self.array.resync_from.is_some() || self.sync_failed_full;
-        self.full_since.filter(|_| waits && !self.array.broken).map(|since| since + FULL_RETRY)
+        let due = self.full_since? + FULL_RETRY;
+        // A sync that is not to run needs no wake-up.
+        let waits = self.rows.is_owing() || (self.sync.is_none() && self.sync_is_due(due));
+        (waits && !self.array.broken).then_some(due)
     }
 
     #[inline]

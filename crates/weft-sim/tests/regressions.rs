@@ -9,7 +9,7 @@ use weft_engine::{
 };
 use weft_ondisk::{Level, NewArray, NewMember, Super1, Uuid};
 use weft_sim::rng::Rng;
-use weft_sim::{BLOCK, Logged, Order, Planned, Rig, Ticket, chunk_kib};
+use weft_sim::{BLOCK, Logged, Order, Payload, Planned, Rig, Ticket, chunk_kib};
 use weft_units::{ByteRange, ClientId, MemberIndex, Sectors, Span, Time, VolumeId};
 
 /// Longer than any of these tests: the array stays marked dirty.
@@ -50,6 +50,45 @@ fn wait_without_space_for_first(
     rig.must();
     rig.take_answer(ticket).expect("it was answered").map(|_| ())
 }
+
+/// RAID 5 of five, chunk 64 KiB, that stays dirty: block 0 is on disk 0, 16 on 1 and so on, P on 4.
+/// Each of them is filled with 0x40 and the number of its disk, and none is in the cache.
+fn five_with_a_row(knobs: Knobs) -> Rig {
+    let mut rig = Rig::raid5(5, chunk_kib(64)).with(|o| {
+        o.knobs = knobs;
+        o.knobs.safe_mode_delay = NEVER;
+    });
+    for (disk, byte) in (0..4).zip(0x40..) {
+        rig = rig.written(disk * 16, byte);
+    }
+    rig.stop().recover();
+    rig.written(100, 1)
+}
+
+/// Begins to write a full row beside it, with a disk that does not answer.
+fn stall_a_write(rig: &mut Rig, disk: usize) {
+    rig.disks[disk].faults.stalled = true;
+    for disk in 0..4 {
+        let sync = Flags { sync: true, ..Flags::default() };
+        rig.plug(RequestOp::Write, (disk * 16 + 8) * BLOCK, BLOCK, Payload::Tags, sync);
+    }
+    rig.settle();
+}
+
+/// The cache is one chunk row of sixteen rows, and every block was written.
+fn one_chunk_row_of_cache() -> Rig {
+    let mut rig = raid5().with(|o| {
+        o.knobs = Knobs::default();
+        o.rows_max = Some(16);
+    });
+    for row in 0..16 {
+        rig.store(row * STRIPE, STRIPE).expect("nothing is wrong with it");
+    }
+    rig
+}
+
+/// Data of a chunk row of [`raid5`].
+const STRIPE: u64 = 192 << 10;
 
 fn state_of(rig: &Rig, disk: usize) -> Option<MemberState> {
     let label = format!("disk{disk}");
@@ -422,4 +461,137 @@ fn command_after_a_stop_is_refused_and_writes_nothing() {
     let (_, ticket) = rig.add_blank();
     assert_eq!(rig.wait(ticket), Err(ReplyError::Stopping));
     assert!(!rig.log.iter().any(|line| matches!(line, Logged::Write { .. })), "{:?}", rig.log);
+}
+
+// The row lost what only it knew when its memory was pinned: the blocks that nobody wrote were computed
+// from old data and new parity.
+#[test]
+fn row_that_owes_is_kept_when_a_read_of_it_is_given_up() {
+    for knobs in [Knobs::md(), Knobs::default()] {
+        for failed in [false, true] {
+            let mut rig = five_with_a_row(knobs);
+            if !failed {
+                // It stays stalled when the read is given up.
+                stall_a_write(&mut rig, 2);
+            }
+            let ticket = rig.write(0, 0xee);
+            let answer = wait_without_space_for_first(&mut rig, 0, ticket);
+            assert_eq!(answer, Err(ReplyError::NoSpace));
+            rig.disks[2].faults.stalled = true;
+            let read = rig.get(32 * BLOCK, BLOCK);
+            if failed {
+                rig.fail_disk(2);
+            }
+            // The failure is recorded on it as well.
+            rig.disks[0].faults.no_space = !failed;
+            rig.pass(Span::secs(5));
+            assert_eq!(rig.take_answer(read), Some(Ok(vec![0x42; 4096])), "failed {failed}");
+            rig.disks[0].faults.no_space = false;
+            rig.disks[2].faults.stalled = false;
+            rig.pass(Span::secs(5)).finish();
+            for (block, byte) in [(16, 0x41), (32, 0x42), (48, 0x43)] {
+                assert!(rig.read(block).is_all(byte), "failed {failed}, block {block}");
+            }
+        }
+    }
+}
+
+// It was forgotten what it owed while a read of it was in flight: it went to the inactive rows twice.
+#[test]
+fn row_that_owed_a_failed_member_is_released_once() {
+    let mut rig = five_with_a_row(Knobs::md());
+    let ticket = rig.write(0, 0xee);
+    let answer = wait_without_space_for_first(&mut rig, 0, ticket);
+    assert_eq!(answer, Err(ReplyError::NoSpace));
+    rig.disks[2].faults.stalled = true;
+    rig.pass(Span::millis(500));
+    let read = rig.get(32 * BLOCK, BLOCK);
+    let member = rig.member_of(0);
+    rig.admin(Verb::Fail(member));
+    rig.settle();
+    rig.pass(Span::secs(1));
+    rig.disks[2].faults.stalled = false;
+    rig.pass(Span::secs(3)).finish();
+    assert!(matches!(rig.take_answer(read), Some(Ok(_))));
+    assert_eq!(rig.volume().stripe_cache_active, 0);
+}
+
+// A cache that is no larger than a chunk row had to be all free, and was not while a row owed.
+#[test]
+fn row_that_owes_does_not_keep_a_large_read_from_going_on() {
+    let mut rig = one_chunk_row_of_cache();
+    rig.disks[0].faults.no_space = true;
+    let write = rig.write(0, 9);
+    rig.pass(Span::millis(100));
+    assert_eq!(rig.take_answer(write), Some(Err(ReplyError::NoSpace)));
+    for len in [STRIPE, BLOCK] {
+        let read = rig.get(STRIPE, len);
+        rig.pass(Span::secs(3));
+        assert!(matches!(rig.take_answer(read), Some(Ok(_))), "{len} bytes");
+    }
+}
+
+// Reads of a lost member go through the cache. They always had rows first, so that a write that needs
+// many never found them.
+#[test]
+fn large_write_goes_between_reads_of_a_lost_member() {
+    let mut rig = one_chunk_row_of_cache();
+    rig.fail_disk(0);
+    // The data of disk 0: of every fourth chunk row it has the parity.
+    let rows = (0..12).filter(|row| row % 4 < 3);
+    let blocks = rows.flat_map(|row| (0..16).map(move |block| row * 48 + row % 4 * 16 + block));
+    let mut blocks = blocks.cycle();
+    let mut reads: Vec<Ticket> = Vec::new();
+    let mut write = None;
+    for number in 0..2000 {
+        reads.retain(|ticket| !rig.is_answered(*ticket));
+        while reads.len() < 12 {
+            reads.push(rig.get(blocks.next().expect("they go round") * BLOCK, BLOCK));
+        }
+        assert!(rig.step(Order::Fifo), "nothing moves");
+        if number == 2 {
+            write = Some(rig.put(13 * STRIPE, STRIPE));
+        }
+    }
+    assert!(rig.is_answered(write.expect("it was begun")));
+}
+
+// Nobody was to rebuild it, and the engine asked to be woken for it at a time that had passed.
+#[test]
+fn full_member_is_not_waited_for_while_syncs_are_frozen() {
+    let mut rig = one_chunk_row_of_cache();
+    rig.fail_disk(3).remove(3);
+    let (disk, _) = rig.add_blank();
+    rig.settle();
+    while rig.volume().sync_completed.is_none_or(|(done, _)| done <= Sectors(64)) {
+        assert!(rig.step(Order::Fifo), "nothing is rebuilt");
+    }
+    rig.disks[disk].faults.no_space = true;
+    while !rig.volume().no_space {
+        assert!(rig.step(Order::Fifo), "nothing is rebuilt");
+    }
+    rig.disks[disk].faults.no_space = false;
+    rig.sync(SyncAction::Frozen).expect("nothing speaks against it");
+    let mut wakes = 0;
+    while wakes < 100 && rig.wake() {
+        wakes += 1;
+    }
+    assert!(wakes < 100, "it wakes all the time");
+    rig.sync(SyncAction::Recover).expect("nothing speaks against it");
+    rig.pass(Span::secs(2)).until_idle();
+    assert_eq!(rig.volume().degraded, 0);
+}
+
+// A write that is never given up kept the member stalled; reads that came after it were not looked at
+// until something else happened.
+#[test]
+fn read_goes_round_a_member_that_stalled_with_an_earlier_write() {
+    let mut rig = five_with_a_row(Knobs::md());
+    stall_a_write(&mut rig, 2);
+    rig.pass(Span::secs(1));
+    let read = rig.get(32 * BLOCK, BLOCK);
+    rig.pass(Span::millis(2500));
+    assert_eq!(rig.take_answer(read), Some(Ok(vec![0x42; 4096])));
+    rig.disks[2].faults.stalled = false;
+    rig.finish();
 }

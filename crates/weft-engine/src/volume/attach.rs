@@ -107,13 +107,13 @@ impl Volume {
     /// Attaches what waits for rows: work that lost its row, failed reads, requests in order. While
     /// the cache waits for its new shape, only what was begun goes on.
     pub(super) fn attach_waiting(&mut self, out: &mut Outbox) {
-        if self.rows.cache.relieve() {
+        let relieved = self.rows.cache.relieve();
+        let first = self.starved.front().copied();
+        let mut first_refused = false;
+        if relieved {
             self.rows.place_displaced(&self.array);
-            while let Some(detour) = self.detours.front().copied() {
-                if !self.take_detour(detour) {
-                    break;
-                }
-                self.detours.pop_front();
+            if !self.detours_wait {
+                self.take_detours();
             }
             // In order of arrival: those that waited go on before the new ones.
             while let Some(id) = self.starved.pop_back() {
@@ -135,10 +135,29 @@ impl Volume {
             match self.attach(id) {
                 Attached::All => self.attached(id, out),
                 Attached::Piece => later.push(id),
-                Attached::Starved => self.starved.push_back(id),
+                Attached::Starved => {
+                    first_refused |= first == Some(id);
+                    self.starved.push_back(id);
+                }
             }
         }
         self.ready.extend(later);
+        if relieved {
+            // One who needs many rows would never find them between detours that need one each.
+            self.detours_wait = first_refused;
+            if !first_refused {
+                self.take_detours();
+            }
+        }
+    }
+
+    fn take_detours(&mut self) {
+        while let Some(detour) = self.detours.front().copied() {
+            if !self.take_detour(detour) {
+                break;
+            }
+            self.detours.pop_front();
+        }
     }
 
     fn attached(&mut self, id: RequestId, out: &mut Outbox) {

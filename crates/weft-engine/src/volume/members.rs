@@ -45,6 +45,7 @@ impl Volume {
             let member = &mut self.array.members[position];
             let waited = member.oldest(out).map_or(Span::ZERO, |issued| now.since(issued));
             let to_give_up = std::mem::take(&mut member.to_give_up);
+            member.gives_up_at = None;
             if member.is_faulty() {
                 // However it failed: nobody waits for what it still has.
                 if to_give_up {
@@ -75,15 +76,24 @@ impl Volume {
                     self.give_up(position, None, out);
                 }
             } else if stalled && self.array.can_read_around(position) {
-                self.give_up(position, Some(Time(now.0 - read_around.0)), out);
+                let younger = self.give_up(position, Some(Time(now.0 - read_around.0)), out);
+                let member = &mut self.array.members[position];
+                member.gives_up_at = younger.map(|issued| issued + read_around);
             }
         }
         self.take_events(out);
     }
 
     /// Gives up what a member has outstanding: all of it, or the reads issued by then. Its owners
-    /// are told now; its answers, if they come, only free memory.
-    fn give_up(&mut self, position: usize, reads_by: Option<Time>, out: &mut Outbox) {
+    /// are told now; its answers, if they come, only free memory. When the first of the younger reads
+    /// was issued.
+    fn give_up(
+        &mut self,
+        position: usize,
+        reads_by: Option<Time>,
+        out: &mut Outbox,
+    ) -> Option<Time> {
+        let mut younger: Option<Time> = None;
         let tokens: Vec<Token> =
             self.array.members[position].outstanding.iter().map(|(token, _)| *token).collect();
         for token in tokens {
@@ -92,7 +102,11 @@ impl Volume {
                 None => true,
                 Some(by) => {
                     let read = matches!(outstanding.owner, Owner::Parts(..));
-                    read && !outstanding.write && outstanding.issued <= by
+                    let read = read && !outstanding.write && !outstanding.detached;
+                    if read && outstanding.issued > by {
+                        younger.get_or_insert(outstanding.issued);
+                    }
+                    read && outstanding.issued <= by
                 }
             };
             if outstanding.detached || !chosen {
@@ -124,6 +138,7 @@ impl Volume {
                 Owner::Superblock => self.array.superblock_done(Some(position), fault, out),
             }
         }
+        younger
     }
 
     /// A member request that was given up uses the memory of a request no more.

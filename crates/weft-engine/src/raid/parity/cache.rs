@@ -11,7 +11,8 @@
 //! Rows without work are reused longest unused first, within one of eight classes, as md's eight
 //! hash locks have it. Once a lookup found none, all misses wait until a quarter of the cache is
 //! free again; hits go on. Rows that go by chunk rows ([`super::stripe_size`]) are of one class, and a
-//! miss waits for as many rows as its request needs of one chunk.
+//! miss waits for as many rows as its request needs of one chunk, or half of all: rows that a member
+//! has no space for, or keeps by not answering, must not keep others from going on.
 //!
 //! Source   md-raid.md §1.1, §1.2, §1.4, §1.5
 
@@ -168,7 +169,7 @@ impl Cache {
             return Acquired::Starved;
         }
         if self.by_chunk_rows.is_some() {
-            let rows = rows.min(u64::from(self.size())) as u32;
+            let rows = rows.min(u64::from(self.size() / 2).max(1)) as u32;
             if self.inactive < rows {
                 self.starved = Some(Starved::Rows(rows));
                 return Acquired::Starved;

@@ -266,7 +266,7 @@ impl Rows {
         row.delayed = false;
         row.batch_ready = false;
         if row.pins > 0 {
-            self.displace(id);
+            self.set_aside(id);
             return;
         }
         if let Some((action, RowSyncState::Requested)) = row.sync
@@ -464,8 +464,8 @@ impl Rows {
         }
         let row = self.cache.row_mut(part.row);
         row.pins -= 1;
-        if row.pins == 0 && !row.hashed && row.in_flight == 0 {
-            self.cache.release(part.row);
+        if row.pins == 0 && row.in_flight == 0 {
+            self.rest(part.row);
         }
     }
 
@@ -571,18 +571,29 @@ impl Rows {
             return;
         }
         if row.pins > 0 {
-            self.displace(id);
+            self.set_aside(id);
             return;
         }
         row.handle |= row.has_work();
         self.cache.release(id);
     }
 
-    /// Retires a row whose memory is pinned, and keeps its work for another.
-    fn displace(&mut self, id: RowId) {
+    /// Does without a row whose memory is pinned. One that owes cannot be done without: what belongs
+    /// there is known to it only, and the others do not add up to it. It waits for its memory or for
+    /// space.
+    fn set_aside(&mut self, id: RowId) {
         self.unbatch(id, |rows, id| rows.rest(id));
         let row = self.cache.row_mut(id);
-        row.owed = SlotSet::EMPTY;
+        if row.owed.is_empty() {
+            self.displace(id);
+        } else {
+            row.handle = false;
+        }
+    }
+
+    /// Retires a row whose memory is pinned, and keeps its work for another.
+    fn displace(&mut self, id: RowId) {
+        let row = self.cache.row_mut(id);
         let (reads, writes) = row.move_out();
         let sync = row.sync.take().map(|(action, _)| action);
         let work = Displaced { key: row.key, reads, writes, sync };

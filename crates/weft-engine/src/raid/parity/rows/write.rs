@@ -259,14 +259,13 @@ impl Rows {
     /// Writes again what members had no space for, row by row.
     pub(crate) fn pay_off(&mut self, cx: &mut Surroundings<'_>) {
         for id in self.owing.clone() {
-            let present = cx.array.present();
             let row = self.cache.row_mut(id);
-            // A member that failed meanwhile is rebuilt, or not; either way from the others.
-            row.owed = row.owed.and(present);
             if row.in_flight > 0 || row.plugged || row.handle {
                 continue;
             }
-            let owed = row.owed;
+            // A member that failed meanwhile is rebuilt, or not; either way from the others.
+            let owed = row.owed.and(cx.array.present());
+            row.owed = owed;
             row.operation = Operation::PayingOff;
             self.stage(id, id, owed, Some(false), cx.knobs.max_sectors, cx);
             if self.cache.row(id).in_flight == 0 {
