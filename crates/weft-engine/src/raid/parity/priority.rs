@@ -152,7 +152,11 @@ impl Plug {
         starved: bool,
         now: Time,
     ) -> bool {
-        let Some(delay) = activation.delay() else { return !reading };
+        let Some(delay) = activation.delay() else {
+            // As the knob was before they may wait: nobody is to be woken for it.
+            self.forget();
+            return !reading;
+        };
         let since = self.wait(activation, now);
         if !starved && now < since + delay {
             return false;
@@ -202,7 +206,9 @@ mod tests {
         assert_eq!(plug.due(), None);
         assert!(plug.opens(unplug, false, true, at(6001)), "a request waits for a row");
         assert!(plug.opens(Activation::EachTurn, false, false, at(7000)));
+        plug.wait(unplug, at(7000));
         assert!(!plug.opens(Activation::EachTurn, true, true, at(7000)));
+        assert_eq!(plug.due(), None, "another knob: it would wake all the time");
     }
 
     /// Runs the policy dry and returns `(picked, bypass_count after)` for each pick.
