@@ -8,7 +8,7 @@
 //! [`StripeSize::AUTO`] is weft's own, for both ends at once. What is known of a block is known for
 //! 4 KiB, so a small write moves no more than it must. But rows of one chunk row that are ready
 //! together are handled together, so that each member gets the longest runs there are; a request
-//! that finds no room for its part of a chunk row waits for all of it, so that chunk rows are not
+//! that finds no room for its part of a chunk row waits for it, or half the cache, so that they are not
 //! taken apart; a write that goes on where another one ended waits, while full rows are on their way
 //! to the members, for the rest of its row; and a full row is written from the client's own memory.
 //!
