@@ -512,7 +512,7 @@ impl Default for Knobs {
     fn default() -> Self {
         Self {
             plan_rule: PlanRule::Least,
-            stripe_cache_bytes: Bytes::mib(32),
+            stripe_cache_bytes: Bytes::mib(8),
             stripe_size: StripeSize::AUTO,
             ..Self::md()
         }

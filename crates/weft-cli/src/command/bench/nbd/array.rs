@@ -9,16 +9,23 @@ use weft_export::{ExportOptions, Listen, ServeOptions, Source, serve as serve_vo
 use weft_ondisk::{Level, NewArray, NewMember};
 use weft_runtime::Backend;
 use weft_runtime::devices::{Access, MemberSpec, OpenMember, OpenOptions, read_metadata};
-use weft_units::{MemberIndex, Sectors};
+use weft_units::{Bytes, MemberIndex, Sectors};
 
 use crate::inside::{ended, not_served};
 use crate::outcome::Failure;
+
+const MEMBERS: u64 = 4;
+const CACHE_BYTES: u64 = 256 * 4096 * MEMBERS;
 
 /// Serves a RAID 5 of four members of memory, of at least `bytes`, until killed.
 pub(super) fn serve(socket: &Path, stripe_size: &str, bytes: u64) -> Result<(), Failure> {
     let mut knobs = Knobs::default();
     let knob = knobs.parse("stripe_size", stripe_size).map_err(Failure::usage)?;
     knobs.set(knob);
+    // The same memory for all, that of md's 256 rows of 4 KiB.
+    let rows = (CACHE_BYTES / MEMBERS / knobs.stripe_size.bytes().0).max(17);
+    knobs.stripe_cache_size = u32::try_from(rows).map_err(Failure::failed)?;
+    knobs.stripe_cache_bytes = Bytes(CACHE_BYTES);
     let members = members(bytes)?;
     let candidates: Vec<_> = members.iter().map(read_metadata).collect();
     let assembly = assemble(&candidates, &Options::default())
