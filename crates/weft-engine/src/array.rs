@@ -447,7 +447,9 @@ impl Array {
 
     /// When a round is due that found no space before.
     pub(crate) fn round_wake(&self) -> Option<Time> {
-        self.rounds.not_before.filter(|_| !self.read_only && !self.broken)
+        // While others of the last round have not answered, their answers are what wakes.
+        let waits = self.rounds.outstanding == 0 && !self.read_only && !self.broken;
+        self.rounds.not_before.filter(|_| waits)
     }
 
     fn start_superblocks(&mut self, out: &mut Outbox) {

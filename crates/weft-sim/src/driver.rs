@@ -152,6 +152,13 @@ impl World {
         self.now = self.now.max(at);
         self.input(Input::Wake);
         self.settle();
+        let again = self.engine.as_ref().and_then(Engine::next_wake);
+        if again.is_some_and(|again| again <= self.now) && self.failure.is_none() {
+            let now = self.now.0;
+            let message =
+                format!("woken at {now} it asks to be woken at {again:?}: it never sleeps");
+            self.fail(Violation::new("I13 liveness", message));
+        }
         true
     }
 

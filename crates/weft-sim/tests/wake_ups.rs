@@ -64,3 +64,16 @@ fn a_stalled_read_goes_round_as_soon_as_a_rebuilt_member_allows_it() {
     assert!(is_given_up(&rig, token), "the others know it from this moment");
     assert!(rig.wait(read).unwrap().iter().all(|byte| *byte == 0));
 }
+
+/// It would keep a driver awake without end: the checker of [`weft_sim::World::wake`] objects.
+#[test]
+fn a_superblock_round_that_waits_for_space_and_for_an_answer_wakes_nobody() {
+    let mut rig = raid5();
+    rig.disks[0].faults.no_space = true;
+    rig.disks[1].faults.stalled = true;
+    rig.put(0, BLOCK);
+    rig.pass(Span::secs(5));
+    rig.disks[0].faults.no_space = false;
+    rig.disks[1].faults.stalled = false;
+    rig.finish();
+}
