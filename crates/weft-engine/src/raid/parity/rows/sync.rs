@@ -21,11 +21,14 @@ impl Rows {
     pub(super) fn sync_compare(&mut self, id: RowId, facts: &Facts, cx: &mut Surroundings<'_>) {
         let failed = facts.failed();
         // With as many blocks computed as there is parity, parity agrees by construction; a block
-        // that was computed from P agrees with P.
+        // that was computed from P agrees with P. But a block may be here from before its member
+        // failed, and parity that was not checked since a crash may disagree with it.
+        let unchecked = facts.resync_pending;
         let lost_data = !failed.and(facts.data()).is_empty();
-        let p = !failed.contains(facts.p) && !lost_data;
+        let p = !failed.contains(facts.p) && (unchecked || !lost_data);
         let q = facts.q.filter(|q| !failed.contains(*q));
-        if failed.count() >= facts.parity().count() || (!p && q.is_none()) {
+        let agrees = failed.count() >= facts.parity().count() && !unchecked;
+        if agrees || (!p && q.is_none()) {
             self.sync_correct(id, Differs::default(), cx);
             return;
         }
