@@ -267,6 +267,7 @@ impl Volume {
         self.attach_waiting(out);
         self.rows.release_plug(self.knobs.writes);
         let handled = self.handle_rows(rows_max, out);
+        self.rows.cache.plug_delayed(self.knobs.activation(), out.now);
         self.release_held(out);
         let delay =
             if self.stopping && self.is_idle() { None } else { Some(self.knobs.safe_mode_delay) };
@@ -609,7 +610,6 @@ impl Volume {
             self.with_rows(out, |rows, cx| rows.handle(id, cx));
         }
         self.picked = picked;
-        self.rows.cache.plug_delayed(self.knobs.activation(), out.now);
         self.take_events(out);
         handled
     }

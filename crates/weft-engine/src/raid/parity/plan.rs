@@ -6,7 +6,7 @@
 //! reconstruct-write (parity from all data) and read-modify-write (parity from old data and old
 //! parity), whichever reads less.
 //!
-//! `plan_rule=least` takes another way ([`least`]): the fewest reads that lead to the same result.
+//! `plan_rule=least` takes another way (`plan/least.rs`): the fewest reads that lead to the same result.
 //!
 //! A read may go along with a delay: a partial write reads its own block at once and waits for the
 //! permission to read the others.

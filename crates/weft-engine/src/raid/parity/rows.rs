@@ -277,6 +277,9 @@ impl Rows {
             if requested && cx.knobs.check_reads == CheckReads::Media {
                 row.uptodate = SlotSet::EMPTY;
             }
+            if action == SyncAction::Recover {
+                self.forget_lost_parity(id, cx);
+            }
         }
         if self.copy_out(id, cx) {
             return;
@@ -328,6 +331,14 @@ impl Rows {
             rmw_level: cx.knobs.rmw_level,
             rule: cx.knobs.plan_rule,
         }
+    }
+
+    /// Parity that is to be rebuilt may be here from before its member failed, in the middle of a resync
+    /// that had not looked at it. It is computed anew: its row is read as a whole anyway.
+    fn forget_lost_parity(&mut self, id: RowId, cx: &Surroundings<'_>) {
+        let facts = self.facts(id, cx);
+        let row = self.cache.row_mut(id);
+        row.uptodate = row.uptodate.without(facts.parity().and(facts.failed()).without(row.owed));
     }
 
     /// Serves readers of valid blocks. Whether there were any.
