@@ -3,7 +3,7 @@
 //! Reads GUID partition tables and MBRs with their chains of logical partitions, numbered as the
 //! kernel numbers them, and nothing else: what a partition holds is other files' business. Every
 //! byte comes from somebody else, so every place is checked before it is read, chains end by
-//! themselves, and no table makes this allocate more than [`ARRAY_BYTES_MAX`].
+//! themselves, and no table makes this allocate more than `ARRAY_BYTES_MAX`.
 //!
 //! A damaged first GPT header gives way to the second one, with a notice. Images do not say how
 //! large the logical blocks of their disk were; both sizes that exist are tried. An MBR counts in

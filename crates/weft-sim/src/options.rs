@@ -46,7 +46,7 @@ pub struct Options {
     /// Whether data is promised: not when more members are hurt than the level survives. Then only
     /// single flight, exactly once, bounds and liveness count.
     pub data_promised: bool,
-    /// Whether everything submitted and answered is kept in [`World::log`].
+    /// Whether everything submitted and answered is kept in the log of the `World`.
     pub logged: bool,
 }
 
