@@ -246,8 +246,9 @@ enum Fill {
 mod tests {
     use super::*;
 
-    /// A cold row of `members` blocks, data first, then P and Q, as row 0 of a parity-last layout.
-    fn cold(members: u16, parities: u16) -> Facts {
+    /// A cold row of `members` blocks, data first, then P and Q, as row 0 of a parity-last layout. By
+    /// md's rule.
+    pub(super) fn cold(members: u16, parities: u16) -> Facts {
         let data = members - parities;
         Facts {
             all: SlotSet::first(members),
@@ -267,7 +268,7 @@ mod tests {
         }
     }
 
-    fn writing(mut facts: Facts, full: u16) -> Facts {
+    pub(super) fn writing(mut facts: Facts, full: u16) -> Facts {
         facts.to_write = SlotSet::first(full);
         facts.overwrite = facts.to_write;
         facts
@@ -279,7 +280,7 @@ mod tests {
         facts
     }
 
-    fn without(mut facts: Facts, failed: &[u16]) -> Facts {
+    pub(super) fn without(mut facts: Facts, failed: &[u16]) -> Facts {
         for slot in failed {
             facts.insync.remove(Slot(*slot));
             facts.writable.remove(Slot(*slot));

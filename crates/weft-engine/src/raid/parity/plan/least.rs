@@ -122,25 +122,10 @@ mod tests {
 
     use super::*;
     use crate::knobs::PlanRule;
+    use crate::raid::parity::plan::tests::{cold, without, writing};
 
-    fn cold(members: u16, parities: u16, rule: PlanRule) -> Facts {
-        let data = members - parities;
-        Facts {
-            all: SlotSet::first(members),
-            p: Slot(data),
-            q: (parities == 2).then_some(Slot(data + 1)),
-            uptodate: SlotSet::EMPTY,
-            insync: SlotSet::first(members),
-            writable: SlotSet::first(members),
-            to_read: SlotSet::EMPTY,
-            to_write: SlotSet::EMPTY,
-            overwrite: SlotSet::EMPTY,
-            syncing: false,
-            preread: true,
-            resync_pending: false,
-            rmw_level: RmwLevel::Fewer,
-            rule,
-        }
+    fn least(facts: Facts) -> Facts {
+        Facts { rule: PlanRule::Least, ..facts }
     }
 
     /// Follows a row to the end of what it has to do: how many blocks it reads. Every step must be one
@@ -230,13 +215,12 @@ mod tests {
                         (RmwLevel::Fewer, false, true, true),
                     ] {
                         let reads = [PlanRule::Md, PlanRule::Least].map(|rule| {
-                            let mut facts = cold(members, parities, rule);
+                            let lost = (0..members).filter(|slot| failed >> slot & 1 == 1);
+                            let lost: Vec<u16> = lost.collect();
+                            let mut facts = without(cold(members, parities), &lost);
+                            facts.rule = rule;
                             (facts.rmw_level, facts.resync_pending) = (level, resync_pending);
                             (facts.preread, facts.syncing) = (preread, syncing);
-                            for slot in (0..members).filter(|slot| failed >> slot & 1 == 1) {
-                                facts.insync.remove(Slot(slot));
-                                facts.writable.remove(Slot(slot));
-                            }
                             for slot in 0..data {
                                 let kind = bits >> (2 * slot) & 3;
                                 facts.to_read.set(Slot(slot), kind == 1);
@@ -261,10 +245,8 @@ mod tests {
     #[test]
     fn parity_that_is_being_rebuilt_is_computed_anew() {
         for (members, parities) in [(4, 1), (6, 2)] {
-            let mut facts = cold(members, parities, PlanRule::Least);
+            let mut facts = writing(least(cold(members, parities)), 1);
             facts.insync.remove(facts.p);
-            facts.to_write = SlotSet::only(Slot(0));
-            facts.overwrite = facts.to_write;
             let data = u32::from(members - parities);
             assert_eq!(follow(facts), data - 1);
         }
@@ -273,14 +255,9 @@ mod tests {
     /// md-raid.md §8, rows 11 and 12.
     #[test]
     fn what_md_reads_in_vain_is_not_read() {
-        let mut facts = cold(4, 1, PlanRule::Least);
-        (facts.insync, facts.writable) = (SlotSet::first(3), SlotSet::first(3));
-        facts.to_write = SlotSet::only(Slot(0));
-        facts.overwrite = facts.to_write;
+        let facts = writing(without(least(cold(4, 1)), &[3]), 1);
         assert_eq!(follow(facts), 0, "nothing for a parity that cannot be written");
-        let mut facts = cold(6, 2, PlanRule::Least);
-        facts.insync.remove(Slot(0));
-        facts.writable.remove(Slot(0));
+        let mut facts = without(least(cold(6, 2)), &[0]);
         facts.to_read = SlotSet::only(Slot(0));
         assert_eq!(follow(facts), 4, "D - 2 reads");
     }
