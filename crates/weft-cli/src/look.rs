@@ -6,6 +6,7 @@
 use std::borrow::Borrow;
 use std::fs::{File, OpenOptions};
 use std::io;
+use std::ops::Range;
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
@@ -207,18 +208,29 @@ impl Looked {
     /// The member cannot be read.
     pub(crate) fn superblocks_anywhere(&self) -> Result<Vec<Misplaced>, Failure> {
         let mut found = Vec::new();
-        let mut first = Sectors::ZERO;
-        while first < self.size {
-            // Pieces overlap by all but a sector of a superblock.
-            let rest = (self.size.0 - first.0).min(PIECE_SECTORS + 7);
-            let len = usize::try_from(Sectors(rest).bytes().0).unwrap_or(usize::MAX);
-            let bytes = self.read(first, len).map_err(|error| {
-                Failure::failed(format!("{}: sector {}: {error}", self.label, first.0))
-            })?;
-            found.extend(probe::superblocks_anywhere(&bytes, first));
-            first = Sectors(first.0 + PIECE_SECTORS);
+        for (piece, superblocks) in self.superblocks_within(0..self.size.0) {
+            found.extend(superblocks.map_err(|error| {
+                Failure::failed(format!("{}: sector {}: {error}", self.label, piece.start))
+            })?);
         }
         Ok(found)
+    }
+
+    /// The same for some of its sectors, a piece at a time: its sectors, and what begins there.
+    pub(crate) fn superblocks_within(
+        &self,
+        sectors: Range<u64>,
+    ) -> impl Iterator<Item = (Range<u64>, io::Result<Vec<Misplaced>>)> {
+        let Range { start, end } = sectors;
+        (start..end).step_by(PIECE_SECTORS).map(move |first| {
+            let piece = first..end.min(first + PIECE_SECTORS as u64);
+            // A superblock that begins in the last sector of a piece ends in the next.
+            let last = (piece.end + SUPER_SECTORS - 1).min(self.size.0);
+            let first = Sectors(first);
+            let len = usize::try_from(Sectors(last - first.0).bytes().0).unwrap_or(usize::MAX);
+            let bytes = self.read(first, len);
+            (piece, bytes.map(|bytes| probe::superblocks_anywhere(&bytes, first)))
+        })
     }
 
     /// Places that look like those of a superblock.
@@ -347,8 +359,9 @@ fn without_newer(block: &[u8], version: Version) -> Option<Super1> {
     Some(superblock)
 }
 
-/// Sectors that `examine --deep` reads at a time: 4 MiB.
-const PIECE_SECTORS: u64 = 8192;
+/// Sectors that a search for superblocks reads at a time: 1 MiB.
+const PIECE_SECTORS: usize = 2048;
+const SUPER_SECTORS: u64 = SUPER_BYTES as u64 / 512;
 
 /// More than one member has; ZFS alone has an uberblock in each of many blocks.
 const FOREIGN_MAX: usize = 256;

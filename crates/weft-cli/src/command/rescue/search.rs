@@ -9,8 +9,8 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
-use weft_ondisk::probe::{Misplaced, superblocks_anywhere};
-use weft_ondisk::{SUPER_BYTES, Superblock, Uuid, Version};
+use weft_ondisk::probe::Misplaced;
+use weft_ondisk::{Superblock, Uuid, Version};
 use weft_runtime::partition::TableError;
 use weft_runtime::spec::MemberSpec;
 use weft_units::{Bytes, Sectors};
@@ -186,30 +186,22 @@ fn extent(found: &Misplaced) -> Option<(Sectors, Sectors)> {
 
 /// Superblocks anywhere near the ends of a disk, or on all of it.
 fn odd_places(disk: &Looked, deep: bool) -> Vec<Misplaced> {
-    let size = disk.size.bytes().0;
-    let near = if deep || size <= 2 * NEAR_BYTES { size } else { NEAR_BYTES };
-    let ranges = [0..near, (size - NEAR_BYTES.min(size)).max(near)..size];
-    let bar = progress("rescue", ranges.iter().map(|range| range.end - range.start).sum::<u64>());
+    let size = disk.size.0;
+    let near = if deep || size <= 2 * NEAR_SECTORS { size } else { NEAR_SECTORS };
+    let ranges = [0..near, size.saturating_sub(NEAR_SECTORS).max(near)..size];
+    let sectors = ranges.iter().map(|range| range.end - range.start).sum();
+    let bar = progress("rescue", Sectors(sectors).bytes().0);
     let mut found = Vec::new();
-    let mut bytes = Vec::new();
-    for range in ranges {
-        let mut at = range.start / 512 * 512;
-        while at < range.end {
-            let len = (range.end - at).min(PIECE_BYTES);
-            // The superblock that begins in the last sector of a piece ends in the next.
-            let with_rest = (len + SUPER_BYTES as u64 - 512).min(size - at);
-            bytes.resize(usize::try_from(with_rest).unwrap_or(0), 0);
-            match disk.read_exact_at(&mut bytes, at) {
-                Ok(()) => found.extend(superblocks_anywhere(&bytes, Bytes(at).sectors_floor())),
-                Err(error) => complain(&format!(
-                    "{}: bytes {at}..{}: {error}; left out",
-                    disk.label,
-                    at + with_rest
-                )),
+    for (piece, superblocks) in ranges.into_iter().flat_map(|range| disk.superblocks_within(range))
+    {
+        let (first, end) = (Sectors(piece.start).bytes().0, Sectors(piece.end).bytes().0);
+        match superblocks {
+            Ok(superblocks) => found.extend(superblocks),
+            Err(error) => {
+                complain(&format!("{}: bytes {first}..{end}: {error}; left out", disk.label));
             }
-            bar.inc(len);
-            at += len;
         }
+        bar.inc(end - first);
     }
     bar.finish_and_clear();
     found.retain(|misplaced: &Misplaced| has_array(&misplaced.superblock));
@@ -221,7 +213,5 @@ fn has_array(superblock: &Superblock) -> bool {
     superblock.set_uuid().0 != [0; 16]
 }
 
-/// Partitioners leave less than this before the first partition and after the last.
-const NEAR_BYTES: u64 = 8 << 20;
-/// Enough for a disk to be at its best.
-const PIECE_BYTES: u64 = 1 << 20;
+/// Partitioners leave less than these 8 MiB before the first partition and after the last.
+const NEAR_SECTORS: u64 = (8 << 20) / 512;
