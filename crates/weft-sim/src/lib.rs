@@ -10,6 +10,7 @@
 //! | What happens next? | `driver.rs`: [`Order`] |
 //! | How do I write a test? | `rig.rs`: [`Rig`] |
 //! | What does a member do? | `disk/`: media, volatile cache |
+//! | How long does a drive take? | `drive/`: models of disks and solid-state drives, without payload |
 //! | What may go wrong with it? | `faults.rs` |
 //! | What does a power cut leave? | `crash.rs` |
 //! | What may a client see? | `model.rs` |
@@ -53,6 +54,7 @@ pub mod checker;
 pub mod compute;
 pub mod crash;
 pub mod disk;
+pub mod drive;
 mod driver;
 pub mod faults;
 pub mod model;

@@ -1,0 +1,82 @@
+//! What happens next in a drive?
+
+use std::cmp::Ordering;
+use std::collections::BinaryHeap;
+use weft_units::Time;
+
+/// Events in order of time, those of one time in the order in which they were planned.
+#[derive(Clone, Debug)]
+pub(super) struct Events<E> {
+    heap: BinaryHeap<Planned<E>>,
+    planned: u64,
+}
+
+#[derive(Clone, Debug)]
+struct Planned<E> {
+    at: Time,
+    order: u64,
+    event: E,
+}
+
+impl<E> Events<E> {
+    /// None yet.
+    pub(super) fn new() -> Self {
+        Self { heap: BinaryHeap::new(), planned: 0 }
+    }
+
+    /// Plans an event.
+    pub(super) fn plan(&mut self, at: Time, event: E) {
+        self.planned += 1;
+        self.heap.push(Planned { at, order: self.planned, event });
+    }
+
+    /// When the next one is.
+    pub(super) fn next_at(&self) -> Option<Time> {
+        self.heap.peek().map(|planned| planned.at)
+    }
+
+    /// The next one, unless it is after `now`.
+    pub(super) fn pop(&mut self, now: Time) -> Option<(Time, E)> {
+        if self.next_at()? > now {
+            return None;
+        }
+        self.heap.pop().map(|planned| (planned.at, planned.event))
+    }
+}
+
+impl<E> PartialEq for Planned<E> {
+    fn eq(&self, other: &Self) -> bool {
+        self.order == other.order
+    }
+}
+
+impl<E> Eq for Planned<E> {}
+
+impl<E> PartialOrd for Planned<E> {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl<E> Ord for Planned<E> {
+    /// The earliest is the greatest, because a heap gives its greatest first.
+    fn cmp(&self, other: &Self) -> Ordering {
+        (other.at, other.order).cmp(&(self.at, self.order))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn events_of_one_time_come_in_the_order_of_planning() {
+        let mut events = Events::new();
+        for (at, name) in [(5, 'c'), (3, 'a'), (5, 'd'), (4, 'b'), (6, 'e')] {
+            events.plan(Time(at), name);
+        }
+        let order: String =
+            std::iter::from_fn(|| events.pop(Time(5))).map(|(_, name)| name).collect();
+        assert_eq!((order.as_str(), events.next_at()), ("abcd", Some(Time(6))));
+    }
+}

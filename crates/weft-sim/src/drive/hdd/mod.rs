@@ -1,0 +1,481 @@
+//! How does a disk that turns carry out its commands?
+//!
+//! One arm works on one access at a time. When it is free, it takes the access that it can begin to
+//! transfer soonest: move plus rotation, out of the commands that wait for it and, when nothing waits
+//! or too much is dirty or a flush waits, out of the oldest dirty extents (*destage window*). A command
+//! that has waited longer than the age limit goes first. Without either, the head reads on behind
+//! the last read. Setting out for a command takes the controller's overhead, and the choice is made at
+//! its end; only what continues under the head is taken at once.
+//!
+//! ```text
+//!     read    in a cache ─────────────────────────────▶ link ─▶ done
+//!             else ─▶ waiting ─▶ arm ─────────────────▶ link ─▶ done
+//!     write   cached:  room promised ─▶ link ─▶ dirty, done ┄┄▶ arm
+//!             else, FUA:  link ─▶ waiting ─▶ arm ─▶ done
+//!     flush   done when all that was dirty at its arrival has left
+//! ```
+//!
+//! Assumptions beyond the specification: reads go before destaging unless more than ¾ of the limit is
+//! dirty; an access to the medium is never interrupted; written data does not stay for reading once it
+//! is on the medium.
+//!
+//! Source   `experiments.md` §2.1
+
+mod arm;
+mod geometry;
+mod read_cache;
+mod write_cache;
+
+pub(super) use arm::{Seek, SeekPoints};
+pub(super) use geometry::Platters;
+
+use super::counters::Counters;
+use super::events::Events;
+use super::link::Link;
+use super::{Access, Command, Done};
+use crate::rng::Rng;
+use arm::{Approach, Arm, Target};
+use geometry::Geometry;
+use read_cache::ReadCache;
+use std::collections::VecDeque;
+use std::sync::Arc;
+use weft_units::{Bytes, Sectors, Span, Time};
+use write_cache::WriteCache;
+
+/// What an [`Hdd`] is made of.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct HddParameters {
+    pub(super) platters: Platters,
+    pub(super) seek: Seek,
+    pub(super) queue_depth: u32,
+    /// Decoding a command.
+    pub(super) command_overhead: Span,
+    /// A command that has waited longer goes before all others.
+    pub(super) age_limit: Span,
+    pub(super) link_bytes_per_second: u64,
+    /// What each command occupies of the link beyond its bytes.
+    pub(super) link_overhead: Span,
+    /// Segments for reading; their size is zero when there is no read cache.
+    pub(super) read_segments: u32,
+    pub(super) read_segment: Sectors,
+    /// How much may be dirty; zero when the write cache is off.
+    pub(super) write_cache: Sectors,
+    /// How many of the oldest extents compete for the arm.
+    pub(super) destage_window: u32,
+    /// Longest piece that leaves at once.
+    pub(super) destage_piece: Sectors,
+}
+
+/// A disk that turns.
+#[derive(Clone, Debug)]
+pub struct Hdd {
+    parameters: Arc<HddParameters>,
+    geometry: Arc<Geometry>,
+    arm: Arm,
+    /// What the arm is doing.
+    active: Option<Active>,
+    /// When the controller will have chosen what the arm does for a command.
+    choosing: Option<Time>,
+    events: Events<Event>,
+    link: Link,
+    /// Commands that need the arm.
+    waiting: Vec<Waiting>,
+    /// Writes for which the cache has no room yet, first come first served.
+    outside: VecDeque<Command>,
+    /// Flushes with the epoch that each waits for.
+    flushes: VecDeque<(u64, u64)>,
+    dirty: WriteCache,
+    reads: ReadCache,
+    held: u32,
+    counters: Counters,
+}
+
+/// A command that needs the arm.
+#[derive(Clone, Copy, Debug)]
+struct Waiting {
+    tag: u64,
+    first: u64,
+    end: u64,
+    write: bool,
+    arrived: Time,
+    target: Target,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Active {
+    /// Reads for the host; with or without a move.
+    Read { command: Waiting, moved: bool },
+    /// Writes for the host, past the cache.
+    Write { tag: u64, first: u64, end: u64 },
+    /// Brings dirty sectors to the platters.
+    Destage { end: u64 },
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Event {
+    /// The arm ends what it does.
+    Arm,
+    /// The controller has chosen.
+    Chosen,
+    /// A write for which there is room has been taken.
+    Taken(Command),
+    /// A write that goes past the cache has come over the link.
+    Came(Command),
+    /// Tells the host.
+    Done(u64),
+}
+
+/// What the arm could do next.
+enum Choice {
+    /// The command at this place of the list, reading on.
+    ReadOn(usize, Time),
+    /// The command at this place of the list.
+    Waiting(usize, Approach),
+    /// The extent of this age.
+    Destage(u64, Approach),
+}
+
+impl Hdd {
+    pub(super) fn new(parameters: &Arc<HddParameters>, seed: u64) -> Self {
+        let parameters = Arc::clone(parameters);
+        let geometry = Arc::new(Geometry::new(&parameters.platters));
+        let phase = Rng::new(seed).below(geometry.turn);
+        Self {
+            arm: Arm::new(phase),
+            active: None,
+            choosing: None,
+            events: Events::new(),
+            link: Link::new(parameters.link_bytes_per_second),
+            waiting: Vec::new(),
+            outside: VecDeque::new(),
+            flushes: VecDeque::new(),
+            dirty: WriteCache::new(parameters.write_cache.0),
+            reads: ReadCache::new(parameters.read_segments, parameters.read_segment.0),
+            held: 0,
+            counters: Counters::default(),
+            geometry,
+            parameters,
+        }
+    }
+
+    pub(super) fn depth(&self) -> u32 {
+        self.parameters.queue_depth
+    }
+
+    pub(super) fn volatile_cache(&self) -> bool {
+        self.parameters.write_cache.0 > 0
+    }
+
+    pub(super) fn capacity(&self) -> Sectors {
+        self.geometry.capacity()
+    }
+
+    pub(super) fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    pub(super) fn next_event(&self) -> Option<Time> {
+        self.events.next_at()
+    }
+
+    pub(super) fn durable(&self, first: Sectors, length: Sectors) -> bool {
+        !self.dirty.has_any(first.0, first.0 + length.0)
+    }
+
+    pub(super) fn submit(&mut self, now: Time, command: Command) {
+        assert!(self.held < self.depth(), "a disk was given more than it holds");
+        self.held += 1;
+        self.counters.take(&command);
+        match command.access {
+            Access::Read => self.read(now, &command),
+            Access::Write { fua } if fua || !self.volatile_cache() => {
+                let overhead = self.parameters.link_overhead;
+                let came = self.link.pass(now, command.length.bytes(), overhead);
+                self.events.plan(came, Event::Came(command));
+            }
+            Access::Write { .. } => {
+                self.outside.push_back(command);
+                self.take_writes(now);
+            }
+            Access::Flush => {
+                let epoch = self.dirty.close_epoch();
+                self.flushes.push_back((command.tag, epoch));
+                self.end_flushes(now);
+                self.use_arm(now);
+            }
+            Access::Discard => {
+                let done = now + self.parameters.command_overhead;
+                self.events.plan(done, Event::Done(command.tag));
+            }
+        }
+        self.counters.link_busy = self.link.busy;
+    }
+
+    pub(super) fn advance(&mut self, now: Time, done: &mut Vec<Done>) {
+        while let Some((at, event)) = self.events.pop(now) {
+            match event {
+                Event::Arm => self.arm_is_free(at),
+                Event::Chosen => {
+                    if self.choosing == Some(at) {
+                        self.choosing = None;
+                        self.set_out(at);
+                    }
+                }
+                Event::Taken(command) => {
+                    let (first, end) = (command.first.0, command.first.0 + command.length.0);
+                    self.overwrite(at, first, end);
+                    self.dirty.insert(&self.geometry, first, end);
+                    self.take_writes(at);
+                    self.use_arm(at);
+                    self.held -= 1;
+                    done.push(Done { tag: command.tag });
+                }
+                Event::Came(command) => self.wait_for_arm(at, &command, command.first.0),
+                Event::Done(tag) => {
+                    self.held -= 1;
+                    done.push(Done { tag });
+                }
+            }
+            self.counters.link_busy = self.link.busy;
+        }
+    }
+
+    /// A read arrives.
+    fn read(&mut self, now: Time, command: &Command) {
+        let (first, end) = (command.first.0, command.first.0 + command.length.0);
+        self.catch_up(now);
+        if self.dirty.has(first, end) || self.reads.has(first, end) {
+            self.reads.follow(&self.geometry, first, end);
+            self.counters.cache_hits += 1;
+            let overhead = self.parameters.link_overhead;
+            let ready = now + self.parameters.command_overhead;
+            let done = self.link.pass(ready, command.length.bytes(), overhead);
+            self.events.plan(done, Event::Done(command.tag));
+            return;
+        }
+        let from = self.reads.missing_from(first, end);
+        self.wait_for_arm(now, command, from);
+    }
+
+    fn wait_for_arm(&mut self, now: Time, command: &Command, from: u64) {
+        self.waiting.push(Waiting {
+            tag: command.tag,
+            first: command.first.0,
+            end: command.first.0 + command.length.0,
+            write: command.access != Access::Read,
+            arrived: now,
+            target: Target::new(&self.geometry, from),
+        });
+        self.use_arm(now);
+    }
+
+    /// Takes writes into the cache as far as there is room.
+    fn take_writes(&mut self, now: Time) {
+        while let Some(command) = self.outside.front() {
+            if !self.dirty.promise(command.length.0) {
+                return;
+            }
+            let command = self.outside.pop_front().expect("it was there");
+            let overhead = self.parameters.link_overhead;
+            let came = self.link.pass(now, command.length.bytes(), overhead);
+            self.events.plan(came + self.parameters.command_overhead, Event::Taken(command));
+        }
+    }
+
+    /// Reading ahead ends where something is written.
+    fn overwrite(&mut self, now: Time, first: u64, end: u64) {
+        self.catch_up(now);
+        if let Some(stood) = self.reads.forget(first, end) {
+            self.arm.stand_behind(&self.geometry, stood);
+        }
+    }
+
+    /// What the head read meanwhile.
+    fn catch_up(&mut self, now: Time) {
+        if self.active.is_none()
+            && let Some(stands) = self.reads.catch_up(&self.geometry, now.0)
+        {
+            self.arm.stand_behind(&self.geometry, stands);
+        }
+    }
+
+    /// The arm has ended what it did.
+    fn arm_is_free(&mut self, now: Time) {
+        match self.active.take().expect("the arm was at work") {
+            Active::Read { command, moved } => {
+                let Waiting { tag, first, end, .. } = command;
+                if moved {
+                    self.reads.begin(&self.geometry, first, end, now.0);
+                } else {
+                    self.reads.extend(&self.geometry, end, now.0);
+                }
+                self.arm.stand_behind(&self.geometry, end);
+                let overhead = self.parameters.link_overhead;
+                let done = self.link.follow(now, Sectors(end - first).bytes(), overhead);
+                self.events.plan(done, Event::Done(tag));
+            }
+            Active::Write { tag, first, end } => {
+                self.arm.stand_behind(&self.geometry, end);
+                // Not before: a flush may wait for what this replaces.
+                self.dirty.supersede(&self.geometry, first, end);
+                self.take_writes(now);
+                self.end_flushes(now);
+                self.events.plan(now, Event::Done(tag));
+            }
+            Active::Destage { end } => {
+                self.arm.stand_behind(&self.geometry, end);
+                self.dirty.left();
+                self.take_writes(now);
+                self.end_flushes(now);
+            }
+        }
+        self.use_arm(now);
+    }
+
+    /// Ends the flushes whose writes have left. They end in the order in which they came.
+    fn end_flushes(&mut self, now: Time) {
+        while let Some((tag, epoch)) = self.flushes.front().copied() {
+            if !self.dirty.is_clean_until(epoch) {
+                return;
+            }
+            self.flushes.pop_front();
+            self.events.plan(now + self.parameters.command_overhead, Event::Done(tag));
+        }
+    }
+
+    /// Gives a free arm something to do: at once what needs no choice among commands.
+    fn use_arm(&mut self, now: Time) {
+        if self.active.is_some() || (self.waiting.is_empty() && self.dirty.is_empty()) {
+            return;
+        }
+        self.catch_up(now);
+        if let Some(stands) = self.reads.stands_at() {
+            self.arm.stand_behind(&self.geometry, stands);
+        }
+        self.answer_from_stream(now);
+        let continues = |it: &Waiting| it.write && self.arm.is_before(it.target.sector);
+        if self.waiting.is_empty() || self.waiting.iter().any(continues) {
+            self.choosing = None;
+            self.set_out(now);
+        } else if self.choosing.is_none() {
+            let chosen = now + self.parameters.command_overhead;
+            self.choosing = Some(chosen);
+            self.events.plan(chosen, Event::Chosen);
+        }
+    }
+
+    /// Sets out for what is best now.
+    fn set_out(&mut self, now: Time) {
+        self.catch_up(now);
+        if let Some(stands) = self.reads.stands_at() {
+            self.arm.stand_behind(&self.geometry, stands);
+        }
+        self.answer_from_stream(now);
+        match self.pick(now) {
+            None => {}
+            Some(Choice::ReadOn(index, until)) => {
+                let command = self.waiting.swap_remove(index);
+                self.work(now, until, Active::Read { command, moved: false });
+            }
+            Some(Choice::Waiting(index, approach)) => {
+                let it = self.waiting.swap_remove(index);
+                if it.write {
+                    self.overwrite(now, it.first, it.end);
+                }
+                self.reads.stop();
+                let transfer = self.geometry.transfer(&it.target.place, it.end - it.target.sector);
+                let until = now + self.count(approach) + Span(transfer);
+                let active = if it.write {
+                    Active::Write { tag: it.tag, first: it.first, end: it.end }
+                } else {
+                    Active::Read { command: it, moved: true }
+                };
+                self.work(now, until, active);
+            }
+            Some(Choice::Destage(age, approach)) => {
+                self.reads.stop();
+                let most = self.parameters.destage_piece.0;
+                let (first, length) = self.dirty.leave(&self.geometry, age, most);
+                self.counters.destages += 1;
+                let bytes = Sectors(length).bytes();
+                self.counters.destaged_bytes = Bytes(self.counters.destaged_bytes.0 + bytes.0);
+                let transfer = self.geometry.transfer(&self.geometry.place(first), length);
+                let until = now + self.count(approach) + Span(transfer);
+                self.work(now, until, Active::Destage { end: first + length });
+            }
+        }
+    }
+
+    /// Counts a move and a wait; how long both take.
+    fn count(&mut self, approach: Approach) -> Span {
+        self.counters.seeks += u64::from(approach.seek > 0);
+        self.counters.seek_time = Span(self.counters.seek_time.0 + approach.seek);
+        let rotation = self.counters.rotational_wait.0 + approach.rotation;
+        self.counters.rotational_wait = Span(rotation);
+        Span(approach.total())
+    }
+
+    fn work(&mut self, now: Time, until: Time, active: Active) {
+        self.counters.media_accesses += 1;
+        self.counters.media_busy = Span(self.counters.media_busy.0 + (until - now).0);
+        self.active = Some(active);
+        self.events.plan(until, Event::Arm);
+    }
+
+    /// Answers the reads which the stream has got meanwhile.
+    fn answer_from_stream(&mut self, now: Time) {
+        let mut index = 0;
+        while index < self.waiting.len() {
+            let it = self.waiting[index];
+            if it.write || !self.reads.stream_has(it.first, it.end) {
+                index += 1;
+                continue;
+            }
+            self.waiting.remove(index);
+            self.reads.follow(&self.geometry, it.first, it.end);
+            self.counters.cache_hits += 1;
+            let bytes = Sectors(it.end - it.first).bytes();
+            let overhead = self.parameters.link_overhead;
+            let done = self.link.pass(now, bytes, overhead);
+            self.events.plan(done, Event::Done(it.tag));
+        }
+    }
+
+    /// What the arm does next: what it can begin soonest.
+    fn pick(&self, now: Time) -> Option<Choice> {
+        let mut best: Option<(u64, Choice)> = None;
+        let mut consider = |cost: u64, choice: Choice| {
+            if best.as_ref().is_none_or(|(least, _)| cost < *least) {
+                best = Some((cost, choice));
+            }
+        };
+        let oldest = self.waiting.iter().enumerate().min_by_key(|(_, it)| it.arrived);
+        let overdue = oldest.filter(|(_, it)| now.since(it.arrived) > self.parameters.age_limit);
+        for (index, it) in self.waiting.iter().enumerate() {
+            if overdue.is_some_and(|(overdue, _)| overdue != index) {
+                continue;
+            }
+            let read_by = (!it.write).then(|| self.reads.read_by(&self.geometry, it.first, it.end));
+            if let Some(until) = read_by.flatten() {
+                consider(0, Choice::ReadOn(index, Time(until)));
+                continue;
+            }
+            let approach = self.approach(now, &it.target, it.write);
+            consider(approach.total(), Choice::Waiting(index, approach));
+        }
+        let flush = self.flushes.back().map(|(_, epoch)| *epoch);
+        let destage = self.waiting.is_empty() || flush.is_some() || self.dirty.is_pressing();
+        if destage && overdue.is_none() {
+            let count = self.parameters.destage_window as usize;
+            for (age, extent) in self.dirty.window(count, flush) {
+                let approach = self.approach(now, &extent.start, true);
+                consider(approach.total(), Choice::Destage(age, approach));
+            }
+        }
+        best.map(|(_, choice)| choice)
+    }
+
+    fn approach(&self, start: Time, target: &Target, write: bool) -> Approach {
+        self.arm.approach(&self.geometry, &self.parameters.seek, start.0, target, write)
+    }
+}

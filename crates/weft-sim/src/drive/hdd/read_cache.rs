@@ -1,0 +1,217 @@
+//! Which sectors are in the disk's memory because they were read, or passed under the head?
+//!
+//! The memory is cut into segments, each with one range of sectors, the least recently used given up
+//! first. After a read the head stays and goes on reading into the read's segment until another
+//! command moves the arm or the segment has been filled anew: the *stream*. What it has got by now is
+//! computed when it is asked for.
+//!
+//! Source   `experiments.md` §2.1 (4)
+
+use super::arm::Target;
+use super::geometry::Geometry;
+
+/// The segments, and the stream that goes into one of them.
+#[derive(Clone, Debug)]
+pub(super) struct ReadCache {
+    segments: Vec<Segment>,
+    /// Sectors of a segment; zero when there is no cache.
+    segment_sectors: u64,
+    used: u64,
+    stream: Option<Stream>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Segment {
+    start: u64,
+    end: u64,
+    used: u64,
+}
+
+/// The head reads on.
+#[derive(Clone, Copy, Debug)]
+struct Stream {
+    segment: usize,
+    /// Where and when it was known to be.
+    from: Target,
+    since: u64,
+    /// Where it will stop.
+    limit: u64,
+}
+
+impl ReadCache {
+    pub(super) fn new(segments: u32, segment_sectors: u64) -> Self {
+        let count = if segment_sectors == 0 { 0 } else { segments as usize };
+        let segments = vec![Segment::default(); count];
+        Self { segments, segment_sectors, used: 0, stream: None }
+    }
+
+    /// Whether all sectors of a range are there.
+    pub(super) fn has(&mut self, start: u64, end: u64) -> bool {
+        let found = self.segments.iter_mut().find(|s| s.start <= start && end <= s.end);
+        if let Some(segment) = found {
+            self.used += 1;
+            segment.used = self.used;
+            return true;
+        }
+        false
+    }
+
+    /// The first sector of the range that is not there: behind what a segment has of its start.
+    pub(super) fn missing_from(&self, start: u64, end: u64) -> u64 {
+        let holds = |s: &&Segment| s.start <= start && start < s.end && s.end < end;
+        self.segments.iter().filter(holds).map(|s| s.end).max().unwrap_or(start)
+    }
+
+    /// Brings the stream up to date. Where the arm stands when the stream has come to its end.
+    pub(super) fn catch_up(&mut self, geometry: &Geometry, now: u64) -> Option<u64> {
+        let stream = self.stream?;
+        let elapsed = now.saturating_sub(stream.since);
+        let limit = stream.limit - stream.from.sector;
+        let reached = stream.from.sector + geometry.passed(&stream.from.place, elapsed, limit);
+        let segment = &mut self.segments[stream.segment];
+        segment.end = segment.end.max(reached);
+        segment.start = segment.start.max(segment.end.saturating_sub(self.segment_sectors));
+        if reached == stream.limit {
+            self.stream = None;
+            return Some(reached);
+        }
+        None
+    }
+
+    /// When the stream, if it runs and this range is in its way, will have read it.
+    pub(super) fn read_by(&self, geometry: &Geometry, start: u64, end: u64) -> Option<u64> {
+        let stream = self.stream?;
+        let segment = &self.segments[stream.segment];
+        if start < segment.start || start > segment.end || end <= stream.from.sector {
+            return None;
+        }
+        let length = end - stream.from.sector;
+        Some(stream.since + geometry.transfer(&stream.from.place, length))
+    }
+
+    /// Whether the stream's segment has all sectors of a range.
+    pub(super) fn stream_has(&self, start: u64, end: u64) -> bool {
+        let segment = self.stream.map(|stream| self.segments[stream.segment]);
+        segment.is_some_and(|segment| segment.start <= start && end <= segment.end)
+    }
+
+    /// How far the stream has come; [`ReadCache::catch_up`] came before.
+    pub(super) fn stands_at(&self) -> Option<u64> {
+        self.stream.map(|stream| self.segments[stream.segment].end)
+    }
+
+    /// A read in the way of the stream ended at `now`: the stream goes on behind it.
+    pub(super) fn extend(&mut self, geometry: &Geometry, end: u64, now: u64) {
+        let Some(stream) = &mut self.stream else { return };
+        let segment = &mut self.segments[stream.segment];
+        segment.end = segment.end.max(end);
+        segment.start = segment.start.max(segment.end.saturating_sub(self.segment_sectors));
+        self.used += 1;
+        segment.used = self.used;
+        stream.from = Target::new(geometry, end);
+        stream.since = now;
+        stream.limit = (end + self.segment_sectors).min(geometry.capacity().0);
+        if end == stream.limit {
+            self.stream = None;
+        }
+    }
+
+    /// The host has used the stream's segment up to `end`: it may read on that much further.
+    pub(super) fn follow(&mut self, geometry: &Geometry, start: u64, end: u64) {
+        let Some(stream) = &mut self.stream else { return };
+        let segment = &self.segments[stream.segment];
+        if segment.start <= start && end <= segment.end {
+            let limit = (end + self.segment_sectors).min(geometry.capacity().0);
+            stream.limit = stream.limit.max(limit);
+        }
+    }
+
+    /// A read of its own ended at `now`: its sectors are in a segment, and the head reads on.
+    pub(super) fn begin(&mut self, geometry: &Geometry, start: u64, end: u64, now: u64) {
+        let oldest = self.segments.iter().enumerate().min_by_key(|(_, segment)| segment.used);
+        let Some((segment, _)) = oldest else { return };
+        self.used += 1;
+        let kept = start.max(end.saturating_sub(self.segment_sectors));
+        self.segments[segment] = Segment { start: kept, end, used: self.used };
+        let limit = (end + self.segment_sectors).min(geometry.capacity().0);
+        self.stream = (end < limit).then(|| {
+            let from = Target::new(geometry, end);
+            Stream { segment, from, since: now, limit }
+        });
+    }
+
+    /// The arm moves. Where it stood, when a stream ran; [`ReadCache::catch_up`] came before.
+    pub(super) fn stop(&mut self) -> Option<u64> {
+        let stream = self.stream.take()?;
+        Some(self.segments[stream.segment].end.max(stream.from.sector))
+    }
+
+    /// A range is overwritten: what segments have of it is old, and a stream that is in it or would
+    /// come to it ends. Where the arm stood, when it did; [`ReadCache::catch_up`] came before.
+    pub(super) fn forget(&mut self, start: u64, end: u64) -> Option<u64> {
+        let stream = self
+            .stream
+            .filter(|stream| self.segments[stream.segment].start < end && start < stream.limit);
+        let stood = stream.and_then(|_| self.stop());
+        for segment in &mut self.segments {
+            if start < segment.end && segment.start < end {
+                let before = start.saturating_sub(segment.start);
+                let after = segment.end.saturating_sub(end);
+                if before >= after {
+                    segment.end = segment.start + before;
+                } else {
+                    segment.start = end;
+                }
+            }
+        }
+        stood
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::geometry::Platters;
+    use super::*;
+
+    fn geometry() -> Geometry {
+        Geometry::new(&Platters {
+            heads: 2,
+            cylinders: 1_000,
+            zones: 1,
+            rpm: 7200,
+            head_switch_ns: 700_000,
+            cylinder_switch_ns: 900_000,
+            rate_outer: 50_000_000,
+            rate_inner: 50_000_000,
+        })
+    }
+
+    #[test]
+    fn the_stream_reads_on_until_its_segment_is_full() {
+        let geometry = geometry();
+        let mut cache = ReadCache::new(4, 1_000);
+        cache.begin(&geometry, 100, 108, 0);
+        assert!(cache.has(100, 108) && !cache.has(100, 109));
+        let time = geometry.transfer(&geometry.place(108), 500);
+        assert_eq!(cache.catch_up(&geometry, time), None);
+        assert!(cache.has(100, 608) && !cache.has(100, 609));
+        assert_eq!(cache.read_by(&geometry, 500, 700), {
+            Some(geometry.transfer(&geometry.place(108), 592))
+        });
+        assert_eq!(cache.catch_up(&geometry, 1_000_000_000), Some(1_108));
+        assert!(cache.has(108, 1_108) && !cache.has(107, 108), "the oldest sectors made room");
+        assert_eq!(cache.read_by(&geometry, 1_000, 1_200), None, "it has stopped");
+        assert_eq!(cache.missing_from(1_000, 1_200), 1_108);
+    }
+
+    #[test]
+    fn a_write_takes_what_it_overwrites_and_stops_a_stream_before_it() {
+        let geometry = geometry();
+        let mut cache = ReadCache::new(4, 1_000);
+        cache.begin(&geometry, 100, 200, 0);
+        assert_eq!(cache.forget(1_150, 1_300), Some(200), "the stream would come to it");
+        assert!(cache.has(100, 200));
+        assert_eq!(cache.forget(150, 160), None);
+        assert!(cache.has(100, 150) && !cache.has(150, 151));
+    }
+}

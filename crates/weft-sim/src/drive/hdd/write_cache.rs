@@ -1,0 +1,328 @@
+//! Which sectors are in the disk's memory and not yet on its platters?
+//!
+//! Dirty sectors are kept as extents that do not overlap. What is written beside an extent makes it
+//! longer; what is written over one replaces its data in place. Extents leave for the platters
+//! (are *destaged*) from a window of the oldest ones, in pieces.
+//!
+//! A flush closes an epoch. Extents of different epochs do not become one, so that a flush never
+//! waits for what was written after it.
+//!
+//! Source   `experiments.md` §2.1 (4), (5)
+
+use super::arm::Target;
+use super::geometry::Geometry;
+use std::collections::{BTreeMap, VecDeque};
+
+/// The dirty part of a disk's memory.
+#[derive(Clone, Debug)]
+pub(super) struct WriteCache {
+    /// By age: the window is at the front.
+    extents: BTreeMap<u64, Extent>,
+    /// First sector → age.
+    starts: BTreeMap<u64, u64>,
+    aged: u64,
+    /// Sectors that are promised room, dirty or on their way to the platters.
+    sectors: u64,
+    limit: u64,
+    epoch: u64,
+    /// Extents and pieces under way of each epoch that has some or is the newest, oldest first.
+    live: VecDeque<(u64, u64)>,
+    /// The piece on its way: first sector, end, epoch.
+    leaving: Option<(u64, u64, u64)>,
+}
+
+/// Dirty sectors in a row.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Extent {
+    /// Where it begins.
+    pub(super) start: Target,
+    end: u64,
+    epoch: u64,
+}
+
+impl WriteCache {
+    pub(super) fn new(limit: u64) -> Self {
+        Self {
+            extents: BTreeMap::new(),
+            starts: BTreeMap::new(),
+            aged: 0,
+            sectors: 0,
+            limit,
+            epoch: 0,
+            live: VecDeque::from([(0, 0)]),
+            leaving: None,
+        }
+    }
+
+    /// Sets room aside for a write, when there is some.
+    pub(super) fn promise(&mut self, sectors: u64) -> bool {
+        let fits = self.sectors + sectors <= self.limit || self.sectors == 0;
+        if fits {
+            self.sectors += sectors;
+        }
+        fits
+    }
+
+    /// Whether so much is dirty that it should leave even while reads wait: more than ¾ of the limit.
+    pub(super) fn is_pressing(&self) -> bool {
+        self.sectors * 4 > self.limit * 3
+    }
+
+    /// Whether nothing waits to leave.
+    pub(super) fn is_empty(&self) -> bool {
+        self.extents.is_empty()
+    }
+
+    /// Takes in what room was promised for.
+    pub(super) fn insert(&mut self, geometry: &Geometry, start: u64, end: u64) {
+        let mut from = start;
+        for (held_start, held_end) in self.overlapping(start, end) {
+            self.sectors -= held_end.min(end) - held_start.max(start);
+            if from < held_start {
+                self.add(geometry, from, held_start);
+            }
+            from = held_end;
+        }
+        if from < end {
+            self.add(geometry, from, end);
+        }
+    }
+
+    /// Adds sectors that no extent has.
+    fn add(&mut self, geometry: &Geometry, start: u64, end: u64) {
+        let before = self.starts.range(..start).next_back().map(|(_, age)| *age);
+        let before = before.filter(|age| {
+            let extent = &self.extents[age];
+            extent.end == start && extent.epoch == self.epoch
+        });
+        let after = self.starts.get(&end).copied();
+        let after = after.filter(|age| self.extents[age].epoch == self.epoch);
+        let end = match after {
+            Some(age) => self.remove(age).end,
+            None => end,
+        };
+        if let Some(age) = before {
+            let kept = after.map_or(age, |after| after.min(age));
+            let extent = Extent { end, ..self.remove(age) };
+            self.put(kept, extent);
+        } else {
+            self.aged += 1;
+            let start = Target::new(geometry, start);
+            let extent = Extent { start, end, epoch: self.epoch };
+            self.put(after.unwrap_or(self.aged), extent);
+        }
+    }
+
+    fn put(&mut self, age: u64, extent: Extent) {
+        self.count(extent.epoch, 1);
+        self.starts.insert(extent.start.sector, age);
+        let replaced = self.extents.insert(age, extent);
+        debug_assert!(replaced.is_none(), "two extents of one age");
+    }
+
+    fn remove(&mut self, age: u64) -> Extent {
+        let extent = self.extents.remove(&age).expect("both maps have the same extents");
+        self.starts.remove(&extent.start.sector);
+        self.count(extent.epoch, -1);
+        extent
+    }
+
+    fn count(&mut self, epoch: u64, change: i64) {
+        let entry = self.live.iter_mut().find(|(of, _)| *of == epoch);
+        let entry = entry.expect("an epoch with an extent is listed");
+        entry.1 = entry.1.checked_add_signed(change).expect("each extent was counted");
+    }
+
+    /// The parts that extents have of a range, as whole extents, in order.
+    fn overlapping(&self, start: u64, end: u64) -> Vec<(u64, u64)> {
+        let first = self.starts.range(..=start).next_back().map_or(start, |(at, _)| *at);
+        let near = self.starts.range(first..end.max(first));
+        let near = near.map(|(at, age)| (*at, self.extents[age].end));
+        near.filter(|(_, held_end)| *held_end > start).collect()
+    }
+
+    /// Whether all sectors of a range are here: in extents, or in the piece that leaves.
+    pub(super) fn has(&self, start: u64, end: u64) -> bool {
+        if self.extents.is_empty() && self.leaving.is_none() {
+            return false;
+        }
+        let mut ranges = self.overlapping(start, end);
+        if let Some((leaving_start, leaving_end, _)) = self.leaving {
+            ranges.push((leaving_start, leaving_end));
+            ranges.sort_unstable();
+        }
+        let mut from = start;
+        for (held_start, held_end) in ranges {
+            if held_start <= from {
+                from = from.max(held_end);
+            }
+        }
+        from >= end
+    }
+
+    /// Whether any sector of a range is here.
+    pub(super) fn has_any(&self, start: u64, end: u64) -> bool {
+        self.leaving.is_some_and(|(from, to, _)| from < end && start < to)
+            || !self.overlapping(start, end).is_empty()
+    }
+
+    /// The oldest extents, by age, as far as the window goes; while a flush waits, only what it waits
+    /// for.
+    pub(super) fn window(
+        &self,
+        count: usize,
+        until_epoch: Option<u64>,
+    ) -> impl Iterator<Item = (u64, &Extent)> {
+        let until = until_epoch.unwrap_or(self.epoch);
+        let live = self.live.iter().take_while(|(epoch, _)| *epoch <= until);
+        let leaving = self.leaving.is_some_and(|(.., epoch)| epoch <= until);
+        let due = live.map(|(_, count)| *count as usize).sum::<usize>() - usize::from(leaving);
+        let extents = self.extents.iter().filter(move |(_, extent)| extent.epoch <= until);
+        extents.take(count.min(due)).map(|(age, extent)| (*age, extent))
+    }
+
+    /// A piece of an extent, from its start, leaves. Its first sector and its length.
+    pub(super) fn leave(&mut self, geometry: &Geometry, age: u64, most: u64) -> (u64, u64) {
+        assert!(self.leaving.is_none(), "there is one arm");
+        let extent = self.remove(age);
+        let start = extent.start.sector;
+        let end = extent.end.min(start + most);
+        self.leaving = Some((start, end, extent.epoch));
+        self.count(extent.epoch, 1);
+        if end < extent.end {
+            self.put(age, Extent { start: Target::new(geometry, end), ..extent });
+        }
+        (start, end - start)
+    }
+
+    /// The piece that left is on the platters.
+    pub(super) fn left(&mut self) {
+        let (start, end, epoch) = self.leaving.take().expect("a piece was leaving");
+        self.sectors -= end - start;
+        self.count(epoch, -1);
+    }
+
+    /// A write that goes past the cache replaces what is here.
+    pub(super) fn supersede(&mut self, geometry: &Geometry, start: u64, end: u64) {
+        for (held_start, held_end) in self.overlapping(start, end) {
+            let age = self.starts[&held_start];
+            let extent = self.remove(age);
+            self.sectors -= held_end.min(end) - held_start.max(start);
+            let mut age = age;
+            if held_start < start {
+                self.put(age, Extent { end: start, ..extent });
+                self.aged += 1;
+                age = self.aged;
+            }
+            if end < held_end {
+                self.put(age, Extent { start: Target::new(geometry, end), ..extent });
+            }
+        }
+    }
+
+    /// A flush comes: the epoch that must have left before it is done.
+    pub(super) fn close_epoch(&mut self) -> u64 {
+        let closed = self.epoch;
+        self.epoch += 1;
+        self.live.push_back((self.epoch, 0));
+        closed
+    }
+
+    /// Whether everything of an epoch and those before it is on the platters.
+    pub(super) fn is_clean_until(&mut self, epoch: u64) -> bool {
+        while self.live.front().is_some_and(|(of, count)| *count == 0 && *of < self.epoch) {
+            self.live.pop_front();
+        }
+        self.live.front().is_none_or(|(of, count)| *of > epoch || *count == 0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::geometry::Platters;
+    use super::*;
+    use crate::rng::Rng;
+    use std::collections::BTreeSet;
+
+    fn geometry() -> Geometry {
+        Geometry::new(&Platters {
+            heads: 2,
+            cylinders: 1_000,
+            zones: 1,
+            rpm: 7200,
+            head_switch_ns: 700_000,
+            cylinder_switch_ns: 900_000,
+            rate_outer: 50_000_000,
+            rate_inner: 50_000_000,
+        })
+    }
+
+    fn extents(cache: &WriteCache) -> Vec<(u64, u64)> {
+        cache.starts.iter().map(|(start, age)| (*start, cache.extents[age].end)).collect()
+    }
+
+    #[test]
+    fn neighbours_become_one_and_a_flush_keeps_them_apart() {
+        let geometry = geometry();
+        let mut cache = WriteCache::new(1_000);
+        for (start, end) in [(0, 8), (16, 24), (8, 16), (100, 108)] {
+            assert!(cache.promise(end - start));
+            cache.insert(&geometry, start, end);
+        }
+        assert_eq!(extents(&cache), [(0, 24), (100, 108)]);
+        let epoch = cache.close_epoch();
+        assert!(cache.promise(16));
+        cache.insert(&geometry, 104, 120);
+        assert_eq!(extents(&cache), [(0, 24), (100, 108), (108, 120)]);
+        assert_eq!(cache.sectors, 24 + 8 + 12);
+        assert_eq!(cache.window(16, Some(epoch)).count(), 2);
+        for most in [8, 100, 100] {
+            assert!(!cache.is_clean_until(epoch));
+            let (age, _) = cache.window(16, Some(epoch)).next().expect("something is due");
+            cache.leave(&geometry, age, most);
+            assert!(!cache.is_clean_until(epoch), "it is on its way only");
+            cache.left();
+        }
+        assert!(cache.is_clean_until(epoch) && !cache.is_clean_until(epoch + 1));
+        assert_eq!((extents(&cache), cache.sectors), (vec![(108, 120)], 12));
+    }
+
+    #[test]
+    fn the_cache_has_the_sectors_that_a_set_would_have() {
+        let geometry = geometry();
+        let mut rng = Rng::new(11);
+        let mut cache = WriteCache::new(u64::MAX / 8);
+        let mut model = BTreeSet::new();
+        for step in 0..20_000 {
+            let start = rng.below(400);
+            let end = start + 1 + rng.below(30);
+            match rng.below(10) {
+                0..5 => {
+                    assert!(cache.promise(end - start));
+                    cache.insert(&geometry, start, end);
+                    model.extend(start..end);
+                }
+                5 => {
+                    cache.supersede(&geometry, start, end);
+                    model.retain(|sector| !(start..end).contains(sector));
+                }
+                6 => {
+                    let epoch = cache.close_epoch();
+                    assert_eq!(cache.is_clean_until(epoch), model.is_empty());
+                }
+                _ => {
+                    let pick = cache.window(16, None).nth(rng.index(4)).map(|(age, _)| age);
+                    if let Some(age) = pick {
+                        let (start, length) = cache.leave(&geometry, age, 1 + rng.below(20));
+                        cache.left();
+                        model.retain(|sector| !(start..start + length).contains(sector));
+                    }
+                }
+            }
+            assert_eq!(cache.sectors, model.len() as u64, "step {step}");
+            let (start, end) = (rng.below(400), 410 + rng.below(20));
+            assert_eq!(cache.has(start, end), (start..end).all(|s| model.contains(&s)));
+            assert_eq!(cache.has_any(start, start + 3), model.range(start..start + 3).count() > 0);
+        }
+    }
+}

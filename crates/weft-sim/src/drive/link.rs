@@ -1,0 +1,45 @@
+//! How do bytes get between a drive and its host?
+//!
+//! The link is one server, first come first served. A command occupies it for its bytes and for a fixed
+//! time of its own (frames, status).
+
+use weft_units::{Bytes, Span, Time};
+
+/// A link to the host.
+#[derive(Clone, Debug)]
+pub(super) struct Link {
+    bytes_per_second: u64,
+    free_at: Time,
+    /// How long it was occupied.
+    pub(super) busy: Span,
+}
+
+impl Link {
+    /// An idle link.
+    pub(super) fn new(bytes_per_second: u64) -> Self {
+        Self { bytes_per_second, free_at: Time(0), busy: Span::ZERO }
+    }
+
+    /// How long these bytes take.
+    pub(super) fn duration(&self, bytes: Bytes) -> Span {
+        Span((u128::from(bytes.0) * 1_000_000_000 / u128::from(self.bytes_per_second)) as u64)
+    }
+
+    /// Carries bytes that are there at `now`; when they have passed.
+    pub(super) fn pass(&mut self, now: Time, bytes: Bytes, overhead: Span) -> Time {
+        let occupied = Span(self.duration(bytes).0 + overhead.0);
+        self.free_at = self.free_at.max(now) + occupied;
+        self.busy = Span(self.busy.0 + occupied.0);
+        self.free_at
+    }
+
+    /// Carries bytes of which the last is there at `now` and the others came before it at the
+    /// speed of the link or slower; when they have passed.
+    pub(super) fn follow(&mut self, now: Time, bytes: Bytes, overhead: Span) -> Time {
+        let carried = self.duration(bytes);
+        let begun = self.free_at.max(Time(now.0.saturating_sub(carried.0)));
+        self.free_at = (begun + carried).max(now) + overhead;
+        self.busy = Span(self.busy.0 + carried.0 + overhead.0);
+        self.free_at
+    }
+}

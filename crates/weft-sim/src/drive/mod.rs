@@ -1,0 +1,199 @@
+//! How long does a drive take?
+//!
+//! Models of disks and solid-state drives that have time and no payload: what a member holds is kept in
+//! [`crate::disk`], when it answers is decided here. A [`Drive`] is a state machine without I/O. It is
+//! given commands and the time, and says when something happens next:
+//!
+//! ```
+//! use weft_sim::drive::{Access, Command, Drive};
+//! use weft_units::{Sectors, Time};
+//!
+//! let mut drive = Drive::new(&Drive::model("hdd-2007-7200")?, 1);
+//! let read = Command { tag: 7, access: Access::Read, first: Sectors(123_456), length: Sectors(8) };
+//! drive.submit(Time(0), read);
+//! let mut done = Vec::new();
+//! while let Some(at) = drive.next_event() {
+//!     drive.advance(at, &mut done);
+//! }
+//! assert_eq!(done[0].tag, 7);
+//! # Ok::<(), weft_sim::drive::ModelError>(())
+//! ```
+//!
+//! | Question | File |
+//! |---|---|
+//! | Which drives are there, and what is one made of? | `model.rs`, `drives/*.toml` |
+//! | How does a disk work? | `hdd/`: geometry, arm, caches |
+//! | How does a solid-state drive work? | `ssd/`: dies, mapping, collection, buffer |
+//! | What is next? | `events.rs` |
+//! | How do bytes get to the host? | `link.rs` |
+//! | What did a drive do? | `counters.rs` |
+//!
+//! Everything is in whole nanoseconds and sectors. What there is of floating point are the four
+//! operations and the square root, which IEEE 754 defines to the bit: the same seed gives the same
+//! times on any host, in debug and in release.
+//!
+//! Order    events of one time happen in the order in which they were planned
+//! Source   `experiments.md` §2 for the models' structure and the targets that each must meet
+
+mod counters;
+mod events;
+mod hdd;
+mod link;
+mod model;
+mod null;
+
+pub use counters::Counters;
+pub use hdd::Hdd;
+pub use model::{Model, ModelError, models};
+pub use null::Null;
+
+use weft_units::{Sectors, Time};
+
+/// What a drive is asked to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// Read sectors.
+    Read,
+    /// Write sectors.
+    Write {
+        /// Answer only when they are on the medium.
+        fua: bool,
+    },
+    /// Bring to the medium what has been answered so far. Its range means nothing.
+    Flush,
+    /// Forget sectors.
+    Discard,
+}
+
+/// A command to a drive.
+///
+/// Shape    `length` is not zero except for [`Access::Flush`]; the range lies within the drive
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Command {
+    /// Given back in [`Done`]; the caller's own.
+    pub tag: u64,
+    /// What.
+    pub access: Access,
+    /// First sector.
+    pub first: Sectors,
+    /// How many sectors.
+    pub length: Sectors,
+}
+
+/// A command has been carried out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Done {
+    /// The command's.
+    pub tag: u64,
+}
+
+/// A simulated drive.
+#[derive(Clone, Debug)]
+#[allow(clippy::large_enum_variant, reason = "a machine has a handful of drives")]
+pub enum Drive {
+    /// A disk that turns.
+    Hdd(Hdd),
+    /// Takes a fixed time for everything.
+    Null(Null),
+}
+
+/// Calls a method of whichever drive it is.
+macro_rules! each {
+    ($drive:expr, $it:ident => $body:expr) => {
+        match $drive {
+            Drive::Hdd($it) => $body,
+            Drive::Null($it) => $body,
+        }
+    };
+}
+
+impl Drive {
+    /// A named model: one of [`models`].
+    ///
+    /// # Errors
+    /// [`ModelError::Name`] when there is no model of that name.
+    pub fn model(name: &str) -> Result<Model, ModelError> {
+        Model::named(name)
+    }
+
+    /// A drive of this model. What is left to chance in it (where the platter stands at the start,
+    /// which blocks are looked at for collection) comes from `seed`.
+    #[must_use]
+    pub fn new(model: &Model, seed: u64) -> Self {
+        match model.kind() {
+            model::Kind::Hdd(parameters) => Self::Hdd(Hdd::new(parameters, seed)),
+            model::Kind::Null(parameters) => Self::Null(Null::new(parameters)),
+        }
+    }
+
+    /// How many commands it holds at once. The caller queues what is more.
+    #[must_use]
+    pub fn depth(&self) -> u32 {
+        each!(self, it => it.depth())
+    }
+
+    /// Whether it says that its cache loses power. When it does not, the block layer drops
+    /// flushes and FUA before they come here: [`Drive::wanted`].
+    #[must_use]
+    pub fn volatile_cache(&self) -> bool {
+        each!(self, it => it.volatile_cache())
+    }
+
+    /// What is left of an access for this drive: none of a flush, and no FUA, where no cache is volatile.
+    #[must_use]
+    pub fn wanted(&self, access: Access) -> Option<Access> {
+        match access {
+            Access::Flush if !self.volatile_cache() => None,
+            Access::Write { .. } if !self.volatile_cache() => Some(Access::Write { fua: false }),
+            access => Some(access),
+        }
+    }
+
+    /// Its size.
+    #[must_use]
+    pub fn capacity(&self) -> Sectors {
+        each!(self, it => it.capacity())
+    }
+
+    /// Takes a command at `now`, which is not before the last call's time and not after
+    /// [`Drive::next_event`].
+    ///
+    /// Panics when the drive holds [`Drive::depth`] commands already, or when the range is not within it.
+    pub fn submit(&mut self, now: Time, command: Command) {
+        let end = command.first.checked_add(command.length);
+        assert!(
+            end.is_some_and(|end| end <= self.capacity()),
+            "{command:?} is not within the drive"
+        );
+        assert!(
+            (command.access == Access::Flush) == (command.length.0 == 0),
+            "{command:?}: length"
+        );
+        debug_assert!(self.next_event().is_none_or(|at| now <= at), "advance the drive first");
+        each!(self, it => it.submit(now, command));
+    }
+
+    /// When something happens next without a new command.
+    #[must_use]
+    pub fn next_event(&self) -> Option<Time> {
+        each!(self, it => it.next_event())
+    }
+
+    /// Does everything up to and including `now`; appends the commands that ended, in order.
+    pub fn advance(&mut self, now: Time, done: &mut Vec<Done>) {
+        each!(self, it => it.advance(now, done));
+    }
+
+    /// What it did so far.
+    #[must_use]
+    pub fn counters(&self) -> &Counters {
+        each!(self, it => it.counters())
+    }
+
+    /// Whether all of these sectors would survive a power cut now: nothing of them waits in a cache
+    /// that loses power. What was never written survives.
+    #[must_use]
+    pub fn durable(&self, first: Sectors, length: Sectors) -> bool {
+        each!(self, it => it.durable(first, length))
+    }
+}

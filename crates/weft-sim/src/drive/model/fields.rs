@@ -1,0 +1,118 @@
+//! What does a model's text say of each of its keys?
+
+use super::ModelError;
+use std::collections::BTreeSet;
+use std::ops::RangeInclusive;
+use toml::{Table, Value};
+use weft_units::{Bytes, Sectors, Span};
+
+/// The keys of a model, each asked for by name. What nobody asked for is an error at the end.
+pub(super) struct Fields<'a> {
+    table: &'a Table,
+    asked: BTreeSet<&'static str>,
+}
+
+impl<'a> Fields<'a> {
+    pub(super) fn new(table: &'a Table) -> Self {
+        // These say what the model is; they are read before its kind is known.
+        Self { table, asked: BTreeSet::from(["base", "kind", "summary"]) }
+    }
+
+    fn value(&mut self, key: &'static str, expected: &str) -> Result<&'a Value, ModelError> {
+        self.asked.insert(key);
+        let missing = || ModelError::Missing { key: key.into(), expected: expected.into() };
+        self.table.get(key).ok_or_else(missing)
+    }
+
+    /// A whole number.
+    pub(super) fn count(
+        &mut self,
+        key: &'static str,
+        range: RangeInclusive<u32>,
+    ) -> Result<u32, ModelError> {
+        let expected = format!("a whole number from {} to {}", range.start(), range.end());
+        let value = self.value(key, &expected)?;
+        let number = value.as_integer().and_then(|number| u32::try_from(number).ok());
+        number.filter(|number| range.contains(number)).ok_or_else(|| wrong(key, value, &expected))
+    }
+
+    /// A number, whole or not.
+    pub(super) fn number(
+        &mut self,
+        key: &'static str,
+        range: RangeInclusive<f64>,
+    ) -> Result<f64, ModelError> {
+        let expected = format!("a number from {} to {}", range.start(), range.end());
+        let value = self.value(key, &expected)?;
+        let number = value.as_float().or_else(|| value.as_integer().map(|number| number as f64));
+        number.filter(|number| range.contains(number)).ok_or_else(|| wrong(key, value, &expected))
+    }
+
+    /// A time whose key ends in `_ms`.
+    pub(super) fn millis(
+        &mut self,
+        key: &'static str,
+        range: RangeInclusive<f64>,
+    ) -> Result<Span, ModelError> {
+        Ok(Span(rounded(self.number(key, range)? * 1e6)))
+    }
+
+    /// A time whose key ends in `_us`.
+    pub(super) fn micros(
+        &mut self,
+        key: &'static str,
+        range: RangeInclusive<f64>,
+    ) -> Result<Span, ModelError> {
+        Ok(Span(rounded(self.number(key, range)? * 1e3)))
+    }
+
+    /// Bytes a second, of a key that ends in `_mb_s`: millions.
+    pub(super) fn rate(&mut self, key: &'static str) -> Result<u64, ModelError> {
+        Ok(rounded(self.number(key, 1.0..=100_000.0)? * 1e6))
+    }
+
+    /// A size, of a key that ends in `_kib`.
+    pub(super) fn kib(
+        &mut self,
+        key: &'static str,
+        range: RangeInclusive<u32>,
+    ) -> Result<Sectors, ModelError> {
+        Ok(Bytes::kib(u64::from(self.count(key, range)?)).sectors_floor())
+    }
+
+    /// One of several words.
+    pub(super) fn word(
+        &mut self,
+        key: &'static str,
+        words: &[&'static str],
+    ) -> Result<&'static str, ModelError> {
+        let expected = words.join(" or ");
+        let value = self.value(key, &expected)?;
+        let found = value.as_str().and_then(|text| words.iter().find(|word| **word == text));
+        found.copied().ok_or_else(|| wrong(key, value, &expected))
+    }
+
+    /// Nothing more is asked for.
+    pub(super) fn end(self) -> Result<(), ModelError> {
+        let mut keys = self.table.keys();
+        let unknown = keys.find(|key| !self.asked.contains(key.as_str()));
+        match unknown {
+            None => Ok(()),
+            Some(key) => {
+                let known: Vec<&str> = self.asked.iter().copied().collect();
+                Err(ModelError::Unknown { key: key.clone(), expected: known.join(", ") })
+            }
+        }
+    }
+}
+
+/// A key has a value which it cannot have.
+pub(super) fn wrong(key: &str, found: &Value, expected: &str) -> ModelError {
+    ModelError::Wrong { key: key.into(), found: found.to_string(), expected: expected.into() }
+}
+
+/// The whole number nearest to one that is not negative.
+#[allow(clippy::cast_sign_loss, reason = "every range begins at zero or above")]
+fn rounded(number: f64) -> u64 {
+    (number + 0.5) as u64
+}

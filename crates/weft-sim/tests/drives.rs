@@ -1,0 +1,11 @@
+//! Is a model of a drive as fast as the drive it stands for, and does it keep what it promises?
+//!
+//! Numbers of statements and targets are those of `experiments.md`, §7 and §2.4.
+#![allow(clippy::cast_possible_truncation, reason = "numbers of a test are small")]
+
+#[path = "drives/bench.rs"]
+mod bench;
+#[path = "drives/contract.rs"]
+mod contract;
+#[path = "drives/hdd.rs"]
+mod hdd;

@@ -1,0 +1,260 @@
+//! How fast is a bare drive?
+
+use std::collections::{BTreeMap, VecDeque};
+use weft_sim::drive::{Access, Command, Done, Drive};
+use weft_sim::rng::{Digest, Rng};
+use weft_units::{Sectors, Span, Time};
+
+/// 4 KiB.
+pub(crate) const BLOCK: u64 = 8;
+/// A write that may stay in a cache.
+pub(crate) const WRITE: Access = Access::Write { fua: false };
+
+/// A drive with a host that keeps it busy.
+///
+/// Every run asserts what holds for any drive and load: no more in flight than the drive holds, every
+/// command ends exactly once (statement 14), Little's law and the utilisation law (statement 16).
+pub(crate) struct Bench {
+    pub(crate) drive: Drive,
+    pub(crate) now: Time,
+    pub(crate) rng: Rng,
+    /// Of every command's end and time.
+    pub(crate) trace: Digest,
+    tag: u64,
+    ended: Vec<Done>,
+    /// When the host wanted each command that has not ended.
+    wanted: BTreeMap<u64, Time>,
+    in_drive: u32,
+}
+
+/// What a run was like, after its warm-up.
+#[derive(Debug)]
+pub(crate) struct Run {
+    pub(crate) operations: u64,
+    pub(crate) elapsed: Span,
+    latencies: Vec<u64>,
+    bytes: u64,
+}
+
+impl Run {
+    pub(crate) fn iops(&self) -> f64 {
+        self.operations as f64 * 1e9 / self.elapsed.0 as f64
+    }
+
+    pub(crate) fn mb_s(&self) -> f64 {
+        self.bytes as f64 * 1e3 / self.elapsed.0 as f64
+    }
+
+    /// Mean latency.
+    pub(crate) fn mean_us(&self) -> f64 {
+        self.latencies.iter().sum::<u64>() as f64 / self.latencies.len() as f64 / 1e3
+    }
+
+    pub(crate) fn longest(&self) -> Span {
+        Span(self.latencies.iter().copied().max().unwrap_or(0))
+    }
+}
+
+impl Bench {
+    pub(crate) fn of(model: &str, changes: &str, seed: u64) -> Self {
+        let model = Drive::model(model).and_then(|model| model.with(changes));
+        let drive = Drive::new(&model.unwrap_or_else(|error| panic!("{error}")), seed);
+        Self {
+            drive,
+            now: Time(0),
+            rng: Rng::new(seed ^ 0x5eed),
+            trace: Digest::default(),
+            tag: 0,
+            ended: Vec::new(),
+            wanted: BTreeMap::new(),
+            in_drive: 0,
+        }
+    }
+
+    pub(crate) fn sectors(&self) -> u64 {
+        self.drive.capacity().0
+    }
+
+    /// How many commands there were.
+    pub(crate) fn given(&self) -> u64 {
+        self.tag
+    }
+
+    /// Gives the drive a command; its tag.
+    pub(crate) fn submit(&mut self, access: Access, first: u64, length: u64) -> u64 {
+        self.tag += 1;
+        self.wanted.insert(self.tag, self.now);
+        self.give(Command {
+            tag: self.tag,
+            access,
+            first: Sectors(first),
+            length: Sectors(length),
+        });
+        self.tag
+    }
+
+    fn give(&mut self, command: Command) {
+        self.in_drive += 1;
+        assert!(self.in_drive <= self.drive.depth(), "{} in flight", self.in_drive);
+        self.drive.submit(self.now, command);
+    }
+
+    /// Goes on to the next event; the commands that ended. `None` when nothing is left to happen.
+    pub(crate) fn step(&mut self) -> Option<Vec<(u64, Span)>> {
+        self.now = self.drive.next_event()?;
+        self.drive.advance(self.now, &mut self.ended);
+        assert!(self.drive.next_event().is_none_or(|next| next > self.now), "time stands still");
+        let ended = std::mem::take(&mut self.ended);
+        Some(ended.into_iter().map(|done| self.end(done.tag)).collect())
+    }
+
+    fn end(&mut self, tag: u64) -> (u64, Span) {
+        let wanted = self.wanted.remove(&tag);
+        let wanted = wanted.unwrap_or_else(|| panic!("command {tag} ended twice"));
+        self.in_drive -= 1;
+        self.trace.add(&tag.to_le_bytes());
+        self.trace.add(&self.now.0.to_le_bytes());
+        (tag, self.now - wanted)
+    }
+
+    /// Lets time pass until the drive has nothing more to do.
+    pub(crate) fn rest(&mut self) {
+        while self.step().is_some() {}
+        assert!(self.wanted.is_empty(), "commands that never end: {:?}", self.wanted);
+    }
+
+    /// Waits for one command; how long it took.
+    pub(crate) fn wait(&mut self, tag: u64) -> Span {
+        loop {
+            let ended = self.step().expect("the command ends");
+            if let Some((_, took)) = ended.into_iter().find(|(of, _)| *of == tag) {
+                return took;
+            }
+        }
+    }
+
+    /// One command alone; how long it took.
+    pub(crate) fn one(&mut self, access: Access, first: u64, length: u64) -> Span {
+        let tag = self.submit(access, first, length);
+        self.wait(tag)
+    }
+
+    /// Keeps `depth` commands outstanding (those that the drive does not hold wait in the host, in
+    /// order), `warm_up` of them unmeasured, then `count` measured.
+    pub(crate) fn closed(
+        &mut self,
+        depth: u32,
+        warm_up: u64,
+        count: u64,
+        mut next: impl FnMut(&mut Rng) -> (Access, u64, u64),
+    ) -> Run {
+        let mut queue: VecDeque<Command> = VecDeque::new();
+        let mut outstanding = 0_u64;
+        let mut finished = 0;
+        let mut run = Run { operations: 0, elapsed: Span(0), latencies: Vec::new(), bytes: 0 };
+        let mut begun = self.now;
+        // The area under the number outstanding, kept apart from the latencies.
+        let (mut area, mut last) = (0_u128, self.now);
+        let mut lengths: BTreeMap<u64, u64> = BTreeMap::new();
+        let busy_before = self.drive.counters().link_busy.0;
+        let started = self.now;
+        loop {
+            while outstanding < u64::from(depth) && finished < warm_up + count {
+                let (access, first, length) = next(&mut self.rng);
+                self.tag += 1;
+                let (first, length) = (Sectors(first), Sectors(length));
+                self.wanted.insert(self.tag, self.now);
+                lengths.insert(self.tag, length.bytes().0);
+                queue.push_back(Command { tag: self.tag, access, first, length });
+                outstanding += 1;
+            }
+            while self.in_drive < self.drive.depth()
+                && let Some(command) = queue.pop_front()
+            {
+                self.give(command);
+            }
+            if finished >= warm_up + count {
+                break;
+            }
+            let ended = self.step().expect("a drive with commands has something to do");
+            area += u128::from(outstanding) * u128::from(self.now.0 - last.0);
+            last = self.now;
+            for (tag, took) in ended {
+                outstanding -= 1;
+                finished += 1;
+                let bytes = lengths.remove(&tag).expect("it was given here");
+                if finished == warm_up {
+                    (begun, area) = (self.now, 0);
+                } else if finished > warm_up && finished <= warm_up + count {
+                    run.operations += 1;
+                    run.latencies.push(took.0);
+                    run.bytes += bytes;
+                    run.elapsed = self.now - begun;
+                }
+            }
+        }
+        self.assert_laws(&run, depth, area, started, busy_before);
+        while outstanding > 0 {
+            while self.in_drive < self.drive.depth()
+                && let Some(command) = queue.pop_front()
+            {
+                self.give(command);
+            }
+            outstanding -= self.step().expect("they end").len() as u64;
+        }
+        run
+    }
+
+    fn assert_laws(&self, run: &Run, depth: u32, area: u128, started: Time, busy_before: u64) {
+        let elapsed = (self.now - started).0;
+        let busy = self.drive.counters().link_busy.0 - busy_before;
+        // What was reserved of the link for the future counts already.
+        assert!(busy <= elapsed + elapsed / 100 + 10_000_000, "link busy {busy} of {elapsed} ns");
+        let in_system = area as f64 / run.elapsed.0 as f64;
+        let by_law = run.iops() * run.mean_us() / 1e6;
+        // At the edges are waits that began before the first or end after the last.
+        if run.operations >= 300 * u64::from(depth) {
+            let off = (by_law / in_system - 1.0).abs();
+            assert!(off < 0.005, "Little's law: {in_system:.3} outstanding, X·R {by_law:.3}");
+        }
+    }
+
+    /// Random blocks of 4 KiB.
+    pub(crate) fn random(
+        &self,
+        access: Access,
+    ) -> impl FnMut(&mut Rng) -> (Access, u64, u64) + use<> {
+        let blocks = self.sectors() / BLOCK;
+        move |rng| (access, rng.below(blocks) * BLOCK, BLOCK)
+    }
+
+    /// One after the other from `first`.
+    pub(crate) fn sequential(
+        &self,
+        access: Access,
+        first: u64,
+        length: u64,
+    ) -> impl FnMut(&mut Rng) -> (Access, u64, u64) + use<> {
+        let mut at = first;
+        move |_| {
+            at += length;
+            (access, at - length, length)
+        }
+    }
+}
+
+/// Asserts that a number lies within `percent` of what it should be.
+pub(crate) fn near(what: &str, measured: f64, target: f64, percent: f64) {
+    let off = (measured / target - 1.0) * 100.0;
+    println!("{what}: measured {measured:.4}, target {target} ± {percent} %, off {off:+.2} %");
+    assert!(
+        off.abs() <= percent,
+        "{what}: measured {measured:.4}, target {target} ± {percent} %, off {off:+.2} %"
+    );
+}
+
+/// Asserts that a number lies within a band.
+pub(crate) fn within(what: &str, measured: f64, low: f64, high: f64) {
+    println!("{what}: measured {measured:.4}, target {low} to {high}");
+    assert!((low..=high).contains(&measured), "{what}: {measured:.4}, target {low} to {high}");
+}

@@ -1,0 +1,125 @@
+//! What holds for every drive?
+
+use crate::bench::{BLOCK, Bench, WRITE};
+use std::collections::{BTreeMap, BTreeSet};
+use weft_sim::drive::{Access, Model, models};
+
+/// A mixed load of a few seconds; the digest of its trace.
+fn mixed(model: &str, changes: &str, seed: u64, count: u64) -> (u64, Bench) {
+    let mut bench = Bench::of(model, changes, seed);
+    let span = bench.sectors().min(1 << 30) / BLOCK;
+    let depth = bench.drive.depth().min(40) + 8;
+    let volatile = bench.drive.volatile_cache();
+    let wanted = move |access| {
+        let plain = matches!(access, Access::Write { .. }).then_some(WRITE);
+        if volatile { access } else { plain.unwrap_or(Access::Read) }
+    };
+    bench.closed(depth, 0, count, move |rng| {
+        let length = BLOCK * (1 + rng.below(16));
+        let near = rng.below(1 << 12) * BLOCK;
+        let first = if rng.percent(30) { near } else { rng.below(span - 16) * BLOCK };
+        match rng.below(100) {
+            0..50 => (Access::Read, first, length),
+            50..90 => (WRITE, first, length),
+            90..95 => (wanted(Access::Write { fua: true }), first, length),
+            95..98 if volatile => (Access::Flush, 0, 0),
+            _ => (Access::Discard, first, length),
+        }
+    });
+    bench.rest();
+    (bench.trace.0, bench)
+}
+
+/// Statements 14 and 16 (asserted by the bench), and 15 for one drive.
+#[test]
+fn the_same_seed_gives_the_same_trace_and_every_command_ends_once() {
+    for (model, _) in models() {
+        let (first, bench) = mixed(model, "", 4, 3_000);
+        assert_eq!(first, mixed(model, "", 4, 3_000).0, "{model}");
+        if *model != "null" {
+            assert_ne!(first, mixed(model, "", 5, 3_000).0, "{model}: the seed is used");
+        }
+        let counters = bench.drive.counters();
+        assert_eq!(
+            counters.reads + counters.writes + counters.flushes + counters.discards,
+            bench.given(),
+            "{model}: {counters:?}"
+        );
+    }
+}
+
+/// Statement 8 for the time at which data becomes durable: what a flush or FUA answered for stays
+/// durable at any moment after it, and what no flush asked for may be anything.
+#[test]
+fn what_a_flush_answered_for_is_durable_from_then_on() {
+    for (model, _) in models() {
+        let mut bench = Bench::of(model, "", 9);
+        if !bench.drive.volatile_cache() {
+            continue;
+        }
+        let mut volatile_seen = 0;
+        let mut acknowledged: BTreeSet<u64> = BTreeSet::new();
+        let mut covered: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
+        let mut pending: BTreeMap<u64, (u64, bool)> = BTreeMap::new();
+        let mut durable: BTreeSet<u64> = BTreeSet::new();
+        let mut outstanding = 0;
+        for step in 0..4_000_u64 {
+            if outstanding < 20 {
+                outstanding += 1;
+                // Each place is written once: there is no older version that would be durable.
+                let at = (step * 7_919 % 65_536) * 64 + bench.rng.below(4) * (1 << 24);
+                if bench.rng.percent(4) {
+                    let tag = bench.submit(Access::Flush, 0, 0);
+                    covered.insert(tag, acknowledged.iter().copied().collect());
+                } else {
+                    let fua = bench.rng.percent(4);
+                    let tag = bench.submit(Access::Write { fua }, at, BLOCK);
+                    pending.insert(tag, (at, fua));
+                }
+            }
+            if outstanding >= 20 || bench.rng.percent(50) {
+                for (tag, _) in bench.step().expect("something is outstanding") {
+                    outstanding -= 1;
+                    if let Some((at, fua)) = pending.remove(&tag) {
+                        if fua {
+                            durable.insert(at)
+                        } else {
+                            acknowledged.insert(at)
+                        };
+                    }
+                    if let Some(places) = covered.remove(&tag) {
+                        durable.extend(places);
+                    }
+                }
+                let durable_now = |at: u64| {
+                    bench.drive.durable(weft_units::Sectors(at), weft_units::Sectors(BLOCK))
+                };
+                for at in &durable {
+                    assert!(durable_now(*at), "{model}: {at} at {:?}, step {step}", bench.now);
+                }
+                volatile_seen += acknowledged.iter().filter(|at| !durable_now(**at)).count();
+            }
+        }
+        let protected = Model::to_toml(&weft_sim::drive::Drive::model(model).unwrap());
+        let protected = protected.contains("power_loss_protection = true");
+        assert_eq!(volatile_seen == 0, protected, "{model}: the test sees what is volatile");
+        assert!(durable.len() > 1_000, "{model}: {}", durable.len());
+    }
+}
+
+/// Statement 13: where no cache is volatile, nothing is left of a flush or of FUA.
+#[test]
+fn a_drive_without_a_volatile_cache_wants_no_flush_and_no_fua() {
+    let fua = Access::Write { fua: true };
+    for (model, changes, volatile) in [
+        ("hdd-2007-7200", "", true),
+        ("hdd-2007-7200", "write_cache_kib = 0", false),
+        ("null", "", false),
+    ] {
+        let bench = Bench::of(model, changes, 1);
+        assert_eq!(bench.drive.volatile_cache(), volatile);
+        assert_eq!(bench.drive.wanted(Access::Flush), volatile.then_some(Access::Flush));
+        assert_eq!(bench.drive.wanted(fua), Some(if volatile { fua } else { WRITE }));
+        assert_eq!(bench.drive.wanted(Access::Read), Some(Access::Read));
+    }
+}
