@@ -104,6 +104,7 @@ mod sched;
 mod snapshot;
 mod token;
 mod volume;
+pub mod writeback;
 
 use std::collections::BTreeSet;
 

@@ -1,0 +1,140 @@
+//! How many pages per second does this device write?
+//!
+//! An average over about four seconds of what was completed, looked at no more often than every 200 ms,
+//! and a slower one behind it that moves only while the first keeps its direction. Before patch 001 only
+//! the flusher's chunk follows from it; with patch 001 everything does.
+//!
+//! Inputs   pages completed so far, the tick
+//! Answer   `bandwidth` and `average`, pages per second
+//! Source   writeback.md §1.5
+
+use super::ticks::TickRate;
+
+/// The estimate of one device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bandwidth {
+    bandwidth: u64,
+    average: u64,
+    stamp: u64,
+    written: u64,
+}
+
+impl Bandwidth {
+    /// 100 MiB/s until something is known.
+    #[must_use]
+    pub const fn new(tick: u64) -> Self {
+        Self { bandwidth: INITIAL, average: INITIAL, stamp: tick, written: 0 }
+    }
+
+    /// Pages per second over the last seconds.
+    #[must_use]
+    pub const fn pages_per_second(&self) -> u64 {
+        self.bandwidth
+    }
+
+    /// The slower estimate, pages per second.
+    #[must_use]
+    pub const fn average(&self) -> u64 {
+        self.average
+    }
+
+    /// Looks again, if it is time. Whether it was.
+    ///
+    /// `written` is the number of pages completed so far, `start` the tick in which the call or the
+    /// flusher's run began: an interval from before it that is longer than a second was idle time and
+    /// says nothing.
+    pub fn update(&mut self, ticks: TickRate, tick: u64, start: u64, written: u64) -> bool {
+        let elapsed = tick.saturating_sub(self.stamp);
+        if elapsed <= interval(ticks) {
+            return false;
+        }
+        let was_idle = elapsed > ticks.hz() && self.stamp < start;
+        if !was_idle {
+            self.sample(ticks, elapsed, written - self.written);
+        }
+        self.stamp = tick;
+        self.written = written;
+        true
+    }
+
+    fn sample(&mut self, ticks: TickRate, elapsed: u64, written: u64) {
+        let hz = ticks.hz();
+        let period = (3 * hz).next_power_of_two();
+        if elapsed > period {
+            self.bandwidth = written * hz / elapsed;
+            self.average = self.bandwidth;
+            return;
+        }
+        let old = self.bandwidth;
+        let new = (written * hz + old * (period - elapsed)) >> period.ilog2();
+        if self.average > old && old >= new {
+            self.average -= (self.average - old) >> 3;
+        }
+        if self.average < old && old <= new {
+            self.average += (old - self.average) >> 3;
+        }
+        self.bandwidth = new;
+    }
+}
+
+/// 200 ms in ticks.
+pub(crate) const fn interval(ticks: TickRate) -> u64 {
+    ticks.hz() / 5
+}
+
+/// 100 MiB/s in pages.
+const INITIAL: u64 = 25_600;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn estimate(bandwidth: u64, average: u64) -> Bandwidth {
+        Bandwidth { bandwidth, average, stamp: 0, written: 0 }
+    }
+
+    fn sampled(before: (u64, u64), elapsed: u64, written: u64) -> (u64, u64) {
+        let mut estimate = estimate(before.0, before.1);
+        estimate.sample(TickRate::new(1000), elapsed, written);
+        (estimate.bandwidth, estimate.average)
+    }
+
+    #[test]
+    fn writeback_statements_29_to_33_single_samples() {
+        let at_rest = (25_600, 25_600);
+        assert_eq!(sampled(at_rest, 200, 5120), at_rest);
+        assert_eq!(sampled(at_rest, 200, 2560), (24_975, 25_600));
+        assert_eq!(sampled(at_rest, 200, 0), (24_350, 25_600));
+        assert_eq!(sampled((25_600, 26_000), 200, 2560), (24_975, 25_950));
+        assert_eq!(sampled(at_rest, 5000, 51_200), (10_240, 10_240));
+    }
+
+    #[test]
+    fn writeback_statements_34_and_35_series_of_samples() {
+        let ticks = TickRate::new(1000);
+        let mut falling = estimate(25_600, 25_600);
+        for _ in 0..16 {
+            falling.sample(ticks, 200, 2560);
+        }
+        assert_eq!((falling.pages_per_second(), falling.average()), (18_541, 21_260));
+        let mut constant = estimate(25_600, 25_600);
+        let mut samples = 0;
+        while constant.average() > 14_848 * 105 / 100 {
+            constant.sample(ticks, 200, 14_848 / 5);
+            samples += 1;
+        }
+        assert_eq!(samples, 64);
+    }
+
+    #[test]
+    fn it_is_looked_at_after_200_ms_and_idle_time_is_not_counted() {
+        let ticks = TickRate::new(1000);
+        let mut estimate = Bandwidth::new(0);
+        assert!(!estimate.update(ticks, 200, 0, 100));
+        assert!(estimate.update(ticks, 201, 0, 100));
+        assert_ne!(estimate.pages_per_second(), INITIAL);
+        let before = estimate.pages_per_second();
+        assert!(estimate.update(ticks, 5000, 4990, 100));
+        assert_eq!(estimate.pages_per_second(), before, "5 s without anybody writing");
+    }
+}

@@ -1,0 +1,414 @@
+//! What do a write into the page cache, and a completion, change?
+//!
+//! The parts joined: the pool's counts follow the files' pages, dirty files are on their device's lists,
+//! writers meet the policy, flushers are woken. Nothing here takes a decision of its own.
+
+use super::flusher::{Flush, Flusher};
+use super::fsync::{Fsync, SyncStep};
+use super::id::{BdiId, InodeId, WriterId};
+use super::index::{Discarded, PageState};
+use super::pool::{Counts, Kernel, Pool, PoolConfig};
+use super::proportion::Share;
+use super::queue::{Inodes, List, Queues};
+use super::throttle::Step;
+use super::vanilla::Vanilla;
+use super::walk::{Ground, Reason, Walk, WriteOut};
+use std::collections::VecDeque;
+use std::ops::Range;
+use weft_units::Time;
+
+/// The page cache of one process: files on devices, who writes them, and how much of it is dirty.
+///
+/// Contract
+/// - Time enters only as `now` and never decreases.
+/// - A process that writes calls [`write`](Self::write) until all its pages are taken; when that says so
+///   it calls [`balance`](Self::balance) until that says [`Balance::Continue`].
+/// - Every [`WriteOut`], from whichever call, is submitted in the order in which it came, and each of its
+///   pages gets one [`written`](Self::written).
+/// - After each call, [`wake`](Self::wake) says who else has to be asked again.
+#[derive(Clone, Debug)]
+pub struct PageCache {
+    pool: Pool,
+    inodes: Inodes,
+    bdis: Vec<Bdi>,
+    writers: Vec<Writer>,
+    wakes: VecDeque<Wake>,
+}
+
+/// How far a write came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Written {
+    /// Pages taken, from the front; one at least.
+    pub pages: u64,
+    /// Whether the writer has to call [`PageCache::balance`] before it writes on.
+    pub balance: bool,
+}
+
+/// What a writer does next.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Balance {
+    /// Go on writing.
+    Continue,
+    /// Sleep, then ask again.
+    Sleep {
+        /// At the latest until then.
+        until: Time,
+        /// Or until [`Wake::Writer`], which comes when any device's queue has room again.
+        or_uncongested: bool,
+    },
+    /// Submit these, then ask again. Submitting may take as long as the device's queue makes it.
+    Write(WriteOut),
+}
+
+/// Who has to be asked again, though it said that it sleeps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wake {
+    /// A flusher: call [`PageCache::flush`].
+    Flusher(BdiId),
+    /// Who waits for writes of this file: some are done.
+    Inode(InodeId),
+    /// A sync of a whole device is submitted.
+    Synced(BdiId),
+    /// A throttled writer: call [`PageCache::balance`].
+    Writer(WriterId),
+}
+
+#[derive(Clone, Debug)]
+struct Bdi {
+    queues: Queues,
+    flusher: Flusher,
+    congested: bool,
+}
+
+#[derive(Clone, Debug)]
+struct Writer {
+    cpu: u32,
+    share: Share,
+    visit: Option<Visit>,
+    waits_for_room: bool,
+}
+
+/// A writer's visit to the policy.
+#[derive(Clone, Debug)]
+struct Visit {
+    bdi: BdiId,
+    policy: Vanilla,
+    walk: Option<Walk>,
+    written: u64,
+}
+
+impl PageCache {
+    /// Without a device, without a file.
+    ///
+    /// # Panics
+    /// Without a CPU.
+    #[must_use]
+    pub fn new(config: PoolConfig) -> Self {
+        Self {
+            pool: Pool::new(config),
+            inodes: Inodes::default(),
+            bdis: Vec::new(),
+            writers: Vec::new(),
+            wakes: VecDeque::new(),
+        }
+    }
+
+    /// A device, and its flusher.
+    pub fn add_bdi(&mut self, now: Time) -> BdiId {
+        let flusher = Flusher::new(self.pool.ticks().tick(now));
+        self.bdis.push(Bdi { queues: Queues::default(), flusher, congested: false });
+        self.pool.add_bdi(now)
+    }
+
+    /// A file on a device; all its pages are clean.
+    pub fn add_inode(&mut self, bdi: BdiId) -> InodeId {
+        self.inodes.add(bdi)
+    }
+
+    /// A process that writes, and the CPU that it runs on.
+    ///
+    /// # Panics
+    /// No such CPU.
+    pub fn add_writer(&mut self, cpu: u32) -> WriterId {
+        assert!(cpu < self.pool.config().cpus, "cpu {cpu} of {}", self.pool.config().cpus);
+        let id = WriterId(u32::try_from(self.writers.len()).expect("fewer writers than pages"));
+        let share = self.pool.writer_share();
+        self.writers.push(Writer { cpu, share, visit: None, waits_for_room: false });
+        id
+    }
+
+    /// Counts, limits and speeds.
+    #[must_use]
+    pub const fn pool(&self) -> &Pool {
+        &self.pool
+    }
+
+    /// To change limits.
+    pub const fn pool_mut(&mut self) -> &mut Pool {
+        &mut self.pool
+    }
+
+    /// Counts summed over all files, which the pool's own must always equal.
+    #[must_use]
+    pub fn sums(&self) -> Counts {
+        self.inodes.iter().fold(Counts::default(), |sum, inode| Counts {
+            dirty: sum.dirty + inode.pages.dirty(),
+            writeback: sum.writeback + inode.pages.writeback(),
+        })
+    }
+
+    /// The state of one page.
+    ///
+    /// # Panics
+    /// No such file, as everywhere here.
+    #[must_use]
+    pub fn state(&self, inode: InodeId, page: u64) -> PageState {
+        self.inodes.of(inode).pages.state(page)
+    }
+
+    /// How many pages of a file are in which state.
+    #[must_use]
+    pub fn inode_counts(&self, inode: InodeId) -> Counts {
+        let pages = &self.inodes.of(inode).pages;
+        Counts { dirty: pages.dirty(), writeback: pages.writeback() }
+    }
+
+    /// A process writes to pages of a file. Takes as many as it may write before it has to look at the
+    /// limits; the caller comes back with the rest.
+    ///
+    /// Every page counts, whether or not it was dirty before. Kernels from 3.0 on wait before they
+    /// change a page that is under writeback, 2.6.24 does not: see
+    /// [`under_writeback`](Self::under_writeback).
+    ///
+    /// # Panics
+    /// No page, or the writer has not been through [`balance`](Self::balance).
+    pub fn write(
+        &mut self,
+        now: Time,
+        writer: WriterId,
+        inode: InodeId,
+        pages: Range<u64>,
+    ) -> Written {
+        assert!(pages.start < pages.end, "a write of no page");
+        let state = &mut self.writers[writer.index()];
+        assert!(state.visit.is_none(), "{writer:?} has to balance first");
+        let file = self.inodes.of_mut(inode);
+        assert!(!file.removed, "{inode:?} is removed");
+        let bdi = file.bdi;
+        let may = self.pool.pages_until_check(state.cpu, bdi);
+        let count = may.min(pages.end - pages.start);
+        let new = file.pages.write(pages.start..pages.start + count);
+        self.pool.dirtied(bdi, &mut state.share, new);
+        if let Some(duty) = self.pool.count_writes(state.cpu, bdi, count) {
+            let config = self.pool.config();
+            let policy = Vanilla::new(config.kernel, config.ticks, now, duty);
+            state.visit = Some(Visit { bdi, policy, walk: None, written: 0 });
+        }
+        let balance = state.visit.is_some();
+        if new > 0 {
+            self.touch(now, inode);
+        }
+        Written { pages: count, balance }
+    }
+
+    /// What a writer does that has to look at the limits; at most `pages_max` pages at a time.
+    ///
+    /// # Panics
+    /// `pages_max` is 0, as in [`flush`](Self::flush) and [`fsync_step`](Self::fsync_step).
+    pub fn balance(&mut self, now: Time, writer: WriterId, pages_max: u64) -> Balance {
+        assert!(pages_max > 0, "at least a page at a time");
+        let state = &mut self.writers[writer.index()];
+        state.waits_for_room = false;
+        let Some(visit) = &mut state.visit else { return Balance::Continue };
+        let bdi = visit.bdi;
+        let device = &mut self.bdis[bdi.index()];
+        loop {
+            let mut ground = Ground {
+                bdi,
+                tick: self.pool.ticks().tick(now),
+                pool: &mut self.pool,
+                queues: &mut device.queues,
+                inodes: &mut self.inodes,
+                congested: device.congested,
+            };
+            if let Some(walk) = &mut visit.walk {
+                let out = walk.next(&mut ground, pages_max);
+                let free = device.flusher.awaited().is_some_and(|id| !self.inodes.is_busy(id));
+                if free {
+                    self.wakes.push_back(Wake::Flusher(bdi));
+                }
+                if let Some(out) = out {
+                    return Balance::Write(out);
+                }
+                visit.written = walk.written();
+                visit.walk = None;
+            }
+            let busy = device.flusher.is_busy();
+            let facts = self.pool.facts(bdi, &mut state.share, busy);
+            let answer = visit.policy.step(now, &facts, std::mem::take(&mut visit.written));
+            if let Some(exceeded) = answer.exceeded {
+                self.pool.set_exceeded(bdi, exceeded);
+                if exceeded && self.pool.config().kernel == Kernel::V3_1 {
+                    self.pool.update_bandwidth(now, bdi, visit.policy.start(), true);
+                }
+            }
+            if answer.wake_flusher {
+                device.flusher.kick();
+                self.wakes.push_back(Wake::Flusher(bdi));
+            }
+            match answer.step {
+                Step::Continue => {
+                    state.visit = None;
+                    return Balance::Continue;
+                }
+                Step::Sleep { until, or_uncongested } => {
+                    state.waits_for_room = or_uncongested;
+                    return Balance::Sleep { until, or_uncongested };
+                }
+                Step::WriteBack { pages } => {
+                    let mut ground = Ground {
+                        bdi,
+                        tick: self.pool.ticks().tick(now),
+                        pool: &mut self.pool,
+                        queues: &mut device.queues,
+                        inodes: &mut self.inodes,
+                        congested: device.congested,
+                    };
+                    let reason = Reason::Writer(writer);
+                    visit.walk = Some(Walk::new(&mut ground, reason, pages, None));
+                }
+            }
+        }
+    }
+
+    /// What a device's flusher does; at most `pages_max` pages at a time.
+    ///
+    /// # Panics
+    /// `pages_max` is 0.
+    pub fn flush(&mut self, now: Time, bdi: BdiId, pages_max: u64) -> Flush {
+        assert!(pages_max > 0, "at least a page at a time");
+        let device = &mut self.bdis[bdi.index()];
+        let mut ground = Ground {
+            bdi,
+            tick: self.pool.ticks().tick(now),
+            pool: &mut self.pool,
+            queues: &mut device.queues,
+            inodes: &mut self.inodes,
+            congested: device.congested,
+        };
+        let next = device.flusher.next(now, &mut ground, pages_max);
+        for _ in 0..device.flusher.take_syncs_done() {
+            self.wakes.push_back(Wake::Synced(bdi));
+        }
+        next
+    }
+
+    /// Writes of pages are done, on the device.
+    ///
+    /// # Panics
+    /// One of the pages is not under writeback.
+    pub fn written(&mut self, inode: InodeId, pages: Range<u64>) {
+        let file = self.inodes.of_mut(inode);
+        self.pool.written(file.bdi, pages.end - pages.start);
+        file.pages.written(pages);
+        if std::mem::take(&mut file.watched) {
+            self.wakes.push_back(Wake::Inode(inode));
+        }
+        self.inodes.free_if_over(inode);
+    }
+
+    /// A file ends before page `first` now: dirty pages from there on are dropped without being written.
+    /// The kernel then waits for those under writeback; see [`under_writeback`](Self::under_writeback).
+    pub fn truncate(&mut self, inode: InodeId, first: u64) -> Discarded {
+        let file = self.inodes.of_mut(inode);
+        let discarded = file.pages.discard(first);
+        self.pool.discarded(file.bdi, discarded.dirty);
+        discarded
+    }
+
+    /// A file is no more: unlinked and closed. The name may be used for another as soon as its last
+    /// write is done.
+    pub fn remove(&mut self, inode: InodeId) -> Discarded {
+        let discarded = self.truncate(inode, 0);
+        let file = self.inodes.of_mut(inode);
+        file.removed = true;
+        self.bdis[file.bdi.index()].queues.remove(inode, file);
+        self.inodes.free_if_over(inode);
+        discarded
+    }
+
+    /// The first of these pages that is under writeback. If there is one, [`Wake::Inode`] follows when
+    /// writes of the file are done.
+    pub fn under_writeback(&mut self, inode: InodeId, pages: Range<u64>) -> Option<u64> {
+        let file = self.inodes.of_mut(inode);
+        let page = file.pages.next_writeback(pages);
+        file.watched |= page.is_some();
+        page
+    }
+
+    /// A process begins to sync pages of a file.
+    pub fn fsync(&mut self, inode: InodeId, pages: Range<u64>) -> Fsync {
+        Fsync::new(&mut self.inodes, inode, pages)
+    }
+
+    /// What a syncing process does next; at most `pages_max` pages at a time.
+    ///
+    /// # Panics
+    /// `pages_max` is 0.
+    pub fn fsync_step(&mut self, fsync: &mut Fsync, pages_max: u64) -> SyncStep {
+        assert!(pages_max > 0, "at least a page at a time");
+        fsync.step(&mut self.pool, &mut self.inodes, pages_max)
+    }
+
+    /// All that is dirty on a device is to be written. [`Wake::Synced`] says when all is submitted;
+    /// completions are to be waited for file by file.
+    pub fn sync(&mut self, now: Time, bdi: BdiId) {
+        self.bdis[bdi.index()].flusher.sync(self.pool.ticks().tick(now));
+        self.wakes.push_back(Wake::Flusher(bdi));
+    }
+
+    /// Whether a device's queue is full. 2.6.24's flusher goes around it, and when it has room again
+    /// everyone wakes who waits for room in whichever queue.
+    pub fn set_congested(&mut self, bdi: BdiId, congested: bool) {
+        let before = std::mem::replace(&mut self.bdis[bdi.index()].congested, congested);
+        if !before || congested {
+            return;
+        }
+        for (device, id) in self.bdis.iter_mut().zip(0..) {
+            if device.flusher.uncongested() {
+                self.wakes.push_back(Wake::Flusher(BdiId(id)));
+            }
+        }
+        for (writer, id) in self.writers.iter_mut().zip(0..) {
+            if std::mem::take(&mut writer.waits_for_room) {
+                self.wakes.push_back(Wake::Writer(WriterId(id)));
+            }
+        }
+    }
+
+    /// The next one that has to be asked again.
+    #[must_use]
+    pub fn wake(&mut self) -> Option<Wake> {
+        self.wakes.pop_front()
+    }
+
+    /// Puts a file that was written to on its device's lists.
+    fn touch(&mut self, now: Time, inode: InodeId) {
+        let tick = self.pool.ticks().tick(now);
+        let file = self.inodes.of_mut(inode);
+        let before = std::mem::replace(&mut file.touched, true);
+        // Whoever's turn it is will put it on a list.
+        if file.busy || before {
+            return;
+        }
+        file.dirtied_when = tick;
+        let bdi = file.bdi;
+        let device = &mut self.bdis[bdi.index()];
+        let was_idle = device.queues.len() == 0;
+        device.queues.append(List::Dirty, inode, file);
+        if was_idle {
+            device.flusher.first_dirty(tick);
+            self.wakes.push_back(Wake::Flusher(bdi));
+        }
+    }
+}

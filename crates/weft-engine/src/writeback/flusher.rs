@@ -1,0 +1,321 @@
+//! What does a device's flusher write, and when does it sleep?
+//!
+//! One flusher per device. Awake, it does three things in turn, then sleeps:
+//!
+//! 1. *sync*: what somebody has asked for;
+//! 2. *periodic*: every 5 s, files that became dirty 30 s ago or earlier, until as many pages are written
+//!    as were dirty when it began;
+//! 3. *background*: everything, oldest file first, while more is dirty than the background threshold;
+//!    3.1 stops for a sync that arrives.
+//!
+//! It is woken by throttled writers and by syncs, and by itself 5 s after the last periodic work. It
+//! never sleeps on a timer of its own: it says until when, and whoever owns it calls again.
+//!
+//! 2.6.24 does not wait for a full queue: it waits up to 100 ms for any queue to have room. 3.1 just
+//! blocks, which is the affair of whoever carries out its writes.
+//!
+//! Source   writeback.md §3; for 2.6.24 `background_writeout` and `wb_kupdate`, January 2008
+
+use super::id::InodeId;
+use super::pool::Kernel;
+use super::queue::List;
+use super::walk::{Ground, Reason, Walk, WriteOut};
+use weft_units::Time;
+
+/// What a flusher does next.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Flush {
+    /// Submit these, then ask again. Submitting may take as long as the device's queue makes it.
+    Write(WriteOut),
+    /// Sleep.
+    Sleep {
+        /// At the latest until then; without end if nothing is dirty.
+        until: Option<Time>,
+        /// Or until any device's queue has room again.
+        or_uncongested: bool,
+    },
+}
+
+/// The flusher of one device.
+#[derive(Clone, Debug)]
+pub(crate) struct Flusher {
+    stage: Stage,
+    run: Option<Run>,
+    /// Ticks in which syncs were asked for.
+    syncs: Vec<u64>,
+    /// A throttled writer wants background work.
+    kicked: bool,
+    /// The tick of the last periodic work.
+    last_periodic: u64,
+    /// Syncs that are done and not yet told of.
+    syncs_done: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    Asleep,
+    Syncs,
+    Periodic,
+    Background,
+}
+
+/// One piece of work: walks until it is done.
+#[derive(Clone, Debug)]
+struct Run {
+    reason: Reason,
+    start: u64,
+    /// Pages that it may still write.
+    budget: u64,
+    walk: Option<Walk>,
+    wait: Option<Wait>,
+}
+
+/// What a run waits for between two walks.
+#[derive(Clone, Copy, Debug)]
+enum Wait {
+    /// A tick, or room in a queue; the run is over after it unless it met a full queue.
+    Congestion { until: u64, goes_on: bool },
+    /// The end of another's turn.
+    Inode(InodeId),
+}
+
+impl Flusher {
+    pub(crate) const fn new(tick: u64) -> Self {
+        Self {
+            stage: Stage::Asleep,
+            run: None,
+            syncs: Vec::new(),
+            kicked: false,
+            last_periodic: tick,
+            syncs_done: 0,
+        }
+    }
+
+    /// Whether it has work under way.
+    pub(crate) const fn is_busy(&self) -> bool {
+        !matches!(self.stage, Stage::Asleep)
+    }
+
+    /// A throttled writer wants background work.
+    pub(crate) const fn kick(&mut self) {
+        self.kicked = true;
+    }
+
+    /// All files that are dirty now are to be written.
+    pub(crate) fn sync(&mut self, tick: u64) {
+        self.syncs.push(tick);
+    }
+
+    /// The first file of an idle device became dirty: the 5 s start now.
+    pub(crate) fn first_dirty(&mut self, tick: u64) {
+        self.last_periodic = self.last_periodic.max(tick);
+    }
+
+    /// A queue has room again. Whether somebody slept for it.
+    pub(crate) fn uncongested(&mut self) -> bool {
+        match self.run.as_mut().and_then(|run| run.wait.as_mut()) {
+            Some(Wait::Congestion { until, .. }) => {
+                *until = 0;
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// The file whose turn it waits for, if it does.
+    pub(crate) fn awaited(&self) -> Option<InodeId> {
+        match self.run.as_ref().and_then(|run| run.wait) {
+            Some(Wait::Inode(id)) => Some(id),
+            Some(Wait::Congestion { .. }) | None => None,
+        }
+    }
+
+    /// How many syncs were done since this was last asked.
+    pub(crate) const fn take_syncs_done(&mut self) -> u64 {
+        std::mem::replace(&mut self.syncs_done, 0)
+    }
+
+    /// What to do next.
+    pub(crate) fn next(&mut self, now: Time, ground: &mut Ground<'_>, pages_max: u64) -> Flush {
+        loop {
+            let Some(run) = &mut self.run else {
+                if let Some(sleep) = self.next_stage(ground) {
+                    return sleep;
+                }
+                continue;
+            };
+            if let Some(walk) = &mut run.walk {
+                if let Some(out) = walk.next(ground, pages_max) {
+                    return Flush::Write(out);
+                }
+                let walk = run.walk.take().expect("it was there a line above");
+                run.budget = run.budget.saturating_sub(walk.written());
+                let wait = run.after_walk(now, ground, &walk);
+                match wait {
+                    After::Again => {}
+                    After::Over => self.end_run(),
+                    After::Wait(wait) => run.wait = Some(wait),
+                }
+                continue;
+            }
+            match run.wait {
+                Some(Wait::Congestion { until, .. }) if ground.tick < until => {
+                    let until = Some(ground.pool.ticks().at(until));
+                    return Flush::Sleep { until, or_uncongested: true };
+                }
+                Some(Wait::Inode(id)) if ground.inodes.is_busy(id) => {
+                    return Flush::Sleep { until: None, or_uncongested: false };
+                }
+                Some(Wait::Congestion { goes_on: false, .. }) => {
+                    self.end_run();
+                    continue;
+                }
+                Some(_) | None => run.wait = None,
+            }
+            if run.is_over(ground, !self.syncs.is_empty()) {
+                self.end_run();
+            } else {
+                run.start_walk(ground);
+            }
+        }
+    }
+
+    /// Goes on to the next kind of work. Sleep, if there is none.
+    fn next_stage(&mut self, ground: &mut Ground<'_>) -> Option<Flush> {
+        let hz = ground.pool.ticks().hz();
+        let due = self.last_periodic + PERIODIC_SECONDS * hz;
+        match self.stage {
+            Stage::Asleep => {
+                let is_due = ground.tick >= due && ground.queues.len() > 0;
+                if !(self.kicked || is_due) && self.syncs.is_empty() {
+                    let until = (ground.queues.len() > 0).then(|| ground.pool.ticks().at(due));
+                    return Some(Flush::Sleep { until, or_uncongested: false });
+                }
+                self.stage = Stage::Syncs;
+            }
+            Stage::Syncs => {
+                if self.syncs.is_empty() {
+                    self.stage = Stage::Periodic;
+                } else {
+                    let start = self.syncs.remove(0);
+                    self.run = Some(Run::new(Reason::Sync, start, u64::MAX));
+                }
+            }
+            Stage::Periodic => {
+                self.stage = Stage::Background;
+                if ground.tick >= due {
+                    self.last_periodic = ground.tick;
+                    let budget = ground.pool.counts().dirty + ground.queues.len();
+                    self.run = Some(Run::new(Reason::Periodic, ground.tick, budget));
+                }
+            }
+            Stage::Background => {
+                let kicked = std::mem::replace(&mut self.kicked, false);
+                self.stage = if self.syncs.is_empty() { Stage::Asleep } else { Stage::Syncs };
+                let wanted = match ground.kernel() {
+                    Kernel::V2_6_24 => kicked,
+                    Kernel::V3_1 => ground.pool.over_background(),
+                };
+                if wanted {
+                    self.stage = Stage::Background;
+                    self.run = Some(Run::new(Reason::Background, ground.tick, u64::MAX));
+                }
+            }
+        }
+        None
+    }
+
+    fn end_run(&mut self) {
+        let Some(run) = self.run.take() else { return };
+        match run.reason {
+            // Once per time awake.
+            Reason::Background => {
+                self.kicked = false;
+                self.stage = if self.syncs.is_empty() { Stage::Asleep } else { Stage::Syncs };
+            }
+            Reason::Sync => self.syncs_done += 1,
+            Reason::Periodic | Reason::Writer(_) => {}
+        }
+    }
+}
+
+enum After {
+    Again,
+    Over,
+    Wait(Wait),
+}
+
+impl Run {
+    const fn new(reason: Reason, start: u64, budget: u64) -> Self {
+        Self { reason, start, budget, walk: None, wait: None }
+    }
+
+    fn is_over(&self, ground: &Ground<'_>, sync_waits: bool) -> bool {
+        let background = self.reason == Reason::Background;
+        let enough = match ground.kernel() {
+            Kernel::V2_6_24 => ground.pool.counts().dirty < ground.pool.thresholds().background,
+            Kernel::V3_1 => !ground.pool.over_background(),
+        };
+        let gives_way = ground.kernel() == Kernel::V3_1 && self.reason != Reason::Sync;
+        self.budget == 0 || (background && enough) || (gives_way && sync_waits)
+    }
+
+    fn start_walk(&mut self, ground: &mut Ground<'_>) {
+        let hz = ground.pool.ticks().hz();
+        let kernel = ground.kernel();
+        let older_than = match (self.reason, kernel) {
+            (Reason::Periodic, Kernel::V2_6_24) => self.start.checked_sub(EXPIRE_SECONDS * hz),
+            (Reason::Periodic, Kernel::V3_1) => ground.tick.checked_sub(EXPIRE_SECONDS * hz),
+            (Reason::Background, Kernel::V2_6_24) => Some(u64::MAX),
+            (Reason::Background | Reason::Writer(_), _) => Some(ground.tick),
+            (Reason::Sync, _) => Some(self.start),
+        };
+        let Some(older_than) = older_than else {
+            // Nothing can be 30 s old yet.
+            self.budget = 0;
+            return;
+        };
+        let budget = match (self.reason, kernel) {
+            (Reason::Background | Reason::Periodic, Kernel::V2_6_24) => WALK_PAGES_2_6_24,
+            _ => self.budget,
+        };
+        self.walk = Some(Walk::new(ground, self.reason, budget, Some(older_than)));
+    }
+
+    fn after_walk(&self, now: Time, ground: &mut Ground<'_>, walk: &Walk) -> After {
+        match ground.kernel() {
+            Kernel::V3_1 => {
+                ground.pool.update_bandwidth(now, ground.bdi, self.start, false);
+                if walk.made_progress() {
+                    return After::Again;
+                }
+                match ground.queues.first(List::More) {
+                    None => After::Over,
+                    Some(id) => After::Wait(Wait::Inode(id)),
+                }
+            }
+            Kernel::V2_6_24 => {
+                if self.reason == Reason::Sync {
+                    return After::Over;
+                }
+                if walk.written() >= WALK_PAGES_2_6_24 {
+                    return After::Again;
+                }
+                let hz = ground.pool.ticks().hz();
+                let until = ground.tick + (hz / 10).max(1);
+                let wait = Wait::Congestion { until, goes_on: walk.met_congestion };
+                let waits = walk.met_congestion || self.reason == Reason::Background;
+                if waits { After::Wait(wait) } else { After::Over }
+            }
+        }
+    }
+}
+
+/// `dirty_writeback_centisecs` 500.
+const PERIODIC_SECONDS: u64 = 5;
+
+/// `dirty_expire_centisecs` 3000.
+const EXPIRE_SECONDS: u64 = 30;
+
+/// `MAX_WRITEBACK_PAGES`: what one walk of the older kernel's flusher writes.
+const WALK_PAGES_2_6_24: u64 = 1024;

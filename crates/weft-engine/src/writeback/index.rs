@@ -1,0 +1,464 @@
+//! Which pages of a file are dirty, and which are being written?
+//!
+//! Two facts per page of 4 KiB: *dirty* (newer here than on the device) and *under writeback* (a write
+//! of it is on its way). A page that is written to while under writeback is both, and will be written
+//! once more. A third mark says which pages a sync has to write, namely those that were dirty when it
+//! was called, so that a writer in front of it cannot keep it going for ever.
+//!
+//! ```text
+//!              write                 take                     written
+//!     clean ──────────▶ dirty ──────────────▶ writeback ──────────────────▶ clean
+//!                         ▲                       │ write
+//!                         │ written               ▼
+//!                         └──────────────── writeback, dirty
+//!     discard: dirty ▶ clean; writeback, dirty ▶ writeback
+//! ```
+//!
+//! Kept as three words of bits for every 64 pages that are not all clean: a stream of 100 MiB is 400
+//! entries, 25,600 scattered pages are as many, and neither ever has to merge or split anything. A page
+//! that is clean is not in the index, whether or not it is in memory: what is *resident* is not
+//! modelled, reads are taken to hit.
+//!
+//! Source   writeback.md §3; experiments.md §1.7
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+/// The state of one page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PageState {
+    /// As on the device, or not in memory at all.
+    Clean,
+    /// Newer than on the device.
+    Dirty,
+    /// Being written.
+    Writeback,
+    /// Being written, and newer than what is being written.
+    WritebackDirty,
+}
+
+/// What a cut into a file threw away.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Discarded {
+    /// Dirty pages that nobody will write any more.
+    pub dirty: u64,
+    /// Pages whose write is on its way. The kernel waits for them before it goes on.
+    pub under_writeback: u64,
+}
+
+/// What a sync may write next.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Marked {
+    /// These, now under writeback.
+    Pages(Range<u64>),
+    /// This one, once the write of it that is on its way is done.
+    Busy(u64),
+    /// None.
+    Nothing,
+}
+
+/// The pages of one file.
+#[derive(Clone, Debug, Default)]
+pub struct Pages {
+    words: BTreeMap<u64, Word>,
+    dirty: u64,
+    writeback: u64,
+}
+
+/// 64 pages, the first of which has a number that 64 divides.
+#[derive(Clone, Copy, Debug, Default)]
+struct Word {
+    dirty: u64,
+    writeback: u64,
+    marked: u64,
+}
+
+impl Pages {
+    /// How many pages are dirty, under writeback or not.
+    #[must_use]
+    pub const fn dirty(&self) -> u64 {
+        self.dirty
+    }
+
+    /// How many pages are under writeback, dirty or not.
+    #[must_use]
+    pub const fn writeback(&self) -> u64 {
+        self.writeback
+    }
+
+    /// The state of one page.
+    #[must_use]
+    pub fn state(&self, page: u64) -> PageState {
+        let word = self.words.get(&(page / 64)).copied().unwrap_or_default();
+        let bit = 1 << (page % 64);
+        match (word.writeback & bit != 0, word.dirty & bit != 0) {
+            (false, false) => PageState::Clean,
+            (false, true) => PageState::Dirty,
+            (true, false) => PageState::Writeback,
+            (true, true) => PageState::WritebackDirty,
+        }
+    }
+
+    /// Pages that were written to: how many of them were not dirty before.
+    pub fn write(&mut self, pages: Range<u64>) -> u64 {
+        let mut new = 0;
+        for (number, bits) in words_of(pages) {
+            let word = self.words.entry(number).or_default();
+            new += ones(bits & !word.dirty);
+            word.dirty |= bits;
+        }
+        self.dirty += new;
+        new
+    }
+
+    /// The first run of pages within `within` that are dirty and not under writeback, at most
+    /// `pages_max` of them, which are now under writeback.
+    pub fn take(&mut self, within: Range<u64>, pages_max: u64) -> Option<Range<u64>> {
+        let run = self.run(within, pages_max, |word| word.dirty & !word.writeback)?;
+        self.start(run.clone());
+        Some(run)
+    }
+
+    /// The write of these pages is done.
+    ///
+    /// # Panics
+    /// One of them was not under writeback: a completion that nobody waits for.
+    pub fn written(&mut self, pages: Range<u64>) {
+        assert!(pages.start < pages.end, "a completion of no page");
+        for (number, bits) in words_of(pages) {
+            let word = self.words.get_mut(&number).expect("a page under writeback has its word");
+            assert!(word.writeback & bits == bits, "pages that are not under writeback are done");
+            word.writeback &= !bits;
+            self.writeback -= ones(bits);
+            if word.is_clean() {
+                self.words.remove(&number);
+            }
+        }
+    }
+
+    /// Forgets that pages from `first` on are dirty.
+    pub fn discard(&mut self, first: u64) -> Discarded {
+        let mut discarded = Discarded::default();
+        let numbers: Vec<u64> = self.words.range(first / 64..).map(|(&number, _)| number).collect();
+        for number in numbers {
+            let bits = bits_within(number, first..u64::MAX);
+            let word = self.words.get_mut(&number).expect("listed just before");
+            discarded.dirty += ones(word.dirty & bits);
+            discarded.under_writeback += ones(word.writeback & bits);
+            word.dirty &= !bits;
+            word.marked &= !bits;
+            if word.is_clean() {
+                self.words.remove(&number);
+            }
+        }
+        self.dirty -= discarded.dirty;
+        discarded
+    }
+
+    /// Marks what is dirty within `within` for a sync: how many pages carry the mark now.
+    pub fn mark(&mut self, within: &Range<u64>) -> u64 {
+        let mut count = 0;
+        let last = within.end.div_ceil(64);
+        for (&number, word) in self.words.range_mut(within.start / 64..last) {
+            word.marked |= word.dirty & bits_within(number, within.clone());
+            count += ones(word.marked & bits_within(number, within.clone()));
+        }
+        count
+    }
+
+    /// The next run that a sync has to write.
+    pub(crate) fn take_marked(&mut self, within: Range<u64>, pages_max: u64) -> Marked {
+        let Some(first) = self.first(within.clone(), |word| word.marked) else {
+            return Marked::Nothing;
+        };
+        match self.run(first..within.end, pages_max, |word| word.marked & !word.writeback) {
+            Some(run) if run.start == first => {
+                self.start(run.clone());
+                Marked::Pages(run)
+            }
+            _ => Marked::Busy(first),
+        }
+    }
+
+    /// The first page from `first` on that is dirty, under writeback or not.
+    #[must_use]
+    pub fn next_dirty(&self, first: u64) -> Option<u64> {
+        self.first(first..u64::MAX, |word| word.dirty)
+    }
+
+    /// The first page within `within` that is under writeback.
+    #[must_use]
+    pub fn next_writeback(&self, within: Range<u64>) -> Option<u64> {
+        self.first(within, |word| word.writeback)
+    }
+
+    /// These pages are being written.
+    fn start(&mut self, pages: Range<u64>) {
+        for (number, bits) in words_of(pages) {
+            let word = self.words.get_mut(&number).expect("a dirty page has its word");
+            debug_assert!(word.dirty & bits == bits && word.writeback & bits == 0);
+            word.dirty &= !bits;
+            word.marked &= !bits;
+            word.writeback |= bits;
+            self.dirty -= ones(bits);
+            self.writeback += ones(bits);
+        }
+    }
+
+    fn first(&self, within: Range<u64>, of: impl Fn(&Word) -> u64) -> Option<u64> {
+        if within.is_empty() {
+            return None;
+        }
+        let words = self.words.range(within.start / 64..within.end.div_ceil(64));
+        words
+            .map(|(&number, word)| (number, of(word) & bits_within(number, within.clone())))
+            .find(|&(_, bits)| bits != 0)
+            .map(|(number, bits)| number * 64 + u64::from(bits.trailing_zeros()))
+    }
+
+    fn run(
+        &self,
+        within: Range<u64>,
+        pages_max: u64,
+        of: impl Fn(&Word) -> u64,
+    ) -> Option<Range<u64>> {
+        let first = self.first(within.clone(), &of)?;
+        let end = within.end.min(first.saturating_add(pages_max));
+        let mut next = first;
+        for (&number, word) in self.words.range(first / 64..end.div_ceil(64)) {
+            if number != next / 64 {
+                break;
+            }
+            let offset = next % 64;
+            let length = u64::from((of(word) >> offset).trailing_ones());
+            next += length;
+            if offset + length < 64 {
+                break;
+            }
+        }
+        (first < end).then_some(first..next.min(end))
+    }
+}
+
+impl Word {
+    const fn is_clean(self) -> bool {
+        self.dirty | self.writeback == 0
+    }
+}
+
+fn ones(bits: u64) -> u64 {
+    u64::from(bits.count_ones())
+}
+
+/// Which of the 64 pages of this word are within a range.
+fn bits_within(number: u64, pages: Range<u64>) -> u64 {
+    let first = number * 64;
+    let from = pages.start.saturating_sub(first).min(64);
+    let to = pages.end.saturating_sub(first).min(64);
+    let below = |n: u64| if n >= 64 { u64::MAX } else { (1 << n) - 1 };
+    below(to) & !below(from)
+}
+
+/// The words of a range of pages, each with those of its bits that are meant.
+fn words_of(pages: Range<u64>) -> impl Iterator<Item = (u64, u64)> {
+    (pages.start / 64..pages.end.div_ceil(64))
+        .map(move |number| (number, bits_within(number, pages.clone())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// One page, one entry.
+    #[derive(Clone, Default)]
+    struct Model(BTreeMap<u64, [bool; 3]>);
+
+    impl Model {
+        fn take(&mut self, within: Range<u64>, most: u64, of: fn(&[bool; 3]) -> bool) -> Vec<u64> {
+            let pages = within.filter(|page| self.0.get(page).is_some_and(of));
+            let mut run: Vec<u64> = Vec::new();
+            for page in pages {
+                if run.last().is_some_and(|last| last + 1 != page) || run.len() as u64 == most {
+                    break;
+                }
+                run.push(page);
+            }
+            for page in &run {
+                self.0.insert(*page, [false, true, false]);
+            }
+            run
+        }
+
+        fn count(&self, which: usize) -> u64 {
+            self.0.values().filter(|bits| bits[which]).count() as u64
+        }
+    }
+
+    fn compare(pages: &Pages, model: &Model, last: u64) {
+        for page in 0..last {
+            let [dirty, writeback, _] = model.0.get(&page).copied().unwrap_or_default();
+            let expected = match (writeback, dirty) {
+                (false, false) => PageState::Clean,
+                (false, true) => PageState::Dirty,
+                (true, false) => PageState::Writeback,
+                (true, true) => PageState::WritebackDirty,
+            };
+            assert_eq!(pages.state(page), expected, "page {page}");
+        }
+        assert_eq!((pages.dirty(), pages.writeback()), (model.count(0), model.count(1)));
+        let dirty = model.0.iter().find(|(_, bits)| bits[0]).map(|(&page, _)| page);
+        assert_eq!(pages.next_dirty(0), dirty);
+        let writeback = model.0.iter().find(|(_, bits)| bits[1]).map(|(&page, _)| page);
+        assert_eq!(pages.next_writeback(0..last), writeback);
+        assert!(pages.words.values().all(|word| !word.is_clean()), "what is clean is let go");
+    }
+
+    /// Numbers without a pattern, the same each time.
+    fn numbers(seed: u64) -> impl FnMut(u64) -> u64 {
+        let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+        move |below| {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            state % below
+        }
+    }
+
+    #[test]
+    fn it_agrees_with_a_model_of_single_pages() {
+        const LAST: u64 = 300;
+        for seed in 1..400 {
+            let mut number = numbers(seed);
+            let (mut pages, mut model) = (Pages::default(), Model::default());
+            for _ in 0..60 {
+                let start = number(LAST - 1);
+                let longest = [1, 5, 64, 200][usize::try_from(number(4)).unwrap()];
+                let range = start..(start + 1 + number(longest)).min(LAST);
+                let most = 1 + number(90);
+                match number(10) {
+                    0..4 => {
+                        let new = pages.write(range.clone());
+                        let before = model.count(0);
+                        for page in range {
+                            model.0.entry(page).or_default()[0] = true;
+                        }
+                        assert_eq!(new, model.count(0) - before);
+                    }
+                    4..6 => {
+                        let taken = pages.take(range.clone(), most).unwrap_or(0..0);
+                        let expected = model.take(range, most, |bits| bits[0] && !bits[1]);
+                        assert_eq!(taken.collect::<Vec<_>>(), expected);
+                    }
+                    6..8 => {
+                        let Some(first) = pages.next_writeback(range.start..LAST) else { continue };
+                        let mut end = first;
+                        while end < range.end.max(first + 1)
+                            && model.0.get(&end).is_some_and(|bits| bits[1])
+                        {
+                            model.0.get_mut(&end).unwrap()[1] = false;
+                            end += 1;
+                        }
+                        pages.written(first..end);
+                    }
+                    8 => {
+                        // Cuts are rare, or little would be left.
+                        let first = start.max(LAST / 2);
+                        let expected = Discarded {
+                            dirty: model.0.range(first..).filter(|(_, bits)| bits[0]).count()
+                                as u64,
+                            under_writeback: model.0.range(first..).filter(|(_, b)| b[1]).count()
+                                as u64,
+                        };
+                        assert_eq!(pages.discard(first), expected);
+                        for (_, bits) in model.0.range_mut(first..) {
+                            (bits[0], bits[2]) = (false, false);
+                        }
+                    }
+                    _ => {
+                        let mut count = 0;
+                        for (_, bits) in model.0.range_mut(range.clone()) {
+                            bits[2] |= bits[0];
+                            count += u64::from(bits[2]);
+                        }
+                        assert_eq!(pages.mark(&range), count);
+                        let first = model.0.range(range.clone()).find(|(_, bits)| bits[2]);
+                        let first = first.map(|(&page, bits)| (page, bits[1]));
+                        let taken = pages.take_marked(range.clone(), most);
+                        let expected = match first {
+                            None => Marked::Nothing,
+                            Some((page, true)) => Marked::Busy(page),
+                            Some(_) => {
+                                let run = model.take(range, most, |bits| bits[2] && !bits[1]);
+                                Marked::Pages(run[0]..run[run.len() - 1] + 1)
+                            }
+                        };
+                        assert_eq!(taken, expected);
+                    }
+                }
+                model.0.retain(|_, bits| bits[0] || bits[1]);
+                compare(&pages, &model, LAST);
+            }
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "page 7")]
+    fn the_comparison_sees_a_page_that_was_forgotten() {
+        let (mut pages, mut model) = (Pages::default(), Model::default());
+        pages.write(0..7);
+        (0..8).for_each(|page| model.0.entry(page).or_default()[0] = true);
+        compare(&pages, &model, 10);
+    }
+
+    #[test]
+    fn every_way_through_the_states_of_one_page() {
+        // Write, take, written, discard: all sequences of six, where they are possible.
+        for sequence in 0..4_u32.pow(6) {
+            let mut pages = Pages::default();
+            let mut state = PageState::Clean;
+            for step in 0..6 {
+                use PageState::{Clean, Dirty, Writeback, WritebackDirty};
+                let action = sequence / 4_u32.pow(step) % 4;
+                state = match (action, state) {
+                    (0, Clean | Dirty) => Dirty,
+                    (0, Writeback | WritebackDirty) => WritebackDirty,
+                    (1, Dirty) => Writeback,
+                    (2, Writeback) => Clean,
+                    (2, WritebackDirty) => Dirty,
+                    (2, Clean | Dirty) => continue,
+                    (3, Clean | Dirty) => Clean,
+                    (3, Writeback | WritebackDirty) => Writeback,
+                    (_, other) => other,
+                };
+                match action {
+                    0 => _ = pages.write(70..71),
+                    1 => _ = pages.take(0..100, 9),
+                    2 => pages.written(70..71),
+                    _ => _ = pages.discard(3),
+                }
+                assert_eq!(pages.state(70), state, "{sequence}");
+            }
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "not under writeback")]
+    fn a_completion_that_nobody_waits_for_is_a_bug() {
+        let mut pages = Pages::default();
+        pages.write(0..4);
+        pages.take(0..2, 9);
+        pages.written(1..3);
+    }
+
+    #[test]
+    fn a_stream_takes_an_entry_for_64_pages() {
+        let mut pages = Pages::default();
+        (0..25_600).for_each(|page| _ = pages.write(page..page + 1));
+        assert_eq!(pages.words.len(), 400);
+        assert_eq!(pages.take(0..u64::MAX, 25_600), Some(0..25_600));
+        pages.written(0..25_600);
+        assert_eq!(pages.words.len(), 0);
+        assert_eq!(pages.write(u64::MAX - 3..u64::MAX), 3, "up to the last page there can be");
+        assert_eq!(pages.take(0..u64::MAX, 100), Some(u64::MAX - 3..u64::MAX));
+    }
+}

@@ -1,0 +1,489 @@
+//! How much is dirty, and how much may be?
+//!
+//! One pool for the whole process: what is dirty and what is under writeback, in all and on each
+//! device, the limits that follow from memory, who caused how much of it, and how fast each device is.
+//! It decides nothing: [`vanilla`](super::vanilla) does, from the [`Facts`] that it hands out.
+//!
+//! All counts are in pages of 4 KiB and exact; the kernel's are off by what each CPU has not yet added
+//! (250 pages with eight CPUs, which is all of a limit of 1 MiB).
+//!
+//! Source   writeback.md §1.1, §1.2, §1.4, §3
+
+use super::bandwidth::{Bandwidth, interval};
+use super::id::BdiId;
+use super::proportion::{Proportion, Share};
+use super::throttle::Facts;
+use super::ticks::TickRate;
+use weft_units::Time;
+
+/// Which kernel's rules.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Kernel {
+    /// 2.6.24, of early 2008: patch 000 was measured on its release candidate 7. Rules read in a copy of
+    /// 2.6.24 itself; that rc7 had the same is not checked. One flusher per device here, where it had a
+    /// pool of threads for all.
+    V2_6_24,
+    /// 3.1, the baseline of patch 001 (there rc4).
+    #[default]
+    V3_1,
+}
+
+/// How a limit is given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Amount {
+    /// `vm.dirty_bytes`, `vm.dirty_background_bytes`.
+    Bytes(u64),
+    /// `vm.dirty_ratio`, `vm.dirty_background_ratio`: percent of the memory that can be dirtied.
+    Percent(u64),
+}
+
+/// What a pool is made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PoolConfig {
+    /// Whose rules.
+    pub kernel: Kernel,
+    /// `HZ`.
+    pub ticks: TickRate,
+    /// CPUs that run writers; each counts for itself when to look at the limits.
+    pub cpus: u32,
+    /// All memory, pages.
+    pub memory_pages: u64,
+    /// Free memory and file pages that can be reclaimed, pages: what ratios are taken of.
+    pub dirtyable_pages: u64,
+    /// Above this writers are made to wait.
+    pub dirty: Amount,
+    /// Above this the flushers write.
+    pub background: Amount,
+}
+
+impl PoolConfig {
+    /// A kernel as it comes, on a machine with so much memory of which `dirtyable_pages` can be dirtied.
+    #[must_use]
+    pub fn new(kernel: Kernel, cpus: u32, memory_pages: u64, dirtyable_pages: u64) -> Self {
+        let (dirty, background) = match kernel {
+            Kernel::V2_6_24 => (10, 5),
+            Kernel::V3_1 => (20, 10),
+        };
+        Self {
+            kernel,
+            ticks: TickRate::default(),
+            cpus,
+            memory_pages,
+            dirtyable_pages,
+            dirty: Amount::Percent(dirty),
+            background: Amount::Percent(background),
+        }
+    }
+
+    /// The limits, pages.
+    #[must_use]
+    pub fn thresholds(&self) -> Thresholds {
+        let percent = |percent: u64| percent * self.dirtyable_pages / 100;
+        let mut dirty_percent = None;
+        let dirty = match self.dirty {
+            Amount::Bytes(bytes) => bytes.div_ceil(PAGE_BYTES),
+            Amount::Percent(ratio) => {
+                // The older kernel does not go below 5 %.
+                let least = if self.kernel == Kernel::V2_6_24 { 5 } else { 0 };
+                dirty_percent = Some(ratio.max(least));
+                percent(ratio.max(least))
+            }
+        };
+        let background = match (self.background, self.kernel, dirty_percent) {
+            // The older kernel halves the ratio, the newer one the pages.
+            (Amount::Percent(ratio), Kernel::V2_6_24, Some(limit)) if ratio >= limit => {
+                percent(limit / 2)
+            }
+            (Amount::Percent(ratio), ..) => percent(ratio),
+            (Amount::Bytes(bytes), ..) => bytes.div_ceil(PAGE_BYTES),
+        };
+        let background = if background >= dirty { dirty / 2 } else { background };
+        Thresholds { background, dirty }
+    }
+}
+
+/// The limits, pages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Thresholds {
+    /// Above this the flushers write.
+    pub background: u64,
+    /// Above this writers are made to wait.
+    pub dirty: u64,
+}
+
+/// How many pages are in which state.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Dirty, under writeback or not: what can be written. The kernel's `NR_FILE_DIRTY`.
+    pub dirty: u64,
+    /// Under writeback, dirty or not. The kernel's `NR_WRITEBACK`.
+    pub writeback: u64,
+}
+
+impl Counts {
+    /// Both: what the limits are compared with.
+    #[must_use]
+    pub const fn total(self) -> u64 {
+        self.dirty + self.writeback
+    }
+}
+
+/// The pool of one process.
+#[derive(Clone, Debug)]
+pub struct Pool {
+    config: PoolConfig,
+    thresholds: Thresholds,
+    counts: Counts,
+    bdis: Vec<Bdi>,
+    /// Completed page writes, by device.
+    completions: Proportion,
+    /// Dirtied pages, by writer.
+    dirtied: Proportion,
+    /// Follows the dirty threshold, up at once and down slowly.
+    limit: u64,
+    limit_tick: u64,
+    /// Pages dirtied since the last look at the limits, by CPU.
+    unchecked: Vec<u64>,
+}
+
+#[derive(Clone, Debug)]
+struct Bdi {
+    counts: Counts,
+    completions: Share,
+    written: u64,
+    bandwidth: Bandwidth,
+    exceeded: bool,
+}
+
+impl Pool {
+    /// All is clean.
+    ///
+    /// # Panics
+    /// Without a CPU.
+    #[must_use]
+    pub fn new(config: PoolConfig) -> Self {
+        assert!(config.cpus > 0, "somebody has to run the writers");
+        let thresholds = config.thresholds();
+        let proportion = Proportion::for_limit(thresholds.dirty);
+        Self {
+            config,
+            thresholds,
+            counts: Counts::default(),
+            bdis: Vec::new(),
+            completions: proportion,
+            dirtied: proportion,
+            limit: thresholds.dirty,
+            limit_tick: 0,
+            unchecked: vec![0; config.cpus as usize],
+        }
+    }
+
+    /// One device more.
+    pub fn add_bdi(&mut self, now: Time) -> BdiId {
+        let id = BdiId(u16::try_from(self.bdis.len()).expect("few devices"));
+        self.bdis.push(Bdi {
+            counts: Counts::default(),
+            completions: self.completions.share(),
+            written: 0,
+            bandwidth: Bandwidth::new(self.config.ticks.tick(now)),
+            exceeded: false,
+        });
+        id
+    }
+
+    /// A writer's share of what is dirtied.
+    #[must_use]
+    pub const fn writer_share(&self) -> Share {
+        self.dirtied.share()
+    }
+
+    /// What it is made of.
+    #[must_use]
+    pub const fn config(&self) -> &PoolConfig {
+        &self.config
+    }
+
+    /// `HZ`.
+    #[must_use]
+    pub const fn ticks(&self) -> TickRate {
+        self.config.ticks
+    }
+
+    /// The limits.
+    #[must_use]
+    pub const fn thresholds(&self) -> Thresholds {
+        self.thresholds
+    }
+
+    /// New limits, as by `sysctl`: they hold at once.
+    pub fn set_limits(&mut self, dirty: Amount, background: Amount) {
+        (self.config.dirty, self.config.background) = (dirty, background);
+        self.thresholds = self.config.thresholds();
+        self.limit = self.thresholds.dirty;
+        self.completions.set_limit(self.thresholds.dirty);
+        self.dirtied.set_limit(self.thresholds.dirty);
+    }
+
+    /// Programs took memory, or gave it back: ratios follow, the limit behind them slowly.
+    pub fn set_dirtyable(&mut self, pages: u64) {
+        self.config.dirtyable_pages = pages;
+        self.thresholds = self.config.thresholds();
+    }
+
+    /// Pages in all.
+    #[must_use]
+    pub const fn counts(&self) -> Counts {
+        self.counts
+    }
+
+    /// Pages of one device.
+    #[must_use]
+    pub fn bdi_counts(&self, bdi: BdiId) -> Counts {
+        self.bdis[bdi.index()].counts
+    }
+
+    /// Pages completed on one device so far: the kernel's `BDI_WRITTEN`.
+    #[must_use]
+    pub fn bdi_written(&self, bdi: BdiId) -> u64 {
+        self.bdis[bdi.index()].written
+    }
+
+    /// What is known of one device's speed.
+    #[must_use]
+    pub fn bandwidth(&self, bdi: BdiId) -> Bandwidth {
+        self.bdis[bdi.index()].bandwidth
+    }
+
+    /// The slow follower of the dirty threshold, pages.
+    #[must_use]
+    pub const fn limit(&self) -> u64 {
+        self.limit
+    }
+
+    /// Whether the device's writers are looked at every 8 pages.
+    #[must_use]
+    pub fn exceeded(&self, bdi: BdiId) -> bool {
+        self.bdis[bdi.index()].exceeded
+    }
+
+    pub(crate) fn set_exceeded(&mut self, bdi: BdiId, exceeded: bool) {
+        self.bdis[bdi.index()].exceeded = exceeded;
+    }
+
+    /// How many pages a CPU may dirty before its writer looks at the limits, normally: a 32nd of memory
+    /// by all CPUs together, at least 16, at most 4 MiB.
+    #[must_use]
+    pub fn ratelimit_pages(&self) -> u64 {
+        (self.config.memory_pages / (32 * u64::from(self.config.cpus))).clamp(16, 1024)
+    }
+
+    /// How many pages may be written to on `cpu` before its writer has to look at the limits; at least
+    /// one.
+    #[must_use]
+    pub fn pages_until_check(&self, cpu: u32, bdi: BdiId) -> u64 {
+        let unchecked = self.unchecked[cpu as usize];
+        self.check_after(bdi).saturating_sub(unchecked).max(1)
+    }
+
+    /// So many pages were written to on `cpu`. When it is time to look at the limits: how many pages
+    /// the kernel wants written back for it.
+    pub(crate) fn count_writes(&mut self, cpu: u32, bdi: BdiId, pages: u64) -> Option<u64> {
+        let check_after = self.check_after(bdi);
+        let ratelimit = self.ratelimit_pages();
+        let unchecked = &mut self.unchecked[cpu as usize];
+        *unchecked += pages;
+        if *unchecked < check_after {
+            return None;
+        }
+        let pages = match self.config.kernel {
+            Kernel::V2_6_24 => ratelimit,
+            Kernel::V3_1 => ratelimit.max(*unchecked),
+        };
+        *unchecked = 0;
+        Some(pages + pages / 2)
+    }
+
+    fn check_after(&self, bdi: BdiId) -> u64 {
+        if self.exceeded(bdi) { CHECK_WHILE_EXCEEDED } else { self.ratelimit_pages() }
+    }
+
+    /// Clean pages became dirty.
+    pub(crate) fn dirtied(&mut self, bdi: BdiId, writer: &mut Share, pages: u64) {
+        self.counts.dirty += pages;
+        self.bdis[bdi.index()].counts.dirty += pages;
+        self.dirtied.count(writer, pages);
+    }
+
+    /// Dirty pages went under writeback.
+    pub(crate) fn started(&mut self, bdi: BdiId, pages: u64) {
+        for counts in [&mut self.counts, &mut self.bdis[bdi.index()].counts] {
+            counts.dirty -= pages;
+            counts.writeback += pages;
+        }
+    }
+
+    /// Writes of pages are done.
+    pub(crate) fn written(&mut self, bdi: BdiId, pages: u64) {
+        let bdi = &mut self.bdis[bdi.index()];
+        self.counts.writeback -= pages;
+        bdi.counts.writeback -= pages;
+        bdi.written += pages;
+        self.completions.count(&mut bdi.completions, pages);
+    }
+
+    /// Dirty pages will never be written.
+    pub(crate) fn discarded(&mut self, bdi: BdiId, pages: u64) {
+        self.counts.dirty -= pages;
+        self.bdis[bdi.index()].counts.dirty -= pages;
+    }
+
+    /// What a throttled writer is judged by.
+    pub(crate) fn facts(&mut self, bdi: BdiId, writer: &mut Share, flusher_busy: bool) -> Facts {
+        let bdi = &mut self.bdis[bdi.index()];
+        Facts {
+            thresholds: self.thresholds,
+            limit: self.limit,
+            all: self.counts,
+            bdi: bdi.counts,
+            bdi_share: self.completions.fraction(&mut bdi.completions),
+            writer_share: self.dirtied.fraction(writer),
+            flusher_busy,
+        }
+    }
+
+    /// Whether flushers have to write so that writers need not wait.
+    #[must_use]
+    pub const fn over_background(&self) -> bool {
+        self.counts.dirty > self.thresholds.background
+    }
+
+    /// Looks at a device's speed, at most every 200 ms. `start` is the tick in which the caller's work
+    /// began; a throttled writer also lets the limit follow.
+    pub(crate) fn update_bandwidth(&mut self, now: Time, bdi: BdiId, start: u64, throttled: bool) {
+        let ticks = self.config.ticks;
+        let tick = ticks.tick(now);
+        let bdi = &mut self.bdis[bdi.index()];
+        let looked = bdi.bandwidth.update(ticks, tick, start, bdi.written);
+        if looked && throttled && tick.saturating_sub(self.limit_tick) >= interval(ticks) {
+            self.limit_tick = tick;
+            let total = self.counts.total();
+            self.limit = next_limit(self.limit, self.thresholds.dirty, total);
+        }
+    }
+
+    /// How many pages of one file are written before it is the next file's turn.
+    ///
+    /// Source   writeback.md §3, `writeback_chunk_size`; 2.6.24 has no such limit but the budget
+    #[must_use]
+    pub fn chunk_pages(&self, bdi: BdiId, budget: u64) -> u64 {
+        let by_speed = self.bdis[bdi.index()].bandwidth.average() / 2;
+        let by_limit = self.limit.max(1) / 8;
+        let pages = by_speed.min(by_limit).min(budget).saturating_add(CHUNK_PAGES_MIN);
+        pages / CHUNK_PAGES_MIN * CHUNK_PAGES_MIN
+    }
+}
+
+/// One step of the slow follower: up at once, down by a 32nd of what is too much.
+fn next_limit(limit: u64, threshold: u64, total: u64) -> u64 {
+    if limit < threshold {
+        return threshold;
+    }
+    limit - (limit.saturating_sub(threshold.max(total)) >> 5)
+}
+
+/// Bytes per page.
+pub const PAGE_BYTES: u64 = 4096;
+
+/// Pages between two checks while a device is over its limit.
+const CHECK_WHILE_EXCEEDED: u64 = 8;
+
+/// 4 MiB.
+const CHUNK_PAGES_MIN: u64 = 1024;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    fn config(dirty: Amount) -> PoolConfig {
+        PoolConfig { dirty, ..PoolConfig::new(Kernel::V3_1, 8, 1 << 20, 1 << 20) }
+    }
+
+    #[test]
+    fn writeback_statement_1_a_background_ratio_above_the_bytes_is_halved() {
+        let thresholds = config(Amount::Bytes(100 * MIB)).thresholds();
+        assert_eq!(thresholds, Thresholds { background: 12_800, dirty: 25_600 });
+    }
+
+    #[test]
+    fn thresholds_of_both_kernels() {
+        let gib = |kernel| PoolConfig::new(kernel, 4, 262_144, 250_000);
+        let of = |config: PoolConfig| (config.thresholds().background, config.thresholds().dirty);
+        assert_eq!(of(gib(Kernel::V3_1)), (25_000, 50_000));
+        assert_eq!(of(gib(Kernel::V2_6_24)), (12_500, 25_000));
+        // 2.6.24: never below 5 %, and the background ratio is then halved as a ratio (5 / 2 = 2 %).
+        let low = PoolConfig { dirty: Amount::Percent(1), ..gib(Kernel::V2_6_24) };
+        assert_eq!(of(low), (5_000, 12_500));
+        let low = PoolConfig { dirty: Amount::Percent(1), ..gib(Kernel::V3_1) };
+        assert_eq!(of(low), (1_250, 2_500));
+    }
+
+    #[test]
+    fn writeback_statement_50_bursts_between_checks() {
+        let mut pool = Pool::new(PoolConfig::new(Kernel::V3_1, 8, 2942 * 256, 700_000));
+        let bdi = pool.add_bdi(Time(0));
+        assert_eq!(pool.ratelimit_pages(), 1024);
+        assert_eq!(pool.pages_until_check(0, bdi), 1024);
+        assert_eq!(pool.count_writes(0, bdi, 1000), None);
+        assert_eq!(pool.pages_until_check(0, bdi), 24);
+        assert_eq!(pool.pages_until_check(1, bdi), 1024, "CPUs count apart");
+        assert_eq!(pool.count_writes(0, bdi, 24), Some(1536));
+        pool.set_exceeded(bdi, true);
+        assert_eq!(pool.pages_until_check(0, bdi), 8);
+        assert_eq!(
+            pool.count_writes(0, bdi, 8),
+            Some(1536),
+            "the cap, though 8 pages triggered it"
+        );
+    }
+
+    #[test]
+    fn writeback_statement_52_the_limit_follows_slowly_when_memory_shrinks() {
+        let steps = |count| (0..count).fold(262_144, |limit, _| next_limit(limit, 25_600, 0));
+        assert_eq!(steps(5), 227_424);
+        assert!(steps(216) > 25_856);
+        assert!(steps(217) <= 25_856);
+        assert_eq!(next_limit(1000, 25_600, 0), 25_600, "up at once");
+        let mut pool = Pool::new(config(Amount::Bytes(1024 * MIB)));
+        pool.set_limits(Amount::Bytes(100 * MIB), Amount::Percent(10));
+        assert_eq!(pool.limit(), 25_600, "by sysctl at once");
+    }
+
+    #[test]
+    fn writeback_statement_53_chunks() {
+        // (limit MiB, pages per second, budget) → pages.
+        let table = [
+            (1, 14_848, u64::MAX, 1024),
+            (8, 14_848, u64::MAX, 1024),
+            (32, 14_848, 1023, 1024),
+            (100, 14_848, u64::MAX, 4096),
+            (400, 14_848, u64::MAX, 8192),
+            (1024, 14_848, u64::MAX, 8192),
+            (800, 16_896, u64::MAX, 9216),
+            (1, 14_848, 1536, 1024),
+            (8, 14_848, 1536, 1024),
+            (100, 14_848, 1536, 2048),
+            (400, 14_848, 1536, 2048),
+        ];
+        for (limit, speed, budget, pages) in table {
+            let mut pool = Pool::new(config(Amount::Bytes(limit * MIB)));
+            let bdi = pool.add_bdi(Time(0));
+            // An hour at this speed, so that the estimate is it.
+            pool.bdis[0].written = speed * 3600;
+            pool.update_bandwidth(Time(3_600_000_000_000), bdi, 0, false);
+            assert_eq!(pool.bandwidth(bdi).average(), speed);
+            assert_eq!(pool.chunk_pages(bdi, budget), pages, "{limit} MiB, {budget}");
+        }
+    }
+}

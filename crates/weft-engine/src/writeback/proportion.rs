@@ -1,0 +1,202 @@
+//! Which part of what happened lately was this one's?
+//!
+//! The kernel's floating proportions of before 3.7. Events of all are counted together; a *period* is
+//! a number of events, so time passes only as something happens. At each half of a period everyone's
+//! count is halved, lazily, when it is next looked at. An idle one therefore has no part left after a
+//! few halves: this is how a disk of 2011 gets stuck at a share of nothing.
+//!
+//! Two of them are kept: completed writes by device (its share of the dirty limit), and dirtied pages
+//! by process (heavy writers have a slightly lower limit).
+//!
+//! Inputs   events, n at a time: exactly as n times one
+//! Answer   [`Fraction`]
+//! Source   writeback.md §1.4
+
+/// A part of a whole, not reduced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fraction {
+    /// Events of the one.
+    pub numerator: u64,
+    /// Events of all.
+    pub denominator: u64,
+}
+
+impl Fraction {
+    /// Everything.
+    pub const ONE: Self = Self { numerator: 1, denominator: 1 };
+
+    /// This part of `whole`, rounded down.
+    #[must_use]
+    pub fn of(self, whole: u64) -> u64 {
+        // In 128 bits: counts of pages times counts of events.
+        let part =
+            u128::from(whole) * u128::from(self.numerator) / u128::from(self.denominator.max(1));
+        u64::try_from(part).unwrap_or(u64::MAX)
+    }
+}
+
+/// What all events are counted by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Proportion {
+    /// A period is `1 << shift` events.
+    shift: u32,
+    events: u64,
+}
+
+/// The events of one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Share {
+    shift: u32,
+    /// Up to which multiple of half a period `events` was halved.
+    period: u64,
+    events: u64,
+}
+
+impl Proportion {
+    /// Nothing has happened. The length of a period follows from the dirty limit, in pages.
+    #[must_use]
+    pub fn for_limit(limit_pages: u64) -> Self {
+        Self { shift: shift_for(limit_pages), events: 0 }
+    }
+
+    /// log₂ of the period.
+    #[must_use]
+    pub const fn shift(&self) -> u32 {
+        self.shift
+    }
+
+    /// A share that has no part yet.
+    #[must_use]
+    pub const fn share(&self) -> Share {
+        Share { shift: self.shift, period: self.events & !(self.half() - 1), events: 0 }
+    }
+
+    /// `count` events of this share, one after the other.
+    pub fn count(&mut self, share: &mut Share, mut count: u64) {
+        while count > 0 {
+            self.catch_up(share);
+            let until_half = self.half() - (self.events & (self.half() - 1));
+            let now = count.min(until_half);
+            share.events += now;
+            self.events += now;
+            count -= now;
+        }
+    }
+
+    /// Which part of the recent events was this share's.
+    pub fn fraction(&self, share: &mut Share) -> Fraction {
+        self.catch_up(share);
+        let denominator = self.half() + (self.events & (self.half() - 1));
+        Fraction { numerator: share.events, denominator }
+    }
+
+    /// The dirty limit has changed, and with it the period.
+    pub fn set_limit(&mut self, limit_pages: u64) {
+        let shift = shift_for(limit_pages);
+        self.events = rescale(self.events, self.shift, shift);
+        self.shift = shift;
+    }
+
+    const fn half(&self) -> u64 {
+        1 << (self.shift - 1)
+    }
+
+    /// Halves what the share has for each half period that has passed.
+    fn catch_up(&self, share: &mut Share) {
+        if share.shift != self.shift {
+            share.period = rescale(share.period, share.shift, self.shift);
+            share.shift = self.shift;
+        }
+        let now = self.events & !(self.half() - 1);
+        let halves = now.wrapping_sub(share.period) >> (self.shift - 1);
+        share.events =
+            u32::try_from(halves).ok().and_then(|n| share.events.checked_shr(n)).unwrap_or(0);
+        share.period = now;
+    }
+}
+
+/// Half a period is the limit, rounded up to a power of two, times two.
+fn shift_for(limit_pages: u64) -> u32 {
+    2 + limit_pages.saturating_sub(1).max(1).ilog2()
+}
+
+const fn rescale(events: u64, from: u32, to: u32) -> u64 {
+    if from < to { events << (to - from) } else { events >> (from - to) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn writeback_statement_51_the_period_follows_the_limit() {
+        let mebibytes = [(1, 9), (8, 12), (100, 16), (400, 18), (800, 19), (1024, 19)];
+        for (limit, shift) in mebibytes {
+            assert_eq!(Proportion::for_limit(limit * 256).shift(), shift, "{limit} MiB");
+        }
+    }
+
+    /// One event at a time, halved at each crossing by hand.
+    fn naive(half: u64, owners: &[usize], of: usize) -> Fraction {
+        let mut counts = [0u64; 3];
+        let mut total = 0;
+        for &owner in owners {
+            if total > 0 && total % half == 0 {
+                for count in &mut counts {
+                    *count -= count.div_ceil(2);
+                }
+            }
+            counts[owner] += 1;
+            total += 1;
+        }
+        if total > 0 && total % half == 0 {
+            counts[of] -= counts[of].div_ceil(2);
+        }
+        Fraction { numerator: counts[of], denominator: half + total % half }
+    }
+
+    #[test]
+    fn batches_count_as_single_events_do() {
+        // 5 pages: a half period of 8 events.
+        for pattern in 0..3_u64.pow(7) {
+            let mut all = Proportion::for_limit(5);
+            let mut shares = [all.share(); 3];
+            let mut owners = Vec::new();
+            let mut digits = pattern;
+            for length in [1, 3, 7, 8, 2, 5, 17] {
+                let owner = usize::try_from(digits % 3).unwrap();
+                digits /= 3;
+                all.count(&mut shares[owner], length);
+                owners.extend((0..length).map(|_| owner));
+            }
+            for (of, share) in shares.iter_mut().enumerate() {
+                assert_eq!(all.fraction(share), naive(8, &owners, of), "{pattern}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_only_one_has_everything_and_an_idle_one_loses_it() {
+        let mut all = Proportion::for_limit(256);
+        let (mut busy, mut idle) = (all.share(), all.share());
+        all.count(&mut idle, 10_000);
+        let fraction = all.fraction(&mut idle);
+        assert!(fraction.of(1000) >= 990, "{fraction:?}");
+        all.count(&mut busy, 10 * 256);
+        assert_eq!(all.fraction(&mut idle).numerator, 0);
+        assert!(all.fraction(&mut busy).of(1000) >= 990);
+    }
+
+    #[test]
+    fn a_changed_limit_keeps_the_phase() {
+        let mut all = Proportion::for_limit(256);
+        let mut share = all.share();
+        all.count(&mut share, 300);
+        let before = all.fraction(&mut share);
+        all.set_limit(512);
+        let after = all.fraction(&mut share);
+        assert_eq!(all.shift(), 10);
+        assert_eq!(after.numerator, before.numerator);
+        assert_eq!(after.denominator, 2 * before.denominator);
+    }
+}

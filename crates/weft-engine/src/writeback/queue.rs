@@ -1,0 +1,283 @@
+//! Which dirty file of a device is next?
+//!
+//! Each device has three lists, all first in, first out. *dirty* has the files in the order in which
+//! they became dirty; *io* is what is being worked off now; *more* has those that were not finished, or
+//! were somebody else's turn. When *io* is to be filled, files that have been dirty for long enough move
+//! from *dirty*, oldest first:
+//!
+//! - 3.1 fills it only when it is empty: first *more*, then *dirty*;
+//! - 2.6.24 fills it at each pass: *more* is put in front of what is left, *dirty* behind.
+//!
+//! Source   writeback.md §3; for 2.6.24 fs/fs-writeback.c, January 2008
+
+use super::id::{BdiId, InodeId};
+use super::index::Pages;
+use std::collections::BTreeMap;
+
+/// One file.
+#[derive(Clone, Debug)]
+pub(crate) struct Inode {
+    pub bdi: BdiId,
+    pub pages: Pages,
+    /// Where the next turn starts to look: the kernel's `writeback_index`.
+    pub cursor: u64,
+    /// The tick in which it became dirty.
+    pub dirtied_when: u64,
+    /// Written to since its last turn began: the kernel's `I_DIRTY_PAGES`.
+    pub touched: bool,
+    /// It is somebody's turn on it: the kernel's `I_SYNC`.
+    pub busy: bool,
+    /// Walks that are on it, busy or not.
+    pub walks: u32,
+    /// Gone, as soon as nothing of it is under way.
+    pub removed: bool,
+    /// Somebody waits for writes of it.
+    pub watched: bool,
+    place: Option<(List, i64)>,
+}
+
+/// The three lists.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum List {
+    Dirty,
+    Io,
+    More,
+}
+
+/// All files of all devices.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Inodes {
+    slots: Vec<Option<Inode>>,
+    free: Vec<u32>,
+}
+
+impl Inodes {
+    /// A new file, all clean.
+    pub(crate) fn add(&mut self, bdi: BdiId) -> InodeId {
+        let inode = Inode {
+            bdi,
+            pages: Pages::default(),
+            cursor: 0,
+            dirtied_when: 0,
+            touched: false,
+            busy: false,
+            walks: 0,
+            removed: false,
+            watched: false,
+            place: None,
+        };
+        if let Some(slot) = self.free.pop() {
+            self.slots[slot as usize] = Some(inode);
+            return InodeId(slot);
+        }
+        self.slots.push(Some(inode));
+        InodeId(u32::try_from(self.slots.len() - 1).expect("fewer files than pages"))
+    }
+
+    /// # Panics
+    /// No such file.
+    pub(crate) fn of(&self, id: InodeId) -> &Inode {
+        self.slots.get(id.0 as usize).and_then(Option::as_ref).expect("no such file")
+    }
+
+    /// # Panics
+    /// No such file.
+    pub(crate) fn of_mut(&mut self, id: InodeId) -> &mut Inode {
+        self.slots.get_mut(id.0 as usize).and_then(Option::as_mut).expect("no such file")
+    }
+
+    /// Whether it is somebody's turn on a file, if there still is such a file.
+    pub(crate) fn is_busy(&self, id: InodeId) -> bool {
+        self.slots.get(id.0 as usize).and_then(Option::as_ref).is_some_and(|inode| inode.busy)
+    }
+
+    /// Lets go of a removed file if nothing of it is under way any more.
+    pub(crate) fn free_if_over(&mut self, id: InodeId) {
+        let inode = self.of(id);
+        if inode.removed && inode.walks == 0 && inode.pages.writeback() == 0 {
+            debug_assert!(inode.place.is_none() && inode.pages.dirty() == 0);
+            self.slots[id.0 as usize] = None;
+            self.free.push(id.0);
+        }
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Inode> {
+        self.slots.iter().flatten()
+    }
+}
+
+/// The lists of one device. The key within a list only says who comes before whom.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Queues {
+    dirty: BTreeMap<i64, InodeId>,
+    io: BTreeMap<i64, InodeId>,
+    more: BTreeMap<i64, InodeId>,
+}
+
+impl Queues {
+    pub(crate) fn len(&self) -> u64 {
+        (self.dirty.len() + self.io.len() + self.more.len()) as u64
+    }
+
+    pub(crate) fn is_empty(&self, list: List) -> bool {
+        self.list(list).is_empty()
+    }
+
+    /// The first of a list.
+    pub(crate) fn first(&self, list: List) -> Option<InodeId> {
+        self.list(list).first_key_value().map(|(_, &id)| id)
+    }
+
+    /// Moves a file to the end of a list, from wherever it is.
+    pub(crate) fn append(&mut self, list: List, id: InodeId, inode: &mut Inode) {
+        self.remove(id, inode);
+        let key = self.list(list).last_key_value().map_or(0, |(key, _)| key + 1);
+        self.list_mut(list).insert(key, id);
+        inode.place = Some((list, key));
+    }
+
+    /// Takes a file off its list, if it is on one.
+    pub(crate) fn remove(&mut self, id: InodeId, inode: &mut Inode) {
+        if let Some((list, key)) = inode.place.take() {
+            let was = self.list_mut(list).remove(&key);
+            debug_assert_eq!(was, Some(id));
+        }
+    }
+
+    /// Puts a file that is still dirty at the end of *dirty*. Its age starts anew if the list would not
+    /// be in order otherwise.
+    pub(crate) fn redirty(&mut self, id: InodeId, inodes: &mut Inodes, tick: u64) {
+        let newest = self.list(List::Dirty).last_key_value().map(|(_, &id)| id);
+        let newest = newest.filter(|&newest| newest != id).map(|id| inodes.of(id).dirtied_when);
+        let inode = inodes.of_mut(id);
+        if newest.is_some_and(|newest| inode.dirtied_when < newest) {
+            inode.dirtied_when = tick;
+        }
+        self.append(List::Dirty, id, inode);
+    }
+
+    /// Fills *io* as 3.1 does, with files that were dirty at `older_than` or before.
+    pub(crate) fn fill(&mut self, inodes: &mut Inodes, older_than: Option<u64>) {
+        while let Some(id) = self.first(List::More) {
+            self.append(List::Io, id, inodes.of_mut(id));
+        }
+        self.fill_expired(inodes, older_than);
+    }
+
+    /// Fills *io* as 2.6.24 does: *more* goes in front.
+    pub(crate) fn fill_2_6_24(&mut self, inodes: &mut Inodes, older_than: Option<u64>) {
+        while let Some((&key, &id)) = self.more.last_key_value() {
+            self.more.remove(&key);
+            let key = self.io.first_key_value().map_or(0, |(key, _)| key - 1);
+            self.io.insert(key, id);
+            inodes.of_mut(id).place = Some((List::Io, key));
+        }
+        self.fill_expired(inodes, older_than);
+    }
+
+    fn fill_expired(&mut self, inodes: &mut Inodes, older_than: Option<u64>) {
+        while let Some(id) = self.first(List::Dirty) {
+            let inode = inodes.of_mut(id);
+            if older_than.is_some_and(|older_than| inode.dirtied_when > older_than) {
+                break;
+            }
+            self.append(List::Io, id, inode);
+        }
+    }
+
+    const fn list(&self, list: List) -> &BTreeMap<i64, InodeId> {
+        match list {
+            List::Dirty => &self.dirty,
+            List::Io => &self.io,
+            List::More => &self.more,
+        }
+    }
+
+    fn list_mut(&mut self, list: List) -> &mut BTreeMap<i64, InodeId> {
+        match list {
+            List::Dirty => &mut self.dirty,
+            List::Io => &mut self.io,
+            List::More => &mut self.more,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn three() -> (Queues, Inodes, [InodeId; 3]) {
+        let (mut queues, mut inodes) = (Queues::default(), Inodes::default());
+        let ids = [(); 3].map(|()| inodes.add(BdiId(0)));
+        for (&id, when) in ids.iter().zip([10, 20, 30]) {
+            inodes.of_mut(id).dirtied_when = when;
+            queues.append(List::Dirty, id, inodes.of_mut(id));
+        }
+        (queues, inodes, ids)
+    }
+
+    fn drain(queues: &mut Queues, inodes: &mut Inodes) -> Vec<InodeId> {
+        std::iter::from_fn(|| {
+            let id = queues.first(List::Io)?;
+            queues.remove(id, inodes.of_mut(id));
+            Some(id)
+        })
+        .collect()
+    }
+
+    #[test]
+    fn oldest_first_and_only_those_old_enough() {
+        let (mut queues, mut inodes, [a, b, c]) = three();
+        queues.fill(&mut inodes, Some(20));
+        assert_eq!(drain(&mut queues, &mut inodes), [a, b]);
+        queues.fill(&mut inodes, None);
+        assert_eq!(drain(&mut queues, &mut inodes), [c]);
+    }
+
+    #[test]
+    fn unfinished_files_come_before_new_ones() {
+        let (mut queues, mut inodes, [a, b, c]) = three();
+        for id in [b, a] {
+            queues.append(List::More, id, inodes.of_mut(id));
+        }
+        let mut older = (queues.clone(), inodes.clone());
+        queues.fill(&mut inodes, None);
+        assert_eq!(drain(&mut queues, &mut inodes), [b, a, c]);
+        // 2.6.24 fills with something left: unfinished, left, new.
+        older.0.append(List::Io, a, older.1.of_mut(a));
+        older.0.fill_2_6_24(&mut older.1, None);
+        assert_eq!(drain(&mut older.0, &mut older.1), [b, a, c]);
+        let (mut queues, mut inodes, [a, b, c]) = three();
+        queues.append(List::Io, a, inodes.of_mut(a));
+        queues.append(List::More, c, inodes.of_mut(c));
+        queues.append(List::More, b, inodes.of_mut(b));
+        queues.fill_2_6_24(&mut inodes, None);
+        assert_eq!(drain(&mut queues, &mut inodes), [c, b, a]);
+    }
+
+    #[test]
+    fn a_file_that_is_still_dirty_gets_a_new_age_only_to_keep_the_order() {
+        let (mut queues, mut inodes, [a, _, c]) = three();
+        queues.redirty(c, &mut inodes, 99);
+        assert_eq!(inodes.of(c).dirtied_when, 30);
+        queues.redirty(a, &mut inodes, 99);
+        assert_eq!(inodes.of(a).dirtied_when, 99);
+        assert_eq!(queues.len(), 3);
+        assert!(queues.is_empty(List::More));
+    }
+
+    #[test]
+    fn a_removed_file_is_let_go_when_nothing_is_under_way() {
+        let (mut queues, mut inodes, [a, ..]) = three();
+        inodes.of_mut(a).pages.write(0..1);
+        inodes.of_mut(a).pages.take(0..9, 9);
+        inodes.of_mut(a).removed = true;
+        queues.remove(a, inodes.of_mut(a));
+        inodes.free_if_over(a);
+        assert!(inodes.of(a).removed, "a write is on its way");
+        inodes.of_mut(a).pages.written(0..1);
+        inodes.free_if_over(a);
+        assert_eq!(inodes.iter().count(), 2);
+        assert_eq!(inodes.add(BdiId(0)), a, "its name is used again");
+    }
+}

@@ -1,0 +1,347 @@
+//! Which file is written next, how much of it, and who waits for whom?
+
+use super::super::*;
+use std::ops::Range;
+use weft_units::{Span, Time};
+
+const SECOND: Span = Span::secs(1);
+
+/// One device; files of it, and a writer that is never held up (nobody looks at the limits before
+/// 1,024 pages).
+fn cache(
+    kernel: Kernel,
+    files: usize,
+    limit_pages: u64,
+) -> (PageCache, BdiId, Vec<InodeId>, WriterId) {
+    let mut cache = PageCache::new(PoolConfig {
+        dirty: Amount::Bytes(limit_pages * PAGE_BYTES),
+        ..PoolConfig::new(kernel, 1, 1 << 20, 1 << 20)
+    });
+    let bdi = cache.add_bdi(Time(0));
+    let files = (0..files).map(|_| cache.add_inode(bdi)).collect();
+    let writer = cache.add_writer(0);
+    (cache, bdi, files, writer)
+}
+
+/// Writes, and answers the policy until the writer may go on; nothing it asks for is carried out.
+fn write(cache: &mut PageCache, now: Time, writer: WriterId, inode: InodeId, pages: Range<u64>) {
+    let mut at = pages.start;
+    while at < pages.end {
+        let written = cache.write(now, writer, inode, at..pages.end);
+        at += written.pages;
+        if written.balance {
+            assert_eq!(cache.balance(now, writer, 1), Balance::Continue, "below the limits");
+        }
+    }
+}
+
+/// All that a flusher writes until it sleeps, and until when.
+fn flush_all(cache: &mut PageCache, now: Time, bdi: BdiId) -> (Vec<WriteOut>, Option<Time>) {
+    let mut all = Vec::new();
+    loop {
+        match cache.flush(now, bdi, u64::MAX) {
+            Flush::Write(out) => all.push(out),
+            Flush::Sleep { until, .. } => return (all, until),
+        }
+    }
+}
+
+fn runs(outs: &[WriteOut]) -> Vec<(InodeId, Range<u64>)> {
+    outs.iter().map(|out| (out.inode, out.pages.clone())).collect()
+}
+
+#[test]
+fn writeback_statement_54_background_work_starts_at_129_pages_of_256() {
+    for (pages, expected) in [(128, 0), (129, 129)] {
+        let (mut cache, bdi, files, writer) = cache(Kernel::V3_1, 1, 256);
+        assert_eq!(cache.pool().thresholds().background, 128);
+        write(&mut cache, Time(0), writer, files[0], 0..pages);
+        // As a throttled writer would, with a sync of nothing.
+        cache.sync(Time(0), bdi);
+        let kicked = Time(0) + SECOND;
+        let outs: Vec<_> = flush_all(&mut cache, kicked, bdi).0;
+        let background = outs.iter().filter(|out| out.reason == Reason::Background);
+        // The sync takes all that is dirty first, whichever it is.
+        assert_eq!(background.count(), 0);
+        let (mut cache, bdi, files, writer) = self::cache(Kernel::V3_1, 1, 256);
+        write(&mut cache, Time(0), writer, files[0], 0..pages);
+        let mut written = 0;
+        let mut now = Time(0);
+        // Periodic work has nothing old yet; what is written is background.
+        for _ in 0..5 {
+            let (outs, until) = flush_all(&mut cache, now, bdi);
+            assert!(outs.iter().all(|out| out.reason == Reason::Background));
+            written += outs.iter().map(|out| out.pages.end - out.pages.start).sum::<u64>();
+            now = until.unwrap_or(now + SECOND);
+        }
+        assert_eq!(written, expected, "{pages}");
+    }
+}
+
+#[test]
+fn writeback_statement_55_a_page_written_once_is_on_its_way_after_30_to_35_s() {
+    for kernel in [Kernel::V2_6_24, Kernel::V3_1] {
+        for offset_ms in [0, 1, 700, 2500, 4999] {
+            let (mut cache, bdi, files, writer) = cache(kernel, 1, 25_600);
+            let dirtied = Time(0) + Span::secs(12) + Span::millis(offset_ms);
+            assert_eq!(flush_all(&mut cache, Time(0), bdi), (vec![], None), "nothing to wait for");
+            write(&mut cache, dirtied, writer, files[0], 5..6);
+            assert_eq!(cache.wake(), Some(Wake::Flusher(bdi)));
+            let mut now = dirtied;
+            let when = loop {
+                let (outs, until) = flush_all(&mut cache, now, bdi);
+                if !outs.is_empty() {
+                    assert_eq!(outs[0].reason, Reason::Periodic);
+                    break now.since(dirtied);
+                }
+                now = until.expect("a dirty file");
+            };
+            // Ages are counted in ticks, of 4 ms here.
+            assert!((Span::millis(29_996)..=Span::secs(35)).contains(&when), "{when:?}");
+        }
+    }
+}
+
+#[test]
+fn files_go_oldest_first_by_chunks_and_unfinished_ones_come_again() {
+    let (mut cache, bdi, files, writer) = cache(Kernel::V3_1, 3, 4096);
+    // 4,096 pages: chunks of 1,024. Half of them is the background threshold.
+    for (file, second) in [(1, 1), (2, 2), (0, 3)] {
+        write(&mut cache, Time(0) + Span::secs(second), writer, files[file], 0..1000);
+    }
+    let (outs, _) = flush_all(&mut cache, Time(0) + Span::secs(6), bdi);
+    // 3,000 are dirty: after the first one 2,000 are, which is below; but a pass goes on for 100 ms.
+    assert_eq!(runs(&outs), [(files[1], 0..1000), (files[2], 0..1000), (files[0], 0..1000)]);
+
+    let (mut cache, bdi, files, writer) = self::cache(Kernel::V3_1, 2, 8192);
+    write(&mut cache, Time(0), writer, files[0], 0..2500);
+    write(&mut cache, Time(0) + SECOND, writer, files[1], 0..2500);
+    let (outs, _) = flush_all(&mut cache, Time(0) + Span::secs(6), bdi);
+    let (a, b) = (files[0], files[1]);
+    // Chunks are min(12,800, 1,024) + 1,024, rounded down.
+    let expected = [(a, 0..2048), (b, 0..2048), (a, 2048..2500), (b, 2048..2500)];
+    // 904 are left after the first pass, below the threshold of 4,096.
+    assert_eq!(runs(&outs), expected[..2]);
+    let later = Time(0) + Span::secs(7);
+    cache.sync(later, bdi);
+    assert_eq!(runs(&flush_all(&mut cache, later, bdi).0), expected[2..]);
+}
+
+#[test]
+fn a_turn_goes_on_where_the_last_one_ended_and_around_the_end() {
+    for kernel in [Kernel::V2_6_24, Kernel::V3_1] {
+        let (mut cache, bdi, files, writer) = cache(kernel, 1, 25_600);
+        let sync = |cache: &mut PageCache, second| {
+            let now = Time(0) + Span::secs(second);
+            cache.sync(now, bdi);
+            let outs = flush_all(cache, now, bdi).0;
+            outs.iter().for_each(|out| cache.written(out.inode, out.pages.clone()));
+            outs.into_iter().map(|out| out.pages).collect::<Vec<_>>()
+        };
+        write(&mut cache, Time(0), writer, files[0], 100..200);
+        assert_eq!(sync(&mut cache, 1)[0], 100..200);
+        for range in [20..30, 150..160, 300..310] {
+            write(&mut cache, Time(0) + SECOND, writer, files[0], range);
+        }
+        let all = [300..310, 20..30, 150..160];
+        // 2.6.24 goes around only when nothing is left in front of it.
+        let at_once = if kernel == Kernel::V2_6_24 { 1 } else { 3 };
+        assert_eq!(sync(&mut cache, 2), all[..at_once]);
+        assert_eq!(sync(&mut cache, 3), all[at_once..]);
+        assert_eq!(cache.pool().counts(), Counts::default());
+    }
+}
+
+/// A limit of 512 pages, 600 of each of two files dirty, and two writers that have to balance.
+fn two_over_the_limit(kernel: Kernel) -> (PageCache, Vec<InodeId>, [WriterId; 2]) {
+    let mut cache = PageCache::new(PoolConfig {
+        dirty: Amount::Bytes(512 * PAGE_BYTES),
+        ..PoolConfig::new(kernel, 2, 2 * 32 * 600, 1 << 20)
+    });
+    let bdi = cache.add_bdi(Time(0));
+    // The device has earned its share by writing.
+    let old = cache.add_inode(bdi);
+    let writers = [0, 1].map(|cpu| cache.add_writer(cpu));
+    for round in 0..14 {
+        let pages = round * 300..(round + 1) * 300;
+        let written = cache.write(Time(0), writers[0], old, pages.clone());
+        assert!(!written.balance || cache.balance(Time(0), writers[0], 1) == Balance::Continue);
+        let rest = pages.start + written.pages..pages.end;
+        if !rest.is_empty() {
+            assert!(!cache.write(Time(0), writers[0], old, rest).balance);
+        }
+        let mut fsync = cache.fsync(old, 0..u64::MAX);
+        while let SyncStep::Write(out) = cache.fsync_step(&mut fsync, 1000) {
+            cache.written(out.inode, out.pages);
+        }
+    }
+    cache.remove(old);
+    let files = vec![cache.add_inode(bdi), cache.add_inode(bdi)];
+    for (&writer, &file) in writers.iter().zip(&files) {
+        let mut at = 0;
+        while !{
+            let written = cache.write(Time(0), writer, file, at..1200);
+            at += written.pages;
+            written.balance
+        } {}
+    }
+    (cache, files, writers)
+}
+
+#[test]
+fn a_second_writer_takes_another_file_or_in_2_6_24_the_same() {
+    for kernel in [Kernel::V2_6_24, Kernel::V3_1] {
+        let (mut cache, files, writers) = two_over_the_limit(kernel);
+        let mut first = |writer| match cache.balance(Time(0), writer, 64) {
+            Balance::Write(out) => (out.inode, out.pages),
+            other => panic!("{other:?}"),
+        };
+        let (a, b) = (files[0], files[1]);
+        assert_eq!(first(writers[0]), (a, 0..64), "oldest first, whoever's it is");
+        let second = first(writers[1]);
+        let third = first(writers[0]);
+        match kernel {
+            // Both go on in the file, each from where it is.
+            Kernel::V2_6_24 => assert_eq!((second, third), ((a, 64..128), (a, 128..192))),
+            Kernel::V3_1 => assert_eq!((second, third), ((b, 0..64), (a, 64..128))),
+        }
+    }
+}
+
+#[test]
+fn writers_wait_for_room_in_2_6_24_and_are_woken_by_it() {
+    let (mut cache, _, writers) = two_over_the_limit(Kernel::V2_6_24);
+    // 1,200 pages: the first writer writes its duty of 900 and a bit, so the second cannot.
+    let mut all = |writer| {
+        let mut pages = 0;
+        loop {
+            match cache.balance(Time(0), writer, 4096) {
+                Balance::Write(out) => pages += out.pages.end - out.pages.start,
+                Balance::Continue => return (pages, None),
+                Balance::Sleep { until, or_uncongested } => {
+                    assert!(or_uncongested);
+                    return (pages, Some(until));
+                }
+            }
+        }
+    };
+    assert_eq!(all(writers[0]), (908, None));
+    let (pages, until) = all(writers[1]);
+    assert_eq!((pages, until), (292, Some(Time(0) + Span::millis(100))));
+    while cache.wake().is_some() {}
+    let bdi = BdiId(0);
+    cache.set_congested(bdi, true);
+    assert_eq!(cache.wake(), None);
+    cache.set_congested(bdi, false);
+    assert_eq!(cache.wake(), Some(Wake::Writer(writers[1])));
+    assert_eq!(cache.wake(), None);
+}
+
+#[test]
+fn the_older_flusher_goes_around_a_full_queue() {
+    let (mut cache, bdi, files, writer) = cache(Kernel::V2_6_24, 1, 25_600);
+    write(&mut cache, Time(0), writer, files[0], 0..3000);
+    let old = Time(0) + Span::secs(31);
+    let Flush::Write(out) = cache.flush(old, bdi, 100) else { panic!("it is old") };
+    assert_eq!((out.reason, out.pages), (Reason::Periodic, 0..100));
+    cache.set_congested(bdi, true);
+    let until = Some(old + Span::millis(100));
+    assert_eq!(cache.flush(old, bdi, 100), Flush::Sleep { until, or_uncongested: true });
+    while cache.wake().is_some() {}
+    cache.set_congested(bdi, false);
+    assert_eq!(cache.wake(), Some(Wake::Flusher(bdi)));
+    let Flush::Write(out) = cache.flush(old, bdi, 100) else { panic!("there is room again") };
+    assert_eq!(out.pages, 100..200);
+}
+
+#[test]
+fn a_sync_leaves_alone_what_comes_after_it_and_writes_a_changed_page_again() {
+    let (mut cache, bdi, files, writer) = cache(Kernel::V3_1, 1, 25_600);
+    let file = files[0];
+    write(&mut cache, Time(0), writer, file, 0..10);
+    let Flush::Write(out) = ({
+        cache.sync(Time(0), bdi);
+        cache.flush(Time(0), bdi, 4)
+    }) else {
+        panic!("there is something to sync")
+    };
+    assert_eq!(out.pages, 0..4);
+    write(&mut cache, Time(0), writer, file, 2..3);
+    let mut fsync = cache.fsync(file, 0..u64::MAX);
+    write(&mut cache, Time(0), writer, file, 50..60);
+    // Page 2 is marked, and its earlier write still on its way.
+    assert_eq!(cache.fsync_step(&mut fsync, 100), SyncStep::Wait);
+    cache.written(file, 0..4);
+    while let Some(wake) = cache.wake() {
+        assert!(matches!(wake, Wake::Inode(_) | Wake::Flusher(_)));
+    }
+    let mut written = Vec::new();
+    while let SyncStep::Write(out) = cache.fsync_step(&mut fsync, 100) {
+        written.push(out.pages);
+    }
+    assert_eq!(written, [2..3, 4..10]);
+    assert_eq!(cache.fsync_step(&mut fsync, 100), SyncStep::Wait);
+    cache.written(file, 4..10);
+    assert_eq!(cache.wake(), Some(Wake::Inode(file)));
+    assert_eq!(cache.fsync_step(&mut fsync, 100), SyncStep::Wait);
+    cache.written(file, 2..3);
+    assert_eq!(cache.fsync_step(&mut fsync, 100), SyncStep::Done);
+    assert_eq!(cache.inode_counts(file), Counts { dirty: 10, writeback: 0 });
+}
+
+#[test]
+fn a_removed_file_is_not_written_and_one_that_is_cut_only_before_the_cut() {
+    let (mut cache, bdi, files, writer) = cache(Kernel::V3_1, 2, 25_600);
+    write(&mut cache, Time(0), writer, files[0], 0..100);
+    write(&mut cache, Time(0), writer, files[1], 0..100);
+    let Flush::Write(out) = ({
+        cache.sync(Time(0), bdi);
+        cache.flush(Time(0), bdi, 10)
+    }) else {
+        panic!("there is something to sync")
+    };
+    assert_eq!((out.inode, out.pages), (files[0], 0..10));
+    assert_eq!(cache.remove(files[0]), Discarded { dirty: 90, under_writeback: 10 });
+    assert_eq!(cache.truncate(files[1], 30), Discarded { dirty: 70, under_writeback: 0 });
+    assert_eq!(cache.under_writeback(files[1], 0..30), None);
+    let rest = flush_all(&mut cache, Time(0), bdi).0;
+    assert_eq!(runs(&rest), [(files[1], 0..30)]);
+    assert_eq!(cache.under_writeback(files[1], 7..30), Some(7));
+    assert_ne!(cache.add_inode(bdi), files[0], "a write of it is on its way");
+    cache.written(files[0], 0..10);
+    assert_eq!(cache.add_inode(bdi), files[0]);
+}
+
+#[test]
+fn two_gibibytes_page_by_page() {
+    // The speed of this is what a simulation of patch 000 pays for its page cache; the report of the
+    // change that brought it has the time.
+    let (mut cache, bdi, files, writer) = cache(Kernel::V3_1, 1, 25_600);
+    let (mut now, mut done) = (Time(0), 0);
+    let mut page = 0;
+    while page < 1 << 19 {
+        let written = cache.write(now, writer, files[0], page..page + 1);
+        page += 1;
+        now = now + Span(4_000);
+        let mut balance = written.balance;
+        while balance {
+            match cache.balance(now, writer, 1) {
+                Balance::Continue => balance = false,
+                Balance::Sleep { until, .. } => now = until,
+                Balance::Write(out) => {
+                    done += 1;
+                    cache.written(out.inode, out.pages);
+                }
+            }
+        }
+        if cache.wake().is_some() {
+            while let Flush::Write(out) = cache.flush(now, bdi, 1) {
+                done += 1;
+                cache.written(out.inode, out.pages);
+            }
+        }
+    }
+    let left = cache.pool().counts();
+    assert_eq!(done + left.dirty, 1 << 19);
+    assert!(left.total() < 25_600);
+}

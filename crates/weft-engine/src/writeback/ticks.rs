@@ -1,0 +1,74 @@
+//! When does a sleep that is counted in timer ticks end?
+//!
+//! The kernel of 2011 sleeps in ticks of `1/HZ` s, and a sleep ends *at* a tick: p ticks last between
+//! p − 1 and p of them. With pools that a disk drains in 17 ms this decides the throughput, so it is
+//! modelled and not rounded away.
+//!
+//! Source   writeback.md §1.3, §2.4 and §6.2 (HZ is a first-order parameter)
+
+use weft_units::Time;
+
+/// Ticks per second, `CONFIG_HZ`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TickRate {
+    hz: u32,
+    tick_ns: u64,
+}
+
+impl TickRate {
+    /// `hz` ticks per second.
+    ///
+    /// # Panics
+    /// A tick is not a whole number of nanoseconds, as with 300 Hz.
+    #[must_use]
+    pub fn new(hz: u32) -> Self {
+        assert!(hz >= 10 && 1_000_000_000 % hz == 0, "ticks of whole nanoseconds, 10 Hz or more");
+        Self { hz, tick_ns: 1_000_000_000 / u64::from(hz) }
+    }
+
+    /// Ticks per second.
+    #[must_use]
+    pub const fn hz(self) -> u64 {
+        self.hz as u64
+    }
+
+    /// Ticks since the origin.
+    #[must_use]
+    pub const fn tick(self, now: Time) -> u64 {
+        now.0 / self.tick_ns
+    }
+
+    /// When a tick comes.
+    #[must_use]
+    pub const fn at(self, tick: u64) -> Time {
+        Time(tick.saturating_mul(self.tick_ns))
+    }
+
+    /// When somebody wakes up who goes to sleep now, for so many ticks.
+    #[must_use]
+    pub const fn wake(self, now: Time, ticks: u64) -> Time {
+        self.at(self.tick(now) + ticks)
+    }
+}
+
+impl Default for TickRate {
+    /// 250: what the measurements of 2011 speak for, not known.
+    fn default() -> Self {
+        Self::new(250)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sleep_of_p_ticks_lasts_between_p_minus_1_and_p() {
+        let ticks = TickRate::new(250);
+        assert_eq!(ticks.wake(Time(0), 3), Time(12_000_000));
+        assert_eq!(ticks.wake(Time(3_999_999), 1), Time(4_000_000));
+        assert_eq!(ticks.wake(Time(4_000_000), 1), Time(8_000_000));
+        assert_eq!(ticks.tick(Time(11_999_999)), 2);
+        assert_eq!(ticks.hz(), 250);
+    }
+}

@@ -1,0 +1,293 @@
+//! How are the dirty files of a device written, one after the other?
+//!
+//! One walk over them: from the first file of *io*, a turn of at most so many pages each, ascending from
+//! where the file's last turn ended and around its end. Flushers walk, and before patch 001 throttled
+//! writers walk as well; all of them share the lists, so ten writers write ten files at once.
+//!
+//! After its turn a file goes
+//! - off the lists when it is clean;
+//! - to *more* when its turn was not long enough (3.1; in 2.6.24 only in periodic work);
+//! - to the end of *dirty* otherwise: pages are left because their write is still on its way, or it was
+//!   written to meanwhile.
+//!
+//! A file that is another's turn is passed over (3.1), or written by both (2.6.24).
+//!
+//! A walk hands out one [`WriteOut`] at a time and may be left waiting for as long as it takes to submit
+//! that: so a full queue holds up its writer, and with it the file.
+//!
+//! Source   writeback.md §3; for 2.6.24 `sync_sb_inodes` and `write_cache_pages`, January 2008
+
+use super::id::{BdiId, InodeId, WriterId};
+use super::index::Pages;
+use super::pool::{Kernel, Pool};
+use super::queue::{Inodes, List, Queues};
+use std::ops::Range;
+
+/// Why pages are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Reason {
+    /// The flusher, because more is dirty than the background threshold.
+    Background,
+    /// The flusher, because it has been dirty for 30 s.
+    Periodic,
+    /// Somebody waits for them to be durable.
+    Sync,
+    /// A throttled writer, itself.
+    Writer(WriterId),
+}
+
+/// Pages to write, already under writeback.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WriteOut {
+    /// On which device.
+    pub bdi: BdiId,
+    /// Of which file.
+    pub inode: InodeId,
+    /// Which pages; never empty.
+    pub pages: Range<u64>,
+    /// Why.
+    pub reason: Reason,
+}
+
+/// What a walk works on, borrowed from the page cache for one step.
+pub(crate) struct Ground<'a> {
+    pub bdi: BdiId,
+    pub pool: &'a mut Pool,
+    pub queues: &'a mut Queues,
+    pub inodes: &'a mut Inodes,
+    /// Whether the device's queue is full.
+    pub congested: bool,
+    pub tick: u64,
+}
+
+/// One walk.
+#[derive(Clone, Debug)]
+pub(crate) struct Walk {
+    reason: Reason,
+    start: u64,
+    budget: u64,
+    written: u64,
+    /// Files that were clean after their turn: progress too.
+    cleaned: u64,
+    /// A full queue was met: 2.6.24's flusher goes around it.
+    pub met_congestion: bool,
+    turn: Option<Turn>,
+    over: bool,
+}
+
+/// The turn of one file.
+#[derive(Clone, Debug)]
+struct Turn {
+    inode: InodeId,
+    /// Pages that it may still write.
+    left: u64,
+    written: u64,
+    within: Range<u64>,
+    /// From where, if the end of the file has to be gone around.
+    around: Option<u64>,
+    cursor: u64,
+    /// Whether it is this walk that makes the file busy.
+    owner: bool,
+}
+
+impl Walk {
+    /// A walk that is to write `budget` pages, or a bit more. It fills *io* if that is the rule.
+    pub(crate) fn new(
+        ground: &mut Ground<'_>,
+        reason: Reason,
+        budget: u64,
+        older_than: Option<u64>,
+    ) -> Self {
+        let io_is_empty = ground.queues.is_empty(List::Io);
+        match ground.kernel() {
+            Kernel::V2_6_24 if reason != Reason::Periodic || io_is_empty => {
+                ground.queues.fill_2_6_24(ground.inodes, older_than);
+            }
+            Kernel::V3_1 if io_is_empty => ground.queues.fill(ground.inodes, older_than),
+            Kernel::V2_6_24 | Kernel::V3_1 => {}
+        }
+        Self {
+            reason,
+            start: ground.tick,
+            budget,
+            written: 0,
+            cleaned: 0,
+            met_congestion: false,
+            turn: None,
+            over: false,
+        }
+    }
+
+    /// The next pages to write; nothing when the walk is over.
+    pub(crate) fn next(&mut self, ground: &mut Ground<'_>, pages_max: u64) -> Option<WriteOut> {
+        while !self.over {
+            if self.turn.is_none() && !self.begin_turn(ground) {
+                break;
+            }
+            if let Some((inode, pages)) = self.take(ground, pages_max) {
+                return Some(WriteOut { bdi: ground.bdi, inode, pages, reason: self.reason });
+            }
+            self.end_turn(ground);
+            self.over = self.is_enough(ground);
+        }
+        self.over = true;
+        None
+    }
+
+    /// Pages written so far.
+    pub(crate) const fn written(&self) -> u64 {
+        self.written
+    }
+
+    /// Whether it came to anything.
+    pub(crate) const fn made_progress(&self) -> bool {
+        self.written + self.cleaned > 0
+    }
+
+    fn begin_turn(&mut self, ground: &mut Ground<'_>) -> bool {
+        let kernel = ground.kernel();
+        while let Some(id) = ground.queues.first(List::Io) {
+            if kernel == Kernel::V2_6_24 {
+                if self.goes_around_congestion() && ground.congested {
+                    self.met_congestion = true;
+                    return false;
+                }
+                // Another walk has put it there: it is too new for this one.
+                if ground.inodes.of(id).dirtied_when > self.start {
+                    return false;
+                }
+            }
+            let inode = ground.inodes.of_mut(id);
+            let owner = !inode.busy;
+            if inode.busy {
+                ground.queues.append(List::More, id, inode);
+                if kernel == Kernel::V3_1 {
+                    continue;
+                }
+            } else {
+                inode.busy = true;
+                inode.touched = false;
+            }
+            inode.walks += 1;
+            let quota = match kernel {
+                // It looks at 14 pages at a time and finishes them.
+                Kernel::V2_6_24 => {
+                    self.left().checked_next_multiple_of(PAGES_AT_A_LOOK).unwrap_or(u64::MAX)
+                }
+                Kernel::V3_1 if self.reason == Reason::Sync => u64::MAX,
+                Kernel::V3_1 => ground.pool.chunk_pages(ground.bdi, self.left()),
+            };
+            self.turn = Some(Turn::new(kernel, id, &inode.pages, inode.cursor, quota, owner));
+            return true;
+        }
+        false
+    }
+
+    fn take(&mut self, ground: &mut Ground<'_>, pages_max: u64) -> Option<(InodeId, Range<u64>)> {
+        let goes_around = self.goes_around_congestion();
+        let turn = self.turn.as_mut()?;
+        if goes_around && ground.kernel() == Kernel::V2_6_24 && ground.congested {
+            self.met_congestion = true;
+            return None;
+        }
+        let most = turn.left.min(pages_max);
+        if most == 0 {
+            return None;
+        }
+        let pages = &mut ground.inodes.of_mut(turn.inode).pages;
+        let mut run = pages.take(turn.within.clone(), most);
+        if run.is_none()
+            && let Some(until) = turn.around.take()
+        {
+            turn.within = 0..until;
+            run = pages.take(turn.within.clone(), most);
+        }
+        let run = run?;
+        let count = run.end - run.start;
+        turn.within.start = run.end;
+        turn.cursor = match ground.kernel() {
+            Kernel::V2_6_24 => run.end,
+            Kernel::V3_1 => run.end - 1,
+        };
+        turn.left = turn.left.saturating_sub(count);
+        turn.written += count;
+        self.written += count;
+        ground.pool.started(ground.bdi, count);
+        Some((turn.inode, run))
+    }
+
+    fn end_turn(&mut self, ground: &mut Ground<'_>) {
+        let Some(turn) = self.turn.take() else { return };
+        let id = turn.inode;
+        let kernel = ground.kernel();
+        let inode = ground.inodes.of_mut(id);
+        inode.cursor = turn.cursor;
+        inode.walks -= 1;
+        if turn.owner {
+            inode.busy = false;
+            let (dirty, touched) = (inode.pages.dirty() > 0, inode.touched);
+            inode.touched |= dirty;
+            if touched && self.reason == Reason::Sync && kernel == Kernel::V3_1 {
+                // Too new for this sync, which would otherwise never end.
+                inode.dirtied_when = ground.tick;
+            }
+            let unfinished = match kernel {
+                Kernel::V2_6_24 => !touched && self.reason == Reason::Periodic,
+                Kernel::V3_1 => turn.left == 0,
+            };
+            if inode.removed || !(dirty || touched) {
+                inode.touched = false;
+                ground.queues.remove(id, inode);
+                self.cleaned += 1;
+            } else if dirty && unfinished {
+                ground.queues.append(List::More, id, inode);
+            } else {
+                ground.queues.redirty(id, ground.inodes, ground.tick);
+            }
+        }
+        ground.inodes.free_if_over(id);
+    }
+
+    fn is_enough(&self, ground: &Ground<'_>) -> bool {
+        let hz = ground.pool.ticks().hz();
+        let long = ground.kernel() == Kernel::V3_1 && ground.tick > self.start + hz / 10;
+        self.made_progress() && (self.left() == 0 || long)
+    }
+
+    const fn left(&self) -> u64 {
+        self.budget.saturating_sub(self.written)
+    }
+
+    /// 2.6.24's flusher does not wait for room in a queue; everyone else does.
+    const fn goes_around_congestion(&self) -> bool {
+        matches!(self.reason, Reason::Background | Reason::Periodic)
+    }
+}
+
+impl Turn {
+    fn new(
+        kernel: Kernel,
+        inode: InodeId,
+        pages: &Pages,
+        cursor: u64,
+        quota: u64,
+        owner: bool,
+    ) -> Self {
+        let (from, around) = match kernel {
+            // It goes around only when there is nothing at all up to the end.
+            Kernel::V2_6_24 if pages.next_dirty(cursor).is_some() => (cursor, None),
+            Kernel::V2_6_24 => (0, None),
+            Kernel::V3_1 => (cursor, (cursor > 0).then_some(cursor)),
+        };
+        Self { inode, left: quota, written: 0, within: from..u64::MAX, around, cursor, owner }
+    }
+}
+
+impl Ground<'_> {
+    pub(crate) const fn kernel(&self) -> Kernel {
+        self.pool.config().kernel
+    }
+}
+
+/// The kernel's `PAGEVEC_SIZE`.
+const PAGES_AT_A_LOOK: u64 = 14;
