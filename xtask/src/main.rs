@@ -10,6 +10,7 @@ mod deps;
 mod instructions;
 mod interop;
 mod map;
+mod mutants;
 mod packages;
 mod part;
 mod purity;
@@ -27,6 +28,7 @@ usage: cargo xtask TASK
   test [--install]   everything that CI runs; --install fetches missing Debian packages
   instructions [--update]   counts instructions, compares with benches/instructions.toml
   interop [NAME…]    the suites of interop/ (all, or those named; `lab` is the kernel lab)
+  mutants [CRATE…] [-- OPTION…]   which changes of the code does no test notice? (hours)
   map                rewrites the list of files in ARCHITECTURE.md
   unsafe             every unsafe block with its SAFETY comment
   needs              the Debian packages that the suites want and this machine lacks";
@@ -40,6 +42,7 @@ fn main() -> ExitCode {
         ["instructions", "--update"] => check::instructions(true),
         ["interop", names @ ..] => interop::interop(names),
         ["map"] => map::write().map(|()| Report::default()),
+        ["mutants", words @ ..] => mutants::mutants(words),
         ["needs"] => {
             println!("{}", packages::apt_line(&interop::packages_missing()));
             return ExitCode::SUCCESS;

@@ -210,6 +210,15 @@ mod tests {
     }
 
     #[test]
+    fn either_parity_is_a_mismatch() {
+        for (p, q, any) in
+            [(false, false, false), (true, false, true), (false, true, true), (true, true, true)]
+        {
+            assert_eq!(Mismatch { p, q }.any(), any);
+        }
+    }
+
+    #[test]
     fn culprit_of_a_data_byte_is_the_strip_with_that_exponent() {
         let data = [(7, b"".as_slice()), (3, b"")];
         for x in 1..=u8::MAX {

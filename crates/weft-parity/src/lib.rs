@@ -182,11 +182,20 @@ mod tests {
     fn each_level_reports_itself_and_is_found_by_name() {
         for level in Level::ALL {
             assert_eq!(Level::from_name(level.name()), Some(level));
+            assert_eq!(level.to_string(), level.name());
             if let Some(parity) = Parity::with_level(level) {
                 assert_eq!(parity.level(), level);
             }
         }
         assert_eq!(Level::from_name("mmx"), None);
+    }
+
+    #[test]
+    fn how_results_are_stored_is_what_was_said_last() {
+        let scalar = Parity::with_level(Level::Scalar).unwrap();
+        assert_eq!(format!("{scalar:?}"), "Parity { level: Scalar, store: Cached }");
+        let streaming = scalar.storing(Store::Streaming);
+        assert_eq!(format!("{streaming:?}"), "Parity { level: Scalar, store: Streaming }");
     }
 
     #[test]

@@ -9,6 +9,9 @@ use weft_ondisk::{Features, Logs};
 
 use super::*;
 
+mod journal;
+mod outcomes;
+
 const SIZE: Sectors = Sectors(20_480);
 
 fn set(level: Level, members: u8) -> Vec<Candidate> {
@@ -207,6 +210,11 @@ fn what_this_release_does_not_keep_up_is_read_only() {
 
 /// A set whose members all have this bitmap; the superblocks are at `events`.
 fn with_bitmaps(events: u64, change: impl Fn(&mut BitmapHeader)) -> Vec<Candidate> {
+    with_bits(events, change, 0)
+}
+
+/// The same, with these bits for the first eight regions.
+fn with_bits(events: u64, change: impl Fn(&mut BitmapHeader), bits: u8) -> Vec<Candidate> {
     let mut candidates = set(Level::Raid5, 3);
     for candidate in &mut candidates {
         edit(candidate, |superblock| {
@@ -238,6 +246,7 @@ fn with_bitmaps(events: u64, change: impl Fn(&mut BitmapHeader)) -> Vec<Candidat
             origin: None,
         };
         let mut bytes = header.encode().to_vec();
+        bytes.push(bits);
         bytes.resize(4096, 0);
         let bitmap = Bitmap::parse(&bytes, &context).map_err(|error| error.to_string());
         candidate.logs.bitmap = Some(bitmap.map(Box::new));

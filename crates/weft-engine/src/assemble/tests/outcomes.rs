@@ -1,0 +1,733 @@
+//! What is said of each set with each option? One table, from sets to outcomes.
+//!
+//! An outcome is what stands at the slots with the states, and then the notes; or the state that
+//! refuses it, with the reason. A case names how it begins; what is not at the beginning is in `says`.
+
+use super::*;
+use weft_ondisk::{JournalState, MetaBlock, PplEntry, PplHeader, Role, Super090};
+
+struct Case {
+    what: &'static str,
+    level: Level,
+    spoil: fn(&mut Vec<Candidate>),
+    options: fn() -> Options,
+    is: &'static str,
+    says: &'static [&'static str],
+}
+
+fn ask() -> Options {
+    Options::default()
+}
+
+fn read() -> Options {
+    Options { read_only: true, ..ask() }
+}
+
+fn named(name: &str) -> Options {
+    Options { name: Some(name.to_owned()), ..ask() }
+}
+
+/// All of it as one text.
+fn outcome(candidates: &[Candidate], options: &Options) -> String {
+    match assemble(candidates, options) {
+        Ok(assembly) => {
+            let states: Vec<_> = assembly.states.iter().map(|state| state.id()).collect();
+            let notes = assembly.notes.join("; ");
+            let dropped: Vec<_> = assembly
+                .dropped
+                .iter()
+                .map(|it| format!("{} {}", it.member.label, it.reason))
+                .collect();
+            format!("{} [{}] {notes} | {}", slots(&assembly), states.join(" "), dropped.join("; "))
+        }
+        Err(refused) => {
+            assert_eq!(refused.way_out.as_deref(), Some(refused.state.next()));
+            format!("{}: {}", refused.state.id(), refused.reason)
+        }
+    }
+}
+
+fn each(set: &mut [Candidate], change: impl Fn(&mut Super1)) {
+    set.iter_mut().for_each(|candidate| edit(candidate, &change));
+}
+
+/// Adds one that all know in this role.
+pub(super) fn add(set: &mut Vec<Candidate>, role: Role) {
+    let number = set.len() as u32;
+    let mut one = set[0].clone();
+    one.member.label = format!("m{number}");
+    one.member.index = MemberIndex(number as u16);
+    edit(&mut one, |superblock| {
+        superblock.dev_number = number;
+        superblock.device_uuid = Uuid([50 + number as u8; 16]);
+    });
+    set.push(one);
+    each(set, |superblock| superblock.set_role(number, role));
+}
+
+/// Adds a journal, which holds this.
+fn journal(set: &mut Vec<Candidate>, holds: Option<Result<JournalState, String>>) {
+    add(set, Role::Journal);
+    each(set, |superblock| superblock.feature_map.insert(Features::JOURNAL));
+    set.last_mut().unwrap().logs.journal = holds;
+}
+
+fn bad_blocks(ranges: &[SectorRange]) -> BadBlocks {
+    let mut bad = BadBlocks::default();
+    ranges.iter().for_each(|range| bad.insert(*range));
+    bad
+}
+
+const CASES: &[Case] = &[
+    Case {
+        what: "devices without superblocks",
+        level: Level::Raid5,
+        spoil: |set| {
+            for candidate in set {
+                candidate.superblock = Err("nothing there".to_owned());
+            }
+        },
+        options: run,
+        is: "no-member: no md superblock on any of 4 devices",
+        says: &[],
+    },
+    Case {
+        what: "another uuid is asked for",
+        level: Level::Raid5,
+        spoil: |_| {},
+        options: || Options { uuid: Some(Uuid([1; 16])), ..run() },
+        is: "no-member: no member of the array asked for among 4 devices",
+        says: &[],
+    },
+    Case {
+        what: "another name is asked for",
+        level: Level::Raid5,
+        spoil: |_| {},
+        options: || named("other"),
+        is: "no-member: no member of the array asked for among 4 devices",
+        says: &[],
+    },
+    Case {
+        what: "a name without its host",
+        level: Level::Raid5,
+        spoil: |set| each(set, |it| it.set_name[..6].copy_from_slice(b"host:a")),
+        options: || named("a"),
+        is: "UUUU []  | ",
+        says: &[],
+    },
+    Case {
+        what: "a name with its host",
+        level: Level::Raid5,
+        spoil: |set| each(set, |it| it.set_name[..6].copy_from_slice(b"host:a")),
+        options: || named("host:a"),
+        is: "UUUU []  | ",
+        says: &[],
+    },
+    Case {
+        what: "a host is no name",
+        level: Level::Raid5,
+        spoil: |set| each(set, |it| it.set_name[..6].copy_from_slice(b"host:a")),
+        options: || named("host"),
+        is: "no-member",
+        says: &[],
+    },
+    Case {
+        what: "one is of another array than the one asked for",
+        level: Level::Raid5,
+        spoil: |set| edit(&mut set[3], |it| it.set_uuid = Uuid([7; 16])),
+        options: || Options { uuid: Some(Uuid([99; 16])), ..run() },
+        is: "UUU_ [degraded members-not-used] newly degraded: the array knows a member at slot 3, \
+             and none of the devices given can be used there",
+        says: &[
+            "m3 belongs to 07070707:07070707:07070707:07070707 \"\", raid5 of 4, which was not \
+                 asked for",
+        ],
+    },
+    Case {
+        what: "an array without an identity",
+        level: Level::Raid5,
+        spoil: |set| each(set, |it| it.set_uuid = Uuid([0; 16])),
+        options: run,
+        is: "no-identity: set_uuid: found all zeros",
+        says: &[],
+    },
+    Case {
+        what: "the same number, of an earlier time",
+        level: Level::Raid5,
+        spoil: |set| {
+            each(set, |it| it.events = 10);
+            edit(&mut set[3], |it| {
+                it.dev_number = 2;
+                it.events = 5;
+            });
+        },
+        options: run,
+        is: "UUU_",
+        says: &["m3 stale: events 5"],
+    },
+    Case {
+        what: "what is of one member only may differ",
+        level: Level::Raid5,
+        spoil: |set| edit(&mut set[2], |it| it.set_recovery_offset(Some(Sectors(2048)))),
+        options: run,
+        is: "UUrU [rebuilding]  | ",
+        says: &[],
+    },
+    Case {
+        what: "a member one behind may lack what the array has got since",
+        level: Level::Raid5,
+        spoil: |set| {
+            each(set, |it| it.events = 10);
+            edit(&mut set[2], |it| {
+                it.events = 9;
+                it.feature_map.insert(Features::BITMAP);
+                it.bitmap_offset_raw = 8i32.to_le_bytes();
+            });
+        },
+        options: read,
+        is: "UUUU []  | ",
+        says: &[],
+    },
+    Case {
+        what: "too many are rebuilding",
+        level: Level::Raid5,
+        spoil: |set| {
+            edit(&mut set[2], |it| it.set_recovery_offset(Some(Sectors(2048))));
+            set.remove(0);
+        },
+        options: run,
+        is: "too-few-members: need 3 of 4 members in sync, have 2: slot 0 missing, slot 2 (m2) \
+             rebuilt only to 2048 sectors",
+        says: &[],
+    },
+    Case {
+        what: "a replacement, for writing",
+        level: Level::Raid5,
+        spoil: |set| edit(&mut set[1], |it| it.feature_map.insert(Features::REPLACEMENT)),
+        options: run,
+        is: "replacing: m1: superblock feature_map at byte 8: found 0x10 (REPLACEMENT)",
+        says: &[],
+    },
+    Case {
+        what: "a replacement, for reading",
+        level: Level::Raid5,
+        spoil: |set| edit(&mut set[1], |it| it.feature_map.insert(Features::REPLACEMENT)),
+        options: read,
+        is: "U_UU [degraded members-not-used]",
+        says: &["m1 is being filled to replace another"],
+    },
+    Case {
+        what: "a reshape, for reading",
+        level: Level::Raid5,
+        spoil: |set| each(set, |it| it.feature_map.insert(Features::RESHAPE)),
+        options: read,
+        is: "reshaping: m0: superblock feature_map at byte 8: found 0x4 (RESHAPE)",
+        says: &[],
+    },
+    Case {
+        what: "bad blocks, for writing",
+        level: Level::Raid5,
+        spoil: |set| edit(&mut set[1], |it| it.feature_map.insert(Features::BADBLOCKS)),
+        options: run,
+        is: "write-bad-blocks: m1: superblock BADBLOCKS: found a bad-block log",
+        says: &[],
+    },
+    Case {
+        what: "bad blocks, for reading",
+        level: Level::Raid5,
+        spoil: |set| {
+            edit(&mut set[1], |it| it.feature_map.insert(Features::BADBLOCKS));
+            set[1].logs.bad_blocks = Some(Ok(bad_blocks(&[SectorRange::new(8, 8)])));
+        },
+        options: read,
+        is: "UUUU [bad-blocks] m1: bad-block log: found 1 ranges",
+        says: &[],
+    },
+    Case {
+        what: "an empty bad-block log",
+        level: Level::Raid5,
+        spoil: |set| set[1].logs.bad_blocks = Some(Ok(bad_blocks(&[]))),
+        options: run,
+        is: "UUUU []  | ",
+        says: &[],
+    },
+    Case {
+        what: "a bad-block log that is not to be believed",
+        level: Level::Raid5,
+        spoil: |set| set[1].logs.bad_blocks = Some(Err("bad-block log entry 3".to_owned())),
+        options: read,
+        is: "U_UU [degraded members-not-used]",
+        says: &["m1 bad-block log entry 3"],
+    },
+    Case {
+        what: "something that weft does not keep up",
+        level: Level::Raid5,
+        spoil: |set| edit(&mut set[1], |it| it.feature_map.insert(Features::RECOVERY_BITMAP)),
+        options: run,
+        is: "write-unknown: m1: superblock RECOVERY_BITMAP",
+        says: &[],
+    },
+    Case {
+        what: "partial parity logs, for writing",
+        level: Level::Raid5,
+        spoil: |set| each(set, |it| it.feature_map.insert(Features::PPL)),
+        options: run,
+        is: "write-logged: m0: superblock PPL",
+        says: &[],
+    },
+    Case {
+        what: "a ring of partial parity logs, for writing",
+        level: Level::Raid5,
+        spoil: |set| each(set, |it| it.feature_map.insert(Features::MULTI_PPL)),
+        options: run,
+        is: "write-logged: m0: superblock MULTI_PPL",
+        says: &[],
+    },
+    Case {
+        what: "a spare that all know",
+        level: Level::Raid5,
+        spoil: |set| add(set, Role::Spare),
+        options: ask,
+        is: "UUUU []  | ",
+        says: &[],
+    },
+    Case {
+        what: "a spare whose number is another's by now",
+        level: Level::Raid5,
+        spoil: |set| {
+            edit(&mut set[3], |it| it.roles[3] = 0xffff);
+        },
+        options: run,
+        is: "UUU_ [degraded members-not-used]",
+        says: &["m3 m0 knows its number as that of slot 3; add it again to use it"],
+    },
+    Case {
+        what: "spares alone",
+        level: Level::Raid5,
+        spoil: |set| {
+            set.truncate(1);
+            edit(&mut set[0], |it| it.roles[0] = 0xffff);
+        },
+        options: run,
+        is: "only-spares: only spares: no member has a slot",
+        says: &[],
+    },
+    Case {
+        what: "a member that knows that it failed",
+        level: Level::Raid5,
+        spoil: |set| edit(&mut set[3], |it| it.roles[3] = 0xfffe),
+        options: run,
+        is: "UUU_ [degraded members-not-used]",
+        says: &["m3 its own superblock says that it failed"],
+    },
+    Case {
+        what: "a member that the others have forgotten",
+        level: Level::Raid5,
+        spoil: |set| {
+            for candidate in &mut set[..3] {
+                edit(candidate, |it| it.roles.truncate(3));
+            }
+        },
+        options: run,
+        is: "UUU_ [degraded members-not-used]  | ",
+        says: &["m3 m0 says of it: nothing; its own superblock says slot 3"],
+    },
+    Case {
+        what: "a member that the others know as a spare",
+        level: Level::Raid5,
+        spoil: |set| {
+            for candidate in &mut set[..3] {
+                edit(candidate, |it| it.roles[3] = 0xffff);
+            }
+        },
+        options: run,
+        is: "UUU_ [degraded members-not-used]  | ",
+        says: &["m3 m0 says of it: no slot; its own superblock says slot 3"],
+    },
+    Case {
+        what: "a role that is none",
+        level: Level::Raid5,
+        spoil: |set| edit(&mut set[3], |it| it.roles[3] = 0xff00),
+        options: run,
+        is: "UUU_ [degraded members-not-used]",
+        says: &["m3 role: superblock dev_roles at byte 262"],
+    },
+    Case {
+        what: "a slot that the array does not have",
+        level: Level::Raid5,
+        spoil: |set| each(set, |it| it.roles[3] = 7),
+        options: run,
+        is: "UUU_ [degraded members-not-used]  | ",
+        says: &["m3 role 7 of 4"],
+    },
+    Case {
+        what: "RAID 0 of equal members is a level that is not served",
+        level: Level::Raid5,
+        spoil: |set| each(set, |it| it.level = Level::Raid0),
+        options: run,
+        is: "unsupported: m0: superblock level: raid0 is not supported",
+        says: &[],
+    },
+    Case {
+        what: "RAID 0 of several zones with its layout too",
+        level: Level::Raid5,
+        spoil: |set| {
+            each(set, |it| {
+                it.level = Level::Raid0;
+                it.feature_map.insert(Features::RAID0_LAYOUT);
+            });
+            edit(&mut set[1], |it| it.data_size = Sectors(10_000));
+        },
+        options: run,
+        is: "unsupported: m0: superblock level: raid0 is not supported",
+        says: &[],
+    },
+    Case {
+        what: "resync goes on from where the first of all was",
+        level: Level::Raid5,
+        spoil: |set| {
+            each(set, |it| it.resync_offset = ResyncOffset::At(Sectors(800)));
+            edit(&mut set[2], |it| it.resync_offset = ResyncOffset::At(Sectors(400)));
+            set.remove(3);
+        },
+        options: run,
+        is: "dirty-degraded: dirty and degraded: every row written shortly before the crash may \
+             reconstruct wrong data; suspect ranges: all from sector 400 of each member",
+        says: &[],
+    },
+    Case {
+        what: "nothing was in sync yet",
+        level: Level::Raid5,
+        spoil: |set| {
+            each(set, |it| it.resync_offset = ResyncOffset::At(Sectors(0)));
+            set.remove(3);
+        },
+        options: run,
+        is: "dirty-degraded",
+        says: &["suspect ranges: all"],
+    },
+    Case {
+        what: "one that was not stopped, and is whole",
+        level: Level::Raid5,
+        spoil: |set| each(set, |it| it.resync_offset = ResyncOffset::At(Sectors(8))),
+        options: ask,
+        is: "UUUU [resync-pending]  | ",
+        says: &[],
+    },
+    Case {
+        what: "rebuilding counts as missing where it is dirty",
+        level: Level::Raid5,
+        spoil: |set| {
+            each(set, |it| it.resync_offset = ResyncOffset::At(Sectors(8)));
+            edit(&mut set[2], |it| it.set_recovery_offset(Some(Sectors(2048))));
+        },
+        options: run,
+        is: "dirty-degraded",
+        says: &[],
+    },
+    Case {
+        what: "dirty, degraded, and taken as it is",
+        level: Level::Raid5,
+        spoil: |set| {
+            each(set, |it| it.resync_offset = ResyncOffset::At(Sectors(8)));
+            set.remove(0);
+        },
+        options: || Options { force_dirty: true, ..run() },
+        is: "_UUU [degraded resync-pending suspect-data] dirty and degraded",
+        says: &["newly degraded: the array knows a member at slot 0, which is not here"],
+    },
+    Case {
+        what: "dirty and degraded is not for reading either",
+        level: Level::Raid5,
+        spoil: |set| {
+            each(set, |it| it.resync_offset = ResyncOffset::At(Sectors(8)));
+            set.remove(0);
+        },
+        options: read,
+        is: "dirty-degraded",
+        says: &[],
+    },
+    Case {
+        what: "the array knows that a member is missing",
+        level: Level::Raid5,
+        spoil: |set| {
+            each(set, |it| it.roles[3] = 0xfffe);
+            set.remove(3);
+        },
+        options: ask,
+        is: "UUU_ [degraded]  | ",
+        says: &[],
+    },
+    Case {
+        what: "a member is missing, for reading",
+        level: Level::Raid5,
+        spoil: |set| drop(set.remove(3)),
+        options: read,
+        is: "UUU_ [degraded] newly degraded: the array knows a member at slot 3, which is not here",
+        says: &[],
+    },
+    Case {
+        what: "two are missing",
+        level: Level::Raid6,
+        spoil: |set| drop(set.drain(1..3)),
+        options: ask,
+        is: "newly-degraded: newly degraded: the array knows a member at slot 1, 2, which",
+        says: &[],
+    },
+    Case {
+        what: "data that does not begin with a block of the device",
+        level: Level::Raid5,
+        spoil: |set| {
+            each(set, |it| it.data_offset = Sectors(2052));
+            set[1].member.logical_block = 4096;
+        },
+        options: run,
+        is: "misaligned: m1: superblock data_offset 2052 sectors: found a member with logical blocks \
+             of 4096 bytes",
+        says: &[],
+    },
+    Case {
+        what: "a member that ends before its data does",
+        level: Level::Raid5,
+        spoil: |set| set[2].member.size = Sectors(SIZE.0 - 8),
+        options: run,
+        is: "truncated: m2: superblock data_offset",
+        says: &["found a member of 20472 sectors, expected one that has them all"],
+    },
+    Case {
+        what: "a journal that is not the array's",
+        level: Level::Raid5,
+        spoil: |set| {
+            journal(set, Some(Ok(JournalState::Empty)));
+            each(set, |it| it.feature_map.remove(Features::JOURNAL));
+        },
+        options: read,
+        is: "journal-unexpected: m4: found a journal, expected none",
+        says: &[],
+    },
+    Case {
+        what: "a journal that has nothing",
+        level: Level::Raid5,
+        spoil: |set| journal(set, Some(Ok(JournalState::Empty))),
+        options: read,
+        is: "UUUU []  | ",
+        says: &[],
+    },
+    Case {
+        what: "a journal that has something",
+        level: Level::Raid5,
+        spoil: |set| {
+            let block = MetaBlock::empty(1, Sectors(0));
+            journal(set, Some(Ok(JournalState::Live(vec![block]))));
+        },
+        options: read,
+        is: "journal-holds-data: m4: found 1 meta blocks in the journal",
+        says: &[],
+    },
+    Case {
+        what: "a journal that is damaged",
+        level: Level::Raid5,
+        spoil: |set| journal(set, Some(Err("journal magic".to_owned()))),
+        options: read,
+        is: "journal-holds-data: m4: journal magic",
+        says: &[],
+    },
+    Case {
+        what: "a journal that was not read, which is left out",
+        level: Level::Raid5,
+        spoil: |set| journal(set, None),
+        options: || Options { without_journal: true, ..read() },
+        is: "UUUU [without-journal] m4: the journal was not read; what was in the journal only",
+        says: &[],
+    },
+    Case {
+        what: "a journal is left out for reading only",
+        level: Level::Raid5,
+        spoil: |set| {
+            journal(set, None);
+            each(set, |it| it.feature_map.remove(Features::JOURNAL));
+        },
+        options: || Options { without_journal: true, ..run() },
+        is: "journal-unexpected: m4",
+        says: &[],
+    },
+    Case {
+        what: "two journals",
+        level: Level::Raid5,
+        spoil: |set| {
+            journal(set, Some(Ok(JournalState::Empty)));
+            journal(set, Some(Ok(JournalState::Empty)));
+        },
+        options: read,
+        is: "journal-unexpected: found two journals, m4 and m5, expected one",
+        says: &[],
+    },
+];
+
+#[test]
+fn each_set_is_decided_as_the_table_says() {
+    for case in CASES {
+        let mut candidates = set(case.level, 4);
+        (case.spoil)(&mut candidates);
+        let found = outcome(&candidates, &(case.options)());
+        assert!(found.starts_with(case.is), "{}:\n{found}\n{}", case.what, case.is);
+        for part in case.says {
+            assert!(found.contains(part), "{}:\n{found}\nhas no {part:?}", case.what);
+        }
+    }
+}
+
+/// A RAID 5 that was not stopped, without its first member, whose other members have partial parity
+/// logs. Slot 2 has the parity of chunk row 1, and was writing 8 sectors of it.
+fn with_parity_logs(change: impl FnOnce(&mut Vec<Candidate>)) -> Vec<Candidate> {
+    let mut set = set(Level::Raid5, 4);
+    each(&mut set, |superblock| {
+        superblock.feature_map.insert(Features::PPL);
+        superblock.bitmap_offset_raw = [8, 0, 16, 0];
+        superblock.resync_offset = ResyncOffset::At(Sectors(0));
+    });
+    for candidate in &mut set {
+        candidate.logs.ppl = Some(Ok(PplHeader::empty(7)));
+    }
+    let write = PplEntry {
+        data_sector: Sectors(3 * 1024),
+        pp_size: 4096,
+        data_size: 4096,
+        parity_disk: 2,
+        checksum: 0,
+    };
+    set[2].logs.ppl = Some(Ok(PplHeader { entries: vec![write], ..PplHeader::empty(7) }));
+    set.remove(0);
+    change(&mut set);
+    set
+}
+
+#[test]
+fn partial_parity_logs_say_which_rows_are_not_to_be_believed() {
+    let candidates = with_parity_logs(|_| {});
+    assert!(outcome(&candidates, &read()).starts_with(
+        "_UUU [degraded resync-pending] dirty and degraded: partial parity logs name 8 sectors"
+    ));
+    let assembly = assemble(&candidates, &read()).unwrap();
+    let suspect: Vec<_> = assembly
+        .members()
+        .map(|(slot, member)| (slot.unwrap().0, member.bad_blocks().ranges().to_vec()))
+        .collect();
+    assert_eq!(suspect, [(1, vec![]), (2, vec![SectorRange::new(1024, 8)]), (3, vec![])]);
+
+    // A log that is missing or damaged says nothing, and neither does one of another layout.
+    let missing = with_parity_logs(|set| set[0].logs.ppl = None);
+    assert!(outcome(&missing, &read()).ends_with("suspect ranges: all"));
+    let damaged = with_parity_logs(|set| set[0].logs.ppl = Some(Err("a wrong sum".to_owned())));
+    assert!(outcome(&damaged, &read()).ends_with("suspect ranges: all; m1: a wrong sum"));
+    let moved = with_parity_logs(|set| {
+        set[0].logs.ppl = set[1].logs.ppl.take();
+        set[1].logs.ppl = Some(Ok(PplHeader::empty(7)));
+    });
+    assert!(outcome(&moved, &read()).contains("all; m1: partial parity log entries.parity_disk"));
+    let taken = Options { force_dirty: true, ..read() };
+    assert!(outcome(&moved, &taken).contains("suspect-data"));
+}
+
+#[test]
+fn bad_blocks_of_a_member_are_those_of_its_log_and_those_that_are_suspect() {
+    let (logged, suspect) = (SectorRange::new(16, 8), SectorRange::new(64, 8));
+    let assembly = assemble(&set(Level::Raid5, 4), &ask()).unwrap();
+    let mut member = assembly.members().next().unwrap().1.clone();
+    assert!(member.bad_blocks().is_empty());
+    member.logs.bad_blocks = Some(Ok(bad_blocks(&[logged])));
+    assert_eq!(member.bad_blocks().ranges(), [logged]);
+    member.suspect.push(suspect);
+    assert_eq!(member.bad_blocks().ranges(), [logged, suspect]);
+    member.logs.bad_blocks = Some(Err("a wrong entry".to_owned()));
+    assert_eq!(member.bad_blocks().ranges(), [suspect]);
+}
+
+#[test]
+fn a_row_of_the_cache_has_frames_for_every_slot() {
+    let assembly = assemble(&set(Level::Raid5, 4), &ask()).unwrap();
+    for (bytes, frames) in [(4096, 4), (65_536, 64)] {
+        assert_eq!(assembly.row_frames(StripeSize::new(bytes).unwrap()), frames);
+    }
+}
+
+#[test]
+fn a_bitmap_says_how_much_may_be_wrong() {
+    // Bits 0, 1 and 3 of 128 sectors each.
+    let mut candidates = with_bits(7, |_| {}, 0b1011);
+    each(&mut candidates, |superblock| superblock.resync_offset = ResyncOffset::At(Sectors(0)));
+    candidates.remove(1);
+    let found = outcome(&candidates, &read());
+    assert!(
+        found.ends_with("suspect ranges: 384 sectors of each member, by the bitmap"),
+        "{found}"
+    );
+}
+
+#[test]
+fn bitmaps_that_differ_are_noted() {
+    for (change, differs) in [
+        (Box::new(|_: &mut BitmapHeader| {}) as Box<dyn Fn(&mut BitmapHeader)>, false),
+        (Box::new(|bitmap| bitmap.chunksize = 1 << 17), true),
+        (Box::new(|bitmap| bitmap.sync_size = Sectors(1024)), true),
+    ] {
+        let mut candidates = with_bitmaps(7, |_| {});
+        candidates[1].logs.bitmap = with_bitmaps(7, change)[1].logs.bitmap.clone();
+        let found = outcome(&candidates, &read());
+        assert_eq!(found.contains("m1: bitmap chunksize at byte 52"), differs, "{found}");
+        assert!(!found.contains("m0: bitmap"), "{found}");
+    }
+}
+
+/// The four members of `raid5-4-v090`, as Linux wrote them.
+fn old_set(change: impl Fn(usize, &mut Super090)) -> Vec<Candidate> {
+    const SUPERBLOCKS: [&[u8]; 4] = [
+        include_bytes!("../../../../../fixtures/md-meta/raid5-4-v090/m0.super090.bin"),
+        include_bytes!("../../../../../fixtures/md-meta/raid5-4-v090/m1.super090.bin"),
+        include_bytes!("../../../../../fixtures/md-meta/raid5-4-v090/m2.super090.bin"),
+        include_bytes!("../../../../../fixtures/md-meta/raid5-4-v090/m3.super090.bin"),
+    ];
+    let size = Sectors(4096);
+    let candidates = set(Level::Raid5, 4).into_iter().zip(SUPERBLOCKS).enumerate();
+    candidates
+        .map(|(index, (candidate, bytes))| {
+            let mut superblock = Super090::parse(bytes, size).unwrap();
+            change(index, &mut superblock);
+            Candidate::with_superblock(MemberInfo { size, ..candidate.member }, superblock)
+        })
+        .collect()
+}
+
+#[test]
+fn old_superblocks_are_told_apart_by_their_own_fields() {
+    type Change = fn(usize, &mut Super090);
+    let cases: [(Change, &str); 8] = [
+        (|_, _| {}, "UUUU []"),
+        (
+            |index, it| it.this_disk.number = [0, 0, 2, 3][index],
+            "copies: m1: superblock this_disk.number at byte 3968: found device number 0",
+        ),
+        (
+            |index, it| it.ctime += index as u32,
+            "members-disagree: m1: superblock ctime at byte 24:",
+        ),
+        (
+            |index, it| it.chunk_bytes <<= index,
+            "members-disagree: m1: superblock chunksize at byte 260:",
+        ),
+        (
+            |index, it| it.layout = [2, 2, 2, 0][index],
+            "members-disagree: m3: superblock layout at byte 256:",
+        ),
+        (
+            |index, it| it.size_kib -= [0, 0, 8, 0][index],
+            "members-disagree: m2: superblock size at byte 32:",
+        ),
+        (|_, it| it.order = weft_ondisk::ByteOrder::Big, "write-foreign: m0: superblock magic"),
+        (|index, it| it.events += [1, 1, 1, 0][index], "UUUU []"),
+    ];
+    for (change, expected) in cases {
+        let found = outcome(&old_set(change), &run());
+        assert!(found.starts_with(expected), "{found}\n{expected}");
+    }
+}

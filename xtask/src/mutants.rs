@@ -1,0 +1,243 @@
+//! Which changes of the code does no test notice?
+//!
+//! cargo-mutants changes one thing at a time, as `.cargo/mutants.toml` says, and runs the tests of the
+//! crate. A change that all tests let pass is a *survivor*: a test is missing, or the change makes no
+//! difference. Survivors of the second kind are in `xtask/mutants-survivors.txt`, each with the
+//! reason; any other is a failure, and so is a line for which nothing survives any more.
+//!
+//! Nothing here is part of `cargo xtask test`: all of it takes hours.
+
+use crate::part::{Ending, Report, cargo};
+use crate::tree;
+use anyhow::Context;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+
+/// What is changed if no crate is named.
+const CRATES: [&str; 3] = ["weft-parity", "weft-engine", "weft-ondisk"];
+
+/// `cargo xtask mutants [CRATE…] [-- OPTION…]`; options are those of `cargo mutants`.
+pub(crate) fn mutants(words: &[&str]) -> anyhow::Result<Report> {
+    let end = words.iter().position(|word| *word == "--").unwrap_or(words.len());
+    let (crates, options) = words.split_at(end);
+    let options = options.get(1..).unwrap_or_default();
+    let mut report = Report::default();
+    for one in if crates.is_empty() { &CRATES } else { crates } {
+        report.part(&format!("mutants of {one}"), || {
+            run(one, options).unwrap_or_else(|error| Ending::Failed(format!("{error:#}")))
+        });
+    }
+    Ok(report)
+}
+
+fn run(one: &str, options: &[&str]) -> anyhow::Result<Ending> {
+    if !cargo(&["mutants", "--version"]).output().is_ok_and(|output| output.status.success()) {
+        let how = "cargo-mutants is not installed: cargo install cargo-mutants --locked";
+        return Ok(Ending::Failed(how.into()));
+    }
+    let ledger = tree::root().join("xtask/mutants-survivors.txt");
+    let text = std::fs::read_to_string(&ledger).with_context(|| tree::shown(&ledger))?;
+    let known = parse(&text).with_context(|| tree::shown(&ledger))?;
+
+    let output = tree::root().join("target/mutants").join(one);
+    let mut command = cargo(&["mutants", "--package", one, "--no-shuffle", "--output"]);
+    let status = command.arg(&output).args(options).status().context("cargo mutants")?;
+    // 2: some survived; 3: some never ended. Both are judged here.
+    anyhow::ensure!(matches!(status.code(), Some(0 | 2 | 3)), "cargo mutants: {status}");
+    let found = Found::read(&output.join("mutants.out"))?;
+    println!("{found}");
+    let known = known.into_iter().filter(|it| it.file.starts_with(&format!("crates/{one}/")));
+    Ok(match judge(&known.collect::<Vec<_>>(), &found, options.is_empty()) {
+        None => Ending::Passed,
+        Some(problem) => Ending::Failed(problem),
+    })
+}
+
+/// One change, the same wherever in its file the code stands.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Mutant {
+    file: String,
+    /// As cargo-mutants names it.
+    change: String,
+    /// The line in which it begins: one function may have several of the same name.
+    code: String,
+}
+
+impl fmt::Display for Mutant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {} @ {}", self.file, self.change, self.code)
+    }
+}
+
+/// What cargo-mutants tried, and what it found.
+struct Found {
+    survivors: Vec<Mutant>,
+    /// All that were tried.
+    tried: Vec<Mutant>,
+    caught: usize,
+    timeouts: usize,
+    unviable: usize,
+}
+
+impl Found {
+    /// Reads the folder `mutants.out`.
+    fn read(folder: &Path) -> anyhow::Result<Self> {
+        let read = |name: &str| {
+            let path: PathBuf = folder.join(name);
+            std::fs::read_to_string(&path).with_context(|| path.display().to_string())
+        };
+        let list: serde_json::Value = serde_json::from_str(&read("mutants.json")?)?;
+        let mut sources = BTreeMap::new();
+        let mut by_name = BTreeMap::new();
+        for mutant in list.as_array().context("mutants.json: expected a list")? {
+            let text =
+                |field: &str| mutant[field].as_str().context(format!("mutants.json: {field}"));
+            let (file, name) = (text("file")?, text("name")?);
+            let source = sources.entry(file.to_owned()).or_insert_with(|| {
+                std::fs::read_to_string(tree::root().join(file)).unwrap_or_default()
+            });
+            by_name.insert(name.to_owned(), Mutant::of(file, name, source)?);
+        }
+        let survivors = read("missed.txt")?
+            .lines()
+            .map(|name| by_name.get(name).cloned().with_context(|| format!("{name}: unknown")))
+            .collect::<Result<_, _>>()?;
+        Ok(Self {
+            survivors,
+            caught: read("caught.txt")?.lines().count(),
+            timeouts: read("timeout.txt")?.lines().count(),
+            unviable: read("unviable.txt")?.lines().count(),
+            tried: by_name.into_values().collect(),
+        })
+    }
+}
+
+impl fmt::Display for Found {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { survivors, tried, caught, timeouts, unviable } = self;
+        write!(f, "{} mutants: {caught} caught, {timeouts} without an end, ", tried.len())?;
+        write!(f, "{unviable} do not compile, {} survived", survivors.len())
+    }
+}
+
+impl Mutant {
+    /// From `FILE:LINE:COLUMN: CHANGE` and the text of the file.
+    fn of(file: &str, name: &str, source: &str) -> anyhow::Result<Self> {
+        let parts = name.strip_prefix(file).and_then(|rest| rest.strip_prefix(':'));
+        let mut parts = parts.with_context(|| format!("{name}: names no place"))?.splitn(3, ':');
+        let (line, _, change) = (parts.next(), parts.next(), parts.next());
+        let line: usize = line.unwrap_or_default().parse().context(name.to_owned())?;
+        let code = source.lines().nth(line.saturating_sub(1)).unwrap_or_default();
+        Ok(Self {
+            file: file.to_owned(),
+            change: change.unwrap_or_default().trim().to_owned(),
+            code: code.trim().to_owned(),
+        })
+    }
+}
+
+/// Survivors that are not known, and known ones that are none, if there are any.
+fn judge(known: &[Mutant], found: &Found, whole: bool) -> Option<String> {
+    let mut problem = String::new();
+    if found.caught == 0 {
+        problem.push_str("\n  no mutant was caught: nothing was tested");
+    }
+    let mut left = known.to_vec();
+    for survivor in &found.survivors {
+        match left.iter().position(|it| it == survivor) {
+            Some(index) => drop(left.swap_remove(index)),
+            None => {
+                let _ = write!(problem, "\n  survived, and is not known: {survivor}");
+            }
+        }
+    }
+    // Of a part of all mutants those lines are judged that it has.
+    left.retain(|it| whole || found.tried.contains(it));
+    left.sort();
+    for line in left {
+        let _ = write!(problem, "\n  is known as a survivor, and is none: {line}");
+    }
+    (!problem.is_empty()).then_some(problem)
+}
+
+/// Paragraphs of a line `why: REASON` and lines `FILE: CHANGE @ CODE`; `#` begins a comment.
+fn parse(text: &str) -> anyhow::Result<Vec<Mutant>> {
+    let mut known = Vec::new();
+    let mut reasoned = false;
+    for line in text.lines().filter(|line| !line.starts_with('#')) {
+        if line.is_empty() {
+            reasoned = false;
+        } else if let Some(reason) = line.strip_prefix("why: ") {
+            anyhow::ensure!(reason.split(' ').count() >= 3, "{line:?}: that is no reason");
+            reasoned = true;
+        } else if !line.starts_with("     ") {
+            anyhow::ensure!(reasoned, "{line:?}: found no line \"why: …\" in its paragraph");
+            let parts = line.split_once(": ").and_then(|(file, rest)| {
+                let (change, code) = rest.split_once(" @ ")?;
+                Some(Mutant { file: file.into(), change: change.into(), code: code.into() })
+            });
+            known.push(parts.with_context(|| format!("{line:?}: expected FILE: CHANGE @ CODE"))?);
+        }
+    }
+    Ok(known)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SOURCE: &str = "fn less(a: u8, b: u8) -> bool {\n    a < b\n}\n";
+
+    fn mutant(change: &str) -> Mutant {
+        Mutant::of("crates/c/src/f.rs", &format!("crates/c/src/f.rs:2:7: {change}"), SOURCE)
+            .unwrap()
+    }
+
+    fn found(survivors: &[&str]) -> Found {
+        let survivors: Vec<Mutant> = survivors.iter().map(|change| mutant(change)).collect();
+        let tried = [survivors.clone(), vec![mutant("replace < with == in less")]].concat();
+        Found { survivors, tried, caught: 1, timeouts: 0, unviable: 0 }
+    }
+
+    #[test]
+    fn a_survivor_has_to_be_known_and_a_known_one_to_survive() {
+        let (one, other) = ("replace < with <= in less", "replace < with > in less");
+        let known = [mutant(one)];
+        assert_eq!(judge(&known, &found(&[one]), true), None);
+        // Planted: one that no line names, the same one twice, and a line too many.
+        for survivors in [vec![one, other], vec![one, one]] {
+            let problem = judge(&known, &found(&survivors), true).unwrap();
+            let named = survivors[1];
+            let expected =
+                format!("\n  survived, and is not known: crates/c/src/f.rs: {named} @ a < b");
+            assert_eq!(problem, expected);
+        }
+        let problem = judge(&known, &found(&[]), true).unwrap();
+        assert!(problem.contains("is known as a survivor, and is none"), "{problem}");
+        assert_eq!(judge(&known, &found(&[]), false), None, "it was not tried");
+        let caught = Found { tried: known.to_vec(), ..found(&[]) };
+        assert!(judge(&known, &caught, false).is_some(), "it was tried");
+        let nothing = Found { caught: 0, ..found(&[one]) };
+        assert!(judge(&known, &nothing, true).unwrap().contains("nothing was tested"));
+    }
+
+    #[test]
+    fn what_is_printed_of_a_survivor_is_what_the_ledger_takes() {
+        let survivor = mutant("replace < with <= in less");
+        let text = format!("# c\n\nwhy: nobody asks for equal ones,\n     ever\n{survivor}\n");
+        assert_eq!(parse(&text).unwrap(), std::slice::from_ref(&survivor));
+        assert!(parse(&survivor.to_string()).unwrap_err().to_string().contains("why"));
+        assert!(parse(&format!("why: a b c\n\n{survivor}")).is_err(), "of another paragraph");
+        assert!(parse("why: equivalent\n").is_err(), "a word is no reason");
+        assert!(parse("why: a b c\nnonsense").is_err());
+    }
+
+    #[test]
+    fn the_committed_ledger_names_files_that_are_there() {
+        for mutant in parse(include_str!("../mutants-survivors.txt")).unwrap() {
+            assert!(tree::root().join(&mutant.file).is_file(), "{mutant}");
+        }
+    }
+}
