@@ -46,6 +46,8 @@ pub struct MemberInfo {
     pub size: Sectors,
     /// Unit of its I/O in bytes: a power of two, 512 to 4096.
     pub logical_block: u32,
+    /// Whether it gives up what it stores for a range that is discarded, and the range reads as zeroes.
+    pub discards: bool,
 }
 
 impl Config {

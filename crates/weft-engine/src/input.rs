@@ -70,6 +70,9 @@ pub enum RequestOp {
     Read,
     /// Store the frames.
     Write,
+    /// Nothing of the range is needed any more. Advice: where it is taken, in whole chunk rows whose
+    /// members all discard, the range reads as zeroes; the rest keeps what it has.
+    Trim,
     /// Store zeros.
     WriteZeroes,
 }
@@ -85,7 +88,8 @@ pub struct Flags {
     pub preflush: bool,
     /// Metadata of whoever sits above (`REQ_META`).
     pub meta: bool,
-    /// Of zeroes: nothing needs to be stored for the range (`!REQ_NOUNMAP`). Arrays store them.
+    /// Of zeroes: nothing needs to be stored for the range (`!REQ_NOUNMAP`). Arrays store what is not
+    /// a whole chunk row.
     pub discard: bool,
     /// Readahead: may be refused when it would have to wait (`REQ_RAHEAD`).
     pub ahead: bool,

@@ -32,7 +32,7 @@
 //!     .zip(array.plan().unwrap())
 //!     .map(|(n, superblock)| {
 //!         let (index, label) = (MemberIndex(n), format!("disk{n}"));
-//!         let member = MemberInfo { index, label, size, logical_block: 512 };
+//!         let member = MemberInfo { index, label, size, logical_block: 512, discards: false };
 //!         Candidate::with_superblock(member, superblock)
 //!     })
 //!     .collect();

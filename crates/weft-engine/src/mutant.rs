@@ -16,6 +16,14 @@ pub enum Mutant {
     ChunkEdgeOffByOne,
     /// The credit of requests of a client that left is not given back.
     CreditLostOnDisconnect,
+    /// What is discarded does not wait for the dirty mark.
+    DiscardBeforeDirty,
+    /// Rows of the cache are kept though their blocks are discarded.
+    DiscardKeepsRows,
+    /// A discard does not go to the first member.
+    DiscardSkipsOneMember,
+    /// A discard does not wait for a sync of its rows.
+    DiscardUnderSync,
     /// Superblocks are written with the update count they had.
     EventsNotRaised,
     /// A flush does not go to the last member.
@@ -38,11 +46,15 @@ pub enum Mutant {
 
 impl Mutant {
     /// All of them.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 17] = [
         Self::AckBeforeParity,
         Self::AckBeforeSuperblock,
         Self::ChunkEdgeOffByOne,
         Self::CreditLostOnDisconnect,
+        Self::DiscardBeforeDirty,
+        Self::DiscardKeepsRows,
+        Self::DiscardSkipsOneMember,
+        Self::DiscardUnderSync,
         Self::EventsNotRaised,
         Self::FlushSkipsOneMember,
         Self::FrameReusedInFlight,

@@ -20,6 +20,8 @@ use crate::token::{Tag, Token};
 pub(crate) enum Owner {
     /// Blocks of rows, or pieces of reads that bypass the cache: one, and those merged with it.
     Parts(Who, Merged),
+    /// What a request discards.
+    Discard(RequestId),
     /// The running flush round.
     Flush,
     /// The running superblock round.
@@ -211,7 +213,10 @@ impl Outbox {
         attr: Attr,
         owner: Owner,
     ) -> Token {
-        let write = matches!(op, MemberOp::Write { .. } | MemberOp::WriteMetadata { .. });
+        let write = matches!(
+            op,
+            MemberOp::Discard { .. } | MemberOp::Write { .. } | MemberOp::WriteMetadata { .. }
+        );
         let token = self.issue(volume, Some(member), write, owner);
         self.work.submits += 1;
         self.outputs.push_back(Output::Submit { token, member, op, attr });

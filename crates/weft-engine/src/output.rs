@@ -60,7 +60,8 @@ pub enum Output {
 /// A request to one member. Positions are absolute sectors of the member.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum MemberOp {
-    /// Store nothing for a range, which reads as zeroes then. Asked by bare members only.
+    /// Store nothing for a range, which reads as zeroes then. A driver that finds that the member
+    /// cannot do that stores zeros: who asks relies on them.
     Discard {
         /// First sector.
         at: Sectors,

@@ -14,9 +14,11 @@ use weft_units::ByteRange;
 pub(crate) struct RequestId(pub(crate) u32);
 
 /// The requests in flight or waiting, by place: each is on the list of every region of 64 KiB that
-/// it touches, and the lists of all regions share 256 buckets.
+/// it touches, and the lists of all regions share 256 buckets. The few that would be on many lists are
+/// on one of their own, which everybody looks at.
 #[derive(Clone, Debug)]
 pub(crate) struct Ranges {
+    wide: Vec<RequestId>,
     buckets: Vec<u32>,
     links: Vec<Link>,
     /// First of the links that are not used.
@@ -43,7 +45,8 @@ struct Held {
 
 impl Default for Ranges {
     fn default() -> Self {
-        Self { buckets: vec![NONE; BUCKETS], links: Vec::new(), free: NONE, held: Vec::new() }
+        let (wide, buckets) = (Vec::new(), vec![NONE; BUCKETS]);
+        Self { wide, buckets, links: Vec::new(), free: NONE, held: Vec::new() }
     }
 }
 
@@ -51,8 +54,13 @@ impl Ranges {
     /// Enters a request. Whether it may start at once.
     pub(crate) fn enter(&mut self, id: RequestId, range: ByteRange, writes: bool) -> bool {
         debug_assert!(range.len.0 > 0);
-        let mut waits_for = 0;
-        let regions = regions(range);
+        let is_wide = is_wide(range);
+        let mut waits_for = if is_wide {
+            self.wait_for_all(id, range, writes)
+        } else {
+            self.wait_for_wide(id, range, writes)
+        };
+        let regions = if is_wide { 0..0 } else { regions(range) };
         for region in regions.clone() {
             let mut next = self.buckets[bucket(region)];
             while next != NONE {
@@ -62,15 +70,17 @@ impl Ranges {
                 // Two that have several regions in common meet in the first of them.
                 let meet = link.region == region
                     && (region == regions.start || region == first_region(other.range));
-                if meet && (writes || other.writes) && other.range.overlaps(range) {
-                    other.waiting.push(id);
-                    waits_for += 1;
+                if meet {
+                    waits_for += u32::from(other.holds_up(id, range, writes));
                 }
             }
         }
         for region in regions {
             let link = Link { request: id, region, next: self.buckets[bucket(region)] };
             self.buckets[bucket(region)] = self.link(link);
+        }
+        if is_wide {
+            self.wide.push(id);
         }
         let place = id.0 as usize;
         if self.held.len() <= place {
@@ -82,8 +92,26 @@ impl Ranges {
         waits_for == 0
     }
 
+    /// Waits for every earlier one that it must not pass. How many these are.
+    #[cold]
+    fn wait_for_all(&mut self, id: RequestId, range: ByteRange, writes: bool) -> u32 {
+        let held = self.held.iter_mut().filter(|held| held.range.len.0 > 0);
+        held.map(|held| u32::from(held.holds_up(id, range, writes))).sum()
+    }
+
+    /// The same for the earlier ones that are wide.
+    #[inline]
+    fn wait_for_wide(&mut self, id: RequestId, range: ByteRange, writes: bool) -> u32 {
+        let wide = self.wide.iter();
+        wide.map(|wide| u32::from(self.held[wide.0 as usize].holds_up(id, range, writes))).sum()
+    }
+
     /// Whether a write in flight or waiting ends at this byte.
     pub(crate) fn write_ends_at(&self, byte: u64) -> bool {
+        let wide = |id: &RequestId| self.held[id.0 as usize].is_write_to(byte);
+        if self.wide.iter().any(wide) {
+            return true;
+        }
         let Some(region) = byte.checked_sub(1).map(|last| last / REGION_BYTES) else {
             return false;
         };
@@ -92,7 +120,7 @@ impl Ranges {
             let link = self.links[next as usize];
             next = link.next;
             let held = &self.held[link.request.0 as usize];
-            if link.region == region && held.writes && held.range.end().0 == byte {
+            if link.region == region && held.is_write_to(byte) {
                 return true;
             }
         }
@@ -112,8 +140,10 @@ impl Ranges {
         if !held.waiting.is_empty() {
             waiting = std::mem::take(&mut held.waiting);
         }
-        for region in regions(range) {
-            self.unlink(id, region);
+        if is_wide(range) {
+            self.wide.retain(|other| *other != id);
+        } else {
+            regions(range).for_each(|region| self.unlink(id, region));
         }
         waiting.retain(|next| {
             let next = &mut self.held[next.0 as usize];
@@ -160,6 +190,26 @@ impl Ranges {
     }
 }
 
+impl Held {
+    /// Whether a later one has to wait for it. Then it will be told.
+    #[inline]
+    fn holds_up(&mut self, id: RequestId, range: ByteRange, writes: bool) -> bool {
+        let holds_up = (writes || self.writes) && self.range.overlaps(range);
+        if holds_up {
+            self.waiting.push(id);
+        }
+        holds_up
+    }
+
+    fn is_write_to(&self, byte: u64) -> bool {
+        self.writes && self.range.end().0 == byte
+    }
+}
+
+fn is_wide(range: ByteRange) -> bool {
+    range.len.0 > WIDE_BYTES
+}
+
 fn first_region(range: ByteRange) -> u64 {
     range.start.0 / REGION_BYTES
 }
@@ -175,6 +225,8 @@ fn bucket(region: u64) -> usize {
 /// Small requests have few neighbours in a region, large ones cross few of them.
 const REGION_BYTES: u64 = 64 << 10;
 const BUCKETS: usize = 256;
+/// From here on a request would be on hundreds of lists.
+const WIDE_BYTES: u64 = 16 << 20;
 const NONE: u32 = u32::MAX;
 
 #[cfg(test)]
@@ -219,5 +271,25 @@ mod tests {
         assert!(ranges.enter(id(1), ByteRange::new(0, 1 << 25), true));
         assert!(!ranges.enter(id(2), ByteRange::new((1 << 25) - 1, 1), false));
         assert!(ranges.enter(id(3), ByteRange::new(1 << 25, 1), false));
+    }
+
+    #[test]
+    fn a_wide_request_waits_and_is_waited_for_and_is_on_no_list_of_a_region() {
+        let mut ranges = Ranges::default();
+        assert!(ranges.enter(id(1), ByteRange::new(1 << 40, 4096), false));
+        assert!(ranges.enter(id(2), ByteRange::new(0, 4096), true));
+        assert!(!ranges.enter(id(3), ByteRange::new(4096, 1 << 50), true));
+        assert!(!ranges.enter(id(4), ByteRange::new(0, 1 << 51), false), "for 2 and 3");
+        assert!(!ranges.enter(id(5), ByteRange::new(1 << 45, 512), false));
+        assert_eq!(ranges.links.len(), 3);
+        assert!(ranges.write_ends_at((1 << 50) + 4096) && !ranges.write_ends_at(1 << 51));
+        assert!(ranges.leave(id(2)).is_empty());
+        assert_eq!(ranges.leave(id(1))[..], [id(3)]);
+        assert_eq!(ranges.leave(id(3))[..], [id(4), id(5)]);
+        assert!(ranges.enter(id(6), ByteRange::new(0, 512), false), "reads pass each other");
+        for last in [4, 5, 6] {
+            assert!(ranges.leave(id(last)).is_empty());
+        }
+        assert!(ranges.wide.is_empty());
     }
 }

@@ -12,6 +12,7 @@
 
 mod attach;
 mod command;
+mod discard;
 mod members;
 mod streams;
 mod sync;
@@ -22,6 +23,7 @@ use weft_units::{ByteRange, Bytes, ClientId, RowId, Span, Time, VolumeId};
 
 use self::attach::{Cursor, Detour};
 use self::command::Waiting;
+use self::discard::Discard;
 use self::members::STALL_WARNING;
 use self::streams::Streams;
 use self::sync::changes_parity;
@@ -35,6 +37,7 @@ use crate::mutant::Mutant;
 use crate::outbox::{Outbox, Outstanding, Owner, ReadPart, Who};
 use crate::output::{Notice, Output};
 use crate::raid::parity::cache::Cache;
+use crate::raid::parity::discard::Discarded;
 use crate::raid::parity::rows::{Answer, Event, Rows, Surroundings};
 use crate::raid::parity::sync::RowSync;
 use crate::ranges::{Ranges, RequestId};
@@ -62,6 +65,9 @@ pub(crate) struct Volume {
     detours: VecDeque<Detour>,
     /// The first of the starved ones was refused after detours had rows: its turn is before theirs.
     detours_wait: bool,
+    /// What is being discarded, request by request, and the rows of it.
+    discards: Vec<Discard>,
+    discarded: Discarded,
     streams: Streams,
     /// Rows that are handled in this turn.
     picked: Vec<RowId>,
@@ -111,6 +117,8 @@ struct Active {
     pending: u32,
     /// Of a long one that is being attached.
     cursor: Option<Box<Cursor>>,
+    /// What of it goes past the cache.
+    discarded: Option<Box<discard::Rows>>,
     error: Option<ReplyError>,
     /// A member that it read has stalled.
     stalled: bool,
@@ -151,6 +159,8 @@ impl Volume {
             starved: VecDeque::new(),
             detours: VecDeque::new(),
             detours_wait: false,
+            discards: Vec::new(),
+            discarded: Discarded::default(),
             streams: Streams::default(),
             picked: Vec::new(),
             held: VecDeque::new(),
@@ -183,20 +193,31 @@ impl Volume {
         if self.stopping {
             return Err(ReplyError::Stopping);
         }
-        let writes = matches!(request.op, RequestOp::Write | RequestOp::WriteZeroes);
+        let trims = request.op == RequestOp::Trim;
+        let writes = trims || matches!(request.op, RequestOp::Write | RequestOp::WriteZeroes);
         if writes {
-            self.takes_writes(out.now)?;
+            self.takes_writes(trims, out.now)?;
         }
         let has_payload = matches!(request.op, RequestOp::Read | RequestOp::Write);
         let needed = if has_payload { frames_needed(range.start.0, range.len.0) } else { 0 };
         if request.frames.count != needed {
             return Err(ReplyError::Invalid("the frames of the request do not fit its range"));
         }
-        let id = self.enter(request, writes);
+        let discarded = self.to_discard(request);
+        let range = match discarded {
+            Some(rows) if trims => rows,
+            // Advice that cannot be taken.
+            None if trims => ByteRange::new(range.start.0, 0),
+            _ => range,
+        };
+        let id = self.enter(&Request { range, ..*request }, writes);
+        self.active(id).discarded = discarded.map(|rows| Box::new(discard::Rows::new(rows)));
         if request.op == RequestOp::Flush || (range.len == Bytes::ZERO && request.flags.preflush) {
             self.array.flushes.arrive(FlushFor::Request(id));
         } else if range.len == Bytes::ZERO {
-            self.piece_done(id, Ok(()), out);
+            // Answered in this turn, once it is known who is still there.
+            self.active(id).pending = 0;
+            self.held.push_back(id);
         } else if self.ranges.enter(id, range, writes) {
             self.start(id, out);
         }
@@ -228,9 +249,12 @@ impl Volume {
             Owner::Compute(row) => {
                 self.with_rows(out, |rows, cx| rows.computed(row, value, cx));
             }
+            Owner::Discard(request) if !detached => {
+                self.discard_done(request, position, result, out);
+            }
             Owner::Flush if !detached => self.flush_done(position, result, out),
             Owner::Superblock if !detached => self.array.superblock_done(position, result, out),
-            Owner::Flush | Owner::Superblock => {}
+            Owner::Discard(_) | Owner::Flush | Owner::Superblock => {}
             Owner::Parts(first, mut merged) => {
                 if matches!(first, Who::Read(_)) && !detached {
                     self.read_answered(position, result, out);
@@ -267,6 +291,7 @@ impl Volume {
         self.attach_waiting(out);
         self.rows.release_plug(self.knobs.writes);
         let handled = self.handle_rows(rows_max, out);
+        self.run_discards(out);
         self.rows.cache.plug_delayed(self.knobs.activation(), out.now);
         self.release_held(out);
         let delay =
@@ -286,7 +311,8 @@ impl Volume {
         let for_rows =
             !self.starved.is_empty() || !self.detours.is_empty() || self.rows.has_displaced();
         let sync_goes_on = self.sync.as_ref().is_some_and(|sync| {
-            sync.has_work(&self.rows) && (self.array.is_dirty() || !changes_parity(sync.action))
+            sync.has_work(&self.rows, &self.discarded)
+                && (self.array.is_dirty() || !changes_parity(sync.action))
         });
         (rows_wait && !self.array.is_planted(Mutant::LostWakeUp))
             || sync_goes_on
@@ -297,6 +323,7 @@ impl Volume {
             || (!self.ready.is_empty() && self.resizing.is_none())
             || (!self.before_dirty.is_empty() && (self.array.is_dirty() || self.array.broken))
             || (!self.held.is_empty() && self.rows_may_move())
+            || self.has_discards_to_run()
     }
 
     /// When something is due though nothing else happens.
@@ -348,7 +375,7 @@ impl Volume {
 
     // Requests.
 
-    fn takes_writes(&mut self, now: Time) -> Result<(), ReplyError> {
+    fn takes_writes(&mut self, trims: bool, now: Time) -> Result<(), ReplyError> {
         if self.array.read_only && !self.array.is_planted(Mutant::WriteWhileReadOnly) {
             return Err(ReplyError::ReadOnly);
         }
@@ -356,6 +383,8 @@ impl Volume {
             return Err(ReplyError::Io);
         }
         match self.full_since {
+            // What it gives up may be what others need.
+            _ if trims => Ok(()),
             // One write now and then finds out whether there is space again.
             Some(since) if now.since(since) < FULL_RETRY => Err(ReplyError::NoSpace),
             Some(_) => {
@@ -379,6 +408,7 @@ impl Volume {
             attr: request.attr,
             pending: 1,
             cursor: None,
+            discarded: None,
             error: None,
             stalled: false,
             pins: 0,
@@ -417,7 +447,12 @@ impl Volume {
             return;
         }
         request.begun = true;
+        let discards = request.discarded.is_some();
         self.array.write_begins();
+        if discards && self.array.is_planted(Mutant::DiscardBeforeDirty) {
+            self.ready.push_back(id);
+            return;
+        }
         self.before_dirty.push_back(id);
     }
 
@@ -571,7 +606,7 @@ impl Volume {
             let broken = self.array.broken;
             let request = self.active(id);
             let outcome = if broken { Err(ReplyError::Io) } else { Ok(()) };
-            if request.op == RequestOp::Flush {
+            if request.op == RequestOp::Flush || request.range.len == Bytes::ZERO {
                 self.piece_done(id, outcome, out);
             } else {
                 if let Err(error) = outcome {

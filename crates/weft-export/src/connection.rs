@@ -48,6 +48,8 @@ use crate::allocation::Allocation;
 pub(crate) struct Served {
     pub(crate) volume: VolumeId,
     pub(crate) allocation: Arc<Allocation>,
+    /// Whether a trim does something, as far as was known at the start.
+    pub(crate) discards: bool,
 }
 
 /// One client.
@@ -513,10 +515,7 @@ impl Connection {
             Op::Flush => (RequestOp::Flush, 0, 0, false),
             Op::Read { offset, len, .. } => (RequestOp::Read, offset, len, false),
             Op::Write { offset, len, fua } => (RequestOp::Write, offset, len, fua),
-            Op::Trim { offset, len, fua } => {
-                discard = true;
-                (RequestOp::WriteZeroes, offset, len, fua)
-            }
+            Op::Trim { offset, len, fua } => (RequestOp::Trim, offset, len, fua),
             Op::WriteZeroes { offset, len, fua, no_hole, .. } => {
                 discard = !no_hole;
                 (RequestOp::WriteZeroes, offset, len, fua)
@@ -578,7 +577,7 @@ impl Connection {
     /// Answers what needs no engine: where holes are, and what is to be read soon, which is as near as
     /// it gets.
     fn answer_here(&mut self, driver: &mut Driver, request: &weft_nbd::Request) {
-        let Served { volume, allocation } = self.served.as_ref().expect(CHOSEN);
+        let Served { volume, allocation, .. } = self.served.as_ref().expect(CHOSEN);
         match request.op {
             _ if self.poisoned => self.codec.reply(request, Err(NbdError::Io)),
             Op::BlockStatus { offset, len, .. } => {
@@ -592,7 +591,7 @@ impl Connection {
     /// Whether a long read is of a hole, and its client can be told so.
     fn is_hole(&self, driver: &mut Driver, request: &weft_nbd::Request) -> bool {
         let Op::Read { offset, len, df: false } = request.op else { return false };
-        let Served { volume, allocation } = self.served.as_ref().expect(CHOSEN);
+        let Served { volume, allocation, .. } = self.served.as_ref().expect(CHOSEN);
         self.codec.is_structured()
             && !self.poisoned
             && allocation.is_hole(driver, *volume, offset, len)
@@ -631,7 +630,7 @@ impl Connection {
     /// Gives every piece that is ours to the engine.
     fn submit(&mut self, driver: &mut Driver, slot: u32) {
         let open = self.slots[slot as usize].as_mut().expect("open until answered");
-        let volume = self.served.as_ref().expect(CHOSEN).volume;
+        let Served { volume, discards, .. } = *self.served.as_ref().expect(CHOSEN);
         let flags = Flags { fua: open.fua, discard: open.discard, ..Flags::default() };
         let mut ask = |index: usize, range: ByteRange, frames: Run| {
             driver.request(Request {
@@ -649,9 +648,13 @@ impl Connection {
             });
         };
         match open.op {
-            RequestOp::Flush | RequestOp::WriteZeroes => {
+            RequestOp::Flush | RequestOp::Trim | RequestOp::WriteZeroes => {
                 let start = open.start + open.submitted;
-                let len = (open.len - open.submitted).min(ZEROES_BYTES_MAX);
+                let mut len = open.len - open.submitted;
+                let stored = open.op == RequestOp::WriteZeroes && !(open.discard && discards);
+                if stored {
+                    len = len.min(ZEROES_BYTES_MAX);
+                }
                 open.pieces.clear();
                 open.pieces.push(Piece { run: Run::EMPTY, start, len, at: At::Engine });
                 ask(0, ByteRange::new(start, len), Run::EMPTY);
@@ -1007,7 +1010,7 @@ fn tag_of(slot: u32, piece: usize) -> Tag {
 
 /// What NBD can say of an engine's error.
 fn errno_of(error: &ReplyError, op: RequestOp) -> NbdError {
-    let writes = matches!(op, RequestOp::Write | RequestOp::WriteZeroes);
+    let writes = !matches!(op, RequestOp::Flush | RequestOp::Read);
     match error {
         ReplyError::NoSpace => NbdError::NoSpace,
         ReplyError::OutOfRange if writes => NbdError::NoSpace,
@@ -1020,7 +1023,8 @@ fn errno_of(error: &ReplyError, op: RequestOp) -> NbdError {
 
 /// Where requests are cut: a MiB is several chunk rows and a few tenths of a millisecond.
 const PIECE_BYTES: u64 = 1 << 20;
-/// Most zeros asked for at once; the engine's work per request stays bounded.
+/// Most zeros that are stored for one request to the engine: who wants something of what comes after need
+/// not wait for all.
 const ZEROES_BYTES_MAX: u64 = 32 << 20;
 /// Requests of one client that are not answered: 32 times what Linux' nbd keeps in flight by default.
 const REQUESTS_MAX: usize = 4096;

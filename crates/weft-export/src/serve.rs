@@ -218,7 +218,11 @@ pub fn serve(options: ServeOptions) -> Result<ExitState, ServeError> {
     let served: Vec<_> = (0..volumes)
         .map(VolumeId)
         .zip(allocations)
-        .map(|(volume, allocation)| Served { volume, allocation: Arc::new(allocation) })
+        .map(|(volume, allocation)| Served {
+            volume,
+            allocation: Arc::new(allocation),
+            discards: trims,
+        })
         .collect();
     let infos: Arc<[_]> = infos.into();
     let nbd = |lane, listeners| {
@@ -333,9 +337,10 @@ fn make(source: Source, lanes: usize) -> Result<Made, ServeError> {
             let arrays = || config.volumes.iter().map(|volume| &volume.assembly);
             let (shapes, allocations) = (arrays(), arrays().map(Allocation::of_array).collect());
             let shapes = shapes.map(Shape::of_array);
+            let discards = |member: &OpenMember| member.info().discards;
             Made {
                 allocations,
-                trims: false,
+                trims: members.iter().all(discards),
                 credit: config.client_credit,
                 block: 1,
                 shapes: shapes.collect(),
@@ -350,17 +355,13 @@ fn make(source: Source, lanes: usize) -> Result<Made, ServeError> {
         Source::Bare { member, read_only } => {
             let read_only = read_only || member.access() == Access::ReadOnly;
             let block = member.info().logical_block;
-            let trims = !read_only && member.can_discard();
+            let trims = !read_only && member.info().discards;
             let mut members: Vec<OpenMember> =
                 (1..lanes).filter_map(|_| member.share_memory()).collect();
             members.push(*member);
             let count = u32::try_from(members.len()).expect("at most LANES_MAX");
-            let core = |member: &OpenMember| {
-                let bare = Bare::new(member.info().clone(), read_only);
-                if trims { bare.with_discard() } else { bare }
-            };
             let crew = |member: OpenMember| Crew {
-                core: Box::new(core(&member)),
+                core: Box::new(Bare::new(member.info().clone(), read_only)),
                 members: vec![member],
                 cache_frames: 0,
                 client_frames: CLIENT_FRAMES / count,

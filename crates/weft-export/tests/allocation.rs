@@ -5,6 +5,7 @@
 mod common;
 
 use common::{Random, Server, array_files, assembled, bare, pattern};
+use weft_export::control::Command;
 use weft_export::{ExitState, Source};
 use weft_nbd::{Extent, Op};
 use weft_ondisk::Level;
@@ -133,6 +134,97 @@ fn holes_of_an_array_are_those_of_every_member() {
             server.settled();
             assert_eq!(server.stop(), ExitState::Clean);
         }
+    }
+}
+
+/// Sectors that the members of an array store.
+fn stored(dir: &std::path::Path, count: u8) -> u64 {
+    let path = |number: u8| dir.join(format!("m{number}"));
+    let blocks = |path: std::path::PathBuf| {
+        std::os::unix::fs::MetadataExt::blocks(&std::fs::metadata(path).unwrap())
+    };
+    (0..count).map(path).map(blocks).sum()
+}
+
+/// Trim and zeroes on arrays: whole chunk rows are given back by every member, what is beside them stays,
+/// and parity is right, also with a member missing.
+#[test]
+fn an_array_gives_back_whole_chunk_rows() {
+    for (level, count, missing) in [
+        (Level::Raid5, 3, None),
+        (Level::Raid6, 5, None),
+        (Level::Raid4, 4, None),
+        (Level::Raid6, 5, Some(2)),
+    ] {
+        let (sender, dir) = std::sync::mpsc::channel();
+        let source = move |dir: &std::path::Path| {
+            sender.send(dir.to_owned()).unwrap();
+            let mut specs = array_files(dir, level, count);
+            if let Some(missing) = missing {
+                specs.remove(missing);
+            }
+            assembled(&specs, 8192, 16 << 20)
+        };
+        let server = Server::start(source, Backend::Auto);
+        let dir = dir.recv().unwrap();
+        let mut client = server.client();
+        let parities = if level == Level::Raid6 { 2 } else { 1 };
+        let row = 65_536 * u64::from(count - parities);
+        let mut image = pattern(5, client.size() as usize);
+        for (at, bytes) in image.chunks(1 << 20).enumerate() {
+            client.write((at as u64) << 20, bytes).unwrap();
+        }
+        client.flush().unwrap();
+        let before = stored(&dir, count);
+        // Rows 1 to 19, with ends that are kept; then row 30 alone, by zeroes with ends that are stored.
+        let (trimmed, edge) = (row - 4096, 8192);
+        let trim = Op::Trim { offset: trimmed, len: (19 * row + edge) as u32, fua: true };
+        client.call(trim, &[]).unwrap();
+        image[row as usize..20 * row as usize].fill(0);
+        let (offset, len) = (30 * row - 512, row + 1024);
+        client.zero(offset, len as u32).unwrap();
+        image[offset as usize..(offset + len) as usize].fill(0);
+        // Less than a row: advice that is not taken.
+        client.call(Op::Trim { offset: 25 * row + 1, len: row as u32, fua: false }, &[]).unwrap();
+        for (at, bytes) in image.chunks(1 << 20).enumerate() {
+            let found = client.read((at as u64) << 20, bytes.len() as u32).unwrap();
+            assert!(found == bytes, "{level} {missing:?}: MiB {at}");
+        }
+        client.flush().unwrap();
+        let members = u64::from(count) - missing.iter().len() as u64;
+        let saved = before - stored(&dir, count);
+        // A file with more holes needs a block or two to say so.
+        assert!(
+            saved + members * 16 >= members * 20 * 128,
+            "{level}: {saved} sectors of {before} saved"
+        );
+        let holes = map_all(&mut client, image.len() as u64);
+        let sectors = (row / 512) as usize;
+        for (number, rows) in holes.chunks(sectors).enumerate() {
+            let expected = (1..20).contains(&number) || number == 30;
+            assert!(rows.iter().all(|hole| *hole == expected), "{level}: row {number}");
+        }
+        if missing.is_none() {
+            assert_eq!(mismatches(&server), 0);
+        }
+        drop(client);
+        server.settled();
+        assert_eq!(server.stop(), ExitState::Clean);
+    }
+}
+
+/// What a check counts.
+fn mismatches(server: &Server) -> u64 {
+    let mut control = server.control();
+    let check = Command::SyncAction { action: "check".into() };
+    assert!(control.command(check).unwrap().ok);
+    loop {
+        let status = server.status();
+        let volume = &status.volumes[0];
+        if volume.sync_action == "idle" && volume.sync_rows > 0 {
+            return volume.mismatch_cnt;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(5));
     }
 }
 

@@ -73,9 +73,9 @@ impl Bare {
     #[must_use]
     pub fn new(member: MemberInfo, read_only: bool) -> Self {
         Self {
+            discards: member.discards,
             member,
             read_only,
-            discards: false,
             inputs: VecDeque::new(),
             outputs: VecDeque::new(),
             active: Vec::new(),
@@ -86,13 +86,6 @@ impl Bare {
             stopped: false,
             counts: Counts::default(),
         }
-    }
-
-    /// The same, of a member that can have holes.
-    #[must_use]
-    pub fn with_discard(mut self) -> Self {
-        self.discards = true;
-        self
     }
 
     fn on_request(&mut self, request: Request) {
@@ -115,8 +108,8 @@ impl Bare {
         if self.stopping.is_some() || self.stopped {
             return Err(ReplyError::Stopping);
         }
-        let writes = matches!(request.op, RequestOp::Write | RequestOp::WriteZeroes);
-        if writes && self.read_only {
+        let reads = matches!(request.op, RequestOp::Flush | RequestOp::Read);
+        if !reads && self.read_only {
             return Err(ReplyError::ReadOnly);
         }
         let end = request.range.checked_end();
@@ -139,11 +132,20 @@ impl Bare {
             RequestOp::Flush => MemberOp::Flush,
             RequestOp::Read => MemberOp::Read { at: at(start), into: payload() },
             RequestOp::Write => MemberOp::Write { at: at(start), from: payload(), fua: flags.fua },
-            RequestOp::WriteZeroes if flags.discard && self.discards && active.begun == 0 => {
+            RequestOp::Trim | RequestOp::WriteZeroes
+                if (flags.discard || op == RequestOp::Trim)
+                    && self.discards
+                    && active.begun == 0 =>
+            {
                 active.begun = range.len.0;
                 active.discarding = true;
                 let len = range.len.sectors_floor();
                 MemberOp::Discard { at: at(start), len, fua: flags.fua }
+            }
+            RequestOp::Trim => {
+                // Advice that cannot be taken.
+                self.answer(&active.request, Ok(()));
+                return;
             }
             RequestOp::WriteZeroes => {
                 let first = start + active.begun;

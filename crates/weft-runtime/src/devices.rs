@@ -340,10 +340,24 @@ impl OpenOptions {
             label: label.clone(),
             size: Sectors(size / block * (block / SECTOR_BYTES)),
             logical_block,
+            discards: false,
         };
         let access = self.access;
         let (start, overlay) = (offset, None);
-        Ok(OpenMember { file, info, spec, mode, access, start, identity, extent, backing, overlay })
+        let mut member = OpenMember {
+            file,
+            info,
+            spec,
+            mode,
+            access,
+            start,
+            identity,
+            extent,
+            backing,
+            overlay,
+        };
+        member.info.discards = access == Access::ReadWrite && member.can_discard();
+        Ok(member)
     }
 
     /// Opens it, or takes the descriptor of another member that is on the same device: who has a
@@ -533,6 +547,8 @@ impl OpenMember {
         let overlay = Overlay::open(&self, dir, access)?;
         if overlay.is_some() {
             self.access = access;
+            // The member has what is below.
+            self.info.discards = false;
         }
         self.overlay = overlay.map(Arc::new);
         Ok(self)
@@ -655,6 +671,7 @@ fn open_ram(spec: &MemberSpec, index: MemberIndex, bytes: u64) -> Result<OpenMem
             label: label.clone(),
             size: Bytes(size).sectors_floor(),
             logical_block: 512,
+            discards: true,
         },
         spec: spec.clone(),
         mode: IoMode::Buffered,

@@ -52,15 +52,16 @@ impl OpenMember {
         Stretch { hole: false, len: Bytes(position.min(start + len.0) - start) }
     }
 
-    /// Whether holes can be made in it. Tried behind its end, where there is nothing to lose.
+    /// Whether holes can be made in it. Tried behind its end, where there is nothing to lose. Block
+    /// devices promise too little: what they discard may read as anything.
     #[must_use]
     pub fn can_discard(&self) -> bool {
-        let is_file = fstat(self)
-            .is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile);
-        let file_end = fstat(self).ok().and_then(|stat| u64::try_from(stat.st_size).ok());
+        let Ok(stat) = fstat(self) else { return false };
+        let is_file = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
         let writable = self.access() == Access::ReadWrite && self.overlay().is_none();
-        let tried = file_end.map(|end| punch(self, end.next_multiple_of(4096), 4096));
-        is_file && writable && (self.is_memory() || matches!(tried, Some(Ok(()))))
+        let Ok(end) = u64::try_from(stat.st_size) else { return false };
+        let tried = || punch(self, end.next_multiple_of(4096), 4096);
+        is_file && writable && (self.is_memory() || tried().is_ok())
     }
 }
 

@@ -9,6 +9,7 @@
 //! Flush              flush ────────────────────────────► answer
 //! Discard            discard ──────────────────────────► answer
 //! Discard, fua       discard ──► flush ────────────────► answer
+//!                    discard ──► transfer of zeros ────► …          (discard refused)
 //! ```
 //!
 //! A transfer goes on where a short one ended, and again when the kernel asks for that (`EINTR`,
@@ -376,13 +377,19 @@ impl<R: Ring> MemberIo<R> {
             }
         };
         let operation = self.operations[id as usize].as_ref().expect("found above");
+        let rest = operation.len - operation.moved;
+        let (skip, limit) = match operation.kind {
+            // Its zeros are written over and over.
+            Kind::Discard { .. } => (0, rest.min(ZEROS_BYTES)),
+            _ => (operation.moved, rest),
+        };
         let op = RingOp {
             id,
             file: member.0,
             action,
             offset: operation.offset + operation.moved as u64,
-            skip: operation.moved,
-            limit: operation.len - operation.moved,
+            skip,
+            limit,
         };
         self.waiting.push_back(op);
     }
@@ -427,6 +434,13 @@ impl<R: Ring> MemberIo<R> {
                     );
                     entry.dsync = false;
                 }
+                Next::Stage(Stage::Transfer { dsync: false })
+            }
+            // The others may have discarded theirs: who asks relies on zeros.
+            Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) if stage == Stage::Discard => {
+                tracing::debug!("discard refused; zeros are stored");
+                let len = operation.len.min(ZEROS_BYTES);
+                operation.buffer = Some(Buffer::Owned(AlignedBytes::zeroed(len)));
                 Next::Stage(Stage::Transfer { dsync: false })
             }
             Err(errno) => {
@@ -558,7 +572,11 @@ impl Operation {
         }
         if self.moved + moved == self.len {
             let dsync = self.stage == Stage::Transfer { dsync: true };
-            let durable = matches!(self.kind, Kind::Write { durable: true } | Kind::WriteMetadata);
+            let durable = match self.kind {
+                Kind::Discard { durable } | Kind::Write { durable } => durable,
+                Kind::Flush | Kind::Read | Kind::ReadMetadata => false,
+                Kind::WriteMetadata => true,
+            };
             self.moved = self.len;
             return if durable && !dsync {
                 Next::Stage(Stage::FlushAfter)
@@ -603,6 +621,9 @@ fn fault_of(errno: Errno, is_transfer: bool) -> Fault {
 pub fn parts(list: &[Part]) -> Parts {
     SmallVec::from_slice(list)
 }
+
+/// Zeros that are stored at a time where nothing can be discarded.
+const ZEROS_BYTES: usize = 1 << 20;
 
 /// How often one request is started again because the kernel asked for it. `EAGAIN` comes from queues
 /// that are full for microseconds; a thousand of them are a fault.

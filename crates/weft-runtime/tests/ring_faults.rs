@@ -309,6 +309,50 @@ fn aborted_requests_are_answered_once_as_well() {
     }
 }
 
+/// The other members of an array may have discarded theirs, and parity relies on zeros.
+#[test]
+fn zeros_are_stored_where_a_discard_is_refused() {
+    for (name, ring) in rings() {
+        for script in [
+            (|_, _| None) as Verdict,
+            |_, op| {
+                matches!(op.action, Action::Discard { .. })
+                    .then_some(Injection::Error(Errno::OPNOTSUPP))
+            },
+            |number, op| match op.action {
+                Action::Discard { .. } => Some(Injection::Error(Errno::OPNOTSUPP)),
+                Action::Write { .. } => {
+                    Some(Injection::Short(if number % 2 == 0 { 4096 } else { 368_640 }))
+                }
+                _ => None,
+            },
+        ] {
+            let mut bench = Bench::new(ring, script, "ram:8M");
+            let member = bench.io.members().next().unwrap();
+            rustix::io::pwrite(member, &vec![7; 8 << 20], 0).unwrap();
+            let (at, len) = (Bytes::mib(1).sectors_floor(), Sectors(5 * 2048 + 1));
+            let plain = bench.start(MemberOp::Discard { at, len, fua: false });
+            let durable = bench.start(MemberOp::Discard { at, len, fua: true });
+            bench.finish();
+            assert_eq!((bench.fault(plain), bench.fault(durable)), (None, None), "{name}");
+            let mut bytes = vec![1; 8 << 20];
+            rustix::io::pread(bench.io.members().next().unwrap(), &mut bytes, 0).unwrap();
+            let (first, end) = (1 << 20, (6 << 20) + 512);
+            assert!(bytes[..first].iter().chain(&bytes[end..]).all(|byte| *byte == 7), "{name}");
+            assert!(bytes[first..end].iter().all(|byte| *byte == 0), "{name}");
+        }
+        // What says that there is no space is believed.
+        let full: Verdict = |_, op| match op.action {
+            Action::Discard { .. } => Some(Injection::Error(Errno::OPNOTSUPP)),
+            _ => Some(Injection::Error(Errno::NOSPC)),
+        };
+        let mut bench = Bench::new(ring, full, "ram:8M");
+        let token = bench.start(MemberOp::Discard { at: Sectors(0), len: Sectors(8), fua: false });
+        bench.finish();
+        assert_eq!(bench.fault(token), Some(Fault::NoSpace), "{name}");
+    }
+}
+
 #[test]
 fn a_ring_that_is_dropped_lets_go_of_its_memory() {
     for (_, make) in rings() {

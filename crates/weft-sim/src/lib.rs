@@ -41,6 +41,7 @@ macro_rules! view {
     ($world:expr) => {
         View {
             now: $world.now,
+            discards: $world.options.discards,
             disks: &$world.disks,
             disk_of: &$world.disk_of,
             array: &$world.array,

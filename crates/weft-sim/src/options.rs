@@ -25,6 +25,8 @@ pub struct Options {
     pub assume_clean: bool,
     /// Logical block of every disk.
     pub logical_block: u32,
+    /// Whether disks give up what is discarded.
+    pub discards: bool,
     /// Knobs at each start.
     pub knobs: Knobs,
     /// Rows of the stripe cache, if not `stripe_cache_size`.
@@ -64,6 +66,7 @@ impl Options {
             minor: Minor::V1_2,
             assume_clean: true,
             logical_block: 512,
+            discards: false,
             knobs: Knobs { stripe_cache_size: 32, ..Knobs::md() },
             rows_max: None,
             cache_rows: None,

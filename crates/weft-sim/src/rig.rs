@@ -120,6 +120,11 @@ impl Rig {
         self.issue(RequestOp::WriteZeroes, start, len, Payload::Zeros, sync)
     }
 
+    /// Begins to trim.
+    pub fn trim(&mut self, start: u64, len: u64) -> Ticket {
+        self.issue(RequestOp::Trim, start, len, Payload::Zeros, Flags::default())
+    }
+
     /// Begins a flush.
     pub fn flush(&mut self) -> Ticket {
         self.issue(RequestOp::Flush, 0, 0, Payload::Zeros, Flags::default())

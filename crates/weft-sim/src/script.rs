@@ -105,6 +105,9 @@ pub struct Profile {
     pub faults: bool,
     /// Whether administrators act.
     pub admin: bool,
+    /// Per cent of steps that trim, or store zeros that need not be stored. Without any, disks do not
+    /// discard.
+    pub discards: u64,
     /// Per cent of steps that change a knob.
     pub knobs: u64,
     /// Whether more disks may be hurt than the level survives. Then only bounds, single flight and
@@ -120,6 +123,7 @@ impl Profile {
         cuts: 0,
         faults: false,
         admin: false,
+        discards: 5,
         knobs: 0,
         beyond: false,
     };

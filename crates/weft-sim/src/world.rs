@@ -286,6 +286,7 @@ impl World {
             label: format!("disk{disk}"),
             size: state.size(),
             logical_block: state.logical_block(),
+            discards: self.options.discards,
         }
     }
 

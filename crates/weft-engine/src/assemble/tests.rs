@@ -29,6 +29,7 @@ fn set(level: Level, members: u8) -> Vec<Candidate> {
                 label: format!("m{index}"),
                 size: SIZE,
                 logical_block: 512,
+                discards: false,
             },
             superblock: Ok(Box::new(superblock.into())),
             logs: Logs::default(),

@@ -171,7 +171,11 @@ impl Volume {
     /// Attaches a request, or the rest of it.
     fn attach(&mut self, id: RequestId) -> Attached {
         let unit = self.rows.cache.block_bytes();
-        let range = self.active(id).range;
+        let request = self.active(id);
+        let range = request.range;
+        if request.discarded.is_some() && self.begin_discard(id) {
+            return Attached::All;
+        }
         if range.start.0 / unit == (range.end().0 - 1) / unit {
             self.attach_short(id, unit)
         } else {
@@ -213,7 +217,11 @@ impl Volume {
                 Some(cursor) if cursor.left > 0 => cursor,
                 cursor => {
                     let to = cursor.as_ref().map(|cursor| cursor.to);
-                    let from = to.unwrap_or(0).max(request.range.start.0);
+                    let mut from = to.unwrap_or(0).max(request.range.start.0);
+                    let mut end = end;
+                    if let Some(discarded) = &request.discarded {
+                        (from, end) = discarded.beside(from, end);
+                    }
                     if from >= end {
                         return Attached::All;
                     }

@@ -118,6 +118,9 @@ impl Volume {
             let fault = Err(Fault::Aborted);
             match owner {
                 Owner::Compute(_) => unreachable!("members compute nothing"),
+                Owner::Discard(request) => {
+                    self.discard_done(request, Some(position), fault, out);
+                }
                 Owner::Flush => self.flush_done(Some(position), fault, out),
                 Owner::Parts(first, merged) => {
                     let answer = Answer { result: fault, position: Some(position), given_up: true };

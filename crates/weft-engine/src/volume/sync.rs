@@ -30,7 +30,7 @@ impl Volume {
             sync.stop();
         }
         if self.array.is_dirty() || !changes_parity(sync.action) {
-            sync.feed(&mut self.rows, &self.array);
+            sync.feed(&mut self.rows, &self.discarded, &self.array);
         }
         sync.checkpoint(&mut self.array);
         if sync.finish(&mut self.array, self.id, out) {

@@ -162,10 +162,10 @@ impl Acknowledge {
                 }
             }
         }
-        if !matches!(request.op, RequestOp::Write | RequestOp::WriteZeroes) {
-            return;
-        }
-        for (array_sector, column) in view.array.columns(request.range) {
+        let advice = request.op == RequestOp::Trim && !view.discards;
+        let stored = view.array.stored_by(request.op, request.range);
+        let Some(range) = stored.filter(|range| range.len.0 > 0 && !advice) else { return };
+        for (array_sector, column) in view.array.columns(range) {
             for slot in column.slots() {
                 let Some(disk) = view.record.believed(slot) else { continue };
                 let at = column.sector + view.array.data_offset[disk].0;

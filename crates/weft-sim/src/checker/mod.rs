@@ -35,7 +35,7 @@ mod untouched;
 use std::fmt;
 
 use weft_engine::assemble::Assembly;
-use weft_engine::{Input, Output, Snapshot, Token};
+use weft_engine::{Input, Output, RequestOp, Snapshot, Token};
 use weft_units::{ByteRange, MemberIndex, Sectors, Slot, Time};
 
 pub use acknowledge::Acknowledge;
@@ -118,6 +118,26 @@ impl Array {
         pieces(range).map(|(sector, _, _)| (sector, self.column(sector)))
     }
 
+    /// The part of a range that a trim discards.
+    #[must_use]
+    pub fn whole_chunk_rows(&self, range: ByteRange) -> ByteRange {
+        let data_members = u64::from(self.geometry.data_members());
+        let bytes = self.geometry.chunk().bytes().0 * data_members;
+        let first = range.start.0.div_ceil(bytes) * bytes;
+        let end = range.start.0.saturating_add(range.len.0) / bytes * bytes;
+        ByteRange::new(first, end.saturating_sub(first))
+    }
+
+    /// The sectors that an acknowledgement of a request speaks of; `None` if it stores nothing.
+    #[must_use]
+    pub fn stored_by(&self, op: RequestOp, range: ByteRange) -> Option<ByteRange> {
+        match op {
+            RequestOp::Flush | RequestOp::Read => None,
+            RequestOp::Trim => Some(self.whole_chunk_rows(range)),
+            RequestOp::Write | RequestOp::WriteZeroes => Some(range),
+        }
+    }
+
     /// The data sector of an absolute one; `None` before the data.
     #[must_use]
     pub fn data_sector(&self, disk: usize, absolute: u64) -> Option<u64> {
@@ -140,6 +160,8 @@ impl Array {
 /// What checkers may look at.
 #[derive(Clone, Copy)]
 pub struct View<'a> {
+    /// Whether a trim that is acknowledged stored zeros.
+    pub discards: bool,
     /// When.
     pub now: Time,
     /// All disks, present or not.

@@ -50,11 +50,13 @@ impl Stale {
     pub fn input(&mut self, view: View<'_>, input: &Input) {
         self.clock += 1;
         match input {
-            Input::Client(request)
-                if matches!(request.op, RequestOp::Write | RequestOp::WriteZeroes) =>
-            {
-                let entry = (self.clock, request.range);
-                self.requests.insert((request.client, request.tag), entry);
+            Input::Client(request) => {
+                let advice = request.op == RequestOp::Trim && !view.discards;
+                let stored = view.array.stored_by(request.op, request.range);
+                if let Some(range) = stored.filter(|_| !advice) {
+                    let entry = (self.clock, range);
+                    self.requests.insert((request.client, request.tag), entry);
+                }
             }
             Input::Done { token, result } => {
                 let ok = result.is_ok();
@@ -93,6 +95,11 @@ impl Stale {
                     submitted: self.clock,
                     fua: *fua,
                 };
+                self.writes.insert(*token, write);
+            }
+            Output::Submit { token, member, op: MemberOp::Discard { at, len, fua }, .. } => {
+                let (disk, at, count, fua) = (view.disk(*member), at.0, len.0, *fua);
+                let write = Write { disk, at, count, submitted: self.clock, fua };
                 self.writes.insert(*token, write);
             }
             // A superblock flushes too.

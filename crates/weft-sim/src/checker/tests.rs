@@ -70,6 +70,7 @@ impl Stage {
 
     fn view(&self) -> View<'_> {
         View {
+            discards: true,
             now: Time(0),
             disks: &self.disks,
             disk_of: &self.disk_of,
@@ -422,7 +423,7 @@ fn assembled(stage: &Stage) -> Assembly {
             let size = stage.disks[disk].size();
             let superblock =
                 Super1::parse(&stage.disks[disk].peek(8, 8), Minor::V1_2, Sectors(16_384)).unwrap();
-            let member = MemberInfo { index, label, size, logical_block: 512 };
+            let member = MemberInfo { index, label, size, logical_block: 512, discards: false };
             Candidate::with_superblock(member, superblock)
         })
         .collect();

@@ -51,6 +51,7 @@ impl Script {
         options.defer_computes = rng.percent(50);
         options.assume_clean = rng.percent(80);
         options.logical_block = if rng.percent(80) { 512 } else { 4096 };
+        options.discards = profile.discards > 0 && rng.percent(80);
         options.knobs.stripe_cache_size = rng.pick(&[17, 32, 64]);
         options.rows_max = rng.percent(25).then(|| rng.pick(&[2, 3, 5]));
         if rng.percent(25) && options.rows_max.is_some() {
@@ -72,12 +73,15 @@ impl Script {
 
 impl Draw {
     fn step(&mut self) -> Step {
-        let Profile { cuts, knobs, faults, admin, .. } = self.profile;
+        let Profile { cuts, knobs, faults, admin, discards, .. } = self.profile;
         if self.rng.percent(cuts) {
             return self.ending();
         }
         if self.rng.percent(knobs) {
             return self.knob();
+        }
+        if discards > 0 && self.rng.percent(discards) {
+            return self.discard();
         }
         let choice = self.rng.below(100);
         match choice {
@@ -175,6 +179,25 @@ impl Draw {
         let too_high = name == "stripe_size"
             && value.parse::<u64>().is_ok_and(|bytes| bytes > self.chunk.bytes().0);
         if too_high { Step::Set("stripe_size", "4096") } else { Step::Set(name, value) }
+    }
+
+    /// A few chunk rows, with ends that lie anywhere.
+    fn discard(&mut self) -> Step {
+        let (rng, size) = (&mut self.rng, self.size);
+        let row = self.chunk.bytes().0 * (self.members - self.parities) as u64;
+        let edge = |rng: &mut Rng| rng.pick(&[0, 0, 512, 4096, row - 512, row / 2 / 512 * 512]);
+        let near = if rng.percent(60) { rng.pick(&self.hot) } else { rng.below(size) };
+        let start = near / row * row + edge(rng);
+        let len = row * rng.below(4) + edge(rng);
+        let len = len.clamp(512, size - start);
+        let op = if rng.percent(70) { RequestOp::Trim } else { RequestOp::WriteZeroes };
+        let flags = Flags {
+            fua: rng.percent(15),
+            preflush: rng.percent(8),
+            discard: op == RequestOp::WriteZeroes,
+            ..Flags::default()
+        };
+        Step::Ask { client: 1 + rng.below(3) as u32, op, start, len, flags }
     }
 
     fn ask(&mut self) -> Step {

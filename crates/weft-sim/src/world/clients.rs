@@ -29,6 +29,8 @@ pub(super) struct Issued {
 #[derive(Clone, Debug)]
 pub(super) enum Expected {
     Flush(FlushMark),
+    /// Advice that changes nothing.
+    Advice,
     /// The request must be refused.
     Nothing,
     Read(ReadMark),
@@ -211,6 +213,15 @@ impl World {
             RequestOp::Flush => Some(Expected::Flush(mark)),
             _ if !inside || range.len.0 == 0 => None,
             RequestOp::Read => Some(Expected::Read(self.model.read_issued(range))),
+            RequestOp::Trim => {
+                let rows = self.array.whole_chunk_rows(range);
+                Some(if self.options.discards && rows.len.0 > 0 {
+                    let (write, _) = self.model.write_issued(rows, Payload::Zeros);
+                    Expected::Write(write, flags, mark)
+                } else {
+                    Expected::Advice
+                })
+            }
             RequestOp::Write | RequestOp::WriteZeroes => {
                 let payload = if op == RequestOp::Write { payload } else { Payload::Zeros };
                 let (write, bytes) = self.model.write_issued(range, payload);
@@ -251,7 +262,8 @@ impl World {
                 self.model.flush_acknowledged(mark);
                 Ok(Vec::new())
             }
-            (Expected::Flush(_) | Expected::Nothing, Err(error)) => Err(error),
+            (Expected::Advice, Ok(())) => Ok(Vec::new()),
+            (Expected::Advice | Expected::Flush(_) | Expected::Nothing, Err(error)) => Err(error),
             (Expected::Write(write, flags, mark), Ok(())) => {
                 if flags.preflush {
                     self.model.flush_acknowledged(mark);

@@ -42,7 +42,13 @@ pub(super) fn assembled(superblocks: Vec<Super1>) -> Result<Assembly, Failure> {
         .map(|(index, superblock)| {
             let label = format!("member {index}");
             let size = MEMBER_SIZE;
-            let member = MemberInfo { index: MemberIndex(index), label, size, logical_block: 512 };
+            let member = MemberInfo {
+                index: MemberIndex(index),
+                label,
+                size,
+                logical_block: 512,
+                discards: false,
+            };
             Candidate::with_superblock(member, superblock)
         })
         .collect();

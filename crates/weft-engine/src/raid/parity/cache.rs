@@ -16,6 +16,8 @@
 //!
 //! Source   md-raid.md §1.1, §1.2, §1.4, §1.5
 
+use std::ops::Range;
+
 use weft_units::{FRAME_BYTES, RowId, Sectors, Time};
 
 use super::index::Index;
@@ -195,6 +197,23 @@ impl Cache {
     /// The row that stands for a place, wherever it is.
     pub(crate) fn find(&self, key: u64) -> Option<RowId> {
         self.index.find(key)
+    }
+
+    /// The rows that stand for one of these places.
+    pub(crate) fn rows_of(&self, keys: &Range<u64>) -> Vec<RowId> {
+        if keys.end - keys.start < self.rows.len() as u64 {
+            return keys.clone().filter_map(|key| self.index.find(key)).collect();
+        }
+        let stands = |(row, _): &(&Row, u32)| row.hashed && keys.contains(&row.key);
+        self.rows.iter().zip(0..).filter(stands).map(|(_, id)| RowId(id)).collect()
+    }
+
+    /// Makes an inactive row stand for nothing.
+    pub(crate) fn forget(&mut self, id: RowId) {
+        let row = &mut self.rows[id.index()];
+        if std::mem::take(&mut row.hashed) {
+            self.index.remove(row.key);
+        }
     }
 
     /// The same for those who need not wait: it does not make others wait either.

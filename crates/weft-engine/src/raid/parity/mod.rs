@@ -1,6 +1,7 @@
 //! RAID 4, 5 and 6: a stripe cache of rows, and one explicit plan per row.
 
 pub(crate) mod cache;
+pub(crate) mod discard;
 mod index;
 mod list;
 pub mod plan;

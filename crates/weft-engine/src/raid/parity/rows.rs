@@ -119,6 +119,11 @@ impl Rows {
         }
     }
 
+    /// Rows of one chunk.
+    pub(crate) fn rows_per_chunk(&self) -> u64 {
+        self.rows_per_chunk
+    }
+
     // Arrivals.
 
     /// Attaches a client's pieces to a row that was acquired.

@@ -10,10 +10,12 @@
 //! Source   md-raid.md §6.1, §6.2
 
 use std::collections::BTreeSet;
+use std::ops::Range;
 
 use weft_units::{Sectors, VolumeId};
 
 use super::cache::Acquired;
+use super::discard::Discarded;
 use super::rows::Rows;
 use crate::array::Array;
 use crate::input::SyncAction;
@@ -60,9 +62,12 @@ impl RowSync {
     }
 
     /// Asks for rows while the window and the cache have room.
-    pub(crate) fn feed(&mut self, rows: &mut Rows, array: &Array) {
+    pub(crate) fn feed(&mut self, rows: &mut Rows, discarded: &Discarded, array: &Array) {
         let window = WINDOW_ROWS.min(rows.cache.size() as usize / 4).max(1);
         while !self.stopping && self.next < self.end && self.window.len() < window {
+            if discarded.has_row(self.next, rows) {
+                return;
+            }
             let free = rows.cache.acquire_free(self.next, &array.geometry);
             let Acquired::Row(id) = free else { return };
             rows.attach_sync(id, self.action);
@@ -72,9 +77,15 @@ impl RowSync {
     }
 
     /// Whether it would go on by itself, with no row of its own in flight.
-    pub(crate) fn has_work(&self, rows: &Rows) -> bool {
+    pub(crate) fn has_work(&self, rows: &Rows, discarded: &Discarded) -> bool {
         let over = self.stopping || self.next >= self.end;
-        self.window.is_empty() && (over || rows.cache.is_free(self.next))
+        let may = || rows.cache.is_free(self.next) && !discarded.has_row(self.next, rows);
+        self.window.is_empty() && (over || may())
+    }
+
+    /// Whether it asked for one of these rows, and it is not done.
+    pub(crate) fn waits_for(&self, keys: &Range<u64>) -> bool {
+        self.window.range(keys.clone()).next().is_some()
     }
 
     /// A row is done.

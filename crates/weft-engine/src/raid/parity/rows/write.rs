@@ -279,6 +279,12 @@ impl Rows {
         !self.owing.is_empty()
     }
 
+    /// A row has nothing any more that its member could miss.
+    pub(crate) fn no_longer_owing(&mut self, id: RowId) {
+        self.owing.retain(|other| *other != id);
+        self.rest(id);
+    }
+
     pub(super) fn paid_off(&mut self, id: RowId, cx: &mut Surroundings<'_>) {
         let row = self.cache.row_mut(id);
         row.operation = Operation::Idle;

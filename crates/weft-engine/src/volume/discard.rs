@@ -1,0 +1,246 @@
+//! How does a range come to read as zeroes without being stored?
+//!
+//! The part of a trim that is whole chunk rows is discarded on every member, a run of rows at a time and
+//! past the cache ([`crate::raid::parity::discard`]). The same goes for zeros that need not be stored; what
+//! they have left over at both ends is written like any other zeros. A trim leaves its ends alone: it is
+//! advice, and less than a chunk row cannot be discarded, for the parity of the rest.
+//!
+//! All or nothing: a member that does not discard while the others do makes the parity of what is
+//! written next to it wrong. So the array is marked dirty before, a member that fails is failed, and a
+//! driver that finds that a member cannot discard stores zeros in its stead
+//! ([`crate::MemberOp::Discard`]). Without space for that, parity is checked from there on.
+
+use std::ops::Range;
+
+use weft_units::{ByteRange, Sectors, Slot};
+
+use super::Volume;
+use crate::array::Array;
+use crate::error::ReplyError;
+use crate::input::{Attr, Fault, Request, RequestOp};
+use crate::mutant::Mutant;
+use crate::outbox::{Outbox, Owner};
+use crate::output::MemberOp;
+use crate::raid::parity::rows::Event;
+use crate::ranges::RequestId;
+
+/// What of a request is discarded.
+#[derive(Clone, Debug)]
+pub(super) struct Discard {
+    request: RequestId,
+    /// All of it.
+    chunk_rows: Range<u64>,
+    /// What members are discarding, or are told to discard next.
+    run: Range<u64>,
+    /// Members that have not answered.
+    in_flight: u32,
+    /// One that had no space.
+    full: Option<Slot>,
+    fua: bool,
+    attr: Attr,
+}
+
+impl Array {
+    /// Whether discards pay: every member stores nothing for what is discarded.
+    pub(crate) fn can_discard(&self) -> bool {
+        let slots = self.present();
+        slots.ascending().all(|slot| self.at(slot).is_some_and(|member| member.info.discards))
+    }
+
+    /// The bytes of whole chunk rows within a range.
+    fn whole_rows(&self, range: ByteRange) -> ByteRange {
+        let bytes = self.chunk_row_bytes();
+        let (first, end) = (range.start.0.div_ceil(bytes), range.end().0 / bytes);
+        ByteRange::new(first * bytes, end.saturating_sub(first) * bytes)
+    }
+
+    fn chunk_row_bytes(&self) -> u64 {
+        self.geometry.chunk().bytes().0 * u64::from(self.geometry.data_members())
+    }
+
+    /// Tells a member to discard chunk rows.
+    fn discard(&mut self, position: usize, discard: &Discard, out: &mut Outbox) {
+        let chunk = self.geometry.chunk().0;
+        let Discard { run, fua, attr, request, .. } = discard;
+        let member = &mut self.members[position];
+        let at = member.data_sector(Sectors(run.start * chunk));
+        let op = MemberOp::Discard { at, len: Sectors((run.end - run.start) * chunk), fua: *fua };
+        let owner = Owner::Discard(*request);
+        let token = out.submit(self.volume, member.info.index, op, *attr, owner);
+        member.sent(Some(token), true, Sectors::ZERO, out.now);
+    }
+}
+
+impl Volume {
+    /// What of a request is to be discarded; `None` for no part of it.
+    pub(super) fn to_discard(&self, request: &Request) -> Option<ByteRange> {
+        let wanted = match request.op {
+            RequestOp::Flush | RequestOp::Read | RequestOp::Write => false,
+            RequestOp::Trim => true,
+            // Of zeros that a member has no space for, their row knows what belongs there. After a
+            // discard nobody would know what a missing member has.
+            RequestOp::WriteZeroes => request.flags.discard && self.array.degraded() == 0,
+        };
+        if !wanted || !self.array.can_discard() {
+            return None;
+        }
+        Some(self.array.whole_rows(request.range)).filter(|rows| rows.len.0 > 0)
+    }
+
+    /// Begins to discard what of a request is to be. Whether that is all of it.
+    pub(super) fn begin_discard(&mut self, id: RequestId) -> bool {
+        let bytes = self.array.chunk_row_bytes();
+        let request = self.active(id);
+        let discarded = request.discarded.as_deref_mut().expect("some of it is to be discarded");
+        let rows = discarded.range;
+        if !std::mem::replace(&mut discarded.begun, true) {
+            let chunk_rows = rows.start.0 / bytes..rows.end().0 / bytes;
+            request.pending += 1;
+            let (fua, attr) = (request.flags.fua, request.attr);
+            let run = chunk_rows.start..chunk_rows.start;
+            self.discarded.enter(chunk_rows.clone());
+            let (in_flight, full) = (0, None);
+            self.discards.push(Discard {
+                request: id,
+                chunk_rows,
+                run,
+                in_flight,
+                full,
+                fua,
+                attr,
+            });
+        }
+        rows == self.active(id).range
+    }
+
+    /// Tells members to discard the next runs of those that may go on.
+    pub(super) fn run_discards(&mut self, out: &mut Outbox) {
+        let mut place = 0;
+        while place < self.discards.len() {
+            let may = self.may_go_on(&self.discards[place]);
+            let ends = may && self.array.broken;
+            if ends {
+                self.end_discard(place, Err(ReplyError::Io), out);
+                continue;
+            }
+            if may {
+                self.next_run(place, out);
+            }
+            place += 1;
+        }
+    }
+
+    /// Whether a turn would tell members to discard something.
+    pub(super) fn has_discards_to_run(&self) -> bool {
+        self.discards.iter().any(|discard| self.may_go_on(discard))
+    }
+
+    fn may_go_on(&self, discard: &Discard) -> bool {
+        if discard.in_flight > 0 || !self.rows_may_move() {
+            return false;
+        }
+        let keys = self.rows.keys_of(&self.run_after(discard));
+        let waits = self.array.is_planted(Mutant::DiscardUnderSync);
+        self.array.broken || waits || self.rows.are_quiet(&keys, self.sync.as_ref())
+    }
+
+    fn run_after(&self, discard: &Discard) -> Range<u64> {
+        let most = (RUN_SECTORS / self.array.geometry.chunk().0).max(1);
+        let start = discard.run.end;
+        start..discard.chunk_rows.end.min(start + most)
+    }
+
+    fn next_run(&mut self, place: usize, out: &mut Outbox) {
+        let run = self.run_after(&self.discards[place]);
+        let keys = self.rows.keys_of(&run);
+        if !self.array.is_planted(Mutant::DiscardKeepsRows) {
+            self.rows.forget(&keys);
+        }
+        let discard = &mut self.discards[place];
+        discard.run = run;
+        for slot in self.array.present().descending() {
+            if slot.0 == 0 && self.array.is_planted(Mutant::DiscardSkipsOneMember) {
+                continue;
+            }
+            let position =
+                self.array.position_at(slot).expect("a slot that is present has a member");
+            self.array.discard(position, discard, out);
+            discard.in_flight += 1;
+        }
+        assert!(discard.in_flight > 0, "an array that is not broken has members");
+    }
+
+    /// A member has discarded a run, or not.
+    pub(super) fn discard_done(
+        &mut self,
+        request: RequestId,
+        position: Option<usize>,
+        result: Result<(), Fault>,
+        out: &mut Outbox,
+    ) {
+        let place = self.discards.iter().position(|discard| discard.request == request);
+        let place = place.expect("it stays until every member has answered");
+        let discard = &mut self.discards[place];
+        match (result, position) {
+            (Err(Fault::NoSpace), Some(position)) => {
+                // None if it failed meanwhile.
+                discard.full = discard.full.or(self.array.members[position].slot);
+            }
+            (Err(_), Some(position)) => self.array.fail(position, out),
+            (Ok(()), _) | (_, None) => {}
+        }
+        discard.in_flight -= 1;
+        if discard.in_flight > 0 {
+            return;
+        }
+        if let Some(slot) = discard.full {
+            let sector = Sectors(discard.run.start * self.array.geometry.chunk().0);
+            self.discard_missed(slot, sector);
+            self.end_discard(place, Err(ReplyError::NoSpace), out);
+        } else if discard.run.end == discard.chunk_rows.end {
+            let result = if self.array.broken { Err(ReplyError::Io) } else { Ok(()) };
+            self.end_discard(place, result, out);
+        }
+    }
+
+    /// A member had no space, so that parity may be wrong from here on: of one that is being rebuilt as
+    /// well, which may be past it.
+    fn discard_missed(&mut self, slot: Slot, sector: Sectors) {
+        let from = self.array.resync_from.unwrap_or(sector).min(sector);
+        self.array.resync_from = Some(from);
+        self.rows.events.push(Event::NoSpace { slot, sector });
+    }
+
+    fn end_discard(&mut self, place: usize, result: Result<(), ReplyError>, out: &mut Outbox) {
+        let discard = self.discards.remove(place);
+        self.discarded.leave(&discard.chunk_rows);
+        self.piece_done(discard.request, result, out);
+    }
+}
+
+/// The range of a request that is discarded.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Rows {
+    pub(super) range: ByteRange,
+    begun: bool,
+}
+
+impl Rows {
+    pub(super) fn new(range: ByteRange) -> Self {
+        Self { range, begun: false }
+    }
+
+    /// Where a request that goes on at a byte attaches next, and up to where: what is discarded needs no
+    /// rows of the cache.
+    pub(super) fn beside(&self, from: u64, end: u64) -> (u64, u64) {
+        if from < self.range.start.0 {
+            (from, self.range.start.0)
+        } else {
+            (from.max(self.range.end().0), end)
+        }
+    }
+}
+
+/// Most that a member is told to discard at a time, in sectors: 64 MiB. Should it have to store zeros,
+/// others have their turn in between.
+const RUN_SECTORS: u64 = 64 << 11;

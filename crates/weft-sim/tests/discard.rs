@@ -1,0 +1,209 @@
+//! Whole chunk rows are discarded, on every member or as if on every member; their ends are kept. What
+//! goes wrong meanwhile leaves parity right or known to be suspect.
+#![allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_possible_wrap,
+    clippy::cast_sign_loss,
+    reason = "numbers of a test are small"
+)]
+
+use weft_engine::{Fault, Flags, MemberState, ReplyError, RequestOp, SyncAction};
+use weft_ondisk::Level;
+use weft_sim::{CutMode, Logged, Options, Order, Payload, Planned, Rig, chunk_kib};
+use weft_units::Span;
+
+/// Bytes of a chunk.
+const CHUNK: u64 = 16 << 10;
+
+fn options(level: Level, members: usize) -> Options {
+    let mut options = Options::new(level, members, chunk_kib(CHUNK >> 10));
+    options.discards = true;
+    options.chunk_rows = 8;
+    options
+}
+
+/// An array with data everywhere.
+fn full(options: Options) -> Rig {
+    let mut rig = Rig::of(options);
+    let size = rig.size();
+    rig.store(0, size).expect("nothing is wrong with it");
+    rig.flushed()
+}
+
+/// Bytes of a chunk row.
+fn row(rig: &Rig) -> u64 {
+    CHUNK * u64::from(rig.array.geometry.data_members())
+}
+
+/// Disk and sectors of what was written to members since the log was cleared.
+fn written(rig: &Rig) -> Vec<(usize, u64)> {
+    let write = |logged: &Logged| match logged {
+        Logged::Write { disk, count, metadata: false, .. } => Some((*disk, *count)),
+        _ => None,
+    };
+    rig.log.iter().filter_map(write).collect()
+}
+
+#[test]
+fn a_trim_is_one_discard_for_each_member_and_leaves_its_ends_alone() {
+    for (level, members) in [(Level::Raid4, 3), (Level::Raid5, 4), (Level::Raid6, 5)] {
+        let mut rig = full(Options { logged: true, ..options(level, members) });
+        let row = row(&rig);
+        rig.log.clear();
+        let trim = rig.trim(row - 512, 3 * row + 1024);
+        assert_eq!(rig.wait(trim), Ok(Vec::new()));
+        let chunk_sectors = CHUNK / 512;
+        let expected: Vec<_> = (0..members).rev().map(|disk| (disk, 3 * chunk_sectors)).collect();
+        assert_eq!(written(&rig), expected, "{level}");
+        assert!(rig.read_bytes(row, 3 * row).unwrap().is_all(0));
+        assert!(!rig.read_bytes(row - 512, 512).unwrap().is_all(0));
+        assert!(!rig.read_bytes(4 * row, 512).unwrap().is_all(0));
+        rig.log.clear();
+        // Less than a row.
+        let trim = rig.trim(5 * row + 512, 2 * row - 1024);
+        assert_eq!(rig.wait(trim), Ok(Vec::new()));
+        assert_eq!(written(&rig), []);
+        rig.verify();
+        rig.scrub_clean();
+        assert_eq!(rig.check().0, 0);
+    }
+}
+
+#[test]
+fn zeroes_are_discarded_where_rows_are_whole_and_written_beside() {
+    let mut rig = full(Options { logged: true, ..options(Level::Raid5, 4) });
+    let row = row(&rig);
+    let zeroes = |rig: &mut Rig, discard| {
+        rig.log.clear();
+        let flags = Flags { discard, ..Flags::default() };
+        let (start, len) = (2 * row - 4096, row + 8192);
+        let ticket = rig.issue(RequestOp::WriteZeroes, start, len, Payload::Zeros, flags);
+        assert_eq!(rig.wait(ticket), Ok(Vec::new()));
+        assert!(rig.read_bytes(start, len).unwrap().is_all(0));
+        let rows = |(_, count): &(usize, u64)| *count == CHUNK / 512;
+        let written = written(rig);
+        (written.iter().filter(|write| rows(write)).count(), written.len())
+    };
+    // One discard for each member; data and parity of a block at both ends.
+    assert_eq!(zeroes(&mut rig, true), (4, 8));
+    // What the cache writes is merged otherwise.
+    assert_eq!(zeroes(&mut rig, false), (2, 6));
+    rig.verify();
+    rig.fail_disk(1);
+    zeroes(&mut rig, true);
+    rig.verify();
+}
+
+#[test]
+fn long_ones_go_run_by_run() {
+    let mut long = options(Level::Raid5, 3);
+    long.chunk_rows = (64 << 20) / CHUNK + 3;
+    let mut rig = Rig::of(Options { logged: true, ..long });
+    let size = rig.size();
+    let trim = rig.trim(0, size);
+    assert_eq!(rig.wait(trim), Ok(Vec::new()));
+    let (run, rest) = (128 << 10, 3 * CHUNK / 512);
+    assert_eq!(written(&rig), [(2, run), (1, run), (0, run), (2, rest), (1, rest), (0, rest)]);
+}
+
+#[test]
+fn members_that_do_not_discard_are_left_alone() {
+    let mut rig = full(Options { logged: true, discards: false, ..options(Level::Raid5, 4) });
+    rig.log.clear();
+    let row = row(&rig);
+    let trim = rig.trim(0, 3 * row);
+    assert_eq!(rig.wait(trim), Ok(Vec::new()));
+    assert_eq!(written(&rig), []);
+    rig.verify();
+}
+
+/// Power goes after each step of a trim between writes, in many ways.
+#[test]
+fn a_cut_in_the_middle_leaves_rows_that_are_resynced() {
+    let mut suspect = 0;
+    for (level, members) in [(Level::Raid5, 4), (Level::Raid6, 5)] {
+        let mut points = 0;
+        for point in 0..200 {
+            let mut rig = full(Options { seed: point, ..options(level, members) });
+            let row = row(&rig);
+            rig.order = Order::Random;
+            rig.trim(row, 2 * row);
+            rig.put(2 * row - 4096, 8192);
+            rig.write_zeroes(4 * row - 512, 1024);
+            let before = rig.unanswered();
+            rig.steps(point as usize % 25);
+            points += u64::from(before > 0 && rig.unanswered() > 0);
+            let modes = [CutMode::Subset, CutMode::Ordered, CutMode::Nothing];
+            let shape = rig.cut(modes[point as usize % modes.len()]);
+            suspect += u64::from(shape.half_written_row);
+            rig.recover();
+            rig.verify();
+            rig.until_idle();
+            rig.scrub_clean();
+        }
+        // Some are answered before the power goes.
+        assert!((50..200).contains(&points), "{points}");
+    }
+    assert!(suspect > 5, "{suspect}");
+}
+
+#[test]
+fn a_member_that_fails_is_failed_and_the_rows_are_zero_without_it() {
+    for how in [Planned::Once(Fault::Io), Planned::Gone] {
+        let mut rig = full(options(Level::Raid5, 4));
+        let row = row(&rig);
+        let next = rig.disks[2].operations();
+        rig.disks[2].faults.schedule.insert(next, how);
+        let trim = rig.trim(row, 2 * row);
+        assert_eq!(rig.wait(trim), Ok(Vec::new()));
+        assert_eq!(rig.volume().degraded, 1);
+        assert!(rig.read_bytes(row, 2 * row).unwrap().is_all(0));
+        rig.verify();
+        let spare = rig.add();
+        rig.until_idle();
+        assert_eq!(rig.volume().degraded, 0, "disk {spare} took the slot");
+        rig.verify();
+        rig.scrub_clean();
+    }
+}
+
+#[test]
+fn without_space_the_rows_are_checked_and_no_member_is_failed() {
+    let mut rig = full(options(Level::Raid5, 4));
+    let row = row(&rig);
+    let next = rig.disks[1].operations();
+    rig.disks[1].faults.schedule.insert(next, Planned::Once(Fault::NoSpace));
+    let trim = rig.trim(row, row);
+    assert_eq!(rig.wait(trim), Err(ReplyError::NoSpace));
+    assert!(!rig.scrub(weft_sim::checker::parity::Bytes::Visible).wrong.is_empty());
+    rig.pass(Span::secs(2));
+    rig.until_idle();
+    let states = rig.volume().members.iter().map(|member| member.state).collect::<Vec<_>>();
+    assert_eq!(states, [MemberState::InSync; 4]);
+    rig.verify();
+    rig.scrub_clean();
+}
+
+/// Neither sees rows of which some members have discarded theirs and others not.
+#[test]
+fn a_trim_and_a_sync_of_its_rows_wait_for_each_other() {
+    for action in [SyncAction::Check, SyncAction::Repair] {
+        for steps in (0..60).step_by(3) {
+            let mut rig = full(Options { seed: steps, ..options(Level::Raid6, 5) });
+            rig.order = Order::Random;
+            let row = row(&rig);
+            rig.admin(weft_engine::Verb::SyncAction(action));
+            rig.settle();
+            rig.steps(steps as usize);
+            let trims = [rig.trim(row, 4 * row), rig.trim(7 * row, row)];
+            rig.until_idle();
+            for trim in trims {
+                assert_eq!(rig.take_answer(trim), Some(Ok(Vec::new())));
+            }
+            let volume = rig.volume();
+            assert_eq!((volume.mismatch_cnt, volume.sync_rows), (0, 8 * CHUNK / 4096));
+            rig.verify();
+            rig.scrub_clean();
+        }
+    }
+}
