@@ -1,0 +1,36 @@
+//! What does a line of the FIU traces say?
+//!
+//! `ts pid process lba size op major minor md5`, between blanks: nanoseconds, a process, sectors,
+//! sectors, `R` or `W`, a device, and a sum of the contents, which weft has no use for.
+//!
+//! Source   FIU IODedup traces at SNIA; experiments.md §5.5
+
+use super::line::{Fault, Fields, LineFormat, Separator, Step, range};
+use super::{Assume, Context, Op, Record};
+use weft_units::Time;
+
+pub(crate) struct Fiu(pub(crate) Assume);
+
+impl LineFormat for Fiu {
+    fn parse(&mut self, _: u64, line: &str, context: &mut Context) -> Result<Step, Fault> {
+        let mut fields = Fields::new(line, Separator::Blank);
+        let time = Time(fields.next("timestamp")?.number()?);
+        let pid = Some(fields.next("pid")?.number32()?);
+        fields.next("process")?;
+        let offset = fields.next("lba")?.sectors()?;
+        let size = fields.next("size")?;
+        let (offset, length) = range(offset, size.sectors()?, &size)?;
+        let op = fields.next("op")?.one_of(&[("R", Op::Read), ("W", Op::Write)])?;
+        let major = fields.next("major")?;
+        let minor = fields.next("minor")?.number32()?;
+        let sum = fields.next("md5")?;
+        if !sum.text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+            return Err(sum.fault("hexadecimal digits"));
+        }
+        fields.end()?;
+        let name = format!("{},{minor}", major.number32()?);
+        let device = major.device(&name, context)?;
+        let flags = self.0.flags(op);
+        Ok(Step::Record(Record { time, device, op, flags, offset, length, pid, latency: None }))
+    }
+}

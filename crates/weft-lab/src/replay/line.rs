@@ -1,0 +1,330 @@
+//! How is a line taken apart so that every error knows its column?
+//!
+//! A format sees one line at a time, as [`Fields`], and answers with a [`Step`] or a [`Fault`].
+//! [`Lines`] reads the file, bounds the length of a line, and adds file and line to a fault.
+
+use super::{Context, Record, ReplayError, Source};
+use std::io::{BufRead, Read};
+use weft_units::{Bytes, SECTOR_BYTES, Span, Time};
+
+/// Longest line, in bytes: far beyond any format's, and a bound on memory for a file without lines.
+pub(crate) const LINE_BYTES_MAX: usize = 64 << 10;
+
+/// What a line comes to.
+#[derive(Debug)]
+pub(crate) enum Step {
+    /// A request.
+    Record(Record),
+    /// Understood, and of no use here; counted under this name.
+    Skip(&'static str),
+    /// This line and all that follow are of no use; each is counted under this name.
+    SkipRest(&'static str),
+}
+
+/// What is wrong within a line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Fault {
+    pub(crate) column: usize,
+    pub(crate) field: &'static str,
+    pub(crate) found: String,
+    pub(crate) expected: String,
+}
+
+/// A format whose files are lines of text.
+pub(crate) trait LineFormat {
+    /// What `line`, the `number`th of its file (1-based), comes to.
+    fn parse(&mut self, number: u64, line: &str, context: &mut Context) -> Result<Step, Fault>;
+}
+
+/// A file of lines.
+pub(crate) struct Lines<F> {
+    file: String,
+    reader: Box<dyn BufRead>,
+    buffer: Vec<u8>,
+    number: u64,
+    rest: Option<&'static str>,
+    format: F,
+}
+
+impl<F: LineFormat> Lines<F> {
+    pub(crate) fn new(file: String, reader: Box<dyn BufRead>, format: F) -> Self {
+        Self { file, reader, buffer: Vec::new(), number: 0, rest: None, format }
+    }
+
+    fn error(&self, fault: Fault) -> ReplayError {
+        let Fault { column, field, found, expected } = fault;
+        let (file, line) = (self.file.clone(), self.number);
+        ReplayError::Line { file, line, column, field, found, expected }
+    }
+
+    /// Reads one line into the buffer, without its end; `false` at the end of the file.
+    fn read_line(&mut self) -> Result<bool, ReplayError> {
+        self.buffer.clear();
+        let limit = LINE_BYTES_MAX as u64 + 2;
+        let mut limited = self.reader.by_ref().take(limit);
+        let read = limited.read_until(b'\n', &mut self.buffer);
+        if read.map_err(ReplayError::io(&self.file))? == 0 {
+            return Ok(false);
+        }
+        self.number += 1;
+        if self.buffer.last() == Some(&b'\n') {
+            self.buffer.pop();
+        }
+        if self.buffer.last() == Some(&b'\r') {
+            self.buffer.pop();
+        }
+        if self.buffer.len() > LINE_BYTES_MAX {
+            return Err(self.error(Fault {
+                column: LINE_BYTES_MAX + 1,
+                field: "line",
+                found: "more text".to_owned(),
+                expected: format!("the end of a line of at most {LINE_BYTES_MAX} bytes"),
+            }));
+        }
+        Ok(true)
+    }
+}
+
+impl<F: LineFormat> Source for Lines<F> {
+    fn next(&mut self, context: &mut Context) -> Result<Option<(Record, u32)>, ReplayError> {
+        while self.read_line()? {
+            context.counts.lines += 1;
+            if let Some(kind) = self.rest {
+                context.skip(kind);
+                continue;
+            }
+            let line = text(&self.buffer).map_err(|fault| self.error(fault))?;
+            match self.format.parse(self.number, line, context) {
+                Ok(Step::Record(record)) => return Ok(Some((record, 0))),
+                Ok(Step::Skip(kind)) => context.skip(kind),
+                Ok(Step::SkipRest(kind)) => {
+                    context.skip(kind);
+                    self.rest = Some(kind);
+                }
+                Err(fault) => return Err(self.error(fault)),
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// Bytes as text, or the place where they are none.
+pub(crate) fn text(bytes: &[u8]) -> Result<&str, Fault> {
+    std::str::from_utf8(bytes).map_err(|error| Fault {
+        column: error.valid_up_to() + 1,
+        field: "line",
+        found: format!("byte {:#04x}", bytes[error.valid_up_to()]),
+        expected: "text in UTF-8".to_owned(),
+    })
+}
+
+/// A line, field by field.
+pub(crate) struct Fields<'a> {
+    line: &'a str,
+    at: usize,
+    separator: Separator,
+}
+
+/// What stands between fields.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Separator {
+    /// One comma; blanks around a field belong to no field.
+    Comma,
+    /// Any number of blanks and tabs.
+    Blank,
+}
+
+impl<'a> Fields<'a> {
+    pub(crate) fn new(line: &'a str, separator: Separator) -> Self {
+        Self { line, at: 0, separator }
+    }
+
+    /// The next field, which must be there.
+    pub(crate) fn next(&mut self, name: &'static str) -> Result<Field<'a>, Fault> {
+        let column = self.at.min(self.line.len()) + 1;
+        self.try_next(name).ok_or_else(|| Fault {
+            column,
+            field: name,
+            found: "the end of the line".to_owned(),
+            expected: format!("the field {name}"),
+        })
+    }
+
+    /// The next field, if there is one.
+    pub(crate) fn try_next(&mut self, name: &'static str) -> Option<Field<'a>> {
+        match self.separator {
+            Separator::Comma => {
+                let rest = self.line.get(self.at..)?;
+                let end = rest.find(',').unwrap_or(rest.len());
+                let (raw, start) = (&rest[..end], self.at);
+                self.at += end + 1;
+                let blanks = raw.len() - raw.trim_start().len();
+                Some(Field { text: raw.trim(), column: start + blanks + 1, name })
+            }
+            Separator::Blank => {
+                let rest = self.rest();
+                if rest.is_empty() {
+                    return None;
+                }
+                let end = rest.find([' ', '\t']).unwrap_or(rest.len());
+                let column = self.at + 1;
+                self.at += end;
+                Some(Field { text: &rest[..end], column, name })
+            }
+        }
+    }
+
+    /// What has not been taken yet, from its first character that is not blank.
+    pub(crate) fn rest(&mut self) -> &'a str {
+        let rest = self.line.get(self.at..).unwrap_or("");
+        let trimmed = rest.trim_start_matches([' ', '\t']);
+        self.at = self.at.min(self.line.len()) + (rest.len() - trimmed.len());
+        trimmed
+    }
+
+    /// All fields have been taken.
+    pub(crate) fn end(&mut self) -> Result<(), Fault> {
+        let column = self.at.min(self.line.len()) + 1;
+        match self.try_next("end of line") {
+            None => Ok(()),
+            Some(field) if field.text.is_empty() && self.separator == Separator::Comma => {
+                Err(Fault {
+                    column,
+                    field: "end of line",
+                    found: "another field".to_owned(),
+                    expected: "the end of the line".to_owned(),
+                })
+            }
+            Some(field) => Err(field.fault("the end of the line")),
+        }
+    }
+}
+
+/// One field of a line.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Field<'a> {
+    pub(crate) text: &'a str,
+    pub(crate) column: usize,
+    pub(crate) name: &'static str,
+}
+
+impl<'a> Field<'a> {
+    /// This field is wrong.
+    pub(crate) fn fault(&self, expected: impl Into<String>) -> Fault {
+        let found = if self.text.is_empty() { "nothing".to_owned() } else { shortened(self.text) };
+        Fault { column: self.column, field: self.name, found, expected: expected.into() }
+    }
+
+    /// A part of this field, from byte `from`.
+    pub(crate) fn part(&self, from: usize, to: usize) -> Field<'a> {
+        Field { text: &self.text[from..to], column: self.column + from, name: self.name }
+    }
+
+    /// Digits, as a number up to `max`.
+    pub(crate) fn number_up_to(&self, max: u64) -> Result<u64, Fault> {
+        let digits = !self.text.is_empty() && self.text.bytes().all(|byte| byte.is_ascii_digit());
+        let value = if digits { self.text.parse().ok() } else { None };
+        value
+            .filter(|value| *value <= max)
+            .ok_or_else(|| self.fault(format!("a number of 0..={max}")))
+    }
+
+    /// Digits, as a number.
+    pub(crate) fn number(&self) -> Result<u64, Fault> {
+        self.number_up_to(u64::MAX)
+    }
+
+    /// Digits, as a number of 32 bits.
+    pub(crate) fn number32(&self) -> Result<u32, Fault> {
+        let value = self.number_up_to(u64::from(u32::MAX))?;
+        Ok(u32::try_from(value).expect("bounded above"))
+    }
+
+    /// A count of something that lasts or measures `unit`, e.g. ticks as nanoseconds.
+    pub(crate) fn scaled(&self, unit: u64) -> Result<u64, Fault> {
+        Ok(self.number_up_to(u64::MAX / unit)? * unit)
+    }
+
+    /// A count of sectors, in bytes.
+    pub(crate) fn sectors(&self) -> Result<Bytes, Fault> {
+        Ok(Bytes(self.scaled(SECTOR_BYTES)?))
+    }
+
+    /// Seconds with up to nine decimals, in nanoseconds.
+    pub(crate) fn seconds(&self) -> Result<u64, Fault> {
+        const EXPECTED: &str = "seconds with at most nine decimals";
+        let (whole, decimals) = self.text.split_once('.').unwrap_or((self.text, "0"));
+        let digits = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+        if !digits(whole) || !digits(decimals) || decimals.len() > 9 {
+            return Err(self.fault(EXPECTED));
+        }
+        let nanoseconds: u64 = format!("{decimals:0<9}").parse().expect("nine digits");
+        let whole: Option<u64> = whole.parse().ok();
+        whole
+            .and_then(|whole| whole.checked_mul(1_000_000_000))
+            .and_then(|whole| whole.checked_add(nanoseconds))
+            .ok_or_else(|| self.fault("seconds below 2^64 nanoseconds"))
+    }
+
+    /// A moment in seconds.
+    pub(crate) fn time_in_seconds(&self) -> Result<Time, Fault> {
+        Ok(Time(self.seconds()?))
+    }
+
+    /// A length of time in seconds.
+    pub(crate) fn span_in_seconds(&self) -> Result<Span, Fault> {
+        Ok(Span(self.seconds()?))
+    }
+
+    /// The name of a device or host: anything without white space.
+    pub(crate) fn name(&self) -> Result<&'a str, Fault> {
+        let bad = self.text.is_empty()
+            || self.text.len() > 256
+            || self.text.contains(|c: char| c.is_whitespace() || c.is_control());
+        if bad { Err(self.fault("a name of 1..=256 bytes without blanks")) } else { Ok(self.text) }
+    }
+
+    /// One of these words.
+    pub(crate) fn one_of<T: Copy>(&self, words: &[(&str, T)]) -> Result<T, Fault> {
+        let found = words.iter().find(|(word, _)| *word == self.text);
+        found.map(|(_, value)| *value).ok_or_else(|| {
+            let words: Vec<_> = words.iter().map(|(word, _)| *word).collect();
+            self.fault(words.join(", "))
+        })
+    }
+
+    /// The device of that name.
+    pub(crate) fn device(
+        &self,
+        name: &str,
+        context: &mut Context,
+    ) -> Result<super::DeviceIndex, Fault> {
+        let device = context.devices.intern(name);
+        device.ok_or_else(|| {
+            self.fault(format!("at most {} devices in one trace", super::DEVICE_COUNT_MAX))
+        })
+    }
+}
+
+/// The range of a request, which must end below 2^63; `length` is the field to blame.
+pub(crate) fn range(
+    offset: Bytes,
+    length: Bytes,
+    blame: &Field<'_>,
+) -> Result<(Bytes, Bytes), Fault> {
+    let end = offset.0.checked_add(length.0);
+    if end.is_some_and(|end| end <= i64::MAX as u64) {
+        Ok((offset, length))
+    } else {
+        Err(blame.fault("a request that ends below 2^63"))
+    }
+}
+
+/// Text for an error: quoted, without control characters, not endless.
+pub(crate) fn shortened(text: &str) -> String {
+    let mut short: String = text.chars().take(40).collect();
+    if short.len() < text.len() {
+        short.push('…');
+    }
+    format!("{short:?}")
+}

@@ -1,0 +1,169 @@
+//! What did a block device have to do, and when?
+//!
+//! A trace is a stream of [`Record`]s, whatever wrote it. Each format has one file that turns its lines
+//! (or bytes) into records; [`Trace`] finds out which format a file has, unpacks gzip and zstd on the
+//! way, and merges several files by time. Nothing is held in memory but the records that wait for
+//! their turn, so a trace may be larger than memory. [`shape::Shaped`] then fits it to another volume.
+//!
+//! What a parser does not know is an error that names file, line and column. What it knows and has no
+//! use for (a file being opened, a summary at the end) is counted in [`Counts`].
+//!
+//! Source   experiments.md §5
+
+mod alibaba;
+mod blkparse;
+mod blktrace;
+mod compression;
+mod detect;
+mod error;
+mod fiu;
+pub mod iolog;
+mod line;
+mod msr;
+mod options;
+mod rwbs;
+pub mod shape;
+mod spc;
+mod systor;
+mod tencent;
+mod trace;
+
+pub use detect::Format;
+pub use error::ReplayError;
+pub use options::{Assume, Event, ReadOptions};
+pub use trace::Trace;
+
+use std::collections::{BTreeMap, HashMap};
+use weft_units::{Bytes, Span, Time};
+
+/// Most devices that one trace may name: a bound on memory, an order above the largest public trace.
+pub const DEVICE_COUNT_MAX: usize = 1 << 16;
+
+/// One request as a trace tells it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Record {
+    /// When it was asked for, since the first record of the trace.
+    pub time: Time,
+    /// Of which device.
+    pub device: DeviceIndex,
+    /// What was asked for.
+    pub op: Op,
+    /// How it was asked for.
+    pub flags: Flags,
+    /// First byte; zero for a flush.
+    pub offset: Bytes,
+    /// How many bytes; zero for a flush.
+    pub length: Bytes,
+    /// The process that asked, where the trace knows it.
+    pub pid: Option<u32>,
+    /// How long it took then, where the trace knows it.
+    pub latency: Option<Span>,
+}
+
+/// What a request asks of a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Op {
+    /// The contents of the range are not needed any more.
+    Discard,
+    /// What completed before becomes durable.
+    Flush,
+    /// The contents of the range are asked for.
+    Read,
+    /// The contents of the range are replaced.
+    Write,
+}
+
+/// What is said of a request beside its range.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Flags {
+    /// Someone waits for it.
+    pub sync: bool,
+    /// It carries metadata of a file system.
+    pub meta: bool,
+    /// It is durable when it completes.
+    pub fua: bool,
+    /// What completed before it becomes durable first.
+    pub preflush: bool,
+    /// It reads ahead of need.
+    pub ahead: bool,
+}
+
+/// Which device of a trace, in order of first appearance.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct DeviceIndex(pub u32);
+
+/// The names of a trace's devices.
+#[derive(Clone, Debug, Default)]
+pub struct Devices {
+    names: Vec<String>,
+    by_name: HashMap<String, DeviceIndex>,
+}
+
+impl Devices {
+    /// The name of a device: no white space, so that every format can hold it.
+    #[must_use]
+    pub fn name(&self, device: DeviceIndex) -> &str {
+        &self.names[device.0 as usize]
+    }
+
+    /// All names, in order of first appearance.
+    #[must_use]
+    pub fn names(&self) -> &[String] {
+        &self.names
+    }
+
+    /// The device of that name, if the trace has named it so far.
+    #[must_use]
+    pub fn find(&self, name: &str) -> Option<DeviceIndex> {
+        self.by_name.get(name).copied()
+    }
+
+    /// The device of that name, a new one if need be; `None` when there are too many.
+    pub fn intern(&mut self, name: &str) -> Option<DeviceIndex> {
+        assert!(!name.is_empty() && !name.contains(char::is_whitespace));
+        if let Some(device) = self.find(name) {
+            return Some(device);
+        }
+        if self.names.len() == DEVICE_COUNT_MAX {
+            return None;
+        }
+        let device = DeviceIndex(u32::try_from(self.names.len()).expect("bounded above"));
+        self.names.push(name.to_owned());
+        self.by_name.insert(name.to_owned(), device);
+        Some(device)
+    }
+}
+
+/// What was read, and what of it became no record.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Lines of text formats, records of binary ones.
+    pub lines: u64,
+    /// Requests.
+    pub records: u64,
+    /// Requests that are older than the one before them.
+    pub out_of_order: u64,
+    /// What was understood and left out, by kind.
+    pub skipped: BTreeMap<&'static str, u64>,
+}
+
+/// What the files of one trace have in common while they are read.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Context {
+    pub(crate) devices: Devices,
+    pub(crate) counts: Counts,
+    pub(crate) processes: BTreeMap<u32, String>,
+}
+
+impl Context {
+    /// Counts what was understood and left out.
+    pub(crate) fn skip(&mut self, kind: &'static str) {
+        *self.counts.skipped.entry(kind).or_default() += 1;
+    }
+}
+
+/// One file of a trace, whatever its format.
+pub(crate) trait Source {
+    /// The next request and its sequence number (zero where the format has none).
+    fn next(&mut self, context: &mut Context) -> Result<Option<(Record, u32)>, ReplayError>;
+}

@@ -1,0 +1,34 @@
+//! What does a line of the MSR Cambridge traces say?
+//!
+//! `Timestamp,Hostname,DiskNumber,Type,Offset,Size,ResponseTime`: no header; both times are Windows
+//! FILETIME ticks of 100 ns (since 1601), offset and size are bytes. A device is `host_disk`.
+//!
+//! Source   README of the traces at SNIA; experiments.md §5.4
+
+use super::line::{Fault, Fields, LineFormat, Separator, Step, range};
+use super::{Assume, Context, Op, Record};
+use weft_units::{Bytes, Span, Time};
+
+/// Nanoseconds in a tick of FILETIME.
+const TICK_NS: u64 = 100;
+
+pub(crate) struct Msr(pub(crate) Assume);
+
+impl LineFormat for Msr {
+    fn parse(&mut self, _: u64, line: &str, context: &mut Context) -> Result<Step, Fault> {
+        let mut fields = Fields::new(line, Separator::Comma);
+        let time = Time(fields.next("Timestamp")?.scaled(TICK_NS)?);
+        let host = fields.next("Hostname")?;
+        let name = host.name()?;
+        let disk = fields.next("DiskNumber")?.number32()?;
+        let op = fields.next("Type")?.one_of(&[("Read", Op::Read), ("Write", Op::Write)])?;
+        let offset = Bytes(fields.next("Offset")?.number()?);
+        let size = fields.next("Size")?;
+        let (offset, length) = range(offset, Bytes(size.number()?), &size)?;
+        let latency = Some(Span(fields.next("ResponseTime")?.scaled(TICK_NS)?));
+        fields.end()?;
+        let device = host.device(&format!("{name}_{disk}"), context)?;
+        let flags = self.0.flags(op);
+        Ok(Step::Record(Record { time, device, op, flags, offset, length, pid: None, latency }))
+    }
+}

@@ -1,0 +1,44 @@
+//! What must be known to read a trace that the trace does not say?
+
+use super::Format;
+
+/// How a trace is to be read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ReadOptions {
+    /// The format, where it is not to be found out from the contents.
+    pub format: Option<Format>,
+    /// Which events of a block trace are its requests.
+    pub event: Event,
+    /// What is assumed of writes in formats that do not say it.
+    pub assume: Assume,
+}
+
+/// Which of a request's events stands for it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Event {
+    /// It was handed to the block layer: a workload above weft.
+    #[default]
+    Queue,
+    /// It was handed to the device's driver: what a bare member saw.
+    Issue,
+}
+
+/// What is assumed of writes in formats without flags (MSR, Alibaba, Tencent, SPC, SYSTOR, FIU).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Assume {
+    /// Nobody waited for them.
+    #[default]
+    Async,
+    /// Somebody waited for each: [`super::Flags::sync`] is set.
+    Sync,
+}
+
+impl Assume {
+    /// The flags of a request of `op`.
+    pub(crate) fn flags(self, op: super::Op) -> super::Flags {
+        super::Flags {
+            sync: self == Self::Sync && op == super::Op::Write,
+            ..super::Flags::default()
+        }
+    }
+}

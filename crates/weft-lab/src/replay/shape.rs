@@ -1,0 +1,347 @@
+//! How does a trace of one device become work for another?
+//!
+//! In this order: only the wanted devices, their offsets placed on one volume and divided, the range
+//! rounded to the volume's blocks, then fitted to its size; times spread and scaled. What is dropped,
+//! cut or split is counted. The runner takes [`Pace`] from the same options.
+
+use super::{DeviceIndex, Op, Record, ReplayError};
+use std::collections::VecDeque;
+use weft_units::{Bytes, Span, Time};
+
+/// When is a request handed over?
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pace {
+    /// As many outstanding as this, whatever its time says.
+    ClosedLoop {
+        /// At least 1.
+        depth: u32,
+    },
+    /// At its time.
+    OpenLoop,
+}
+
+/// Where do the devices of a trace lie on the volume?
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Placement {
+    /// All begin at byte 0.
+    Overlaid,
+    /// Only this one is replayed.
+    Only(DeviceIndex),
+    /// Device n begins at n times this many bytes.
+    SideBySide {
+        /// At least as large as the largest device.
+        stride: Bytes,
+    },
+}
+
+/// What is done with a range that is not made of whole blocks?
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Align {
+    /// Nothing.
+    Keep,
+    /// Its start is rounded down, its length kept (fio's `replay_align`).
+    Offset(Bytes),
+    /// Start down and end up, so that every byte it touched is touched.
+    Outward(Bytes),
+}
+
+/// What is done with a range beyond the end of the volume?
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fit {
+    /// It is cut at the end; dropped if nothing is left.
+    Clip,
+    /// It is an error.
+    Exact,
+    /// Its start is taken modulo the size, and it is cut at the end.
+    Modulo,
+    /// As modulo, and what is beyond the end goes on at byte 0, as a request of its own.
+    Wrap,
+}
+
+/// How a trace is replayed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// When requests are handed over.
+    pub pace: Pace,
+    /// Length of time in the replay for 100 of the trace; 50 is twice as fast.
+    pub time_percent: u32,
+    /// Requests of the same moment are spread evenly over this much time (Tencent: one second).
+    pub spread: Span,
+    /// Where devices lie.
+    pub placement: Placement,
+    /// Offsets are divided by this (fio's `replay_scale`); at least 1.
+    pub offset_divisor: u64,
+    /// Blocks.
+    pub align: Align,
+    /// What fits.
+    pub fit: Fit,
+    /// Size of the volume.
+    pub size: Bytes,
+}
+
+impl Options {
+    /// Everything as it was, on a volume of `size`.
+    #[must_use]
+    pub fn unchanged(size: Bytes) -> Self {
+        Self {
+            pace: Pace::OpenLoop,
+            time_percent: 100,
+            spread: Span::ZERO,
+            placement: Placement::Overlaid,
+            offset_divisor: 1,
+            align: Align::Keep,
+            fit: Fit::Exact,
+            size,
+        }
+    }
+
+    /// The block that ranges are rounded to.
+    fn block(&self) -> u64 {
+        match self.align {
+            Align::Keep => 1,
+            Align::Offset(block) | Align::Outward(block) => block.0,
+        }
+    }
+}
+
+/// What became of requests.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Changes {
+    /// Without a byte to transfer, as the trace had them.
+    pub empty: u64,
+    /// Of devices that are not replayed.
+    pub other_device: u64,
+    /// Dropped, being beyond the end altogether.
+    pub beyond_end: u64,
+    /// Cut at the end.
+    pub cut: u64,
+    /// Made into two at the end.
+    pub split: u64,
+    /// Moved or lengthened to whole blocks.
+    pub aligned: u64,
+}
+
+/// Most requests of one moment that are spread: a bound on memory.
+const SPREAD_COUNT_MAX: usize = 1 << 22;
+
+/// The requests of a trace as they are replayed.
+pub struct Shaped<I> {
+    from: I,
+    options: Options,
+    changes: Changes,
+    number: u64,
+    /// Records of one moment whose end has been seen, already spread.
+    ready: VecDeque<Record>,
+    /// The first record of the next moment.
+    ahead: Option<Record>,
+    /// An error or the end was told: nothing is asked for any more.
+    ended: bool,
+}
+
+impl<I: Iterator<Item = Result<Record, ReplayError>>> Shaped<I> {
+    /// The requests of `from` under `options`.
+    ///
+    /// # Panics
+    /// When the options make no sense: a divisor or depth of 0, a volume without a whole block.
+    #[must_use]
+    pub fn new(from: I, options: Options) -> Self {
+        assert!(options.offset_divisor > 0);
+        assert!(options.block() > 0);
+        assert!(options.size.0 >= options.block());
+        assert!(!matches!(options.pace, Pace::ClosedLoop { depth: 0 }));
+        Self {
+            from,
+            options,
+            changes: Changes::default(),
+            number: 0,
+            ready: VecDeque::new(),
+            ahead: None,
+            ended: false,
+        }
+    }
+
+    /// What became of the requests so far.
+    #[must_use]
+    pub fn changes(&self) -> Changes {
+        self.changes
+    }
+
+    /// What is read from: its devices and counts.
+    #[must_use]
+    pub fn from(&self) -> &I {
+        &self.from
+    }
+
+    /// The next record of the trace that has a place on the volume, and the second part of a split.
+    fn placed(&mut self) -> Result<Option<(Record, Option<Record>)>, ReplayError> {
+        while let Some(record) = self.from.next().transpose()? {
+            self.number += 1;
+            if let Placement::Only(device) = self.options.placement
+                && device != record.device
+            {
+                self.changes.other_device += 1;
+                continue;
+            }
+            let time = u128::from(record.time.0) * u128::from(self.options.time_percent) / 100;
+            let time = Time(u64::try_from(time).unwrap_or(u64::MAX));
+            let record = Record { time, ..record };
+            if record.op == Op::Flush {
+                return Ok(Some((record, None)));
+            }
+            if record.length == Bytes::ZERO {
+                self.changes.empty += 1;
+                continue;
+            }
+            let (offset, length) = self.aligned(&record)?;
+            let (first, second) = self.fitted(offset, length)?;
+            let with = |(offset, length)| Record {
+                offset: Bytes(offset),
+                length: Bytes(length),
+                ..record
+            };
+            if let Some(first) = first {
+                return Ok(Some((with(first), second.map(with))));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The place on the volume in whole blocks.
+    fn aligned(&mut self, record: &Record) -> Result<(u64, u64), ReplayError> {
+        let beyond = || ReplayError::Record {
+            record: self.number,
+            field: "offset",
+            found: format!("{}", record.offset),
+            expected: "a place below byte 2^63 of the volume".to_owned(),
+        };
+        let offset = match self.options.placement {
+            Placement::SideBySide { stride } => {
+                if record.offset.0.saturating_add(record.length.0) > stride.0 {
+                    return Err(ReplayError::Record {
+                        record: self.number,
+                        field: "end of the request",
+                        found: format!("byte {}", record.offset.0.saturating_add(record.length.0)),
+                        expected: format!("at most the stride of {} bytes", stride.0),
+                    });
+                }
+                let base = stride.0.checked_mul(u64::from(record.device.0)).ok_or_else(beyond)?;
+                base.checked_add(record.offset.0).ok_or_else(beyond)?
+            }
+            Placement::Only(_) | Placement::Overlaid => record.offset.0,
+        };
+        let offset = offset / self.options.offset_divisor;
+        let block = self.options.block();
+        let start = offset - offset % block;
+        let length = match self.options.align {
+            Align::Keep | Align::Offset(_) => Some(record.length.0),
+            Align::Outward(_) => offset
+                .checked_add(record.length.0)
+                .and_then(|end| end.checked_next_multiple_of(block))
+                .map(|end| end - start),
+        };
+        let length = length.filter(|length| start.saturating_add(*length) <= i64::MAX as u64);
+        let length = length.ok_or_else(beyond)?;
+        self.changes.aligned += u64::from((start, length) != (offset, record.length.0));
+        Ok((start, length))
+    }
+
+    /// The ranges that are left of one on the volume.
+    #[expect(clippy::type_complexity, reason = "two optional ranges, named where they are used")]
+    fn fitted(
+        &mut self,
+        offset: u64,
+        length: u64,
+    ) -> Result<(Option<(u64, u64)>, Option<(u64, u64)>), ReplayError> {
+        let size = self.options.size.0 - self.options.size.0 % self.options.block();
+        if offset + length <= size {
+            return Ok((Some((offset, length)), None));
+        }
+        match self.options.fit {
+            Fit::Exact => {
+                let (record, end) = (self.number, offset + length);
+                Err(ReplayError::BeyondEnd { record, end, size: self.options.size.0 })
+            }
+            Fit::Clip if offset >= size => {
+                self.changes.beyond_end += 1;
+                Ok((None, None))
+            }
+            Fit::Clip => {
+                self.changes.cut += 1;
+                Ok((Some((offset, size - offset)), None))
+            }
+            Fit::Modulo | Fit::Wrap => {
+                let offset = offset % size;
+                let here = length.min(size - offset);
+                let rest = length - here;
+                if rest == 0 {
+                    return Ok((Some((offset, here)), None));
+                }
+                if self.options.fit == Fit::Modulo {
+                    self.changes.cut += 1;
+                    return Ok((Some((offset, here)), None));
+                }
+                // More than the whole volume is the whole volume once more, at most.
+                self.changes.split += 1;
+                self.changes.cut += u64::from(rest > size);
+                Ok((Some((offset, here)), Some((0, rest.min(size)))))
+            }
+        }
+    }
+
+    /// Fills `ready` with the records of the next moment.
+    fn gather(&mut self) -> Result<(), ReplayError> {
+        let mut group: Vec<Record> = self.ahead.take().into_iter().collect();
+        while let Some((first, second)) = self.placed()? {
+            let next = group.first().is_some_and(|begun| begun.time != first.time);
+            if next && second.is_none() {
+                self.ahead = Some(first);
+                break;
+            }
+            if next {
+                // A split record must stay together: the moment before it ends here.
+                self.finish(&mut group);
+            }
+            group.push(first);
+            group.extend(second);
+            if self.options.spread == Span::ZERO {
+                break;
+            }
+            if group.len() > SPREAD_COUNT_MAX {
+                return Err(ReplayError::Record {
+                    record: self.number,
+                    field: "time",
+                    found: format!("more than {SPREAD_COUNT_MAX} requests at one moment"),
+                    expected: "fewer; choose a closed loop".to_owned(),
+                });
+            }
+        }
+        self.finish(&mut group);
+        Ok(())
+    }
+
+    /// Spreads the records of one moment and hands them on.
+    fn finish(&mut self, group: &mut Vec<Record>) {
+        let count = group.len() as u128;
+        let spread =
+            u128::from(self.options.spread.0) * u128::from(self.options.time_percent) / 100;
+        for (index, record) in group.drain(..).enumerate() {
+            let shift = u64::try_from(spread * index as u128 / count).unwrap_or(u64::MAX);
+            self.ready.push_back(Record { time: record.time + Span(shift), ..record });
+        }
+    }
+}
+
+impl<I: Iterator<Item = Result<Record, ReplayError>>> Iterator for Shaped<I> {
+    type Item = Result<Record, ReplayError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.ready.is_empty() && !self.ended {
+            if let Err(error) = self.gather() {
+                self.ended = true;
+                return Some(Err(error));
+            }
+            self.ended = self.ready.is_empty();
+        }
+        self.ready.pop_front().map(Ok)
+    }
+}

@@ -1,0 +1,40 @@
+//! What does a line of an SPC trace (UMass Financial, WebSearch) say?
+//!
+//! `ASU,LBA,Size,Opcode,Timestamp`: an application storage unit, a sector, bytes, `r` or `w`, seconds.
+//!
+//! Source   Storage Performance Council trace file format 1.0.1, as used by the UMass repository;
+//! experiments.md §5.5
+
+use super::line::{Fault, Fields, LineFormat, Separator, Step, range};
+use super::{Assume, Context, Op, Record};
+use weft_units::Bytes;
+
+pub(crate) struct Spc(pub(crate) Assume);
+
+impl LineFormat for Spc {
+    fn parse(&mut self, _: u64, line: &str, context: &mut Context) -> Result<Step, Fault> {
+        const OPS: &[(&str, Op)] =
+            &[("r", Op::Read), ("w", Op::Write), ("R", Op::Read), ("W", Op::Write)];
+        let mut fields = Fields::new(line, Separator::Comma);
+        let unit = fields.next("ASU")?;
+        let number = unit.number32()?;
+        let offset = fields.next("LBA")?.sectors()?;
+        let size = fields.next("Size")?;
+        let (offset, length) = range(offset, Bytes(size.number()?), &size)?;
+        let op = fields.next("Opcode")?.one_of(OPS)?;
+        let time = fields.next("Timestamp")?.time_in_seconds()?;
+        fields.end()?;
+        let device = unit.device(&format!("asu{number}"), context)?;
+        let flags = self.0.flags(op);
+        Ok(Step::Record(Record {
+            time,
+            device,
+            op,
+            flags,
+            offset,
+            length,
+            pid: None,
+            latency: None,
+        }))
+    }
+}

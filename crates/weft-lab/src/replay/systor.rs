@@ -1,0 +1,38 @@
+//! What does a line of the SYSTOR '17 traces of virtual desktops say?
+//!
+//! A header, then `Timestamp,Response,IOType,LUN,Offset,Size`: seconds, seconds, `R` or `W`, a number,
+//! bytes, bytes. An empty response is one that was not seen.
+//!
+//! Source   README of the traces at SNIA; experiments.md §5.5
+
+use super::line::{Fault, Fields, LineFormat, Separator, Step, range};
+use super::{Assume, Context, Op, Record};
+use weft_units::Bytes;
+
+/// The first line of a file.
+const HEADER: &str = "Timestamp,Response,IOType,LUN,Offset,Size";
+
+pub(crate) struct Systor(pub(crate) Assume);
+
+impl LineFormat for Systor {
+    fn parse(&mut self, number: u64, line: &str, context: &mut Context) -> Result<Step, Fault> {
+        if number == 1 && line == HEADER {
+            return Ok(Step::Skip("header lines"));
+        }
+        let mut fields = Fields::new(line, Separator::Comma);
+        let time = fields.next("Timestamp")?.time_in_seconds()?;
+        let response = fields.next("Response")?;
+        let latency =
+            if response.text.is_empty() { None } else { Some(response.span_in_seconds()?) };
+        let op = fields.next("IOType")?.one_of(&[("R", Op::Read), ("W", Op::Write)])?;
+        let lun = fields.next("LUN")?;
+        let unit = lun.number32()?;
+        let offset = Bytes(fields.next("Offset")?.number()?);
+        let size = fields.next("Size")?;
+        let (offset, length) = range(offset, Bytes(size.number()?), &size)?;
+        fields.end()?;
+        let device = lun.device(&format!("lun{unit}"), context)?;
+        let flags = self.0.flags(op);
+        Ok(Step::Record(Record { time, device, op, flags, offset, length, pid: None, latency }))
+    }
+}
