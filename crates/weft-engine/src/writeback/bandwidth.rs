@@ -38,14 +38,22 @@ impl Bandwidth {
         self.average
     }
 
-    /// Looks again, if it is time. Whether it was.
+    /// Looks again, if it is time: at 200 ms for a flusher, just after for a writer. Whether there is
+    /// something new.
     ///
     /// `written` is the number of pages completed so far, `start` the tick in which the call or the
     /// flusher's run began: an interval from before it that is longer than a second was idle time and
     /// says nothing.
-    pub fn update(&mut self, ticks: TickRate, tick: u64, start: u64, written: u64) -> bool {
+    pub fn update(
+        &mut self,
+        ticks: TickRate,
+        tick: u64,
+        start: u64,
+        written: u64,
+        by_writer: bool,
+    ) -> bool {
         let elapsed = tick.saturating_sub(self.stamp);
-        if elapsed <= interval(ticks) {
+        if elapsed < interval(ticks) + u64::from(by_writer) {
             return false;
         }
         let was_idle = elapsed > ticks.hz() && self.stamp < start;
@@ -54,7 +62,7 @@ impl Bandwidth {
         }
         self.stamp = tick;
         self.written = written;
-        true
+        !was_idle
     }
 
     fn sample(&mut self, ticks: TickRate, elapsed: u64, written: u64) {
@@ -130,11 +138,13 @@ mod tests {
     fn it_is_looked_at_after_200_ms_and_idle_time_is_not_counted() {
         let ticks = TickRate::new(1000);
         let mut estimate = Bandwidth::new(0);
-        assert!(!estimate.update(ticks, 200, 0, 100));
-        assert!(estimate.update(ticks, 201, 0, 100));
+        assert!(!estimate.update(ticks, 199, 0, 100, false));
+        assert!(!estimate.update(ticks, 200, 0, 100, true));
+        assert!({ estimate }.update(ticks, 200, 0, 100, false));
+        assert!(estimate.update(ticks, 201, 0, 100, true));
         assert_ne!(estimate.pages_per_second(), INITIAL);
         let before = estimate.pages_per_second();
-        assert!(estimate.update(ticks, 5000, 4990, 100));
+        assert!(!estimate.update(ticks, 5000, 4990, 100, true));
         assert_eq!(estimate.pages_per_second(), before, "5 s without anybody writing");
     }
 }

@@ -7,7 +7,7 @@ use super::flusher::{Flush, Flusher};
 use super::fsync::{Fsync, SyncStep};
 use super::id::{BdiId, InodeId, WriterId};
 use super::index::{Discarded, PageState};
-use super::pool::{Counts, Kernel, Pool, PoolConfig};
+use super::pool::{Amount, Counts, Kernel, Pool, PoolConfig};
 use super::proportion::Share;
 use super::queue::{Inodes, List, Queues};
 use super::throttle::Step;
@@ -143,9 +143,15 @@ impl PageCache {
         &self.pool
     }
 
-    /// To change limits.
-    pub const fn pool_mut(&mut self) -> &mut Pool {
-        &mut self.pool
+    /// New limits, as by `sysctl`: they hold at once.
+    pub fn set_limits(&mut self, dirty: Amount, background: Amount) {
+        self.pool.set_limits(dirty, background);
+    }
+
+    /// Programs took memory, or gave it back: limits that are ratios follow at once, what is remembered
+    /// of them slowly.
+    pub fn set_dirtyable(&mut self, pages: u64) {
+        self.pool.set_dirtyable(pages);
     }
 
     /// Counts summed over all files, which the pool's own must always equal.
@@ -369,6 +375,11 @@ impl PageCache {
 
     /// Whether a device's queue is full. 2.6.24's flusher goes around it, and when it has room again
     /// everyone wakes who waits for room in whichever queue.
+    ///
+    /// A disk's queue of that time is full with 113 of its 128 requests and has room again with 103
+    /// (not checked). An array's of RAID 5 is full while its stripe cache has no free row, and nobody is
+    /// woken when that ends, only when a member's queue has room (the first read in raid5.c of 2006 and
+    /// 2008, the second not checked).
     pub fn set_congested(&mut self, bdi: BdiId, congested: bool) {
         let before = std::mem::replace(&mut self.bdis[bdi.index()].congested, congested);
         if !before || congested {

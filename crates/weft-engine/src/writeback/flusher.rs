@@ -198,7 +198,15 @@ impl Flusher {
                     self.stage = Stage::Periodic;
                 } else {
                     let start = self.syncs.remove(0);
-                    self.run = Some(Run::new(Reason::Sync, start, u64::MAX));
+                    let budget = match ground.kernel() {
+                        // Enough, and an end for a file that somebody keeps writing to.
+                        Kernel::V2_6_24 => {
+                            let all = 2 * ground.pool.counts().dirty + ground.queues.len();
+                            all + all / 2
+                        }
+                        Kernel::V3_1 => u64::MAX,
+                    };
+                    self.run = Some(Run::new(Reason::Sync, start, budget));
                 }
             }
             Stage::Periodic => {

@@ -119,6 +119,17 @@ impl Pages {
         Some(run)
     }
 
+    /// As [`take`](Self::take), of those that are marked; who waits for none that is under writeback.
+    pub(crate) fn take_marked_free(
+        &mut self,
+        within: Range<u64>,
+        pages_max: u64,
+    ) -> Option<Range<u64>> {
+        let run = self.run(within, pages_max, |word| word.marked & !word.writeback)?;
+        self.start(run.clone());
+        Some(run)
+    }
+
     /// The write of these pages is done.
     ///
     /// # Panics

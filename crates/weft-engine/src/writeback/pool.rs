@@ -23,7 +23,8 @@ pub enum Kernel {
     /// 2.6.24 itself; that rc7 had the same is not checked. One flusher per device here, where it had a
     /// pool of threads for all.
     V2_6_24,
-    /// 3.1, the baseline of patch 001 (there rc4).
+    /// 3.1, the baseline of patch 001. Rules read in 3.1.10; that rc4, which was measured, had the same is
+    /// not checked.
     #[default]
     V3_1,
 }
@@ -160,8 +161,7 @@ impl Pool {
     ///
     /// # Panics
     /// Without a CPU.
-    #[must_use]
-    pub fn new(config: PoolConfig) -> Self {
+    pub(crate) fn new(config: PoolConfig) -> Self {
         assert!(config.cpus > 0, "somebody has to run the writers");
         let thresholds = config.thresholds();
         let proportion = Proportion::for_limit(thresholds.dirty);
@@ -179,7 +179,7 @@ impl Pool {
     }
 
     /// One device more.
-    pub fn add_bdi(&mut self, now: Time) -> BdiId {
+    pub(crate) fn add_bdi(&mut self, now: Time) -> BdiId {
         let id = BdiId(u16::try_from(self.bdis.len()).expect("few devices"));
         self.bdis.push(Bdi {
             counts: Counts::default(),
@@ -193,7 +193,7 @@ impl Pool {
 
     /// A writer's share of what is dirtied.
     #[must_use]
-    pub const fn writer_share(&self) -> Share {
+    pub(crate) const fn writer_share(&self) -> Share {
         self.dirtied.share()
     }
 
@@ -216,7 +216,7 @@ impl Pool {
     }
 
     /// New limits, as by `sysctl`: they hold at once.
-    pub fn set_limits(&mut self, dirty: Amount, background: Amount) {
+    pub(crate) fn set_limits(&mut self, dirty: Amount, background: Amount) {
         (self.config.dirty, self.config.background) = (dirty, background);
         self.thresholds = self.config.thresholds();
         self.limit = self.thresholds.dirty;
@@ -225,7 +225,7 @@ impl Pool {
     }
 
     /// Programs took memory, or gave it back: ratios follow, the limit behind them slowly.
-    pub fn set_dirtyable(&mut self, pages: u64) {
+    pub(crate) fn set_dirtyable(&mut self, pages: u64) {
         self.config.dirtyable_pages = pages;
         self.thresholds = self.config.thresholds();
     }
@@ -363,8 +363,8 @@ impl Pool {
         let ticks = self.config.ticks;
         let tick = ticks.tick(now);
         let bdi = &mut self.bdis[bdi.index()];
-        let looked = bdi.bandwidth.update(ticks, tick, start, bdi.written);
-        if looked && throttled && tick.saturating_sub(self.limit_tick) >= interval(ticks) {
+        let new = bdi.bandwidth.update(ticks, tick, start, bdi.written, throttled);
+        if new && throttled && tick.saturating_sub(self.limit_tick) >= interval(ticks) {
             self.limit_tick = tick;
             let total = self.counts.total();
             self.limit = next_limit(self.limit, self.thresholds.dirty, total);

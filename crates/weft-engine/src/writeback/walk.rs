@@ -12,6 +12,9 @@
 //!
 //! A file that is another's turn is passed over (3.1), or written by both (2.6.24).
 //!
+//! Two things are otherwise when it is a sync that walks: it goes through a file from its start, and in 3.1
+//! writes only what was dirty when its turn began.
+//!
 //! A walk hands out one [`WriteOut`] at a time and may be left waiting for as long as it takes to submit
 //! that: so a full queue holds up its writer, and with it the file.
 //!
@@ -81,7 +84,6 @@ struct Turn {
     inode: InodeId,
     /// Pages that it may still write.
     left: u64,
-    written: u64,
     within: Range<u64>,
     /// From where, if the end of the file has to be gone around.
     around: Option<u64>,
@@ -169,6 +171,9 @@ impl Walk {
                 inode.touched = false;
             }
             inode.walks += 1;
+            if self.takes_marked(kernel) {
+                inode.pages.mark(&(0..u64::MAX));
+            }
             let quota = match kernel {
                 // It looks at 14 pages at a time and finishes them.
                 Kernel::V2_6_24 => {
@@ -177,7 +182,10 @@ impl Walk {
                 Kernel::V3_1 if self.reason == Reason::Sync => u64::MAX,
                 Kernel::V3_1 => ground.pool.chunk_pages(ground.bdi, self.left()),
             };
-            self.turn = Some(Turn::new(kernel, id, &inode.pages, inode.cursor, quota, owner));
+            let (pages, cursor) = (&inode.pages, inode.cursor);
+            let (from, around) = first_page(kernel, self.reason, pages, cursor);
+            let within = from..u64::MAX;
+            self.turn = Some(Turn { inode: id, left: quota, within, around, cursor, owner });
             return true;
         }
         false
@@ -185,6 +193,7 @@ impl Walk {
 
     fn take(&mut self, ground: &mut Ground<'_>, pages_max: u64) -> Option<(InodeId, Range<u64>)> {
         let goes_around = self.goes_around_congestion();
+        let marked = self.takes_marked(ground.kernel());
         let turn = self.turn.as_mut()?;
         if goes_around && ground.kernel() == Kernel::V2_6_24 && ground.congested {
             self.met_congestion = true;
@@ -195,12 +204,15 @@ impl Walk {
             return None;
         }
         let pages = &mut ground.inodes.of_mut(turn.inode).pages;
-        let mut run = pages.take(turn.within.clone(), most);
+        let mut take = |within: Range<u64>| {
+            if marked { pages.take_marked_free(within, most) } else { pages.take(within, most) }
+        };
+        let mut run = take(turn.within.clone());
         if run.is_none()
             && let Some(until) = turn.around.take()
         {
-            turn.within = 0..until;
-            run = pages.take(turn.within.clone(), most);
+            (turn.within, turn.cursor) = (0..until, 0);
+            run = take(turn.within.clone());
         }
         let run = run?;
         let count = run.end - run.start;
@@ -210,7 +222,6 @@ impl Walk {
             Kernel::V3_1 => run.end - 1,
         };
         turn.left = turn.left.saturating_sub(count);
-        turn.written += count;
         self.written += count;
         ground.pool.started(ground.bdi, count);
         Some((turn.inode, run))
@@ -258,34 +269,31 @@ impl Walk {
         self.budget.saturating_sub(self.written)
     }
 
+    /// A sync in 3.1 leaves alone what comes after it.
+    fn takes_marked(&self, kernel: Kernel) -> bool {
+        kernel == Kernel::V3_1 && self.reason == Reason::Sync
+    }
+
     /// 2.6.24's flusher does not wait for room in a queue; everyone else does.
     const fn goes_around_congestion(&self) -> bool {
         matches!(self.reason, Reason::Background | Reason::Periodic)
     }
 }
 
-impl Turn {
-    fn new(
-        kernel: Kernel,
-        inode: InodeId,
-        pages: &Pages,
-        cursor: u64,
-        quota: u64,
-        owner: bool,
-    ) -> Self {
-        let (from, around) = match kernel {
-            // It goes around only when there is nothing at all up to the end.
-            Kernel::V2_6_24 if pages.next_dirty(cursor).is_some() => (cursor, None),
-            Kernel::V2_6_24 => (0, None),
-            Kernel::V3_1 => (cursor, (cursor > 0).then_some(cursor)),
-        };
-        Self { inode, left: quota, written: 0, within: from..u64::MAX, around, cursor, owner }
-    }
-}
-
 impl Ground<'_> {
     pub(crate) const fn kernel(&self) -> Kernel {
         self.pool.config().kernel
+    }
+}
+
+/// Where a turn starts, and up to where it goes after it has gone around the end.
+fn first_page(kernel: Kernel, reason: Reason, pages: &Pages, cursor: u64) -> (u64, Option<u64>) {
+    match kernel {
+        _ if reason == Reason::Sync => (0, None),
+        // It goes around only when there is nothing at all up to the end.
+        Kernel::V2_6_24 if pages.next_dirty(cursor).is_some() => (cursor, None),
+        Kernel::V2_6_24 => (0, None),
+        Kernel::V3_1 => (cursor, (cursor > 0).then_some(cursor)),
     }
 }
 

@@ -56,15 +56,6 @@ fn writeback_statement_54_background_work_starts_at_129_pages_of_256() {
         let (mut cache, bdi, files, writer) = cache(Kernel::V3_1, 1, 256);
         assert_eq!(cache.pool().thresholds().background, 128);
         write(&mut cache, Time(0), writer, files[0], 0..pages);
-        // As a throttled writer would, with a sync of nothing.
-        cache.sync(Time(0), bdi);
-        let kicked = Time(0) + SECOND;
-        let outs: Vec<_> = flush_all(&mut cache, kicked, bdi).0;
-        let background = outs.iter().filter(|out| out.reason == Reason::Background);
-        // The sync takes all that is dirty first, whichever it is.
-        assert_eq!(background.count(), 0);
-        let (mut cache, bdi, files, writer) = self::cache(Kernel::V3_1, 1, 256);
-        write(&mut cache, Time(0), writer, files[0], 0..pages);
         let mut written = 0;
         let mut now = Time(0);
         // Periodic work has nothing old yet; what is written is background.
@@ -131,23 +122,22 @@ fn files_go_oldest_first_by_chunks_and_unfinished_ones_come_again() {
 fn a_turn_goes_on_where_the_last_one_ended_and_around_the_end() {
     for kernel in [Kernel::V2_6_24, Kernel::V3_1] {
         let (mut cache, bdi, files, writer) = cache(kernel, 1, 25_600);
-        let sync = |cache: &mut PageCache, second| {
+        let old = |cache: &mut PageCache, second| {
             let now = Time(0) + Span::secs(second);
-            cache.sync(now, bdi);
             let outs = flush_all(cache, now, bdi).0;
             outs.iter().for_each(|out| cache.written(out.inode, out.pages.clone()));
             outs.into_iter().map(|out| out.pages).collect::<Vec<_>>()
         };
         write(&mut cache, Time(0), writer, files[0], 100..200);
-        assert_eq!(sync(&mut cache, 1)[0], 100..200);
+        assert_eq!(old(&mut cache, 40)[0], 100..200);
         for range in [20..30, 150..160, 300..310] {
-            write(&mut cache, Time(0) + SECOND, writer, files[0], range);
+            write(&mut cache, Time(0) + Span::secs(41), writer, files[0], range);
         }
         let all = [300..310, 20..30, 150..160];
         // 2.6.24 goes around only when nothing is left in front of it.
         let at_once = if kernel == Kernel::V2_6_24 { 1 } else { 3 };
-        assert_eq!(sync(&mut cache, 2), all[..at_once]);
-        assert_eq!(sync(&mut cache, 3), all[at_once..]);
+        assert_eq!(old(&mut cache, 80), all[..at_once]);
+        assert_eq!(old(&mut cache, 120), all[at_once..]);
         assert_eq!(cache.pool().counts(), Counts::default());
     }
 }
@@ -344,4 +334,81 @@ fn two_gibibytes_page_by_page() {
     let left = cache.pool().counts();
     assert_eq!(done + left.dirty, 1 << 19);
     assert!(left.total() < 25_600);
+}
+
+#[test]
+fn a_flusher_waits_for_anothers_turn_and_is_woken_when_that_ends() {
+    let (mut cache, files, writers) = two_over_the_limit(Kernel::V3_1);
+    let bdi = BdiId(0);
+    let next = |cache: &mut PageCache, who: usize| match cache.balance(Time(0), writers[who], 2000)
+    {
+        Balance::Write(out) => Some(out.inode),
+        Balance::Continue | Balance::Sleep { .. } => None,
+    };
+    assert_eq!(next(&mut cache, 0), Some(files[0]));
+    assert_eq!(next(&mut cache, 1), Some(files[1]));
+    while cache.wake().is_some() {}
+    // Both files are somebody's turn; nothing is left for the flusher.
+    cache.sync(Time(0), bdi);
+    assert_eq!(cache.wake(), Some(Wake::Flusher(bdi)));
+    let asleep = Flush::Sleep { until: None, or_uncongested: false };
+    assert_eq!(cache.flush(Time(0), bdi, 100), asleep);
+    assert_eq!(cache.wake(), None);
+    assert_eq!(next(&mut cache, 0), None, "600 pages were all there was");
+    assert_eq!(cache.wake(), Some(Wake::Flusher(bdi)));
+    let Flush::Sleep { until, .. } = cache.flush(Time(0), bdi, 100) else { panic!("all is clean") };
+    assert_eq!(until, None, "the other file is still somebody's turn");
+    assert_eq!(next(&mut cache, 1), None);
+    while cache.wake().is_some() {}
+    cache.flush(Time(0), bdi, 100);
+    assert_eq!(cache.wake(), Some(Wake::Synced(bdi)));
+}
+
+#[test]
+fn a_sync_of_a_device_in_3_1_writes_what_was_dirty_when_its_turn_came() {
+    let (mut cache, bdi, files, writer) = cache(Kernel::V3_1, 1, 25_600);
+    write(&mut cache, Time(0), writer, files[0], 10..20);
+    cache.sync(Time(0), bdi);
+    let Flush::Write(first) = cache.flush(Time(0), bdi, 4) else { panic!("it is dirty") };
+    assert_eq!(first.pages, 10..14);
+    let later = Time(0) + SECOND;
+    write(&mut cache, later, writer, files[0], 16..30);
+    let rest = flush_all(&mut cache, later, bdi).0;
+    assert_eq!(runs(&rest), [(files[0], 14..20)]);
+    while let Some(wake) = cache.wake() {
+        assert!(matches!(wake, Wake::Flusher(_) | Wake::Synced(_)));
+    }
+    assert_eq!(cache.inode_counts(files[0]), Counts { dirty: 10, writeback: 10 });
+}
+
+#[test]
+fn background_work_is_started_by_a_writer_and_gives_way_to_a_sync() {
+    let (mut cache, bdi, files, writer) = cache(Kernel::V3_1, 2, 8192);
+    // More than 4,096 are dirty at the fifth look: below half-way, so the writer goes on.
+    write(&mut cache, Time(0), writer, files[0], 0..5120);
+    write(&mut cache, Time(0) + SECOND, writer, files[1], 0..10);
+    let wakes: Vec<_> = std::iter::from_fn(|| cache.wake()).collect();
+    assert_eq!(wakes, [Wake::Flusher(bdi); 2], "the first dirty file, and the kick");
+    let now = Time(0) + SECOND;
+    let Flush::Write(out) = cache.flush(now, bdi, 100) else { panic!("it was kicked") };
+    assert_eq!((out.reason, out.inode), (Reason::Background, files[0]));
+    cache.sync(now, bdi);
+    // The turn, and what fits into 100 ms of turns, comes first.
+    let outs = flush_all(&mut cache, now + Span::millis(200), bdi).0;
+    let at = outs.iter().position(|out| out.reason == Reason::Sync).unwrap();
+    assert!(outs[..at].iter().all(|out| out.inode == files[0]));
+    assert!(outs[at..].iter().all(|out| out.reason == Reason::Sync));
+    assert_eq!(cache.pool().counts().dirty, 0);
+}
+
+#[test]
+fn limits_change_at_once_by_hand_and_slowly_by_memory() {
+    let mut cache = PageCache::new(PoolConfig::new(Kernel::V3_1, 1, 1 << 20, 1 << 20));
+    assert_eq!(cache.pool().limit(), (1 << 20) / 5);
+    cache.set_dirtyable(100_000);
+    assert_eq!(cache.pool().thresholds(), Thresholds { background: 10_000, dirty: 20_000 });
+    assert_eq!(cache.pool().limit(), (1 << 20) / 5, "nobody was throttled since");
+    cache.set_limits(Amount::Bytes(4096 * 1000), Amount::Bytes(1));
+    assert_eq!(cache.pool().thresholds(), Thresholds { background: 1, dirty: 1000 });
+    assert_eq!(cache.pool().limit(), 1000);
 }

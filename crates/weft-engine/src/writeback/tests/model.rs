@@ -35,6 +35,8 @@ struct World {
     versions: BTreeMap<(InodeId, u64), Versions>,
     in_flight: Vec<(InodeId, Range<u64>)>,
     syncs: Vec<Sync>,
+    /// Whether whole devices are synced too.
+    syncs_devices: bool,
     state: u64,
 }
 
@@ -49,7 +51,18 @@ impl World {
         let writers = [0, 1].map(|cpu| cache.add_writer(cpu));
         let state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
         let (versions, in_flight, syncs) = Default::default();
-        Self { cache, now: Time(0), bdis, inodes, writers, versions, in_flight, syncs, state }
+        Self {
+            cache,
+            now: Time(0),
+            bdis,
+            inodes,
+            writers,
+            versions,
+            in_flight,
+            syncs,
+            syncs_devices: seed % 2 == 0,
+            state,
+        }
     }
 
     fn number(&mut self, below: u64) -> u64 {
@@ -112,7 +125,7 @@ impl World {
 
     fn flush(&mut self) {
         let (bdi, most) = (self.pick(&self.bdis.clone()), 1 + self.number(30));
-        if self.number(10) == 0 {
+        if self.syncs_devices && self.number(10) == 0 {
             self.cache.sync(self.now, bdi);
         }
         match self.cache.flush(self.now, bdi, most) {
@@ -217,11 +230,14 @@ impl World {
                 self.syncs.insert(0, sync);
             }
             SyncStep::Write(out) => {
-                // Marks of one file are shared: the first to come writes for all.
+                // Marks of one file are shared: the first to come writes for all, also for a sync of
+                // the device, of which the model does not know when it marks.
                 let of_file = |other: &&Sync| other.fsync.inode() == sync.fsync.inode();
                 let all: Vec<&Sync> =
                     self.syncs.iter().filter(of_file).chain(std::iter::once(&sync)).collect();
-                let is_owed = |page| all.iter().any(|sync| sync.owed.contains_key(&page));
+                let is_owed = |page| {
+                    self.syncs_devices || all.iter().any(|sync| sync.owed.contains_key(&page))
+                };
                 assert!(out.pages.clone().all(is_owed), "{:?} was not dirty then", out.pages);
                 self.submit(out, most);
                 self.syncs.insert(0, sync);
