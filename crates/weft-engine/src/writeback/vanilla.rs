@@ -315,6 +315,28 @@ mod tests {
     }
 
     #[test]
+    fn the_mark_stays_while_anybody_can_be_over_a_limit() {
+        // (total of all, total of the device, limit behind the threshold) → the mark at the end.
+        let table = [(20_000, 22_400, Some(false)), (20_000, 22_401, None), (26_000, 1_000, None)];
+        for (all, bdi, mark) in table {
+            let all = Counts { dirty: 0, writeback: all };
+            let bdi = Counts { dirty: 0, writeback: bdi };
+            let facts = Facts { all, bdi, limit: 30_000, ..facts(0, 0) };
+            let mut visit = visit(Kernel::V3_1, 1000);
+            let mut now = Time(0);
+            let last = loop {
+                let answer = visit.step(now, &facts, 0);
+                match answer.step {
+                    Step::Sleep { until, .. } => now = until,
+                    Step::Continue => break answer,
+                    Step::WriteBack { .. } => unreachable!("nothing is dirty"),
+                }
+            };
+            assert_eq!(last.exceeded, mark, "{all:?} {bdi:?}");
+        }
+    }
+
+    #[test]
     fn the_older_kernel_waits_100_ms_or_for_room_in_a_queue() {
         let mut visit = visit(Kernel::V2_6_24, 250);
         let answer = visit.step(Time(0), &facts(23_000, 0), 0);

@@ -142,6 +142,99 @@ fn a_turn_goes_on_where_the_last_one_ended_and_around_the_end() {
     }
 }
 
+#[test]
+fn a_turn_that_went_around_for_nothing_leaves_the_next_one_at_the_start() {
+    let (mut cache, bdi, files, writer) = cache(Kernel::V3_1, 1, 25_600);
+    let mut round = |second, ranges: &[Range<u64>]| {
+        for range in ranges {
+            write(&mut cache, Time(0) + Span::secs(second), writer, files[0], range.clone());
+        }
+        let outs = flush_all(&mut cache, Time(0) + Span::secs(second + 40), bdi).0;
+        outs.iter().for_each(|out| cache.written(out.inode, out.pages.clone()));
+        outs.into_iter().map(|out| out.pages).collect::<Vec<_>>()
+    };
+    assert_eq!(round(0, &[100..200, 300..310]), [100..200, 300..310]);
+    assert_eq!(round(50, &[20..30, 400..410]), [400..410, 20..30], "from the last page");
+    assert_eq!(round(100, &[5..8, 500..510]), [500..510, 5..8]);
+    assert_eq!(round(150, &[600..601, 602..603]), [600..601, 602..603]);
+    assert_eq!(round(200, &[5..8, 700..710]), [5..8, 700..710], "nothing was before 600 then");
+}
+
+#[test]
+fn an_old_file_is_finished_though_there_are_newer_ones() {
+    for kernel in [Kernel::V2_6_24, Kernel::V3_1] {
+        let (mut cache, bdi, files, writer) = cache(kernel, 2, 25_600);
+        write(&mut cache, Time(0), writer, files[0], 0..5000);
+        write(&mut cache, Time(0) + Span::secs(20), writer, files[1], 0..100);
+        let outs = flush_all(&mut cache, Time(0) + Span::secs(31), bdi).0;
+        assert!(outs.len() > 1, "turn by turn");
+        assert!(outs.iter().all(|out| out.inode == files[0] && out.reason == Reason::Periodic));
+        assert_eq!(cache.pool().counts(), Counts { dirty: 100, writeback: 5000 });
+    }
+}
+
+#[test]
+fn an_old_file_that_is_written_to_meanwhile_is_new_in_2_6_24() {
+    let (mut cache, bdi, files, writer) = cache(Kernel::V2_6_24, 2, 25_600);
+    write(&mut cache, Time(0), writer, files[0], 0..5000);
+    write(&mut cache, Time(0) + Span::secs(20), writer, files[1], 0..100);
+    let old = Time(0) + Span::secs(31);
+    let Flush::Write(out) = cache.flush(old, bdi, 10) else { panic!("it is old") };
+    assert_eq!(out.pages, 0..10);
+    write(&mut cache, old, writer, files[0], 9000..9001);
+    let outs = flush_all(&mut cache, old, bdi).0;
+    // 1,024, looked at by 14.
+    assert_eq!(runs(&outs), [(files[0], 10..1036)]);
+}
+
+#[test]
+fn a_file_keeps_its_age_while_it_is_its_turn() {
+    let (mut cache, bdi, files, writer) = cache(Kernel::V3_1, 1, 25_600);
+    write(&mut cache, Time(0), writer, files[0], 0..10);
+    let old = Time(0) + Span::secs(31);
+    let Flush::Write(out) = cache.flush(old, bdi, 4) else { panic!("it is old") };
+    cache.written(out.inode, out.pages);
+    write(&mut cache, old, writer, files[0], 2..3);
+    assert_eq!(runs(&flush_all(&mut cache, old, bdi).0), [(files[0], 4..10), (files[0], 2..3)]);
+}
+
+#[test]
+fn a_writer_in_2_6_24_does_not_start_on_what_came_after_it() {
+    let (mut cache, files, writers) = two_over_the_limit(Kernel::V2_6_24);
+    let Balance::Write(out) = cache.balance(Time(0), writers[0], 64) else { panic!("over") };
+    assert_eq!((out.inode, out.pages), (files[0], 0..64));
+    cache.remove(files[1]);
+    let later = Time(0) + SECOND;
+    let (new, writer) = (cache.add_inode(BdiId(0)), cache.add_writer(0));
+    assert!(!cache.write(later, writer, new, 0..4).balance);
+    // The second writer's walk puts the new file behind the first one.
+    let Balance::Write(out) = cache.balance(later, writers[1], 64) else { panic!("over") };
+    assert_eq!(out.inode, files[0]);
+    let mut pages = 64;
+    while let Balance::Write(out) = cache.balance(later, writers[0], 64) {
+        assert_eq!(out.inode, files[0]);
+        pages += out.pages.end - out.pages.start;
+        assert!(pages <= 600 - 64);
+    }
+    assert_eq!(cache.inode_counts(new).dirty, 4);
+}
+
+#[test]
+fn the_older_flusher_gives_up_when_all_is_under_way() {
+    let (mut cache, bdi, files, writer) = cache(Kernel::V2_6_24, 1, 4096);
+    let page = |cache: &mut PageCache, at: u64| write(cache, Time(0), writer, files[0], at..at + 1);
+    (0..2900).for_each(|at| page(&mut cache, at));
+    cache.sync(Time(0), bdi);
+    flush_all(&mut cache, Time(0), bdi);
+    assert_eq!(cache.pool().counts().writeback, 2900);
+    cache.set_limits(Amount::Bytes(8192 * PAGE_BYTES), Amount::Bytes(100 * PAGE_BYTES));
+    (0..1100).for_each(|at| page(&mut cache, at));
+    let (outs, until) = flush_all(&mut cache, Time(0), bdi);
+    assert_eq!((outs.len(), until), (0, Some(Time(0) + Span::millis(100))));
+    let (outs, until) = flush_all(&mut cache, Time(0) + Span::millis(100), bdi);
+    assert_eq!((outs.len(), until), (0, Some(Time(0) + Span::secs(5))), "until periodic work");
+}
+
 /// A limit of 512 pages, 600 of each of two files dirty, and two writers that have to balance.
 fn two_over_the_limit(kernel: Kernel) -> (PageCache, Vec<InodeId>, [WriterId; 2]) {
     let mut cache = PageCache::new(PoolConfig {
@@ -383,22 +476,19 @@ fn a_sync_of_a_device_in_3_1_writes_what_was_dirty_when_its_turn_came() {
 
 #[test]
 fn background_work_is_started_by_a_writer_and_gives_way_to_a_sync() {
-    let (mut cache, bdi, files, writer) = cache(Kernel::V3_1, 2, 8192);
-    // More than 4,096 are dirty at the fifth look: below half-way, so the writer goes on.
-    write(&mut cache, Time(0), writer, files[0], 0..5120);
-    write(&mut cache, Time(0) + SECOND, writer, files[1], 0..10);
-    let wakes: Vec<_> = std::iter::from_fn(|| cache.wake()).collect();
-    assert_eq!(wakes, [Wake::Flusher(bdi); 2], "the first dirty file, and the kick");
-    let now = Time(0) + SECOND;
-    let Flush::Write(out) = cache.flush(now, bdi, 100) else { panic!("it was kicked") };
-    assert_eq!((out.reason, out.inode), (Reason::Background, files[0]));
-    cache.sync(now, bdi);
-    // The turn, and what fits into 100 ms of turns, comes first.
-    let outs = flush_all(&mut cache, now + Span::millis(200), bdi).0;
-    let at = outs.iter().position(|out| out.reason == Reason::Sync).unwrap();
-    assert!(outs[..at].iter().all(|out| out.inode == files[0]));
-    assert!(outs[at..].iter().all(|out| out.reason == Reason::Sync));
-    assert_eq!(cache.pool().counts().dirty, 0);
+    let (mut cache, bdi, files, writer) = cache(Kernel::V3_1, 1, 81_920);
+    // More than 40,960 are dirty, fewer than the 61,440 half-way, so the writer goes on.
+    write(&mut cache, Time(0), writer, files[0], 0..55_000);
+    let wakes = std::iter::from_fn(|| cache.wake()).collect::<Vec<_>>();
+    assert!(wakes.len() > 1 && wakes.iter().all(|wake| *wake == Wake::Flusher(bdi)), "{wakes:?}");
+    let Flush::Write(out) = cache.flush(Time(0), bdi, 100) else { panic!("it was kicked") };
+    assert_eq!((out.reason, out.pages), (Reason::Background, 0..100));
+    cache.sync(Time(0), bdi);
+    // The turn comes to its end: min(12,800, 10,240) + 1,024 pages.
+    let outs = flush_all(&mut cache, Time(0), bdi).0;
+    let written: Vec<_> = outs.into_iter().map(|out| (out.reason, out.pages)).collect();
+    let expected = [(Reason::Background, 100..11_264), (Reason::Sync, 11_264..55_000)];
+    assert_eq!(written, expected);
 }
 
 #[test]

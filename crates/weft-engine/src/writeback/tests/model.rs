@@ -60,7 +60,7 @@ impl World {
             versions,
             in_flight,
             syncs,
-            syncs_devices: seed % 2 == 0,
+            syncs_devices: seed.is_multiple_of(2),
             state,
         }
     }
