@@ -285,22 +285,18 @@ impl Pool {
         self.check_after(bdi).saturating_sub(unchecked).max(1)
     }
 
-    /// So many pages were written to on `cpu`. When it is time to look at the limits: how many pages
-    /// the kernel wants written back for it.
+    /// So many pages were written to on `cpu`, at most [`pages_until_check`](Self::pages_until_check).
+    /// When it is time to look at the limits: how many pages the kernel wants written back for it, which is
+    /// the same however few have triggered it.
     pub(crate) fn count_writes(&mut self, cpu: u32, bdi: BdiId, pages: u64) -> Option<u64> {
         let check_after = self.check_after(bdi);
-        let ratelimit = self.ratelimit_pages();
         let unchecked = &mut self.unchecked[cpu as usize];
         *unchecked += pages;
         if *unchecked < check_after {
             return None;
         }
-        let pages = match self.config.kernel {
-            Kernel::V2_6_24 => ratelimit,
-            Kernel::V3_1 => ratelimit.max(*unchecked),
-        };
         *unchecked = 0;
-        Some(pages + pages / 2)
+        Some(self.ratelimit_pages() * 3 / 2)
     }
 
     fn check_after(&self, bdi: BdiId) -> u64 {
@@ -458,6 +454,21 @@ mod tests {
         let mut pool = Pool::new(config(Amount::Bytes(1024 * MIB)));
         pool.set_limits(Amount::Bytes(100 * MIB), Amount::Percent(10));
         assert_eq!(pool.limit(), 25_600, "by sysctl at once");
+    }
+
+    #[test]
+    fn the_limit_follows_only_with_a_new_estimate_of_a_throttled_writer() {
+        let mut pool = Pool::new(config(Amount::Percent(20)));
+        let bdi = pool.add_bdi(Time(0));
+        let high = pool.limit();
+        pool.set_dirtyable(1000);
+        pool.update_bandwidth(Time(300_000_000), bdi, 0, false);
+        assert_eq!(pool.limit(), high, "a flusher");
+        // 2 s later, in a call that began just now: the device was idle.
+        pool.update_bandwidth(Time(2_300_000_000), bdi, 570, true);
+        assert_eq!(pool.limit(), high, "idle");
+        pool.update_bandwidth(Time(2_504_000_000), bdi, 570, true);
+        assert_eq!(pool.limit(), next_limit(high, 200, 0));
     }
 
     #[test]

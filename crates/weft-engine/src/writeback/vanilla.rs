@@ -372,6 +372,22 @@ mod tests {
     }
 
     #[test]
+    fn the_older_kernel_has_its_own_edges() {
+        // Half-way is 19,200; here the device has no share, so that only this holds the writer back.
+        let none = Fraction { numerator: 0, denominator: 1 };
+        let step = |dirty| {
+            let facts = Facts { bdi_share: none, ..facts(dirty, 0) };
+            visit(Kernel::V2_6_24, 250).step(Time(0), &facts, 0).step
+        };
+        assert_eq!(step(19_199), Step::Continue);
+        assert_eq!(step(19_200), Step::WriteBack { pages: 1536 });
+        // Exactly at its limit a writer goes on, and the mark stays.
+        let mark = |dirty| visit(Kernel::V2_6_24, 250).step(Time(0), &facts(dirty, 0), 0);
+        assert_eq!((mark(22_400).step, mark(22_400).exceeded), (Step::Continue, None));
+        assert_eq!((mark(22_399).step, mark(22_399).exceeded), (Step::Continue, Some(false)));
+    }
+
+    #[test]
     fn the_older_kernel_naps_when_nothing_is_left_to_write() {
         let mut visit = visit(Kernel::V2_6_24, 1000);
         let answer = visit.step(Time(0), &facts(0, 24_000), 0);

@@ -78,6 +78,9 @@ fn writeback_statement_55_a_page_written_once_is_on_its_way_after_30_to_35_s() {
             assert_eq!(flush_all(&mut cache, Time(0), bdi), (vec![], None), "nothing to wait for");
             write(&mut cache, dirtied, writer, files[0], 5..6);
             assert_eq!(cache.wake(), Some(Wake::Flusher(bdi)));
+            let ticks = TickRate::default();
+            let first = ticks.at(ticks.tick(dirtied + Span::secs(5)));
+            assert_eq!(flush_all(&mut cache, dirtied, bdi).1, Some(first), "in 5 s");
             let mut now = dirtied;
             let when = loop {
                 let (outs, until) = flush_all(&mut cache, now, bdi);
@@ -370,6 +373,48 @@ fn a_sync_leaves_alone_what_comes_after_it_and_writes_a_changed_page_again() {
     cache.written(file, 2..3);
     assert_eq!(cache.fsync_step(&mut fsync, 100), SyncStep::Done);
     assert_eq!(cache.inode_counts(file), Counts { dirty: 10, writeback: 0 });
+}
+
+#[test]
+fn a_sync_waits_for_a_page_once() {
+    let (mut cache, bdi, files, writer) = cache(Kernel::V3_1, 1, 25_600);
+    let file = files[0];
+    write(&mut cache, Time(0), writer, file, 0..60);
+    let mut fsync = cache.fsync(file, 0..u64::MAX);
+    assert!(matches!(cache.fsync_step(&mut fsync, 100), SyncStep::Write(_)));
+    cache.written(file, 0..50);
+    assert_eq!(cache.fsync_step(&mut fsync, 100), SyncStep::Wait);
+    // What is written behind the page that it waits for is no affair of it.
+    write(&mut cache, Time(0), writer, file, 3..4);
+    cache.sync(Time(0), bdi);
+    assert_eq!(runs(&flush_all(&mut cache, Time(0), bdi).0), [(file, 3..4)]);
+    cache.written(file, 50..60);
+    assert_eq!(cache.fsync_step(&mut fsync, 100), SyncStep::Done);
+}
+
+#[test]
+fn a_sync_of_a_device_goes_through_its_files_from_their_starts() {
+    for kernel in [Kernel::V2_6_24, Kernel::V3_1] {
+        let (mut cache, bdi, files, writer) = cache(kernel, 1, 25_600);
+        for round in [vec![100..200, 300..301], vec![20..30, 400..410]] {
+            for range in &round {
+                write(&mut cache, Time(0), writer, files[0], range.clone());
+            }
+            cache.sync(Time(0), bdi);
+            let outs = flush_all(&mut cache, Time(0), bdi).0;
+            assert_eq!(outs.into_iter().map(|out| out.pages).collect::<Vec<_>>(), round);
+        }
+    }
+}
+
+#[test]
+fn background_work_of_2_6_24_goes_on_at_the_threshold_itself() {
+    let (mut cache, bdi, files, writer) = cache(Kernel::V2_6_24, 1, 4096);
+    cache.set_limits(Amount::Bytes(4096 * PAGE_BYTES), Amount::Bytes(1964 * PAGE_BYTES));
+    write(&mut cache, Time(0), writer, files[0], 0..3000);
+    let outs = flush_all(&mut cache, Time(0), bdi).0;
+    // 1,964 are left after the first walk.
+    assert_eq!(runs(&outs), [(files[0], 0..1036), (files[0], 1036..2072)]);
 }
 
 #[test]
