@@ -262,6 +262,9 @@ mod tests {
         assert_eq!(inodes.of(c).dirtied_when, 30);
         queues.redirty(a, &mut inodes, 99);
         assert_eq!(inodes.of(a).dirtied_when, 99);
+        inodes.of_mut(c).dirtied_when = 99;
+        queues.redirty(c, &mut inodes, 100);
+        assert_eq!(inodes.of(c).dirtied_when, 99, "as new as the newest");
         assert_eq!(queues.len(), 3);
         assert!(queues.is_empty(List::More));
     }

@@ -97,6 +97,19 @@ fn writeback_statement_55_a_page_written_once_is_on_its_way_after_30_to_35_s() {
 }
 
 #[test]
+fn the_5_s_begin_when_an_idle_device_gets_its_first_dirty_file() {
+    let (mut cache, bdi, files, writer) = cache(Kernel::V3_1, 1, 25_600);
+    let at = |second| Time(0) + Span::secs(second);
+    write(&mut cache, at(1), writer, files[0], 0..1);
+    assert_eq!(flush_all(&mut cache, at(1), bdi).1, Some(at(6)));
+    assert_eq!(flush_all(&mut cache, at(6), bdi).1, Some(at(11)), "too new to be written");
+    cache.sync(at(7), bdi);
+    assert_eq!(flush_all(&mut cache, at(7), bdi).1, None, "all clean");
+    write(&mut cache, at(9), writer, files[0], 1..2);
+    assert_eq!(flush_all(&mut cache, at(9), bdi).1, Some(at(14)));
+}
+
+#[test]
 fn files_go_oldest_first_by_chunks_and_unfinished_ones_come_again() {
     let (mut cache, bdi, files, writer) = cache(Kernel::V3_1, 3, 4096);
     // 4,096 pages: chunks of 1,024. Half of them is the background threshold.
@@ -296,7 +309,7 @@ fn a_second_writer_takes_another_file_or_in_2_6_24_the_same() {
 
 #[test]
 fn writers_wait_for_room_in_2_6_24_and_are_woken_by_it() {
-    let (mut cache, _, writers) = two_over_the_limit(Kernel::V2_6_24);
+    let (mut cache, files, writers) = two_over_the_limit(Kernel::V2_6_24);
     // 1,200 pages: the first writer writes its duty of 900 and a bit, so the second cannot.
     let mut all = |writer| {
         let mut pages = 0;
@@ -320,6 +333,15 @@ fn writers_wait_for_room_in_2_6_24_and_are_woken_by_it() {
     assert_eq!(cache.wake(), None);
     cache.set_congested(bdi, false);
     assert_eq!(cache.wake(), Some(Wake::Writer(writers[1])));
+    assert_eq!(cache.wake(), None);
+    // Once it goes on, room in a queue is nothing to it any more.
+    let later = Time(0) + Span::millis(100);
+    assert!(matches!(cache.balance(later, writers[1], 1), Balance::Sleep { .. }));
+    cache.written(files[0], 0..600);
+    cache.written(files[1], 0..600);
+    assert_eq!(cache.balance(later, writers[1], 1), Balance::Continue);
+    cache.set_congested(bdi, true);
+    cache.set_congested(bdi, false);
     assert_eq!(cache.wake(), None);
 }
 
