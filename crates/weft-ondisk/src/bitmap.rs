@@ -727,6 +727,43 @@ mod tests {
         let bitmap = Bitmap::parse(&both, &context(64)).unwrap();
         assert_eq!(ranges(bitmap.dirty_ranges()), [(0, 64)]);
         assert_eq!(header.area(Sectors(64)), Ok(Sectors(16)));
+
+        // With one chunk more than fits beside the header in 4 KiB, each node has 8 KiB.
+        let fits = 8 * (4096 - BITMAP_HEADER_BYTES as u64);
+        for (chunks, node_bytes) in [(fits, 4096), (fits + 1, 8192)] {
+            let sync_size = chunks * 8;
+            let mut all = vec![0; 2 * node_bytes];
+            let header = BitmapHeader { sync_size: Sectors(sync_size), ..header.clone() };
+            for node in all.chunks_exact_mut(node_bytes) {
+                node[..BITMAP_HEADER_BYTES].copy_from_slice(&header.encode());
+            }
+            all[node_bytes + BITMAP_HEADER_BYTES] = 1;
+            let bitmap = Bitmap::parse(&all, &context(sync_size)).unwrap();
+            assert_eq!(ranges(bitmap.dirty_ranges()), [(0, 8)], "{chunks} chunks");
+        }
+    }
+
+    #[test]
+    fn the_size_of_a_chunk_is_said_in_the_largest_unit_that_divides_it() {
+        for (bytes, said) in [
+            (0, "0 bytes"),
+            (512, "512 bytes"),
+            (1023, "1023 bytes"),
+            (1024, "1 KB"),
+            (1536, "1536 bytes"),
+            (1 << 20, "1 MB"),
+            (3 << 20, "3 MB"),
+            (1025 << 10, "1025 KB"),
+            (1 << 30, "1 GB"),
+        ] {
+            assert_eq!(short_size(bytes), said);
+        }
+        // In sectors where there is no lock, else in bytes.
+        for (version, chunksize) in [(4, 4096), (6, 8)] {
+            let lines = header(version, chunksize, 64).describe();
+            let chunk = lines.iter().find(|(name, _)| name == "Chunksize").unwrap();
+            assert_eq!(chunk.1, "4 KB", "version {version}");
+        }
     }
 
     #[test]

@@ -336,3 +336,38 @@ fn way_out(at: &At) -> &'static str {
         _ => "let the kernel replay the journal, or read the array with its risks",
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A field of each structure, its message, and the way out at its end.
+    #[test]
+    fn a_damaged_log_names_its_field_and_the_way_out() {
+        for (structure, way_out) in [
+            ("bitmap", "without it all of a dirty array is resynced"),
+            ("bad-block log", "nobody knows which blocks are bad: leave the member out"),
+            ("partial parity log", "without it the array stays dirty and is resynced"),
+            ("journal", "let the kernel replay the journal, or read the array with its risks"),
+        ] {
+            let at = At { structure, field: "magic", byte: 4 };
+            let error = LogError::value(at, 1, "2");
+            let expected = format!("{structure} magic at byte 4: found 1, expected 2; {way_out}");
+            assert_eq!((error.to_string(), error.at()), (expected, at));
+        }
+    }
+
+    #[test]
+    fn a_damaged_superblock_names_its_field_where_there_is_one() {
+        let at = At { structure: "superblock", field: "raid_disks", byte: 92 };
+        let error = SuperblockError::raid_disks(at, 1, Level::Raid6, 384);
+        let message = error.to_string();
+        assert!(message.starts_with("superblock raid_disks at byte 92: found 1, expected 4..=384"));
+        assert_eq!(error.at(), Some(at));
+        let absent = SuperblockError::Absent { looked: vec![Sectors(8), Sectors(0)] };
+        assert!(absent.to_string().contains("(looked at sectors 8, 0)"), "{absent}");
+        assert_eq!(absent.at(), None);
+        let role = SuperblockError::Role { at, found: 0xff00, slots: 4 }.to_string();
+        assert!(role.contains("a slot below 4, 0xfffd (journal)"), "{role}");
+    }
+}

@@ -332,7 +332,8 @@ mod tests {
         let mut ids = Vec::new();
         for (index, row) in TABLE.iter().enumerate() {
             assert_eq!(row.state as usize, index, "{}: rows are in the order of states", row.id);
-            assert_eq!(row.state.row().id, row.id);
+            assert_eq!(row.state.id(), row.id);
+            assert_eq!((row.state.says(), row.state.next()), (row.says, row.next), "{}", row.id);
             let word = |c: char| c.is_ascii_lowercase() || c == '-';
             assert!(!row.id.is_empty() && row.id.chars().all(word), "{}", row.id);
             assert!(row.says.split(' ').count() >= 4, "{}: {}", row.id, row.says);
@@ -346,7 +347,11 @@ mod tests {
                     .any(|word| row.next.contains(word))
                     || row.next.contains("fsck");
             assert!(names_a_step, "{}: {}", row.id, row.next);
-            assert!(as_text().contains(row.next), "{}", row.id);
+            let text = as_text();
+            let (refused, degraded) = text.split_once("\nDegraded states:\n").unwrap();
+            let paragraph = format!("  {}\n      {}\n      next: {}\n", row.id, row.says, row.next);
+            assert_eq!(refused.contains(&paragraph), row.refused, "{}", row.id);
+            assert_eq!(degraded.contains(&paragraph), !row.refused, "{}", row.id);
             ids.push(row.id);
         }
         ids.sort_unstable();

@@ -10,6 +10,8 @@ use weft_ondisk::{Features, Logs};
 use super::*;
 
 mod journal;
+mod logs;
+mod old;
 mod outcomes;
 
 const SIZE: Sectors = Sectors(20_480);

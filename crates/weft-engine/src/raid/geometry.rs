@@ -438,28 +438,38 @@ mod tests {
     /// md-raid.md §9, statement 36 (RAID 5): the table of §5.1.
     #[test]
     fn statement_36_raid5_layouts() {
-        let cases: [(u32, [&str; 4]); 4] = [
+        let cases: [(u32, [&str; 4]); 6] = [
             (0, ["D0 D1 D2 P", "D3 D4 P D5", "D6 P D7 D8", "P D9 D10 D11"]),
             (1, ["P D0 D1 D2", "D3 P D4 D5", "D6 D7 P D8", "D9 D10 D11 P"]),
             (2, ["D0 D1 D2 P", "D4 D5 P D3", "D8 P D6 D7", "P D9 D10 D11"]),
             (3, ["P D0 D1 D2", "D5 P D3 D4", "D7 D8 P D6", "D9 D10 D11 P"]),
+            (4, ["P D0 D1 D2", "P D3 D4 D5", "P D6 D7 D8", "P D9 D10 D11"]),
+            (5, ["D0 D1 D2 P", "D3 D4 D5 P", "D6 D7 D8 P", "D9 D10 D11 P"]),
         ];
         for (layout, rows) in cases {
             assert_eq!(picture(Level::Raid5, layout, 4, 4), rows, "layout {layout}");
         }
+        assert_eq!(picture(Level::Raid4, 0, 3, 2), ["D0 D1 P", "D2 D3 P"]);
     }
 
     /// md-raid.md §9, statement 36 (RAID 6): the table of §5.1 with exponents.
     #[test]
     fn statement_36_raid6_layouts_and_exponents() {
-        let cases: [(u32, [&str; 3]); 7] = [
+        let cases: [(u32, [&str; 3]); 14] = [
             (0, ["Q D0^0 D1^1 D2^2 P", "D3^0 D4^1 D5^2 P Q", "D6^1 D7^2 P Q D8^0"]),
+            (1, ["P Q D0^0 D1^1 D2^2", "D3^2 P Q D4^0 D5^1", "D6^1 D7^2 P Q D8^0"]),
             (2, ["Q D0^0 D1^1 D2^2 P", "D3^0 D4^1 D5^2 P Q", "D7^1 D8^2 P Q D6^0"]),
             (3, ["P Q D0^0 D1^1 D2^2", "D5^2 P Q D3^0 D4^1", "D7^1 D8^2 P Q D6^0"]),
+            (4, ["P Q D0^0 D1^1 D2^2", "P Q D3^0 D4^1 D5^2", "P Q D6^0 D7^1 D8^2"]),
+            (5, ["D0^0 D1^1 D2^2 P Q", "D3^0 D4^1 D5^2 P Q", "D6^0 D7^1 D8^2 P Q"]),
             (8, ["P Q D0^2 D1^3 D2^4", "D3^0 P Q D4^3 D5^4", "D6^0 D7^1 P Q D8^4"]),
             (9, ["D0^0 D1^1 D2^2 P Q", "D3^0 D4^1 P Q D5^4", "D6^0 P Q D7^3 D8^4"]),
             (10, ["D0^0 D1^1 D2^2 Q P", "D4^0 D5^1 Q P D3^4", "D8^0 Q P D6^3 D7^4"]),
+            (16, ["D0^0 D1^1 D2^2 P Q", "D3^0 D4^1 P D5^2 Q", "D6^0 P D7^1 D8^2 Q"]),
+            (17, ["P D0^0 D1^1 D2^2 Q", "D3^0 P D4^1 D5^2 Q", "D6^0 D7^1 P D8^2 Q"]),
             (18, ["D0^0 D1^1 D2^2 P Q", "D4^0 D5^1 P D3^2 Q", "D8^0 P D6^1 D7^2 Q"]),
+            (19, ["P D0^0 D1^1 D2^2 Q", "D5^0 P D3^1 D4^2 Q", "D7^0 D8^1 P D6^2 Q"]),
+            (20, ["P D0^0 D1^1 D2^2 Q", "P D3^0 D4^1 D5^2 Q", "P D6^0 D7^1 D8^2 Q"]),
         ];
         for (layout, rows) in cases {
             assert_eq!(picture(Level::Raid6, layout, 5, 3), rows, "layout {layout}");
@@ -488,6 +498,11 @@ mod tests {
             for row in 0..40 {
                 let placement = geometry.placement(ChunkRow(row));
                 assert_ne!(Some(placement.p), placement.q);
+                let parity = (0..members as u16).map(Slot).filter(|slot| {
+                    placement.parity().contains(*slot)
+                        && (*slot == placement.p || Some(*slot) == placement.q)
+                });
+                assert_eq!(parity.count(), usize::from(geometry.parities()));
                 assert_eq!(geometry.array_sector(placement.p, Sectors(row * 8)), None);
                 let exponents: std::collections::BTreeSet<_> = (0..geometry.data_members())
                     .map(|x| placement.exponent(placement.data_slot(x)))
@@ -498,6 +513,48 @@ mod tests {
             }
         }
         assert!(looked_at > 15_000, "{looked_at}");
+    }
+
+    #[test]
+    fn what_was_given_is_what_is_told() {
+        let geometry =
+            Geometry::new(Level::Raid6, 18, 7, Sectors(128), Sectors(128 * 10 + 127)).unwrap();
+        assert_eq!((geometry.level(), geometry.layout()), (Level::Raid6, 18));
+        assert_eq!((geometry.members(), geometry.parities(), geometry.data_members()), (7, 2, 5));
+        assert_eq!((geometry.chunk(), geometry.member_size()), (Sectors(128), Sectors(1280)));
+        assert_eq!(geometry.array_size(), Sectors(1280 * 5));
+        for (sector, row) in [(0, 0), (127, 0), (128, 1), (1279, 9)] {
+            assert_eq!(geometry.chunk_row_of(Sectors(sector)), ChunkRow(row));
+        }
+    }
+
+    #[test]
+    fn numbers_at_the_edge_of_what_makes_an_array_are_taken() {
+        let most = i64::MAX as u64 / 512 / 3;
+        for (level, layout, members, chunk, size, taken) in [
+            (Level::Raid4, 77, 2, 8, 8, true),
+            (Level::Raid5, 5, 2, 8, 8, true),
+            (Level::Raid5, 2, 1, 8, 8, false),
+            (Level::Raid6, 20, 4, 8, 8, true),
+            (Level::Raid6, 21, 4, 8, 8, false),
+            (Level::Raid6, 6, 4, 8, 8, false),
+            (Level::Raid6, 11, 4, 8, 8, false),
+            (Level::Raid5, 2, 64, 8, 8, true),
+            (Level::Raid5, 2, 4, 4, 8, false),
+            (Level::Raid5, 2, 4, 8, 7, false),
+            (Level::Raid5, 2, 4, 8, most, true),
+            (Level::Raid5, 2, 4, 8, most + 8, false),
+            (Level::Raid5, 2, 4, 8, u64::MAX / 512, false),
+        ] {
+            let made = Geometry::new(level, layout, members, Sectors(chunk), Sectors(size));
+            assert_eq!(made.is_ok(), taken, "{level} {layout} {members} {chunk} {size}");
+        }
+    }
+
+    #[test]
+    fn without_q_each_data_slot_has_a_number_of_its_own() {
+        let placement = geometry(Level::Raid5, 2, 4).placement(ChunkRow(1));
+        assert_eq!([3, 0, 1].map(|slot| placement.exponent(Slot(slot))), [0, 1, 2]);
     }
 
     #[test]

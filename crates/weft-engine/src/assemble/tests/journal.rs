@@ -243,7 +243,11 @@ fn with_journal(case: &Case) -> Vec<Candidate> {
     let mut candidates = set(case.level, 4);
     add(&mut candidates, Role::Journal);
     for candidate in &mut candidates {
-        edit(candidate, |superblock| superblock.feature_map.insert(Features::JOURNAL));
+        edit(candidate, |superblock| {
+            superblock.feature_map.insert(Features::JOURNAL);
+            // It means nothing beside a journal.
+            superblock.resync_offset = ResyncOffset::At(Sectors(0));
+        });
     }
     let block = MetaBlock { payloads: (case.payloads)(), ..MetaBlock::empty(1, Sectors(0)) };
     candidates[4].logs.journal = Some(Ok(JournalState::Live(vec![block])));
