@@ -58,10 +58,10 @@ impl Allocation {
         driver: &mut Driver,
         volume: VolumeId,
         offset: u64,
-        len: u32,
+        len: u64,
     ) -> Vec<Extent> {
         assert!(len > 0);
-        let end = offset + u64::from(len);
+        let end = offset + len;
         let mut told = Told::default();
         let mut at = offset;
         match self {
@@ -91,7 +91,7 @@ impl Allocation {
             Self::Unknown => {}
         }
         if told.extents.is_empty() {
-            told.push(false, u64::from(len));
+            told.push(false, len);
         }
         told.extents
     }
@@ -197,7 +197,6 @@ impl Told {
     }
 
     fn push(&mut self, hole: bool, len: u64) {
-        let len = u32::try_from(len).expect("inside a request");
         match self.extents.last_mut() {
             Some(last) if last.hole == hole => last.len += len,
             _ if hole => self.extents.push(Extent::hole(len)),

@@ -513,15 +513,14 @@ impl Connection {
                 return true;
             }
             Op::Flush => (RequestOp::Flush, 0, 0, false),
-            Op::Read { offset, len, .. } => (RequestOp::Read, offset, len, false),
-            Op::Write { offset, len, fua } => (RequestOp::Write, offset, len, fua),
+            Op::Read { offset, len, .. } => (RequestOp::Read, offset, u64::from(len), false),
+            Op::Write { offset, len, fua } => (RequestOp::Write, offset, u64::from(len), fua),
             Op::Trim { offset, len, fua } => (RequestOp::Trim, offset, len, fua),
             Op::WriteZeroes { offset, len, fua, no_hole, .. } => {
                 discard = !no_hole;
                 (RequestOp::WriteZeroes, offset, len, fua)
             }
         };
-        let len = u64::from(len);
         let mut open = Open {
             request,
             op,

@@ -4,16 +4,16 @@
 
 mod common;
 
-use common::{Random, Server, array_files, assembled, bare, pattern};
+use common::{Client, Random, Server, array_files, array_files_of, assembled, bare, pattern};
 use weft_export::control::Command;
 use weft_export::{ExitState, Source};
 use weft_nbd::{Extent, Op};
 use weft_ondisk::Level;
 use weft_runtime::Backend;
 use weft_runtime::devices::{Access, MemberSpec, OpenOptions};
-use weft_units::MemberIndex;
+use weft_units::{MemberIndex, Sectors};
 
-const MIB: u32 = 1 << 20;
+const MIB: u64 = 1 << 20;
 
 /// A file of 8 MiB with data from 2 to 3 MiB and at its end.
 fn sparse_file(dir: &std::path::Path) -> Source {
@@ -39,16 +39,16 @@ fn holes_of_a_bare_file_are_told_and_read_as_zeroes() {
         let tail = 65_536;
         let whole = [hole(2 * MIB), data(MIB), hole(5 * MIB - tail), data(tail)];
         assert_eq!(client.map(0, 8 * MIB), whole);
-        assert_eq!(client.map(u64::from(MIB), 3 * MIB / 2), [hole(MIB), data(MIB / 2)]);
+        assert_eq!(client.map(MIB, 3 * MIB / 2), [hole(MIB), data(MIB / 2)]);
         let one = Op::BlockStatus { offset: 0, len: 8 * MIB, one: true };
         client.call(one, &[]).unwrap();
         assert_eq!(client.extents, [hole(2 * MIB)]);
         // Long and short, in a hole, over its end, in one piece by demand.
-        assert!(client.read(0, 2 * MIB).unwrap() == vec![0; 2 << 20]);
+        assert!(client.read(0, 2 << 20).unwrap() == vec![0; 2 << 20]);
         assert!(client.read(4096, 4096).unwrap() == vec![0; 4096]);
-        let both = client.read(u64::from(MIB), 2 * MIB).unwrap();
+        let both = client.read(MIB, 2 << 20).unwrap();
         assert!(both[..1 << 20] == vec![0; 1 << 20] && both[1 << 20..] == pattern(3, 1 << 20));
-        let in_one = Op::Read { offset: 0, len: MIB, df: true };
+        let in_one = Op::Read { offset: 0, len: 1 << 20, df: true };
         assert!(client.call(in_one, &[]).unwrap() == vec![0; 1 << 20]);
         client.call(Op::Cache { offset: 0, len: 8 * MIB }, &[]).unwrap();
         drop(client);
@@ -87,7 +87,7 @@ fn holes_are_made_by_trim_and_by_zeroes_that_need_not_be_stored() {
             image[at << 20..(at + 1) << 20].fill(0);
         }
         // Another client, in another lane.
-        assert!(server.client().read(0, 8 * MIB).unwrap() == image);
+        assert!(server.client().read(0, 8 << 20).unwrap() == image);
         drop(client);
         server.settled();
         assert_eq!(server.stop(), ExitState::Clean);
@@ -178,14 +178,14 @@ fn an_array_gives_back_whole_chunk_rows() {
         let before = stored(&dir, count);
         // Rows 1 to 19, with ends that are kept; then row 30 alone, by zeroes with ends that are stored.
         let (trimmed, edge) = (row - 4096, 8192);
-        let trim = Op::Trim { offset: trimmed, len: (19 * row + edge) as u32, fua: true };
+        let trim = Op::Trim { offset: trimmed, len: 19 * row + edge, fua: true };
         client.call(trim, &[]).unwrap();
         image[row as usize..20 * row as usize].fill(0);
         let (offset, len) = (30 * row - 512, row + 1024);
-        client.zero(offset, len as u32).unwrap();
+        client.zero(offset, len).unwrap();
         image[offset as usize..(offset + len) as usize].fill(0);
         // Less than a row: advice that is not taken.
-        client.call(Op::Trim { offset: 25 * row + 1, len: row as u32, fua: false }, &[]).unwrap();
+        client.call(Op::Trim { offset: 25 * row + 1, len: row, fua: false }, &[]).unwrap();
         for (at, bytes) in image.chunks(1 << 20).enumerate() {
             let found = client.read((at as u64) << 20, bytes.len() as u32).unwrap();
             assert!(found == bytes, "{level} {missing:?}: MiB {at}");
@@ -214,6 +214,39 @@ fn an_array_gives_back_whole_chunk_rows() {
     }
 }
 
+/// Requests longer than 4 GiB: one trim of a whole array, one look at all of it.
+#[test]
+fn extended_headers_carry_long_ranges() {
+    let size = Sectors(3 << 21);
+    let source = move |dir: &std::path::Path| {
+        assembled(&array_files_of(dir, Level::Raid5, 3, size), 2048, 4 << 20)
+    };
+    let server = Server::start(source, Backend::Auto);
+    let mut client = Client::extended(&server.socket());
+    assert!(client.connection.is_extended());
+    let size = client.size();
+    assert!(size > 5 << 30, "{size}");
+    let places = [0, 3 << 30, size - 8192];
+    for at in places {
+        client.write(at, &pattern(at + 1, 8192)).unwrap();
+    }
+    // Of each place its chunk row, which is of two chunks.
+    let data: u64 = client.map(0, size).iter().filter(|extent| !extent.hole).map(|e| e.len).sum();
+    assert_eq!(data, 3 * 2 * 65_536);
+    client.call(Op::Cache { offset: 0, len: size }, &[]).unwrap();
+    client.call(Op::Trim { offset: 512, len: size - 512, fua: true }, &[]).unwrap();
+    let row = 2 * 65_536;
+    assert_eq!(client.map(0, size), [Extent::data(row), Extent::hole(size - row)]);
+    client.zero(0, size).unwrap();
+    assert_eq!(client.map(0, size), [Extent::hole(size)]);
+    for at in places {
+        assert!(client.read(at, 8192).unwrap() == vec![0; 8192], "{at}");
+    }
+    drop(client);
+    server.settled();
+    assert_eq!(server.stop(), ExitState::Clean);
+}
+
 /// What a check counts.
 fn mismatches(server: &Server) -> u64 {
     let mut control = server.control();
@@ -230,14 +263,14 @@ fn mismatches(server: &Server) -> u64 {
 }
 
 /// Of each sector whether it is a hole; the extents fill the export without a gap.
-fn map_all(client: &mut common::Client, size: u64) -> Vec<bool> {
+fn map_all(client: &mut Client, size: u64) -> Vec<bool> {
     let mut holes = Vec::new();
     let mut at = 0;
     while at < size {
-        let len = (size - at).min(7 << 20) as u32;
+        let len = (size - at).min(7 << 20);
         let extents = client.map(at, len);
-        let told: u64 = extents.iter().map(|extent| u64::from(extent.len)).sum();
-        assert!(told > 0 && told <= u64::from(len));
+        let told: u64 = extents.iter().map(|extent| extent.len).sum();
+        assert!(told > 0 && told <= len);
         for extent in extents {
             assert_eq!(extent.hole, extent.zero);
             holes.extend(std::iter::repeat_n(extent.hole, extent.len as usize / 512));

@@ -58,7 +58,7 @@ fn an_array_takes_requests_of_any_size_and_place() {
                 assert!(found == image[offset..offset + len], "round {round}");
             }
             1 => {
-                client.zero(offset as u64, len as u32).unwrap();
+                client.zero(offset as u64, len as u64).unwrap();
                 image[offset..offset + len].fill(0);
             }
             _ => {
@@ -179,6 +179,7 @@ fn be_rude(server: &Server, random: &mut Random, round: u64) {
         let offset = random.below(size + 5000);
         let command = random.below(9) as u16;
         let flags = random.below(4) as u16;
+        let len = u64::from(len);
         let header = weft_nbd::wire::RequestHeader { flags, command, cookie: 1, offset, len };
         let mut bytes = header.encode().to_vec();
         if command == 1 {

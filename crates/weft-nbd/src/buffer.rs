@@ -102,8 +102,8 @@ pub(crate) fn collect(input: &mut &[u8], data: &mut Vec<u8>, len: u32) -> bool {
     data.len() == len as usize
 }
 
-/// The longest fixed header, that of a request.
-const GATHER_BYTES: usize = crate::wire::RequestHeader::BYTES;
+/// The longest fixed header, that of a request or of a chunk.
+const GATHER_BYTES: usize = crate::wire::RequestHeader::EXTENDED_BYTES;
 /// Room for about 200 replies, kept while a connection lives.
 const OUTBOX_KEEP_BYTES: usize = 4096;
 

@@ -17,7 +17,7 @@ use crate::buffer::{Gather, Outbox, collect, skip};
 use crate::handshake::{
     ExportError, ExportInfo, InfoReply, InfoRequest, MetaRequest, len_u32, parse_name,
 };
-use crate::transmission::{Extent, Op, Reply, Terms, Verdict};
+use crate::transmission::{Extent, Headers, Op, Reply, RequestBytes, Terms, Verdict};
 use crate::wire::{
     self, ChunkHeader, NbdError, OptionHeader, OptionReplyHeader, RequestHeader, SimpleReply,
     TransmissionFlags, chunk, client_flag, command, handshake_flag, option, option_reply,
@@ -42,7 +42,9 @@ pub enum Goal {
 /// over at `Ready` belong to the connection.
 ///
 /// ```text
-/// Greeting ──► Replies to STRUCTURED_REPLY ──► Replies to GO or INFO ──► Closed
+/// Greeting ──► Replies to EXTENDED_HEADERS, if wanted
+///     │             │ unsupported
+///     ├──► Replies to STRUCTURED_REPLY ──► Replies to GO or INFO ──► Closed
 ///     │             └► to SET_META_CONTEXT ─┘      │ unsupported  ▲
 ///     │                                            └► ExportName ─┘
 ///     └──────► Replies to LIST ──► Closed
@@ -51,6 +53,7 @@ pub enum Goal {
 pub struct ClientHandshake {
     goal: Goal,
     wants_structured: bool,
+    wants_extended: bool,
     wants_allocation: bool,
     phase: HandshakePhase,
     gather: Gather,
@@ -60,7 +63,7 @@ pub struct ClientHandshake {
     /// Replies to that option so far.
     reply_count: u32,
     no_zeroes: bool,
-    structured: bool,
+    headers: Headers,
     /// The server's number for `base:allocation`.
     allocation: Option<u32>,
     export: Option<ExportInfo>,
@@ -83,6 +86,7 @@ impl ClientHandshake {
         Ok(Self {
             goal,
             wants_structured: true,
+            wants_extended: false,
             wants_allocation: false,
             phase: HandshakePhase::Greeting,
             gather: Gather::new(),
@@ -90,7 +94,7 @@ impl ClientHandshake {
             option: 0,
             reply_count: 0,
             no_zeroes: false,
-            structured: false,
+            headers: Headers::Simple,
             allocation: None,
             export: None,
             name: None,
@@ -103,6 +107,14 @@ impl ClientHandshake {
     #[must_use]
     pub fn with_simple_replies(mut self) -> Self {
         self.wants_structured = false;
+        self
+    }
+
+    /// The same, asking for extended headers first: requests without payload may then be longer than
+    /// 4 GiB. A server may decline.
+    #[must_use]
+    pub fn with_extended_headers(mut self) -> Self {
+        self.wants_extended = true;
         self
     }
 
@@ -224,6 +236,8 @@ impl ClientHandshake {
         self.out.push(&(client_flag::FIXED_NEWSTYLE | no_zeroes).to_be_bytes());
         if self.goal == Goal::List {
             self.send(option::LIST, &[]);
+        } else if self.wants_extended {
+            self.send(option::EXTENDED_HEADERS, &[]);
         } else if self.wants_structured {
             self.send(option::STRUCTURED_REPLY, &[]);
         } else {
@@ -237,7 +251,7 @@ impl ClientHandshake {
             return self.fail(ClientError::Malformed { what: "reply to another option" });
         }
         if header.len > REPLY_BYTES_MAX {
-            return self.fail(ClientError::ReplyTooLong { len: header.len });
+            return self.fail(ClientError::ReplyTooLong { len: header.len.into() });
         }
         self.reply_count += 1;
         if self.reply_count > REPLY_COUNT_MAX {
@@ -249,10 +263,21 @@ impl ClientHandshake {
 
     fn on_reply(&mut self, kind: u32, data: &[u8]) -> Result<HandshakeStep, &'static str> {
         let is_error = kind & option_reply::ERROR_BIT != 0;
-        if self.option == option::STRUCTURED_REPLY && (is_error || kind == option_reply::ACK) {
-            self.structured = !is_error;
+        let headers = match self.option {
+            option::EXTENDED_HEADERS => Some(Headers::Extended),
+            option::STRUCTURED_REPLY => Some(Headers::Structured),
+            _ => None,
+        };
+        if let Some(headers) = headers.filter(|_| is_error || kind == option_reply::ACK) {
+            if is_error && headers == Headers::Extended && self.wants_structured {
+                self.send(option::STRUCTURED_REPLY, &[]);
+                return Ok(HandshakeStep::Again);
+            }
+            if !is_error {
+                self.headers = headers;
+            }
             match &self.goal {
-                Goal::Open(name) if self.structured && self.wants_allocation => {
+                Goal::Open(name) if !is_error && self.wants_allocation => {
                     let data = MetaRequest::encode(name);
                     self.send(option::SET_META_CONTEXT, &data);
                 }
@@ -353,7 +378,7 @@ impl ClientHandshake {
         if self.allocation.is_some() {
             export = export.with_allocation();
         }
-        let connection = ClientConnection::new(export, self.structured, self.allocation);
+        let connection = ClientConnection::new(export, self.headers, self.allocation);
         HandshakeStep::Event(HandshakeEvent::Ready(connection))
     }
 
@@ -437,12 +462,12 @@ pub struct ClientConnection {
 }
 
 impl ClientConnection {
-    fn new(export: ExportInfo, structured: bool, allocation: Option<u32>) -> Self {
+    fn new(export: ExportInfo, headers: Headers, allocation: Option<u32>) -> Self {
         let terms = Terms {
             size: export.size(),
             flags: export.flags(),
             block_sizes: export.block_sizes(),
-            structured,
+            headers,
             allocation: allocation.is_some(),
         };
         Self {
@@ -464,10 +489,16 @@ impl ClientConnection {
         &self.export
     }
 
-    /// Whether structured replies were agreed on.
+    /// Whether structured replies were agreed on, with extended headers or without.
     #[must_use]
     pub fn is_structured(&self) -> bool {
-        self.terms.structured
+        self.terms.headers.are_structured()
+    }
+
+    /// Whether extended headers were agreed on.
+    #[must_use]
+    pub fn is_extended(&self) -> bool {
+        self.terms.headers.are_extended()
     }
 
     /// Requests sent and not yet answered.
@@ -485,11 +516,7 @@ impl ClientConnection {
     /// [`RequestError::Refused`] when the export does not take such a request, with what a server
     /// would answer; [`RequestError::CookieInUse`]; [`RequestError::TooManyOpen`] at 4096;
     /// [`RequestError::Closed`] after the end of the session. Nothing changes then.
-    pub fn request(
-        &mut self,
-        cookie: u64,
-        op: Op,
-    ) -> Result<[u8; RequestHeader::BYTES], RequestError> {
+    pub fn request(&mut self, cookie: u64, op: Op) -> Result<RequestBytes, RequestError> {
         if self.leaving || matches!(self.phase, Phase::Closed) {
             return Err(RequestError::Closed);
         }
@@ -511,7 +538,7 @@ impl ClientConnection {
         }
         let (error, covered, extents_told) = (None, Coverage::default(), false);
         self.open.insert(cookie, OpenRequest { op, error, covered, extents_told });
-        Ok(header.encode())
+        Ok(RequestBytes::new(header, self.is_extended()))
     }
 
     /// The bytes that end the session; to be sent when every request is answered. There is no
@@ -519,9 +546,11 @@ impl ClientConnection {
     ///
     /// Source   proto.md "Request types", `NBD_CMD_DISC`
     #[must_use = "the bytes are to be sent"]
-    pub fn disconnect(&mut self) -> [u8; RequestHeader::BYTES] {
+    pub fn disconnect(&mut self) -> RequestBytes {
         self.leaving = true;
-        RequestHeader { flags: 0, command: command::DISC, cookie: 0, offset: 0, len: 0 }.encode()
+        let header =
+            RequestHeader { flags: 0, command: command::DISC, cookie: 0, offset: 0, len: 0 };
+        RequestBytes::new(header, self.is_extended())
     }
 
     /// Takes bytes from the server: how many of them, and what they mean.
@@ -593,14 +622,26 @@ impl ClientConnection {
                     return Ok(Step::NeedInput);
                 }
                 match u32::from_be_bytes(self.gather.peek()) {
-                    wire::SIMPLE_REPLY_MAGIC => {
+                    wire::SIMPLE_REPLY_MAGIC if !self.is_extended() => {
                         if !self.gather.fill(rest, SimpleReply::BYTES) {
                             return Ok(Step::NeedInput);
                         }
                         let reply = SimpleReply::parse(&self.gather.take());
                         self.on_simple_reply(reply)
                     }
-                    wire::CHUNK_MAGIC if self.terms.structured => {
+                    wire::EXTENDED_CHUNK_MAGIC if self.is_extended() => {
+                        if !self.gather.fill(rest, ChunkHeader::EXTENDED_BYTES) {
+                            return Ok(Step::NeedInput);
+                        }
+                        let (header, offset) = ChunkHeader::parse_extended(&self.gather.take())
+                            .map_err(|len| ClientError::ReplyTooLong { len })?;
+                        if self.find(header.cookie)?.op.header(0).offset != offset {
+                            let what = "offset of a reply unlike that of its request";
+                            return Err(ClientError::Malformed { what });
+                        }
+                        self.on_chunk(header)
+                    }
+                    wire::CHUNK_MAGIC if self.terms.headers == Headers::Structured => {
                         if !self.gather.fill(rest, ChunkHeader::BYTES) {
                             return Ok(Step::NeedInput);
                         }
@@ -642,7 +683,7 @@ impl ClientConnection {
 
     fn on_simple_reply(&mut self, reply: SimpleReply) -> Result<Step, ClientError> {
         let SimpleReply { error, cookie } = reply;
-        let structured = self.terms.structured;
+        let structured = self.is_structured();
         let request = self.find(cookie)?;
         if let Op::Read { offset, len, .. } = request.op {
             if structured {
@@ -671,17 +712,30 @@ impl ClientConnection {
             chunk::OFFSET_DATA => "data chunk without data",
             chunk::OFFSET_HOLE if len == 12 => return self.expect_prefix(header, 12),
             chunk::OFFSET_HOLE => "hole chunk of the wrong length",
-            chunk::BLOCK_STATUS if !asked => "extents for a request that did not ask for them",
-            chunk::BLOCK_STATUS if len > REPLY_BYTES_MAX => {
-                return Err(ClientError::ReplyTooLong { len });
+            chunk::BLOCK_STATUS | chunk::BLOCK_STATUS_EXT if !asked => {
+                "extents for a request that did not ask for them"
+            }
+            chunk::BLOCK_STATUS | chunk::BLOCK_STATUS_EXT
+                if (kind == chunk::BLOCK_STATUS_EXT) != self.is_extended() =>
+            {
+                "extents of the other headers"
+            }
+            chunk::BLOCK_STATUS | chunk::BLOCK_STATUS_EXT if len > REPLY_BYTES_MAX => {
+                return Err(ClientError::ReplyTooLong { len: len.into() });
             }
             chunk::BLOCK_STATUS if len >= 12 && len % 8 == 4 => {
                 self.phase = Phase::Extents { header, data: Vec::new() };
                 return Ok(Step::Again);
             }
-            chunk::BLOCK_STATUS => "extents of the wrong length",
+            chunk::BLOCK_STATUS_EXT if len >= 24 && len % 16 == 8 => {
+                self.phase = Phase::Extents { header, data: Vec::new() };
+                return Ok(Step::Again);
+            }
+            chunk::BLOCK_STATUS | chunk::BLOCK_STATUS_EXT => "extents of the wrong length",
             _ if kind & chunk::ERROR_BIT == 0 => "unknown type of chunk",
-            _ if len > REPLY_BYTES_MAX => return Err(ClientError::ReplyTooLong { len }),
+            _ if len > REPLY_BYTES_MAX => {
+                return Err(ClientError::ReplyTooLong { len: len.into() });
+            }
             _ if len >= 6 => return self.expect_prefix(header, 6),
             _ => "error chunk too short",
         };
@@ -730,7 +784,7 @@ impl ClientConnection {
 
     /// Extents have come: of the context that was agreed on, once, none empty, and as many as asked for.
     fn on_extents(&mut self, header: ChunkHeader, data: &[u8]) -> Result<Step, ClientError> {
-        let ChunkHeader { flags, cookie, .. } = header;
+        let ChunkHeader { flags, cookie, kind, .. } = header;
         self.phase = Phase::Reply;
         let malformed = |what| ClientError::Malformed { what };
         let context = self.allocation;
@@ -742,15 +796,24 @@ impl ClientConnection {
             return Err(malformed("extents of a context that was not asked for"));
         }
         request.extents_told = true;
-        let (pairs, _) = data[4..].as_chunks::<8>();
-        let extents: Vec<Extent> = pairs.iter().map(Extent::parse).collect();
+        let extents: Vec<Extent> = if kind == chunk::BLOCK_STATUS_EXT {
+            let (pairs, _) = data[8..].as_chunks::<16>();
+            if pairs.len() != wire::u32_at(data, 4) as usize {
+                return Err(malformed("another number of extents than it says"));
+            }
+            pairs.iter().map(Extent::parse_extended).collect()
+        } else {
+            let (pairs, _) = data[4..].as_chunks::<8>();
+            pairs.iter().map(Extent::parse).collect()
+        };
         let (last, before) = extents.split_last().ok_or(malformed("no extents"))?;
-        let before: u64 = before.iter().map(|extent| u64::from(extent.len)).sum();
+        let before = before.iter().try_fold(0_u64, |sum, extent| sum.checked_add(extent.len));
+        let before = before.ok_or(malformed("extents beyond the range asked for"))?;
         if extents.iter().any(|extent| extent.len == 0) {
             return Err(malformed("an empty extent"));
         }
         // Only the last may go on beyond what was asked, and an only one may not.
-        if before >= u64::from(asked) || (one && (extents.len() > 1 || last.len > asked)) {
+        if before >= asked || (one && (extents.len() > 1 || last.len > asked)) {
             return Err(malformed("extents beyond the range asked for"));
         }
         if flags & chunk::DONE != 0 {
@@ -875,7 +938,7 @@ pub enum ClientError {
     #[error("reply: found {len} bytes, expected at most {REPLY_BYTES_MAX}")]
     ReplyTooLong {
         /// Its length, bytes.
-        len: u32,
+        len: u64,
     },
     /// A reply to nothing.
     #[error("reply to cookie {cookie:#x}, which no open request has")]
@@ -1024,6 +1087,7 @@ fn option_error_name(kind: u32) -> &'static str {
         option_reply::ERR_SHUTDOWN => "NBD_REP_ERR_SHUTDOWN",
         option_reply::ERR_BLOCK_SIZE_REQD => "NBD_REP_ERR_BLOCK_SIZE_REQD",
         option_reply::ERR_TOO_BIG => "NBD_REP_ERR_TOO_BIG",
+        option_reply::ERR_EXT_HEADER_REQD => "NBD_REP_ERR_EXT_HEADER_REQD",
         _ => "an unknown error",
     }
 }

@@ -64,9 +64,10 @@
 //! ```
 //!
 //! What is implemented: fixed newstyle; `EXPORT_NAME`, `ABORT`, `LIST`, `INFO`, `GO`,
-//! `STRUCTURED_REPLY`, `LIST_META_CONTEXT`, `SET_META_CONTEXT`; `READ`, `WRITE`, `DISC`, `FLUSH`, `TRIM`,
-//! `CACHE`, `WRITE_ZEROES`, `BLOCK_STATUS` with `base:allocation`; simple and structured replies, holes
-//! in reads. What is not, and is refused as the document asks: TLS, extended headers.
+//! `STRUCTURED_REPLY`, `EXTENDED_HEADERS`, `LIST_META_CONTEXT`, `SET_META_CONTEXT`; `READ`, `WRITE`,
+//! `DISC`, `FLUSH`, `TRIM`, `CACHE`, `WRITE_ZEROES`, `BLOCK_STATUS` with `base:allocation`; simple and
+//! structured replies, holes in reads. What is not, and is refused as the document asks: TLS, payload of
+//! requests for block status.
 //!
 //! Source: NetworkBlockDevice/nbd `doc/proto.md` of 2025-05-31, placed in the public domain by its
 //! authors, called `proto.md` in this crate.
@@ -85,6 +86,6 @@ pub use client::{
 };
 pub use handshake::{BlockSizes, ExportError, ExportInfo};
 pub use server::{CloseReason, EXTENTS_MAX, OUTPUT_BYTES_HIGH, ServerConnection, ServerEvent};
-pub use transmission::{Extent, Op, ReplyHeader, Request};
+pub use transmission::{Extent, Op, ReplyHeader, Request, RequestBytes};
 pub use uri::{NbdAddress, NbdUri, UriError};
 pub use wire::{NbdError, TransmissionFlags};

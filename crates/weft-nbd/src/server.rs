@@ -24,10 +24,12 @@ use crate::handshake::{
     BlockSizes, ExportInfo, InfoRequest, MetaRequest, encode_export, len_u32, parse_name,
     push_info_replies, push_option_reply,
 };
-use crate::transmission::{Extent, Op, Reply, ReplyHeader, Request, Terms, Verdict, reply_header};
+use crate::transmission::{
+    Extent, Headers, Op, Reply, ReplyHeader, Request, Terms, To, Verdict, reply_header,
+};
 use crate::wire::{
     self, NbdError, OptionHeader, RequestHeader, TransmissionFlags, client_flag, command,
-    handshake_flag, option, option_reply,
+    command_flag, handshake_flag, option, option_reply,
 };
 
 /// One client's session, seen from the server.
@@ -80,7 +82,7 @@ impl ServerConnection {
             size: 0,
             flags: TransmissionFlags::default(),
             block_sizes: BlockSizes::default(),
-            structured: false,
+            headers: Headers::Simple,
             allocation: false,
         };
         Self {
@@ -173,7 +175,17 @@ impl ServerConnection {
     pub fn reply(&mut self, request: &Request, result: Result<(), NbdError>) {
         let reply = Reply::to(request, result);
         assert!(!matches!(reply, Reply::Read { .. }), "a successful read is answered with data");
-        self.out.push(&reply_header(self.terms.structured, request.cookie, reply));
+        self.out.push(&reply_header(self.to(request), reply));
+    }
+
+    /// Where the reply to a request goes.
+    fn to(&self, request: &Request) -> To {
+        let offset = if self.terms.headers.are_extended() {
+            request.op.header(request.cookie).offset
+        } else {
+            0
+        };
+        To { headers: self.terms.headers, cookie: request.cookie, offset }
     }
 
     /// The bytes of a reply before its data, for a driver that sends both together.
@@ -185,7 +197,7 @@ impl ServerConnection {
     /// Source   proto.md "Request types", `NBD_CMD_READ`
     #[must_use]
     pub fn reply_header(&self, request: &Request, result: Result<(), NbdError>) -> ReplyHeader {
-        reply_header(self.terms.structured, request.cookie, Reply::to(request, result))
+        reply_header(self.to(request), Reply::to(request, result))
     }
 
     /// Answers a request for block status: extents from its first byte on, at least one.
@@ -212,17 +224,18 @@ impl ServerConnection {
             rest -= len;
         }
         assert!(!told.is_empty(), "a reply has an extent");
-        let payload = len_u32(4 + 8 * told.len());
-        let header = wire::ChunkHeader {
-            flags: wire::chunk::DONE,
-            kind: wire::chunk::BLOCK_STATUS,
-            cookie: request.cookie,
-            len: payload,
-        };
-        self.out.push(&header.encode());
-        self.out.push(&ALLOCATION_CONTEXT.to_be_bytes());
-        for extent in told {
-            self.out.push(&extent.encode());
+        let (to, done) = (self.to(request), wire::chunk::DONE);
+        if self.terms.headers.are_extended() {
+            let payload = len_u32(8 + 16 * told.len());
+            self.out.push(&to.chunk(done, wire::chunk::BLOCK_STATUS_EXT, payload));
+            self.out.push(&ALLOCATION_CONTEXT.to_be_bytes());
+            self.out.push(&len_u32(told.len()).to_be_bytes());
+            told.iter().for_each(|extent| self.out.push(&extent.encode_extended()));
+        } else {
+            let payload = len_u32(4 + 8 * told.len());
+            self.out.push(&to.chunk(done, wire::chunk::BLOCK_STATUS, payload));
+            self.out.push(&ALLOCATION_CONTEXT.to_be_bytes());
+            told.iter().for_each(|extent| self.out.push(&extent.encode()));
         }
     }
 
@@ -237,10 +250,10 @@ impl ServerConnection {
             panic!("{request:?} does not read");
         };
         let end = first + u64::from(len);
-        let last = offset + u64::from(extent.len) == end;
-        assert!(self.terms.structured && extent.len > 0 && offset + u64::from(extent.len) <= end);
+        let last = offset + extent.len == end;
+        assert!(self.is_structured() && extent.len > 0 && offset + extent.len <= end);
         assert!(!df || (offset == first && last), "asked for in one piece");
-        ReplyHeader::piece(request.cookie, extent, offset, last)
+        ReplyHeader::piece(self.to(request), extent, offset, last)
     }
 
     /// Answers a read of nothing but zeroes, which are not sent. With structured replies only.
@@ -252,7 +265,7 @@ impl ServerConnection {
             panic!("{request:?} does not read");
         };
         let reply = Reply::Hole { offset, len };
-        self.out.push(&reply_header(self.terms.structured, request.cookie, reply));
+        self.out.push(&reply_header(self.to(request), reply));
     }
 
     /// From now on options are refused with `NBD_REP_ERR_SHUTDOWN` and requests with
@@ -264,10 +277,10 @@ impl ServerConnection {
         self.shutting_down = true;
     }
 
-    /// Whether structured replies were agreed on.
+    /// Whether structured replies were agreed on, with extended headers or without.
     #[must_use]
     pub fn is_structured(&self) -> bool {
-        self.terms.structured
+        self.terms.headers.are_structured()
     }
 
     /// Whether the session is over: after [`ServerEvent::Disconnect`] and [`ServerEvent::Close`].
@@ -322,19 +335,25 @@ impl ServerConnection {
                 self.refuse_option(option, answer)
             }
             Phase::RequestHeader => {
-                let Some(bytes) = self.gather.next(rest) else { return Step::NeedInput };
-                match RequestHeader::parse(&bytes) {
+                let header = if self.terms.headers.are_extended() {
+                    let Some(bytes) = self.gather.next(rest) else { return Step::NeedInput };
+                    RequestHeader::parse_extended(&bytes)
+                } else {
+                    let Some(bytes) = self.gather.next(rest) else { return Step::NeedInput };
+                    RequestHeader::parse(&bytes)
+                };
+                match header {
                     Ok(header) => self.on_request(&header),
                     Err(found) => self.close(CloseReason::RequestMagic { found }),
                 }
             }
-            Phase::RequestSkip { remaining, cookie, error } => {
+            Phase::RequestSkip { remaining, to, error } => {
                 if !skip(rest, remaining) {
                     return Step::NeedInput;
                 }
-                let (cookie, error) = (*cookie, *error);
+                let (to, error) = (*to, *error);
                 self.phase = Phase::RequestHeader;
-                self.out.push(&reply_header(self.terms.structured, cookie, Reply::Error(error)));
+                self.out.push(&reply_header(to, Reply::Error(error)));
                 Step::Again
             }
             // Not reached from `input`, which has asserted that there is no payload to take.
@@ -385,10 +404,10 @@ impl ServerConnection {
             | option::INFO
             | option::LIST_META_CONTEXT
             | option::SET_META_CONTEXT => (option_reply::ERR_TOO_BIG, "option too long"),
-            option::LIST | option::STRUCTURED_REPLY if len == 0 => {
+            option::EXTENDED_HEADERS | option::LIST | option::STRUCTURED_REPLY if len == 0 => {
                 return self.on_option(option, &[]);
             }
-            option::LIST | option::STRUCTURED_REPLY => {
+            option::EXTENDED_HEADERS | option::LIST | option::STRUCTURED_REPLY => {
                 (option_reply::ERR_INVALID, "option takes no data")
             }
             _ => (option_reply::ERR_UNSUP, ""),
@@ -431,8 +450,21 @@ impl ServerConnection {
                 push_option_reply(&mut self.out, option, option_reply::ACK, &[]);
                 Step::Again
             }
+            option::EXTENDED_HEADERS if self.terms.headers.are_extended() => self.refuse_option(
+                option,
+                (option_reply::ERR_INVALID, "extended headers were agreed on already"),
+            ),
+            option::EXTENDED_HEADERS => {
+                self.terms.headers = Headers::Extended;
+                push_option_reply(&mut self.out, option, option_reply::ACK, &[]);
+                Step::Again
+            }
+            option::STRUCTURED_REPLY if self.terms.headers.are_extended() => self.refuse_option(
+                option,
+                (option_reply::ERR_EXT_HEADER_REQD, "extended headers were agreed on"),
+            ),
             option::STRUCTURED_REPLY => {
-                self.terms.structured = true;
+                self.terms.headers = Headers::Structured;
                 push_option_reply(&mut self.out, option, option_reply::ACK, &[]);
                 Step::Again
             }
@@ -470,7 +502,7 @@ impl ServerConnection {
             self.allocation_of = None;
         }
         let invalid = |message| (option_reply::ERR_INVALID, message);
-        if !self.terms.structured {
+        if !self.is_structured() {
             return self.refuse_option(option, invalid("structured replies come first"));
         }
         let request = match MetaRequest::parse(data) {
@@ -516,7 +548,7 @@ impl ServerConnection {
             size: export.size(),
             flags: self.negotiated_flags(index),
             block_sizes: export.block_sizes(),
-            structured: self.terms.structured,
+            headers: self.terms.headers,
             allocation: self.allocation_of == Some(index),
         };
         self.phase = Phase::RequestHeader;
@@ -524,10 +556,14 @@ impl ServerConnection {
     }
 
     fn on_request(&mut self, header: &RequestHeader) -> Step {
-        let payload_len = if header.command == command::WRITE { header.len } else { 0 };
-        if payload_len > PAYLOAD_SKIP_BYTES_MAX.max(self.terms.block_sizes.payload_max()) {
+        let told =
+            self.terms.headers.are_extended() && header.flags & command_flag::PAYLOAD_LEN != 0;
+        let has_payload = header.command == command::WRITE || told;
+        let payload_len = if has_payload { header.len } else { 0 };
+        let most = PAYLOAD_SKIP_BYTES_MAX.max(self.terms.block_sizes.payload_max());
+        let Some(payload_len) = u32::try_from(payload_len).ok().filter(|len| *len <= most) else {
             return self.close(CloseReason::PayloadTooLong { len: payload_len });
-        }
+        };
         let verdict = match self.terms.judge(header) {
             Verdict::Nothing(_) | Verdict::Perform(_) if self.shutting_down => {
                 Verdict::Refuse(NbdError::Shutdown)
@@ -535,13 +571,14 @@ impl ServerConnection {
             verdict => verdict,
         };
         let cookie = header.cookie;
+        let to = To { headers: self.terms.headers, cookie, offset: header.offset };
         match verdict {
             Verdict::Disconnect => {
                 self.phase = Phase::Closed;
                 Step::Event(ServerEvent::Disconnect)
             }
             Verdict::Nothing(reply) => {
-                self.out.push(&reply_header(self.terms.structured, cookie, reply));
+                self.out.push(&reply_header(to, reply));
                 Step::Again
             }
             Verdict::Perform(op) => {
@@ -552,7 +589,7 @@ impl ServerConnection {
                 Step::Event(ServerEvent::Request(Request { cookie, op }))
             }
             Verdict::Refuse(error) => {
-                self.phase = Phase::RequestSkip { remaining: payload_len, cookie, error };
+                self.phase = Phase::RequestSkip { remaining: payload_len, to, error };
                 Step::Again
             }
         }
@@ -571,7 +608,7 @@ impl ServerConnection {
     /// What this export offers to this client.
     fn negotiated_flags(&self, index: usize) -> TransmissionFlags {
         let flags = self.exports[index].flags().without(TransmissionFlags::SEND_DF);
-        if self.terms.structured { flags | TransmissionFlags::SEND_DF } else { flags }
+        if self.is_structured() { flags | TransmissionFlags::SEND_DF } else { flags }
     }
 }
 
@@ -615,11 +652,11 @@ pub enum CloseReason {
         /// Its length, bytes.
         len: u32,
     },
-    /// A write too long to be skipped.
-    #[error("write: found {len} bytes of payload, expected at most {PAYLOAD_SKIP_BYTES_MAX}")]
+    /// A write, or another request with payload, too long to be skipped.
+    #[error("request: found {len} bytes of payload, expected at most {PAYLOAD_SKIP_BYTES_MAX}")]
     PayloadTooLong {
         /// Its length, bytes.
-        len: u32,
+        len: u64,
     },
     /// A request that does not start like one.
     #[error("request magic: found {found:#010x}, expected {:#010x}", wire::REQUEST_MAGIC)]
@@ -645,7 +682,7 @@ enum Phase {
     OptionSkip { option: u32, remaining: u32, answer: (u32, &'static str) },
     Payload { remaining: u32 },
     RequestHeader,
-    RequestSkip { remaining: u32, cookie: u64, error: NbdError },
+    RequestSkip { remaining: u32, to: To, error: NbdError },
 }
 
 /// What one transition led to.

@@ -18,7 +18,8 @@ use crate::wire::{
 ///
 /// Units    `offset` and `len` in bytes
 /// Shape    from a server: `len > 0`, inside the export, a multiple of the minimum block;
-///          `Read` and `Write` at most the maximum payload, `Trim` and `WriteZeroes` up to 4 GiB - 1
+///          `Read` and `Write` at most the maximum payload, the others up to 4 GiB - 1, or as long as
+///          the export with extended headers
 /// Source   proto.md "Request types"
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Op {
@@ -27,7 +28,7 @@ pub enum Op {
         /// First byte.
         offset: u64,
         /// Bytes.
-        len: u32,
+        len: u64,
         /// One extent, and none beyond the range.
         one: bool,
     },
@@ -36,7 +37,7 @@ pub enum Op {
         /// First byte.
         offset: u64,
         /// Bytes.
-        len: u32,
+        len: u64,
     },
     /// Make writes completed so far durable.
     Flush,
@@ -54,7 +55,7 @@ pub enum Op {
         /// First byte.
         offset: u64,
         /// Bytes.
-        len: u32,
+        len: u64,
         /// Durable before the reply.
         fua: bool,
     },
@@ -72,7 +73,7 @@ pub enum Op {
         /// First byte.
         offset: u64,
         /// Bytes.
-        len: u32,
+        len: u64,
         /// Durable before the reply.
         fua: bool,
         /// The range stays allocated.
@@ -94,13 +95,13 @@ impl Op {
             Self::Cache { offset, len } => (command::CACHE, 0, offset, len),
             Self::Flush => (command::FLUSH, 0, 0, 0),
             Self::Read { offset, len, df } => {
-                (command::READ, flag(df, command_flag::DF), offset, len)
+                (command::READ, flag(df, command_flag::DF), offset, len.into())
             }
             Self::Trim { offset, len, fua } => {
                 (command::TRIM, flag(fua, command_flag::FUA), offset, len)
             }
             Self::Write { offset, len, fua } => {
-                (command::WRITE, flag(fua, command_flag::FUA), offset, len)
+                (command::WRITE, flag(fua, command_flag::FUA), offset, len.into())
             }
             Self::WriteZeroes { offset, len, fua, no_hole, fast } => {
                 let flags = flag(fua, command_flag::FUA)
@@ -153,52 +154,130 @@ impl Reply {
     }
 }
 
-/// The bytes of a reply before its data, 16 to 32 of them; dereferences to a slice.
+/// The bytes of a request before its payload; dereferences to a slice.
+#[derive(Clone, Copy, Debug)]
+pub struct RequestBytes {
+    bytes: [u8; RequestHeader::EXTENDED_BYTES],
+    len: u8,
+}
+
+impl RequestBytes {
+    pub(crate) fn new(mut header: RequestHeader, extended: bool) -> Self {
+        if extended {
+            if header.command == command::WRITE {
+                header.flags |= command_flag::PAYLOAD_LEN;
+            }
+            return Self { bytes: header.encode_extended(), len: 32 };
+        }
+        let mut bytes = [0; RequestHeader::EXTENDED_BYTES];
+        bytes[..RequestHeader::BYTES].copy_from_slice(&header.encode());
+        Self { bytes, len: 28 }
+    }
+}
+
+impl Deref for RequestBytes {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.bytes[..usize::from(self.len)]
+    }
+}
+
+/// Which headers messages have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Headers {
+    /// Simple replies.
+    Simple,
+    /// Structured replies.
+    Structured,
+    /// Extended headers, which are those of structured replies too.
+    Extended,
+}
+
+impl Headers {
+    pub(crate) fn are_structured(self) -> bool {
+        self != Self::Simple
+    }
+
+    pub(crate) fn are_extended(self) -> bool {
+        self == Self::Extended
+    }
+}
+
+/// To which request a reply goes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct To {
+    pub(crate) headers: Headers,
+    pub(crate) cookie: u64,
+    /// What extended headers repeat.
+    pub(crate) offset: u64,
+}
+
+impl To {
+    /// A chunk's header.
+    pub(crate) fn chunk(self, flags: u16, kind: u16, len: u32) -> ReplyHeader {
+        let header = ChunkHeader { flags, kind, cookie: self.cookie, len };
+        if self.headers.are_extended() {
+            ReplyHeader::of(&header.encode_extended(self.offset))
+        } else {
+            ReplyHeader::of(&header.encode())
+        }
+    }
+}
+
+/// The bytes of a reply before its data, 16 to 44 of them; dereferences to a slice.
 #[derive(Clone, Copy, Debug)]
 pub struct ReplyHeader {
-    bytes: [u8; 32],
+    bytes: [u8; 44],
     len: u8,
 }
 
 impl ReplyHeader {
+    fn of(header: &[u8]) -> Self {
+        let mut bytes = [0; 44];
+        bytes[..header.len()].copy_from_slice(header);
+        Self { bytes, len: u8::try_from(header.len()).expect("at most 32") }
+    }
+
     fn simple(error: u32, cookie: u64) -> Self {
-        let mut bytes = [0; 32];
+        let mut bytes = [0; 44];
         bytes[..16].copy_from_slice(&SimpleReply { error, cookie }.encode());
         Self { bytes, len: 16 }
     }
 
     /// A chunk that is its whole reply: the header, and the first `prefix_len` bytes of `prefix`.
     /// `data_len` bytes are sent after it by someone else.
-    fn chunk(kind: u16, cookie: u64, prefix: [u8; 8], prefix_len: u8, data_len: u32) -> Self {
-        Self::part(chunk::DONE, kind, cookie, &prefix[..usize::from(prefix_len)], data_len)
+    fn chunk(kind: u16, to: To, prefix: [u8; 8], prefix_len: u8, data_len: u32) -> Self {
+        Self::part(chunk::DONE, kind, to, &prefix[..usize::from(prefix_len)], data_len)
     }
 
     /// A chunk of a reply: the header and the fixed first part of its payload.
-    fn part(flags: u16, kind: u16, cookie: u64, prefix: &[u8], data_len: u32) -> Self {
+    fn part(flags: u16, kind: u16, to: To, prefix: &[u8], data_len: u32) -> Self {
         let prefix_len = u8::try_from(prefix.len()).expect("at most 12");
         let len = data_len.checked_add(u32::from(prefix_len)).expect("longer reads are refused");
-        let mut bytes = [0; 32];
-        bytes[..20].copy_from_slice(&ChunkHeader { flags, kind, cookie, len }.encode());
-        bytes[20..20 + prefix.len()].copy_from_slice(prefix);
-        Self { bytes, len: 20 + prefix_len }
+        let mut header = to.chunk(flags, kind, len);
+        let at = usize::from(header.len);
+        header.bytes[at..at + prefix.len()].copy_from_slice(prefix);
+        header.len += prefix_len;
+        header
     }
 
     /// A chunk with a range of zeroes.
-    fn hole(flags: u16, cookie: u64, offset: u64, len: u32) -> Self {
+    fn hole(flags: u16, to: To, offset: u64, len: u32) -> Self {
         let mut prefix = [0; 12];
         prefix[..8].copy_from_slice(&offset.to_be_bytes());
         prefix[8..].copy_from_slice(&len.to_be_bytes());
-        Self::part(flags, chunk::OFFSET_HOLE, cookie, &prefix, 0)
+        Self::part(flags, chunk::OFFSET_HOLE, to, &prefix, 0)
     }
 
     /// One piece of a read in several: data, which follows, or zeroes, which do not.
-    pub(crate) fn piece(cookie: u64, extent: Extent, offset: u64, last: bool) -> Self {
+    pub(crate) fn piece(to: To, extent: Extent, offset: u64, last: bool) -> Self {
         let flags = if last { chunk::DONE } else { 0 };
+        let len = u32::try_from(extent.len).expect("no longer than the read");
         if extent.zero {
-            Self::hole(flags, cookie, offset, extent.len)
+            Self::hole(flags, to, offset, len)
         } else {
-            let prefix = offset.to_be_bytes();
-            Self::part(flags, chunk::OFFSET_DATA, cookie, &prefix, extent.len)
+            Self::part(flags, chunk::OFFSET_DATA, to, &offset.to_be_bytes(), len)
         }
     }
 }
@@ -215,7 +294,7 @@ impl Deref for ReplyHeader {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extent {
     /// Bytes.
-    pub len: u32,
+    pub len: u64,
     /// Nothing is stored for it.
     pub hole: bool,
     /// It reads as zeroes.
@@ -225,30 +304,52 @@ pub struct Extent {
 impl Extent {
     /// Data, as far as anybody knows.
     #[must_use]
-    pub fn data(len: u32) -> Self {
+    pub fn data(len: u64) -> Self {
         Self { len, hole: false, zero: false }
     }
 
     /// Nothing, which reads as zeroes.
     #[must_use]
-    pub fn hole(len: u32) -> Self {
+    pub fn hole(len: u64) -> Self {
         Self { len, hole: true, zero: true }
     }
 
     /// As the context `base:allocation` has it.
-    pub(crate) fn encode(self) -> [u8; 8] {
+    fn flags(self) -> u32 {
         let hole = if self.hole { allocation::HOLE } else { 0 };
         let zero = if self.zero { allocation::ZERO } else { 0 };
-        let mut bytes = [0; 8];
-        bytes[..4].copy_from_slice(&self.len.to_be_bytes());
-        bytes[4..].copy_from_slice(&(hole | zero).to_be_bytes());
-        bytes
+        hole | zero
     }
 
     /// Flags that nobody has defined yet say nothing.
+    fn of(len: u64, flags: u64) -> Self {
+        let has = |flag: u32| flags & u64::from(flag) != 0;
+        Self { len, hole: has(allocation::HOLE), zero: has(allocation::ZERO) }
+    }
+
+    pub(crate) fn encode(self) -> [u8; 8] {
+        let len = u32::try_from(self.len).expect("no longer than the request");
+        let mut bytes = [0; 8];
+        bytes[..4].copy_from_slice(&len.to_be_bytes());
+        bytes[4..].copy_from_slice(&self.flags().to_be_bytes());
+        bytes
+    }
+
+    /// The same with extended headers.
+    pub(crate) fn encode_extended(self) -> [u8; 16] {
+        let mut bytes = [0; 16];
+        bytes[..8].copy_from_slice(&self.len.to_be_bytes());
+        bytes[8..].copy_from_slice(&u64::from(self.flags()).to_be_bytes());
+        bytes
+    }
+
     pub(crate) fn parse(bytes: &[u8; 8]) -> Self {
-        let (len, flags) = (wire::u32_at(bytes, 0), wire::u32_at(bytes, 4));
-        Self { len, hole: flags & allocation::HOLE != 0, zero: flags & allocation::ZERO != 0 }
+        Self::of(wire::u32_at(bytes, 0).into(), wire::u32_at(bytes, 4).into())
+    }
+
+    /// The same with extended headers.
+    pub(crate) fn parse_extended(bytes: &[u8; 16]) -> Self {
+        Self::of(wire::u64_at(bytes, 0), wire::u64_at(bytes, 8))
     }
 }
 
@@ -258,7 +359,7 @@ pub(crate) struct Terms {
     pub(crate) size: u64,
     pub(crate) flags: TransmissionFlags,
     pub(crate) block_sizes: BlockSizes,
-    pub(crate) structured: bool,
+    pub(crate) headers: Headers,
     /// The context `base:allocation`.
     pub(crate) allocation: bool,
 }
@@ -284,9 +385,11 @@ impl Terms {
     pub(crate) fn judge(&self, header: &RequestHeader) -> Verdict {
         let RequestHeader { flags, command, offset, len, .. } = *header;
         let fua = flags & command_flag::FUA != 0;
+        // What is longer is refused below.
+        let short = u32::try_from(len).unwrap_or(u32::MAX);
         let op = match command {
-            command::READ => Op::Read { offset, len, df: flags & command_flag::DF != 0 },
-            command::WRITE => Op::Write { offset, len, fua },
+            command::READ => Op::Read { offset, len: short, df: flags & command_flag::DF != 0 },
+            command::WRITE => Op::Write { offset, len: short, fua },
             command::DISC => return Verdict::Disconnect,
             command::BLOCK_STATUS => {
                 Op::BlockStatus { offset, len, one: flags & command_flag::REQ_ONE != 0 }
@@ -306,7 +409,9 @@ impl Terms {
             Ok(()) if len > 0 || op == Op::Flush => Verdict::Perform(op),
             // A reply to it has an extent, which is never empty.
             Ok(()) if command == command::BLOCK_STATUS => Verdict::Refuse(NbdError::Invalid),
-            Ok(()) if command == command::READ => Verdict::Nothing(Reply::Read { offset, len }),
+            Ok(()) if command == command::READ => {
+                Verdict::Nothing(Reply::Read { offset, len: short })
+            }
             Ok(()) => Verdict::Nothing(Reply::Done),
         }
     }
@@ -328,7 +433,10 @@ impl Terms {
             Op::Flush => (has(TransmissionFlags::SEND_FLUSH), 0),
             Op::Read { .. } => (true, flag_if(has(TransmissionFlags::SEND_DF), command_flag::DF)),
             Op::Trim { .. } => (has(TransmissionFlags::SEND_TRIM), 0),
-            Op::Write { .. } => (true, 0),
+            // Clients that leave the flag out mean the same.
+            Op::Write { .. } => {
+                (true, flag_if(self.headers.are_extended(), command_flag::PAYLOAD_LEN))
+            }
             Op::WriteZeroes { .. } => (
                 has(TransmissionFlags::SEND_WRITE_ZEROES),
                 command_flag::NO_HOLE
@@ -347,8 +455,8 @@ impl Terms {
         self.check_range(op, header.offset, header.len)
     }
 
-    fn check_range(&self, op: &Op, offset: u64, len: u32) -> Result<(), NbdError> {
-        if offset.checked_add(u64::from(len)).is_none_or(|end| end > self.size) {
+    fn check_range(&self, op: &Op, offset: u64, len: u64) -> Result<(), NbdError> {
+        if offset.checked_add(len).is_none_or(|end| end > self.size) {
             return Err(match op {
                 Op::Write { .. } | Op::WriteZeroes { .. } => NbdError::NoSpace,
                 Op::BlockStatus { .. }
@@ -359,14 +467,17 @@ impl Terms {
             });
         }
         let mask = u64::from(self.block_sizes.minimum()) - 1;
-        if (offset | u64::from(len)) & mask != 0 {
+        if (offset | len) & mask != 0 {
+            return Err(NbdError::Invalid);
+        }
+        if len > u64::from(u32::MAX) && !self.headers.are_extended() {
             return Err(NbdError::Invalid);
         }
         // A data chunk counts its 8 bytes of offset as well, in 32 bits.
-        if len > self.block_sizes.payload_max().min(u32::MAX - 8) {
+        if len > u64::from(self.block_sizes.payload_max().min(u32::MAX - 8)) {
             return match op {
                 // EOVERFLOW is for servers with structured replies; without, it is unexpected.
-                Op::Read { .. } if self.structured => Err(NbdError::Overflow),
+                Op::Read { .. } if self.headers.are_structured() => Err(NbdError::Overflow),
                 Op::Read { .. } | Op::Write { .. } => Err(NbdError::Invalid),
                 Op::BlockStatus { .. }
                 | Op::Cache { .. }
@@ -383,26 +494,32 @@ impl Terms {
 ///
 /// With structured replies, reads are one chunk with the data, or a lone end mark when zero bytes
 /// long, since a data chunk must hold at least one byte; errors are an error chunk without a text;
-/// other successes stay simple replies, which the document permits and which are the shortest.
+/// other successes stay simple replies, which the document permits and which are the shortest. With
+/// extended headers there are no simple replies.
 ///
 /// Source   proto.md "Simple reply message", "Structured reply chunk message", "Structured reply
 ///          types"
-pub(crate) fn reply_header(structured: bool, cookie: u64, reply: Reply) -> ReplyHeader {
+pub(crate) fn reply_header(to: To, reply: Reply) -> ReplyHeader {
+    let structured = to.headers.are_structured();
+    let cookie = to.cookie;
     match reply {
         Reply::Error(error) if structured => {
             // 32 bits of error, 16 bits of text length, no text.
             let prefix = (u64::from(error.code()) << 32).to_be_bytes();
-            ReplyHeader::chunk(chunk::ERROR, cookie, prefix, 6, 0)
+            ReplyHeader::chunk(chunk::ERROR, to, prefix, 6, 0)
         }
         Reply::Read { len: 0, .. } if structured => {
-            ReplyHeader::chunk(chunk::NONE, cookie, [0; 8], 0, 0)
+            ReplyHeader::chunk(chunk::NONE, to, [0; 8], 0, 0)
+        }
+        Reply::Done if to.headers.are_extended() => {
+            ReplyHeader::chunk(chunk::NONE, to, [0; 8], 0, 0)
         }
         Reply::Read { offset, len } if structured => {
-            ReplyHeader::chunk(chunk::OFFSET_DATA, cookie, offset.to_be_bytes(), 8, len)
+            ReplyHeader::chunk(chunk::OFFSET_DATA, to, offset.to_be_bytes(), 8, len)
         }
         Reply::Hole { offset, len } => {
             assert!(structured && len > 0, "simple replies know no holes");
-            ReplyHeader::hole(chunk::DONE, cookie, offset, len)
+            ReplyHeader::hole(chunk::DONE, to, offset, len)
         }
         Reply::Error(error) => ReplyHeader::simple(error.code(), cookie),
         Reply::Done | Reply::Read { .. } => ReplyHeader::simple(0, cookie),
@@ -418,11 +535,11 @@ mod tests {
 
     fn terms(flags: TransmissionFlags) -> Terms {
         let block_sizes = BlockSizes::default();
-        Terms { size: SIZE, flags, block_sizes, structured: true, allocation: true }
+        Terms { size: SIZE, flags, block_sizes, headers: Headers::Structured, allocation: true }
     }
 
     fn judge(terms: &Terms, command: u16, flags: u16, offset: u64, len: u32) -> Verdict {
-        terms.judge(&RequestHeader { flags, command, cookie: 1, offset, len })
+        terms.judge(&RequestHeader { flags, command, cookie: 1, offset, len: len.into() })
     }
 
     #[test]
@@ -600,7 +717,8 @@ mod tests {
             ),
             (true, error, "668e33ef 0001 8001 0102030405060708 00000006 00000005 0000"),
         ] {
-            let found = hex(reply_header(structured, cookie, reply));
+            let headers = if structured { Headers::Structured } else { Headers::Simple };
+            let found = hex(reply_header(To { headers, cookie, offset: 0 }, reply));
             assert_eq!(found, expected.replace(' ', ""), "{structured} {reply:?}");
         }
     }

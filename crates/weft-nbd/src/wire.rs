@@ -4,7 +4,7 @@
 //! decision is made here; every integer on the wire is big-endian.
 //!
 //! Source: NetworkBlockDevice/nbd `doc/proto.md` (2025-05-31, public domain), "Protocol phases" for
-//! the layouts and "Values" for the numbers.
+//! the layouts and "Values" for the numbers. Extended headers are those of its section of that name.
 
 /// First eight bytes a server sends, ASCII `NBDMAGIC`.
 ///
@@ -30,6 +30,14 @@ pub const SIMPLE_REPLY_MAGIC: u32 = 0x6744_6698;
 ///
 /// Source   proto.md "Structured reply chunk message"
 pub const CHUNK_MAGIC: u32 = 0x668e_33ef;
+/// First four bytes of a request with extended headers.
+///
+/// Source   proto.md "Extended request message"
+pub const EXTENDED_REQUEST_MAGIC: u32 = 0x21e4_1c71;
+/// First four bytes of a reply chunk with extended headers.
+///
+/// Source   proto.md "Extended reply chunk message"
+pub const EXTENDED_CHUNK_MAGIC: u32 = 0x6e8a_278c;
 
 /// TCP port assigned to NBD.
 ///
@@ -93,7 +101,7 @@ pub mod option {
     pub const LIST_META_CONTEXT: u32 = 9;
     /// Select metadata contexts.
     pub const SET_META_CONTEXT: u32 = 10;
-    /// Use 64-bit lengths.
+    /// Use headers with 64-bit lengths, and with them structured replies.
     pub const EXTENDED_HEADERS: u32 = 11;
 }
 
@@ -129,6 +137,8 @@ pub mod option_reply {
     pub const ERR_BLOCK_SIZE_REQD: u32 = ERROR_BIT + 8;
     /// The option is too long to be processed.
     pub const ERR_TOO_BIG: u32 = ERROR_BIT + 9;
+    /// Only for those who use extended headers, or not for them.
+    pub const ERR_EXT_HEADER_REQD: u32 = ERROR_BIT + 10;
 }
 
 /// Types of information in `NBD_REP_INFO`.
@@ -181,6 +191,8 @@ pub mod command_flag {
     pub const REQ_ONE: u16 = 1 << 3;
     /// Fail rather than zero slowly.
     pub const FAST_ZERO: u16 = 1 << 4;
+    /// The length is that of payload which follows; with extended headers only.
+    pub const PAYLOAD_LEN: u16 = 1 << 5;
 }
 
 /// Types and flags of structured reply chunks; errors have bit 15 set.
@@ -197,6 +209,9 @@ pub mod chunk {
     pub const OFFSET_HOLE: u16 = 2;
     /// 32-bit context, then extents: 32-bit length and 32-bit flags of each.
     pub const BLOCK_STATUS: u16 = 5;
+    /// 32-bit context, 32-bit count, then extents: 64-bit length and 64-bit flags of each. With
+    /// extended headers in place of the other.
+    pub const BLOCK_STATUS_EXT: u16 = 6;
     /// Set in every error type.
     pub const ERROR_BIT: u16 = 1 << 15;
     /// 32-bit error, 16-bit message length, message.
@@ -368,12 +383,14 @@ pub struct RequestHeader {
     /// First byte of the range.
     pub offset: u64,
     /// Bytes in the range.
-    pub len: u32,
+    pub len: u64,
 }
 
 impl RequestHeader {
     /// Bytes on the wire.
     pub const BYTES: usize = 28;
+    /// The same with extended headers.
+    pub const EXTENDED_BYTES: usize = 32;
 
     /// Reads a header.
     ///
@@ -386,22 +403,56 @@ impl RequestHeader {
                 command: u16_at(bytes, 6),
                 cookie: u64_at(bytes, 8),
                 offset: u64_at(bytes, 16),
-                len: u32_at(bytes, 24),
+                len: u64::from(u32_at(bytes, 24)),
             }),
             found => Err(found),
         }
     }
 
+    /// Reads an extended header.
+    ///
+    /// # Errors
+    /// The number found in place of the magic.
+    pub fn parse_extended(bytes: &[u8; Self::EXTENDED_BYTES]) -> Result<Self, u32> {
+        match u32_at(bytes, 0) {
+            EXTENDED_REQUEST_MAGIC => Ok(Self {
+                flags: u16_at(bytes, 4),
+                command: u16_at(bytes, 6),
+                cookie: u64_at(bytes, 8),
+                offset: u64_at(bytes, 16),
+                len: u64_at(bytes, 24),
+            }),
+            found => Err(found),
+        }
+    }
+
+    /// Writes an extended header.
+    #[must_use]
+    pub fn encode_extended(&self) -> [u8; Self::EXTENDED_BYTES] {
+        let mut bytes = [0; Self::EXTENDED_BYTES];
+        bytes[..4].copy_from_slice(&EXTENDED_REQUEST_MAGIC.to_be_bytes());
+        bytes[4..6].copy_from_slice(&self.flags.to_be_bytes());
+        bytes[6..8].copy_from_slice(&self.command.to_be_bytes());
+        bytes[8..16].copy_from_slice(&self.cookie.to_be_bytes());
+        bytes[16..24].copy_from_slice(&self.offset.to_be_bytes());
+        bytes[24..].copy_from_slice(&self.len.to_be_bytes());
+        bytes
+    }
+
     /// Writes a header.
+    ///
+    /// # Panics
+    /// When the length needs more than 32 bits.
     #[must_use]
     pub fn encode(&self) -> [u8; Self::BYTES] {
+        let len = u32::try_from(self.len).expect("longer ones have extended headers");
         let mut bytes = [0; Self::BYTES];
         bytes[..4].copy_from_slice(&REQUEST_MAGIC.to_be_bytes());
         bytes[4..6].copy_from_slice(&self.flags.to_be_bytes());
         bytes[6..8].copy_from_slice(&self.command.to_be_bytes());
         bytes[8..16].copy_from_slice(&self.cookie.to_be_bytes());
         bytes[16..24].copy_from_slice(&self.offset.to_be_bytes());
-        bytes[24..].copy_from_slice(&self.len.to_be_bytes());
+        bytes[24..].copy_from_slice(&len.to_be_bytes());
         bytes
     }
 }
@@ -440,7 +491,7 @@ impl SimpleReply {
 
 /// The start of a structured reply chunk.
 ///
-/// Source   proto.md "Structured reply chunk message"
+/// Source   proto.md "Structured reply chunk message", "Extended reply chunk message"
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChunkHeader {
     /// See [`chunk::DONE`].
@@ -456,6 +507,33 @@ pub struct ChunkHeader {
 impl ChunkHeader {
     /// Bytes on the wire.
     pub const BYTES: usize = 20;
+    /// The same with extended headers.
+    pub const EXTENDED_BYTES: usize = 32;
+
+    /// Reads an extended header whose magic has been checked, and the offset that it repeats.
+    ///
+    /// # Errors
+    /// The length, which is more than anybody takes.
+    pub(crate) fn parse_extended(bytes: &[u8; Self::EXTENDED_BYTES]) -> Result<(Self, u64), u64> {
+        debug_assert_eq!(u32_at(bytes, 0), EXTENDED_CHUNK_MAGIC);
+        let (offset, len) = (u64_at(bytes, 16), u64_at(bytes, 24));
+        let len = u32::try_from(len).map_err(|_| len)?;
+        let (flags, kind, cookie) = (u16_at(bytes, 4), u16_at(bytes, 6), u64_at(bytes, 8));
+        Ok((Self { flags, kind, cookie, len }, offset))
+    }
+
+    /// Writes an extended header, with the offset of the request.
+    #[must_use]
+    pub fn encode_extended(&self, offset: u64) -> [u8; Self::EXTENDED_BYTES] {
+        let mut bytes = [0; Self::EXTENDED_BYTES];
+        bytes[..4].copy_from_slice(&EXTENDED_CHUNK_MAGIC.to_be_bytes());
+        bytes[4..6].copy_from_slice(&self.flags.to_be_bytes());
+        bytes[6..8].copy_from_slice(&self.kind.to_be_bytes());
+        bytes[8..16].copy_from_slice(&self.cookie.to_be_bytes());
+        bytes[16..24].copy_from_slice(&offset.to_be_bytes());
+        bytes[24..].copy_from_slice(&u64::from(self.len).to_be_bytes());
+        bytes
+    }
 
     /// Reads a header whose magic has been checked.
     pub(crate) fn parse(bytes: &[u8; Self::BYTES]) -> Self {
@@ -597,10 +675,16 @@ mod tests {
     fn headers_survive_encode_and_parse() {
         let request = RequestHeader { flags: 1, command: 2, cookie: 3, offset: 4, len: 5 };
         assert_eq!(RequestHeader::parse(&request.encode()), Ok(request));
+        let long = RequestHeader { len: u64::MAX, ..request };
+        assert_eq!(RequestHeader::parse_extended(&long.encode_extended()), Ok(long));
         let reply = SimpleReply { error: 1, cookie: u64::MAX };
         assert_eq!(SimpleReply::parse(&reply.encode()), reply);
         let chunk = ChunkHeader { flags: 1, kind: 0x8001, cookie: 7, len: 9 };
         assert_eq!(ChunkHeader::parse(&chunk.encode()), chunk);
+        assert_eq!(ChunkHeader::parse_extended(&chunk.encode_extended(5)), Ok((chunk, 5)));
+        let mut long = chunk.encode_extended(5);
+        long[24] = 1;
+        assert_eq!(ChunkHeader::parse_extended(&long), Err(1 << 56 | 9));
         let option = OptionHeader { option: 7, len: 6 };
         assert_eq!(OptionHeader::parse(&option.encode()), Ok(option));
         let answer = OptionReplyHeader { option: 7, kind: option_reply::ERR_UNKNOWN, len: 6 };
@@ -610,6 +694,7 @@ mod tests {
     #[test]
     fn wrong_magic_is_named() {
         assert_eq!(RequestHeader::parse(&[0xff; 28]), Err(u32::MAX));
+        assert_eq!(RequestHeader::parse_extended(&[0xff; 32]), Err(u32::MAX));
         assert_eq!(OptionHeader::parse(&[0; 16]), Err(0));
         assert_eq!(OptionReplyHeader::parse(&[0; 20]), Err(0));
     }

@@ -143,7 +143,7 @@ fn rude_handshakes_are_given_up() {
         (
             "4 GiB of reply",
             "\"NBDMAGIC\" \"IHAVEOPT\" 0003 0003e889045565a9 00000007 00000003 ffffffff",
-            ClientError::ReplyTooLong { len: u32::MAX },
+            ClientError::ReplyTooLong { len: u32::MAX.into() },
         ),
         (
             "success without facts",
@@ -372,7 +372,7 @@ fn rude_replies_are_given_up() {
         (
             true,
             "668e33ef 0001 8001 0000000000000001 ffffffff",
-            ClientError::ReplyTooLong { len: u32::MAX },
+            ClientError::ReplyTooLong { len: u32::MAX.into() },
         ),
         (
             true,

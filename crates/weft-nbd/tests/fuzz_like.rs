@@ -6,7 +6,7 @@
 mod common;
 
 use common::client::Client;
-use common::{Random, Server, client_flags, info_data, option, request};
+use common::{Random, Server, client_flags, extended, info_data, option, request};
 use weft_nbd::{Goal, Op};
 
 const MUTATIONS: usize = 20_000;
@@ -14,16 +14,26 @@ const SEED: u64 = 0x7765_6674_2d6e_6264;
 
 const META: &[u8] = b"\0\0\0\x04disk\0\0\0\x02\0\0\0\x03x:y\0\0\0\x0fbase:allocation";
 
-fn client_bytes(structured: bool) -> Vec<u8> {
+fn client_bytes(structured: bool, extended_headers: bool) -> Vec<u8> {
     let mut bytes = client_flags().to_vec();
     bytes.extend(option(3, &[]));
     bytes.extend(option(6, &info_data(b"disk", &[1, 2, 3])));
     if structured {
-        bytes.extend(option(8, &[]));
+        bytes.extend(option(if extended_headers { 11 } else { 8 }, &[]));
         bytes.extend(option(9, b"\0\0\0\0\0\0\0\x01\0\0\0\x05base:"));
         bytes.extend(option(10, META));
     }
     bytes.extend(option(7, &info_data(b"disk", &[3])));
+    if structured && extended_headers {
+        bytes.extend(extended(1, 0x21, 1, 512, 64));
+        bytes.extend([0x77; 64]);
+        bytes.extend(extended(0, 0, 2, 500, 100));
+        bytes.extend(extended(6, 2, 3, 0, 1 << 14));
+        bytes.extend(extended(7, 0x20, 4, 0, 12));
+        bytes.extend([0; 12]);
+        bytes.extend(extended(7, 0, 7, 0, 9000));
+        return bytes;
+    }
     bytes.extend(request(1, 1, 1, 512, 64));
     bytes.extend([0x77; 64]);
     bytes.extend(request(0, 0, 2, 500, 100));
@@ -77,7 +87,7 @@ fn mutated_clients() {
     let mut random = Random(SEED);
     let mut outcomes = [0; 2];
     for round in 0..MUTATIONS {
-        let mut bytes = client_bytes(round % 2 == 0);
+        let mut bytes = client_bytes(round % 2 == 0, round % 4 == 0);
         mutate(&mut random, &mut bytes);
         let mut server = Server::with_disk(1 << 14);
         feed(&mut random, &bytes, |piece| server.receive(piece));
@@ -107,6 +117,7 @@ fn mutated_servers() {
         server.sparse = true;
         server.disk[600..4000].fill(7);
         let open = || match structured {
+            true if round % 8 == 0 => Client::extended(Goal::Open("disk".into())),
             true => Client::with_allocation(Goal::Open("disk".into())),
             false => Client::new(Goal::Open("disk".into()), false),
         };

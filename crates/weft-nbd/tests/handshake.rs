@@ -147,7 +147,7 @@ fn every_option_has_its_documented_reply() {
             "\"IHAVEOPT\" 00000009 00000003 000000",
             format!("{REPLY} 00000009 80000003 0000001d \"structured replies come first\""),
         ),
-        ("EXTENDED_HEADERS", "\"IHAVEOPT\" 0000000b 00000000", unsup("0000000b")),
+        ("beyond the last known", "\"IHAVEOPT\" 0000000c 00000000", unsup("0000000c")),
         ("unknown", "\"IHAVEOPT\" ffffffff 00000004 deadbeef", unsup("ffffffff")),
     ];
     for (name, input, expected) in table {
@@ -157,8 +157,8 @@ fn every_option_has_its_documented_reply() {
         // Whatever the answer was, the next option is understood.
         check(
             &mut server,
-            "\"IHAVEOPT\" 0000000b 00000000",
-            "0003e889045565a9 0000000b 80000001 00000000",
+            "\"IHAVEOPT\" 0000000c 00000000",
+            "0003e889045565a9 0000000c 80000001 00000000",
         );
     }
     // All of them in one session.

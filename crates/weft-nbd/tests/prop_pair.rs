@@ -3,7 +3,7 @@
 mod common;
 
 use common::client::Client;
-use common::{Random, Server, client_flags, info_data, option, request};
+use common::{Random, Server, client_flags, extended, info_data, option, request};
 use proptest::prelude::*;
 use weft_nbd::{ExportInfo, Goal, NbdUri, Op};
 
@@ -35,15 +35,32 @@ fn byte_of(cookie: u64) -> u8 {
     u8::try_from(cookie % 251).unwrap()
 }
 
+/// Which headers are asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Headers {
+    Simple,
+    Structured,
+    Extended,
+}
+
+const HEADERS: [Headers; 3] = [Headers::Simple, Headers::Structured, Headers::Extended];
+
 /// Opens, sends all of `ops` at once, leaves; checks every read against a model that takes effect in
 /// order, as this server does.
-fn session(structured: bool, ops: &[Op], mut piece: impl FnMut() -> usize) {
+fn session(headers: Headers, ops: &[Op], mut piece: impl FnMut() -> usize) {
+    let structured = headers != Headers::Simple;
     let mut server = Server::with_disk(u64::from(SIZE));
     server.sparse = true;
     let goal = Goal::Open(String::new());
-    let mut client =
-        if structured { Client::with_allocation(goal) } else { Client::new(goal, false) };
+    let mut client = match headers {
+        Headers::Simple => Client::new(goal, false),
+        Headers::Structured => Client::with_allocation(goal),
+        Headers::Extended => Client::extended(goal),
+    };
     converse(&mut client, &mut server, &mut piece);
+    let connection = client.connection.as_ref().unwrap();
+    assert_eq!(connection.is_structured(), structured);
+    assert_eq!(connection.is_extended(), headers == Headers::Extended);
     let export = client.connection.as_ref().unwrap().export();
     assert_eq!((export.name(), export.has_allocation()), ("disk", structured));
 
@@ -63,18 +80,20 @@ fn session(structured: bool, ops: &[Op], mut piece: impl FnMut() -> usize) {
             _ => Vec::new(),
         };
         client.request(cookie, op, &payload).unwrap();
-        let range = |offset: u64, len: u32| {
+        let range = |offset: u64, len: u64| {
             let at = usize::try_from(offset).unwrap();
-            at..at + len as usize
+            at..at + usize::try_from(len).unwrap()
         };
         match op {
             Op::BlockStatus { offset, len, one } => {
                 statuses.push((cookie, one, model[range(offset, len)].to_vec()));
             }
             Op::Read { offset, len, .. } => {
-                expected.push((cookie, model[range(offset, len)].to_vec()));
+                expected.push((cookie, model[range(offset, len.into())].to_vec()));
             }
-            Op::Write { offset, len, .. } => model[range(offset, len)].fill(byte_of(cookie)),
+            Op::Write { offset, len, .. } => {
+                model[range(offset, len.into())].fill(byte_of(cookie));
+            }
             Op::WriteZeroes { offset, len, .. } => model[range(offset, len)].fill(0),
             _ => {}
         }
@@ -91,7 +110,7 @@ fn session(structured: bool, ops: &[Op], mut piece: impl FnMut() -> usize) {
         assert!(!one || extents.len() == 1);
         let mut rest = &bytes[..];
         for extent in extents {
-            let (now, later) = rest.split_at(extent.len as usize);
+            let (now, later) = rest.split_at(usize::try_from(extent.len).unwrap());
             assert_eq!(extent.zero, now.iter().all(|byte| *byte == 0));
             rest = later;
         }
@@ -107,15 +126,16 @@ fn op() -> impl Strategy<Value = Op> {
     let range =
         (0..SIZE).prop_flat_map(|offset| (Just(u64::from(offset)), 1..=(SIZE - offset).min(3000)));
     (0..8, range, any::<bool>(), any::<bool>()).prop_map(|(kind, (offset, len), fua, no_hole)| {
+        let long = u64::from(len);
         match kind {
             0 => Op::Flush,
-            5 => Op::BlockStatus { offset, len, one: fua },
-            6 => Op::Cache { offset, len },
+            5 => Op::BlockStatus { offset, len: long, one: fua },
+            6 => Op::Cache { offset, len: long },
             7 => Op::Read { offset, len, df: false },
             1 => Op::Read { offset, len, df: false },
-            2 => Op::Trim { offset, len, fua },
+            2 => Op::Trim { offset, len: long, fua },
             3 => Op::Write { offset, len, fua },
-            _ => Op::WriteZeroes { offset, len, fua, no_hole, fast: false },
+            _ => Op::WriteZeroes { offset, len: long, fua, no_hole, fast: false },
         }
     })
 }
@@ -129,14 +149,14 @@ fn byte_by_byte_and_all_at_once() {
         Op::Flush,
         Op::BlockStatus { offset: 0, len: 2000, one: false },
         Op::BlockStatus { offset: 120, len: 35, one: true },
-        Op::Cache { offset: 0, len: SIZE },
+        Op::Cache { offset: 0, len: SIZE.into() },
         Op::Read { offset: 140, len: 40, df: false },
         Op::Read { offset: 1000, len: 400, df: false },
         Op::Read { offset: u64::from(SIZE) - 1, len: 1, df: false },
     ];
-    for structured in [false, true] {
-        for piece in [1, 2, 3, 7, 27, 28, 29, 100, usize::MAX] {
-            session(structured, &ops, || piece);
+    for headers in HEADERS {
+        for piece in [1, 2, 3, 7, 27, 28, 29, 31, 32, 33, 100, usize::MAX] {
+            session(headers, &ops, || piece);
         }
     }
 }
@@ -169,20 +189,20 @@ proptest! {
 
     #[test]
     fn any_session_in_any_chunking(
-        structured in any::<bool>(),
+        headers in prop::sample::select(&HEADERS[..]),
         ops in prop::collection::vec(op(), 0..30),
         seed in 1..u64::MAX,
         piece_max in 1..5000_usize,
     ) {
         let mut random = Random(seed);
-        session(structured, &ops, || 1 + random.below(piece_max));
+        session(headers, &ops, || 1 + random.below(piece_max));
     }
 
     #[test]
     fn server_sends_the_same_however_its_input_is_split(
         bytes in prop::collection::vec(
             prop_oneof![
-                Just(option(8, &[])), Just(option(3, &[])), Just(option(42, b"abc")),
+                Just(option(8, &[])), Just(option(11, &[])), Just(option(3, &[])), Just(option(42, b"abc")),
                 Just(option(6, &info_data(b"disk", &[3]))), Just(option(6, b"rubbish")),
                 Just(option(10, b"\0\0\0\x04disk\0\0\0\x01\0\0\0\x0fbase:allocation")),
                 Just(option(9, b"\0\0\0\0\0\0\0\0")), Just(option(10, b"rubbish")),
@@ -192,6 +212,14 @@ proptest! {
                         let mut bytes = request(command, flags, cookie, offset, len);
                         if command == 1 {
                             bytes.resize(28 + len as usize, 0x5a);
+                        }
+                        bytes
+                    }),
+                (0..9_u16, 0..64_u16, any::<u64>(), 0..2 * u64::from(SIZE), 0..600_u64)
+                    .prop_map(|(command, flags, cookie, offset, len)| {
+                        let mut bytes = extended(command, flags, cookie, offset, len);
+                        if command == 1 || flags & 0x20 != 0 {
+                            bytes.resize(32 + usize::try_from(len).unwrap(), 0x5a);
                         }
                         bytes
                     }),

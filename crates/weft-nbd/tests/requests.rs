@@ -127,14 +127,14 @@ fn flags_reach_the_driver() {
         | TransmissionFlags::SEND_TRIM
         | TransmissionFlags::SEND_CACHE;
     let export = ExportInfo::new("disk", SIZE).unwrap().with_flags(flags);
-    let (offset, len) = (4096, 512);
+    let (offset, short, len) = (4096, 512, 512);
     let zeroes = |fua, no_hole, fast| Op::WriteZeroes { offset, len, fua, no_hole, fast };
     for (command, flags, op) in [
-        (0, 0x0, Op::Read { offset, len, df: false }),
-        (0, 0x4, Op::Read { offset, len, df: true }),
-        (0, 0x5, Op::Read { offset, len, df: true }),
-        (1, 0x0, Op::Write { offset, len, fua: false }),
-        (1, 0x1, Op::Write { offset, len, fua: true }),
+        (0, 0x0, Op::Read { offset, len: short, df: false }),
+        (0, 0x4, Op::Read { offset, len: short, df: true }),
+        (0, 0x5, Op::Read { offset, len: short, df: true }),
+        (1, 0x0, Op::Write { offset, len: short, fua: false }),
+        (1, 0x1, Op::Write { offset, len: short, fua: true }),
         (4, 0x1, Op::Trim { offset, len, fua: true }),
         (5, 0x0, Op::Cache { offset, len }),
         (5, 0x1, Op::Cache { offset, len }),
@@ -145,7 +145,7 @@ fn flags_reach_the_driver() {
         (6, 0x13, zeroes(true, true, true)),
     ] {
         let mut server = Server::new(vec![export.clone()]).open(true);
-        server.receive(&request(command, flags, 9, offset, len));
+        server.receive(&request(command, flags, 9, offset, short));
         assert_eq!(server.events, [ServerEvent::Request(Request { cookie: 9, op })]);
         let payload = if command == 1 { 512 } else { 0 };
         assert_eq!(server.connection.payload_remaining(), payload);
@@ -187,7 +187,7 @@ fn forgotten_payload_is_a_bug_of_the_driver() {
 fn requests_that_cannot_be_skipped_end_the_session() {
     for (input, reason) in [
         (request(1, 0, 7, 0, (64 << 20) + 1), CloseReason::PayloadTooLong { len: (64 << 20) + 1 }),
-        (request(1, 0, 7, 0, u32::MAX), CloseReason::PayloadTooLong { len: u32::MAX }),
+        (request(1, 0, 7, 0, u32::MAX), CloseReason::PayloadTooLong { len: u32::MAX.into() }),
         (vec![0; 28], CloseReason::RequestMagic { found: 0 }),
         // Extended headers were not agreed on.
         (hex("21e41c71").repeat(8), CloseReason::RequestMagic { found: 0x21e4_1c71 }),

@@ -159,7 +159,11 @@ pub fn core(
 
 /// Files with a new array on them.
 pub fn array_files(dir: &Path, level: Level, count: u8) -> Vec<MemberSpec> {
-    let size = Sectors(32 << 11);
+    array_files_of(dir, level, count, Sectors(32 << 11))
+}
+
+/// The same with members of another size.
+pub fn array_files_of(dir: &Path, level: Level, count: u8, size: Sectors) -> Vec<MemberSpec> {
     let member = |byte| NewMember { size, device_uuid: [byte; 16].into() };
     let mut array = NewArray::new(level, (1..=count).map(member).collect());
     array.assume_clean = true;
@@ -211,9 +215,19 @@ pub struct Client {
 
 impl Client {
     pub fn connect(path: &Path) -> Self {
+        let handshake = ClientHandshake::new(Goal::Open("v".into())).unwrap();
+        Self::after(path, handshake.with_allocation())
+    }
+
+    /// With extended headers.
+    pub fn extended(path: &Path) -> Self {
+        let handshake = ClientHandshake::new(Goal::Open("v".into())).unwrap();
+        Self::after(path, handshake.with_extended_headers().with_allocation())
+    }
+
+    fn after(path: &Path, mut handshake: ClientHandshake) -> Self {
         let mut stream = UnixStream::connect(path).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
-        let mut handshake = ClientHandshake::new(Goal::Open("v".into())).unwrap().with_allocation();
         let mut received = Vec::new();
         let mut buffer = [0; 4096];
         loop {
@@ -310,20 +324,20 @@ impl Client {
         self.call(Op::Flush, &[]).map(|_| ())
     }
 
-    pub fn zero(&mut self, offset: u64, len: u32) -> Result<(), NbdError> {
+    pub fn zero(&mut self, offset: u64, len: u64) -> Result<(), NbdError> {
         let op = Op::WriteZeroes { offset, len, fua: false, no_hole: false, fast: false };
         self.call(op, &[]).map(|_| ())
     }
 
     /// Where holes are, from `offset` on.
-    pub fn map(&mut self, offset: u64, len: u32) -> Vec<Extent> {
+    pub fn map(&mut self, offset: u64, len: u64) -> Vec<Extent> {
         self.call(Op::BlockStatus { offset, len, one: false }, &[]).unwrap();
         std::mem::take(&mut self.extents)
     }
 
     /// Bytes of a request that the client half would refuse to make.
     pub fn send_raw(&mut self, command: u16, flags: u16, offset: u64, len: u32) {
-        let header = RequestHeader { flags, command, cookie: 7, offset, len };
+        let header = RequestHeader { flags, command, cookie: 7, offset, len: len.into() };
         self.stream.write_all(&header.encode()).unwrap();
     }
 }

@@ -31,6 +31,11 @@ impl Client {
         Self::of(handshake)
     }
 
+    /// The same, with extended headers, and asking where holes are.
+    pub(crate) fn extended(goal: Goal) -> Self {
+        Self::of(ClientHandshake::new(goal).unwrap().with_extended_headers().with_allocation())
+    }
+
     /// The same, asking where holes are.
     pub(crate) fn with_allocation(goal: Goal) -> Self {
         Self::of(ClientHandshake::new(goal).unwrap().with_allocation())

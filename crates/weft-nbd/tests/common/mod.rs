@@ -50,7 +50,13 @@ pub(crate) fn info_data(name: &[u8], kinds: &[u16]) -> Vec<u8> {
 }
 
 pub(crate) fn request(command: u16, flags: u16, cookie: u64, offset: u64, len: u32) -> Vec<u8> {
+    let len = u64::from(len);
     RequestHeader { flags, command, cookie, offset, len }.encode().to_vec()
+}
+
+/// The same with extended headers.
+pub(crate) fn extended(command: u16, flags: u16, cookie: u64, offset: u64, len: u64) -> Vec<u8> {
+    RequestHeader { flags, command, cookie, offset, len }.encode_extended().to_vec()
 }
 
 pub(crate) fn client_flags() -> [u8; 4] {
@@ -89,10 +95,20 @@ impl Server {
     }
 
     /// The same, past the handshake, with nothing in `sent`.
-    pub(crate) fn open(mut self, structured: bool) -> Self {
+    pub(crate) fn open(self, structured: bool) -> Self {
+        self.open_after(if structured { &[8] } else { &[] })
+    }
+
+    /// The same after these options without data, and the choice of `base:allocation` if replies may
+    /// tell it.
+    pub(crate) fn open_after(mut self, options: &[u32]) -> Self {
         self.receive(&client_flags());
-        if structured {
-            self.receive(&option(8, &[]));
+        for number in options {
+            self.receive(&option(*number, &[]));
+        }
+        if options == [11] {
+            let data = b"\0\0\0\x04disk\0\0\0\x01\0\0\0\x0fbase:allocation";
+            self.receive(&option(10, data));
         }
         self.receive(&option(7, &info_data(b"disk", &[])));
         assert_eq!(self.events, [ServerEvent::Ready { export: 0 }]);
@@ -159,7 +175,7 @@ impl Server {
             Op::Read { mut offset, len, df: false }
                 if self.sparse && self.connection.is_structured() =>
             {
-                let extents = self.extents(offset, len);
+                let extents = self.extents(offset, u64::from(len));
                 if let [Extent { zero: true, .. }] = extents[..] {
                     self.connection.reply_hole(&request);
                     return;
@@ -169,10 +185,10 @@ impl Server {
                     self.sent.extend_from_slice(&header);
                     let at = usize::try_from(offset).unwrap();
                     if !extent.zero {
-                        let data = &self.disk[at..at + extent.len as usize];
+                        let data = &self.disk[at..at + usize::try_from(extent.len).unwrap()];
                         self.sent.extend_from_slice(data);
                     }
-                    offset += u64::from(extent.len);
+                    offset += extent.len;
                 }
             }
             Op::Read { offset, len, .. } => {
@@ -188,7 +204,8 @@ impl Server {
             }
             Op::WriteZeroes { offset, len, .. } => {
                 let at = usize::try_from(offset).unwrap();
-                let end = (at + len as usize).min(self.disk.len());
+                let end = (offset + len).min(self.disk.len() as u64);
+                let end = usize::try_from(end).unwrap();
                 if at < end {
                     self.disk[at..end].fill(0);
                 }
@@ -201,16 +218,21 @@ impl Server {
     }
 
     /// Runs of zeroes and of other bytes.
-    fn extents(&self, offset: u64, len: u32) -> Vec<Extent> {
+    fn extents(&self, offset: u64, len: u64) -> Vec<Extent> {
         let at = usize::try_from(offset).unwrap();
         let is_zero = |at: usize| self.disk.get(at).is_none_or(|byte| *byte == 0);
         let mut extents: Vec<Extent> = Vec::new();
-        for at in at..at + len as usize {
+        // Beyond the disk all is zero.
+        let near = usize::try_from(len).unwrap().min(self.disk.len().saturating_sub(at) + 1);
+        for at in at..at + near {
             match extents.last_mut() {
                 Some(last) if last.zero == is_zero(at) => last.len += 1,
                 _ if is_zero(at) => extents.push(Extent::hole(1)),
                 _ => extents.push(Extent::data(1)),
             }
+        }
+        if let Some(last) = extents.last_mut().filter(|last| last.zero) {
+            last.len += len - near as u64;
         }
         extents
     }

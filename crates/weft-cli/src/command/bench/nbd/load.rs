@@ -202,7 +202,9 @@ impl Session {
             let block = if random { self.random } else { self.next } % blocks;
             let command = if write { command::WRITE } else { command::READ };
             let (cookie, offset) = (slot as u64, block * u64::from(bytes));
-            headers.push(RequestHeader { flags: 0, command, cookie, offset, len: bytes }.encode());
+            headers.push(
+                RequestHeader { flags: 0, command, cookie, offset, len: bytes.into() }.encode(),
+            );
             self.sent[slot] = now;
         }
         let mut slices = Vec::with_capacity(headers.len() * 2);
