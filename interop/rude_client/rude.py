@@ -92,11 +92,14 @@ def requests(uri, expected):
         assert code in (ENOSPC, EINVAL), ("write", offset, length, code)
         code = refused(client, nbd.WRITE_ZEROES, offset, length)
         assert code in (ENOSPC, EINVAL), ("zero", offset, length, code)
+        code = refused(client, nbd.TRIM, offset, length)
+        assert code == EINVAL, ("trim", offset, length, code)
     # Zero length: either outcome is allowed, but one answer comes and nothing changes.
-    for command in (nbd.READ, nbd.WRITE, nbd.WRITE_ZEROES):
+    for command in (nbd.READ, nbd.WRITE, nbd.TRIM, nbd.WRITE_ZEROES):
         assert refused(client, command, 4096, 0) in (0, EINVAL)
-    # Not offered, and unknown.
-    assert refused(client, nbd.TRIM, 0, 4096) in (EINVAL, ENOTSUP)
+    # Less than a row of chunks: the answer is yes, and nothing changes.
+    assert refused(client, nbd.TRIM, 511, 4096) == 0
+    # Unknown.
     assert refused(client, 99, 0, 0) in (EINVAL, ENOTSUP)
     assert refused(client, nbd.READ, 0, 512, 0x4000) in (EINVAL, ENOTSUP), "unknown flag"
     # Unaligned to one byte, over sector, block, chunk and row edges.
