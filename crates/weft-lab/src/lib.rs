@@ -1,10 +1,14 @@
 //! What is measured, with what, and what does it mean?
 //!
-//! The parts of an experiment that are neither the engine nor the world it runs in: for now traces of
-//! block devices ([`replay`]).
+//! The parts of an experiment that are neither the engine nor the world it runs in: traces of block
+//! devices ([`replay`]), jobs as fio describes them ([`job`]), how a model is calibrated ([`fit`]) and what a set
+//! of runs is worth ([`statistics`]).
 //!
 //! **Architecture Invariant:** nothing here decides anything about data. Numbers that decide what a run
 //! does come from integers and the `libm` crate, so that a seed means the same on every machine.
 #![forbid(unsafe_code)]
 
+pub mod fit;
+pub mod job;
 pub mod replay;
+pub mod statistics;

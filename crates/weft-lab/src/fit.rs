@@ -1,0 +1,223 @@
+//! Which parameter makes the baseline come out as it was published?
+//!
+//! A model is calibrated on published figures of the *baseline* only. [`Figures`] keeps these apart from
+//! what is to be predicted, and [`fit`] takes a [`Baseline`], so it cannot see the other side: its result is
+//! the same whatever stands there. A test puts NaN there.
+//!
+//! Source   experiments.md §4 (2), statement 30
+
+use std::collections::BTreeMap;
+
+/// Published figures, by name, apart by what may be done with them.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Figures {
+    baseline: Baseline,
+    predicted: BTreeMap<String, f64>,
+}
+
+/// What may be fitted to.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Baseline(BTreeMap<String, f64>);
+
+impl Figures {
+    /// Sorts figures by whether they are of the baseline.
+    pub fn new(
+        baseline: impl IntoIterator<Item = (String, f64)>,
+        predicted: impl IntoIterator<Item = (String, f64)>,
+    ) -> Self {
+        Self {
+            baseline: Baseline(baseline.into_iter().collect()),
+            predicted: predicted.into_iter().collect(),
+        }
+    }
+
+    /// What may be fitted to.
+    #[must_use]
+    pub fn baseline(&self) -> &Baseline {
+        &self.baseline
+    }
+
+    /// A figure to compare a prediction with.
+    #[must_use]
+    pub fn predicted(&self, name: &str) -> Option<f64> {
+        self.predicted.get(name).copied()
+    }
+}
+
+impl Baseline {
+    /// A figure of the baseline.
+    #[must_use]
+    pub fn figure(&self, name: &str) -> Option<f64> {
+        self.0.get(name).copied()
+    }
+}
+
+/// What is varied, and how closely.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Range {
+    /// Smallest value of the parameter.
+    pub low: f64,
+    /// Largest.
+    pub high: f64,
+    /// Good enough: the model's answer is this close to the figure, as a part of it.
+    pub tolerance: f64,
+    /// Most evaluations of the model.
+    pub steps: u32,
+}
+
+/// A parameter that was found.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Fitted {
+    /// The parameter.
+    pub parameter: f64,
+    /// What the model says with it.
+    pub model: f64,
+    /// What was published.
+    pub figure: f64,
+    /// How often the model was evaluated.
+    pub steps: u32,
+}
+
+/// Why no parameter was found.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum FitError {
+    /// The baseline has no such figure.
+    #[error("published figure {name:?}: found none in the baseline, expected a finite number")]
+    Figure {
+        /// Which.
+        name: String,
+    },
+    /// The figure is beyond what the model says anywhere in the range.
+    #[error(
+        "fit to {figure}: the model says {at_low} at {low} and {at_high} at {high}, expected one below and one above; widen the range"
+    )]
+    Range {
+        /// What was published.
+        figure: f64,
+        /// Smallest parameter.
+        low: f64,
+        /// What the model says there.
+        at_low: f64,
+        /// Largest parameter.
+        high: f64,
+        /// What the model says there.
+        at_high: f64,
+    },
+    /// Steps ran out.
+    #[error(
+        "fit to {figure}: after {steps} steps the model says {model}, expected within {tolerance} of it"
+    )]
+    Steps {
+        /// What was published.
+        figure: f64,
+        /// How many.
+        steps: u32,
+        /// The nearest that the model came.
+        model: f64,
+        /// How near it should come.
+        tolerance: f64,
+    },
+}
+
+/// Finds by bisection the parameter with which `model` says the figure `name` of the baseline. The model rises
+/// or falls over the whole range.
+///
+/// # Errors
+/// No such figure, a range that does not include it, or too few steps.
+pub fn fit(
+    range: Range,
+    baseline: &Baseline,
+    name: &str,
+    mut model: impl FnMut(f64) -> f64,
+) -> Result<Fitted, FitError> {
+    let figure = baseline.figure(name).filter(|figure| figure.is_finite());
+    let figure = figure.ok_or_else(|| FitError::Figure { name: name.to_owned() })?;
+    let Range { mut low, mut high, tolerance, steps: steps_max } = range;
+    let near = |model: f64| (model - figure).abs() <= tolerance * figure.abs();
+    let (at_low, at_high) = (model(low), model(high));
+    let mut steps = 2;
+    for (parameter, model) in [(low, at_low), (high, at_high)] {
+        if near(model) {
+            return Ok(Fitted { parameter, model, figure, steps });
+        }
+    }
+    let rises = at_low < figure && figure < at_high;
+    let falls = at_high < figure && figure < at_low;
+    if !rises && !falls {
+        return Err(FitError::Range { figure, low, at_low, high, at_high });
+    }
+    let mut nearest =
+        if (at_low - figure).abs() < (at_high - figure).abs() { at_low } else { at_high };
+    while steps < steps_max {
+        let parameter = low + (high - low) / 2.0;
+        let answer = model(parameter);
+        steps += 1;
+        if near(answer) {
+            return Ok(Fitted { parameter, model: answer, figure, steps });
+        }
+        if (answer - figure).abs() < (nearest - figure).abs() {
+            nearest = answer;
+        }
+        if (answer < figure) == rises {
+            low = parameter;
+        } else {
+            high = parameter;
+        }
+    }
+    Err(FitError::Steps { figure, steps, model: nearest, tolerance })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RANGE: Range = Range { low: 0.0, high: 10.0, tolerance: 1e-6, steps: 60 };
+
+    fn figures(predicted: f64) -> Figures {
+        let named = |name: &str, value| (name.to_owned(), value);
+        Figures::new(
+            [named("flush", 49.0), named("falls", 0.25)],
+            [named("flush after", predicted), named("rate after", predicted)],
+        )
+    }
+
+    #[test]
+    fn experiments_30_a_fit_does_not_change_when_every_predicted_column_is_nan() {
+        let run = |figures: &Figures| fit(RANGE, figures.baseline(), "flush", |x| x * x).unwrap();
+        let (real, blind) = (figures(1.33), figures(f64::NAN));
+        assert_eq!(real.predicted("flush after"), Some(1.33));
+        assert!(blind.predicted("rate after").unwrap().is_nan());
+        let (real, blind) = (run(&real), run(&blind));
+        assert_eq!(real.parameter.to_bits(), blind.parameter.to_bits());
+        assert_eq!(real, blind);
+        assert!((real.parameter - 7.0).abs() < 1e-5);
+        // A predicted column is not one that a fit can name.
+        let error = fit(RANGE, figures(1.0).baseline(), "flush after", |x| x).unwrap_err();
+        assert!(matches!(error, FitError::Figure { .. }));
+    }
+
+    #[test]
+    fn a_falling_model_is_fitted_too_and_the_ends_count() {
+        let figures = figures(0.0);
+        let fitted = fit(RANGE, figures.baseline(), "falls", |x| 1.0 / (1.0 + x)).unwrap();
+        assert!((fitted.parameter - 3.0).abs() < 1e-4 && fitted.steps < 30, "{fitted:?}");
+        let range = Range { high: 7.0, ..RANGE };
+        let fitted = fit(range, figures.baseline(), "flush", |x| x * x).unwrap();
+        assert_eq!((fitted.parameter, fitted.steps), (7.0, 2));
+    }
+
+    #[test]
+    fn what_cannot_be_fitted_says_why() {
+        let figures = figures(0.0);
+        let error = fit(RANGE, figures.baseline(), "flush", |x| x).unwrap_err();
+        assert!(matches!(error, FitError::Range { at_high: 10.0, .. }), "{error}");
+        let short = Range { steps: 5, ..RANGE };
+        let error = fit(short, figures.baseline(), "flush", |x| x * x).unwrap_err();
+        assert!(matches!(error, FitError::Steps { steps: 5, .. }), "{error}");
+        let error = fit(RANGE, figures.baseline(), "flush", |_| f64::NAN).unwrap_err();
+        assert!(matches!(error, FitError::Range { .. }), "{error}");
+        let nan = Figures::new([("x".to_owned(), f64::NAN)], []);
+        assert!(fit(RANGE, nan.baseline(), "x", |x| x).is_err());
+    }
+}

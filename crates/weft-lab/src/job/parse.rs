@@ -1,0 +1,256 @@
+//! How does the text of a job file become jobs?
+//!
+//! `[global]` holds defaults for the sections after it. Comments begin with `#` or `;`. `${NAME}` is replaced
+//! from the environment. `include FILE` reads options from a file beside this one, without sections.
+
+use super::error::JobError;
+use super::option::{Settings, Where};
+use super::{Blocks, Distribution, Engine, Job};
+use std::path::Path;
+
+/// Files may include files this deep.
+const INCLUDE_DEPTH_MAX: u32 = 16;
+
+/// What a job file may refer to.
+#[derive(Clone, Copy)]
+pub struct ParseOptions<'a> {
+    /// Values of `${NAME}`.
+    pub environment: &'a dyn Fn(&str) -> Option<String>,
+    /// Contents of files that are included, by name as written and the file that includes them.
+    pub include: &'a dyn Fn(&str, &str) -> Result<String, String>,
+    /// The `weft_` options that the runner understands.
+    pub extensions: &'a [&'a str],
+}
+
+/// Reads a job file; `${NAME}` comes from the environment of this process.
+///
+/// # Errors
+/// The file cannot be read, or says what weft does not understand.
+pub fn parse(path: &Path, extensions: &[&str]) -> Result<Vec<Job>, JobError> {
+    let file = path.display().to_string();
+    let text = std::fs::read_to_string(path)
+        .map_err(|error| JobError::File { file: file.clone(), error: error.to_string() })?;
+    let include = |name: &str, from: &str| {
+        let beside = Path::new(from).parent().unwrap_or(Path::new("")).join(name);
+        std::fs::read_to_string(beside).map_err(|error| error.to_string())
+    };
+    let environment = |name: &str| std::env::var(name).ok();
+    let options = ParseOptions { environment: &environment, include: &include, extensions };
+    parse_text(&file, &text, &options)
+}
+
+/// Reads the text of a job file called `file`.
+///
+/// ```
+/// use weft_lab::job::{ParseOptions, parse_text};
+/// let options = ParseOptions {
+///     environment: &|_| None,
+///     include: &|name, _| Err(format!("{name}: no files here")),
+///     extensions: &[],
+/// };
+/// let jobs = parse_text("a.fio", "[global]\nrw=write\n[1MB write]\nbs=1MB\n", &options).unwrap();
+/// assert_eq!((jobs[0].name.as_str(), jobs[0].pattern.blocks[1].largest().0), ("1MB write", 1 << 20));
+/// let error = parse_text("a.fio", "[j]\nnumjob=2\n", &options).unwrap_err();
+/// assert_eq!(
+///     error.to_string(),
+///     "a.fio:2: [j]: option numjob: not one that weft reads; did you mean numjobs?"
+/// );
+/// ```
+///
+/// # Errors
+/// The text says what weft does not understand.
+pub fn parse_text(
+    file: &str,
+    text: &str,
+    options: &ParseOptions<'_>,
+) -> Result<Vec<Job>, JobError> {
+    let mut reader =
+        Reader { options, global: Settings::default(), current: None, jobs: Vec::new() };
+    reader.read(file, text, 0)?;
+    reader.end_section()?;
+    let mut jobs: Vec<Job> = reader.jobs;
+    if jobs.is_empty() {
+        return Err(JobError::Syntax {
+            file: file.to_owned(),
+            line: text.lines().count().max(1),
+            found: "the end of the file".to_owned(),
+            expected: "a section [NAME]".to_owned(),
+        });
+    }
+    let mut group = 0;
+    for (at, job) in jobs.iter_mut().enumerate() {
+        if at > 0 && (job.stonewall || job.new_group) {
+            group += 1;
+        }
+        job.group = group;
+    }
+    Ok(jobs)
+}
+
+struct Reader<'a> {
+    options: &'a ParseOptions<'a>,
+    global: Settings,
+    current: Option<Section>,
+    jobs: Vec<Job>,
+}
+
+struct Section {
+    name: String,
+    at: (String, usize),
+    settings: Settings,
+}
+
+impl Reader<'_> {
+    fn read(&mut self, file: &str, text: &str, depth: u32) -> Result<(), JobError> {
+        for (index, raw) in text.lines().enumerate() {
+            let line = index + 1;
+            let syntax = |expected: &str| JobError::Syntax {
+                file: file.to_owned(),
+                line,
+                found: raw.trim().chars().take(80).collect(),
+                expected: expected.to_owned(),
+            };
+            let stripped = raw.trim();
+            if stripped.is_empty() || stripped.starts_with(['#', ';']) {
+                continue;
+            }
+            if let Some(rest) = stripped.strip_prefix('[') {
+                let name = rest.split_once(']').map(|(name, after)| (name.trim(), after.trim()));
+                let Some((name, after)) = name else { return Err(syntax("[NAME]")) };
+                if name.is_empty() || !(after.is_empty() || after.starts_with(['#', ';'])) {
+                    return Err(syntax("[NAME] and nothing after it"));
+                }
+                if depth > 0 {
+                    return Err(syntax("no section in a file that is included"));
+                }
+                self.end_section()?;
+                let global = name == "global";
+                let settings = if global { self.global.clone() } else { self.global.as_defaults() };
+                self.current =
+                    Some(Section { name: name.to_owned(), at: (file.to_owned(), line), settings });
+                continue;
+            }
+            if let Some(name) = stripped.strip_prefix("include ") {
+                if depth == INCLUDE_DEPTH_MAX {
+                    return Err(syntax("files that include each other at most 16 deep"));
+                }
+                let name = name.trim();
+                let text = (self.options.include)(name, file).map_err(|error| JobError::File {
+                    file: format!("{file}:{line}: {name}"),
+                    error,
+                })?;
+                let path = Path::new(file).parent().unwrap_or(Path::new("")).join(name);
+                self.read(&path.display().to_string(), &text, depth + 1)?;
+                continue;
+            }
+            let Some(section) = &mut self.current else {
+                return Err(syntax("a section [NAME] before the first option"));
+            };
+            let (option, value) = match stripped.split_once('=') {
+                Some((option, value)) => (option.trim(), Some(value.trim())),
+                None => (stripped, None),
+            };
+            let at = Where { file, line, section: &section.name };
+            let value = value
+                .map(|value| self.options.expand(value))
+                .transpose()
+                .map_err(|variable| at.value(option, &variable, "a variable that is set"))?;
+            section.settings.set(option, value.as_deref(), self.options.extensions, at)?;
+        }
+        Ok(())
+    }
+
+    fn end_section(&mut self) -> Result<(), JobError> {
+        let Some(Section { name, at: (file, line), settings }) = self.current.take() else {
+            return Ok(());
+        };
+        if name == "global" {
+            self.global = settings;
+            return Ok(());
+        }
+        let at = Where { file: &file, line, section: &name };
+        self.jobs.push(settings.job(&name, at)?);
+        Ok(())
+    }
+}
+
+impl ParseOptions<'_> {
+    /// The value with its variables replaced, or the variable that is not set.
+    fn expand(&self, value: &str) -> Result<String, String> {
+        let mut expanded = String::new();
+        let mut rest = value;
+        while let Some((before, after)) = rest.split_once("${") {
+            let Some((name, after)) = after.split_once('}') else { break };
+            expanded.push_str(before);
+            let found = (self.environment)(name).ok_or_else(|| format!("${{{name}}}"))?;
+            expanded.push_str(&found);
+            rest = after;
+        }
+        expanded.push_str(rest);
+        Ok(expanded)
+    }
+}
+
+/// What a job is that says nothing.
+pub(super) fn nothing_said(name: &str) -> Job {
+    use super::{Class, Direction, Durability, Pace, Pattern, Replay, Report, Submission, Target};
+    use weft_units::{Bytes, Span};
+    let block = Blocks::one(Bytes(4096));
+    Job {
+        name: name.to_owned(),
+        group: 0,
+        stonewall: false,
+        new_group: false,
+        group_reporting: false,
+        clone_count: 1,
+        loops: 1,
+        start_delay: Span::ZERO,
+        target: Target { file_count: 1, ..Target::default() },
+        pattern: Pattern {
+            directions: vec![Direction::Read],
+            random: false,
+            step: 0,
+            blocks: [block.clone(), block.clone(), block],
+            block_align: None,
+            read_percent: 50,
+            distribution: Distribution::Uniform,
+            random_map: true,
+            seed: None,
+            repeat: true,
+            random_percent: 100,
+        },
+        submission: Submission {
+            engine: Engine::Psync,
+            depth: 1,
+            batch: 1,
+            complete_min: 1,
+            complete_max: 1,
+            depth_low: 1,
+            direct: false,
+            sync: super::Sync::None,
+            serialize_overlap: false,
+        },
+        durability: Durability::default(),
+        pace: Pace { think_blocks: 1, ..Pace::default() },
+        class: Class::default(),
+        replay: Replay {
+            read_iolog: None,
+            no_stall: false,
+            time_scale: 100,
+            scale: 1,
+            align: Bytes(0),
+            write_iolog: None,
+        },
+        report: Report {
+            percentiles: super::PERCENTILES.to_vec(),
+            lat_percentiles: false,
+            clat_percentiles: true,
+            write_bw_log: None,
+            write_lat_log: None,
+            write_iops_log: None,
+            log_average: Span::ZERO,
+        },
+        extensions: Vec::new(),
+        options: Vec::new(),
+    }
+}

@@ -1,0 +1,51 @@
+//! Where does the chance of a job come from?
+//!
+//! SplitMix64, as in weft-sim: one seed, no dependency on the machine. Fractions are exact multiples of
+//! 2^-53, and everything that is not arithmetic goes through `libm`.
+//!
+//! Source   Steele, Lea, Flood: "Fast splittable pseudorandom number generators", OOPSLA 2014
+
+/// A stream of numbers that a seed determines.
+#[derive(Clone, Debug)]
+pub(super) struct Rng(u64);
+
+/// The mixing function alone.
+pub(super) fn mix(mut z: u64) -> u64 {
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+impl Rng {
+    pub(super) fn new(seed: u64) -> Self {
+        Self(mix(seed ^ 0x6a09_e667_f3bc_c909))
+    }
+
+    pub(super) fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        mix(self.0)
+    }
+
+    /// A number below `bound`, which is not zero, without bias.
+    pub(super) fn below(&mut self, bound: u64) -> u64 {
+        assert!(bound > 0);
+        // Lemire, "Fast random integer generation in an interval" (2019).
+        loop {
+            let wide = u128::from(self.next()) * u128::from(bound);
+            let (high, low) = (wide >> 64, wide & u128::from(u64::MAX));
+            if low >= u128::from(bound.wrapping_neg() % bound) {
+                return u64::try_from(high).expect("below the bound");
+            }
+        }
+    }
+
+    /// A number of 0 to 1, without 1.
+    pub(super) fn fraction(&mut self) -> f64 {
+        (self.next() >> 11) as f64 * (1.0 / (1u64 << 53) as f64)
+    }
+
+    /// True in `percent` of cases.
+    pub(super) fn percent(&mut self, percent: u8) -> bool {
+        self.below(100) < u64::from(percent)
+    }
+}

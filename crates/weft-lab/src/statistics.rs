@@ -1,0 +1,391 @@
+//! What is a set of runs worth?
+//!
+//! Means and ratios come with the 95 % interval of Student's t. A ratio of two variants is the mean of
+//! the logarithms of paired runs' ratios: the runs of a pair share their seed, so what chance does to both
+//! cancels. A verdict compares the interval with a band that was committed before the first run. A run
+//! counts only if its measured part is stationary.
+//!
+//! Source   experiments.md §4 (3, 4, 5); cli.md, "Experiments" (verdicts)
+
+use std::fmt;
+
+/// A value with its 95 % interval.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Estimate {
+    /// The estimate itself.
+    pub value: f64,
+    /// Lower end of the interval.
+    pub low: f64,
+    /// Upper end of the interval.
+    pub high: f64,
+    /// Number of samples, or of pairs.
+    pub count: usize,
+}
+
+/// Why samples say nothing.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum StatisticsError {
+    /// Too few.
+    #[error("samples: found {found}, expected at least {expected}")]
+    Count {
+        /// How many there are.
+        found: usize,
+        /// How many are needed.
+        expected: usize,
+    },
+    /// Pairs without a partner.
+    #[error(
+        "paired runs: found {baseline} of the baseline and {patched} patched, expected as many"
+    )]
+    Pairs {
+        /// Runs of the baseline.
+        baseline: usize,
+        /// Patched runs.
+        patched: usize,
+    },
+    /// Not a number that a rate, a time or a count can be.
+    #[error("sample {index}: found {found}, expected a finite number above 0")]
+    Sample {
+        /// 0-based.
+        index: usize,
+        /// What stands there.
+        found: f64,
+    },
+}
+
+/// The mean of samples.
+///
+/// # Errors
+/// Fewer than two samples.
+pub fn mean(samples: &[f64]) -> Result<Estimate, StatisticsError> {
+    if samples.len() < 2 {
+        return Err(StatisticsError::Count { found: samples.len(), expected: 2 });
+    }
+    let value = average(samples);
+    let squares: f64 = samples.iter().map(|sample| (sample - value) * (sample - value)).sum();
+    let count = samples.len();
+    let deviation = (squares / (count - 1) as f64).sqrt();
+    let half = t_of_95_percent(count - 1) * deviation / (count as f64).sqrt();
+    Ok(Estimate { value, low: value - half, high: value + half, count })
+}
+
+/// The ratio patched/baseline of paired runs: `exp` of the mean of `ln(patched/baseline)`.
+///
+/// ```
+/// use weft_lab::statistics::ratio;
+/// let ratio = ratio(&[100.0, 110.0, 90.0], &[133.0, 146.0, 120.0]).unwrap();
+/// assert!((ratio.value - 1.33).abs() < 0.01 && ratio.low > 1.3 && ratio.high < 1.36);
+/// ```
+///
+/// # Errors
+/// Not as many of one as of the other, fewer than two, or a value that is not above 0.
+pub fn ratio(baseline: &[f64], patched: &[f64]) -> Result<Estimate, StatisticsError> {
+    if baseline.len() != patched.len() {
+        let (baseline, patched) = (baseline.len(), patched.len());
+        return Err(StatisticsError::Pairs { baseline, patched });
+    }
+    for samples in [baseline, patched] {
+        for (index, found) in samples.iter().copied().enumerate() {
+            if !(found.is_finite() && found > 0.0) {
+                return Err(StatisticsError::Sample { index, found });
+            }
+        }
+    }
+    let logarithms: Vec<f64> =
+        baseline.iter().zip(patched).map(|(b, p)| libm::log(*p) - libm::log(*b)).collect();
+    let Estimate { value, low, high, count } = mean(&logarithms)?;
+    Ok(Estimate { value: libm::exp(value), low: libm::exp(low), high: libm::exp(high), count })
+}
+
+/// A ratio as a gain in percent: 1.33 is 33.
+#[must_use]
+pub fn gain_percent(ratio: f64) -> f64 {
+    (ratio - 1.0) * 100.0
+}
+
+/// The two-sided 95 % quantile of Student's t with so many degrees of freedom, to six digits.
+///
+/// # Panics
+/// With no degree of freedom.
+#[must_use]
+pub fn t_of_95_percent(freedom: usize) -> f64 {
+    /// For 1 to 30 degrees; a test integrates the density up to each.
+    const TABLE: [f64; 30] = [
+        12.706205, 4.302653, 3.182446, 2.776445, 2.570582, 2.446912, 2.364624, 2.306004, 2.262157,
+        2.228139, 2.200985, 2.178813, 2.160369, 2.144787, 2.131450, 2.119905, 2.109816, 2.100922,
+        2.093024, 2.085963, 2.079614, 2.073873, 2.068658, 2.063899, 2.059539, 2.055529, 2.051831,
+        2.048407, 2.045230, 2.042272,
+    ];
+    /// The same quantile of the normal distribution.
+    const Z: f64 = 1.959964;
+    assert!(freedom > 0);
+    if let Some(t) = TABLE.get(freedom - 1) {
+        return *t;
+    }
+    // Source: Abramowitz and Stegun, 26.7.5 (expansion in powers of 1/freedom).
+    let n = freedom as f64;
+    let (z2, z4) = (Z * Z, Z * Z * Z * Z);
+    Z + Z * (z2 + 1.0) / (4.0 * n)
+        + Z * (5.0 * z4 + 16.0 * z2 + 3.0) / (96.0 * n * n)
+        + Z * (3.0 * z4 * z2 + 19.0 * z4 + 17.0 * z2 - 15.0) / (384.0 * n * n * n)
+}
+
+/// Where a ratio must lie to agree with what was published.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Band {
+    /// Above this: the direction is what was published.
+    Above(f64),
+    /// Below this.
+    Below(f64),
+    /// Between these: the size is what was published.
+    Inside {
+        /// Smallest.
+        low: f64,
+        /// Largest.
+        high: f64,
+    },
+}
+
+impl fmt::Display for Band {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Above(low) => write!(f, "> {low}"),
+            Self::Below(high) => write!(f, "< {high}"),
+            Self::Inside { low, high } => write!(f, "{low}–{high}"),
+        }
+    }
+}
+
+/// How a measured ratio compares with what was published.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// The whole interval lies in the band.
+    Agrees,
+    /// It does not, but the whole interval lies on the same side of 1 as the band.
+    Direction,
+    /// Neither.
+    Differs,
+}
+
+impl Verdict {
+    /// The word in JSON and in reports.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Agrees => "agrees",
+            Self::Direction => "direction",
+            Self::Differs => "differs",
+        }
+    }
+}
+
+/// Compares a ratio with a band. A band around 1 says "no effect" and has no direction to agree with.
+#[must_use]
+pub fn verdict(ratio: &Estimate, band: Band) -> Verdict {
+    let Estimate { low, high, .. } = *ratio;
+    let (inside, same_side) = match band {
+        Band::Above(least) => (low > least, least >= 1.0 && low > 1.0),
+        Band::Below(most) => (high < most, most <= 1.0 && high < 1.0),
+        Band::Inside { low: least, high: most } => (
+            low >= least && high <= most,
+            (least >= 1.0 && low > 1.0) || (most <= 1.0 && high < 1.0),
+        ),
+    };
+    match (inside, same_side) {
+        (true, _) => Verdict::Agrees,
+        (false, true) => Verdict::Direction,
+        (false, false) => Verdict::Differs,
+    }
+}
+
+/// Batches that the measured part of a run is split into.
+pub const BATCH_COUNT: usize = 10;
+
+/// Largest lag-1 autocorrelation of batch means in a stationary run.
+pub const AUTOCORRELATION_MAX: f64 = 0.5;
+
+/// Largest difference of the two halves of a stationary run, as a part of their mean.
+pub const HALVES_APART_MAX: f64 = 0.05;
+
+/// Whether a run had settled.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Stationarity {
+    /// How much a batch's mean says about the next one's: -1 to 1.
+    pub autocorrelation: f64,
+    /// Difference of the halves' means, as a part of the whole mean.
+    pub halves_apart: f64,
+}
+
+impl Stationarity {
+    /// Of the measured part of a run, sampled at equal intervals. Samples that do not fill the last
+    /// batch are left out at the beginning.
+    ///
+    /// # Errors
+    /// Fewer than two samples for each batch.
+    pub fn of(samples: &[f64]) -> Result<Self, StatisticsError> {
+        let expected = 2 * BATCH_COUNT;
+        if samples.len() < expected {
+            return Err(StatisticsError::Count { found: samples.len(), expected });
+        }
+        let each = samples.len() / BATCH_COUNT;
+        let samples = &samples[samples.len() - each * BATCH_COUNT..];
+        let batches: Vec<f64> = samples.chunks_exact(each).map(average).collect();
+        let whole = average(&batches);
+        let apart: Vec<f64> = batches.iter().map(|batch| batch - whole).collect();
+        let squares: f64 = apart.iter().map(|apart| apart * apart).sum();
+        let products: f64 = apart.windows(2).map(|pair| pair[0] * pair[1]).sum();
+        let (first, last) = batches.split_at(BATCH_COUNT / 2);
+        let difference = (average(first) - average(last)).abs();
+        // What varies by rounding alone does not vary.
+        let flat = squares <= BATCH_COUNT as f64 * (whole * 1e-9) * (whole * 1e-9);
+        Ok(Self {
+            autocorrelation: if flat { 0.0 } else { products / squares },
+            halves_apart: if difference == 0.0 { 0.0 } else { difference / whole.abs() },
+        })
+    }
+
+    /// Whether the run counts; otherwise it is made longer.
+    #[must_use]
+    pub fn holds(&self) -> bool {
+        self.autocorrelation <= AUTOCORRELATION_MAX && self.halves_apart <= HALVES_APART_MAX
+    }
+}
+
+fn average(samples: &[f64]) -> f64 {
+    samples.iter().sum::<f64>() / samples.len() as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn close(found: f64, expected: f64, within: f64) {
+        assert!((found - expected).abs() <= within, "found {found}, expected {expected}");
+    }
+
+    #[test]
+    fn quantiles_of_t_leave_two_and_a_half_percent_above_them() {
+        for freedom in (1..=40).chain([60, 120, 1000]) {
+            let n = freedom as f64;
+            let scale = libm::exp(libm::lgamma((n + 1.0) / 2.0) - libm::lgamma(n / 2.0))
+                / (n * std::f64::consts::PI).sqrt();
+            let density = |t: f64| scale * libm::pow(1.0 + t * t / n, -(n + 1.0) / 2.0);
+            let (steps, end) = (20_000, t_of_95_percent(freedom));
+            let width = end / f64::from(steps);
+            let inner: f64 = (1..steps)
+                .map(|step| {
+                    density(f64::from(step) * width) * if step % 2 == 1 { 4.0 } else { 2.0 }
+                })
+                .sum();
+            let below = 0.5 + (density(0.0) + inner + density(end)) * width / 3.0;
+            close(below, 0.975, 2e-7);
+        }
+    }
+
+    #[test]
+    fn a_mean_has_the_textbook_interval() {
+        // Ten weights of a textbook example: mean 5.032, standard deviation 0.58304.
+        let weights = [4.17, 5.58, 5.18, 6.11, 4.50, 4.61, 5.17, 4.53, 5.33, 5.14];
+        let Estimate { value, low, high, count } = mean(&weights).unwrap();
+        close(value, 5.032, 1e-12);
+        close(low, 4.614882, 1e-5);
+        close(high, 5.449118, 1e-5);
+        assert_eq!(count, 10);
+        let same = mean(&[7.0; 5]).unwrap();
+        assert_eq!((same.low, same.high), (7.0, 7.0));
+        assert!(mean(&[1.0]).is_err());
+    }
+
+    #[test]
+    fn a_ratio_of_pairs_does_not_see_what_both_share() {
+        let baseline = [10.0, 20.0, 40.0, 80.0];
+        let patched = baseline.map(|run| run * 1.25);
+        let exact = ratio(&baseline, &patched).unwrap();
+        close(exact.value, 1.25, 1e-12);
+        close(exact.high - exact.low, 0.0, 1e-9);
+        // Logarithms ±0.1 around ln 2: deviation 0.11547, half width 3.182446 × 0.0577350.
+        let patched = [2.0_f64, 2.0, 2.0, 2.0];
+        let shift = [0.1, -0.1, 0.1, -0.1];
+        let patched: Vec<f64> =
+            patched.iter().zip(shift).map(|(run, shift)| run * libm::exp(shift)).collect();
+        let spread = ratio(&[1.0; 4], &patched).unwrap();
+        close(spread.value, 2.0, 1e-12);
+        close(spread.low, 2.0 * libm::exp(-0.183_738), 1e-5);
+        close(spread.high, 2.0 * libm::exp(0.183_738), 1e-5);
+        let inverse = ratio(&patched, &[1.0; 4]).unwrap();
+        close(inverse.value * spread.value, 1.0, 1e-12);
+        close(gain_percent(1.33), 33.0, 1e-9);
+    }
+
+    #[test]
+    fn samples_that_cannot_be_compared_are_refused() {
+        assert!(matches!(ratio(&[1.0; 3], &[1.0; 2]), Err(StatisticsError::Pairs { .. })));
+        for bad in [0.0, -1.0, f64::NAN, f64::INFINITY] {
+            let error = ratio(&[1.0, 2.0], &[1.0, bad]).unwrap_err();
+            assert!(matches!(error, StatisticsError::Sample { index: 1, .. }), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_verdict_follows_from_interval_and_band() {
+        use Verdict::{Agrees, Differs, Direction};
+        let gain = Band::Inside { low: 1.15, high: 1.55 };
+        let loss = Band::Inside { low: 0.65, high: 0.93 };
+        let none = Band::Inside { low: 0.95, high: 1.05 };
+        let table = [
+            (gain, 1.2, 1.4, Agrees),
+            (gain, 1.15, 1.55, Agrees),
+            (gain, 1.1, 1.4, Direction),
+            (gain, 1.6, 1.7, Direction),
+            (gain, 1.001, 1.01, Direction),
+            (gain, 0.99, 1.4, Differs),
+            (gain, 0.8, 0.9, Differs),
+            (loss, 0.7, 0.9, Agrees),
+            (loss, 0.5, 0.6, Direction),
+            (loss, 0.9, 1.0, Differs),
+            (none, 0.96, 1.04, Agrees),
+            (none, 1.06, 1.1, Differs),
+            (none, 0.8, 0.9, Differs),
+            (Band::Above(1.0), 1.01, 1.2, Agrees),
+            (Band::Above(1.0), 0.99, 1.2, Differs),
+            (Band::Above(2.0), 1.5, 3.0, Direction),
+            (Band::Below(1.0), 0.5, 0.9, Agrees),
+            (Band::Below(0.6), 0.5, 0.9, Direction),
+            (Band::Below(1.0), 0.5, 1.1, Differs),
+        ];
+        for (band, low, high, expected) in table {
+            let estimate = Estimate { value: (low + high) / 2.0, low, high, count: 10 };
+            assert_eq!(verdict(&estimate, band), expected, "{low}..{high} in {band}");
+        }
+        let nan = Estimate { value: f64::NAN, low: f64::NAN, high: f64::NAN, count: 2 };
+        assert_eq!(verdict(&nan, gain), Differs);
+    }
+
+    #[test]
+    fn a_run_that_drifts_or_swings_is_not_stationary() {
+        let noise = |at: usize| ((at * 7919) % 101) as f64 / 101.0 - 0.5;
+        let steady: Vec<f64> = (0..1000).map(|at| 100.0 + noise(at)).collect();
+        let found = Stationarity::of(&steady).unwrap();
+        assert!(found.holds(), "{found:?}");
+        let drift: Vec<f64> = (0..1000).map(|at| 100.0 + at as f64 / 50.0).collect();
+        let found = Stationarity::of(&drift).unwrap();
+        assert!(!found.holds() && found.halves_apart > 0.08, "{found:?}");
+        // One slow swing: the halves agree, neighbours tell it.
+        let swing = |at: usize| if (250..750).contains(&at) { 110.0 } else { 90.0 };
+        let swings: Vec<f64> = (0..1000).map(|at| swing(at) + noise(at)).collect();
+        let found = Stationarity::of(&swings).unwrap();
+        assert!(!found.holds() && found.halves_apart < 0.001, "{found:?}");
+        let flat = Stationarity::of(&[0.1; 20]).unwrap();
+        assert!(flat.holds() && flat.autocorrelation == 0.0);
+        assert!(Stationarity::of(&[0.0; 25]).unwrap().holds());
+        assert!(Stationarity::of(&[1.0; 19]).is_err());
+    }
+
+    #[test]
+    fn autocorrelation_is_the_textbook_one() {
+        // 1..10: deviations ±4.5 …; products sum to 57.75, squares to 82.5.
+        let ramp: Vec<f64> = (0..20).map(|at| f64::from(at / 2 + 1)).collect();
+        close(Stationarity::of(&ramp).unwrap().autocorrelation, 0.7, 1e-12);
+    }
+}
