@@ -9,3 +9,5 @@ mod bench;
 mod contract;
 #[path = "drives/hdd.rs"]
 mod hdd;
+#[path = "drives/ssd.rs"]
+mod ssd;

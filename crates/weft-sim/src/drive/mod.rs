@@ -41,11 +41,13 @@ mod hdd;
 mod link;
 mod model;
 mod null;
+mod ssd;
 
 pub use counters::Counters;
 pub use hdd::Hdd;
 pub use model::{Model, ModelError, models};
 pub use null::Null;
+pub use ssd::Ssd;
 
 use weft_units::{Sectors, Time};
 
@@ -93,6 +95,8 @@ pub struct Done {
 pub enum Drive {
     /// A disk that turns.
     Hdd(Hdd),
+    /// A drive of flash.
+    Ssd(Ssd),
     /// Takes a fixed time for everything.
     Null(Null),
 }
@@ -102,6 +106,7 @@ macro_rules! each {
     ($drive:expr, $it:ident => $body:expr) => {
         match $drive {
             Drive::Hdd($it) => $body,
+            Drive::Ssd($it) => $body,
             Drive::Null($it) => $body,
         }
     };
@@ -122,6 +127,7 @@ impl Drive {
     pub fn new(model: &Model, seed: u64) -> Self {
         match model.kind() {
             model::Kind::Hdd(parameters) => Self::Hdd(Hdd::new(parameters, seed)),
+            model::Kind::Ssd(parameters) => Self::Ssd(Ssd::new(parameters, seed)),
             model::Kind::Null(parameters) => Self::Null(Null::new(parameters)),
         }
     }

@@ -18,8 +18,9 @@ mod fields;
 
 use super::hdd::{HddParameters, Platters, Seek, SeekPoints};
 use super::null::NullParameters;
+use super::ssd::{FlashParameters, Shape, SsdParameters};
 use fields::{Fields, wrong};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use toml::{Table, Value};
 use weft_units::{Bytes, Sectors, Span};
 
@@ -27,6 +28,17 @@ use weft_units::{Bytes, Sectors, Span};
 const TEXTS: &[(&str, &str)] = &[
     ("hdd-2007-7200", include_str!("../../drives/hdd-2007-7200.toml")),
     ("hdd-2011-7200", include_str!("../../drives/hdd-2011-7200.toml")),
+    ("hdd-2022-20tb", include_str!("../../drives/hdd-2022-20tb.toml")),
+    ("ssd-sata-2012-mlc", include_str!("../../drives/ssd-sata-2012-mlc.toml")),
+    ("ssd-sata-2012-mlc-m5s", include_str!("../../drives/ssd-sata-2012-mlc-m5s.toml")),
+    ("ssd-sata-dc-2019", include_str!("../../drives/ssd-sata-dc-2019.toml")),
+    ("ssd-sata-dc-2019-wc0", include_str!("../../drives/ssd-sata-dc-2019-wc0.toml")),
+    ("ssd-sata-dc-2019-s4600", include_str!("../../drives/ssd-sata-dc-2019-s4600.toml")),
+    ("ssd-sata-2020-slowflush", include_str!("../../drives/ssd-sata-2020-slowflush.toml")),
+    ("ssd-nvme-dc-2019", include_str!("../../drives/ssd-nvme-dc-2019.toml")),
+    ("ssd-nvme-2019-consumer", include_str!("../../drives/ssd-nvme-2019-consumer.toml")),
+    ("ssd-nvme-2020-lazyflush", include_str!("../../drives/ssd-nvme-2020-lazyflush.toml")),
+    ("ssd-nvme-dc-2021-pcie4", include_str!("../../drives/ssd-nvme-dc-2021-pcie4.toml")),
     ("null", include_str!("../../drives/null.toml")),
 ];
 
@@ -38,6 +50,20 @@ pub fn models() -> &'static [(&'static str, &'static str)] {
     &[
         ("hdd-2007-7200", "disk of 2007: 7200 rpm, 75 to 38 MB/s, SATA 3 Gb/s"),
         ("hdd-2011-7200", "disk of 2011: 7200 rpm, 138 to 72 MB/s, SATA 6 Gb/s"),
+        ("hdd-2022-20tb", "disk of 2022: 20 TB CMR, 7200 rpm, 285 to 137 MB/s, SATA 6 Gb/s"),
+        ("ssd-sata-2012-mlc", "consumer MLC of 2012 (Plextor M5 Pro 256 GB), no protection, fresh"),
+        ("ssd-sata-2012-mlc-m5s", "its slower sibling (Plextor M5S 256 GB)"),
+        (
+            "ssd-sata-dc-2019",
+            "data centre SATA of 2019 (Intel S4500 class), protected, steady state",
+        ),
+        ("ssd-sata-dc-2019-wc0", "the same, saying that it has no volatile cache: gets no flush"),
+        ("ssd-sata-dc-2019-s4600", "the same with more spare flash (Intel S4600 class)"),
+        ("ssd-sata-2020-slowflush", "SATA of 2020 without protection: a flush takes 2 to 3 ms"),
+        ("ssd-nvme-dc-2019", "data centre NVMe of 2019, PCIe 3, protected, steady state"),
+        ("ssd-nvme-2019-consumer", "consumer NVMe TLC of 2019 (970 EVO Plus class), no protection"),
+        ("ssd-nvme-2020-lazyflush", "NVMe of 2020 whose flush takes 17 ms (Apple M1 class)"),
+        ("ssd-nvme-dc-2021-pcie4", "data centre NVMe of 2021, PCIe 4 (PM9A3 class), protected"),
         ("null", "ends every command after 10 µs, any number at once"),
     ]
 }
@@ -52,6 +78,7 @@ pub struct Model {
 #[derive(Clone, Debug)]
 pub(super) enum Kind {
     Hdd(Arc<HddParameters>),
+    Ssd(Arc<SsdParameters>),
     Null(NullParameters),
 }
 
@@ -164,8 +191,9 @@ fn merged(mut base: Table, changes: &Table) -> Table {
 
 fn kind(table: &Table) -> Result<Kind, ModelError> {
     let mut fields = Fields::new(table);
-    let kind = match fields.word("kind", &["hdd", "null"])? {
+    let kind = match fields.word("kind", &["hdd", "ssd", "null"])? {
         "hdd" => Kind::Hdd(Arc::new(hdd(&mut fields)?)),
+        "ssd" => Kind::Ssd(Arc::new(ssd(&mut fields)?)),
         _ => Kind::Null(null(&mut fields)?),
     };
     fields.end()?;
@@ -216,6 +244,77 @@ fn hdd(fields: &mut Fields<'_>) -> Result<HddParameters, ModelError> {
     })
 }
 
+/// Slots are pages of 4 KiB whatever the flash's own pages are.
+fn ssd(fields: &mut Fields<'_>) -> Result<SsdParameters, ModelError> {
+    let planes = fields.count("planes", 1..=16)?;
+    let page_kib = fields.count("page_kib", 4..=256)?;
+    if !page_kib.is_multiple_of(4) {
+        return Err(ModelError::Wrong {
+            key: "page_kib".into(),
+            found: page_kib.to_string(),
+            expected: "a multiple of 4".into(),
+        });
+    }
+    let superpage = planes * page_kib / 4;
+    let dies = fields.count("dies", 1..=4_096)?;
+    // Vendors' gigabytes.
+    let capacity = u64::from(fields.count("capacity_gb", 1..=1_000_000)?) * 1_000_000_000;
+    let pages = capacity / 4_096;
+    let simulated = u64::from(fields.count("simulated_mib", 64..=1_048_576)?) * 256;
+    let over_provisioning = fields.percent("over_provisioning_percent", 1.0..=400.0)?;
+    let shape = Shape {
+        pages,
+        simulated: simulated.min(pages.div_ceil(256) * 256),
+        over_provisioning,
+        dies,
+        superpage,
+        choices: fields.count("collection_choices", 0..=1_000)?,
+    };
+    let row_mib = f64::from(dies * superpage) / 256.0;
+    if u64::from(dies * superpage) * 16 > shape.simulated {
+        return Err(ModelError::Wrong {
+            key: "simulated_mib".into(),
+            found: (shape.simulated / 256).to_string(),
+            expected: format!(
+                "at least {}: 16 times a page of all planes of all dies",
+                row_mib * 16.0
+            ),
+        });
+    }
+    let suspends = fields.flag("suspend")?;
+    let suspend = fields.micros("suspend_us", 0.0..=10_000.0)?;
+    let flash = FlashParameters {
+        channels: fields.count("channels", 1..=64)?,
+        dies,
+        superpage,
+        block_pages: fields.count("block_pages", 1..=100_000)?,
+        read: fields.micros("read_us", 0.1..=100_000.0)?,
+        program: fields.micros("program_us", 0.1..=100_000.0)?,
+        erase: fields.micros("erase_us", 0.1..=1_000_000.0)?,
+        channel_bytes_per_second: fields.rate("channel_mb_s")?,
+        suspend: suspends.then_some(suspend),
+    };
+    Ok(SsdParameters {
+        shape,
+        flash,
+        queue_depth: fields.count("queue_depth", 1..=65_535)?,
+        command: fields.micros("command_us", 0.0..=10_000.0)?,
+        random_write: fields.micros("random_write_us", 0.0..=10_000.0)?,
+        link_bytes_per_second: fields.rate("link_mb_s")?,
+        link_overhead_read: fields.micros("link_overhead_read_us", 0.0..=1_000.0)?,
+        link_overhead_write: fields.micros("link_overhead_write_us", 0.0..=1_000.0)?,
+        read_ahead: fields.kib("read_ahead_kib", 0..=65_536)?,
+        write_buffer: fields.kib("write_buffer_kib", 4..=16_777_216)?,
+        volatile_cache: fields.flag("volatile_cache")?,
+        power_loss_protection: fields.flag("power_loss_protection")?,
+        flush: fields.micros("flush_us", 0.0..=1e6)?,
+        flush_clean: fields.micros("flush_clean_us", 0.0..=1e6)?,
+        flush_coalesces: fields.flag("flush_coalesces")?,
+        is_steady: fields.word("precondition", &["fresh", "steady"])? == "steady",
+        steady: OnceLock::new(),
+    })
+}
+
 fn null(fields: &mut Fields<'_>) -> Result<NullParameters, ModelError> {
     let gib = fields.count("capacity_gib", 1..=1_048_576)?;
     let capacity: Sectors = Bytes(u64::from(gib) << 30).sectors_floor();
@@ -243,7 +342,7 @@ mod tests {
         let of = |text: &str| Model::from_toml(text).unwrap_err().to_string();
         let on_hdd = |text: &str| of(&format!("base = 'hdd-2007-7200'\n{text}"));
         let cases = [
-            (of("kind = 'tape'"), "kind: found \"tape\", expected hdd"),
+            (of("kind = 'tape'"), "kind: found \"tape\", expected hdd or ssd or null"),
             (of("summary = 'x'"), "kind: not found, expected hdd"),
             (of("base = 'hdd-1956'"), "model: found \"hdd-1956\", expected one of hdd-2007"),
             (of("base = 7"), "base: found 7, expected the name of a model"),

@@ -231,3 +231,16 @@ fn reads_and_writes_both_go_on() {
     assert!(bench.drive.counters().destages > 4_000);
     assert!(bench.now > Time(0));
 }
+
+/// A disk of today. Its rate is published (the source is in the model); its random reads are not known
+/// from a page that was found: 168 a second at QD16 is what its maker is remembered to say, UNVERIFIED.
+#[test]
+fn a_disk_of_20_tb_is_as_large_and_as_fast() {
+    let model = "hdd-2022-20tb";
+    let mut bench = Bench::of(model, "", 3);
+    near("20 TB: bytes", bench.sectors() as f64 * 512.0, 20e12, 1.0);
+    let stream = bench.sequential(Access::Read, 0, 2_048);
+    near("20 TB: outer rate", bench.closed(1, 20, 400, stream).mb_s(), 285.0, 5.0);
+    let (_, iops, _) = random_reads(model, UNCACHED, 16, 6_000);
+    near("20 TB: random reads at QD16 (UNVERIFIED)", iops, 168.0, 15.0);
+}

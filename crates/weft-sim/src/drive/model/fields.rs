@@ -48,6 +48,15 @@ impl<'a> Fields<'a> {
         number.filter(|number| range.contains(number)).ok_or_else(|| wrong(key, value, &expected))
     }
 
+    /// Thousandths, of a key that ends in `_percent`.
+    pub(super) fn percent(
+        &mut self,
+        key: &'static str,
+        range: RangeInclusive<f64>,
+    ) -> Result<u32, ModelError> {
+        Ok(rounded(self.number(key, range)? * 10.0) as u32)
+    }
+
     /// A time whose key ends in `_ms`.
     pub(super) fn millis(
         &mut self,
@@ -78,6 +87,12 @@ impl<'a> Fields<'a> {
         range: RangeInclusive<u32>,
     ) -> Result<Sectors, ModelError> {
         Ok(Bytes::kib(u64::from(self.count(key, range)?)).sectors_floor())
+    }
+
+    /// `true` or `false`.
+    pub(super) fn flag(&mut self, key: &'static str) -> Result<bool, ModelError> {
+        let value = self.value(key, "true or false")?;
+        value.as_bool().ok_or_else(|| wrong(key, value, "true or false"))
     }
 
     /// One of several words.

@@ -1,0 +1,226 @@
+//! What do the dies do, and how do bytes get to them?
+//!
+//! A die does one thing at a time. Reads of the host go before everything else and, where the drive
+//! can, interrupt a program or an erasure. The rest goes in order; the bytes of the next program pass
+//! over the channel while the die is still busy with the one before.
+//!
+//! ```text
+//!     read     wait for die ─ tR ─ wait for channel ─ bytes ─▶
+//!     program  wait for turn ─ wait for channel ─ bytes ─ wait for die ─ tPROG ─▶
+//! ```
+//!
+//! Source   `experiments.md` §2.2
+
+use super::Event;
+use crate::drive::events::Events;
+use std::collections::VecDeque;
+use weft_units::{Span, Time};
+
+/// How often reads may interrupt one program: no program starves. [A]
+const SUSPENSIONS: u32 = 16;
+
+/// What dies and channels are made of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::drive) struct FlashParameters {
+    pub(in crate::drive) channels: u32,
+    pub(in crate::drive) dies: u32,
+    /// Slots of 4 KiB that all planes of a die program at once.
+    pub(in crate::drive) superpage: u32,
+    pub(in crate::drive) block_pages: u32,
+    pub(in crate::drive) read: Span,
+    pub(in crate::drive) program: Span,
+    pub(in crate::drive) erase: Span,
+    pub(in crate::drive) channel_bytes_per_second: u64,
+    /// What interrupting a program costs; `None` when reads wait for it.
+    pub(in crate::drive) suspend: Option<Span>,
+}
+
+/// Work of a die that waits for its turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Op {
+    /// Programs the host's superpage of this number.
+    Host(u64),
+    /// Programs moved slots.
+    Moved,
+    /// Programs the map.
+    Map,
+    /// Reads slots to move them.
+    MoveRead(u32),
+    /// Erases a block.
+    Erase,
+}
+
+/// For whom a die is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Reader {
+    /// So many bytes for this command.
+    Command { command: u32, bytes: u32 },
+    /// A superpage ahead of what the host asks for.
+    Ahead(u64),
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Read {
+    reader: Reader,
+    slots: u32,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Running {
+    Read(Read),
+    Op { op: Op, suspensions: u32 },
+}
+
+#[derive(Clone, Debug, Default)]
+struct Die {
+    running: Option<(Running, Time)>,
+    /// Counts what has begun: an end that was planned before is not believed.
+    begun: u32,
+    /// What was interrupted, how long it still takes, and how often that happened.
+    suspended: Option<(Op, Span, u32)>,
+    /// The next one, and when its bytes will be there.
+    staged: Option<(Op, Time)>,
+    queue: VecDeque<Op>,
+    reads: VecDeque<Read>,
+}
+
+/// All dies and channels.
+#[derive(Clone, Debug)]
+pub(super) struct Flash {
+    parameters: FlashParameters,
+    dies: Vec<Die>,
+    /// When each channel is free.
+    channels: Vec<Time>,
+    /// Sum over all dies.
+    pub(super) busy: Span,
+}
+
+impl Flash {
+    pub(super) fn new(parameters: &FlashParameters) -> Self {
+        Self {
+            dies: vec![Die::default(); parameters.dies as usize],
+            channels: vec![Time(0); parameters.channels as usize],
+            busy: Span::ZERO,
+            parameters: parameters.clone(),
+        }
+    }
+
+    /// A read for the host, or ahead of it.
+    pub(super) fn read(
+        &mut self,
+        now: Time,
+        die: u32,
+        reader: Reader,
+        slots: u32,
+        events: &mut Events<Event>,
+    ) {
+        self.dies[die as usize].reads.push_back(Read { reader, slots });
+        let pause = self.interrupt(now, die);
+        self.begin(now, die, pause, events);
+    }
+
+    /// Work in order.
+    pub(super) fn work(&mut self, now: Time, die: u32, op: Op, events: &mut Events<Event>) {
+        self.dies[die as usize].queue.push_back(op);
+        self.stage(now, die);
+        self.begin(now, die, Span::ZERO, events);
+    }
+
+    /// Interrupts a program or erasure, where that can be done; what it costs.
+    fn interrupt(&mut self, now: Time, die: u32) -> Span {
+        let Some(pause) = self.parameters.suspend else { return Span::ZERO };
+        let die = &mut self.dies[die as usize];
+        let Some((Running::Op { op, suspensions }, ends)) = die.running else {
+            return Span::ZERO;
+        };
+        if matches!(op, Op::MoveRead(_)) || suspensions >= SUSPENSIONS || ends.since(now) < pause {
+            return Span::ZERO;
+        }
+        die.running = None;
+        die.suspended = Some((op, ends - now, suspensions + 1));
+        self.busy = Span(self.busy.0 - (ends - now).0);
+        pause
+    }
+
+    /// Brings the bytes of the next work to the die.
+    fn stage(&mut self, now: Time, index: u32) {
+        let die = &mut self.dies[index as usize];
+        if die.staged.is_some() {
+            return;
+        }
+        let Some(op) = die.queue.pop_front() else { return };
+        let ready = match op {
+            Op::Host(_) | Op::Moved | Op::Map => {
+                self.transfer(now, index, self.parameters.superpage)
+            }
+            Op::MoveRead(_) | Op::Erase => now,
+        };
+        self.dies[index as usize].staged = Some((op, ready));
+    }
+
+    /// Sends slots over a die's channel; when they are over.
+    fn transfer(&mut self, now: Time, die: u32, slots: u32) -> Time {
+        let bytes = u128::from(slots) * 4096;
+        let rate = u128::from(self.parameters.channel_bytes_per_second);
+        let channel = &mut self.channels[(die % self.parameters.channels) as usize];
+        *channel = (*channel).max(now) + Span((bytes * 1_000_000_000 / rate) as u64);
+        *channel
+    }
+
+    /// Gives an idle die something to do.
+    fn begin(&mut self, now: Time, index: u32, pause: Span, events: &mut Events<Event>) {
+        let die = &mut self.dies[index as usize];
+        if die.running.is_some() {
+            return;
+        }
+        let (running, ends) = if let Some(read) = die.reads.pop_front() {
+            (Running::Read(read), now + pause + self.parameters.read)
+        } else if let Some((op, left, suspensions)) = die.suspended.take() {
+            (Running::Op { op, suspensions }, now + left)
+        } else if let Some((op, ready)) = die.staged.take() {
+            let takes = match op {
+                Op::Host(_) | Op::Moved | Op::Map => self.parameters.program,
+                Op::MoveRead(_) => self.parameters.read,
+                Op::Erase => self.parameters.erase,
+            };
+            (Running::Op { op, suspensions: 0 }, now.max(ready) + takes)
+        } else {
+            return;
+        };
+        die.running = Some((running, ends));
+        die.begun += 1;
+        self.busy = Span(self.busy.0 + (ends - now).0);
+        events.plan(ends, Event::Die { die: index, begun: die.begun });
+        self.stage(now, index);
+    }
+
+    /// A die ends what it began, unless that was interrupted; what has ended of its work.
+    pub(super) fn end(
+        &mut self,
+        now: Time,
+        index: u32,
+        begun: u32,
+        events: &mut Events<Event>,
+    ) -> Option<Op> {
+        let die = &mut self.dies[index as usize];
+        if die.begun != begun || die.running.is_none() {
+            return None;
+        }
+        let (running, _) = die.running.take()?;
+        let ended = match running {
+            Running::Read(Read { reader, slots }) => {
+                let over = self.transfer(now, index, slots);
+                events.plan(over, Event::Arrived(reader));
+                None
+            }
+            Running::Op { op, .. } => {
+                if let Op::MoveRead(slots) = op {
+                    self.transfer(now, index, slots);
+                }
+                Some(op)
+            }
+        };
+        self.begin(now, index, Span::ZERO, events);
+        ended
+    }
+}

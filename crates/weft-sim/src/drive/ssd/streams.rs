@@ -1,0 +1,45 @@
+//! Does a command continue one before it?
+
+/// How many streams are told apart. [A]
+const STREAMS: usize = 8;
+
+/// The ends of the last commands that did not continue one another.
+#[derive(Clone, Debug)]
+pub(super) struct Streams {
+    streams: [Stream; STREAMS],
+    used: u64,
+}
+
+/// Commands that follow each other.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Stream {
+    /// The sector after the last one.
+    pub(super) next: u64,
+    /// How many commands continued it.
+    pub(super) continued: u64,
+    /// The first superpage that nobody read ahead of.
+    pub(super) fetched: u64,
+    used: u64,
+}
+
+impl Streams {
+    pub(super) fn new() -> Self {
+        let none = Stream { next: u64::MAX, continued: 0, fetched: 0, used: 0 };
+        Self { streams: [none; STREAMS], used: 0 }
+    }
+
+    /// Takes a command's range in. The stream that it continues, or the one that it began with what
+    /// that replaced.
+    pub(super) fn take(&mut self, first: u64, end: u64) -> Result<&mut Stream, Stream> {
+        self.used += 1;
+        let used = self.used;
+        if let Some(index) = self.streams.iter().position(|stream| stream.next == first) {
+            let stream = &mut self.streams[index];
+            (stream.next, stream.continued, stream.used) = (end, stream.continued + 1, used);
+            return Ok(stream);
+        }
+        let oldest = self.streams.iter_mut().min_by_key(|stream| stream.used);
+        let oldest = oldest.expect("there are streams");
+        Err(std::mem::replace(oldest, Stream { next: end, continued: 0, fetched: 0, used }))
+    }
+}
