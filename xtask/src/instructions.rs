@@ -19,6 +19,7 @@ pub(crate) const PROGRAM: &str = "valgrind";
 const CASES: &[(&str, u64)] = &[
     ("assemble", 200),
     ("engine-full-stripe-write", 500),
+    ("engine-full-stripe-write-auto", 500),
     ("engine-random-write-256", 10_000),
     ("engine-random-write-65536", 5_000),
     ("engine-read", 10_000),

@@ -84,11 +84,10 @@ pub(super) enum Asked {
 }
 
 impl Alone {
-    /// An engine with as many rows in its cache, for `depth` requests of `bytes` at a time.
-    pub(super) fn new(rows: u32, bytes: u64, depth: u32) -> Result<Self, Failure> {
+    /// An engine for `depth` requests of `bytes` at a time.
+    pub(super) fn new(knobs: Knobs, bytes: u64, depth: u32) -> Result<Self, Failure> {
         let assembly = assembled(superblocks()?)?;
         let size = assembly.geometry.array_size().0 * 512;
-        let knobs = Knobs { stripe_cache_size: rows, ..Knobs::md() };
         let config = Config::for_volume(assembly, knobs);
         let first = config.client_frames_first();
         let count = u32::try_from(bytes / BLOCK).map_err(Failure::failed)?;
@@ -191,11 +190,11 @@ mod tests {
 
     #[test]
     fn reads_read_once_and_full_stripes_write_data_and_parity_once() {
-        let mut alone = Alone::new(256, 4096, 64).unwrap();
+        let mut alone = Alone::new(Knobs::md(), 4096, 64).unwrap();
         alone.carry_out(Asked::RandomRead, 500).unwrap();
         let [reads, sectors, ..] = counted(&alone);
         assert_eq!((reads, sectors), (500, 4000));
-        let mut alone = Alone::new(256, FULL_STRIPE, 4).unwrap();
+        let mut alone = Alone::new(Knobs::md(), FULL_STRIPE, 4).unwrap();
         alone.carry_out(Asked::SequentialWrite, 50).unwrap();
         let [reads, _, _, written] = counted(&alone);
         assert_eq!(reads, 0);
@@ -206,7 +205,7 @@ mod tests {
 
     #[test]
     fn random_writes_read_and_write_a_row_each() {
-        let mut alone = Alone::new(256, 4096, 64).unwrap();
+        let mut alone = Alone::new(Knobs::md(), 4096, 64).unwrap();
         alone.carry_out(Asked::RandomWrite, 500).unwrap();
         let [reads, _, writes, _] = counted(&alone);
         assert!((900..=1000).contains(&reads), "{reads}");

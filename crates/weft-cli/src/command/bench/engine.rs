@@ -74,7 +74,8 @@ impl OfEngine {
 
 /// Requests for each second of CPU time that the engine alone carries out.
 fn alone(case: String, rows: u32, rounds: u32, quick: bool) -> Result<Row, Failure> {
-    let mut engine = Alone::new(rows, 4096, 64)?;
+    let knobs = Knobs { stripe_cache_size: rows, ..Knobs::md() };
+    let mut engine = Alone::new(knobs, 4096, 64)?;
     // Until the cache is full.
     engine.carry_out(Asked::RandomWrite, u64::from(rows) + 2000)?;
     let batch = 2000;

@@ -10,6 +10,7 @@ use std::io::Write;
 use std::sync::Arc;
 
 use clap::{Args, ValueEnum};
+use weft_engine::knobs::Knobs;
 use weft_nbd::{
     ClientHandshake, ExportInfo, Goal, HandshakeEvent, Op, ServerConnection, ServerEvent,
 };
@@ -40,6 +41,8 @@ enum Case {
     EngineRead,
     /// A write of a full stripe, 192 KiB, of a RAID 5
     EngineFullStripeWrite,
+    /// The same with `stripe_size=auto`
+    EngineFullStripeWriteAuto,
     /// A 4 KiB write somewhere in a RAID 5, with 256 rows in the cache
     #[value(name = "engine-random-write-256")]
     EngineRandomWrite256,
@@ -58,14 +61,19 @@ pub(super) fn run(arguments: &Repeat) -> Outcome {
     let count = arguments.count + arguments.count * arguments.extra / 100;
     match arguments.case {
         Case::Assemble => assemble(count)?,
-        Case::EngineRead => engine(256, 4096, 64, Asked::RandomRead, 2000, count)?,
+        Case::EngineRead => engine(rows(256), 4096, 64, Asked::RandomRead, 2000, count)?,
         Case::EngineFullStripeWrite => {
-            engine(256, FULL_STRIPE, 4, Asked::SequentialWrite, 50, count)?;
+            engine(rows(256), FULL_STRIPE, 4, Asked::SequentialWrite, 50, count)?;
         }
-        Case::EngineRandomWrite256 => engine(256, 4096, 64, Asked::RandomWrite, 2000, count)?,
+        Case::EngineFullStripeWriteAuto => {
+            engine(Knobs::default(), FULL_STRIPE, 4, Asked::SequentialWrite, 50, count)?;
+        }
+        Case::EngineRandomWrite256 => {
+            engine(rows(256), 4096, 64, Asked::RandomWrite, 2000, count)?;
+        }
         // Until the cache is full and rows have to leave it.
         Case::EngineRandomWrite65536 => {
-            engine(65_536, 4096, 64, Asked::RandomWrite, 70_000, count)?;
+            engine(rows(65_536), 4096, 64, Asked::RandomWrite, 70_000, count)?;
         }
         Case::NbdRequest => nbd_request(count)?,
         Case::ParityPqScalar => parity_pq(Level::Scalar, count)?,
@@ -81,15 +89,20 @@ fn measured_part<T>(work: &mut dyn FnMut() -> T) -> T {
     black_box(work())
 }
 
+/// md's knobs, with as many rows in the cache.
+fn rows(rows: u32) -> Knobs {
+    Knobs { stripe_cache_size: rows, ..Knobs::md() }
+}
+
 fn engine(
-    rows: u32,
+    knobs: Knobs,
     bytes: u64,
     depth: u32,
     asked: Asked,
     before: u64,
     count: u64,
 ) -> Result<(), Failure> {
-    let mut alone = Alone::new(rows, bytes, depth)?;
+    let mut alone = Alone::new(knobs, bytes, depth)?;
     alone.carry_out(asked, before)?;
     measured_part(&mut || alone.carry_out(asked, count))
 }
