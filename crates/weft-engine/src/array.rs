@@ -871,20 +871,27 @@ impl Array {
         }
     }
 
-    /// Sends a read or write of one part, which may be merged with others.
+    /// Sends a read or write of these parts, which may be merged with others.
     pub(crate) fn stage(
         &mut self,
         position: usize,
         request: &MemberRequest,
+        parts: &[Part],
         who: Who,
         out: &mut Outbox,
     ) {
         let member = &mut self.members[position];
         let at = member.data_sector(request.sector);
         let last = &mut member.last[usize::from(request.write)];
-        let token = out.stage(self.volume, member.info.index, at, request, who, last);
-        let length = Bytes(u64::from(request.part.len)).sectors_floor();
-        member.sent(token, request.write, length, out.now);
+        let token = out.stage(self.volume, member.info.index, at, request, parts, who, last);
+        member.sent(token, request.write, request.bytes.sectors_floor(), out.now);
+    }
+
+    /// Bytes that a request takes with it; see [`Outbox::room`].
+    pub(crate) fn room(&self, position: usize, request: &MemberRequest, out: &Outbox) -> u64 {
+        let member = &self.members[position];
+        let last = &member.last[usize::from(request.write)];
+        out.room(member.data_sector(request.sector), request, last)
     }
 }
 
@@ -894,7 +901,7 @@ pub(crate) struct MemberRequest {
     pub(crate) write: bool,
     /// First data sector.
     pub(crate) sector: Sectors,
-    pub(crate) part: Part,
+    pub(crate) bytes: Bytes,
     /// How large the request may become.
     pub(crate) max: Bytes,
     pub(crate) kind: Kind,

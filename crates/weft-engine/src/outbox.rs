@@ -2,13 +2,12 @@
 
 use std::collections::VecDeque;
 
-use smallvec::smallvec;
 use weft_units::{Bytes, ClientId, MemberIndex, RowId, Sectors, Slot, Time, VolumeId};
 
 use crate::Work;
 use crate::array::MemberRequest;
 use crate::error::ReplyError;
-use crate::frame::Part;
+use crate::frame::{Part, Parts};
 use crate::input::Attr;
 use crate::output::{ComputeOp, MemberOp, Notice, Output};
 use crate::ranges::RequestId;
@@ -46,11 +45,22 @@ pub(crate) struct RowPart {
     pub(crate) lender: Option<RequestId>,
 }
 
+/// Blocks of one slot: of rows of a batch that follow each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct RowRun {
+    pub(crate) head: RowId,
+    pub(crate) slot: Slot,
+    /// Which row of the batch, counted from its head, and how many.
+    pub(crate) first: u32,
+    pub(crate) count: u32,
+}
+
 /// Whose a part of a member request is.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Who {
     Read(ReadPart),
     Row(RowPart),
+    Rows(RowRun),
 }
 
 /// A piece of a client's read.
@@ -116,7 +126,7 @@ impl Outbox {
         self.outputs.pop_front()
     }
 
-    /// Sends a read or write of one part to `at`, or appends it to the last one of its member and
+    /// Sends a read or write of these parts to `at`, or appends it to the last one of its member and
     /// direction. The token, if it goes on its own.
     #[inline]
     pub(crate) fn stage(
@@ -125,18 +135,19 @@ impl Outbox {
         member: MemberIndex,
         at: Sectors,
         request: &MemberRequest,
+        parts: &[Part],
         who: Who,
         last: &mut Last,
     ) -> Option<Token> {
         if let Some(place) = last.merge(self.turn, at, request, self.outputs.len()) {
-            self.append(place, request.part, who);
+            self.append(place, parts, who);
             return None;
         }
         let token =
             self.issue(volume, Some(member), request.write, Owner::Parts(who, Merged::NONE));
         self.work.submits += 1;
         let Kind { fua, attr, .. } = request.kind;
-        let parts = smallvec![request.part];
+        let parts = Parts::from_slice(parts);
         self.outputs.push_back(if request.write {
             let op = MemberOp::Write { at, from: parts, fua };
             Output::Submit { token, member, op, attr }
@@ -147,17 +158,22 @@ impl Outbox {
     }
 
     #[inline(never)]
-    fn append(&mut self, place: usize, part: Part, who: Who) {
+    fn append(&mut self, place: usize, new: &[Part], who: Who) {
         let Some(Output::Submit { token, op, .. }) = self.outputs.get_mut(place) else {
             unreachable!("a turn's requests stay where they are until it ends")
         };
         let token = *token;
         match op {
             MemberOp::Read { into: parts, .. } | MemberOp::Write { from: parts, .. } => {
-                merge::append(parts, part);
+                new.iter().for_each(|part| merge::append(parts, *part));
             }
             _ => unreachable!("only reads and writes are merged"),
         }
+        self.chain(token, who);
+    }
+
+    /// Adds a part to those that are to be told of a `Done`.
+    fn chain(&mut self, token: Token, who: Who) {
         let next = self.merged_free.pop().unwrap_or_else(|| {
             self.merged.push((who, END));
             self.merged.len() as u32 - 1
@@ -165,7 +181,7 @@ impl Outbox {
         self.merged[next as usize] = (who, END);
         let entry = &mut self.tokens[token_place(token)];
         let Some(Outstanding { owner: Owner::Parts(_, chain), .. }) = &mut entry.outstanding else {
-            unreachable!("it was sent in this turn, for parts")
+            unreachable!("it was sent for parts")
         };
         let last = std::mem::replace(&mut chain.last, next);
         match last {
@@ -197,6 +213,25 @@ impl Outbox {
             place = next;
         }
         parts
+    }
+
+    /// Tells others of a `Done` than those who asked.
+    pub(crate) fn replace_parts(&mut self, token: Token, parts: &[Who]) {
+        let [first, rest @ ..] = parts else { unreachable!("a member request has parts") };
+        let Some(outstanding) = self.outstanding_mut(token) else {
+            unreachable!("it is outstanding")
+        };
+        let owner = std::mem::replace(&mut outstanding.owner, Owner::Parts(*first, Merged::NONE));
+        if let Owner::Parts(_, mut chain) = owner {
+            while self.next_part(&mut chain).is_some() {}
+        }
+        rest.iter().for_each(|part| self.chain(token, *part));
+    }
+
+    /// Bytes that the next request takes with it: at the end of the last one of its member and
+    /// direction, if it fits there, or on its own.
+    pub(crate) fn room(&self, at: Sectors, request: &MemberRequest, last: &Last) -> u64 {
+        last.room(self.turn, at, request)
     }
 
     /// Requests that were sent so far are not appended to any more.

@@ -267,6 +267,12 @@ impl Volume {
                         Who::Row(part) => {
                             self.with_rows(out, |rows, cx| rows.done(part, answer, cx));
                         }
+                        Who::Rows(_) if detached => {
+                            unreachable!("what is given up is told row by row")
+                        }
+                        Who::Rows(run) => {
+                            self.with_rows(out, |rows, cx| rows.run_done(run, answer, cx));
+                        }
                         Who::Read(part) if detached => self.unpin(part.request, out),
                         Who::Read(part) => self.read_done(part, result, out),
                     }
@@ -516,17 +522,29 @@ impl Volume {
     /// One piece of a request is done, or its attaching.
     #[inline]
     fn piece_done(&mut self, id: RequestId, result: Result<(), ReplyError>, out: &mut Outbox) {
+        self.pieces_done(id, 1, result, out);
+    }
+
+    /// So many pieces of a request are done.
+    #[inline]
+    fn pieces_done(
+        &mut self,
+        id: RequestId,
+        pieces: u32,
+        result: Result<(), ReplyError>,
+        out: &mut Outbox,
+    ) {
         let request = self.active(id);
         if let Err(error) = result {
             request.error.get_or_insert(error);
         }
-        request.pending -= 1;
+        request.pending -= pieces;
         if request.pending == 0 {
-            self.pieces_done(id, out);
+            self.all_done(id, out);
         }
     }
 
-    fn pieces_done(&mut self, id: RequestId, out: &mut Outbox) {
+    fn all_done(&mut self, id: RequestId, out: &mut Outbox) {
         let reads = self.active(id).op == RequestOp::Read;
         if reads || self.array.failures_recorded() {
             self.answer(id, out);
@@ -678,7 +696,9 @@ impl Volume {
         let mut events = std::mem::take(&mut self.rows.events);
         for event in events.drain(..) {
             match event {
-                Event::PieceDone { request, result } => self.piece_done(request, result, out),
+                Event::PiecesDone { request, pieces, result } => {
+                    self.pieces_done(request, pieces, result, out);
+                }
                 Event::Pinned { request } => self.active(request).pins += 1,
                 Event::SyncDone { key, mismatch, ok } => {
                     let sync = self.sync.as_mut().expect("rows are synced for a sync");
@@ -723,7 +743,7 @@ impl Memory {
         let rows = wanted.min(self.frames / row_frames);
         let members = array.geometry.members();
         let by_chunk_rows = knobs.stripe_size.is_auto().then(|| chunk.0 / height.0);
-        let cache = Cache::new(rows, self.first, row_frames, members, height, by_chunk_rows);
+        let cache = Cache::new(rows, self.first, members, height, by_chunk_rows);
         Rows::new(cache, chunk)
     }
 }

@@ -8,7 +8,7 @@
 //! Knob     `max_sectors_kb` (KiB, 0 merges nothing)
 //! Source   Linux block layer, back merge in a plug list; md relies on it (baseline/kernel-md.csv)
 
-use weft_units::{Bytes, Sectors};
+use weft_units::Sectors;
 
 use crate::array::MemberRequest;
 use crate::frame::{Part, Parts};
@@ -58,19 +58,28 @@ impl Last {
         next: &MemberRequest,
         place: usize,
     ) -> Option<usize> {
-        let bytes = u64::from(next.part.len);
-        let end = at + Bytes(bytes).sectors_floor();
-        let fits = self.end == at
-            && self.turn == turn
-            && self.bytes + bytes <= self.max.min(next.max.0)
-            && self.kind == next.kind;
-        if fits {
+        let bytes = next.bytes.0;
+        let end = at + next.bytes.sectors_floor();
+        if self.fits(turn, at, next) {
             self.end = end;
             self.bytes += bytes;
             return Some(self.place);
         }
         *self = Self { turn, kind: next.kind, end, bytes, max: next.max.0, place };
         None
+    }
+
+    /// How long the next request may be without being taken apart.
+    pub(crate) fn room(&self, turn: u64, at: Sectors, next: &MemberRequest) -> u64 {
+        if self.fits(turn, at, next) { self.max.min(next.max.0) - self.bytes } else { next.max.0 }
+    }
+
+    #[inline]
+    fn fits(&self, turn: u64, at: Sectors, next: &MemberRequest) -> bool {
+        self.end == at
+            && self.turn == turn
+            && self.bytes + next.bytes.0 <= self.max.min(next.max.0)
+            && self.kind == next.kind
     }
 }
 
@@ -89,14 +98,16 @@ pub(crate) fn append(parts: &mut Parts, part: Part) {
 
 #[cfg(test)]
 mod tests {
+    use weft_units::Bytes;
+
     use super::*;
 
     type Staged = (u16, bool, bool, u64);
 
     fn request(write: bool, fua: bool, max_kib: u64) -> MemberRequest {
-        let part = Part { frame: crate::frame::Frame(1), offset: 0, len: 4096 };
         let kind = Kind { fua, rows: true, attr: Attr::NONE };
-        MemberRequest { write, sector: Sectors::ZERO, part, max: Bytes::kib(max_kib), kind }
+        let (sector, bytes) = (Sectors::ZERO, Bytes(4096));
+        MemberRequest { write, sector, bytes, max: Bytes::kib(max_kib), kind }
     }
 
     /// Requests of 4 KiB: those that go on their own, with how many each has become.
@@ -140,6 +151,23 @@ mod tests {
     fn a_request_that_goes_alone_takes_no_company() {
         let requests: Vec<_> = (0..3).map(|n| (0, false, false, n * 8)).collect();
         assert_eq!(merged(&requests, |number| if number == 1 { 0 } else { 512 }).len(), 3);
+    }
+
+    /// What goes as one run is what would have been merged block by block.
+    #[test]
+    fn a_run_goes_as_far_as_its_blocks_would() {
+        let block = request(true, false, 64);
+        let mut last = Last::NONE;
+        assert_eq!(last.room(1, Sectors(0), &block), 65_536);
+        let mut joined = 0;
+        last.merge(1, Sectors(0), &block, 0);
+        let room = last.room(1, Sectors(8), &block);
+        while last.merge(1, Sectors(8 + joined * 8), &block, 0).is_some() {
+            joined += 1;
+        }
+        assert_eq!((joined, room), (15, 15 * 4096));
+        assert_eq!(last.room(1, Sectors(136), &block), 15 * 4096, "the last one took its place");
+        assert_eq!(last.room(1, Sectors(999), &block), 65_536, "elsewhere it goes on its own");
     }
 
     #[test]

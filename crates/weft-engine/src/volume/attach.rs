@@ -18,7 +18,7 @@ use crate::knobs::Writes;
 use crate::mutant::Mutant;
 use crate::outbox::{Outbox, ReadPart, Who};
 use crate::output::Output;
-use crate::raid::geometry::Placement;
+use crate::raid::geometry::{Geometry, Placement};
 use crate::raid::parity::Piece;
 use crate::raid::parity::cache::Acquired;
 use crate::raid::parity::rows::Arrival;
@@ -46,6 +46,19 @@ pub(super) struct Cursor {
     at: u64,
     done: SmallVec<[u64; 4]>,
     left: u64,
+}
+
+/// Units of a request that lie in rows of one chunk row that follow each other: of the same data chunks
+/// in each.
+#[derive(Clone, Debug)]
+struct UnitRun {
+    /// Where the cursor was: one of the units of the lowest row.
+    first: u64,
+    rows: u64,
+    /// Rows that the request needs of this chunk.
+    wanted: u64,
+    /// The unit of each data chunk in the lowest row, if it is meant.
+    units: SmallVec<[Option<u64>; 4]>,
 }
 
 /// How an attempt to attach a request ended.
@@ -93,11 +106,12 @@ impl Volume {
             let read = MemberRequest {
                 write: false,
                 sector: position.sector.round_down(self.array.geometry.chunk()) + sector_in_chunk,
-                part: frames.part(in_frames, whole.len.0),
+                bytes: whole.len,
                 max: self.knobs.max_sectors,
                 kind: Kind { fua: false, rows: false, attr },
             };
-            self.array.stage(place, &read, Who::Read(part), out);
+            let memory = frames.part(in_frames, whole.len.0);
+            self.array.stage(place, &read, &[memory], Who::Read(part), out);
             start = end;
         }
         self.active(id).pending += pieces;
@@ -233,56 +247,51 @@ impl Volume {
                     cursor.insert(Box::new(Cursor::new(&self.array, from, end, unit)))
                 }
             };
-            let (first, end) = (cursor.next().expect("units are left"), cursor.end);
-            let sector = Bytes(first * unit).sectors_floor();
-            let (position, placement) = self.array.geometry.place(sector);
-            let height = self.rows.cache.height().0;
-            let key = position.sector.0 / height;
-            let rows_per_chunk = self.array.geometry.chunk().0 / height;
-            let rows = (rows_per_chunk - key % rows_per_chunk).min(end - first);
-            let Acquired::Row(row) = self.rows.cache.acquire_some(key, rows, || placement) else {
+            let run = cursor.run(&self.array.geometry, unit, request.range.end().0);
+            if !self.attach_run(id, &run, unit) {
                 return Attached::Starved;
-            };
-            let pieces = self.row_pieces(id, first, placement);
-            let request = self.requests[id.0 as usize].as_mut().expect("it is being attached");
-            request.pending += pieces.len() as u32;
-            let arrival = request.arrival(self.knobs.writes);
-            self.rows.attach(row, &pieces, arrival);
+            }
         }
     }
 
-    /// The pieces of a request that lie in the row of a unit; the cursor moves past them.
-    fn row_pieces(
-        &mut self,
-        id: RequestId,
-        unit_number: u64,
-        placement: Placement,
-    ) -> SmallVec<[Piece; 4]> {
-        let unit = self.rows.cache.block_bytes();
-        let geometry = &self.array.geometry;
-        let units_per_chunk = geometry.chunk().bytes().0 / unit;
-        let data_members = u64::from(geometry.data_members());
-        let chunk_number = unit_number / units_per_chunk;
-        let first_chunk = chunk_number / data_members * data_members;
-        let in_chunk = unit_number % units_per_chunk;
+    /// Attaches a request to rows of one chunk row that follow each other, each with its blocks of the
+    /// same data chunks. Whether there were rows for all.
+    fn attach_run(&mut self, id: RequestId, run: &UnitRun, unit: u64) -> bool {
+        let sector = Bytes(run.first * unit).sectors_floor();
+        let (position, placement) = self.array.geometry.place(sector);
+        let height = self.rows.cache.height().0;
+        let key = position.sector.0 / height;
+        let in_chunk = key & (self.array.geometry.chunk().0 / height - 1);
         let request = self.requests[id.0 as usize].as_mut().expect("it is being attached");
-        let mut pieces = SmallVec::new();
-        for data_index in 0..data_members {
-            let number = (first_chunk + data_index) * units_per_chunk + in_chunk;
-            let cursor = request.cursor.as_mut().expect("it was made before");
-            if !cursor.take(number) {
-                continue;
-            }
+        let arrival = request.arrival(self.knobs.writes);
+        let mut pieces: SmallVec<[Piece; 4]> = SmallVec::new();
+        for (data_index, number) in run.blocks() {
             let slot = if request.writes {
-                written_slot(&self.array, placement, data_index as u16, in_chunk)
+                written_slot(&self.array, placement, data_index, in_chunk)
             } else {
-                placement.data_slot(data_index as u16)
+                placement.data_slot(data_index)
             };
+            let cursor = request.cursor.as_ref().expect("it was made before");
             let start = cursor.from.max(number * unit);
             let end = request.range.end().0.min((number + 1) * unit);
             pieces.push(request.piece(id, slot, start, end, unit));
         }
-        pieces
+        let mut rows = 0;
+        while rows < run.rows {
+            let wanted = run.wanted - rows;
+            let Acquired::Row(row) = self.rows.cache.acquire_some(key + rows, wanted, || placement)
+            else {
+                break;
+            };
+            self.rows.attach(row, &pieces, arrival);
+            for memory in pieces.iter_mut().filter_map(|piece| piece.memory.as_mut()) {
+                memory.frame.0 += (unit / FRAME_BYTES) as u32;
+            }
+            rows += 1;
+        }
+        request.pending += pieces.len() as u32 * rows as u32;
+        request.cursor.as_mut().expect("it was made before").take(run, rows);
+        rows == run.rows
     }
 
     /// Reads through the cache what a member did not give. Whether a row was free.
@@ -367,18 +376,50 @@ impl Cursor {
         self.done[(bit / 64) as usize] >> (bit % 64) & 1 == 1
     }
 
-    /// Marks a unit, if it belongs to the present piece and is not done yet.
-    fn take(&mut self, unit: u64) -> bool {
-        if !(self.first..self.end).contains(&unit) || self.is_done(unit) {
-            return false;
+    /// The rows to attach next, of a request that ends at the byte `end`: from the next unit upwards.
+    fn run(&self, geometry: &Geometry, unit: u64, end: u64) -> UnitRun {
+        let first = self.next().expect("units are left");
+        let units_per_chunk = geometry.chunk().bytes().0 / unit;
+        let data_members = u64::from(geometry.data_members());
+        let in_chunk = first & (units_per_chunk - 1);
+        let chunk_row = first / (units_per_chunk * data_members) * data_members;
+        let wanted = (units_per_chunk - in_chunk).min(self.end - first);
+        let mut rows = (1..wanted).find(|row| self.is_done(first + row)).unwrap_or(wanted);
+        // Units that the request begins or ends within are runs of their own.
+        let begins_within = u64::from(self.from > self.first * unit);
+        let ends_within = u64::from(end < self.end * unit);
+        let edges =
+            [self.first, self.first + begins_within, self.end - ends_within, self.end, u64::MAX];
+        let mut units = SmallVec::new();
+        for chunk in chunk_row..chunk_row + data_members {
+            let number = chunk * units_per_chunk + in_chunk;
+            units.push((self.first..self.end).contains(&number).then_some(number));
+            let edge = edges.into_iter().find(|edge| *edge > number).expect("the last is far away");
+            rows = rows.min(edge - number);
         }
-        let bit = unit - self.first;
-        self.done[(bit / 64) as usize] |= 1 << (bit % 64);
-        self.left -= 1;
+        UnitRun { first, rows, wanted, units }
+    }
+
+    /// Marks the units of so many rows.
+    fn take(&mut self, run: &UnitRun, rows: u64) {
+        for (_, number) in run.blocks() {
+            for bit in number - self.first..number - self.first + rows {
+                debug_assert_eq!(self.done[(bit / 64) as usize] >> (bit % 64) & 1, 0);
+                self.done[(bit / 64) as usize] |= 1 << (bit % 64);
+            }
+            self.left -= rows;
+        }
         while self.at < self.end && self.is_done(self.at) {
             self.at += 1;
         }
-        true
+    }
+}
+
+impl UnitRun {
+    /// The data chunks that are meant, and the unit of each in the lowest row.
+    fn blocks(&self) -> impl Iterator<Item = (u16, u64)> {
+        let meant = |(index, unit): (u16, &Option<u64>)| unit.map(|unit| (index, unit));
+        (0..).zip(&self.units).filter_map(meant)
     }
 }
 

@@ -124,7 +124,9 @@ impl Volume {
                 Owner::Flush => self.flush_done(Some(position), fault, out),
                 Owner::Parts(first, merged) => {
                     let answer = Answer { result: fault, position: Some(position), given_up: true };
-                    for part in out.parts(first, merged) {
+                    let parts = out.parts(first, merged);
+                    self.tell_each_row(token, &parts, out);
+                    for part in parts {
                         match part {
                             Who::Read(part) => {
                                 let request = self.active(part.request);
@@ -135,6 +137,9 @@ impl Volume {
                             Who::Row(part) => {
                                 self.with_rows(out, |rows, cx| rows.done(part, answer, cx));
                             }
+                            Who::Rows(run) => {
+                                self.with_rows(out, |rows, cx| rows.run_done(run, answer, cx));
+                            }
                         }
                     }
                 }
@@ -142,6 +147,21 @@ impl Volume {
             }
         }
         younger
+    }
+
+    /// A batch may end before the member answers: then its rows are to be told, each on its own.
+    fn tell_each_row(&mut self, token: Token, parts: &[Who], out: &mut Outbox) {
+        if !parts.iter().any(|part| matches!(part, Who::Rows(_))) {
+            return;
+        }
+        let mut each = Vec::new();
+        for part in parts {
+            match part {
+                Who::Rows(run) => each.extend(self.rows.parts_of(*run).map(Who::Row)),
+                Who::Read(_) | Who::Row(_) => each.push(*part),
+            }
+        }
+        out.replace_parts(token, &each);
     }
 
     /// A member request that was given up uses the memory of a request no more.

@@ -75,7 +75,6 @@ impl Cache {
     pub(crate) fn new(
         rows: u32,
         frames: Frame,
-        row_frames: u32,
         members: u16,
         height: Sectors,
         by_chunk_rows: Option<u64>,
@@ -98,9 +97,11 @@ impl Cache {
             plug: Plug::default(),
             height,
         };
+        let block_frames = cache.block_frames();
         for number in 0..rows {
             let class = (number % u32::from(classes)) as u8;
-            cache.rows.push(Row::new(class, Frame(frames.0 + number * row_frames), members));
+            let first = Frame(frames.0 + number * block_frames);
+            cache.rows.push(Row::new(class, first, rows * block_frames, members));
             cache.lists.push(List::Inactive(class), RowId(number));
         }
         cache

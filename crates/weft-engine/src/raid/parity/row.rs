@@ -16,7 +16,7 @@ use weft_units::{FRAME_BYTES, RowId, Sectors, Slot};
 
 use super::plan::Mode;
 use crate::frame::{Frame, Part};
-use crate::input::{Attr, SyncAction};
+use crate::input::{Attr, Origin, SyncAction};
 use crate::output::Differs;
 use crate::raid::geometry::Placement;
 use crate::raid::slot_set::SlotSet;
@@ -107,14 +107,18 @@ pub(crate) struct Row {
     /// Class of its inactive list, for life.
     pub(crate) class: u8,
     pub(crate) placement: Option<Placement>,
-    /// Its memory: block of slot 0, then slot 1 …
+    /// Its memory: the block of slot 0. That of the next slot is `stride` frames further, and beside a
+    /// block is the one of the next row, so that rows in order are runs of memory.
     pub(crate) frames: Frame,
+    stride: u32,
     /// Blocks, parity included.
     pub(crate) members: u16,
     reads: Vec<Piece>,
     readers: SlotSet,
     writes: Vec<Piece>,
     writers: SlotSet,
+    /// Of those, slots that one writer covers.
+    covered: SlotSet,
     /// Served or taken in by the operation in flight, to be answered at its end.
     taken: Vec<Piece>,
     taken_slots: SlotSet,
@@ -166,18 +170,20 @@ pub(crate) struct Row {
 }
 
 impl Row {
-    pub(crate) fn new(class: u8, frames: Frame, members: u16) -> Self {
+    pub(crate) fn new(class: u8, frames: Frame, stride: u32, members: u16) -> Self {
         Self {
             key: 0,
             hashed: false,
             class,
             placement: None,
             frames,
+            stride,
             members,
             reads: Vec::new(),
             readers: SlotSet::EMPTY,
             writes: Vec::new(),
             writers: SlotSet::EMPTY,
+            covered: SlotSet::EMPTY,
             taken: Vec::new(),
             taken_slots: SlotSet::EMPTY,
             uptodate: SlotSet::EMPTY,
@@ -241,9 +247,13 @@ impl Row {
     }
 
     /// A client wants something of one block.
-    pub(crate) fn attach(&mut self, piece: Piece, write: bool) {
+    pub(crate) fn attach(&mut self, piece: Piece, write: bool, block_bytes: u64) {
+        debug_assert!(u64::from(piece.offset) + u64::from(piece.len) <= block_bytes);
         if write {
             self.writers.insert(piece.slot);
+            if u64::from(piece.len) == block_bytes {
+                self.covered.insert(piece.slot);
+            }
             self.writes.push(piece);
         } else {
             self.readers.insert(piece.slot);
@@ -275,11 +285,19 @@ impl Row {
         self.readers = self.readers.without(served);
     }
 
-    /// Takes in what all writers brought: they are answered at the end of the operation.
-    pub(crate) fn take_writers(&mut self) {
+    /// Takes in what all writers brought: they are answered at the end of the operation. These parities
+    /// are computed with it; these slots are written from the memory of their writers.
+    pub(crate) fn take_in(&mut self, new_parity: SlotSet, lent: SlotSet) {
         debug_assert!(self.taken.is_empty());
+        self.handle = false;
+        self.delayed = false;
+        self.batch_ready = false;
+        self.new_parity = new_parity;
+        self.uptodate = self.uptodate.without(self.writers).without(self.placement().parity());
+        self.lent = lent;
         std::mem::swap(&mut self.taken, &mut self.writes);
         self.taken_slots = std::mem::take(&mut self.writers);
+        self.covered = SlotSet::EMPTY;
     }
 
     /// Ends the operation for those it served.
@@ -291,7 +309,7 @@ impl Row {
     /// Gives up every writer, and the readers of these blocks.
     pub(crate) fn give_up(&mut self, lost: SlotSet) -> Vec<Piece> {
         let mut given_up = std::mem::take(&mut self.writes);
-        self.writers = SlotSet::EMPTY;
+        (self.writers, self.covered) = (SlotSet::EMPTY, SlotSet::EMPTY);
         given_up.extend(self.reads.extract_if(.., |piece| lost.contains(piece.slot)));
         self.readers = self.readers.without(lost);
         given_up
@@ -301,6 +319,7 @@ impl Row {
     pub(crate) fn move_out(&mut self) -> (Vec<Piece>, Vec<Piece>) {
         debug_assert!(self.taken.is_empty());
         (self.readers, self.writers) = (SlotSet::EMPTY, SlotSet::EMPTY);
+        self.covered = SlotSet::EMPTY;
         (std::mem::take(&mut self.reads), std::mem::take(&mut self.writes))
     }
 
@@ -316,12 +335,7 @@ impl Row {
 
     /// Slots whose writers cover the block. Writers never overlap each other.
     pub(crate) fn overwrite(&self, block_bytes: u64) -> SlotSet {
-        let mut whole = SlotSet::EMPTY;
-        for piece in &self.writes {
-            if u64::from(piece.len) == block_bytes {
-                whole.insert(piece.slot);
-            }
-        }
+        let mut whole = self.covered;
         for slot in self.writers.without(whole).ascending() {
             let pieces = self.writes.iter().filter(|piece| piece.slot == slot);
             whole.set(slot, pieces.map(|piece| u64::from(piece.len)).sum::<u64>() == block_bytes);
@@ -338,6 +352,40 @@ impl Row {
     pub(crate) fn lender(&self, slot: Slot) -> Option<&Piece> {
         let lent = self.lent.contains(slot);
         lent.then(|| self.taken.iter().find(|piece| piece.slot == slot)).flatten()
+    }
+
+    /// Where a block of the write in flight is, and the request that lends it.
+    pub(crate) fn memory(&self, slot: Slot, frames: u32) -> (Part, Option<RequestId>) {
+        match self.lender(slot) {
+            Some(piece) => (piece.memory.expect("it lends memory"), Some(piece.request)),
+            None => (self.block(slot, frames), None),
+        }
+    }
+
+    /// On whose behalf its member requests are.
+    pub(crate) fn member_attr(&self) -> Attr {
+        match self.operation {
+            _ if self.sync.is_some() => Attr { origin: Origin::Sync, ..Attr::NONE },
+            Operation::Rewriting(_) | Operation::Rereading(_) => Attr::NONE,
+            _ => self.attr,
+        }
+    }
+
+    /// Whether every block that is written lies in memory right after the same block of another row,
+    /// which was taken in and lends all of them, so that both can be computed as one.
+    pub(crate) fn goes_on_after(&self, before: &Self, frames: u32) -> bool {
+        let goes_on = |(mine, other): (&Piece, &Piece)| {
+            let memory = mine.memory.zip(other.memory);
+            mine.slot == other.slot
+                && mine.offset == 0
+                && mine.len == other.len
+                && memory.is_some_and(|(mine, other)| mine.slab_start() == other.slab_end())
+        };
+        self.frames.0 == before.frames.0 + frames
+            && before.lent == before.taken_slots
+            && self.writers == before.taken_slots
+            && self.writes.len() == before.taken.len()
+            && self.writes.iter().zip(&before.taken).all(goes_on)
     }
 
     /// Slots whose data is on its way to the members.
@@ -360,13 +408,16 @@ impl Row {
 
     /// Memory of a whole block of so many frames.
     pub(crate) fn block(&self, slot: Slot, frames: u32) -> Part {
-        let frame = Frame(self.frames.0 + u32::from(slot.0) * frames);
-        Part { frame, offset: 0, len: frames * FRAME_BYTES as u32 }
+        Part { frame: self.first(slot), offset: 0, len: frames * FRAME_BYTES as u32 }
     }
 
     /// Memory of a piece of a block.
-    pub(crate) fn part(&self, slot: Slot, block_bytes: u64, offset: u32, len: u32) -> Part {
-        Part::at(self.frames, u64::from(slot.0) * block_bytes + u64::from(offset), u64::from(len))
+    pub(crate) fn part(&self, slot: Slot, offset: u32, len: u32) -> Part {
+        Part::at(self.first(slot), u64::from(offset), u64::from(len))
+    }
+
+    fn first(&self, slot: Slot) -> Frame {
+        Frame(self.frames.0 + u32::from(slot.0) * self.stride)
     }
 
     /// First sector on each member, counted from its data offset.

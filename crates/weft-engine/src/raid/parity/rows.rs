@@ -24,10 +24,10 @@ use super::row::{Batch, Operation, Piece, Row, RowSyncState};
 use crate::array::{Array, MemberRequest};
 use crate::error::ReplyError;
 use crate::frame::Part;
-use crate::input::{Attr, Fault, Origin, SyncAction, Value};
+use crate::input::{Attr, Fault, SyncAction, Value};
 use crate::knobs::{CheckReads, Knobs, Writes};
 use crate::mutant::Mutant;
-use crate::outbox::{Outbox, RowPart, Who};
+use crate::outbox::{Outbox, RowPart, RowRun, Who};
 use crate::output::{ComputeOp, Differs, Source, Sources};
 use crate::raid::geometry::Placement;
 use crate::raid::slot_set::SlotSet;
@@ -52,8 +52,8 @@ pub(crate) struct Rows {
 /// What the rows of a volume have to tell it.
 #[derive(Clone, Debug)]
 pub(crate) enum Event {
-    /// One piece of a request is done.
-    PieceDone { request: RequestId, result: Result<(), ReplyError> },
+    /// Pieces of a request are done.
+    PiecesDone { request: RequestId, pieces: u32, result: Result<(), ReplyError> },
     /// A member write from the memory of a request was given up, and may go on using it.
     Pinned { request: RequestId },
     /// A sync is done with a row.
@@ -108,7 +108,7 @@ struct Displaced {
 impl Rows {
     pub(crate) fn new(cache: Cache, chunk: Sectors) -> Self {
         let rows_per_chunk = chunk.0 / cache.height().0;
-        assert!(rows_per_chunk > 0, "a row is never higher than the chunk");
+        assert!(rows_per_chunk.is_power_of_two(), "a row is never higher than the chunk");
         Self {
             cache,
             rows_per_chunk,
@@ -132,10 +132,9 @@ impl Rows {
         let block_bytes = self.cache.block_bytes();
         let row = self.cache.row_mut(id);
         row.attr = attr;
-        assert_eq!(row.batch, Batch::None, "a batch is covered by writes that exclude others");
+        assert!(row.batch == Batch::None, "a batch is covered by writes that exclude others");
         for piece in pieces {
-            debug_assert!(u64::from(piece.offset) + u64::from(piece.len) <= block_bytes);
-            row.attach(*piece, write);
+            row.attach(*piece, write, block_bytes);
             if retried {
                 row.retried.insert(piece.slot);
             }
@@ -195,10 +194,11 @@ impl Rows {
         while let Some(work) = self.displaced.front() {
             let Acquired::Row(id) = self.cache.acquire(work.key, &array.geometry) else { return };
             let work = self.displaced.pop_front().expect("there is a front");
+            let block_bytes = self.cache.block_bytes();
             let row = self.cache.row_mut(id);
             row.batch_ready = false;
-            work.reads.into_iter().for_each(|piece| row.attach(piece, false));
-            work.writes.into_iter().for_each(|piece| row.attach(piece, true));
+            work.reads.into_iter().for_each(|piece| row.attach(piece, false, block_bytes));
+            work.writes.into_iter().for_each(|piece| row.attach(piece, true, block_bytes));
             if let Some(action) = work.sync {
                 row.sync = Some((action, RowSyncState::Requested));
             }
@@ -223,18 +223,14 @@ impl Rows {
 
     /// Appends a full row to the batch of the row below it, if the two may go as one.
     fn join_batch(&mut self, id: RowId) {
-        let row = self.cache.row(id);
-        if row.to_write() != self.data_slots(id) {
+        let key = self.cache.row(id).key;
+        // The first row of a chunk has another placement below it, or at least another chunk.
+        if key & (self.rows_per_chunk - 1) == 0 || !self.may_batch(id) {
             return;
         }
-        let Some(before) = row.key.checked_sub(1).and_then(|key| self.cache.find(key)) else {
+        let Some(before) = self.cache.find(key - 1).filter(|before| self.may_batch(*before)) else {
             return;
         };
-        // The first row of a chunk has another placement below it, or at least another chunk.
-        let first = row.key.is_multiple_of(self.rows_per_chunk);
-        if first || !self.may_batch(id) || !self.may_batch(before) {
-            return;
-        }
         let head = match &self.cache.row(before).batch {
             Batch::Follower(head) => *head,
             Batch::Head(_) | Batch::None => before,
@@ -254,11 +250,11 @@ impl Rows {
     /// A full row that was never handled and is not read.
     fn may_batch(&self, id: RowId) -> bool {
         let row = self.cache.row(id);
-        let parities = 1 + u32::from(row.placement().q.is_some());
-        let data = u32::from(row.members) - parities;
+        let data = self.data_slots(id);
         row.batch_ready
+            && row.to_write() == data
             && row.sync.is_none()
-            && row.overwrite(self.cache.block_bytes()).count() == data
+            && row.overwrite(self.cache.block_bytes()) == data
     }
 
     // Handling.
@@ -348,7 +344,6 @@ impl Rows {
 
     /// Serves readers of valid blocks. Whether there were any.
     fn copy_out(&mut self, id: RowId, cx: &mut Surroundings<'_>) -> bool {
-        let block_bytes = self.cache.block_bytes();
         let row = self.cache.row_mut(id);
         let served = row.to_read().and(row.uptodate);
         if served.is_empty() {
@@ -356,7 +351,7 @@ impl Rows {
         }
         let mut ops = Vec::new();
         for piece in row.reads().iter().filter(|piece| served.contains(piece.slot)) {
-            let from = row.part(piece.slot, block_bytes, piece.offset, piece.len);
+            let from = row.part(piece.slot, piece.offset, piece.len);
             ops.push(ComputeOp::Copy { from, to: piece.memory.expect("a reader brings memory") });
         }
         row.take_readers(served);
@@ -369,8 +364,8 @@ impl Rows {
         let lost = facts.failed().without(facts.uptodate);
         for id in self.batch_of(id) {
             for piece in self.cache.row_mut(id).give_up(lost) {
-                let result = Err(ReplyError::Io);
-                self.events.push(Event::PieceDone { request: piece.request, result });
+                let (request, result) = (piece.request, Err(ReplyError::Io));
+                self.events.push(Event::PiecesDone { request, pieces: 1, result });
             }
         }
         self.unbatch(id, |rows, id| rows.rest(id));
@@ -390,9 +385,9 @@ impl Rows {
         // A read that is repeated goes alone, so that its neighbours do not fail with it.
         let alone = self.cache.row(id).retried.and(blocks);
         if !alone.is_empty() {
-            self.stage(id, id, alone, None, Bytes::ZERO, cx);
+            self.stage(id, alone, None, Bytes::ZERO, cx);
         }
-        self.stage(id, id, blocks.without(alone), None, cx.knobs.max_sectors, cx);
+        self.stage(id, blocks.without(alone), None, cx.knobs.max_sectors, cx);
         let row = self.cache.row_mut(id);
         if row.in_flight > 0 {
             row.operation = Operation::Reading;
@@ -488,10 +483,7 @@ impl Rows {
     /// A member request of a row is done, or was given up, in which case it pins memory.
     pub(crate) fn done(&mut self, part: RowPart, answer: Answer, cx: &mut Surroundings<'_>) {
         if answer.given_up {
-            match part.lender {
-                Some(request) => self.events.push(Event::Pinned { request }),
-                None => self.cache.row_mut(part.row).pins += 1,
-            }
+            self.pin(part);
         }
         let head = self.head_of(part.row);
         let operation = self.cache.row(head).operation;
@@ -510,6 +502,46 @@ impl Rows {
             (Ok(()), _) => {}
             (Err(fault), operation) => self.part_failed(part, fault, operation, answer, cx),
         }
+        self.one_done(head, cx);
+    }
+
+    /// The same for a run of rows of a batch.
+    pub(crate) fn run_done(&mut self, run: RowRun, answer: Answer, cx: &mut Surroundings<'_>) {
+        let operation = self.cache.row(run.head).operation;
+        debug_assert_eq!(operation, Operation::Writing, "batches are written, nothing else");
+        if answer.given_up {
+            let parts: Vec<RowPart> = self.parts_of(run).collect();
+            parts.into_iter().for_each(|part| self.pin(part));
+        }
+        if let Err(fault) = answer.result {
+            let parts: Vec<RowPart> = self.parts_of(run).collect();
+            for part in parts {
+                self.part_failed(part, fault, operation, answer, cx);
+            }
+        }
+        self.one_done(run.head, cx);
+    }
+
+    /// The blocks of a run, each for itself.
+    pub(crate) fn parts_of(&self, run: RowRun) -> impl Iterator<Item = RowPart> {
+        let rows = self.batch_of(run.head);
+        let (first, count) = (run.first as usize, run.count as usize);
+        rows.into_iter().skip(first).take(count).map(move |row| {
+            let lender = self.cache.row(row).lender(run.slot).map(|piece| piece.request);
+            RowPart { row, slot: run.slot, lender }
+        })
+    }
+
+    /// A member request that was given up may still use a block.
+    fn pin(&mut self, part: RowPart) {
+        match part.lender {
+            Some(request) => self.events.push(Event::Pinned { request }),
+            None => self.cache.row_mut(part.row).pins += 1,
+        }
+    }
+
+    /// A member request of the operation in flight is over.
+    fn one_done(&mut self, head: RowId, cx: &mut Surroundings<'_>) {
         let row = self.cache.row_mut(head);
         row.in_flight -= 1;
         if row.in_flight > 0 {
@@ -664,11 +696,9 @@ impl Rows {
         cx.out.compute(cx.array.volume, id, ops);
     }
 
-    /// Sends reads or writes (with or without FUA) of whole blocks, highest slot first. The head of
-    /// the row's batch waits for them.
+    /// Sends reads or writes (with or without FUA) of whole blocks, highest slot first.
     fn stage(
         &mut self,
-        head: RowId,
         id: RowId,
         slots: SlotSet,
         write: Option<bool>,
@@ -679,34 +709,22 @@ impl Rows {
         let (height, frames) = (self.cache.height(), self.cache.block_frames());
         let row = self.cache.row_mut(id);
         row.io_started = true;
-        let attr = match row.operation {
-            _ if row.sync.is_some() => Attr { origin: Origin::Sync, ..Attr::NONE },
-            Operation::Rewriting(_) | Operation::Rereading(_) => Attr::NONE,
-            _ => row.attr,
-        };
-        let mut request = MemberRequest {
+        let request = MemberRequest {
             write: write.is_some(),
             sector: row.sector(height),
-            part: row.block(Slot(0), frames),
+            bytes: height.bytes(),
             max,
-            kind: Kind { fua: write == Some(true), rows: true, attr },
+            kind: Kind { fua: write == Some(true), rows: true, attr: row.member_attr() },
         };
         let mut sent = 0;
         for slot in slots.descending() {
             let Some(position) = cx.array.position_at(slot) else { continue };
-            let lender = row.lender(slot);
-            request.part = match lender {
-                Some(piece) => piece.memory.expect("it lends memory"),
-                None => row.block(slot, frames),
-            };
-            let lender = lender.map(|piece| piece.request);
+            let (memory, lender) = row.memory(slot, frames);
             let who = Who::Row(RowPart { row: id, slot, lender });
-            cx.array.stage(position, &request, who, cx.out);
+            cx.array.stage(position, &request, &[memory], who, cx.out);
             sent += 1;
         }
-        let head = self.cache.row_mut(head);
-        head.io_started |= sent > 0;
-        head.in_flight += sent;
+        row.in_flight += sent;
     }
 
     fn whole(&self, id: RowId, slot: Slot) -> Part {

@@ -23,7 +23,7 @@ impl Rows {
         let bad = self.cache.row(id).correctable().and(cx.array.present());
         let Some(slot) = bad.ascending().next() else { return false };
         self.cache.row_mut(id).operation = Operation::Rewriting(slot);
-        self.stage(id, id, SlotSet::only(slot), Some(false), Bytes::ZERO, cx);
+        self.stage(id, SlotSet::only(slot), Some(false), Bytes::ZERO, cx);
         true
     }
 
@@ -38,7 +38,7 @@ impl Rows {
             return;
         }
         self.cache.row_mut(id).operation = Operation::Rereading(slot);
-        self.stage(id, id, SlotSet::only(slot), None, Bytes::ZERO, cx);
+        self.stage(id, SlotSet::only(slot), None, Bytes::ZERO, cx);
         if self.cache.row(id).in_flight == 0 {
             self.reread(id, slot, cx);
         }

@@ -98,10 +98,10 @@ impl Rows {
         if recovers {
             // md completes rebuilt blocks one by one, from the lowest.
             for slot in slots.ascending() {
-                self.stage(id, id, SlotSet::only(slot), Some(false), max, cx);
+                self.stage(id, SlotSet::only(slot), Some(false), max, cx);
             }
         } else {
-            self.stage(id, id, slots, Some(false), max, cx);
+            self.stage(id, slots, Some(false), max, cx);
         }
         let row = self.cache.row_mut(id);
         row.operation = Operation::SyncWriting;

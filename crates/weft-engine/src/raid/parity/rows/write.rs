@@ -6,23 +6,36 @@
 //!
 //! Source   md-raid.md §1.7, §2.4
 
-use weft_units::{FRAME_BYTES, RowId, Slot};
+use weft_units::{Bytes, FRAME_BYTES, RowId, Slot};
 
 use super::{Event, Rows, Surroundings, exponent};
+use crate::array::MemberRequest;
 use crate::error::ReplyError;
-use crate::frame::{Part, ZERO_FRAME};
+use crate::frame::{Part, Parts, ZERO_FRAME};
 use crate::mutant::Mutant;
+use crate::outbox::{RowRun, Who};
 use crate::output::ComputeOp;
 use crate::raid::parity::plan::Mode;
 use crate::raid::parity::row::{Batch, Operation, Piece};
 use crate::raid::slot_set::SlotSet;
+use crate::sched::merge::{self, Kind};
 
 impl Rows {
     /// Takes in what is written and computes parity: of one row, or of a batch.
     pub(super) fn take_in(&mut self, id: RowId, mode: Mode, cx: &mut Surroundings<'_>) {
         let mut ops = cx.out.ops();
+        let mut before: Option<RowId> = None;
         for id in self.batch_of(id) {
-            self.take_in_row(id, mode, &mut ops, cx);
+            let goes_on = before.is_some_and(|before| self.goes_on(id, before, &mut ops));
+            if goes_on {
+                let row = self.cache.row_mut(id);
+                let (new_parity, lent) =
+                    (row.placement().parity().and(cx.array.present()), row.to_write());
+                row.take_in(new_parity, lent);
+            } else {
+                self.take_in_row(id, mode, &mut ops, cx);
+            }
+            before = Some(id);
         }
         let row = self.cache.row_mut(id);
         let data = SlotSet::first(row.members).without(row.placement().parity());
@@ -33,7 +46,20 @@ impl Rows {
         self.compute(id, Operation::Computing(mode), ops, cx);
     }
 
-    pub(super) fn take_in_row(
+    /// Makes a computation longer by a row, if the row goes on in memory where the last one of it ended.
+    fn goes_on(&self, id: RowId, before: RowId, ops: &mut [ComputeOp]) -> bool {
+        let (row, before) = (self.cache.row(id), self.cache.row(before));
+        let Some(ComputeOp::Pq { data, p, q }) = ops.last_mut() else { return false };
+        if !row.goes_on_after(before, self.cache.block_frames()) {
+            return false;
+        }
+        let block_bytes = self.cache.block_bytes() as u32;
+        let parts = data.iter_mut().map(|source| &mut source.part).chain(p).chain(q);
+        parts.for_each(|part| part.len += block_bytes);
+        true
+    }
+
+    fn take_in_row(
         &mut self,
         id: RowId,
         mode: Mode,
@@ -62,7 +88,7 @@ impl Rows {
                 continue;
             }
             let mut take = |new: Part, offset: u32| {
-                let here = |slot: Slot| row.part(slot, block_bytes, offset, new.len);
+                let here = |slot: Slot| row.part(slot, offset, new.len);
                 let to = here(piece.slot);
                 if mode == Mode::ReadModifyWrite {
                     let exponent = exponent(placement, piece.slot, cx);
@@ -95,43 +121,25 @@ impl Rows {
             let whole = |slot: Slot| self.whole(id, slot);
             ops.push(ComputeOp::Pq { data, p: p.map(whole), q: q.map(whole) });
         }
-        let row = self.cache.row_mut(id);
-        row.new_parity = placement.parity().and(present);
-        row.uptodate = row.uptodate.without(written).without(placement.parity());
-        row.lent = lent;
-        row.take_writers();
+        self.cache.row_mut(id).take_in(placement.parity().and(present), lent);
     }
 
     /// Parity is computed: data and parity go to the members.
     pub(super) fn write_out(&mut self, id: RowId, cx: &mut Surroundings<'_>) {
         let rows = self.batch_of(id);
         let present = cx.array.present();
-        let last = *rows.last().expect("a batch has its head");
-        let max = cx.knobs.max_sectors;
-        for row_id in &rows {
-            let row = self.cache.row_mut(*row_id);
+        for id in &rows {
+            let row = self.cache.row_mut(*id);
             row.uptodate = row.uptodate.or(row.written().without(row.lent)).or(row.new_parity);
+            row.io_started = true;
         }
         if let [alone] = rows[..] {
             let row = self.cache.row(alone);
             let slots = row.written().or(row.new_parity).and(present);
             let fua = row.written_durably();
-            self.stage(alone, alone, slots, Some(fua), max, cx);
+            self.stage(alone, slots, Some(fua), cx.knobs.max_sectors, cx);
         } else {
-            // Slot by slot, so that each member gets one run.
-            let members = self.cache.row(id).members;
-            for slot in SlotSet::first(members).and(present).descending() {
-                for row_id in &rows {
-                    let row = self.cache.row(*row_id);
-                    let tail = *row_id == last && row.new_parity.contains(slot);
-                    if tail && cx.array.is_planted(Mutant::FullRowWithoutTail) {
-                        continue;
-                    }
-                    let fua = row.written_durably();
-                    let slots = row.written().or(row.new_parity).and(SlotSet::only(slot));
-                    self.stage(id, *row_id, slots, Some(fua), max, cx);
-                }
-            }
+            self.stage_batch(id, &rows, cx);
         }
         for row_id in &rows {
             self.cache.forbid_preread(*row_id);
@@ -144,6 +152,60 @@ impl Rows {
         if self.cache.row(id).in_flight == 0 {
             self.written(id, cx);
         }
+    }
+
+    /// Sends a batch slot by slot, so that each member gets one run.
+    fn stage_batch(&mut self, head: RowId, rows: &[RowId], cx: &mut Surroundings<'_>) {
+        let row = self.cache.row(head);
+        let (parity, written) = (row.new_parity, row.written().or(row.new_parity));
+        for slot in written.and(cx.array.present()).descending() {
+            let without_tail =
+                parity.contains(slot) && cx.array.is_planted(Mutant::FullRowWithoutTail);
+            let end = rows.len() - usize::from(without_tail);
+            let mut first = 0;
+            while first < end {
+                first += self.stage_run(head, slot, first, &rows[first..end], cx);
+            }
+        }
+    }
+
+    /// Sends the blocks of one slot, as many as fit into one request. How many.
+    fn stage_run(
+        &mut self,
+        head: RowId,
+        slot: Slot,
+        first: usize,
+        rows: &[RowId],
+        cx: &mut Surroundings<'_>,
+    ) -> usize {
+        assert!(!cx.array.read_only, "no write while read-only");
+        let Some(position) = cx.array.position_at(slot) else { return rows.len() };
+        let (height, frames) = (self.cache.height(), self.cache.block_frames());
+        let row = self.cache.row(rows[0]);
+        let attr = row.member_attr();
+        let mut request = MemberRequest {
+            write: true,
+            sector: row.sector(height),
+            bytes: height.bytes(),
+            max: cx.knobs.max_sectors,
+            kind: Kind { fua: row.written_durably(), rows: true, attr },
+        };
+        let room = cx.array.room(position, &request, cx.out) / height.bytes().0;
+        let mut parts = Parts::new();
+        let mut count = 0;
+        for id in rows.iter().take((room as usize).max(1)) {
+            let row = self.cache.row(*id);
+            if row.member_attr() != attr {
+                break;
+            }
+            merge::append(&mut parts, row.memory(slot, frames).0);
+            count += 1;
+        }
+        request.bytes = Bytes(height.bytes().0 * count as u64);
+        let run = RowRun { head, slot, first: first as u32, count: count as u32 };
+        cx.array.stage(position, &request, &parts, Who::Rows(run), cx.out);
+        self.cache.row_mut(head).in_flight += 1;
+        count
     }
 
     /// Every member has answered: the writers are answered.
@@ -180,11 +242,12 @@ impl Rows {
         for id in &followers {
             self.row_written(*id, &result);
         }
+        // In order, so that rows that were used together are used together again, side by side.
+        self.rest_or_continue(id);
         for id in followers {
             self.cache.row_mut(id).batch = Batch::None;
             self.rest_or_continue(id);
         }
-        self.rest_or_continue(id);
     }
 
     fn row_written(&mut self, id: RowId, result: &Result<(), ReplyError>) {
@@ -200,8 +263,17 @@ impl Rows {
     pub(super) fn answer_writers(&mut self, rows: &[RowId], result: &Result<(), ReplyError>) {
         for id in rows {
             for piece in self.cache.row_mut(*id).answered() {
-                let request = piece.request;
-                self.events.push(Event::PieceDone { request, result: result.clone() });
+                match self.events.last_mut() {
+                    Some(Event::PiecesDone { request, pieces, result: Ok(()) })
+                        if *request == piece.request && result.is_ok() =>
+                    {
+                        *pieces += 1;
+                    }
+                    _ => {
+                        let (request, result) = (piece.request, result.clone());
+                        self.events.push(Event::PiecesDone { request, pieces: 1, result });
+                    }
+                }
             }
         }
     }
@@ -267,7 +339,7 @@ impl Rows {
             let owed = row.owed.and(cx.array.present());
             row.owed = owed;
             row.operation = Operation::PayingOff;
-            self.stage(id, id, owed, Some(false), cx.knobs.max_sectors, cx);
+            self.stage(id, owed, Some(false), cx.knobs.max_sectors, cx);
             if self.cache.row(id).in_flight == 0 {
                 self.paid_off(id, cx);
             }
