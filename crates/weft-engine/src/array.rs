@@ -871,24 +871,23 @@ impl Array {
         }
     }
 
-    /// Sends a read or write of these parts, which may be merged with others.
+    /// Sends a read or write, which may be merged with others.
     pub(crate) fn stage(
         &mut self,
         position: usize,
-        request: &MemberRequest,
-        parts: &[Part],
+        request: &MemberRequest<'_>,
         who: Who,
         out: &mut Outbox,
     ) {
         let member = &mut self.members[position];
         let at = member.data_sector(request.sector);
         let last = &mut member.last[usize::from(request.write)];
-        let token = out.stage(self.volume, member.info.index, at, request, parts, who, last);
+        let token = out.stage(self.volume, member.info.index, at, request, who, last);
         member.sent(token, request.write, request.bytes.sectors_floor(), out.now);
     }
 
     /// Bytes that a request takes with it; see [`Outbox::room`].
-    pub(crate) fn room(&self, position: usize, request: &MemberRequest, out: &Outbox) -> u64 {
+    pub(crate) fn room(&self, position: usize, request: &MemberRequest<'_>, out: &Outbox) -> u64 {
         let member = &self.members[position];
         let last = &member.last[usize::from(request.write)];
         out.room(member.data_sector(request.sector), request, last)
@@ -897,10 +896,12 @@ impl Array {
 
 /// A read or write of one member.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct MemberRequest {
+pub(crate) struct MemberRequest<'a> {
     pub(crate) write: bool,
     /// First data sector.
     pub(crate) sector: Sectors,
+    /// What it moves, in order, and how much that is.
+    pub(crate) parts: &'a [Part],
     pub(crate) bytes: Bytes,
     /// How large the request may become.
     pub(crate) max: Bytes,

@@ -126,7 +126,7 @@ impl Outbox {
         self.outputs.pop_front()
     }
 
-    /// Sends a read or write of these parts to `at`, or appends it to the last one of its member and
+    /// Sends a read or write to `at`, or appends it to the last one of its member and
     /// direction. The token, if it goes on its own.
     #[inline]
     pub(crate) fn stage(
@@ -134,20 +134,19 @@ impl Outbox {
         volume: VolumeId,
         member: MemberIndex,
         at: Sectors,
-        request: &MemberRequest,
-        parts: &[Part],
+        request: &MemberRequest<'_>,
         who: Who,
         last: &mut Last,
     ) -> Option<Token> {
         if let Some(place) = last.merge(self.turn, at, request, self.outputs.len()) {
-            self.append(place, parts, who);
+            self.append(place, request.parts, who);
             return None;
         }
         let token =
             self.issue(volume, Some(member), request.write, Owner::Parts(who, Merged::NONE));
         self.work.submits += 1;
         let Kind { fua, attr, .. } = request.kind;
-        let parts = Parts::from_slice(parts);
+        let parts = Parts::from_slice(request.parts);
         self.outputs.push_back(if request.write {
             let op = MemberOp::Write { at, from: parts, fua };
             Output::Submit { token, member, op, attr }
@@ -230,7 +229,7 @@ impl Outbox {
 
     /// Bytes that the next request takes with it: at the end of the last one of its member and
     /// direction, if it fits there, or on its own.
-    pub(crate) fn room(&self, at: Sectors, request: &MemberRequest, last: &Last) -> u64 {
+    pub(crate) fn room(&self, at: Sectors, request: &MemberRequest<'_>, last: &Last) -> u64 {
         last.room(self.turn, at, request)
     }
 

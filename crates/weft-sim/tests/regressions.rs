@@ -595,3 +595,30 @@ fn read_goes_round_a_member_that_stalled_with_an_earlier_write() {
     rig.disks[2].faults.stalled = false;
     rig.finish();
 }
+
+// A batch of full rows goes to each member as one request. Given up, it is many blocks: those that
+// are written from the client's memory keep that, those of the rows keep the rows.
+#[test]
+fn full_stripe_that_is_given_up_keeps_the_memory_that_its_member_may_read() {
+    for (disk, kept) in [(1, 48), (3, 0)] {
+        let mut rig = raid5().with(|o| o.knobs = Knobs::default());
+        rig.store(192 << 10, 192 << 10).unwrap();
+        rig.disks[disk].faults.stalled = true;
+        let ticket = rig.put(0, 192 << 10);
+        let held = hold_back(&mut rig, disk, 1);
+        let member = rig.member_of(disk);
+        rig.admin(Verb::Fail(member));
+        rig.settle();
+        while !rig.is_answered(ticket) {
+            let other = rig.outstanding().find(|(token, _)| !held.contains(token));
+            let (token, _) = other.expect("the others go on");
+            rig.complete(token);
+        }
+        assert_eq!(rig.snapshot().frames_held, kept, "of disk {disk}");
+        rig.complete(held[0]);
+        assert_eq!(rig.snapshot().frames_held, 0);
+        rig.finish();
+        rig.store(0, 192 << 10).unwrap();
+        rig.verify();
+    }
+}

@@ -712,6 +712,7 @@ impl Rows {
         let request = MemberRequest {
             write: write.is_some(),
             sector: row.sector(height),
+            parts: &[],
             bytes: height.bytes(),
             max,
             kind: Kind { fua: write == Some(true), rows: true, attr: row.member_attr() },
@@ -721,7 +722,8 @@ impl Rows {
             let Some(position) = cx.array.position_at(slot) else { continue };
             let (memory, lender) = row.memory(slot, frames);
             let who = Who::Row(RowPart { row: id, slot, lender });
-            cx.array.stage(position, &request, &[memory], who, cx.out);
+            let request = MemberRequest { parts: &[memory], ..request };
+            cx.array.stage(position, &request, who, cx.out);
             sent += 1;
         }
         row.in_flight += sent;

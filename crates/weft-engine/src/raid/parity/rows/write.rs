@@ -183,14 +183,15 @@ impl Rows {
         let (height, frames) = (self.cache.height(), self.cache.block_frames());
         let row = self.cache.row(rows[0]);
         let attr = row.member_attr();
-        let mut request = MemberRequest {
+        let block = MemberRequest {
             write: true,
             sector: row.sector(height),
+            parts: &[],
             bytes: height.bytes(),
             max: cx.knobs.max_sectors,
             kind: Kind { fua: row.written_durably(), rows: true, attr },
         };
-        let room = cx.array.room(position, &request, cx.out) / height.bytes().0;
+        let room = cx.array.room(position, &block, cx.out) / height.bytes().0;
         let mut parts = Parts::new();
         let mut count = 0;
         for id in rows.iter().take((room as usize).max(1)) {
@@ -201,9 +202,10 @@ impl Rows {
             merge::append(&mut parts, row.memory(slot, frames).0);
             count += 1;
         }
-        request.bytes = Bytes(height.bytes().0 * count as u64);
+        let bytes = Bytes(height.bytes().0 * count as u64);
+        let request = MemberRequest { parts: &parts, bytes, ..block };
         let run = RowRun { head, slot, first: first as u32, count: count as u32 };
-        cx.array.stage(position, &request, &parts, Who::Rows(run), cx.out);
+        cx.array.stage(position, &request, Who::Rows(run), cx.out);
         self.cache.row_mut(head).in_flight += 1;
         count
     }
