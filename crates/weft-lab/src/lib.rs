@@ -1,14 +1,17 @@
 //! What is measured, with what, and what does it mean?
 //!
 //! The parts of an experiment that are neither the engine nor the world it runs in: traces of block
-//! devices ([`replay`]), jobs as fio describes them ([`job`]), how a model is calibrated ([`fit`]) and what a set
+//! devices ([`replay`]), jobs as fio describes them ([`job`]) and their results as fio
+//! tells them ([`fio_json`]), how a model is calibrated ([`fit`]) and what a set
 //! of runs is worth ([`statistics`]).
 //!
 //! **Architecture Invariant:** nothing here decides anything about data. Numbers that decide what a run
 //! does come from integers and the `libm` crate, so that a seed means the same on every machine.
 #![forbid(unsafe_code)]
 
+pub mod fio_json;
 pub mod fit;
 pub mod job;
+pub mod latency;
 pub mod replay;
 pub mod statistics;
