@@ -11,7 +11,8 @@ use std::thread::JoinHandle;
 
 use weft_engine::knobs::Knobs;
 use weft_export::{
-    ExitState, ExportOptions, Listen, Ready, ServeError, ServeOptions, Source, serve,
+    ExitState, ExportOptions, HANDSHAKE_SPAN, Listen, Ready, ServeError, ServeOptions, Source,
+    serve,
 };
 use weft_runtime::Backend;
 
@@ -67,6 +68,7 @@ impl Inside {
                     control: Some(place),
                     backend: Backend::Auto,
                     clients_max: 16,
+                    handshake: HANDSHAKE_SPAN,
                     shutdown: OwnedFd::from(end),
                     on_ready: Box::new(move |ready| {
                         // Nobody waits for it any more when starting took too long.

@@ -20,4 +20,7 @@ mod nbd;
 mod serve;
 mod socket;
 
-pub use serve::{ExitState, ExportOptions, Listen, Ready, ServeError, ServeOptions, Source, serve};
+pub use serve::{
+    ExitState, ExportOptions, HANDSHAKE_SPAN, Listen, Ready, ServeError, ServeOptions, Source,
+    serve,
+};

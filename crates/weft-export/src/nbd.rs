@@ -53,6 +53,8 @@ pub(crate) struct NbdPort {
     /// Reads of clients that are gone and whose frames the engine still has.
     orphans: BTreeMap<(ClientId, Tag), Run>,
     credit: Bytes,
+    /// How long a handshake may take.
+    handshake: Span,
     buffer: Vec<u8>,
     stopping: bool,
     crowd: Arc<Crowd>,
@@ -103,6 +105,7 @@ impl NbdPort {
         served: Vec<Served>,
         listeners: Vec<Listener>,
         credit: Bytes,
+        handshake: Span,
         crowd: Arc<Crowd>,
     ) -> Self {
         Self {
@@ -122,6 +125,7 @@ impl NbdPort {
             handshakes: VecDeque::new(),
             orphans: BTreeMap::new(),
             credit,
+            handshake,
             buffer: vec![0; BUFFER_BYTES],
             stopping: false,
             crowd,
@@ -180,7 +184,7 @@ impl NbdPort {
             connection.begin_shutdown();
         }
         self.clients[place as usize] = Some(Box::new(connection));
-        self.handshakes.push_back((Time(cx.driver.now().0 + HANDSHAKE_SPAN.0), client));
+        self.handshakes.push_back((cx.driver.now() + self.handshake, client));
         self.set_due(place);
     }
 
@@ -404,8 +408,6 @@ impl Port for NbdPort {
     }
 }
 
-/// How long a handshake may take.
-const HANDSHAKE_SPAN: Span = Span::secs(10);
 /// How long nobody is accepted after the process ran out of descriptors.
 const ACCEPT_PAUSE: Span = Span::millis(200);
 /// Received at once: 60 writes of 4 KiB, or a third of a MiB of headers.

@@ -23,7 +23,7 @@ use weft_runtime::pool::Pool;
 use weft_runtime::reactor::{Exit, Reactor};
 use weft_runtime::ring::{NoRing, Ring};
 use weft_runtime::{Backend, RuntimeError};
-use weft_units::{Bytes, Time, VolumeId};
+use weft_units::{Bytes, Span, Time, VolumeId};
 
 use crate::allocation::Allocation;
 use crate::connection::Served;
@@ -109,6 +109,8 @@ pub struct ServeOptions {
     pub backend: Backend,
     /// Most clients at one time; more wait to be accepted.
     pub clients_max: usize,
+    /// How long a client may take until it has chosen an export; [`HANDSHAKE_SPAN`] if nobody knows better.
+    pub handshake: Span,
     /// Ends the server in good order when it becomes readable: a signalfd or the end of a pipe.
     pub shutdown: OwnedFd,
     /// Called once clients may connect, with the URI of every listener.
@@ -175,6 +177,7 @@ pub enum ServeError {
 /// Nothing was served; [`ServeError`] says why.
 pub fn serve(options: ServeOptions) -> Result<ExitState, ServeError> {
     let ServeOptions { source, exports, listen, control, backend, clients_max, .. } = options;
+    let handshake = options.handshake;
     let lanes = std::thread::available_parallelism().map_or(1, usize::from).min(LANES_MAX);
     let Made { crews, credit, block, shapes, allocations, trims } = make(source, lanes)?;
     let mut drivers = VecDeque::with_capacity(crews.len());
@@ -227,7 +230,7 @@ pub fn serve(options: ServeOptions) -> Result<ExitState, ServeError> {
     let infos: Arc<[_]> = infos.into();
     let nbd = |lane, listeners| {
         let (infos, crowd) = (Arc::clone(&infos), Arc::clone(&crowd));
-        Box::new(NbdPort::new(lane, infos, served.clone(), listeners, credit, crowd))
+        Box::new(NbdPort::new(lane, infos, served.clone(), listeners, credit, handshake, crowd))
     };
     reactor.add_port(nbd(0, listeners));
     if let Some(path) = control {
@@ -411,6 +414,8 @@ fn describe(
         .with_allocation())
 }
 
+/// Ten seconds: a client that is there takes milliseconds, one that is not holds a place.
+pub const HANDSHAKE_SPAN: Span = Span::secs(10);
 /// 64 MiB of payload, as [`Config::for_volume`].
 const CLIENT_FRAMES: u32 = 16_384;
 /// What a client of a bare member may have outstanding.

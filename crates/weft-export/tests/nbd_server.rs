@@ -16,9 +16,9 @@ use weft_export::control::{Command, Kind};
 use weft_nbd::{NbdError, Op};
 use weft_runtime::Backend;
 use weft_runtime::bare::Bare;
-use weft_runtime::devices::OpenMember;
+use weft_runtime::devices::{Access, DeviceError, OpenMember, OpenOptions};
 use weft_runtime::poison::Core;
-use weft_units::{ClientId, Time};
+use weft_units::{ClientId, MemberIndex, Span, Time};
 
 #[test]
 fn what_is_written_is_read_over_both_backends() {
@@ -484,5 +484,70 @@ fn a_stopped_array_is_found_clean_and_whole() {
             assert_eq!(status.volumes[0].resync_from, None);
         }
         assert_eq!(server.stop(), ExitState::Clean);
+    }
+}
+
+/// A client has a bounded time to choose an export, however it dawdles, and then as long as it likes.
+#[test]
+fn a_handshake_that_takes_too_long_is_ended() {
+    let span = Span::millis(300);
+    let server = Server::start_impatient(bare("8M"), Backend::Auto, false, span);
+    let begun = std::time::Instant::now();
+    let mut ready = server.client();
+    let greeting = b"NBDMAGICIHAVEOPT\0\x03";
+    // Says nothing; says half; says options without end.
+    let mut dawdlers: Vec<_> =
+        (0..3).map(|_| UnixStream::connect(server.socket()).unwrap()).collect();
+    for dawdler in &mut dawdlers {
+        dawdler.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        let mut found = [0; 18];
+        dawdler.read_exact(&mut found).unwrap();
+        assert_eq!(&found, greeting);
+    }
+    dawdlers[1].write_all(&[0, 0, 0, 3, b'I', b'H']).unwrap();
+    dawdlers[2].write_all(&[0, 0, 0, 3]).unwrap();
+    let mut talker = dawdlers[2].try_clone().unwrap();
+    let talk = std::thread::spawn(move || {
+        let list = b"IHAVEOPT\0\0\0\x03\0\0\0\0";
+        let mut asked = 0;
+        while talker.write_all(list).is_ok() && begun.elapsed() < Duration::from_secs(20) {
+            asked += 1;
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        asked
+    });
+    for mut dawdler in dawdlers {
+        let mut rest = Vec::new();
+        // The end, or a reset where something was still to be read.
+        let _ = dawdler.read_to_end(&mut rest);
+    }
+    assert!(begun.elapsed() >= Duration::from_millis(300), "{:?}", begun.elapsed());
+    assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
+    assert!(talk.join().unwrap() > 1);
+    assert!(ready.read(0, 4096).unwrap() == vec![0; 4096], "who is ready may stay");
+    drop(ready);
+    server.settled();
+    assert_eq!(server.stop(), ExitState::Clean);
+}
+
+/// Whoever has been told that a volume has stopped may open its members at once.
+#[test]
+fn members_are_free_when_stop_is_answered() {
+    let dir = tempfile::tempdir().unwrap();
+    let specs = common::array_files(dir.path(), weft_ondisk::Level::Raid5, 3);
+    for backend in [Backend::Auto, Backend::Threads].into_iter().cycle().take(10) {
+        let own = specs.clone();
+        let server = Server::start(move |_| common::assembled(&own, 2048, 4 << 20), backend);
+        let mut client = server.client();
+        client.write(0, &common::pattern(1, 100_000)).unwrap();
+        let taken =
+            OpenOptions { lock_wait: Duration::ZERO, ..OpenOptions::new(Access::ReadWrite) };
+        let refused = taken.open_all(&specs, MemberIndex(0));
+        assert!(matches!(refused, Err(DeviceError::Locked { .. })), "{refused:?}");
+        assert!(server.control().command(Command::Stop).unwrap().ok);
+        let members = taken.open_all(&specs, MemberIndex(0)).unwrap();
+        assert_eq!(members.len(), 3);
+        drop((members, client));
+        assert_eq!(server.join(), ExitState::Clean);
     }
 }

@@ -628,6 +628,15 @@ impl OpenMember {
     pub(crate) fn file(&self) -> &Arc<OwnedFd> {
         &self.file
     }
+
+    /// Lets go of its locks before it is closed: the kernel may take a moment to close what a ring had.
+    pub(crate) fn unlock(&self) {
+        let files = [Some(self.file.as_fd()), self.backing.as_ref().map(AsFd::as_fd)];
+        files.into_iter().flatten().for_each(unlock_file);
+        if let Some(overlay) = &self.overlay {
+            overlay.unlock();
+        }
+    }
 }
 
 impl AsFd for OpenMember {
@@ -788,11 +797,22 @@ pub(crate) fn lock_file(
     })
 }
 
+/// Lets go of every lock of an open file description.
+pub(crate) fn unlock_file(file: BorrowedFd<'_>) {
+    if let Err(errno) = ofd_set(file, libc::F_UNLCK, 0, 0) {
+        tracing::warn!(%errno, "a lock stays until its file is closed");
+    }
+}
+
 fn ofd_lock(file: BorrowedFd<'_>, access: Access, start: u64, len: u64) -> Result<(), Errno> {
     let kind = match access {
         Access::ReadOnly => libc::F_RDLCK,
         Access::ReadWrite => libc::F_WRLCK,
     };
+    ofd_set(file, kind, start, len)
+}
+
+fn ofd_set(file: BorrowedFd<'_>, kind: i32, start: u64, len: u64) -> Result<(), Errno> {
     // `l_pid` has to be zero.
     let lock = libc::flock {
         l_type: libc::c_short::try_from(kind).expect("lock types are 0 to 2"),

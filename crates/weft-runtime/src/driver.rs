@@ -223,6 +223,11 @@ impl Driver {
         self.io.remove(index);
     }
 
+    /// Closes the members, after every volume has stopped.
+    pub(crate) fn release_members(&mut self) {
+        self.io.release();
+    }
+
     /// Lets the engine decide and carries it out. Afterwards events may be waiting.
     pub fn settle(&mut self) {
         for _ in 0..PASSES_MAX {

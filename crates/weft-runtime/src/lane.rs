@@ -240,6 +240,11 @@ impl<'h> Lane<'h> {
                 return exit;
             }
         };
+        if exit == Exit::Clean {
+            // Whoever is told that it has stopped may open the members.
+            driver.release_members();
+            self.hub.others().for_each(|mut driver| driver.release_members());
+        }
         self.each(driver, |port, cx| port.on_stopped(cx, &exit));
         self.hub.begin_draining();
         self.tell_others(|| Letter::Stopped(exit.clone()));

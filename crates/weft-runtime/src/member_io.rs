@@ -167,6 +167,22 @@ impl<R: Ring> MemberIo<R> {
         }
     }
 
+    /// Closes every member of which nothing is outstanding, and lets go of its locks at once: whoever
+    /// waits for that may open it then.
+    pub fn release(&mut self) {
+        for index in 0..self.members.len() {
+            let Ok(number) = u16::try_from(index) else { return };
+            let is_busy = |operation: &Operation| operation.member.0 == number;
+            if self.operations.iter().flatten().any(is_busy) {
+                continue;
+            }
+            if let Some(entry) = &self.members[index] {
+                entry.member.unlock();
+            }
+            self.remove(MemberIndex(number));
+        }
+    }
+
     /// The members that are open.
     pub fn members(&self) -> impl Iterator<Item = &OpenMember> {
         self.members.iter().flatten().map(|entry| &entry.member)

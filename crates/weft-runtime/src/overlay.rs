@@ -31,7 +31,7 @@ use weft_ondisk::{DeviceIdentity, SUPER_BYTES, Superblock, Version, crc};
 use weft_units::Bytes;
 
 use crate::buffers::Buffer;
-use crate::devices::{Access, DeviceError, OpenMember, lock_file};
+use crate::devices::{Access, DeviceError, OpenMember, lock_file, unlock_file};
 use crate::ring::{Action, RingOp};
 use crate::spec::read_exact_at;
 
@@ -208,6 +208,11 @@ impl Overlay {
             }
         }
         Ok(())
+    }
+
+    /// Lets go of its lock before it is closed.
+    pub(crate) fn unlock(&self) {
+        unlock_file(self.file.as_fd());
     }
 
     /// Whether all of a range of the member's file is as it is on the member.

@@ -13,7 +13,9 @@ use weft_engine::assemble::{Options, assemble};
 use weft_engine::knobs::Knobs;
 use weft_engine::{Config, Input, Output, Snapshot, Turn};
 use weft_export::control::{self, Command, Status};
-use weft_export::{ExitState, ExportOptions, Listen, Ready, ServeOptions, Source, serve};
+use weft_export::{
+    ExitState, ExportOptions, HANDSHAKE_SPAN, Listen, Ready, ServeOptions, Source, serve,
+};
 use weft_nbd::wire::RequestHeader;
 use weft_nbd::{
     ClientConnection, ClientEvent, ClientHandshake, Extent, Goal, HandshakeEvent, NbdError, Op,
@@ -22,7 +24,7 @@ use weft_ondisk::{Level, NewArray, NewMember};
 use weft_runtime::Backend;
 use weft_runtime::devices::{Access, MemberSpec, OpenMember, OpenOptions, read_metadata};
 use weft_runtime::poison::Core;
-use weft_units::{MemberIndex, Sectors, Time};
+use weft_units::{MemberIndex, Sectors, Span, Time};
 
 /// A running server.
 pub struct Server {
@@ -42,6 +44,16 @@ impl Server {
         source: impl FnOnce(&Path) -> Source + Send + 'static,
         backend: Backend,
         read_only: bool,
+    ) -> Self {
+        Self::start_impatient(source, backend, read_only, HANDSHAKE_SPAN)
+    }
+
+    /// The same, with so much time for a handshake.
+    pub fn start_impatient(
+        source: impl FnOnce(&Path) -> Source + Send + 'static,
+        backend: Backend,
+        read_only: bool,
+        handshake: Span,
     ) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().to_owned();
@@ -63,6 +75,7 @@ impl Server {
                 control: Some(path.join("control")),
                 backend,
                 clients_max: 32,
+                handshake,
                 shutdown,
                 on_ready: Box::new(move |ready| {
                     let thread = rustix::thread::gettid().as_raw_nonzero().get();
