@@ -42,6 +42,7 @@ fn run(one: &str, options: &[&str]) -> anyhow::Result<Ending> {
     let known = parse(&text).with_context(|| tree::shown(&ledger))?;
 
     let output = tree::root().join("target/mutants").join(one);
+    std::fs::create_dir_all(&output).with_context(|| tree::shown(&output))?;
     let mut command = cargo(&["mutants", "--package", one, "--no-shuffle", "--output"]);
     let status = command.arg(&output).args(options).status().context("cargo mutants")?;
     // 2: some survived; 3: some never ended. Both are judged here.
