@@ -20,6 +20,8 @@ pub(crate) struct Bench {
     pub(crate) rng: Rng,
     /// Of every command's end and time.
     pub(crate) trace: Digest,
+    /// Arms or dies.
+    servers: u64,
     tag: u64,
     ended: Vec<Done>,
     /// When the host wanted each command that has not ended.
@@ -58,12 +60,16 @@ impl Run {
 impl Bench {
     pub(crate) fn of(model: &str, changes: &str, seed: u64) -> Self {
         let model = Drive::model(model).and_then(|model| model.with(changes));
-        let drive = Drive::new(&model.unwrap_or_else(|error| panic!("{error}")), seed);
+        let model = model.unwrap_or_else(|error| panic!("{error}"));
+        let drive = Drive::new(&model, seed);
+        let text = model.to_toml();
+        let dies = text.lines().find_map(|line| line.strip_prefix("dies = "));
         Self {
             drive,
             now: Time(0),
             rng: Rng::new(seed ^ 0x5eed),
             trace: Digest::default(),
+            servers: dies.map_or(1, |dies| dies.parse().expect("a number")),
             tag: 0,
             ended: Vec::new(),
             wanted: BTreeMap::new(),
@@ -156,7 +162,7 @@ impl Bench {
         // The area under the number outstanding, kept apart from the latencies.
         let (mut area, mut last) = (0_u128, self.now);
         let mut lengths: BTreeMap<u64, u64> = BTreeMap::new();
-        let busy_before = self.drive.counters().link_busy.0;
+        let busy_before = self.busy();
         let started = self.now;
         loop {
             while outstanding < u64::from(depth) && finished < warm_up + count {
@@ -205,11 +211,27 @@ impl Bench {
         run
     }
 
-    fn assert_laws(&self, run: &Run, depth: u32, area: u128, started: Time, busy_before: u64) {
+    /// How long link and medium were busy so far.
+    fn busy(&self) -> (u64, u64) {
+        let counters = self.drive.counters();
+        (counters.link_busy.0, counters.media_busy.0)
+    }
+
+    fn assert_laws(
+        &self,
+        run: &Run,
+        depth: u32,
+        area: u128,
+        started: Time,
+        busy_before: (u64, u64),
+    ) {
         let elapsed = (self.now - started).0;
-        let busy = self.drive.counters().link_busy.0 - busy_before;
-        // What was reserved of the link for the future counts already.
-        assert!(busy <= elapsed + elapsed / 100 + 10_000_000, "link busy {busy} of {elapsed} ns");
+        let (link, media) = self.busy();
+        let (link, media) = (link - busy_before.0, media - busy_before.1);
+        // What is reserved of the link, and what arm and dies have begun, counts to its end already.
+        assert!(link <= elapsed + elapsed / 100 + 10_000_000, "link busy {link} of {elapsed} ns");
+        let most = (elapsed + 100_000_000) * self.servers;
+        assert!(media <= most, "media busy {media} of {elapsed} ns, {} servers", self.servers);
         let waited = u128::from(run.latencies.iter().sum::<u64>());
         // At the edges are waits that began before the first or end after the last.
         let edges = u128::from(depth) * u128::from(run.longest().0);

@@ -122,7 +122,7 @@ fn mean_over_disk(model: &str, access: Access) -> f64 {
 #[test]
 fn streams_run_at_the_sustained_rates() {
     for (model, outer, inner) in [(HDDS[0], 75.0, 38.0), (HDDS[1], 138.0, 72.0)] {
-        let mut before = f64::INFINITY;
+        let (mut first_rate, mut before) = (0.0, f64::INFINITY);
         for zone in 0..16 {
             let mut bench = Bench::of(model, "", 3);
             let first = bench.sectors() / 16 * zone;
@@ -132,10 +132,13 @@ fn streams_run_at_the_sustained_rates() {
             assert!(rate < before * 1.001, "{model}: {rate} after {before} at {zone}/16");
             before = rate;
             if zone == 0 {
+                first_rate = rate;
                 near(&format!("{model}: outer rate"), rate, outer, 5.0);
             }
         }
         near(&format!("{model}: inner rate"), before, inner, 5.0);
+        // Disks of 2012: 83 to 175 MB/s (Constellation ES.3 manual).
+        near(&format!("{model}: inner / outer"), before / first_rate, 0.47, 12.0);
     }
     within("hdd-2007: mean read over the disk", mean_over_disk(HDDS[0], Access::Read), 51.3, 68.2);
     let read = mean_over_disk(HDDS[1], Access::Read);
@@ -230,6 +233,55 @@ fn reads_and_writes_both_go_on() {
     assert!(run.longest() < Span::secs(3), "{:?}", run.longest());
     assert!(bench.drive.counters().destages > 4_000);
     assert!(bench.now > Time(0));
+}
+
+/// A stream of reads that costs no move does not keep a flush, or a write without room, from its turn; nor
+/// a stream of writes a single write far away.
+#[test]
+fn a_stream_starves_nobody() {
+    let model = HDDS[0];
+    let mut bench = Bench::of(model, "", 5);
+    let far = bench.sectors() - 4_096;
+    bench.one(WRITE, far, BLOCK);
+    let flush = bench.submit(Access::Flush, 0, 0);
+    let took = under_stream(&mut bench, Access::Read, 0, flush);
+    assert!(took < Span::secs(3), "flush under reads: {took:?}");
+
+    let mut bench = Bench::of(model, "write_cache_kib = 64", 5);
+    let writes: Vec<u64> =
+        (0..24).map(|count| bench.submit(WRITE, far - count * 99_000, BLOCK)).collect();
+    let last = *writes.last().expect("there are some");
+    let took = under_stream(&mut bench, Access::Read, 0, last);
+    assert!(took < Span::secs(9), "writes without room under reads: {took:?}");
+
+    let mut bench = Bench::of(model, "", 5);
+    bench.one(Access::Read, 0, BLOCK);
+    bench.one(WRITE, 4_096, BLOCK);
+    bench.one(WRITE, far, BLOCK);
+    let stream = bench.sequential(WRITE, 8_192, 256);
+    bench.closed(4, 0, 2_400, stream);
+    let sectors = weft_units::Sectors;
+    assert!(bench.drive.durable(sectors(far), sectors(BLOCK)), "300 MiB passed it over");
+}
+
+/// Goes on with a stream of depth 4 until a command ends; how long that took.
+fn under_stream(bench: &mut Bench, access: Access, first: u64, until: u64) -> Span {
+    let (begun, mut at) = (bench.now, first);
+    let mut outstanding = 0;
+    loop {
+        while outstanding < 4 {
+            bench.submit(access, at, 256);
+            at += 256;
+            outstanding += 1;
+        }
+        for (tag, _) in bench.step().expect("something is outstanding") {
+            outstanding -= i32::from(tag > until);
+            if tag == until {
+                return bench.now - begun;
+            }
+        }
+        assert!(bench.now - begun < Span::secs(30), "starved");
+    }
 }
 
 /// A disk of today. Its rate is published (the source is in the model); its random reads are not known

@@ -16,8 +16,10 @@
 //! ```
 //!
 //! Assumptions beyond the specification: reads go before destaging unless more than ¾ of the limit is
-//! dirty; an access to the medium is never interrupted; written data does not stay for reading once it
-//! is on the medium.
+//! dirty; flushes and writes without room that have waited longer than the age limit take turns with
+//! commands that have; an extent that was passed over eight windows' worth of times goes next; an
+//! access to the medium is never interrupted; written data does not stay for reading once it is on the
+//! medium.
 //!
 //! Source   `experiments.md` §2.1
 
@@ -74,16 +76,18 @@ pub struct Hdd {
     arm: Arm,
     /// What the arm is doing.
     active: Option<Active>,
+    /// The last access was for the cache.
+    destaged_last: bool,
     /// When the controller will have chosen what the arm does for a command.
     choosing: Option<Time>,
     events: Events<Event>,
     link: Link,
     /// Commands that need the arm.
     waiting: Vec<Waiting>,
-    /// Writes for which the cache has no room yet, first come first served.
-    outside: VecDeque<Command>,
-    /// Flushes with the epoch that each waits for.
-    flushes: VecDeque<(u64, u64)>,
+    /// Writes for which the cache has no room yet, first come first served, and when each came.
+    outside: VecDeque<(Command, Time)>,
+    /// Flushes, first come first served.
+    flushes: VecDeque<Flush>,
     dirty: WriteCache,
     reads: ReadCache,
     held: u32,
@@ -99,6 +103,15 @@ struct Waiting {
     write: bool,
     arrived: Time,
     target: Target,
+}
+
+/// A flush that waits.
+#[derive(Clone, Copy, Debug)]
+struct Flush {
+    tag: u64,
+    /// What has to have left.
+    epoch: u64,
+    arrived: Time,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -144,6 +157,7 @@ impl Hdd {
             arm: Arm::new(phase),
             active: None,
             choosing: None,
+            destaged_last: false,
             events: Events::new(),
             link: Link::new(parameters.link_bytes_per_second),
             waiting: Vec::new(),
@@ -194,12 +208,12 @@ impl Hdd {
                 self.events.plan(came, Event::Came(command));
             }
             Access::Write { .. } => {
-                self.outside.push_back(command);
+                self.outside.push_back((command, now));
                 self.take_writes(now);
             }
             Access::Flush => {
                 let epoch = self.dirty.close_epoch();
-                self.flushes.push_back((command.tag, epoch));
+                self.flushes.push_back(Flush { tag: command.tag, epoch, arrived: now });
                 self.end_flushes(now);
                 self.use_arm(now);
             }
@@ -271,11 +285,11 @@ impl Hdd {
 
     /// Takes writes into the cache as far as there is room.
     fn take_writes(&mut self, now: Time) {
-        while let Some(command) = self.outside.front() {
+        while let Some((command, _)) = self.outside.front().copied() {
             if !self.dirty.promise(command.length.0) {
                 return;
             }
-            let command = self.outside.pop_front().expect("it was there");
+            self.outside.pop_front();
             let overhead = self.parameters.link_overhead;
             let came = self.link.pass(now, command.length.bytes(), overhead);
             self.events.plan(came + self.parameters.command_overhead, Event::Taken(command));
@@ -334,7 +348,7 @@ impl Hdd {
 
     /// Ends the flushes whose writes have left. They end in the order in which they came.
     fn end_flushes(&mut self, now: Time) {
-        while let Some((tag, epoch)) = self.flushes.front().copied() {
+        while let Some(Flush { tag, epoch, .. }) = self.flushes.front().copied() {
             if !self.dirty.is_clean_until(epoch) {
                 return;
             }
@@ -418,6 +432,7 @@ impl Hdd {
     fn work(&mut self, now: Time, until: Time, active: Active) {
         self.counters.media_accesses += 1;
         self.counters.media_busy = Span(self.counters.media_busy.0 + (until - now).0);
+        self.destaged_last = matches!(active, Active::Destage { .. });
         self.active = Some(active);
         self.events.plan(until, Event::Arm);
     }
@@ -449,10 +464,20 @@ impl Hdd {
                 best = Some((cost, choice));
             }
         };
+        let is_overdue = |arrived: Time| now.since(arrived) > self.parameters.age_limit;
         let oldest = self.waiting.iter().enumerate().min_by_key(|(_, it)| it.arrived);
-        let overdue = oldest.filter(|(_, it)| now.since(it.arrived) > self.parameters.age_limit);
-        for (index, it) in self.waiting.iter().enumerate() {
-            if overdue.is_some_and(|(overdue, _)| overdue != index) {
+        let mut overdue = oldest.filter(|(_, it)| is_overdue(it.arrived)).map(|(index, _)| index);
+        // What waits for destaging is overdue as well, and takes turns with commands that are.
+        let flushing = self.flushes.front().map(|flush| flush.arrived);
+        let outside = self.outside.front().map(|(_, arrived)| *arrived);
+        let starved = flushing.is_some_and(is_overdue) || outside.is_some_and(is_overdue);
+        let destage_only = starved && !(overdue.is_some() && self.destaged_last);
+        if destage_only {
+            overdue = None;
+        }
+        let candidates = if destage_only { &[][..] } else { &self.waiting[..] };
+        for (index, it) in candidates.iter().enumerate() {
+            if overdue.is_some_and(|overdue| overdue != index) {
                 continue;
             }
             let read_by = (!it.write).then(|| self.reads.read_by(&self.geometry, it.first, it.end));
@@ -463,10 +488,12 @@ impl Hdd {
             let approach = self.approach(now, &it.target, it.write);
             consider(approach.total(), Choice::Waiting(index, approach));
         }
-        let flush = self.flushes.back().map(|(_, epoch)| *epoch);
-        let destage = self.waiting.is_empty() || flush.is_some() || self.dirty.is_pressing();
+        let flush = self.flushes.back().map(|flush| flush.epoch);
+        let destage = candidates.is_empty() || flush.is_some() || self.dirty.is_pressing();
         if destage && overdue.is_none() {
             let count = self.parameters.destage_window as usize;
+            // One that was passed over again and again goes before the others.
+            let count = if self.dirty.passed_over() > 8 * count { 1 } else { count };
             for (age, extent) in self.dirty.window(count, flush) {
                 let approach = self.approach(now, &extent.start, true);
                 consider(approach.total(), Choice::Destage(age, approach));

@@ -29,6 +29,8 @@ pub(super) struct WriteCache {
     live: VecDeque<(u64, u64)>,
     /// The piece on its way: first sector, end, epoch.
     leaving: Option<(u64, u64, u64)>,
+    /// How many pieces left since the oldest extent's last.
+    passed_over: usize,
 }
 
 /// Dirty sectors in a row.
@@ -51,6 +53,7 @@ impl WriteCache {
             epoch: 0,
             live: VecDeque::from([(0, 0)]),
             leaving: None,
+            passed_over: 0,
         }
     }
 
@@ -181,9 +184,16 @@ impl WriteCache {
         extents.take(count.min(due)).map(|(age, extent)| (*age, extent))
     }
 
+    /// How many pieces of others left since the oldest extent's last.
+    pub(super) fn passed_over(&self) -> usize {
+        self.passed_over
+    }
+
     /// A piece of an extent, from its start, leaves. Its first sector and its length.
     pub(super) fn leave(&mut self, geometry: &Geometry, age: u64, most: u64) -> (u64, u64) {
         assert!(self.leaving.is_none(), "there is one arm");
+        let is_oldest = self.extents.first_key_value().is_some_and(|(oldest, _)| *oldest == age);
+        self.passed_over = if is_oldest { 0 } else { self.passed_over + 1 };
         let extent = self.remove(age);
         let start = extent.start.sector;
         let end = extent.end.min(start + most);

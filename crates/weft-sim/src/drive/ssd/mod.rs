@@ -133,6 +133,8 @@ struct Reading {
 #[derive(Clone, Debug, Default)]
 struct Ahead {
     is_here: bool,
+    /// Nobody will ask for it any more: it goes when it has come.
+    is_used: bool,
     /// Commands that wait for so many of its bytes.
     waiting: Vec<(u32, u32)>,
 }
@@ -342,9 +344,11 @@ impl Ssd {
 
     /// A superpage that was read ahead is not needed any more.
     fn used(&mut self, number: u64) {
-        // One that others wait for goes when it has come.
-        if self.ahead.get(&number).is_some_and(|ahead| ahead.is_here) {
-            self.ahead.remove(&number);
+        if let Some(ahead) = self.ahead.get_mut(&number) {
+            ahead.is_used = true;
+            if ahead.is_here {
+                self.ahead.remove(&number);
+            }
         }
     }
 
@@ -366,9 +370,7 @@ impl Ssd {
         let Some(ahead) = self.ahead.get_mut(&number) else { return };
         ahead.is_here = true;
         let waiting = std::mem::take(&mut ahead.waiting);
-        let last = u64::from(self.parameters.shape.superpage) * PAGE_BYTES;
-        let bytes: u64 = waiting.iter().map(|(_, bytes)| u64::from(*bytes)).sum();
-        if bytes >= last {
+        if ahead.is_used {
             self.ahead.remove(&number);
         }
         for (command, bytes) in waiting {
