@@ -155,6 +155,12 @@ impl Drive {
         }
     }
 
+    /// Whether it has an arm: what schedulers ask before they order by place.
+    #[must_use]
+    pub fn rotational(&self) -> bool {
+        matches!(self, Self::Hdd(_))
+    }
+
     /// Its size.
     #[must_use]
     pub fn capacity(&self) -> Sectors {

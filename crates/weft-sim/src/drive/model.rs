@@ -332,6 +332,8 @@ mod tests {
         assert_eq!(names, models().iter().map(|(name, _)| *name).collect::<Vec<_>>());
         for name in names {
             let model = Model::named(name).unwrap_or_else(|error| panic!("{name}: {error}"));
+            let listed = models().iter().find(|(of, _)| *of == name).map(|(_, line)| *line);
+            assert_eq!(model.table["summary"].as_str(), listed, "{name}");
             let again = Model::from_toml(&model.to_toml()).unwrap();
             assert_eq!(again.to_toml(), model.to_toml());
         }

@@ -145,6 +145,7 @@ fn a_drive_without_a_volatile_cache_wants_no_flush_and_no_fua() {
     ] {
         let bench = Bench::of(model, changes, 1);
         assert_eq!(bench.drive.volatile_cache(), volatile);
+        assert_eq!(bench.drive.rotational(), model.starts_with("hdd"));
         assert_eq!(bench.drive.wanted(Access::Flush), volatile.then_some(Access::Flush));
         assert_eq!(bench.drive.wanted(fua), Some(if volatile { fua } else { WRITE }));
         assert_eq!(bench.drive.wanted(Access::Read), Some(Access::Read));
