@@ -3,7 +3,7 @@
 //! The parts of an experiment that are neither the engine nor the world it runs in: traces of block
 //! devices ([`replay`]), jobs as fio describes them ([`job`]) and their results as fio
 //! tells them ([`fio_json`]), how a model is calibrated ([`fit`]) and what a set
-//! of runs is worth ([`statistics`]).
+//! of runs is worth ([`statistics`]), and the page that shows it ([`report`]).
 //!
 //! **Architecture Invariant:** nothing here decides anything about data. Numbers that decide what a run
 //! does come from integers and the `libm` crate, so that a seed means the same on every machine.
@@ -14,4 +14,5 @@ pub mod fit;
 pub mod job;
 pub mod latency;
 pub mod replay;
+pub mod report;
 pub mod statistics;

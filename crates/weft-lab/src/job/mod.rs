@@ -17,7 +17,7 @@ mod value;
 pub use error::{JobError, Place};
 pub use option::OPTION_NAMES;
 pub use parse::{ParseOptions, parse, parse_text};
-pub use value::{Size, split_sizes};
+pub use value::Size;
 
 use weft_units::{Bytes, Span};
 

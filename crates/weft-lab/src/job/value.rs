@@ -59,11 +59,6 @@ pub(super) fn bytes(text: &str, kb_base: u64) -> Option<u64> {
     number.checked_mul(base.checked_pow(power)?)
 }
 
-/// Sizes by direction, for whoever reads such lists elsewhere: `4K,16K,auto` split at commas.
-pub fn split_sizes(text: &str) -> impl Iterator<Item = &str> {
-    text.split(',').map(str::trim)
-}
-
 /// A length of time; without a suffix in units of `unit`.
 pub(super) fn span(text: &str, unit: Span) -> Option<Span> {
     let (number, suffix) = digits(text)?;

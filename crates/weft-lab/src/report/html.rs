@@ -1,0 +1,160 @@
+//! How are the parts of a page written?
+
+use super::{Block, Cell, Report, Section, Table, bars, lines, style};
+use crate::statistics::Verdict;
+use std::fmt::Write as _;
+
+/// Text with what HTML would take for its own replaced, and without control characters.
+pub(super) fn escaped(text: &str) -> String {
+    let mut safe = String::with_capacity(text.len());
+    for letter in text.chars() {
+        match letter {
+            '&' => safe.push_str("&amp;"),
+            '<' => safe.push_str("&lt;"),
+            '>' => safe.push_str("&gt;"),
+            '"' => safe.push_str("&quot;"),
+            '\n' | '\t' => safe.push(' '),
+            letter if letter.is_control() => safe.push('\u{fffd}'),
+            letter => safe.push(letter),
+        }
+    }
+    safe
+}
+
+/// The whole page.
+pub(super) fn page(report: &Report) -> String {
+    let title = escaped(&report.title);
+    let mut page = format!(
+        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\"/>\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>\n\
+         <title>{title}</title>\n<style>{}</style>\n</head>\n<body>\n<main>\n<h1>{title}</h1>\n",
+        style::SHEET
+    );
+    if !report.summary.is_empty() {
+        push(&mut page, format_args!("<p class=\"summary\">{}</p>\n", escaped(&report.summary)));
+    }
+    if !report.facts.is_empty() {
+        page.push_str("<dl class=\"facts\">\n");
+        for (name, fact) in &report.facts {
+            let (name, fact) = (escaped(name), escaped(fact));
+            push(&mut page, format_args!("<dt>{name}</dt><dd>{fact}</dd>\n"));
+        }
+        page.push_str("</dl>\n");
+    }
+    let mut chart = 0;
+    for section in &report.sections {
+        page.push_str(&written(section, &mut chart));
+    }
+    page.push_str("</main>\n</body>\n</html>\n");
+    page
+}
+
+/// Appends; a string takes everything.
+pub(super) fn push(to: &mut String, text: std::fmt::Arguments<'_>) {
+    to.write_fmt(text).expect("a string takes everything");
+}
+
+fn written(section: &Section, chart: &mut u32) -> String {
+    let mut html = format!("<section>\n<h2>{}</h2>\n", escaped(&section.title));
+    for block in &section.blocks {
+        match block {
+            Block::Text(text) => push(&mut html, format_args!("<p>{}</p>\n", escaped(text))),
+            Block::List(points) => {
+                let points = points.iter().map(|point| format!("<li>{}</li>", escaped(point)));
+                push(&mut html, format_args!("<ul>{}</ul>\n", points.collect::<String>()));
+            }
+            Block::Table(table) => html.push_str(&self::table(table)),
+            Block::Bars(chart_bars) => {
+                *chart += 1;
+                html.push_str(&bars::figure(chart_bars, *chart));
+            }
+            Block::Lines(chart_lines) => {
+                *chart += 1;
+                html.push_str(&lines::figure(chart_lines, *chart));
+            }
+        }
+    }
+    html.push_str("</section>\n");
+    html
+}
+
+/// A figure around the drawing of a chart: title, description, legend, drawing, numbers.
+pub(super) fn figure(
+    title: &str,
+    description: &str,
+    legend: &str,
+    drawing: &str,
+    numbers: &Table,
+) -> String {
+    let described = if description.is_empty() {
+        String::new()
+    } else {
+        format!("<p class=\"description\">{}</p>\n", escaped(description))
+    };
+    format!(
+        "<figure>\n<figcaption>{}</figcaption>\n{described}{legend}{drawing}\
+         <details><summary>Numbers</summary>{}</details>\n</figure>\n",
+        escaped(title),
+        table(numbers)
+    )
+}
+
+/// The beginning of a drawing of so many pixels height, with its title and description.
+pub(super) fn drawing(number: u32, height: f64, title: &str, description: &str) -> String {
+    format!(
+        "<svg width=\"100%\" height=\"{height:.0}\" role=\"img\" aria-labelledby=\"t{number} d{number}\">\
+         <title id=\"t{number}\">{}</title><desc id=\"d{number}\">{}</desc>\n",
+        escaped(title),
+        escaped(if description.is_empty() { title } else { description })
+    )
+}
+
+/// A table that may be wider than the page.
+pub(super) fn table(table: &Table) -> String {
+    let mut html = String::from("<div class=\"wide\"><table>");
+    if !table.caption.is_empty() {
+        push(&mut html, format_args!("<caption>{}</caption>", escaped(&table.caption)));
+    }
+    let numeric = |at: usize| {
+        let mut cells = table.rows.iter().filter_map(|row| row.get(at));
+        cells.any(|cell| matches!(cell, Cell::Number(_)))
+    };
+    html.push_str("<thead><tr>");
+    for (at, column) in table.columns.iter().enumerate() {
+        let class = if numeric(at) { " class=\"n\"" } else { "" };
+        push(&mut html, format_args!("<th scope=\"col\"{class}>{}</th>", escaped(column)));
+    }
+    html.push_str("</tr></thead>\n<tbody>");
+    for row in &table.rows {
+        html.push_str("<tr>");
+        for cell in row {
+            match cell {
+                Cell::Number(text) => {
+                    push(&mut html, format_args!("<td class=\"n\">{}</td>", escaped(text)));
+                }
+                Cell::Text(text) => push(&mut html, format_args!("<td>{}</td>", escaped(text))),
+                Cell::Verdict(verdict) => {
+                    let (word, sign) = (verdict.word(), sign(*verdict));
+                    push(
+                        &mut html,
+                        format_args!(
+                            "<td><span class=\"verdict {word}\">\
+                             <span aria-hidden=\"true\">{sign}</span> {word}</span></td>"
+                        ),
+                    );
+                }
+            }
+        }
+        html.push_str("</tr>\n");
+    }
+    html.push_str("</tbody></table></div>\n");
+    html
+}
+
+fn sign(verdict: Verdict) -> char {
+    match verdict {
+        Verdict::Agrees => '✓',
+        Verdict::Differs => '✗',
+        Verdict::Direction => '↗',
+    }
+}

@@ -1,0 +1,247 @@
+//! How does a result become a page that explains itself?
+//!
+//! A [`Report`] is plain values; [`Report::html`] makes one file of them, with charts as inline SVG, without
+//! scripts and without anything fetched. Charts are as wide as the page: positions across are percentages and
+//! text keeps its size, so that a telephone shows what a screen shows. Colours follow the reader's light
+//! or dark preference and never carry a meaning alone; each chart has a title, a description, and its numbers
+//! in a table below it.
+
+mod bars;
+mod html;
+mod lines;
+mod scale;
+mod style;
+
+use crate::statistics::Verdict;
+
+/// A page.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Report {
+    /// Its heading.
+    pub title: String,
+    /// One or two sentences that say what came out.
+    pub summary: String,
+    /// Facts by name: seed, runs, hashes, versions.
+    pub facts: Vec<(String, String)>,
+    /// What it says.
+    pub sections: Vec<Section>,
+}
+
+/// A part of a page, with a heading.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Section {
+    /// Its heading.
+    pub title: String,
+    /// What it holds, in order.
+    pub blocks: Vec<Block>,
+}
+
+/// A part of a section.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Block {
+    /// Values as bars.
+    Bars(Bars),
+    /// Values as lines over something.
+    Lines(Lines),
+    /// Points, one under the other.
+    List(Vec<String>),
+    /// A paragraph.
+    Text(String),
+    /// A table.
+    Table(Table),
+}
+
+/// A table.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Table {
+    /// What it shows.
+    pub caption: String,
+    /// Headings of its columns.
+    pub columns: Vec<String>,
+    /// Rows of cells, as many as there are columns.
+    pub rows: Vec<Vec<Cell>>,
+}
+
+/// A cell of a table.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Cell {
+    /// A number as it is to be read, set to the right.
+    Number(String),
+    /// Words.
+    Text(String),
+    /// What came of a comparison.
+    Verdict(Verdict),
+}
+
+/// A value with its interval.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Value {
+    /// The value itself.
+    pub value: f64,
+    /// Ends of its 95 % interval, where it has one.
+    pub interval: Option<(f64, f64)>,
+}
+
+impl Value {
+    /// Without an interval.
+    #[must_use]
+    pub fn exact(value: f64) -> Self {
+        Self { value, interval: None }
+    }
+}
+
+impl From<crate::statistics::Estimate> for Value {
+    fn from(estimate: crate::statistics::Estimate) -> Self {
+        Self { value: estimate.value, interval: Some((estimate.low, estimate.high)) }
+    }
+}
+
+/// A chart of bars that lie on their side, in groups: what was published beside what was measured.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Bars {
+    /// What it shows.
+    pub title: String,
+    /// What to see in it, for those who do not see it.
+    pub description: String,
+    /// Unit of the values.
+    pub unit: String,
+    /// What each bar of a group is, in order.
+    pub series: Vec<String>,
+    /// A value to mark across all groups, such as a ratio of 1.
+    pub reference: Option<f64>,
+    /// The groups.
+    pub groups: Vec<Group>,
+}
+
+/// Bars that belong together.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Group {
+    /// What they are of.
+    pub label: String,
+    /// One for each series; `None` where there is none.
+    pub values: Vec<Option<Value>>,
+    /// Where the measured one should lie.
+    pub band: Option<(f64, f64)>,
+}
+
+/// A chart of lines.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Lines {
+    /// What it shows.
+    pub title: String,
+    /// What to see in it, for those who do not see it.
+    pub description: String,
+    /// What lies across, with its unit.
+    pub across: String,
+    /// What lies upwards, with its unit.
+    pub up: String,
+    /// How places lie across.
+    pub axis: Axis,
+    /// Whether values upwards are on a logarithmic scale; all are above 0 then.
+    pub logarithmic: bool,
+    /// The lines.
+    pub series: Vec<Series>,
+}
+
+/// How places lie across.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Axis {
+    /// Names, evenly; places are 0, 1, ….
+    Names(Vec<String>),
+    /// Numbers, evenly.
+    Linear,
+    /// Numbers, doubling; all are above 0.
+    Doubling,
+}
+
+/// A line.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Series {
+    /// What it is.
+    pub name: String,
+    /// Places and values, from left to right.
+    pub points: Vec<(f64, Value)>,
+}
+
+impl Report {
+    /// The whole page.
+    ///
+    /// ```
+    /// use weft_lab::report::{Block, Report, Section};
+    /// let text = Block::Text("4 KiB < 64 KiB".to_owned());
+    /// let section = Section { title: "Sizes".to_owned(), blocks: vec![text] };
+    /// let page = Report { title: "A & B".to_owned(), sections: vec![section], ..Report::default() }.html();
+    /// assert!(page.contains("<h1>A &amp; B</h1>") && page.contains("4 KiB &lt; 64 KiB"));
+    /// ```
+    #[must_use]
+    pub fn html(&self) -> String {
+        html::page(self)
+    }
+}
+
+/// A number for people: four digits that count, no noise behind them.
+#[must_use]
+pub fn number(value: f64) -> String {
+    if !value.is_finite() {
+        return "–".to_owned();
+    }
+    let size = value.abs();
+    let decimals = match size {
+        _ if size >= 1000.0 || size == 0.0 => 0,
+        _ if size >= 100.0 => 1,
+        _ if size >= 10.0 => 2,
+        _ if size >= 0.1 => 3,
+        _ if size >= 0.000_1 => 5,
+        _ => return format!("{value:.2e}"),
+    };
+    let text = format!("{value:.decimals$}");
+    let text = if text.contains('.') {
+        text.trim_end_matches('0').trim_end_matches('.').to_owned()
+    } else {
+        text
+    };
+    group_digits(&text)
+}
+
+/// Thin spaces between groups of three digits of what is larger than 9999.
+fn group_digits(text: &str) -> String {
+    let (sign, rest) = text.strip_prefix('-').map_or(("", text), |rest| ("\u{2212}", rest));
+    let (whole, decimals) = rest.split_once('.').map_or((rest, None), |(w, d)| (w, Some(d)));
+    let mut grouped = String::from(sign);
+    for (at, digit) in whole.chars().enumerate() {
+        if at > 0 && (whole.len() - at).is_multiple_of(3) && whole.len() > 4 {
+            grouped.push('\u{202f}');
+        }
+        grouped.push(digit);
+    }
+    if let Some(decimals) = decimals {
+        grouped.push('.');
+        grouped.push_str(decimals);
+    }
+    grouped
+}
+
+#[cfg(test)]
+mod tests {
+    use super::number;
+
+    #[test]
+    fn numbers_have_the_digits_that_count() {
+        for (value, text) in [
+            (0.0, "0"),
+            (1.0, "1"),
+            (1.33, "1.33"),
+            (-1.5, "\u{2212}1.5"),
+            (0.987_65, "0.988"),
+            (61.234, "61.23"),
+            (307.799, "307.8"),
+            (9999.4, "9999"),
+            (1_234_567.8, "1\u{202f}234\u{202f}568"),
+            (0.000_44, "0.00044"),
+            (1e-9, "1.00e-9"),
+            (f64::NAN, "–"),
+        ] {
+            assert_eq!(number(value), text);
+        }
+    }
+}
