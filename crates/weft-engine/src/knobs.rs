@@ -40,6 +40,8 @@ pub struct Knobs {
     pub skip_copy: bool,
     /// Memory of the stripe cache with [`StripeSize::AUTO`]; zero for that of `stripe_cache_size` rows.
     pub stripe_cache_bytes: Bytes,
+    /// What the stripe cache does around the policies.
+    pub stripe_cache_form: CacheForm,
     /// Rows in the stripe cache.
     pub stripe_cache_size: u32,
     /// Bytes of a row on one member (patch 004).
@@ -56,6 +58,16 @@ pub enum CheckReads {
     /// Only the members.
     #[default]
     Media,
+}
+
+/// The stripe cache around the policies (md-raid.md §1.10).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum CacheForm {
+    /// As in 2.6.25: rows of full stripes are written one by one, and inactive rows are one list.
+    Of2008,
+    /// As in 6.12: full rows of a chunk are written as a batch, and inactive rows are in eight classes.
+    #[default]
+    Today,
 }
 
 /// How a row comes by the blocks that it needs.
@@ -129,6 +141,8 @@ pub enum Knob {
     SkipCopy(bool),
     /// See [`Knobs::stripe_cache_bytes`].
     StripeCacheBytes(Bytes),
+    /// See [`Knobs::stripe_cache_form`].
+    StripeCacheForm(CacheForm),
     /// See [`Knobs::stripe_cache_size`].
     StripeCacheSize(u32),
     /// See [`Knobs::stripe_size`].
@@ -349,6 +363,25 @@ pub const TABLE: &[Row] = &[
         show: |knobs| knobs.stripe_cache_bytes.0.to_string(),
     },
     Row {
+        name: "stripe_cache_form",
+        unit: "word",
+        range: "2008 | today",
+        origin: "weft",
+        doc: "What is around the policies: with 2008 rows of full stripes are written one by one, and every \
+              free row fits everywhere, as when patch 000 was written.",
+        parse: |text, _| {
+            Some(Knob::StripeCacheForm(match text {
+                "2008" => CacheForm::Of2008,
+                "today" => CacheForm::Today,
+                _ => return None,
+            }))
+        },
+        show: |knobs| match knobs.stripe_cache_form {
+            CacheForm::Of2008 => "2008".into(),
+            CacheForm::Today => "today".into(),
+        },
+    },
+    Row {
         name: "stripe_cache_size",
         unit: "rows",
         range: "17..=32768",
@@ -414,6 +447,7 @@ impl Knobs {
             Knob::SafeModeDelay(span) => self.safe_mode_delay = span,
             Knob::SkipCopy(skip) => self.skip_copy = skip,
             Knob::StripeCacheBytes(bytes) => self.stripe_cache_bytes = bytes,
+            Knob::StripeCacheForm(form) => self.stripe_cache_form = form,
             Knob::StripeCacheSize(count) => {
                 self.stripe_cache_size = count;
                 self.preread_bypass_threshold = self.preread_bypass_threshold.min(count);
@@ -500,6 +534,7 @@ impl Knobs {
             safe_mode_delay: Span::millis(200),
             skip_copy: false,
             stripe_cache_bytes: Bytes::ZERO,
+            stripe_cache_form: CacheForm::default(),
             stripe_cache_size: 256,
             stripe_size: StripeSize::default(),
             writes: Writes::default(),

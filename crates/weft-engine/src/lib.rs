@@ -100,7 +100,7 @@ mod outbox;
 mod output;
 pub mod raid;
 mod ranges;
-mod sched;
+pub mod sched;
 mod snapshot;
 mod token;
 mod volume;
@@ -158,6 +158,18 @@ pub struct Turn {
     pub work: Work,
     /// Whether another turn has something to do already.
     pub more: bool,
+}
+
+/// How hard it is to get a row of the stripe cache. md tells the page cache so, and blocks who asks for
+/// one; whoever stands for the page cache asks here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Congestion {
+    /// A row is free.
+    None,
+    /// No row is free: flushers that can do something else do.
+    Congested,
+    /// Requests wait for rows: in md their callers are blocked.
+    Blocked,
 }
 
 /// Amounts of work.
@@ -268,6 +280,15 @@ impl Engine {
     #[must_use]
     pub fn next_wake(&self) -> Option<Time> {
         self.volumes.iter().filter_map(Volume::next_wake).min()
+    }
+
+    /// How hard it is to get a row of a volume's stripe cache.
+    ///
+    /// # Panics
+    /// There is no such volume.
+    #[must_use]
+    pub fn congestion(&self, volume: VolumeId) -> Congestion {
+        self.volumes[volume.index()].congestion()
     }
 
     /// Counters and states for people and tests.

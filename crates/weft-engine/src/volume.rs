@@ -27,6 +27,7 @@ use self::discard::Discard;
 use self::members::STALL_WARNING;
 use self::streams::Streams;
 use self::sync::changes_parity;
+use crate::Congestion;
 use crate::array::{Array, FlushFor};
 use crate::config::VolumeConfig;
 use crate::error::ReplyError;
@@ -295,8 +296,9 @@ impl Volume {
         self.run_syncs(out);
         self.resize();
         self.attach_waiting(out);
-        self.rows.release_plug(self.knobs.writes);
-        let handled = self.handle_rows(rows_max, out);
+        let may_move = self.rows_may_move();
+        let mut handled = self.with_rows(out, |rows, cx| rows.release_plug(cx, may_move));
+        handled += self.handle_rows(rows_max, out);
         self.run_discards(out);
         self.rows.cache.plug_delayed(self.knobs.activation(), out.now);
         self.release_held(out);
@@ -330,6 +332,17 @@ impl Volume {
             || (!self.before_dirty.is_empty() && (self.array.is_dirty() || self.array.broken))
             || (!self.held.is_empty() && self.rows_may_move())
             || self.has_discards_to_run()
+    }
+
+    /// Source: md's `raid5_congested`.
+    pub(crate) fn congestion(&self) -> Congestion {
+        if !self.starved.is_empty() {
+            Congestion::Blocked
+        } else if self.rows.cache.active() == self.rows.cache.size() {
+            Congestion::Congested
+        } else {
+            Congestion::None
+        }
     }
 
     /// When something is due though nothing else happens.
@@ -635,9 +648,13 @@ impl Volume {
         }
     }
 
-    fn with_rows(&mut self, out: &mut Outbox, act: impl FnOnce(&mut Rows, &mut Surroundings<'_>)) {
+    fn with_rows<T>(
+        &mut self,
+        out: &mut Outbox,
+        act: impl FnOnce(&mut Rows, &mut Surroundings<'_>) -> T,
+    ) -> T {
         let mut cx = Surroundings { array: &mut self.array, knobs: &self.knobs, out };
-        act(&mut self.rows, &mut cx);
+        act(&mut self.rows, &mut cx)
     }
 
     fn rows_may_move(&self) -> bool {
@@ -649,7 +666,8 @@ impl Volume {
         if !self.rows_may_move() {
             return 0;
         }
-        self.rows.cache.activate_delayed(self.knobs.activation(), out.now);
+        let (activation, variant) = (self.knobs.activation(), self.knobs.priority_variant());
+        self.rows.cache.activate_delayed(activation, variant, out.now);
         let variant = self.knobs.priority_variant();
         // For its allocation.
         let mut picked = std::mem::take(&mut self.picked);
@@ -743,7 +761,8 @@ impl Memory {
         let rows = wanted.min(self.frames / row_frames);
         let members = array.geometry.members();
         let by_chunk_rows = knobs.stripe_size.is_auto().then(|| chunk.0 / height.0);
-        let cache = Cache::new(rows, self.first, members, height, by_chunk_rows);
+        let form = knobs.stripe_cache_form;
+        let cache = Cache::new(rows, self.first, members, height, by_chunk_rows, form);
         Rows::new(cache, chunk)
     }
 }

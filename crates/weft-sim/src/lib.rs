@@ -19,6 +19,7 @@
 //! | Which part of a failing run matters? | `shrink.rs` |
 //! | How are computations done? | `compute.rs` |
 //! | Where does chance come from? | `rng.rs` |
+//! | How long does it take? | `machine/`: [`machine::Machine`] over `drive/`, used by `workload/` |
 //!
 //! ```
 //! use weft_sim::{Rig, chunk_kib};
@@ -58,12 +59,14 @@ pub mod disk;
 pub mod drive;
 mod driver;
 pub mod faults;
+pub mod machine;
 pub mod model;
 mod options;
 mod rig;
 pub mod rng;
 pub mod script;
 pub mod shrink;
+pub mod workload;
 mod world;
 
 pub use checker::Violation;

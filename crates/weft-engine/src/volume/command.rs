@@ -82,7 +82,10 @@ impl Volume {
 
     fn set(&mut self, knob: Knob) -> Result<Option<Until>, ReplyError> {
         match knob {
-            Knob::StripeCacheBytes(_) | Knob::StripeCacheSize(_) | Knob::StripeSize(_) => {}
+            Knob::StripeCacheBytes(_)
+            | Knob::StripeCacheForm(_)
+            | Knob::StripeCacheSize(_)
+            | Knob::StripeSize(_) => {}
             _ => {
                 self.knobs.set(knob);
                 return Ok(None);

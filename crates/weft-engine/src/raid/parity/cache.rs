@@ -22,9 +22,10 @@ use weft_units::{FRAME_BYTES, RowId, Sectors, Time};
 
 use super::index::Index;
 use super::list::{CLASSES_MAX, List, Lists};
-use super::priority::{Activation, Pick, Plug, Priority, Ready, Variant};
+use super::priority::{Activation, Pick, Plug, Pressure, Priority, Ready, Variant};
 use super::row::{Batch, Row};
 use crate::frame::Frame;
+use crate::knobs::CacheForm;
 use crate::raid::geometry::{Geometry, Placement};
 
 /// The stripe cache of one volume.
@@ -34,6 +35,7 @@ pub(crate) struct Cache {
     index: Index,
     lists: Lists,
     classes: u8,
+    form: CacheForm,
     /// Rows that are not inactive.
     active: u32,
     /// A miss found too little; see the module comment.
@@ -78,15 +80,19 @@ impl Cache {
         members: u16,
         height: Sectors,
         by_chunk_rows: Option<u64>,
+        form: CacheForm,
     ) -> Self {
         // Fewer rows than md allows are for tests, where classes would starve each other.
-        let classes_pay = rows >= 2 * u32::from(CLASSES_MAX) && by_chunk_rows.is_none();
+        let classes_pay = rows >= 2 * u32::from(CLASSES_MAX)
+            && by_chunk_rows.is_none()
+            && form == CacheForm::Today;
         let classes = if classes_pay { CLASSES_MAX } else { 1 };
         let mut cache = Self {
             rows: Vec::new(),
             index: Index::new(rows),
             lists: Lists::new(rows),
             classes,
+            form,
             active: 0,
             starved: None,
             inactive: rows,
@@ -133,6 +139,25 @@ impl Cache {
     /// Whether rows go by chunk rows.
     pub(crate) fn goes_by_chunk_rows(&self) -> bool {
         self.by_chunk_rows.is_some()
+    }
+
+    /// What it does around the policies.
+    pub(crate) fn form(&self) -> CacheForm {
+        self.form
+    }
+
+    /// Takes a row off the list of those that are ready, if it is on it.
+    pub(crate) fn take_ready(&mut self, id: RowId) -> bool {
+        let ready = self.lists.of(id) == Some(List::Handle);
+        if ready {
+            self.lists.remove(id);
+        }
+        ready
+    }
+
+    /// Whether full rows of a chunk are written as one batch.
+    pub(crate) fn batches(&self) -> bool {
+        self.form == CacheForm::Today
     }
 
     /// All rows.
@@ -311,20 +336,22 @@ impl Cache {
         }
     }
 
-    /// Moves a whole generation of delayed rows to the hold list, when its time has come.
-    pub(crate) fn activate_delayed(&mut self, activation: Activation, now: Time) {
+    /// Moves a whole generation of delayed rows to the hold list, when its time has come; before patch
+    /// 000 to the end of those that are ready.
+    pub(crate) fn activate_delayed(&mut self, activation: Activation, variant: Variant, now: Time) {
         if self.lists.first(List::Delayed).is_none() {
-            self.plug.forget();
+            self.plug.no_row_waits(activation, self.starved.is_some(), now);
             return;
         }
-        let (reading, starved) = (self.preread_active > 0, self.starved.is_some());
-        if !self.plug.opens(activation, reading, starved, now) {
+        let pressure = self.pressure();
+        if !self.plug.opens(activation, variant, pressure, now) {
             return;
         }
+        let to = if variant == Variant::Fifo { List::Handle } else { List::Hold };
         while let Some(id) = self.lists.pop(List::Delayed) {
             self.row_mut(id).delayed = false;
             self.permit_preread(id);
-            self.lists.push(List::Hold, id);
+            self.lists.push(to, id);
         }
     }
 
@@ -395,9 +422,20 @@ impl Cache {
             let pick = self.priority.clone().pick(variant, None, held, self.full_row_writes);
             return pick != Pick::Nothing;
         }
-        let (reading, starved) = (self.preread_active > 0, self.starved.is_some());
-        self.lists.first(List::Delayed).is_some() && { self.plug }
-            .opens(activation, reading, starved, now)
+        self.lists.first(List::Delayed).is_some() && { self.plug }.opens(
+            activation,
+            variant,
+            self.pressure(),
+            now,
+        )
+    }
+
+    fn pressure(&self) -> Pressure {
+        Pressure {
+            reading: self.preread_active > 0,
+            starved: self.starved.is_some(),
+            idle: self.lists.first(List::Handle).is_none(),
+        }
     }
 
     /// Whether nothing at all is going on.

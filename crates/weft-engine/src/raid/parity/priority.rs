@@ -27,7 +27,7 @@ pub enum Variant {
         /// Zero: they always wait.
         threshold: u32,
     },
-    /// A held row goes as soon as nothing is ready.
+    /// As before the patch: none are held, rows that may preread queue up behind those that are ready.
     Fifo,
 }
 
@@ -115,7 +115,9 @@ impl Priority {
 /// behind them, either way.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Activation {
-    /// When the plug is pulled: 3 ms after the first of them was delayed, or when no row is free.
+    /// When the plug is pulled: 3 ms after it was put in, or when no row is free. A row that is delayed
+    /// puts it in, and it stays in whatever becomes of that row: so it falls on rows that were delayed
+    /// just now as well.
     AtUnplug,
     /// At the next turn, as md does today.
     #[default]
@@ -135,7 +137,18 @@ impl Activation {
     }
 }
 
-/// Since when delayed rows have waited.
+/// What the plug is told, read at one moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pressure {
+    /// Rows of the last generation are not through with their reads.
+    pub reading: bool,
+    /// A request waits for a row.
+    pub starved: bool,
+    /// No row is ready.
+    pub idle: bool,
+}
+
+/// Since when delayed rows wait.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Plug {
     since: Option<Time>,
@@ -143,33 +156,43 @@ pub struct Plug {
 }
 
 impl Plug {
-    /// Whether the delayed rows become held ones now. `reading` says that rows of the last generation
-    /// are not through, `starved` that a request waits for a row.
+    /// Whether the delayed rows become held ones now.
     pub fn opens(
         &mut self,
         activation: Activation,
-        reading: bool,
-        starved: bool,
+        variant: Variant,
+        pressure: Pressure,
         now: Time,
     ) -> bool {
-        let Some(delay) = activation.delay() else {
-            // As the knob was before they may wait: nobody is to be woken for it.
-            self.forget();
-            return !reading;
-        };
-        let since = self.wait(activation, now);
-        if !starved && now < since + delay {
-            return false;
+        let Pressure { reading, starved, idle } = pressure;
+        match (activation, self.since) {
+            (Activation::EachTurn, _) => {
+                // As the knob was before they may wait: nobody is to be woken for it.
+                self.since = None;
+                !reading
+            }
+            // It was pulled while rows were being read.
+            (Activation::AtUnplug, None) => idle && !reading,
+            (Activation::Soon, None) => {
+                self.wait(activation, now);
+                false
+            }
+            (_, Some(since)) => {
+                if !starved && now < since + self.delay {
+                    return false;
+                }
+                // Pulled too early it is put back, and waits as long again; before the patch it was not.
+                let back = reading && variant != Variant::Fifo;
+                self.since = back.then_some(now);
+                !reading
+            }
         }
-        // Pulled too early it is put back, and waits as long again.
-        self.since = reading.then_some(now);
-        !reading
     }
 
-    /// Rows are delayed. Since when they wait.
-    pub fn wait(&mut self, activation: Activation, now: Time) -> Time {
+    /// Rows are delayed.
+    pub fn wait(&mut self, activation: Activation, now: Time) {
         self.delay = activation.delay().unwrap_or(Span::ZERO);
-        *self.since.get_or_insert(now)
+        self.since.get_or_insert(now);
     }
 
     /// When [`Plug::opens`] may say otherwise though nothing else happens.
@@ -179,8 +202,13 @@ impl Plug {
     }
 
     /// No row is delayed.
-    pub fn forget(&mut self) {
-        self.since = None;
+    pub fn no_row_waits(&mut self, activation: Activation, starved: bool, now: Time) {
+        let stays = activation == Activation::AtUnplug
+            && !starved
+            && self.due().is_some_and(|due| now < due);
+        if !stays {
+            self.since = None;
+        }
     }
 }
 
@@ -192,23 +220,64 @@ const STREAM_DELAY: Span = Span(500_000);
 mod tests {
     use super::*;
 
+    fn at(micros: u64) -> Time {
+        Time(micros * 1000)
+    }
+
+    const CALM: Pressure = Pressure { reading: false, starved: false, idle: false };
+
     #[test]
     fn the_plug_of_2008_opens_after_three_milliseconds_or_when_rows_run_out() {
-        let at = |micros: u64| Time(micros * 1000);
         let unplug = Activation::AtUnplug;
+        let bypass = Variant::Bypass { threshold: 1 };
+        let reading = Pressure { reading: true, ..CALM };
+        let starved = Pressure { starved: true, ..CALM };
         let mut plug = Plug::default();
-        assert!(!plug.opens(unplug, false, false, at(0)));
+        plug.wait(unplug, at(0));
         assert_eq!(plug.due(), Some(at(3000)));
-        assert!(!plug.opens(unplug, false, false, at(2999)));
-        assert!(!plug.opens(unplug, true, false, at(3000)), "rows are being read: put back");
-        assert!(!plug.opens(unplug, false, false, at(5999)));
-        assert!(plug.opens(unplug, false, false, at(6000)));
+        assert!(!plug.opens(unplug, bypass, CALM, at(2999)));
+        assert!(!plug.opens(unplug, bypass, reading, at(3000)), "rows are being read: put back");
+        assert!(!plug.opens(unplug, bypass, CALM, at(5999)));
+        assert!(plug.opens(unplug, bypass, CALM, at(6000)));
         assert_eq!(plug.due(), None);
-        assert!(plug.opens(unplug, false, true, at(6001)), "a request waits for a row");
-        assert!(plug.opens(Activation::EachTurn, false, false, at(7000)));
+        plug.wait(unplug, at(6000));
+        assert!(plug.opens(unplug, bypass, starved, at(6001)), "a request waits for a row");
+        assert!(plug.opens(Activation::EachTurn, bypass, CALM, at(7000)));
         plug.wait(unplug, at(7000));
-        assert!(!plug.opens(Activation::EachTurn, true, true, at(7000)));
+        assert!(!plug.opens(Activation::EachTurn, bypass, reading, at(7000)));
         assert_eq!(plug.due(), None, "another knob: it would wake all the time");
+    }
+
+    #[test]
+    fn the_plug_of_2008_stays_in_whatever_becomes_of_the_row_that_put_it_in() {
+        let (unplug, fifo) = (Activation::AtUnplug, Variant::Fifo);
+        let mut plug = Plug::default();
+        plug.wait(unplug, at(0));
+        plug.no_row_waits(unplug, false, at(1000));
+        plug.wait(unplug, at(2900));
+        assert!(plug.opens(unplug, fifo, CALM, at(3000)), "delayed for 100 us only");
+        plug.wait(unplug, at(4000));
+        plug.no_row_waits(unplug, false, at(7000));
+        assert_eq!(plug.due(), None, "pulled with nothing behind it");
+        // Weft's own waits for each row anew.
+        let soon = Activation::Soon;
+        plug.wait(soon, at(8000));
+        plug.no_row_waits(soon, false, at(8100));
+        plug.wait(soon, at(8400));
+        assert!(!plug.opens(soon, fifo, CALM, at(8600)));
+        assert!(plug.opens(soon, fifo, CALM, at(8900)));
+    }
+
+    #[test]
+    fn before_the_patch_a_plug_pulled_too_early_was_not_put_back() {
+        let (unplug, fifo) = (Activation::AtUnplug, Variant::Fifo);
+        let reading = Pressure { reading: true, ..CALM };
+        let mut plug = Plug::default();
+        plug.wait(unplug, at(0));
+        assert!(!plug.opens(unplug, fifo, reading, at(3000)));
+        assert!(!plug.opens(unplug, fifo, CALM, at(3100)), "rows are ready");
+        let idle = Pressure { idle: true, ..CALM };
+        assert!(plug.opens(unplug, fifo, idle, at(3100)));
     }
 
     /// Runs the policy dry and returns `(picked, bypass_count after)` for each pick.

@@ -25,7 +25,7 @@ use crate::array::{Array, MemberRequest};
 use crate::error::ReplyError;
 use crate::frame::Part;
 use crate::input::{Attr, Fault, SyncAction, Value};
-use crate::knobs::{CheckReads, Knobs, Writes};
+use crate::knobs::{CacheForm, CheckReads, Knobs, Writes};
 use crate::mutant::Mutant;
 use crate::outbox::{Outbox, RowPart, RowRun, Who};
 use crate::output::{ComputeOp, Differs, Source, Sources};
@@ -163,8 +163,12 @@ impl Rows {
         self.hold_until_release(id);
     }
 
-    /// Ends the arrivals of a turn: rows go to their lists.
-    pub(crate) fn release_plug(&mut self, writes: Writes) {
+    /// Ends the arrivals of a turn: rows go to their lists. In the form of 2008 whoever brought a request
+    /// takes the first step of its row, without asking for its place in the order. How many did.
+    pub(crate) fn release_plug(&mut self, cx: &mut Surroundings<'_>, may_move: bool) -> u32 {
+        let mut handled = 0;
+        let writes = cx.knobs.writes;
+        let at_arrival = may_move && self.cache.form() == CacheForm::Of2008;
         let by_chunk_rows = self.cache.goes_by_chunk_rows();
         let mut plug = std::mem::take(&mut self.plug);
         for id in plug.drain(..) {
@@ -184,9 +188,14 @@ impl Rows {
                 self.cache.permit_preread(id);
             }
             self.cache.release(id);
+            if at_arrival && self.cache.take_ready(id) {
+                self.handle(id, cx);
+                handled += 1;
+            }
         }
-        // For its allocation.
+        // For its allocation; nothing arrives while rows are handled.
         self.plug = plug;
+        handled
     }
 
     /// Gives displaced work fresh rows, as far as there are any.
@@ -225,7 +234,8 @@ impl Rows {
     fn join_batch(&mut self, id: RowId) {
         let key = self.cache.row(id).key;
         // The first row of a chunk has another placement below it, or at least another chunk.
-        if key & (self.rows_per_chunk - 1) == 0 || !self.may_batch(id) {
+        let first = key & (self.rows_per_chunk - 1) == 0;
+        if !self.cache.batches() || first || !self.may_batch(id) {
             return;
         }
         let Some(before) = self.cache.find(key - 1).filter(|before| self.may_batch(*before)) else {

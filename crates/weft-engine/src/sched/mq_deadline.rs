@@ -1,0 +1,576 @@
+//! Which queued request goes to the member next, sorted by place but none left waiting for ever?
+//!
+//! Requests of one direction go out in ascending order, in batches. Between two batches the direction is
+//! chosen anew: reads, unless writes were passed over twice; and from the front of the queue if what waits
+//! there longest is late, else where the last batch of this direction ended.
+//!
+//! A request that begins where a queued one ends (or ends where one begins) becomes a part of it.
+//!
+//! Inputs   [`Request`]s, the time
+//! Answer   [`MqDeadline::dispatch`]: the next one, with everything that was merged into it
+//! Knobs    [`Settings`]: those of `queue/iosched/`, and `max_sectors_kb`
+//! Source   io-schedulers.md §1; Linux `block/mq-deadline.c`, rules checked against 6.12
+//! Measured as exact sequences (statements D1, D2, D4 to D7, D9 to D12 of io-schedulers.md §6)
+
+use std::collections::BTreeMap;
+
+use smallvec::{SmallVec, smallvec};
+use weft_units::{Sectors, Span, Time};
+
+/// The knobs, named as in `/sys/block/X/queue/iosched/`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// After which time a read is late.
+    pub read_expire: Span,
+    /// After which time a write is late.
+    pub write_expire: Span,
+    /// How many batches of reads go before a batch of writes that waits.
+    pub writes_starved: u32,
+    /// Requests in a batch.
+    pub fifo_batch: u32,
+    /// Whether a request is looked for that begins where the new one ends.
+    pub front_merges: bool,
+    /// After which time a lower class goes before a higher one.
+    pub prio_aging_expire: Span,
+    /// How large a request may become by merging, `max_sectors_kb`.
+    pub max: Sectors,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            read_expire: Span::millis(500),
+            write_expire: Span::secs(5),
+            writes_starved: 2,
+            fifo_batch: 16,
+            front_merges: true,
+            prio_aging_expire: Span::secs(10),
+            max: Sectors(1024),
+        }
+    }
+}
+
+/// Which way the data goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Direction {
+    /// From the member.
+    Read,
+    /// To the member.
+    Write,
+}
+
+/// The classes of `ioprio`; no class counts as best effort.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Level {
+    /// Before everything else.
+    RealTime,
+    /// What nothing was said about.
+    #[default]
+    BestEffort,
+    /// After everything else.
+    Idle,
+}
+
+/// What is queued.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// The caller's name for it.
+    pub id: u64,
+    /// Which way.
+    pub direction: Direction,
+    /// Its class.
+    pub level: Level,
+    /// Where it begins.
+    pub first: Sectors,
+    /// How long it is; not zero.
+    pub len: Sectors,
+    /// Whether it may become a part of another one: no FUA, no flush.
+    pub merges: bool,
+}
+
+/// What goes to the member.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Dispatched {
+    /// Which way.
+    pub direction: Direction,
+    /// Its class; [`MqDeadline::completed`] wants it back.
+    pub level: Level,
+    /// Where it begins.
+    pub first: Sectors,
+    /// How long it is.
+    pub len: Sectors,
+    /// Everything that it is made of.
+    pub ids: SmallVec<[u64; 4]>,
+}
+
+/// The queue of one member.
+#[derive(Clone, Debug)]
+pub struct MqDeadline {
+    settings: Settings,
+    levels: [Queues; 3],
+    last_direction: Direction,
+    batching: u32,
+    starved: u32,
+    arrivals: u64,
+    /// The last one that was inserted or merged into: asked first, whatever `front_merges` says.
+    last_merge: Option<Place>,
+}
+
+/// The requests of one level.
+#[derive(Clone, Debug, Default)]
+struct Queues {
+    /// By direction.
+    of: [Queue; 2],
+    /// Inserted and not completed.
+    queued: u64,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Queue {
+    /// By where they begin; the arrival tells those apart that begin at one place.
+    sorted: BTreeMap<(Sectors, u64), Queued>,
+    /// Where a mergeable request ends: its key in `sorted`.
+    ends: BTreeMap<Sectors, (Sectors, u64)>,
+    /// By when they are late, then by arrival.
+    fifo: BTreeMap<(Time, u64), (Sectors, u64)>,
+    latest: Sectors,
+}
+
+#[derive(Clone, Debug)]
+struct Queued {
+    len: Sectors,
+    late: Time,
+    /// Its place in the FIFO among those that are late at one time.
+    arrival: u64,
+    merges: bool,
+    ids: SmallVec<[u64; 4]>,
+}
+
+/// Where a queued request is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Place {
+    level: Level,
+    direction: Direction,
+    key: (Sectors, u64),
+}
+
+impl MqDeadline {
+    /// An empty queue.
+    #[must_use]
+    pub fn new(settings: Settings) -> Self {
+        Self {
+            settings,
+            levels: Default::default(),
+            last_direction: Direction::Write,
+            batching: 0,
+            starved: 0,
+            arrivals: 0,
+            last_merge: None,
+        }
+    }
+
+    /// Whether nothing is queued. What is at the member does not count.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.levels.iter().flat_map(|level| &level.of).all(|queue| queue.sorted.is_empty())
+    }
+
+    /// Queues a request, or makes it a part of a queued one. Says whether it was merged.
+    pub fn insert(&mut self, request: &Request, now: Time) -> bool {
+        assert!(request.len > Sectors::ZERO, "a request has a length");
+        if request.merges && self.merge(request) {
+            return true;
+        }
+        let expire = match request.direction {
+            Direction::Read => self.settings.read_expire,
+            Direction::Write => self.settings.write_expire,
+        };
+        let level = &mut self.levels[request.level as usize];
+        level.queued += 1;
+        let arrival = self.arrivals;
+        self.arrivals += 1;
+        let queued = Queued {
+            len: request.len,
+            late: now + expire,
+            arrival,
+            merges: request.merges,
+            ids: smallvec![request.id],
+        };
+        let key = (request.first, arrival);
+        level.of[request.direction as usize].put(key, queued);
+        self.last_merge = Some(Place { level: request.level, direction: request.direction, key });
+        false
+    }
+
+    fn merge(&mut self, request: &Request) -> bool {
+        let max = self.settings.max;
+        let level = &mut self.levels[request.level as usize];
+        let queue = &mut level.of[request.direction as usize];
+        let count = queue.sorted.len();
+        let fits = |queue: &Queue, key: (Sectors, u64)| {
+            queue
+                .sorted
+                .get(&key)
+                .is_some_and(|found: &Queued| found.merges && found.len + request.len <= max)
+        };
+        let back = queue.ends.get(&request.first).copied().filter(|key| fits(queue, *key));
+        let end = request.first + request.len;
+        let front = queue.sorted.range((end, 0)..=(end, u64::MAX)).next().map(|(key, _)| *key);
+        let cached = self.last_merge.is_some_and(|last| {
+            (last.level, last.direction) == (request.level, request.direction)
+                && Some(last.key) == front
+        });
+        let front = front.filter(|key| {
+            (self.settings.front_merges || cached) && back.is_none() && fits(queue, *key)
+        });
+        let key = match (back, front) {
+            (Some(key), _) => queue.grow_back(key, request, max),
+            (None, Some(key)) => queue.grow_front(key, request, max),
+            (None, None) => return false,
+        };
+        // Two that have become one.
+        level.queued -= (count - queue.sorted.len()) as u64;
+        self.last_merge = Some(Place { level: request.level, direction: request.direction, key });
+        true
+    }
+
+    /// The next request for the member.
+    pub fn dispatch(&mut self, now: Time) -> Option<Dispatched> {
+        let levels = self.levels.iter().filter(|level| level.queued > 0).count();
+        if levels > 1
+            && let Some(before) = now.0.checked_sub(self.settings.prio_aging_expire.0).map(Time)
+        {
+            for level in [Level::BestEffort, Level::Idle] {
+                if let Some(dispatched) = self.pick(level, before, now) {
+                    return Some(dispatched);
+                }
+            }
+        }
+        for level in [Level::RealTime, Level::BestEffort, Level::Idle] {
+            if let Some(dispatched) = self.pick(level, now, now) {
+                return Some(dispatched);
+            }
+            // Also while it has requests at the member only: classes are strict.
+            if self.levels[level as usize].queued > 0 {
+                return None;
+            }
+        }
+        None
+    }
+
+    /// A dispatched request of this class is done.
+    pub fn completed(&mut self, level: Level) {
+        self.levels[level as usize].queued -= 1;
+    }
+
+    /// The next one of a class that did not come after `latest_start`. Changes nothing if there is none.
+    fn pick(&mut self, level: Level, latest_start: Time, now: Time) -> Option<Dispatched> {
+        let queues = &self.levels[level as usize];
+        let of = |direction: Direction| &queues.of[direction as usize];
+        let mut starved = self.starved;
+        let follows = of(self.last_direction).next();
+        let (direction, key, batching) = match follows {
+            Some(key) if self.batching < self.settings.fifo_batch => {
+                (self.last_direction, key, self.batching)
+            }
+            _ => {
+                let (reads, writes) = (of(Direction::Read), of(Direction::Write));
+                let direction = match (reads.fifo.is_empty(), writes.fifo.is_empty()) {
+                    (true, true) => return None,
+                    (false, true) => Direction::Read,
+                    (true, false) => {
+                        starved = 0;
+                        Direction::Write
+                    }
+                    (false, false) if starved >= self.settings.writes_starved => {
+                        starved = 0;
+                        Direction::Write
+                    }
+                    (false, false) => {
+                        starved += 1;
+                        Direction::Read
+                    }
+                };
+                let queue = of(direction);
+                let ((late, _), oldest) = queue.fifo.first_key_value()?;
+                let key = match queue.next() {
+                    Some(next) if *late > now => next,
+                    _ => *oldest,
+                };
+                (direction, key, 0)
+            }
+        };
+        let expire = match direction {
+            Direction::Read => self.settings.read_expire,
+            Direction::Write => self.settings.write_expire,
+        };
+        let started = of(direction).sorted[&key].late.0.saturating_sub(expire.0);
+        if started > latest_start.0 {
+            return None;
+        }
+        (self.starved, self.last_direction, self.batching) = (starved, direction, batching + 1);
+        let queue = &mut self.levels[level as usize].of[direction as usize];
+        let queued = queue.take(key);
+        queue.latest = key.0;
+        let place = Place { level, direction, key };
+        if self.last_merge == Some(place) {
+            self.last_merge = None;
+        }
+        Some(Dispatched { direction, level, first: key.0, len: queued.len, ids: queued.ids })
+    }
+}
+
+impl Queue {
+    /// The first one where the last batch ended, or beyond.
+    fn next(&self) -> Option<(Sectors, u64)> {
+        self.sorted.range((self.latest, 0)..).next().map(|(key, _)| *key)
+    }
+
+    fn put(&mut self, key: (Sectors, u64), queued: Queued) {
+        if queued.merges {
+            self.ends.insert(key.0 + queued.len, key);
+        }
+        self.fifo.insert((queued.late, queued.arrival), key);
+        self.sorted.insert(key, queued);
+    }
+
+    fn take(&mut self, key: (Sectors, u64)) -> Queued {
+        let queued = self.sorted.remove(&key).expect("what is named is queued");
+        let end = key.0 + queued.len;
+        if self.ends.get(&end) == Some(&key) {
+            self.ends.remove(&end);
+        }
+        self.fifo.remove(&(queued.late, queued.arrival));
+        queued
+    }
+
+    /// Adds a request to the end of a queued one, and the queued one that begins where both end.
+    fn grow_back(
+        &mut self,
+        key: (Sectors, u64),
+        request: &Request,
+        max: Sectors,
+    ) -> (Sectors, u64) {
+        let mut queued = self.take(key);
+        queued.len += request.len;
+        queued.ids.push(request.id);
+        let end = key.0 + queued.len;
+        let next = self.sorted.range((end, 0)..=(end, u64::MAX)).next().map(|(key, _)| *key);
+        if let Some(next) = next
+            && self.sorted[&next].merges
+            && queued.len + self.sorted[&next].len <= max
+        {
+            let next = self.take(next);
+            queued.swallow(next);
+        }
+        self.put(key, queued);
+        key
+    }
+
+    /// Adds a request before a queued one, and both to the one that ends where they begin.
+    fn grow_front(
+        &mut self,
+        key: (Sectors, u64),
+        request: &Request,
+        max: Sectors,
+    ) -> (Sectors, u64) {
+        let mut queued = self.take(key);
+        queued.len += request.len;
+        queued.ids.insert(0, request.id);
+        let mut key = (request.first, key.1);
+        if let Some(before) = self.ends.get(&request.first).copied()
+            && self.sorted[&before].len + queued.len <= max
+        {
+            let mut first = self.take(before);
+            first.swallow(queued);
+            (key, queued) = (before, first);
+        }
+        self.put(key, queued);
+        key
+    }
+}
+
+impl Queued {
+    /// Takes over what follows, and its place in the FIFO if that is better.
+    fn swallow(&mut self, next: Self) {
+        self.len += next.len;
+        self.ids.extend(next.ids);
+        if next.late < self.late {
+            (self.late, self.arrival) = (next.late, next.arrival);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request(id: u64, direction: Direction, first: u64, len: u64) -> Request {
+        let (first, len) = (Sectors(first), Sectors(len));
+        Request { id, direction, level: Level::BestEffort, first, len, merges: true }
+    }
+
+    fn at(millis: u64) -> Time {
+        Time(0) + Span::millis(millis)
+    }
+
+    /// Dispatches everything and names it by direction and place.
+    fn drain(queue: &mut MqDeadline, now: Time) -> Vec<(Direction, u64)> {
+        std::iter::from_fn(|| queue.dispatch(now))
+            .map(|next| (next.direction, next.first.0))
+            .collect()
+    }
+
+    /// Lengths of the runs of one direction.
+    fn runs(order: &[(Direction, u64)]) -> Vec<(Direction, usize)> {
+        order.chunk_by(|a, b| a.0 == b.0).map(|run| (run[0].0, run.len())).collect()
+    }
+
+    fn backlogged(settings: Settings, count: u64, gap: u64) -> MqDeadline {
+        let mut queue = MqDeadline::new(settings);
+        for i in 0..count {
+            queue.insert(&request(i, Direction::Read, 1000 + gap * i, 4), at(0));
+            queue.insert(&request(100 + i, Direction::Write, 5000 + gap * i, 4), at(0));
+        }
+        queue
+    }
+
+    use Direction::{Read as R, Write as W};
+
+    #[test]
+    fn d1_and_d2_batches_alternate_as_in_linux() {
+        let order = drain(&mut backlogged(Settings::default(), 40, 8), at(1));
+        assert_eq!(runs(&order), [(W, 16), (R, 32), (W, 16), (R, 8), (W, 8)]);
+        let settings = Settings { fifo_batch: 4, ..Settings::default() };
+        let order = drain(&mut backlogged(settings, 20, 8), at(1));
+        let expected = [(W, 4), (R, 8), (W, 4), (R, 8), (W, 4), (R, 4), (W, 8)];
+        assert_eq!(runs(&order), expected);
+    }
+
+    #[test]
+    fn d4_writes_first_when_they_may_not_starve() {
+        let settings = Settings { writes_starved: 0, ..Settings::default() };
+        let order = drain(&mut backlogged(settings, 20, 8), at(1));
+        assert_eq!(runs(&order), [(W, 20), (R, 20)]);
+    }
+
+    #[test]
+    fn d5_batches_of_one() {
+        let settings = Settings { fifo_batch: 1, ..Settings::default() };
+        let mut queue = MqDeadline::new(settings);
+        for i in 0..4 {
+            queue.insert(&request(i, R, 100 + 8 * i, 4), at(0));
+            queue.insert(&request(10 + i, W, 500 + 8 * i, 4), at(0));
+        }
+        let expected =
+            [(W, 500), (R, 100), (R, 108), (W, 508), (R, 116), (R, 124), (W, 516), (W, 524)];
+        assert_eq!(drain(&mut queue, at(1)), expected);
+    }
+
+    #[test]
+    fn d6_and_d7_late_ones_go_first_and_the_sweep_is_one_way() {
+        let settings = Settings { fifo_batch: 4, ..Settings::default() };
+        let mut queue = MqDeadline::new(settings);
+        queue.insert(&request(0, R, 900, 4), at(0));
+        for i in 0..12 {
+            queue.insert(&request(1 + i, R, 100 + 8 * i, 4), at(100));
+        }
+        // The instance begins with writes, so the first batch is chosen from the start.
+        let order: Vec<u64> = (0..13)
+            .map(|n| queue.dispatch(at(496 + n)).expect("thirteen are queued").first.0)
+            .collect();
+        assert_eq!(order[..6], [100, 108, 116, 124, 900, 132]);
+        let mut queue = MqDeadline::new(Settings::default());
+        for (id, first) in [(0, 6000), (1, 300), (2, 100), (3, 200), (4, 7000)] {
+            queue.insert(&request(id, R, first, 4), at(id));
+        }
+        queue.levels[1].of[0].latest = Sectors(5000);
+        let order: Vec<u64> = drain(&mut queue, at(5)).iter().map(|next| next.1).collect();
+        assert_eq!(order, [6000, 7000, 300, 100, 200]);
+    }
+
+    #[test]
+    fn d9_classes_are_strict_until_somebody_waited_too_long() {
+        let mut queue = MqDeadline::new(Settings::default());
+        let real_time = Request { level: Level::RealTime, ..request(1, R, 0, 4) };
+        queue.insert(&real_time, at(0));
+        queue.insert(&request(2, R, 100, 4), at(0));
+        assert_eq!(queue.dispatch(at(1)).map(|next| next.ids[0]), Some(1));
+        assert_eq!(queue.dispatch(at(1)), None, "the real-time one is at the member");
+        assert_eq!(queue.dispatch(at(10_001)).map(|next| next.ids[0]), Some(2), "10 s are over");
+        queue.insert(&request(3, R, 100, 4), at(10_001));
+        assert_eq!(queue.dispatch(at(10_002)), None);
+        queue.completed(Level::RealTime);
+        assert_eq!(queue.dispatch(at(10_002)).map(|next| next.ids[0]), Some(3));
+    }
+
+    #[test]
+    fn neighbours_become_one_request_up_to_the_limit() {
+        let settings = Settings { max: Sectors(24), ..Settings::default() };
+        let mut queue = MqDeadline::new(settings);
+        assert!(!queue.insert(&request(1, W, 100, 8), at(0)));
+        assert!(!queue.insert(&request(2, W, 116, 8), at(1)));
+        assert!(queue.insert(&request(3, W, 108, 8), at(2)), "fills the gap between both");
+        assert!(!queue.insert(&request(4, W, 124, 8), at(3)), "would be too large");
+        let next = queue.dispatch(at(4)).unwrap();
+        assert_eq!(
+            (next.first, next.len, next.ids.as_slice()),
+            (Sectors(100), Sectors(24), &[1, 3, 2][..])
+        );
+        assert_eq!(queue.dispatch(at(4)).unwrap().ids.as_slice(), [4]);
+        assert!(queue.is_empty());
+    }
+
+    #[test]
+    fn d10_and_d11_front_merges_move_a_request_and_keep_the_better_place() {
+        let mut queue = MqDeadline::new(Settings::default());
+        queue.insert(&request(1, R, 1008, 8), at(0));
+        assert!(queue.insert(&request(2, R, 1000, 8), at(5)));
+        let next = queue.dispatch(at(6)).unwrap();
+        assert_eq!((next.first, next.len), (Sectors(1000), Sectors(16)));
+        let settings = Settings { front_merges: false, ..Settings::default() };
+        let mut queue = MqDeadline::new(settings);
+        queue.insert(&request(1, R, 1008, 8), at(0));
+        assert!(queue.insert(&request(2, R, 1000, 8), at(0)), "the last one is asked all the same");
+        queue.insert(&request(3, R, 5000, 8), at(0));
+        assert!(!queue.insert(&request(4, R, 992, 8), at(0)), "another one was in between");
+        // The earlier expiry of two that are merged counts for both.
+        let settings = Settings { max: Sectors(1024), fifo_batch: 1, ..Settings::default() };
+        let mut queue = MqDeadline::new(settings);
+        queue.insert(&request(1, R, 0, 8), at(100));
+        queue.insert(&request(2, R, 2016, 8), at(0));
+        queue.insert(&request(3, R, 2000, 8), at(200));
+        assert!(queue.insert(&request(4, R, 2008, 8), at(300)));
+        queue.levels[1].of[0].latest = Sectors(0);
+        let next = queue.dispatch(at(501)).unwrap();
+        assert_eq!((next.first, next.len), (Sectors(2000), Sectors(24)), "late since 500 ms");
+    }
+
+    #[test]
+    fn nothing_is_lost_and_nothing_comes_twice() {
+        let mut queue = MqDeadline::new(Settings { max: Sectors(64), ..Settings::default() });
+        let (mut random, mut seen) = (1u64, Vec::new());
+        for id in 0..5000u64 {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            let direction = if random >> 63 == 0 { R } else { W };
+            let mut next = request(id, direction, (random >> 40) % 4096 * 4, 4);
+            next.merges = id % 7 != 0;
+            queue.insert(&next, at(id));
+            if id % 3 == 0
+                && let Some(next) = queue.dispatch(at(id))
+            {
+                queue.completed(next.level);
+                assert_eq!(next.len.0, 4 * next.ids.len() as u64);
+                seen.extend(next.ids);
+            }
+        }
+        while let Some(next) = queue.dispatch(at(9999)) {
+            queue.completed(next.level);
+            seen.extend(next.ids);
+        }
+        seen.sort_unstable();
+        assert!(seen.iter().copied().eq(0..5000));
+        assert_eq!(queue.levels[1].queued, 0);
+        assert!(queue.levels[1].of.iter().all(|of| of.ends.is_empty() && of.fifo.is_empty()));
+    }
+}

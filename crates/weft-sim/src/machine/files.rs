@@ -1,0 +1,226 @@
+//! What lies between files and the volume?
+//!
+//! The engine's own page cache, the flusher of the volume's device as a process, and where each file's
+//! pages lie on the volume. What is written out goes to the volume in requests of a largest size; when
+//! they are done the page cache is told, and whoever waits for it.
+
+use std::any::Any;
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use weft_engine::writeback::{
+    Balance, BdiId, Flush, Fsync, InodeId, PAGE_BYTES, PageCache, PoolConfig, SyncStep, Wake,
+    WriteOut, WriterId, Written,
+};
+use weft_engine::{Congestion, Flags, RequestOp};
+use weft_units::{ByteRange, Bytes};
+
+use super::host::{Asked, Host};
+use super::thread::Thread;
+use super::{Machine, Pid, Process, Woken};
+
+/// Where the pages of a file lie on the volume.
+pub trait Place: std::fmt::Debug {
+    /// Where a page lies or, if it lies nowhere yet, is put now; and how many of the `count` pages from
+    /// there on lie behind it.
+    fn place(&mut self, inode: InodeId, page: u64, count: u64) -> (Bytes, u64);
+}
+
+/// The page cache of a machine, and its files.
+#[derive(Debug)]
+pub(super) struct Files {
+    cache: PageCache,
+    bdi: BdiId,
+    places: Box<dyn Place>,
+    /// Pages of the largest request.
+    bio_pages: u64,
+    flusher: Pid,
+    writers: BTreeMap<WriterId, Pid>,
+    /// Who waits for writes of a file.
+    waiters: BTreeMap<InodeId, Vec<Pid>>,
+}
+
+impl Machine {
+    /// Puts a page cache in front of the volume, and its flusher to work. Files lie where `places` says;
+    /// `bio` is the largest request that pages are written out with.
+    pub fn add_page_cache(&mut self, config: PoolConfig, places: Box<dyn Place>, bio: Bytes) {
+        let flusher = self.add_with(|pid| Box::new(Flusher { thread: Thread::new(pid) }));
+        let mut cache = PageCache::new(config);
+        let bdi = cache.add_bdi(self.host.now());
+        self.host.files = Some(Files {
+            cache,
+            bdi,
+            places,
+            bio_pages: (bio.0 / PAGE_BYTES).max(1),
+            flusher,
+            writers: BTreeMap::new(),
+            waiters: BTreeMap::new(),
+        });
+    }
+}
+
+impl Host {
+    /// The page cache.
+    ///
+    /// # Panics
+    /// There is none, as everywhere here.
+    #[must_use]
+    pub fn page_cache(&self) -> &PageCache {
+        &self.files().cache
+    }
+
+    /// A new file.
+    pub fn add_file(&mut self) -> InodeId {
+        let files = self.files_mut();
+        files.cache.add_inode(files.bdi)
+    }
+
+    /// A process that writes files, on a CPU.
+    pub fn add_writer(&mut self, pid: Pid, cpu: u32) -> WriterId {
+        let files = self.files_mut();
+        let writer = files.cache.add_writer(cpu);
+        files.writers.insert(writer, pid);
+        writer
+    }
+
+    /// Writes to pages of a file: as [`PageCache::write`].
+    pub fn write_pages(&mut self, writer: WriterId, inode: InodeId, pages: Range<u64>) -> Written {
+        let now = self.now;
+        let written = self.files_mut().cache.write(now, writer, inode, pages);
+        self.wake_for_files();
+        written
+    }
+
+    /// What a throttled writer does: as [`PageCache::balance`].
+    pub fn balance(&mut self, writer: WriterId) -> Balance {
+        let now = self.now;
+        let files = self.files_mut();
+        let pages = files.bio_pages;
+        let balance = files.cache.balance(now, writer, pages);
+        self.wake_for_files();
+        balance
+    }
+
+    /// Begins to sync a file.
+    pub fn fsync(&mut self, inode: InodeId) -> Fsync {
+        self.files_mut().cache.fsync(inode, 0..u64::MAX)
+    }
+
+    /// What a syncing process does next: as [`PageCache::fsync_step`]. If that is to wait, it is woken.
+    pub fn fsync_step(&mut self, pid: Pid, fsync: &mut Fsync) -> SyncStep {
+        let files = self.files_mut();
+        let pages = files.bio_pages;
+        let step = files.cache.fsync_step(fsync, pages);
+        if step == SyncStep::Wait {
+            files.waiters.entry(fsync.inode()).or_default().push(pid);
+        }
+        self.wake_for_files();
+        step
+    }
+
+    /// A file is no more; dirty pages are dropped.
+    pub fn remove_file(&mut self, inode: InodeId) {
+        self.files_mut().cache.remove(inode);
+        self.wake_for_files();
+    }
+
+    /// Drops what is dirty of a file from a page on.
+    pub fn truncate(&mut self, inode: InodeId, first: u64) {
+        self.files_mut().cache.truncate(inode, first);
+        self.wake_for_files();
+    }
+
+    /// Sends one request for the first of these pages, and takes them off.
+    pub(super) fn send_pages(&mut self, out: &mut WriteOut, sync: bool) {
+        let files = self.files_mut();
+        let count = (out.pages.end - out.pages.start).min(files.bio_pages);
+        let (start, count) = files.places.place(out.inode, out.pages.start, count);
+        let pages = out.pages.start..out.pages.start + count;
+        out.pages.start += count;
+        let asked = Asked::Pages { inode: out.inode, pages };
+        let flags = Flags { sync, ..Flags::default() };
+        self.request(asked, RequestOp::Write, ByteRange::new(start.0, count * PAGE_BYTES), flags);
+    }
+
+    pub(super) fn pages_written(&mut self, inode: InodeId, pages: Range<u64>) {
+        self.files_mut().cache.written(inode, pages);
+        self.wake_for_files();
+    }
+
+    /// Tells the page cache whether the volume is congested.
+    pub(super) fn tell_page_cache(&mut self) {
+        let congested = self.congestion() > Congestion::None;
+        let Some(files) = &mut self.files else { return };
+        files.cache.set_congested(files.bdi, congested);
+        self.wake_for_files();
+    }
+
+    fn wake_for_files(&mut self) {
+        while let Some(wake) = self.files_mut().cache.wake() {
+            let files = self.files_mut();
+            match wake {
+                Wake::Flusher(_) => {
+                    let flusher = files.flusher;
+                    self.tell(flusher, 0);
+                }
+                Wake::Inode(inode) => {
+                    for pid in files.waiters.remove(&inode).unwrap_or_default() {
+                        self.tell(pid, 0);
+                    }
+                }
+                Wake::Synced(_) => {}
+                Wake::Writer(writer) => {
+                    let pid = files.writers[&writer];
+                    self.tell(pid, 0);
+                }
+            }
+        }
+    }
+
+    fn files(&self) -> &Files {
+        self.files.as_ref().expect("the machine has a page cache")
+    }
+
+    fn files_mut(&mut self) -> &mut Files {
+        self.files.as_mut().expect("the machine has a page cache")
+    }
+
+    fn flush(&mut self) -> Flush {
+        let now = self.now;
+        let files = self.files_mut();
+        let (bdi, pages) = (files.bdi, files.bio_pages);
+        let flush = files.cache.flush(now, bdi, pages);
+        self.wake_for_files();
+        flush
+    }
+}
+
+/// The kernel's thread that writes dirty pages back.
+#[derive(Debug)]
+pub struct Flusher {
+    thread: Thread,
+}
+
+impl Process for Flusher {
+    fn run(&mut self, host: &mut Host, woken: Woken) {
+        // Whatever wakes it ends its sleep: what there is to do it is told by the page cache.
+        if woken != Woken::Timer {
+            self.thread.stop_sleeping();
+        }
+        while self.thread.goes_on(host) {
+            match host.flush() {
+                Flush::Write(out) => self.thread.write_out(out, false),
+                Flush::Sleep { until: Some(until), .. } => self.thread.sleep(host, until),
+                Flush::Sleep { until: None, .. } => return,
+            }
+        }
+    }
+
+    fn is_done(&self) -> bool {
+        true
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}

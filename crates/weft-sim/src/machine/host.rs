@@ -1,0 +1,431 @@
+//! What happens next on a machine, and what does it change?
+//!
+//! The engine's thread, the members, what is planned, and who is to be woken. See the module above for
+//! the order of things.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap, VecDeque};
+use std::ops::Range;
+
+use weft_engine::assemble::{Assembly, Candidate, Options, assemble};
+use weft_engine::sched::mq_deadline::{Direction, Level};
+use weft_engine::writeback::InodeId;
+use weft_engine::{
+    Attr, Class, ComputeOp, Config, Congestion, Differs, Engine, Flags, Input, Located, MemberInfo,
+    MemberOp, Output, Request, RequestOp, Run, Snapshot, Tag, Token, Value, frames_needed,
+};
+use weft_ondisk::{NewArray, NewMember};
+use weft_units::{ByteRange, Bytes, ClientId, MemberIndex, Sectors, Span, Time, VolumeId};
+
+use super::files::Files;
+use super::member::{Member, Traffic, Wanted};
+use super::{Costs, Parts, Pid, Woken};
+use crate::drive::Drive;
+
+/// An engine, its disks, and what is planned.
+#[derive(Debug)]
+pub struct Host {
+    pub(super) now: Time,
+    engine: Engine,
+    members: Vec<Member>,
+    costs: Costs,
+    /// What happens when: the time, the order of planning, what.
+    planned: BinaryHeap<Reverse<(Time, u64, Planned)>>,
+    plans: u64,
+    /// When the engine's thread is free again.
+    engine_free: Time,
+    /// Facts that wait for it.
+    inbox: Vec<Input>,
+    /// What the engine said and when it leaves: its work comes before it.
+    leaving: VecDeque<(Time, Vec<Output>)>,
+    engine_woken: Option<Time>,
+    /// Superblocks: by member and place.
+    metadata: Superblocks,
+    /// Who asked: by the tag of the request.
+    requests: BTreeMap<u64, Asked>,
+    next_tag: u64,
+    next_frame: u32,
+    frames: (u32, u32),
+    size: Bytes,
+    /// Who is to be run, in this order.
+    pub(super) ready: VecDeque<(Pid, Woken)>,
+    /// Requests that failed: none should.
+    failed: u64,
+    /// Who waits until requests find rows, first come first.
+    blocked: VecDeque<Pid>,
+    pub(super) files: Option<Files>,
+    /// Ranges asked for, if somebody watches.
+    seen: Option<Vec<ByteRange>>,
+    engine_work: Span,
+    requests_done: u64,
+}
+
+/// Who is to be told of an answer.
+#[derive(Clone, Debug)]
+pub(super) enum Asked {
+    /// A process, by the name that it gave.
+    Process { pid: Pid, name: u64 },
+    /// The page cache: these pages are written.
+    Pages { inode: InodeId, pages: Range<u64> },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Planned {
+    /// Run a process because its time has come.
+    Timer(Pid),
+}
+
+impl Host {
+    pub(super) fn new(parts: &Parts) -> Self {
+        let drives: Vec<Drive> = (0..u64::from(parts.members))
+            .map(|n| Drive::new(&parts.model, parts.seed ^ (n << 56)))
+            .collect();
+        let size = parts.member_size.unwrap_or_else(|| drives[0].capacity());
+        let (assembly, metadata) = new_array(parts, size);
+        let volume_size = assembly.geometry.array_size().bytes();
+        let mut config = Config::for_volume(assembly, parts.knobs);
+        // Frames are numbers here, so there may be as many as there are numbers.
+        config.client_frames = u32::MAX / 2;
+        config.client_credit = Bytes(u64::MAX / 2);
+        let frames = (config.client_frames_first(), config.frames_total());
+        Self {
+            now: Time(0),
+            engine: Engine::new(config, Time(0)).expect("the engine fits its array"),
+            members: drives.into_iter().map(|drive| Member::new(drive, parts.queue)).collect(),
+            costs: parts.costs,
+            planned: BinaryHeap::new(),
+            plans: 0,
+            engine_free: Time(0),
+            inbox: Vec::new(),
+            leaving: VecDeque::new(),
+            engine_woken: None,
+            metadata,
+            requests: BTreeMap::new(),
+            next_tag: 0,
+            next_frame: frames.0,
+            frames,
+            size: volume_size,
+            ready: VecDeque::new(),
+            failed: 0,
+            blocked: VecDeque::new(),
+            files: None,
+            seen: None,
+            engine_work: Span::ZERO,
+            requests_done: 0,
+        }
+    }
+
+    // --- for processes -------------------------------------------------------------------------
+
+    /// What time it is.
+    #[must_use]
+    pub fn now(&self) -> Time {
+        self.now
+    }
+
+    /// Of CPU work.
+    #[must_use]
+    pub fn costs(&self) -> &Costs {
+        &self.costs
+    }
+
+    /// How large the volume is.
+    #[must_use]
+    pub fn size(&self) -> Bytes {
+        self.size
+    }
+
+    /// Asks for something; the process is woken with `name` when it is done.
+    pub fn submit(&mut self, pid: Pid, name: u64, op: RequestOp, range: ByteRange, flags: Flags) {
+        self.request(Asked::Process { pid, name }, op, range, flags);
+    }
+
+    pub(super) fn request(&mut self, asked: Asked, op: RequestOp, range: ByteRange, flags: Flags) {
+        let frames = match op {
+            RequestOp::Read | RequestOp::Write => self.take_frames(range),
+            _ => Run::EMPTY,
+        };
+        if let Some(seen) = &mut self.seen {
+            seen.push(range);
+        }
+        let tag = self.next_tag;
+        self.next_tag += 1;
+        self.requests.insert(tag, asked);
+        let attr = Attr { class: Class::None, ..Attr::default() };
+        let (client, volume) = (ClientId(1), VolumeId(0));
+        let request = Request { client, tag: Tag(tag), volume, op, range, frames, flags, attr };
+        self.inbox.push(Input::Client(request));
+    }
+
+    /// How hard it is to get a row of the stripe cache.
+    #[must_use]
+    pub fn congestion(&self) -> Congestion {
+        self.engine.congestion(VolumeId(0))
+    }
+
+    /// Whether whoever has just submitted is blocked, as md blocks its callers: if so it is woken when
+    /// requests find rows again.
+    pub fn blocks(&mut self, pid: Pid) -> bool {
+        let blocked = self.congestion() == Congestion::Blocked;
+        if blocked {
+            self.blocked.push_back(pid);
+        }
+        blocked
+    }
+
+    /// Wakes a process at a time.
+    pub fn wake_at(&mut self, pid: Pid, at: Time) {
+        self.plan(at, Planned::Timer(pid));
+    }
+
+    /// Wakes another process now.
+    pub fn tell(&mut self, pid: Pid, word: u64) {
+        self.ready.push_back((pid, Woken::Told(word)));
+    }
+
+    // --- for those who look on ---------------------------------------------------------------------
+
+    /// What the members' disks were asked for, after merging.
+    pub fn traffic(&self) -> impl Iterator<Item = Traffic> + '_ {
+        self.members.iter().map(|member| member.traffic)
+    }
+
+    /// The disks.
+    pub fn drives(&self) -> impl Iterator<Item = &Drive> {
+        self.members.iter().map(Member::drive)
+    }
+
+    /// Keeps what the volume is asked for from now on.
+    pub fn watch_requests(&mut self) {
+        self.seen.get_or_insert_default();
+    }
+
+    /// What the volume was asked for since somebody watches.
+    #[must_use]
+    pub fn requests_seen(&self) -> &[ByteRange] {
+        self.seen.as_deref().unwrap_or_default()
+    }
+
+    /// The engine's own counters.
+    #[must_use]
+    pub fn snapshot(&self) -> Snapshot {
+        self.engine.snapshot()
+    }
+
+    /// How long the engine's thread has worked.
+    #[must_use]
+    pub fn engine_work(&self) -> Span {
+        self.engine_work
+    }
+
+    /// Requests that were answered, and those of them with an error.
+    #[must_use]
+    pub fn answered(&self) -> (u64, u64) {
+        (self.requests_done, self.failed)
+    }
+
+    // --- time -------------------------------------------------------------------------------------
+
+    fn plan(&mut self, at: Time, planned: Planned) {
+        self.plans += 1;
+        self.planned.push(Reverse((at.max(self.now), self.plans, planned)));
+    }
+
+    pub(super) fn next_event(&self) -> Option<Time> {
+        let disks = self.members.iter().filter_map(Member::next_event).min();
+        let planned = self.planned.peek().map(|Reverse((at, ..))| *at);
+        let leaving = self.leaving.front().map(|(at, _)| *at);
+        let engine = if self.inbox.is_empty() { self.engine_woken } else { Some(self.now) };
+        let engine = engine.map(|at| at.max(self.engine_free));
+        [disks, planned, leaving, engine].into_iter().flatten().min()
+    }
+
+    pub(super) fn advance(&mut self, at: Time) {
+        assert!(at >= self.now, "time goes forward");
+        self.now = at;
+        for member in &mut self.members {
+            if member.next_event().is_some_and(|next| next <= at) {
+                let inbox = &mut self.inbox;
+                member.advance(at, |token| {
+                    inbox.push(Input::Done { token, result: Ok(Value::Nothing) });
+                });
+                member.push(at);
+            }
+        }
+        while self.leaving.front().is_some_and(|(due, _)| *due <= at) {
+            let (_, outputs) = self.leaving.pop_front().expect("it was looked at");
+            self.carry_out(outputs);
+        }
+        while let Some(Reverse((due, _, planned))) = self.planned.peek().copied() {
+            if due > at {
+                break;
+            }
+            self.planned.pop();
+            match planned {
+                Planned::Timer(pid) => self.ready.push_back((pid, Woken::Timer)),
+            }
+        }
+    }
+
+    /// Gives the engine its turns now, not when everybody who can run has run: what comes later is another
+    /// plug.
+    pub fn settle(&mut self) {
+        while self.engine_turn() {}
+    }
+
+    /// Gives the engine its turn, if it has something to do and is free. Says whether it had one.
+    pub(super) fn engine_turn(&mut self) -> bool {
+        let woken = self.engine_woken.is_some_and(|at| at <= self.now);
+        if (self.inbox.is_empty() && !woken) || self.engine_free > self.now {
+            return false;
+        }
+        if woken && self.inbox.is_empty() {
+            self.engine.handle(self.now, Input::Wake);
+        }
+        for input in self.inbox.drain(..) {
+            self.engine.handle(self.now, input);
+        }
+        let turn = self.engine.turn(self.now);
+        let mut cost = self.costs.of_turn(turn.work);
+        let mut outputs = Vec::new();
+        while let Some(output) = self.engine.poll() {
+            if let Output::Compute { ops, .. } = &output {
+                cost = Span(cost.0 + self.costs.of_compute(ops).0);
+            }
+            outputs.push(output);
+        }
+        // What it works takes its time, then its outputs leave, then it takes the next turn.
+        self.engine_free = self.now + cost;
+        self.engine_work = Span(self.engine_work.0 + cost.0);
+        self.engine_woken =
+            if turn.more { Some(self.engine_free) } else { self.engine.next_wake() };
+        if outputs.is_empty() {
+        } else if cost == Span::ZERO {
+            self.carry_out(outputs);
+        } else {
+            self.leaving.push_back((self.engine_free, outputs));
+        }
+        self.tell_page_cache();
+        if self.congestion() < Congestion::Blocked {
+            let unblocked = self.blocked.drain(..).map(|pid| (pid, Woken::Unblocked));
+            self.ready.extend(unblocked);
+        }
+        true
+    }
+
+    fn carry_out(&mut self, outputs: Vec<Output>) {
+        for output in outputs {
+            match output {
+                Output::Submit { token, member, op, attr } => {
+                    self.submit_to(member, token, op, attr);
+                }
+                Output::Compute { token, ops } => {
+                    let value = match ops.first() {
+                        Some(ComputeOp::Compare { .. }) => Value::Differs(Differs::default()),
+                        Some(ComputeOp::Locate { .. }) => Value::Located(Located::Clean),
+                        _ => Value::Nothing,
+                    };
+                    self.engine.recycle(ops);
+                    self.inbox.push(Input::Done { token, result: Ok(value) });
+                }
+                Output::Reply { tag, result, .. } => {
+                    let asked = self.requests.remove(&tag.0).expect("an answer has a question");
+                    self.requests_done += 1;
+                    self.failed += u64::from(result.is_err());
+                    match asked {
+                        Asked::Process { pid, name } => {
+                            self.ready.push_back((pid, Woken::Done(name)));
+                        }
+                        Asked::Pages { inode, pages } => self.pages_written(inode, pages),
+                    }
+                }
+                Output::Abort(_)
+                | Output::Credit { .. }
+                | Output::Notice(_)
+                | Output::Release(_) => {}
+            }
+        }
+        for member in &mut self.members {
+            member.push(self.now);
+        }
+    }
+
+    fn submit_to(&mut self, index: MemberIndex, token: Token, op: MemberOp, attr: Attr) {
+        let level = match attr.class {
+            Class::RealTime(_) => Level::RealTime,
+            Class::Idle => Level::Idle,
+            Class::BestEffort(_) | Class::None => Level::BestEffort,
+        };
+        let moves = |direction, first, bytes: u64, fua| Wanted::Move {
+            direction,
+            first,
+            len: Bytes(bytes).sectors_ceil(),
+            fua,
+            level,
+        };
+        let sum = |parts: &weft_engine::Parts| parts.iter().map(|part| u64::from(part.len)).sum();
+        let wanted = match op {
+            MemberOp::Flush => Wanted::Flush,
+            MemberOp::Read { at, into } => moves(Direction::Read, at, sum(&into), false),
+            MemberOp::Write { at, from, fua } => moves(Direction::Write, at, sum(&from), fua),
+            MemberOp::ReadMetadata { at, len } => {
+                let bytes = self.metadata.get(&(index.0, at)).cloned();
+                let bytes = bytes.unwrap_or_else(|| vec![0; len.0 as usize].into());
+                self.inbox.push(Input::Done { token, result: Ok(Value::Metadata(bytes)) });
+                return;
+            }
+            MemberOp::WriteMetadata { at, bytes } => {
+                let wanted = moves(Direction::Write, at, bytes.len() as u64, true);
+                self.metadata.insert((index.0, at), bytes);
+                wanted
+            }
+            MemberOp::Discard { .. } => {
+                self.inbox.push(Input::Done { token, result: Ok(Value::Nothing) });
+                return;
+            }
+        };
+        let member = &mut self.members[usize::from(index.0)];
+        if !member.submit(self.now, token, wanted) {
+            self.inbox.push(Input::Done { token, result: Ok(Value::Nothing) });
+        }
+    }
+
+    fn take_frames(&mut self, range: ByteRange) -> Run {
+        let count = frames_needed(range.start.0, range.len.0);
+        if self.next_frame + count > self.frames.1 {
+            self.next_frame = self.frames.0;
+        }
+        let run = Run::new(self.next_frame, count);
+        self.next_frame += count;
+        run
+    }
+}
+
+/// By member and place.
+type Superblocks = BTreeMap<(u16, Sectors), Box<[u8]>>;
+
+/// A new array in sync, and its superblocks by member and place.
+fn new_array(parts: &Parts, size: Sectors) -> (Assembly, Superblocks) {
+    let new = |n: u16| {
+        let uuid = [u8::try_from(n + 1).expect("few members"); 16];
+        NewMember { size, device_uuid: uuid.into() }
+    };
+    let mut array = NewArray::new(parts.level, (0..parts.members).map(new).collect());
+    array.chunk = Some(parts.chunk);
+    (array.set_uuid, array.assume_clean) = ([9; 16].into(), true);
+    let superblocks = array.plan().expect("an array can be made of these parts");
+    let bytes = (0..).zip(&superblocks).map(|(member, superblock)| {
+        ((member, superblock.super_offset), superblock.encode().into())
+    });
+    let metadata = bytes.collect();
+    let candidates: Vec<Candidate> = (0..)
+        .zip(superblocks)
+        .map(|(index, superblock)| {
+            let (index, label) = (MemberIndex(index), format!("disk{index}"));
+            let member = MemberInfo { index, label, size, logical_block: 512, discards: true };
+            Candidate::with_superblock(member, superblock)
+        })
+        .collect();
+    let assembly = assemble(&candidates, &Options::default()).expect("a new array assembles");
+    (assembly, metadata)
+}

@@ -1,0 +1,143 @@
+//! How long does it take?
+//!
+//! A [`Machine`] is an engine over [`Drive`](crate::drive::Drive)s, with processes that use it, in virtual time. It moves no
+//! payload: frames are numbers. Superblocks are real bytes. It is what experiments, `weft sim` and `weft
+//! replay` run; what happens when things go wrong is the business of a [`World`](crate::World).
+//!
+//! ```text
+//! processes ─ page cache ─ requests ─▶ engine (one server, costs.rs) ─▶ queue + disk of each member (member.rs)
+//! ```
+//!
+//! Everything happens at some virtual time; what falls on one time happens in a fixed order: disks by
+//! index, then what was planned, by when it was planned, then the engine, so that what arrives at one
+//! moment is one plug. Nothing depends on the host.
+
+mod costs;
+mod files;
+mod host;
+mod member;
+mod thread;
+
+use std::any::Any;
+
+use weft_engine::knobs::Knobs;
+use weft_engine::sched::mq_deadline::Settings;
+use weft_units::{Sectors, Time};
+
+pub use costs::Costs;
+pub use files::{Flusher, Place};
+pub use host::Host;
+pub use member::Traffic;
+pub use thread::Thread;
+
+use crate::drive::Model;
+
+/// What a machine is made of.
+#[derive(Clone, Debug)]
+pub struct Parts {
+    /// md's level.
+    pub level: weft_ondisk::Level,
+    /// The members' disks, all of one model.
+    pub model: Model,
+    /// How many.
+    pub members: u16,
+    /// Of the array.
+    pub chunk: Sectors,
+    /// How much of each disk is used; `None` is all of it.
+    pub member_size: Option<Sectors>,
+    /// Of the volume.
+    pub knobs: Knobs,
+    /// Of the members' queues.
+    pub queue: Settings,
+    /// Of CPU work.
+    pub costs: Costs,
+    /// For everything that is drawn.
+    pub seed: u64,
+}
+
+/// Names a process of a machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Pid(pub u32);
+
+/// Why a process runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Woken {
+    /// For the first time.
+    Started,
+    /// A request that it submitted under this name is done.
+    Done(u64),
+    /// The time has come that it asked for.
+    Timer,
+    /// Requests find rows again.
+    Unblocked,
+    /// Another process told it.
+    Told(u64),
+}
+
+/// Somebody who uses a volume. A process is woken, does what it can, and says nothing; what it waits for
+/// it has asked the [`Host`] for.
+pub trait Process {
+    /// Goes on.
+    fn run(&mut self, host: &mut Host, woken: Woken);
+
+    /// Whether nobody waits for it any more. The machine stops when nobody waits for anyone.
+    fn is_done(&self) -> bool;
+
+    /// Itself, for whoever knows what it is and looks at what it found.
+    fn as_any(&self) -> &dyn Any;
+}
+
+/// A host and who lives on it.
+pub struct Machine {
+    /// The host.
+    pub host: Host,
+    processes: Vec<Box<dyn Process>>,
+}
+
+impl Machine {
+    /// Puts a machine together, with an array that is new and in sync.
+    ///
+    /// # Panics
+    /// The parts do not fit together: an array of these cannot be made.
+    #[must_use]
+    pub fn new(parts: &Parts) -> Self {
+        Self { host: Host::new(parts), processes: Vec::new() }
+    }
+
+    /// Adds a process that is told its name; it runs when the machine does.
+    pub fn add_with(&mut self, make: impl FnOnce(Pid) -> Box<dyn Process>) -> Pid {
+        let pid = Pid(self.processes.len() as u32);
+        self.processes.push(make(pid));
+        self.host.ready.push_back((pid, Woken::Started));
+        pid
+    }
+
+    /// A process as what it is.
+    ///
+    /// # Panics
+    /// It is something else.
+    #[must_use]
+    pub fn process<P: 'static>(&self, pid: Pid) -> &P {
+        let process = self.processes[pid.0 as usize].as_any();
+        process.downcast_ref().expect("the process is of this kind")
+    }
+
+    /// Runs until all processes have ended, nothing is left to happen, or it is `until`.
+    pub fn run(&mut self, until: Time) {
+        loop {
+            while let Some((pid, woken)) = self.host.ready.pop_front() {
+                self.processes[pid.0 as usize].run(&mut self.host, woken);
+            }
+            if self.processes.iter().all(|process| process.is_done()) {
+                return;
+            }
+            if self.host.engine_turn() {
+                continue;
+            }
+            match self.host.next_event() {
+                Some(at) if at <= until => self.host.advance(at),
+                _ => return,
+            }
+        }
+    }
+}

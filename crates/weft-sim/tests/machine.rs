@@ -1,0 +1,146 @@
+//! Does time in a machine go as the arithmetic says?
+
+use weft_engine::knobs::{CacheForm, Knobs, PriorityRule, Writes};
+use weft_engine::raid::parity::priority::Activation;
+use weft_engine::sched::mq_deadline::Settings;
+use weft_engine::writeback::{Kernel, PoolConfig};
+use weft_ondisk::Level;
+use weft_sim::drive::{Drive, Model};
+use weft_sim::machine::{Costs, Machine, Parts, Pid};
+use weft_sim::workload::dd::{Dd, Device};
+use weft_units::{Bytes, Sectors, Span, Time};
+
+/// Four disks with chunks of 64 KiB, as patch 000 was measured on.
+fn parts(model: &str, knobs: Knobs) -> Parts {
+    Parts {
+        level: Level::Raid5,
+        model: Drive::model(model).expect("the model exists"),
+        members: 4,
+        chunk: Sectors(128),
+        member_size: None,
+        knobs,
+        queue: Settings::default(),
+        costs: Costs::ZERO,
+        seed: 1,
+    }
+}
+
+fn knobs_of_2008(priority: PriorityRule) -> Knobs {
+    Knobs {
+        priority,
+        activation: Activation::AtUnplug,
+        stripe_cache_form: CacheForm::Of2008,
+        writes: Writes::Gather,
+        ..Knobs::md()
+    }
+}
+
+/// A `dd` of so many MiB onto the block device, with a GiB of memory under 2.6.24.
+fn dd(parts: &Parts, mib: u64) -> (Machine, Pid) {
+    let mut machine = Machine::new(parts);
+    let pool = PoolConfig::new(Kernel::V2_6_24, 4, 262_144, 230_000);
+    machine.add_page_cache(pool, Box::new(Device), Bytes(4096));
+    let dd = machine.add_with(|pid| Box::new(Dd::new(pid, Bytes::mib(1), mib)));
+    (machine, dd)
+}
+
+fn an_hour() -> Time {
+    Time(0) + Span::secs(3600)
+}
+
+/// Sectors that all members together read and wrote.
+fn moved(machine: &Machine) -> (u64, u64) {
+    machine
+        .host
+        .traffic()
+        .fold((0, 0), |sum, of| (sum.0 + of.sectors_read, sum.1 + of.sectors_written))
+}
+
+#[test]
+fn dd_hands_over_one_page_after_the_other() {
+    let mut parts = parts("null", knobs_of_2008(PriorityRule::Bypass));
+    parts.member_size = Some(Sectors(1 << 21));
+    let (mut machine, _) = dd(&parts, 256);
+    machine.host.watch_requests();
+    machine.run(an_hour());
+    let requests = machine.host.requests_seen();
+    assert_eq!(requests.len(), 256 * 256);
+    let mut next = 0;
+    for range in requests {
+        assert_eq!((range.start.0, range.len.0), (next, 4096));
+        next += 4096;
+    }
+    let answered = machine.host.answered();
+    assert_eq!(answered, (65_536, 0), "answers, failures");
+}
+
+#[test]
+fn pages_counted_are_pages_written_and_nothing_stays_behind() {
+    let (mut machine, pid) = dd(&parts("hdd-2007-7200", knobs_of_2008(PriorityRule::Fifo)), 300);
+    machine.run(an_hour());
+    let dd: &Dd = machine.process(pid);
+    assert_eq!(dd.bytes(), Bytes::mib(300));
+    assert!(dd.closed.expect("it ended") >= dd.written.expect("before it was closed"));
+    let cache = machine.host.page_cache();
+    assert_eq!(cache.sums().total(), 0, "no page is dirty");
+    assert_eq!(cache.pool().counts().total(), 0);
+    // Every data page once and a page of parity per three, and no more than what partial rows add.
+    let (_, written) = moved(&machine);
+    let least = 300 * 2048 * 4 / 3;
+    assert!((least..least * 11 / 10).contains(&written), "{written} of {least}");
+}
+
+#[test]
+fn patch_000_saves_prereads_and_time() {
+    let found = |priority| {
+        let mut parts = parts("hdd-2007-7200", knobs_of_2008(priority));
+        parts.costs = Costs { bio: 3000, row: 2000, submit: 1000, xor: 300, ..Costs::ZERO };
+        let (mut machine, pid) = dd(&parts, 512);
+        machine.run(an_hour());
+        let closed = machine.process::<Dd>(pid).closed.expect("it ended");
+        (closed, moved(&machine).0)
+    };
+    let (before, reads_before) = found(PriorityRule::Fifo);
+    let (after, reads_after) = found(PriorityRule::Bypass);
+    assert!(reads_after * 2 < reads_before, "{reads_after} sectors instead of {reads_before}");
+    assert!(after.0 * 103 < before.0 * 100, "{after:?} instead of {before:?}");
+}
+
+#[test]
+fn the_same_seed_takes_the_same_time() {
+    let run = |seed| {
+        let mut parts = parts("hdd-2007-7200", knobs_of_2008(PriorityRule::Bypass));
+        (parts.seed, parts.costs) = (seed, Costs { bio: 3000, row: 2000, ..Costs::ZERO });
+        let (mut machine, pid) = dd(&parts, 128);
+        machine.run(an_hour());
+        let traffic: Vec<_> = machine.host.traffic().collect();
+        (machine.process::<Dd>(pid).closed, traffic, machine.host.engine_work())
+    };
+    assert_eq!(run(7), run(7));
+    assert_ne!(run(7).0, run(8).0, "platters stand elsewhere");
+}
+
+#[test]
+fn a_busy_engine_is_a_server_of_its_own() {
+    let mut parts = parts("null", knobs_of_2008(PriorityRule::Bypass));
+    parts.member_size = Some(Sectors(1 << 21));
+    // Each row is handled once at least.
+    parts.costs = Costs { row: 100_000, ..Costs::ZERO };
+    let (mut machine, pid) = dd(&parts, 64);
+    machine.run(an_hour());
+    let took = machine.process::<Dd>(pid).closed.expect("it ended").0;
+    let rows = 64 * 256 / 3;
+    assert!(took > rows * 100_000, "{took} ns for {rows} rows");
+    let work = machine.host.engine_work().0;
+    assert!(work <= took, "one thread: {work} ns of work in {took}");
+}
+
+#[test]
+fn a_drive_without_a_volatile_cache_never_sees_a_flush() {
+    let model = Model::from_toml("kind = \"null\"\ncapacity_gb = 1\n");
+    assert!(model.is_err(), "a model says everything about itself");
+    let (mut machine, _) = dd(&parts("null", knobs_of_2008(PriorityRule::Bypass)), 16);
+    machine.run(an_hour());
+    assert!(machine.host.drives().all(|drive| !drive.volatile_cache()));
+    assert!(machine.host.traffic().all(|of| of.flushes == 0 && of.writes > 0));
+}
