@@ -837,6 +837,8 @@ mod tests {
 
     #[test]
     fn features_are_named() {
+        let both = Features::BITMAP.with(Features::RESHAPE);
+        assert_eq!((both, both.with(Features::RESHAPE)), (Features(5), Features(5)));
         let mut features = Features::BITMAP.with(Features::MULTI_PPL);
         assert_eq!(features.to_string(), "0x801 (BITMAP, MULTI_PPL)");
         features.remove(Features::BITMAP);
