@@ -394,3 +394,88 @@ fn a_time_before_the_first_is_the_first() {
     let all = records("1,R,0,512,5\n1,R,0,512,3\n");
     assert_eq!(all[1].time, Time(0));
 }
+
+/// A blktrace record without payload.
+fn blktrace_record(little: bool, fields: [u64; 6], cpu: u32, pid: u32) -> Vec<u8> {
+    let [sequence, time, sector, bytes, event, mask] = fields;
+    let mut record = Vec::new();
+    let mut put = |value: u64, width: usize| {
+        let bytes = value.to_be_bytes();
+        let bytes = bytes[8 - width..].iter().copied();
+        if little { record.extend(bytes.rev()) } else { record.extend(bytes) }
+    };
+    let action = event | (mask << 16);
+    for (value, width) in [(0x6561_7407, 4), (sequence, 4), (time, 8), (sector, 8), (bytes, 4)] {
+        put(value, width);
+    }
+    for (value, width) in [(action, 4), (u64::from(pid), 4), (8 << 20, 4), (u64::from(cpu), 4)] {
+        put(value, width);
+    }
+    put(0, 2);
+    put(0, 2);
+    assert_eq!(record.len(), 48);
+    record
+}
+
+#[test]
+fn blkparse_prints_of_many_records_what_is_read_from_their_bytes() {
+    let folder = tempfile::tempdir().unwrap();
+    let blkparse = |arguments: &[&str]| {
+        std::process::Command::new("blkparse").args(arguments).current_dir(folder.path()).output()
+    };
+    if blkparse(&["-V"]).is_err() {
+        eprintln!("skipped: blkparse is not installed (Debian package blktrace)");
+        return;
+    }
+    // A plain congruential sequence: any numbers will do.
+    let mut state = 1u64;
+    let mut draw = |bound: u64| {
+        state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) % bound
+    };
+    for little in [true, false] {
+        let (mut files, mut sequences) = ([Vec::new(), Vec::new()], [0, 0]);
+        let mut time = 1_000_000;
+        for _ in 0..2_000 {
+            let cpu = draw(2);
+            let at = usize::try_from(cpu).unwrap();
+            sequences[at] += 1;
+            time += draw(3_000_000) + 1;
+            // Write, flush, sync, ahead, meta, FUA; reads and writes have data, empty ones a preflush.
+            let (write, empty) = (draw(2) == 1, draw(8) == 0);
+            let mut mask = (u64::from(write) << 1)
+                | u64::from(!write)
+                | (draw(2) << 3)
+                | ((draw(4) / 3) << 12);
+            if write {
+                mask |= ((draw(4) / 3) << 2) | ((draw(4) / 3) << 15) | ((draw(8) / 7) << 13);
+            } else {
+                mask |= (draw(4) / 3) << 11;
+            }
+            let bytes = if write && empty { 0 } else { (draw(256) + 1) * 512 };
+            if bytes == 0 {
+                mask = (1 << 1) | (1 << 2) | (mask & (1 << 3));
+            }
+            // Queued or issued, each in its category.
+            let (event, category) = if draw(3) == 0 { (7, 1 << 6) } else { (1, 1 << 4) };
+            let fields = [sequences[at], time, draw(1 << 40), bytes, event, mask | category];
+            let pid = u32::try_from(draw(70_000)).unwrap();
+            files[at].extend(blktrace_record(little, fields, u32::try_from(cpu).unwrap(), pid));
+        }
+        for (cpu, bytes) in files.iter().enumerate() {
+            std::fs::write(folder.path().join(format!("t.blktrace.{cpu}")), bytes).unwrap();
+        }
+        let printed = blkparse(&["-i", "t"]).unwrap().stdout;
+        for event in [Event::Queue, Event::Issue] {
+            let options = ReadOptions { event, ..ReadOptions::default() };
+            let text = read_all(&mut Trace::of_bytes("text", printed.clone(), &options).unwrap());
+            let binary = read_all(&mut Trace::open(&[folder.path().join("t")], &options).unwrap());
+            assert!(binary.len() > 500, "{}", binary.len());
+            assert_eq!(text.len(), binary.len());
+            for (text, binary) in text.iter().zip(&binary) {
+                assert_eq!(text, binary);
+            }
+        }
+    }
+}
