@@ -178,8 +178,8 @@ fn beyond(field: &Field<'_>, record: &mut Record) -> Result<(), Fault> {
 /// Writes a log, record by record.
 ///
 /// Times are kept to the microsecond in version 3. In version 2 a record comes up to 100 µs before its
-/// time, because shorter waits do not count; fio 3.33 itself does not get over waits that are shorter than the one
-/// before, so version 3 is the one to write for fio. The caller buffers.
+/// time, because shorter waits do not count. For fio write version 3: of logs with waits that were tried, fio 3.33
+/// hung on most. The caller buffers.
 ///
 /// ```
 /// use weft_lab::replay::{Devices, Flags, Op, Record, iolog};
