@@ -864,30 +864,28 @@ impl Array {
             _ => None,
         };
         let member = &mut self.members[position];
-        let token = out.submit(self.volume, member.info.index, op, metadata_attr(), owner);
+        out.submit(self.volume, member.info.index, op, metadata_attr(), owner);
         match written {
-            Some(bytes) => member.sent(Some(token), true, bytes.sectors_floor(), out.now),
-            None => member.sent_flush(token, out.now),
+            Some(bytes) => member.sent(true, bytes.sectors_floor()),
+            None => member.sent_flush(),
         }
     }
 
-    /// Sends a read or write, which may be merged with others.
+    /// Sends a read or write of these parts, which may be merged with others.
+    #[inline]
     pub(crate) fn stage(
         &mut self,
         position: usize,
-        request: &MemberRequest<'_>,
+        request: &MemberRequest,
+        parts: &[Part],
         who: Who,
         out: &mut Outbox,
     ) {
-        let member = &mut self.members[position];
-        let at = member.data_sector(request.sector);
-        let last = &mut member.last[usize::from(request.write)];
-        let token = out.stage(self.volume, member.info.index, at, request, who, last);
-        member.sent(token, request.write, request.bytes.sectors_floor(), out.now);
+        out.stage(self.volume, &mut self.members[position], request, parts, who);
     }
 
     /// Bytes that a request takes with it; see [`Outbox::room`].
-    pub(crate) fn room(&self, position: usize, request: &MemberRequest<'_>, out: &Outbox) -> u64 {
+    pub(crate) fn room(&self, position: usize, request: &MemberRequest, out: &Outbox) -> u64 {
         let member = &self.members[position];
         let last = &member.last[usize::from(request.write)];
         out.room(member.data_sector(request.sector), request, last)
@@ -896,12 +894,10 @@ impl Array {
 
 /// A read or write of one member.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct MemberRequest<'a> {
+pub(crate) struct MemberRequest {
     pub(crate) write: bool,
     /// First data sector.
     pub(crate) sector: Sectors,
-    /// What it moves, in order, and how much that is.
-    pub(crate) parts: &'a [Part],
     pub(crate) bytes: Bytes,
     /// How large the request may become.
     pub(crate) max: Bytes,

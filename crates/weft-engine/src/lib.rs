@@ -279,7 +279,7 @@ impl Engine {
     /// When to call `handle(Wake)` and `turn` again though nothing else has happened.
     #[must_use]
     pub fn next_wake(&self) -> Option<Time> {
-        self.volumes.iter().filter_map(Volume::next_wake).min()
+        self.volumes.iter().filter_map(|volume| volume.next_wake(&self.out)).min()
     }
 
     /// How hard it is to get a row of a volume's stripe cache.

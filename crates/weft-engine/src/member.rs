@@ -5,16 +5,12 @@
 //!   └──────────────────┴───── failed ──────────┴──▶ Faulty ──removed──▶ (gone)
 //! ```
 
-use std::collections::VecDeque;
-
 use weft_ondisk::{BadBlocks, Superblock};
 use weft_units::{Sectors, Slot, Time};
 
 use crate::config::MemberInfo;
-use crate::outbox::Outbox;
 use crate::sched::merge::Last;
 use crate::snapshot::{MemberSnapshot, MemberState};
-use crate::token::Token;
 
 /// A member in use, or one that failed and was not removed yet.
 #[derive(Clone, Debug)]
@@ -41,8 +37,6 @@ pub(crate) struct Member {
     /// Read errors in a row.
     pub(crate) read_errors: u32,
     pub(crate) counters: Counters,
-    /// In order of issue; those that are done leave from the front.
-    pub(crate) outstanding: VecDeque<(Token, Time)>,
     pub(crate) in_flight: u32,
     /// Its last read and its last write.
     pub(crate) last: [Last; 2],
@@ -83,7 +77,6 @@ impl Member {
             lacks_bitmap: false,
             read_errors: 0,
             counters: Counters::default(),
-            outstanding: VecDeque::new(),
             in_flight: 0,
             last: [Last::NONE; 2],
             to_give_up: false,
@@ -94,29 +87,35 @@ impl Member {
         self.state == MemberState::Faulty
     }
 
-    /// A read or write was sent to it, or appended to one that has no token of its own then.
-    pub(crate) fn sent(&mut self, token: Option<Token>, write: bool, length: Sectors, now: Time) {
-        let new = u64::from(token.is_some());
-        if let Some(token) = token {
-            self.out(token, now);
-        }
+    /// A read or write was sent to it.
+    #[inline]
+    pub(crate) fn sent(&mut self, write: bool, length: Sectors) {
+        self.out();
         if write {
-            self.counters.writes += new;
+            self.counters.writes += 1;
+        } else {
+            self.counters.reads += 1;
+        }
+        self.moved(write, length);
+    }
+
+    /// A read or write moves so much, on its own or at the end of another one.
+    #[inline]
+    pub(crate) fn moved(&mut self, write: bool, length: Sectors) {
+        if write {
             self.counters.sectors_written += length.0;
         } else {
-            self.counters.reads += new;
             self.counters.sectors_read += length.0;
         }
     }
 
     /// A flush was sent to it.
-    pub(crate) fn sent_flush(&mut self, token: Token, now: Time) {
-        self.out(token, now);
+    pub(crate) fn sent_flush(&mut self) {
+        self.out();
         self.counters.flushes += 1;
     }
 
-    fn out(&mut self, token: Token, now: Time) {
-        self.outstanding.push_back((token, now));
+    fn out(&mut self) {
         self.in_flight += 1;
         self.to_give_up |= self.is_faulty();
     }
@@ -124,27 +123,6 @@ impl Member {
     /// Absolute sector of a data sector.
     pub(crate) fn data_sector(&self, sector: Sectors) -> Sectors {
         self.data_offset + sector
-    }
-
-    /// Since when its oldest request has been out.
-    pub(crate) fn oldest(&mut self, out: &mut Outbox) -> Option<Time> {
-        // Behind one that does not return, the others must not pile up.
-        if self.outstanding.len() > 64 + 2 * self.in_flight as usize {
-            self.outstanding.retain(|(token, _)| out.outstanding_mut(*token).is_some());
-        }
-        while let Some((token, issued)) = self.outstanding.front() {
-            if out.outstanding_mut(*token).is_some() {
-                return Some(*issued);
-            }
-            self.outstanding.pop_front();
-        }
-        None
-    }
-
-    /// The same, as of the last look.
-    pub(crate) fn waits_since(&self) -> Option<Time> {
-        let waits = self.in_flight > 0 && !self.is_faulty();
-        self.outstanding.front().filter(|_| waits).map(|(_, issued)| *issued)
     }
 
     pub(crate) fn snapshot(&self) -> MemberSnapshot {

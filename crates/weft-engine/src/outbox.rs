@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use smallvec::smallvec;
 use weft_units::{Bytes, ClientId, MemberIndex, RowId, Sectors, Slot, Time, VolumeId};
 
 use crate::Work;
@@ -9,6 +10,7 @@ use crate::array::MemberRequest;
 use crate::error::ReplyError;
 use crate::frame::{Part, Parts};
 use crate::input::Attr;
+use crate::member::Member;
 use crate::output::{ComputeOp, MemberOp, Notice, Output};
 use crate::ranges::RequestId;
 use crate::sched::merge::{self, Kind, Last};
@@ -18,7 +20,7 @@ use crate::token::{Tag, Token};
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Owner {
     /// Blocks of rows, or pieces of reads that bypass the cache: one, and those merged with it.
-    Parts(Who, Merged),
+    Parts(Who, Chain),
     /// What a request discards.
     Discard(RequestId),
     /// The running flush round.
@@ -29,9 +31,10 @@ pub(crate) enum Owner {
     Compute(RowId),
 }
 
-/// The parts after the first one of a member request: a chain through one table.
+/// A chain through a table, by its ends: the parts after the first one of a member request, or the
+/// requests of a member.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Merged {
+pub(crate) struct Chain {
     first: u32,
     last: u32,
 }
@@ -96,6 +99,8 @@ pub(crate) struct Outbox {
     /// Counts turns, for merging.
     turn: u64,
     tokens: Vec<Entry>,
+    /// What each member has outstanding, in order of issue.
+    of_members: Vec<Chain>,
     free: Vec<u32>,
     sequence: u64,
     /// Empty lists of computations.
@@ -109,10 +114,13 @@ pub(crate) struct Outbox {
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     token: Token,
+    /// The requests of its member before and after it.
+    before: u32,
+    after: u32,
     outstanding: Option<Outstanding>,
 }
 
-impl Merged {
+impl Chain {
     const NONE: Self = Self { first: END, last: END };
 }
 
@@ -126,34 +134,36 @@ impl Outbox {
         self.outputs.pop_front()
     }
 
-    /// Sends a read or write to `at`, or appends it to the last one of its member and
-    /// direction. The token, if it goes on its own.
+    /// Sends a read or write of these parts to a member, or appends it to the last one of its
+    /// direction.
     #[inline]
     pub(crate) fn stage(
         &mut self,
         volume: VolumeId,
-        member: MemberIndex,
-        at: Sectors,
-        request: &MemberRequest<'_>,
+        member: &mut Member,
+        request: &MemberRequest,
+        parts: &[Part],
         who: Who,
-        last: &mut Last,
-    ) -> Option<Token> {
+    ) {
+        let MemberRequest { write, sector, bytes, kind: Kind { fua, attr, .. }, .. } = *request;
+        let at = member.data_sector(sector);
+        let last = &mut member.last[usize::from(write)];
         if let Some(place) = last.merge(self.turn, at, request, self.outputs.len()) {
-            self.append(place, request.parts, who);
-            return None;
+            self.append(place, parts, who);
+            member.moved(write, bytes.sectors_floor());
+            return;
         }
-        let token =
-            self.issue(volume, Some(member), request.write, Owner::Parts(who, Merged::NONE));
+        let owner = Owner::Parts(who, Chain::NONE);
+        let (to, parts) = (member.info.index, parts_of(parts));
+        let token = self.issue(volume, Some(to), write, owner);
         self.work.submits += 1;
-        let Kind { fua, attr, .. } = request.kind;
-        let parts = Parts::from_slice(request.parts);
-        self.outputs.push_back(if request.write {
-            let op = MemberOp::Write { at, from: parts, fua };
-            Output::Submit { token, member, op, attr }
+        let op = if write {
+            MemberOp::Write { at, from: parts, fua }
         } else {
-            Output::Submit { token, member, op: MemberOp::Read { at, into: parts }, attr }
-        });
-        Some(token)
+            MemberOp::Read { at, into: parts }
+        };
+        self.outputs.push_back(Output::Submit { token, member: to, op, attr });
+        member.sent(write, bytes.sectors_floor());
     }
 
     #[inline(never)]
@@ -191,7 +201,7 @@ impl Outbox {
 
     /// The next part of a chain, which gets shorter by it.
     #[inline]
-    pub(crate) fn next_part(&mut self, chain: &mut Merged) -> Option<Who> {
+    pub(crate) fn next_part(&mut self, chain: &mut Chain) -> Option<Who> {
         if chain.first == END {
             return None;
         }
@@ -203,7 +213,7 @@ impl Outbox {
     }
 
     /// The parts of a chain, which stays.
-    pub(crate) fn parts(&self, first: Who, chain: Merged) -> Vec<Who> {
+    pub(crate) fn parts(&self, first: Who, chain: Chain) -> Vec<Who> {
         let mut parts = vec![first];
         let mut place = chain.first;
         while place != END {
@@ -220,7 +230,7 @@ impl Outbox {
         let Some(outstanding) = self.outstanding_mut(token) else {
             unreachable!("it is outstanding")
         };
-        let owner = std::mem::replace(&mut outstanding.owner, Owner::Parts(*first, Merged::NONE));
+        let owner = std::mem::replace(&mut outstanding.owner, Owner::Parts(*first, Chain::NONE));
         if let Owner::Parts(_, mut chain) = owner {
             while self.next_part(&mut chain).is_some() {}
         }
@@ -229,7 +239,7 @@ impl Outbox {
 
     /// Bytes that the next request takes with it: at the end of the last one of its member and
     /// direction, if it fits there, or on its own.
-    pub(crate) fn room(&self, at: Sectors, request: &MemberRequest<'_>, last: &Last) -> u64 {
+    pub(crate) fn room(&self, at: Sectors, request: &MemberRequest, last: &Last) -> u64 {
         last.room(self.turn, at, request)
     }
 
@@ -312,8 +322,36 @@ impl Outbox {
         let entry = self.tokens.get_mut(place).filter(|entry| entry.token == token)?;
         let outstanding = entry.outstanding?;
         entry.outstanding = None;
+        let (before, after) = (entry.before, entry.after);
+        if let Some(member) = outstanding.member {
+            let of_member = &mut self.of_members[member.index()];
+            match before {
+                END => of_member.first = after,
+                before => self.tokens[before as usize].after = after,
+            }
+            match after {
+                END => of_member.last = before,
+                after => self.tokens[after as usize].before = before,
+            }
+        }
         self.free.push(place as u32);
         Some(outstanding)
+    }
+
+    /// Since when the oldest request of a member has been out.
+    #[inline]
+    pub(crate) fn oldest(&self, member: MemberIndex) -> Option<Time> {
+        let first = self.of_members.get(member.index())?.first;
+        self.tokens.get(first as usize)?.outstanding.as_ref().map(|request| request.issued)
+    }
+
+    /// What a member has outstanding, in order of issue.
+    pub(crate) fn tokens_of(&self, member: MemberIndex) -> Vec<Token> {
+        let first = self.of_members.get(member.index()).map(|of_member| of_member.first);
+        let entry = |place: u32| self.tokens.get(place as usize);
+        let first = first.and_then(entry);
+        let entries = std::iter::successors(first, |before| entry(before.after));
+        entries.map(|entry| entry.token).collect()
     }
 
     /// Looks at a token, if it is outstanding.
@@ -339,14 +377,31 @@ impl Outbox {
         let place = self.free.pop().unwrap_or_else(|| {
             let place = self.tokens.len() as u32;
             assert!(u64::from(place) < 1 << TOKEN_PLACE_BITS);
-            self.tokens.push(Entry { token: Token(0), outstanding: None });
+            self.tokens.push(Entry { token: Token(0), before: END, after: END, outstanding: None });
             place
         });
         let token = Token(self.sequence << TOKEN_PLACE_BITS | u64::from(place));
         let issued = self.now;
         let outstanding = Outstanding { volume, member, write, issued, owner, detached: false };
-        self.tokens[place as usize] = Entry { token, outstanding: Some(outstanding) };
+        let before = member.map_or(END, |member| self.append_to_member(member, place));
+        let outstanding = Some(outstanding);
+        self.tokens[place as usize] = Entry { token, before, after: END, outstanding };
         token
+    }
+
+    /// Which request of a member was the last one before.
+    #[inline]
+    fn append_to_member(&mut self, member: MemberIndex, place: u32) -> u32 {
+        if self.of_members.len() <= member.index() {
+            self.of_members.resize(member.index() + 1, Chain::NONE);
+        }
+        let of_member = &mut self.of_members[member.index()];
+        let before = std::mem::replace(&mut of_member.last, place);
+        match before {
+            END => of_member.first = place,
+            before => self.tokens[before as usize].after = place,
+        }
+        before
     }
 }
 
@@ -360,6 +415,15 @@ const SPARE_OPS_LONG: usize = 16;
 
 /// The end of a chain of merged parts.
 const END: u32 = u32::MAX;
+
+/// The list of a request; of one part as a rule.
+#[inline]
+fn parts_of(parts: &[Part]) -> Parts {
+    match parts {
+        [part] => smallvec![*part],
+        parts => Parts::from_slice(parts),
+    }
+}
 
 fn token_place(token: Token) -> usize {
     (token.0 & ((1 << TOKEN_PLACE_BITS) - 1)) as usize

@@ -346,11 +346,11 @@ impl Volume {
     }
 
     /// When something is due though nothing else happens.
-    pub(crate) fn next_wake(&self) -> Option<Time> {
+    pub(crate) fn next_wake(&self, out: &Outbox) -> Option<Time> {
         let settle = self.array.settle_wake(self.knobs.safe_mode_delay);
         let Knobs { read_around, member_timeout, .. } = self.knobs;
         let stalls = self.array.members.iter().enumerate().filter_map(|(position, member)| {
-            let since = member.waits_since()?;
+            let since = out.oldest(member.info.index).filter(|_| !member.is_faulty())?;
             let around = (read_around > Span::ZERO && !member.stalled).then_some(read_around);
             let warn = (!member.warned).then_some(STALL_WARNING);
             let may_fail = member_timeout > Span::ZERO && !self.array.breaks(position);

@@ -55,7 +55,7 @@ impl Last {
         &mut self,
         turn: u64,
         at: Sectors,
-        next: &MemberRequest<'_>,
+        next: &MemberRequest,
         place: usize,
     ) -> Option<usize> {
         let bytes = next.bytes.0;
@@ -70,12 +70,12 @@ impl Last {
     }
 
     /// How long the next request may be without being taken apart.
-    pub(crate) fn room(&self, turn: u64, at: Sectors, next: &MemberRequest<'_>) -> u64 {
+    pub(crate) fn room(&self, turn: u64, at: Sectors, next: &MemberRequest) -> u64 {
         if self.fits(turn, at, next) { self.max.min(next.max.0) - self.bytes } else { next.max.0 }
     }
 
     #[inline]
-    fn fits(&self, turn: u64, at: Sectors, next: &MemberRequest<'_>) -> bool {
+    fn fits(&self, turn: u64, at: Sectors, next: &MemberRequest) -> bool {
         self.end == at
             && self.turn == turn
             && self.bytes + next.bytes.0 <= self.max.min(next.max.0)
@@ -104,10 +104,10 @@ mod tests {
 
     type Staged = (u16, bool, bool, u64);
 
-    fn request(write: bool, fua: bool, max_kib: u64) -> MemberRequest<'static> {
+    fn request(write: bool, fua: bool, max_kib: u64) -> MemberRequest {
         let kind = Kind { fua, rows: true, attr: Attr::NONE };
         let (sector, bytes) = (Sectors::ZERO, Bytes(4096));
-        MemberRequest { write, sector, parts: &[], bytes, max: Bytes::kib(max_kib), kind }
+        MemberRequest { write, sector, bytes, max: Bytes::kib(max_kib), kind }
     }
 
     /// Requests of 4 KiB: those that go on their own, with how many each has become.

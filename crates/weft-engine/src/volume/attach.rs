@@ -106,12 +106,12 @@ impl Volume {
             let read = MemberRequest {
                 write: false,
                 sector: position.sector.round_down(self.array.geometry.chunk()) + sector_in_chunk,
-                parts: &[frames.part(in_frames, whole.len.0)],
                 bytes: whole.len,
                 max: self.knobs.max_sectors,
                 kind: Kind { fua: false, rows: false, attr },
             };
-            self.array.stage(place, &read, Who::Read(part), out);
+            let memory = frames.part(in_frames, whole.len.0);
+            self.array.stage(place, &read, &[memory], Who::Read(part), out);
             start = end;
         }
         self.active(id).pending += pieces;

@@ -66,8 +66,8 @@ impl Array {
         let at = member.data_sector(Sectors(run.start * chunk));
         let op = MemberOp::Discard { at, len: Sectors((run.end - run.start) * chunk), fua: *fua };
         let owner = Owner::Discard(*request);
-        let token = out.submit(self.volume, member.info.index, op, *attr, owner);
-        member.sent(Some(token), true, Sectors::ZERO, out.now);
+        out.submit(self.volume, member.info.index, op, *attr, owner);
+        member.sent(true, Sectors::ZERO);
     }
 }
 

@@ -43,7 +43,8 @@ impl Volume {
         for position in 0..self.array.members.len() {
             let now = out.now;
             let member = &mut self.array.members[position];
-            let waited = member.oldest(out).map_or(Span::ZERO, |issued| now.since(issued));
+            let waited =
+                out.oldest(member.info.index).map_or(Span::ZERO, |issued| now.since(issued));
             let to_give_up = std::mem::take(&mut member.to_give_up);
             member.gives_up_at = None;
             if member.is_faulty() {
@@ -94,9 +95,7 @@ impl Volume {
         out: &mut Outbox,
     ) -> Option<Time> {
         let mut younger: Option<Time> = None;
-        let tokens: Vec<Token> =
-            self.array.members[position].outstanding.iter().map(|(token, _)| *token).collect();
-        for token in tokens {
+        for token in out.tokens_of(self.array.members[position].info.index) {
             let Some(outstanding) = out.outstanding_mut(token) else { continue };
             let chosen = match reads_by {
                 None => true,

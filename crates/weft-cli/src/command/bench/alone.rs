@@ -115,8 +115,10 @@ impl Alone {
             let before = answered;
             while let Some(output) = self.engine.poll() {
                 match output {
-                    Output::Submit { token, .. } | Output::Compute { token, .. } => {
+                    Output::Submit { token, .. } => self.done.push(token),
+                    Output::Compute { token, ops } => {
                         self.done.push(token);
+                        self.engine.recycle(ops);
                     }
                     Output::Reply { result, tag, .. } => {
                         result.map_err(|error| Failure::failed(format!("{error:?}")))?;

@@ -722,7 +722,6 @@ impl Rows {
         let request = MemberRequest {
             write: write.is_some(),
             sector: row.sector(height),
-            parts: &[],
             bytes: height.bytes(),
             max,
             kind: Kind { fua: write == Some(true), rows: true, attr: row.member_attr() },
@@ -732,8 +731,7 @@ impl Rows {
             let Some(position) = cx.array.position_at(slot) else { continue };
             let (memory, lender) = row.memory(slot, frames);
             let who = Who::Row(RowPart { row: id, slot, lender });
-            let request = MemberRequest { parts: &[memory], ..request };
-            cx.array.stage(position, &request, who, cx.out);
+            cx.array.stage(position, &request, &[memory], who, cx.out);
             sent += 1;
         }
         row.in_flight += sent;

@@ -186,7 +186,6 @@ impl Rows {
         let block = MemberRequest {
             write: true,
             sector: row.sector(height),
-            parts: &[],
             bytes: height.bytes(),
             max: cx.knobs.max_sectors,
             kind: Kind { fua: row.written_durably(), rows: true, attr },
@@ -203,9 +202,9 @@ impl Rows {
             count += 1;
         }
         let bytes = Bytes(height.bytes().0 * count as u64);
-        let request = MemberRequest { parts: &parts, bytes, ..block };
+        let request = MemberRequest { bytes, ..block };
         let run = RowRun { head, slot, first: first as u32, count: count as u32 };
-        cx.array.stage(position, &request, Who::Rows(run), cx.out);
+        cx.array.stage(position, &request, &parts, Who::Rows(run), cx.out);
         self.cache.row_mut(head).in_flight += 1;
         count
     }
