@@ -28,7 +28,7 @@ pub enum Input {
     /// The time asked for by `next_wake` has come. Harmless when it has not.
     Wake,
     /// An administrator asks for something.
-    Admin(Command),
+    Admin(Box<Command>),
 }
 
 /// What a client asks for.

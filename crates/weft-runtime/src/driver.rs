@@ -151,7 +151,7 @@ impl Driver {
 
     /// Records an administrator's command.
     pub fn admin(&mut self, command: Command) {
-        self.handle(Input::Admin(command));
+        self.handle(Input::Admin(Box::new(command)));
     }
 
     /// Records that a client is gone.

@@ -97,7 +97,7 @@ impl World {
         }
         self.commands.insert(ticket);
         let command = Command { client: ticket.0, tag: ticket.1, volume: VolumeId(0), verb };
-        self.input(Input::Admin(command));
+        self.input(Input::Admin(Box::new(command)));
         ticket
     }
 
