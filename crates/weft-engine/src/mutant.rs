@@ -32,6 +32,8 @@ pub enum Mutant {
     FrameReusedInFlight,
     /// A full-row write forgets the last block of its parity.
     FullRowWithoutTail,
+    /// Memory that a client lent goes back while a member that stalls may still use it.
+    LentNotPinned,
     /// Rows that a turn left over wait until something happens.
     LostWakeUp,
     /// Read-modify-write takes the new data for the old.
@@ -46,7 +48,7 @@ pub enum Mutant {
 
 impl Mutant {
     /// All of them.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 18] = [
         Self::AckBeforeParity,
         Self::AckBeforeSuperblock,
         Self::ChunkEdgeOffByOne,
@@ -59,6 +61,7 @@ impl Mutant {
         Self::FlushSkipsOneMember,
         Self::FrameReusedInFlight,
         Self::FullRowWithoutTail,
+        Self::LentNotPinned,
         Self::LostWakeUp,
         Self::RmwNewAsOld,
         Self::StaleMemberAfterAdd,

@@ -711,12 +711,14 @@ impl Volume {
 
     #[inline(never)]
     fn take_some_events(&mut self, out: &mut Outbox) {
+        let lent_not_pinned = self.array.is_planted(Mutant::LentNotPinned);
         let mut events = std::mem::take(&mut self.rows.events);
         for event in events.drain(..) {
             match event {
                 Event::PiecesDone { request, pieces, result } => {
                     self.pieces_done(request, pieces, result, out);
                 }
+                Event::Pinned { .. } | Event::Unpinned { .. } if lent_not_pinned => {}
                 Event::Pinned { request } => self.active(request).pins += 1,
                 Event::SyncDone { key, mismatch, ok } => {
                     let sync = self.sync.as_mut().expect("rows are synced for a sync");

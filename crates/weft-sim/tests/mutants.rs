@@ -14,7 +14,7 @@ use weft_engine::mutant::Mutant;
 use weft_sim::World;
 use weft_sim::script::{Profile, Script};
 
-const SEEDS: u64 = 200;
+const SEEDS: u64 = 2000;
 
 const PROFILES: [Profile; 3] = [Profile::CUTS, Profile::FAULTS, Profile::FAULTS_AND_CUTS];
 
