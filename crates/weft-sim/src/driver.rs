@@ -169,6 +169,8 @@ impl World {
             return;
         }
         let mut turns = 0;
+        // Since requests that wait were last sent.
+        let mut answered = false;
         loop {
             let Some(engine) = &mut self.engine else { return };
             loop {
@@ -187,7 +189,6 @@ impl World {
                 return;
             }
             let mut inline = Vec::new();
-            let mut answered = false;
             for output in outputs {
                 answered |= matches!(output, Output::Reply { .. } | Output::Release(_));
                 if let Some(token) = self.output(output) {
@@ -206,7 +207,7 @@ impl World {
                 }
                 continue;
             }
-            if answered && self.pump() {
+            if std::mem::take(&mut answered) && self.pump() {
                 continue;
             }
             break;

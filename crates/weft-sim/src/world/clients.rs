@@ -323,11 +323,12 @@ impl World {
             ))
         });
         format!(
-            "{} requests, {} commands, {} waiting, {} outstanding and nothing moves; {}",
+            "{} requests, {} commands, {} waiting, {} outstanding, {} frames free and nothing moves; {}",
             self.issued.len(),
             self.commands.len(),
             self.waiting.len(),
             self.pending.len(),
+            self.memory.free(),
             state.unwrap_or_default()
         )
     }

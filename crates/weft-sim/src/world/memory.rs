@@ -40,6 +40,11 @@ impl Memory {
         Some(Run::new(first, count))
     }
 
+    /// How many frames are free.
+    pub(super) fn free(&self) -> u32 {
+        self.free.values().sum()
+    }
+
     /// They come back.
     pub(super) fn give_back(&mut self, run: Run) {
         if run.count == 0 {
