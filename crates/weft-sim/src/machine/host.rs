@@ -47,12 +47,16 @@ pub struct Host {
     next_frame: u32,
     frames: (u32, u32),
     size: Bytes,
+    stripes: Stripes,
     /// Who is to be run, in this order.
     pub(super) ready: VecDeque<(Pid, Woken)>,
     /// Requests that failed: none should.
     failed: u64,
-    /// Who waits until requests find rows, first come first.
-    blocked: VecDeque<Pid>,
+    /// Who waits until requests find rows, in the order of `turns`.
+    blocked: BTreeMap<u64, Pid>,
+    /// Since when somebody waits, whether woken again meanwhile or not.
+    turns: BTreeMap<Pid, u64>,
+    next_turn: u64,
     pub(super) files: Option<Files>,
     /// Ranges asked for, if somebody watches.
     seen: Option<Vec<ByteRange>>,
@@ -82,6 +86,7 @@ impl Host {
             .collect();
         let size = parts.member_size.unwrap_or_else(|| drives[0].capacity());
         let (assembly, metadata) = new_array(parts, size);
+        let stripes = Stripes::new(parts, &assembly);
         let volume_size = assembly.geometry.array_size().bytes();
         let mut config = Config::for_volume(assembly, parts.knobs);
         // Frames are numbers here, so there may be as many as there are numbers.
@@ -105,9 +110,12 @@ impl Host {
             next_frame: frames.0,
             frames,
             size: volume_size,
+            stripes,
             ready: VecDeque::new(),
             failed: 0,
-            blocked: VecDeque::new(),
+            blocked: BTreeMap::new(),
+            turns: BTreeMap::new(),
+            next_turn: 0,
             files: None,
             seen: None,
             engine_work: Span::ZERO,
@@ -163,14 +171,49 @@ impl Host {
         self.engine.congestion(VolumeId(0))
     }
 
-    /// Whether whoever has just submitted is blocked, as md blocks its callers: if so it is woken when
-    /// requests find rows again.
-    pub fn blocks(&mut self, pid: Pid) -> bool {
-        let blocked = self.congestion() == Congestion::Blocked;
-        if blocked {
-            self.blocked.push_back(pid);
+    /// Whether a call that asks for something more would block. It is woken when requests find rows again.
+    ///
+    /// md's callers take the rows of their writes themselves. Here the engine does, so while it works on
+    /// something else, what it has not taken in yet counts as if it had.
+    pub fn would_block(&mut self, pid: Pid) -> bool {
+        if self.engine_free > self.now && self.rows_wanted() >= self.rows_free() {
+            self.wait_turn(pid);
+            return true;
         }
-        blocked
+        self.blocks(pid)
+    }
+
+    /// Rows of the stripe cache that writes will take which the engine has not taken in yet; at most.
+    fn rows_wanted(&self) -> u64 {
+        let rows = self.inbox.iter().map(|input| match input {
+            Input::Client(request) if request.op == RequestOp::Write => {
+                self.stripes.rows_of(request.range)
+            }
+            _ => 0,
+        });
+        rows.sum()
+    }
+
+    fn rows_free(&self) -> u64 {
+        let active = self.engine.snapshot().volumes[0].stripe_cache_active;
+        self.stripes.rows.saturating_sub(u64::from(active))
+    }
+
+    /// Whether whoever has just submitted is blocked, as md blocks its callers: if so it is woken when
+    /// requests find rows again, first come first: who is woken and finds none keeps its place.
+    pub fn blocks(&mut self, pid: Pid) -> bool {
+        if self.congestion() < Congestion::Blocked {
+            self.turns.remove(&pid);
+            return false;
+        }
+        self.wait_turn(pid);
+        true
+    }
+
+    fn wait_turn(&mut self, pid: Pid) {
+        let turn = *self.turns.entry(pid).or_insert(self.next_turn);
+        self.next_turn += 1;
+        self.blocked.insert(turn, pid);
     }
 
     /// Wakes a process at a time.
@@ -307,8 +350,10 @@ impl Host {
         }
         self.tell_page_cache();
         if self.congestion() < Congestion::Blocked {
-            let unblocked = self.blocked.drain(..).map(|pid| (pid, Woken::Unblocked));
-            self.ready.extend(unblocked);
+            // Before those who are answered now: these would take the rows again, each time.
+            while let Some((_, pid)) = self.blocked.pop_last() {
+                self.ready.push_front((pid, Woken::Unblocked));
+            }
         }
         true
     }
@@ -398,6 +443,39 @@ impl Host {
         let run = Run::new(self.next_frame, count);
         self.next_frame += count;
         run
+    }
+}
+
+/// Of the stripe cache: how many rows it has, and how long what is.
+#[derive(Clone, Copy, Debug)]
+struct Stripes {
+    rows: u64,
+    row: u64,
+    chunk: u64,
+    chunk_row: u64,
+}
+
+impl Stripes {
+    fn new(parts: &Parts, assembly: &Assembly) -> Self {
+        let chunk = parts.chunk.bytes().0.max(1);
+        Self {
+            rows: u64::from(parts.knobs.cache_rows(&assembly.geometry)),
+            row: parts.knobs.stripe_size.bytes().0,
+            chunk,
+            chunk_row: chunk * assembly.geometry.data_members() as u64,
+        }
+    }
+
+    /// How many rows a write takes, at most.
+    fn rows_of(&self, range: ByteRange) -> u64 {
+        let (mut at, end) = (range.start.0, range.start.0 + range.len.0);
+        let mut rows = 0;
+        while at < end {
+            let piece = end.min((at / self.chunk_row + 1) * self.chunk_row) - at;
+            rows += piece.min(self.chunk).div_ceil(self.row);
+            at += piece;
+        }
+        rows
     }
 }
 

@@ -3,7 +3,9 @@
 //! | workload | file |
 //! |---|---|
 //! | `dd` onto a block device | [`dd`] |
+//! | a clone of an `fio` job, direct I/O | [`jobs`] |
 //!
 //! Source   experiments.md §1
 
 pub mod dd;
+pub mod jobs;

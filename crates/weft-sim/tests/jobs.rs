@@ -1,0 +1,266 @@
+//! Are jobs with direct I/O what fio's are, and what do they cost the members?
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use weft_engine::RequestOp;
+use weft_engine::knobs::Knobs;
+use weft_engine::raid::parity::stripe_size::StripeSize;
+use weft_engine::sched::mq_deadline::Settings;
+use weft_ondisk::Level;
+use weft_sim::drive::Drive;
+use weft_sim::machine::{Costs, Machine, Parts, Pid};
+use weft_sim::rng::Rng;
+use weft_sim::workload::jobs::{Io, Job, Pace, Plug};
+use weft_units::{ByteRange, Bytes, Sectors, Span, Time};
+
+/// Four members with chunks of 512 KiB, as patch 004 was measured on; the array is never marked clean again.
+fn parts(model: &str, stripe_size: u64) -> Parts {
+    let stripe_size = StripeSize::new(stripe_size).expect("a size that md has");
+    let knobs = Knobs { stripe_size, safe_mode_delay: Span::ZERO, ..Knobs::md() };
+    Parts {
+        level: Level::Raid5,
+        model: Drive::model(model).expect("the model exists"),
+        members: 4,
+        chunk: Sectors(1024),
+        member_size: (model == "null").then_some(Sectors(1 << 21)),
+        knobs,
+        queue: Settings::default(),
+        costs: Costs::ZERO,
+        seed: 1,
+    }
+}
+
+fn write(start: u64, len: u64) -> Io {
+    Io { op: RequestOp::Write, range: ByteRange::new(start, len) }
+}
+
+fn one_after_the_other(len: u64, count: u64) -> Box<dyn Iterator<Item = Io>> {
+    Box::new((0..count).map(move |n| write(n * len, len)))
+}
+
+fn random(op: RequestOp, size: Bytes, seed: u64) -> Box<dyn Iterator<Item = Io>> {
+    let mut rng = Rng::new(seed);
+    let next = move || Io { op, range: ByteRange::new(rng.below(size.0 / 4096) * 4096, 4096) };
+    Box::new(std::iter::repeat_with(next))
+}
+
+fn add(machine: &mut Machine, pace: Pace, asks: Box<dyn Iterator<Item = Io>>) -> Pid {
+    machine.add_with(|pid| Box::new(Job::new(pid, pace, asks)))
+}
+
+/// A machine whose array has been marked dirty by a first write: what comes before that waits for it.
+fn in_use(parts: &Parts) -> Machine {
+    let mut machine = Machine::new(parts);
+    add(&mut machine, Pace::depth(1), Box::new(std::iter::once(write(512 << 20, 4096))));
+    machine.run(an_hour());
+    machine
+}
+
+fn an_hour() -> Time {
+    Time(0) + Span::secs(3600)
+}
+
+#[test]
+fn two_clones_write_the_same_from_the_start_with_64_in_flight_each() {
+    // Statement 26. There is room for all, so nobody is blocked.
+    let mut parts = parts("null", 4096);
+    parts.knobs.stripe_cache_size = 32_768;
+    let mut machine = Machine::new(&parts);
+    machine.host.watch_requests();
+    let clones: Vec<Pid> = (0..2)
+        .map(|_| add(&mut machine, Pace::depth(64), one_after_the_other(1 << 20, 200)))
+        .collect();
+    machine.run(an_hour());
+    let mib = |n: u64| ByteRange::new(n << 20, 1 << 20);
+    let seen = machine.host.requests_seen();
+    let both: Vec<ByteRange> = (0..64).chain(0..64).map(mib).collect();
+    assert_eq!(seen[..128], both, "each fills its depth from offset 0");
+    for pid in clones {
+        let job: &Job = machine.process(pid);
+        assert_eq!((job.found(RequestOp::Write).requests, job.deepest()), (200, 64));
+    }
+    assert_eq!(machine.host.answered(), (400, 0), "answers, failures");
+}
+
+#[test]
+fn whoever_is_blocked_hands_nothing_over() {
+    // A thousand rows hold four of these requests.
+    let mut parts = parts("hdd-2007-7200", 4096);
+    parts.knobs.stripe_cache_size = 1024;
+    let deepest = |plug| {
+        let mut machine = in_use(&parts);
+        let pace = Pace { plug, ..Pace::depth(64) };
+        let pid = add(&mut machine, pace, one_after_the_other(3 << 20, 100));
+        machine.run(an_hour());
+        let job: &Job = machine.process(pid);
+        assert_eq!(job.found(RequestOp::Write).bytes, Bytes::mib(300));
+        job.deepest()
+    };
+    assert_eq!(deepest(Plug::Moment), 64, "they are one plug");
+    let alone = deepest(Plug::Request);
+    assert!((2..=8).contains(&alone), "{alone} in flight");
+}
+
+#[test]
+fn nobody_is_left_without_rows_by_others() {
+    for plug in [Plug::Moment, Plug::Request] {
+        let mut machine = in_use(&parts("ssd-sata-2020-slowflush", 4096));
+        let pace = Pace { plug, run_time: Some(Span::secs(1)), ..Pace::depth(64) };
+        let clones: Vec<Pid> = (0..3)
+            .map(|_| add(&mut machine, pace, one_after_the_other(1 << 20, 100_000)))
+            .collect();
+        machine.run(an_hour());
+        let found = |pid: &Pid| machine.process::<Job>(*pid).found(RequestOp::Write).requests;
+        let found: Vec<u64> = clones.iter().map(found).collect();
+        let (least, most) = (found.iter().min().copied(), found.iter().max().copied());
+        assert!(
+            least.zip(most).is_some_and(|(least, most)| most <= 2 * least),
+            "{plug:?}: {found:?}"
+        );
+    }
+}
+
+/// Sectors that each member read and wrote for a write of 4 KiB at `at`, when nothing is in the cache.
+fn alone(stripe_size: u64, at: u64) -> Vec<(u64, u64)> {
+    let mut machine = in_use(&parts("ssd-sata-dc-2019", stripe_size));
+    let before: Vec<_> = machine.host.traffic().collect();
+    add(&mut machine, Pace::depth(1), Box::new(std::iter::once(write(at, 4096))));
+    machine.run(an_hour());
+    assert_eq!(machine.host.answered(), (2, 0));
+    let moved = machine.host.traffic().zip(before);
+    moved
+        .map(|(now, then)| {
+            (now.sectors_read - then.sectors_read, now.sectors_written - then.sectors_written)
+        })
+        .collect()
+}
+
+#[test]
+fn a_small_write_alone_moves_four_times_the_stripe_size() {
+    // Statement 27. Chunk 0 lies on member 0, the parity of its row on member 3.
+    assert_eq!(alone(65_536, 0), [(128, 128), (0, 0), (0, 0), (128, 128)], "old data, old parity");
+    assert_eq!(alone(4096, 0), [(0, 8), (8, 0), (8, 0), (0, 8)], "the other data");
+    // Chunk 4 is the second of the second row: parity on member 2, data from member 3 on.
+    let at = 4 * (512 << 10) + 8192;
+    assert_eq!(alone(65_536, at), [(128, 128), (0, 0), (128, 128), (0, 0)]);
+    assert_eq!(alone(4096, at), [(0, 8), (8, 0), (0, 8), (8, 0)]);
+    for (stripe_size, kib) in [(65_536, 256), (4096, 16)] {
+        let sectors: u64 =
+            alone(stripe_size, at).iter().map(|(read, written)| read + written).sum();
+        assert_eq!(sectors / 2, kib);
+    }
+}
+
+/// Two clones that write 4 KiB anywhere for some time.
+fn random_writes(parts: &Parts, pace: Pace) -> (Machine, Vec<Pid>) {
+    let mut machine = Machine::new(parts);
+    let size = machine.host.size();
+    let clones = (0..2)
+        .map(|n| add(&mut machine, pace, random(RequestOp::Write, size, parts.seed + n)))
+        .collect();
+    machine.run(an_hour());
+    (machine, clones)
+}
+
+#[test]
+fn what_is_in_flight_is_rate_times_latency() {
+    // Statement 16, on solid-state drives and on disks, without and with CPU time.
+    for (model, costs) in [
+        ("ssd-sata-dc-2019", Costs { row: 3000, bio: 2000, ..Costs::ZERO }),
+        ("hdd-2007-7200", Costs::ZERO),
+    ] {
+        let seconds = if model.starts_with("hdd") { 60 } else { 2 };
+        let mut parts = parts(model, 4096);
+        parts.costs = costs;
+        let (warm_up, run_time) = (Span::millis(200), Some(Span::secs(seconds)));
+        let pace = Pace { warm_up, run_time, ..Pace::depth(16) };
+        let (machine, clones) = random_writes(&parts, pace);
+        for pid in clones {
+            let job: &Job = machine.process(pid);
+            let found = job.found(RequestOp::Write);
+            assert_eq!(job.measured(), Span::secs(seconds));
+            let rate = found.requests as f64 / seconds as f64;
+            let latency = found.time.0 as f64 / 1e9 / found.requests as f64;
+            let apart = rate * latency / job.in_flight() - 1.0;
+            assert!(apart.abs() < 0.005, "{model}: {apart}; {} in flight", job.in_flight());
+            assert!((12.0..=16.0).contains(&job.in_flight()), "{model}: {}", job.in_flight());
+            let median = found.latencies.value_at_quantile(0.5);
+            assert!((found.latencies.min()..=found.latencies.max()).contains(&median));
+        }
+        let elapsed = machine.host.now().0;
+        assert!(machine.host.engine_work().0 <= elapsed);
+        for drive in machine.host.drives() {
+            assert!(drive.counters().link_busy.0 <= elapsed, "one link");
+        }
+    }
+}
+
+#[test]
+fn a_rate_and_pauses_are_kept() {
+    let parts = parts("ssd-sata-dc-2019", 4096);
+    // 400 a second, of many thousands that would be possible.
+    let rate = Some(Bytes(400 * 4096));
+    let run_time = Some(Span::secs(2));
+    let (machine, clones) = random_writes(&parts, Pace { rate, run_time, ..Pace::depth(8) });
+    for pid in clones {
+        let found = machine.process::<Job>(pid).found(RequestOp::Write).requests;
+        assert!((798..=801).contains(&found), "{found} requests");
+    }
+    // Four at a time, and then 10 ms of nothing.
+    let pace = Pace { think: Span::millis(10), think_after: 4, run_time, ..Pace::depth(8) };
+    let (machine, clones) = random_writes(&parts, pace);
+    for pid in clones {
+        let job: &Job = machine.process(pid);
+        let found = job.found(RequestOp::Write).requests;
+        assert_eq!(job.deepest(), 4);
+        assert!((600..=800).contains(&found), "{found} requests");
+    }
+}
+
+#[test]
+fn a_job_that_ends_tells_of_each_request() {
+    let mut machine = Machine::new(&parts("ssd-sata-dc-2019", 65_536));
+    let told = Rc::new(RefCell::new(Vec::new()));
+    let (watcher, size) = (Rc::clone(&told), machine.host.size());
+    let reads = random(RequestOp::Read, size, 5).take(500);
+    let flush = Io { op: RequestOp::Flush, range: ByteRange::new(0, 0) };
+    let asks = Box::new(reads.chain(std::iter::once(flush)));
+    let pid = machine.add_with(|pid| {
+        let job = Job::new(pid, Pace::depth(4), asks);
+        Box::new(job.watched(Box::new(move |ended| watcher.borrow_mut().push(*ended))))
+    });
+    machine.run(an_hour());
+    let job: &Job = machine.process(pid);
+    let (reads, told) = (job.found(RequestOp::Read), told.borrow());
+    assert_eq!((reads.requests, reads.bytes), (500, Bytes(500 * 4096)));
+    assert_eq!(job.found(RequestOp::Flush).requests, 1);
+    assert_eq!(told.len(), 501);
+    let last = told.iter().map(|ended| ended.ended).max().expect("there are some");
+    assert_eq!(job.measured(), last.since(Time(0)));
+    let sum: u64 = told
+        .iter()
+        .filter(|ended| ended.io.op == RequestOp::Read)
+        .map(|ended| ended.ended.since(ended.begun).0)
+        .sum();
+    assert_eq!(sum, reads.time.0);
+    assert!(told.iter().all(|ended| (1..=4).contains(&ended.in_flight)));
+}
+
+#[test]
+fn the_same_seed_gives_the_same_latencies() {
+    let run = |seed| {
+        let mut parts = parts("ssd-sata-2020-slowflush", 4096);
+        (parts.seed, parts.costs.row) = (seed, 2000);
+        let pace = Pace { run_time: Some(Span::millis(300)), ..Pace::depth(32) };
+        let (machine, clones) = random_writes(&parts, pace);
+        let traffic: Vec<_> = machine.host.traffic().collect();
+        let found = |pid: &Pid| {
+            let found = machine.process::<Job>(*pid).found(RequestOp::Write);
+            (found.requests, found.time, found.latencies.value_at_quantile(0.99))
+        };
+        (clones.iter().map(found).collect::<Vec<_>>(), traffic, machine.host.now())
+    };
+    assert_eq!(run(7), run(7));
+    assert_ne!(run(7).0, run(8).0, "other places");
+}
