@@ -104,8 +104,12 @@ fn whoever_is_blocked_hands_nothing_over() {
 
 #[test]
 fn nobody_is_left_without_rows_by_others() {
-    for plug in [Plug::Moment, Plug::Request] {
-        let mut machine = in_use(&parts("ssd-sata-2020-slowflush", 4096));
+    for (plug, row) in
+        [(Plug::Moment, 0), (Plug::Moment, 2000), (Plug::Request, 0), (Plug::Request, 2000)]
+    {
+        let mut parts = parts("ssd-sata-2020-slowflush", 4096);
+        parts.costs = Costs { row, bio: row / 8, ..Costs::ZERO };
+        let mut machine = in_use(&parts);
         let pace = Pace { plug, run_time: Some(Span::secs(1)), ..Pace::depth(64) };
         let clones: Vec<Pid> = (0..3)
             .map(|_| add(&mut machine, pace, one_after_the_other(1 << 20, 100_000)))
@@ -116,7 +120,7 @@ fn nobody_is_left_without_rows_by_others() {
         let (least, most) = (found.iter().min().copied(), found.iter().max().copied());
         assert!(
             least.zip(most).is_some_and(|(least, most)| most <= 2 * least),
-            "{plug:?}: {found:?}"
+            "{plug:?}, {row}: {found:?}"
         );
     }
 }

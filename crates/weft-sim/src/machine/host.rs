@@ -180,7 +180,17 @@ impl Host {
             self.wait_turn(pid);
             return true;
         }
-        self.blocks(pid)
+        let turn = self.turns.get(&pid).copied().unwrap_or(self.next_turn);
+        if self.blocks(pid) {
+            return true;
+        }
+        // Whoever has waited longer goes first.
+        if self.blocked.first_key_value().is_none_or(|(other, _)| turn < *other) {
+            return false;
+        }
+        self.wait_turn(pid);
+        self.wake_blocked();
+        true
     }
 
     /// Rows of the stripe cache that writes will take which the engine has not taken in yet; at most.
@@ -208,6 +218,13 @@ impl Host {
         }
         self.wait_turn(pid);
         true
+    }
+
+    /// Before those who are answered now: these would take the rows again, each time.
+    fn wake_blocked(&mut self) {
+        while let Some((_, pid)) = self.blocked.pop_last() {
+            self.ready.push_front((pid, Woken::Unblocked));
+        }
     }
 
     fn wait_turn(&mut self, pid: Pid) {
@@ -350,10 +367,7 @@ impl Host {
         }
         self.tell_page_cache();
         if self.congestion() < Congestion::Blocked {
-            // Before those who are answered now: these would take the rows again, each time.
-            while let Some((_, pid)) = self.blocked.pop_last() {
-                self.ready.push_front((pid, Woken::Unblocked));
-            }
+            self.wake_blocked();
         }
         true
     }
@@ -462,7 +476,7 @@ impl Stripes {
             rows: u64::from(parts.knobs.cache_rows(&assembly.geometry)),
             row: parts.knobs.stripe_size.bytes().0,
             chunk,
-            chunk_row: chunk * assembly.geometry.data_members() as u64,
+            chunk_row: chunk * u64::from(assembly.geometry.data_members()),
         }
     }
 
