@@ -304,7 +304,9 @@ impl Volume {
         self.release_held(out);
         let delay =
             if self.stopping && self.is_idle() { None } else { Some(self.knobs.safe_mode_delay) };
-        self.array.settle(delay, out.now);
+        if self.may_settle() {
+            self.array.settle(delay, out.now);
+        }
         let served = self.array.start_rounds(out);
         self.flushed(served, out);
         self.answer_commands(out);
@@ -334,6 +336,11 @@ impl Volume {
             || self.has_discards_to_run()
     }
 
+    /// What a member had no space for is written to it later, and that is for a dirty array.
+    fn may_settle(&self) -> bool {
+        self.stopping || !self.rows.is_owing()
+    }
+
     /// Source: md's `raid5_congested`.
     pub(crate) fn congestion(&self) -> Congestion {
         if !self.starved.is_empty() {
@@ -348,6 +355,7 @@ impl Volume {
     /// When something is due though nothing else happens.
     pub(crate) fn next_wake(&self, out: &Outbox) -> Option<Time> {
         let settle = self.array.settle_wake(self.knobs.safe_mode_delay);
+        let settle = settle.filter(|_| self.may_settle());
         let Knobs { read_around, member_timeout, .. } = self.knobs;
         let stalls = self.array.members.iter().enumerate().filter_map(|(position, member)| {
             let since = out.oldest(member.info.index).filter(|_| !member.is_faulty())?;

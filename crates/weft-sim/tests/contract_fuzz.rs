@@ -100,6 +100,9 @@ fn seeds_that_failed_once_do_not_fail_again() {
         (profile, 200_016),
         // The same with the member that held P, whose old copy was written to the new member.
         (profile, 302_144),
+        // What a member had no space for was written to it after the array was marked clean.
+        (Profile::FAULTS, 701_819),
+        (Profile::FAULTS, 703_322),
     ];
     for (profile, seed) in seeds {
         Script::generate(seed, profile).run().unwrap_or_else(|failure| panic!("{failure}"));
