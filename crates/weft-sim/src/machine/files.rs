@@ -75,6 +75,11 @@ impl Host {
         files.cache.add_inode(files.bdi)
     }
 
+    /// Where a page of a file lies, and how many of `count` lie behind it: as [`Place::place`].
+    pub fn place(&mut self, inode: InodeId, page: u64, count: u64) -> (Bytes, u64) {
+        self.files_mut().places.place(inode, page, count)
+    }
+
     /// A process that writes files, on a CPU.
     pub fn add_writer(&mut self, pid: Pid, cpu: u32) -> WriterId {
         let files = self.files_mut();

@@ -1,0 +1,462 @@
+//! What does `tiobench` do?
+//!
+//! Some threads, each with a file of its own; four phases, in each of which all threads do the same: write
+//! from front to back, write here and there, read from front to back, read here and there. Each thread syncs
+//! and closes its file at the end of a phase. A phase takes from the start of all threads to the end of the last:
+//! syncs are inside.
+//!
+//! Nothing of a file stays in memory once it is written: every read goes to the volume. The files are twice as
+//! large as the memory was, so of reading from front to back nothing would have been found; of reading here and
+//! there up to half. Reading from front to back is ahead by a window of 128 KiB. A sync ends with a record of
+//! 32 KiB in the file system's log, if anything was written.
+//!
+//! Source   experiments.md §1.1; tiobench's `tiotest.c` for what is timed
+
+use std::any::Any;
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::rc::Rc;
+
+use weft_engine::writeback::{Balance, Fsync, InodeId, PAGE_BYTES, SyncStep, WriterId};
+use weft_engine::{Flags, RequestOp};
+use weft_units::{ByteRange, Bytes, Span, Time};
+
+use crate::machine::{Host, Machine, Pid, Process, Thread, Woken};
+use crate::rng::Rng;
+
+/// How `tiobench` is called.
+#[derive(Clone, Debug)]
+pub struct Tiobench {
+    /// `--threads`.
+    pub threads: u32,
+    /// `--size`: of all files together.
+    pub size: Bytes,
+    /// `--block`.
+    pub block: Bytes,
+    /// `--random`: operations of all threads in a phase that goes here and there.
+    pub random: u64,
+    /// What is done, one after the other.
+    pub phases: Vec<Phase>,
+    /// Of the machine; its threads take turns on them.
+    pub cpus: u32,
+    /// Whether writes of a sync carry the `sync` flag: not in 2.6.24, as kernels do today.
+    pub sync_flag: bool,
+    /// The file system's log.
+    pub log: ByteRange,
+    /// Where it goes here and there.
+    pub seed: u64,
+}
+
+/// What all threads do at a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Phase {
+    /// From front to back.
+    Write,
+    /// Here and there.
+    RandomWrite,
+    /// From front to back.
+    Read,
+    /// Here and there.
+    RandomRead,
+}
+
+impl Phase {
+    /// All, in `tiotest`'s order.
+    pub const ALL: [Self; 4] = [Self::Write, Self::RandomWrite, Self::Read, Self::RandomRead];
+
+    fn writes(self) -> bool {
+        matches!(self, Self::Write | Self::RandomWrite)
+    }
+
+    fn random(self) -> bool {
+        matches!(self, Self::RandomWrite | Self::RandomRead)
+    }
+}
+
+/// What a phase took.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Timed {
+    /// Which.
+    pub phase: Phase,
+    /// When its threads started.
+    pub began: Time,
+    /// When the last thread had done its last operation.
+    pub operated: Time,
+    /// When the last thread had closed its file.
+    pub ended: Time,
+    /// Operations of all threads.
+    pub operations: u64,
+    /// Bytes of all threads.
+    pub bytes: Bytes,
+}
+
+impl Timed {
+    /// Bytes per second.
+    #[must_use]
+    pub fn rate(&self) -> f64 {
+        self.bytes.0 as f64 / (self.ended.since(self.began).0 as f64 / 1e9)
+    }
+}
+
+impl Tiobench {
+    /// As patch 000 was measured, apart from threads and block.
+    #[must_use]
+    pub fn published(threads: u32, block: Bytes, log: ByteRange, seed: u64) -> Self {
+        let (size, random, phases) = (Bytes::mib(2048), 4000, Phase::ALL.to_vec());
+        Self { threads, size, block, random, phases, cpus: 4, sync_flag: false, log, seed }
+    }
+
+    /// Of each thread.
+    #[must_use]
+    pub fn file_size(&self) -> Bytes {
+        Bytes(self.size.0 / u64::from(self.threads) / self.block.0 * self.block.0)
+    }
+
+    /// Puts it on a machine that has a page cache. The process is a [`Run`].
+    ///
+    /// # Panics
+    /// There is no thread or no phase, a block is not a whole number of pages, or a file has no block.
+    pub fn add_to(&self, machine: &mut Machine) -> Pid {
+        assert!(self.threads > 0 && !self.phases.is_empty(), "somebody does something");
+        let block = self.block.0;
+        assert!(block > 0 && block.is_multiple_of(PAGE_BYTES), "blocks of whole pages");
+        assert!(self.file_size().0 > 0, "a block in each file");
+        let parent = machine.add_with(|pid| {
+            let children = (1..=self.threads).map(|n| Pid(pid.0 + n)).collect();
+            let (phases, block) = (self.phases.clone(), self.block);
+            Box::new(Run { children, phases, block, left: 0, timed: Vec::new() })
+        });
+        let log_head = Rc::new(Cell::new(0));
+        for nth in 0..self.threads {
+            let (of, log_head) = (self.clone(), Rc::clone(&log_head));
+            machine.add_with(|pid| Box::new(Child::new(pid, parent, nth, of, log_head)));
+        }
+        parent
+    }
+}
+
+/// Starts the threads of each phase, and waits for them.
+#[derive(Debug)]
+pub struct Run {
+    children: Vec<Pid>,
+    phases: Vec<Phase>,
+    block: Bytes,
+    /// Threads of the phase that have something left.
+    left: usize,
+    timed: Vec<Timed>,
+}
+
+impl Run {
+    /// What each phase took that has begun.
+    #[must_use]
+    pub fn timed(&self) -> &[Timed] {
+        &self.timed
+    }
+
+    fn start(&mut self, host: &mut Host) {
+        let Some(phase) = self.phases.get(self.timed.len()) else { return };
+        let now = host.now();
+        self.left = self.children.len();
+        self.timed.push(Timed {
+            phase: *phase,
+            began: now,
+            operated: now,
+            ended: now,
+            operations: 0,
+            bytes: Bytes::ZERO,
+        });
+        for child in &self.children {
+            host.tell(*child, self.timed.len() as u64);
+        }
+    }
+}
+
+impl Process for Run {
+    fn run(&mut self, host: &mut Host, woken: Woken) {
+        match woken {
+            Woken::Started => self.start(host),
+            Woken::Told(word) => {
+                let timed = self.timed.last_mut().expect("a phase has begun");
+                if word == OPERATED {
+                    timed.operated = host.now();
+                    return;
+                }
+                timed.ended = host.now();
+                timed.operations += word;
+                timed.bytes = Bytes(timed.operations * self.block.0);
+                self.left -= 1;
+                if self.left == 0 {
+                    self.start(host);
+                }
+            }
+            Woken::Done(_) | Woken::Timer | Woken::Unblocked => {}
+        }
+    }
+
+    fn is_done(&self) -> bool {
+        self.left == 0 && self.timed.len() == self.phases.len()
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}
+
+/// What a thread tells when it has done its last operation; when it has closed its file it tells how many
+/// there were.
+const OPERATED: u64 = u64::MAX;
+
+/// How far reading from front to back is ahead.
+const WINDOW: u64 = 128 << 10;
+
+/// What a sync writes to the log.
+const LOG_RECORD: u64 = 32 << 10;
+
+/// The name of a write to the log; reads have the number of their window.
+const LOG_WRITE: u64 = u64::MAX;
+
+/// A thread of `tiotest`.
+#[derive(Debug)]
+struct Child {
+    thread: Thread,
+    parent: Pid,
+    of: Tiobench,
+    rng: Rng,
+    /// Who it is in the page cache, and its file, once it runs.
+    who: Option<(WriterId, InodeId)>,
+    cpu: u32,
+    log_head: Rc<Cell<u64>>,
+    phases: u64,
+    state: State,
+}
+
+#[derive(Debug)]
+enum State {
+    Rests,
+    Operates(Operations),
+    Syncs { fsync: Fsync, operations: u64, logs: bool },
+    Logs { operations: u64, asked: bool, done: bool },
+}
+
+/// Operations of one phase.
+#[derive(Debug)]
+struct Operations {
+    phase: Phase,
+    /// Of all, and how many are done.
+    count: u64,
+    done: u64,
+    /// Pages of the operation that is being done; empty before it begins.
+    pages: Range<u64>,
+    balances: bool,
+    /// Windows asked for, and requests that each still waits for.
+    windows: u64,
+    reading: BTreeMap<u64, u32>,
+}
+
+impl Child {
+    fn new(pid: Pid, parent: Pid, nth: u32, of: Tiobench, log_head: Rc<Cell<u64>>) -> Self {
+        let cpu = nth % of.cpus.max(1);
+        let rng = Rng::new(of.seed ^ (u64::from(nth) << 32));
+        Self {
+            thread: Thread::new(pid),
+            parent,
+            of,
+            rng,
+            who: None,
+            cpu,
+            log_head,
+            phases: 0,
+            state: State::Rests,
+        }
+    }
+
+    fn begin(&mut self) {
+        let phase = self.of.phases[self.phases as usize];
+        self.phases += 1;
+        let count = if phase.random() {
+            self.of.random / u64::from(self.of.threads)
+        } else {
+            self.of.file_size().0 / self.of.block.0
+        };
+        self.state = State::Operates(Operations {
+            phase,
+            count,
+            done: 0,
+            pages: 0..0,
+            balances: false,
+            windows: 0,
+            reading: BTreeMap::new(),
+        });
+    }
+
+    /// Does the next thing. False: it waits, or has nothing to do.
+    fn step(&mut self, host: &mut Host) -> bool {
+        let (writer, inode) = self.who.expect("it has begun");
+        match &mut self.state {
+            State::Rests => false,
+            State::Operates(operations) => {
+                if operations.balances {
+                    operations.balance(host, &mut self.thread, writer);
+                    return true;
+                }
+                if operations.done == operations.count {
+                    let (operations, logs) = (operations.done, operations.phase.writes());
+                    host.tell(self.parent, OPERATED);
+                    let fsync = host.fsync(inode);
+                    self.state = State::Syncs { fsync, operations, logs };
+                    return true;
+                }
+                if operations.pages.is_empty() {
+                    let blocks = self.of.file_size().0 / self.of.block.0;
+                    let block = if operations.phase.random() {
+                        self.rng.below(blocks)
+                    } else {
+                        operations.done
+                    };
+                    let pages = self.of.block.0 / PAGE_BYTES;
+                    operations.pages = block * pages..(block + 1) * pages;
+                    if operations.phase.writes() {
+                        self.thread.work(host, Span(host.costs().syscall));
+                    }
+                }
+                if operations.phase.writes() {
+                    operations.write(host, &mut self.thread, writer, inode);
+                    true
+                } else {
+                    let file = self.of.file_size().0;
+                    operations.read(host, &mut self.thread, inode, file)
+                }
+            }
+            State::Syncs { fsync, operations, logs } => {
+                match host.fsync_step(self.thread.pid(), fsync) {
+                    SyncStep::Wait => return false,
+                    SyncStep::Write(out) => self.thread.write_out(out, self.of.sync_flag),
+                    SyncStep::Done => {
+                        let (asked, done) = (!*logs, !*logs);
+                        self.state = State::Logs { operations: *operations, asked, done };
+                    }
+                }
+                true
+            }
+            State::Logs { asked: asked @ false, .. } => {
+                *asked = true;
+                let records = self.of.log.len.0 / LOG_RECORD;
+                let at = self.log_head.get();
+                self.log_head.set((at + 1) % records);
+                let at = self.of.log.start.0 + at * LOG_RECORD;
+                let flags = Flags { sync: self.of.sync_flag, ..Flags::default() };
+                let range = ByteRange::new(at, LOG_RECORD);
+                host.submit(self.thread.pid(), LOG_WRITE, RequestOp::Write, range, flags);
+                self.thread.work(host, Span(host.costs().bio));
+                host.settle();
+                true
+            }
+            State::Logs { done: false, .. } => false,
+            State::Logs { operations, .. } => {
+                host.tell(self.parent, *operations);
+                self.state = State::Rests;
+                false
+            }
+        }
+    }
+}
+
+impl Operations {
+    /// Waits, after a write that went over a limit.
+    fn balance(&mut self, host: &mut Host, thread: &mut Thread, writer: WriterId) {
+        match host.balance(writer) {
+            Balance::Continue => self.balances = false,
+            Balance::Sleep { until, .. } => thread.sleep(host, until),
+            Balance::Write(out) => thread.write_out(out, false),
+        }
+    }
+
+    fn write(&mut self, host: &mut Host, thread: &mut Thread, writer: WriterId, inode: InodeId) {
+        let written = host.write_pages(writer, inode, self.pages.clone());
+        thread.work(host, Span(written.pages * PAGE_BYTES * host.costs().copy / 1000));
+        self.pages.start += written.pages;
+        self.balances = written.balance;
+        self.done += u64::from(self.pages.is_empty());
+    }
+
+    /// False: it waits for what it reads.
+    fn read(&mut self, host: &mut Host, thread: &mut Thread, inode: InodeId, file: u64) -> bool {
+        let bytes = self.pages.start * PAGE_BYTES..self.pages.end * PAGE_BYTES;
+        if self.phase.random() {
+            // Its number is a window of its own.
+            if self.windows == self.done {
+                self.ask(host, thread, inode, bytes.clone());
+            }
+        } else {
+            // Who comes to a window asks for the next one.
+            let last = (bytes.end - 1) / WINDOW + 1;
+            while self.windows <= last && self.windows * WINDOW < file {
+                let start = self.windows * WINDOW;
+                self.ask(host, thread, inode, start..(start + WINDOW).min(file));
+            }
+        }
+        let needed = if self.phase.random() { self.done } else { (bytes.end - 1) / WINDOW };
+        if self.reading.range(..=needed).next().is_some() {
+            return false;
+        }
+        let call = host.costs().of_call(bytes.end - bytes.start);
+        thread.work(host, call);
+        self.pages = 0..0;
+        self.done += 1;
+        true
+    }
+
+    /// Asks for the next window.
+    fn ask(&mut self, host: &mut Host, thread: &mut Thread, inode: InodeId, bytes: Range<u64>) {
+        let (mut page, end) = (bytes.start / PAGE_BYTES, bytes.end.div_ceil(PAGE_BYTES));
+        while page < end {
+            let (start, count) = host.place(inode, page, end - page);
+            let range = ByteRange::new(start.0, count * PAGE_BYTES);
+            // Readahead may be refused, and nobody here would ask again.
+            let flags = Flags::default();
+            host.submit(thread.pid(), self.windows, RequestOp::Read, range, flags);
+            thread.work(host, Span(host.costs().bio));
+            *self.reading.entry(self.windows).or_default() += 1;
+            page += count;
+        }
+        self.windows += 1;
+    }
+}
+
+impl Process for Child {
+    fn run(&mut self, host: &mut Host, woken: Woken) {
+        let pid = self.thread.pid();
+        let cpu = self.cpu;
+        self.who.get_or_insert_with(|| (host.add_writer(pid, cpu), host.add_file()));
+        match woken {
+            Woken::Told(word) if word > self.phases => self.begin(),
+            // The page cache has something for it.
+            Woken::Told(_) => self.thread.stop_sleeping(),
+            Woken::Done(LOG_WRITE) => {
+                if let State::Logs { done, .. } = &mut self.state {
+                    *done = true;
+                }
+            }
+            Woken::Done(window) => {
+                if let State::Operates(operations) = &mut self.state {
+                    let left = operations.reading.get_mut(&window).expect("it was asked for");
+                    *left -= 1;
+                    if *left == 0 {
+                        operations.reading.remove(&window);
+                    }
+                }
+            }
+            Woken::Started | Woken::Timer | Woken::Unblocked => {}
+        }
+        while self.thread.goes_on(host) && self.step(host) {}
+    }
+
+    fn is_done(&self) -> bool {
+        self.phases as usize == self.of.phases.len() && matches!(self.state, State::Rests)
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}

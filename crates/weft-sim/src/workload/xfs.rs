@@ -1,0 +1,80 @@
+//! Where does XFS put files, and its log?
+//!
+//! Reduced to what a disk's arm sees: allocation groups of equal size; each file in a group of its own, as
+//! long as there are groups, and all of it in a row, as delayed allocation makes of a file that is written from
+//! front to back; a log in the middle. Groups begin on another disk each, as `mkfs.xfs` lays them out over md.
+//! Not here: metadata of groups, inodes, quotas, the CPU time of allocation.
+//!
+//! Source   experiments.md §1.1, §1.7; mkfs.xfs(8), `sunit`, `swidth`, `agcount`
+
+use weft_engine::writeback::{InodeId, PAGE_BYTES};
+use weft_units::{ByteRange, Bytes};
+
+use crate::machine::Place;
+
+/// A file system on a volume.
+#[derive(Clone, Copy, Debug)]
+pub struct Xfs {
+    groups: u64,
+    group: u64,
+    /// Where the first file of a group begins, from the group's start.
+    first: u64,
+    /// How much of a group each file has.
+    room: u64,
+    log: ByteRange,
+}
+
+/// Groups on an array. [A]
+const GROUPS: u64 = 16;
+
+/// Of the log.
+const LOG: Bytes = Bytes::mib(32);
+
+impl Xfs {
+    /// On a volume of so many bytes, with chunks and whole rows of these; for files of `room` at most.
+    ///
+    /// # Panics
+    /// A group has no room for such a file beside the log.
+    #[must_use]
+    pub fn new(volume: Bytes, chunk: Bytes, row: Bytes, room: Bytes) -> Self {
+        let group = volume.0 / GROUPS / chunk.0 * chunk.0;
+        // The next group does not begin on the same disk.
+        let group = if group.is_multiple_of(row.0) { group - chunk.0 } else { group };
+        let room = room.0.next_multiple_of(chunk.0);
+        let log = ByteRange::new(GROUPS / 2 * group + chunk.0, LOG.0);
+        let first = (chunk.0 + LOG.0).next_multiple_of(chunk.0);
+        assert!(
+            first + room <= group,
+            "a volume of {} bytes has groups of {group}, a file of {room} needs {}",
+            volume.0,
+            first + room
+        );
+        Self { groups: GROUPS, group, first, room, log }
+    }
+
+    /// Where the log is.
+    #[must_use]
+    pub fn log(&self) -> ByteRange {
+        self.log
+    }
+
+    /// Where a file begins.
+    ///
+    /// # Panics
+    /// There are more files than room.
+    #[must_use]
+    pub fn file(&self, inode: InodeId) -> Bytes {
+        let (group, nth) = (u64::from(inode.0) % self.groups, u64::from(inode.0) / self.groups);
+        let at = self.first + nth * self.room;
+        assert!(at + self.room <= self.group, "file {} has no room in its group", inode.0);
+        Bytes(group * self.group + at)
+    }
+}
+
+impl Place for Xfs {
+    fn place(&mut self, inode: InodeId, page: u64, count: u64) -> (Bytes, u64) {
+        let at = page * PAGE_BYTES;
+        assert!(at < self.room, "page {page} of file {} is beyond its room", inode.0);
+        (Bytes(self.file(inode).0 + at), count.min((self.room - at) / PAGE_BYTES))
+    }
+}
