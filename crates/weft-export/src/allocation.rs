@@ -52,6 +52,14 @@ impl Allocation {
         })
     }
 
+    /// Bytes of a chunk row, where one is discarded as a whole.
+    pub(crate) fn row_bytes(&self) -> u64 {
+        match self {
+            Self::Array(rows) => rows.chunk * rows.data_members,
+            Self::Bare | Self::Unknown => 1,
+        }
+    }
+
     /// What there is from `offset` on: at least one extent, not more than `len` bytes.
     pub(crate) fn extents(
         &self,
@@ -189,14 +197,19 @@ const ARRAY_BYTES_MIN: u32 = 256 << 10;
 #[derive(Default)]
 struct Told {
     extents: Vec<Extent>,
+    /// How often members were asked.
+    looks: usize,
 }
 
 impl Told {
+    /// Whether to look further. Rows with a little data each are one extent and a look each, and nobody
+    /// else is served meanwhile: who wants to know more asks again.
     fn has_room(&self) -> bool {
-        self.extents.len() < EXTENTS_MAX
+        self.looks < EXTENTS_MAX
     }
 
     fn push(&mut self, hole: bool, len: u64) {
+        self.looks += 1;
         match self.extents.last_mut() {
             Some(last) if last.hole == hole => last.len += len,
             _ if hole => self.extents.push(Extent::hole(len)),

@@ -629,7 +629,8 @@ impl Connection {
     /// Gives every piece that is ours to the engine.
     fn submit(&mut self, driver: &mut Driver, slot: u32) {
         let open = self.slots[slot as usize].as_mut().expect("open until answered");
-        let Served { volume, discards, .. } = *self.served.as_ref().expect(CHOSEN);
+        let Served { volume, discards, allocation } = self.served.as_ref().expect(CHOSEN);
+        let (volume, discards, row) = (*volume, *discards, allocation.row_bytes());
         let flags = Flags { fua: open.fua, discard: open.discard, ..Flags::default() };
         let mut ask = |index: usize, range: ByteRange, frames: Run| {
             driver.request(Request {
@@ -649,11 +650,9 @@ impl Connection {
         match open.op {
             RequestOp::Flush | RequestOp::Trim | RequestOp::WriteZeroes => {
                 let start = open.start + open.submitted;
-                let mut len = open.len - open.submitted;
                 let stored = open.op == RequestOp::WriteZeroes && !(open.discard && discards);
-                if stored {
-                    len = len.min(ZEROES_BYTES_MAX);
-                }
+                let most = if stored { ZEROES_BYTES_MAX } else { discarded_at_once(start, row) };
+                let len = (open.len - open.submitted).min(most);
                 open.pieces.clear();
                 open.pieces.push(Piece { run: Run::EMPTY, start, len, at: At::Engine });
                 ask(0, ByteRange::new(start, len), Run::EMPTY);
@@ -688,7 +687,8 @@ impl Connection {
         if open.outstanding > 0 {
             return;
         }
-        if open.op == RequestOp::WriteZeroes && open.submitted < open.len {
+        let long = matches!(open.op, RequestOp::Trim | RequestOp::WriteZeroes);
+        if long && open.submitted < open.len {
             self.submit(driver, slot);
             return;
         }
@@ -1007,6 +1007,14 @@ fn tag_of(slot: u32, piece: usize) -> Tag {
     Tag(u64::from(slot) << TAG_PIECE_BITS | piece as u64)
 }
 
+/// Bytes from `start` on that are discarded by one request to the engine: up to the end of a chunk row,
+/// so that nothing has to be stored where two of them meet.
+fn discarded_at_once(start: u64, row: u64) -> u64 {
+    let last = (start / row + 1).saturating_mul(row);
+    let end = start.saturating_add(DISCARD_BYTES_MAX) / row * row;
+    end.max(last) - start
+}
+
 /// What NBD can say of an engine's error.
 fn errno_of(error: &ReplyError, op: RequestOp) -> NbdError {
     let writes = !matches!(op, RequestOp::Flush | RequestOp::Read);
@@ -1025,6 +1033,9 @@ const PIECE_BYTES: u64 = 1 << 20;
 /// Most zeros that are stored for one request to the engine: who wants something of what comes after need
 /// not wait for all.
 const ZEROES_BYTES_MAX: u64 = 32 << 20;
+/// Most that is discarded for one request to the engine. Others wait for all of it, so does a stop, and it
+/// goes on when its client is gone; an array without a member stores zeros instead.
+const DISCARD_BYTES_MAX: u64 = 1 << 30;
 /// Requests of one client that are not answered: 32 times what Linux' nbd keeps in flight by default.
 const REQUESTS_MAX: usize = 4096;
 const CHOSEN: &str = "requests come after the choice of an export";
@@ -1039,3 +1050,22 @@ const READ_BYTES_MAX: u64 = 512 << 10;
 const SLICES_MAX: usize = 1000;
 /// Bits of a tag for the piece: 2^16 MiB are more than NBD's longest request.
 const TAG_PIECE_BITS: u32 = 16;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_discards_are_cut_between_chunk_rows() {
+        let row = 3 << 19;
+        let first = discarded_at_once(512, row);
+        assert_eq!((512 + first) % row, 0);
+        assert!(first <= DISCARD_BYTES_MAX && first > DISCARD_BYTES_MAX - row, "{first}");
+        assert_eq!(discarded_at_once(7, 1), DISCARD_BYTES_MAX);
+        // A row is never cut, however long it is.
+        assert_eq!(discarded_at_once(512, 5 << 30), (5 << 30) - 512);
+        assert_eq!(discarded_at_once(5 << 30, 5 << 30), 5 << 30);
+        let end = u64::MAX - 4096;
+        assert!(discarded_at_once(end, row) > 0);
+    }
+}

@@ -7,7 +7,7 @@ mod common;
 use common::{Client, Random, Server, array_files, array_files_of, assembled, bare, pattern};
 use weft_export::control::Command;
 use weft_export::{ExitState, Source};
-use weft_nbd::{Extent, Op};
+use weft_nbd::{EXTENTS_MAX, Extent, Op};
 use weft_ondisk::Level;
 use weft_runtime::Backend;
 use weft_runtime::devices::{Access, MemberSpec, OpenOptions};
@@ -242,6 +242,36 @@ fn extended_headers_carry_long_ranges() {
     for at in places {
         assert!(client.read(at, 8192).unwrap() == vec![0; 8192], "{at}");
     }
+    drop(client);
+    server.settled();
+    assert_eq!(server.stop(), ExitState::Clean);
+}
+
+/// Rows with a little data each are one extent, and members are asked for every one: a request for all of a
+/// large array would keep everybody else waiting. It is answered in part, and whoever goes on gets the rest.
+#[test]
+fn one_look_at_many_rows_ends_before_the_last() {
+    let rows = 2 * EXTENTS_MAX as u64 + 50;
+    let source = move |dir: &std::path::Path| {
+        let size = Sectors(128 * (rows + 64) + (8 << 11));
+        assembled(&array_files_of(dir, Level::Raid5, 3, size), 2048, 4 << 20)
+    };
+    let server = Server::start(source, Backend::Auto);
+    let mut client = Client::extended(&server.socket());
+    let row = 2 * 65_536;
+    for number in 0..rows {
+        client.write(number * row, &pattern(number + 1, 4096)).unwrap();
+    }
+    let (mut at, mut looks, size) = (0, 0, client.size());
+    let mut data = 0;
+    while at < size {
+        let extents = client.map(at, size - at);
+        let told: u64 = extents.iter().map(|extent| extent.len).sum();
+        assert!(told <= EXTENTS_MAX as u64 * row || extents.last().unwrap().hole, "{told}");
+        data += extents.iter().filter(|extent| !extent.hole).map(|extent| extent.len).sum::<u64>();
+        (at, looks) = (at + told, looks + 1);
+    }
+    assert_eq!((at, looks, data), (size, 3, rows * row));
     drop(client);
     server.settled();
     assert_eq!(server.stop(), ExitState::Clean);
