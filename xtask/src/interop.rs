@@ -43,7 +43,8 @@ fn suites() -> anyhow::Result<Vec<Suite>> {
 pub(crate) fn packages_missing() -> Vec<&'static str> {
     let suites = suites().unwrap_or_default();
     let needs = suites.iter().flat_map(|suite| suite.needs.iter().map(String::as_str));
-    packages::missing(needs.chain([crate::instructions::PROGRAM]))
+    // blkparse is what tests of weft-lab compare with.
+    packages::missing(needs.chain([crate::instructions::PROGRAM, "blkparse"]))
 }
 
 /// Builds the release binary; answers where it is.

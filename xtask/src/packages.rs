@@ -10,6 +10,7 @@ use std::time::Duration;
 
 /// Program → Debian package (bookworm). A name with a slash is a file.
 const PACKAGES: &[(&str, &str)] = &[
+    ("blkparse", "blktrace"),
     ("busybox", "busybox-static"),
     ("cpio", "cpio"),
     ("debugfs", "e2fsprogs"),

@@ -33,9 +33,55 @@ pub(crate) struct Lane<'h> {
     poison_told: bool,
     /// Told to end.
     ended: bool,
+    eagerness: Eagerness,
     /// What is found out for the other lanes, while the driver is emptied.
     letters: Vec<Vec<Letter>>,
 }
+
+/// How long a lane looks for events before it sleeps. Clients who were answered a moment ago ask again a
+/// moment later, and a thread that sleeps takes longer to wake than that. Each look lets others run first,
+/// so that a client on the same CPU is not held up.
+#[derive(Debug, Default)]
+struct Eagerness {
+    /// How often in a row all looks were in vain.
+    misses: u32,
+}
+
+impl Eagerness {
+    fn wait(
+        &mut self,
+        epoll: &OwnedFd,
+        ready: &mut Vec<epoll::Event>,
+        timeout: Option<&Timespec>,
+    ) -> Result<usize, Errno> {
+        let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+        if timeout != Some(&at_once) {
+            // Who looked in vain too often looks rarely.
+            let looks = if self.misses < MISSES_MAX || self.misses.is_multiple_of(MISSES_MAX) {
+                LOOKS
+            } else {
+                0
+            };
+            for _ in 0..looks {
+                let found =
+                    epoll::wait(epoll, rustix::buffer::spare_capacity(ready), Some(&at_once))?;
+                if found > 0 {
+                    self.misses = 0;
+                    return Ok(found);
+                }
+                std::thread::yield_now();
+            }
+            self.misses = self.misses.saturating_add(1);
+        }
+        epoll::wait(epoll, rustix::buffer::spare_capacity(ready), timeout)
+    }
+}
+
+/// Looks before a lane sleeps: some 20 µs.
+const LOOKS: u32 = 40;
+
+/// After so many waits in vain only every so many looks at all.
+const MISSES_MAX: u32 = 16;
 
 /// What only the first lane has.
 struct Head {
@@ -71,7 +117,17 @@ impl<'h> Lane<'h> {
         let epoll = epoll::create(CreateFlags::CLOEXEC).map_err(failed("epoll_create"))?;
         let letters = (0..hub.lanes()).map(|_| Vec::new()).collect();
         let (head, ended) = (None, false);
-        let lane = Self { hub, index, ports, epoll, head, poison_told: false, ended, letters };
+        let lane = Self {
+            hub,
+            index,
+            ports,
+            epoll,
+            head,
+            poison_told: false,
+            ended,
+            eagerness: Eagerness::default(),
+            letters,
+        };
         lane.watch(hub.bell(index), PORT_BELL)?;
         if hub.looks_after(index) {
             lane.watch(hub.hold(index).members().ring().wait_fd(), PORT_RING)?;
@@ -288,9 +344,8 @@ impl<'h> Lane<'h> {
             })
         };
         ready.clear();
-        let spare = rustix::buffer::spare_capacity(ready);
-        let epoll = &self.epoll;
-        let waited = driver.unlocked(|| epoll::wait(epoll, spare, timeout.as_ref()));
+        let (epoll, eagerness) = (&self.epoll, &mut self.eagerness);
+        let waited = driver.unlocked(|| eagerness.wait(epoll, ready, timeout.as_ref()));
         if self.index == 0 {
             self.hub.set_wake_at(0);
         }
