@@ -123,6 +123,16 @@ impl Host {
         step
     }
 
+    /// Whether pages of a file are under writeback. If so the process is woken when writes of it are done.
+    pub fn awaits_pages(&mut self, pid: Pid, inode: InodeId) -> bool {
+        let files = self.files_mut();
+        let awaits = files.cache.under_writeback(inode, 0..u64::MAX).is_some();
+        if awaits {
+            files.waiters.entry(inode).or_default().push(pid);
+        }
+        awaits
+    }
+
     /// A file is no more; dirty pages are dropped.
     pub fn remove_file(&mut self, inode: InodeId) {
         self.files_mut().cache.remove(inode);

@@ -58,10 +58,25 @@ pub struct Host {
     turns: BTreeMap<Pid, u64>,
     next_turn: u64,
     pub(super) files: Option<Files>,
-    /// Ranges asked for, if somebody watches.
-    seen: Option<Vec<ByteRange>>,
+    /// What was asked for, if somebody watches, and which tag the first of it had.
+    seen: Option<(u64, Vec<Seen>)>,
     engine_work: Span,
     requests_done: u64,
+}
+
+/// A request to the volume that somebody watched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Seen {
+    /// When it was submitted.
+    pub at: Time,
+    /// What was asked for.
+    pub op: RequestOp,
+    /// Of what.
+    pub range: ByteRange,
+    /// How.
+    pub flags: Flags,
+    /// When it was answered.
+    pub answered: Option<Time>,
 }
 
 /// Who is to be told of an answer.
@@ -153,8 +168,8 @@ impl Host {
             RequestOp::Read | RequestOp::Write => self.take_frames(range),
             _ => Run::EMPTY,
         };
-        if let Some(seen) = &mut self.seen {
-            seen.push(range);
+        if let Some((_, seen)) = &mut self.seen {
+            seen.push(Seen { at: self.now, op, range, flags, answered: None });
         }
         let tag = self.next_tag;
         self.next_tag += 1;
@@ -257,13 +272,13 @@ impl Host {
 
     /// Keeps what the volume is asked for from now on.
     pub fn watch_requests(&mut self) {
-        self.seen.get_or_insert_default();
+        self.seen.get_or_insert((self.next_tag, Vec::new()));
     }
 
     /// What the volume was asked for since somebody watches.
     #[must_use]
-    pub fn requests_seen(&self) -> &[ByteRange] {
-        self.seen.as_deref().unwrap_or_default()
+    pub fn requests_seen(&self) -> &[Seen] {
+        self.seen.as_ref().map_or(&[], |(_, seen)| seen)
     }
 
     /// The engine's own counters.
@@ -391,6 +406,11 @@ impl Host {
                     let asked = self.requests.remove(&tag.0).expect("an answer has a question");
                     self.requests_done += 1;
                     self.failed += u64::from(result.is_err());
+                    if let Some((first, seen)) = &mut self.seen
+                        && let Some(place) = tag.0.checked_sub(*first)
+                    {
+                        seen[place as usize].answered = Some(self.now);
+                    }
                     match asked {
                         Asked::Process { pid, name } => {
                             self.ready.push_back((pid, Woken::Done(name)));

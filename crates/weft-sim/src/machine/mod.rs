@@ -26,7 +26,7 @@ use weft_units::{Sectors, Time};
 
 pub use costs::Costs;
 pub use files::{Flusher, Place};
-pub use host::Host;
+pub use host::{Host, Seen};
 pub use member::Traffic;
 pub use thread::Thread;
 

@@ -5,7 +5,8 @@
 //! are. A process asks its [`Thread`] whether it goes on each time that it is woken.
 
 use weft_engine::writeback::WriteOut;
-use weft_units::{Span, Time};
+use weft_engine::{Flags, RequestOp};
+use weft_units::{ByteRange, Span, Time};
 
 use super::{Host, Pid};
 
@@ -58,6 +59,21 @@ impl Thread {
     pub fn write_out(&mut self, out: WriteOut, sync: bool) {
         assert!(self.out.is_none(), "one after the other");
         self.out = Some((out, sync));
+    }
+
+    /// Hands a request of its own to the volume; its process is woken with `name` when it is done.
+    pub fn submit(
+        &mut self,
+        host: &mut Host,
+        name: u64,
+        op: RequestOp,
+        range: ByteRange,
+        flags: Flags,
+    ) {
+        host.submit(self.pid, name, op, range, flags);
+        let bio = Span(host.costs().bio);
+        self.work(host, bio);
+        self.blocked = host.congestion() == weft_engine::Congestion::Blocked;
     }
 
     /// Whether nothing holds it up. If something does, its process is woken when that is over.

@@ -2,13 +2,16 @@
 //!
 //! | workload | file |
 //! |---|---|
+//! | `dbench`: clients of a file server, on ext4 | [`dbench`], [`ext4`] |
 //! | `dd` onto a block device | [`dd`] |
 //! | `tiobench` on a file system | [`tiobench`], [`xfs`] |
 //! | a clone of an `fio` job, direct I/O | [`jobs`] |
 //!
 //! Source   experiments.md §1
 
+pub mod dbench;
 pub mod dd;
+pub mod ext4;
 pub mod jobs;
 pub mod tiobench;
 pub mod xfs;

@@ -1,0 +1,311 @@
+//! What does a user's own load file of dbench say?
+//!
+//! A line is an operation, its arguments and the status that it had when the load was recorded:
+//!
+//! ```text
+//! NTCreateX "\clients\client1\a.txt" 0x40 0x2 17 NT_STATUS_OK     path, options, disposition, handle
+//! WriteX 17 0 4096 4096 NT_STATUS_OK                              handle, offset, length, length written
+//! ```
+//!
+//! dbench brings a stock file with it, under the GPL: weft has none of it. Time stamps, `SLEEP` and the
+//! operations of dbench's other back ends (NFS, SCSI) are refused.
+//!
+//! Source   experiments.md §1.6; dbench 4.0, `README`
+
+use super::op::{Handle, Kind, Names, Op, Open};
+
+/// A load: what one pass does.
+#[derive(Clone, Debug, Default)]
+pub struct Load {
+    /// The operations.
+    pub ops: Vec<Op>,
+    /// Of their paths.
+    pub names: Names,
+}
+
+/// A line that is not one of a load file.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("load file, line {line}, column {column}: found {found}, expected {expected}")]
+pub struct Error {
+    /// From 1.
+    pub line: usize,
+    /// From 1, in bytes.
+    pub column: usize,
+    /// What stands there.
+    pub found: String,
+    /// What should.
+    pub expected: &'static str,
+}
+
+/// `FILE_DIRECTORY_FILE` of the options.
+const DIRECTORY: u64 = 0x1;
+
+impl Load {
+    /// Reads the text of a load file.
+    ///
+    /// # Errors
+    /// It is not one, or it has no operation.
+    pub fn parse(text: &str) -> Result<Self, Error> {
+        let mut load = Self::default();
+        let mut lines = 0;
+        for (line, text) in text.lines().enumerate() {
+            lines = line + 1;
+            let mut fields = Fields { text, at: 0, line: lines };
+            if text.trim().is_empty() || text.starts_with('#') {
+                continue;
+            }
+            let op = operation(&mut fields, &mut load.names)?;
+            fields.end()?;
+            load.ops.push(op);
+        }
+        if load.ops.is_empty() {
+            let found = "the end of the file".into();
+            return Err(Error { line: lines + 1, column: 1, found, expected: AN_OPERATION });
+        }
+        Ok(load)
+    }
+}
+
+const AN_OPERATION: &str = "an operation: Close, Deltree, FIND_FIRST, Flush, LockX, Mkdir, \
+    NTCreateX, QUERY_FILE_INFORMATION, QUERY_FS_INFORMATION, QUERY_PATH_INFORMATION, ReadX, Rename, \
+    SET_FILE_INFORMATION, Unlink, UnlockX or WriteX";
+
+fn operation(fields: &mut Fields<'_>, names: &mut Names) -> Result<Op, Error> {
+    let (column, name) = fields.next(AN_OPERATION)?;
+    let Some(kind) = Kind::ALL.into_iter().find(|kind| kind.name() == name) else {
+        return Err(fields.error(column, format!("{name:?}"), AN_OPERATION));
+    };
+    let op = match kind {
+        Kind::Close => Op::Close(fields.handle()?),
+        Kind::Deltree => Op::Deltree(names.path(fields.path()?)),
+        Kind::FindFirst => {
+            fields.path()?;
+            for expected in ["a level", "the most names to find", "how many names were found"] {
+                fields.number(expected)?;
+            }
+            Op::Other(kind)
+        }
+        Kind::Flush => Op::Flush(fields.handle()?),
+        Kind::LockX | Kind::UnlockX => {
+            fields.handle()?;
+            fields.number("an offset")?;
+            fields.number("a length")?;
+            Op::Other(kind)
+        }
+        Kind::Mkdir => Op::Mkdir(names.path(fields.path()?)),
+        Kind::NtCreateX => {
+            let path = names.path(fields.path()?);
+            let options = fields.number("create options")?;
+            let disposition = fields.number("a create disposition")?;
+            let handle = fields.handle()?;
+            let open = match disposition {
+                _ if options & DIRECTORY != 0 && disposition == 2 => Open::Directory,
+                2 => Open::Create,
+                4 | 5 => Open::Truncate,
+                _ => Open::Existing,
+            };
+            Op::Open(path, Some((handle, open)))
+        }
+        Kind::QueryFile => {
+            fields.handle()?;
+            fields.number("a level")?;
+            Op::Other(kind)
+        }
+        Kind::QueryFs => {
+            fields.number("a level")?;
+            Op::Other(kind)
+        }
+        Kind::QueryPath => {
+            fields.path()?;
+            fields.number("a level")?;
+            Op::Other(kind)
+        }
+        Kind::ReadX | Kind::WriteX => {
+            let handle = fields.handle()?;
+            let offset = fields.number("an offset")?;
+            let len = fields.length()?;
+            fields.number("how many bytes were moved")?;
+            if kind == Kind::ReadX {
+                Op::Read { handle, offset, len }
+            } else {
+                Op::Write { handle, offset, len }
+            }
+        }
+        Kind::Rename => {
+            let from = names.path(fields.path()?);
+            Op::Rename(from, names.path(fields.path()?))
+        }
+        Kind::SetFile => {
+            let handle = fields.handle()?;
+            fields.number("a level")?;
+            Op::SetFile(handle)
+        }
+        Kind::Unlink => {
+            let path = names.path(fields.path()?);
+            fields.number("attributes")?;
+            Op::Unlink(path)
+        }
+    };
+    let succeeded = fields.status()?;
+    Ok(match op {
+        Op::Open(path, _) if !succeeded => Op::Open(path, None),
+        // dbench removes what is there, whatever the load saw.
+        Op::Deltree(_) => op,
+        _ if !succeeded => Op::Other(kind),
+        _ => op,
+    })
+}
+
+/// A line, field by field.
+struct Fields<'a> {
+    text: &'a str,
+    at: usize,
+    line: usize,
+}
+
+impl<'a> Fields<'a> {
+    fn error(&self, column: usize, found: String, expected: &'static str) -> Error {
+        Error { line: self.line, column: column + 1, found, expected }
+    }
+
+    fn skip_spaces(&mut self) {
+        let rest = &self.text[self.at..];
+        self.at += rest.len() - rest.trim_start().len();
+    }
+
+    /// The next field, and where it begins.
+    fn next(&mut self, expected: &'static str) -> Result<(usize, &'a str), Error> {
+        self.skip_spaces();
+        let (column, rest) = (self.at, &self.text[self.at..]);
+        let len = rest.find(char::is_whitespace).unwrap_or(rest.len());
+        if len == 0 {
+            return Err(self.error(column, "the end of the line".into(), expected));
+        }
+        self.at += len;
+        Ok((column, &rest[..len]))
+    }
+
+    fn path(&mut self) -> Result<&'a str, Error> {
+        const EXPECTED: &str = "a path in double quotes";
+        self.skip_spaces();
+        let (column, rest) = (self.at, &self.text[self.at..]);
+        let quoted = rest.strip_prefix('"').and_then(|rest| rest.split_once('"'));
+        let Some((path, _)) = quoted else {
+            let (_, found) = self.next(EXPECTED)?;
+            return Err(self.error(column, format!("{found:?}"), EXPECTED));
+        };
+        self.at += path.len() + 2;
+        Ok(path)
+    }
+
+    fn number(&mut self, expected: &'static str) -> Result<u64, Error> {
+        let (column, text) = self.next(expected)?;
+        let number = match text.strip_prefix("0x") {
+            Some(digits) => u64::from_str_radix(digits, 16),
+            None => text.parse(),
+        };
+        number.map_err(|_| self.error(column, format!("{text:?}"), expected))
+    }
+
+    fn length(&mut self) -> Result<u32, Error> {
+        const EXPECTED: &str = "a length from 1 to 4294967295 bytes";
+        self.skip_spaces();
+        let column = self.at;
+        let number = self.number(EXPECTED)?;
+        let len = u32::try_from(number).ok().filter(|len| *len > 0);
+        len.ok_or_else(|| self.error(column, number.to_string(), EXPECTED))
+    }
+
+    fn handle(&mut self) -> Result<Handle, Error> {
+        const EXPECTED: &str = "a handle, a number";
+        let (column, text) = self.next(EXPECTED)?;
+        let handle = text.parse().map(Handle);
+        handle.map_err(|_| self.error(column, format!("{text:?}"), EXPECTED))
+    }
+
+    /// Whether the operation succeeded.
+    fn status(&mut self) -> Result<bool, Error> {
+        const EXPECTED: &str = "a status: NT_STATUS_… or a number after 0x";
+        let (column, text) = self.next(EXPECTED)?;
+        if let Some(name) = text.strip_prefix("NT_STATUS_") {
+            return Ok(name == "OK");
+        }
+        let digits = text.strip_prefix("0x").and_then(|text| u64::from_str_radix(text, 16).ok());
+        let status = digits.ok_or_else(|| self.error(column, format!("{text:?}"), EXPECTED))?;
+        Ok(status == 0)
+    }
+
+    fn end(&mut self) -> Result<(), Error> {
+        self.skip_spaces();
+        match &self.text[self.at..] {
+            "" => Ok(()),
+            rest => Err(self.error(self.at, format!("{rest:?}"), "the end of the line")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = r#"# made for this test
+Deltree "\top" NT_STATUS_OK
+Mkdir "\top" NT_STATUS_OK
+NTCreateX "\top\Some Name.txt" 0x40 0x2 17 NT_STATUS_OK
+WriteX 17 4095 2 2 NT_STATUS_OK
+Flush 17 0x00000000
+QUERY_PATH_INFORMATION "\top\none" 1004 NT_STATUS_OBJECT_NAME_NOT_FOUND
+NTCreateX "\top\none" 0x40 0x1 -1 NT_STATUS_OBJECT_NAME_NOT_FOUND
+Close 17 NT_STATUS_OK
+
+Rename "\TOP\SOME NAME.TXT" "\top\b" NT_STATUS_OK
+Unlink "\top\b" 0x6 NT_STATUS_OK
+"#;
+
+    #[test]
+    fn lines_are_operations() {
+        let mut load = Load::parse(TEXT).unwrap();
+        let (file, renamed) = (load.names.path("\\top\\some name.txt"), load.names.path("\\top\\b"));
+        let top = load.names.path("\\top");
+        let none = load.names.path("\\top\\none");
+        let handle = Handle(17);
+        let expected = [
+            Op::Deltree(top),
+            Op::Mkdir(top),
+            Op::Open(file, Some((handle, Open::Create))),
+            Op::Write { handle, offset: 4095, len: 2 },
+            Op::Flush(handle),
+            Op::Other(Kind::QueryPath),
+            Op::Open(none, None),
+            Op::Close(handle),
+            Op::Rename(file, renamed),
+            Op::Unlink(renamed),
+        ];
+        assert_eq!(load.ops, expected);
+        assert!(load.names.is_below(file, top) && !load.names.is_below(top, file));
+    }
+
+    #[test]
+    fn errors_say_where_and_what() {
+        let cases = [
+            ("Flush 1 NT_STATUS_OK\nFlosh 1 NT_STATUS_OK", 2, 1, "\"Flosh\"", "an operation"),
+            ("12.5 Flush 1 NT_STATUS_OK", 1, 1, "\"12.5\"", "an operation"),
+            ("Flush one NT_STATUS_OK", 1, 7, "\"one\"", "a handle"),
+            ("Flush 1", 1, 8, "the end of the line", "a status"),
+            ("Flush 1 fine", 1, 9, "\"fine\"", "a status"),
+            ("Flush 1 NT_STATUS_OK more", 1, 22, "\"more\"", "the end of the line"),
+            ("Mkdir \\a NT_STATUS_OK", 1, 7, "\"\\\\a\"", "a path in double quotes"),
+            ("Mkdir \"\\a NT_STATUS_OK", 1, 7, "\"\\\"\\\\a\"", "a path in double quotes"),
+            ("ReadX 1 0x1g 1 1 NT_STATUS_OK", 1, 9, "\"0x1g\"", "an offset"),
+            ("ReadX 1 0 0 0 NT_STATUS_OK", 1, 11, "0", "a length from 1"),
+            ("WriteX 1 0 4294967296 1 NT_STATUS_OK", 1, 12, "4294967296", "a length from 1"),
+            ("# nothing\n\n", 3, 1, "the end of the file", "an operation"),
+        ];
+        for (text, line, column, found, expected) in cases {
+            let error = Load::parse(text).unwrap_err();
+            assert_eq!((error.line, error.column), (line, column), "{text}: {error}");
+            assert_eq!(error.found, found, "{text}");
+            assert!(error.expected.starts_with(expected), "{text}: {error}");
+        }
+    }
+}

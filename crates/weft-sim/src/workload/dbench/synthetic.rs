@@ -1,0 +1,490 @@
+//! What does a dbench client do if there is no load file?
+//!
+//! A load with the marginals of the stock one: how often each operation occurs, how long reads and writes
+//! are, how many pages are dirty at a `Flush`, how long files live, and that a pass is a prologue and 129
+//! repetitions of the same kind. The order of operations is drawn.
+//!
+//! A repetition is made of sessions (open, work, close) in any order, with queries between them:
+//!
+//! * 14 files are written and flushed in bursts: one 18 times, one 6, 5 and 4 times, ten once;
+//! * others are written and never flushed; half of them are gone as soon as they are closed;
+//! * most sessions open what is there, and read it;
+//! * whatever a repetition makes it unlinks.
+//!
+//! Counts of a pass are exact. Lengths are dealt so that each class has its share at any time.
+//!
+//! Source   experiments.md §1.6, the tables; the order is an assumption
+
+use std::collections::VecDeque;
+
+use weft_engine::writeback::PAGE_BYTES;
+
+use super::op::{Handle, Kind, Names, Op, Open, Path};
+use crate::rng::Rng;
+
+/// Repetitions of a pass.
+const REPETITIONS: u64 = 129;
+const DIRECTORIES: usize = 12;
+const FILLERS: usize = 5;
+const FILLER_BYTES: u64 = 1 << 20;
+/// Files that stay for a whole pass.
+const KEPT: usize = 51;
+/// Sessions of the prologue, of five reads each.
+const PROLOGUE_READERS: usize = 62;
+const PROLOGUE_QUERIES: usize = 76;
+/// How often files are flushed in a repetition; the first also takes what is left of a pass's flushes.
+const FLUSHED: [u64; 14] = [18, 6, 5, 4, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1];
+/// Names of files that come and go.
+const NAMES: usize = 192;
+
+/// What the repetitions of a pass have together.
+mod pass {
+    /// Files made, and unlinked.
+    pub(super) const CREATES: u64 = 16_000;
+    /// Sessions of files that exist: 58 200 opens succeed, less directories, files made and the prologue's.
+    pub(super) const OPENS: u64 = 58_200 - 11 - 16_056 - 62;
+    pub(super) const NOT_FOUND: u64 = 21_030;
+    pub(super) const QUERY_PATH: u64 = 71_814 - 76;
+    pub(super) const FIND_FIRST: u64 = 27_765;
+    pub(super) const QUERY_FS: u64 = 13_168;
+    pub(super) const QUERY_FILE: u64 = 12_585;
+    pub(super) const SET_FILE: u64 = 6_454;
+    pub(super) const FLUSHES: u64 = 5_553;
+    pub(super) const RENAMES: u64 = 3_355;
+    pub(super) const LOCKS: u64 = 258;
+    pub(super) const READS: u64 = 124_199 - 310;
+    pub(super) const WRITES: u64 = 39_502 - 80 - 51;
+}
+
+/// A class of lengths: how many of 1000 have one from the first to the last.
+type Class = (u32, u32, u32);
+
+/// Uniform within ranges that have the means of the table.
+const WRITES: [Class; 7] = [
+    (189, 1, 1),
+    (29, 21, 511),
+    (52, 512, 3444),
+    (252, 4096, 4096),
+    (85, 4797, 16_383),
+    (73, 16_384, 56_898),
+    (320, 65_536, 65_536),
+];
+const READS: [Class; 7] = [
+    (45, 1, 262),
+    (88, 512, 2990),
+    (669, 4096, 4096),
+    (45, 4097, 12_233),
+    (16, 16_384, 16_384),
+    (3, 16_385, 50_000),
+    (134, 61_440, 61_440),
+];
+
+/// Deals lengths by class: the class that is behind its share most is next.
+#[derive(Clone, Debug)]
+struct Dealer {
+    classes: [Class; 7],
+    dealt: [u64; 7],
+    total: u64,
+}
+
+impl Dealer {
+    fn new(classes: [Class; 7]) -> Self {
+        Self { classes, dealt: [0; 7], total: 0 }
+    }
+
+    /// One of this class was made elsewhere.
+    fn count(&mut self, class: usize) {
+        self.dealt[class] += 1;
+        self.total += 1;
+    }
+
+    fn deal(&mut self, rng: &mut Rng) -> u32 {
+        let behind = |class: &usize| {
+            let share = u64::from(self.classes[*class].0) * (self.total + 1);
+            share as i64 - 1000 * self.dealt[*class] as i64
+        };
+        let class = (0..7).max_by_key(behind).expect("there are classes");
+        self.count(class);
+        let (_, first, last) = self.classes[class];
+        first + rng.below(u64::from(last - first) + 1) as u32
+    }
+
+    fn deck(&mut self, rng: &mut Rng, count: u64) -> Vec<u32> {
+        let mut deck: Vec<u32> = (0..count).map(|_| self.deal(rng)).collect();
+        rng.shuffle(&mut deck);
+        deck
+    }
+}
+
+/// A load that is drawn.
+#[derive(Clone, Debug)]
+pub struct Synthetic {
+    rng: Rng,
+    names: Names,
+    top: [Path; 2],
+    directories: Vec<Path>,
+    fillers: Vec<Path>,
+    kept: Vec<Path>,
+    /// Names that no file has.
+    free: VecDeque<Path>,
+    /// Files that come and go: name, length.
+    live: Vec<(Path, u64)>,
+    writes: Dealer,
+    reads: Dealer,
+    /// The next part: 0 is the prologue.
+    part: u64,
+    handle: i64,
+}
+
+/// What a repetition is made of.
+#[derive(Clone, Copy, Debug)]
+enum Item {
+    Session(usize),
+    NotFound,
+    Other(Kind),
+    Rename,
+    Unlink(Path),
+}
+
+/// A file that is opened, worked on and closed.
+#[derive(Clone, Debug, Default)]
+struct Session {
+    new: bool,
+    /// What is written, in order; each ends with a flush if there are pages to be flushed.
+    groups: Vec<Vec<u32>>,
+    flushed: bool,
+    reads: Vec<u32>,
+    queries: u32,
+    sets: u32,
+    locks: u32,
+}
+
+impl Synthetic {
+    /// Of a client.
+    #[must_use]
+    pub fn new(seed: u64, client: u32) -> Self {
+        let mut names = Names::default();
+        let clients = names.path("\\clients");
+        let top = names.path(&format!("\\clients\\client{client}"));
+        let directories: Vec<Path> = (1..DIRECTORIES)
+            .map(|n| names.path(&format!("\\clients\\client{client}\\d{n}")))
+            .collect();
+        let mut files = |word: &str, count| -> Vec<Path> {
+            (0..count)
+                .map(|n| {
+                    let d = 1 + n % (DIRECTORIES - 1);
+                    names.path(&format!("\\clients\\client{client}\\d{d}\\{word}{n}"))
+                })
+                .collect()
+        };
+        let (fillers, kept) = (files("filler", FILLERS), files("kept", KEPT));
+        let free = files("file", NAMES).into();
+        Self {
+            rng: Rng::new(seed ^ (u64::from(client) << 40) ^ 0x6462_656e_6368),
+            names,
+            top: [clients, top],
+            directories,
+            fillers,
+            kept,
+            free,
+            live: Vec::new(),
+            writes: Dealer::new(WRITES),
+            reads: Dealer::new(READS),
+            part: 0,
+            handle: 0,
+        }
+    }
+
+    /// The names of its paths.
+    #[must_use]
+    pub fn names(&self) -> &Names {
+        &self.names
+    }
+
+    /// Whether the next part is the first of a pass.
+    #[must_use]
+    pub fn begins_pass(&self) -> bool {
+        self.part == 0
+    }
+
+    /// The prologue or a repetition.
+    pub fn next_part(&mut self) -> Vec<Op> {
+        let part = self.part;
+        self.part = (part + 1) % (REPETITIONS + 1);
+        if part == 0 {
+            return self.prologue();
+        }
+        let mut ops = self.repetition(part - 1);
+        if part == REPETITIONS {
+            ops.push(Op::Deltree(self.top[1]));
+            self.free.extend(self.live.drain(..).map(|(path, _)| path));
+        }
+        ops
+    }
+
+    fn prologue(&mut self) -> Vec<Op> {
+        (self.writes, self.reads) = (Dealer::new(WRITES), Dealer::new(READS));
+        let mut ops = vec![Op::Deltree(self.top[1]), Op::Mkdir(self.top[0])];
+        for path in self.directories.clone() {
+            let handle = self.open(&mut ops, path, Open::Directory);
+            ops.push(Op::Close(handle));
+        }
+        for path in self.fillers.clone() {
+            let handle = self.open(&mut ops, path, Open::Create);
+            for offset in (0..FILLER_BYTES).step_by(1 << 16) {
+                self.writes.count(6);
+                ops.push(Op::Write { handle, offset, len: 1 << 16 });
+            }
+            ops.push(Op::Close(handle));
+        }
+        for path in self.kept.clone() {
+            let handle = self.open(&mut ops, path, Open::Create);
+            let len = self.writes.deal(&mut self.rng);
+            ops.push(Op::Write { handle, offset: 0, len });
+            ops.push(Op::Close(handle));
+        }
+        for n in 0..PROLOGUE_READERS {
+            let (path, open) = match n {
+                0 => (self.kept[0], Open::Truncate),
+                _ => (self.rng.pick(&self.fillers), Open::Existing),
+            };
+            let handle = self.open(&mut ops, path, open);
+            for _ in 0..5 {
+                let len = self.reads.deal(&mut self.rng);
+                ops.push(self.read(handle, FILLER_BYTES, len));
+            }
+            ops.push(Op::Close(handle));
+        }
+        ops.extend([Op::Other(Kind::QueryPath); PROLOGUE_QUERIES]);
+        ops
+    }
+
+    fn repetition(&mut self, n: u64) -> Vec<Op> {
+        let share = |count: u64| (n + 1) * count / REPETITIONS - n * count / REPETITIONS;
+        let new = share(pass::CREATES) as usize;
+        let sessions = self.sessions(new, share);
+        let mut items: VecDeque<Item> = self.items(sessions.len(), share).into();
+
+        let mut ops = Vec::new();
+        let mut unlinks = 0;
+        while let Some(item) = items.pop_front() {
+            match item {
+                Item::Session(at) => {
+                    let path = self.session(&mut ops, &sessions[at]);
+                    if sessions[at].new {
+                        // Half of what is not flushed is gone at once, the rest some time later.
+                        let soon = !sessions[at].flushed && self.rng.percent(55);
+                        let room = items.len() as u64 + 1;
+                        let after = if soon { 0 } else { self.rng.below(room) };
+                        items.insert(after as usize, Item::Unlink(path));
+                        unlinks += 1;
+                    }
+                }
+                Item::NotFound => {
+                    let path = *self.free.back().expect("there are more names than files");
+                    ops.push(Op::Open(path, None));
+                }
+                Item::Other(kind) => ops.push(Op::Other(kind)),
+                Item::Rename => {
+                    let to = self.free.pop_front().expect("there are more names than files");
+                    // One that stays, if there is none that comes and goes.
+                    let name = if self.live.is_empty() {
+                        &mut self.kept[self.rng.index(KEPT)]
+                    } else {
+                        let at = self.rng.index(self.live.len());
+                        &mut self.live[at].0
+                    };
+                    let from = std::mem::replace(name, to);
+                    self.free.push_back(from);
+                    ops.push(Op::Rename(from, to));
+                    for item in &mut items {
+                        match item {
+                            Item::Unlink(path) if *path == from => *path = to,
+                            _ => {}
+                        }
+                    }
+                }
+                Item::Unlink(path) => {
+                    self.live.retain(|(live, _)| *live != path);
+                    self.free.push_back(path);
+                    ops.push(Op::Unlink(path));
+                }
+            }
+        }
+        assert_eq!(unlinks, new, "what a repetition makes it unlinks");
+        ops
+    }
+
+    /// What is not in a session, and the sessions, in any order.
+    fn items(&mut self, sessions: usize, share: impl Fn(u64) -> u64) -> Vec<Item> {
+        let mut items: Vec<Item> = (0..sessions).map(Item::Session).collect();
+        for (kind, count) in [
+            (Kind::QueryPath, pass::QUERY_PATH),
+            (Kind::FindFirst, pass::FIND_FIRST),
+            (Kind::QueryFs, pass::QUERY_FS),
+        ] {
+            items.extend((0..share(count)).map(|_| Item::Other(kind)));
+        }
+        items.extend((0..share(pass::NOT_FOUND)).map(|_| Item::NotFound));
+        items.extend((0..share(pass::RENAMES)).map(|_| Item::Rename));
+        self.rng.shuffle(&mut items);
+        items
+    }
+
+    /// The sessions: those that are flushed, other new files, and those of files that exist.
+    fn sessions(&mut self, new: usize, share: impl Fn(u64) -> u64) -> Vec<Session> {
+        let mut sessions = vec![Session::default(); new + share(pass::OPENS) as usize];
+        for session in &mut sessions[..new] {
+            session.new = true;
+        }
+        let mut deck = self.writes.deck(&mut self.rng, share(pass::WRITES));
+        let mut flushes = FLUSHED;
+        flushes[0] += share(pass::FLUSHES) - FLUSHED.iter().sum::<u64>();
+        let mut pages = flushed_pages(&mut self.rng, flushes.iter().sum());
+        for (session, count) in sessions.iter_mut().zip(flushes) {
+            session.flushed = true;
+            for pages in pages.drain(..count as usize) {
+                session.groups.push(take_pages(&mut deck, pages));
+            }
+        }
+        // A few of the others get most of what is left.
+        let others = (new - flushes.len()) as u64;
+        for len in deck {
+            let limit = self.rng.below(others) + 1;
+            let at = flushes.len() + self.rng.below(limit) as usize;
+            let session = &mut sessions[at];
+            session.groups.resize(1, Vec::new());
+            session.groups[0].push(len);
+        }
+        let rng = &mut self.rng;
+        for len in self.reads.deck(rng, share(pass::READS)) {
+            // A fifth of the reads are between flushes.
+            let at = if rng.percent(20) {
+                rng.index(flushes.len())
+            } else {
+                new + rng.index(sessions.len() - new)
+            };
+            sessions[at].reads.push(len);
+        }
+        for _ in 0..share(pass::QUERY_FILE) {
+            let at = rng.index(sessions.len());
+            sessions[at].queries += 1;
+        }
+        for _ in 0..share(pass::SET_FILE) {
+            let at = rng.index(sessions.len());
+            sessions[at].sets += 1;
+        }
+        for _ in 0..share(pass::LOCKS) {
+            let at = rng.index(sessions.len());
+            sessions[at].locks += 1;
+        }
+        sessions
+    }
+
+    /// Does a session. Says on which file.
+    fn session(&mut self, ops: &mut Vec<Op>, session: &Session) -> Path {
+        let (path, open, mut size) = if session.new {
+            let path = self.free.pop_front().expect("there are more names than files");
+            (path, Open::Create, 0)
+        } else {
+            self.existing(session.reads.iter().copied().max().unwrap_or(0))
+        };
+        let handle = self.open(ops, path, open);
+        ops.extend((0..session.queries).map(|_| Op::Other(Kind::QueryFile)));
+        for _ in 0..session.locks {
+            ops.extend([Op::Other(Kind::LockX), Op::Other(Kind::UnlockX)]);
+        }
+        let mut reads = session.reads.iter().copied();
+        let between = session.reads.len() / session.groups.len().max(1);
+        for group in &session.groups {
+            size = size.max(write_group(ops, handle, group, session.flushed));
+            for len in reads.by_ref().take(between) {
+                ops.push(self.read(handle, size, len));
+            }
+            if session.flushed {
+                ops.push(Op::Flush(handle));
+            }
+        }
+        for len in reads {
+            ops.push(self.read(handle, size, len));
+        }
+        ops.extend((0..session.sets).map(|_| Op::SetFile(handle)));
+        ops.push(Op::Close(handle));
+        if session.new {
+            self.live.push((path, size));
+        }
+        path
+    }
+
+    /// A file to read: one that comes and goes if it is long enough, else a filler.
+    fn existing(&mut self, len: u32) -> (Path, Open, u64) {
+        if !self.live.is_empty() && self.rng.percent(50) {
+            let (path, size) = self.rng.pick(&self.live);
+            if size >= u64::from(len) {
+                return (path, Open::Existing, size);
+            }
+        }
+        (self.rng.pick(&self.fillers), Open::Existing, FILLER_BYTES)
+    }
+
+    fn open(&mut self, ops: &mut Vec<Op>, path: Path, open: Open) -> Handle {
+        self.handle += 1;
+        let handle = Handle(self.handle);
+        ops.push(Op::Open(path, Some((handle, open))));
+        handle
+    }
+
+    fn read(&mut self, handle: Handle, size: u64, len: u32) -> Op {
+        let room = size.saturating_sub(u64::from(len)) / PAGE_BYTES;
+        Op::Read { handle, offset: self.rng.below(room + 1) * PAGE_BYTES, len }
+    }
+}
+
+/// Dirty pages at each flush of a repetition: few at most of them, a sixth of a mebibyte at some.
+fn flushed_pages(rng: &mut Rng, count: u64) -> Vec<u64> {
+    let large = [20, 20, 21, 22, if rng.percent(50) { 22 } else { 66 }];
+    let few = [(14, 1), (8, 2), (8, 3), (4, 5), (4, 9)];
+    let mut pages: Vec<u64> =
+        few.iter().flat_map(|(times, pages)| std::iter::repeat_n(*pages, *times)).collect();
+    pages.extend(large);
+    pages.resize(count as usize, 5);
+    rng.shuffle(&mut pages);
+    pages
+}
+
+/// Takes writes from a deck that dirty so many pages, one behind the other.
+fn take_pages(deck: &mut Vec<u32>, mut pages: u64) -> Vec<u32> {
+    let mut group = Vec::new();
+    while pages > 0 {
+        let fits = |len: &u32| u64::from(*len).div_ceil(PAGE_BYTES) <= pages;
+        // The longest that fits, and of one page whatever comes first.
+        let at = if pages == 1 {
+            deck.iter().position(fits)
+        } else {
+            (0..deck.len()).filter(|at| fits(&deck[*at])).max_by_key(|at| deck[*at])
+        };
+        let len = deck.swap_remove(at.expect("a deck has short writes"));
+        pages -= u64::from(len).div_ceil(PAGE_BYTES);
+        group.push(len);
+    }
+    group
+}
+
+/// Writes one after the other, each from the beginning of a page; what is flushed from the beginning of
+/// the file each time. A file that is not begins with a byte where it is to end, as SMB clients set a
+/// file's length, and is then overwritten. Says how long the file is at least.
+fn write_group(ops: &mut Vec<Op>, handle: Handle, group: &[u32], flushed: bool) -> u64 {
+    let pages: u64 = group.iter().map(|len| u64::from(*len).div_ceil(PAGE_BYTES)).sum();
+    let mut bytes = group.to_vec();
+    let mut offset = 0;
+    if !flushed && let Some(at) = bytes.iter().position(|len| *len == 1) {
+        bytes.swap_remove(at);
+        let end = (pages - 1).max(1) * PAGE_BYTES;
+        ops.push(Op::Write { handle, offset: end - 1, len: 1 });
+    }
+    for len in bytes {
+        ops.push(Op::Write { handle, offset, len });
+        offset += u64::from(len).div_ceil(PAGE_BYTES) * PAGE_BYTES;
+    }
+    pages * PAGE_BYTES
+}

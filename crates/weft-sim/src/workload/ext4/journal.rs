@@ -1,0 +1,299 @@
+//! When is a transaction on disk?
+//!
+//! One transaction runs and takes what changes; one at most is committed. jbd2 commits when somebody asks
+//! for it or the transaction is 5 s old:
+//!
+//! 1. the running transaction becomes the committing one, and a new one runs;
+//! 2. data that the transaction refers to is waited for (ordered mode);
+//! 3. a descriptor and the changed blocks go to the journal one after the other, 4 KiB each;
+//! 4. when they are there, the commit block follows with PREFLUSH and FUA;
+//! 5. all who wait for it are woken, and what it freed is free.
+//!
+//! Its blocks are then dirty pages of the block device, which the flusher brings home when they are old;
+//! a block that changes again meanwhile is there once. When three quarters of the journal are full, jbd2
+//! brings them home itself before it commits anything else.
+
+use std::any::Any;
+use std::collections::BTreeSet;
+use std::ops::Range;
+
+use weft_engine::writeback::{Balance, Fsync, InodeId, PAGE_BYTES, SyncStep, WriterId};
+use weft_engine::{Flags, RequestOp};
+use weft_units::{ByteRange, Span, Time};
+
+use super::{Commits, Ext4};
+use crate::machine::{Host, Pid, Process, Thread, Woken};
+
+/// 128 MiB of blocks.
+const BLOCKS: u64 = 1 << 15;
+/// How old a transaction gets.
+const INTERVAL: Span = Span::secs(5);
+/// What one descriptor has room for: tags of 16 bytes.
+const TAGS: u64 = 254;
+
+/// What changed together.
+#[derive(Debug, Default)]
+pub(super) struct Transaction {
+    /// When something changed first.
+    began: Option<Time>,
+    /// Blocks, by their home.
+    metadata: BTreeSet<u64>,
+    /// Files that got blocks in it.
+    pub(super) ordered: BTreeSet<InodeId>,
+    /// Blocks that are free when it is on disk.
+    pub(super) freed: Vec<Range<u64>>,
+    /// Whether somebody waits for it.
+    asked: bool,
+}
+
+/// The journal.
+#[derive(Debug)]
+pub(super) struct Journal {
+    first: u64,
+    /// Where the next block goes, from `first` on.
+    head: u64,
+    /// Blocks since the last checkpoint.
+    used: u64,
+    /// Of the running transaction; those up to `number - 1` are on disk or being committed.
+    number: u64,
+    running: Transaction,
+    committing: Option<Transaction>,
+    waiters: Vec<(u64, Pid)>,
+    /// Whether jbd2 has to be told that a transaction began.
+    news: bool,
+    pub(super) thread: Option<Pid>,
+    pub(super) commits: Commits,
+}
+
+impl Journal {
+    /// In the middle of the volume.
+    pub(super) fn new(middle: u64) -> Self {
+        Self {
+            first: middle - BLOCKS / 2,
+            head: 0,
+            used: 0,
+            number: 1,
+            running: Transaction::default(),
+            committing: None,
+            waiters: Vec::new(),
+            news: false,
+            thread: None,
+            commits: Commits::default(),
+        }
+    }
+
+    pub(super) fn area(&self) -> Range<u64> {
+        self.first..self.first + BLOCKS
+    }
+
+    /// A block changes. Says in which transaction.
+    pub(super) fn touch(&mut self, now: Time, block: u64) -> u64 {
+        if self.running.began.is_none() {
+            self.running.began = Some(now);
+            self.news = true;
+        }
+        self.running.metadata.insert(block);
+        self.number
+    }
+
+    pub(super) fn running(&mut self) -> &mut Transaction {
+        &mut self.running
+    }
+
+    /// A file is no more.
+    pub(super) fn forget(&mut self, pages: InodeId) {
+        if let Some(committing) = &mut self.committing {
+            committing.ordered.remove(&pages);
+        }
+    }
+
+    /// jbd2, if a transaction has begun that it does not know of.
+    pub(super) fn news(&mut self) -> Option<Pid> {
+        std::mem::take(&mut self.news).then(|| self.thread.expect("it is mounted"))
+    }
+
+    /// The last transaction that is on disk.
+    pub(super) fn committed(&self) -> u64 {
+        self.number - 1 - u64::from(self.committing.is_some())
+    }
+
+    /// A process waits for a transaction. Says who is to be told.
+    pub(super) fn ask(&mut self, transaction: u64, pid: Pid) -> Pid {
+        self.waiters.push((transaction, pid));
+        self.running.asked |= transaction == self.number;
+        self.thread.expect("it is mounted")
+    }
+
+    fn due(&self) -> Option<Time> {
+        let began = self.running.began?;
+        Some(if self.running.asked { began } else { began + INTERVAL })
+    }
+
+    fn is_full(&self) -> bool {
+        self.used > BLOCKS / 4 * 3
+    }
+
+    /// The range that the next block of the journal has.
+    fn next_block(&mut self) -> ByteRange {
+        let block = self.first + self.head;
+        self.head = (self.head + 1) % BLOCKS;
+        self.used += 1;
+        ByteRange::new(block * PAGE_BYTES, PAGE_BYTES)
+    }
+}
+
+/// The kernel's thread that commits.
+#[derive(Debug)]
+pub(super) struct Jbd2 {
+    thread: Thread,
+    fs: Ext4,
+    writer: Option<WriterId>,
+    stage: Stage,
+    /// When it asked to be woken.
+    timer: Option<Time>,
+}
+
+#[derive(Debug)]
+enum Stage {
+    /// Waits for a transaction that is due.
+    Idle,
+    /// Waits for data.
+    Data,
+    /// Writes so many more blocks, then waits for those under way.
+    Blocks { left: u64, under_way: u64 },
+    /// Waits for the commit block.
+    Commit { answered: bool },
+    /// Makes these blocks dirty pages of the device; whether the page cache holds it up.
+    Refile { blocks: Vec<u64>, balances: bool },
+    /// Brings metadata home.
+    Checkpoint(Fsync),
+}
+
+impl Jbd2 {
+    pub(super) fn new(pid: Pid, fs: Ext4) -> Self {
+        Self { thread: Thread::new(pid), fs, writer: None, stage: Stage::Idle, timer: None }
+    }
+
+    /// Goes on; false waits.
+    fn step(&mut self, host: &mut Host) -> bool {
+        let state = &mut *self.fs.state.borrow_mut();
+        state.now = host.now();
+        let device = state.device.expect("it is mounted");
+        let journal = &mut state.journal;
+        match &mut self.stage {
+            Stage::Idle => {
+                let Some(due) = journal.due() else { return false };
+                if host.now() < due {
+                    if self.timer != Some(due) {
+                        self.timer = Some(due);
+                        host.wake_at(self.thread.pid(), due);
+                    }
+                    return false;
+                }
+                if journal.is_full() {
+                    self.stage = Stage::Checkpoint(host.fsync(device));
+                    return true;
+                }
+                journal.committing = Some(std::mem::take(&mut journal.running));
+                journal.number += 1;
+                self.stage = Stage::Data;
+            }
+            Stage::Data => {
+                let committing = journal.committing.as_ref().expect("it commits");
+                for pages in &committing.ordered {
+                    if host.awaits_pages(self.thread.pid(), *pages) {
+                        return false;
+                    }
+                }
+                let blocks = committing.metadata.len() as u64;
+                journal.commits.metadata_blocks += blocks;
+                let left = blocks + blocks.div_ceil(TAGS);
+                self.stage = Stage::Blocks { left, under_way: 0 };
+            }
+            Stage::Blocks { left: 0, under_way: 0 } => {
+                let flags = Flags { sync: true, preflush: true, fua: true, ..Flags::default() };
+                let range = journal.next_block();
+                self.thread.submit(host, 0, RequestOp::Write, range, flags);
+                self.stage = Stage::Commit { answered: false };
+            }
+            Stage::Blocks { left: 0, .. } => return false,
+            Stage::Blocks { left, under_way } => {
+                let flags = Flags { sync: true, meta: true, ..Flags::default() };
+                let range = journal.next_block();
+                self.thread.submit(host, 0, RequestOp::Write, range, flags);
+                *left -= 1;
+                *under_way += 1;
+            }
+            Stage::Commit { answered: false } => return false,
+            Stage::Commit { answered: true } => {
+                let committed = journal.committing.take().expect("it commits");
+                journal.commits.transactions += 1;
+                let number = journal.committed();
+                let mut waiters = std::mem::take(&mut journal.waiters);
+                waiters.retain(|(transaction, pid)| {
+                    let waits = *transaction > number;
+                    if !waits {
+                        host.tell(*pid, 0);
+                    }
+                    waits
+                });
+                journal.waiters = waiters;
+                for blocks in committed.freed {
+                    state.space.give(blocks);
+                }
+                let blocks = committed.metadata.into_iter().collect();
+                self.stage = Stage::Refile { blocks, balances: false };
+            }
+            Stage::Refile { blocks, balances } => {
+                let writer = self.writer.expect("it runs");
+                if *balances {
+                    match host.balance(writer) {
+                        // It writes on as soon as it may: nobody makes jbd2 wait.
+                        Balance::Continue => *balances = false,
+                        Balance::Sleep { until, .. } => self.thread.sleep(host, until),
+                        Balance::Write(out) => self.thread.write_out(out, false),
+                    }
+                    return true;
+                }
+                match blocks.pop() {
+                    Some(block) => {
+                        let written = host.write_pages(writer, device, block..block + 1);
+                        *balances = written.balance;
+                    }
+                    None => self.stage = Stage::Idle,
+                }
+            }
+            Stage::Checkpoint(fsync) => match host.fsync_step(self.thread.pid(), fsync) {
+                SyncStep::Done => {
+                    journal.used = 0;
+                    journal.commits.checkpoints += 1;
+                    self.stage = Stage::Idle;
+                }
+                SyncStep::Wait => return false,
+                SyncStep::Write(out) => self.thread.write_out(out, false),
+            },
+        }
+        true
+    }
+}
+
+impl Process for Jbd2 {
+    fn run(&mut self, host: &mut Host, woken: Woken) {
+        match (woken, &mut self.stage) {
+            (Woken::Done(_), Stage::Blocks { under_way, .. }) => *under_way -= 1,
+            (Woken::Done(_), Stage::Commit { answered }) => *answered = true,
+            (Woken::Told(_), _) => self.thread.stop_sleeping(),
+            _ => {}
+        }
+        self.writer.get_or_insert_with(|| host.add_writer(self.thread.pid(), 0));
+        while self.thread.goes_on(host) && self.step(host) {}
+    }
+
+    fn is_done(&self) -> bool {
+        true
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}

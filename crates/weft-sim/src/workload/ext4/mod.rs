@@ -1,0 +1,431 @@
+//! What does ext4 make of files, for time?
+//!
+//! A reduction: which blocks an fsync, a flusher and a commit of the journal write, in which order, and who
+//! waits for what. Names, permissions and the bytes of metadata do not exist; which *blocks* of metadata an
+//! operation changes does: a block of the inode table for 16 files, one for each directory, and the bitmaps
+//! and descriptors of the groups that space is taken from.
+//!
+//! * Delayed allocation: a page gets its block when it is written out, behind the file's last one if that
+//!   is free, else where there is first room ([`space`]). What an unlinked file had is free again when
+//!   the transaction that unlinked it is on disk.
+//! * fsync ([`FileSync`]): writes the file's pages and waits; then, if the transaction that changed the file
+//!   last is on disk, sends an empty flush, otherwise asks for its commit and waits for that.
+//! * jbd2 ([`journal`]) is a process of its own.
+//!
+//! Not modelled: handles and their credits, revoke records, copies of blocks that change while they are
+//! committed, extent trees, checksums, the fast commits of 5.10. Metadata lies in front of the data and not
+//! in each group.
+//!
+//! Source   experiments.md §1.7; Linux `fs/ext4/fsync.c`, `fs/jbd2/commit.c`
+
+mod journal;
+mod space;
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+
+use weft_engine::writeback::{Fsync, InodeId, PAGE_BYTES, PoolConfig, SyncStep};
+use weft_engine::{Flags, RequestOp};
+use weft_units::{ByteRange, Bytes, Time};
+
+use self::journal::{Jbd2, Journal};
+use self::space::Space;
+use crate::machine::{Host, Machine, Pid, Place, Thread};
+
+/// The largest request that pages are written out with: a bio of 256 pages.
+const BIO: Bytes = Bytes::mib(1);
+/// Where things lie, in blocks of 4 KiB.
+const DESCRIPTORS: u64 = 1;
+const BITMAPS: u64 = 1 << 13;
+const INODES: u64 = 1 << 16;
+const DIRECTORIES: u64 = 1 << 17;
+const DATA: u64 = 1 << 18;
+/// Of a group.
+const GROUP: u64 = 1 << 15;
+/// Of the smallest volume: metadata, journal and as much room for files.
+const BLOCKS_MIN: u64 = 1 << 19;
+
+/// A file, by its number in the inode table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Inode(pub u32);
+
+/// A directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Directory(pub u32);
+
+/// What was committed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Commits {
+    /// Transactions that are on disk.
+    pub transactions: u64,
+    /// Their metadata blocks, without descriptors and commit blocks.
+    pub metadata_blocks: u64,
+    /// Times that the journal was so full that metadata was brought home at once.
+    pub checkpoints: u64,
+    /// Empty flushes for files whose transaction was on disk.
+    pub empty_flushes: u64,
+}
+
+/// A mounted file system. Clones are the same one.
+#[derive(Clone, Debug)]
+pub struct Ext4 {
+    state: Rc<RefCell<State>>,
+}
+
+#[derive(Debug)]
+struct State {
+    files: BTreeMap<Inode, File>,
+    by_pages: BTreeMap<InodeId, Inode>,
+    /// Numbers below `next_inode` that no file has.
+    free_inodes: BTreeSet<Inode>,
+    next_inode: u32,
+    directories: u32,
+    space: Space,
+    journal: Journal,
+    /// The block device as a file: metadata on its way home.
+    device: Option<InodeId>,
+    /// When it was last used.
+    now: Time,
+    empty_flushes: u64,
+}
+
+#[derive(Debug)]
+struct File {
+    pages: InodeId,
+    /// By first page: how many, from which block on.
+    extents: BTreeMap<u64, (u64, u64)>,
+    /// The transaction that changed it last.
+    transaction: u64,
+    /// Bytes.
+    size: u64,
+}
+
+impl Ext4 {
+    /// Mounts a new file system on a machine: a page cache, its flusher and jbd2.
+    ///
+    /// # Panics
+    /// The volume has less than 2 GiB.
+    #[must_use]
+    pub fn mount(machine: &mut Machine, pool: PoolConfig) -> Self {
+        let blocks = machine.host.size().0 / PAGE_BYTES;
+        assert!(
+            blocks >= BLOCKS_MIN,
+            "the volume has {blocks} blocks of 4 KiB, ext4 here wants {BLOCKS_MIN} at least"
+        );
+        let journal = Journal::new(blocks / 2);
+        let data = [DATA..journal.area().start, journal.area().end..blocks];
+        let state = State {
+            files: BTreeMap::new(),
+            by_pages: BTreeMap::new(),
+            free_inodes: BTreeSet::new(),
+            next_inode: 11,
+            directories: 0,
+            space: Space::new(data),
+            journal,
+            device: None,
+            now: Time(0),
+            empty_flushes: 0,
+        };
+        let fs = Self { state: Rc::new(RefCell::new(state)) };
+        machine.add_page_cache(pool, Box::new(Extents(fs.clone())), BIO);
+        let jbd2 = machine.add_with(|pid| Box::new(Jbd2::new(pid, fs.clone())));
+        let mut state = fs.state.borrow_mut();
+        state.device = Some(machine.host.add_file());
+        state.journal.thread = Some(jbd2);
+        drop(state);
+        fs
+    }
+
+    /// What was committed so far.
+    #[must_use]
+    pub fn commits(&self) -> Commits {
+        let state = self.state.borrow();
+        Commits { empty_flushes: state.empty_flushes, ..state.journal.commits }
+    }
+
+    /// Where the journal lies.
+    #[must_use]
+    pub fn journal_area(&self) -> ByteRange {
+        let area = self.state.borrow().journal.area();
+        ByteRange::new(area.start * PAGE_BYTES, (area.end - area.start) * PAGE_BYTES)
+    }
+
+    /// Where files' data lies: behind the metadata, around the journal.
+    #[must_use]
+    pub fn data_start(&self) -> Bytes {
+        Bytes(DATA * PAGE_BYTES)
+    }
+
+    /// A new directory in another one, or at the top.
+    pub fn make_directory(&self, host: &mut Host, parent: Option<Directory>) -> Directory {
+        let directory = self.change(host, |state| {
+            let directory = Directory(state.directories);
+            state.directories += 1;
+            let inode = state.take_inode();
+            state.touch_inode(inode);
+            state.touch_directory(directory);
+            state.touch_directory(parent.unwrap_or(directory));
+            directory
+        });
+        assert!(u64::from(directory.0) < DATA - DIRECTORIES, "few directories");
+        directory
+    }
+
+    /// A new file in a directory.
+    pub fn create(&self, host: &mut Host, directory: Directory) -> Inode {
+        let pages = host.add_file();
+        self.change(host, |state| {
+            let inode = state.take_inode();
+            let file = File { pages, extents: BTreeMap::new(), transaction: 0, size: 0 };
+            state.files.insert(inode, file);
+            state.by_pages.insert(pages, inode);
+            state.touch_inode(inode);
+            state.touch_directory(directory);
+            inode
+        })
+    }
+
+    /// The file's pages in the page cache.
+    #[must_use]
+    pub fn pages(&self, inode: Inode) -> InodeId {
+        self.state.borrow().files[&inode].pages
+    }
+
+    /// How long a file is.
+    #[must_use]
+    pub fn size(&self, inode: Inode) -> Bytes {
+        Bytes(self.state.borrow().files[&inode].size)
+    }
+
+    /// A file was written to, up to `end`: its times changed, and its length may have.
+    pub fn wrote(&self, host: &mut Host, inode: Inode, end: Bytes) {
+        self.change(host, |state| {
+            state.touch_inode(inode);
+            let file = state.files.get_mut(&inode).expect("the file exists");
+            file.size = file.size.max(end.0);
+        });
+    }
+
+    /// A file's times are set.
+    pub fn set_times(&self, host: &mut Host, inode: Inode) {
+        self.change(host, |state| state.touch_inode(inode));
+    }
+
+    /// A file goes from one directory to another, or gets another name.
+    pub fn rename(&self, host: &mut Host, inode: Inode, from: Directory, to: Directory) {
+        self.change(host, |state| {
+            state.touch_inode(inode);
+            state.touch_directory(from);
+            state.touch_directory(to);
+        });
+    }
+
+    /// A name goes; the file stays while it is open.
+    pub fn unlink(&self, host: &mut Host, inode: Inode, directory: Directory) {
+        self.change(host, |state| {
+            state.touch_inode(inode);
+            state.touch_directory(directory);
+        });
+    }
+
+    /// Nobody can reach a file any more. False: pages of it are under writeback, the process is woken
+    /// when writes of it are done and asks again.
+    pub fn remove(&self, host: &mut Host, pid: Pid, inode: Inode) -> bool {
+        let pages = self.pages(inode);
+        if host.awaits_pages(pid, pages) {
+            return false;
+        }
+        host.remove_file(pages);
+        self.change(host, |state| {
+            state.free_extents(inode);
+            state.touch_inode(inode);
+            state.files.remove(&inode);
+            state.by_pages.remove(&pages);
+            state.journal.running().ordered.remove(&pages);
+            state.journal.forget(pages);
+            state.free_inodes.insert(inode);
+        });
+        true
+    }
+
+    /// All that is in a file goes. False as in [`Ext4::remove`].
+    pub fn truncate(&self, host: &mut Host, pid: Pid, inode: Inode) -> bool {
+        let pages = self.pages(inode);
+        if host.awaits_pages(pid, pages) {
+            return false;
+        }
+        host.truncate(pages, 0);
+        self.change(host, |state| {
+            state.free_extents(inode);
+            state.touch_inode(inode);
+            state.files.get_mut(&inode).expect("the file exists").size = 0;
+        });
+        true
+    }
+
+    /// Changes metadata in the running transaction.
+    fn change<T>(&self, host: &mut Host, change: impl FnOnce(&mut State) -> T) -> T {
+        let mut state = self.state.borrow_mut();
+        state.now = host.now();
+        let changed = change(&mut state);
+        if let Some(jbd2) = state.journal.news() {
+            host.tell(jbd2, 0);
+        }
+        changed
+    }
+}
+
+impl State {
+    fn take_inode(&mut self) -> Inode {
+        if let Some(inode) = self.free_inodes.pop_first() {
+            return inode;
+        }
+        self.next_inode += 1;
+        assert!(u64::from(self.next_inode) < 16 * (DIRECTORIES - INODES), "few files");
+        Inode(self.next_inode - 1)
+    }
+
+    /// A file's inode changes, or that of a directory.
+    fn touch_inode(&mut self, inode: Inode) {
+        let transaction = self.journal.touch(self.now, INODES + u64::from(inode.0 / 16));
+        if let Some(file) = self.files.get_mut(&inode) {
+            file.transaction = transaction;
+        }
+    }
+
+    fn touch_directory(&mut self, directory: Directory) {
+        self.journal.touch(self.now, DIRECTORIES + u64::from(directory.0));
+    }
+
+    /// Blocks of a group are taken or given back.
+    fn touch_group(&mut self, block: u64) {
+        let group = block / GROUP;
+        self.journal.touch(self.now, BITMAPS + group);
+        self.journal.touch(self.now, DESCRIPTORS + group / 64);
+    }
+
+    /// What a file has is free when the running transaction is on disk.
+    fn free_extents(&mut self, inode: Inode) {
+        let file = self.files.get_mut(&inode).expect("the file exists");
+        for (blocks, start) in std::mem::take(&mut file.extents).into_values() {
+            self.touch_group(start);
+            self.journal.running().freed.push(start..start + blocks);
+        }
+    }
+
+    /// Where pages of a file lie or are put now.
+    fn place(&mut self, inode: Inode, page: u64, count: u64) -> (u64, u64) {
+        let file = &self.files[&inode];
+        let before = file.extents.range(..=page).next_back();
+        if let Some((first, (len, block))) = before
+            && page < first + len
+        {
+            return (block + (page - first), count.min(first + len - page));
+        }
+        let goal = before.map(|(_, (len, block))| block + len);
+        let gap = file.extents.range(page..).next().map_or(count, |(next, _)| next - page);
+        let taken = self.space.take(goal, count.min(gap));
+        let len = taken.end - taken.start;
+        self.touch_group(taken.start);
+        self.touch_inode(inode);
+        let file = self.files.get_mut(&inode).expect("the file exists");
+        // What lies behind the last extent in both is part of it.
+        match file.extents.range_mut(..=page).next_back() {
+            Some((first, (last, block)))
+                if first + *last == page && *block + *last == taken.start =>
+            {
+                *last += len;
+            }
+            _ => {
+                file.extents.insert(page, (len, taken.start));
+            }
+        }
+        let pages = file.pages;
+        self.journal.running().ordered.insert(pages);
+        (taken.start, len)
+    }
+}
+
+/// Where the files' pages lie.
+#[derive(Debug)]
+struct Extents(Ext4);
+
+impl Place for Extents {
+    fn place(&mut self, pages: InodeId, page: u64, count: u64) -> (Bytes, u64) {
+        let mut state = self.0.state.borrow_mut();
+        if state.device == Some(pages) {
+            return (Bytes(page * PAGE_BYTES), count);
+        }
+        let inode = state.by_pages[&pages];
+        let (block, count) = state.place(inode, page, count);
+        (Bytes(block * PAGE_BYTES), count)
+    }
+}
+
+/// What a process gives the empty flush of a [`FileSync`] as a name.
+pub const FLUSHED: u64 = u64::MAX;
+
+/// An fsync of a file, under way.
+#[derive(Debug)]
+pub struct FileSync {
+    inode: Inode,
+    stage: Stage,
+}
+
+#[derive(Debug)]
+enum Stage {
+    Data(Fsync),
+    Commit(u64),
+    Flush { answered: bool },
+}
+
+impl FileSync {
+    /// Begins one.
+    pub fn new(fs: &Ext4, host: &mut Host, inode: Inode) -> Self {
+        Self { inode, stage: Stage::Data(host.fsync(fs.pages(inode))) }
+    }
+
+    /// The request called [`FLUSHED`] was answered.
+    pub fn flushed(&mut self) {
+        if let Stage::Flush { answered } = &mut self.stage {
+            *answered = true;
+        }
+    }
+
+    /// What the process does next. If that is to wait, it is woken.
+    pub fn step(&mut self, fs: &Ext4, host: &mut Host, thread: &mut Thread) -> SyncStep {
+        loop {
+            match &mut self.stage {
+                Stage::Data(fsync) => match host.fsync_step(thread.pid(), fsync) {
+                    SyncStep::Done => self.stage = fs.commit_or_flush(host, self.inode, thread),
+                    step => return step,
+                },
+                Stage::Commit(transaction) => {
+                    let done = fs.state.borrow().journal.committed() >= *transaction;
+                    return if done { SyncStep::Done } else { SyncStep::Wait };
+                }
+                Stage::Flush { answered } => {
+                    return if *answered { SyncStep::Done } else { SyncStep::Wait };
+                }
+            }
+        }
+    }
+}
+
+impl Ext4 {
+    fn commit_or_flush(&self, host: &mut Host, inode: Inode, thread: &mut Thread) -> Stage {
+        let mut state = self.state.borrow_mut();
+        let transaction = state.files[&inode].transaction;
+        if transaction > state.journal.committed() {
+            let jbd2 = state.journal.ask(transaction, thread.pid());
+            host.tell(jbd2, 0);
+            return Stage::Commit(transaction);
+        }
+        state.empty_flushes += 1;
+        drop(state);
+        let range = ByteRange::new(0, 0);
+        thread.submit(host, FLUSHED, RequestOp::Flush, range, Flags::default());
+        Stage::Flush { answered: false }
+    }
+}
