@@ -183,7 +183,12 @@ enum State {
     /// The CPU's time is spent.
     Act,
     /// Copies to pages up to the end of these, or is throttled.
-    Writes { inode: Inode, at: u64, end: u64, balances: bool },
+    Writes {
+        inode: Inode,
+        at: u64,
+        end: u64,
+        balances: bool,
+    },
     Syncs(FileSync),
     /// Files nobody can reach any more.
     Removes(Vec<Inode>),
@@ -193,13 +198,7 @@ enum State {
 }
 
 impl Client {
-    fn new(
-        pid: Pid,
-        fs: Ext4,
-        source: Source,
-        sync_open: bool,
-        measured: (Time, Time),
-    ) -> Self {
+    fn new(pid: Pid, fs: Ext4, source: Source, sync_open: bool, measured: (Time, Time)) -> Self {
         Self {
             thread: Thread::new(pid),
             fs,
@@ -374,7 +373,12 @@ impl Client {
             Op::Write { handle, offset, len } => {
                 let inode = (*self.open.get(&handle)?)?;
                 let end = (offset + u64::from(len)).div_ceil(PAGE_BYTES);
-                return Some(State::Writes { inode, at: offset / PAGE_BYTES, end, balances: false });
+                return Some(State::Writes {
+                    inode,
+                    at: offset / PAGE_BYTES,
+                    end,
+                    balances: false,
+                });
             }
         }
         Some(State::Over)

@@ -265,7 +265,8 @@ Unlink "\top\b" 0x6 NT_STATUS_OK
     #[test]
     fn lines_are_operations() {
         let mut load = Load::parse(TEXT).unwrap();
-        let (file, renamed) = (load.names.path("\\top\\some name.txt"), load.names.path("\\top\\b"));
+        let (file, renamed) =
+            (load.names.path("\\top\\some name.txt"), load.names.path("\\top\\b"));
         let top = load.names.path("\\top");
         let none = load.names.path("\\top\\none");
         let handle = Handle(17);

@@ -6,11 +6,11 @@
 //! and descriptors of the groups that space is taken from.
 //!
 //! * Delayed allocation: a page gets its block when it is written out, behind the file's last one if that
-//!   is free, else where there is first room ([`space`]). What an unlinked file had is free again when
+//!   is free, else where there is first room (`space.rs`). What an unlinked file had is free again when
 //!   the transaction that unlinked it is on disk.
 //! * fsync ([`FileSync`]): writes the file's pages and waits; then, if the transaction that changed the file
 //!   last is on disk, sends an empty flush, otherwise asks for its commit and waits for that.
-//! * jbd2 ([`journal`]) is a process of its own.
+//! * jbd2 (`journal.rs`) is a process of its own.
 //!
 //! Not modelled: handles and their credits, revoke records, copies of blocks that change while they are
 //! committed, extent trees, checksums, the fast commits of 5.10. Metadata lies in front of the data and not
