@@ -63,7 +63,7 @@ impl Bench {
     }
 
     fn requests(&self) -> &[Seen] {
-        self.machine.host.requests_seen()
+        self.machine.host.watched()
     }
 
     fn kind(&self, seen: &Seen) -> Request {

@@ -66,8 +66,8 @@ fn dd_hands_over_one_page_after_the_other() {
     let requests = machine.host.requests_seen();
     assert_eq!(requests.len(), 256 * 256);
     let mut next = 0;
-    for seen in requests {
-        assert_eq!((seen.range.start.0, seen.range.len.0), (next, 4096));
+    for range in requests {
+        assert_eq!((range.start.0, range.len.0), (next, 4096));
         next += 4096;
     }
     let answered = machine.host.answered();

@@ -275,10 +275,16 @@ impl Host {
         self.seen.get_or_insert((self.next_tag, Vec::new()));
     }
 
-    /// What the volume was asked for since somebody watches.
+    /// What the volume was asked for since somebody watches, how, and when it was answered.
     #[must_use]
-    pub fn requests_seen(&self) -> &[Seen] {
+    pub fn watched(&self) -> &[Seen] {
         self.seen.as_ref().map_or(&[], |(_, seen)| seen)
+    }
+
+    /// Of what was asked for since somebody watches, the ranges.
+    #[must_use]
+    pub fn requests_seen(&self) -> Vec<ByteRange> {
+        self.watched().iter().map(|seen| seen.range).collect()
     }
 
     /// The engine's own counters.
