@@ -20,6 +20,7 @@ mod members;
 mod overlay;
 mod remove;
 mod repair;
+mod reproduce;
 mod rescue;
 mod serve;
 mod set;
@@ -57,6 +58,7 @@ pub(crate) enum Command {
     Explain(explain::Explain),
     Stop(stop::Stop),
     Bench(bench::Bench),
+    Reproduce(reproduce::Reproduce),
     Demo(demo::Demo),
     Completions(completions::Completions),
     Man(man::Man),
@@ -85,6 +87,7 @@ pub(crate) fn run(command: &Command, cli: fn() -> clap::Command) -> Outcome {
         Command::Explain(arguments) => explain::run(arguments),
         Command::Stop(arguments) => stop::run(arguments),
         Command::Bench(arguments) => bench::run(arguments),
+        Command::Reproduce(arguments) => reproduce::run(arguments),
         Command::Demo(arguments) => demo::run(arguments),
         Command::Completions(arguments) => completions::run(arguments, cli()),
         Command::Man(arguments) => man::run(arguments, cli()),
