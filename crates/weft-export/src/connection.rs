@@ -73,6 +73,8 @@ pub(crate) struct Connection {
     sent: usize,
     /// Frames taken for it and not back yet.
     held: u32,
+    /// Trims and zeroes that are not answered.
+    long: usize,
     /// Bytes asked of the engine and not credited yet.
     charged: u64,
     credit: u64,
@@ -162,6 +164,7 @@ impl Connection {
             replies: VecDeque::new(),
             sent: 0,
             held: 0,
+            long: 0,
             charged: 0,
             credit: credit.0,
             starved: VecDeque::new(),
@@ -521,6 +524,10 @@ impl Connection {
                 (RequestOp::WriteZeroes, offset, len, fua)
             }
         };
+        // They take no memory of their own, so that nothing else bounds how many wait for each other.
+        if is_long(op) && self.long >= LONG_MAX {
+            return false;
+        }
         let mut open = Open {
             request,
             op,
@@ -549,6 +556,7 @@ impl Connection {
                 open.streamed = true;
             }
         }
+        self.long += usize::from(is_long(op));
         let slot = match self.free.pop() {
             Some(slot) => {
                 self.slots[slot as usize] = Some(open);
@@ -890,6 +898,7 @@ impl Connection {
                 }
             }
             if open.is_last_piece() {
+                self.long -= usize::from(is_long(open.op));
                 self.slots[slot as usize] = None;
                 self.free.push(slot);
                 self.replies.pop_front();
@@ -999,6 +1008,11 @@ impl Open {
     }
 }
 
+/// Whether a request's length is bounded by nothing that it brings or takes along.
+fn is_long(op: RequestOp) -> bool {
+    matches!(op, RequestOp::Trim | RequestOp::WriteZeroes)
+}
+
 fn recv(socket: &OwnedFd, buffer: &mut [u8]) -> Result<usize, Errno> {
     rustix::net::recv(socket, buffer, RecvFlags::empty()).map(|(_, count)| count)
 }
@@ -1038,6 +1052,8 @@ const ZEROES_BYTES_MAX: u64 = 32 << 20;
 const DISCARD_BYTES_MAX: u64 = 1 << 30;
 /// Requests of one client that are not answered: 32 times what Linux' nbd keeps in flight by default.
 const REQUESTS_MAX: usize = 4096;
+/// Trims and zeroes among them.
+const LONG_MAX: usize = 64;
 const CHOSEN: &str = "requests come after the choice of an export";
 /// Payload of which at least this much is missing is received into its frames without a copy.
 const DIRECT_BYTES: usize = 64 << 10;

@@ -4,7 +4,9 @@
 
 mod common;
 
-use common::{Client, Random, Server, array_files, array_files_of, assembled, bare, pattern};
+use common::{
+    Client, Random, Server, array_files, array_files_of, assembled, bare, pattern, raid5,
+};
 use weft_export::control::Command;
 use weft_export::{ExitState, Source};
 use weft_nbd::{EXTENTS_MAX, Extent, Op};
@@ -309,4 +311,30 @@ fn map_all(client: &mut Client, size: u64) -> Vec<bool> {
     }
     assert_eq!(at, size);
     holes
+}
+
+/// Trims that overlap wait for each other and take no memory of their own: only some are taken at a time,
+/// and all of them are answered, with what came between them.
+#[test]
+fn a_thousand_overlapping_trims_are_answered_in_order_of_what_they_cover() {
+    let server = Server::start(raid5(1024, 16 << 20), Backend::Auto);
+    let mut client = server.client();
+    let size = client.size();
+    let bytes = pattern(3, 4096);
+    let mut waiting = std::collections::BTreeSet::new();
+    for number in 0..1000u64 {
+        let offset = number % 7 * 4096;
+        waiting.insert(client.send(Op::Trim { offset, len: size - offset, fua: false }, &[]));
+        if number % 100 == 99 {
+            waiting.insert(client.send(Op::Write { offset: 0, len: 4096, fua: false }, &bytes));
+        }
+    }
+    while !waiting.is_empty() {
+        let (cookie, result) = client.receive();
+        assert!(waiting.remove(&cookie) && result.is_ok(), "{cookie}: {result:?}");
+    }
+    assert_eq!(client.read(0, 4096).unwrap(), bytes, "the last write is the last word");
+    drop(client);
+    server.settled();
+    assert_eq!(server.stop(), ExitState::Clean);
 }
