@@ -7,7 +7,7 @@
     reason = "numbers of a test are small"
 )]
 
-use weft_engine::{Fault, Flags, MemberState, ReplyError, RequestOp, SyncAction};
+use weft_engine::{Fault, Flags, MemberState, ReplyError, RequestOp, SyncAction, assemble};
 use weft_ondisk::Level;
 use weft_sim::{CutMode, Logged, Options, Order, Payload, Planned, Rig, chunk_kib};
 use weft_units::Span;
@@ -205,5 +205,35 @@ fn a_trim_and_a_sync_of_its_rows_wait_for_each_other() {
             rig.verify();
             rig.scrub_clean();
         }
+    }
+}
+
+/// Known to be wrong: a degraded array of which a member once had no space needs consent to start again,
+/// though all is on its members by then. Nothing takes back what the lack of space said of parity where no
+/// resync is possible. It should start.
+#[test]
+fn a_degraded_array_that_was_full_once_asks_for_consent() {
+    let mut after_trim = full(options(Level::Raid5, 4));
+    after_trim.fail_disk(3);
+    let next = after_trim.disks[1].operations();
+    after_trim.disks[1].faults.schedule.insert(next, Planned::Once(Fault::NoSpace));
+    let trim = after_trim.trim(3 * CHUNK, 3 * CHUNK);
+    after_trim.wait(trim).expect_err("zeros that stand for it find no space");
+    let mut after_write = full(options(Level::Raid5, 4));
+    after_write.fail_disk(3);
+    after_write.disks[1].faults.no_space = true;
+    after_write.put(0, 3 * CHUNK);
+    after_write.pass(Span::millis(500));
+    after_write.disks[1].faults.no_space = false;
+    for mut rig in [after_trim, after_write] {
+        rig.pass(Span::secs(5));
+        rig.until_idle();
+        rig.verify();
+        rig.stop();
+        let plain = assemble::Options { run: true, ..assemble::Options::default() };
+        let refused = rig.start(&plain).expect_err("known to be wrong");
+        assert!(refused.way_out.is_some(), "{refused}");
+        rig.start(&assemble::Options { force_dirty: true, ..plain }).expect("with consent");
+        assert!(rig.verify() > 0, "everything reads as it was written");
     }
 }
