@@ -229,14 +229,14 @@ impl PageCache {
         let bdi = visit.bdi;
         let device = &mut self.bdis[bdi.index()];
         loop {
-            let mut ground = Ground {
+            let mut ground = Ground::new(
                 bdi,
-                tick: self.pool.ticks().tick(now),
-                pool: &mut self.pool,
-                queues: &mut device.queues,
-                inodes: &mut self.inodes,
-                congested: device.congested,
-            };
+                now,
+                &mut self.pool,
+                &mut self.inodes,
+                &mut device.queues,
+                device.congested,
+            );
             if let Some(walk) = &mut visit.walk {
                 let out = walk.next(&mut ground, pages_max);
                 let free = device.flusher.awaited().is_some_and(|id| !self.inodes.is_busy(id));
@@ -272,14 +272,14 @@ impl PageCache {
                     return Balance::Sleep { until, or_uncongested };
                 }
                 Step::WriteBack { pages } => {
-                    let mut ground = Ground {
+                    let mut ground = Ground::new(
                         bdi,
-                        tick: self.pool.ticks().tick(now),
-                        pool: &mut self.pool,
-                        queues: &mut device.queues,
-                        inodes: &mut self.inodes,
-                        congested: device.congested,
-                    };
+                        now,
+                        &mut self.pool,
+                        &mut self.inodes,
+                        &mut device.queues,
+                        device.congested,
+                    );
                     let reason = Reason::Writer(writer);
                     visit.walk = Some(Walk::new(&mut ground, reason, pages, None));
                 }
@@ -294,14 +294,14 @@ impl PageCache {
     pub fn flush(&mut self, now: Time, bdi: BdiId, pages_max: u64) -> Flush {
         assert!(pages_max > 0, "at least a page at a time");
         let device = &mut self.bdis[bdi.index()];
-        let mut ground = Ground {
+        let mut ground = Ground::new(
             bdi,
-            tick: self.pool.ticks().tick(now),
-            pool: &mut self.pool,
-            queues: &mut device.queues,
-            inodes: &mut self.inodes,
-            congested: device.congested,
-        };
+            now,
+            &mut self.pool,
+            &mut self.inodes,
+            &mut device.queues,
+            device.congested,
+        );
         let next = device.flusher.next(now, &mut ground, pages_max);
         for _ in 0..device.flusher.take_syncs_done() {
             self.wakes.push_back(Wake::Synced(bdi));

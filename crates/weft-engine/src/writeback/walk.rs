@@ -25,6 +25,7 @@ use super::index::Pages;
 use super::pool::{Kernel, Pool};
 use super::queue::{Inodes, List, Queues};
 use std::ops::Range;
+use weft_units::Time;
 
 /// Why pages are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -61,6 +62,20 @@ pub(crate) struct Ground<'a> {
     /// Whether the device's queue is full.
     pub congested: bool,
     pub tick: u64,
+}
+
+impl<'a> Ground<'a> {
+    pub(crate) fn new(
+        bdi: BdiId,
+        now: Time,
+        pool: &'a mut Pool,
+        inodes: &'a mut Inodes,
+        queues: &'a mut Queues,
+        congested: bool,
+    ) -> Self {
+        let tick = pool.ticks().tick(now);
+        Self { bdi, pool, queues, inodes, congested, tick }
+    }
 }
 
 /// One walk.
