@@ -206,6 +206,21 @@ impl Geometry {
     }
 }
 
+/// A disk of two heads and one zone, for tests.
+#[cfg(test)]
+pub(super) fn small() -> Geometry {
+    Geometry::new(&Platters {
+        heads: 2,
+        cylinders: 1_000,
+        zones: 1,
+        rpm: 7200,
+        head_switch_ns: 700_000,
+        cylinder_switch_ns: 900_000,
+        rate_outer: 50_000_000,
+        rate_inner: 50_000_000,
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -170,21 +170,8 @@ impl ReadCache {
 
 #[cfg(test)]
 mod tests {
-    use super::super::geometry::Platters;
+    use super::super::geometry::small as geometry;
     use super::*;
-
-    fn geometry() -> Geometry {
-        Geometry::new(&Platters {
-            heads: 2,
-            cylinders: 1_000,
-            zones: 1,
-            rpm: 7200,
-            head_switch_ns: 700_000,
-            cylinder_switch_ns: 900_000,
-            rate_outer: 50_000_000,
-            rate_inner: 50_000_000,
-        })
-    }
 
     #[test]
     fn the_stream_reads_on_until_its_segment_is_full() {

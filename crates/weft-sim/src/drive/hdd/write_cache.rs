@@ -249,23 +249,10 @@ impl WriteCache {
 
 #[cfg(test)]
 mod tests {
-    use super::super::geometry::Platters;
+    use super::super::geometry::small as geometry;
     use super::*;
     use crate::rng::Rng;
     use std::collections::BTreeSet;
-
-    fn geometry() -> Geometry {
-        Geometry::new(&Platters {
-            heads: 2,
-            cylinders: 1_000,
-            zones: 1,
-            rpm: 7200,
-            head_switch_ns: 700_000,
-            cylinder_switch_ns: 900_000,
-            rate_outer: 50_000_000,
-            rate_inner: 50_000_000,
-        })
-    }
 
     fn extents(cache: &WriteCache) -> Vec<(u64, u64)> {
         cache.starts.iter().map(|(start, age)| (*start, cache.extents[age].end)).collect()
