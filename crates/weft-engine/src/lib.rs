@@ -291,6 +291,15 @@ impl Engine {
         self.volumes[volume.index()].congestion()
     }
 
+    /// How many rows of a volume's stripe cache are in use: of a snapshot, what is asked for often.
+    ///
+    /// # Panics
+    /// There is no such volume.
+    #[must_use]
+    pub fn stripe_cache_active(&self, volume: VolumeId) -> u32 {
+        self.volumes[volume.index()].stripe_cache_active()
+    }
+
     /// Counters and states for people and tests.
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {

@@ -341,6 +341,10 @@ impl Volume {
         self.stopping || !self.rows.is_owing()
     }
 
+    pub(crate) fn stripe_cache_active(&self) -> u32 {
+        self.rows.cache.active()
+    }
+
     /// Source: md's `raid5_congested`.
     pub(crate) fn congestion(&self) -> Congestion {
         if !self.starved.is_empty() {

@@ -29,9 +29,9 @@ pub struct Host {
     engine: Engine,
     members: Vec<Member>,
     costs: Costs,
-    /// What happens when: the time, the order of planning, what.
-    planned: BinaryHeap<Reverse<(Time, u64, Planned)>>,
-    plans: u64,
+    /// Whom to wake when: the time, the order of planning, who.
+    timers: BinaryHeap<Reverse<(Time, u64, Pid)>>,
+    timers_set: u64,
     /// When the engine's thread is free again.
     engine_free: Time,
     /// Facts that wait for it.
@@ -88,12 +88,6 @@ pub(super) enum Asked {
     Pages { inode: InodeId, pages: Range<u64> },
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Planned {
-    /// Run a process because its time has come.
-    Timer(Pid),
-}
-
 impl Host {
     pub(super) fn new(parts: &Parts) -> Self {
         let drives: Vec<Drive> = (0..u64::from(parts.members))
@@ -113,8 +107,8 @@ impl Host {
             engine: Engine::new(config, Time(0)).expect("the engine fits its array"),
             members: drives.into_iter().map(|drive| Member::new(drive, parts.queue)).collect(),
             costs: parts.costs,
-            planned: BinaryHeap::new(),
-            plans: 0,
+            timers: BinaryHeap::new(),
+            timers_set: 0,
             engine_free: Time(0),
             inbox: Vec::new(),
             leaving: VecDeque::new(),
@@ -220,7 +214,7 @@ impl Host {
     }
 
     fn rows_free(&self) -> u64 {
-        let active = self.engine.snapshot().volumes[0].stripe_cache_active;
+        let active = self.engine.stripe_cache_active(VolumeId(0));
         self.stripes.rows.saturating_sub(u64::from(active))
     }
 
@@ -250,7 +244,8 @@ impl Host {
 
     /// Wakes a process at a time.
     pub fn wake_at(&mut self, pid: Pid, at: Time) {
-        self.plan(at, Planned::Timer(pid));
+        self.timers_set += 1;
+        self.timers.push(Reverse((at.max(self.now), self.timers_set, pid)));
     }
 
     /// Wakes another process now.
@@ -307,18 +302,13 @@ impl Host {
 
     // --- time -------------------------------------------------------------------------------------
 
-    fn plan(&mut self, at: Time, planned: Planned) {
-        self.plans += 1;
-        self.planned.push(Reverse((at.max(self.now), self.plans, planned)));
-    }
-
     pub(super) fn next_event(&self) -> Option<Time> {
         let disks = self.members.iter().filter_map(Member::next_event).min();
-        let planned = self.planned.peek().map(|Reverse((at, ..))| *at);
+        let timer = self.timers.peek().map(|Reverse((at, ..))| *at);
         let leaving = self.leaving.front().map(|(at, _)| *at);
         let engine = if self.inbox.is_empty() { self.engine_woken } else { Some(self.now) };
         let engine = engine.map(|at| at.max(self.engine_free));
-        [disks, planned, leaving, engine].into_iter().flatten().min()
+        [disks, timer, leaving, engine].into_iter().flatten().min()
     }
 
     pub(super) fn advance(&mut self, at: Time) {
@@ -337,14 +327,12 @@ impl Host {
             let (_, outputs) = self.leaving.pop_front().expect("it was looked at");
             self.carry_out(outputs);
         }
-        while let Some(Reverse((due, _, planned))) = self.planned.peek().copied() {
+        while let Some(Reverse((due, _, pid))) = self.timers.peek().copied() {
             if due > at {
                 break;
             }
-            self.planned.pop();
-            match planned {
-                Planned::Timer(pid) => self.ready.push_back((pid, Woken::Timer)),
-            }
+            self.timers.pop();
+            self.ready.push_back((pid, Woken::Timer));
         }
     }
 
@@ -380,11 +368,10 @@ impl Host {
         self.engine_work = Span(self.engine_work.0 + cost.0);
         self.engine_woken =
             if turn.more { Some(self.engine_free) } else { self.engine.next_wake() };
-        if outputs.is_empty() {
-        } else if cost == Span::ZERO {
-            self.carry_out(outputs);
-        } else {
-            self.leaving.push_back((self.engine_free, outputs));
+        match (outputs.is_empty(), cost) {
+            (true, _) => {}
+            (false, Span::ZERO) => self.carry_out(outputs),
+            (false, _) => self.leaving.push_back((self.engine_free, outputs)),
         }
         self.tell_page_cache();
         if self.congestion() < Congestion::Blocked {
