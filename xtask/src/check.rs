@@ -35,6 +35,11 @@ pub(crate) fn test(install: bool) -> anyhow::Result<Report> {
     report.part("tests", || tests(&["--workspace"]));
     // The digest of a simulation must not depend on how it was compiled.
     report.part("simulation, release", || tests(&["--release", "-p", "weft-sim"]));
+    report.part("simulation, counted", || {
+        let example =
+            ["run", "-q", "--release", "-p", "weft-sim", "--example", "sweep", "--", "gate"];
+        run(cargo(&example), HALF_AN_HOUR)
+    });
     report.part("doc tests", || run(cargo(&["test", "-q", "--workspace", "--doc"]), HALF_AN_HOUR));
     report.part("documentation", || {
         let mut command = cargo(&["doc", "-q", "--workspace", "--no-deps"]);

@@ -26,6 +26,7 @@ const CASES: &[(&str, u64)] = &[
     ("nbd-request", 20_000),
     ("parity-pq-scalar", 50),
     ("parity-xor-avx2", 5_000),
+    ("sim-random-write-tags", 3_000),
 ];
 
 /// A change by more percent than this is a failure, or to be written down.

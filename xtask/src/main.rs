@@ -15,6 +15,7 @@ mod packages;
 mod part;
 mod purity;
 mod statements;
+mod sweep;
 mod tree;
 mod unsafe_list;
 
@@ -29,6 +30,7 @@ usage: cargo xtask TASK
   instructions [--update]   counts instructions, compares with benches/instructions.toml
   interop [NAME…]    the suites of interop/ (all, or those named; `lab` is the kernel lab)
   mutants [CRATE…] [-- OPTION…]   which changes of the code does no test notice? (hours)
+  sweep N            simulates N more seeds of each profile, beyond CI; adds a line to the ledger
   map                rewrites the list of files in ARCHITECTURE.md
   unsafe             every unsafe block with its SAFETY comment
   needs              the Debian packages that the suites want and this machine lacks";
@@ -46,6 +48,10 @@ fn main() -> ExitCode {
         ["needs"] => {
             println!("{}", packages::apt_line(&interop::packages_missing()));
             return ExitCode::SUCCESS;
+        }
+        ["sweep", each] if each.parse::<u64>().is_ok() => {
+            let each = each.parse().expect("looked at just now");
+            sweep::sweep(each).map(|()| Report::default())
         }
         ["test"] => check::test(false),
         ["test", "--install"] => check::test(true),

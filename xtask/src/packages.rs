@@ -12,6 +12,7 @@ use std::time::Duration;
 const PACKAGES: &[(&str, &str)] = &[
     ("blkparse", "blktrace"),
     ("busybox", "busybox-static"),
+    ("chromium", "chromium"),
     ("cpio", "cpio"),
     ("debugfs", "e2fsprogs"),
     ("depmod", "kmod"),

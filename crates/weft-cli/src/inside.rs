@@ -69,6 +69,7 @@ impl Inside {
                     backend: Backend::Auto,
                     clients_max: 16,
                     handshake: HANDSHAKE_SPAN,
+                    recorder: None,
                     shutdown: OwnedFd::from(end),
                     on_ready: Box::new(move |ready| {
                         // Nobody waits for it any more when starting took too long.

@@ -10,6 +10,7 @@ mod look;
 mod member;
 mod nbd;
 mod outcome;
+mod page;
 mod pattern;
 mod size;
 mod states;

@@ -31,6 +31,14 @@ pub(crate) fn stdout() -> impl Write {
     anstream::stdout()
 }
 
+/// How many columns standard output has: those of the terminal, or what `COLUMNS` says, or 100.
+pub(crate) fn columns() -> usize {
+    let window =
+        rustix::termios::tcgetwinsize(io::stdout()).ok().map(|size| usize::from(size.ws_col));
+    let said = || std::env::var("COLUMNS").ok().and_then(|text| text.parse().ok());
+    window.filter(|columns| *columns > 0).or_else(said).unwrap_or(100)
+}
+
 /// Prints a message for people on standard error, as `weft: MESSAGE`.
 pub(crate) fn complain(message: &str) {
     // Nothing is left to do when even this cannot be written.
@@ -55,6 +63,11 @@ pub(crate) fn progress(what: &'static str, total: u64) -> ProgressBar {
 /// A progress bar in steps, each with a message, drawn on standard error when that is a terminal.
 pub(crate) fn steps(what: &'static str, total: u64) -> ProgressBar {
     bar(what, total, "{prefix:>12} [{bar:24}] {pos} of {len}  {eta} left  {wide_msg}")
+}
+
+/// A progress bar in thousandths, with a message, drawn on standard error when that is a terminal.
+pub(crate) fn share(what: &'static str) -> ProgressBar {
+    bar(what, 1000, "{prefix:>12} [{bar:24}] {percent:>3}%  {eta} left  {wide_msg}")
 }
 
 fn bar(what: &'static str, total: u64, template: &str) -> ProgressBar {

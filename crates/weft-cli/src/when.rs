@@ -21,6 +21,12 @@ pub(crate) fn rfc3339(time: MdTime) -> String {
     format!("{:04}-{:02}-{:02}T{h:02}:{m:02}:{s:02}Z", civil.year, civil.month, civil.day)
 }
 
+/// Today, `2026-11-20`.
+pub(crate) fn today() -> String {
+    let civil = Civil::of(epoch_secs());
+    format!("{:04}-{:02}-{:02}", civil.year, civil.month, civil.day)
+}
+
 /// `Fri Nov 20 07:04:14 2026`, as ctime(3) and mdadm.
 pub(crate) fn mdadm(secs: u64) -> String {
     const DAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];

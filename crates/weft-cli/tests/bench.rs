@@ -4,6 +4,7 @@ mod common;
 
 use common::{exits, json};
 use tempfile::tempdir;
+use weft_sim::machine::CostTable;
 
 #[test]
 fn rows_have_the_promised_shape_and_a_positive_ratio() {
@@ -20,6 +21,35 @@ fn rows_have_the_promised_shape_and_a_positive_ratio() {
     for number in ["value", "baseline_value", "ratio"] {
         assert!(row[number].as_f64().unwrap() > 0.0, "{number} of {row}");
     }
+}
+
+#[test]
+fn a_table_of_costs_is_measured_and_written_and_read_again() {
+    let dir = tempdir().unwrap();
+    let words = ["bench", "costs", "--quick", "--rounds", "2", "--write", "mine.toml", "--json"];
+    let sheet = json(dir.path(), &words);
+    let rows = sheet["rows"].as_array().unwrap();
+    let told = |case: &str| {
+        let row = rows.iter().find(|row| row["case"] == case).unwrap();
+        let [low, high] = [0, 1].map(|index| row["quartiles"][index].as_f64().unwrap());
+        let value = row["value"].as_f64().unwrap();
+        assert!(low <= value && value <= high, "{row}");
+        value
+    };
+    let text = std::fs::read_to_string(dir.path().join("mine.toml")).unwrap();
+    let table = CostTable::parse("mine", &text).unwrap();
+    assert_eq!(sheet["cpu"].as_str(), table.cpu.as_deref());
+    for (case, cost) in [("input", table.costs.input), ("syscall", table.costs.syscall)] {
+        assert!(cost > 0 && (told(case) - cost as f64).abs() <= 0.5, "{case}: {cost}");
+    }
+    let explained: Vec<f64> = rows
+        .iter()
+        .filter(|row| row["unit"] == "explained")
+        .map(|row| row["value"].as_f64().unwrap())
+        .collect();
+    assert!(explained.len() > 10);
+    let mean = explained.iter().sum::<f64>() / explained.len() as f64;
+    assert!((0.5..2.0).contains(&mean), "{explained:?}");
 }
 
 #[test]

@@ -5,7 +5,7 @@ mod common;
 use common::exits;
 use tempfile::tempdir;
 
-const COMMANDS: [&str; 23] = [
+const COMMANDS: [&str; 25] = [
     "create",
     "examine",
     "detail",
@@ -26,6 +26,8 @@ const COMMANDS: [&str; 23] = [
     "explain",
     "stop",
     "bench",
+    "sim",
+    "replay",
     "demo",
     "completions",
     "man",
@@ -61,6 +63,7 @@ fn help_of_every_command_names_its_options_and_members_in_short_and_long() {
         }
         // What a text speaks of exists, here, in another form of the command, or in mdadm.
         let foreign = [
+            "--costs",
             "--examine",
             "--detail",
             "--read-only",

@@ -8,32 +8,98 @@ use tempfile::tempdir;
 #[test]
 fn rows_have_the_promised_shape_and_two_runs_of_a_seed_are_the_same() {
     let dir = tempdir().unwrap();
-    let words = ["reproduce", "priority", "--quick", "--runs", "2", "--seed", "5", "--json"];
+    let words = [
+        "reproduce",
+        "priority",
+        "--only",
+        "dd",
+        "--quick",
+        "--runs",
+        "2",
+        "--seed",
+        "5",
+        "--json",
+    ];
     let sheet = json(dir.path(), &words);
     assert_eq!((sheet["schema"].as_str(), &sheet["runs"]), (Some("weft.reproduce/1"), &2.into()));
     assert_eq!(sheet["experiments"][0]["sha256"].as_str().unwrap().len(), 64);
     let rows = sheet["rows"].as_array().unwrap();
-    assert_eq!(rows.len(), 2);
+    assert_eq!(rows.len(), 4);
     for row in rows {
-        assert_eq!((&row["patch"], &row["experiment"]), (&"000".into(), &"dd".into()));
+        assert_eq!(row["patch"], "000");
+        assert_eq!(row["experiment"], "dd");
+        let runs = &row["measured"]["runs"];
+        assert_eq!(
+            (runs["baseline"].as_array().unwrap().len(), runs["patched"][1].is_f64()),
+            (2, true)
+        );
         let number = |name: &str| row["measured"][name].as_f64().unwrap();
         let (baseline, patched) = (number("baseline"), number("patched"));
-        assert!(baseline > 50.0 && patched > 50.0, "{row}");
+        assert!(baseline > 0.0 && patched > 0.0, "{row}");
+        assert_eq!(row["band"] == "direction", row["band"].as_array().is_none(), "{row}");
         let [low, high] = [0, 1].map(|end| row["measured"]["ci95"][end].as_f64().unwrap());
         assert!(low <= number("gain_pct") && number("gain_pct") <= high, "{row}");
         assert!(["agrees", "direction", "differs"].contains(&row["verdict"].as_str().unwrap()));
         let silent = row["reason"].as_str().unwrap().is_empty();
         assert_eq!(silent, row["verdict"] == "agrees", "whoever disagrees says why: {row}");
     }
+    // The same again, with a page beside it.
+    let page = dir.path().join("page.html");
+    let words = [&words[..], &["--report", page.to_str().unwrap()]].concat();
     assert_eq!(json(dir.path(), &words), sheet);
+    let page = std::fs::read_to_string(page).unwrap();
+    assert!(page.starts_with("<!DOCTYPE html>") && page.ends_with("</html>\n"));
+    for row in rows {
+        let name =
+            format!("{} {}", row["experiment"].as_str().unwrap(), row["case"].as_str().unwrap());
+        assert!(page.contains(&format!("<td data-label=\"figure\">{name}</td>")), "{name}");
+    }
+    assert!(page.contains(sheet["experiments"][0]["sha256"].as_str().unwrap()));
+}
+
+#[test]
+fn an_exact_row_agrees_and_runs_are_kept_once() {
+    let dir = tempdir().unwrap();
+    let words = [
+        "reproduce",
+        "stripe-size",
+        "--only",
+        "isolated",
+        "--quick",
+        "--runs",
+        "2",
+        "--json",
+        "--results",
+        "runs",
+    ];
+    let sheet = json(dir.path(), &words);
+    let row = &sheet["rows"][0];
+    assert_eq!(
+        (&row["verdict"], &row["metric"]),
+        (&"agrees".into(), &"member_kib_per_write".into())
+    );
+    assert_eq!(
+        (&row["measured"]["baseline"], &row["measured"]["patched"]),
+        (&256.0.into(), &16.0.into())
+    );
+    assert_eq!((&row["beyond"]["name"], &row["beyond"]["value"]), (&"auto".into(), &16.0.into()));
+    assert_eq!(sheet["result_sha256"].as_str().unwrap().len(), 64);
+    let kept = dir.path().join("runs/004-isolated/patched/1/summary.json");
+    assert!(std::fs::read_to_string(kept).unwrap().contains("\"member_kib_per_write\": 16.0"));
+    let text = exits(dir.path(), 3, &words);
+    assert!(text.err.contains("found something in it"), "{text:?}");
 }
 
 #[test]
 fn what_is_not_known_is_a_usage_error() {
     let dir = tempdir().unwrap();
     for (words, told) in [
-        (&["reproduce", "005"][..], "expected one of 000 (priority)"),
+        (&["reproduce", "005"][..], "expected one of 000 (priority), 004 (stripe-size)"),
         (&["reproduce", "000", "--runs", "1"], "--runs"),
+        (&["reproduce", "000", "--report", "."], "it is a folder"),
+        (&["reproduce", "000", "--report", "none/page.html"], "name a file that can be written"),
+        (&["reproduce", "000", "--quick", "--full"], "--full"),
+        (&["reproduce", "000", "--only", "fio"], "000 dd stripe_cache_size=256"),
     ] {
         let text = exits(dir.path(), 2, words);
         assert!(text.err.contains(told), "{words:?}: {text:?}");

@@ -17,7 +17,7 @@ use crate::config::MemberInfo;
 use crate::raid::geometry::Geometry;
 use crate::raid::parity::stripe_size::StripeSize;
 
-use states::State;
+pub use states::State;
 
 /// A device that may be a member, with what was found on it.
 #[derive(Clone, Debug)]

@@ -27,7 +27,9 @@ pub struct Knobs {
     pub plan_rule: PlanRule,
     /// How many rows that are ready may pass a held one (patch 000).
     pub preread_bypass_threshold: u32,
-    /// Which of the two rules of patch 000 picks the next row.
+    /// How long a row waits at most to be filled, with [`PriorityRule::Stream`].
+    pub preread_wait_max: Span,
+    /// Which rule picks the next row (patch 000).
     pub priority: PriorityRule,
     /// How long a read may stall before it is answered from the other members. Zero: never.
     pub read_around: Span,
@@ -80,7 +82,7 @@ pub enum PlanRule {
     Md,
 }
 
-/// The two rules of patch 000.
+/// The two rules of patch 000, and weft's own.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum PriorityRule {
     /// Held rows may be bypassed `preread_bypass_threshold` times (Linux since 2.6.26).
@@ -88,6 +90,8 @@ pub enum PriorityRule {
     Bypass,
     /// Held rows go first come, first served (Linux before).
     Fifo,
+    /// Each row waits for as long as it pays, and `preread_wait_max` at most (weft's own).
+    Stream,
 }
 
 /// md's `rmw_level`.
@@ -129,6 +133,8 @@ pub enum Knob {
     PlanRule(PlanRule),
     /// See [`Knobs::preread_bypass_threshold`].
     PrereadBypassThreshold(u32),
+    /// See [`Knobs::preread_wait_max`].
+    PrereadWaitMax(Span),
     /// See [`Knobs::priority`].
     Priority(PriorityRule),
     /// See [`Knobs::read_around`].
@@ -278,21 +284,36 @@ pub const TABLE: &[Row] = &[
         show: |knobs| knobs.preread_bypass_threshold.to_string(),
     },
     Row {
+        name: "preread_wait_max",
+        unit: "seconds",
+        range: "0..=60",
+        origin: "weft",
+        doc: "How long a row waits at most to be filled before it is preread, with priority=stream.",
+        parse: |text, _| {
+            let span = seconds(text).filter(|span| *span <= Span::secs(60))?;
+            Some(Knob::PrereadWaitMax(span))
+        },
+        show: |knobs| show_seconds(knobs.preread_wait_max),
+    },
+    Row {
         name: "priority",
         unit: "word",
-        range: "bypass | fifo",
+        range: "bypass | fifo | stream",
         origin: "weft",
-        doc: "Which rule picks the next row: patch 000's, or the one before it.",
+        doc: "Which rule picks the next row: patch 000's, the one before it, or weft's own, by which a row \
+              waits for the stream that will fill it, and none longer than preread_wait_max.",
         parse: |text, _| {
             Some(Knob::Priority(match text {
                 "bypass" => PriorityRule::Bypass,
                 "fifo" => PriorityRule::Fifo,
+                "stream" => PriorityRule::Stream,
                 _ => return None,
             }))
         },
         show: |knobs| match knobs.priority {
             PriorityRule::Bypass => "bypass".into(),
             PriorityRule::Fifo => "fifo".into(),
+            PriorityRule::Stream => "stream".into(),
         },
     },
     Row {
@@ -367,8 +388,9 @@ pub const TABLE: &[Row] = &[
         unit: "word",
         range: "2008 | today",
         origin: "weft",
-        doc: "What is around the policies: with 2008 rows of full stripes are written one by one, and every \
-              free row fits everywhere, as when patch 000 was written.",
+        doc: "What is around the policies: with 2008 rows of full stripes are written one by one, every free \
+              row fits everywhere, and without patch 000 whoever brings a request takes the first step of its \
+              row, as when patch 000 was written.",
         parse: |text, _| {
             Some(Knob::StripeCacheForm(match text {
                 "2008" => CacheForm::Of2008,
@@ -441,6 +463,7 @@ impl Knobs {
             Knob::MemberTimeout(span) => self.member_timeout = span,
             Knob::PlanRule(rule) => self.plan_rule = rule,
             Knob::PrereadBypassThreshold(count) => self.preread_bypass_threshold = count,
+            Knob::PrereadWaitMax(span) => self.preread_wait_max = span,
             Knob::Priority(rule) => self.priority = rule,
             Knob::ReadAround(span) => self.read_around = span,
             Knob::RmwLevel(level) => self.rmw_level = level,
@@ -491,6 +514,7 @@ impl Knobs {
                 Variant::Bypass { threshold }
             }
             PriorityRule::Fifo => Variant::Fifo,
+            PriorityRule::Stream => Variant::Stream { wait_max: self.preread_wait_max },
         }
     }
 
@@ -528,6 +552,7 @@ impl Knobs {
             member_timeout: Span::ZERO,
             plan_rule: PlanRule::default(),
             preread_bypass_threshold: 1,
+            preread_wait_max: Span::secs(1),
             priority: PriorityRule::default(),
             read_around: Span::secs(2),
             rmw_level: RmwLevel::default(),

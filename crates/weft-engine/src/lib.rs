@@ -120,7 +120,7 @@ pub use input::{
     Value, Verb,
 };
 pub use output::{ComputeOp, Differs, MemberOp, Notice, Output, Source, Sources};
-pub use snapshot::{MemberSnapshot, MemberState, Snapshot, VolumeSnapshot};
+pub use snapshot::{MemberSnapshot, MemberState, RowsInUse, Snapshot, VolumeSnapshot};
 pub use token::{Tag, Token};
 use weft_units::{Bytes, Time, VolumeId};
 
@@ -177,12 +177,18 @@ pub enum Congestion {
 pub struct Work {
     /// Inputs looked at.
     pub inputs: u32,
+    /// Times that a request was attached to a row.
+    pub attaches: u32,
     /// Rows handled.
     pub rows: u32,
+    /// Full rows that were written with one that was handled.
+    pub followers: u32,
     /// Member requests made, after merging.
     pub submits: u32,
-    /// Computations asked for.
-    pub computes: u32,
+    /// Parts that went with such a request instead of being one.
+    pub merges: u32,
+    /// Operations of computations that were asked for.
+    pub operations: u32,
 }
 
 impl Engine {
@@ -298,6 +304,15 @@ impl Engine {
     #[must_use]
     pub fn stripe_cache_active(&self, volume: VolumeId) -> u32 {
         self.volumes[volume.index()].stripe_cache_active()
+    }
+
+    /// Where the rows of a volume's stripe cache are. It counts them: for those who look now and then.
+    ///
+    /// # Panics
+    /// There is no such volume.
+    #[must_use]
+    pub fn rows_in_use(&self, volume: VolumeId) -> RowsInUse {
+        self.volumes[volume.index()].rows_in_use()
     }
 
     /// Counters and states for people and tests.

@@ -150,6 +150,7 @@ impl Outbox {
         let last = &mut member.last[usize::from(write)];
         if let Some(place) = last.merge(self.turn, at, request, self.outputs.len()) {
             self.append(place, parts, who);
+            self.work.merges += 1;
             member.moved(write, bytes.sectors_floor());
             return;
         }
@@ -269,7 +270,7 @@ impl Outbox {
 
     pub(crate) fn compute(&mut self, volume: VolumeId, row: RowId, ops: Vec<ComputeOp>) {
         let token = self.issue(volume, None, false, Owner::Compute(row));
-        self.work.computes += 1;
+        self.work.operations += ops.len() as u32;
         self.outputs.push_back(Output::Compute { token, ops });
     }
 

@@ -4,6 +4,7 @@ use weft_units::{Bytes, ClientId, MemberIndex, Sectors, Slot};
 
 use crate::input::SyncAction;
 use crate::knobs::Knobs;
+use crate::raid::parity::waits::RowWaits;
 
 /// What an engine is doing.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,6 +44,8 @@ pub struct VolumeSnapshot {
     pub resync_from: Option<Sectors>,
     /// Rows of the cache in use.
     pub stripe_cache_active: u32,
+    /// How long rows waited to be read or filled.
+    pub row_waits: RowWaits,
     /// Client requests not answered yet.
     pub requests_active: usize,
     /// The knobs now.
@@ -94,4 +97,21 @@ pub enum MemberState {
     },
     /// Waits for a slot.
     Spare,
+}
+
+/// Where the rows of a stripe cache are, at one moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RowsInUse {
+    /// All that are in use: on a list below, or with something in flight.
+    pub active: u32,
+    /// That wait for a permission to preread.
+    pub delayed: u32,
+    /// That may be handled.
+    pub ready: u32,
+    /// That may preread, and that rows which are ready go before.
+    pub held: u32,
+    /// That may preread or do, held ones among them.
+    pub prereading: u32,
+    /// That are written whole, and not done with it.
+    pub full_row_writes: u32,
 }

@@ -25,7 +25,7 @@ use self::attach::{Cursor, Detour};
 use self::command::Waiting;
 use self::discard::Discard;
 use self::members::STALL_WARNING;
-use self::streams::Streams;
+use self::streams::{StreamId, Streams};
 use self::sync::changes_parity;
 use crate::Congestion;
 use crate::array::{Array, FlushFor};
@@ -33,7 +33,7 @@ use crate::config::VolumeConfig;
 use crate::error::ReplyError;
 use crate::frame::{Frame, Run, frames_needed};
 use crate::input::{Fault, Flags, Request, RequestOp, SyncAction, Value};
-use crate::knobs::{Knob, Knobs, PlanRule};
+use crate::knobs::{Knob, Knobs, PlanRule, PriorityRule};
 use crate::mutant::Mutant;
 use crate::outbox::{Outbox, Outstanding, Owner, ReadPart, Who};
 use crate::output::{Notice, Output};
@@ -42,7 +42,7 @@ use crate::raid::parity::discard::Discarded;
 use crate::raid::parity::rows::{Answer, Event, Rows, Surroundings};
 use crate::raid::parity::sync::RowSync;
 use crate::ranges::{Ranges, RequestId};
-use crate::snapshot::VolumeSnapshot;
+use crate::snapshot::{RowsInUse, VolumeSnapshot};
 use crate::token::Tag;
 
 /// One volume: an array of level 4, 5 or 6 and the requests to it.
@@ -128,6 +128,10 @@ struct Active {
     writes: bool,
     /// More of its row is on its way.
     streams: bool,
+    /// And as much of it as a chunk row holds has come without a pause.
+    pours: bool,
+    /// What it belongs to, if anybody wants to know.
+    stream: StreamId,
     flushed: bool,
     /// The array counts it as a writer.
     begun: bool,
@@ -211,7 +215,7 @@ impl Volume {
             None if trims => ByteRange::new(range.start.0, 0),
             _ => range,
         };
-        let id = self.enter(&Request { range, ..*request }, writes);
+        let id = self.enter(&Request { range, ..*request }, writes, out.now);
         self.active(id).discarded = discarded.map(|rows| Box::new(discard::Rows::new(rows)));
         if request.op == RequestOp::Flush || (range.len == Bytes::ZERO && request.flags.preflush) {
             self.array.flushes.arrive(FlushFor::Request(id));
@@ -345,9 +349,13 @@ impl Volume {
         self.rows.cache.active()
     }
 
-    /// Source: md's `raid5_congested`.
+    pub(crate) fn rows_in_use(&self) -> RowsInUse {
+        self.rows.cache.rows_in_use()
+    }
+
+    /// Source: md's `raid5_congested`; `md_write_start`, in which a writer waits for the superblock.
     pub(crate) fn congestion(&self) -> Congestion {
-        if !self.starved.is_empty() {
+        if !self.starved.is_empty() || !self.before_dirty.is_empty() {
             Congestion::Blocked
         } else if self.rows.cache.active() == self.rows.cache.size() {
             Congestion::Congested
@@ -393,6 +401,7 @@ impl Volume {
             no_space: self.full_since.is_some(),
             resync_from: self.array.resync_from,
             stripe_cache_active: self.rows.cache.active(),
+            row_waits: self.rows.waits.clone(),
             requests_active: self.requests.iter().flatten().filter(|r| !r.answered).count(),
             knobs: self.knobs,
             members: self.array.members.iter().map(crate::member::Member::snapshot).collect(),
@@ -426,7 +435,8 @@ impl Volume {
         }
     }
 
-    fn enter(&mut self, request: &Request, writes: bool) -> RequestId {
+    fn enter(&mut self, request: &Request, writes: bool, now: Time) -> RequestId {
+        let (stream, streams) = self.stream_of(request.range, writes, now);
         let active = Active {
             client: request.client,
             gone: false,
@@ -444,7 +454,9 @@ impl Volume {
             stalled: false,
             pins: 0,
             writes,
-            streams: writes && self.knobs.stripe_size.is_auto() && self.flows(request.range),
+            streams,
+            pours: streams && self.pours(stream),
+            stream,
             flushed: false,
             begun: false,
             answered: false,
@@ -461,9 +473,21 @@ impl Volume {
         }
     }
 
-    fn flows(&mut self, range: ByteRange) -> bool {
+    /// The stream of a request, if anybody wants to know; and whether its rows are to wait for more of it.
+    fn stream_of(&mut self, range: ByteRange, writes: bool, now: Time) -> (StreamId, bool) {
+        let gathers = self.knobs.stripe_size.is_auto();
+        if !writes || (!gathers && self.knobs.priority != PriorityRule::Stream) {
+            return (StreamId::default(), false);
+        }
         let before_answer = self.ranges.write_ends_at(range.start.0);
-        self.streams.flows(range, before_answer)
+        let (stream, flows) = self.streams.arrive(range, before_answer, now);
+        (stream, gathers && flows)
+    }
+
+    fn pours(&self, stream: StreamId) -> bool {
+        let geometry = &self.array.geometry;
+        let chunk_row = geometry.chunk().bytes().0 * u64::from(geometry.data_members());
+        self.knobs.stripe_size.is_auto() && self.streams.run(stream).0 >= chunk_row
     }
 
     fn active(&mut self, id: RequestId) -> &mut Active {
@@ -678,14 +702,26 @@ impl Volume {
         if !self.rows_may_move() {
             return 0;
         }
-        let (activation, variant) = (self.knobs.activation(), self.knobs.priority_variant());
-        self.rows.cache.activate_delayed(activation, variant, out.now);
+        let (geometry, streams, now) = (&self.array.geometry, &self.streams, out.now);
+        let chunk_row = geometry.chunk().bytes().0 * u64::from(geometry.data_members());
+        self.rows
+            .activate(&self.knobs, geometry, now, |lacks| streams.moved(&lacks, chunk_row, now));
         let variant = self.knobs.priority_variant();
         // For its allocation.
         let mut picked = std::mem::take(&mut self.picked);
-        for _ in 0..rows_max {
+        // What goes by chunk rows ends a turn when it has made the longest request that there is: members
+        // are to begin while the next one is worked on.
+        let most = (self.knobs.max_sectors.0 / self.rows.cache.block_bytes()).max(1);
+        let (mut picks, mut rows) = (0, 0);
+        while picks < rows_max && rows < most {
+            let first = picked.len();
             if !self.rows.cache.pick(variant, &mut picked) {
                 break;
+            }
+            picks += 1;
+            if self.rows.cache.goes_by_chunk_rows() {
+                let led = |id: &RowId| 1 + self.rows.cache.row(*id).followers();
+                rows += picked[first..].iter().map(led).sum::<u64>();
             }
         }
         let handled = picked.len() as u32;

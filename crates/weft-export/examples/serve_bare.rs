@@ -33,6 +33,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         backend: if threads { Backend::Threads } else { Backend::Auto },
         clients_max: 64,
         handshake: HANDSHAKE_SPAN,
+        recorder: None,
         shutdown: std::io::stdin().as_fd().try_clone_to_owned()?,
         on_ready: Box::new(|ready| println!("ready {} over {}", ready.uris[0], ready.backend)),
     })?;

@@ -8,6 +8,7 @@
 //! | Who is connected over NBD, and who may come? | `nbd.rs` |
 //! | What does one NBD client want, and what is it owed? | `connection.rs` |
 //! | How does a socket come to listen, safely? | `socket.rs` |
+//! | What did clients ask for, and when? | `record.rs` |
 //! | What can an administrator say? | `control.rs` |
 //! | How is an administrator answered? | `control_port.rs` |
 #![forbid(unsafe_code)]
@@ -17,9 +18,11 @@ mod connection;
 pub mod control;
 mod control_port;
 mod nbd;
+mod record;
 mod serve;
 mod socket;
 
+pub use record::{Arrival, Recorder, Taken};
 pub use serve::{
     ExitState, ExportOptions, HANDSHAKE_SPAN, Listen, Ready, ServeError, ServeOptions, Source,
     serve,

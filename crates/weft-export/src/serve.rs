@@ -30,6 +30,7 @@ use crate::connection::Served;
 use crate::control::ArrayStatus;
 use crate::control_port::ControlPort;
 use crate::nbd::{Crowd, NbdPort};
+use crate::record::Recorder;
 use crate::socket::Listener;
 
 /// Where clients connect.
@@ -111,6 +112,8 @@ pub struct ServeOptions {
     pub clients_max: usize,
     /// How long a client may take until it has chosen an export; [`HANDSHAKE_SPAN`] if nobody knows better.
     pub handshake: Span,
+    /// Takes down what clients ask for, of all volumes.
+    pub recorder: Option<Arc<Recorder>>,
     /// Ends the server in good order when it becomes readable: a signalfd or the end of a pipe.
     pub shutdown: OwnedFd,
     /// Called once clients may connect, with the URI of every listener.
@@ -225,6 +228,7 @@ pub fn serve(options: ServeOptions) -> Result<ExitState, ServeError> {
             volume,
             allocation: Arc::new(allocation),
             discards: trims,
+            recorder: options.recorder.clone(),
         })
         .collect();
     let infos: Arc<[_]> = infos.into();

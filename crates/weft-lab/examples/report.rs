@@ -2,7 +2,7 @@
 //! `cargo run -p weft-lab --example report >page.html`.
 
 use weft_lab::report::{
-    Axis, Bars, Block, Cell, Group, Lines, Report, Section, Series, Table, Value,
+    Axis, Bars, Block, Cell, Group, Lines, Mark, Report, Section, Series, Table, Value,
 };
 use weft_lab::statistics::Verdict;
 
@@ -21,6 +21,7 @@ fn main() {
             beyond.map(|beyond| value(beyond, apart)),
         ],
         band: Some(band),
+        runs: vec![vec![], [-0.6, 0.1, 0.5].map(|part| measured + part * apart).to_vec()],
     };
     let bars = Bars {
         title: "Throughput, patched over baseline".to_owned(),
@@ -51,6 +52,8 @@ fn main() {
         up: "writes per second".to_owned(),
         axis: Axis::Doubling,
         logarithmic: false,
+        baseline: false,
+        marks: vec![Mark { value: 11_000.0, label: "published: 11 000".to_owned() }],
         series: vec![series("64K", 0.4), series("4K", 1.0), series("auto", 1.05)],
     };
     let waits = |name: &str, values: [f64; 4]| Series {
@@ -64,6 +67,8 @@ fn main() {
         up: "milliseconds".to_owned(),
         axis: Axis::Names(owned(&["fifo", "threshold 1", "threshold 0", "weft"])),
         logarithmic: true,
+        baseline: false,
+        marks: Vec::new(),
         series: vec![
             waits("cache 256", [12.0, 90.0, 2400.0, 31.0]),
             waits("cache 512", [14.0, 70.0, 900.0, 25.0]),

@@ -5,7 +5,7 @@
 //!
 //! Source   fio HOWTO, "JSON output"; output of fio 3.33; experiments.md §6
 
-use crate::job::{Direction, Job};
+use crate::job::{Direction, Job, PERCENTILES};
 use crate::latency::Latencies;
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
@@ -91,12 +91,25 @@ impl JobResult {
     #[must_use]
     pub fn new(job: &Job) -> Self {
         Self {
-            name: job.name.clone(),
             group: job.group,
             options: job.options.clone(),
             percentiles: job.report.percentiles.clone(),
             lat_percentiles: job.report.lat_percentiles,
             clat_percentiles: job.report.clat_percentiles,
+            ..Self::named(&job.name)
+        }
+    }
+
+    /// Of something else than a job, such as a trace, with fio's own percentiles.
+    #[must_use]
+    pub fn named(name: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            group: 0,
+            options: Vec::new(),
+            percentiles: PERCENTILES.to_vec(),
+            lat_percentiles: false,
+            clat_percentiles: true,
             error: 0,
             runtime: Span::ZERO,
             directions: Default::default(),
@@ -126,6 +139,16 @@ impl JobResult {
     /// A batch of so many requests completed.
     pub fn on_complete(&mut self, count: u32) {
         self.complete_sizes[batch_level(count)] += 1;
+    }
+
+    /// So many batches of so many requests were handed over.
+    pub fn on_submits(&mut self, size: u32, count: u64) {
+        self.submit_sizes[batch_level(size)] += count;
+    }
+
+    /// So many batches of so many requests completed.
+    pub fn on_completes(&mut self, size: u32, count: u64) {
+        self.complete_sizes[batch_level(size)] += count;
     }
 
     /// Takes another clone's or job's result in, as `group_reporting` asks.

@@ -178,6 +178,12 @@ impl Verdict {
             Self::Differs => "differs",
         }
     }
+
+    /// No better than the direction.
+    #[must_use]
+    pub fn min_direction(self) -> Self {
+        if self == Self::Agrees { Self::Direction } else { self }
+    }
 }
 
 /// Compares a ratio with a band. A band around 1 says "no effect" and has no direction to agree with.

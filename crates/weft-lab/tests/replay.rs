@@ -3,7 +3,7 @@
 use weft_lab::replay::iolog::{Version, Writer};
 use weft_lab::replay::shape::{Align, Changes, Fit, Options, Pace, Placement, Shaped};
 use weft_lab::replay::{
-    Assume, DeviceIndex, Event, Flags, Format, Op, ReadOptions, Record, ReplayError, Trace,
+    Assume, DeviceIndex, Devices, Event, Flags, Format, Op, ReadOptions, Record, ReplayError, Trace,
 };
 use weft_units::{Bytes, Span, Time};
 
@@ -81,6 +81,69 @@ fn logs_that_fio_wrote_are_read() {
     let all = read_all(&mut trace);
     assert_eq!(brief(&all[1]), (215_000, Op::Write, 8192, 8192));
     assert_eq!(all.iter().filter(|record| record.op == Op::Flush).count(), 2);
+}
+
+/// What `serve --record` writes when it cannot keep up, and what is left of it when it is killed.
+#[test]
+fn a_log_says_what_it_lacks() {
+    let begin = "fio version 3 iolog\n0 x add\n0 x open\n0 x write 0 512\n5 x read 0 512 lost=7\n";
+    let counts = |text: &str| {
+        let mut trace =
+            Trace::of_bytes("t", text.as_bytes().to_vec(), &ReadOptions::default()).unwrap();
+        let records = read_all(&mut trace).len();
+        (records, trace.counts().clone())
+    };
+    let (records, whole) = counts(&format!("{begin}9 x close requests=2 lost=3\n"));
+    assert_eq!((records, whole.lost, whole.cut_short), (2, 10, 0));
+    let (records, killed) = counts(&format!("{begin}6 x write 0 51"));
+    assert_eq!((records, killed.lost, killed.cut_short), (2, 7, 1));
+    assert_eq!(killed.skipped["unfinished last lines"], 1);
+    let (records, killed) = counts(begin);
+    assert_eq!((records, killed.cut_short), (2, 1));
+    assert!(!killed.skipped.contains_key("unfinished last lines"));
+    // Without files that were opened, nothing says where a log should end.
+    let (records, short) = counts("fio version 3 iolog\n0 x write 0 512\n1 x read 0 512");
+    assert_eq!((records, short.cut_short), (2, 0));
+    // A line was removed.
+    let removed = format!("{begin}9 x close requests=3\n");
+    let trace = Trace::of_bytes("t", removed.into_bytes(), &ReadOptions::default()).unwrap();
+    let error = trace.filter_map(Result::err).next().expect("a line is missing");
+    let text = error.to_string();
+    assert!(text.contains("t:6:") && text.contains("2, for as many requests of x"), "{text}");
+}
+
+#[test]
+fn a_writer_says_what_it_lacks_and_counts_the_rest() {
+    let mut devices = Devices::default();
+    let device = devices.intern("vol").unwrap();
+    let mut log = Writer::new(Vec::new(), Version::Three).unwrap();
+    log.open(&devices, device).unwrap();
+    let (op, flags) = (Op::Write, Flags { fua: true, ..Flags::default() });
+    let (offset, length) = (Bytes(512), Bytes(1024));
+    let at = |us: u64| Record {
+        time: Time(us * 1000),
+        device,
+        op,
+        flags,
+        offset,
+        length,
+        pid: None,
+        latency: None,
+    };
+    log.write(&devices, &at(3)).unwrap();
+    log.lost(2);
+    log.lost(3);
+    log.write(&devices, &at(8)).unwrap();
+    log.lost(1);
+    let text = String::from_utf8(log.finish(&devices).unwrap()).unwrap();
+    assert_eq!(
+        text,
+        "fio version 3 iolog\n0 vol add\n0 vol open\n3 vol write 512 1024 flags=fua\n\
+         8 vol write 512 1024 flags=fua lost=5\n8 vol close requests=2 lost=1\n"
+    );
+    let mut trace = Trace::of_bytes("t", text.into_bytes(), &ReadOptions::default()).unwrap();
+    assert_eq!(read_all(&mut trace).len(), 2);
+    assert_eq!(trace.counts().lost, 6);
 }
 
 #[test]

@@ -1,45 +1,54 @@
 //! Is a page whole, self-contained and safe, whatever it is made of?
 
 use proptest::prelude::*;
+use weft_lab::experiment::{Effort, Experiment, Outcome, Size};
 use weft_lab::report::{
-    Axis, Bars, Block, Cell, Group, Lines, Report, Section, Series, Table, Value,
+    Axis, Bars, Block, Cell, Group, Lines, Mark, Report, Section, Series, Setting, Sweep, Table,
+    Value,
 };
 use weft_lab::statistics::{Estimate, Verdict};
 
-/// Every element is closed by its own end, in order, and no attribute holds what is no number where one
+/// A page is XML as well, so a strict parser reads it. Nothing in it runs, is fetched, or is no number where one
 /// belongs. Returns the number of elements.
 fn check(page: &str) -> Result<usize, String> {
-    let mut open: Vec<String> = Vec::new();
+    let options = roxmltree::ParsingOptions { allow_dtd: true, ..Default::default() };
+    let document = roxmltree::Document::parse_with_options(page, options);
+    let document = document.map_err(|error| error.to_string())?;
+    let mut ids = std::collections::BTreeSet::new();
     let mut count = 0;
-    let style = page.find("<style>").unwrap()..page.find("</style>").unwrap();
-    let mut at = page.find("<html").ok_or("no html")?;
-    while let Some(next) = page[at..].find('<').map(|found| at + found) {
-        if style.contains(&next) && page[next..].starts_with("<style>") {
-            at = style.end + "</style>".len();
-            continue;
+    for element in document.descendants().filter(roxmltree::Node::is_element) {
+        count += 1;
+        let name = element.tag_name().name();
+        if matches!(
+            name,
+            "a" | "audio"
+                | "base"
+                | "iframe"
+                | "image"
+                | "img"
+                | "link"
+                | "object"
+                | "script"
+                | "use"
+        ) {
+            return Err(format!("<{name}>"));
         }
-        let end =
-            page[next..].find('>').map(|found| next + found).ok_or("an open tag at the end")?;
-        let tag = &page[next + 1..end];
-        at = end + 1;
-        if let Some(name) = tag.strip_prefix('/') {
-            if open.pop().as_deref() != Some(name) {
-                return Err(format!("</{name}> closes nothing"));
+        for attribute in element.attributes() {
+            let (key, value) = (attribute.name(), attribute.value());
+            let text = matches!(key, "class" | "content" | "aria-labelledby");
+            let bad = ["NaN", "inf", "http", "javascript", "url("];
+            if key.starts_with("on")
+                || matches!(key, "href" | "src" | "srcset" | "style")
+                || (!text && bad.iter().any(|bad| value.contains(bad)))
+            {
+                return Err(format!("{key}={value} in <{name}>"));
             }
-        } else {
-            count += 1;
-            for bad in ["NaN", "inf", "http", "javascript", " on"] {
-                if tag.contains(bad) {
-                    return Err(format!("{bad} in <{tag}>"));
-                }
-            }
-            let name = tag.split_whitespace().next().unwrap_or_default().trim_end_matches('/');
-            if !tag.ends_with('/') {
-                open.push(name.to_owned());
+            if key == "id" && !ids.insert(value.to_owned()) {
+                return Err(format!("id {value} twice"));
             }
         }
     }
-    if open.is_empty() { Ok(count) } else { Err(format!("{open:?} stay open")) }
+    Ok(count)
 }
 
 fn page_of(block: Block) -> String {
@@ -51,7 +60,12 @@ fn group(label: &str, values: &[f64]) -> Group {
     let values = values
         .iter()
         .map(|value| Some(Value { value: *value, interval: Some((value - 0.1, value + 0.1)) }));
-    Group { label: label.to_owned(), values: values.collect(), band: Some((1.0, 1.5)) }
+    Group {
+        label: label.to_owned(),
+        values: values.collect(),
+        band: Some((1.0, 1.5)),
+        ..Group::default()
+    }
 }
 
 #[test]
@@ -64,6 +78,9 @@ fn the_checker_finds_planted_faults() {
         ("<p>", "<p onclick=\"x\">"),
         ("<p>", "<p><img src=\"http://x\"/>"),
         ("<p>", "<p width=\"NaN%\">"),
+        ("<p>", "<p id=\"a\">1</p><p id=\"a\">"),
+        ("<p>", "<p><script>1</script>"),
+        ("<p>", "<p>&nbsp;"),
     ] {
         assert!(check(&good.replace(from, to)).is_err(), "{to}");
     }
@@ -88,6 +105,8 @@ fn text_cannot_become_markup() {
         up: owned.clone(),
         axis: Axis::Names(vec![owned.clone()]),
         logarithmic: false,
+        baseline: false,
+        marks: vec![Mark { value: 1.0, label: owned.clone() }],
         series: vec![Series { name: owned.clone(), points: vec![(0.0, Value::exact(1.0))] }],
     };
     let table = Table {
@@ -201,17 +220,279 @@ proptest! {
             reference,
             series: vec![text.clone()],
             groups: values.iter().map(|v| Group { label: text.clone(), values: vec![Some(value(v)), None],
-                band: Some((v.1, v.2)) }).collect(),
+                band: Some((v.1, v.2)), runs: vec![vec![v.1], vec![v.0, v.2]] }).collect(),
             ..Bars::default()
         };
         prop_assert!(check(&page_of(Block::Bars(bars))).is_ok());
         let axis = [Axis::Names(vec![text.clone()]), Axis::Linear, Axis::Doubling][axis].clone();
         let lines = Lines {
             title: text.clone(), description: text.clone(), across: text.clone(), up: text.clone(), axis, logarithmic,
+            baseline: logarithmic,
+            marks: reference.map(|value| Mark { value, label: text.clone() }).into_iter().collect(),
             series: vec![Series { name: text, points: values.iter().map(|v| (v.1, value(v))).collect() }],
         };
         let page = page_of(Block::Lines(lines));
         let checked = check(&page);
         prop_assert!(checked.is_ok(), "{:?}", checked);
     }
+}
+
+#[test]
+fn a_sweep_shows_each_setting_and_each_percentile() {
+    let ms = |value: f64| Value { value, interval: Some((value * 0.9, value * 1.1)) };
+    let setting = |name: &str, rate: f64| Setting {
+        name: name.to_owned(),
+        throughput: Value { value: rate, interval: Some((rate - 1.0, rate + 1.0)) },
+        runs: vec![rate - 0.5, rate, rate + 0.5],
+        operations: Some(Value::exact(rate * 256.0)),
+        mean: Some(ms(10.0 / rate)),
+        percentiles: [(50.0, 8.0), (99.0, 40.0), (99.9, 90.0)]
+            .map(|(p, v)| (p, ms(v / rate)))
+            .to_vec(),
+        remark: if rate > 100.0 { "best".to_owned() } else { String::new() },
+    };
+    let sweep = Sweep {
+        title: "random.fio on 4 × ssd".to_owned(),
+        knob: "stripe_size".to_owned(),
+        settings: vec![setting("64K", 15.0), setting("4K", 100.0), setting("auto", 105.0)],
+        assumptions: vec!["Nothing else uses the disks.".to_owned()],
+        ..Sweep::default()
+    };
+    let page = sweep.report().html();
+    check(&page).unwrap();
+    for told in
+        ["64K", "4K", "auto", "50 %", "99 %", "99.9 %", "105 [104, 106]", "best", "Nothing else"]
+    {
+        assert!(page.contains(told), "{told}");
+    }
+    assert!(page.contains("14.5 15 15.5"), "single runs are told");
+    // Single runs are points on the bar: one left of its end, one right of it.
+    assert_eq!(page.matches("class=\"run\"").count(), 9 + 1, "and one in the legend");
+    // Nothing to divide by, nothing to show: a page all the same.
+    check(&Sweep::default().report().html()).unwrap();
+}
+
+#[test]
+fn long_lines_have_no_points_and_few_numbers() {
+    let points = |count: u32| {
+        (0..count).map(|at| (f64::from(at), Value::exact(f64::from(at % 7)))).collect()
+    };
+    let chart = |count| Lines {
+        series: vec![Series { name: "hold".to_owned(), points: points(count) }],
+        marks: vec![Mark { value: 9.0, label: "published".to_owned() }],
+        ..Lines::default()
+    };
+    let (short, long) = (page_of(Block::Lines(chart(30))), page_of(Block::Lines(chart(900))));
+    let rows = |page: &str| page.matches("<tr>").count();
+    assert_eq!((rows(&short), short.matches("r=\"3.5\"").count()), (31, 31));
+    assert!(rows(&long) <= 41 && long.matches("r=\"3.5\"").count() == 1);
+    assert!(long.contains(", one in 23"));
+    // The mark is on the plot though no point reaches it.
+    assert!(short.contains(">published</text>") && short.contains(">10</text>"));
+}
+
+/// One of every kind of row, in runs that take no time.
+const TINY: &str = r#"
+patch = "t00"
+name = "tiny"
+published_by = "a < b & c"
+assumptions = ["Disks are round.", "<b>Nothing</b> else is."]
+
+[machine]
+level = "raid5"
+members = 4
+model = "hdd-2007-7200"
+chunk_kib = 64
+memory_mib = 256
+cpus = 1
+kernel = "2.6.24"
+costs = "zero"
+knobs = ["activation=at_unplug", "stripe_cache_form=2008", "writes=gather"]
+
+[column.baseline]
+about = "large rows"
+knobs = ["stripe_size=65536"]
+
+[column.patched]
+about = "small rows"
+knobs = ["stripe_size=4096"]
+
+[column.own]
+about = "weft's"
+knobs = ["stripe_size=8192"]
+
+[control]
+case = "dd"
+off = []
+placebo = []
+
+[[case]]
+name = "dd"
+load = { kind = "dd", block_kib = 1024, count = { quick = 24, default = 24, full = 24 } }
+
+[[case]]
+name = "fio-x0"
+costs_times = 0
+load = { kind = "fio", pattern = "random", block_kib = 4, clones = 2, depth = 4, seconds = { quick = 1, default = 1, full = 1 } }
+
+[[case]]
+name = "fio-x2"
+costs_times = 2
+load = { kind = "fio", pattern = "random", block_kib = 4, clones = 2, depth = 4, seconds = { quick = 1, default = 1, full = 1 } }
+
+[[case]]
+name = "isolated"
+load = { kind = "isolated", block_kib = 4, count = { quick = 4, default = 4, full = 4 } }
+
+[[row]]
+experiment = "dd"
+case = "in one go"
+of = "dd"
+kind = "magnitude"
+published = { gain_pct = 900.0 }
+band = [9.0, 11.0]
+reason = "nobody could <expect> it"
+
+[[row]]
+experiment = "fio"
+case = "4 KiB"
+of = "fio-x0"
+kind = "direction"
+beyond = "own"
+curve = "4 KiB by cost"
+published = { baseline = 10.0, patched = 7.0 }
+band = "above"
+
+[[row]]
+experiment = "fio"
+case = "costs lose nothing"
+of = "fio-x2"
+against = "fio-x0"
+kind = "direction"
+published = {}
+band = "above"
+
+[[row]]
+experiment = "fio"
+case = "isolated, member KiB"
+of = "isolated"
+metric = "member_kib_per_write"
+kind = "mechanism"
+exact = true
+published = { baseline = 256.0, patched = 16.0 }
+band = [0.0625, 0.0625]
+"#;
+
+/// That a page has each figure with its verdict, and each reason.
+fn holds_all(page: &str, found: &Outcome) -> Result<(), String> {
+    let text: String = {
+        let options = roxmltree::ParsingOptions { allow_dtd: true, ..Default::default() };
+        let document = roxmltree::Document::parse_with_options(page, options).unwrap();
+        let rows = document.descendants().filter(|node| node.has_tag_name("tr"));
+        let cells = rows.map(|row| {
+            let cells = row.children().filter(|cell| cell.has_tag_name("td"));
+            let text = |cell: roxmltree::Node<'_, '_>| {
+                cell.descendants()
+                    .filter(roxmltree::Node::is_text)
+                    .filter_map(|node| node.text())
+                    .collect::<String>()
+            };
+            cells.map(text).collect::<Vec<_>>().join("|")
+        });
+        let points = document.descendants().filter(|node| node.has_tag_name("li"));
+        let points = points.filter_map(|point| point.text()).map(str::to_owned);
+        cells.chain(points).collect::<Vec<_>>().join("\n")
+    };
+    for row in &found.rows {
+        let begins = format!("{}|", row.row);
+        // Charts tell it as well, without a verdict.
+        let is_judged = |line: &&str| line.contains(['✓', '✗', '↗']);
+        let mut lines = text.lines().filter(|line| line.starts_with(&begins));
+        let line = lines.find(is_judged);
+        let line = line.ok_or_else(|| format!("{} is not there", row.row))?;
+        if !line.contains(row.verdict.word()) {
+            return Err(format!("{line}: expected {}", row.verdict.word()));
+        }
+        if !row.reason().is_empty() && !text.contains(&format!("{}: {}", row.row, row.reason())) {
+            return Err(format!("{}: no reason", row.row));
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn a_page_of_an_experiment_holds_every_figure_and_the_charts_that_say_why() {
+    let known = Experiment::of(TINY).unwrap();
+    let effort = Effort { runs: 2, seed: 3, size: Size::Quick };
+    let found = known.run(effort, &|_, _| ()).unwrap();
+    let controls = [known.controls(effort, &|_, _| ()).unwrap()];
+    assert!(!controls[0].is_empty());
+    let experiments = [known];
+    let page = |found: &Outcome| {
+        Report::reproduced(&experiments, std::slice::from_ref(found), &controls, effort).html()
+    };
+    let whole = page(&found);
+    check(&whole).unwrap();
+    holds_all(&whole, &found).unwrap();
+    for told in [
+        "Patch t00 (tiny), reproduced",
+        &format!("SHA-256 {}", experiments[0].hash),
+        "&lt;b&gt;Nothing&lt;/b&gt; else is.",
+        "a &lt; b &amp; c",
+        "first seed",
+        "CPU costs, t00",
+        "Nothing is fitted",
+        "Controls: is it the patch",
+        "Beyond: weft's own",
+        // Why.
+        "Exactly: member KiB per write",
+        "Read for each MiB written: dd",
+        "4 KiB by cost",
+        "published: 0.7",
+        "Length of the delayed list: dd",
+        "How long rows waited before they were read: dd",
+        "Did waiting pay off?",
+        "Size of reads that reach the disks: fio-x0",
+        "Size of writes that reach the disks: dd",
+        // Beside.
+        "Throughput: fio-x0, fio-x2",
+    ] {
+        assert!(whole.contains(told), "{told}");
+    }
+    // Each run of each figure that is drawn is told as a number.
+    let ratio = found.rows[0].patched.runs[1] / found.rows[0].baseline.runs[1];
+    assert!(whole.contains(&weft_lab::report::number(ratio)), "{ratio}");
+    assert_eq!(found.rows[3].verdict, Verdict::Agrees, "256 KiB and 16 KiB, exactly");
+
+    // A page that leaves out a figure, or tells another verdict of it, is found out.
+    let mut less = found.clone();
+    less.rows.remove(1);
+    assert!(holds_all(&page(&less), &found).unwrap_err().contains("is not there"));
+    let mut other = found.clone();
+    other.rows[0].verdict = Verdict::Agrees;
+    assert_eq!(found.rows[0].verdict, Verdict::Direction);
+    assert!(holds_all(&page(&other), &found).unwrap_err().contains("expected direction"));
+    // The same runs make the same page.
+    assert_eq!(page(&found.clone()), whole);
+}
+
+#[test]
+fn a_line_without_points_is_not_named_and_keeps_its_colour() {
+    let series = |name: &str, points: &[f64]| Series {
+        name: name.to_owned(),
+        points: points.iter().map(|at| (*at, Value::exact(*at))).collect(),
+    };
+    let page = page_of(Block::Lines(Lines {
+        baseline: true,
+        series: vec![
+            series("first", &[1.0, 2.0]),
+            series("left out", &[]),
+            series("third", &[1.0]),
+        ],
+        ..Lines::default()
+    }));
+    check(&page).unwrap();
+    assert!(page.contains("first") && page.contains("third") && !page.contains("left out"));
+    let coloured = |colour: &str| page.contains(&format!("<circle class=\"{colour}\""));
+    assert_eq!(["f0", "f1", "f2"].map(coloured), [true, false, true]);
 }

@@ -9,6 +9,7 @@ use std::collections::VecDeque;
 
 use smallvec::SmallVec;
 use weft_engine::knobs::Knobs;
+use weft_engine::raid::parity::waits::RowWaits;
 use weft_engine::{
     Fault, Input, MemberInfo, MemberOp, MemberSnapshot, MemberState, Output, Part, ReplyError,
     Request, RequestOp, Run, Snapshot, SyncAction, Tag, Token, Turn, Verb, VolumeSnapshot, Work,
@@ -354,6 +355,7 @@ impl Core for Bare {
                 no_space: false,
                 resync_from: None,
                 stripe_cache_active: 0,
+                row_waits: RowWaits::default(),
                 requests_active: self.in_flight(),
                 knobs: Knobs::default(),
                 members: vec![member],

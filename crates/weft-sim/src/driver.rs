@@ -4,7 +4,7 @@
 //! every order can be tried. Here is that choice, and what the engine's contract asks of a driver: turns
 //! until there is no more work, every output taken, a wake-up at the time that the engine named.
 
-use weft_engine::{Engine, Input, Origin, Output, Token};
+use weft_engine::{ComputeOp, Engine, Input, Origin, Output, Token};
 use weft_units::Span;
 
 use crate::checker::Violation;
@@ -66,13 +66,21 @@ impl World {
 
     /// Ends the one that `order` chooses. False when there is none.
     pub fn step(&mut self, order: Order) -> bool {
-        let pending = self.pending();
-        let Some(last) = pending.last() else { return false };
+        let may =
+            |(token, pending): (&Token, &Pending)| self.can_complete(pending).then_some(*token);
+        let first = match order {
+            Order::Fifo => self.pending.iter().find_map(may),
+            Order::Lifo => self.pending.iter().rev().find_map(may),
+            Order::Random => self.pending.keys().next().copied(),
+        };
+        let Some(token) = first else { return false };
         match order {
-            Order::Fifo => self.complete(pending[0]),
-            Order::Lifo => self.complete(*last),
+            Order::Fifo | Order::Lifo => self.complete(token),
             Order::Random => {
-                let mut pending = pending;
+                let mut pending = self.pending();
+                if pending.is_empty() {
+                    return false;
+                }
                 let count =
                     if self.rng.percent(25) { 1 + self.rng.index(pending.len()) } else { 1 };
                 for _ in 0..count {
@@ -251,8 +259,14 @@ impl World {
         let more = twin.turn(self.now).more;
         let mut outputs = std::iter::from_fn(|| twin.poll());
         let lost = outputs.find(|output| {
-            let of_sync =
-                matches!(output, Output::Submit { attr, .. } if attr.origin == Origin::Sync);
+            let of_sync = match output {
+                Output::Submit { attr, .. } => attr.origin == Origin::Sync,
+                // What a row begins with that is all in the cache; only row sync compares.
+                Output::Compute { ops, .. } => {
+                    ops.iter().all(|op| matches!(op, ComputeOp::Compare { .. }))
+                }
+                _ => false,
+            };
             !(syncing && of_sync)
         });
         if lost.is_some() || (more && !syncing) {

@@ -18,6 +18,7 @@
 //! | What do random runs do, and how is one replayed? | `script.rs` |
 //! | Which part of a failing run matters? | `shrink.rs` |
 //! | How are computations done? | `compute.rs` |
+//! | How much of the payload is simulated? | `payload.rs` |
 //! | Where does chance come from? | `rng.rs` |
 //! | How long does it take? | `machine/`: [`machine::Machine`] over `drive/`, used by `workload/` |
 //!
@@ -62,10 +63,14 @@ pub mod faults;
 pub mod machine;
 pub mod model;
 mod options;
+pub mod payload;
 mod rig;
 pub mod rng;
+pub mod scope;
 pub mod script;
+mod sector_map;
 pub mod shrink;
+pub mod sweep;
 pub mod workload;
 mod world;
 
@@ -75,5 +80,6 @@ pub use driver::Order;
 pub use faults::{Faults, Planned};
 pub use model::Payload;
 pub use options::Options;
+pub use payload::{NeedsPayload, PayloadMode};
 pub use rig::{BLOCK, Block, Rig, chunk_kib};
 pub use world::{Answer, Logged, Pending, Ticket, World};

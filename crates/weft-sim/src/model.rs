@@ -20,14 +20,20 @@
 //! the sector's own member is missing, may a read be wrong; it is counted, so that a test in which none
 //! ever is wrong can be told to be blind.
 //!
+//! Contents are as long as [`PayloadMode`] says; without payload nothing is kept, and anything may be read.
+//!
 //! Source   spec reliability.md §3 and §5 (I1-I3, I7); design.md, promises 1 and 2
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::ops::Range;
 use std::sync::Arc;
 
+use smallvec::{SmallVec, smallvec};
 use weft_units::{ByteRange, SECTOR_BYTES};
 
 use crate::checker::Violation;
+use crate::payload::PayloadMode;
+use crate::sector_map::SectorMap;
 
 /// Names a write; part of every word of its payload.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -38,7 +44,8 @@ pub struct WriteId(pub u32);
 pub enum Payload {
     /// The same byte everywhere.
     Fill(u8),
-    /// In every 8-byte word the write's id and the sector's address.
+    /// In every 8-byte word of a whole sector the write's id and the sector's address; in every byte of a
+    /// part of one something of both and of the byte's own place.
     Tags,
     /// Nothing but zeros.
     Zeros,
@@ -47,9 +54,10 @@ pub enum Payload {
 /// What every sector may hold.
 #[derive(Clone, Debug, Default)]
 pub struct Model {
-    cells: BTreeMap<u64, Cell>,
-    /// Sectors with a version that is acknowledged and not durable.
-    unflushed: BTreeSet<u64>,
+    payload: PayloadMode,
+    cells: SectorMap<Cell>,
+    /// Writes that are acknowledged and not durable, with the count at their acknowledgement.
+    unflushed: VecDeque<(u64, ByteRange)>,
     writes: BTreeMap<WriteId, Issued>,
     writes_issued: u32,
     /// Counts acknowledgements.
@@ -80,7 +88,7 @@ struct Cell {
     read_floor: u64,
     durable_floor: u64,
     /// Acknowledged versions that are not durable, with the count at their acknowledgement.
-    volatile: Vec<(u64, u64)>,
+    volatile: SmallVec<[(u64, u64); 1]>,
     /// Writes of parts of it were in flight together: they may happen in any order, so that only each
     /// byte for itself is known to be of one of the versions. Until the whole of it is written.
     mixed: bool,
@@ -90,28 +98,40 @@ struct Cell {
 struct Version {
     write: WriteId,
     /// What the sector may hold by it: one, or more where what it changed in part had failed.
-    contents: Vec<Content>,
-    /// The part that it changed, if not all: offset, length, bytes.
-    patch: Option<(usize, usize, Box<[u8; 512]>)>,
+    contents: SmallVec<[Content; 1]>,
+    /// The part that it changed, if not all.
+    patch: Option<Box<Patch>>,
     failed: bool,
+}
+
+/// A part of a sector that was written.
+#[derive(Clone, Debug)]
+struct Patch {
+    /// First byte, of 512.
+    offset: usize,
+    /// Bytes, of 512.
+    len: usize,
+    /// Which bytes of the content that is.
+    place: Range<usize>,
+    content: Content,
 }
 
 impl Version {
     fn whole(write: WriteId, content: Content) -> Self {
-        Self { write, contents: vec![content], patch: None, failed: false }
+        Self { write, contents: smallvec![content], patch: None, failed: false }
     }
 
-    fn looks_like(&self, sector: u64, offset: usize, bytes: &[u8]) -> bool {
-        self.contents
-            .iter()
-            .any(|content| content.bytes(sector)[offset..offset + bytes.len()] == *bytes)
+    fn looks_like(&self, sector: u64, at: usize, bytes: &[u8]) -> bool {
+        self.contents.iter().any(|content| content.looks_like(sector, at, bytes))
     }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Content {
-    Bytes(Arc<[u8; 512]>),
+    Bytes(Arc<[u8]>),
     Fill(u8),
+    /// Of a part of a sector.
+    Part(WriteId),
     Tags(WriteId),
 }
 
@@ -131,35 +151,78 @@ impl ReadMark {
 }
 
 impl Content {
-    fn bytes(&self, sector: u64) -> [u8; 512] {
-        let mut bytes = [0; 512];
+    /// Appends a part of what a sector holds by it.
+    fn write(&self, sector: u64, place: Range<usize>, into: &mut Vec<u8>) {
         match self {
-            Self::Bytes(content) => bytes = **content,
-            Self::Fill(byte) => bytes.fill(*byte),
+            Self::Bytes(content) => into.extend_from_slice(&content[place]),
+            Self::Fill(byte) => into.resize(into.len() + place.len(), *byte),
+            Self::Part(write) => into.extend(place.map(|at| tag_byte(*write, sector, at))),
             Self::Tags(write) => {
                 let word = tag(*write, sector);
-                bytes.chunks_exact_mut(8).for_each(|into| into.copy_from_slice(&word));
+                into.extend(place.map(|at| word[at % 8]));
             }
         }
+    }
+
+    fn bytes(&self, sector: u64, len: usize) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(len);
+        self.write(sector, 0..len, &mut bytes);
         bytes
+    }
+
+    fn looks_like(&self, sector: u64, at: usize, bytes: &[u8]) -> bool {
+        match self {
+            Self::Bytes(content) => content[at..at + bytes.len()] == *bytes,
+            Self::Fill(byte) => bytes.iter().all(|found| found == byte),
+            Self::Part(write) => {
+                (at..).zip(bytes).all(|(at, found)| *found == tag_byte(*write, sector, at))
+            }
+            Self::Tags(write) => {
+                let word = tag(*write, sector);
+                (at..).zip(bytes).all(|(at, found)| *found == word[at % 8])
+            }
+        }
     }
 }
 
-/// The word that every 8 bytes of a tagged sector hold.
+/// The word that every 8 bytes of a tagged sector hold: 24 bits of the write and 32 of the sector, seven in
+/// each byte below a bit that is set. Whether two contents differ at a place does not depend on the
+/// place, then, nor on how many bytes stand for a sector: a byte is zero, or of a part, or of a whole
+/// sector.
 #[must_use]
 pub fn tag(write: WriteId, sector: u64) -> [u8; 8] {
-    (u64::from(write.0) << 32 | (sector & 0xffff_ffff)).to_le_bytes()
+    let mut rest = u64::from(write.0) << 32 | (sector & 0xffff_ffff);
+    let mut word = [0; 8];
+    for byte in &mut word {
+        *byte = 0x80 | rest as u8 & 0x7f;
+        rest >>= 7;
+    }
+    word
+}
+
+/// The write and the sector of such a word.
+fn untag(word: [u8; 8]) -> Option<(u64, u64)> {
+    let set = word.iter().all(|byte| byte & 0x80 != 0);
+    let bits = word.iter().rev().fold(0, |bits, byte| bits << 7 | u64::from(byte & 0x7f));
+    set.then_some((bits >> 32, bits & 0xffff_ffff))
+}
+
+/// The byte at a place of a part of a sector.
+fn tag_byte(write: WriteId, sector: u64, at: usize) -> u8 {
+    1 + ((u64::from(write.0) + sector + at as u64) % 127) as u8
 }
 
 impl Cell {
     fn new() -> Self {
-        let zero = Version::whole(WriteId(0), Content::Fill(0));
+        // Of most sectors there is one version, or two.
+        let mut versions = VecDeque::with_capacity(2);
+        versions.push_back(Version::whole(WriteId(0), Content::Fill(0)));
         Self {
             first: 0,
-            versions: VecDeque::from([zero]),
+            versions,
             read_floor: 0,
             durable_floor: 0,
-            volatile: Vec::new(),
+            volatile: SmallVec::new(),
             mixed: false,
         }
     }
@@ -178,6 +241,15 @@ impl Cell {
         (self.first..).zip(&self.versions).skip_while(move |(number, _)| *number < floor)
     }
 
+    /// Forgets what nobody may read any more.
+    fn prune(&mut self) {
+        let keep_from = self.durable_floor.min(self.read_floor);
+        while self.first < keep_from {
+            self.versions.pop_front();
+            self.first += 1;
+        }
+    }
+
     /// The newest version not below `floor` that looks like `bytes` at `offset` of the sector.
     fn find(&self, floor: u64, sector: u64, offset: usize, bytes: &[u8]) -> Option<u64> {
         let matching =
@@ -188,22 +260,21 @@ impl Cell {
 
     /// Whether each byte for itself is of one of the versions.
     fn mixes(&self, sector: u64, offset: usize, bytes: &[u8]) -> bool {
-        let contents: Vec<[u8; 512]> = self
-            .versions
-            .iter()
-            .flat_map(|version| &version.contents)
-            .map(|content| content.bytes(sector))
-            .collect();
-        (offset..)
-            .zip(bytes)
-            .all(|(place, byte)| contents.iter().any(|content| content[place] == *byte))
+        (offset..).zip(bytes.chunks(1)).all(|(at, byte)| {
+            self.versions.iter().any(|version| version.looks_like(sector, at, byte))
+        })
     }
+}
+
+/// The sectors of a byte range.
+fn sectors(range: ByteRange) -> Range<u64> {
+    range.start.0 / SECTOR_BYTES..(range.start.0 + range.len.0).div_ceil(SECTOR_BYTES)
 }
 
 /// The sectors of a byte range, with offset and length of the part inside each.
 pub(crate) fn pieces(range: ByteRange) -> impl Iterator<Item = (u64, usize, usize)> {
     let (start, end) = (range.start.0, range.start.0 + range.len.0);
-    (start / SECTOR_BYTES..end.div_ceil(SECTOR_BYTES)).map(move |sector| {
+    sectors(range).map(move |sector| {
         let low = start.max(sector * SECTOR_BYTES);
         let high = end.min((sector + 1) * SECTOR_BYTES);
         (sector, (low % SECTOR_BYTES) as usize, (high - low) as usize)
@@ -211,42 +282,57 @@ pub(crate) fn pieces(range: ByteRange) -> impl Iterator<Item = (u64, usize, usiz
 }
 
 impl Model {
+    /// Of a world with so much payload.
+    #[must_use]
+    pub fn new(payload: PayloadMode) -> Self {
+        Self { payload, ..Self::default() }
+    }
+
     /// A write is issued. Returns its name and its bytes.
     pub fn write_issued(&mut self, range: ByteRange, payload: Payload) -> (WriteId, Vec<u8>) {
         self.writes_issued += 1;
         let write = WriteId(self.writes_issued);
+        let mode = self.payload;
+        if mode == PayloadMode::None {
+            return (write, Vec::new());
+        }
         let content = match payload {
             Payload::Fill(byte) => Content::Fill(byte),
             Payload::Tags => Content::Tags(write),
             Payload::Zeros => Content::Fill(0),
         };
-        let mut bytes = Vec::with_capacity(range.len.0 as usize);
+        let mut bytes = Vec::with_capacity(mode.place(0, range.len.0).len());
         let mut numbers = Vec::new();
-        for (sector, offset, len) in pieces(range) {
-            let cell = self.cells.entry(sector).or_insert_with(Cell::new);
+        let cells = self.cells.all_of(sectors(range), Cell::new);
+        for ((_, offset, len), (sector, cell)) in pieces(range).zip(cells) {
             if len < 512 {
                 // Those that overlap happen in order of issue.
                 let apart = cell.from(cell.read_floor + 1).any(|(_, version)| {
-                    let other = version.patch.as_ref().map_or((0, 512), |(at, len, _)| (*at, *len));
+                    let other = version.patch.as_ref().map_or((0, 512), |p| (p.offset, p.len));
                     !version.failed && (other.0 + other.1 <= offset || offset + len <= other.0)
                 });
                 cell.mixed |= apart;
             }
-            let fresh = content.bytes(sector);
-            bytes.extend_from_slice(&fresh[offset..offset + len]);
+            let place = mode.place(offset as u64, (offset + len) as u64);
+            let content = match content {
+                Content::Tags(write) if len < 512 => Content::Part(write),
+                ref other => other.clone(),
+            };
+            content.write(sector, place.clone(), &mut bytes);
             let version = if len == 512 {
                 Version::whole(write, content.clone())
             } else {
-                let patch = (offset, len, Box::new(fresh));
+                let patch = Patch { offset, len, place, content: content.clone() };
                 // It stands on the newest version, or on one before if that failed.
                 let failed =
                     cell.versions.iter().rev().take_while(|version| version.failed).count();
                 let bases = cell.versions.iter().rev().take(failed + 1);
                 let contents = bases
                     .flat_map(|version| &version.contents)
-                    .map(|base| patched(base, sector, &patch))
+                    .map(|base| patched(base, sector, &patch, mode))
                     .collect();
-                Version { write, contents, patch: Some(patch), failed: false }
+                let patch = Some(Box::new(patch));
+                Version { write, contents, patch, failed: false }
             };
             cell.versions.push_back(version);
             numbers.push(cell.last());
@@ -257,10 +343,17 @@ impl Model {
 
     /// A write is acknowledged; with FUA it is durable.
     pub fn write_acknowledged(&mut self, write: WriteId, fua: bool) {
-        let issued = self.writes.remove(&write).expect("a write is answered once");
         self.acknowledged += 1;
-        for ((sector, _, _), number) in pieces(issued.range).zip(issued.numbers) {
-            let cell = self.cells.get_mut(&sector).expect("it was issued");
+        if self.payload == PayloadMode::None {
+            return;
+        }
+        let issued = self.writes.remove(&write).expect("a write is answered once");
+        let prunes = self.reads_outstanding == 0;
+        if !fua {
+            self.unflushed.push_back((self.acknowledged, issued.range));
+        }
+        let cells = self.cells.all_of(sectors(issued.range), Cell::new);
+        for ((_, cell), number) in cells.zip(issued.numbers) {
             cell.read_floor = cell.read_floor.max(number);
             // The whole of it was written after everything else.
             cell.mixed &= number < cell.last() || cell.is_patch(number);
@@ -268,17 +361,22 @@ impl Model {
                 cell.durable_floor = cell.durable_floor.max(number);
             } else {
                 cell.volatile.push((number, self.acknowledged));
-                self.unflushed.insert(sector);
             }
-            self.prune(sector);
+            if prunes {
+                cell.prune();
+            }
         }
     }
 
     /// A write failed: it may have happened or not, for ever.
     pub fn write_failed(&mut self, write: WriteId) {
+        if self.payload == PayloadMode::None {
+            return;
+        }
+        let mode = self.payload;
         let issued = self.writes.remove(&write).expect("a write is answered once");
-        for ((sector, _, _), number) in pieces(issued.range).zip(issued.numbers) {
-            let cell = self.cells.get_mut(&sector).expect("it was issued");
+        let cells = self.cells.all_of(sectors(issued.range), Cell::new);
+        for ((sector, cell), number) in cells.zip(issued.numbers) {
             let Some(index) = number.checked_sub(cell.first).map(|index| index as usize) else {
                 continue;
             };
@@ -289,7 +387,7 @@ impl Model {
             let mut bases = cell.versions[before].contents.clone();
             for version in cell.versions.iter_mut().skip(index + 1) {
                 let Some(patch) = &version.patch else { break };
-                bases = bases.iter().map(|base| patched(base, sector, patch)).collect();
+                bases = bases.iter().map(|base| patched(base, sector, patch, mode)).collect();
                 version.contents.extend(bases.iter().cloned());
             }
         }
@@ -303,24 +401,29 @@ impl Model {
 
     /// It is acknowledged: what had been acknowledged at its receipt is durable.
     pub fn flush_acknowledged(&mut self, mark: FlushMark) {
-        for sector in self.unflushed.clone() {
-            let cell = self.cells.get_mut(&sector).expect("it was acknowledged");
-            let covered = cell.volatile.iter().filter(|(_, count)| *count <= mark.0);
-            if let Some(number) = covered.map(|(number, _)| *number).max() {
-                cell.durable_floor = cell.durable_floor.max(number);
+        let prunes = self.reads_outstanding == 0;
+        while let Some((count, range)) = self.unflushed.front().copied() {
+            if count > mark.0 {
+                break;
             }
-            cell.volatile.retain(|(_, count)| *count > mark.0);
-            if cell.volatile.is_empty() {
-                self.unflushed.remove(&sector);
+            self.unflushed.pop_front();
+            for (_, cell) in self.cells.all_of(sectors(range), Cell::new) {
+                let covered = cell.volatile.iter().filter(|(_, count)| *count <= mark.0);
+                if let Some(number) = covered.map(|(number, _)| *number).max() {
+                    cell.durable_floor = cell.durable_floor.max(number);
+                }
+                cell.volatile.retain(|(_, count)| *count > mark.0);
+                if prunes {
+                    cell.prune();
+                }
             }
-            self.prune(sector);
         }
     }
 
     /// A read is issued.
     pub fn read_issued(&mut self, range: ByteRange) -> ReadMark {
         self.reads_outstanding += 1;
-        let floor = |(sector, _, _)| self.cells.get(&sector).map_or(0, |cell| cell.read_floor);
+        let floor = |(sector, _, _)| self.cells.get(sector).map_or(0, |cell| cell.read_floor);
         ReadMark { range, floors: pieces(range).map(floor).collect() }
     }
 
@@ -340,11 +443,18 @@ impl Model {
         lost: impl Fn(u64) -> Option<u64>,
     ) -> Result<(), Violation> {
         self.reads_outstanding -= 1;
-        let mut at = 0;
-        for ((sector, offset, len), floor) in pieces(mark.range).zip(&mark.floors) {
-            let found = &bytes[at..at + len];
-            at += len;
-            let cell = self.cells.entry(sector).or_insert_with(Cell::new);
+        if self.payload == PayloadMode::None {
+            return Ok(());
+        }
+        let mut rest = bytes;
+        let cells = self.cells.all_of(sectors(mark.range), Cell::new);
+        for (((sector, offset, len), floor), (_, cell)) in
+            pieces(mark.range).zip(&mark.floors).zip(cells)
+        {
+            let place = self.payload.place(offset as u64, (offset + len) as u64);
+            let (found, after) = rest.split_at(place.len());
+            rest = after;
+            let offset = place.start;
             let predicted = lost(sector).is_some_and(|column| self.suspect.contains(&column));
             self.hole.0 += u64::from(predicted);
             match cell.find(*floor, sector, offset, found) {
@@ -363,10 +473,10 @@ impl Model {
                 }
                 None if predicted => {
                     self.hole.1 += 1;
-                    let mut content =
-                        cell.versions.back().expect("never empty").contents[0].bytes(sector);
-                    content[offset..offset + len].copy_from_slice(found);
-                    collapse(cell, Content::Bytes(Arc::new(content)));
+                    let newest = &cell.versions.back().expect("never empty").contents[0];
+                    let mut content = newest.bytes(sector, self.payload.sector_bytes());
+                    content[place].copy_from_slice(found);
+                    collapse(cell, Content::Bytes(content.into()));
                 }
                 None => {
                     let older = cell.find(cell.first, sector, offset, found);
@@ -379,13 +489,12 @@ impl Model {
 
     /// After a power cut: what the sector holds is what it holds from now on (I3). What was written
     /// since, and is not durable, stays as it is.
-    pub fn settle(&mut self, sector: u64, bytes: &[u8; 512]) {
-        if let Some(cell) = self.cells.get_mut(&sector)
+    pub fn settle(&mut self, sector: u64, bytes: &[u8]) {
+        if let Some(cell) = self.cells.get_mut(sector)
             && cell.volatile.is_empty()
             && cell.versions.iter().all(|version| !version.failed)
         {
-            collapse(cell, Content::Bytes(Arc::new(*bytes)));
-            self.unflushed.remove(&sector);
+            collapse(cell, Content::Bytes(bytes.into()));
         }
     }
 
@@ -419,7 +528,7 @@ impl Model {
     /// written there and not overwritten durably since.
     #[must_use]
     pub fn media_allows(&self, sector: u64, bytes: &[u8]) -> bool {
-        match self.cells.get(&sector) {
+        match self.cells.get(sector) {
             Some(cell) => cell.find(cell.first, sector, 0, bytes).is_some(),
             None => bytes.iter().all(|byte| *byte == 0),
         }
@@ -428,12 +537,12 @@ impl Model {
     /// Whether a write to the sector is issued and not answered.
     #[must_use]
     pub fn in_flight(&self, sector: u64) -> bool {
-        self.cells.get(&sector).is_some_and(|cell| cell.last() > cell.read_floor)
+        self.cells.get(sector).is_some_and(|cell| cell.last() > cell.read_floor)
     }
 
     /// Sectors that were ever written.
     pub fn touched(&self) -> impl Iterator<Item = u64> {
-        self.cells.keys().copied()
+        self.cells.iter().map(|(sector, _)| sector)
     }
 
     /// Writes issued so far.
@@ -441,28 +550,14 @@ impl Model {
     pub fn writes_issued(&self) -> u32 {
         self.writes_issued
     }
-
-    fn prune(&mut self, sector: u64) {
-        if self.reads_outstanding > 0 {
-            return;
-        }
-        let cell = self.cells.get_mut(&sector).expect("it was issued");
-        let keep_from = cell.durable_floor.min(cell.read_floor);
-        while cell.first < keep_from {
-            cell.versions.pop_front();
-            cell.first += 1;
-        }
-    }
 }
 
-fn patched(
-    base: &Content,
-    sector: u64,
-    (offset, len, fresh): &(usize, usize, Box<[u8; 512]>),
-) -> Content {
-    let mut mixed = base.bytes(sector);
-    mixed[*offset..offset + len].copy_from_slice(&fresh[*offset..offset + len]);
-    Content::Bytes(Arc::new(mixed))
+fn patched(base: &Content, sector: u64, patch: &Patch, payload: PayloadMode) -> Content {
+    let mut mixed = base.bytes(sector, payload.sector_bytes());
+    let mut fresh = Vec::with_capacity(patch.place.len());
+    patch.content.write(sector, patch.place.clone(), &mut fresh);
+    mixed[patch.place.clone()].copy_from_slice(&fresh);
+    Content::Bytes(mixed.into())
 }
 
 fn collapse(cell: &mut Cell, content: Content) {
@@ -473,21 +568,19 @@ fn collapse(cell: &mut Cell, content: Content) {
         versions: VecDeque::from([Version::whole(write, content)]),
         read_floor: number,
         durable_floor: number,
-        volatile: Vec::new(),
+        volatile: SmallVec::new(),
         mixed: false,
     };
 }
 
 fn explain(cell: &Cell, sector: u64, floor: u64, older: Option<u64>, found: &[u8]) -> Violation {
     let allowed: Vec<u32> = cell.from(floor).map(|(_, version)| version.write.0).collect();
-    let word = found
-        .get(..8)
-        .map_or(0, |word| u64::from_le_bytes(word.try_into().expect("a word is 8 bytes")));
-    let same = found.chunks(8).all(|chunk| chunk == &found[..chunk.len()]);
-    let looks = match (same, word) {
-        (true, 0) => "zeros".to_owned(),
-        (true, _) => format!("write {} at sector {}", word >> 32, word & 0xffff_ffff),
-        (false, _) => format!("a mixture that begins with {word:#018x}"),
+    let word = found.first_chunk().copied().unwrap_or_default();
+    let same = found.chunks(8).all(|chunk| chunk == &word[..chunk.len()]);
+    let looks = match untag(word).filter(|_| same) {
+        _ if found.iter().all(|byte| *byte == 0) => "zeros".to_owned(),
+        Some((write, of)) => format!("write {write} at sector {of}"),
+        None => format!("a mixture that begins with {:02x?}", &found[..found.len().min(8)]),
     };
     match older {
         Some(number) => Violation::new(
@@ -550,7 +643,7 @@ mod tests {
         assert!(read(&mut model.clone(), SECTOR, &two).is_ok());
         assert!(read(&mut model, SECTOR, &one).is_ok());
         assert!(read(&mut model, SECTOR, &[0; 512]).is_err());
-        model.settle(7, &one.clone().try_into().unwrap());
+        model.settle(7, &one);
         assert!(read(&mut model, SECTOR, &two).is_err(), "I3: two reads agree");
         assert!(model.media_allows(7, &one) && !model.media_allows(7, &two));
     }
@@ -619,6 +712,21 @@ mod tests {
         sector[150] = 2;
         assert!(!model.media_allows(0, &sector), "a byte that nobody wrote there");
         model.write_acknowledged(a, false);
+    }
+
+    #[test]
+    fn a_byte_shows_in_the_tag_of_its_sector() {
+        let mut model = Model::new(PayloadMode::Tags);
+        let (all, whole) = model.write_issued(SECTOR, Payload::Tags);
+        assert_eq!(whole, [tag(all, 7), tag(all, 7)].concat());
+        model.write_acknowledged(all, false);
+        let (one, byte) = model.write_issued(ByteRange::new(512 * 7 + 100, 1), Payload::Fill(9));
+        assert_eq!(byte, [9]);
+        model.write_acknowledged(one, false);
+        let mut mixed = whole.clone();
+        mixed[100 / 32] = 9;
+        assert!(read(&mut model, SECTOR, &mixed).is_ok());
+        assert_eq!(read(&mut model, SECTOR, &whole).unwrap_err().checker, "I1 durability");
     }
 
     #[test]

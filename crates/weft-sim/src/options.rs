@@ -4,6 +4,8 @@ use weft_engine::knobs::Knobs;
 use weft_ondisk::{Level, Minor};
 use weft_units::{Bytes, Sectors, Span};
 
+use crate::payload::PayloadMode;
+
 /// What a world is made of. Printed with every failure.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -27,6 +29,8 @@ pub struct Options {
     pub logical_block: u32,
     /// Whether disks give up what is discarded.
     pub discards: bool,
+    /// How much of the payload is there.
+    pub payload: PayloadMode,
     /// Knobs at each start.
     pub knobs: Knobs,
     /// Rows of the stripe cache, if not `stripe_cache_size`.
@@ -67,6 +71,7 @@ impl Options {
             assume_clean: true,
             logical_block: 512,
             discards: false,
+            payload: PayloadMode::Bytes,
             knobs: Knobs { stripe_cache_size: 32, ..Knobs::md() },
             rows_max: None,
             cache_rows: None,

@@ -15,11 +15,11 @@ mod memory;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use weft_engine::assemble::{self, Assembly, Candidate, Refused, SlotState};
+use weft_engine::assemble::{self, Assembly, Candidate, Refused, SlotState, State};
 use weft_engine::{
     Config, Engine, MemberInfo, Notice, Origin, ReplyError, Snapshot, Tag, Token, VolumeConfig,
 };
-use weft_ondisk::{Metadata, NewArray, NewMember, Uuid};
+use weft_ondisk::{Metadata, NewArray, NewMember, Super1, Uuid};
 use weft_parity::Parity;
 use weft_units::{ClientId, MemberIndex, SECTOR_BYTES, Sectors, Time};
 
@@ -32,12 +32,13 @@ use crate::crash::Coverage;
 use crate::disk::Disk;
 use crate::model::Model;
 use crate::options::{Options, member_bytes_max};
+use crate::payload::NeedsPayload;
 use crate::rng::{Digest, Rng};
 
 /// Names a request or command of a client.
 pub type Ticket = (ClientId, Tag);
 
-/// How a request ended: a read with its bytes.
+/// How a request ended: a read with its bytes, or with what stands for them.
 pub type Answer = Result<Vec<u8>, ReplyError>;
 
 /// A line of the log.
@@ -161,11 +162,14 @@ impl World {
         array.assume_clean = options.assume_clean;
         array.force = true;
         let supers = array.plan().unwrap_or_else(|error| panic!("{options:?}: {error}"));
-        let mut disks: Vec<Disk> =
-            (0..count).map(|_| Disk::new(member_size, options.logical_block)).collect();
-        for (disk, sb) in disks.iter_mut().zip(&supers) {
+        let disk = |sb: &Super1| {
+            let data = sb.data_offset.0..sb.data_offset.0 + size;
+            let mut disk =
+                Disk::new(member_size, options.logical_block).carrying(data, options.payload);
             disk.poke(sb.super_offset.0, &sb.encode());
-        }
+            disk
+        };
+        let disks: Vec<Disk> = supers.iter().map(disk).collect();
         let first = &supers[0];
         let geometry = weft_engine::raid::geometry::Geometry::new(
             first.level,
@@ -195,7 +199,7 @@ impl World {
             next_tag: 0,
             unreadable: BTreeSet::new(),
             lost_since: BTreeSet::new(),
-            model: Model::default(),
+            model: Model::new(options.payload),
             array: Array { geometry, data_offset },
             record,
             checkers: Checkers::new(limits),
@@ -221,6 +225,7 @@ impl World {
     /// An engine runs already, or the configuration is refused.
     pub fn start(&mut self, how: &assemble::Options) -> Result<(), Refused> {
         assert!(self.engine.is_none(), "stop the engine first");
+        self.refuse_logs()?;
         let assembly = self.assemble(how)?;
         if self.options.checked {
             let view = view!(self);
@@ -244,7 +249,7 @@ impl World {
             epoch_secs: 1_750_000_000,
             seed: self.options.seed,
         };
-        self.memory = Memory::new(&config);
+        self.memory = Memory::new(&config, self.options.payload);
         self.credit.clear();
         self.checkers.limit(|limits| {
             limits.rows = rows;
@@ -257,6 +262,20 @@ impl World {
         self.plugged = true;
         self.settle();
         Ok(())
+    }
+
+    /// A partial parity log is payload.
+    fn refuse_logs(&self) -> Result<(), Refused> {
+        let logged = |disk: &usize| self.record.of(*disk).is_some_and(|sb| sb.ppl().is_some());
+        let found = (0..self.disks.len()).find(logged).map(|_| NeedsPayload::Ppl);
+        found.map_or(Ok(()), |what| self.options.payload.needed_for(what)).map_err(|needs| {
+            Refused {
+                state: State::WriteLogged,
+                reason: needs.to_string(),
+                way_out: None,
+                dropped: Vec::new(),
+            }
+        })
     }
 
     /// What would be assembled from the media now.
@@ -274,7 +293,7 @@ impl World {
     fn candidate(&self, disk: usize) -> Candidate {
         let state = &self.disks[disk];
         let metadata = Metadata::read(state.size(), |sector, len| {
-            Ok(state.peek(sector.0, (len as u64).div_ceil(SECTOR_BYTES)))
+            Ok(state.peek_whole(sector.0, (len as u64).div_ceil(SECTOR_BYTES)))
         });
         Candidate::new(self.member_info(disk, MemberIndex(disk as u16)), metadata)
     }

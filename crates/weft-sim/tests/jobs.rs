@@ -4,12 +4,12 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use weft_engine::RequestOp;
-use weft_engine::knobs::Knobs;
+use weft_engine::knobs::{Knobs, Writes};
 use weft_engine::raid::parity::stripe_size::StripeSize;
 use weft_engine::sched::mq_deadline::Settings;
 use weft_ondisk::Level;
 use weft_sim::drive::Drive;
-use weft_sim::machine::{Costs, Machine, Parts, Pid};
+use weft_sim::machine::{CostTable, Costs, Machine, Parts, Pid};
 use weft_sim::rng::Rng;
 use weft_sim::workload::jobs::{Io, Job, Pace, Plug};
 use weft_units::{ByteRange, Bytes, Sectors, Span, Time};
@@ -165,6 +165,59 @@ fn random_writes(parts: &Parts, pace: Pace) -> (Machine, Vec<Pid>) {
         .collect();
     machine.run(an_hour());
     (machine, clones)
+}
+
+/// MB/s of two clones with 64 in flight each, and sectors read for each that is written.
+fn rate_of(parts: &Parts, asks: impl Fn(u64, Bytes) -> Box<dyn Iterator<Item = Io>>) -> (f64, f64) {
+    let mut machine = in_use(parts);
+    let size = machine.host.size();
+    // In its first 300 ms the drive fills its buffer and stalls once.
+    let (warm_up, run_time) = (Span::millis(300), Some(Span::millis(200)));
+    let pace = Pace { plug: Plug::Request, warm_up, run_time, ..Pace::depth(64) };
+    let clones: Vec<Pid> = (0..2).map(|clone| add(&mut machine, pace, asks(clone, size))).collect();
+    machine.run(an_hour());
+    let bytes = |pid: &Pid| machine.process::<Job>(*pid).found(RequestOp::Write).bytes.0;
+    let bytes: u64 = clones.iter().map(bytes).sum();
+    let sectors =
+        machine.host.traffic().map(|traffic| (traffic.sectors_read, traffic.sectors_written));
+    let (read, written) = sectors.fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
+    (bytes as f64 / 2e5, read as f64 / written as f64)
+}
+
+#[test]
+fn auto_is_as_fast_as_the_better_stripe_size() {
+    // Patch 004's jobs of fio: 1 MiB writes of the same and of other places, and 4 KiB anywhere.
+    let one_by_one = |first: u64| {
+        let write = move |n| write((first + n) << 20, 1 << 20);
+        Box::new((0..).map(write)) as Box<dyn Iterator<Item = Io>>
+    };
+    let same = |_: u64, _: Bytes| one_by_one(0);
+    let apart = |clone: u64, size: Bytes| one_by_one(clone * (size.0 >> 21));
+    let anywhere = |clone: u64, size: Bytes| random(RequestOp::Write, size, clone);
+    let frozen = |factor| CostTable::named("frozen").expect("it is there").costs.times(factor);
+    let fixed = |bytes| parts("ssd-sata-2020-slowflush", bytes);
+    let auto = || {
+        let knobs = Knobs { safe_mode_delay: Span::ZERO, ..Knobs::default() };
+        Parts { knobs, ..fixed(4096) }
+    };
+    type Asks<'a> = &'a dyn Fn(u64, Bytes) -> Box<dyn Iterator<Item = Io>>;
+    let cases: [(&str, Asks<'_>, u64); 4] =
+        [("same", &same, 0), ("same", &same, 2), ("apart", &apart, 2), ("anywhere", &anywhere, 2)];
+    for (name, asks, factor) in cases {
+        let costs = frozen(factor);
+        let [small, large, auto] = [fixed(4096), fixed(65_536), auto()]
+            .map(|parts| rate_of(&Parts { costs, ..parts }, asks).0);
+        assert!(
+            auto >= small.max(large) * 0.99,
+            "{name}, costs × {factor}: {small} {large} {auto}"
+        );
+    }
+    // It waits for the rest of a row that is on its way; told not to wait, it reads it.
+    let (_, waits) = rate_of(&auto(), same);
+    let mut hasty = auto();
+    hasty.knobs.writes = Writes::Sync;
+    let (_, reads) = rate_of(&hasty, same);
+    assert!(waits < 0.02 && reads > 0.1, "{waits} {reads}");
 }
 
 #[test]

@@ -6,7 +6,7 @@ use weft_engine::sched::mq_deadline::Settings;
 use weft_engine::writeback::{Kernel, PoolConfig};
 use weft_ondisk::Level;
 use weft_sim::drive::{Drive, Model};
-use weft_sim::machine::{Costs, Machine, Parts, Pid};
+use weft_sim::machine::{Costs, Machine, Parts, Pid, Sizes};
 use weft_sim::workload::dd::{Dd, Device};
 use weft_units::{Bytes, Sectors, Span, Time};
 
@@ -90,6 +90,19 @@ fn pages_counted_are_pages_written_and_nothing_stays_behind() {
     assert!((least..least * 11 / 10).contains(&written), "{written} of {least}");
 }
 
+/// As in md, whose first writer waits for the superblock that says that data changes.
+#[test]
+fn nobody_writes_on_before_the_array_is_marked_dirty() {
+    let (mut machine, _) = dd(&parts("hdd-2007-7200", knobs_of_2008(PriorityRule::Fifo)), 64);
+    machine.host.watch_requests();
+    machine.run(an_hour());
+    let seen = machine.host.watched();
+    let marked = seen[0].answered.expect("it was answered");
+    assert!(marked.0 > 1_000_000, "a superblock was written first: {marked:?}");
+    let ahead = seen.iter().filter(|of| of.at.0 < 1_000_000).count();
+    assert!(ahead <= 2, "{ahead} pages: one of dd's and one of the flusher's");
+}
+
 #[test]
 fn patch_000_saves_prereads_and_time() {
     let found = |priority| {
@@ -104,6 +117,48 @@ fn patch_000_saves_prereads_and_time() {
     let (after, reads_after) = found(PriorityRule::Bypass);
     assert!(reads_after * 2 < reads_before, "{reads_after} sectors instead of {reads_before}");
     assert!(after.0 * 103 < before.0 * 100, "{after:?} instead of {before:?}");
+}
+
+#[test]
+fn who_looks_on_sees_the_lists_and_changes_nothing() {
+    let run = |priority, looks: Option<Span>| {
+        let mut parts = parts("hdd-2007-7200", knobs_of_2008(priority));
+        parts.costs = Costs { bio: 3000, row: 2000, ..Costs::ZERO };
+        let (mut machine, pid) = dd(&parts, 128);
+        if let Some(every) = looks {
+            machine.host.watch_over_time(every);
+        }
+        machine.run(an_hour());
+        (machine.process::<Dd>(pid).closed.expect("it ended"), machine)
+    };
+    let (alone, unseen) = run(PriorityRule::Bypass, None);
+    let (seen_too, seen) = run(PriorityRule::Bypass, Some(Span::millis(1)));
+    assert_eq!(alone, seen_too);
+    assert!(unseen.host.traffic().eq(seen.host.traffic()) && unseen.host.history().is_none());
+    let history = seen.host.history().expect("somebody looked");
+    let all = history.joined(1)[0];
+    // What fell behind the last look is not seen.
+    let (read, written) = moved(&seen);
+    assert!(all.sums.read.0 <= read * 512 && all.sums.written.0 <= written * 512);
+    assert!(all.sums.written.0 * 100 > written * 512 * 99, "{:?} of {written} sectors", all.sums);
+    assert!(all.sums.answered.0 * 100 > Bytes::mib(128).0 * 99);
+    assert!(all.sums.engine.0 * 100 > seen.host.engine_work().0 * 99);
+    // The mechanism of patch 000: rows wait on the hold list, and before it there is none.
+    assert!(all.held.most > 0 && all.active.most <= 256 && all.at_disks.most > 0, "{all:?}");
+    assert!(all.mean(all.held) < f64::from(all.held.most));
+    let (_, before) = run(PriorityRule::Fifo, Some(Span::millis(1)));
+    let all = before.host.history().expect("somebody looked").joined(1)[0];
+    assert!(all.held.most == 0 && all.delayed.most > 0, "{all:?}");
+    for of in seen.host.traffic() {
+        let count = |sizes: &Sizes| sizes.iter().map(|size| size.1).sum::<u64>();
+        assert_eq!((count(&of.read_sizes), count(&of.write_sizes)), (of.reads, of.writes));
+        let most: u64 = of.write_sizes.iter().map(|(size, count)| size.0 / 512 * count).sum();
+        assert!(
+            (most / 2..=most).contains(&of.sectors_written),
+            "{} of {most}",
+            of.sectors_written
+        );
+    }
 }
 
 #[test]

@@ -5,6 +5,7 @@
 //! apart: machines change their speed, and a number of another day compares nothing.
 
 mod alone;
+mod costs;
 mod engine;
 mod member;
 mod nbd;
@@ -36,6 +37,7 @@ pub(crate) struct Bench {
 /// What is measured.
 #[derive(Debug, Subcommand)]
 enum What {
+    Costs(costs::OfCosts),
     Engine(engine::OfEngine),
     Member(member::OfMember),
     Nbd(nbd::OfNbd),
@@ -65,6 +67,7 @@ struct Common {
 pub(crate) fn run(arguments: &Bench) -> Outcome {
     let common = &arguments.common;
     match &arguments.what {
+        What::Costs(it) => measure("costs", common, |effort, sheet| it.measure(effort, sheet)),
         What::Engine(it) => measure("engine", common, |effort, sheet| it.measure(effort, sheet)),
         What::Member(it) => measure("member", common, |effort, sheet| it.measure(effort, sheet)),
         What::Nbd(it) => measure("nbd", common, |effort, sheet| it.measure(effort, sheet)),

@@ -20,10 +20,13 @@ mod members;
 mod overlay;
 mod remove;
 mod repair;
+mod replay;
 mod reproduce;
 mod rescue;
 mod serve;
 mod set;
+mod sim;
+mod simulated;
 mod status;
 mod stop;
 mod sync;
@@ -59,6 +62,8 @@ pub(crate) enum Command {
     Stop(stop::Stop),
     Bench(bench::Bench),
     Reproduce(reproduce::Reproduce),
+    Sim(Box<sim::Sim>),
+    Replay(Box<replay::Replay>),
     Demo(demo::Demo),
     Completions(completions::Completions),
     Man(man::Man),
@@ -88,6 +93,8 @@ pub(crate) fn run(command: &Command, cli: fn() -> clap::Command) -> Outcome {
         Command::Stop(arguments) => stop::run(arguments),
         Command::Bench(arguments) => bench::run(arguments),
         Command::Reproduce(arguments) => reproduce::run(arguments),
+        Command::Sim(arguments) => sim::run(arguments),
+        Command::Replay(arguments) => replay::run(arguments),
         Command::Demo(arguments) => demo::run(arguments),
         Command::Completions(arguments) => completions::run(arguments, cli()),
         Command::Man(arguments) => man::run(arguments, cli()),

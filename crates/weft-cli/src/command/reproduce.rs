@@ -6,24 +6,35 @@
 //! Source   cli.md, "Experiments": the schema `weft.reproduce/1`
 
 use std::io::Write;
+use std::path::PathBuf;
 
 use clap::Args;
 use serde_json::{Value, json};
-use weft_lab::experiment::{Effort, Experiment, Measured};
-use weft_lab::statistics::{Estimate, Verdict, gain_percent};
+use sha2::{Digest, Sha256};
+use weft_lab::experiment::{
+    Beyond, CaseRuns, Control, Curve, Effort, Experiment, Kind, Measured, Metric, Outcome as Found,
+    Results, Size, estimate, run_all,
+};
+use weft_lab::report::Report;
+use weft_lab::statistics::{Band, Estimate, Verdict, gain_percent};
+use weft_sim::machine::CostTable;
 
 use crate::outcome::{Exit, Failure, Outcome};
-use crate::terminal::{print_json, stdout, steps};
+use crate::page::Page;
+use crate::terminal::{complain, print_json, stdout, steps};
 
 /// Measures a published patch's effect again, on simulated disks
 ///
-/// Of patch 000 (priority) so far the dd rows. Each row is run before the patch and with it; the gain is the
-/// mean of paired runs, with its 95 % interval. A row agrees when the whole interval lies in the band that
-/// was written down beforehand.
+/// Of patches 000 (priority) and 004 (stripe-size) so far. Each row is run before the patch and with it; the gain is
+/// the mean of paired runs, with its 95 % interval. A row agrees when the whole interval lies in the band that was
+/// written down beforehand.
 #[derive(Debug, Args)]
 pub(crate) struct Reproduce {
     /// Numbers or names of patches; all that there are if none is given
     patches: Vec<String>,
+    /// Only rows that have this in their name, as `dd` or `1 MiB`
+    #[arg(long, value_name = "WORDS")]
+    only: Option<String>,
     /// Runs of each variant
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(2..=1000))]
     runs: Option<u64>,
@@ -33,6 +44,24 @@ pub(crate) struct Reproduce {
     /// Fewer and shorter runs, with the same limits and caches
     #[arg(long)]
     quick: bool,
+    /// As much as was published, which takes hours
+    #[arg(long, conflicts_with = "quick")]
+    full: bool,
+    /// Also show that the same is the same and that the patch taken away loses; --full does
+    #[arg(long)]
+    controls: bool,
+    /// Find the fitted parameters again, instead of running rows
+    #[arg(long, conflicts_with_all = ["controls", "results", "only", "report", "json"])]
+    fit: bool,
+    /// CPU costs instead of the experiment's: zero, published, frozen or a file of `bench costs --write`
+    #[arg(long, value_name = "TABLE")]
+    costs: Option<String>,
+    /// Keep every run's parameters, course and results in this new directory
+    #[arg(long, value_name = "DIR")]
+    results: Option<PathBuf>,
+    /// Write one HTML page: published beside measured, and the charts that say why
+    #[arg(long, value_name = "FILE")]
+    report: Option<PathBuf>,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
@@ -48,76 +77,214 @@ pub(crate) fn run(arguments: &Reproduce) -> Outcome {
         let named = arguments.patches.iter().map(|name| Experiment::named(name));
         named.collect::<Result<_, _>>().map_err(Failure::usage)?
     };
-    let runs = arguments.runs.unwrap_or(if arguments.quick { 5 } else { 10 });
-    let effort = Effort { runs, seed: arguments.seed, quick: arguments.quick };
-    let mut rows = Vec::new();
+    let experiments = match &arguments.costs {
+        Some(name) => {
+            let table = CostTable::of_argument(name).map_err(Failure::usage)?;
+            experiments.into_iter().map(|known| known.with_costs(table.clone())).collect()
+        }
+        None => experiments,
+    };
+    let experiments = match &arguments.only {
+        Some(words) => only(experiments, words)?,
+        None => experiments,
+    };
+    let (size, runs) = match (arguments.quick, arguments.full) {
+        (true, _) => (Size::Quick, 3),
+        (_, true) => (Size::Full, 10),
+        _ => (Size::Default, 10),
+    };
+    let effort = Effort { runs: arguments.runs.unwrap_or(runs), seed: arguments.seed, size };
+    if arguments.fit {
+        return fit(&experiments, effort);
+    }
+    let page = arguments.report.as_deref().map(Page::at).transpose()?;
+    let results = arguments.results.as_deref().map(Results::at).transpose();
+    let results = results.map_err(Failure::refused)?;
+    if arguments.full {
+        let bar = steps("probe", 0);
+        let time = estimate(&experiments, effort, &step(&bar)).map_err(Failure::failed)?;
+        bar.finish_and_clear();
+        complain(&format!("about {} on this host", hours(time.as_secs())));
+    }
+    let bar = steps("reproduce", 0);
+    let found = run_all(&experiments, effort, &step(&bar)).map_err(Failure::failed)?;
+    bar.finish_and_clear();
+    let mut controls = Vec::new();
     for experiment in &experiments {
-        let bar = steps("reproduce", 0);
-        let measured = experiment.run(effort, &|done, of| {
-            bar.set_length(of as u64);
-            bar.set_position(done as u64);
+        let bar = steps("controls", 0);
+        controls.push(if arguments.controls || arguments.full {
+            experiment.controls(effort, &step(&bar)).map_err(Failure::failed)?
+        } else {
+            Vec::new()
         });
         bar.finish_and_clear();
-        let measured = measured.map_err(Failure::failed)?;
-        if arguments.json {
-            rows.extend(measured.iter().map(|row| to_json(experiment, row)));
-        } else {
-            print(experiment, &measured, effort)?;
+    }
+    if let Some(page) = page {
+        page.write(&Report::reproduced(&experiments, &found, &controls, effort))?;
+    }
+    if let Some(results) = &results {
+        for (experiment, found) in experiments.iter().zip(&found) {
+            results.write(experiment, found, effort).map_err(Failure::failed)?;
         }
     }
+    let sheet = to_json(&experiments, &found, &controls, effort);
     if arguments.json {
-        let hashes: Vec<_> = experiments
-            .iter()
-            .map(|known| json!({ "patch": known.patch(), "sha256": known.hash }))
-            .collect();
-        print_json(&json!({
-            "schema": "weft.reproduce/1",
-            "seed": effort.seed,
-            "runs": effort.runs,
-            "quick": effort.quick,
-            "experiments": hashes,
-            "rows": rows,
-        }))?;
+        print_json(&sheet)?;
+        return Ok(Exit::Done);
     }
+    for ((experiment, found), controls) in experiments.iter().zip(&found).zip(&controls) {
+        print(experiment, found, controls, effort)?;
+    }
+    writeln!(
+        stdout(),
+        "all that was measured: sha256 {}",
+        sheet["result_sha256"].as_str().unwrap_or("")
+    )?;
     Ok(Exit::Done)
 }
 
-fn print(experiment: &Experiment, measured: &[Measured], effort: Effort) -> Result<(), Failure> {
+fn step(bar: &indicatif::ProgressBar) -> impl Fn(usize, usize) + Sync + '_ {
+    |done, of| {
+        bar.set_length(of as u64);
+        bar.set_position(done as u64);
+    }
+}
+
+/// Finds what was fitted again, and says whether the texts have it.
+fn fit(experiments: &[Experiment], effort: Effort) -> Outcome {
+    let mut out = stdout();
+    let mut holds = true;
+    for experiment in experiments {
+        let patch = experiment.patch();
+        if experiment.fits().is_empty() {
+            writeln!(out, "patch {patch}: nothing is fitted")?;
+        }
+        let bar = steps("fit", 0);
+        let found = experiment.calibrate(effort, &|fit, parameter, model| {
+            bar.set_message(format!("{} = {parameter:.1}: {model:.3}", fit.parameter));
+        });
+        bar.finish_and_clear();
+        for found in found.map_err(Failure::failed)? {
+            let (fit, of) = (&found.fit, &found.found);
+            let has = if found.holds() {
+                "as in the text".into()
+            } else {
+                format!("the text has {:.1}", fit.value)
+            };
+            writeln!(
+                out,
+                "patch {patch}: {} = {:.1} ({}): {} is {:.3}, published {}; {has}",
+                fit.parameter, of.parameter, fit.about, fit.row, of.model, of.figure
+            )?;
+            holds &= found.holds();
+        }
+    }
+    if holds {
+        Ok(Exit::Done)
+    } else {
+        Err(Failure::failed("an experiment's text does not have what was found"))
+    }
+}
+
+fn hours(seconds: u64) -> String {
+    match seconds {
+        0..120 => format!("{seconds} s"),
+        120..7200 => format!("{} min", seconds / 60),
+        _ => format!("{} h {} min", seconds / 3600, seconds / 60 % 60),
+    }
+}
+
+/// What of them has such rows.
+fn only(experiments: Vec<Experiment>, words: &str) -> Result<Vec<Experiment>, Failure> {
+    let names: Vec<String> = experiments
+        .iter()
+        .flat_map(|known| known.rows().iter().map(|row| format!("  {} {row}", known.patch())))
+        .collect();
+    let mut left: Vec<Experiment> =
+        experiments.into_iter().map(|known| known.only(words)).collect();
+    left.retain(|known| !known.rows().is_empty());
+    if left.is_empty() {
+        let names = names.join("\n");
+        return Err(Failure::usage(format!(
+            "--only: found {words:?} in no row; there are\n{names}"
+        )));
+    }
+    Ok(left)
+}
+
+// --- for people ------------------------------------------------------------------------------------
+
+fn print(
+    experiment: &Experiment,
+    found: &Found,
+    controls: &[Control],
+    effort: Effort,
+) -> Result<(), Failure> {
     let mut out = stdout();
     let (patch, name) = (experiment.patch(), experiment.name());
+    let wide = found.rows.iter().map(|row| row.row.to_string().len()).max().unwrap_or(0);
     writeln!(out, "patch {patch} ({name}), {} runs of each variant", effort.runs)?;
     writeln!(out, "  published on {}", experiment.published_by())?;
     writeln!(
         out,
-        "  {:<28} {:>9} {:>9} {:>10} {:>18} {:>12} {:>16}  verdict",
-        "", "baseline", "patched", "published", "measured", "band", "KiB read per MiB"
+        "  {:<wide$}  {:>9} {:>9} {:<7} {:>9}  {:>25}  {:>13}  verdict",
+        "", "baseline", "patched", "", "published", "measured", "band"
     )?;
-    for row in measured {
-        let Estimate { value, low, high, .. } = row.ratio;
-        let gain = format!(
-            "{:+.1} % ({:+.1}…{:+.1})",
-            gain_percent(value),
-            gain_percent(low),
-            gain_percent(high)
-        );
-        let [least, most] = row.row.band;
-        let band = format!("{:+.0}…{:+.0} %", gain_percent(least), gain_percent(most));
-        let prereads = format!("{:.1} → {:.1}", row.prereads.0, row.prereads.1);
+    for row in &found.rows {
         writeln!(
             out,
-            "  {:<28} {:>4.0} MB/s {:>4.0} MB/s {:>8.1} % {:>18} {:>12} {:>16}  {}",
+            "  {:<wide$}  {:>9} {:>9} {:<7} {:>9}  {:>25}  {:>13}  {}",
             row.row.to_string(),
-            row.throughput.0.value,
-            row.throughput.1.value,
-            row.row.published_gain_pct,
-            gain,
-            band,
-            prereads,
+            number(row.baseline.mean.value),
+            number(row.patched.mean.value),
+            unit(row),
+            row.row.published.gain_percent().map_or(String::new(), |gain| format!("{gain:+.1} %")),
+            gain(&row.ratio),
+            band(row.row.band()),
             row.verdict.word()
         )?;
     }
-    if measured.iter().any(|row| row.verdict != Verdict::Agrees) {
-        writeln!(out, "  where it does not agree: {}", experiment.reason())?;
+    print_beyond(&mut out, experiment, found, wide)?;
+    for row in &found.beside {
+        writeln!(
+            out,
+            "  beside: {}: {} → {} {}, {}",
+            row.row,
+            number(row.baseline.mean.value),
+            number(row.patched.mean.value),
+            unit(row),
+            gain(&row.ratio)
+        )?;
+    }
+    for Curve { name, points, below_one_from, falls } in found.curves() {
+        let point = |(times, ratio): &(u64, Estimate)| format!("x {times}: {:.2}", ratio.value);
+        let points: Vec<String> = points.iter().map(point).collect();
+        let from = below_one_from
+            .map_or("never below 1".into(), |from| format!("below 1 from x {from:.1} on"));
+        let falls = if falls { "it falls" } else { "it does not fall throughout" };
+        writeln!(
+            out,
+            "  curve, {name} ({} costs): {}; {from}, {falls}",
+            experiment.costs(),
+            points.join(", ")
+        )?;
+    }
+    for control in controls {
+        let word = if control.holds() { "holds" } else { "does not hold" };
+        let Control { name, about, ratio, band: of, .. } = control;
+        writeln!(out, "  control, {name} ({about}): {}, {}: {word}", gain(ratio), band(*of))?;
+    }
+    print_beside(&mut out, experiment, found)?;
+    for row in found.rows.iter().filter(|row| row.verdict != Verdict::Agrees) {
+        writeln!(out, "  {}: {}", row.row, row.reason())?;
+    }
+    for case in found.cases.iter().filter(|case| case.unsettled() > 0) {
+        let (count, name) = (case.unsettled(), &case.name);
+        writeln!(out, "  {name}: {count} runs had not settled after four times their time")?;
+    }
+    for fit in experiment.fits() {
+        let (name, about, value, row) = (&fit.parameter, &fit.about, fit.value, &fit.row);
+        writeln!(out, "  fitted: {name} = {value:.1} ({about}), to the baseline of {row}")?;
     }
     writeln!(out, "  taken for granted:")?;
     for assumption in experiment.assumptions() {
@@ -127,30 +294,249 @@ fn print(experiment: &Experiment, measured: &[Measured], effort: Effort) -> Resu
     Ok(())
 }
 
-fn to_json(experiment: &Experiment, measured: &Measured) -> Value {
-    let Measured { row, ratio, throughput, prereads, verdict, .. } = measured;
-    let reason = if *verdict == Verdict::Agrees { "" } else { experiment.reason() };
+/// weft's own answers, row by row.
+fn print_beyond(
+    out: &mut impl Write,
+    experiment: &Experiment,
+    found: &Found,
+    wide: usize,
+) -> Result<(), Failure> {
+    let mut last = "";
+    for row in &found.rows {
+        let Some(Beyond { side, ratio, to_better: (better, to_better) }) = &row.beyond else {
+            continue;
+        };
+        if side.name != last {
+            let about = experiment.columns().find(|(name, _)| *name == side.name);
+            let about = about.map_or("", |(_, column)| &column.about);
+            writeln!(out, "  beyond, {}: {about}", side.name)?;
+            last = &side.name;
+        }
+        writeln!(
+            out,
+            "  {:<wide$}  {:>9} {:<7} {:>25} to baseline, {:>25} to {better}",
+            row.row.to_string(),
+            number(side.mean.value),
+            unit(row),
+            gain(ratio),
+            gain(to_better),
+        )?;
+    }
+    Ok(())
+}
+
+/// What was measured beside the figures, column by column.
+fn print_beside(
+    out: &mut impl Write,
+    experiment: &Experiment,
+    found: &Found,
+) -> Result<(), Failure> {
+    writeln!(out, "  beside, in the mean:")?;
+    for case in &found.cases {
+        let load = experiment.cases().iter().find(|of| of.name == case.name).map(|of| &of.load);
+        let metrics = load.map_or(&[][..], |load| load.metrics());
+        let title = |metric: &Metric| metric.name().replace('_', " ");
+        let wide = |metric: &Metric| title(metric).len().max(metric.unit().len()).max(7);
+        let line = |name: &str, cell: &dyn Fn(&Metric) -> String| {
+            let cells =
+                metrics.iter().map(|metric| format!("  {:>1$}", cell(metric), wide(metric)));
+            format!("  {name:<16}{}", cells.collect::<String>())
+        };
+        writeln!(out, "{}", line(&case.name, &title))?;
+        writeln!(out, "{}", line("", &|metric| metric.unit().to_owned()))?;
+        for column in case.columns.keys() {
+            let mean = |metric: &Metric| case.mean(column, *metric).map_or(String::new(), number);
+            writeln!(out, "{}", line(&format!("  {column}"), &mean))?;
+        }
+    }
+    Ok(())
+}
+
+fn unit(row: &Measured) -> &'static str {
+    if row.row.against.is_some() { "" } else { row.row.metric.unit() }
+}
+
+/// Three digits or so.
+fn number(value: f64) -> String {
+    match value.abs() {
+        100.0.. => format!("{value:.0}"),
+        10.0.. => format!("{value:.1}"),
+        _ => format!("{value:.2}"),
+    }
+}
+
+fn gain(ratio: &Estimate) -> String {
+    let [value, low, high] = [ratio.value, ratio.low, ratio.high].map(gain_percent);
+    format!("{value:+.1} % ({low:+.1}…{high:+.1})")
+}
+
+fn band(band: Band) -> String {
+    match band {
+        Band::Above(low) => format!("> {:+.0} %", gain_percent(low)),
+        Band::Below(high) => format!("< {:+.0} %", gain_percent(high)),
+        Band::Inside { low, high } => {
+            format!("{:+.0}…{:+.0} %", gain_percent(low), gain_percent(high))
+        }
+    }
+}
+
+// --- for programs ----------------------------------------------------------------------------------
+
+fn to_json(
+    experiments: &[Experiment],
+    found: &[Found],
+    controls: &[Vec<Control>],
+    effort: Effort,
+) -> Value {
+    let all = || experiments.iter().zip(found);
+    let texts: Vec<Value> = all()
+        .zip(controls)
+        .map(|((known, found), controls)| text(known, found, controls))
+        .collect();
+    let rows: Vec<Value> =
+        all().flat_map(|(known, found)| found.rows.iter().map(|of| row(known, of))).collect();
+    let mut sheet = json!({
+        "schema": "weft.reproduce/1",
+        "seed": effort.seed,
+        "runs": effort.runs,
+        "size": effort.size.word(),
+        "experiments": texts,
+        "rows": rows,
+    });
+    let hash = Sha256::digest(sheet.to_string());
+    let hash: String = hash.iter().map(|byte| format!("{byte:02x}")).collect();
+    sheet["result_sha256"] = hash.into();
+    sheet
+}
+
+fn text(experiment: &Experiment, found: &Found, controls: &[Control]) -> Value {
+    let columns: serde_json::Map<String, Value> = experiment
+        .columns()
+        .map(|(name, column)| (name.to_owned(), column.about.clone().into()))
+        .collect();
+    let fits: Vec<Value> = experiment
+        .fits()
+        .iter()
+        .map(|fit| {
+            json!({
+                "parameter": fit.parameter,
+                "about": fit.about,
+                "value": fit.value,
+                "to_baseline_of": fit.row,
+            })
+        })
+        .collect();
+    let controls: Vec<Value> = controls
+        .iter()
+        .map(|control| {
+            json!({
+                "name": control.name,
+                "about": control.about,
+                "gain_pct": gain_percent(control.ratio.value),
+                "ci95": interval(&control.ratio),
+                "holds": control.holds(),
+            })
+        })
+        .collect();
+    json!({
+        "patch": experiment.patch(),
+        "name": experiment.name(),
+        "sha256": experiment.hash,
+        "costs": experiment.costs(),
+        "assumptions": experiment.assumptions(),
+        "columns": columns,
+        "fitted": fits,
+        "controls": controls,
+        "cases": found.cases.iter().map(case).collect::<Vec<_>>(),
+        "curves": found.curves().iter().map(curve).collect::<Vec<_>>(),
+        "beside": found.beside.iter().map(|of| row(experiment, of)).collect::<Vec<_>>(),
+    })
+}
+
+fn curve(curve: &Curve) -> Value {
+    let points = curve.points.iter().map(|(times, ratio)| {
+        json!({ "costs_times": times, "ratio": ratio.value, "ci95": [ratio.low, ratio.high] })
+    });
+    json!({
+        "name": curve.name,
+        "points": points.collect::<Vec<_>>(),
+        "below_one_from": curve.below_one_from,
+        "falls": curve.falls,
+    })
+}
+
+/// Everything that was measured in a case, run by run.
+fn case(case: &CaseRuns) -> Value {
+    let columns: serde_json::Map<String, Value> = case
+        .columns
+        .iter()
+        .map(|(name, samples)| {
+            let runs: Vec<Value> = samples.iter().map(|sample| values(&sample.values)).collect();
+            (name.clone(), runs.into())
+        })
+        .collect();
+    json!({
+        "case": case.name,
+        "costs_times": case.costs_times,
+        "unsettled": case.unsettled(),
+        "runs": columns,
+    })
+}
+
+fn values(values: &std::collections::BTreeMap<Metric, f64>) -> Value {
+    let named = values.iter().map(|(metric, value)| (metric.name().to_owned(), json!(value)));
+    Value::Object(named.collect())
+}
+
+fn row(experiment: &Experiment, measured: &Measured) -> Value {
+    let Measured { row, baseline, patched, ratio, verdict, .. } = measured;
+    let band = match row.band() {
+        _ if row.kind == Kind::Beside => Value::Null,
+        Band::Above(_) | Band::Below(_) => json!("direction"),
+        Band::Inside { low, high } => json!([low, high]),
+    };
+    let better = if row.metric.higher_is_better() { "higher" } else { "lower" };
+    let beyond = measured.beyond.as_ref().map(|beyond| {
+        json!({
+            "name": beyond.side.name,
+            "value": beyond.side.mean.value,
+            "gain_pct": gain_percent(beyond.ratio.value),
+            "ci95": interval(&beyond.ratio),
+            "to_better": {
+                "column": beyond.to_better.0,
+                "gain_pct": gain_percent(beyond.to_better.1.value),
+                "ci95": interval(&beyond.to_better.1),
+            },
+        })
+    });
     json!({
         "patch": experiment.patch(),
         "experiment": row.experiment,
         "case": row.case,
-        "metric": "throughput",
-        "unit": "MB/s",
-        "better": "higher",
+        "kind": row.kind.word(),
+        "metric": row.metric.name(),
+        "unit": unit(measured),
+        "better": better,
         "published": {
-            "baseline": null,
-            "patched": null,
-            "gain_pct": row.published_gain_pct,
+            "baseline": row.published.baseline,
+            "patched": row.published.patched,
+            "gain_pct": row.published.gain_percent(),
         },
         "measured": {
-            "baseline": throughput.0.value,
-            "patched": throughput.1.value,
+            "baseline": baseline.mean.value,
+            "patched": patched.mean.value,
             "gain_pct": gain_percent(ratio.value),
-            "ci95": [gain_percent(ratio.low), gain_percent(ratio.high)],
-            "preread_kib_per_mib": { "baseline": prereads.0, "patched": prereads.1 },
+            "ci95": interval(ratio),
+            "columns": [baseline.name, patched.name],
+            "runs": { "baseline": baseline.runs, "patched": patched.runs },
         },
-        "band": row.band,
-        "verdict": verdict.word(),
-        "reason": reason,
+        "beyond": beyond,
+        "band": band,
+        "verdict": (row.kind != Kind::Beside).then(|| verdict.word()),
+        "reason": measured.reason(),
     })
+}
+
+fn interval(ratio: &Estimate) -> [f64; 2] {
+    [gain_percent(ratio.low), gain_percent(ratio.high)]
 }

@@ -34,8 +34,10 @@ use crate::volume::{Opening, Volume, is_name, short_name};
 
 use super::assemble::{Selection, title};
 use super::overlay::Overlay;
+use record::Recording;
 
 mod bare;
+mod record;
 
 /// Assembles an array and serves it over NBD, in the foreground
 ///
@@ -87,6 +89,13 @@ pub(crate) struct Serve {
     buffered: bool,
     #[command(flatten)]
     overlay: Overlay,
+    /// Write every request of clients with its time to FILE, an fio iolog of version 3 that fio and weft
+    /// replay. The volume never waits for it; requests for which it was too slow are counted in it
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["commit_overlay", "discard_overlay"])]
+    record: Option<PathBuf>,
+    /// Overwrite the log that --record names
+    #[arg(long, requires = "record")]
+    force: bool,
     /// Start with a knob changed; weft get lists them. Several times if wanted
     #[arg(long = "set", value_name = "KNOB=VALUE")]
     knobs: Vec<String>,
@@ -190,6 +199,9 @@ fn serve_plan(
     export: &str,
     control: PathBuf,
 ) -> Outcome {
+    let record =
+        |path: &PathBuf| Recording::begin(path, arguments.force, &arguments.members, &plan.name);
+    let recording = arguments.record.as_ref().map(record).transpose()?;
     let (shutdown, stop) = stop_pipe()?;
     let running: Arc<Mutex<Option<Running>>> = Arc::default();
     let exec = arguments.exec.clone();
@@ -219,10 +231,14 @@ fn serve_plan(
         },
         clients_max: CLIENTS_MAX,
         handshake: HANDSHAKE_SPAN,
+        recorder: recording.as_ref().map(Recording::recorder),
         shutdown,
         on_ready: Box::new(on_ready),
     });
     notify("STOPPING=1");
+    if let Some(recording) = recording {
+        recording.end(state.is_ok());
+    }
     let running = running.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take();
     let status = running.map(Running::finish).transpose()?;
     ended(state.map_err(|error| not_served(&error))?)?;

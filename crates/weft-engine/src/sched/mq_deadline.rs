@@ -175,6 +175,12 @@ impl MqDeadline {
         self.levels.iter().flat_map(|level| &level.of).all(|queue| queue.sorted.is_empty())
     }
 
+    /// How many requests are queued. What was merged is a part of one.
+    #[must_use]
+    pub fn waiting(&self) -> usize {
+        self.levels.iter().flat_map(|level| &level.of).map(|queue| queue.sorted.len()).sum()
+    }
+
     /// Queues a request, or makes it a part of a queued one. Says whether it was merged.
     pub fn insert(&mut self, request: &Request, now: Time) -> bool {
         assert!(request.len > Sectors::ZERO, "a request has a length");

@@ -175,6 +175,9 @@ impl Volume {
     }
 
     fn attached(&mut self, id: RequestId, out: &mut Outbox) {
+        let request = self.active(id);
+        let (stream, end) = (request.stream, request.range.end().0);
+        self.streams.attached(stream, end, out.now);
         if self.array.is_planted(Mutant::FrameReusedInFlight) {
             let frames = std::mem::replace(&mut self.active(id).frames, Run::EMPTY);
             out.push(Output::Release(frames));
@@ -249,9 +252,39 @@ impl Volume {
             };
             let run = cursor.run(&self.array.geometry, unit, request.range.end().0);
             if !self.attach_run(id, &run, unit) {
+                if self.rows.cache.goes_by_chunk_rows() {
+                    self.attach_to_active(id, unit);
+                }
                 return Attached::Starved;
             }
         }
+    }
+
+    /// Attaches of a request's present piece what belongs to rows that wait for more: they take no row from
+    /// anybody, and what waits for a row must not keep them waiting.
+    fn attach_to_active(&mut self, id: RequestId, unit: u64) {
+        let mut after = 0;
+        while let Some(run) = self.active_run(id, after, unit) {
+            after = run.first + run.rows;
+            let attached = self.attach_run(id, &run, unit);
+            debug_assert!(attached, "these rows are there");
+        }
+    }
+
+    /// The next rows, from this unit on, that wait for more and get some from a request's present piece.
+    fn active_run(&self, id: RequestId, after: u64, unit: u64) -> Option<UnitRun> {
+        let request = self.requests[id.0 as usize].as_ref().expect("it is being attached");
+        let cursor = request.cursor.as_ref().expect("it was made before");
+        let geometry = &self.array.geometry;
+        let waits = |number: u64| {
+            let sector = geometry.locate(Bytes(number * unit).sectors_floor()).sector;
+            self.rows.cache.is_delayed(sector.0 / self.rows.cache.height().0)
+        };
+        let first = cursor.units_left(after).find(|number| waits(*number))?;
+        let mut run = cursor.run_from(first, geometry, unit, request.range.end().0);
+        let active = (1..run.rows).take_while(|row| waits(first + row)).count();
+        run.rows = 1 + active as u64;
+        Some(run)
     }
 
     /// Attaches a request to rows of one chunk row that follow each other, each with its blocks of the
@@ -332,7 +365,8 @@ impl Active {
     fn arrival(&self, writes: Writes) -> Arrival {
         Arrival {
             write: self.writes,
-            sync: self.flags.sync || writes == Writes::Sync,
+            // Who asks for it does not want to wait for what may never come.
+            sync: (self.flags.sync && !self.pours) || writes == Writes::Sync,
             streams: self.streams,
             retried: false,
             attr: self.attr,
@@ -379,6 +413,16 @@ impl Cursor {
     /// The rows to attach next, of a request that ends at the byte `end`: from the next unit upwards.
     fn run(&self, geometry: &Geometry, unit: u64, end: u64) -> UnitRun {
         let first = self.next().expect("units are left");
+        self.run_from(first, geometry, unit, end)
+    }
+
+    /// The units from this one on that are not attached.
+    fn units_left(&self, from: u64) -> impl Iterator<Item = u64> + '_ {
+        (self.first.max(from)..self.end).filter(|unit| !self.is_done(*unit))
+    }
+
+    /// The same from one that is not attached.
+    fn run_from(&self, first: u64, geometry: &Geometry, unit: u64, end: u64) -> UnitRun {
         let units_per_chunk = geometry.chunk().bytes().0 / unit;
         let data_members = u64::from(geometry.data_members());
         let in_chunk = first & (units_per_chunk - 1);

@@ -142,7 +142,9 @@ impl Volume {
             && let Some(knob) = self.resizing.take()
         {
             self.knobs.set(knob);
+            let waits = std::mem::take(&mut self.rows.waits);
             self.rows = self.memory.rows(&self.array, &self.knobs);
+            self.rows.waits = waits;
         }
     }
 

@@ -10,17 +10,30 @@
 //! hide it. Each write that comes before an answer speaks for its stream four times as loud as one that
 //! does not speaks against it.
 //!
-//! Inputs   where a write lies, and whether a write that is not answered yet ends where it begins
-//! Answer   whether its row may wait ([`super::super::raid::parity::priority`] says how long)
+//! Of each stream it is known as well how far its writes have reached their rows, because a client may be
+//! far ahead of what has found rows: what lies in front of that, and not too far in front of the end, the
+//! stream will bring.
+//!
+//! Who asks for a write at once (md's `sync` flag) may want only that one: a journal writes some blocks one
+//! behind the other and then waits. Therefore it is known how much of a stream came without a pause.
+//!
+//! Inputs   where a write lies, whether a write that is not answered yet ends where it begins, and when
+//!          writes reach their rows
+//! Answer   whether its row may wait ([`super::super::raid::parity::priority`] says how long); which bytes
+//!          a stream will bring
 //! Source   weft's own. md gathers whatever does not carry `REQ_SYNC` (md-raid.md §8, rows 7 and 8)
 
-use weft_units::ByteRange;
+use std::ops::Range;
+
+use weft_units::{ByteRange, Bytes, Time};
 
 /// Where writes ended.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Streams {
     ends: [End; ENDS],
     hand: usize,
+    /// Streams there were.
+    count: u32,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -30,29 +43,82 @@ struct End {
     moved: bool,
     /// How sure it is that the client does not wait for answers.
     score: u8,
+    stream: u32,
+    /// Bytes that came without a pause: each write before the answer to the last.
+    run: u64,
+    /// Where the rows end that its writes have reached. Between that and `at` writes wait for rows.
+    attached: u64,
+    /// When a write came or reached its rows.
+    seen: Time,
+}
+
+/// Names a stream.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct StreamId {
+    place: u8,
+    /// Zero: none.
+    stream: u32,
 }
 
 impl Streams {
-    /// Remembers where a write ends. Whether more of its stream is on its way.
-    pub(super) fn flows(&mut self, range: ByteRange, before_answer: bool) -> bool {
+    /// Remembers where a write ends. Its stream, and whether more of it is on its way.
+    pub(super) fn arrive(
+        &mut self,
+        range: ByteRange,
+        before_answer: bool,
+        now: Time,
+    ) -> (StreamId, bool) {
         let (start, end) = (range.start.0, range.end().0);
         if start > 0
-            && let Some(stream) = self.ends.iter_mut().find(|stream| stream.at == start)
+            && let Some(place) = self.ends.iter().position(|stream| stream.at == start)
         {
-            let score = if before_answer {
+            let stream = &mut self.ends[place];
+            stream.score = if before_answer {
                 (stream.score + 4).min(SCORE_MAX)
             } else {
                 stream.score.saturating_sub(1)
             };
-            *stream = End { at: end, moved: true, score };
-            return score > 0;
+            stream.run = range.len.0 + if before_answer { stream.run } else { 0 };
+            (stream.at, stream.moved, stream.seen) = (end, true, now);
+            let id = StreamId { place: place as u8, stream: stream.stream };
+            return (id, stream.score > 0);
         }
         while std::mem::take(&mut self.ends[self.hand].moved) {
             self.hand = (self.hand + 1) % ENDS;
         }
-        self.ends[self.hand] = End { at: end, moved: false, score: 0 };
+        self.count = self.count.wrapping_add(1).max(1);
+        let (stream, place) = (self.count, self.hand);
+        let run = range.len.0;
+        self.ends[place] =
+            End { at: end, moved: false, score: 0, stream, run, attached: start, seen: now };
         self.hand = (self.hand + 1) % ENDS;
-        false
+        (StreamId { place: place as u8, stream }, false)
+    }
+
+    /// How much of a stream came without a pause.
+    pub(super) fn run(&self, id: StreamId) -> Bytes {
+        let stream = &self.ends[usize::from(id.place)];
+        Bytes(if id.stream != 0 && stream.stream == id.stream { stream.run } else { 0 })
+    }
+
+    /// A write of a stream has reached its rows, up to this byte.
+    pub(super) fn attached(&mut self, id: StreamId, end: u64, now: Time) {
+        let stream = &mut self.ends[usize::from(id.place)];
+        if id.stream != 0 && stream.stream == id.stream {
+            stream.attached = stream.attached.max(end);
+            stream.seen = now;
+        }
+    }
+
+    /// When the stream was last seen that will bring these bytes: it flows, it has not passed them, and they
+    /// are no further than `reach` ahead.
+    pub(super) fn moved(&self, bytes: &Range<u64>, reach: u64, now: Time) -> Option<Time> {
+        let brings = |stream: &&End| {
+            let ahead = stream.attached <= bytes.start && bytes.end <= stream.at + reach;
+            stream.score > 0 && ahead
+        };
+        let seen = |stream: &End| if stream.attached < stream.at { now } else { stream.seen };
+        self.ends.iter().filter(brings).map(seen).max()
     }
 }
 
@@ -63,29 +129,73 @@ const SCORE_MAX: u8 = 64;
 mod tests {
     use super::*;
 
+    const NOW: Time = Time(0);
+
     #[test]
     fn a_stream_is_seen_among_single_writes() {
         let mut streams = Streams::default();
         let write = |start, len| ByteRange::new(start, len);
-        assert!(!streams.flows(write(0, 4096), false));
+        assert!(!streams.arrive(write(0, 4096), false, NOW).1);
         let mut seen = 0;
         for number in 1..100 {
             // Single writes, none of which goes on.
             for other in 0..8 {
                 let start = (1 << 30) + (number * 8 + other) * 65_536;
-                assert!(!streams.flows(write(start, 512), true));
+                assert!(!streams.arrive(write(start, 512), true, NOW).1);
             }
-            seen += u32::from(streams.flows(write(number * 4096, 4096), true));
+            seen += u32::from(streams.arrive(write(number * 4096, 4096), true, NOW).1);
         }
         assert_eq!(seen, 99);
-        assert!(!streams.flows(write(0, 4096), true), "nothing ends at the first byte");
+        assert!(!streams.arrive(write(0, 4096), true, NOW).1, "nothing ends at the first byte");
+    }
+
+    #[test]
+    fn a_pause_ends_what_came_without_one() {
+        let mut streams = Streams::default();
+        let mut run_after = |number: u64, before_answer| {
+            let write = ByteRange::new(number * 4096, 4096);
+            let (stream, _) = streams.arrive(write, before_answer, NOW);
+            streams.run(stream).0 / 4096
+        };
+        let runs = [false, true, true, false, true].into_iter().zip(0..);
+        let runs: Vec<u64> = runs.map(|(before, number)| run_after(number, before)).collect();
+        assert_eq!(runs, [1, 2, 3, 1, 2]);
+        assert_eq!(streams.run(StreamId::default()), Bytes(0));
+    }
+
+    #[test]
+    fn a_stream_brings_what_is_in_front_of_it_until_it_has_passed() {
+        let mut streams = Streams::default();
+        let write = |number: u64| ByteRange::new((1 << 20) + number * 4096, 4096);
+        let block = |number: u64| (1 << 20) + number * 4096..(1 << 20) + (number + 1) * 4096;
+        let (reach, at) = (16 * 4096, |micros: u64| Time(micros * 1000));
+        let (first, _) = streams.arrive(write(0), false, at(1));
+        assert_eq!(streams.moved(&block(1), reach, at(1)), None, "it may be a single write");
+        let (id, flows) = streams.arrive(write(1), true, at(2));
+        assert!(flows && id == first);
+        // Neither write has found rows: both will, whatever time it is.
+        assert_eq!(streams.moved(&block(0), reach, at(9)), Some(at(9)));
+        streams.attached(id, write(0).end().0, at(10));
+        streams.attached(id, write(1).end().0, at(11));
+        assert_eq!(streams.moved(&block(1), reach, at(12)), None, "it has passed");
+        assert_eq!(streams.moved(&block(2), reach, at(12)), Some(at(11)), "as it was seen last");
+        assert_eq!(streams.moved(&(block(2).start..block(17).end), reach, at(12)), Some(at(11)));
+        assert_eq!(streams.moved(&(block(2).start..block(18).end), reach, at(12)), None, "far off");
+        assert_eq!(streams.moved(&(block(1).start..block(3).end), reach, at(12)), None);
+        // Another stream takes its place; what it left behind does not move the new one.
+        for other in 0..40 {
+            streams.arrive(ByteRange::new((1 << 30) + other * 8192, 512), true, at(20));
+        }
+        streams.attached(id, 1 << 40, at(30));
+        assert_eq!(streams.moved(&block(2), reach, at(31)), None);
+        assert!(streams.ends.iter().all(|stream| stream.attached < 1 << 40));
     }
 
     #[test]
     fn a_client_that_waits_for_answers_is_not_kept_waiting() {
         let mut streams = Streams::default();
         let mut write = |number: u64, before_answer| {
-            streams.flows(ByteRange::new(number * 4096, 4096), before_answer)
+            streams.arrive(ByteRange::new(number * 4096, 4096), before_answer, NOW).1
         };
         assert!((0..50).all(|number| !write(number, false)));
         assert!((50..60).all(|number| write(number, true)));

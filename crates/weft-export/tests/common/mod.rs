@@ -76,6 +76,7 @@ impl Server {
                 backend,
                 clients_max: 32,
                 handshake,
+                recorder: None,
                 shutdown,
                 on_ready: Box::new(move |ready| {
                     let thread = rustix::thread::gettid().as_raw_nonzero().get();

@@ -169,6 +169,12 @@ impl Generator {
         })
     }
 
+    /// How many bytes are still to be asked for; `None`: there is no end.
+    #[must_use]
+    pub fn bytes(&self) -> Option<u64> {
+        self.left
+    }
+
     fn direction(&mut self) -> Direction {
         match self.directions.as_slice() {
             [one] => *one,

@@ -120,6 +120,10 @@ impl LineFormat for Box<dyn LineFormat> {
     ) -> Result<super::line::Step, super::line::Fault> {
         self.as_mut().parse(number, line, context)
     }
+
+    fn is_whole(&self) -> bool {
+        self.as_ref().is_whole()
+    }
 }
 
 /// The format of a file that begins with `begin`.

@@ -8,11 +8,16 @@
 //! beyond them behind: ` flags=sync,fua pid=697 latency=90000` (nanoseconds). A log that weft wrote
 //! holds whole records, and fio replays it.
 //!
+//! A log may lack requests, and then says so: ` lost=5` behind a line says that five requests before it are
+//! not in the log, ` requests=1000` behind a `close` of version 3 how many of that file are. A log that
+//! ends before its files are closed was cut short; its last line counts only if it is whole.
+//!
 //! Source   fio HOWTO, "Trace file format v2" and "v3"; logs that fio 3.33 wrote; experiments.md §5.3
 
 use super::line::{Fault, Field, Fields, LineFormat, Separator, Step, range};
 use super::{Context, Devices, Flags, Op, Record};
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::io::{self, Write};
 use weft_units::{Bytes, Span, Time};
 
@@ -75,11 +80,54 @@ fn flag<'a>(flags: &'a mut Flags, name: &str) -> Option<&'a mut bool> {
 pub(crate) struct Iolog {
     version: Version,
     clock_us: u64,
+    /// Files that were opened and not closed, and how many requests of each were read since.
+    open: BTreeMap<super::DeviceIndex, u64>,
 }
 
 impl Iolog {
     pub(crate) fn new(version: Version) -> Self {
-        Self { version, clock_us: 0 }
+        Self { version, clock_us: 0, open: BTreeMap::new() }
+    }
+
+    /// What stands behind a file that is opened or closed.
+    fn file(
+        &mut self,
+        name: &str,
+        file: &Field<'_>,
+        word: &Field<'_>,
+        fields: &mut Fields<'_>,
+        context: &mut Context,
+    ) -> Result<Step, Fault> {
+        let closes = word.text == "close";
+        if !closes {
+            fields.end()?;
+        }
+        let device = file.device(name, context)?;
+        if word.text == "open" {
+            self.open.insert(device, 0);
+        }
+        let found = closes.then(|| self.open.remove(&device)).flatten();
+        while let Some(field) = fields.try_next("what is known beyond") {
+            const EXPECTED: &str = "requests=… or lost=…, or the end of the line";
+            let (key, _) = field.text.split_once('=').ok_or_else(|| field.fault(EXPECTED))?;
+            let value = field.part(key.len() + 1, field.text.len());
+            match key {
+                "requests" => {
+                    let requests = value.number()?;
+                    if found.is_some_and(|found| found != requests) {
+                        let found = found.unwrap_or_default();
+                        return Err(value.fault(format!(
+                            "{found}, for as many requests of {name} were read: lines were added or \
+                             removed; if that is meant, remove {}",
+                            field.text
+                        )));
+                    }
+                }
+                "lost" => context.counts.lost += value.number()?,
+                _ => return Err(field.fault(EXPECTED)),
+            }
+        }
+        Ok(Step::Skip("files added, opened or closed"))
     }
 }
 
@@ -103,11 +151,7 @@ impl LineFormat for Iolog {
         let word = fields.next("action")?;
         let action = word.one_of(ACTIONS)?;
         let op = match action {
-            Action::File => {
-                fields.end()?;
-                file.device(name, context)?;
-                return Ok(Step::Skip("files added, opened or closed"));
-            }
+            Action::File => return self.file(name, &file, &word, &mut fields, context),
             Action::Wait if self.version == Version::Three => {
                 return Err(word.fault("an action of version 3, which has no wait"));
             }
@@ -145,16 +189,26 @@ impl LineFormat for Iolog {
             pid: None,
             latency: None,
         };
+        let mut lost = None;
         while let Some(field) = fields.try_next("what is known beyond") {
-            beyond(&field, &mut record)?;
+            beyond(&field, &mut record, &mut lost)?;
+        }
+        context.counts.lost += lost.unwrap_or_default();
+        if let Some(requests) = self.open.get_mut(&device) {
+            *requests += 1;
         }
         Ok(Step::Record(record))
+    }
+
+    /// What was opened is closed at the end of a log that is whole.
+    fn is_whole(&self) -> bool {
+        self.open.is_empty()
     }
 }
 
 /// Takes one of the fields that weft puts behind a line.
-fn beyond(field: &Field<'_>, record: &mut Record) -> Result<(), Fault> {
-    const EXPECTED: &str = "flags=…, pid=… or latency=…, each once, or the end of the line";
+fn beyond(field: &Field<'_>, record: &mut Record, lost: &mut Option<u64>) -> Result<(), Fault> {
+    const EXPECTED: &str = "flags=…, pid=…, latency=… or lost=…, each once, or the end of the line";
     let (key, _) = field.text.split_once('=').ok_or_else(|| field.fault(EXPECTED))?;
     let value = field.part(key.len() + 1, field.text.len());
     match key {
@@ -170,6 +224,7 @@ fn beyond(field: &Field<'_>, record: &mut Record) -> Result<(), Fault> {
         }
         "pid" if record.pid.is_none() => record.pid = Some(value.number32()?),
         "latency" if record.latency.is_none() => record.latency = Some(Span(value.number()?)),
+        "lost" if lost.is_none() => *lost = Some(value.number()?),
         _ => return Err(field.fault(EXPECTED)),
     }
     Ok(())
@@ -200,7 +255,10 @@ pub struct Writer<W> {
     to: W,
     version: Version,
     clock_us: u64,
-    open: BTreeSet<super::DeviceIndex>,
+    /// Files that are open, and how many requests of each were written.
+    open: BTreeMap<super::DeviceIndex, u64>,
+    /// Requests that are missing before the next line.
+    lost: u64,
 }
 
 impl<W: Write> Writer<W> {
@@ -210,7 +268,44 @@ impl<W: Write> Writer<W> {
     /// Those of `to`.
     pub fn new(mut to: W, version: Version) -> io::Result<Self> {
         writeln!(to, "{}", version.header())?;
-        Ok(Self { to, version, clock_us: 0, open: BTreeSet::new() })
+        Ok(Self { to, version, clock_us: 0, open: BTreeMap::new(), lost: 0 })
+    }
+
+    /// Where the log goes.
+    pub fn get_mut(&mut self) -> &mut W {
+        &mut self.to
+    }
+
+    /// Opens a device before its first record, so that a log without records names it too.
+    ///
+    /// # Errors
+    /// Those of the writer that this log goes to.
+    pub fn open(&mut self, devices: &Devices, device: super::DeviceIndex) -> io::Result<()> {
+        if let Entry::Vacant(place) = self.open.entry(device) {
+            place.insert(0);
+            let prefix = match self.version {
+                Version::Two => String::new(),
+                Version::Three => format!("{} ", self.clock_us),
+            };
+            let name = devices.name(device);
+            writeln!(self.to, "{prefix}{name} add\n{prefix}{name} open")?;
+        }
+        Ok(())
+    }
+
+    /// There were so many requests here that are not in the log. The next line says so.
+    pub fn lost(&mut self, requests: u64) {
+        self.lost = self.lost.saturating_add(requests);
+    }
+
+    /// The lines of the latest requests of a device were not kept: they are lost as well.
+    ///
+    /// # Panics
+    /// When there were not so many.
+    pub fn retract(&mut self, device: super::DeviceIndex, requests: u64) {
+        let written = self.open.entry(device).or_default();
+        *written = written.checked_sub(requests).expect("as many as were written");
+        self.lost(requests);
     }
 
     /// Adds a record. Its device is opened first if this is its first.
@@ -220,22 +315,19 @@ impl<W: Write> Writer<W> {
     pub fn write(&mut self, devices: &Devices, record: &Record) -> io::Result<()> {
         let name = devices.name(record.device);
         let us = record.time.0 / 1000;
-        if self.version == Version::Two && us >= self.clock_us.saturating_add(WAIT_US_MIN) {
-            if self.open.insert(record.device) {
-                writeln!(self.to, "{name} add\n{name} open")?;
+        match self.version {
+            Version::Two => {
+                self.open(devices, record.device)?;
+                if us >= self.clock_us.saturating_add(WAIT_US_MIN) {
+                    writeln!(self.to, "{name} wait {} 0", us - self.clock_us)?;
+                    self.clock_us = us;
+                }
             }
-            writeln!(self.to, "{name} wait {} 0", us - self.clock_us)?;
-            self.clock_us = us;
-        }
-        let prefix = match self.version {
-            Version::Two => String::new(),
-            Version::Three => format!("{us} "),
-        };
-        if self.open.insert(record.device) {
-            writeln!(self.to, "{prefix}{name} add\n{prefix}{name} open")?;
-        }
-        if self.version == Version::Three {
-            self.clock_us = self.clock_us.max(us);
+            Version::Three => {
+                self.clock_us = self.clock_us.max(us);
+                self.open(devices, record.device)?;
+                write!(self.to, "{us} ")?;
+            }
         }
         let action = match record.op {
             Op::Discard => "trim",
@@ -243,7 +335,7 @@ impl<W: Write> Writer<W> {
             Op::Read => "read",
             Op::Write => "write",
         };
-        write!(self.to, "{prefix}{name} {action} {} {}", record.offset.0, record.length.0)?;
+        write!(self.to, "{name} {action} {} {}", record.offset.0, record.length.0)?;
         let Flags { sync, meta, fua, preflush, ahead } = record.flags;
         let set: Vec<_> = FLAGS
             .iter()
@@ -259,20 +351,33 @@ impl<W: Write> Writer<W> {
         if let Some(latency) = record.latency {
             write!(self.to, " latency={}", latency.0)?;
         }
+        self.say_lost()?;
+        *self.open.get_mut(&record.device).expect("opened above") += 1;
         writeln!(self.to)
     }
 
-    /// Closes all files and flushes.
+    fn say_lost(&mut self) -> io::Result<()> {
+        match std::mem::take(&mut self.lost) {
+            0 => Ok(()),
+            lost => write!(self.to, " lost={lost}"),
+        }
+    }
+
+    /// Closes all files, with how many requests of each were written, and flushes.
     ///
     /// # Errors
     /// Those of the writer that this log goes to.
     pub fn finish(mut self, devices: &Devices) -> io::Result<W> {
-        for device in &self.open {
-            let name = devices.name(*device);
+        for (device, requests) in std::mem::take(&mut self.open) {
+            let name = devices.name(device);
             match self.version {
-                Version::Two => writeln!(self.to, "{name} close")?,
-                Version::Three => writeln!(self.to, "{} {name} close", self.clock_us)?,
+                Version::Two => write!(self.to, "{name} close")?,
+                Version::Three => {
+                    write!(self.to, "{} {name} close requests={requests}", self.clock_us)?;
+                }
             }
+            self.say_lost()?;
+            writeln!(self.to)?;
         }
         self.to.flush()?;
         Ok(self.to)

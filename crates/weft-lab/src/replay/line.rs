@@ -34,6 +34,12 @@ pub(crate) struct Fault {
 pub(crate) trait LineFormat {
     /// What `line`, the `number`th of its file (1-based), comes to.
     fn parse(&mut self, number: u64, line: &str, context: &mut Context) -> Result<Step, Fault>;
+
+    /// Whether the file may end here, as far as the format tells. Where it may not, a last line without
+    /// its end was cut in the middle.
+    fn is_whole(&self) -> bool {
+        true
+    }
 }
 
 /// A file of lines.
@@ -43,12 +49,16 @@ pub(crate) struct Lines<F> {
     buffer: Vec<u8>,
     number: u64,
     rest: Option<&'static str>,
+    /// The last line that was read has its end.
+    ended: bool,
+    over: bool,
     format: F,
 }
 
 impl<F: LineFormat> Lines<F> {
     pub(crate) fn new(file: String, reader: Box<dyn BufRead>, format: F) -> Self {
-        Self { file, reader, buffer: Vec::new(), number: 0, rest: None, format }
+        let (buffer, number, rest, ended, over) = (Vec::new(), 0, None, false, false);
+        Self { file, reader, buffer, number, rest, ended, over, format }
     }
 
     fn error(&self, fault: Fault) -> ReplayError {
@@ -67,7 +77,8 @@ impl<F: LineFormat> Lines<F> {
             return Ok(false);
         }
         self.number += 1;
-        if self.buffer.last() == Some(&b'\n') {
+        self.ended = self.buffer.last() == Some(&b'\n');
+        if self.ended {
             self.buffer.pop();
         }
         if self.buffer.last() == Some(&b'\r') {
@@ -93,6 +104,10 @@ impl<F: LineFormat> Source for Lines<F> {
                 context.skip(kind);
                 continue;
             }
+            if !self.ended && !self.format.is_whole() {
+                context.skip("unfinished last lines");
+                continue;
+            }
             let line = text(&self.buffer).map_err(|fault| self.error(fault))?;
             match self.format.parse(self.number, line, context) {
                 Ok(Step::Record(record)) => return Ok(Some((record, 0))),
@@ -103,6 +118,9 @@ impl<F: LineFormat> Source for Lines<F> {
                 }
                 Err(fault) => return Err(self.error(fault)),
             }
+        }
+        if !std::mem::replace(&mut self.over, true) && !self.format.is_whole() {
+            context.counts.cut_short += 1;
         }
         Ok(None)
     }

@@ -143,6 +143,11 @@ pub struct Counts {
     pub records: u64,
     /// Requests that are older than the one before them.
     pub out_of_order: u64,
+    /// Requests that there were and the trace lacks, as it says itself: whoever recorded it could not keep
+    /// up, or had no space.
+    pub lost: u64,
+    /// Files that end before they should: whoever recorded them was killed.
+    pub cut_short: u64,
     /// What was understood and left out, by kind.
     pub skipped: BTreeMap<&'static str, u64>,
 }

@@ -166,6 +166,12 @@ impl<I: Iterator<Item = Result<Record, ReplayError>>> Shaped<I> {
         self.changes
     }
 
+    /// How it is replayed.
+    #[must_use]
+    pub fn options(&self) -> &Options {
+        &self.options
+    }
+
     /// What is read from: its devices and counts.
     #[must_use]
     pub fn from(&self) -> &I {

@@ -111,7 +111,9 @@ pub(super) fn drawing(number: u32, height: f64, title: &str, description: &str) 
 
 /// A table that may be wider than the page.
 pub(super) fn table(table: &Table) -> String {
-    let mut html = String::from("<div class=\"wide\"><table>");
+    // On a narrow page a row of many cells becomes a card, each cell with its heading.
+    let cards = if table.columns.len() > CELLS_ABREAST { " class=\"cards\"" } else { "" };
+    let mut html = format!("<div class=\"wide\"><table{cards}>");
     if !table.caption.is_empty() {
         push(&mut html, format_args!("<caption>{}</caption>", escaped(&table.caption)));
     }
@@ -127,18 +129,26 @@ pub(super) fn table(table: &Table) -> String {
     html.push_str("</tr></thead>\n<tbody>");
     for row in &table.rows {
         html.push_str("<tr>");
-        for cell in row {
+        for (at, cell) in row.iter().enumerate() {
+            let label = match table.columns.get(at) {
+                Some(column) if !cards.is_empty() && !column.is_empty() => {
+                    format!(" data-label=\"{}\"", escaped(column))
+                }
+                _ => String::new(),
+            };
             match cell {
                 Cell::Number(text) => {
-                    push(&mut html, format_args!("<td class=\"n\">{}</td>", escaped(text)));
+                    push(&mut html, format_args!("<td class=\"n\"{label}>{}</td>", escaped(text)));
                 }
-                Cell::Text(text) => push(&mut html, format_args!("<td>{}</td>", escaped(text))),
+                Cell::Text(text) => {
+                    push(&mut html, format_args!("<td{label}>{}</td>", escaped(text)));
+                }
                 Cell::Verdict(verdict) => {
                     let (word, sign) = (verdict.word(), sign(*verdict));
                     push(
                         &mut html,
                         format_args!(
-                            "<td><span class=\"verdict {word}\">\
+                            "<td{label}><span class=\"verdict {word}\">\
                              <span aria-hidden=\"true\">{sign}</span> {word}</span></td>"
                         ),
                     );
@@ -150,6 +160,9 @@ pub(super) fn table(table: &Table) -> String {
     html.push_str("</tbody></table></div>\n");
     html
 }
+
+/// A telephone shows so many cells beside each other.
+const CELLS_ABREAST: usize = 3;
 
 fn sign(verdict: Verdict) -> char {
     match verdict {

@@ -5,12 +5,16 @@
 use super::bars::told;
 use super::html::{self, drawing, escaped, push};
 use super::scale::{Scale, round_step};
+use super::style::COLOURS;
 use super::{Axis, Cell, Lines, Series, Table, number};
 
 /// Height of the plot, above it, and below it.
 const PLOT: f64 = 240.0;
-const ABOVE: f64 = 24.0;
+const ABOVE: f64 = 30.0;
 const BELOW: f64 = 56.0;
+
+/// A line of more points than this is drawn without them, and one in so many of them is told as a number.
+const DOTTED_MAX: usize = 40;
 
 /// Where the plot begins and ends, in percent of the width: numbers stand left of it.
 const LEFT: f64 = 13.0;
@@ -61,16 +65,33 @@ pub(super) fn figure(lines: &Lines, chart: u32) -> String {
             escaped(&lines.across)
         ),
     );
-    for (at, series) in lines.series.iter().enumerate() {
-        svg.push_str(&line(series, at, &across, &up));
+    for mark in lines.marks.iter().filter(|mark| mark.value.is_finite()) {
+        let y = up.at(mark.value);
+        push(
+            &mut svg,
+            format_args!(
+                "<line class=\"mark\" x1=\"{LEFT}%\" x2=\"{RIGHT}%\" y1=\"{y:.1}\" y2=\"{y:.1}\"/>\
+                 <text x=\"{RIGHT}%\" y=\"{:.1}\" text-anchor=\"end\">{}</text>\n",
+                y - 5.0,
+                escaped(&mark.label)
+            ),
+        );
+    }
+    for (at, series) in lines.series.iter().enumerate().filter(|(_, series)| drawn(series)) {
+        svg.push_str(&line(series, colour(lines, at), &across, &up));
     }
     svg.push_str("</svg>\n");
     html::figure(&lines.title, &lines.description, &legend(lines), &svg, &numbers(lines))
 }
 
-/// The colour of a line: the grey of what was published comes last.
-fn colour(series: usize) -> usize {
-    (series + 1) % 6
+/// The colour of a line. The first one is the grey of what others are compared with.
+fn colour(lines: &Lines, series: usize) -> usize {
+    (series + usize::from(!lines.baseline)) % COLOURS
+}
+
+/// Whether there is anything of a line. One without points has its colour and is not named.
+fn drawn(series: &Series) -> bool {
+    !series.points.is_empty()
 }
 
 /// Finite points.
@@ -100,6 +121,7 @@ fn up(lines: &Lines) -> Scale {
             [low, value.value, high]
         })
     });
+    let ends = ends.chain(lines.marks.iter().map(|mark| mark.value));
     let ends: Vec<f64> = ends.filter(|end| end.is_finite()).collect();
     let high = ends.iter().copied().fold(f64::NEG_INFINITY, f64::max);
     let (from, to) = (ABOVE + PLOT, ABOVE);
@@ -134,18 +156,21 @@ fn places(lines: &Lines, across: &Scale) -> Vec<(f64, String)> {
     }
 }
 
-fn line(series: &Series, at: usize, across: &Scale, up: &Scale) -> String {
-    let colour = colour(at);
+fn line(series: &Series, colour: usize, across: &Scale, up: &Scale) -> String {
     let path: Vec<String> = points(series)
         .map(|(place, value)| format!("{:.3},{:.2}", across.at(place), up.at(value.value)))
         .collect();
+    let long = if path.len() > DOTTED_MAX { " long" } else { "" };
     let height = ABOVE + PLOT;
     let mut svg = format!(
         "<svg x=\"0\" y=\"0\" width=\"100%\" height=\"{height}\" viewBox=\"0 0 100 {height}\" \
-         preserveAspectRatio=\"none\"><polyline class=\"line l{colour}\" vector-effect=\"non-scaling-stroke\" \
+         preserveAspectRatio=\"none\"><polyline class=\"line l{colour}{long}\" vector-effect=\"non-scaling-stroke\" \
          points=\"{}\"/></svg>\n",
         path.join(" ")
     );
+    if points(series).count() > DOTTED_MAX {
+        return svg;
+    }
     for (place, value) in points(series) {
         let (x, y) = (across.at(place), up.at(value.value));
         if let Some((low, high)) = value.interval {
@@ -167,8 +192,8 @@ fn line(series: &Series, at: usize, across: &Scale, up: &Scale) -> String {
 
 fn legend(lines: &Lines) -> String {
     let mut html = String::from("<ul class=\"legend\">");
-    for (at, series) in lines.series.iter().enumerate() {
-        let colour = colour(at);
+    for (at, series) in lines.series.iter().enumerate().filter(|(_, series)| drawn(series)) {
+        let colour = colour(lines, at);
         push(
             &mut html,
             format_args!(
@@ -183,13 +208,16 @@ fn legend(lines: &Lines) -> String {
 }
 
 fn numbers(lines: &Lines) -> Table {
+    let shown = || lines.series.iter().filter(|series| drawn(series));
     let mut places: Vec<f64> =
         lines.series.iter().flat_map(|series| series.points.iter().map(|point| point.0)).collect();
     places.sort_by(f64::total_cmp);
     places.dedup();
+    let every = places.len().div_ceil(DOTTED_MAX).max(1);
+    let places = places.into_iter().step_by(every);
     let mut columns = vec![lines.across.clone()];
-    columns.extend(lines.series.iter().map(|series| series.name.clone()));
-    let rows = places.into_iter().map(|place| {
+    columns.extend(shown().map(|series| series.name.clone()));
+    let rows = places.map(|place| {
         let name = match &lines.axis {
             Axis::Names(names) => {
                 let at = names.iter().enumerate().find(|(at, _)| *at as f64 == place);
@@ -197,11 +225,15 @@ fn numbers(lines: &Lines) -> Table {
             }
             Axis::Doubling | Axis::Linear => Cell::Number(number(place)),
         };
-        let values = lines.series.iter().map(|series| {
+        let values = shown().map(|series| {
             let point = series.points.iter().find(|point| point.0.total_cmp(&place).is_eq());
             Cell::Number(told(point.map(|point| point.1)))
         });
         std::iter::once(name).chain(values).collect()
     });
-    Table { caption: lines.up.clone(), columns, rows: rows.collect() }
+    let mut caption = lines.up.clone();
+    if every > 1 {
+        push(&mut caption, format_args!(", one in {every}"));
+    }
+    Table { caption, columns, rows: rows.collect() }
 }

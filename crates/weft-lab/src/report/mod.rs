@@ -9,10 +9,14 @@
 mod bars;
 mod html;
 mod lines;
+mod reproduced;
 mod scale;
 mod style;
+mod sweep;
 
 use crate::statistics::Verdict;
+
+pub use sweep::{Setting, Sweep};
 
 /// A page.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -74,7 +78,7 @@ pub enum Cell {
 }
 
 /// A value with its interval.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Value {
     /// The value itself.
     pub value: f64,
@@ -122,10 +126,12 @@ pub struct Group {
     pub values: Vec<Option<Value>>,
     /// Where the measured one should lie.
     pub band: Option<(f64, f64)>,
+    /// What single runs gave, for each series; empty, or shorter than the series, where there is nothing to show.
+    pub runs: Vec<Vec<f64>>,
 }
 
 /// A chart of lines.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Lines {
     /// What it shows.
     pub title: String,
@@ -139,16 +145,30 @@ pub struct Lines {
     pub axis: Axis,
     /// Whether values upwards are on a logarithmic scale; all are above 0 then.
     pub logarithmic: bool,
+    /// Whether the first line is what the others are compared with: it is grey then, as in bars.
+    pub baseline: bool,
+    /// Values upwards to mark across the whole plot, such as what was published.
+    pub marks: Vec<Mark>,
     /// The lines.
     pub series: Vec<Series>,
 }
 
+/// A value that a chart marks.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Mark {
+    /// Where it lies.
+    pub value: f64,
+    /// What it is.
+    pub label: String,
+}
+
 /// How places lie across.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub enum Axis {
     /// Names, evenly; places are 0, 1, ….
     Names(Vec<String>),
     /// Numbers, evenly.
+    #[default]
     Linear,
     /// Numbers, doubling; all are above 0.
     Doubling,
@@ -159,7 +179,7 @@ pub enum Axis {
 pub struct Series {
     /// What it is.
     pub name: String,
-    /// Places and values, from left to right.
+    /// Places and values, from left to right. A line without any is left out, and keeps its colour from others.
     pub points: Vec<(f64, Value)>,
 }
 

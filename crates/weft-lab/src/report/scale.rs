@@ -36,6 +36,11 @@ impl Scale {
         self.from + part * (self.to - self.from)
     }
 
+    /// Whether a value lies on it.
+    pub(super) fn holds(&self, value: f64) -> bool {
+        (self.low..=self.high).contains(&value)
+    }
+
     /// Round values within the scale, about `count` of them.
     pub(super) fn ticks(&self, count: f64) -> Vec<f64> {
         if self.logarithmic {
@@ -86,6 +91,7 @@ mod tests {
         let scale = Scale::new(0.0, 200.0, 10.0, 90.0, false);
         assert_eq!((scale.at(0.0), scale.at(100.0), scale.at(200.0)), (10.0, 50.0, 90.0));
         assert_eq!((scale.at(-5.0), scale.at(1e9), scale.at(f64::NAN)), (10.0, 90.0, 10.0));
+        assert!(scale.holds(200.0) && !scale.holds(-1.0) && !scale.holds(f64::NAN));
         let log = Scale::new(1.0, 100.0, 0.0, 100.0, true);
         assert!((log.at(10.0) - 50.0).abs() < 1e-9 && log.at(0.0) == 0.0);
         for (low, high) in [(5.0, 5.0), (0.0, 0.0), (f64::NAN, 1.0), (1.0, f64::INFINITY)] {

@@ -8,7 +8,6 @@ use std::collections::BTreeMap;
 
 use weft_engine::{Input, MemberOp, Origin, Output, Token};
 use weft_ondisk::{Minor, Role, Super1};
-use weft_units::SECTOR_BYTES;
 
 use super::{View, Violation};
 
@@ -49,14 +48,14 @@ impl Dirty {
         &mut self,
         view: View<'_>,
         disk: usize,
-        at: u64,
+        (at, count): (u64, u64),
         bytes: &[u8],
         found: &mut Vec<Violation>,
     ) {
         if self.syncing || view.array.data_sector(disk, at).is_none() {
             return;
         }
-        let changes = view.disks[disk].peek(at, bytes.len() as u64 / SECTOR_BYTES) != bytes;
+        let changes = view.disks[disk].peek(at, count) != bytes;
         if changes && !view.record.all_dirty() {
             found.push(Violation::new(
                 NAME,

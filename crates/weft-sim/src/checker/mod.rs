@@ -236,9 +236,9 @@ impl Checkers {
     }
 
     /// A write is about to go to a disk.
-    pub fn write(&mut self, view: View<'_>, disk: usize, at: u64, bytes: &[u8]) {
+    pub fn write(&mut self, view: View<'_>, disk: usize, at: u64, count: u64, bytes: &[u8]) {
         self.untouched.write(view, disk, at, bytes, &mut self.found);
-        self.dirty.write(view, disk, at, bytes, &mut self.found);
+        self.dirty.write(view, disk, (at, count), bytes, &mut self.found);
     }
 
     /// After each round of the engine.

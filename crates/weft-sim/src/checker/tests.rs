@@ -122,9 +122,9 @@ impl Stage {
         let attr = Attr { origin: Origin::Client(CLIENT), ..Attr::default() };
         let metadata = matches!(op, MemberOp::WriteMetadata { .. });
         self.say(&Output::Submit { token, member: MemberIndex(disk as u16), op, attr });
-        if let DiskOp::Write { at, bytes, preflush: false, .. } = &disk_op {
+        if let DiskOp::Write { at, count, bytes, preflush: false, .. } = &disk_op {
             let mut checkers = self.checkers.clone();
-            checkers.write(self.view(), disk, *at, bytes);
+            checkers.write(self.view(), disk, *at, *count, bytes);
             self.checkers = checkers;
         }
         self.disks[disk].submit(token, disk_op);
@@ -136,7 +136,8 @@ impl Stage {
         let at = column + self.array.data_offset[disk].0;
         let part = Part::at(Frame(disk as u32 + 1), 0, bytes.len() as u64);
         let op = MemberOp::Write { at: Sectors(at), from: SmallVec::from_slice(&[part]), fua };
-        self.submit(disk, op, DiskOp::Write { at, bytes: bytes.to_vec(), fua, preflush: false })
+        let (count, bytes) = (bytes.len() as u64 / 512, bytes.to_vec());
+        self.submit(disk, op, DiskOp::Write { at, count, bytes, fua, preflush: false })
     }
 
     fn flush(&mut self, disk: usize) -> Token {
@@ -150,7 +151,7 @@ impl Stage {
         let bytes = sb.encode()[..512].to_vec();
         let op = MemberOp::WriteMetadata { at: Sectors(8), bytes: bytes.clone().into() };
         self.supers[disk] = sb;
-        self.submit(disk, op, DiskOp::Write { at: 8, bytes, fua: true, preflush: true })
+        self.submit(disk, op, DiskOp::Write { at: 8, count: 1, bytes, fua: true, preflush: true })
     }
 
     fn done(&mut self, token: Token) {

@@ -4,7 +4,7 @@
 //! overwritten since, or what the array already holds there. A wrong address, a stale block carried
 //! along by a wider write, a frame reused too early: all show here at once, before any read.
 
-use weft_units::{SECTOR_BYTES, Sectors, Slot};
+use weft_units::{Sectors, Slot};
 
 use super::{View, Violation};
 
@@ -27,7 +27,8 @@ impl Untouched {
         let members = view.array.geometry.members();
         let slot = (0..members).map(Slot).find(|slot| view.record.in_sync(*slot) == Some(disk));
         let Some(slot) = slot else { return };
-        for (absolute, content) in (at..).zip(bytes.chunks_exact(SECTOR_BYTES as usize)) {
+        let sector_bytes = view.disks[disk].sector_bytes(at);
+        for (absolute, content) in (at..).zip(bytes.chunks_exact(sector_bytes)) {
             let Some(column) = view.array.data_sector(disk, absolute) else { continue };
             let Some(sector) = view.array.geometry.array_sector(slot, Sectors(column)) else {
                 continue;

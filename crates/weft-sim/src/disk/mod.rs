@@ -9,10 +9,13 @@
 //! - A flush makes durable what had completed when it was submitted.
 //! - A metadata write does both (`PREFLUSH | FUA`).
 //! - A logical block is atomic; a longer write is not.
+//!
+//! A sector of payload is as many bytes as [`PayloadMode`] says, every other one is 512.
 
 mod volatile_cache;
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Arc;
 
 use weft_engine::{Fault, Token};
@@ -20,6 +23,7 @@ use weft_units::{SECTOR_BYTES, Sectors};
 
 use crate::crash::{CutMode, CutReport};
 use crate::faults::{Faults, Planned};
+use crate::payload::{NeedsPayload, PayloadMode};
 use crate::rng::Rng;
 pub use volatile_cache::{Sector, Version, VolatileCache};
 
@@ -28,6 +32,8 @@ pub use volatile_cache::{Sector, Version, VolatileCache};
 pub struct Disk {
     size: Sectors,
     logical_block: u32,
+    /// Where payload is, and how much of it is there.
+    payload: (Range<u64>, PayloadMode),
     stable: Media,
     cache: VolatileCache,
     outstanding: BTreeMap<Token, Outstanding>,
@@ -59,7 +65,9 @@ pub enum DiskOp {
     Write {
         /// First sector.
         at: u64,
-        /// What.
+        /// How many.
+        count: u64,
+        /// What: as many bytes as stand for them.
         bytes: Vec<u8>,
         /// Durable at completion.
         fua: bool,
@@ -100,21 +108,36 @@ const PAGE_SECTORS: u64 = 8;
 /// Durable content: sparse, zero where nothing was written, cheap to copy.
 #[derive(Clone, Debug, Default)]
 struct Media {
-    pages: BTreeMap<u64, Arc<[u8; 4096]>>,
+    /// Eight sectors each, all of one kind.
+    pages: BTreeMap<u64, Arc<[u8]>>,
 }
 
 impl Media {
-    fn get(&self, sector: u64) -> Option<&[u8]> {
-        let start = (sector % PAGE_SECTORS * SECTOR_BYTES) as usize;
-        self.pages.get(&(sector / PAGE_SECTORS)).map(|page| &page[start..start + 512])
+    /// The sectors up to `stop`, which are of one page.
+    fn get(&self, sector: u64, stop: u64, len: usize) -> Option<&[u8]> {
+        let start = (sector % PAGE_SECTORS) as usize * len;
+        let bytes = (stop - sector) as usize * len;
+        self.pages.get(&(sector / PAGE_SECTORS)).map(|page| &page[start..start + bytes])
     }
 
     fn put(&mut self, sector: u64, bytes: &[u8]) {
-        assert_eq!(bytes.len(), 512);
-        let zero = || Arc::new([0; 4096]);
-        let page = self.pages.entry(sector / PAGE_SECTORS).or_insert_with(zero);
-        let start = (sector % PAGE_SECTORS * SECTOR_BYTES) as usize;
-        Arc::make_mut(page)[start..start + 512].copy_from_slice(bytes);
+        self.put_all([(sector, bytes)].into_iter());
+    }
+
+    /// Sectors in order: a page is looked for once.
+    fn put_all<'a>(&mut self, contents: impl Iterator<Item = (u64, &'a [u8])>) {
+        let mut contents = contents.peekable();
+        while let Some((first, _)) = contents.peek().copied() {
+            let number = first / PAGE_SECTORS;
+            let in_page = |(sector, _): &(u64, &[u8])| sector / PAGE_SECTORS == number;
+            let len = contents.peek().map_or(0, |(_, bytes)| bytes.len());
+            let zero = || Arc::from(vec![0; len * PAGE_SECTORS as usize]);
+            let page = Arc::make_mut(self.pages.entry(number).or_insert_with(zero));
+            while let Some((sector, bytes)) = contents.next_if(in_page) {
+                let start = (sector % PAGE_SECTORS) as usize * len;
+                page[start..start + len].copy_from_slice(bytes);
+            }
+        }
     }
 }
 
@@ -126,6 +149,7 @@ impl Disk {
         Self {
             size,
             logical_block,
+            payload: (0..0, PayloadMode::Bytes),
             stable: Media::default(),
             cache: VolatileCache::default(),
             outstanding: BTreeMap::new(),
@@ -134,6 +158,28 @@ impl Disk {
             faults: Faults::none(),
             read_only: false,
             stats: Stats::default(),
+        }
+    }
+
+    /// Says how much of the payload there is in these sectors.
+    ///
+    /// # Panics
+    /// The sectors share a page with others, or something was written already.
+    #[must_use]
+    pub fn carrying(mut self, sectors: Range<u64>, mode: PayloadMode) -> Self {
+        let whole = |sector: u64| sector.is_multiple_of(PAGE_SECTORS);
+        assert!(whole(sectors.start) && whole(sectors.end), "{sectors:?} is not whole pages");
+        assert!(self.stable.pages.is_empty() && self.cache.is_empty());
+        self.payload = (sectors, mode);
+        self
+    }
+
+    /// Bytes that stand for a sector.
+    #[must_use]
+    pub fn sector_bytes(&self, sector: u64) -> usize {
+        match &self.payload {
+            (sectors, mode) if sectors.contains(&sector) => mode.sector_bytes(),
+            _ => SECTOR_BYTES as usize,
         }
     }
 
@@ -153,6 +199,7 @@ impl Disk {
     #[must_use]
     pub fn read_only_twin(&self) -> Self {
         let mut twin = Self::new(self.size, self.logical_block);
+        twin.payload = self.payload.clone();
         twin.stable = self.stable.clone();
         for (sector, versions) in self.cache.iter() {
             if let Some(last) = versions.last() {
@@ -168,11 +215,13 @@ impl Disk {
         if let DiskOp::Read { at, count } = op {
             assert!(count > 0 && at + count <= self.size.0, "read at {at}+{count} is outside");
         }
-        if let DiskOp::Write { at, ref bytes, .. } = op {
-            let count = bytes.len() as u64 / SECTOR_BYTES;
+        if let DiskOp::Write { at, count, ref bytes, .. } = op {
             let block = u64::from(self.logical_block);
             assert!(count > 0 && at + count <= self.size.0, "write at {at}+{count} is outside");
-            assert!((bytes.len() as u64).is_multiple_of(block), "write of {} bytes", bytes.len());
+            let len = self.sector_bytes(at);
+            assert_eq!(len, self.sector_bytes(at + count - 1), "write at {at}+{count}");
+            assert_eq!(bytes.len(), len * count as usize, "write at {at}+{count}");
+            assert!((count * SECTOR_BYTES).is_multiple_of(block), "write of {count} sectors");
             assert!((at * SECTOR_BYTES).is_multiple_of(block), "write at sector {at}");
             if self.read_only {
                 self.stats.forbidden_writes += 1;
@@ -225,16 +274,13 @@ impl Disk {
         self.operations
     }
 
-    /// What a read would return, errors aside.
+    /// What a read would return, errors aside: as many bytes as stand for the sectors.
     #[must_use]
     pub fn peek(&self, at: u64, count: u64) -> Vec<u8> {
-        let mut bytes = vec![0; (count * SECTOR_BYTES) as usize];
-        for (sector, into) in (at..at + count).zip(bytes.chunks_exact_mut(512)) {
-            if let Some(newest) = self.cache.newest(sector) {
-                into.copy_from_slice(newest);
-            } else if let Some(stable) = self.stable.get(sector) {
-                into.copy_from_slice(stable);
-            }
+        let mut bytes = self.peek_stable(at, count);
+        let len = self.sector_bytes(at);
+        for (sector, content) in self.cache.newest_of(at, count) {
+            bytes[(sector - at) as usize * len..][..len].copy_from_slice(content);
         }
         bytes
     }
@@ -242,10 +288,31 @@ impl Disk {
     /// What would be there after a power cut that loses everything it may.
     #[must_use]
     pub fn peek_stable(&self, at: u64, count: u64) -> Vec<u8> {
+        let len = self.sector_bytes(at);
+        debug_assert_eq!(len, self.sector_bytes(at + count - 1), "{at}+{count} is of two kinds");
+        let mut bytes = Vec::with_capacity(len * count as usize);
+        let (mut sector, end) = (at, at + count);
+        while sector < end {
+            let stop = end.min((sector / PAGE_SECTORS + 1) * PAGE_SECTORS);
+            match self.stable.get(sector, stop, len) {
+                Some(contents) => bytes.extend_from_slice(contents),
+                None => bytes.resize(bytes.len() + (stop - sector) as usize * len, 0),
+            }
+            sector = stop;
+        }
+        bytes
+    }
+
+    /// What a program finds that looks for metadata anywhere: 512 bytes of every sector. Payload that is
+    /// not there in full is made of what stands for it.
+    #[must_use]
+    pub fn peek_whole(&self, at: u64, count: u64) -> Vec<u8> {
         let mut bytes = vec![0; (count * SECTOR_BYTES) as usize];
         for (sector, into) in (at..at + count).zip(bytes.chunks_exact_mut(512)) {
-            if let Some(stable) = self.stable.get(sector) {
-                into.copy_from_slice(stable);
+            let content = self.peek(sector, 1);
+            if !content.is_empty() {
+                into.chunks_exact_mut(content.len())
+                    .for_each(|into| into.copy_from_slice(&content));
             }
         }
         bytes
@@ -253,17 +320,26 @@ impl Disk {
 
     /// Writes behind everybody's back.
     pub fn poke(&mut self, at: u64, bytes: &[u8]) {
-        for (sector, from) in (at..).zip(bytes.chunks_exact(512)) {
+        let len = self.sector_bytes(at);
+        for (sector, from) in (at..).zip(bytes.chunks_exact(len.max(1))) {
             self.cache.forget(sector);
             self.stable.put(sector, from);
         }
     }
 
     /// Bit rot: turns one bit over, durably.
-    pub fn flip_bit(&mut self, sector: u64, bit: u32) {
+    ///
+    /// # Errors
+    /// There is no payload to rot.
+    pub fn flip_bit(&mut self, sector: u64, bit: u32) -> Result<(), NeedsPayload> {
         let mut bytes = self.peek(sector, 1);
-        bytes[bit as usize / 8 % 512] ^= 1 << (bit % 8);
+        if bytes.is_empty() {
+            return Err(NeedsPayload::BitRot);
+        }
+        let place = bit as usize / 8 % bytes.len();
+        bytes[place] ^= 1 << (bit % 8);
         self.poke(sector, &bytes);
+        Ok(())
     }
 
     /// What is not durable.
@@ -275,9 +351,17 @@ impl Disk {
     /// Sector ranges of outstanding writes.
     pub fn outstanding_writes(&self) -> impl Iterator<Item = (u64, u64)> {
         self.outstanding.values().filter_map(|entry| match &entry.op {
-            DiskOp::Write { at, bytes, .. } => Some((*at, bytes.len() as u64 / SECTOR_BYTES)),
+            DiskOp::Write { at, count, .. } => Some((*at, *count)),
             DiskOp::Flush | DiskOp::Read { .. } => None,
         })
+    }
+
+    /// What an outstanding write stores.
+    pub(crate) fn payload_of(&self, token: Token) -> Option<&[u8]> {
+        match &self.outstanding.get(&token)?.op {
+            DiskOp::Write { bytes, .. } => Some(bytes),
+            DiskOp::Flush | DiskOp::Read { .. } => None,
+        }
     }
 
     /// Every page that was ever made durable, as first sectors.
@@ -293,39 +377,41 @@ impl Disk {
         let outstanding = std::mem::take(&mut self.outstanding);
         let mut in_flight = Vec::new();
         for entry in outstanding.into_values() {
-            let DiskOp::Write { at, bytes, preflush, .. } = entry.op else { continue };
+            let DiskOp::Write { at, count, bytes, preflush, .. } = entry.op else { continue };
             if self.faults.gone || self.read_only {
                 continue;
             }
             report.metadata_in_flight |= preflush;
             report.writes_in_flight += 1;
-            in_flight.push((at, bytes, preflush, entry.before));
+            in_flight.push((at, count, bytes, preflush, entry.before));
         }
         // A metadata write begins with its flush, so none of it is there unless that is done.
-        for (_, bytes, preflush, before) in &mut in_flight {
+        for (_, count, _, preflush, before) in &mut in_flight {
             if *preflush && rng.percent(50) {
                 report.settled.extend(self.settle(*before));
             } else if *preflush {
-                bytes.clear();
+                *count = 0;
             }
         }
-        // Pieces that survive or not as one: (sequence, sector, content of one atom).
-        let mut pieces: Vec<(u64, u64, Vec<u8>)> = Vec::new();
-        let mut atoms: BTreeMap<(u64, u64), Vec<u8>> = BTreeMap::new();
+        // Pieces that survive or not as one: (sequence, sector, contents of one atom's sectors).
+        let mut pieces: Vec<(u64, u64, Vec<Sector>)> = Vec::new();
+        let mut atoms: BTreeMap<(u64, u64), Vec<Sector>> = BTreeMap::new();
         for (sector, versions) in self.cache.take() {
             for version in versions {
                 let whole = atoms.entry((version.sequence, sector / atom)).or_default();
-                whole.extend_from_slice(&version.bytes[..]);
+                whole.push(version.bytes);
             }
         }
-        for ((sequence, number), bytes) in atoms {
-            pieces.push((sequence, number * atom, bytes));
+        for ((sequence, number), contents) in atoms {
+            pieces.push((sequence, number * atom, contents));
         }
-        for (order, (at, bytes, _, _)) in in_flight.into_iter().enumerate() {
-            let size = (atom * SECTOR_BYTES) as usize;
-            for (index, piece) in bytes.chunks(size).enumerate() {
-                let sequence = self.sequence + order as u64;
-                pieces.push((sequence, at + index as u64 * atom, piece.to_vec()));
+        for (order, (at, count, bytes, _, _)) in in_flight.into_iter().enumerate() {
+            let sequence = self.sequence + order as u64;
+            let len = self.sector_bytes(at);
+            let content = |index: u64| Sector::from_slice(nth(&bytes, index, len));
+            for first in (0..count).step_by(atom as usize) {
+                let contents = (first..count.min(first + atom)).map(content).collect();
+                pieces.push((sequence, at + first, contents));
             }
         }
         pieces.sort_by_key(|(sequence, sector, _)| (*sequence, *sector));
@@ -336,9 +422,9 @@ impl Disk {
         };
         // Per cut, so that nearly all and nearly none are tried as often as about half.
         let chance = rng.pick(&[10, 50, 50, 90]);
-        for (index, (_, sector, bytes)) in pieces.into_iter().enumerate() {
+        for (index, (_, sector, contents)) in pieces.into_iter().enumerate() {
             let keep = index < keep_all_before || mode == CutMode::Subset && rng.percent(chance);
-            for (at, from) in (sector..).zip(bytes.chunks_exact(512)) {
+            for (at, from) in (sector..).zip(&contents) {
                 if keep {
                     self.harden(at, from);
                     report.kept.insert(at);
@@ -365,8 +451,9 @@ impl Disk {
     /// Makes durable what completed before. Which sectors.
     fn settle(&mut self, before: u64) -> Vec<u64> {
         let durable = self.cache.settle(before);
-        for (sector, bytes) in &durable {
-            self.harden(*sector, &bytes[..]);
+        self.stable.put_all(durable.iter().map(|(sector, bytes)| (*sector, &bytes[..])));
+        for (sector, _) in &durable {
+            self.faults.bad_reads.remove(sector);
         }
         durable.into_iter().map(|(sector, _)| sector).collect()
     }
@@ -409,8 +496,7 @@ impl Disk {
                 self.stats.sectors_read += count;
                 Ok(self.peek(at, count))
             }
-            DiskOp::Write { at, bytes, fua, preflush } => {
-                let count = bytes.len() as u64 / SECTOR_BYTES;
+            DiskOp::Write { at, count, bytes, fua, preflush } => {
                 if self.read_only {
                     return Err(Fault::Io);
                 }
@@ -428,15 +514,15 @@ impl Disk {
                 // What comes before the bad sector is written, the rest is not.
                 let bad = Faults::hits(&self.faults.bad_writes, at, count);
                 let good = bad.map_or(count, |bad| bad - at);
-                for (sector, from) in (at..at + good).zip(bytes.chunks_exact(512)) {
-                    if fua && !self.faults.lying_flush {
+                let len = self.sector_bytes(at);
+                let contents = (0..good as usize).map(|index| nth(&bytes, index as u64, len));
+                if fua && !self.faults.lying_flush {
+                    for (sector, from) in (at..).zip(contents) {
                         self.cache.forget(sector);
                         self.harden(sector, from);
-                    } else {
-                        let content = from.try_into().expect("a sector is 512 bytes");
-                        let sequence = self.sequence;
-                        self.cache.push(sector, Version { sequence, bytes: Box::new(content) });
                     }
+                } else {
+                    self.cache.push(at, self.sequence, contents);
                 }
                 self.sequence += 1;
                 if bad.is_some() {
@@ -450,6 +536,11 @@ impl Disk {
     }
 }
 
+/// What stands for one of the sectors that a buffer holds.
+fn nth(bytes: &[u8], index: u64, len: usize) -> &[u8] {
+    &bytes[index as usize * len..][..len]
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -459,8 +550,9 @@ mod tests {
     }
 
     fn write(disk: &mut Disk, token: u64, at: u64, byte: u8, count: usize, fua: bool) {
-        let bytes = vec![byte; 512 * count];
-        disk.submit(Token(token), DiskOp::Write { at, bytes, fua, preflush: false });
+        let bytes = vec![byte; disk.sector_bytes(at) * count];
+        let count = count as u64;
+        disk.submit(Token(token), DiskOp::Write { at, count, bytes, fua, preflush: false });
     }
 
     #[test]
@@ -525,7 +617,8 @@ mod tests {
             write(&mut disk, 1, 100, 1, 4, false);
             disk.complete(Token(1)).unwrap();
             let bytes = vec![9; 512];
-            disk.submit(Token(2), DiskOp::Write { at: 8, bytes, fua: true, preflush: true });
+            let (at, count) = (8, 1);
+            disk.submit(Token(2), DiskOp::Write { at, count, bytes, fua: true, preflush: true });
             let report = disk.power_cut(CutMode::Subset, &mut Rng::new(seed));
             assert!(report.metadata_in_flight);
             if disk.peek(8, 1)[0] == 9 {
@@ -584,7 +677,35 @@ mod tests {
     #[test]
     fn a_bit_flips_for_good() {
         let mut disk = disk();
-        disk.flip_bit(3, 9);
+        disk.flip_bit(3, 9).unwrap();
         assert_eq!(disk.peek_stable(3, 1)[1], 2);
+        for (mode, rots) in
+            [(PayloadMode::Tags, Ok(())), (PayloadMode::None, Err(NeedsPayload::BitRot))]
+        {
+            let mut disk = Disk::new(Sectors(1024), 512).carrying(64..512, mode);
+            assert_eq!(disk.flip_bit(64, 9), rots);
+            assert_eq!(disk.flip_bit(63, 9), Ok(()), "metadata is there in any case");
+        }
+    }
+
+    #[test]
+    fn a_cut_does_the_same_to_payload_however_much_of_it_is_there() {
+        let cut = |mode, seed| {
+            let mut disk = Disk::new(Sectors(1024), 512).carrying(64..512, mode);
+            write(&mut disk, 1, 64, 1, 9, true);
+            disk.complete(Token(1)).unwrap();
+            write(&mut disk, 2, 66, 2, 4, false);
+            disk.complete(Token(2)).unwrap();
+            write(&mut disk, 3, 68, 3, 4, false);
+            let report = disk.power_cut(CutMode::Subset, &mut Rng::new(seed));
+            let found: Vec<u8> =
+                (64..73).filter_map(|at| disk.peek(at, 1).first().copied()).collect();
+            (report, found)
+        };
+        for seed in 0..50 {
+            let (report, found) = cut(PayloadMode::Bytes, seed);
+            assert_eq!(cut(PayloadMode::Tags, seed), (report.clone(), found));
+            assert_eq!(cut(PayloadMode::None, seed), (report, Vec::new()));
+        }
     }
 }

@@ -6,8 +6,13 @@
 
 use std::collections::BTreeMap;
 
-/// A sector's content.
-pub type Sector = [u8; 512];
+use smallvec::SmallVec;
+
+use crate::payload::TAG_BYTES;
+use crate::sector_map::SectorMap;
+
+/// A sector's content: as many bytes as stand for it.
+pub type Sector = SmallVec<[u8; TAG_BYTES]>;
 
 /// What a sector became, and when.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -15,20 +20,23 @@ pub struct Version {
     /// Position among all writes of the member, in order of completion.
     pub sequence: u64,
     /// The content.
-    pub bytes: Box<Sector>,
+    pub bytes: Sector,
 }
+
+/// Those of one sector, oldest first.
+type Versions = SmallVec<[Version; 1]>;
 
 /// The versions of all sectors that are not durable.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct VolatileCache {
-    sectors: BTreeMap<u64, Vec<Version>>,
+    sectors: SectorMap<Versions>,
 }
 
 impl VolatileCache {
     /// The newest content of a sector, if it is here.
     #[must_use]
-    pub fn newest(&self, sector: u64) -> Option<&Sector> {
-        self.sectors.get(&sector).and_then(|versions| versions.last()).map(|last| &*last.bytes)
+    pub fn newest(&self, sector: u64) -> Option<&[u8]> {
+        self.sectors.get(sector).and_then(|versions| versions.last()).map(|last| &last.bytes[..])
     }
 
     /// Whether there is nothing that could be lost.
@@ -39,7 +47,7 @@ impl VolatileCache {
 
     /// Every sector with versions, oldest version first.
     pub fn iter(&self) -> impl Iterator<Item = (u64, &[Version])> {
-        self.sectors.iter().map(|(sector, versions)| (*sector, versions.as_slice()))
+        self.sectors.iter().map(|(sector, versions)| (sector, versions.as_slice()))
     }
 
     /// Whether a sector of the range has versions.
@@ -48,26 +56,40 @@ impl VolatileCache {
         self.sectors.range(at..at + count).next().is_some()
     }
 
-    /// Adds a version.
-    pub fn push(&mut self, sector: u64, version: Version) {
-        let versions = self.sectors.entry(sector).or_default();
-        assert!(versions.last().is_none_or(|last| last.sequence < version.sequence));
-        versions.push(version);
+    /// The newest content of those sectors of a range that are here, in order.
+    pub(super) fn newest_of(&self, at: u64, count: u64) -> impl Iterator<Item = (u64, &[u8])> {
+        let sectors = self.sectors.range(at..at + count);
+        sectors.filter_map(|(sector, versions)| Some((sector, &versions.last()?.bytes[..])))
+    }
+
+    /// Adds a version of each of the sectors from `at` on.
+    pub fn push<'a>(
+        &mut self,
+        at: u64,
+        sequence: u64,
+        contents: impl ExactSizeIterator<Item = &'a [u8]>,
+    ) {
+        let sectors = at..at + contents.len() as u64;
+        let all = self.sectors.all_of(sectors, Versions::new);
+        for ((_, versions), content) in all.zip(contents) {
+            assert!(versions.last().is_none_or(|last| last.sequence < sequence));
+            versions.push(Version { sequence, bytes: Sector::from_slice(content) });
+        }
     }
 
     /// Forgets a sector: something newer is durable.
     pub fn forget(&mut self, sector: u64) {
-        self.sectors.remove(&sector);
+        self.sectors.remove(sector);
     }
 
     /// Takes out, per sector, the newest version that completed before `sequence`; older ones go
     /// with it, newer ones stay.
-    pub fn settle(&mut self, sequence: u64) -> Vec<(u64, Box<Sector>)> {
+    pub fn settle(&mut self, sequence: u64) -> Vec<(u64, Sector)> {
         let mut durable = Vec::new();
         self.sectors.retain(|sector, versions| {
             let count = versions.partition_point(|version| version.sequence < sequence);
             if let Some(last) = versions.drain(..count).next_back() {
-                durable.push((*sector, last.bytes));
+                durable.push((sector, last.bytes));
             }
             !versions.is_empty()
         });
@@ -76,7 +98,8 @@ impl VolatileCache {
 
     /// Takes everything out.
     pub fn take(&mut self) -> BTreeMap<u64, Vec<Version>> {
-        std::mem::take(&mut self.sectors)
+        let taken = std::mem::take(&mut self.sectors);
+        taken.iter().map(|(sector, versions)| (sector, versions.to_vec())).collect()
     }
 }
 
@@ -85,19 +108,18 @@ mod tests {
     use super::*;
 
     fn version(sequence: u64) -> Version {
-        Version { sequence, bytes: Box::new([sequence as u8; 512]) }
+        Version { sequence, bytes: Sector::from_elem(sequence as u8, 512) }
     }
 
     #[test]
     fn a_flush_settles_what_completed_before_it_and_no_more() {
         let mut cache = VolatileCache::default();
-        cache.push(1, version(0));
-        cache.push(1, version(1));
-        cache.push(2, version(2));
-        cache.push(1, version(3));
+        for (sector, sequence) in [(1, 0), (1, 1), (2, 2), (1, 3)] {
+            cache.push(sector, sequence, [&version(sequence).bytes[..]].into_iter());
+        }
         let durable = cache.settle(3);
         assert_eq!(durable, [(1, version(1).bytes), (2, version(2).bytes)]);
-        assert_eq!(cache.newest(1), Some(&[3; 512]));
+        assert_eq!(cache.newest(1), Some(&[3; 512][..]));
         assert_eq!(cache.newest(2), None);
         assert!(cache.touches(0, 2) && !cache.touches(2, 9));
         assert_eq!(cache.settle(4).len(), 1);

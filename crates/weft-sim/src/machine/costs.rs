@@ -1,26 +1,37 @@
 //! What does work cost, in simulated time?
 //!
 //! Every thread of the kernel that works for all (raid5d, a flusher) is one server: while it works on one
-//! thing the next one waits. A table says how long each thing takes. There are three kinds of tables: all
-//! zero, figures that a patch printed, and figures measured once by `weft bench costs` on a named host. The
-//! clock of the host that simulates is never read.
+//! thing the next one waits. A table says how long each thing takes ([`CostTable`]). There are three kinds of
+//! tables: all zero, figures that a patch printed, and figures measured once by `weft bench costs` on a
+//! named host. The clock of the host that simulates is never read.
 //!
 //! Source   experiments.md §3
+//!
+//! [`CostTable`]: super::CostTable
 
 use weft_engine::{ComputeOp, Work};
 use weft_units::Span;
 
 /// Nanoseconds, and picoseconds a byte.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Costs {
     /// Of the engine's thread: a turn by itself, ns.
     pub turn: u64,
     /// An input, ns: a request or a completion.
     pub input: u64,
+    /// A request attached to a row, ns.
+    pub attach: u64,
     /// A row that was handled, ns (`stripe_handle`).
     pub row: u64,
-    /// A member request made, ns (`bio_submit`).
+    /// A full row that was written with another one, ns.
+    pub follower: u64,
+    /// A member request taken through the block layer to its member, ns (`bio_submit` and `mqdl_request`).
+    /// What the engine itself does for it is in the input that ends it.
     pub submit: u64,
+    /// A part that went with a member request instead of being one, ns.
+    pub merge: u64,
+    /// A step of a computation, without its bytes, ns: a copy, or the parity of a row.
+    pub operation: u64,
     /// XOR and syndromes: a byte that is read, ps.
     pub xor: u64,
     /// Copies: a byte, ps.
@@ -29,35 +40,76 @@ pub struct Costs {
     pub syscall: u64,
     /// Of whoever submits: a request handed over, ns.
     pub bio: u64,
+    /// Another thread woken until it runs, ns (`wq_hop`). The engine has no such hops; work queues do.
+    pub hop: u64,
 }
+
+/// A cost by the name that it has in a table, whose end is its unit.
+pub(super) type Field = (&'static str, fn(&mut Costs) -> &mut u64);
 
 impl Costs {
     /// Nothing takes time but disks.
-    pub const ZERO: Self =
-        Self { turn: 0, input: 0, row: 0, submit: 0, xor: 0, copy: 0, syscall: 0, bio: 0 };
+    pub const ZERO: Self = Self {
+        turn: 0,
+        input: 0,
+        attach: 0,
+        row: 0,
+        follower: 0,
+        submit: 0,
+        merge: 0,
+        operation: 0,
+        xor: 0,
+        copy: 0,
+        syscall: 0,
+        bio: 0,
+        hop: 0,
+    };
+
+    /// All costs, in the order of a table.
+    pub(super) const FIELDS: &[Field] = &[
+        ("turn_ns", |costs| &mut costs.turn),
+        ("input_ns", |costs| &mut costs.input),
+        ("attach_ns", |costs| &mut costs.attach),
+        ("row_ns", |costs| &mut costs.row),
+        ("follower_ns", |costs| &mut costs.follower),
+        ("submit_ns", |costs| &mut costs.submit),
+        ("merge_ns", |costs| &mut costs.merge),
+        ("operation_ns", |costs| &mut costs.operation),
+        ("xor_ps_per_byte", |costs| &mut costs.xor),
+        ("copy_ps_per_byte", |costs| &mut costs.copy),
+        ("syscall_ns", |costs| &mut costs.syscall),
+        ("bio_ns", |costs| &mut costs.bio),
+        ("hop_ns", |costs| &mut costs.hop),
+    ];
+
+    /// By the names that they have in a table.
+    pub fn named(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
+        let mut costs = *self;
+        Self::FIELDS.iter().map(move |(name, of)| (*name, *of(&mut costs)))
+    }
 
     /// The same work on a CPU that is so many times slower.
     #[must_use]
     pub fn times(&self, factor: u64) -> Self {
-        Self {
-            turn: self.turn * factor,
-            input: self.input * factor,
-            row: self.row * factor,
-            submit: self.submit * factor,
-            xor: self.xor * factor,
-            copy: self.copy * factor,
-            syscall: self.syscall * factor,
-            bio: self.bio * factor,
+        let mut costs = *self;
+        for (_, of) in Self::FIELDS {
+            *of(&mut costs) *= factor;
         }
+        costs
     }
 
     /// What a turn cost by what it says that it did.
     pub(super) fn of_turn(&self, work: Work) -> Span {
+        let Work { inputs, attaches, rows, followers, submits, merges, operations } = work;
         Span(
             self.turn
-                + self.input * u64::from(work.inputs)
-                + self.row * u64::from(work.rows)
-                + self.submit * u64::from(work.submits),
+                + self.input * u64::from(inputs)
+                + self.attach * u64::from(attaches)
+                + self.row * u64::from(rows)
+                + self.follower * u64::from(followers)
+                + self.submit * u64::from(submits)
+                + self.merge * u64::from(merges)
+                + self.operation * u64::from(operations),
         )
     }
 

@@ -69,6 +69,13 @@ impl Host {
         &self.files().cache
     }
 
+    /// What is dirty in the page cache, where there is one.
+    #[must_use]
+    pub fn dirty_bytes(&self) -> Bytes {
+        let pages = self.files.as_ref().map_or(0, |files| files.cache.sums().dirty);
+        Bytes(pages * PAGE_BYTES)
+    }
+
     /// A new file.
     pub fn add_file(&mut self) -> InodeId {
         let files = self.files_mut();

@@ -8,19 +8,23 @@ use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 use std::ops::Range;
 
 use weft_engine::assemble::{Assembly, Candidate, Options, assemble};
+use weft_engine::knobs::CacheForm;
 use weft_engine::sched::mq_deadline::{Direction, Level};
 use weft_engine::writeback::InodeId;
 use weft_engine::{
     Attr, Class, ComputeOp, Config, Congestion, Differs, Engine, Flags, Input, Located, MemberInfo,
-    MemberOp, Output, Request, RequestOp, Run, Snapshot, Tag, Token, Value, frames_needed,
+    MemberOp, Notice, Output, ReplyError, Request, RequestOp, Run, Snapshot, Tag, Token, Value,
+    frames_needed,
 };
 use weft_ondisk::{NewArray, NewMember};
 use weft_units::{ByteRange, Bytes, ClientId, MemberIndex, Sectors, Span, Time, VolumeId};
 
+use super::faults::Faults;
 use super::files::Files;
 use super::member::{Member, Traffic, Wanted};
-use super::{Costs, Parts, Pid, Woken};
-use crate::drive::Drive;
+use super::probe::{History, Sums, View};
+use super::{Costs, Parts, PartsError, Pid, PlannedFault, Woken};
+use crate::drive::{Drive, Model};
 
 /// An engine, its disks, and what is planned.
 #[derive(Debug)]
@@ -36,13 +40,13 @@ pub struct Host {
     engine_free: Time,
     /// Facts that wait for it.
     inbox: Vec<Input>,
-    /// What the engine said and when it leaves: its work comes before it.
-    leaving: VecDeque<(Time, Vec<Output>)>,
+    /// What the engine said and when it leaves: its work comes before it. And whether it had more to do.
+    leaving: VecDeque<(Time, Vec<Output>, bool)>,
     engine_woken: Option<Time>,
     /// Superblocks: by member and place.
     metadata: Superblocks,
-    /// Who asked: by the tag of the request.
-    requests: BTreeMap<u64, Asked>,
+    /// Who asked for what: by the tag of the request.
+    requests: BTreeMap<u64, (Asked, Request)>,
     next_tag: u64,
     next_frame: u32,
     frames: (u32, u32),
@@ -62,6 +66,19 @@ pub struct Host {
     seen: Option<(u64, Vec<Seen>)>,
     engine_work: Span,
     requests_done: u64,
+    bytes_done: Bytes,
+    /// What is seen over time, if somebody looks.
+    history: Option<Box<History>>,
+    /// Bytes that were asked for, read and written.
+    asked_bytes: (u64, u64),
+    /// As whom processes ask, where they say it.
+    classes: BTreeMap<Pid, Class>,
+    /// What goes wrong, if anything does.
+    faults: Option<Box<Faults>>,
+    /// What the engine said of its members, and when.
+    notices: Vec<(Time, Notice)>,
+    /// Bytes that were computed because they could not be read.
+    recovered: u64,
 }
 
 /// A request to the volume that somebody watched.
@@ -89,12 +106,12 @@ pub(super) enum Asked {
 }
 
 impl Host {
-    pub(super) fn new(parts: &Parts) -> Self {
-        let drives: Vec<Drive> = (0..u64::from(parts.members))
-            .map(|n| Drive::new(&parts.model, parts.seed ^ (n << 56)))
-            .collect();
-        let size = parts.member_size.unwrap_or_else(|| drives[0].capacity());
-        let (assembly, metadata) = new_array(parts, size);
+    pub(super) fn new(parts: &Parts, models: &[Model]) -> Result<Self, PartsError> {
+        let drives: Vec<Drive> =
+            (0..).zip(models).map(|(n, model)| Drive::new(model, parts.seed ^ (n << 56))).collect();
+        let smallest = drives.iter().map(Drive::capacity).min().unwrap_or_default();
+        let size = parts.member_size.unwrap_or(smallest);
+        let (assembly, metadata) = new_array(parts, models.len(), size)?;
         let stripes = Stripes::new(parts, &assembly);
         let volume_size = assembly.geometry.array_size().bytes();
         let mut config = Config::for_volume(assembly, parts.knobs);
@@ -102,10 +119,14 @@ impl Host {
         config.client_frames = u32::MAX / 2;
         config.client_credit = Bytes(u64::MAX / 2);
         let frames = (config.client_frames_first(), config.frames_total());
-        Self {
+        let plugs = parts.knobs.stripe_cache_form == CacheForm::Of2008;
+        Ok(Self {
             now: Time(0),
-            engine: Engine::new(config, Time(0)).expect("the engine fits its array"),
-            members: drives.into_iter().map(|drive| Member::new(drive, parts.queue)).collect(),
+            engine: Engine::new(config, Time(0))?,
+            members: drives
+                .into_iter()
+                .map(|drive| Member::new(drive, parts.queue, plugs))
+                .collect(),
             costs: parts.costs,
             timers: BinaryHeap::new(),
             timers_set: 0,
@@ -129,7 +150,14 @@ impl Host {
             seen: None,
             engine_work: Span::ZERO,
             requests_done: 0,
-        }
+            bytes_done: Bytes(0),
+            history: None,
+            asked_bytes: (0, 0),
+            classes: BTreeMap::new(),
+            faults: None,
+            notices: Vec::new(),
+            recovered: 0,
+        })
     }
 
     // --- for processes -------------------------------------------------------------------------
@@ -167,11 +195,30 @@ impl Host {
         }
         let tag = self.next_tag;
         self.next_tag += 1;
-        self.requests.insert(tag, asked);
-        let attr = Attr { class: Class::None, ..Attr::default() };
+        match op {
+            RequestOp::Read => self.asked_bytes.0 += range.len.0,
+            RequestOp::Write => self.asked_bytes.1 += range.len.0,
+            RequestOp::Flush | RequestOp::Trim | RequestOp::WriteZeroes => {}
+        }
+        let class = match &asked {
+            Asked::Process { pid, .. } => self.classes.get(pid).copied().unwrap_or_default(),
+            Asked::Pages { .. } => Class::None,
+        };
+        let attr = Attr { class, ..Attr::default() };
         let (client, volume) = (ClientId(1), VolumeId(0));
         let request = Request { client, tag: Tag(tag), volume, op, range, frames, flags, attr };
+        self.requests.insert(tag, (asked, request));
         self.inbox.push(Input::Client(request));
+    }
+
+    /// As whom a process asks the volume from now on; what it leaves to the page cache is nobody's.
+    pub fn set_class(&mut self, pid: Pid, class: Class) {
+        self.classes.insert(pid, class);
+    }
+
+    /// What is to go wrong from now on; chance comes from the seed.
+    pub fn plan_faults(&mut self, planned: Vec<PlannedFault>, seed: u64) {
+        self.faults = Some(Box::new(Faults::new(planned, seed)));
     }
 
     /// How hard it is to get a row of the stripe cache.
@@ -282,6 +329,30 @@ impl Host {
         self.watched().iter().map(|seen| seen.range).collect()
     }
 
+    /// Looks at the machine every so often from now on.
+    ///
+    /// # Panics
+    /// No time passes between two looks.
+    pub fn watch_over_time(&mut self, every: Span) {
+        let history = History::new(every, self.now, self.view().sums);
+        self.history = Some(Box::new(history));
+    }
+
+    /// What was seen since somebody looks.
+    #[must_use]
+    pub fn history(&self) -> Option<&History> {
+        self.history.as_deref()
+    }
+
+    fn view(&self) -> View {
+        let sums = Sums { engine: self.engine_work, answered: self.bytes_done, ..Sums::default() };
+        View {
+            rows: self.engine.rows_in_use(VolumeId(0)),
+            at_disks: self.members.iter().map(Member::commands).sum(),
+            sums: self.members.iter().fold(sums, |sums, member| sums.with(&member.traffic)),
+        }
+    }
+
     /// The engine's own counters.
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
@@ -300,32 +371,70 @@ impl Host {
         (self.requests_done, self.failed)
     }
 
+    /// Bytes that the volume was asked for, read and written; what the page cache wrote is among them.
+    #[must_use]
+    pub fn asked_bytes(&self) -> (Bytes, Bytes) {
+        (Bytes(self.asked_bytes.0), Bytes(self.asked_bytes.1))
+    }
+
+    /// What the engine said of its members, and when; the first thousand.
+    #[must_use]
+    pub fn notices(&self) -> &[(Time, Notice)] {
+        &self.notices
+    }
+
+    /// Bytes that were computed because they could not be read.
+    #[must_use]
+    pub fn recovered(&self) -> Bytes {
+        Bytes(self.recovered)
+    }
+
+    /// Reads of members that failed.
+    #[must_use]
+    pub fn unreadable(&self) -> u64 {
+        self.faults.as_ref().map_or(0, |faults| faults.unreadable)
+    }
+
     // --- time -------------------------------------------------------------------------------------
 
     pub(super) fn next_event(&self) -> Option<Time> {
         let disks = self.members.iter().filter_map(Member::next_event).min();
         let timer = self.timers.peek().map(|Reverse((at, ..))| *at);
-        let leaving = self.leaving.front().map(|(at, _)| *at);
+        let leaving = self.leaving.front().map(|(at, ..)| *at);
         let engine = if self.inbox.is_empty() { self.engine_woken } else { Some(self.now) };
         let engine = engine.map(|at| at.max(self.engine_free));
-        [disks, timer, leaving, engine].into_iter().flatten().min()
+        let late = self.faults.as_ref().and_then(|faults| faults.next_event());
+        [disks, timer, leaving, engine, late].into_iter().flatten().min()
     }
 
     pub(super) fn advance(&mut self, at: Time) {
         assert!(at >= self.now, "time goes forward");
+        if self.history.as_ref().is_some_and(|history| history.is_due(at)) {
+            let view = self.view();
+            self.history.as_mut().expect("it was looked at").look(at, &view);
+        }
         self.now = at;
-        for member in &mut self.members {
+        for (index, member) in (0..).zip(&mut self.members) {
             if member.next_event().is_some_and(|next| next <= at) {
-                let inbox = &mut self.inbox;
+                let (inbox, faults) = (&mut self.inbox, &mut self.faults);
                 member.advance(at, |token| {
-                    inbox.push(Input::Done { token, result: Ok(Value::Nothing) });
+                    let result = match faults {
+                        Some(faults) => faults.on_done(at, MemberIndex(index), token),
+                        None => Some(Ok(Value::Nothing)),
+                    };
+                    inbox.extend(result.map(|result| Input::Done { token, result }));
                 });
                 member.push(at);
             }
         }
-        while self.leaving.front().is_some_and(|(due, _)| *due <= at) {
-            let (_, outputs) = self.leaving.pop_front().expect("it was looked at");
-            self.carry_out(outputs);
+        if let Some(faults) = &mut self.faults {
+            while let Some((token, result)) = faults.ended(at) {
+                self.inbox.push(Input::Done { token, result });
+            }
+        }
+        while self.leaving.front().is_some_and(|(due, ..)| *due <= at) {
+            let (_, outputs, more) = self.leaving.pop_front().expect("it was looked at");
+            self.carry_out(outputs, more);
         }
         while let Some(Reverse((due, _, pid))) = self.timers.peek().copied() {
             if due > at {
@@ -368,10 +477,10 @@ impl Host {
         self.engine_work = Span(self.engine_work.0 + cost.0);
         self.engine_woken =
             if turn.more { Some(self.engine_free) } else { self.engine.next_wake() };
-        match (outputs.is_empty(), cost) {
-            (true, _) => {}
-            (false, Span::ZERO) => self.carry_out(outputs),
-            (false, _) => self.leaving.push_back((self.engine_free, outputs)),
+        if cost == Span::ZERO {
+            self.carry_out(outputs, turn.more);
+        } else {
+            self.leaving.push_back((self.engine_free, outputs, turn.more));
         }
         self.tell_page_cache();
         if self.congestion() < Congestion::Blocked {
@@ -380,13 +489,20 @@ impl Host {
         true
     }
 
-    fn carry_out(&mut self, outputs: Vec<Output>) {
+    /// Does what the engine said, which has more to do or has not.
+    fn carry_out(&mut self, outputs: Vec<Output>, more: bool) {
         for output in outputs {
             match output {
                 Output::Submit { token, member, op, attr } => {
                     self.submit_to(member, token, op, attr);
                 }
                 Output::Compute { token, ops } => {
+                    for op in &ops {
+                        if let ComputeOp::Recover { lost, .. } = op {
+                            let bytes = lost.iter().map(|lost| u64::from(lost.part.len));
+                            self.recovered += bytes.sum::<u64>();
+                        }
+                    }
                     let value = match ops.first() {
                         Some(ComputeOp::Compare { .. }) => Value::Differs(Differs::default()),
                         Some(ComputeOp::Locate { .. }) => Value::Located(Located::Clean),
@@ -396,8 +512,18 @@ impl Host {
                     self.inbox.push(Input::Done { token, result: Ok(value) });
                 }
                 Output::Reply { tag, result, .. } => {
-                    let asked = self.requests.remove(&tag.0).expect("an answer has a question");
+                    let (asked, request) =
+                        self.requests.remove(&tag.0).expect("an answer has a question");
+                    if result == Err(ReplyError::Stalled) {
+                        // The member that was read may still fill these frames.
+                        let request =
+                            Request { frames: self.take_frames(request.range), ..request };
+                        self.requests.insert(tag.0, (asked, request));
+                        self.inbox.push(Input::Client(request));
+                        continue;
+                    }
                     self.requests_done += 1;
+                    self.bytes_done = Bytes(self.bytes_done.0 + request.range.len.0);
                     self.failed += u64::from(result.is_err());
                     if let Some((first, seen)) = &mut self.seen
                         && let Some(place) = tag.0.checked_sub(*first)
@@ -411,13 +537,19 @@ impl Host {
                         Asked::Pages { inode, pages } => self.pages_written(inode, pages),
                     }
                 }
-                Output::Abort(_)
-                | Output::Credit { .. }
-                | Output::Notice(_)
-                | Output::Release(_) => {}
+                Output::Notice(notice) => {
+                    if self.notices.len() < NOTICES_MAX {
+                        self.notices.push((self.now, notice));
+                    }
+                }
+                Output::Abort(_) | Output::Credit { .. } | Output::Release(_) => {}
             }
         }
+        let pass_is_over = !more && self.inbox.is_empty();
         for member in &mut self.members {
+            if pass_is_over {
+                member.unplug();
+            }
             member.push(self.now);
         }
     }
@@ -435,6 +567,12 @@ impl Host {
             fua,
             level,
         };
+        if let Some(faults) = &mut self.faults
+            && let Err(fault) = faults.on_submit(self.now, index, token)
+        {
+            self.inbox.push(Input::Done { token, result: Err(fault) });
+            return;
+        }
         let sum = |parts: &weft_engine::Parts| parts.iter().map(|part| u64::from(part.len)).sum();
         let wanted = match op {
             MemberOp::Flush => Wanted::Flush,
@@ -456,9 +594,21 @@ impl Host {
                 return;
             }
         };
+        if let (Some(faults), Wanted::Move { direction, first, len, .. }) =
+            (&mut self.faults, wanted)
+        {
+            match direction {
+                Direction::Read => faults.on_read(self.now, index, token, (first, len)),
+                Direction::Write => faults.on_write(index, (first, len)),
+            }
+        }
         let member = &mut self.members[usize::from(index.0)];
         if !member.submit(self.now, token, wanted) {
-            self.inbox.push(Input::Done { token, result: Ok(Value::Nothing) });
+            let result = match &mut self.faults {
+                Some(faults) => faults.on_done(self.now, index, token),
+                None => Some(Ok(Value::Nothing)),
+            };
+            self.inbox.extend(result.map(|result| Input::Done { token, result }));
         }
     }
 
@@ -472,6 +622,9 @@ impl Host {
         run
     }
 }
+
+/// A bound on memory: each is of a member or a block, and nobody reads more.
+const NOTICES_MAX: usize = 1000;
 
 /// Of the stripe cache: how many rows it has, and how long what is.
 #[derive(Clone, Copy, Debug)]
@@ -510,15 +663,20 @@ impl Stripes {
 type Superblocks = BTreeMap<(u16, Sectors), Box<[u8]>>;
 
 /// A new array in sync, and its superblocks by member and place.
-fn new_array(parts: &Parts, size: Sectors) -> (Assembly, Superblocks) {
-    let new = |n: u16| {
-        let uuid = [u8::try_from(n + 1).expect("few members"); 16];
+fn new_array(
+    parts: &Parts,
+    members: usize,
+    size: Sectors,
+) -> Result<(Assembly, Superblocks), PartsError> {
+    let new = |n: usize| {
+        let mut uuid = [u8::try_from((n + 1) % 256).expect("below 256"); 16];
+        uuid[0] ^= u8::try_from((n + 1) / 256).expect("an array has few hundred members");
         NewMember { size, device_uuid: uuid.into() }
     };
-    let mut array = NewArray::new(parts.level, (0..parts.members).map(new).collect());
+    let mut array = NewArray::new(parts.level, (0..members).map(new).collect());
     array.chunk = Some(parts.chunk);
     (array.set_uuid, array.assume_clean) = ([9; 16].into(), true);
-    let superblocks = array.plan().expect("an array can be made of these parts");
+    let superblocks = array.plan()?;
     let bytes = (0..).zip(&superblocks).map(|(member, superblock)| {
         ((member, superblock.super_offset), superblock.encode().into())
     });
@@ -531,6 +689,6 @@ fn new_array(parts: &Parts, size: Sectors) -> (Assembly, Superblocks) {
             Candidate::with_superblock(member, superblock)
         })
         .collect();
-    let assembly = assemble(&candidates, &Options::default()).expect("a new array assembles");
-    (assembly, metadata)
+    let assembly = assemble(&candidates, &Options::default());
+    Ok((assembly.map_err(|refusal| PartsError::Assembly(refusal.to_string()))?, metadata))
 }

@@ -12,10 +12,13 @@
 //! index, then what was planned, by when it was planned, then the engine, so that what arrives at one
 //! moment is one plug. Nothing depends on the host.
 
+mod cost_table;
 mod costs;
+mod faults;
 mod files;
 mod host;
 mod member;
+mod probe;
 mod thread;
 
 use std::any::Any;
@@ -24,10 +27,13 @@ use weft_engine::knobs::Knobs;
 use weft_engine::sched::mq_deadline::Settings;
 use weft_units::{Sectors, Time};
 
+pub use cost_table::{CostTable, CostsError};
 pub use costs::Costs;
+pub use faults::{FaultKind, PlannedFault};
 pub use files::{Flusher, Place};
 pub use host::{Host, Seen};
-pub use member::Traffic;
+pub use member::{Sizes, Traffic};
+pub use probe::{Count, History, Sample, Sums};
 pub use thread::Thread;
 
 use crate::drive::Model;
@@ -53,6 +59,21 @@ pub struct Parts {
     pub costs: Costs,
     /// For everything that is drawn.
     pub seed: u64,
+}
+
+/// Why no machine can be made of its parts.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PartsError {
+    /// There is no such array.
+    #[error("{0}")]
+    Array(#[from] weft_ondisk::CreateError),
+    /// The engine does not run it.
+    #[error("{0}")]
+    Engine(#[from] weft_engine::ConfigError),
+    /// It would not assemble.
+    #[error("{0}")]
+    Assembly(String),
 }
 
 /// Names a process of a machine.
@@ -101,7 +122,17 @@ impl Machine {
     /// The parts do not fit together: an array of these cannot be made.
     #[must_use]
     pub fn new(parts: &Parts) -> Self {
-        Self { host: Host::new(parts), processes: Vec::new() }
+        let models = vec![parts.model.clone(); usize::from(parts.members)];
+        Self::of_models(parts, &models).expect("the parts fit together")
+    }
+
+    /// As [`Machine::new`], with a disk of each of these models; unless the parts say how much of each is used, the
+    /// smallest does. `model` and `members` of the parts say nothing here.
+    ///
+    /// # Errors
+    /// An array cannot be made of these parts.
+    pub fn of_models(parts: &Parts, models: &[Model]) -> Result<Self, PartsError> {
+        Ok(Self { host: Host::new(parts, models)?, processes: Vec::new() })
     }
 
     /// Adds a process that is told its name; it runs when the machine does.
@@ -122,22 +153,40 @@ impl Machine {
         process.downcast_ref().expect("the process is of this kind")
     }
 
-    /// Runs until all processes have ended, nothing is left to happen, or it is `until`.
-    pub fn run(&mut self, until: Time) {
+    /// Whether all processes have ended.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        self.host.ready.is_empty() && self.processes.iter().all(|process| process.is_done())
+    }
+
+    /// Runs until all processes have ended, nothing is left to happen, or it is `until`; says which.
+    pub fn run(&mut self, until: Time) -> Ran {
         loop {
             while let Some((pid, woken)) = self.host.ready.pop_front() {
                 self.processes[pid.0 as usize].run(&mut self.host, woken);
             }
-            if self.processes.iter().all(|process| process.is_done()) {
-                return;
+            if self.is_over() {
+                return Ran::Done;
             }
             if self.host.engine_turn() {
                 continue;
             }
             match self.host.next_event() {
                 Some(at) if at <= until => self.host.advance(at),
-                _ => return,
+                Some(_) => return Ran::Until,
+                None => return Ran::Stuck,
             }
         }
     }
+}
+
+/// Why a machine stopped running.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ran {
+    /// All processes have ended.
+    Done,
+    /// Somebody waits, and nothing is left to happen.
+    Stuck,
+    /// The time is over.
+    Until,
 }

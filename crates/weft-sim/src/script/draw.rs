@@ -13,7 +13,11 @@ use crate::crash::CutMode;
 use crate::driver::Order;
 use crate::faults::Planned;
 use crate::options::Options;
+use crate::payload::PayloadMode;
 use crate::rng::Rng;
+
+/// One seed in so many runs with all bytes of its payload.
+const BYTES_EVERY: u64 = 8;
 
 /// What steps are drawn with.
 struct Draw {
@@ -54,6 +58,9 @@ impl Script {
         if seed % 5 == 3 {
             options.knobs.stripe_cache_form = CacheForm::Of2008;
         }
+        // The same; bytes are for a sample, since tags decide the same (tests/payload.rs).
+        let bytes = seed.is_multiple_of(BYTES_EVERY);
+        options.payload = if bytes { PayloadMode::Bytes } else { PayloadMode::Tags };
         options.logical_block = if rng.percent(80) { 512 } else { 4096 };
         options.discards = profile.discards > 0 && rng.percent(80);
         options.knobs.stripe_cache_size = rng.pick(&[17, 32, 64]);
@@ -251,7 +258,10 @@ fn draw_knobs(rng: &mut Rng, mut knobs: Knobs, chunk: Sectors) -> Knobs {
     };
     set("writes", rng.pick(&["auto", "gather", "sync"]));
     set("rmw_level", rng.pick(&["0", "1", "1", "2"]));
-    set("priority", rng.pick(&["bypass", "fifo"]));
+    let rules = [("bypass", "1"), ("fifo", "1"), ("stream", "1"), ("stream", "0.002")];
+    let (priority, wait_max) = rng.pick(&rules);
+    set("priority", priority);
+    set("preread_wait_max", wait_max);
     set("preread_bypass_threshold", rng.pick(&["0", "1", "17"]));
     set("max_sectors_kb", rng.pick(&["0", "64", "512"]));
     let sizes: &[&str] = match chunk.0 {
@@ -266,7 +276,7 @@ fn draw_knobs(rng: &mut Rng, mut knobs: Knobs, chunk: Sectors) -> Knobs {
     knobs
 }
 
-const KNOBS: [(&str, &str); 25] = [
+const KNOBS: [(&str, &str); 28] = [
     ("stripe_cache_size", "17"),
     ("stripe_cache_size", "40"),
     ("rmw_level", "0"),
@@ -277,6 +287,9 @@ const KNOBS: [(&str, &str); 25] = [
     ("writes", "sync"),
     ("priority", "bypass"),
     ("priority", "fifo"),
+    ("priority", "stream"),
+    ("preread_wait_max", "0"),
+    ("preread_wait_max", "0.002"),
     ("preread_bypass_threshold", "0"),
     ("preread_bypass_threshold", "1"),
     ("preread_bypass_threshold", "17"),

@@ -72,6 +72,12 @@ impl Dd {
         Bytes(self.block * self.count * PAGE_BYTES)
     }
 
+    /// What of it is in the page cache so far.
+    #[must_use]
+    pub fn done(&self) -> Bytes {
+        Bytes(self.at * PAGE_BYTES)
+    }
+
     fn step(&mut self, host: &mut Host, (writer, inode): (WriterId, InodeId)) -> bool {
         match &mut self.state {
             State::Writes => {

@@ -5,7 +5,7 @@
 //! | `dbench`: clients of a file server, on ext4 | [`dbench`], [`ext4`] |
 //! | `dd` onto a block device | [`dd`] |
 //! | `tiobench` on a file system | [`tiobench`], [`xfs`] |
-//! | a clone of an `fio` job, direct I/O | [`jobs`] |
+//! | a clone of an `fio` job | [`jobs`] |
 //!
 //! Source   experiments.md §1
 

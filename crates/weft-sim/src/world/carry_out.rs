@@ -15,6 +15,7 @@ use super::{Logged, World};
 use crate::checker::{Record, View, Violation};
 use crate::compute;
 use crate::disk::DiskOp;
+use crate::payload::PayloadMode;
 use crate::rng::Digest;
 
 /// Something outstanding that may be chosen to complete.
@@ -42,7 +43,7 @@ enum Work {
     Flush,
     Read { at: u64, count: u64, into: Parts },
     ReadMetadata,
-    Write { at: u64, count: u64, from: Parts, bytes: Digest },
+    Write { at: u64, count: u64, from: Parts },
     WriteMetadata,
 }
 
@@ -121,15 +122,12 @@ impl World {
             MemberOp::Discard { at, len, fua } => {
                 // A disk of the simulator stores zeros.
                 let (at, count) = (at.0, len.0);
-                let bytes = vec![0; usize::try_from(len.bytes().0).expect("at most a request")];
-                if self.options.checked {
-                    let view = view!(self);
-                    self.checkers.write(view, disk, at, &bytes);
-                }
+                let bytes = vec![0; self.options.payload.bytes_of(count)];
+                self.check_write(disk, at, count, &bytes);
                 let logged = Logged::Write { disk, at, count, fua, metadata: false, origin };
-                let (from, digest) = (Parts::new(), Digest::default());
-                let disk_op = DiskOp::Write { at, bytes, fua, preflush: false };
-                (Work::Write { at, count, from, bytes: digest }, disk_op, logged)
+                let from = Parts::new();
+                let disk_op = DiskOp::Write { at, count, bytes, fua, preflush: false };
+                (Work::Write { at, count, from }, disk_op, logged)
             }
             MemberOp::Flush => (Work::Flush, DiskOp::Flush, Logged::Flush { disk }),
             MemberOp::Read { at, into } => {
@@ -145,15 +143,10 @@ impl World {
             MemberOp::Write { at, from, fua } => {
                 let (at, count) = (at.0, sectors(&from));
                 let bytes = self.memory.gather(&from);
-                if self.options.checked {
-                    let view = view!(self);
-                    self.checkers.write(view, disk, at, &bytes);
-                }
-                let mut digest = Digest::default();
-                digest.add(&bytes);
+                self.check_write(disk, at, count, &bytes);
                 let logged = Logged::Write { disk, at, count, fua, metadata: false, origin };
-                let disk_op = DiskOp::Write { at, bytes, fua, preflush: false };
-                (Work::Write { at, count, from, bytes: digest }, disk_op, logged)
+                let disk_op = DiskOp::Write { at, count, bytes, fua, preflush: false };
+                (Work::Write { at, count, from }, disk_op, logged)
             }
             MemberOp::WriteMetadata { at, bytes } => {
                 let (at, count) = (at.0, bytes.len() as u64 / 512);
@@ -161,7 +154,7 @@ impl World {
                 let bytes = bytes.into_vec();
                 (
                     Work::WriteMetadata,
-                    DiskOp::Write { at, bytes, fua: true, preflush: true },
+                    DiskOp::Write { at, count, bytes, fua: true, preflush: true },
                     logged,
                 )
             }
@@ -179,19 +172,27 @@ impl World {
         self.pending.insert(token, pending);
     }
 
+    /// Without payload there is nothing to compare with what clients wrote.
+    fn check_write(&mut self, disk: usize, at: u64, count: u64, bytes: &[u8]) {
+        if self.options.checked && self.options.payload != PayloadMode::None {
+            let view = view!(self);
+            self.checkers.write(view, disk, at, count, bytes);
+        }
+    }
+
     pub(crate) fn end(&mut self, token: Token, pending: Pending) -> Result<Value, Fault> {
         let Some(disk) = pending.disk else {
             let Work::Compute(ops) = pending.work else { unreachable!("it has no disk") };
-            return Ok(compute::execute(&self.parity, &mut self.memory.slab, &ops));
+            return Ok(compute::execute(&self.parity, &mut self.memory.slab(), &ops));
         };
         if pending.aborted && !self.disks[disk].can_complete() {
             self.disks[disk].abort(token);
             return Err(Fault::Aborted);
         }
-        if let Work::Write { from, bytes, .. } = &pending.work {
-            let mut now = Digest::default();
-            now.add(&self.memory.gather(from));
-            if now != *bytes {
+        if let Work::Write { from, .. } = &pending.work {
+            let then = self.disks[disk].payload_of(token);
+            // Zeros that stand for a discard come from nowhere.
+            if !from.is_empty() && then != Some(&self.memory.gather(from)) {
                 self.fail(Violation::new(
                     "I10 single flight",
                     format!("the payload of {token:?} changed while disk {disk} was writing it"),
@@ -219,11 +220,12 @@ impl World {
         }
         match (pending.work, result) {
             (Work::Read { into, .. }, Ok(bytes)) => {
-                let mut at = 0;
+                let mut rest = &bytes[..];
                 for part in &into {
-                    let len = part.len as usize;
-                    self.memory.part(*part).copy_from_slice(&bytes[at..at + len]);
-                    at += len;
+                    let part = self.memory.part(*part);
+                    let (first, after) = rest.split_at(part.len());
+                    part.copy_from_slice(first);
+                    rest = after;
                 }
                 Ok(Value::Nothing)
             }
@@ -252,5 +254,20 @@ impl Hasher for Fnv {
     }
     fn write(&mut self, bytes: &[u8]) {
         self.0.add(bytes);
+    }
+    fn write_u8(&mut self, word: u8) {
+        self.0.add_word(word.into());
+    }
+    fn write_u16(&mut self, word: u16) {
+        self.0.add_word(word.into());
+    }
+    fn write_u32(&mut self, word: u32) {
+        self.0.add_word(word.into());
+    }
+    fn write_u64(&mut self, word: u64) {
+        self.0.add_word(word);
+    }
+    fn write_usize(&mut self, word: usize) {
+        self.0.add_word(word as u64);
     }
 }

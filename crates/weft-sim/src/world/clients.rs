@@ -7,8 +7,8 @@ use std::collections::{BTreeSet, VecDeque};
 
 use weft_engine::knobs::Knob;
 use weft_engine::{
-    Attr, Command, Flags, Input, Origin, ReplyError, Request, RequestOp, Run, Tag, Verb,
-    frames_needed,
+    Attr, Command, Flags, Input, Origin, ReplyError, Request, RequestOp, Run, SyncAction, Tag,
+    Verb, frames_needed,
 };
 use weft_ondisk::Superblock;
 use weft_units::{ByteRange, ClientId, FRAME_BYTES, MemberIndex, VolumeId};
@@ -18,6 +18,7 @@ use crate::checker::{Record, Violation};
 use crate::disk::Disk;
 use crate::model::{FlushMark, Payload, ReadMark, WriteId};
 use crate::options::member_bytes_max;
+use crate::payload::NeedsPayload;
 
 #[derive(Clone, Debug)]
 pub(super) struct Issued {
@@ -71,8 +72,12 @@ impl World {
     pub fn disconnect(&mut self, client: ClientId) {
         self.waiting.retain(|waiting| waiting.ticket.0 != client);
         for (ticket, issued) in &self.issued {
-            if ticket.0 == client && matches!(issued.expected, Expected::Read(_)) {
-                self.model.read_failed();
+            match issued.expected {
+                _ if ticket.0 != client => {}
+                Expected::Read(_) => self.model.read_failed(),
+                // Nobody will hear how it ended: done as a rule, but not where there is no space.
+                Expected::Write(write, ..) => self.model.write_failed(write),
+                Expected::Advice | Expected::Flush(_) | Expected::Nothing => {}
             }
         }
         self.issued.retain(|ticket, _| ticket.0 != client);
@@ -81,7 +86,24 @@ impl World {
     }
 
     /// An administrator asks for something.
+    ///
+    /// # Panics
+    /// It needs payload and there is none; see [`World::try_admin`].
     pub fn admin(&mut self, verb: Verb) -> Ticket {
+        self.try_admin(verb).unwrap_or_else(|needs| panic!("{needs}"))
+    }
+
+    /// The same, where there may be no payload.
+    ///
+    /// # Errors
+    /// It looks at payload, and there is none.
+    pub fn try_admin(&mut self, verb: Verb) -> Result<Ticket, NeedsPayload> {
+        let needs = match verb {
+            Verb::SyncAction(SyncAction::Check) => Some(NeedsPayload::Check),
+            Verb::SyncAction(SyncAction::Repair) => Some(NeedsPayload::Repair),
+            _ => None,
+        };
+        needs.map_or(Ok(()), |what| self.options.payload.needed_for(what))?;
         self.next_tag += 1;
         let ticket = (ADMIN, Tag(self.next_tag));
         if let Verb::Set(knob) = &verb {
@@ -98,7 +120,7 @@ impl World {
         self.commands.insert(ticket);
         let command = Command { client: ticket.0, tag: ticket.1, volume: VolumeId(0), verb };
         self.input(Input::Admin(Box::new(command)));
-        ticket
+        Ok(ticket)
     }
 
     /// Sets a knob by its name.
@@ -115,8 +137,10 @@ impl World {
     pub fn add_blank(&mut self) -> (usize, Ticket) {
         let disk = self.disks.len();
         let size = self.disks[0].size();
-        self.disks.push(Disk::new(size, self.options.logical_block));
         let offset = self.array.data_offset[0];
+        let data = offset.0..offset.0 + self.array.geometry.member_size().0;
+        let blank = Disk::new(size, self.options.logical_block);
+        self.disks.push(blank.carrying(data, self.options.payload));
         self.array.data_offset.push(offset);
         let ticket = self.add(disk, None);
         (disk, ticket)
@@ -156,6 +180,11 @@ impl World {
         self.answers.remove(&ticket)
     }
 
+    /// Forgets how requests ended that nobody asked about.
+    pub fn forget_answers(&mut self) {
+        self.answers.clear();
+    }
+
     /// Whether a request was answered.
     #[must_use]
     pub fn is_answered(&self, ticket: Ticket) -> bool {
@@ -176,6 +205,9 @@ impl World {
 
     /// Sends what waits, as far as credit and frames allow. True if something was sent.
     pub(crate) fn pump(&mut self) -> bool {
+        if self.waiting.is_empty() {
+            return false;
+        }
         let mut sent = false;
         let mut blocked = BTreeSet::new();
         let mut kept = VecDeque::new();

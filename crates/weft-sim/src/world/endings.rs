@@ -130,8 +130,9 @@ impl World {
             }
             match self.take_answer(ticket) {
                 Some(Ok(bytes)) => {
-                    for (sector, content) in (at..).zip(bytes.chunks_exact(512)) {
-                        self.model.settle(sector, content.try_into().expect("512 bytes"));
+                    let len = self.options.payload.sector_bytes();
+                    for (sector, content) in (at..).zip(bytes.chunks_exact(len)) {
+                        self.model.settle(sector, content);
                     }
                 }
                 other => {

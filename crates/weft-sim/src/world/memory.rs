@@ -6,24 +6,29 @@
 use std::collections::BTreeMap;
 
 use weft_engine::{Config, Part, Parts, Run};
-use weft_units::FRAME_BYTES;
+use weft_units::{FRAME_BYTES, SECTOR_BYTES};
+
+use crate::compute::Slab;
+use crate::payload::PayloadMode;
 
 /// The memory between engine and disks.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Memory {
-    /// Every frame, one after the other.
-    pub(super) slab: Vec<u8>,
+    /// What stands for every frame, one after the other.
+    slab: Vec<u8>,
+    payload: PayloadMode,
     /// Free payload frames: first and count.
     free: BTreeMap<u32, u32>,
 }
 
 impl Memory {
     /// As a configuration asks for: garbage, the frame of zeros excepted.
-    pub(super) fn new(config: &Config) -> Self {
-        let mut slab = vec![GARBAGE; config.frames_total() as usize * FRAME_BYTES as usize];
-        slab[..FRAME_BYTES as usize].fill(0);
+    pub(super) fn new(config: &Config, payload: PayloadMode) -> Self {
+        let frame = payload.bytes_of(FRAME_BYTES / SECTOR_BYTES);
+        let mut slab = vec![GARBAGE; config.frames_total() as usize * frame];
+        slab[..frame].fill(0);
         let free = BTreeMap::from([(config.client_frames_first(), config.client_frames)]);
-        Self { slab, free }
+        Self { slab, payload, free }
     }
 
     /// Frames side by side, if there are as many.
@@ -71,18 +76,21 @@ impl Memory {
         self.free.insert(first, count);
     }
 
-    /// The bytes of a part.
+    /// What stands for a part.
     pub(super) fn part(&mut self, part: Part) -> &mut [u8] {
-        &mut self.slab[part.slab_start() as usize..part.slab_end() as usize]
+        &mut self.slab[self.payload.part(part)]
     }
 
-    /// The bytes of parts, one after the other.
+    /// All of it, to compute with.
+    pub(super) fn slab(&mut self) -> Slab<'_> {
+        Slab { bytes: &mut self.slab, payload: self.payload }
+    }
+
+    /// What stands for parts, one after the other.
     pub(super) fn gather(&self, parts: &Parts) -> Vec<u8> {
         let mut bytes = Vec::new();
         for part in parts {
-            bytes.extend_from_slice(
-                &self.slab[part.slab_start() as usize..part.slab_end() as usize],
-            );
+            bytes.extend_from_slice(&self.slab[self.payload.part(*part)]);
         }
         bytes
     }

@@ -218,6 +218,17 @@ fn neighbours_leave_the_cache_together() {
     assert!(counters.destages < 100, "{} accesses for 4,000 writes", counters.destages);
 }
 
+/// A full cache takes as much as reaches the platters, and does not wait for the end of a piece.
+#[test]
+fn a_full_cache_takes_writes_as_fast_as_it_empties() {
+    let mut bench = Bench::of(HDDS[0], "destage_piece_kib = 8192", 5);
+    let stream = bench.sequential(WRITE, 4_096, 128);
+    let run = bench.closed(4, 500, 2_000, stream);
+    // Four of 64 KiB at 75 MB/s, and a turn.
+    assert!(run.longest() < Span::millis(13), "{:?}", run.longest());
+    near("a stream of writes, MB/s", run.iops() * 65_536.0 / 1e6, 76.0, 3.0);
+}
+
 /// Reads under a stream of writes that never ends, and writes under reads: neither starves.
 #[test]
 fn reads_and_writes_both_go_on() {

@@ -9,7 +9,7 @@ use weft_engine::assemble::{Assembly, Candidate, Options, assemble};
 use weft_engine::knobs::Knobs;
 use weft_engine::{
     Attr, Config, Engine, Flags, Input, MemberInfo, Output, Request, RequestOp, Run, Tag, Token,
-    Value,
+    Value, Work,
 };
 use weft_ondisk::{Level, NewArray, NewMember, Super1};
 use weft_units::{ByteRange, ClientId, MemberIndex, Sectors, Time, VolumeId};
@@ -70,6 +70,20 @@ pub(super) struct Alone {
     random: u64,
     /// Tokens of member requests and computations, to be answered at the next turn.
     done: Vec<Token>,
+    worked: Worked,
+}
+
+/// What an engine says that it did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Worked {
+    pub(super) turns: u64,
+    pub(super) inputs: u64,
+    pub(super) attaches: u64,
+    pub(super) rows: u64,
+    pub(super) followers: u64,
+    pub(super) submits: u64,
+    pub(super) merges: u64,
+    pub(super) operations: u64,
 }
 
 /// What is asked for.
@@ -83,6 +97,19 @@ pub(super) enum Asked {
     SequentialWrite,
 }
 
+impl Worked {
+    fn add(&mut self, work: Work) {
+        self.turns += 1;
+        self.inputs += u64::from(work.inputs);
+        self.attaches += u64::from(work.attaches);
+        self.rows += u64::from(work.rows);
+        self.followers += u64::from(work.followers);
+        self.submits += u64::from(work.submits);
+        self.merges += u64::from(work.merges);
+        self.operations += u64::from(work.operations);
+    }
+}
+
 impl Alone {
     /// An engine for `depth` requests of `bytes` at a time.
     pub(super) fn new(knobs: Knobs, bytes: u64, depth: u32) -> Result<Self, Failure> {
@@ -93,7 +120,14 @@ impl Alone {
         let count = u32::try_from(bytes / BLOCK).map_err(Failure::failed)?;
         let free = (0..depth).map(|run| Run::new(first + run * count, count)).collect();
         let engine = Engine::new(config, Time(0)).map_err(Failure::failed)?;
-        Ok(Self { engine, free, bytes, size, now: 0, tag: 0, random: 1, done: Vec::new() })
+        let (now, tag, random, done) = (0, 0, 1, Vec::new());
+        let worked = Worked::default();
+        Ok(Self { engine, free, bytes, size, now, tag, random, done, worked })
+    }
+
+    /// What the engine says that it did since it was made.
+    pub(super) fn worked(&self) -> Worked {
+        self.worked
     }
 
     /// Carries out `count` requests to their end.
@@ -111,7 +145,13 @@ impl Alone {
                 self.engine.handle(Time(self.now), Input::Client(request));
                 sent += 1;
             }
-            while self.engine.turn(Time(self.now)).more {}
+            loop {
+                let turn = self.engine.turn(Time(self.now));
+                self.worked.add(turn.work);
+                if !turn.more {
+                    break;
+                }
+            }
             let before = answered;
             while let Some(output) = self.engine.poll() {
                 match output {

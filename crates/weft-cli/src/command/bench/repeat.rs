@@ -11,11 +11,15 @@ use std::sync::Arc;
 
 use clap::{Args, ValueEnum};
 use weft_engine::knobs::Knobs;
+use weft_engine::{Flags, RequestOp};
 use weft_nbd::{
     ClientHandshake, ExportInfo, Goal, HandshakeEvent, Op, ServerConnection, ServerEvent,
 };
 use weft_ondisk::Super1;
 use weft_parity::{Level, Parity};
+use weft_sim::rng::Rng;
+use weft_sim::{Options, Payload, PayloadMode, World, chunk_kib};
+use weft_units::{ByteRange, ClientId};
 
 use super::alone::{Alone, Asked, FULL_STRIPE, assembled, superblocks};
 use crate::outcome::{Exit, Failure, Outcome};
@@ -55,6 +59,8 @@ enum Case {
     ParityPqScalar,
     /// P of 4+1 strips of 4 KiB, by AVX2 kernels: all that callgrind knows
     ParityXorAvx2,
+    /// A 4 KiB write somewhere in a RAID 5 of the fault simulator, with tags for payload
+    SimRandomWriteTags,
 }
 
 pub(super) fn run(arguments: &Repeat) -> Outcome {
@@ -78,6 +84,7 @@ pub(super) fn run(arguments: &Repeat) -> Outcome {
         Case::NbdRequest => nbd_request(count)?,
         Case::ParityPqScalar => parity_pq(Level::Scalar, count)?,
         Case::ParityXorAvx2 => parity_xor(Level::Avx2, count)?,
+        Case::SimRandomWriteTags => sim_random_write(count),
     }
     writeln!(stdout(), "{count}")?;
     Ok(Exit::Done)
@@ -154,6 +161,34 @@ fn nbd_request(count: u64) -> Result<(), Failure> {
         }
         Ok(())
     })
+}
+
+/// 64 writes at a time, members that answer in rounds, a flush after a thousand.
+fn sim_random_write(count: u64) {
+    let mut options = Options::new(weft_ondisk::Level::Raid5, 4, chunk_kib(64));
+    options.chunk_rows = 256;
+    options.knobs.stripe_cache_size = 256;
+    (options.payload, options.checked) = (PayloadMode::Tags, false);
+    let mut world = World::new(options);
+    let (blocks, mut rng) = (world.size() / 4096, Rng::new(1));
+    let flags = Flags { sync: true, ..Flags::default() };
+    let mut carry_out = |count: u64| {
+        for number in 0..count {
+            let (op, range) = if number % 1000 == 999 {
+                (RequestOp::Flush, ByteRange::default())
+            } else {
+                (RequestOp::Write, ByteRange::new(rng.below(blocks) * 4096, 4096))
+            };
+            world.request(ClientId(1), op, range, Payload::Tags, flags);
+            while world.unanswered() >= 64 {
+                world.settle();
+                assert!(world.round() || world.wake(), "nothing moves");
+                world.forget_answers();
+            }
+        }
+    };
+    carry_out(2000);
+    measured_part(&mut || carry_out(count));
 }
 
 fn parity_pq(level: Level, count: u64) -> Result<(), Failure> {

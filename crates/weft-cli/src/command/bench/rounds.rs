@@ -68,6 +68,22 @@ pub(crate) fn median(figures: &[f64]) -> f64 {
     }
 }
 
+/// A quarter of the figures lies below the first, a quarter above the second.
+///
+/// # Panics
+/// Without any figure.
+pub(crate) fn quartiles(figures: &[f64]) -> [f64; 2] {
+    assert!(!figures.is_empty());
+    let mut sorted = figures.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    [1, 3].map(|quarter| {
+        // In quarters of a place.
+        let at = quarter * (sorted.len() - 1);
+        let (below, above) = (sorted[at / 4], sorted[at.div_ceil(4)]);
+        below + (above - below) * (at % 4) as f64 / 4.0
+    })
+}
+
 /// The median of the ratios of neighbours in time.
 pub(crate) fn median_ratio(figures: &[f64], baseline: &[f64]) -> f64 {
     let ratios: Vec<f64> = figures.iter().zip(baseline).map(|(ours, other)| ours / other).collect();
@@ -109,6 +125,17 @@ mod tests {
             assert!((median(figures) - expected).abs() < 1e-12, "{figures:?}");
         }
         assert!((median_ratio(&[2.0, 9.0, 4.0], &[1.0, 1.0, 4.0]) - 2.0).abs() < 1e-12);
+    }
+
+    #[test]
+    fn quartiles_lie_around_the_median() {
+        for (figures, expected) in [
+            (&[5.0, 1.0, 3.0, 2.0, 4.0][..], [2.0, 4.0]),
+            (&[7.0], [7.0, 7.0]),
+            (&[1.0, 2.0], [1.25, 1.75]),
+        ] {
+            assert_eq!(quartiles(figures), expected, "{figures:?}");
+        }
     }
 
     #[test]

@@ -8,7 +8,7 @@ use indicatif::ProgressBar;
 use serde::Serialize;
 use serde_json::json;
 
-use super::rounds::{median, median_ratio};
+use super::rounds::{median, median_ratio, quartiles};
 use crate::terminal::{self, complain, stdout, style};
 
 /// One comparison.
@@ -34,6 +34,9 @@ pub(crate) struct Row {
     /// What `value` must not exceed.
     #[serde(skip_serializing_if = "Option::is_none")]
     limit: Option<f64>,
+    /// The quartiles of all rounds, where they are told.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    quartiles: Option<[f64; 2]>,
 }
 
 impl Row {
@@ -77,6 +80,7 @@ impl Row {
             ratio: ratio.filter(|ratio| ratio.is_finite()),
             mark: None,
             limit: None,
+            quartiles: None,
         }
     }
 
@@ -90,6 +94,11 @@ impl Row {
         Self { limit: limit.into(), ..self }
     }
 
+    /// Tells how far the rounds lie apart.
+    pub(crate) fn with_quartiles(self, figures: &[f64]) -> Self {
+        Self { quartiles: Some(quartiles(figures)), ..self }
+    }
+
     /// Whether a row without a ratio has nothing to be judged by, or is as good as it must be.
     fn is_good(&self) -> bool {
         let reached = self.mark.zip(self.ratio).is_none_or(|(mark, ratio)| ratio >= mark);
@@ -99,14 +108,17 @@ impl Row {
     /// What it is judged by, for people.
     fn judged(&self) -> String {
         let mut parts = Vec::new();
+        if let Some([low, high]) = self.quartiles {
+            parts.push(format!("{} to {}", figure(low), figure(high)));
+        }
         if let Some(mark) = self.mark {
             parts.push(format!("≥ {mark:.2}"));
         }
         if let Some(limit) = self.limit {
             parts.push(format!("≤ {}", figure(limit)));
         }
-        if parts.is_empty() {
-            return String::new();
+        if self.mark.is_none() && self.limit.is_none() {
+            return parts.concat();
         }
         let (colour, word) =
             if self.is_good() { (style::GREEN, "ok") } else { (style::RED, "BELOW") };
@@ -119,12 +131,14 @@ impl Row {
 pub(crate) struct Sheet {
     bench: &'static str,
     rows: Vec<Row>,
+    /// What is true of all rows: names and texts.
+    notes: Vec<(&'static str, String)>,
     bar: ProgressBar,
 }
 
 impl Sheet {
     pub(crate) fn new(bench: &'static str) -> Self {
-        Self { bench, rows: Vec::new(), bar: ProgressBar::hidden() }
+        Self { bench, rows: Vec::new(), notes: Vec::new(), bar: ProgressBar::hidden() }
     }
 
     /// How many rows there will be: shows a bar on a terminal.
@@ -140,7 +154,17 @@ impl Sheet {
     /// One row more.
     pub(crate) fn push(&mut self, row: Row) {
         self.rows.push(Row { bench: self.bench, ..row });
+        self.step();
+    }
+
+    /// One step more of those that are expected, where they are not rows.
+    pub(crate) fn step(&mut self) {
         self.bar.inc(1);
+    }
+
+    /// Says what is true of all rows.
+    pub(crate) fn note(&mut self, name: &'static str, text: impl Into<String>) {
+        self.notes.push((name, text.into()));
     }
 
     /// Says on standard error what is missing, and how to get it.
@@ -158,7 +182,11 @@ impl Sheet {
     }
 
     pub(crate) fn print_json(&self) -> std::io::Result<()> {
-        terminal::print_json(&json!({"schema": "weft.bench/1", "rows": self.rows}))
+        let mut sheet = json!({"schema": "weft.bench/1", "rows": self.rows});
+        for (name, text) in &self.notes {
+            sheet[*name] = json!(text);
+        }
+        terminal::print_json(&sheet)
     }
 
     pub(crate) fn print_table(&self) -> std::io::Result<()> {
@@ -186,6 +214,9 @@ impl Sheet {
                 row.judged(),
                 if name.is_empty() { String::new() } else { format!("  against {name}") },
             )?;
+        }
+        for (name, text) in &self.notes {
+            writeln!(out, "{name}: {text}")?;
         }
         out.flush()
     }
@@ -245,6 +276,13 @@ mod tests {
             sheet.push(row);
             assert_eq!(sheet.below_mark(), below, "{:?}", sheet.rows);
         }
+    }
+
+    #[test]
+    fn quartiles_stand_where_a_mark_would() {
+        let row = Row::fewer("turn", "ns", &[12.0], None).with_quartiles(&[14.0, 10.0, 12.0]);
+        assert_eq!((row.judged(), row.is_good()), ("11 to 13".to_owned(), true));
+        assert_eq!(serde_json::to_value(&row).unwrap()["quartiles"], json!([11.0, 13.0]));
     }
 
     #[test]

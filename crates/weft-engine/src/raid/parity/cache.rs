@@ -9,24 +9,29 @@
 //! ```
 //!
 //! Rows without work are reused longest unused first, within one of eight classes, as md's eight
-//! hash locks have it. Once a lookup found none, all misses wait until a quarter of the cache is
+//! hash locks have it. By weft's own rule delayed rows wait on one more list before they are held
+//! (`cache/wait.rs`). Once a lookup found none, all misses wait until a quarter of the cache is
 //! free again; hits go on. Rows that go by chunk rows ([`super::stripe_size`]) are of one class, and a
 //! miss waits for as many rows as its request needs of one chunk, or half of all: rows that a member
 //! has no space for, or keeps by not answering, must not keep others from going on.
 //!
 //! Source   md-raid.md §1.1, §1.2, §1.4, §1.5
 
+mod wait;
+
 use std::ops::Range;
 
 use weft_units::{FRAME_BYTES, RowId, Sectors, Time};
 
+use self::wait::Waiting;
 use super::index::Index;
 use super::list::{CLASSES_MAX, List, Lists};
-use super::priority::{Activation, Pick, Plug, Pressure, Priority, Ready, Variant};
+use super::priority::{Activation, Patience, Pick, Plug, Pressure, Priority, Ready, Variant};
 use super::row::{Batch, Row};
 use crate::frame::Frame;
 use crate::knobs::CacheForm;
 use crate::raid::geometry::{Geometry, Placement};
+use crate::snapshot::RowsInUse;
 
 /// The stripe cache of one volume.
 #[derive(Clone, Debug)]
@@ -50,6 +55,9 @@ pub(crate) struct Cache {
     pub(crate) full_row_writes: u32,
     priority: Priority,
     plug: Plug,
+    waiting: Waiting,
+    /// A row was put on the delayed list since rows were last put behind the plug.
+    newly_delayed: bool,
     /// Row height in sectors.
     height: Sectors,
 }
@@ -101,6 +109,8 @@ impl Cache {
             full_row_writes: 0,
             priority: Priority::default(),
             plug: Plug::default(),
+            waiting: Waiting::default(),
+            newly_delayed: false,
             height,
         };
         let block_frames = cache.block_frames();
@@ -170,6 +180,18 @@ impl Cache {
         self.active
     }
 
+    /// Where the rows are that are not inactive.
+    pub(crate) fn rows_in_use(&self) -> RowsInUse {
+        RowsInUse {
+            active: self.active,
+            delayed: self.lists.count(List::Delayed) + self.lists.waiting(),
+            ready: self.lists.count(List::Handle),
+            held: self.lists.count(List::Hold),
+            prereading: self.preread_active,
+            full_row_writes: self.full_row_writes,
+        }
+    }
+
     /// Looks a row up, or makes an unused one stand for it. It is on no list afterwards, unless it
     /// is in flight or goes with a batch.
     pub(crate) fn acquire(&mut self, key: u64, geometry: &Geometry) -> Acquired {
@@ -218,6 +240,12 @@ impl Cache {
         self.row_mut(id).reuse(key, placement());
         self.index.insert(key, id);
         Acquired::Row(id)
+    }
+
+    /// Whether a row stands for this place and waits, delayed or held, for more of it to come.
+    pub(crate) fn is_delayed(&self, key: u64) -> bool {
+        let list = self.index.find(key).and_then(|id| self.lists.of(id));
+        matches!(list, Some(List::Delayed | List::Hold | List::Wait))
     }
 
     /// The row that stands for a place, wherever it is.
@@ -295,6 +323,7 @@ impl Cache {
         let row = self.row_mut(id);
         if row.handle {
             if row.delayed && !row.preread {
+                self.newly_delayed = true;
                 self.lists.push(List::Delayed, id);
             } else {
                 row.delayed = false;
@@ -339,11 +368,12 @@ impl Cache {
     /// Moves a whole generation of delayed rows to the hold list, when its time has come; before patch
     /// 000 to the end of those that are ready.
     pub(crate) fn activate_delayed(&mut self, activation: Activation, variant: Variant, now: Time) {
+        self.wait_no_more();
         if self.lists.first(List::Delayed).is_none() {
             self.plug.no_row_waits(activation, self.starved.is_some(), now);
             return;
         }
-        let pressure = self.pressure();
+        let pressure = self.pressure(variant);
         if !self.plug.opens(activation, variant, pressure, now) {
             return;
         }
@@ -355,16 +385,23 @@ impl Cache {
         }
     }
 
-    /// Rows that were delayed in this turn wait from now on.
+    /// Rows that were delayed in this turn wait from now on. Those that were delayed before it do not put
+    /// the plug of 2008 in again: once it is pulled they go as soon as they may.
     pub(crate) fn plug_delayed(&mut self, activation: Activation, now: Time) {
-        if activation != Activation::EachTurn && self.lists.first(List::Delayed).is_some() {
+        let new = std::mem::take(&mut self.newly_delayed);
+        let waits = match activation {
+            Activation::AtUnplug => new,
+            Activation::EachTurn => false,
+            Activation::Soon => true,
+        };
+        if waits && self.lists.first(List::Delayed).is_some() {
             self.plug.wait(activation, now);
         }
     }
 
     /// When delayed rows are due though nothing else happens.
     pub(crate) fn activation_wake(&self) -> Option<Time> {
-        self.plug.due()
+        [self.plug.due(), self.waiting_wake()].into_iter().flatten().min()
     }
 
     /// The next rows to handle: one, or the rows beside it that wait on the same list, ascending, if
@@ -417,6 +454,9 @@ impl Cache {
         if self.lists.first(List::Handle).is_some() {
             return true;
         }
+        if self.has_waited(variant, now) {
+            return true;
+        }
         let held = self.lists.first(List::Hold);
         if held.is_some() {
             let pick = self.priority.clone().pick(variant, None, held, self.full_row_writes);
@@ -425,14 +465,16 @@ impl Cache {
         self.lists.first(List::Delayed).is_some() && { self.plug }.opens(
             activation,
             variant,
-            self.pressure(),
+            self.pressure(variant),
             now,
         )
     }
 
-    fn pressure(&self) -> Pressure {
+    fn pressure(&self, variant: Variant) -> Pressure {
+        // Rows that wait each for their own time do not wait for those before them.
+        let by_generation = !matches!(variant, Variant::Stream { .. });
         Pressure {
-            reading: self.preread_active > 0,
+            reading: by_generation && self.preread_active > 0,
             starved: self.starved.is_some(),
             idle: self.lists.first(List::Handle).is_none(),
         }
@@ -441,5 +483,56 @@ impl Cache {
     /// Whether nothing at all is going on.
     pub(crate) fn is_quiet(&self) -> bool {
         self.active == 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use weft_ondisk::Level;
+
+    use super::*;
+
+    /// A row that a request was attached to, on no list.
+    fn take(cache: &mut Cache, key: u64) -> RowId {
+        let geometry = Geometry::new(Level::Raid5, 2, 3, Sectors(8), Sectors(512));
+        match cache.acquire(key, &geometry.expect("it is legal")) {
+            Acquired::Row(id) => id,
+            Acquired::Starved => panic!("a row is free"),
+        }
+    }
+
+    /// A row that was found to need a preread.
+    fn delay(cache: &mut Cache, key: u64) -> RowId {
+        let id = take(cache, key);
+        let row = cache.row_mut(id);
+        (row.handle, row.delayed) = (true, true);
+        cache.release(id);
+        id
+    }
+
+    #[test]
+    fn a_plug_that_was_pulled_is_put_in_by_a_row_that_is_delayed_and_not_by_one_that_waits() {
+        let (unplug, fifo) = (Activation::AtUnplug, Variant::Fifo);
+        let millis = |millis: u64| Time(millis * 1_000_000);
+        for another in [false, true] {
+            let mut cache = Cache::new(16, Frame(0), 3, Sectors(8), None, CacheForm::Of2008);
+            let reads = take(&mut cache, 0);
+            cache.permit_preread(reads);
+            let waits = delay(&mut cache, 1);
+            cache.plug_delayed(unplug, millis(0));
+            assert_eq!(cache.activation_wake(), Some(millis(3)));
+            // It is pulled while a row is being read, for nothing.
+            cache.activate_delayed(unplug, fifo, millis(3));
+            assert!(!cache.take_ready(waits));
+            if another {
+                delay(&mut cache, 2);
+            }
+            cache.plug_delayed(unplug, millis(3));
+            assert_eq!(cache.activation_wake(), another.then_some(millis(6)));
+            // As soon as that row is through, the next generation goes, unless the plug is in again.
+            cache.forbid_preread(reads);
+            cache.activate_delayed(unplug, fifo, millis(4));
+            assert_eq!(cache.take_ready(waits), !another);
+        }
     }
 }

@@ -14,6 +14,8 @@ pub(crate) enum List {
     Handle,
     /// Rows that were permitted to preread and may be bypassed.
     Hold,
+    /// Rows that wait, each for as long as it pays ([`super::priority::Patience`]).
+    Wait,
     /// Rows of one class without work, longest unused first.
     Inactive(u8),
 }
@@ -24,6 +26,8 @@ pub(crate) struct Lists {
     /// Of every row, then the one that closes each list.
     links: Vec<Link>,
     rows: u32,
+    /// On [`List::Wait`].
+    waiting: u32,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -39,7 +43,8 @@ impl List {
             Self::Delayed => 0,
             Self::Handle => 1,
             Self::Hold => 2,
-            Self::Inactive(class) => 3 + u32::from(class),
+            Self::Wait => 3,
+            Self::Inactive(class) => 4 + u32::from(class),
         }
     }
 }
@@ -47,7 +52,7 @@ impl List {
 impl Lists {
     pub(crate) fn new(rows: u32) -> Self {
         let empty = |place| Link { list: None, before: place, after: place };
-        Self { links: (0..rows + LISTS).map(empty).collect(), rows }
+        Self { links: (0..rows + LISTS).map(empty).collect(), rows, waiting: 0 }
     }
 
     /// The list that a row is on.
@@ -62,9 +67,33 @@ impl Lists {
         (first < self.rows).then_some(RowId(first))
     }
 
+    /// The row behind another one on its list.
+    pub(crate) fn next(&self, row: RowId) -> Option<RowId> {
+        let next = self.links[row.index()].after;
+        (next < self.rows).then_some(RowId(next))
+    }
+
+    /// How many rows are on [`List::Wait`].
+    pub(crate) fn waiting(&self) -> u32 {
+        self.waiting
+    }
+
+    /// How many rows are on a list: they are counted, so this is for those who look on.
+    pub(crate) fn count(&self, list: List) -> u32 {
+        let end = self.end(list);
+        let mut at = self.links[end as usize].after;
+        let mut count = 0;
+        while at != end {
+            count += 1;
+            at = self.links[at as usize].after;
+        }
+        count
+    }
+
     #[inline]
     pub(crate) fn push(&mut self, list: List, row: RowId) {
         assert!(self.of(row).is_none(), "a row is on one list");
+        self.waiting += u32::from(list == List::Wait);
         let end = self.end(list);
         let before = std::mem::replace(&mut self.links[end as usize].before, row.0);
         self.links[before as usize].after = row.0;
@@ -75,12 +104,11 @@ impl Lists {
     #[inline]
     pub(crate) fn remove(&mut self, row: RowId) {
         let link = &mut self.links[row.index()];
-        if link.list.take().is_none() {
-            return;
-        }
+        let Some(list) = link.list.take() else { return };
         let Link { before, after, .. } = *link;
         self.links[before as usize].after = after;
         self.links[after as usize].before = before;
+        self.waiting -= u32::from(list == List::Wait);
     }
 
     #[inline]
@@ -100,7 +128,7 @@ impl Lists {
 /// md's `NR_STRIPE_HASH_LOCKS`.
 pub(crate) const CLASSES_MAX: u8 = 8;
 
-const LISTS: u32 = 3 + CLASSES_MAX as u32;
+const LISTS: u32 = 4 + CLASSES_MAX as u32;
 
 #[cfg(test)]
 mod tests {
@@ -118,8 +146,18 @@ mod tests {
         assert_eq!(lists.of(RowId(2)), Some(List::Hold));
         lists.remove(RowId(3));
         lists.push(List::Delayed, RowId(3));
+        assert_eq!(
+            [List::Delayed, List::Hold, List::Handle].map(|list| lists.count(list)),
+            [3, 1, 0]
+        );
         let order: Vec<_> = std::iter::from_fn(|| lists.pop(List::Delayed)).collect();
         assert_eq!(order, [RowId(0), RowId(1), RowId(3)]);
         assert_eq!(lists.first(List::Delayed), None);
+        assert_eq!((lists.next(RowId(2)), lists.waiting()), (None, 0));
+        lists.push(List::Wait, RowId(3));
+        lists.push(List::Wait, RowId(0));
+        assert_eq!((lists.next(RowId(3)), lists.waiting()), (Some(RowId(0)), 2));
+        lists.remove(RowId(3));
+        assert_eq!(lists.waiting(), 1);
     }
 }

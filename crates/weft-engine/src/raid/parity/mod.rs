@@ -10,5 +10,6 @@ mod row;
 pub(crate) mod rows;
 pub mod stripe_size;
 pub(crate) mod sync;
+pub mod waits;
 
 pub(crate) use row::Piece;

@@ -12,13 +12,15 @@
 //!
 //! Source   md-raid.md §1.3, §2.2, §2.10; block states as in raid5.h
 
-use weft_units::{FRAME_BYTES, RowId, Sectors, Slot};
+use std::ops::Range;
+
+use weft_units::{FRAME_BYTES, RowId, Sectors, Slot, Time};
 
 use super::plan::Mode;
 use crate::frame::{Frame, Part};
 use crate::input::{Attr, Origin, SyncAction};
 use crate::output::Differs;
-use crate::raid::geometry::Placement;
+use crate::raid::geometry::{Geometry, Placement};
 use crate::raid::slot_set::SlotSet;
 use crate::ranges::RequestId;
 
@@ -167,6 +169,10 @@ pub(crate) struct Row {
     pub(crate) arrivals: u32,
     /// One of them goes on where another one ended.
     pub(crate) streams: bool,
+    /// Since when it lacks blocks that it was not permitted to read.
+    pub(crate) waits_since: Option<Time>,
+    /// Since when it is preread after it had waited.
+    pub(crate) reads_since: Option<Time>,
 }
 
 impl Row {
@@ -211,6 +217,8 @@ impl Row {
             attr: Attr::default(),
             arrivals: 0,
             streams: false,
+            waits_since: None,
+            reads_since: None,
         }
     }
 
@@ -239,6 +247,8 @@ impl Row {
         self.mismatch = false;
         self.arrivals = 0;
         self.streams = false;
+        self.waits_since = None;
+        self.reads_since = None;
     }
 
     /// Who holds what in it.
@@ -310,6 +320,7 @@ impl Row {
     pub(crate) fn give_up(&mut self, lost: SlotSet) -> Vec<Piece> {
         let mut given_up = std::mem::take(&mut self.writes);
         (self.writers, self.covered) = (SlotSet::EMPTY, SlotSet::EMPTY);
+        (self.waits_since, self.reads_since) = (None, None);
         given_up.extend(self.reads.extract_if(.., |piece| lost.contains(piece.slot)));
         self.readers = self.readers.without(lost);
         given_up
@@ -341,6 +352,24 @@ impl Row {
             whole.set(slot, pieces.map(|piece| u64::from(piece.len)).sum::<u64>() == block_bytes);
         }
         whole
+    }
+
+    /// The bytes of the volume that a writer has to bring to fill it: from the first that is missing to the
+    /// last.
+    pub(crate) fn lacks(&self, geometry: &Geometry, height: Sectors) -> Option<Range<u64>> {
+        let block_bytes = height.bytes().0;
+        let data = SlotSet::first(self.members).without(self.placement().parity());
+        let missing = data.without(self.overwrite(block_bytes)).without(self.uptodate);
+        let mut lacks: Option<Range<u64>> = None;
+        for slot in missing.ascending() {
+            let block = geometry.array_sector(slot, self.sector(height))?.bytes().0;
+            let pieces = self.writes.iter().filter(|piece| piece.slot == slot);
+            let brought = pieces.map(|piece| u64::from(piece.offset + piece.len)).max();
+            let (start, end) = (block + brought.unwrap_or(0), block + block_bytes);
+            let (first, last) = lacks.map_or((start, end), |lacks| (lacks.start, lacks.end));
+            lacks = Some(first.min(start)..last.max(end));
+        }
+        lacks
     }
 
     /// Blocks that could not be read and whose content is known all the same.
@@ -391,6 +420,14 @@ impl Row {
     /// Slots whose data is on its way to the members.
     pub(crate) fn written(&self) -> SlotSet {
         self.taken_slots
+    }
+
+    /// Rows that are written with it.
+    pub(crate) fn followers(&self) -> u64 {
+        match &self.batch {
+            Batch::Head(followers) => followers.len() as u64,
+            Batch::Follower(_) | Batch::None => 0,
+        }
     }
 
     /// Whether a client or a sync still wants something.

@@ -14,22 +14,25 @@ mod sync;
 mod write;
 
 use std::collections::VecDeque;
+use std::ops::Range;
 
 use smallvec::{SmallVec, smallvec};
-use weft_units::{Bytes, RowId, SectorRange, Sectors, Slot};
+use weft_units::{Bytes, RowId, SectorRange, Sectors, Slot, Span, Time};
 
 use super::cache::{Acquired, Cache};
 use super::plan::{Facts, Step};
+use super::priority::{Patience, Variant};
 use super::row::{Batch, Operation, Piece, Row, RowSyncState};
+use super::waits::RowWaits;
 use crate::array::{Array, MemberRequest};
 use crate::error::ReplyError;
 use crate::frame::Part;
 use crate::input::{Attr, Fault, SyncAction, Value};
-use crate::knobs::{CacheForm, CheckReads, Knobs, Writes};
+use crate::knobs::{CacheForm, CheckReads, Knobs, PriorityRule, Writes};
 use crate::mutant::Mutant;
 use crate::outbox::{Outbox, RowPart, RowRun, Who};
 use crate::output::{ComputeOp, Differs, Source, Sources};
-use crate::raid::geometry::Placement;
+use crate::raid::geometry::{Geometry, Placement};
 use crate::raid::slot_set::SlotSet;
 use crate::ranges::RequestId;
 use crate::sched::merge::Kind;
@@ -45,6 +48,9 @@ pub(crate) struct Rows {
     owing: Vec<RowId>,
     /// Work of retired rows, waiting for fresh ones.
     displaced: VecDeque<Displaced>,
+    pub(crate) waits: RowWaits,
+    /// How long prereads take.
+    preread: Span,
     /// For the volume.
     pub(crate) events: Vec<Event>,
 }
@@ -115,6 +121,8 @@ impl Rows {
             plug: Vec::new(),
             owing: Vec::new(),
             displaced: VecDeque::new(),
+            waits: RowWaits::default(),
+            preread: PREREAD_GUESS,
             events: Vec::new(),
         }
     }
@@ -163,19 +171,24 @@ impl Rows {
         self.hold_until_release(id);
     }
 
-    /// Ends the arrivals of a turn: rows go to their lists. In the form of 2008 whoever brought a request
-    /// takes the first step of its row, without asking for its place in the order. How many did.
+    /// Ends the arrivals of a turn: rows go to their lists. In the form of 2008, before the patch, whoever
+    /// brought a request takes the first step of its row, without asking for its place in the order; with
+    /// the patch its row waits for its turn. How many did.
     pub(crate) fn release_plug(&mut self, cx: &mut Surroundings<'_>, may_move: bool) -> u32 {
         let mut handled = 0;
         let writes = cx.knobs.writes;
-        let at_arrival = may_move && self.cache.form() == CacheForm::Of2008;
+        let before_the_patch =
+            self.cache.form() == CacheForm::Of2008 && cx.knobs.priority == PriorityRule::Fifo;
+        let at_arrival = may_move && before_the_patch;
         let by_chunk_rows = self.cache.goes_by_chunk_rows();
         let mut plug = std::mem::take(&mut self.plug);
         for id in plug.drain(..) {
             let row = self.cache.row_mut(id);
             row.plugged = false;
             let streams = std::mem::take(&mut row.streams);
-            let alone = std::mem::take(&mut row.arrivals) == 1;
+            let arrivals = std::mem::take(&mut row.arrivals);
+            cx.out.work.attaches += arrivals;
+            let alone = arrivals == 1;
             let at_once = match writes {
                 // A write that came alone has nothing to wait for that is known of.
                 Writes::Auto if by_chunk_rows => !streams,
@@ -267,6 +280,27 @@ impl Rows {
             && row.overwrite(self.cache.block_bytes()) == data
     }
 
+    /// Delayed rows that have waited long enough become held ones. `moved` says when the stream was last
+    /// seen that will bring these bytes of the volume.
+    pub(crate) fn activate(
+        &mut self,
+        knobs: &Knobs,
+        geometry: &Geometry,
+        now: Time,
+        moved: impl Fn(Range<u64>) -> Option<Time>,
+    ) {
+        let (activation, variant) = (knobs.activation(), knobs.priority_variant());
+        let Variant::Stream { wait_max } = variant else {
+            self.cache.activate_delayed(activation, variant, now);
+            return;
+        };
+        let (height, preread) = (self.cache.height(), self.preread);
+        self.cache.activate_each(activation, variant, now, &|row| {
+            let moved = row.lacks(geometry, height).and_then(&moved);
+            Patience::new(row.waits_since.unwrap_or(now), moved, preread, wait_max)
+        });
+    }
+
     // Handling.
 
     /// Takes the next step of a row that was picked.
@@ -304,15 +338,24 @@ impl Rows {
         }
         match facts.plan() {
             Step::Read { blocks, delay } => {
+                let row = self.cache.row_mut(id);
                 if delay {
-                    let row = self.cache.row_mut(id);
                     row.handle = true;
                     row.delayed = true;
+                    row.waits_since.get_or_insert(cx.out.now);
+                } else if let Some(since) = row.waits_since.take() {
+                    row.reads_since = Some(cx.out.now);
+                    self.waits.preread.record(since, cx.out.now);
                 }
                 self.read(id, blocks, cx);
             }
             Step::Recover(lost) => self.recover(id, lost, cx),
-            Step::Write(mode) => self.take_in(id, mode, cx),
+            Step::Write(mode) => {
+                if let Some(since) = self.cache.row_mut(id).waits_since.take() {
+                    self.waits.filled.record(since, cx.out.now);
+                }
+                self.take_in(id, mode, cx);
+            }
             // A block is made good before parity is compared, so that a sync ends with all of it.
             Step::Rest if self.correct(id, cx) => {}
             Step::Rest if facts.syncing => self.sync_compare(id, &facts, cx),
@@ -560,6 +603,10 @@ impl Rows {
         match std::mem::replace(&mut row.operation, Operation::Idle) {
             Operation::Reading => {
                 row.handle = true;
+                if let Some(since) = row.reads_since.take() {
+                    let (known, took) = (self.preread.0, cx.out.now.since(since).0);
+                    self.preread = Span(known - known / 8 + took / 8);
+                }
                 self.rest(head);
             }
             Operation::PayingOff => self.paid_off(head, cx),
@@ -764,3 +811,6 @@ fn exponent(placement: Placement, slot: Slot, cx: &Surroundings<'_>) -> u8 {
     let wrong = exponent >= 2 && cx.array.is_planted(Mutant::WrongQExponent);
     exponent + u8::from(wrong)
 }
+
+/// What is taken for granted until one was measured: too short is soon found out, too long is waited for.
+const PREREAD_GUESS: Span = Span::millis(1);

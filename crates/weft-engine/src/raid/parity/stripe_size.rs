@@ -10,7 +10,10 @@
 //! together are handled together, so that each member gets the longest runs there are; a request
 //! that finds no room for its part of a chunk row waits for it, or half the cache, so that they are not
 //! taken apart; a write that goes on where another one ended waits, while full rows are on their way
-//! to the members, for the rest of its row; and a full row is written from the client's own memory.
+//! to the members, for the rest of its row, with md's `sync` flag if a chunk row's
+//! worth of its stream came without a pause; a request that finds no
+//! room still brings such rows what it has for them; a turn ends with the longest request that members
+//! take; and a full row is written from the client's own memory.
 //!
 //! Inputs   the configured size
 //! Answer   [`StripeSize`]: row height, and whether rows go by chunk rows

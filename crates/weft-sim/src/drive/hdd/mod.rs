@@ -86,6 +86,8 @@ pub struct Hdd {
     waiting: Vec<Waiting>,
     /// Writes for which the cache has no room yet, first come first served, and when each came.
     outside: VecDeque<(Command, Time)>,
+    /// When the piece that leaves will have made room for the first of them.
+    room: Option<Time>,
     /// Flushes, first come first served.
     flushes: VecDeque<Flush>,
     dirty: WriteCache,
@@ -120,8 +122,8 @@ enum Active {
     Read { command: Waiting, moved: bool },
     /// Writes for the host, past the cache.
     Write { tag: u64, first: u64, end: u64 },
-    /// Brings dirty sectors to the platters.
-    Destage { end: u64 },
+    /// Brings dirty sectors to the platters: the first of them is under the head at `begins`.
+    Destage { first: Target, end: u64, begins: Time },
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -132,6 +134,8 @@ enum Event {
     Chosen,
     /// A write for which there is room has been taken.
     Taken(Command),
+    /// So much has reached the platters that there is room for the next write.
+    Room,
     /// A write that goes past the cache has come over the link.
     Came(Command),
     /// Tells the host.
@@ -162,6 +166,7 @@ impl Hdd {
             link: Link::new(parameters.link_bytes_per_second),
             waiting: Vec::new(),
             outside: VecDeque::new(),
+            room: None,
             flushes: VecDeque::new(),
             dirty: WriteCache::new(parameters.write_cache.0),
             reads: ReadCache::new(parameters.read_segments, parameters.read_segment.0),
@@ -244,6 +249,12 @@ impl Hdd {
                     self.held -= 1;
                     done.push(Done { tag: command.tag });
                 }
+                Event::Room => {
+                    if self.room == Some(at) {
+                        self.room = None;
+                        self.take_writes(at);
+                    }
+                }
                 Event::Came(command) => self.wait_for_arm(at, &command, command.first.0),
                 Event::Done(tag) => {
                     self.held -= 1;
@@ -287,12 +298,38 @@ impl Hdd {
     fn take_writes(&mut self, now: Time) {
         while let Some((command, _)) = self.outside.front().copied() {
             if !self.dirty.promise(command.length.0) {
-                return;
+                self.make_room(now, command.length.0);
+                if !self.dirty.promise(command.length.0) {
+                    return;
+                }
             }
             self.outside.pop_front();
             let overhead = self.parameters.link_overhead;
             let came = self.link.pass(now, command.length.bytes(), overhead);
             self.events.plan(came + self.parameters.command_overhead, Event::Taken(command));
+        }
+    }
+
+    /// Gives back the room of what has passed under the head, or says when that will be enough.
+    fn make_room(&mut self, now: Time, wanted: u64) {
+        let Some(Active::Destage { first, end, begins }) = self.active else { return };
+        let length = end - first.sector;
+        let passed = if now < begins {
+            0
+        } else {
+            self.geometry.passed(&first.place, (now - begins).0, length)
+        };
+        self.dirty.passed(first.sector + passed);
+        let missing = self.dirty.missing(wanted);
+        // If the piece is too short for it, its end comes first.
+        if missing > 0 && passed + missing < length {
+            let at = begins + Span(self.geometry.transfer(&first.place, passed + missing));
+            // Rounded times must not stand still.
+            let at = at.max(now + Span(1));
+            if self.room != Some(at) {
+                self.room = Some(at);
+                self.events.plan(at, Event::Room);
+            }
         }
     }
 
@@ -336,7 +373,8 @@ impl Hdd {
                 self.end_flushes(now);
                 self.events.plan(now, Event::Done(tag));
             }
-            Active::Destage { end } => {
+            Active::Destage { end, .. } => {
+                self.room = None;
                 self.arm.stand_behind(&self.geometry, end);
                 self.dirty.left();
                 self.take_writes(now);
@@ -413,9 +451,10 @@ impl Hdd {
                 self.counters.destages += 1;
                 let bytes = Sectors(length).bytes();
                 self.counters.destaged_bytes = Bytes(self.counters.destaged_bytes.0 + bytes.0);
-                let transfer = self.geometry.transfer(&self.geometry.place(first), length);
-                let until = now + self.count(approach) + Span(transfer);
-                self.work(now, until, Active::Destage { end: first + length });
+                let (first, end) = (Target::new(&self.geometry, first), first + length);
+                let begins = now + self.count(approach);
+                let until = begins + Span(self.geometry.transfer(&first.place, length));
+                self.work(now, until, Active::Destage { first, end, begins });
             }
         }
     }

@@ -59,11 +59,16 @@ impl WriteCache {
 
     /// Sets room aside for a write, when there is some.
     pub(super) fn promise(&mut self, sectors: u64) -> bool {
-        let fits = self.sectors + sectors <= self.limit || self.sectors == 0;
+        let fits = self.missing(sectors) == 0;
         if fits {
             self.sectors += sectors;
         }
         fits
+    }
+
+    /// How much more room a write of so many sectors needs.
+    pub(super) fn missing(&self, sectors: u64) -> u64 {
+        if self.sectors == 0 { 0 } else { (self.sectors + sectors).saturating_sub(self.limit) }
     }
 
     /// Whether so much is dirty that it should leave even while reads wait: more than ¾ of the limit.
@@ -205,6 +210,13 @@ impl WriteCache {
         (start, end - start)
     }
 
+    /// Of the piece that leaves, what is before this sector is on the platters: its room is free.
+    pub(super) fn passed(&mut self, sector: u64) {
+        let (start, end, _) = self.leaving.as_mut().expect("a piece is leaving");
+        let sector = sector.clamp(*start, *end);
+        self.sectors -= sector - std::mem::replace(start, sector);
+    }
+
     /// The piece that left is on the platters.
     pub(super) fn left(&mut self) {
         let (start, end, epoch) = self.leaving.take().expect("a piece was leaving");
@@ -282,6 +294,26 @@ mod tests {
         }
         assert!(cache.is_clean_until(epoch) && !cache.is_clean_until(epoch + 1));
         assert_eq!((extents(&cache), cache.sectors), (vec![(108, 120)], 12));
+    }
+
+    #[test]
+    fn what_has_reached_the_platters_makes_room_before_its_piece_has_left() {
+        let geometry = geometry();
+        let mut cache = WriteCache::new(100);
+        assert!(cache.promise(100));
+        cache.insert(&geometry, 0, 100);
+        let (age, _) = cache.window(1, None).next().expect("something is dirty");
+        assert_eq!(cache.leave(&geometry, age, 80), (0, 80));
+        assert_eq!(cache.missing(16), 16);
+        cache.passed(10);
+        assert_eq!(cache.missing(16), 6);
+        assert!(!cache.promise(16) && !cache.has(0, 20) && cache.has(10, 20));
+        cache.passed(16);
+        assert!(cache.promise(16));
+        // The piece goes on, and its rest is counted once.
+        cache.left();
+        assert_eq!(cache.sectors, 20 + 16);
+        assert!(cache.has(80, 100) && !cache.has_any(0, 80));
     }
 
     #[test]

@@ -49,6 +49,7 @@ pub(super) fn serve(socket: &Path, stripe_size: &str, bytes: u64) -> Result<(), 
         backend: Backend::Auto,
         clients_max: 16,
         handshake: HANDSHAKE_SPAN,
+        recorder: None,
         shutdown: shutdown.into(),
         on_ready: Box::new(|_| {}),
     });

@@ -51,6 +51,10 @@ impl Rows {
         row.operation = Operation::Idle;
         row.read_error.remove(slot);
         row.retried.remove(slot);
+        if failed {
+            // What the read left in the block's memory is nobody's, also where the member is gone by now.
+            row.uptodate.remove(slot);
+        }
         let sector = row.sector(height);
         let Some(position) = cx.array.position_at(slot) else {
             self.rest(id);
@@ -58,9 +62,7 @@ impl Rows {
         };
         if failed {
             // It takes writes that it cannot read back: not a member to trust, if there is a choice.
-            // What the read left in the block's memory is nobody's.
             let row = self.cache.row_mut(id);
-            row.uptodate.remove(slot);
             row.read_error.insert(slot);
             row.uncorrectable.insert(slot);
             if !cx.array.breaks(position) {

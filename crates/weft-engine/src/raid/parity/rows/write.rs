@@ -35,6 +35,7 @@ impl Rows {
             } else {
                 self.take_in_row(id, mode, &mut ops, cx);
             }
+            cx.out.work.followers += u32::from(before.is_some());
             before = Some(id);
         }
         let row = self.cache.row_mut(id);

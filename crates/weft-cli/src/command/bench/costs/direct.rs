@@ -1,0 +1,201 @@
+//! What does work cost that can be done alone, over and over?
+//!
+//! Strips and blocks lie in the second-level cache or near it, as they do in an array that is written: a
+//! client's bytes were there a moment ago.
+
+use std::hint::black_box;
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use weft_engine::sched::mq_deadline::{Direction, Level, MqDeadline, Request, Settings};
+use weft_nbd::{
+    ClientConnection, ClientEvent, ClientHandshake, ExportInfo, Goal, HandshakeEvent, Op,
+    ServerConnection, ServerEvent,
+};
+use weft_parity::Parity;
+use weft_units::{Sectors, Time};
+
+use super::super::rounds::{per_cpu_second, thread_cpu};
+use crate::outcome::Failure;
+
+/// The scheduler, XOR, copies, a system call, a request handed over, a hop: in the units of a table.
+pub(super) fn costs(turn: Duration) -> Result<[f64; 6], Failure> {
+    Ok([scheduler(turn), xor(turn), copy(turn), syscall(turn), bio(turn)?, hop(turn)])
+}
+
+/// Of one thing, ns, if so many are done at a time.
+fn each(turn: Duration, batch: u32, mut work: impl FnMut()) -> f64 {
+    let rate = per_cpu_second(turn, || (0..batch).for_each(|_| work()));
+    1e9 / (rate * f64::from(batch))
+}
+
+/// A request through mq-deadline, with 32 queued: inserted, dispatched, completed.
+fn scheduler(turn: Duration) -> f64 {
+    let mut queue = MqDeadline::new(Settings::default());
+    let (mut id, mut random) = (0u64, 1u64);
+    let mut insert = |queue: &mut MqDeadline| {
+        // Source: D. E. Knuth, MMIX: a linear congruential generator.
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        id += 1;
+        let request = Request {
+            id,
+            direction: if id.is_multiple_of(2) { Direction::Read } else { Direction::Write },
+            level: Level::BestEffort,
+            first: Sectors((random >> 30) * 16),
+            len: Sectors(8),
+            merges: true,
+        };
+        queue.insert(&request, Time(id * 1000));
+        Time(id * 1000)
+    };
+    (0..32).for_each(|_| {
+        insert(&mut queue);
+    });
+    each(turn, 500, || {
+        let now = insert(&mut queue);
+        if let Some(next) = black_box(queue.dispatch(now)) {
+            queue.completed(next.level);
+        }
+    })
+}
+
+/// P of three strips of 4 KiB: a byte that is read, ps.
+fn xor(turn: Duration) -> f64 {
+    let parity = Parity::detect();
+    let (mut data, mut p) = (block_after_block(), vec![0; BLOCK]);
+    let mut at = 0;
+    each(turn, 200, || {
+        let strips = &data[at..at + 3 * BLOCK];
+        let sources = [&strips[..BLOCK], &strips[BLOCK..2 * BLOCK], &strips[2 * BLOCK..]];
+        parity.xor(black_box(&sources), &mut p);
+        data[at] = data[at].wrapping_add(p[0]);
+        at = (at + 3 * BLOCK) % (data.len() - 3 * BLOCK);
+    }) * 1000.0
+        / (3 * BLOCK) as f64
+}
+
+/// A block of 4 KiB copied: a byte, ps.
+fn copy(turn: Duration) -> f64 {
+    let (from, mut to) = (block_after_block(), block_after_block());
+    let mut at = 0;
+    each(turn, 200, || {
+        to[at..at + BLOCK].copy_from_slice(black_box(&from[at..at + BLOCK]));
+        black_box(&mut to);
+        at = (at + BLOCK) % from.len();
+    }) * 1000.0
+        / BLOCK as f64
+}
+
+/// The cheapest call into the kernel that is one: this thread's clock is no vDSO's.
+fn syscall(turn: Duration) -> f64 {
+    each(turn, 200, || {
+        black_box(thread_cpu());
+    })
+}
+
+/// A write and its answer, without bytes, told and understood by both halves of weft's NBD.
+fn bio(turn: Duration) -> Result<f64, Failure> {
+    let (mut client, mut server) = connected()?;
+    let (mut cookie, mut failed) = (0, false);
+    let cost = each(turn, 200, || {
+        cookie += 1;
+        failed |= write(&mut client, &mut server, cookie).is_none();
+    });
+    if failed { Err(Failure::failed("a request was not understood")) } else { Ok(cost) }
+}
+
+/// `None`: it went otherwise.
+fn write(client: &mut ClientConnection, server: &mut ServerConnection, cookie: u64) -> Option<()> {
+    let write = Op::Write { offset: 4096, len: 4096, fua: false };
+    let bytes = client.request(cookie, write).ok()?;
+    let (_, Some(ServerEvent::Request(request))) = server.input(black_box(&bytes)) else {
+        return None;
+    };
+    server.payload_consumed(4096);
+    let (_, event) = client.input(black_box(&server.reply_header(&request, Ok(()))));
+    matches!(event, Some(ClientEvent::Done { .. })).then_some(())
+}
+
+fn connected() -> Result<(ClientConnection, ServerConnection), Failure> {
+    let exports = Arc::new([ExportInfo::new("disk", 1 << 30).map_err(Failure::failed)?]);
+    let mut server = ServerConnection::new(exports, Some(0));
+    let mut client = ClientHandshake::new(Goal::Open("disk".into())).map_err(Failure::failed)?;
+    loop {
+        let (_, event) = client.input(server.output());
+        server.advance_output(server.output().len());
+        if let Some(HandshakeEvent::Ready(connection)) = event {
+            let said = client.output().to_vec();
+            hear(&mut server, &said);
+            return Ok((connection, server));
+        }
+        let said = client.output().to_vec();
+        client.advance_output(said.len());
+        hear(&mut server, &said);
+    }
+}
+
+fn hear(server: &mut ServerConnection, said: &[u8]) {
+    let mut rest = said;
+    while !rest.is_empty() {
+        let (taken, _) = server.input(rest);
+        rest = &rest[taken..];
+    }
+}
+
+/// Another thread woken until it runs: half of there and back. The time that passes, for nobody works.
+fn hop(turn: Duration) -> f64 {
+    let here = thread::current();
+    let (to_other, other_hears) = std::sync::mpsc::channel::<()>();
+    let other = thread::spawn(move || {
+        let mut hops = 0u32;
+        while other_hears.recv().is_ok() {
+            hops += 1;
+            here.unpark();
+        }
+        hops
+    });
+    let (start, mut count) = (Instant::now(), 0u32);
+    while start.elapsed() < turn && to_other.send(()).is_ok() {
+        thread::park();
+        count += 1;
+    }
+    let took = start.elapsed().as_nanos() as f64;
+    drop(to_other);
+    let answered = other.join().unwrap_or(0);
+    took / f64::from(2 * answered.min(count).max(1))
+}
+
+/// More than a first-level cache, less than most second-level ones.
+fn block_after_block() -> Vec<u8> {
+    (0..256 * BLOCK).map(|byte| (byte * 7 + byte / BLOCK).to_le_bytes()[0]).collect()
+}
+
+const BLOCK: usize = 4096;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn everything_costs_something_and_less_than_a_second() {
+        let costs = costs(Duration::from_millis(1)).unwrap();
+        assert!(costs.iter().all(|cost| (0.1..1e9).contains(cost)), "{costs:?}");
+    }
+
+    #[test]
+    fn twice_the_work_costs_about_twice_as_much() {
+        let work = |times: u64| {
+            move || {
+                black_box((0..times * 2000).fold(0, |sum, it| sum ^ black_box(it)));
+            }
+        };
+        // The better of five: others may have the CPU.
+        let best = |times| {
+            let tried = (0..5).map(|_| each(Duration::from_millis(2), 10, work(times)));
+            tried.fold(f64::INFINITY, f64::min)
+        };
+        let ratio = best(2) / best(1);
+        assert!((1.2..3.5).contains(&ratio), "{ratio}");
+    }
+}

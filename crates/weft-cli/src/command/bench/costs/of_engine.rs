@@ -1,0 +1,145 @@
+//! What does each kind of the engine's work cost?
+//!
+//! Each load does another mixture: reads do no rows, large writes attach many rows to one input, rows of 4 KiB
+//! merge many parts into one member request. What a load did and how long it took is an observation;
+//! [`weft_lab::least_squares`] finds the costs that explain all of them.
+
+use std::time::Duration;
+
+use weft_engine::knobs::Knobs;
+use weft_engine::raid::parity::stripe_size::StripeSize;
+use weft_lab::least_squares::{self, Observation};
+use weft_sim::machine::Costs;
+
+use super::super::alone::{Alone, Asked, FULL_STRIPE, Worked};
+use super::super::rounds::thread_cpu;
+use crate::outcome::Failure;
+
+/// Loads that go through engines, and what was observed of each.
+pub(super) struct Loads(Vec<Load>);
+
+struct Load {
+    name: &'static str,
+    asked: Asked,
+    alone: Alone,
+    /// So many requests that looking at the clock costs nothing.
+    batch: u64,
+    observed: Vec<Observation>,
+}
+
+/// Kinds of the engine's work.
+const KINDS: usize = 7;
+
+impl Loads {
+    pub(super) fn new() -> Result<Self, Failure> {
+        let rows = |kib: u64| -> Result<Knobs, Failure> {
+            let stripe_size = StripeSize::new(kib << 10).map_err(Failure::failed)?;
+            Ok(Knobs { stripe_size, ..Knobs::md() })
+        };
+        let (small, large, auto) = (rows(4)?, rows(64)?, Knobs::default());
+        let (read, random, onwards) =
+            (Asked::RandomRead, Asked::RandomWrite, Asked::SequentialWrite);
+        let all = [
+            ("4 KiB reads, depth 64", small, read, 4096, 64),
+            ("4 KiB reads, depth 1", small, read, 4096, 1),
+            ("64 KiB reads, depth 8", small, read, 65_536, 8),
+            ("4 KiB random writes, depth 64", small, random, 4096, 64),
+            ("4 KiB random writes, depth 1", small, random, 4096, 1),
+            ("4 KiB random writes, rows of 64K", large, random, 4096, 64),
+            ("4 KiB random writes, auto", auto, random, 4096, 64),
+            ("4 KiB sequential writes, depth 64", small, onwards, 4096, 64),
+            ("4 KiB sequential writes, auto", auto, onwards, 4096, 64),
+            ("64 KiB random writes, depth 8", small, random, 65_536, 8),
+            ("64 KiB random writes, auto", auto, random, 65_536, 8),
+            ("full stripes, depth 4", small, onwards, FULL_STRIPE, 4),
+            ("full stripes, depth 1", small, onwards, FULL_STRIPE, 1),
+            ("full stripes, rows of 64K", large, onwards, FULL_STRIPE, 4),
+            ("full stripes, auto", auto, onwards, FULL_STRIPE, 4),
+            ("1 MiB writes, depth 2", small, onwards, 1 << 20, 2),
+            ("1 MiB writes, rows of 64K", large, onwards, 1 << 20, 8),
+            ("1 MiB writes, auto", auto, onwards, 1 << 20, 8),
+        ];
+        let loads = all.into_iter().map(|(name, knobs, asked, bytes, depth)| {
+            let batch = 4 * u64::from(depth) + (256 << 10) / bytes;
+            let mut alone = Alone::new(knobs, bytes, depth)?;
+            // Until the cache is full.
+            alone.carry_out(asked, (8 << 20) / bytes + 2 * u64::from(depth))?;
+            Ok(Load { name, asked, alone, batch, observed: Vec::new() })
+        });
+        loads.collect::<Result<_, Failure>>().map(Self)
+    }
+
+    /// Observes each load for so long, and says what each kind of work costs by that.
+    pub(super) fn costs(&mut self, turn: Duration) -> Result<Vec<f64>, Failure> {
+        let mut observations = Vec::new();
+        for load in &mut self.0 {
+            let observation = load.observe(turn)?;
+            load.observed.push(observation.clone());
+            observations.push(observation);
+        }
+        Ok(least_squares::costs(&observations))
+    }
+
+    /// What a table says that each load takes, as a part of what it took, round by round.
+    pub(super) fn explained(&self, costs: &Costs) -> Vec<(&'static str, Vec<f64>)> {
+        let Costs { turn, input, attach, row, follower, merge, operation, .. } = *costs;
+        let costs: [u64; KINDS] = [turn, input, attach, row, follower, merge, operation];
+        let costs = costs.map(|cost| cost as f64);
+        let of = |load: &Load| {
+            let parts = load.observed.iter().map(|it| least_squares::explained(&costs, it));
+            (load.name, parts.collect())
+        };
+        self.0.iter().map(of).collect()
+    }
+}
+
+impl Load {
+    fn observe(&mut self, turn: Duration) -> Result<Observation, Failure> {
+        let (before, start) = (self.alone.worked(), thread_cpu());
+        loop {
+            self.alone.carry_out(self.asked, self.batch)?;
+            let took = thread_cpu().saturating_sub(start);
+            if took >= turn {
+                let counts = counts(self.alone.worked());
+                let counts = counts.iter().zip(self::counts(before)).map(|(now, then)| now - then);
+                let (counts, took) = (counts.collect(), took.as_secs_f64() * 1e9);
+                return Ok(Observation { counts, took });
+            }
+        }
+    }
+}
+
+fn counts(worked: Worked) -> [f64; KINDS] {
+    let Worked { turns, inputs, attaches, rows, followers, merges, operations, .. } = worked;
+    [turns, inputs, attaches, rows, followers, merges, operations].map(|count| count as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_kind_of_work_is_done_by_some_load_and_explained() {
+        let mut loads = Loads::new().unwrap();
+        let costs = loads.costs(Duration::from_micros(200)).unwrap();
+        assert_eq!(costs.len(), KINDS);
+        for kind in 0..KINDS {
+            let done = |load: &Load| load.observed[0].counts[kind] > 0.0;
+            assert!(loads.0.iter().any(done), "kind {kind}");
+        }
+        // Nothing is explained by nothing, and all is by something.
+        let explained = |costs: &Costs| {
+            let all = loads.explained(costs);
+            all.iter().map(|(_, parts)| parts[0]).sum::<f64>() / all.len() as f64
+        };
+        assert!(explained(&Costs::ZERO) == 0.0);
+        let mut measured = Costs::ZERO;
+        let fields = super::super::fields(&mut measured);
+        fields
+            .into_iter()
+            .zip(&costs)
+            .for_each(|(field, cost)| *field = super::super::whole(*cost));
+        let part = explained(&measured);
+        assert!((0.5..2.0).contains(&part), "{part}: {costs:?}");
+    }
+}

@@ -1,0 +1,429 @@
+//! `weft serve --record`: what did clients ask for, kept in a file?
+//!
+//! A thread of its own takes requests from the [`Recorder`] ten times a second and appends them to the log,
+//! whole lines at a time, so that a process that is killed leaves one that can be read up to there. The
+//! volume never waits for the log. Where the log's disk does not keep up or has no space, requests are
+//! missing: the log says so at that place, and the server when it stops. When there is space again, the
+//! recording goes on.
+
+use std::fs::{File, Metadata};
+use std::io::{self, Read};
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use rustix::fs::FlockOperation;
+use weft_export::{Arrival, Recorder};
+use weft_lab::replay::iolog::{Version, Writer};
+use weft_lab::replay::{DeviceIndex, Devices, Flags, Op, Record};
+use weft_nbd::Op as Asked;
+use weft_units::{Bytes, Time};
+
+use crate::member::{MemberArg, label};
+use crate::outcome::Failure;
+use crate::volume::spec;
+
+/// A log that is being written.
+pub(super) struct Recording {
+    recorder: Arc<Recorder>,
+    thread: JoinHandle<Totals>,
+    path: PathBuf,
+    /// There was none before.
+    created: bool,
+}
+
+/// What became of the requests.
+#[derive(Debug, Default)]
+struct Totals {
+    recorded: u64,
+    lost: u64,
+    /// The first error of the file.
+    error: Option<io::Error>,
+}
+
+impl Recording {
+    /// Begins a log of the volume `name`.
+    ///
+    /// A file that exists is overwritten only with `force`, and only if it is a log.
+    pub(super) fn begin(
+        path: &Path,
+        force: bool,
+        members: &[MemberArg],
+        name: &str,
+    ) -> Result<Self, Failure> {
+        let label = label(path);
+        let failed = |error: io::Error| Failure::failed(format!("--record {label}: {error}"));
+        let (file, created) = open(path, &label, force, members)?;
+        let recorder = Arc::new(Recorder::default());
+        let begun = (|| {
+            file.set_len(0)?;
+            let mut keeper = Keeper::new(AppendOnly { file, len: 0 }, name)?;
+            keeper.write_out();
+            if let Some(error) = keeper.totals.error.take() {
+                return Err(error);
+            }
+            let (from, label) = (Arc::clone(&recorder), label.clone());
+            std::thread::Builder::new()
+                .name("weft-record".into())
+                .spawn(move || keeper.keep(&from, &label))
+        })();
+        let thread = begun.map_err(|error| {
+            if created {
+                let _ = std::fs::remove_file(path);
+            }
+            failed(error)
+        })?;
+        Ok(Self { recorder, thread, path: path.to_owned(), created })
+    }
+
+    /// Where requests are taken down.
+    pub(super) fn recorder(&self) -> Arc<Recorder> {
+        Arc::clone(&self.recorder)
+    }
+
+    /// Ends the log; `served` says whether there was anything to record. Says how much is in it.
+    pub(super) fn end(self, served: bool) {
+        self.recorder.end();
+        let label = label(&self.path);
+        let Ok(Totals { recorded, lost, error }) = self.thread.join() else {
+            tracing::error!("--record {label}: the recording ended by a bug and may lack requests");
+            return;
+        };
+        if !served && self.created {
+            let _ = std::fs::remove_file(&self.path);
+            return;
+        }
+        if lost == 0 && error.is_none() {
+            tracing::info!("{label}: {recorded} requests recorded");
+            return;
+        }
+        let why = error.map_or_else(
+            || "the log could not be written as fast as they came".to_owned(),
+            |error| error.to_string(),
+        );
+        tracing::warn!("{label}: {recorded} requests recorded, {lost} are missing: {why}");
+    }
+}
+
+/// Opens the file of a log, without changing it, and whether it is new.
+fn open(
+    path: &Path,
+    label: &str,
+    force: bool,
+    members: &[MemberArg],
+) -> Result<(File, bool), Failure> {
+    let refused = |what: &str| Failure::refused(format!("--record {label}: {what}"));
+    let failed = |error: io::Error| Failure::failed(format!("--record {label}: {error}"));
+    let (file, created) = match File::options().read(true).write(true).create_new(true).open(path) {
+        Ok(file) => (file, true),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            let found = std::fs::metadata(path).map_err(failed)?;
+            if is_member(&found, members) {
+                return Err(refused("is a member of the volume; name another file"));
+            }
+            if !found.is_file() {
+                return Err(refused("found something that is no file, expected a file or none"));
+            }
+            if !force {
+                return Err(refused("exists and stays as it is; --force overwrites it"));
+            }
+            let file = File::options().read(true).write(true).open(path).map_err(failed)?;
+            if !is_log(&file).map_err(failed)? {
+                return Err(refused(
+                    "holds something that is no log, which --force does not overwrite; remove it, or \
+                     name another file",
+                ));
+            }
+            (file, false)
+        }
+        Err(error) => return Err(failed(error)),
+    };
+    if rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
+        return Err(refused("is held by another process, which may be recording into it"));
+    }
+    Ok((file, created))
+}
+
+/// Whether a file is one of the members, or the file that a member is a part of.
+fn is_member(found: &Metadata, members: &[MemberArg]) -> bool {
+    let same = |path: &Path| {
+        let member = std::fs::metadata(path);
+        member.is_ok_and(|member| (member.dev(), member.ino()) == (found.dev(), found.ino()))
+    };
+    members.iter().any(|member| match member {
+        MemberArg::Path(path) => spec(path).file().is_some_and(same),
+        MemberArg::Missing | MemberArg::Ram(..) => false,
+    })
+}
+
+/// Whether a file is empty or begins as logs do.
+fn is_log(file: &File) -> io::Result<bool> {
+    let mut begin = Vec::new();
+    file.take(BEGIN.len() as u64).read_to_end(&mut begin)?;
+    Ok(begin.is_empty() || begin == BEGIN)
+}
+
+/// Where lines go: all of them, or none.
+trait Sink {
+    fn append(&mut self, text: &[u8]) -> io::Result<()>;
+
+    /// All that was appended is durable.
+    fn sync(&mut self) -> io::Result<()>;
+}
+
+/// A file of whole lines.
+struct AppendOnly {
+    file: File,
+    len: u64,
+}
+
+impl Sink for AppendOnly {
+    fn append(&mut self, text: &[u8]) -> io::Result<()> {
+        let written = self.file.write_all_at(text, self.len);
+        if written.is_ok() {
+            self.len += text.len() as u64;
+        } else {
+            // Half a line would be read as a request that nobody made.
+            self.file.set_len(self.len)?;
+        }
+        written
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
+        self.file.sync_data()
+    }
+}
+
+/// Turns arrivals into lines and counts what becomes of them.
+struct Keeper<S> {
+    sink: S,
+    devices: Devices,
+    device: DeviceIndex,
+    /// Its text has not been appended yet.
+    log: Writer<Vec<u8>>,
+    /// Requests in that text.
+    recorded: u64,
+    /// Requests that it says are missing, or its next line will say.
+    lost: u64,
+    totals: Totals,
+}
+
+impl<S: Sink> Keeper<S> {
+    fn new(sink: S, name: &str) -> io::Result<Self> {
+        let mut devices = Devices::default();
+        let device = devices.intern(name).expect("the first device");
+        let mut log = Writer::new(Vec::new(), Version::Three)?;
+        log.open(&devices, device)?;
+        Ok(Self { sink, devices, device, log, recorded: 0, lost: 0, totals: Totals::default() })
+    }
+
+    /// Keeps what comes until the end.
+    fn keep(mut self, recorder: &Recorder, label: &str) -> Totals {
+        let mut arrivals = Vec::new();
+        loop {
+            let taken = recorder.take(&mut arrivals, PATIENCE);
+            let hale = self.totals.error.is_none();
+            for arrival in &arrivals {
+                self.add(arrival);
+                if self.log.get_mut().len() >= TEXT_BYTES {
+                    self.write_out();
+                }
+            }
+            self.write_out();
+            if let Some(error) = self.totals.error.as_ref().filter(|_| hale) {
+                tracing::error!(
+                    "--record {label}: {error}; requests are missing from here on; the volume is not \
+                     concerned"
+                );
+            }
+            self.lost += taken.lost;
+            self.log.lost(taken.lost);
+            if taken.ended && arrivals.is_empty() {
+                return self.finish();
+            }
+        }
+    }
+
+    fn add(&mut self, arrival: &Arrival) {
+        self.lost += arrival.lost;
+        self.log.lost(arrival.lost);
+        for record in records(arrival, self.device) {
+            self.log.write(&self.devices, &record).expect("memory takes every line");
+            self.recorded += 1;
+        }
+    }
+
+    /// Appends the text. What cannot be appended counts as missing.
+    fn write_out(&mut self) {
+        let text = self.log.get_mut();
+        if text.is_empty() {
+            return;
+        }
+        let appended = self.sink.append(text);
+        text.clear();
+        match appended {
+            Ok(()) => {
+                self.totals.recorded += self.recorded;
+                self.totals.lost += self.lost;
+                self.lost = 0;
+            }
+            Err(error) => {
+                self.log.retract(self.device, self.recorded);
+                self.log.lost(self.lost);
+                self.lost += self.recorded;
+                self.totals.error.get_or_insert(error);
+            }
+        }
+        self.recorded = 0;
+    }
+
+    fn finish(mut self) -> Totals {
+        let text = self.log.finish(&self.devices).expect("memory takes every line");
+        let ended = self.sink.append(&text).and_then(|()| self.sink.sync());
+        self.totals.lost += self.lost;
+        if let Err(error) = ended {
+            self.totals.error.get_or_insert(error);
+        }
+        self.totals
+    }
+}
+
+/// What the log says of a request.
+///
+/// Zeroes that need not be stored are a trim, for that is what becomes of them; others are a write. fio
+/// reads lengths of 32 bits, so that longer trims are several.
+fn records(arrival: &Arrival, device: DeviceIndex) -> impl Iterator<Item = Record> {
+    let (op, offset, length, fua) = match arrival.op {
+        Asked::Read { offset, len, .. } => (Op::Read, offset, u64::from(len), false),
+        Asked::Write { offset, len, fua } => (Op::Write, offset, u64::from(len), fua),
+        Asked::WriteZeroes { offset, len, fua, no_hole: true, .. } => (Op::Write, offset, len, fua),
+        Asked::WriteZeroes { offset, len, fua, .. } | Asked::Trim { offset, len, fua } => {
+            (Op::Discard, offset, len, fua)
+        }
+        // The recorder leaves out what is no request.
+        Asked::Flush | Asked::BlockStatus { .. } | Asked::Cache { .. } => (Op::Flush, 0, 0, false),
+    };
+    let time = Time(arrival.time.0);
+    let flags = Flags { fua, ..Flags::default() };
+    (0..length.div_ceil(LINE_BYTES_MAX).max(1)).map(move |part| {
+        let skip = part * LINE_BYTES_MAX;
+        let (offset, length) = (Bytes(offset + skip), Bytes((length - skip).min(LINE_BYTES_MAX)));
+        Record { time, device, op, flags, offset, length, pid: None, latency: None }
+    })
+}
+
+/// How long a request may wait before it is in the file.
+const PATIENCE: Duration = Duration::from_millis(100);
+/// Text that is appended at once.
+const TEXT_BYTES: usize = 256 << 10;
+/// Longest request of a line.
+const LINE_BYTES_MAX: u64 = 1 << 31;
+/// How logs begin.
+const BEGIN: &[u8] = b"fio version ";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weft_lab::replay::{ReadOptions, Trace};
+
+    /// A disk that has no space from one append on, up to another.
+    struct Full<'a> {
+        text: &'a mut Vec<u8>,
+        appends: u32,
+        full: std::ops::Range<u32>,
+    }
+
+    impl Sink for Full<'_> {
+        fn append(&mut self, text: &[u8]) -> io::Result<()> {
+            self.appends += 1;
+            if self.full.contains(&self.appends) {
+                return Err(io::ErrorKind::StorageFull.into());
+            }
+            self.text.extend_from_slice(text);
+            Ok(())
+        }
+
+        fn sync(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    fn arrival(us: u64, op: Asked, lost: u64) -> Arrival {
+        Arrival { time: Time(us * 1000), op, lost }
+    }
+
+    fn read(text: Vec<u8>) -> (Vec<Record>, weft_lab::replay::Counts) {
+        let mut trace = Trace::of_bytes("log", text, &ReadOptions::default()).unwrap();
+        let all = (&mut trace).map(Result::unwrap).collect();
+        (all, trace.counts().clone())
+    }
+
+    #[test]
+    fn every_kind_of_request_has_its_line() {
+        let (offset, len, fua) = (4096, 1_u64 << 13, true);
+        let asked = [
+            Asked::Write { offset, len: 512, fua },
+            Asked::Read { offset: 0, len: 1024, df: false },
+            Asked::Flush,
+            Asked::Trim { offset, len: 5 << 30, fua: false },
+            Asked::WriteZeroes { offset, len, fua: false, no_hole: false, fast: false },
+            Asked::WriteZeroes { offset, len, fua: false, no_hole: true, fast: false },
+        ];
+        let mut text = Vec::new();
+        let mut keeper =
+            Keeper::new(Full { text: &mut text, appends: 0, full: 0..0 }, "v").unwrap();
+        asked.into_iter().zip(1..).for_each(|(op, us)| keeper.add(&arrival(us, op, 0)));
+        keeper.write_out();
+        let totals = keeper.finish();
+        assert_eq!((totals.recorded, totals.lost), (8, 0));
+        assert_eq!(
+            std::str::from_utf8(&text).unwrap(),
+            "fio version 3 iolog\n0 v add\n0 v open\n1 v write 4096 512 flags=fua\n2 v read 0 1024\n\
+             3 v sync 0 0\n4 v trim 4096 2147483648\n4 v trim 2147487744 2147483648\n\
+             4 v trim 4294971392 1073741824\n5 v trim 4096 8192\n6 v write 4096 8192\n\
+             6 v close requests=8\n"
+        );
+        assert_eq!(read(text).0.len(), 8);
+    }
+
+    /// Requests without space are missing where they are missing, and the log can be read.
+    #[test]
+    fn a_disk_without_space_leaves_a_log_that_says_what_it_lacks() {
+        for full in [2..3, 3..6, 4..6, 2..9] {
+            let (first, last) = (full.start, full.end);
+            let mut text = Vec::new();
+            let mut keeper = Keeper::new(Full { text: &mut text, appends: 0, full }, "v").unwrap();
+            keeper.write_out();
+            for us in 1..=7 {
+                keeper.add(&arrival(us, Asked::Flush, u64::from(us == 4)));
+                keeper.write_out();
+            }
+            let totals = keeper.finish();
+            assert_eq!(totals.recorded + totals.lost, 8, "{totals:?}");
+            assert_eq!(totals.recorded, u64::from(7 - (last.min(9) - first)), "{totals:?}");
+            assert_eq!(totals.error.unwrap().kind(), io::ErrorKind::StorageFull);
+            let (records, counts) = read(text);
+            assert_eq!((records.len() as u64, counts.lost), (totals.recorded, totals.lost));
+            assert_eq!(counts.cut_short, 0);
+        }
+    }
+
+    #[test]
+    fn a_file_keeps_whole_lines() {
+        let file = tempfile::tempfile().unwrap();
+        let mut sink = AppendOnly { file: file.try_clone().unwrap(), len: 0 };
+        sink.append(b"one\n").unwrap();
+        // Opened for reading only: nothing can be appended.
+        let path = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&file));
+        let mut broken = AppendOnly { file: File::open(path).unwrap(), len: 4 };
+        assert!(broken.append(b"two\n").is_err());
+        sink.append(b"three\n").unwrap();
+        sink.sync().unwrap();
+        let mut text = String::new();
+        std::io::Seek::rewind(&mut &file).unwrap();
+        (&file).read_to_string(&mut text).unwrap();
+        assert_eq!(text, "one\nthree\n");
+    }
+}

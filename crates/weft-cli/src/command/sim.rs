@@ -1,0 +1,60 @@
+//! `weft sim`: what would this fio job do on that array?
+
+use std::path::PathBuf;
+
+use clap::Args;
+use weft_lab::fio_json::document;
+use weft_lab::job::parse;
+use weft_lab::simulate::jobs;
+use weft_lab::simulate::sweep::Load;
+
+use super::simulated::{
+    Compared, Simulated, bar, compare, ended, failure, header, print_models, print_outcome,
+};
+use crate::outcome::{Failure, Outcome as Ending};
+use crate::terminal::print_json;
+
+/// Runs a fio job file on a simulated array
+///
+/// The engine that serves volumes runs on models of drives, in virtual time: nothing is read from or written to
+/// any device. The options of fio that jobs may use are those that weft reads; any other is an error that names
+/// it. Buffered jobs (without direct=1) go through a page cache. With --json the result has the shape of fio's,
+/// and one more key, weft.
+#[derive(Debug, Args)]
+pub(crate) struct Sim {
+    /// Job file of fio; its filename= is whatever it is: jobs work on the simulated volume
+    job: Option<PathBuf>,
+    #[command(flatten)]
+    simulated: Simulated,
+    /// Print one JSON object in the shape of fio's
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn run(arguments: &Sim) -> Ending {
+    if arguments.simulated.lists() {
+        return print_models();
+    }
+    let Some(path) = &arguments.job else {
+        return Err(Failure::usage("sim: found no job file, expected one, or --device list"));
+    };
+    let jobs = parse(path, &[]).map_err(Failure::usage)?;
+    let Some(volume) = arguments.simulated.alone()? else {
+        let what = Compared {
+            title: path.display().to_string(),
+            load: Load::Jobs(jobs),
+            facts: Vec::new(),
+        };
+        return compare(&arguments.simulated, &what, arguments.json);
+    };
+    let bar = bar("sim");
+    let outcome = jobs::run(&volume, &jobs, &mut |progress| bar.goes_on(progress));
+    bar.finish();
+    let outcome = outcome.map_err(failure)?;
+    if arguments.json {
+        print_json(&document(&header(&outcome, &volume), &outcome.results))?;
+    } else {
+        print_outcome(&outcome, &volume)?;
+    }
+    ended(&outcome)
+}

@@ -1,0 +1,241 @@
+//! Which simulated volume do `sim` and `replay` run on, and how do they go on and end?
+
+mod sheet;
+mod sweep;
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use clap::Args;
+use indicatif::ProgressBar;
+use signal_hook::consts::SIGINT;
+use weft_engine::knobs::{Knobs, TABLE};
+use weft_lab::fio_json::Header;
+use weft_lab::simulate::{
+    CostTable, Outcome, Progress, SimulateError, Stop, Volume, faults, models,
+};
+use weft_ondisk::Level;
+use weft_units::{Bytes, Span};
+
+use crate::outcome::{Exit, Failure, Outcome as Ending};
+use crate::size;
+use crate::terminal::{share, stdout};
+use crate::when;
+
+pub(crate) use sheet::print_outcome;
+pub(crate) use sweep::{Compared, compare};
+
+/// The simulated volume.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "The simulated volume")]
+pub(crate) struct Simulated {
+    /// Model of the members' drives: once for all of them, or once for each; `list` lists the models
+    #[arg(long, value_name = "MODEL", default_values_t = [DEVICE.to_owned()])]
+    device: Vec<String>,
+    /// RAID level: 4, 5 or 6
+    #[arg(short, long, value_name = "LEVEL", default_value = "5")]
+    level: Level,
+    /// Members [default: 4, or as many as there are --device]
+    #[arg(short = 'n', long, value_name = "COUNT")]
+    raid_devices: Option<u16>,
+    /// Bytes placed on one member before moving to the next; a plain number is KiB
+    #[arg(short, long, value_name = "SIZE", value_parser = size::kib, default_value = "512K")]
+    chunk: Bytes,
+    /// How much of each member is used [default: all of the smallest]
+    #[arg(long, value_name = "SIZE", value_parser = size::with_unit)]
+    member_size: Option<Bytes>,
+    /// Tunes the volume; may be given several times. weft get --help lists the knobs
+    #[arg(long, value_name = "KNOB=VALUE")]
+    set: Vec<String>,
+    /// What is not --set: weft's own choices, or what md does when nobody tunes it
+    #[arg(long = "as", value_name = "WHO", default_value = "weft", value_parser = ["weft", "md"])]
+    tuned_as: String,
+    /// What CPU work costs: frozen (measured once, on a CPU that is named), zero, a patch's own (published), or a
+    /// file of weft bench costs; *N behind it is a CPU N times as slow
+    #[arg(long, value_name = "TABLE", default_value = "frozen")]
+    costs: String,
+    /// Memory of the host: the page cache of buffered jobs
+    #[arg(long, value_name = "SIZE", value_parser = size::with_unit, default_value = "4G")]
+    memory: Bytes,
+    /// CPUs of the host
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=1024))]
+    cpus: u32,
+    /// For everything that is drawn: the same seed is the same run
+    #[arg(long, value_name = "S", default_value_t = 1)]
+    seed: u64,
+    /// What goes wrong with members: fail=1@5s, slow=2x10@1s (ten times as slow), media=0/1000 (one read in 1000),
+    /// separated by commas; without a value the seed draws what the level bears, in the first second
+    #[arg(long, value_name = "PLAN", num_args = 0..=1, require_equals = true, default_missing_value = DRAWN)]
+    faults: Option<String>,
+    /// Runs with each of these values, and compares; several make every combination. A knob, or level, chunk,
+    /// raid-devices or device
+    #[arg(long, value_name = "KNOB=A,B,…")]
+    sweep: Vec<String>,
+    /// Runs of each setting with seeds that follow --seed; three say whether a difference is sure
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1000))]
+    runs: Option<u64>,
+    /// Writes what was compared to a page
+    #[arg(long, value_name = "FILE.html")]
+    report: Option<PathBuf>,
+}
+
+/// The value of `--faults` that is none.
+const DRAWN: &str = "drawn";
+
+/// A drive that many servers have had.
+const DEVICE: &str = "ssd-sata-dc-2019";
+
+impl Simulated {
+    /// Whether only the list of models was asked for.
+    pub(crate) fn lists(&self) -> bool {
+        self.device.iter().any(|device| device == "list")
+    }
+
+    /// The volume that was described, when nothing is to be compared.
+    ///
+    /// # Errors
+    /// There is none like that.
+    pub(crate) fn alone(&self) -> Result<Option<Volume>, Failure> {
+        let compares = !self.sweep.is_empty() || self.runs.is_some() || self.report.is_some();
+        if compares { Ok(None) } else { self.volume().map(Some) }
+    }
+
+    fn volume(&self) -> Result<Volume, Failure> {
+        let members = match (self.raid_devices, self.device.len()) {
+            (Some(count), _) => usize::from(count),
+            (None, 1) => 4,
+            (None, count) => count,
+        };
+        let mut knobs = if self.tuned_as == "md" { Knobs::md() } else { Knobs::default() };
+        for setting in &self.set {
+            let (name, value) = super::knobs::split(setting)?;
+            set_knob(&mut knobs, name, value)?;
+        }
+        let faults = match self.faults.as_deref() {
+            None => Vec::new(),
+            Some(DRAWN) => faults::drawn(self.level, members, Span::secs(1), self.seed),
+            Some(plan) => faults::parse(plan, members).map_err(Failure::usage)?,
+        };
+        Ok(Volume {
+            level: self.level,
+            members: Volume::members(&self.device, members).map_err(failure)?,
+            chunk: self.chunk,
+            member_size: self.member_size,
+            knobs,
+            costs: CostTable::of_argument(&self.costs).map_err(Failure::usage)?,
+            memory: self.memory,
+            cpus: self.cpus,
+            faults,
+            seed: self.seed,
+        })
+    }
+}
+
+/// Changes a knob; where it is in bytes the value may have a unit.
+pub(crate) fn set_knob(knobs: &mut Knobs, name: &str, value: &str) -> Result<(), Failure> {
+    let in_bytes = TABLE.iter().any(|row| row.name == name && row.unit == "bytes");
+    let plain =
+        if in_bytes { size::bytes(value).ok().map(|size| size.0.to_string()) } else { None };
+    let value = plain.as_deref().unwrap_or(value);
+    let knob = knobs.parse(name, value).map_err(Failure::usage)?;
+    knobs.set(knob);
+    Ok(())
+}
+
+/// Lists the models of drives.
+pub(crate) fn print_models() -> Ending {
+    let mut out = stdout();
+    let width = models().iter().map(|(name, _)| name.len()).max().unwrap_or(0);
+    for (name, line) in models() {
+        writeln!(out, "{name:<width$}  {line}")?;
+    }
+    Ok(Exit::Done)
+}
+
+/// A progress bar that also hears Ctrl-C: the first one ends the simulation, the second one the process.
+pub(crate) struct Bar {
+    bar: ProgressBar,
+    interrupted: Arc<AtomicBool>,
+    shown: AtomicU64,
+}
+
+/// A bar with this word before it.
+pub(crate) fn bar(what: &'static str) -> Bar {
+    let interrupted = Arc::new(AtomicBool::new(false));
+    // Without a handler the signal ends the process, as it would otherwise.
+    let _ = signal_hook::flag::register_conditional_shutdown(
+        SIGINT,
+        INTERRUPTED.into(),
+        Arc::clone(&interrupted),
+    );
+    let _ = signal_hook::flag::register(SIGINT, Arc::clone(&interrupted));
+    Bar { bar: share(what), interrupted, shown: AtomicU64::new(0) }
+}
+
+impl Bar {
+    /// Shows how far it is, and says whether it is to go on.
+    pub(crate) fn goes_on(&self, progress: Progress) -> bool {
+        self.bar.set_message(format!("{:.1} s simulated", progress.now.0 as f64 / 1e9));
+        self.is_at(progress.done)
+    }
+
+    /// Shows which part of all is done, and says whether it is to go on.
+    pub(crate) fn is_at(&self, done: f64) -> bool {
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "0 to 1000")]
+        let position = (done.clamp(0.0, 1.0) * 1000.0) as u64;
+        if position != self.shown.swap(position, Ordering::Relaxed) {
+            self.bar.set_position(position);
+        }
+        !self.interrupted.load(Ordering::Relaxed)
+    }
+
+    /// Takes the bar away.
+    pub(crate) fn finish(&self) {
+        self.bar.finish_and_clear();
+    }
+}
+
+/// What a shell expects of a process that Ctrl-C has ended.
+const INTERRUPTED: u8 = 130;
+
+/// The status to end with.
+pub(crate) fn ended(outcome: &Outcome) -> Ending {
+    match outcome.stop {
+        Stop::Done => Ok(Exit::Done),
+        Stop::Interrupted(_) => Ok(Exit::Of(INTERRUPTED)),
+        Stop::Failed(at) => Err(Failure::failed(format!(
+            "{} of {} requests failed, the first before {:.3} s: the volume has lost more members than its \
+             level bears; the figures end there",
+            outcome.answered.1,
+            outcome.answered.0,
+            at.0 as f64 / 1e9,
+        ))),
+        Stop::Limit(at) => Err(Failure::failed(format!(
+            "stopped after {:.0} days of simulated time; ask for less, or give a runtime",
+            at.0 as f64 / 86_400e9,
+        ))),
+    }
+}
+
+/// What stands above the jobs in fio's JSON. Time is simulated too, so that a seed gives the same text: it begins
+/// with 1970.
+pub(crate) fn header(outcome: &Outcome, volume: &Volume) -> Header {
+    let end = outcome.elapsed.0 / 1_000_000;
+    Header {
+        weft_version: env!("CARGO_PKG_VERSION").to_owned(),
+        timestamp_ms: end,
+        time: when::mdadm(end / 1000),
+        global_options: Vec::new(),
+        weft: outcome.to_json(volume),
+    }
+}
+
+/// What is wrong with what was asked for, or with weft.
+pub(crate) fn failure(error: SimulateError) -> Failure {
+    match error {
+        SimulateError::Stuck { .. } => Failure::failed(error),
+        _ => Failure::usage(error),
+    }
+}

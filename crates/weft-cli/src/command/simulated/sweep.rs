@@ -1,0 +1,405 @@
+//! Which setting is best for whom?
+//!
+//! Every combination of `--sweep` is run as often as `--runs` says; a table, bars and a sentence for each metric.
+
+use std::io::Write;
+
+use serde_json::{Value, json};
+use weft_lab::report::{self, Setting};
+use weft_lab::simulate::Volume;
+use weft_lab::simulate::sweep::{Load, Metric, PERCENTS, Swept, sweep};
+use weft_lab::statistics::Estimate;
+
+use super::sheet::{count, nanoseconds};
+use super::{INTERRUPTED, Simulated, bar, failure, set_knob};
+use crate::outcome::{Exit, Failure, Outcome as Ending};
+use crate::size;
+use crate::terminal::{columns, print_json, stdout, style};
+
+/// What is run under all settings.
+pub(crate) struct Compared {
+    /// What people call it.
+    pub(crate) title: String,
+    /// The thing itself.
+    pub(crate) load: Load,
+    /// What else is to be said of it.
+    pub(crate) facts: Vec<(String, String)>,
+}
+
+/// The settings, by name.
+struct Settings {
+    knob: String,
+    names: Vec<String>,
+    volumes: Vec<Volume>,
+}
+
+/// Runs under every setting, and tells what came out.
+pub(crate) fn compare(simulated: &Simulated, what: &Compared, as_json: bool) -> Ending {
+    let runs = simulated.runs.unwrap_or(1);
+    let settings = settings(simulated)?;
+    let bar = bar("sweep");
+    let swept = sweep(&what.load, &settings.volumes, runs, &|done| bar.is_at(done));
+    bar.finish();
+    let swept = swept.map_err(|error| {
+        let (setting, error) = *error;
+        match failure(error) {
+            Failure::Usage(text) => Failure::Usage(settings.told(setting, &text)),
+            Failure::Failed(text) => Failure::Failed(settings.told(setting, &text)),
+            other => other,
+        }
+    })?;
+    let Some(swept) = swept else { return Ok(Exit::Of(INTERRUPTED)) };
+    if as_json {
+        print_json(&to_json(simulated, what, &settings, &swept, runs))?;
+    } else {
+        for job in &swept {
+            print(job, &settings, runs)?;
+        }
+    }
+    if let Some(path) = &simulated.report {
+        let page = page(simulated, what, &settings, &swept, runs);
+        std::fs::write(path, page)
+            .map_err(|error| Failure::failed(format!("{}: {error}", path.display())))?;
+    }
+    Ok(Exit::Done)
+}
+
+impl Settings {
+    fn told(&self, setting: usize, text: &str) -> String {
+        match &self.names[..] {
+            [_] => text.to_owned(),
+            names => format!("{}={}: {text}", self.knob, names[setting]),
+        }
+    }
+}
+
+/// One combination of values, while it is made.
+#[derive(Clone)]
+struct Combination {
+    names: Vec<String>,
+    simulated: Simulated,
+    knobs: Vec<(String, String)>,
+}
+
+/// Every combination of the values that are swept, in their order.
+fn settings(simulated: &Simulated) -> Result<Settings, Failure> {
+    let wrong = |text: &str, why: &str| Failure::usage(format!("--sweep {text}: {why}"));
+    let mut knobs = Vec::new();
+    let first = Combination { names: Vec::new(), simulated: simulated.clone(), knobs: Vec::new() };
+    let mut all = vec![first];
+    for text in &simulated.sweep {
+        let (name, values) = text
+            .split_once('=')
+            .ok_or_else(|| wrong(text, "expected KNOB=A,B,…; weft get --help lists the knobs"))?;
+        let values: Vec<&str> = values.split(',').map(str::trim).collect();
+        if values.iter().any(|value| value.is_empty()) {
+            return Err(wrong(text, "found an empty value, expected KNOB=A,B,…"));
+        }
+        if knobs.contains(&name) {
+            return Err(wrong(text, &format!("{name} is swept already")));
+        }
+        knobs.push(name);
+        let mut wider = Vec::new();
+        for combination in &all {
+            for value in &values {
+                let mut with = combination.clone();
+                with.names.push((*value).to_owned());
+                if !with.simulated.takes(name, value)? {
+                    with.knobs.push((name.to_owned(), (*value).to_owned()));
+                }
+                wider.push(with);
+            }
+        }
+        if wider.len() > SETTINGS_MAX {
+            let found = wider.len();
+            return Err(Failure::usage(format!(
+                "--sweep: found {found} combinations, expected at most {SETTINGS_MAX}"
+            )));
+        }
+        all = wider;
+    }
+    let (mut names, mut volumes) = (Vec::new(), Vec::new());
+    for Combination { names: values, simulated, knobs } in all {
+        let mut volume = simulated.volume()?;
+        for (name, value) in knobs {
+            set_knob(&mut volume.knobs, &name, &value)?;
+        }
+        names.push(if values.is_empty() { "as given".to_owned() } else { values.join(", ") });
+        volumes.push(volume);
+    }
+    let knob = if knobs.is_empty() { "volume".to_owned() } else { knobs.join(", ") };
+    Ok(Settings { knob, names, volumes })
+}
+
+/// As many as anybody looks through.
+const SETTINGS_MAX: usize = 256;
+
+impl Simulated {
+    /// Takes a value of what is no knob; false: it is none of that.
+    fn takes(&mut self, name: &str, value: &str) -> Result<bool, Failure> {
+        let wrong = |error: String| Failure::usage(format!("--sweep {name}={value}: {error}"));
+        match name {
+            "chunk" => self.chunk = size::kib(value).map_err(wrong)?,
+            "level" => self.level = value.parse().map_err(|error| wrong(format!("{error}")))?,
+            "raid-devices" | "raid_devices" => {
+                let count = value.parse().map_err(|_| wrong("expected a number".to_owned()))?;
+                self.raid_devices = Some(count);
+            }
+            "device" => {
+                // As many members as there would be otherwise.
+                let members = self.raid_devices.unwrap_or(match self.device.len() {
+                    1 => 4,
+                    count => u16::try_from(count).unwrap_or(u16::MAX),
+                });
+                (self.raid_devices, self.device) = (Some(members), vec![value.to_owned()]);
+            }
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+}
+
+fn print(swept: &Swept, settings: &Settings, runs: u64) -> Result<(), Failure> {
+    let mut out = stdout();
+    let Settings { knob, names, .. } = settings;
+    let (bold, plain) = (style::BOLD, style::PLAIN);
+    let many = if runs == 1 { "one run each".to_owned() } else { format!("{runs} runs each") };
+    writeln!(out, "{bold}{}{plain}, {many}", swept.job)?;
+    let wide = columns() >= 92;
+    let width = names.iter().map(|name| name.chars().count()).max().unwrap_or(0);
+    let width = width.max(knob.chars().count());
+    write!(out, "  {knob:<width$}  {:>16}", "MB/s")?;
+    if wide {
+        write!(out, "  {:>10}  {:>8}", "requests/s", "mean")?;
+    }
+    for percent in PERCENTS {
+        write!(out, "  {:>8}", format!("{percent} %"))?;
+    }
+    writeln!(out)?;
+    for (setting, name) in names.iter().enumerate() {
+        let of = |metric| swept.estimate(setting, metric);
+        let throughput = of(Metric::Throughput);
+        let half = (throughput.high - throughput.low) / 2.0;
+        let rate = if runs > 1 {
+            format!("{:.1} ± {half:.1}", throughput.value)
+        } else {
+            format!("{:.1}", throughput.value)
+        };
+        write!(out, "  {name:<width$}  {rate:>16}")?;
+        if wide {
+            write!(
+                out,
+                "  {:>10}  {:>8}",
+                count(iops(swept, setting)),
+                nanoseconds(of(Metric::Mean).value)
+            )?;
+        }
+        for at in 0..PERCENTS.len() {
+            write!(out, "  {:>8}", nanoseconds(of(Metric::Percentile(at)).value))?;
+        }
+        writeln!(out)?;
+    }
+    for metric in [Metric::Throughput, Metric::Percentile(1)] {
+        print_bars(&mut out, swept, names, width, metric)?;
+    }
+    for line in verdicts(swept, names, runs) {
+        writeln!(out, "  {line}")?;
+    }
+    Ok(())
+}
+
+/// A bar for each setting, as long as its value.
+fn print_bars(
+    out: &mut impl Write,
+    swept: &Swept,
+    names: &[String],
+    width: usize,
+    metric: Metric,
+) -> Result<(), Failure> {
+    let values: Vec<f64> =
+        (0..names.len()).map(|setting| swept.estimate(setting, metric).value).collect();
+    let most = values.iter().copied().fold(0.0, f64::max);
+    if most <= 0.0 {
+        return Ok(());
+    }
+    let room = columns().saturating_sub(width + 16).clamp(8, 60);
+    let best = swept.best(metric).map(|best| best.setting);
+    writeln!(out, "  {}", metric.name())?;
+    for (setting, (name, value)) in names.iter().zip(&values).enumerate() {
+        let told = match metric {
+            Metric::Throughput => format!("{value:.1} MB/s"),
+            _ => nanoseconds(*value),
+        };
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "up to 8 × 60")]
+        let eighths = (value / most * room as f64 * 8.0).round() as usize;
+        let part = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"][eighths % 8];
+        let bar = format!("{}{part}", "█".repeat(eighths / 8));
+        let (green, plain) =
+            if best == Some(setting) { (style::GREEN, style::PLAIN) } else { ("", "") };
+        writeln!(out, "  {name:<width$}  {green}{bar}{plain} {told}")?;
+    }
+    Ok(())
+}
+
+/// One sentence for each metric: which setting is best, and whether that is sure.
+fn verdicts(swept: &Swept, names: &[String], runs: u64) -> Vec<String> {
+    let mut lines = Vec::new();
+    for metric in Metric::ALL {
+        let Some(best) = swept.best(metric) else { continue };
+        let name = &names[best.setting];
+        let level: Vec<&str> = best.level_with.iter().map(|at| names[*at].as_str()).collect();
+        let how = match (&level[..], best.ahead) {
+            (_, None) => String::new(),
+            ([], Some(Estimate { value, low, high, .. })) => {
+                let [value, low, high] = [value, low, high].map(|of| ((of - 1.0) * 100.0).abs());
+                let (low, high) = (low.min(high), low.max(high));
+                format!(", by {value:.1} % over the next (95 %: {low:.1} to {high:.1})")
+            }
+            (level, Some(_)) => format!("; not told apart from {} at 95 %", level.join("; ")),
+        };
+        lines.push(format!("best {}: {name}{how}", metric.name()));
+    }
+    if !lines.is_empty() && runs < 3 {
+        lines.push(format!(
+            "{} of each setting {} whether differences are more than chance: give --runs 3 or more",
+            if runs == 1 { "one run" } else { "two runs" },
+            if runs == 1 { "cannot say" } else { "hardly say" },
+        ));
+    }
+    lines
+}
+
+fn iops(swept: &Swept, setting: usize) -> f64 {
+    let samples = &swept.samples[setting];
+    samples.iter().map(|sample| sample.iops).sum::<f64>() / samples.len().max(1) as f64
+}
+
+fn to_json(
+    simulated: &Simulated,
+    what: &Compared,
+    settings: &Settings,
+    swept: &[Swept],
+    runs: u64,
+) -> Value {
+    let estimate = |of: Estimate| {
+        if runs > 1 {
+            json!({"value": of.value, "ci95": [of.low, of.high]})
+        } else {
+            json!({"value": of.value})
+        }
+    };
+    let jobs: Vec<Value> = swept
+        .iter()
+        .map(|job| {
+            let rows: Vec<Value> = settings
+                .names
+                .iter()
+                .enumerate()
+                .map(|(setting, name)| {
+                    let of = |metric| estimate(job.estimate(setting, metric));
+                    json!({
+                        "setting": name,
+                        "throughput_mb_s": of(Metric::Throughput),
+                        "requests_s": iops(job, setting),
+                        "mean_ns": of(Metric::Mean),
+                        "p50_ns": of(Metric::Percentile(0)),
+                        "p99_ns": of(Metric::Percentile(1)),
+                        "p99_9_ns": of(Metric::Percentile(2)),
+                    })
+                })
+                .collect();
+            let best: Vec<Value> = Metric::ALL
+                .iter()
+                .filter_map(|metric| {
+                    let best = job.best(*metric)?;
+                    let level: Vec<&String> =
+                        best.level_with.iter().map(|at| &settings.names[*at]).collect();
+                    Some(json!({
+                        "metric": metric.name(),
+                        "setting": settings.names[best.setting],
+                        "level_with": level,
+                        "ratio_to_next": best.ahead.map(|of| [of.low, of.value, of.high]),
+                    }))
+                })
+                .collect();
+            json!({"job": job.job, "settings": rows, "best": best})
+        })
+        .collect();
+    json!({
+        "schema": "weft.sweep/1",
+        "load": what.title,
+        "knob": settings.knob,
+        "runs": runs,
+        "seed": simulated.seed,
+        "jobs": jobs,
+    })
+}
+
+fn page(
+    simulated: &Simulated,
+    what: &Compared,
+    settings: &Settings,
+    swept: &[Swept],
+    runs: u64,
+) -> String {
+    let milliseconds = |of: Estimate| value(of, 1e6, runs);
+    let mut pages = swept.iter().map(|job| {
+        let rows = settings.names.iter().enumerate().map(|(setting, name)| {
+            let of = |metric| job.estimate(setting, metric);
+            let samples = job.samples[setting].iter();
+            let best: Vec<String> = Metric::ALL
+                .iter()
+                .filter(|metric| job.best(**metric).is_some_and(|best| best.setting == setting))
+                .map(|metric| metric.name())
+                .collect();
+            let remark =
+                if best.is_empty() { String::new() } else { format!("best {}", best.join(", ")) };
+            Setting {
+                name: name.clone(),
+                throughput: value(of(Metric::Throughput), 1.0, runs),
+                runs: samples.map(|sample| sample.throughput).collect(),
+                operations: Some(report::Value::exact(iops(job, setting))),
+                mean: Some(milliseconds(of(Metric::Mean))),
+                percentiles: PERCENTS
+                    .iter()
+                    .enumerate()
+                    .map(|(at, percent)| (*percent, milliseconds(of(Metric::Percentile(at)))))
+                    .collect(),
+                remark,
+            }
+        });
+        let mut facts = what.facts.clone();
+        facts.push(("Job".to_owned(), job.job.clone()));
+        facts.push(("Seed".to_owned(), simulated.seed.to_string()));
+        facts.push(("Runs of each setting".to_owned(), runs.to_string()));
+        facts.push(("Drives".to_owned(), simulated.device.join(", ")));
+        facts.push(("Costs of CPU work".to_owned(), simulated.costs.clone()));
+        facts.push(("weft".to_owned(), env!("CARGO_PKG_VERSION").to_owned()));
+        report::Sweep {
+            title: format!("{}: {}", what.title, job.job),
+            summary: verdicts(job, &settings.names, runs).join(". "),
+            facts,
+            knob: settings.knob.clone(),
+            settings: rows.collect(),
+            assumptions: vec![
+                "Drives are models, and the array is new and in sync.".to_owned(),
+                "A run with the same seed has the same requests under every setting.".to_owned(),
+            ],
+        }
+        .report()
+    });
+    // The sections of all jobs are one page.
+    let Some(mut first) = pages.next() else { return String::new() };
+    for more in pages {
+        for mut section in more.sections {
+            section.title = format!("{}: {}", more.title, section.title);
+            first.sections.push(section);
+        }
+    }
+    first.html()
+}
+
+fn value(of: Estimate, unit: f64, runs: u64) -> report::Value {
+    let interval = (runs > 1).then_some((of.low / unit, of.high / unit));
+    report::Value { value: of.value / unit, interval }
+}

@@ -1,0 +1,186 @@
+//! What `weft replay` and `--sweep` print, and how they end.
+
+mod common;
+
+use std::fs::write;
+use std::path::Path;
+
+use common::{exits, json};
+use serde_json::json;
+use tempfile::tempdir;
+
+/// A trace in fio's own words: 40 writes a millisecond apart, 20 reads, a flush, a trim.
+fn iolog() -> String {
+    let mut log = String::from("fio version 3 iolog\n0 /dev/md5 add\n0 /dev/md5 open\n");
+    for n in 0..40 {
+        log += &format!("{} /dev/md5 write {} 4096\n", n * 1000, n * 65_536);
+    }
+    for n in 0..20 {
+        log += &format!("{} /dev/md5 read {} 8192\n", 40_000 + n * 500, n * 8192);
+    }
+    log + "50000 /dev/md5 sync 0 0\n50100 /dev/md5 trim 0 1048576\n50200 /dev/md5 close\n"
+}
+
+fn fixture(name: &str) -> Vec<u8> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../weft-lab/tests/fixture");
+    std::fs::read(folder.join(name)).unwrap()
+}
+
+#[test]
+fn every_request_of_a_trace_is_replayed_once_and_at_its_time() {
+    let dir = tempdir().unwrap();
+    write(dir.path().join("t.iolog"), iolog()).unwrap();
+    let sheet = json(dir.path(), &["replay", "t.iolog", "--json"]);
+    let trace = &sheet["weft"]["trace"];
+    assert_eq!(trace["formats"], json!(["iolog3"]));
+    assert_eq!(trace["requests"], 62);
+    let job = &sheet["jobs"][0];
+    let count = |way: &str| (job[way]["total_ios"].as_u64(), job[way]["io_bytes"].as_u64());
+    assert_eq!(count("write"), (Some(40), Some(40 * 4096)));
+    assert_eq!(count("read"), (Some(20), Some(20 * 8192)));
+    assert_eq!(count("trim"), (Some(1), Some(1 << 20)));
+    assert_eq!(job["sync"]["total_ios"], 1);
+    assert_eq!(sheet["weft"]["requests"], 62);
+    let took = job["job_runtime"].as_u64().unwrap();
+    assert!((50..53).contains(&took), "as long as the trace: {took} ms");
+    let slower = json(dir.path(), &["replay", "t.iolog", "--time-scale", "2", "--json"]);
+    assert!((100..103).contains(&slower["jobs"][0]["job_runtime"].as_u64().unwrap()));
+    let closed = json(dir.path(), &["replay", "t.iolog", "--depth", "8", "--json"]);
+    assert!(closed["jobs"][0]["job_runtime"].as_u64().unwrap() < 30);
+    assert_eq!(closed["weft"]["requests"], 62);
+    // For people: the trace first.
+    let text = exits(dir.path(), 0, &["replay", "t.iolog"]).out;
+    assert!(
+        text.starts_with("trace: 62 requests in 0.050 s, format iolog3\n  20 reads, 160 KiB"),
+        "{text}"
+    );
+    assert!(text.contains("replayed at the trace's times\nt.iolog: (group 0): err=0"), "{text}");
+}
+
+#[test]
+fn what_is_beyond_the_end_is_refused_wrapped_or_left_out() {
+    let dir = tempdir().unwrap();
+    write(dir.path().join("t.iolog"), iolog()).unwrap();
+    let small =
+        ["replay", "t.iolog", "--device", "null", "--member-size", "2M", "-c", "64K", "-n", "3"];
+    let refused = exits(dir.path(), 2, &small);
+    assert!(refused.err.contains("trace: found requests up to byte 2560000"), "{refused:?}");
+    assert!(refused.err.contains("the size of the volume; wrap, clip or divide"), "{refused:?}");
+    let run = |more: &str| json(dir.path(), &[&small[..], &[more, "--json"]].concat());
+    let wrapped = run("--wrap");
+    assert_eq!(wrapped["jobs"][0]["write"]["total_ios"], 40);
+    let clipped = run("--clip");
+    let left = clipped["jobs"][0]["write"]["total_ios"].as_u64().unwrap();
+    let dropped = clipped["weft"]["changes"]["beyond_end"].as_u64().unwrap();
+    assert!(dropped > 0 && left + dropped == 40, "{left} + {dropped}");
+}
+
+#[test]
+fn files_of_one_trace_are_merged_and_devices_lie_side_by_side() {
+    let dir = tempdir().unwrap();
+    for name in ["sda.blktrace.0", "sda.blktrace.1"] {
+        write(dir.path().join(name), fixture(name)).unwrap();
+    }
+    let sheet = json(dir.path(), &["replay", "sda", "--json"]);
+    assert_eq!(sheet["weft"]["trace"]["requests"], 8);
+    let two = "7,R,0,4096,1000000\n9,W,4096,8192,1000100\n7,R,8192,4096,1000200\n";
+    write(dir.path().join("two.csv"), two).unwrap();
+    let words = ["replay", "two.csv", "--format", "alibaba", "--json"];
+    let sheet = json(dir.path(), &words);
+    assert_eq!(sheet["weft"]["trace"]["devices"].as_array().unwrap().len(), 2);
+    assert_eq!(sheet["weft"]["requests"], 3);
+    let only = json(dir.path(), &[&words[..], &["--only", "9"]].concat());
+    assert_eq!(
+        (&only["weft"]["requests"], &only["weft"]["changes"]["other_device"]),
+        (&1.into(), &2.into())
+    );
+}
+
+#[test]
+fn a_trace_that_is_no_trace_is_told_with_its_place() {
+    let dir = tempdir().unwrap();
+    let mut cut = fixture("sda.blktrace.0");
+    cut.truncate(cut.len() - 7);
+    for (name, bytes) in [
+        ("cut.blktrace.0", cut),
+        ("empty.iolog", b"fio version 3 iolog\n0 /dev/md5 add\n".to_vec()),
+        ("nothing", Vec::new()),
+        ("wrong.iolog", b"fio version 3 iolog\n0 /dev/md5 write 0 x\n".to_vec()),
+        ("letter.txt", b"Dear all,\n".to_vec()),
+        ("good.iolog", iolog().into_bytes()),
+    ] {
+        write(dir.path().join(name), bytes).unwrap();
+    }
+    for (status, words, told) in [
+        (1, &["cut.blktrace.0"][..], "cut.blktrace.0: record "),
+        (1, &["empty.iolog"], "empty.iolog: found no request in 2 lines"),
+        (1, &["nothing"], "nothing: trace format: found"),
+        (1, &["wrong.iolog"], "wrong.iolog:2:20: length: found \"x\""),
+        (1, &["letter.txt"], "letter.txt: trace format: found \"Dear"),
+        (1, &["missing"], "missing: No such file"),
+        (2, &[], "found no trace"),
+        (2, &["good.iolog", "--format", "tape"], "found \"tape\", expected one of alibaba"),
+        (2, &["good.iolog", "--only", "sdz"], "found \"sdz\", expected one of /dev/md5"),
+        (2, &["good.iolog", "--time-scale", "0"], "expected 0.01 to 10000"),
+        (2, &["good.iolog", "--depth", "0"], "--depth"),
+        (2, &["good.iolog", "--align", "3K"], "expected a power of two"),
+    ] {
+        let text = exits(dir.path(), status, &[&["replay"], words].concat());
+        assert!(text.err.contains(told), "{words:?}: {text:?}");
+    }
+}
+
+#[test]
+fn a_sweep_says_which_setting_is_best_and_whether_it_is_sure() {
+    let dir = tempdir().unwrap();
+    let job = "[4K]\ndirect=1\nioengine=libaio\niodepth=16\nbs=4k\nrw=randwrite\ntime_based\nruntime=50ms\n";
+    write(dir.path().join("j.fio"), job).unwrap();
+    let words =
+        ["sim", "j.fio", "--sweep", "stripe_size=4K,64K", "--runs", "3", "--report", "page.html"];
+    let text = exits(dir.path(), 0, &words).out;
+    for told in ["4K, 3 runs each", "stripe_size", "best throughput: 4K, by ", "█", " ± "] {
+        assert!(text.contains(told), "{told} in {text}");
+    }
+    assert!(!text.contains('\x1b'), "no colour where there is no terminal");
+    let page = std::fs::read_to_string(dir.path().join("page.html")).unwrap();
+    assert!(page.contains("Throughput by stripe_size") && page.contains("<svg"));
+    let sheet = json(dir.path(), &[&words[..6], &["--json"]].concat());
+    assert_eq!((&sheet["schema"], &sheet["runs"]), (&"weft.sweep/1".into(), &3.into()));
+    let rows = sheet["jobs"][0]["settings"].as_array().unwrap();
+    let rate = |row: usize| rows[row]["throughput_mb_s"]["value"].as_f64().unwrap();
+    assert!(rate(0) > 3.0 * rate(1), "{rows:?}");
+    let best = &sheet["jobs"][0]["best"][0];
+    assert_eq!((&best["setting"], &best["level_with"]), (&"4K".into(), &json!([])));
+    // Traces, and what is no knob; a grid.
+    write(dir.path().join("t.iolog"), iolog()).unwrap();
+    let grid =
+        ["replay", "t.iolog", "--depth", "4", "--sweep", "level=5,6", "--sweep", "chunk=64K,512K"];
+    let text = exits(dir.path(), 0, &grid).out;
+    for told in ["level, chunk", "5, 64K", "6, 512K", "give --runs 3 or more"] {
+        assert!(text.contains(told), "{told} in {text}");
+    }
+}
+
+#[test]
+fn a_sweep_that_makes_no_sense_is_a_usage_error() {
+    let dir = tempdir().unwrap();
+    write(dir.path().join("j.fio"), "[j]\nrw=write\nsize=1m\ndirect=1\n").unwrap();
+    let many = format!("stripe_cache_size={}", vec!["256"; 300].join(","));
+    for (sweep, told) in [
+        (&["stripe_size=4K,5K"][..], "stripe_size: found 5120"),
+        (&["stripe_size"], "expected KNOB=A,B,…"),
+        (&["stripe_size=4K,,"], "found an empty value"),
+        (&["strip=1"], "strip: no such knob"),
+        (&["level=5,1"], "level=1: level: found raid1"),
+        (&["level=x"], "expected linear, 0, 1"),
+        (&["device=floppy"], "found \"floppy\""),
+        (&["rmw_level=0", "rmw_level=1"], "rmw_level is swept already"),
+        (&[&many], "found 300 combinations, expected at most 256"),
+    ] {
+        let mut words = vec!["sim", "j.fio"];
+        sweep.iter().for_each(|sweep| words.extend(["--sweep", sweep]));
+        let text = exits(dir.path(), 2, &words);
+        assert!(text.err.contains(told), "{sweep:?}: {text:?}");
+        assert_eq!(text.out, "");
+    }
+}

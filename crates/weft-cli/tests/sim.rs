@@ -1,0 +1,154 @@
+//! What `weft sim` prints, and how it ends.
+
+mod common;
+
+use std::fs::write;
+
+use common::{exits, json};
+use serde_json::Value;
+use tempfile::tempdir;
+
+/// Two kinds of direct writes, as patch 004 was measured with, but short.
+const DIRECT: &str = "\
+[global]
+direct=1
+ioengine=libaio
+iodepth=16
+time_based
+runtime=200ms
+[4K randwrite]
+bs=4KB
+rw=randwrite
+numjobs=2
+group_reporting
+[1MB write]
+stonewall
+bs=1MB
+rw=write
+";
+
+/// What statement 28 promises of each direction of each job that did something.
+fn adds_up(sheet: &Value) -> usize {
+    let mut directions = 0;
+    for job in sheet["jobs"].as_array().unwrap() {
+        for way in ["read", "write", "trim"] {
+            let of = &job[way];
+            let number = |name: &str| of[name].as_f64().unwrap();
+            if number("total_ios") == 0.0 {
+                continue;
+            }
+            directions += 1;
+            let moved = number("bw_bytes") * number("runtime") / 1000.0;
+            assert!((moved / number("io_bytes") - 1.0).abs() < 0.01, "{way}: {of}");
+            let rate = number("iops") * number("runtime") / 1000.0;
+            assert!((rate / number("total_ios") - 1.0).abs() < 0.01, "{way}: {of}");
+            assert_eq!(of["clat_ns"]["N"], of["total_ios"]);
+            assert!(of["clat_ns"]["percentile"]["99.000000"].as_u64().unwrap() > 0);
+        }
+    }
+    directions
+}
+
+#[test]
+fn a_job_file_becomes_fios_json_and_a_seed_is_a_run() {
+    let dir = tempdir().unwrap();
+    write(dir.path().join("j.fio"), DIRECT).unwrap();
+    let words = ["sim", "j.fio", "--device", "ssd-sata-dc-2019", "--json"];
+    let sheet = json(dir.path(), &words);
+    assert!(sheet["fio version"].as_str().unwrap().starts_with("fio-3.33-compat weft-"));
+    assert_eq!(adds_up(&sheet), 2, "two jobs, one of them of two clones");
+    assert_eq!(sheet["jobs"][0]["jobname"], "4K randwrite");
+    assert_eq!(sheet["jobs"][1]["groupid"], 1);
+    let weft = &sheet["weft"];
+    assert_eq!(weft["members"].as_array().unwrap().len(), 4);
+    assert_eq!((&weft["stop"], &weft["requests_failed"]), (&"done".into(), &0.into()));
+    let written = sheet["jobs"][0]["write"]["io_bytes"].as_u64().unwrap()
+        + sheet["jobs"][1]["write"]["io_bytes"].as_u64().unwrap();
+    assert!(weft["client_bytes_written"].as_u64().unwrap() >= written);
+    assert_eq!(json(dir.path(), &words), sheet, "the same seed is the same run");
+    let other = json(dir.path(), &[&words[..], &["--seed", "2"]].concat());
+    assert_ne!(other["jobs"][0], sheet["jobs"][0]);
+    // For people.
+    let text = exits(dir.path(), 0, &words[..4]).out;
+    for told in ["4K randwrite: (group 0): err=0, 200 ms", "write: IOPS=", "99.9 %", "raid5 of 4"] {
+        assert!(text.contains(told), "{told} in {text}");
+    }
+}
+
+#[test]
+fn what_is_not_understood_is_a_usage_error_that_names_it() {
+    let dir = tempdir().unwrap();
+    for (name, text) in [
+        ("numjob.fio", "[1MB write]\nnumjob=2\n"),
+        ("verify.fio", "[j]\nrw=write\nverify=crc32c\n"),
+        ("folder.fio", "[j]\ndirectory=/mnt\n"),
+        ("odd.fio", "[j]\nrw=write\nbs=512\nsize=1m\n"),
+        ("large.fio", "[j]\nrw=write\nsize=100t\ndirect=1\n"),
+        ("range.fio", "[j]\nrw=write\nsync_file_range=write:8\n"),
+        ("empty.fio", "# nothing\n"),
+        ("good.fio", "[j]\nrw=write\nsize=1m\n"),
+    ] {
+        write(dir.path().join(name), text).unwrap();
+    }
+    for (words, told) in [
+        (
+            &["numjob.fio"][..],
+            "numjob.fio:2: [1MB write]: option numjob: not one that weft reads; did you mean numjobs?",
+        ),
+        (&["verify.fio"], "verify.fio:3: [j]: option verify"),
+        (&["folder.fio"], "[j]: directory: found /mnt, expected none"),
+        (&["odd.fio"], "[j]: bs: found 512 bytes, expected whole pages of 4096 bytes, or direct=1"),
+        (&["large.fio"], "[j]: size: found 109951162777600 bytes"),
+        (&["range.fio"], "[j]: sync_file_range: found set"),
+        (&["empty.fio"], "empty.fio:1"),
+        (&["none.fio"], "none.fio: No such file"),
+        (&[], "found no job file"),
+        (&["good.fio", "--device", "floppy"], "found \"floppy\", expected one of hdd-2007-7200"),
+        (
+            &["good.fio", "--device", "null", "--device", "null", "-n", "3"],
+            "found 2 models for 3 members",
+        ),
+        (&["good.fio", "--level", "1"], "found raid1, expected raid4, raid5 or raid6"),
+        (&["good.fio", "-n", "1"], "raid devices: found 1"),
+        (&["good.fio", "--chunk", "3K"], "chunk: found 3072 bytes"),
+        (
+            &["good.fio", "--set", "stripe_size=5K"],
+            "stripe_size: found 5120, expected a power of two",
+        ),
+        (&["good.fio", "--set", "strip=1"], "strip: no such knob"),
+        (&["good.fio", "--set", "stripe_size"], "expected KNOB=VALUE"),
+        (&["good.fio", "--member-size", "9T"], "member size: found"),
+        (&["good.fio", "--faults=fire"], "faults: found \"fire\", expected fail=1@5s"),
+        (&["good.fio", "--faults=fail=7@1s"], "found member 7"),
+        (&["good.fio", "--costs", "free"], "costs: found \"free\""),
+    ] {
+        let text = exits(dir.path(), 2, &[&["sim"], words].concat());
+        assert!(text.err.contains(told), "{words:?}: {text:?}");
+        assert_eq!(text.out, "", "{words:?}");
+    }
+}
+
+#[test]
+fn models_are_listed() {
+    let dir = tempdir().unwrap();
+    let text = exits(dir.path(), 0, &["sim", "--device", "list"]).out;
+    assert_eq!(text.lines().count(), 14, "{text}");
+    assert!(text.contains("hdd-2007-7200            disk of 2007"), "{text}");
+}
+
+#[test]
+fn a_member_that_fails_is_reported_and_one_too_many_fails_the_run() {
+    let dir = tempdir().unwrap();
+    let job = "[r]\nrw=randrw\ndirect=1\niodepth=8\nioengine=libaio\ntime_based\nruntime=200ms\n";
+    write(dir.path().join("j.fio"), job).unwrap();
+    let text = exits(dir.path(), 0, &["sim", "j.fio", "--faults=fail=1@50ms"]).out;
+    for told in ["faults: member 1 fails at 0.050 s", "s: member 1 failed", " computed from other"]
+    {
+        assert!(text.contains(told), "{told} in {text}");
+    }
+    let two = exits(dir.path(), 1, &["sim", "j.fio", "--faults=fail=1@50ms,fail=2@90ms"]);
+    assert!(two.err.contains("requests failed, the first before 0."), "{two:?}");
+    assert!(two.out.contains("err=5"), "{two:?}");
+    let sheet = json(dir.path(), &["sim", "j.fio", "--json", "--faults"]);
+    assert!(sheet["weft"]["faults"].as_array().unwrap().len() >= 2, "{sheet}");
+}

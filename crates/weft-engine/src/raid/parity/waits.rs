@@ -1,0 +1,150 @@
+//! How long did rows wait before they were read or filled?
+//!
+//! A row that lacks blocks is delayed, then held ([`super::priority`]). Its wait ends when its prereads are
+//! submitted, or when writes have brought what it lacked: then waiting paid off. Rows that never waited
+//! are not counted.
+//!
+//! Times are counted in buckets, eight for each doubling, so that a percentile is at most an eighth above
+//! the true one; the longest is exact.
+
+use weft_units::{Span, Time};
+
+/// How long rows of one volume waited, since it was started.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RowWaits {
+    /// Rows that had to be preread after all.
+    pub preread: Waits,
+    /// Rows that were filled meanwhile.
+    pub filled: Waits,
+}
+
+/// Many waits.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Waits {
+    buckets: [u64; BUCKETS],
+    count: u64,
+    longest: Span,
+}
+
+impl Waits {
+    /// How many.
+    #[must_use]
+    pub fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// The longest; zero if there was none.
+    #[must_use]
+    pub fn longest(&self) -> Span {
+        self.longest
+    }
+
+    /// What so many of a thousand did not exceed: 999 is the 99.9th percentile. Zero if there was none.
+    #[must_use]
+    pub fn permille(&self, permille: u64) -> Span {
+        let wanted = (self.count * permille.min(1000)).div_ceil(1000).max(1);
+        let mut seen = 0;
+        for (bucket, count) in self.buckets.iter().enumerate() {
+            seen += count;
+            if seen >= wanted {
+                return end_of(bucket).min(self.longest);
+            }
+        }
+        self.longest
+    }
+
+    /// Adds all that another one has counted.
+    pub fn merge(&mut self, other: &Self) {
+        self.buckets.iter_mut().zip(other.buckets).for_each(|(ours, theirs)| *ours += theirs);
+        self.count += other.count;
+        self.longest = self.longest.max(other.longest);
+    }
+
+    pub(super) fn record(&mut self, since: Time, until: Time) {
+        let wait = until.since(since);
+        self.buckets[bucket_of(wait)] += 1;
+        self.count += 1;
+        self.longest = self.longest.max(wait);
+    }
+}
+
+impl Default for Waits {
+    fn default() -> Self {
+        Self { buckets: [0; BUCKETS], count: 0, longest: Span::ZERO }
+    }
+}
+
+impl std::fmt::Debug for Waits {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { count, longest, .. } = self;
+        write!(f, "{count} waits, 99.9 % up to {:?}, longest {longest:?}", self.permille(999))
+    }
+}
+
+/// The bucket of a wait: all below 1024 ns share the first.
+fn bucket_of(wait: Span) -> usize {
+    let Some(doubling) = wait.0.checked_ilog2().and_then(|log| log.checked_sub(FIRST_LOG)) else {
+        return 0;
+    };
+    let eighth = (wait.0 >> (doubling + FIRST_LOG - 3)) & 7;
+    (1 + doubling as usize * 8 + eighth as usize).min(BUCKETS - 1)
+}
+
+/// The longest wait that a bucket counts. The last one has no end.
+fn end_of(bucket: usize) -> Span {
+    if bucket == 0 {
+        return Span((1 << FIRST_LOG) - 1);
+    }
+    if bucket == BUCKETS - 1 {
+        return Span(u64::MAX);
+    }
+    let (doubling, eighth) = ((bucket - 1) / 8, (bucket as u64 - 1) % 8);
+    Span(((9 + eighth) << (doubling as u32 + FIRST_LOG - 3)) - 1)
+}
+
+/// 2^10 ns.
+const FIRST_LOG: u32 = 10;
+
+/// Up to 2^38 ns, which is 275 s, and one for what is longer.
+const BUCKETS: usize = 1 + 28 * 8 + 1;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(spans: impl IntoIterator<Item = u64>) -> Waits {
+        let mut waits = Waits::default();
+        spans.into_iter().for_each(|span| waits.record(Time(7), Time(7 + span)));
+        waits
+    }
+
+    #[test]
+    fn every_wait_is_in_the_bucket_that_ends_at_it_or_soon_after() {
+        let spans =
+            (0..40).flat_map(|log| [(1_u64 << log) - 1, 1 << log, (1 << log) + (1 << log) / 3]);
+        for span in spans {
+            let bucket = bucket_of(Span(span));
+            assert!(end_of(bucket).0 >= span, "{span}");
+            assert!(bucket == 0 || end_of(bucket - 1).0 < span, "{span}");
+            if bucket > 0 && bucket < BUCKETS - 1 {
+                assert!(end_of(bucket).0 <= span + span / 8, "{span}");
+            }
+        }
+        assert_eq!(end_of(BUCKETS - 2), Span((1 << 38) - 1));
+    }
+
+    #[test]
+    fn percentiles_are_an_eighth_too_long_at_most() {
+        let waits = of((1..=10_000).map(|n| n * 1000));
+        for permille in [500, 990, 999] {
+            let (found, exact) = (waits.permille(permille).0, permille * 10_000);
+            assert!((exact..=exact + exact / 8).contains(&found), "{permille}: {found}");
+        }
+        assert_eq!((waits.longest(), waits.permille(1000)), (Span(10_000_000), Span(10_000_000)));
+        assert_eq!((of([]).permille(999), of([]).longest()), (Span::ZERO, Span::ZERO));
+        assert_eq!(of([u64::MAX / 2]).permille(500), Span(u64::MAX / 2));
+        let mut both = of((1..=5_000).map(|n| n * 1000));
+        both.merge(&of((5_001..=10_000).map(|n| n * 1000)));
+        assert_eq!(both, waits);
+    }
+}

@@ -1,0 +1,173 @@
+//! What comes in, and where does it go?
+//!
+//! Long payloads go from the socket into their frames; all else goes through the receive buffer and is
+//! looked at until it is used up or something has to be waited for.
+
+use std::io::IoSliceMut;
+use std::os::fd::OwnedFd;
+
+use rustix::io::Errno;
+use rustix::net::{RecvAncillaryBuffer, RecvFlags};
+use weft_engine::Parts;
+use weft_nbd::{Op, ServerEvent};
+use weft_runtime::buffers::Buffer;
+use weft_runtime::driver::Driver;
+use weft_runtime::reactor::Held;
+use weft_units::FRAME_BYTES;
+
+use super::requests::At;
+use super::{Connection, REQUESTS_MAX, Served, Step};
+
+impl Connection {
+    /// Receives into the frames of a long payload, then into the buffer. Others may have the driver
+    /// meanwhile.
+    pub(super) fn receive_bytes(
+        &mut self,
+        driver: &mut Held<'_>,
+        buffer: &mut [u8],
+    ) -> Result<(usize, usize, usize), Errno> {
+        let mut parts = Parts::new();
+        if self.codec.payload_remaining() >= DIRECT_BYTES
+            && let Some(slot) = self.receiving
+            && let Some(open) = &self.slots[slot as usize]
+        {
+            let mut rest = open.received - open.done_before();
+            for piece in &open.pieces {
+                let skip = rest.min(piece.len);
+                rest -= skip;
+                if piece.at == At::Ours && skip < piece.len {
+                    parts.push(piece.run.part(piece.start % FRAME_BYTES + skip, piece.len - skip));
+                }
+            }
+        }
+        let socket = &self.socket;
+        if parts.is_empty() {
+            let count = driver.unlocked(|| recv(socket, buffer))?;
+            return Ok((0, count, buffer.len()));
+        }
+        let mut frames = Buffer::Frames(driver.slab_mut().lease_exclusive(parts));
+        let wanted = frames.len();
+        let asked = wanted + buffer.len();
+        let received = driver.unlocked(|| {
+            let mut slices = frames.slices_mut(0, wanted);
+            slices.push(IoSliceMut::new(buffer));
+            let mut control = RecvAncillaryBuffer::default();
+            rustix::net::recvmsg(socket, &mut slices, &mut control, RecvFlags::empty())
+        });
+        let count = received?.bytes;
+        let direct = count.min(wanted);
+        Ok((direct, count - direct, asked))
+    }
+
+    /// Looks at bytes until they are used up or something has to be waited for.
+    pub(super) fn parse(&mut self, driver: &mut Driver, exports: &[Served], bytes: &[u8]) -> Step {
+        let mut rest = bytes;
+        self.yielded = false;
+        // Data of reads asked for in this pass.
+        let mut asked = 0;
+        loop {
+            if let Some(request) = self.pending.take() {
+                if !self.begin(driver, request) {
+                    self.pending = Some(request);
+                    break;
+                }
+                if let Op::Read { len, .. } = request.op {
+                    asked += u64::from(len);
+                    if asked >= READ_BYTES_MAX && !rest.is_empty() {
+                        self.yielded = true;
+                        break;
+                    }
+                }
+            }
+            let payload = self.codec.payload_remaining();
+            if payload > 0 {
+                let count = self.copy_payload(driver, &rest[..rest.len().min(payload)]);
+                if count == 0 {
+                    break;
+                }
+                rest = &rest[count..];
+                self.on_payload(driver, count);
+                continue;
+            }
+            if self.leaving {
+                return Step::Open;
+            }
+            if self.open() >= REQUESTS_MAX || self.is_flooded() {
+                break;
+            }
+            let (count, event) = self.codec.input(rest);
+            rest = &rest[count..];
+            match event {
+                None if count == 0 => break,
+                None => {}
+                Some(ServerEvent::Close(reason)) => {
+                    tracing::debug!(client = self.client.0, %reason, "client hung up on");
+                    self.leaving = true;
+                }
+                Some(ServerEvent::Disconnect) => self.leaving = true,
+                Some(ServerEvent::Ready { export }) => self.served = exports.get(export).cloned(),
+                Some(ServerEvent::Request(request)) => {
+                    let recorder = self.served.as_ref().and_then(|it| it.recorder.as_ref());
+                    if let Some(recorder) = recorder {
+                        recorder.note(request.op);
+                    }
+                    self.pending = Some(request);
+                }
+            }
+        }
+        self.stash.extend_from_slice(rest);
+        Step::Open
+    }
+
+    /// Puts payload where it belongs; how much of it found a place.
+    fn copy_payload(&mut self, driver: &mut Driver, bytes: &[u8]) -> usize {
+        let slot = self.receiving.expect("set when a write begins");
+        let open = self.slots[slot as usize].as_ref().expect("open while its payload comes");
+        if open.error.is_some() {
+            return bytes.len();
+        }
+        let mut skip = open.received - open.done_before();
+        let mut copied = 0;
+        for piece in &open.pieces {
+            let offset = skip.min(piece.len);
+            skip -= offset;
+            let room = usize::try_from(piece.len - offset).expect("at most PIECE_BYTES");
+            let count = room.min(bytes.len() - copied);
+            if piece.at != At::Ours || count == 0 {
+                continue;
+            }
+            let part = piece.run.part(piece.start % FRAME_BYTES + offset, count as u64);
+            driver.slab_mut().bytes_mut(part).copy_from_slice(&bytes[copied..copied + count]);
+            copied += count;
+        }
+        copied
+    }
+
+    /// Payload has arrived and is in its place.
+    pub(super) fn on_payload(&mut self, driver: &mut Driver, count: usize) {
+        self.codec.payload_consumed(count);
+        let slot = self.receiving.expect("set when a write begins");
+        let open = self.slots[slot as usize].as_mut().expect("open while its payload comes");
+        open.received += count as u64;
+        let complete = open.received == open.len;
+        if complete {
+            self.receiving = None;
+        }
+        if open.error.is_some() {
+            self.end_if_over(driver, slot);
+        } else if complete
+            || (open.streamed && open.received == open.done_before() + open.pieces[0].len)
+        {
+            self.submit(driver, slot);
+        }
+    }
+}
+
+fn recv(socket: &OwnedFd, buffer: &mut [u8]) -> Result<usize, Errno> {
+    rustix::net::recv(socket, buffer, RecvFlags::empty()).map(|(_, count)| count)
+}
+/// Payload of which at least this much is missing is received into its frames without a copy.
+const DIRECT_BYTES: usize = 64 << 10;
+/// Data asked for by the reads of one client before it is sent: more would leave the CPU's cache before
+/// it is.
+const READ_BYTES_MAX: u64 = 512 << 10;

@@ -1,0 +1,195 @@
+//! What goes out next, and how much of it has gone?
+//!
+//! One `sendmsg` takes the codec's own messages and as many replies as fit, headers and frames together.
+
+use std::io::IoSlice;
+
+use rustix::io::Errno;
+use rustix::net::{SendAncillaryBuffer, SendFlags};
+use smallvec::SmallVec;
+use weft_engine::{Parts, RequestOp};
+use weft_runtime::buffers::Buffer;
+use weft_runtime::driver::Driver;
+use weft_runtime::reactor::Held;
+use weft_units::FRAME_BYTES;
+
+use super::Connection;
+use super::requests::{At, Piece, is_long};
+
+impl Connection {
+    /// One `sendmsg`: how much there was to send and how much was; `None` without anything. Others may
+    /// have the driver meanwhile.
+    pub(super) fn send_once(&self, driver: &mut Held<'_>) -> Result<Option<(usize, usize)>, Errno> {
+        let line = self.line_up();
+        if line.wanted == 0 {
+            return Ok(None);
+        }
+        let Line { items, parts, wanted, .. } = line;
+        let frames = (!parts.is_empty()).then(|| Buffer::Frames(driver.slab().lease_shared(parts)));
+        let payload = frames.as_ref().map(|frames| frames.slices(0, usize::MAX));
+        let mut payload = payload.iter().flatten();
+        let slices: SmallVec<[IoSlice<'_>; 64]> = items
+            .iter()
+            .map(|item| match item {
+                Item::Bytes(bytes) => IoSlice::new(bytes),
+                Item::Frames => IoSlice::new(payload.next().expect("a slice for each part")),
+            })
+            .collect();
+        let socket = &self.socket;
+        let sent = driver.unlocked(|| {
+            let mut control = SendAncillaryBuffer::default();
+            rustix::net::sendmsg(socket, &slices, &mut control, SendFlags::NOSIGNAL)
+        })?;
+        Ok(Some((wanted, sent)))
+    }
+
+    /// What the next `sendmsg` is made of.
+    fn line_up(&self) -> Line<'_> {
+        let mut line = Line { skip: self.sent, ..Line::default() };
+        // The codec's own messages go between two replies, as early as possible.
+        let output = self.codec.output();
+        let mid_reply = self.sent > 0 || self.front_streams();
+        if !mid_reply {
+            line.push(output);
+        }
+        for (index, slot) in self.replies.iter().enumerate() {
+            let open = self.slots[*slot as usize].as_ref().expect("open until sent");
+            if !open.is_sendable() || line.is_full(open.pieces.len()) {
+                break;
+            }
+            if let Some(header) = open.header.as_deref() {
+                line.push(header);
+            }
+            if open.op == RequestOp::Read && open.error.is_none() {
+                open.pieces.iter().for_each(|piece| line.push_piece(piece));
+            }
+            if line.is_cut || !open.is_last_piece() {
+                break;
+            }
+            if index == 0 && mid_reply && !output.is_empty() {
+                // After the reply that was under way.
+                line.push(output);
+                break;
+            }
+        }
+        line
+    }
+
+    /// Whether the first reply is a streamed read that has begun.
+    fn front_streams(&self) -> bool {
+        let first = self.replies.front().and_then(|slot| self.slots[*slot as usize].as_ref());
+        first.is_some_and(|open| open.streamed_bytes > 0)
+    }
+
+    /// Accounts for bytes that were sent, in the order in which `send_once` lined them up.
+    pub(super) fn on_sent(&mut self, driver: &mut Driver, sent: usize) {
+        let mut sent = sent;
+        let mut output = self.codec.output().len();
+        if output > 0 && self.sent == 0 && !self.front_streams() {
+            let count = sent.min(output);
+            self.codec.advance_output(count);
+            sent -= count;
+            output = 0;
+        }
+        while let Some(slot) = self.replies.front().copied() {
+            let open = self.slots[slot as usize].as_mut().expect("open until sent");
+            if !open.is_sendable() {
+                break;
+            }
+            let whole = open.bytes_to_send();
+            if self.sent + sent < whole {
+                self.sent += sent;
+                return;
+            }
+            sent -= whole - self.sent;
+            self.sent = 0;
+            for piece in &mut open.pieces {
+                if piece.at == At::Ours {
+                    self.held -= piece.run.count;
+                    driver.give_back_frames(piece.run);
+                    piece.at = At::Nobody;
+                }
+            }
+            if open.is_last_piece() {
+                self.long -= usize::from(is_long(open.op));
+                self.slots[slot as usize] = None;
+                self.free.push(slot);
+                self.replies.pop_front();
+                if self.open() == 0 {
+                    // Nothing is asked of the engine, so it owes no credit.
+                    self.charged = 0;
+                }
+            } else {
+                open.streamed_bytes += open.pieces[0].len;
+                open.header = None;
+                open.pieces.clear();
+                self.next_pieces(driver, slot);
+                return;
+            }
+            if output > 0 {
+                let count = sent.min(output);
+                self.codec.advance_output(count);
+                sent -= count;
+                output = 0;
+            }
+            if sent == 0 {
+                return;
+            }
+        }
+    }
+}
+
+/// What one `sendmsg` is made of.
+#[derive(Default)]
+struct Line<'a> {
+    items: SmallVec<[Item<'a>; 64]>,
+    /// Where the payload is, in order.
+    parts: Parts,
+    /// Bytes of the first reply that were sent before.
+    skip: usize,
+    wanted: usize,
+    /// The rest of the last reply is for another time.
+    is_cut: bool,
+}
+
+enum Item<'a> {
+    Bytes(&'a [u8]),
+    /// The next of the parts.
+    Frames,
+}
+
+impl<'a> Line<'a> {
+    fn push(&mut self, bytes: &'a [u8]) {
+        let cut = self.skip.min(bytes.len());
+        self.skip -= cut;
+        if cut < bytes.len() {
+            self.wanted += bytes.len() - cut;
+            self.items.push(Item::Bytes(&bytes[cut..]));
+        }
+    }
+
+    fn push_piece(&mut self, piece: &Piece) {
+        let len = usize::try_from(piece.len).expect("at most PIECE_BYTES");
+        let cut = self.skip.min(len);
+        self.skip -= cut;
+        let taken = (len - cut).min(SEND_BYTES_MAX.saturating_sub(self.wanted));
+        self.is_cut |= taken < len - cut;
+        if taken > 0 {
+            self.wanted += taken;
+            let offset = piece.start % FRAME_BYTES + cut as u64;
+            self.parts.push(piece.run.part(offset, taken as u64));
+            self.items.push(Item::Frames);
+        }
+    }
+
+    /// Whether a reply of so many pieces is for another time.
+    fn is_full(&self, pieces: usize) -> bool {
+        let full = self.items.len() + pieces + 2 > SLICES_MAX || self.wanted >= SEND_BYTES_MAX;
+        full && self.wanted > 0
+    }
+}
+
+/// Payload of one `sendmsg`: what a socket takes at once, and no more than fits a cache.
+const SEND_BYTES_MAX: usize = 256 << 10;
+/// Slices of one `sendmsg`, below `IOV_MAX`.
+const SLICES_MAX: usize = 1000;

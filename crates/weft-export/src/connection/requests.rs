@@ -1,0 +1,443 @@
+//! What becomes of a request between its header and its reply?
+//!
+//! It gets frames, goes to the engine in pieces, asks again for those whose member stalled, and takes its
+//! place among the replies when nothing of it is outstanding.
+
+use smallvec::SmallVec;
+use weft_engine::{Flags, ReplyError, Request, RequestOp, Run, frames_needed};
+use weft_nbd::{NbdError, Op, ReplyHeader};
+use weft_runtime::driver::Driver;
+use weft_units::{ByteRange, FRAME_BYTES};
+
+use super::{Connection, Served, tag_of};
+
+/// A request that is not answered yet.
+pub(super) struct Open {
+    pub(super) request: weft_nbd::Request,
+    pub(super) op: RequestOp,
+    pub(super) fua: bool,
+    pub(super) discard: bool,
+    pub(super) start: u64,
+    pub(super) len: u64,
+    /// All pieces of a whole request, the present one of a streamed.
+    pub(super) pieces: SmallVec<[Piece; 1]>,
+    /// Bytes of payload received.
+    pub(super) received: u64,
+    /// Bytes given to the engine.
+    pub(super) submitted: u64,
+    /// Pieces at the engine.
+    pub(super) outstanding: u32,
+    pub(super) error: Option<NbdError>,
+    pub(super) streamed: bool,
+    /// Bytes of a streamed read that were sent.
+    pub(super) streamed_bytes: u64,
+    /// Its place in `replies` is taken.
+    pub(super) queued: bool,
+    pub(super) header: Option<ReplyHeader>,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Piece {
+    pub(super) run: Run,
+    pub(super) start: u64,
+    pub(super) len: u64,
+    pub(super) at: At,
+}
+
+/// Who has the frames of a piece.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum At {
+    Engine,
+    /// Nobody: it is over, or has none.
+    Nobody,
+    Ours,
+}
+
+impl Connection {
+    /// Starts a request, unless it has to wait.
+    pub(super) fn begin(&mut self, driver: &mut Driver, request: weft_nbd::Request) -> bool {
+        let mut discard = false;
+        let (op, start, len, fua) = match request.op {
+            Op::BlockStatus { .. } | Op::Cache { .. } => {
+                self.answer_here(driver, &request);
+                return true;
+            }
+            Op::Read { .. } if self.is_hole(driver, &request) => {
+                self.codec.reply_hole(&request);
+                return true;
+            }
+            Op::Flush => (RequestOp::Flush, 0, 0, false),
+            Op::Read { offset, len, .. } => (RequestOp::Read, offset, u64::from(len), false),
+            Op::Write { offset, len, fua } => (RequestOp::Write, offset, u64::from(len), fua),
+            Op::Trim { offset, len, fua } => (RequestOp::Trim, offset, len, fua),
+            Op::WriteZeroes { offset, len, fua, no_hole, .. } => {
+                discard = !no_hole;
+                (RequestOp::WriteZeroes, offset, len, fua)
+            }
+        };
+        // They take no memory of their own, so that nothing else bounds how many wait for each other.
+        if is_long(op) && self.long >= LONG_MAX {
+            return false;
+        }
+        let mut open = Open {
+            request,
+            op,
+            fua,
+            discard,
+            start,
+            len,
+            pieces: SmallVec::new(),
+            received: 0,
+            submitted: 0,
+            outstanding: 0,
+            error: self.poisoned.then_some(NbdError::Io),
+            streamed: false,
+            streamed_bytes: 0,
+            queued: false,
+            header: None,
+        };
+        let has_payload = matches!(op, RequestOp::Read | RequestOp::Write);
+        if has_payload && open.error.is_none() {
+            let whole = self.charged + len <= self.credit
+                && self.take_whole(driver, start, len, &mut open.pieces);
+            if !whole {
+                if self.held > 0 || self.charged > 0 {
+                    return false;
+                }
+                open.streamed = true;
+            }
+        }
+        self.long += usize::from(is_long(op));
+        let slot = match self.free.pop() {
+            Some(slot) => {
+                self.slots[slot as usize] = Some(open);
+                slot
+            }
+            None => {
+                self.slots.push(Some(open));
+                u32::try_from(self.slots.len() - 1).expect("at most REQUESTS_MAX")
+            }
+        };
+        if op == RequestOp::Write {
+            self.receiving = Some(slot);
+        }
+        let open = self.slots[slot as usize].as_ref().expect("put there just now");
+        if open.error.is_some() {
+            self.end_if_over(driver, slot);
+        } else if open.streamed {
+            self.next_pieces(driver, slot);
+        } else if op != RequestOp::Write {
+            self.submit(driver, slot);
+        }
+        true
+    }
+
+    /// Answers what needs no engine: where holes are, and what is to be read soon, which is as near as
+    /// it gets.
+    fn answer_here(&mut self, driver: &mut Driver, request: &weft_nbd::Request) {
+        let Served { volume, allocation, .. } = self.served.as_ref().expect(CHOSEN);
+        match request.op {
+            _ if self.poisoned => self.codec.reply(request, Err(NbdError::Io)),
+            Op::BlockStatus { offset, len, .. } => {
+                let extents = allocation.extents(driver, *volume, offset, len);
+                self.codec.reply_extents(request, &extents);
+            }
+            _ => self.codec.reply(request, Ok(())),
+        }
+    }
+
+    /// Whether a long read is of a hole, and its client can be told so.
+    fn is_hole(&self, driver: &mut Driver, request: &weft_nbd::Request) -> bool {
+        let Op::Read { offset, len, df: false } = request.op else { return false };
+        let Served { volume, allocation, .. } = self.served.as_ref().expect(CHOSEN);
+        self.codec.is_structured()
+            && !self.poisoned
+            && allocation.is_hole(driver, *volume, offset, len)
+    }
+
+    /// Frames for a whole request, all or none.
+    fn take_whole(
+        &mut self,
+        driver: &mut Driver,
+        start: u64,
+        len: u64,
+        pieces: &mut SmallVec<[Piece; 1]>,
+    ) -> bool {
+        let need = frames_needed(start, len);
+        if self.held + need > driver.pool().free() {
+            return false;
+        }
+        let end = start + len;
+        let mut at = start;
+        while at < end {
+            let next = ((at / PIECE_BYTES + 1) * PIECE_BYTES).min(end);
+            let Some(run) = driver.take_frames(self.client, frames_needed(at, next - at)) else {
+                for piece in pieces.drain(..) {
+                    self.held -= piece.run.count;
+                    driver.give_back_frames(piece.run);
+                }
+                return false;
+            };
+            self.held += run.count;
+            pieces.push(Piece { run, start: at, len: next - at, at: At::Ours });
+            at = next;
+        }
+        true
+    }
+
+    /// Gives every piece that is ours to the engine.
+    pub(super) fn submit(&mut self, driver: &mut Driver, slot: u32) {
+        let open = self.slots[slot as usize].as_mut().expect("open until answered");
+        let Served { volume, discards, allocation, .. } = self.served.as_ref().expect(CHOSEN);
+        let (volume, discards, row) = (*volume, *discards, allocation.row_bytes());
+        let flags = Flags { fua: open.fua, discard: open.discard, ..Flags::default() };
+        let mut ask = |index: usize, range: ByteRange, frames: Run| {
+            driver.request(Request {
+                client: self.client,
+                tag: tag_of(slot, index),
+                volume,
+                op: open.op,
+                range,
+                frames,
+                flags,
+                attr: weft_engine::Attr {
+                    origin: weft_engine::Origin::Client(self.client),
+                    ..weft_engine::Attr::default()
+                },
+            });
+        };
+        match open.op {
+            RequestOp::Flush | RequestOp::Trim | RequestOp::WriteZeroes => {
+                let start = open.start + open.submitted;
+                let stored = open.op == RequestOp::WriteZeroes && !(open.discard && discards);
+                let most = if stored { ZEROES_BYTES_MAX } else { discarded_at_once(start, row) };
+                let len = (open.len - open.submitted).min(most);
+                open.pieces.clear();
+                open.pieces.push(Piece { run: Run::EMPTY, start, len, at: At::Engine });
+                ask(0, ByteRange::new(start, len), Run::EMPTY);
+                open.submitted += len;
+                open.outstanding = 1;
+            }
+            RequestOp::Read | RequestOp::Write => {
+                for (index, piece) in open.pieces.iter_mut().enumerate() {
+                    if piece.at == At::Ours {
+                        ask(index, ByteRange::new(piece.start, piece.len), piece.run);
+                        piece.at = At::Engine;
+                        open.outstanding += 1;
+                        open.submitted += piece.len;
+                        self.charged += piece.len;
+                    }
+                }
+            }
+        }
+    }
+
+    /// What comes after pieces have ended, or when frames are free again.
+    pub(super) fn next_pieces(&mut self, driver: &mut Driver, slot: u32) {
+        let Some(Some(open)) = self.slots.get_mut(slot as usize) else { return };
+        if open.error.is_some() {
+            self.end_if_over(driver, slot);
+            return;
+        }
+        if open.op == RequestOp::Read && open.pieces.iter().any(Piece::is_stalled) {
+            self.ask_again(driver, slot);
+            return;
+        }
+        if open.outstanding > 0 {
+            return;
+        }
+        let long = matches!(open.op, RequestOp::Trim | RequestOp::WriteZeroes);
+        if long && open.submitted < open.len {
+            self.submit(driver, slot);
+            return;
+        }
+        if open.streamed
+            && open.op == RequestOp::Read
+            && open.pieces.iter().any(|p| p.at == At::Ours)
+        {
+            // A piece of a streamed read is ready to be sent.
+            self.queue_reply(slot);
+            return;
+        }
+        if open.streamed && open.submitted < open.len {
+            let start = open.start + open.submitted;
+            let mut len = (open.len - open.submitted).min(PIECE_BYTES - start % PIECE_BYTES);
+            let run = loop {
+                let need = frames_needed(start, len);
+                if self.held + need <= driver.pool().free()
+                    && let Some(run) = driver.take_frames(self.client, need)
+                {
+                    break run;
+                }
+                if len <= FRAME_BYTES {
+                    if !self.starved.contains(&slot) {
+                        self.starved.push_back(slot);
+                    }
+                    return;
+                }
+                // Shorter, down to the end of one block.
+                len = (len / 2).max(1).next_multiple_of(FRAME_BYTES).min(len - 1);
+            };
+            self.held += run.count;
+            open.pieces.clear();
+            open.pieces.push(Piece { run, start, len, at: At::Ours });
+            if open.op == RequestOp::Read {
+                self.submit(driver, slot);
+            }
+            return;
+        }
+        self.end_if_over(driver, slot);
+    }
+
+    /// Asks for pieces whose member stalled once more, with other frames.
+    fn ask_again(&mut self, driver: &mut Driver, slot: u32) {
+        self.starved.retain(|other| *other != slot);
+        let open = self.slots[slot as usize].as_mut().expect("the caller looked");
+        let mut hidden: SmallVec<[usize; 4]> = SmallVec::new();
+        for index in 0..open.pieces.len() {
+            let piece = open.pieces[index];
+            if piece.at == At::Ours {
+                // Read already; it must not be asked for with the others.
+                hidden.push(index);
+                open.pieces[index].at = At::Nobody;
+            } else if piece.is_stalled() {
+                let need = frames_needed(piece.start, piece.len);
+                let Some(run) = driver.take_frames(self.client, need) else {
+                    if !self.starved.contains(&slot) {
+                        self.starved.push_back(slot);
+                    }
+                    continue;
+                };
+                self.held += run.count;
+                open.submitted -= piece.len;
+                open.pieces[index] = Piece { run, at: At::Ours, ..piece };
+            }
+        }
+        self.submit(driver, slot);
+        let open = self.slots[slot as usize].as_mut().expect("nothing was answered meanwhile");
+        for index in hidden {
+            open.pieces[index].at = At::Ours;
+        }
+    }
+
+    /// Answers a request of which nothing is outstanding any more.
+    pub(super) fn end_if_over(&mut self, driver: &mut Driver, slot: u32) {
+        let Some(Some(open)) = self.slots.get_mut(slot as usize) else { return };
+        let payload_to_come = open.op == RequestOp::Write && open.received < open.len;
+        if open.outstanding > 0 || (payload_to_come && self.receiving == Some(slot)) {
+            return;
+        }
+        if open.error.is_some() {
+            if open.streamed_bytes > 0 || (self.sent > 0 && self.replies.front() == Some(&slot)) {
+                // Data has gone out already; there is no way left to say it.
+                self.broken = true;
+            }
+            for piece in &mut open.pieces {
+                if piece.at == At::Ours {
+                    self.held -= piece.run.count;
+                    driver.give_back_frames(piece.run);
+                    piece.at = At::Nobody;
+                }
+            }
+        }
+        self.queue_reply(slot);
+    }
+
+    fn queue_reply(&mut self, slot: u32) {
+        let open = self.slots[slot as usize].as_mut().expect("open until answered");
+        let result = open.error.map_or(Ok(()), Err);
+        if open.streamed_bytes == 0 {
+            open.header = Some(self.codec.reply_header(&open.request, result));
+        }
+        if !open.queued {
+            open.queued = true;
+            self.replies.push_back(slot);
+        }
+    }
+}
+
+impl Piece {
+    /// Whether its read has to be asked for again.
+    pub(super) fn is_stalled(&self) -> bool {
+        self.at == At::Nobody && self.run.count == 0
+    }
+}
+
+impl Open {
+    /// Bytes before the present pieces.
+    pub(super) fn done_before(&self) -> u64 {
+        self.pieces.first().map_or(self.received, |piece| piece.start - self.start)
+    }
+
+    pub(super) fn is_sendable(&self) -> bool {
+        let ready = !self.streamed || self.pieces.iter().any(|piece| piece.at == At::Ours);
+        self.queued && (self.error.is_some() || self.op != RequestOp::Read || ready)
+    }
+
+    /// Whether what is ready to be sent is the end of the reply.
+    pub(super) fn is_last_piece(&self) -> bool {
+        let is_stream = self.streamed && self.op == RequestOp::Read && self.error.is_none();
+        !is_stream || self.submitted == self.len
+    }
+
+    pub(super) fn bytes_to_send(&self) -> usize {
+        let header = self.header.as_deref().map_or(0, <[u8]>::len);
+        let is_data = self.op == RequestOp::Read && self.error.is_none();
+        let data: u64 = self.pieces.iter().map(|piece| if is_data { piece.len } else { 0 }).sum();
+        header + usize::try_from(data).expect("at most 32 MiB")
+    }
+}
+/// Whether a request's length is bounded by nothing that it brings or takes along.
+pub(super) fn is_long(op: RequestOp) -> bool {
+    matches!(op, RequestOp::Trim | RequestOp::WriteZeroes)
+}
+/// Bytes from `start` on that are discarded by one request to the engine: up to the end of a chunk row,
+/// so that nothing has to be stored where two of them meet.
+fn discarded_at_once(start: u64, row: u64) -> u64 {
+    let last = (start / row + 1).saturating_mul(row);
+    let end = start.saturating_add(DISCARD_BYTES_MAX) / row * row;
+    end.max(last) - start
+}
+
+/// What NBD can say of an engine's error.
+pub(super) fn errno_of(error: &ReplyError, op: RequestOp) -> NbdError {
+    let writes = !matches!(op, RequestOp::Flush | RequestOp::Read);
+    match error {
+        ReplyError::NoSpace => NbdError::NoSpace,
+        ReplyError::OutOfRange if writes => NbdError::NoSpace,
+        ReplyError::Invalid(_) | ReplyError::OutOfRange => NbdError::Invalid,
+        ReplyError::ReadOnly | ReplyError::Refused(_) => NbdError::Permission,
+        ReplyError::Stopping => NbdError::Shutdown,
+        _ => NbdError::Io,
+    }
+}
+/// Where requests are cut: a MiB is several chunk rows and a few tenths of a millisecond.
+const PIECE_BYTES: u64 = 1 << 20;
+/// Most zeros that are stored for one request to the engine: who wants something of what comes after need
+/// not wait for all.
+const ZEROES_BYTES_MAX: u64 = 32 << 20;
+/// Most that is discarded for one request to the engine. Others wait for all of it, so does a stop, and it
+/// goes on when its client is gone; an array without a member stores zeros instead.
+const DISCARD_BYTES_MAX: u64 = 1 << 30;
+/// Trims and zeroes of one client that are not answered.
+const LONG_MAX: usize = 64;
+const CHOSEN: &str = "requests come after the choice of an export";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_discards_are_cut_between_chunk_rows() {
+        let row = 3 << 19;
+        let first = discarded_at_once(512, row);
+        assert_eq!((512 + first) % row, 0);
+        assert!(first <= DISCARD_BYTES_MAX && first > DISCARD_BYTES_MAX - row, "{first}");
+        assert_eq!(discarded_at_once(7, 1), DISCARD_BYTES_MAX);
+        // A row is never cut, however long it is.
+        assert_eq!(discarded_at_once(512, 5 << 30), (5 << 30) - 512);
+        assert_eq!(discarded_at_once(5 << 30, 5 << 30), 5 << 30);
+        let end = u64::MAX - 4096;
+        assert!(discarded_at_once(end, row) > 0);
+    }
+}

@@ -1,0 +1,195 @@
+//! What did clients ask for, and when?
+//!
+//! A [`Recorder`] takes down every request to read, write, trim, zero or flush as it arrives, before the
+//! volume has decided anything. Whoever keeps them takes them from another thread. What is not a request
+//! to the volume is left out: questions where holes are, hints, and what the protocol refuses.
+//!
+//! # Bounds
+//!
+//! Clients never wait for whoever keeps the requests: a recording that slows its volume down is a
+//! recording of something else. At most [`ARRIVALS_MAX`] wait to be taken; what comes then is counted, and
+//! the next that fits says how many are missing before it.
+
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use weft_nbd::Op;
+use weft_runtime::clock::Clock;
+use weft_units::Time;
+
+/// A request of a client, as it arrived.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Arrival {
+    /// When, since the first one.
+    pub time: Time,
+    /// What was asked for.
+    pub op: Op,
+    /// Requests that arrived before this one, after the one that was taken down before, and were not.
+    pub lost: u64,
+}
+
+/// Takes down what clients ask for.
+#[derive(Debug)]
+pub struct Recorder {
+    state: Mutex<State>,
+    /// Told when many wait to be taken, and at the end.
+    many: Condvar,
+    max: usize,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Runs since the first arrival.
+    clock: Option<Clock>,
+    arrivals: Vec<Arrival>,
+    lost: u64,
+    ended: bool,
+}
+
+/// What [`Recorder::take`] found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub struct Taken {
+    /// Requests that arrived after all that were taken, and were not taken down.
+    pub lost: u64,
+    /// Nothing comes any more.
+    pub ended: bool,
+}
+
+impl Default for Recorder {
+    fn default() -> Self {
+        Self::with_room(ARRIVALS_MAX)
+    }
+}
+
+impl Recorder {
+    /// One that lets so many wait to be taken.
+    #[must_use]
+    pub fn with_room(max: usize) -> Self {
+        Self { state: Mutex::default(), many: Condvar::new(), max }
+    }
+
+    /// Takes a request down, if it is one and there is room.
+    pub(crate) fn note(&self, op: Op) {
+        if matches!(op, Op::BlockStatus { .. } | Op::Cache { .. }) {
+            return;
+        }
+        let mut state = self.lock();
+        if state.arrivals.len() >= self.max {
+            state.lost += 1;
+            return;
+        }
+        // Looked at under the lock, so that times never go back.
+        let time = state.clock.get_or_insert_with(Clock::start).now();
+        let lost = std::mem::take(&mut state.lost);
+        state.arrivals.push(Arrival { time, op, lost });
+        if state.arrivals.len() == self.max.div_ceil(2) {
+            self.many.notify_one();
+        }
+    }
+
+    /// Nothing comes any more. Whoever waits in [`Self::take`] goes on.
+    pub fn end(&self) {
+        self.lock().ended = true;
+        self.many.notify_one();
+    }
+
+    /// Takes what has arrived, in order, into `arrivals`, which is emptied first; its memory is used for
+    /// those to come. Waits until there are many, or for `patience`, or until the end.
+    pub fn take(&self, arrivals: &mut Vec<Arrival>, patience: Duration) -> Taken {
+        arrivals.clear();
+        let few = |state: &mut State| !state.ended && state.arrivals.len() < self.max.div_ceil(2);
+        let waited = self.many.wait_timeout_while(self.lock(), patience, few);
+        let (mut state, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        std::mem::swap(&mut state.arrivals, arrivals);
+        // What was lost before the end has no request behind it that could tell.
+        let lost = if state.ended { std::mem::take(&mut state.lost) } else { 0 };
+        Taken { lost, ended: state.ended }
+    }
+
+    /// The state is whole after every statement, so that a panic leaves it usable.
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A quarter of a million requests, 13 MB: what the fastest volume is asked in half a second or more.
+const ARRIVALS_MAX: usize = 1 << 18;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const READ: Op = Op::Read { offset: 512, len: 4096, df: false };
+    const AT_ONCE: Duration = Duration::ZERO;
+
+    #[test]
+    fn requests_are_taken_in_order_and_only_requests() {
+        let recorder = Recorder::default();
+        recorder.note(Op::Flush);
+        recorder.note(Op::BlockStatus { offset: 0, len: 512, one: true });
+        recorder.note(Op::Cache { offset: 0, len: 512 });
+        recorder.note(READ);
+        let mut arrivals = Vec::new();
+        let taken = recorder.take(&mut arrivals, AT_ONCE);
+        assert_eq!(taken, Taken { lost: 0, ended: false });
+        assert_eq!(
+            arrivals.iter().map(|arrival| arrival.op).collect::<Vec<_>>(),
+            [Op::Flush, READ]
+        );
+        assert!(arrivals[0].time <= arrivals[1].time);
+        assert!(arrivals[0].time < Time(1_000_000), "counted from the first: {:?}", arrivals[0]);
+        recorder.end();
+        assert!(recorder.take(&mut arrivals, Duration::from_secs(60)).ended);
+        assert!(arrivals.is_empty());
+    }
+
+    #[test]
+    fn what_finds_no_room_is_counted_where_it_is_missing() {
+        let recorder = Recorder::with_room(4);
+        (0..7).for_each(|_| recorder.note(READ));
+        let mut arrivals = Vec::new();
+        assert_eq!(recorder.take(&mut arrivals, AT_ONCE), Taken { lost: 0, ended: false });
+        assert_eq!(arrivals.iter().map(|arrival| arrival.lost).collect::<Vec<_>>(), [0; 4]);
+        (0..6).for_each(|_| recorder.note(Op::Flush));
+        recorder.end();
+        assert_eq!(recorder.take(&mut arrivals, AT_ONCE), Taken { lost: 2, ended: true });
+        assert_eq!(arrivals.iter().map(|arrival| arrival.lost).collect::<Vec<_>>(), [3, 0, 0, 0]);
+        assert_eq!(recorder.take(&mut arrivals, AT_ONCE), Taken { lost: 0, ended: true });
+    }
+
+    /// Nothing is counted twice or not at all, however many threads ask and however slow the taker is.
+    #[test]
+    fn every_request_is_taken_or_counted() {
+        const EACH: u64 = 20_000;
+        let recorder = Recorder::with_room(64);
+        let (mut taken, mut lost, mut last) = (0, 0, Time(0));
+        std::thread::scope(|scope| {
+            let askers: Vec<_> = (0..3)
+                .map(|_| scope.spawn(|| (0..EACH).for_each(|_| recorder.note(READ))))
+                .collect();
+            scope.spawn(|| {
+                for asker in askers {
+                    asker.join().unwrap();
+                }
+                recorder.end();
+            });
+            let mut arrivals = Vec::new();
+            loop {
+                let step = recorder.take(&mut arrivals, Duration::from_millis(1));
+                for arrival in &arrivals {
+                    assert!(arrival.time >= last);
+                    last = arrival.time;
+                    lost += arrival.lost;
+                    taken += 1;
+                }
+                lost += step.lost;
+                if step.ended && arrivals.is_empty() {
+                    break;
+                }
+            }
+        });
+        assert_eq!(taken + lost, 3 * EACH);
+        assert!(taken > 0);
+    }
+}

@@ -1,0 +1,116 @@
+//! On what does a run stand?
+//!
+//! A column in a case becomes parts of a machine. Knobs are set in this order: what the column starts from, the
+//! case's, the machine's, the column's own.
+
+use weft_engine::knobs::Knobs;
+use weft_engine::sched::mq_deadline::Settings;
+use weft_engine::writeback::{Kernel, PoolConfig};
+use weft_ondisk::Level;
+use weft_sim::drive::{Drive, Model};
+use weft_sim::machine::{Costs, Parts};
+use weft_units::Bytes;
+
+use super::error::ExperimentError;
+use super::text::{Base, Case, Column, MachineText, Text};
+
+/// What all columns run on.
+#[derive(Clone, Debug)]
+pub(super) struct Hardware {
+    pub(super) model: Model,
+    pub(super) costs: Costs,
+}
+
+/// What a run needs apart from its load.
+#[derive(Clone, Debug)]
+pub(super) struct Ground {
+    pub(super) parts: Parts,
+    pub(super) pool: PoolConfig,
+}
+
+impl Ground {
+    /// Of a column in a case, with some knobs on top.
+    pub(super) fn new(
+        text: &Text,
+        hardware: &Hardware,
+        case: &Case,
+        column: &Column,
+        on_top: &[String],
+    ) -> Result<Self, ExperimentError> {
+        let MachineText { level, members, chunk_kib, .. } = &text.machine;
+        let mut knobs = match column.base {
+            Base::Md => Knobs::md(),
+            Base::Weft => Knobs::default(),
+        };
+        let settings = case.knobs.iter().chain(&text.machine.knobs);
+        for setting in settings.chain(&column.knobs).chain(on_top) {
+            let (name, value) = setting.split_once('=').unwrap_or((setting, ""));
+            let knob = knobs
+                .parse(name, value)
+                .map_err(|source| ExperimentError::Knob { patch: text.patch.clone(), source })?;
+            knobs.set(knob);
+        }
+        let level = match level.as_str() {
+            "raid4" => Level::Raid4,
+            "raid5" => Level::Raid5,
+            "raid6" => Level::Raid6,
+            found => return Err(unknown(text, "machine.level", found, "raid4, raid5, raid6")),
+        };
+        let parts = Parts {
+            level,
+            model: hardware.model.clone(),
+            members: *members,
+            chunk: Bytes::kib(*chunk_kib).sectors_floor(),
+            member_size: None,
+            knobs,
+            queue: Settings::default(),
+            costs: hardware.costs.times(case.costs_times),
+            seed: 0,
+        };
+        Ok(Self { parts, pool: pool(text)? })
+    }
+
+    /// For whoever wants to run it again.
+    pub(super) fn to_json(&self, case: &Case) -> serde_json::Value {
+        let Parts { level, model, members, chunk, knobs, costs, .. } = &self.parts;
+        serde_json::json!({
+            "level": level.to_string(),
+            "members": members,
+            "chunk_bytes": chunk.bytes().0,
+            "drive": model.to_toml(),
+            "knobs": format!("{knobs:?}"),
+            "costs": format!("{costs:?}"),
+            "page_cache": format!("{:?}", self.pool),
+            "load": format!("{:?}", case.load),
+        })
+    }
+
+    /// The same for a run that has this seed.
+    pub(super) fn with_seed(&self, seed: u64) -> Self {
+        Self { parts: Parts { seed, ..self.parts.clone() }, pool: self.pool }
+    }
+}
+
+/// The drive of an experiment, without what was fitted. One for all its runs: what a steady state takes to reach is
+/// shared.
+pub(super) fn plain_model(text: &Text) -> Result<Model, ExperimentError> {
+    Drive::model(&text.machine.model)
+        .map_err(|source| ExperimentError::Model { patch: text.patch.clone(), source })
+}
+
+fn pool(text: &Text) -> Result<PoolConfig, ExperimentError> {
+    let MachineText { memory_mib, cpus, kernel, .. } = &text.machine;
+    let kernel = match kernel.as_str() {
+        "2.6.24" => Kernel::V2_6_24,
+        "3.1" => Kernel::V3_1,
+        found => return Err(unknown(text, "machine.kernel", found, "2.6.24, 3.1")),
+    };
+    let pages = memory_mib * 256;
+    // What the kernel and its programs took of a GiB then was about an eighth.
+    Ok(PoolConfig::new(kernel, *cpus, pages, pages / 8 * 7))
+}
+
+fn unknown(text: &Text, field: &'static str, found: &str, expected: &str) -> ExperimentError {
+    let (patch, found) = (text.patch.clone(), found.to_owned());
+    ExperimentError::Unknown { patch, field, found, expected: expected.to_owned() }
+}

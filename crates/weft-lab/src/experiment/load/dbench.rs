@@ -1,0 +1,64 @@
+//! What is measured of `dbench`?
+//!
+//! Its throughput counts reads and writes of all clients. The two operations that wait for the disks are `Flush`
+//! and, with `-s`, `WriteX`.
+
+use serde::Deserialize;
+use weft_sim::machine::Machine;
+use weft_sim::workload::dbench::{Kind, Settings};
+use weft_sim::workload::ext4::Ext4;
+use weft_units::Span;
+
+use super::{Amount, Part, Size};
+use crate::experiment::ground::Ground;
+use crate::experiment::metric::Metric;
+use crate::experiment::watch::{Series, longest, look_into, warm_up};
+
+/// `dbench CLIENTS`.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Dbench {
+    clients: u32,
+    pub(super) seconds: Amount,
+}
+
+impl Dbench {
+    pub(super) const METRICS: &[Metric] = &[
+        Metric::Throughput,
+        Metric::FlushAverage,
+        Metric::FlushMax,
+        Metric::WriteAverage,
+        Metric::Prereads,
+        Metric::PrereadWaitP999,
+        Metric::PrereadWaitMax,
+        Metric::MemberRequest,
+        Metric::Commits,
+        Metric::EngineBusy,
+    ];
+
+    pub(super) fn run(&self, ground: &Ground, size: Size) -> Part {
+        let time = Span::secs(self.seconds.at(size));
+        let mut machine = Machine::new(&ground.parts);
+        look_into(&mut machine);
+        let fs = Ext4::mount(&mut machine, ground.pool);
+        let (warm_up, seed) = (warm_up(time), ground.parts.seed);
+        let settings = Settings { warm_up, seed, ..Settings::new(self.clients, longest(time)) };
+        let run = settings.start(&mut machine, &fs);
+        let mut series = Series::default();
+        let steady = series.watch_steady(&mut machine, time, |m| run.table(m).bytes);
+        let table = run.table(&machine);
+        let (flush, write) = (table.row(Kind::Flush), table.row(Kind::WriteX));
+        let all = steady.seconds() * 1.2;
+        let values = [
+            (Metric::Throughput, steady.throughput()),
+            (Metric::FlushAverage, flush.mean_ms()),
+            (Metric::FlushMax, flush.max.0 as f64 / 1e6),
+            (Metric::WriteAverage, write.mean_ms()),
+            (Metric::Prereads, steady.done.prereads()),
+            (Metric::MemberRequest, steady.done.member_request()),
+            (Metric::Commits, fs.commits().transactions as f64 / all),
+            (Metric::EngineBusy, steady.engine_busy()),
+        ];
+        Part::of_steady(&machine, &values, &steady, series)
+    }
+}

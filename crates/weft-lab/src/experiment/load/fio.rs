@@ -1,0 +1,171 @@
+//! What is measured of jobs of `fio`?
+//!
+//! Clones of one job with direct I/O keep so many requests in flight each. As published for patch 004 they all
+//! begin at the start of the device; beside it each may have a part of its own.
+//!
+//! Isolated writes come one after the other, each in rows that nobody has touched before: what members move for
+//! each of them is exact.
+
+use hdrhistogram::Histogram;
+use serde::Deserialize;
+use weft_engine::RequestOp;
+use weft_sim::machine::{Machine, Pid};
+use weft_sim::rng::Rng;
+use weft_sim::workload::jobs::{Io, Job, Pace, Plug};
+use weft_units::{ByteRange, Span, Time};
+
+use super::{Amount, Part, SECONDS_MAX, Size};
+use crate::experiment::ground::Ground;
+use crate::experiment::metric::Metric;
+use crate::experiment::watch::{Series, Totals, longest, look_into, warm_up};
+
+/// Clones of a job that writes.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Fio {
+    pattern: Pattern,
+    block_kib: u64,
+    clones: u64,
+    depth: u32,
+    pub(super) seconds: Amount,
+}
+
+/// Where clones write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Pattern {
+    /// From front to back, each in a part of its own (`offset_increment`).
+    Disjoint,
+    /// Anywhere (`rw=randwrite`).
+    Random,
+    /// From front to back, all over the same blocks (`rw=write`).
+    Same,
+}
+
+/// Isolated writes.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Isolated {
+    block_kib: u64,
+    pub(super) count: Amount,
+}
+
+impl Fio {
+    pub(super) const METRICS: &[Metric] = &[
+        Metric::Throughput,
+        Metric::Latency,
+        Metric::LatencyP99,
+        Metric::Prereads,
+        Metric::PrereadWaitP999,
+        Metric::PrereadWaitMax,
+        Metric::MemberKibPerWrite,
+        Metric::MemberRequest,
+        Metric::EngineBusy,
+    ];
+
+    pub(super) fn run(&self, ground: &Ground, size: Size) -> Part {
+        let time = Span::secs(self.seconds.at(size));
+        let mut machine = Machine::new(&ground.parts);
+        look_into(&mut machine);
+        let pace = Pace {
+            plug: Plug::Request,
+            warm_up: warm_up(time),
+            run_time: Some(longest(time)),
+            ..Pace::depth(self.depth)
+        };
+        let (volume, seed) = (machine.host.size().0, ground.parts.seed);
+        let pids: Vec<Pid> = (0..self.clones)
+            .map(|clone| {
+                let asks = self.asks(clone, volume, seed);
+                machine.add_with(|pid| Box::new(Job::new(pid, pace, asks)))
+            })
+            .collect();
+        let found = |machine: &Machine| -> Vec<_> {
+            let of = |pid: &Pid| machine.process::<Job>(*pid).found(RequestOp::Write).clone();
+            pids.iter().map(of).collect()
+        };
+        let mut series = Series::default();
+        let steady = series.watch_steady(&mut machine, time, |machine| {
+            let of = |pid: &Pid| machine.process::<Job>(*pid).found(RequestOp::Write).bytes.0;
+            pids.iter().map(of).sum()
+        });
+        let mut latencies = Histogram::<u64>::new(3).expect("three digits are allowed");
+        let (mut requests, mut waited) = (0, 0);
+        for found in found(&machine) {
+            latencies.add(&found.latencies).expect("histograms of one kind");
+            requests += found.requests;
+            waited += found.time.0;
+        }
+        let moved = (steady.done.read + steady.done.written) as f64 / 1024.0;
+        let requests = requests.max(1) as f64;
+        let values = [
+            (Metric::Throughput, steady.throughput()),
+            (Metric::Latency, waited as f64 / 1e6 / requests),
+            (Metric::LatencyP99, latencies.value_at_quantile(0.99) as f64 / 1e6),
+            (Metric::Prereads, steady.done.prereads()),
+            (Metric::MemberKibPerWrite, moved / requests),
+            (Metric::MemberRequest, steady.done.member_request()),
+            (Metric::EngineBusy, steady.engine_busy()),
+        ];
+        Part::of_steady(&machine, &values, &steady, series)
+    }
+
+    #[cfg(test)]
+    pub(in crate::experiment) fn shorten(&mut self) {
+        self.seconds = Amount { quick: 1, default: 1, full: 1 };
+    }
+
+    fn asks(&self, clone: u64, volume: u64, seed: u64) -> Box<dyn Iterator<Item = Io>> {
+        let block = self.block_kib << 10;
+        let blocks = volume / block;
+        let write = move |nth: u64| Io {
+            op: RequestOp::Write,
+            range: ByteRange::new(nth % blocks * block, block),
+        };
+        match self.pattern {
+            Pattern::Disjoint => {
+                let first = blocks / self.clones * clone;
+                Box::new((first..).map(write))
+            }
+            Pattern::Random => {
+                let mut rng = Rng::new(seed ^ ((clone + 1) << 40));
+                Box::new(std::iter::repeat_with(move || write(rng.below(blocks))))
+            }
+            Pattern::Same => Box::new((0..).map(write)),
+        }
+    }
+}
+
+impl Isolated {
+    pub(super) const METRICS: &[Metric] = &[Metric::MemberKibPerWrite, Metric::MemberRequest];
+
+    pub(super) fn run(&self, ground: &Ground, size: Size) -> Part {
+        let count = self.count.at(size);
+        let mut machine = Machine::new(&ground.parts);
+        look_into(&mut machine);
+        let block = self.block_kib << 10;
+        // A prime number of blocks apart: no two in one chunk row, and chunk by chunk on other members.
+        let apart = 7919 * block;
+        let asks = (0..=count)
+            .map(move |nth| Io { op: RequestOp::Write, range: ByteRange::new(nth * apart, block) });
+        let pace = Pace { think: PAUSE, ..Pace::depth(1) };
+        let pid = machine.add_with(|pid| Box::new(Job::new(pid, pace, Box::new(asks))));
+        let mut series = Series::default();
+        // With the first write superblocks are written: it is not counted.
+        machine.run(Time(0) + Span(PAUSE.0 / 2));
+        let done = |machine: &Machine| machine.process::<Job>(pid).found(RequestOp::Write).requests;
+        assert_eq!(done(&machine), 1, "one write in half a pause");
+        let before = Totals::of(&machine, block);
+        series.watch(&mut machine, Time(0) + Span::secs(SECONDS_MAX), |m| done(m) * block);
+        assert_eq!(done(&machine), count + 1, "all were answered");
+        let moved = Totals::of(&machine, done(&machine) * block).since(&before);
+        let kib = (moved.read + moved.written) as f64 / 1024.0 / count as f64;
+        let values =
+            [(Metric::MemberKibPerWrite, kib), (Metric::MemberRequest, moved.member_request())];
+        let seconds = machine.host.now().0 as f64 / 1e9;
+        Part::of(&machine, &values, seconds, series)
+    }
+}
+
+/// Between two isolated writes: longer than a disk takes, shorter than an idle array takes to become clean.
+const PAUSE: Span = Span::millis(50);

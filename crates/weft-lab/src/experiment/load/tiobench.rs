@@ -1,0 +1,88 @@
+//! What is measured of `tiobench`?
+//!
+//! It prints a row for each number of threads and each size of block; nothing says which of them was published. So
+//! the figure is the mean of all rows. The phases that read come after those that write and change nothing of
+//! them: they are not run.
+//!
+//! Source   experiments.md §1.1
+
+use serde::Deserialize;
+use weft_sim::machine::Machine;
+use weft_sim::workload::tiobench::{self, Phase, Run};
+use weft_sim::workload::xfs::Xfs;
+use weft_units::{Bytes, Span, Time};
+
+use super::{Amount, Part, SECONDS_MAX, Size};
+use crate::experiment::ground::Ground;
+use crate::experiment::metric::Metric;
+use crate::experiment::watch::{Series, Totals, look_into};
+
+/// `tiobench --size … --numruns … --block …`.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Tiobench {
+    threads: Vec<u32>,
+    block_kib: Vec<u64>,
+    pub(super) mib: Amount,
+    repeats: Amount,
+}
+
+impl Tiobench {
+    pub(super) const METRICS: &[Metric] = &[
+        Metric::Throughput,
+        Metric::RandomWrite,
+        Metric::Prereads,
+        Metric::PrereadWaitP999,
+        Metric::PrereadWaitMax,
+        Metric::MemberRequest,
+    ];
+
+    pub(super) fn parts(&self, size: Size) -> usize {
+        let repeats = usize::try_from(self.repeats.at(size)).expect("a few times");
+        self.threads.len() * self.block_kib.len() * repeats
+    }
+
+    pub(super) fn run(&self, ground: &Ground, size: Size, part: usize) -> Part {
+        let threads = self.threads[part % self.threads.len()];
+        let rest = part / self.threads.len();
+        let block = Bytes::kib(self.block_kib[rest % self.block_kib.len()]);
+        let repeat = (rest / self.block_kib.len()) as u64;
+        // Each of several times that it is called the disks stand elsewhere.
+        let ground = ground.with_seed(ground.parts.seed ^ (repeat << 32));
+        let mut machine = Machine::new(&ground.parts);
+        look_into(&mut machine);
+        let chunk = ground.parts.chunk.bytes();
+        let row = Bytes(chunk.0 * u64::from(ground.parts.members - 1));
+        let total = Bytes::mib(self.mib.at(size));
+        let xfs = Xfs::new(machine.host.size(), chunk, row, total);
+        machine.add_page_cache(ground.pool, Box::new(xfs), BIO);
+        let published = tiobench::Tiobench::published(threads, block, xfs.log(), ground.parts.seed);
+        let phases = vec![Phase::Write, Phase::RandomWrite];
+        let pid = tiobench::Tiobench { size: total, phases, ..published }.add_to(&mut machine);
+        let mut series = Series::default();
+        // What members did when the first phase was over, as near as a tick.
+        let mut first_phase = None;
+        series.watch(&mut machine, Time(0) + Span::secs(SECONDS_MAX), |machine| {
+            let timed = machine.process::<Run>(pid).timed();
+            if timed.len() > 1 && first_phase.is_none() {
+                first_phase = Some(Totals::of(machine, timed[0].bytes.0));
+            }
+            timed.iter().map(|timed| timed.bytes.0).sum()
+        });
+        let timed = machine.process::<Run>(pid).timed();
+        let rate = |phase: usize| timed.get(phase).map_or(0.0, |timed| timed.rate() / 1e6);
+        let totals = first_phase.unwrap_or_default();
+        let values = [
+            (Metric::Throughput, rate(0)),
+            (Metric::RandomWrite, rate(1)),
+            (Metric::Prereads, totals.prereads()),
+            (Metric::MemberRequest, totals.member_request()),
+        ];
+        let seconds = timed.last().map_or(0.0, |timed| timed.ended.0 as f64 / 1e9);
+        let name = format!("{threads} threads, {} KiB", block.0 >> 10);
+        Part { name, ..Part::of(&machine, &values, seconds, series) }
+    }
+}
+
+/// What a file system wrote back at a time.
+const BIO: Bytes = Bytes::kib(256);

@@ -1,0 +1,139 @@
+//! What did the runs of a row find, and does that agree with what was published?
+//!
+//! A row compares two columns run by run: runs of a pair share their seed. A row with two cases divides the ratio in
+//! one by the ratio in the other. A row that has to be exact is, in every run.
+
+use super::error::ExperimentError;
+use super::metric::Metric;
+use super::text::Row;
+use super::{CaseRuns, Sample};
+use crate::statistics::{Estimate, Verdict, mean, ratio, verdict};
+
+/// What a row's runs found.
+#[derive(Clone, Debug)]
+pub struct Measured {
+    /// Which row.
+    pub row: Row,
+    /// Before the patch.
+    pub baseline: Side,
+    /// With it.
+    pub patched: Side,
+    /// Patched against baseline.
+    pub ratio: Estimate,
+    /// weft's own answer.
+    pub beyond: Option<Beyond>,
+    /// How many times the machine's CPU costs.
+    pub costs_times: u64,
+    /// Against the band.
+    pub verdict: Verdict,
+    /// Runs that had not settled when they had gone on for as long as they may.
+    pub unsettled: usize,
+}
+
+/// One of the two things that a row compares.
+#[derive(Clone, Debug)]
+pub struct Side {
+    /// Which column, or for a row of two cases which case.
+    pub name: String,
+    /// Run by run. For a row of two cases, the ratios there.
+    pub runs: Vec<f64>,
+    /// Of all runs.
+    pub mean: Estimate,
+}
+
+/// What weft's own answer makes of a row.
+#[derive(Clone, Debug)]
+pub struct Beyond {
+    /// Its column, and what that found.
+    pub side: Side,
+    /// Against the baseline.
+    pub ratio: Estimate,
+    /// Against the better of baseline and patched, and which that is.
+    pub to_better: (String, Estimate),
+}
+
+impl Measured {
+    pub(super) fn of(row: &Row, cases: &[CaseRuns]) -> Result<Self, ExperimentError> {
+        let case = of_name(cases, &row.of);
+        let sides = match &row.against {
+            None => (side(case, &row.baseline, row.metric)?, side(case, &row.patched, row.metric)?),
+            Some(other) => {
+                let ratios = |case: &CaseRuns| -> Result<Side, ExperimentError> {
+                    let baseline = side(case, &row.baseline, row.metric)?;
+                    let patched = side(case, &row.patched, row.metric)?;
+                    let pairs = baseline.runs.iter().zip(&patched.runs);
+                    let runs: Vec<f64> =
+                        pairs.map(|(baseline, patched)| patched / baseline).collect();
+                    Ok(Side { name: case.name.clone(), mean: mean(&runs)?, runs })
+                };
+                (ratios(of_name(cases, other))?, ratios(case)?)
+            }
+        };
+        let (baseline, patched) = sides;
+        let ratio = ratio(&baseline.runs, &patched.runs)?;
+        let beyond = row.beyond.as_ref().map(|name| beyond(row, case, name, &baseline, &patched));
+        Ok(Self {
+            verdict: row_verdict(row, &ratio, &baseline, &patched),
+            beyond: beyond.transpose()?,
+            costs_times: case.costs_times,
+            unsettled: case.unsettled(),
+            row: row.clone(),
+            baseline,
+            patched,
+            ratio,
+        })
+    }
+
+    /// Why it does not agree; empty if it does.
+    #[must_use]
+    pub fn reason(&self) -> &str {
+        match self.verdict {
+            Verdict::Agrees => "",
+            _ if self.row.reason.is_empty() => "not known",
+            _ => &self.row.reason,
+        }
+    }
+}
+
+fn row_verdict(row: &Row, ratio: &Estimate, baseline: &Side, patched: &Side) -> Verdict {
+    if !row.exact {
+        return verdict(ratio, row.band());
+    }
+    let is = |side: &Side, published: Option<f64>| {
+        published.is_some_and(|published| side.runs.iter().all(|run| *run == published))
+    };
+    if is(baseline, row.published.baseline) && is(patched, row.published.patched) {
+        Verdict::Agrees
+    } else {
+        // Whoever has to be exact and is not may at best have the direction.
+        verdict(ratio, row.band()).min_direction()
+    }
+}
+
+fn beyond(
+    row: &Row,
+    case: &CaseRuns,
+    name: &str,
+    baseline: &Side,
+    patched: &Side,
+) -> Result<Beyond, ExperimentError> {
+    let side = side(case, name, row.metric)?;
+    let patched_is_better =
+        (patched.mean.value > baseline.mean.value) == row.metric.higher_is_better();
+    let better = if patched_is_better { patched } else { baseline };
+    let to_better = (better.name.clone(), ratio(&better.runs, &side.runs)?);
+    Ok(Beyond { ratio: ratio(&baseline.runs, &side.runs)?, to_better, side })
+}
+
+fn side(case: &CaseRuns, column: &str, metric: Metric) -> Result<Side, ExperimentError> {
+    let runs: Vec<f64> = case.column(column).iter().map(|sample| value(sample, metric)).collect();
+    Ok(Side { name: column.to_owned(), mean: mean(&runs)?, runs })
+}
+
+fn value(sample: &Sample, metric: Metric) -> f64 {
+    sample.values.get(&metric).copied().unwrap_or(f64::NAN)
+}
+
+fn of_name<'a>(cases: &'a [CaseRuns], name: &str) -> &'a CaseRuns {
+    cases.iter().find(|case| case.name == name).expect("a text names only cases that it has")
+}

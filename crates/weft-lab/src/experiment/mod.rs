@@ -1,0 +1,477 @@
+//! What was published, what does weft measure of the same change, and do they agree?
+//!
+//! An experiment is a text in `experiments/`, with its bands, that is hashed into every report. Each row of it
+//! compares two *columns*, ways to tune a simulated machine, in a *case*, a load in some circumstances; usually
+//! the machine before the patch and with it. Run `r` has the seed `base + r` in every column, so that platters
+//! stand in the same place, clients ask for the same, and only the column differs.
+//!
+//! | question | file |
+//! |---|---|
+//! | What does an experiment's text say? | `text.rs` |
+//! | On what does a run stand? | `ground.rs` |
+//! | Which load is put on the volume, and what is measured of it? | `load/` |
+//! | What is measured? | `metric.rs` |
+//! | How does a run go, moment by moment? | `watch.rs` |
+//! | How are runs dealt to cores? | `pool.rs` |
+//! | How long will it take? | `estimate.rs` |
+//! | What did a row's runs find, and does it agree? | `measured.rs` |
+//! | Which values of the model make the baseline come out as published? | `calibrate.rs` |
+//! | Is it the patch that makes the difference? | `control.rs` |
+//! | What is kept of every run? | `results.rs` |
+//!
+//! Source   experiments.md §4
+
+mod calibrate;
+mod control;
+mod error;
+mod estimate;
+mod ground;
+mod load;
+mod measured;
+mod metric;
+mod pool;
+mod results;
+mod text;
+mod watch;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use sha2::{Digest, Sha256};
+use weft_sim::machine::CostTable;
+
+pub use calibrate::{Calibrated, Fit};
+pub use control::Control;
+pub use error::ExperimentError;
+pub use estimate::estimate;
+pub use load::{Amount, Dbench, Dd, Fio, Isolated, Load, Part, Pattern, Size, Tiobench};
+pub use measured::{Beyond, Measured, Side};
+pub use metric::Metric;
+pub use results::{Results, ResultsError};
+pub use text::{Case, Column, Kind, Published, Row};
+pub use watch::{Inside, Series, TICK, Totals};
+
+use crate::statistics::Estimate;
+use ground::{Ground, Hardware};
+use text::Text;
+
+/// The experiments that weft has, by patch.
+const TEXTS: &[&str] = &[
+    include_str!("../../../../experiments/000.toml"),
+    include_str!("../../../../experiments/004.toml"),
+];
+
+/// A published experiment.
+#[derive(Clone, Debug)]
+pub struct Experiment {
+    text: Text,
+    /// The row that its controls are of, whichever rows are left.
+    control: Row,
+    costs: CostTable,
+    /// SHA-256 of its text, in hexadecimal digits.
+    pub hash: String,
+}
+
+/// How much is run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Effort {
+    /// Runs of each column; two at least.
+    pub runs: u64,
+    /// The first run's seed.
+    pub seed: u64,
+    /// How much each run does; limits and caches stay.
+    pub size: Size,
+}
+
+/// What all runs of an experiment found.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// Row by row, as the text has them.
+    pub rows: Vec<Measured>,
+    /// What is compared beside the rows: nothing of it was published, and nothing is claimed.
+    pub beside: Vec<Measured>,
+    /// Case by case, as the text has them; those that no row needs are left out.
+    pub cases: Vec<CaseRuns>,
+}
+
+/// What all runs of a case found.
+#[derive(Clone, Debug)]
+pub struct CaseRuns {
+    /// What rows call it.
+    pub name: String,
+    /// How many times the machine's CPU costs.
+    pub costs_times: u64,
+    /// Runs by column, in the order of their seeds.
+    pub columns: BTreeMap<String, Vec<Sample>>,
+}
+
+/// What a run found.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Sample {
+    /// What was measured: the mean of its parts.
+    pub values: BTreeMap<Metric, f64>,
+    /// The parts that its load has.
+    pub parts: Vec<Part>,
+}
+
+/// What one thread does at a time.
+struct Job {
+    ground: Ground,
+    load: Load,
+    size: Size,
+    part: usize,
+    /// Which sample it is a part of: case, column, run.
+    of: (usize, String, u64),
+}
+
+/// Runs all rows of some experiments, on as many threads as there are CPUs, and says after each job how many of
+/// how many are done.
+///
+/// # Errors
+/// One cannot be run as it is written.
+///
+/// # Panics
+/// A run panics.
+pub fn run_all(
+    experiments: &[Experiment],
+    effort: Effort,
+    progress: &(dyn Fn(usize, usize) + Sync),
+) -> Result<Vec<Outcome>, ExperimentError> {
+    let mut jobs = Vec::new();
+    let mut counts = Vec::new();
+    for known in experiments {
+        let of_it = known.jobs(effort)?;
+        counts.push(of_it.len());
+        jobs.extend(of_it);
+    }
+    let parts = pool::deal(&jobs, progress, |job| job.load.run(&job.ground, job.size, job.part));
+    let mut found = jobs.into_iter().zip(parts);
+    let outcomes = experiments.iter().zip(counts);
+    outcomes.map(|(known, count)| known.outcome(found.by_ref().take(count).collect())).collect()
+}
+
+impl Experiment {
+    /// All that there are.
+    ///
+    /// # Errors
+    /// A text is not understood; a test reads all of them.
+    pub fn all() -> Result<Vec<Self>, ExperimentError> {
+        TEXTS.iter().map(|text| Self::of(text)).collect()
+    }
+
+    /// By the number of its patch or by its name.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn named(name: &str) -> Result<Self, ExperimentError> {
+        let all = Self::all()?;
+        let expected: Vec<String> =
+            all.iter().map(|known| format!("{} ({})", known.patch(), known.name())).collect();
+        all.into_iter().find(|known| known.patch() == name || known.name() == name).ok_or_else(
+            || ExperimentError::Name { found: name.into(), expected: expected.join(", ") },
+        )
+    }
+
+    /// From its text.
+    ///
+    /// # Errors
+    /// The text is not understood.
+    pub fn of(text: &str) -> Result<Self, ExperimentError> {
+        let hash = Sha256::digest(text).iter().map(|byte| format!("{byte:02x}")).collect();
+        let text: Text =
+            toml::from_str(text).map_err(|error| ExperimentError::Text(error.to_string()))?;
+        let control = control::row_of(&text)?;
+        let costs = CostTable::named(&text.machine.costs)
+            .map_err(|source| ExperimentError::Costs { patch: text.patch.clone(), source })?;
+        let known = Self { text, control, costs, hash };
+        known.check()?;
+        Ok(known)
+    }
+
+    /// Its patch's number.
+    #[must_use]
+    pub fn patch(&self) -> &str {
+        &self.text.patch
+    }
+
+    /// Its patch's name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.text.name
+    }
+
+    /// On what it was measured when it was published.
+    #[must_use]
+    pub fn published_by(&self) -> &str {
+        &self.text.published_by
+    }
+
+    /// What is taken for granted.
+    #[must_use]
+    pub fn assumptions(&self) -> &[String] {
+        &self.text.assumptions
+    }
+
+    /// The same with those rows only whose workload and case, as they are printed, contain this.
+    #[must_use]
+    pub fn only(mut self, words: &str) -> Self {
+        for rows in [&mut self.text.row, &mut self.text.beside] {
+            rows.retain(|row| row.to_string().contains(words));
+        }
+        self
+    }
+
+    /// Its rows, as the text has them.
+    #[must_use]
+    pub fn rows(&self) -> &[Row] {
+        &self.text.row
+    }
+
+    /// Its columns by name.
+    pub fn columns(&self) -> impl Iterator<Item = (&str, &Column)> {
+        self.text.column.iter().map(|(name, column)| (name.as_str(), column))
+    }
+
+    /// Its cases, as the text has them.
+    #[must_use]
+    pub fn cases(&self) -> &[Case] {
+        &self.text.case
+    }
+
+    /// The table of CPU costs that it is run with.
+    #[must_use]
+    pub fn costs(&self) -> &str {
+        &self.costs.source
+    }
+
+    /// The same with another table of CPU costs. What was fitted was fitted with its own.
+    #[must_use]
+    pub fn with_costs(mut self, costs: CostTable) -> Self {
+        self.costs = costs;
+        self
+    }
+
+    /// Runs all rows: [`run_all`] of this one.
+    ///
+    /// # Errors
+    /// It cannot be run as it is written.
+    ///
+    /// # Panics
+    /// A run panics.
+    pub fn run(
+        &self,
+        effort: Effort,
+        progress: &(dyn Fn(usize, usize) + Sync),
+    ) -> Result<Outcome, ExperimentError> {
+        let mut outcomes = run_all(std::slice::from_ref(self), effort, progress)?;
+        Ok(outcomes.remove(0))
+    }
+
+    /// What its jobs found, job by job.
+    fn outcome(&self, found: Vec<(Job, Part)>) -> Result<Outcome, ExperimentError> {
+        let mut cases: BTreeMap<usize, CaseRuns> = BTreeMap::new();
+        let mut found = found.into_iter().peekable();
+        while let Some((job, part)) = found.next() {
+            let mut parts = vec![part];
+            while let Some((_, part)) = found.next_if(|(next, _)| next.of == job.of) {
+                parts.push(part);
+            }
+            let (number, column, _) = job.of;
+            let case = &self.text.case[number];
+            let runs = cases.entry(number).or_insert_with(|| CaseRuns {
+                name: case.name.clone(),
+                costs_times: case.costs_times,
+                columns: BTreeMap::new(),
+            });
+            runs.columns.entry(column).or_default().push(Sample::of(parts));
+        }
+        let cases: Vec<CaseRuns> = cases.into_values().collect();
+        let measured = |rows: &[Row]| -> Result<Vec<Measured>, ExperimentError> {
+            rows.iter().map(|row| Measured::of(row, &cases)).collect()
+        };
+        let (rows, beside) = (measured(&self.text.row)?, measured(&self.text.beside)?);
+        Ok(Outcome { rows, beside, cases })
+    }
+
+    /// What rows need, once each. Parts of a sample follow each other.
+    fn jobs(&self, effort: Effort) -> Result<Vec<Job>, ExperimentError> {
+        let hardware = self.hardware()?;
+        let needed: BTreeSet<(&str, &str)> = self.compared().flat_map(Row::needs).collect();
+        let mut jobs = Vec::new();
+        for (number, case) in self.text.case.iter().enumerate() {
+            for (name, column) in &self.text.column {
+                if !needed.contains(&(case.name.as_str(), name.as_str())) {
+                    continue;
+                }
+                let ground = Ground::new(&self.text, &hardware, case, column, &[])?;
+                for run in 0..effort.runs {
+                    let ground = ground.with_seed(effort.seed + run);
+                    jobs.extend((0..case.load.parts(effort.size)).map(|part| Job {
+                        ground: ground.clone(),
+                        load: case.load.clone(),
+                        size: effort.size,
+                        part,
+                        of: (number, name.clone(), run),
+                    }));
+                }
+            }
+        }
+        Ok(jobs)
+    }
+
+    fn hardware(&self) -> Result<Hardware, ExperimentError> {
+        Ok(Hardware { model: self.model()?, costs: self.costs.costs })
+    }
+
+    /// Everything that is compared.
+    fn compared(&self) -> impl Iterator<Item = &Row> {
+        self.text.row.iter().chain(&self.text.beside)
+    }
+
+    /// The case that a row is of.
+    fn case_of(&self, row: &Row) -> &Case {
+        let case = self.text.case.iter().find(|case| case.name == row.of);
+        case.expect("a text names only cases that it has")
+    }
+
+    /// What a run is made of, apart from its seed.
+    fn parameters(&self, case: &str, column: &str) -> Result<serde_json::Value, ExperimentError> {
+        let case = self.text.case.iter().find(|of| of.name == case);
+        let case = case.expect("a text names only cases that it has");
+        let ground =
+            Ground::new(&self.text, &self.hardware()?, case, &self.text.column[column], &[])?;
+        Ok(ground.to_json(case))
+    }
+
+    /// That everything that it names is there, and everything can be run.
+    fn check(&self) -> Result<(), ExperimentError> {
+        let text = &self.text;
+        let hardware = self.hardware()?;
+        let cases: Vec<&str> = text.case.iter().map(|case| case.name.as_str()).collect();
+        let columns: Vec<&str> = text.column.keys().map(String::as_str).collect();
+        let named = |field, found: &str, known: &[&str]| {
+            if known.contains(&found) {
+                return Ok(());
+            }
+            let (patch, expected) = (text.patch.clone(), known.join(", "));
+            Err(ExperimentError::Unknown { patch, field, found: found.into(), expected })
+        };
+        for row in self.compared() {
+            for (case, column) in row.needs() {
+                named("row.of", case, &cases)?;
+                named("row.baseline", column, &columns)?;
+            }
+            for case in text.case.iter().filter(|case| row.needs().any(|(of, _)| of == case.name)) {
+                let metrics = case.load.metrics();
+                if !metrics.contains(&row.metric) {
+                    let expected: Vec<_> = metrics.iter().map(|metric| metric.name()).collect();
+                    return Err(ExperimentError::Metric {
+                        patch: text.patch.clone(),
+                        row: row.to_string(),
+                        metric: row.metric.name(),
+                        expected: expected.join(", "),
+                    });
+                }
+            }
+        }
+        named("control.patched", &text.control.patched, &columns)?;
+        for fit in &text.fit {
+            self.row_of(fit)?;
+        }
+        for case in &text.case {
+            for column in text.column.values() {
+                for on_top in [&[][..], &text.control.off, &text.control.placebo] {
+                    Ground::new(text, &hardware, case, column, on_top)?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Ratios over CPU costs.
+#[derive(Clone, Debug)]
+pub struct Curve {
+    /// What rows call it.
+    pub name: String,
+    /// How many times the machine's costs, and the ratio there; costs rise.
+    pub points: Vec<(u64, Estimate)>,
+    /// From how many times the costs on the ratio is below 1, between two points as if it were straight there.
+    pub below_one_from: Option<f64>,
+    /// Whether it falls from point to point.
+    pub falls: bool,
+}
+
+impl Outcome {
+    /// The curves that rows are points of.
+    #[must_use]
+    pub fn curves(&self) -> Vec<Curve> {
+        let mut curves: BTreeMap<&str, Vec<(u64, Estimate)>> = BTreeMap::new();
+        for measured in self.rows.iter().chain(&self.beside) {
+            if let Some(name) = &measured.row.curve {
+                curves.entry(name).or_default().push((measured.costs_times, measured.ratio));
+            }
+        }
+        curves.into_iter().map(|(name, points)| Curve::of(name, points)).collect()
+    }
+}
+
+impl Curve {
+    fn of(name: &str, mut points: Vec<(u64, Estimate)>) -> Self {
+        points.sort_by_key(|(times, _)| *times);
+        let falls = points.windows(2).all(|two| two[1].1.value < two[0].1.value);
+        let first = points.first().filter(|(_, ratio)| ratio.value < 1.0).map(|(at, _)| *at as f64);
+        let crossing = points.windows(2).find_map(|two| {
+            let [(x0, from), (x1, to)] = [two[0], two[1]];
+            let (x0, x1, from, to) = (x0 as f64, x1 as f64, from.value, to.value);
+            (from >= 1.0 && to < 1.0).then(|| x0 + (x1 - x0) * (from - 1.0) / (from - to))
+        });
+        Self { name: name.to_owned(), points, below_one_from: first.or(crossing), falls }
+    }
+}
+
+impl CaseRuns {
+    /// The runs of a column; none if no row needs them.
+    #[must_use]
+    pub fn column(&self, name: &str) -> &[Sample] {
+        self.columns.get(name).map_or(&[], Vec::as_slice)
+    }
+
+    /// What was measured of a column, in the mean of its runs.
+    #[must_use]
+    pub fn mean(&self, column: &str, metric: Metric) -> Option<f64> {
+        let values: Vec<f64> = self
+            .column(column)
+            .iter()
+            .filter_map(|sample| sample.values.get(&metric).copied())
+            .collect();
+        (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
+    }
+
+    /// Runs that had not settled when they had gone on for as long as they may.
+    #[must_use]
+    pub fn unsettled(&self) -> usize {
+        let samples = self.columns.values().flatten();
+        samples.filter(|sample| !sample.settled()).count()
+    }
+}
+
+impl Sample {
+    fn of(parts: Vec<Part>) -> Self {
+        let mut values: BTreeMap<Metric, f64> = BTreeMap::new();
+        for part in &parts {
+            for (metric, value) in &part.values {
+                *values.entry(*metric).or_default() += value / parts.len() as f64;
+            }
+        }
+        Self { values, parts }
+    }
+
+    /// Whether all of it had settled, as far as it could.
+    #[must_use]
+    pub fn settled(&self) -> bool {
+        self.parts.iter().all(|part| part.settled != Some(false))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,248 @@
+//! Are texts understood, and is it the patch that makes the difference?
+
+use super::*;
+use crate::statistics::Verdict;
+
+/// An experiment with only these rows.
+fn only(patch: &str, rows: &[usize]) -> Experiment {
+    let mut known = Experiment::named(patch).unwrap();
+    known.text.row = rows.iter().map(|row| known.text.row[*row].clone()).collect();
+    known.text.beside.clear();
+    known
+}
+
+fn quick(runs: u64, seed: u64) -> Effort {
+    Effort { runs, seed, size: Size::Quick }
+}
+
+#[test]
+fn all_texts_are_understood_and_name_each_other_apart() {
+    let all = Experiment::all().unwrap();
+    for known in &all {
+        assert_eq!(Experiment::named(known.name()).unwrap().hash, known.hash);
+    }
+    let error = Experiment::named("oo1").unwrap_err().to_string();
+    assert_eq!(error, "oo1: no such experiment; expected one of 000 (priority), 004 (stripe-size)");
+}
+
+#[test]
+fn a_text_with_a_mistake_is_refused_by_name() {
+    let table = [
+        ("priority=fifo", "priority=lifo", "priority: found lifo, expected"),
+        ("[machine]", "[machines]", "`machines`"),
+        (
+            "level = \"raid5\"",
+            "level = \"raid1\"",
+            "machine.level: found \"raid1\", expected one of",
+        ),
+        ("costs = \"frozen*4\"", "costs = \"free\"", "costs: found \"free\", expected zero,"),
+        ("of = \"dd-512\"", "of = \"dd-513\"", "row.of: found \"dd-513\", expected one of dd-256,"),
+        ("kind = \"dd\"", "kind = \"cp\"", "unknown variant `cp`"),
+        ("metric = \"prereads\"", "metric = \"flush_average\"", "does not measure flush_average"),
+    ];
+    for (text, mistake, told) in table {
+        assert!(TEXTS[0].contains(text), "{text}");
+        let error = Experiment::of(&TEXTS[0].replace(text, mistake)).unwrap_err().to_string();
+        assert!(error.contains(told), "{mistake}: {error}");
+    }
+}
+
+/// The mechanism, on runs too short to say how much it is worth.
+#[test]
+fn patch_000_saves_prereads_and_two_runs_are_the_same() {
+    let known = only("000", &[0]);
+    let measured = known.run(quick(3, 7), &|_, _| ()).unwrap();
+    let prereads = |column| measured.cases[0].mean(column, Metric::Prereads).unwrap();
+    let (before, after) = (prereads("baseline"), prereads("patched"));
+    assert!(after < before * 0.75, "{after} KiB instead of {before}");
+    // The same runs again are the same to the bit.
+    let again = known.run(quick(3, 7), &|_, _| ()).unwrap();
+    assert_eq!(again.cases[0].columns, measured.cases[0].columns);
+}
+
+#[test]
+fn experiments_31_the_same_is_the_same_a_placebo_does_nothing_and_an_inverted_patch_loses() {
+    for (patch, runs) in [("000", 3), ("004", 2)] {
+        let mut known = Experiment::named(patch).unwrap();
+        shorten(&mut known);
+        let controls = known.controls(quick(runs, 1), &|_, _| ()).unwrap();
+        assert_eq!(controls.len(), 3);
+        for control in &controls {
+            assert!(control.holds(), "{patch}: {control:?}");
+        }
+        if patch == "004" {
+            continue;
+        }
+        // Twin: with a placebo that is the patch, it is told.
+        let winner = &known.text.column[&known.text.control.patched];
+        known.text.control.placebo = winner.knobs.clone();
+        let controls = known.controls(quick(2, 1), &|_, _| ()).unwrap();
+        let placebo = controls.iter().find(|control| control.name == "placebo").unwrap();
+        assert!(!placebo.holds(), "{patch}: {placebo:?}");
+    }
+}
+
+/// Loads of fio that run for a second.
+fn shorten(known: &mut Experiment) {
+    for case in &mut known.text.case {
+        if let Load::Fio(load) = &mut case.load {
+            load.shorten();
+        }
+    }
+}
+
+#[test]
+fn a_run_that_is_too_short_to_have_settled_goes_on() {
+    let mut known = only("004", &[2]);
+    shorten(&mut known);
+    let row = &mut known.text.row[0];
+    (row.patched, row.beyond) = (row.baseline.clone(), None);
+    let found = known.run(quick(2, 1), &|_, _| ()).unwrap();
+    for sample in found.cases[0].column("baseline") {
+        let part = &sample.parts[0];
+        assert!(part.seconds >= 2.0, "{}", part.seconds);
+        // A fifth of a second before, and a tick for each tenth.
+        assert_eq!(part.series.points.len() as f64, 2.0 + part.seconds * 10.0);
+    }
+}
+
+#[test]
+fn a_fit_does_not_see_what_is_to_be_predicted() {
+    let mut known = Experiment::named("004").unwrap();
+    shorten(&mut known);
+    known.text.fit.truncate(1);
+    known.text.fit[0].loosen();
+    let find = |known: &Experiment| {
+        known.calibrate(quick(1, 1), &|_, _, _| ()).unwrap()[0].found.parameter
+    };
+    let seen = find(&known);
+    for row in &mut known.text.row {
+        row.published.patched = row.published.patched.map(|_| f64::NAN);
+    }
+    assert_eq!(find(&known).to_bits(), seen.to_bits());
+    // Twin: with another baseline something else is found.
+    let row = known.text.row.iter_mut().find(|row| row.of == "fio-4k").unwrap();
+    row.published.baseline = Some(13.0);
+    assert!(find(&known) > seen, "slower programming than {seen}");
+}
+
+/// With the values that are committed the baseline is what was published. That nothing else is found is shown by
+/// `interop/reproduce`, with a release build.
+#[test]
+fn what_was_fitted_makes_the_baseline_come_out() {
+    for known in Experiment::all().unwrap() {
+        let model = known.model().unwrap();
+        for fit in known.fits() {
+            let figure = known.row_of(fit).unwrap().published.baseline.unwrap();
+            let says = known.says(fit, &model, fit.value, quick(2, SEED)).unwrap();
+            assert!((says / figure - 1.0).abs() < 0.03, "{}: {says}, published {figure}", fit.row);
+        }
+    }
+}
+
+/// Of runs that nobody asked for otherwise.
+const SEED: u64 = 0x7765_6674;
+
+#[test]
+fn every_run_is_kept_and_nothing_is_written_over() {
+    let known = Experiment::named("004").unwrap().only("isolated");
+    let effort = quick(2, 5);
+    let found = known.run(effort, &|_, _| ()).unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let at = dir.path().join("runs");
+    Results::at(&at).unwrap().write(&known, &found, effort).unwrap();
+    let read = |path: &str| std::fs::read_to_string(at.join(path)).unwrap();
+    for column in ["auto", "baseline", "patched"] {
+        for run in 0..2 {
+            let of = format!("004-isolated/{column}/{run}");
+            let json = |name: &str| -> serde_json::Value {
+                serde_json::from_str(&read(&format!("{of}/{name}"))).unwrap()
+            };
+            let parameters = json("params.json");
+            assert_eq!(parameters["seed"], 5 + run);
+            assert_eq!(parameters["experiment_sha256"], known.hash);
+            let value = json("summary.json")["values"]["member_kib_per_write"].as_f64().unwrap();
+            assert_eq!(value, if column == "baseline" { 256.0 } else { 16.0 });
+            let samples = read(&format!("{of}/samples.csv"));
+            let rows: Vec<Vec<&str>> =
+                samples.lines().map(|line| line.split(',').collect()).collect();
+            assert!(rows.len() > 10 && rows.iter().all(|row| row.len() == rows[0].len()));
+            let mib: f64 = rows[1..].iter().map(|row| row[4].parse::<f64>().unwrap() / 10.0).sum();
+            let written = found.cases[0].column(column)[run].parts[0].series.points.last().unwrap();
+            assert!((mib - written.written as f64 / 1e6).abs() < 0.1, "{mib}");
+        }
+    }
+    let taken = Results::at(&at).unwrap_err().to_string();
+    assert!(taken.ends_with("expected an empty or a new directory; name another one"), "{taken}");
+}
+
+/// Runs of a case, made up: by column, its throughputs.
+fn made_up(name: &str, columns: &[(&str, &[f64])]) -> CaseRuns {
+    let sample = |value: &f64| Sample {
+        values: BTreeMap::from([(Metric::Throughput, *value)]),
+        parts: Vec::new(),
+    };
+    let columns = columns
+        .iter()
+        .map(|(name, runs)| ((*name).to_owned(), runs.iter().map(sample).collect::<Vec<_>>()));
+    CaseRuns { name: name.into(), costs_times: 1, columns: columns.collect() }
+}
+
+#[test]
+fn a_row_of_two_cases_compares_their_ratios() {
+    let row = only("000", &[2]).text.row.remove(0);
+    let cases = |first: f64| {
+        let patched: &[f64] = &[100.0 * first, 200.0 * first];
+        [
+            made_up("dd-256", &[("baseline", &[100.0, 200.0]), ("patched", patched)]),
+            made_up("dd-512", &[("baseline", &[100.0, 300.0]), ("patched", &[120.0, 360.0])]),
+        ]
+    };
+    let more = Measured::of(&row, &cases(1.5)).unwrap();
+    assert!((more.ratio.value - 1.25).abs() < 1e-12 && more.verdict == Verdict::Agrees);
+    assert_eq!((more.baseline.runs[0], more.patched.runs[1]), (1.2, 1.5));
+    assert_eq!(more.reason(), "");
+    let less = Measured::of(&row, &cases(1.1)).unwrap();
+    assert_eq!(less.verdict, Verdict::Differs);
+    assert!(!less.reason().is_empty(), "whoever disagrees says why");
+}
+
+#[test]
+fn a_row_that_is_exact_is_exact_in_every_run() {
+    let mut row = only("004", &[8]).text.row.remove(0);
+    assert!(row.exact);
+    (row.metric, row.beyond) = (Metric::Throughput, None);
+    let of = |runs: &[f64]| {
+        let case = made_up("isolated", &[("baseline", &[256.0, 256.0]), ("patched", runs)]);
+        Measured::of(&row, &[case]).unwrap().verdict
+    };
+    assert_eq!(of(&[16.0, 16.0]), Verdict::Agrees);
+    assert_eq!(of(&[16.0, 16.25]), Verdict::Direction);
+    assert_eq!(of(&[256.0, 256.5]), Verdict::Differs);
+}
+
+#[test]
+fn what_is_beyond_is_compared_with_the_better_column() {
+    let mut row = only("000", &[0]).text.row.remove(0);
+    row.beyond = Some("own".into());
+    let of = |patched: &[f64]| {
+        let columns: &[(&str, &[f64])] =
+            &[("baseline", &[100.0, 100.0]), ("patched", patched), ("own", &[110.0, 110.0])];
+        Measured::of(&row, &[made_up("dd-256", columns)]).unwrap().beyond.unwrap()
+    };
+    let (won, lost) = (of(&[125.0, 125.0]), of(&[80.0, 80.0]));
+    assert_eq!((won.to_better.0.as_str(), lost.to_better.0.as_str()), ("patched", "baseline"));
+    assert!((won.to_better.1.value - 0.88).abs() < 1e-12);
+    assert!((won.ratio.value - 1.1).abs() < 1e-12);
+}
+
+#[test]
+fn a_curve_says_where_it_falls_below_one() {
+    let at = |times, value| (times, Estimate { value, low: value, high: value, count: 2 });
+    let curve = Curve::of("c", vec![at(4, 0.5), at(0, 1.5), at(2, 1.25), at(3, 0.75)]);
+    assert_eq!((curve.below_one_from, curve.falls), (Some(2.5), true));
+    assert_eq!(curve.points.iter().map(|(times, _)| *times).collect::<Vec<_>>(), [0, 2, 3, 4]);
+    let below = Curve::of("c", vec![at(0, 0.75), at(1, 0.8)]);
+    assert_eq!((below.below_one_from, below.falls), (Some(0.0), false));
+    assert_eq!(Curve::of("c", vec![at(1, 1.5), at(2, 1.25)]).below_one_from, None);
+}

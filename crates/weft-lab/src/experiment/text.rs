@@ -1,0 +1,258 @@
+//! What does an experiment's text say?
+//!
+//! A machine; *columns*, which are ways to tune it (before the patch, with it, and others beside them); *cases*,
+//! which are loads in some circumstances; and *rows*, each of which compares two columns in a case with what was
+//! published, by a band that was written down beforehand. Whatever a text says and weft does not know is an
+//! error.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+
+use super::calibrate::Fit;
+use super::load::Load;
+use super::metric::Metric;
+use crate::statistics::Band;
+
+/// The text, as it stands.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Text {
+    pub(super) patch: String,
+    pub(super) name: String,
+    pub(super) published_by: String,
+    pub(super) assumptions: Vec<String>,
+    pub(super) machine: MachineText,
+    pub(super) column: BTreeMap<String, Column>,
+    pub(super) control: ControlText,
+    pub(super) case: Vec<Case>,
+    #[serde(default)]
+    pub(super) fit: Vec<Fit>,
+    pub(super) row: Vec<Row>,
+    #[serde(default)]
+    pub(super) beside: Vec<Row>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct MachineText {
+    pub(super) level: String,
+    pub(super) members: u16,
+    pub(super) model: String,
+    pub(super) chunk_kib: u64,
+    pub(super) memory_mib: u64,
+    pub(super) cpus: u32,
+    pub(super) kernel: String,
+    /// The table of CPU costs.
+    pub(super) costs: String,
+    /// For every column.
+    pub(super) knobs: Vec<String>,
+}
+
+/// A way to tune the machine.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Column {
+    /// What it is, in a few words.
+    pub about: String,
+    /// What is tuned.
+    #[serde(default)]
+    pub(super) base: Base,
+    /// `NAME=VALUE`, on top of the case's and the machine's.
+    #[serde(default)]
+    pub(super) knobs: Vec<String>,
+}
+
+/// What a column starts from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Base {
+    /// md untuned.
+    #[default]
+    Md,
+    /// weft untuned.
+    Weft,
+}
+
+/// How it is shown that only the patch makes the difference.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ControlText {
+    /// In which case.
+    pub(super) case: String,
+    /// The column that wins there, and without which the baseline must lose.
+    #[serde(default = "patched")]
+    pub(super) patched: String,
+    /// The mechanism off, on top of whatever the column says.
+    pub(super) off: Vec<String>,
+    /// A patch that changes nothing.
+    pub(super) placebo: Vec<String>,
+}
+
+/// A load in some circumstances.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Case {
+    /// What rows call it.
+    pub name: String,
+    /// `NAME=VALUE`, for every column.
+    #[serde(default)]
+    pub(super) knobs: Vec<String>,
+    /// How many times the machine's costs.
+    #[serde(default = "one")]
+    pub costs_times: u64,
+    /// What uses the volume.
+    pub load: Load,
+}
+
+/// A published figure, and what is compared with it.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Row {
+    /// Which workload, as it was published.
+    pub experiment: String,
+    /// What distinguishes it from the workload's other rows.
+    pub case: String,
+    /// The case that is run.
+    pub of: String,
+    /// The ratio of the columns is divided by that in this case.
+    #[serde(default)]
+    pub against: Option<String>,
+    /// What is compared.
+    #[serde(default)]
+    pub metric: Metric,
+    /// The column before the patch.
+    #[serde(default = "baseline")]
+    pub baseline: String,
+    /// The column with it.
+    #[serde(default = "patched")]
+    pub patched: String,
+    /// The column of weft's own answer.
+    #[serde(default)]
+    pub beyond: Option<String>,
+    /// What kind of a claim it is.
+    #[serde(default)]
+    pub kind: Kind,
+    /// Whether baseline and patched have to be what was published, to the last digit.
+    #[serde(default)]
+    pub exact: bool,
+    /// The curve that it is a point of, over `costs_times` of its case.
+    #[serde(default)]
+    pub curve: Option<String>,
+    /// What was published.
+    #[serde(default)]
+    pub published: Published,
+    #[serde(default)]
+    band: BandText,
+    /// Why it does not agree, as far as is known.
+    #[serde(default)]
+    pub reason: String,
+}
+
+/// What kind of a claim a row is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Kind {
+    /// No claim.
+    #[default]
+    Beside,
+    /// Which of two is larger.
+    Direction,
+    /// How much larger.
+    Magnitude,
+    /// Why: something that is not the figure that users see.
+    Mechanism,
+}
+
+impl Kind {
+    /// The word in JSON and in reports.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Beside => "beside",
+            Self::Direction => "direction",
+            Self::Magnitude => "magnitude",
+            Self::Mechanism => "mechanism",
+        }
+    }
+}
+
+/// What was published, as far as it was.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Published {
+    /// Before the patch, in the metric's unit.
+    #[serde(default)]
+    pub baseline: Option<f64>,
+    /// With it.
+    #[serde(default)]
+    pub patched: Option<f64>,
+    #[serde(default)]
+    gain_pct: Option<f64>,
+}
+
+impl Published {
+    /// Patched against baseline, percent.
+    #[must_use]
+    pub fn gain_percent(&self) -> Option<f64> {
+        let of_both = || Some((self.patched? / self.baseline? - 1.0) * 100.0);
+        self.gain_pct.or_else(of_both)
+    }
+}
+
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(untagged)]
+enum BandText {
+    /// Anywhere.
+    #[default]
+    None,
+    Inside([f64; 2]),
+    Side(Side),
+}
+
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Side {
+    Above,
+    Below,
+}
+
+impl Row {
+    /// Where the ratio of patched to baseline has to lie.
+    #[must_use]
+    pub fn band(&self) -> Band {
+        match self.band {
+            BandText::None => Band::Inside { low: 0.0, high: f64::INFINITY },
+            BandText::Inside([low, high]) => Band::Inside { low, high },
+            BandText::Side(Side::Above) => Band::Above(1.0),
+            BandText::Side(Side::Below) => Band::Below(1.0),
+        }
+    }
+
+    /// The cases and columns that it needs.
+    pub(super) fn needs(&self) -> impl Iterator<Item = (&str, &str)> {
+        let cases = [Some(self.of.as_str()), self.against.as_deref()];
+        let columns = [Some(&self.baseline), Some(&self.patched), self.beyond.as_ref()];
+        cases.into_iter().flatten().flat_map(move |case| {
+            columns.into_iter().flatten().map(move |column| (case, column.as_str()))
+        })
+    }
+}
+
+impl std::fmt::Display for Row {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} {}", self.experiment, self.case)
+    }
+}
+
+fn one() -> u64 {
+    1
+}
+
+fn baseline() -> String {
+    "baseline".into()
+}
+
+fn patched() -> String {
+    "patched".into()
+}

@@ -1,0 +1,211 @@
+//! How does a run go, moment by moment?
+//!
+//! A machine runs in ticks of virtual time; after each one it is noted how far everybody is. That changes nothing
+//! of the run. A load that could go on for ever is measured after a warm-up of a fifth of its time, and goes on
+//! for longer if the measured part has not settled.
+//!
+//! Source   experiments.md §4 (5)
+
+use weft_engine::raid::parity::waits::RowWaits;
+use weft_sim::machine::{History, Machine, Traffic};
+use weft_units::{Span, Time};
+
+use super::metric::Metric;
+use crate::statistics::Stationarity;
+
+/// Of virtual time.
+pub const TICK: Span = Span::millis(100);
+
+/// Between two looks into a machine.
+const LOOK: Span = Span::millis(1);
+
+/// A run that has not settled goes on for so many times as long, at most.
+const EXTENSIONS_MAX: u64 = 4;
+
+/// How far everybody was, tick by tick.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Series {
+    /// At the end of each [`TICK`].
+    pub points: Vec<Totals>,
+}
+
+/// How far everybody is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Totals {
+    /// Bytes that the load calls done.
+    pub bytes: u64,
+    /// Bytes that members read.
+    pub read: u64,
+    /// Bytes that members wrote.
+    pub written: u64,
+    /// Reads of members.
+    pub reads: u64,
+    /// Writes of members.
+    pub writes: u64,
+    /// Flushes of members.
+    pub flushes: u64,
+    /// How long the engine's thread worked, ns.
+    pub engine: u64,
+}
+
+/// What was inside a machine, over all of its run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Inside {
+    /// Its lists, disks and engine over time.
+    pub history: Option<History>,
+    /// How long rows waited to be read or filled.
+    pub waits: RowWaits,
+    /// What each member was asked for.
+    pub members: Vec<Traffic>,
+}
+
+/// Looks into a machine from now on.
+pub(super) fn look_into(machine: &mut Machine) {
+    machine.host.watch_over_time(LOOK);
+}
+
+impl Inside {
+    pub(super) fn of(machine: &Machine) -> Self {
+        let waits = &machine.host.snapshot().volumes[0].row_waits;
+        Self {
+            history: machine.host.history().cloned(),
+            waits: waits.clone(),
+            members: machine.host.traffic().collect(),
+        }
+    }
+
+    /// How long rows waited that had to be preread.
+    pub(super) fn preread_waits(&self) -> [(Metric, f64); 2] {
+        let preread = &self.waits.preread;
+        let [p999, most] = [preread.permille(999), preread.longest()];
+        let millis = |span: Span| span.0 as f64 / 1e6;
+        [(Metric::PrereadWaitP999, millis(p999)), (Metric::PrereadWaitMax, millis(most))]
+    }
+}
+
+impl Totals {
+    /// Of a machine whose load has done so many bytes.
+    pub(super) fn of(machine: &Machine, bytes: u64) -> Self {
+        let engine = machine.host.engine_work().0;
+        let mut totals = Self { bytes, engine, ..Self::default() };
+        for member in machine.host.traffic() {
+            totals.read += member.sectors_read * 512;
+            totals.written += member.sectors_written * 512;
+            totals.reads += member.reads;
+            totals.writes += member.writes;
+            totals.flushes += member.flushes;
+        }
+        totals
+    }
+
+    /// What was done since then.
+    #[must_use]
+    pub fn since(&self, then: &Self) -> Self {
+        Self {
+            bytes: self.bytes - then.bytes,
+            read: self.read - then.read,
+            written: self.written - then.written,
+            reads: self.reads - then.reads,
+            writes: self.writes - then.writes,
+            flushes: self.flushes - then.flushes,
+            engine: self.engine - then.engine,
+        }
+    }
+
+    /// KiB read by members for each MiB done.
+    pub(super) fn prereads(&self) -> f64 {
+        self.read as f64 * 1024.0 / self.bytes.max(1) as f64
+    }
+
+    /// KiB of a request to a member, in the mean.
+    pub(super) fn member_request(&self) -> f64 {
+        (self.read + self.written) as f64 / 1024.0 / (self.reads + self.writes).max(1) as f64
+    }
+}
+
+impl Series {
+    /// Runs until all processes have ended or it is `until`. `bytes` says how far the load is; it is asked
+    /// after each tick.
+    pub(super) fn watch(
+        &mut self,
+        machine: &mut Machine,
+        until: Time,
+        mut bytes: impl FnMut(&Machine) -> u64,
+    ) {
+        while !machine.is_over() {
+            let at = Time(TICK.0 * (self.points.len() as u64 + 1)).min(until);
+            machine.run(at);
+            self.points.push(Totals::of(machine, bytes(machine)));
+            if at == until {
+                return;
+            }
+        }
+    }
+
+    /// Runs for a warm-up of a fifth of `time`, then for `time`, and for longer if that has not settled.
+    pub(super) fn watch_steady(
+        &mut self,
+        machine: &mut Machine,
+        time: Span,
+        mut bytes: impl FnMut(&Machine) -> u64,
+    ) -> Steady {
+        let begins = Time(0) + warm_up(time);
+        self.watch(machine, begins, &mut bytes);
+        let before = Totals::of(machine, bytes(machine));
+        let first = self.points.len();
+        let mut measured = time;
+        loop {
+            self.watch(machine, begins + measured, &mut bytes);
+            let mut last = before.bytes;
+            let rates: Vec<f64> = self.points[first..]
+                .iter()
+                .map(|point| {
+                    let rate = point.bytes - last;
+                    last = point.bytes;
+                    rate as f64
+                })
+                .collect();
+            // So short a run says nothing of whether it has settled.
+            let settled = Stationarity::of(&rates).is_ok_and(|found| found.holds());
+            if settled || measured.0 >= longest(time).0 {
+                let done = Totals::of(machine, bytes(machine)).since(&before);
+                return Steady { done, measured, settled };
+            }
+            measured = Span(measured.0 * 2);
+        }
+    }
+}
+
+/// The measured part of a run that could go on for ever.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Steady {
+    pub(super) done: Totals,
+    pub(super) measured: Span,
+    pub(super) settled: bool,
+}
+
+impl Steady {
+    pub(super) fn seconds(&self) -> f64 {
+        self.measured.0 as f64 / 1e9
+    }
+
+    /// 10^6 bytes a second.
+    pub(super) fn throughput(&self) -> f64 {
+        self.done.bytes as f64 / 1e6 / self.seconds()
+    }
+
+    /// The part of the time that the engine's thread worked, percent.
+    pub(super) fn engine_busy(&self) -> f64 {
+        self.done.engine as f64 / self.measured.0 as f64 * 100.0
+    }
+}
+
+/// How long such a run is not measured at first.
+pub(super) fn warm_up(time: Span) -> Span {
+    Span(time.0 / 5)
+}
+
+/// How long such a run may be measured.
+pub(super) fn longest(time: Span) -> Span {
+    Span(time.0 * EXTENSIONS_MAX)
+}

@@ -1,0 +1,127 @@
+//! What does each kind of work cost, if only sums are known?
+//!
+//! Each observation says how often every kind of work was done and how long that took together. The costs
+//! are those that explain all observations best, relative to each one's time, and none is below zero: work
+//! never takes less than no time. Of explanations that are as good as each other, as where one kind is never
+//! done without another, it is the one that shares the time out. Found coordinate by coordinate; the problem
+//! is strictly convex, so there is one best value.
+//!
+//! Source   C. L. Lawson, R. J. Hanson, "Solving Least Squares Problems", 1974, chapter 23 (the problem);
+//!          V. Franc and others, "Sequential coordinate-wise algorithm for the non-negative least squares
+//!          problem", 2005 (the way)
+
+/// How often each kind of work was done, and how long all of it took.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Observation {
+    /// One for each kind.
+    pub counts: Vec<f64>,
+    /// Above zero.
+    pub took: f64,
+}
+
+/// The cost of each kind of work.
+///
+/// # Panics
+/// There is no observation, one has another number of kinds, or one took no time.
+#[must_use]
+pub fn costs(observations: &[Observation]) -> Vec<f64> {
+    let kinds = observations.first().expect("something was observed").counts.len();
+    // Relative to the time that it took, each observation is to come out as 1.
+    let relative: Vec<Vec<f64>> = observations
+        .iter()
+        .map(|observation| {
+            assert_eq!(observation.counts.len(), kinds);
+            assert!(observation.took > 0.0, "work takes time");
+            observation.counts.iter().map(|count| count / observation.took).collect()
+        })
+        .collect();
+    let mut costs = vec![0.0; kinds];
+    let mut missing = vec![1.0; relative.len()];
+    let squares: Vec<f64> =
+        (0..kinds).map(|kind| relative.iter().map(|row| row[kind] * row[kind]).sum()).collect();
+    for _ in 0..SWEEPS {
+        for kind in 0..kinds {
+            if squares[kind] <= 0.0 {
+                continue;
+            }
+            let slope: f64 =
+                relative.iter().zip(&missing).map(|(row, rest)| row[kind] * rest).sum();
+            let cost = (costs[kind] + slope / squares[kind]) / (1.0 + SHARED_OUT);
+            let cost = cost.max(0.0);
+            let change = cost - costs[kind];
+            costs[kind] = cost;
+            for (row, rest) in relative.iter().zip(&mut missing) {
+                *rest -= change * row[kind];
+            }
+        }
+    }
+    costs
+}
+
+/// What costs say that an observation takes, as a part of what it took.
+#[must_use]
+pub fn explained(costs: &[f64], observation: &Observation) -> f64 {
+    let said: f64 = costs.iter().zip(&observation.counts).map(|(cost, count)| cost * count).sum();
+    said / observation.took
+}
+
+/// How much a large cost weighs against an observation that is not explained: so little that a cost which
+/// the observations know moves by less than they differ.
+const SHARED_OUT: f64 = 0.001;
+
+/// Many more than costs that hardly change any more take.
+const SWEEPS: u32 = 20_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn observed(costs: &[f64], counts: &[&[f64]]) -> Vec<Observation> {
+        let of = |counts: &&[f64]| {
+            let took = counts.iter().zip(costs).map(|(count, cost)| count * cost).sum();
+            Observation { counts: counts.to_vec(), took }
+        };
+        counts.iter().map(of).collect()
+    }
+
+    const COUNTS: &[&[f64]] =
+        &[&[1.0, 64.0, 0.0], &[1.0, 1.0, 1.0], &[1.0, 8.0, 300.0], &[3.0, 0.0, 2.0]];
+
+    #[test]
+    fn costs_come_back_from_sums() {
+        let found = costs(&observed(&[700.0, 40.0, 3.0], COUNTS));
+        for (found, put) in found.iter().zip([700.0, 40.0, 3.0]) {
+            assert!((found / put - 1.0).abs() < 0.02, "{found} for {put}");
+        }
+    }
+
+    #[test]
+    fn what_is_only_done_together_shares_its_time() {
+        let counts: &[&[f64]] = &[&[1.0, 2.0, 2.0], &[1.0, 9.0, 9.0], &[1.0, 0.0, 0.0]];
+        let found = costs(&observed(&[10.0, 30.0, 0.0], counts));
+        assert!((found[1] - found[2]).abs() < 0.01, "{found:?}");
+        assert!((found[1] + found[2] - 30.0).abs() < 0.5, "{found:?}");
+    }
+
+    #[test]
+    fn no_cost_is_below_zero_and_what_is_not_done_costs_nothing() {
+        let mut observations = observed(&[10.0, 5.0, 1.0], COUNTS);
+        for observation in &mut observations {
+            // Less than its parts: the last kind would have to give time back.
+            observation.took -= 2.0 * observation.counts[2].min(4.0);
+            observation.counts.push(0.0);
+        }
+        let found = costs(&observations);
+        assert!(found.iter().all(|cost| *cost >= 0.0), "{found:?}");
+        assert!(found[3] == 0.0);
+    }
+
+    #[test]
+    fn what_nothing_explains_is_seen() {
+        let mut observations = observed(&[10.0, 5.0, 1.0], COUNTS);
+        let found = costs(&observations);
+        assert!((explained(&found, &observations[1]) - 1.0).abs() < 0.01);
+        observations[1].took *= 2.0;
+        assert!((explained(&found, &observations[1]) - 0.5).abs() < 0.01);
+    }
+}

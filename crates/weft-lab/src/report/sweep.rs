@@ -1,0 +1,189 @@
+//! What did each setting of a knob give?
+//!
+//! One page for `--sweep`: throughput and latency by setting, as charts and as one table.
+
+use super::{
+    Axis, Bars, Block, Cell, Group, Lines, Mark, Report, Section, Series, Table, Value, number,
+};
+
+/// A job or a trace that was run under several settings.
+///
+/// ```
+/// use weft_lab::report::{Setting, Sweep, Value};
+/// let setting = |name: &str, throughput| Setting {
+///     name: name.to_owned(),
+///     throughput: Value::exact(throughput),
+///     percentiles: vec![(50.0, Value::exact(0.2)), (99.9, Value::exact(3.5))],
+///     ..Setting::default()
+/// };
+/// let sweep = Sweep {
+///     title: "random.fio".to_owned(),
+///     knob: "stripe_size".to_owned(),
+///     settings: vec![setting("64K", 15.0), setting("4K", 100.0)],
+///     ..Sweep::default()
+/// };
+/// let page = sweep.report().html();
+/// assert!(page.contains("Throughput by stripe_size") && page.contains("99.9 %"));
+/// ```
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Sweep {
+    /// What was run, on what.
+    pub title: String,
+    /// One or two sentences that say what came out: which setting is best, and whether that is sure.
+    pub summary: String,
+    /// Facts by name: seed, runs, model, where costs are from.
+    pub facts: Vec<(String, String)>,
+    /// What differs: a knob, or several joined by a comma.
+    pub knob: String,
+    /// What was run, in the order in which it is shown.
+    pub settings: Vec<Setting>,
+    /// What is taken for granted.
+    pub assumptions: Vec<String>,
+}
+
+/// What one setting gave.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Setting {
+    /// The knob's value, or several joined by a comma.
+    pub name: String,
+    /// MB/s, of 10^6 bytes.
+    pub throughput: Value,
+    /// MB/s of each run; may be empty.
+    pub runs: Vec<f64>,
+    /// Operations a second.
+    pub operations: Option<Value>,
+    /// Mean latency, milliseconds.
+    pub mean: Option<Value>,
+    /// Percentiles of latency: percent and milliseconds. Of every setting the same ones.
+    pub percentiles: Vec<(f64, Value)>,
+    /// What else there is to say of it, such as that it is the best.
+    pub remark: String,
+}
+
+impl Sweep {
+    /// The page.
+    #[must_use]
+    pub fn report(&self) -> Report {
+        let mut sections = vec![Section {
+            title: "Throughput".to_owned(),
+            blocks: vec![self.throughput(), self.table()],
+        }];
+        if self.percents().next().is_some() {
+            sections.push(Section {
+                title: "Latency".to_owned(),
+                blocks: vec![self.latency(), self.spread()],
+            });
+        }
+        if !self.assumptions.is_empty() {
+            let blocks = vec![Block::List(self.assumptions.clone())];
+            sections.push(Section { title: "Taken for granted".to_owned(), blocks });
+        }
+        Report {
+            title: self.title.clone(),
+            summary: self.summary.clone(),
+            facts: self.facts.clone(),
+            sections,
+        }
+    }
+
+    /// The percentiles that there are.
+    fn percents(&self) -> impl Iterator<Item = f64> + '_ {
+        self.settings.first().into_iter().flat_map(|first| first.percentiles.iter().map(|p| p.0))
+    }
+
+    fn throughput(&self) -> Block {
+        let groups = self.settings.iter().map(|setting| Group {
+            label: setting.name.clone(),
+            values: vec![None, Some(setting.throughput)],
+            runs: vec![Vec::new(), setting.runs.clone()],
+            band: None,
+        });
+        Block::Bars(Bars {
+            title: format!("Throughput by {}", self.knob),
+            description: String::new(),
+            unit: "MB/s".to_owned(),
+            // The first colour is the grey of what was published: there is nothing published here.
+            series: vec![String::new(), "measured".to_owned()],
+            reference: None,
+            groups: groups.collect(),
+        })
+    }
+
+    /// Each percentile a line over settings.
+    fn latency(&self) -> Block {
+        let names = self.settings.iter().map(|setting| setting.name.clone()).collect();
+        let series = self.percents().map(|percent| {
+            let points = (0u32..)
+                .zip(&self.settings)
+                .filter_map(|(at, setting)| Some((f64::from(at), setting.percentile(percent)?)));
+            Series { name: format!("{} %", number(percent)), points: points.collect() }
+        });
+        Block::Lines(Lines {
+            title: format!("Latency by {}", self.knob),
+            description: "Each line is a percentile: so many of a hundred requests took no longer."
+                .to_owned(),
+            across: self.knob.clone(),
+            up: "milliseconds".to_owned(),
+            axis: Axis::Names(names),
+            logarithmic: self.all_above_zero(),
+            baseline: false,
+            marks: Vec::<Mark>::new(),
+            series: series.collect(),
+        })
+    }
+
+    /// Each setting a line over percentiles.
+    fn spread(&self) -> Block {
+        let names = self.percents().map(|percent| format!("{} %", number(percent))).collect();
+        let series = self.settings.iter().map(|setting| {
+            let points = (0u32..).zip(&setting.percentiles);
+            Series {
+                name: setting.name.clone(),
+                points: points.map(|(at, (_, value))| (f64::from(at), *value)).collect(),
+            }
+        });
+        Block::Lines(Lines {
+            title: "Latency by percentile".to_owned(),
+            description: "Each line is a setting; the lower one answers sooner.".to_owned(),
+            across: "of requests".to_owned(),
+            up: "milliseconds".to_owned(),
+            axis: Axis::Names(names),
+            logarithmic: self.all_above_zero(),
+            baseline: false,
+            marks: Vec::<Mark>::new(),
+            series: series.collect(),
+        })
+    }
+
+    fn all_above_zero(&self) -> bool {
+        let mut values = self.settings.iter().flat_map(|setting| &setting.percentiles);
+        values.all(|(_, value)| value.value > 0.0)
+    }
+
+    fn table(&self) -> Block {
+        let has_operations = self.settings.iter().any(|setting| setting.operations.is_some());
+        let has_mean = self.settings.iter().any(|setting| setting.mean.is_some());
+        let has_remark = self.settings.iter().any(|setting| !setting.remark.is_empty());
+        let mut columns = vec![self.knob.clone(), "MB/s".to_owned()];
+        columns.extend(has_operations.then(|| "ops/s".to_owned()));
+        columns.extend(has_mean.then(|| "mean ms".to_owned()));
+        columns.extend(self.percents().map(|percent| format!("{} % ms", number(percent))));
+        columns.extend(has_remark.then(String::new));
+        let told = |value| Cell::Number(super::bars::told(value));
+        let rows = self.settings.iter().map(|setting| {
+            let mut row = vec![Cell::Text(setting.name.clone()), told(Some(setting.throughput))];
+            row.extend(has_operations.then(|| told(setting.operations)));
+            row.extend(has_mean.then(|| told(setting.mean)));
+            row.extend(self.percents().map(|percent| told(setting.percentile(percent))));
+            row.extend(has_remark.then(|| Cell::Text(setting.remark.clone())));
+            row
+        });
+        Block::Table(Table { caption: String::new(), columns, rows: rows.collect() })
+    }
+}
+
+impl Setting {
+    fn percentile(&self, percent: f64) -> Option<Value> {
+        self.percentiles.iter().find(|known| known.0 == percent).map(|known| known.1)
+    }
+}

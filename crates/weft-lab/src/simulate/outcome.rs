@@ -1,0 +1,199 @@
+//! What came of it?
+
+use serde_json::{Value, json};
+use weft_engine::{MemberState, Notice};
+use weft_sim::machine::{Machine, Traffic};
+use weft_units::{Bytes, Span, Time};
+
+use super::Volume;
+use super::faults::told;
+use crate::fio_json::JobResult;
+
+/// Why a simulation ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stop {
+    /// Everybody was done.
+    Done,
+    /// A request failed.
+    Failed(Time),
+    /// Somebody wanted it to.
+    Interrupted(Time),
+    /// It had taken more virtual time than is ever looked for.
+    Limit(Time),
+}
+
+/// What came of a simulation.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// Of jobs and clones, or of their groups, in order.
+    pub results: Vec<JobResult>,
+    /// Why it ended.
+    pub stop: Stop,
+    /// Virtual time from the start to the end.
+    pub elapsed: Span,
+    /// Size of the volume.
+    pub size: Bytes,
+    /// What each member was asked for.
+    pub members: Vec<MemberOutcome>,
+    /// Requests that were answered, and those of them with an error.
+    pub answered: (u64, u64),
+    /// Bytes of them that were read and written.
+    pub client: (Bytes, Bytes),
+    /// How long the engine's thread worked.
+    pub engine_work: Span,
+    /// Bytes that were computed because they could not be read.
+    pub recovered: Bytes,
+    /// Reads of members that failed.
+    pub unreadable: u64,
+    /// What became of members, and when, in words.
+    pub events: Vec<(Time, String)>,
+    /// Pages of the page cache that were dirty at the end.
+    pub dirty: Bytes,
+}
+
+/// What a member was asked for.
+#[derive(Clone, Debug)]
+pub struct MemberOutcome {
+    /// Name of its model.
+    pub model: String,
+    /// Commands and sectors, after merging.
+    pub traffic: Traffic,
+    /// It holds all of its data.
+    pub in_sync: bool,
+    /// Sectors that could not be read and were written again.
+    pub corrected: u64,
+}
+
+impl Outcome {
+    /// Of a machine that has run.
+    pub(super) fn of(
+        machine: &Machine,
+        volume: &Volume,
+        results: Vec<JobResult>,
+        stop: Stop,
+    ) -> Self {
+        let host = &machine.host;
+        let snapshot = host.snapshot();
+        let states = snapshot.volumes.first().map(|volume| &volume.members[..]).unwrap_or_default();
+        let members = volume.members.iter().zip(host.traffic()).enumerate();
+        let members = members.map(|(index, ((model, _), traffic))| MemberOutcome {
+            model: model.clone(),
+            traffic,
+            in_sync: states
+                .iter()
+                .any(|of| usize::from(of.member.0) == index && of.state == MemberState::InSync),
+            corrected: states
+                .iter()
+                .filter(|of| usize::from(of.member.0) == index)
+                .map(|of| of.corrected)
+                .sum(),
+        });
+        let (read, written) = host.asked_bytes();
+        Self {
+            results,
+            stop,
+            elapsed: host.now().since(Time(0)),
+            size: host.size(),
+            members: members.collect(),
+            answered: host.answered(),
+            client: (read, written),
+            engine_work: host.engine_work(),
+            recovered: host.recovered(),
+            unreadable: host.unreadable(),
+            events: host.notices().iter().filter_map(event).collect(),
+            dirty: host.dirty_bytes(),
+        }
+    }
+
+    /// Bytes that members read and wrote.
+    #[must_use]
+    pub fn moved(&self) -> (Bytes, Bytes) {
+        let sum = |of: fn(&Traffic) -> u64| {
+            Bytes(self.members.iter().map(|member| of(&member.traffic)).sum::<u64>() * 512)
+        };
+        (sum(|traffic| traffic.sectors_read), sum(|traffic| traffic.sectors_written))
+    }
+
+    /// What members read beyond what clients asked for, for each byte that clients wrote: prereads.
+    #[must_use]
+    pub fn prereads(&self) -> f64 {
+        let beyond = self.moved().0.0.saturating_sub(self.client.0.0);
+        beyond as f64 / (self.client.1.0 as f64).max(1.0)
+    }
+
+    /// What is told beyond fio's keys.
+    #[must_use]
+    pub fn to_json(&self, volume: &Volume) -> Value {
+        let members: Vec<Value> = self
+            .members
+            .iter()
+            .map(|member| {
+                let Traffic { reads, writes, flushes, sectors_read, sectors_written, .. } =
+                    member.traffic;
+                json!({
+                    "model": member.model,
+                    "in_sync": member.in_sync,
+                    "sectors_corrected": member.corrected,
+                    "reads": reads,
+                    "writes": writes,
+                    "flushes": flushes,
+                    "bytes_read": sectors_read * 512,
+                    "bytes_written": sectors_written * 512,
+                })
+            })
+            .collect();
+        let knobs: serde_json::Map<String, Value> = weft_engine::knobs::TABLE
+            .iter()
+            .map(|row| (row.name.to_owned(), volume.knobs.show(row.name).into()))
+            .collect();
+        let events: Vec<Value> =
+            self.events.iter().map(|(at, what)| json!({"at_ns": at.0, "what": what})).collect();
+        let stop = match self.stop {
+            Stop::Done => "done",
+            Stop::Failed(_) => "failed",
+            Stop::Interrupted(_) => "interrupted",
+            Stop::Limit(_) => "limit",
+        };
+        json!({
+            "schema": "weft.sim/1",
+            "stop": stop,
+            "simulated_ns": self.elapsed.0,
+            "seed": volume.seed,
+            "costs": { "table": volume.costs.source, "cpu": volume.costs.cpu, "date": volume.costs.date },
+            "volume": {
+                "level": volume.level.to_string(),
+                "chunk": volume.chunk.0,
+                "size": self.size.0,
+                "knobs": knobs,
+            },
+            "members": members,
+            "requests": self.answered.0,
+            "requests_failed": self.answered.1,
+            "client_bytes_read": self.client.0.0,
+            "client_bytes_written": self.client.1.0,
+            "preread_bytes_per_byte_written": self.prereads(),
+            "engine_busy_ns": self.engine_work.0,
+            "faults": volume.faults.iter().map(told).collect::<Vec<_>>(),
+            "events": events,
+            "reads_failed": self.unreadable,
+            "bytes_recovered": self.recovered.0,
+            "dirty_bytes_left": self.dirty.0,
+        })
+    }
+}
+
+/// What the engine said of a member, in words; the rest is not about what went wrong.
+fn event((at, notice): &(Time, Notice)) -> Option<(Time, String)> {
+    let what = match notice {
+        Notice::Broken(_) => "too few members are left: nothing more is written".to_owned(),
+        Notice::MemberFailed { member, .. } => format!("member {} failed", member.0),
+        Notice::FailureRecorded { .. } => "the failure is recorded on the other members".to_owned(),
+        Notice::MemberStalled { member, read_around: true } => {
+            format!("member {} stalls: reads go round it", member.0)
+        }
+        Notice::MemberStalled { member, .. } => format!("member {} stalls", member.0),
+        Notice::NoSpace { member } => format!("no space behind member {}", member.0),
+        _ => return None,
+    };
+    Some((*at, what))
+}

@@ -1,0 +1,335 @@
+//! Which setting is best, and is it sure?
+//!
+//! Every combination of the values that are swept is run on a volume of its own, as often as is asked for; run `r`
+//! has the seed `base + r` in all of them, so that requests and platters are the same and only the setting
+//! differs. A setting is better than another when the 95 % interval of the ratio of paired runs leaves 1 out.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+
+use weft_units::Span;
+
+use super::trace::Replay;
+use super::{Outcome, Progress, SimulateError, Stop, Volume, Watch, jobs};
+use crate::fio_json::JobResult;
+use crate::job::Job;
+use crate::latency::Latencies;
+use crate::statistics::{Estimate, StatisticsError, mean, ratio};
+
+/// What is run.
+#[derive(Clone, Debug)]
+pub enum Load {
+    /// A job file.
+    Jobs(Vec<Job>),
+    /// A trace.
+    Trace(Box<Replay>),
+}
+
+impl Load {
+    /// Runs it once.
+    ///
+    /// # Errors
+    /// It does not fit the volume, or there is no such volume.
+    pub fn run(&self, volume: &Volume, watch: Watch<'_>) -> Result<Outcome, SimulateError> {
+        match self {
+            Self::Jobs(jobs) => jobs::run(volume, jobs, watch),
+            Self::Trace(replay) => Ok(replay.run(volume, watch)?.outcome),
+        }
+    }
+}
+
+/// What one run of one job, all its clones together, came to.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Sample {
+    /// MB/s, of 10^6 bytes.
+    pub throughput: f64,
+    /// Requests a second.
+    pub iops: f64,
+    /// Mean latency, ns.
+    pub mean: f64,
+    /// Its percentiles 50, 99 and 99.9, ns.
+    pub percentiles: [f64; 3],
+}
+
+/// The percentiles of a [`Sample`].
+pub const PERCENTS: [f64; 3] = [50.0, 99.0, 99.9];
+
+/// What is compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Metric {
+    /// More is better.
+    Throughput,
+    /// Mean latency: less is better.
+    Mean,
+    /// One of [`PERCENTS`]: less is better.
+    Percentile(usize),
+}
+
+impl Metric {
+    /// All of them.
+    pub const ALL: [Self; 5] = [
+        Self::Throughput,
+        Self::Mean,
+        Self::Percentile(0),
+        Self::Percentile(1),
+        Self::Percentile(2),
+    ];
+
+    /// For people.
+    #[must_use]
+    pub fn name(self) -> String {
+        match self {
+            Self::Throughput => "throughput".to_owned(),
+            Self::Mean => "mean latency".to_owned(),
+            Self::Percentile(at) => format!("{} % latency", PERCENTS[at]),
+        }
+    }
+
+    /// Its value in a sample.
+    #[must_use]
+    pub fn of(self, sample: &Sample) -> f64 {
+        match self {
+            Self::Throughput => sample.throughput,
+            Self::Mean => sample.mean,
+            Self::Percentile(at) => sample.percentiles[at],
+        }
+    }
+
+    fn better(self, one: f64, other: f64) -> bool {
+        if self == Self::Throughput { one > other } else { one < other }
+    }
+}
+
+/// What one job did under all settings.
+#[derive(Clone, Debug)]
+pub struct Swept {
+    /// Name of the job.
+    pub job: String,
+    /// By setting, then by run.
+    pub samples: Vec<Vec<Sample>>,
+}
+
+/// How the best of a metric stands.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Best {
+    /// Which setting.
+    pub setting: usize,
+    /// Settings that cannot be told from it: their interval has 1 in it, or there are too few runs.
+    pub level_with: Vec<usize>,
+    /// It against the next best, as paired runs: a ratio.
+    pub ahead: Option<Estimate>,
+}
+
+impl Swept {
+    /// Mean of a metric, with its interval where there are runs enough.
+    #[must_use]
+    pub fn estimate(&self, setting: usize, metric: Metric) -> Estimate {
+        let values: Vec<f64> = self.values(setting, metric);
+        mean(&values).unwrap_or_else(|_| {
+            let value = values.first().copied().unwrap_or(0.0);
+            Estimate { value, low: value, high: value, count: values.len() }
+        })
+    }
+
+    fn values(&self, setting: usize, metric: Metric) -> Vec<f64> {
+        self.samples[setting].iter().map(|sample| metric.of(sample)).collect()
+    }
+
+    /// A setting against another.
+    ///
+    /// # Errors
+    /// Fewer than two runs, or a value that is no rate or time.
+    pub fn against(
+        &self,
+        base: usize,
+        setting: usize,
+        metric: Metric,
+    ) -> Result<Estimate, StatisticsError> {
+        ratio(&self.values(base, metric), &self.values(setting, metric))
+    }
+
+    /// The best setting of a metric, and whether it is sure; `None`: there is only one, or nothing was done.
+    #[must_use]
+    pub fn best(&self, metric: Metric) -> Option<Best> {
+        let count = self.samples.len();
+        let value = |setting: usize| self.estimate(setting, metric).value;
+        if count < 2 || (0..count).any(|setting| value(setting) <= 0.0) {
+            return None;
+        }
+        let mut order: Vec<usize> = (0..count).collect();
+        order.sort_by(|one, other| {
+            let (one, other) = (value(*one), value(*other));
+            if metric.better(one, other) {
+                std::cmp::Ordering::Less
+            } else if metric.better(other, one) {
+                std::cmp::Ordering::Greater
+            } else {
+                std::cmp::Ordering::Equal
+            }
+        });
+        let best = order[0];
+        let sure = |other: &usize| {
+            // Pairs that never differ have no interval and are certain.
+            self.against(*other, best, metric).is_ok_and(|of| {
+                if metric == Metric::Throughput { of.low > 1.0 } else { of.high < 1.0 }
+            })
+        };
+        let level_with: Vec<usize> =
+            order[1..].iter().copied().filter(|other| !sure(other)).collect();
+        let ahead = self.against(order[1], best, metric).ok();
+        Some(Best { setting: best, level_with, ahead })
+    }
+}
+
+/// Runs a load on all these volumes, `runs` times each, on as many threads as there are CPUs.
+///
+/// # Errors
+/// A volume does not exist, or the load does not fit it; the error says which setting.
+///
+/// # Panics
+/// A run panics.
+pub fn sweep(
+    load: &Load,
+    volumes: &[Volume],
+    runs: u64,
+    progress: &(dyn Fn(f64) -> bool + Sync),
+) -> Result<Option<Vec<Swept>>, Box<(usize, SimulateError)>> {
+    let work: Vec<(usize, u64)> =
+        (0..runs).flat_map(|run| (0..volumes.len()).map(move |setting| (setting, run))).collect();
+    let outcomes: Mutex<Vec<Option<Outcome>>> = Mutex::new(vec![None; work.len()]);
+    let parts: Vec<AtomicU64> = work.iter().map(|_| AtomicU64::new(0)).collect();
+    let error: Mutex<Option<(usize, SimulateError)>> = Mutex::new(None);
+    let (next, stopped) = (AtomicUsize::new(0), AtomicBool::new(false));
+    let threads = std::thread::available_parallelism().map_or(1, usize::from).min(work.len());
+    let worker = || {
+        while !stopped.load(Ordering::Relaxed) {
+            let at = next.fetch_add(1, Ordering::Relaxed);
+            let Some((setting, run)) = work.get(at).copied() else { return };
+            let mut volume = volumes[setting].clone();
+            volume.seed = volume.seed.wrapping_add(run);
+            let outcome = load.run(&volume, &mut |of: Progress| {
+                #[expect(
+                    clippy::cast_possible_truncation,
+                    clippy::cast_sign_loss,
+                    reason = "0 to 1000"
+                )]
+                parts[at].store((of.done * 1000.0) as u64, Ordering::Relaxed);
+                let sum: u64 = parts.iter().map(|part| part.load(Ordering::Relaxed)).sum();
+                let on = progress(sum as f64 / 1000.0 / work.len() as f64);
+                stopped.fetch_or(!on, Ordering::Relaxed);
+                !stopped.load(Ordering::Relaxed)
+            });
+            parts[at].store(1000, Ordering::Relaxed);
+            match outcome {
+                Ok(outcome) => outcomes.lock().expect("nobody panics")[at] = Some(outcome),
+                Err(why) => {
+                    error.lock().expect("nobody panics").get_or_insert((setting, why));
+                    stopped.store(true, Ordering::Relaxed);
+                }
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(worker);
+        }
+    });
+    if let Some(error) = error.into_inner().expect("nobody panics") {
+        return Err(Box::new(error));
+    }
+    let outcomes = outcomes.into_inner().expect("nobody panics");
+    let done = |outcome: &Option<Outcome>| outcome.as_ref().is_some_and(|of| of.stop == Stop::Done);
+    if let Some(at) = outcomes.iter().position(|outcome| {
+        outcome.as_ref().is_some_and(|of| matches!(of.stop, Stop::Failed(_) | Stop::Limit(_)))
+    }) {
+        let stop = outcomes[at].as_ref().map_or(Stop::Done, |of| of.stop);
+        return Err(Box::new((work[at].0, SimulateError::Unfinished { stop })));
+    }
+    if !outcomes.iter().all(done) {
+        return Ok(None);
+    }
+    let mut swept: Vec<Swept> = Vec::new();
+    for ((setting, _), outcome) in work.into_iter().zip(outcomes.into_iter().flatten()) {
+        for (place, result) in by_job(&outcome.results).into_iter().enumerate() {
+            if swept.len() == place {
+                let samples = vec![Vec::new(); volumes.len()];
+                swept.push(Swept { job: result.name.clone(), samples });
+            }
+            swept[place].samples[setting].push(Sample::of(&result));
+        }
+    }
+    Ok(Some(swept))
+}
+
+/// Clones of one job taken together.
+fn by_job(results: &[JobResult]) -> Vec<JobResult> {
+    let mut jobs: Vec<JobResult> = Vec::new();
+    for result in results {
+        match jobs.last_mut() {
+            Some(last) if (&last.name, last.group) == (&result.name, result.group) => {
+                last.merge(result);
+            }
+            _ => jobs.push(result.clone()),
+        }
+    }
+    jobs
+}
+
+impl Sample {
+    /// Of all directions of a job.
+    #[must_use]
+    pub fn of(result: &JobResult) -> Self {
+        let mut latencies = Latencies::default();
+        let mut bytes = 0;
+        for direction in &result.directions {
+            latencies.merge(&direction.total);
+            bytes += direction.bytes.0;
+        }
+        let seconds = result.runtime.max(Span(1)).0 as f64 / 1e9;
+        Self {
+            throughput: bytes as f64 / seconds / 1e6,
+            iops: latencies.count() as f64 / seconds,
+            mean: latencies.mean_ns(),
+            percentiles: PERCENTS.map(|percent| latencies.percentile(percent).0 as f64),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn swept(throughput: &[&[f64]]) -> Swept {
+        let sample = |throughput: &f64| Sample {
+            throughput: *throughput,
+            mean: 1e9 / throughput,
+            ..Sample::default()
+        };
+        let samples = throughput.iter().map(|runs| runs.iter().map(sample).collect()).collect();
+        Swept { job: "j".to_owned(), samples }
+    }
+
+    #[test]
+    fn the_best_is_sure_only_where_paired_runs_say_so() {
+        let of = swept(&[&[10.0, 11.0, 12.0], &[20.0, 22.5, 24.0], &[21.0, 22.0, 24.1]]);
+        let best = of.best(Metric::Throughput).unwrap();
+        assert_eq!((best.setting, &best.level_with[..]), (2, &[1][..]));
+        assert!(best.ahead.unwrap().low < 1.0);
+        let best = of.best(Metric::Mean).unwrap();
+        assert!(best.setting != 0 && !best.level_with.contains(&0), "{best:?}");
+        // The difference is small and each pair has it, whatever runs differ by.
+        let of = swept(&[&[100.0, 200.0, 300.0], &[102.0, 203.9, 306.1]]);
+        assert!(of.best(Metric::Throughput).unwrap().level_with.is_empty());
+    }
+
+    #[test]
+    fn one_run_is_no_proof_and_one_setting_no_choice() {
+        let of = swept(&[&[10.0], &[20.0]]);
+        let best = of.best(Metric::Throughput).unwrap();
+        assert_eq!((best.setting, best.level_with, best.ahead), (1, vec![0], None));
+        assert_eq!(swept(&[&[10.0, 11.0]]).best(Metric::Throughput), None);
+        assert_eq!(swept(&[&[10.0], &[20.0]]).best(Metric::Percentile(0)), None, "never measured");
+        let estimate = swept(&[&[10.0, 12.0]]).estimate(0, Metric::Throughput);
+        assert!((estimate.value - 11.0).abs() < 1e-9 && estimate.low < 10.0);
+    }
+}

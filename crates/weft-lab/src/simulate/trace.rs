@@ -1,0 +1,357 @@
+//! What does a trace do on a simulated volume?
+//!
+//! A trace is read twice: once to know its shape, so that what does not fit is told before anything runs, and
+//! once to be replayed. It is not held in memory. Requests are handed over at their own times (open loop), however
+//! the volume keeps up, or as many at a time as is said (closed loop). In an open loop the time between when a
+//! request was due and when it was handed over is its submission latency: a caller is held up while the volume
+//! has no rows, as md holds it up.
+
+use std::cell::{Cell, RefCell};
+use std::path::PathBuf;
+use std::rc::Rc;
+
+use serde_json::{Value, json};
+use weft_engine::{Flags, RequestOp};
+use weft_sim::workload::jobs::{Ask, Ended, Io, Job as Direct, Pace as JobPace, Plug};
+use weft_units::{ByteRange, Bytes, Span, Time};
+
+use super::jobs::record;
+use super::{Outcome, SimulateError, Volume, Watch, run_watched};
+use crate::fio_json::JobResult;
+use crate::replay::shape::{Align, Changes, Fit, Options, Pace, Placement, Shaped};
+use crate::replay::{Assume, Counts, Format, Op, ReadOptions, Record, ReplayError, Trace};
+
+/// A trace, and how it is to be replayed.
+#[derive(Clone, Debug)]
+pub struct Replay {
+    /// Its files.
+    pub paths: Vec<PathBuf>,
+    /// How they are read.
+    pub read: ReadOptions,
+    /// When requests are handed over; `None`: at their times, or one after the other if there are none.
+    pub pace: Option<Pace>,
+    /// Length of time for 100 of the trace's.
+    pub time_percent: u32,
+    /// Offsets are divided by this.
+    pub offset_divisor: u64,
+    /// Blocks.
+    pub align: Align,
+    /// What fits.
+    pub fit: Fit,
+    /// Of several devices only this one.
+    pub device: Option<String>,
+    /// What the trace is.
+    pub shape: Shape,
+}
+
+/// What a trace is, seen from afar.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Shape {
+    /// Formats of its files.
+    pub formats: Vec<&'static str>,
+    /// What was read, and what of it became no request.
+    pub counts: Counts,
+    /// Requests and bytes: reads, writes, discards, flushes.
+    pub reads: Requests,
+    /// Writes.
+    pub writes: Requests,
+    /// Discards.
+    pub discards: Requests,
+    /// Flushes; their bytes are zero.
+    pub flushes: Requests,
+    /// Devices: name, end of its last request, requests.
+    pub devices: Vec<(String, Bytes, u64)>,
+    /// From the first request to the last.
+    pub span: Span,
+    /// Reads and writes that begin where the one before them on that device ended.
+    pub sequential: u64,
+    /// Requests that carry a flag which says that somebody waits for them, or that they are durable.
+    pub flagged: u64,
+}
+
+/// Requests of a kind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Requests {
+    /// How many.
+    pub count: u64,
+    /// Their bytes.
+    pub bytes: u64,
+}
+
+impl Requests {
+    fn add(&mut self, bytes: Bytes) {
+        self.count += 1;
+        self.bytes = self.bytes.saturating_add(bytes.0);
+    }
+}
+
+/// What came of a replay.
+#[derive(Clone, Debug)]
+pub struct Replayed {
+    /// As of jobs.
+    pub outcome: Outcome,
+    /// What became of requests that did not fit.
+    pub changes: Changes,
+    /// How requests were handed over.
+    pub pace: Pace,
+}
+
+impl Shape {
+    /// Reads a trace from its first record to its last.
+    ///
+    /// # Errors
+    /// The trace cannot be read, or has no request.
+    pub fn of(paths: &[PathBuf], read: &ReadOptions) -> Result<Self, SimulateError> {
+        let mut trace = Trace::open(paths, read)?;
+        let mut shape = Self::default();
+        let mut ends: Vec<(u64, u64, u64)> = Vec::new();
+        let mut last = Time(0);
+        while let Some(Record { time, device, op, flags, offset, length, .. }) =
+            trace.next().transpose()?
+        {
+            let at = device.0 as usize;
+            ends.resize(ends.len().max(at + 1), (0, 0, u64::MAX));
+            let (end, requests, follows) = &mut ends[at];
+            *requests += 1;
+            last = last.max(time);
+            shape.flagged += u64::from(flags.sync || flags.fua || flags.preflush);
+            match op {
+                Op::Read => shape.reads.add(length),
+                Op::Write => shape.writes.add(length),
+                Op::Discard => shape.discards.add(length),
+                Op::Flush => shape.flushes.add(Bytes::ZERO),
+            }
+            if op != Op::Flush {
+                let to = offset.0.saturating_add(length.0);
+                *end = to.max(*end);
+                shape.sequential += u64::from(op != Op::Discard && *follows == offset.0);
+                *follows = to;
+            }
+        }
+        let names = trace.devices().names().iter().cloned();
+        shape.devices =
+            names.zip(ends).map(|(name, (end, count, _))| (name, Bytes(end), count)).collect();
+        shape.counts = trace.counts().clone();
+        shape.formats = trace.formats().iter().map(|format| format.name()).collect();
+        shape.formats.dedup();
+        shape.span = last.since(Time(0));
+        if shape.counts.records == 0 {
+            let path = paths.first().map_or("trace", |path| path.to_str().unwrap_or("trace"));
+            return Err(SimulateError::Empty { trace: path.to_owned(), lines: shape.counts.lines });
+        }
+        Ok(shape)
+    }
+
+    /// Requests of all kinds.
+    #[must_use]
+    pub fn requests(&self) -> u64 {
+        self.counts.records
+    }
+
+    /// For programs.
+    #[must_use]
+    pub fn to_json(&self) -> Value {
+        let of = |requests: Requests| json!({"requests": requests.count, "bytes": requests.bytes});
+        let devices: Vec<Value> = self
+            .devices
+            .iter()
+            .map(|(name, end, count)| json!({"name": name, "end": end.0, "requests": count}))
+            .collect();
+        json!({
+            "formats": self.formats,
+            "lines": self.counts.lines,
+            "requests": self.counts.records,
+            "out_of_order": self.counts.out_of_order,
+            "left_out": self.counts.skipped,
+            "reads": of(self.reads),
+            "writes": of(self.writes),
+            "discards": of(self.discards),
+            "flushes": self.flushes.count,
+            "sequential": self.sequential,
+            "flagged": self.flagged,
+            "span_ns": self.span.0,
+            "devices": devices,
+        })
+    }
+}
+
+impl Replay {
+    /// The files of one trace, everything as it was.
+    ///
+    /// # Errors
+    /// As [`Shape::of`].
+    pub fn of(paths: Vec<PathBuf>, read: ReadOptions) -> Result<Self, SimulateError> {
+        let shape = Shape::of(&paths, &read)?;
+        Ok(Self {
+            paths,
+            read,
+            pace: None,
+            time_percent: 100,
+            offset_divisor: 1,
+            align: Align::Keep,
+            fit: Fit::Exact,
+            device: None,
+            shape,
+        })
+    }
+
+    /// How requests are handed over.
+    #[must_use]
+    pub fn paced(&self) -> Pace {
+        // Without times, all at once would be no replay of anything.
+        let timeless = self.shape.span == Span::ZERO && self.shape.requests() > 1;
+        let own = if timeless { Pace::ClosedLoop { depth: 1 } } else { Pace::OpenLoop };
+        self.pace.unwrap_or(own)
+    }
+
+    /// Where devices lie: one at the start of the volume, several beside each other.
+    fn placement(&self, trace: &Trace) -> Result<Placement, SimulateError> {
+        if let Some(name) = &self.device {
+            let index = self.shape.devices.iter().position(|(known, ..)| known == name);
+            let index = index.ok_or_else(|| {
+                let known: Vec<&str> =
+                    self.shape.devices.iter().take(20).map(|(name, ..)| name.as_str()).collect();
+                SimulateError::TraceDevice { found: name.clone(), known: known.join(", ") }
+            })?;
+            debug_assert!(trace.devices().names().len() <= self.shape.devices.len());
+            let index = u32::try_from(index).expect("as many as a trace may have");
+            return Ok(Placement::Only(crate::replay::DeviceIndex(index)));
+        }
+        if self.shape.devices.len() < 2 {
+            return Ok(Placement::Overlaid);
+        }
+        let largest = self.shape.devices.iter().map(|(_, end, _)| end.0).max().unwrap_or(0);
+        let stride = largest.max(1).checked_next_multiple_of(1 << 20).unwrap_or(u64::MAX);
+        Ok(Placement::SideBySide { stride: Bytes(stride) })
+    }
+
+    /// Where the last byte ends on a volume.
+    fn end(&self, placement: Placement) -> u64 {
+        let ends = (0_u64..).zip(&self.shape.devices).map(|(at, (_, end, _))| match placement {
+            Placement::Only(device) if u64::from(device.0) != at => 0,
+            Placement::SideBySide { stride } => {
+                stride.0.saturating_mul(at).saturating_add(end.0) / self.offset_divisor
+            }
+            Placement::Only(_) | Placement::Overlaid => end.0.div_ceil(self.offset_divisor),
+        });
+        ends.max().unwrap_or(0)
+    }
+
+    /// Runs it on a volume that is new and in sync.
+    ///
+    /// # Errors
+    /// The trace does not fit the volume, or there is no such volume.
+    pub fn run(&self, volume: &Volume, watch: Watch<'_>) -> Result<Replayed, SimulateError> {
+        let mut machine = volume.machine()?;
+        let trace = Trace::open(&self.paths, &self.read)?;
+        let pace = self.paced();
+        let placement = self.placement(&trace)?;
+        let (end, size) = (self.end(placement), machine.host.size());
+        if self.fit == Fit::Exact && end > size.0 {
+            return Err(SimulateError::TooLarge { end, size: size.0 });
+        }
+        let timeless = self.shape.formats.contains(&Format::Tencent.name());
+        let options = Options {
+            pace,
+            time_percent: self.time_percent,
+            // Whole seconds only: what came in one is spread over it.
+            spread: if timeless { Span::secs(1) } else { Span::ZERO },
+            placement,
+            offset_divisor: self.offset_divisor,
+            align: self.align,
+            fit: self.fit,
+            size,
+        };
+        let name = self.paths.first().and_then(|path| path.file_name());
+        let mut found = JobResult::named(&name.unwrap_or_default().to_string_lossy());
+        found.lat_percentiles = true;
+        let found = Rc::new(RefCell::new(found));
+        let watcher = {
+            let (found, open) = (Rc::clone(&found), pace == Pace::OpenLoop);
+            Box::new(move |ended: &Ended| {
+                let late = if open { ended.begun.since(ended.due) } else { Span::ZERO };
+                record(&mut found.borrow_mut(), ended, late, Time(0));
+            })
+        };
+        let asks = Rc::new(Asks::default());
+        let assumed = self.read.assume == Assume::Sync;
+        let shaped = Feed { shaped: Shaped::new(trace, options), told: Rc::clone(&asks), assumed };
+        let depth = match pace {
+            Pace::OpenLoop => OPEN_LOOP_MAX,
+            Pace::ClosedLoop { depth } => depth,
+        };
+        let pace_of_job = JobPace { plug: Plug::Request, ..JobPace::depth(depth) };
+        let pid = machine.add_with(|pid| {
+            Box::new(Direct::of(pid, pace_of_job, Box::new(shaped)).watched(watcher))
+        });
+        let total = self.shape.requests().max(1) as f64;
+        let done = {
+            let asks = Rc::clone(&asks);
+            move |_: Time| asks.records.get() as f64 / total
+        };
+        let stop = run_watched(&mut machine, &done, watch)?;
+        if let Some(error) = asks.error.take() {
+            return Err(error.into());
+        }
+        let job = machine.process::<Direct>(pid);
+        let mut result = found.borrow().clone();
+        result.runtime = job.measured();
+        job.handed_over().iter().for_each(|(size, count)| result.on_submits(*size, *count));
+        job.answered().iter().for_each(|(size, count)| result.on_completes(*size, *count));
+        for of in &mut result.directions {
+            of.runtime = if of.total.count() > 0 { result.runtime } else { Span::ZERO };
+        }
+        let outcome = Outcome::of(&machine, volume, vec![result], stop);
+        Ok(Replayed { outcome, changes: asks.changes.get(), pace })
+    }
+}
+
+/// Most requests of an open loop that are in flight: more is a volume that has been lost long ago.
+const OPEN_LOOP_MAX: u32 = 1 << 16;
+
+/// What a feed tells of itself.
+#[derive(Default)]
+struct Asks {
+    records: Cell<u64>,
+    changes: Cell<Changes>,
+    error: RefCell<Option<ReplayError>>,
+}
+
+/// The records of a trace as what a clone asks for.
+struct Feed {
+    shaped: Shaped<Trace>,
+    told: Rc<Asks>,
+    /// Somebody waits for every write.
+    assumed: bool,
+}
+
+impl Iterator for Feed {
+    type Item = Ask;
+
+    fn next(&mut self) -> Option<Ask> {
+        let next = self.shaped.next();
+        self.told.changes.set(self.shaped.changes());
+        self.told.records.set(self.shaped.from().counts().records);
+        let record = match next? {
+            Ok(record) => record,
+            Err(error) => {
+                self.told.error.replace(Some(error));
+                return None;
+            }
+        };
+        let crate::replay::Flags { sync, meta, fua, preflush, ahead: _ } = record.flags;
+        let op = match record.op {
+            Op::Read => RequestOp::Read,
+            Op::Write => RequestOp::Write,
+            Op::Discard => RequestOp::Trim,
+            Op::Flush => RequestOp::Flush,
+        };
+        let sync = sync || (self.assumed && op == RequestOp::Write);
+        // What runs ahead may be refused, and nobody here would ask again.
+        let flags = Flags { sync, fua, preflush, meta, ..Flags::default() };
+        let range = ByteRange::new(record.offset.0, record.length.0);
+        let open = matches!(self.shaped.options().pace, Pace::OpenLoop);
+        let due = if open { record.time.since(Time(0)) } else { Span::ZERO };
+        Some(Ask { io: Io { op, range }, flags, due })
+    }
+}

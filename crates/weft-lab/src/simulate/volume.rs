@@ -1,0 +1,132 @@
+//! Which volume is simulated?
+
+use thiserror::Error;
+use weft_engine::knobs::Knobs;
+use weft_engine::sched::mq_deadline::Settings;
+use weft_ondisk::Level;
+use weft_sim::drive::{Drive, Model};
+use weft_sim::machine::{CostTable, Machine, Parts, PlannedFault};
+use weft_units::Bytes;
+
+use super::SimulateError;
+
+/// An array of simulated drives, and the host that it is on.
+#[derive(Clone, Debug)]
+pub struct Volume {
+    /// RAID 4, 5 or 6.
+    pub level: Level,
+    /// A drive for each member, by the name of its model.
+    pub members: Vec<(String, Model)>,
+    /// Of the array.
+    pub chunk: Bytes,
+    /// How much of each member is used; `None` is all of the smallest.
+    pub member_size: Option<Bytes>,
+    /// How it is tuned.
+    pub knobs: Knobs,
+    /// Of CPU work.
+    pub costs: CostTable,
+    /// Memory of the host: of its page cache, for jobs that are buffered.
+    pub memory: Bytes,
+    /// CPUs of the host.
+    pub cpus: u32,
+    /// What goes wrong, and when.
+    pub faults: Vec<PlannedFault>,
+    /// For everything that is drawn.
+    pub seed: u64,
+}
+
+/// Why there is no such volume.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum VolumeError {
+    /// The level has no parity.
+    #[error(
+        "level: found {found}, expected raid4, raid5 or raid6: the levels that are simulated so far"
+    )]
+    Level {
+        /// What was asked for.
+        found: Level,
+    },
+    /// As many models as members, or one for all.
+    #[error(
+        "devices: found {found} models for {members} members, expected one for all, or one for each"
+    )]
+    Devices {
+        /// Models.
+        found: usize,
+        /// Members.
+        members: usize,
+    },
+    /// A chunk that nothing fits.
+    #[error("chunk: found {found} bytes, expected a multiple of 4096 up to 1 GiB")]
+    Chunk {
+        /// What was asked for.
+        found: u64,
+    },
+    /// Members are smaller than what is to be used of them.
+    #[error(
+        "member size: found {found} bytes, expected at most {expected}, what the smallest member has"
+    )]
+    MemberSize {
+        /// What was asked for.
+        found: u64,
+        /// What there is.
+        expected: u64,
+    },
+}
+
+impl Volume {
+    /// So many members with these models: one for all, or one for each.
+    ///
+    /// # Errors
+    /// A model does not exist, or there are too few or too many.
+    pub fn members(models: &[String], count: usize) -> Result<Vec<(String, Model)>, SimulateError> {
+        let found = models.len();
+        if found != 1 && found != count {
+            return Err(VolumeError::Devices { found, members: count }.into());
+        }
+        let named = |name: &String| Ok((name.clone(), Drive::model(name)?));
+        let known: Result<Vec<_>, SimulateError> = models.iter().map(named).collect();
+        Ok(known?.into_iter().cycle().take(count).collect())
+    }
+
+    /// A machine with this volume, new and in sync.
+    ///
+    /// # Errors
+    /// There is no such volume.
+    pub fn machine(&self) -> Result<Machine, SimulateError> {
+        if !matches!(self.level, Level::Raid4 | Level::Raid5 | Level::Raid6) {
+            return Err(VolumeError::Level { found: self.level }.into());
+        }
+        let Bytes(chunk) = self.chunk;
+        if chunk == 0 || !chunk.is_multiple_of(4096) || chunk > 1 << 30 {
+            return Err(VolumeError::Chunk { found: chunk }.into());
+        }
+        let models: Vec<Model> = self.members.iter().map(|(_, model)| model.clone()).collect();
+        let smallest = models.iter().map(|model| Drive::new(model, 0).capacity().bytes()).min();
+        if let (Some(Bytes(found)), Some(Bytes(expected))) = (self.member_size, smallest)
+            && found > expected
+        {
+            return Err(VolumeError::MemberSize { found, expected }.into());
+        }
+        let Some(model) = models.first().cloned() else {
+            return Err(VolumeError::Devices { found: 0, members: 0 }.into());
+        };
+        let parts = Parts {
+            level: self.level,
+            model,
+            members: u16::try_from(models.len()).unwrap_or(u16::MAX),
+            chunk: self.chunk.sectors_floor(),
+            member_size: self.member_size.map(Bytes::sectors_floor),
+            knobs: self.knobs,
+            queue: Settings::default(),
+            costs: self.costs.costs,
+            seed: self.seed,
+        };
+        let mut machine = Machine::of_models(&parts, &models)?;
+        if !self.faults.is_empty() {
+            machine.host.plan_faults(self.faults.clone(), self.seed);
+        }
+        Ok(machine)
+    }
+}

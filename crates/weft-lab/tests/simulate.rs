@@ -1,0 +1,288 @@
+//! Do jobs on a simulated volume do what fio's options say?
+
+use weft_engine::knobs::Knobs;
+use weft_lab::fio_json::JobResult;
+use weft_lab::job::{Direction, ParseOptions, parse_text};
+use weft_lab::simulate::{CostTable, Outcome, Stop, Volume, faults, jobs};
+use weft_ondisk::Level;
+use weft_units::{Bytes, Span};
+
+fn volume(model: &str) -> Volume {
+    Volume {
+        level: Level::Raid5,
+        members: Volume::members(&[model.to_owned()], 4).unwrap(),
+        chunk: Bytes::kib(64),
+        member_size: Some(Bytes::mib(4096)),
+        // Never marked clean again, so that superblocks are no part of what is counted.
+        knobs: Knobs { safe_mode_delay: Span::ZERO, ..Knobs::md() },
+        costs: CostTable::named("zero").unwrap(),
+        memory: Bytes::mib(256),
+        cpus: 2,
+        faults: Vec::new(),
+        seed: 7,
+    }
+}
+
+fn run_on(volume: &Volume, text: &str) -> Outcome {
+    let options = ParseOptions {
+        environment: &|_| None,
+        include: &|name, _| Err(format!("{name}: none here")),
+        extensions: &[],
+    };
+    let jobs = parse_text("test.fio", text, &options).unwrap();
+    let outcome = jobs::run(volume, &jobs, &mut |_| true).unwrap();
+    assert_eq!((outcome.stop, outcome.answered.1), (Stop::Done, 0));
+    outcome
+}
+
+fn run(text: &str) -> Outcome {
+    run_on(&volume("null"), text)
+}
+
+fn writes(result: &JobResult) -> (u64, u64) {
+    let of = &result.directions[Direction::Write as usize];
+    (of.total.count(), of.bytes.0)
+}
+
+fn reads(result: &JobResult) -> (u64, u64) {
+    let of = &result.directions[Direction::Read as usize];
+    (of.total.count(), of.bytes.0)
+}
+
+#[test]
+fn counts_are_those_of_the_job() {
+    let outcome =
+        run("[w]\nrw=randwrite\ndirect=1\nioengine=libaio\niodepth=8\nsize=8m\nfsync=16\n");
+    assert_eq!(writes(&outcome.results[0]), (2048, 8 << 20));
+    // After each sixteenth write but the last.
+    assert_eq!(outcome.results[0].syncs.count(), 127);
+    let mixed = run("[m]\nrw=randrw\nrwmixread=75\ndirect=1\nsize=16m\n");
+    let (read, written) = (reads(&mixed.results[0]).0, writes(&mixed.results[0]).0);
+    assert_eq!(read + written, 4096);
+    assert!((2900..3250).contains(&read), "{read} of 4096");
+    assert_eq!(mixed.client.1, Bytes(written * 4096));
+}
+
+#[test]
+fn two_clones_are_told_apart_unless_they_are_to_be_reported_together() {
+    let job = "[w]\nrw=write\ndirect=1\nbs=64k\nsize=4m\nnumjobs=2\n";
+    let apart = run(job);
+    assert_eq!(apart.results.iter().map(writes).collect::<Vec<_>>(), [(64, 4 << 20); 2]);
+    let together = run(&format!("{job}group_reporting\n"));
+    assert_eq!(together.results.iter().map(writes).collect::<Vec<_>>(), [(128, 8 << 20)]);
+}
+
+#[test]
+fn a_wall_keeps_jobs_apart_in_time() {
+    let job = |name: &str, more: &str| {
+        format!("[{name}]\nrw=write\ndirect=1\ntime_based\nruntime=50ms\n{more}")
+    };
+    let beside = run(&(job("a", "") + &job("b", "")));
+    let behind = run(&(job("a", "") + &job("b", "stonewall\n")));
+    assert!((50.0..52.0).contains(&(beside.elapsed.0 as f64 / 1e6)), "{:?}", beside.elapsed);
+    assert!((100.0..104.0).contains(&(behind.elapsed.0 as f64 / 1e6)), "{:?}", behind.elapsed);
+    let late = run(&job("a", "startdelay=70ms\n"));
+    assert!((120.0..122.0).contains(&(late.elapsed.0 as f64 / 1e6)), "{:?}", late.elapsed);
+    assert_eq!(late.results[0].runtime, Span::millis(50), "the delay does not count");
+    let ramped = run(&job("a", "ramp_time=30ms\n"));
+    assert!((80.0..82.0).contains(&(ramped.elapsed.0 as f64 / 1e6)), "{:?}", ramped.elapsed);
+    assert_eq!(ramped.results[0].runtime, Span::millis(50), "nor does what comes before");
+}
+
+#[test]
+fn rates_and_pauses_are_kept() {
+    let of = |more: &str| {
+        let text = format!("[w]\nrw=randwrite\ndirect=1\nbs=4k\ntime_based\nruntime=1\n{more}");
+        writes(&run(&text).results[0]).0
+    };
+    assert!((249..=251).contains(&of("rate=1000k\n")));
+    assert!((399..=401).contains(&of("rate_iops=400\n")));
+    assert!((340..=460).contains(&of("rate_iops=400\nrate_process=poisson\n")));
+    // Ten at a time and then 10 ms of nothing.
+    let paused = of("thinktime=10ms\nthinktime_blocks=10\n");
+    assert!((900..=1000).contains(&paused), "{paused}");
+    assert!(of("") > 20_000, "without all that");
+}
+
+#[test]
+fn depth_batches_and_low_marks_are_those_asked_for() {
+    let of = |more: &str| {
+        let text = format!(
+            "[r]\nrw=randread\ndirect=1\nioengine=libaio\nbs=4k\niodepth=16\nsize=16m\n{more}"
+        );
+        run(&text).results.remove(0)
+    };
+    let plain = of("");
+    assert!(plain.depth_levels[4] > 4000, "16 in flight: {:?}", plain.depth_levels);
+    assert_eq!(plain.submit_sizes[1], 4096, "one by one: {:?}", plain.submit_sizes);
+    let batched = of("iodepth_batch=16\niodepth_batch_complete_min=16\n");
+    assert_eq!(batched.submit_sizes[3], 256, "16 at a time: {:?}", batched.submit_sizes);
+    assert_eq!(batched.complete_sizes[3], 256, "{:?}", batched.complete_sizes);
+    let low = of("iodepth_low=4\n");
+    assert!(low.depth_levels[..4].iter().sum::<u64>() > 2000, "{:?}", low.depth_levels);
+    let calls = of("ioengine=psync\n");
+    assert_eq!(calls.depth_levels[0], 4096, "one call after the other: {:?}", calls.depth_levels);
+}
+
+#[test]
+fn buffered_writes_return_before_the_members_have_them_and_syncs_do_not() {
+    let disk = volume("hdd-2011-7200");
+    let result = |more: &str| run_on(&disk, &format!("[w]\nrw=write\nbs=64k\nsize=16m\n{more}"));
+    let plain = result("");
+    assert_eq!(writes(&plain.results[0]), (256, 16 << 20));
+    assert_eq!(
+        plain.results[0].runtime,
+        Span::ZERO,
+        "all of it fits into memory, and work costs nothing"
+    );
+    assert_eq!(
+        (plain.client.1, plain.dirty),
+        (Bytes::mib(16), Bytes(0)),
+        "closed, it is written back"
+    );
+    let synced = result("end_fsync=1\n");
+    assert_eq!(synced.results[0].syncs.count(), 1);
+    assert!(synced.results[0].runtime > Span::millis(50), "{:?}", synced.results[0].runtime);
+    let durable = result("sync=1\n");
+    let mean = durable.results[0].directions[1].completion.mean_ns();
+    assert!(mean > 4e6, "each waits for a turn of the disk: {mean} ns");
+    assert!(durable.members[0].traffic.flushes >= 200, "{:?}", durable.members[0].traffic);
+}
+
+#[test]
+fn what_was_written_or_read_is_in_memory_and_reads_run_ahead() {
+    let disk = volume("hdd-2011-7200");
+    let again = run_on(
+        &disk,
+        "[w]\nrw=write\nbs=64k\nsize=16m\n[r]\nstonewall\nrw=read\nbs=4k\nsize=16m\n",
+    );
+    assert_eq!(reads(&again.results[1]), (4096, 16 << 20));
+    assert!(again.client.0 < Bytes::kib(256), "but for what is ahead: {:?}", again.client);
+    let cold = run_on(&disk, "[r]\nrw=read\nbs=4k\nsize=16m\noffset=64m\n");
+    assert!(
+        (16..17).contains(&(cold.client.0.0 >> 20)),
+        "a window more at most: {:?}",
+        cold.client
+    );
+    let waited = cold.results[0].directions[0].completion.levels()[20..].iter().sum::<u64>();
+    assert!(waited < 300, "{waited} of 4096 reads waited for the disk");
+}
+
+#[test]
+fn direct_writes_that_are_to_be_durable_carry_fua_and_trims_are_trims() {
+    let sync =
+        run_on(&volume("hdd-2011-7200"), "[w]\nrw=randwrite\ndirect=1\nsync=dsync\nsize=1m\n");
+    let plain = run_on(&volume("hdd-2011-7200"), "[w]\nrw=randwrite\ndirect=1\nsize=1m\n");
+    let mean = |of: &Outcome| of.results[0].directions[1].completion.mean_ns();
+    assert!(mean(&sync) > mean(&plain), "{} {}", mean(&sync), mean(&plain));
+    let trims = run("[t]\nrw=trim\nbs=1m\nsize=64m\n");
+    assert_eq!(trims.results[0].directions[Direction::Trim as usize].total.count(), 64);
+    assert_eq!(trims.client, (Bytes(0), Bytes(0)));
+}
+
+#[test]
+fn a_run_can_be_stopped_and_is_the_same_again() {
+    let options = ParseOptions {
+        environment: &|_| None,
+        include: &|name, _| Err(format!("{name}: none here")),
+        extensions: &[],
+    };
+    let text = "[w]\nrw=randwrite\ndirect=1\ntime_based\nruntime=10\n";
+    let jobs = parse_text("test.fio", text, &options).unwrap();
+    let run = || {
+        let mut looks = 0;
+        jobs::run(&volume("ssd-sata-dc-2019"), &jobs, &mut |_| {
+            looks += 1;
+            looks < 5
+        })
+        .unwrap()
+    };
+    let first = run();
+    assert!(matches!(first.stop, Stop::Interrupted(_)), "{:?}", first.stop);
+    assert!(first.elapsed < Span::secs(1));
+    assert!(writes(&first.results[0]).0 > 100);
+    assert_eq!(writes(&first.results[0]), writes(&run().results[0]));
+}
+
+/// One second of reads anywhere, with these faults.
+fn with_faults(level: Level, plan: &str, text: &str) -> Outcome {
+    let mut volume = volume("ssd-sata-dc-2019");
+    volume.level = level;
+    volume.faults = faults::parse(plan, 4).unwrap();
+    let jobs = jobs_of(text);
+    jobs::run(&volume, &jobs, &mut |_| true).unwrap()
+}
+
+fn jobs_of(text: &str) -> Vec<weft_lab::job::Job> {
+    let options = ParseOptions {
+        environment: &|_| None,
+        include: &|name, _| Err(format!("{name}: none here")),
+        extensions: &[],
+    };
+    parse_text("test.fio", text, &options).unwrap()
+}
+
+const READS: &str =
+    "[r]\nrw=randread\ndirect=1\nioengine=libaio\niodepth=8\ntime_based\nruntime=300ms\n";
+
+#[test]
+fn a_member_that_fails_is_computed_from_the_others_from_then_on() {
+    // Something is written first: a failure is recorded where the array is dirty.
+    let mixed = READS.replace("randread", "randrw");
+    let sound = with_faults(Level::Raid5, "slow=0x1@0s", &mixed);
+    assert_eq!((sound.stop, sound.recovered, &sound.events[..]), (Stop::Done, Bytes(0), &[][..]));
+    let failed = with_faults(Level::Raid5, "fail=1@100ms", &mixed);
+    assert_eq!((failed.stop, failed.answered.1), (Stop::Done, 0), "nobody notices");
+    assert!(!failed.members[1].in_sync && failed.members[0].in_sync);
+    let (at, what) = &failed.events[0];
+    assert!(
+        what == "member 1 failed" && (100..110).contains(&(at.0 / 1_000_000)),
+        "{:?}",
+        failed.events
+    );
+    assert!(failed.recovered > Bytes(1 << 20), "{:?}", failed.recovered);
+    // The planted one too many.
+    let lost = with_faults(Level::Raid5, "fail=1@100ms,fail=2@150ms", &mixed);
+    assert!(matches!(lost.stop, Stop::Failed(at) if at.0 > 150_000_000), "{:?}", lost.stop);
+    assert!(lost.answered.1 > 0 && lost.results[0].error == 5);
+    let borne = with_faults(Level::Raid6, "fail=1@100ms,fail=2@150ms", &mixed);
+    assert_eq!((borne.stop, borne.answered.1), (Stop::Done, 0));
+}
+
+#[test]
+fn blocks_that_cannot_be_read_are_computed_and_written_again() {
+    let outcome = with_faults(Level::Raid5, "media=2/50", READS);
+    assert_eq!((outcome.stop, outcome.answered.1), (Stop::Done, 0));
+    assert!(outcome.unreadable > 10, "{}", outcome.unreadable);
+    // Each block fails twice: read past the cache, and then for the row.
+    let blocks = outcome.members[2].corrected / 8;
+    assert!((outcome.unreadable / 3..=outcome.unreadable).contains(&blocks), "{outcome:?}");
+    assert!(outcome.members[2].in_sync && outcome.recovered > Bytes(0));
+    assert!(outcome.members.iter().enumerate().all(|(n, of)| n == 2 || of.corrected == 0));
+}
+
+#[test]
+fn a_slow_member_slows_the_volume_from_then_on() {
+    let (sound, slow) = (
+        with_faults(Level::Raid5, "slow=0x1@0s", READS),
+        with_faults(Level::Raid5, "slow=0x20@150ms", READS),
+    );
+    let count = |of: &Outcome| reads(&of.results[0]).0 as f64;
+    let share = count(&slow) / count(&sound);
+    assert!((0.5..0.85).contains(&share), "half of the time as before: {share}");
+}
+
+#[test]
+fn faults_that_are_drawn_are_borne() {
+    for (level, seeds) in [(Level::Raid5, 0..6), (Level::Raid6, 6..9)] {
+        for seed in seeds {
+            let mut volume = volume("ssd-sata-dc-2019");
+            (volume.level, volume.seed) = (level, seed);
+            volume.faults = faults::drawn(level, 4, Span::millis(100), seed);
+            assert!(volume.faults.len() >= 2, "{:?}", volume.faults);
+            let text = READS.replace("randread", "randrw").replace("300ms", "100ms");
+            let outcome = jobs::run(&volume, &jobs_of(&text), &mut |_| true).unwrap();
+            assert_eq!((outcome.stop, outcome.answered.1), (Stop::Done, 0), "{:?}", volume.faults);
+        }
+    }
+}

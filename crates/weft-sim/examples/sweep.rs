@@ -1,0 +1,204 @@
+//! Simulates a lot, and says how much.
+//!
+//! `gate` is what CI runs, with floors; `run FIRST SEEDS` is more of it, for the ledger (`cargo xtask sweep`);
+//! `replay NAME NUMBER` does one piece of work again.
+#![allow(clippy::cast_possible_truncation, reason = "counts of a simulation are small")]
+
+use std::io::IsTerminal;
+use std::process::ExitCode;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use weft_engine::mutant::Mutant;
+use weft_sim::World;
+use weft_sim::script::{Profile, Script};
+use weft_sim::sweep::{Totals, Work, run};
+
+fn main() -> ExitCode {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    match words.as_slice() {
+        ["gate"] => gate(),
+        ["run", first, seeds] => match (first.parse(), seeds.parse()) {
+            (Ok(first), Ok(seeds)) => sweep(first, seeds),
+            _ => usage(),
+        },
+        ["replay", name, number] => {
+            match number.parse().ok().and_then(|number| Work::named(name, number)) {
+                Some(work) => replay(work),
+                None => usage(),
+            }
+        }
+        _ => usage(),
+    }
+}
+
+fn usage() -> ExitCode {
+    eprintln!("usage: sweep gate | run FIRST SEEDS | replay NAME NUMBER");
+    ExitCode::from(2)
+}
+
+/// A count, what it must be at least, and of what it is.
+struct Gate(&'static str, u64, u64, String);
+
+fn gate() -> ExitCode {
+    let profiles = Profile::ALL.iter();
+    let scripts = profiles.flat_map(|profile| GATE_SEEDS.map(|seed| Work::Seed(*profile, seed)));
+    let scopes = (0..GATE_SCOPES).map(Work::Scope);
+    let steady = (0..GATE_STEADY).map(Work::Steady);
+    let work: Vec<Work> = scopes.chain(steady).chain(scripts).collect();
+    let totals = simulate(&work);
+    let bugs = planted_bugs();
+    let cuts = totals.coverage;
+    let of_cuts = |count: u64| format!("{count} of {} cuts", cuts.points);
+    let gates = [
+        Gate("simulated I/Os", totals.requests, 5_000_000, {
+            let verified = totals.verified;
+            format!("{} of steady load; {verified} sectors read back", totals.steady_requests)
+        }),
+        Gate("fault seeds", totals.fault_seeds, 1_000, format!("of {} seeds", totals.seeds)),
+        Gate("crash points", totals.crash_points(), 5_000, {
+            let (states, kills) = (totals.scope_states, totals.kills);
+            format!("{states} states of short scripts; {kills} deaths of the process alone")
+        }),
+        Gate(
+            "% half-written rows",
+            cuts.percent(cuts.half_written_row),
+            30,
+            of_cuts(cuts.half_written_row),
+        ),
+        Gate("% strict subsets", cuts.percent(cuts.strict_subset), 20, of_cuts(cuts.strict_subset)),
+        Gate(
+            "% inside metadata",
+            cuts.percent(cuts.inside_metadata),
+            10,
+            of_cuts(cuts.inside_metadata),
+        ),
+        Gate("% during row sync", cuts.percent(cuts.during_sync), 5, of_cuts(cuts.during_sync)),
+        Gate("write holes found wrong", cuts.hole_wrong, 100, {
+            format!("of {} sectors that were predicted", cuts.hole_predicted)
+        }),
+        Gate(
+            "columns recomputed",
+            totals.scrubbed,
+            1_000_000,
+            "each with its parity right".to_owned(),
+        ),
+        Gate("planted bugs found", bugs.found, bugs.all, {
+            format!("of {}, after {} seeds; missed: {:?}", bugs.all, bugs.seeds, bugs.missed)
+        }),
+    ];
+    let mut low = 0;
+    for Gate(name, found, floor, detail) in &gates {
+        low += u64::from(found < floor);
+        let verdict = if found < floor { "TOO FEW" } else { "ok" };
+        println!("{verdict:<7}  {found:>10}  {name}, at least {floor} ({detail})");
+    }
+    finish(&totals, low == 0)
+}
+
+fn sweep(first: u64, seeds: u64) -> ExitCode {
+    let totals = simulate(&Work::of_sweep(first, seeds));
+    let (ios, points) = (totals.requests, totals.crash_points());
+    let failures = totals.failures.len();
+    // The one line on standard output: what the ledger takes.
+    println!(
+        "{{\"first\":{first},\"seeds\":{},\"ios\":{ios},\"crash_points\":{points},\"failures\":{failures}}}",
+        totals.seeds
+    );
+    finish(&totals, true)
+}
+
+fn replay(work: Work) -> ExitCode {
+    let totals = work.run();
+    println!("{totals:?}");
+    finish(&totals, true)
+}
+
+fn finish(totals: &Totals, enough: bool) -> ExitCode {
+    for failure in &totals.failures {
+        eprintln!("\n{failure}");
+    }
+    if totals.failures.is_empty() && enough { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// On all CPUs, with a line that tells how far it is.
+fn simulate(work: &[Work]) -> Totals {
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let start = Instant::now();
+    // At a terminal a line that changes, elsewhere a new one now and then.
+    let terminal = std::io::stderr().is_terminal();
+    let pause = if terminal { Duration::from_millis(200) } else { Duration::from_secs(15) };
+    let told = Mutex::new(start);
+    let progress = |done: usize, totals: &Totals| {
+        let mut told = told.lock().expect("nothing panics while it is held");
+        if told.elapsed() < pause && done < work.len() {
+            return;
+        }
+        *told = Instant::now();
+        let (points, seconds) = (totals.crash_points(), start.elapsed().as_secs());
+        let (begin, end) = if terminal { ("\r", "") } else { ("", "\n") };
+        eprint!(
+            "{begin}{done} of {}: {} seeds, {} I/Os, {points} crash points, {} failures, {seconds} s{end}",
+            work.len(),
+            totals.seeds,
+            totals.requests,
+            totals.failures.len()
+        );
+    };
+    let hook = std::panic::take_hook();
+    // A panic is a failure, which is told at the end.
+    std::panic::set_hook(Box::new(|_| ()));
+    let totals = run(work, threads, &progress);
+    std::panic::set_hook(hook);
+    if terminal {
+        eprintln!();
+    }
+    totals
+}
+
+/// What became of the bugs that are planted.
+struct Bugs {
+    all: u64,
+    found: u64,
+    /// All that were run.
+    seeds: u64,
+    missed: Vec<Mutant>,
+}
+
+/// Plants every bug and looks for the first seed that shows it to a checker.
+fn planted_bugs() -> Bugs {
+    let hook = std::panic::take_hook();
+    std::panic::set_hook(Box::new(|_| ()));
+    let profiles = [Profile::CUTS, Profile::FAULTS, Profile::FAULTS_AND_CUTS];
+    let mut bugs = Bugs { all: 0, found: 0, seeds: 0, missed: Vec::new() };
+    for mutant in Mutant::ALL {
+        let plant = |world: &mut World| {
+            if let Some(engine) = world.engine_mut() {
+                engine.plant(mutant);
+            }
+        };
+        let shows = |seed: &u64| {
+            bugs.seeds += 1;
+            let profile = profiles[*seed as usize % profiles.len()];
+            let run = Script::generate(BUG_SEED + seed, profile).run_with(&plant);
+            // An assertion of the engine is welcome, and not what is tested here.
+            run.is_err_and(|failure| failure.violation.checker != "panic")
+        };
+        let found = (0..BUG_SEEDS).find(shows).is_some();
+        bugs.all += 1;
+        bugs.found += u64::from(found);
+        if !found {
+            bugs.missed.push(mutant);
+        }
+    }
+    std::panic::set_hook(hook);
+    bugs
+}
+
+/// Of each profile. Other seeds than those of the tests.
+const GATE_SEEDS: std::ops::Range<u64> = 1_000_000..1_000_350;
+const GATE_SCOPES: u64 = 16;
+const GATE_STEADY: u64 = 250;
+const BUG_SEED: u64 = 20_000;
+const BUG_SEEDS: u64 = 2_000;

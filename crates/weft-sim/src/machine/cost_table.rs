@@ -1,0 +1,258 @@
+//! Which tables of costs are there, and what does the text of one say?
+//!
+//! A table is TOML of keys without sections: where it was measured, and every cost, in whole nanoseconds or
+//! picoseconds as its name ends. `weft bench costs --write FILE` makes one. A factor may follow the name of
+//! a table: `frozen*4` is the same work on a CPU four times slower.
+//!
+//! ```
+//! use weft_sim::machine::CostTable;
+//!
+//! let slow = CostTable::named("frozen*4")?;
+//! assert_eq!(slow.costs, CostTable::named("frozen")?.costs.times(4));
+//! let wrong = CostTable::parse("mine", "cpu = 'A CPU'\ndate = '2026-01-31'\nturn_ns = 'fast'").unwrap_err();
+//! assert_eq!(wrong.to_string(), "costs: turn_ns: found \"fast\", expected a whole number, 0..=1000000000");
+//! # Ok::<(), weft_sim::machine::CostsError>(())
+//! ```
+//!
+//! Source   experiments.md §3.1
+
+use std::fmt::Write as _;
+
+use thiserror::Error;
+use toml::{Table, Value};
+
+use super::Costs;
+
+/// Costs, and where they come from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CostTable {
+    /// `zero`, `published`, `frozen` or what its user calls it, with its factor.
+    pub source: String,
+    /// The CPU that it was measured on, if it was.
+    pub cpu: Option<String>,
+    /// The day, as `2026-01-31`.
+    pub date: Option<String>,
+    /// What work costs.
+    pub costs: Costs,
+}
+
+/// A table of costs is not what was meant.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum CostsError {
+    /// There is none of this name.
+    #[error("costs: found {found:?}, expected {NAMES}, or a file of `weft bench costs --write`")]
+    Name {
+        /// The name.
+        found: String,
+    },
+    /// It is the name of a file that cannot be read.
+    #[error("costs: {path}: {why}")]
+    File {
+        /// The file.
+        path: String,
+        /// What the system says.
+        why: String,
+    },
+    /// What follows the name is no factor.
+    #[error("costs: {name}*{found}: expected a whole number after the asterisk, 0..={FACTOR_MAX}")]
+    Factor {
+        /// What stands before the asterisk.
+        name: String,
+        /// What stands behind it.
+        found: String,
+    },
+    /// The text is not TOML.
+    #[error("costs: not TOML: {0}")]
+    Syntax(String),
+    /// A key has a value that it cannot have, or none.
+    #[error("costs: {key}: found {found}, expected {expected}")]
+    Key {
+        /// The key.
+        key: String,
+        /// What it has.
+        found: String,
+        /// What it should have.
+        expected: String,
+    },
+}
+
+impl CostTable {
+    /// One of those that weft has: `zero`, `published` or `frozen`, and a factor if one follows.
+    ///
+    /// # Errors
+    /// There is none of this name.
+    pub fn named(name: &str) -> Result<Self, CostsError> {
+        let (name, factor) = factor_of(name)?;
+        let table = match name {
+            "zero" => Self { source: name.into(), cpu: None, date: None, costs: Costs::ZERO },
+            "published" => Self { source: name.into(), cpu: None, date: None, costs: PUBLISHED },
+            "frozen" => Self::parse(name, FROZEN)?,
+            found => return Err(CostsError::Name { found: found.into() }),
+        };
+        Ok(table.times(factor))
+    }
+
+    /// What `--costs NAME` or `--costs FILE` means, each with a factor if one follows.
+    ///
+    /// # Errors
+    /// It is neither a name nor a file with a table.
+    pub fn of_argument(argument: &str) -> Result<Self, CostsError> {
+        let (name, factor) = factor_of(argument)?;
+        match Self::named(name) {
+            Err(unknown @ CostsError::Name { .. }) => match std::fs::read_to_string(name) {
+                Ok(text) => Ok(Self::parse(name, &text)?.times(factor)),
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => Err(unknown),
+                Err(error) => Err(CostsError::File { path: name.into(), why: error.to_string() }),
+            },
+            table => Ok(table?.times(factor)),
+        }
+    }
+
+    /// One whose text somebody has, under a name of theirs.
+    ///
+    /// # Errors
+    /// The text is not such a table.
+    pub fn parse(source: &str, text: &str) -> Result<Self, CostsError> {
+        let table: Table =
+            text.parse().map_err(|error: toml::de::Error| CostsError::Syntax(error.to_string()))?;
+        let word = |key: &str| match table.get(key) {
+            Some(Value::String(word)) => Ok(word.clone()),
+            value => Err(wrong(key, value, "a text")),
+        };
+        let (cpu, date) = (word("cpu")?, word("date")?);
+        let mut costs = Costs::ZERO;
+        for (key, of) in Costs::FIELDS {
+            let value = table.get(*key);
+            let number = value.and_then(Value::as_integer).and_then(|it| u64::try_from(it).ok());
+            let number = number.filter(|number| *number <= COST_MAX);
+            let expected = format!("a whole number, 0..={COST_MAX}");
+            *of(&mut costs) = number.ok_or_else(|| wrong(key, value, &expected))?;
+        }
+        let known = |key: &str| {
+            ["cpu", "date"].contains(&key) || Costs::FIELDS.iter().any(|(name, _)| *name == key)
+        };
+        if let Some((key, value)) = table.iter().find(|(key, _)| !known(key)) {
+            return Err(wrong(key, Some(value), "no such key"));
+        }
+        Ok(Self { source: source.into(), cpu: Some(cpu), date: Some(date), costs })
+    }
+
+    /// The same on a CPU that is so many times slower.
+    #[must_use]
+    pub fn times(self, factor: u64) -> Self {
+        if factor == 1 {
+            return self;
+        }
+        let source = format!("{}*{factor}", self.source);
+        Self { source, costs: self.costs.times(factor), ..self }
+    }
+
+    /// As a text that [`CostTable::parse`] reads.
+    #[must_use]
+    pub fn to_toml(&self) -> String {
+        let word =
+            |word: &Option<String>| Value::from(word.clone().unwrap_or_default()).to_string();
+        let mut text = format!("cpu = {}\ndate = {}\n", word(&self.cpu), word(&self.date));
+        for (name, cost) in self.costs.named() {
+            let _ = writeln!(text, "{name} = {cost}");
+        }
+        text
+    }
+}
+
+/// Takes a name and the factor that follows it apart.
+fn factor_of(name: &str) -> Result<(&str, u64), CostsError> {
+    let Some((name, found)) = name.rsplit_once('*') else { return Ok((name, 1)) };
+    let factor = found.parse().ok().filter(|factor| *factor <= FACTOR_MAX);
+    let wrong = || CostsError::Factor { name: name.into(), found: found.into() };
+    Ok((name, factor.ok_or_else(wrong)?))
+}
+
+fn wrong(key: &str, value: Option<&Value>, expected: &str) -> CostsError {
+    let found = value.map_or_else(|| "nothing".to_owned(), Value::to_string);
+    CostsError::Key { key: key.into(), found, expected: expected.into() }
+}
+
+/// What patches printed of CPU time: mq-deadline takes 0.7 µs for a request (patch 003, on a core of 2011
+/// at 3.5 GHz). The other figures of that patch are of BFQ.
+const PUBLISHED: Costs = Costs { submit: 700, ..Costs::ZERO };
+
+const FROZEN: &str = include_str!("../../../../experiments/costs/frozen.toml");
+
+const NAMES: &str = "zero, published or frozen";
+
+/// A second.
+const COST_MAX: u64 = 1_000_000_000;
+const FACTOR_MAX: u64 = 1_000_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_table_reads_what_it_writes() {
+        let frozen = CostTable::named("frozen").unwrap();
+        assert_eq!(CostTable::parse("frozen", &frozen.to_toml()), Ok(frozen.clone()));
+        assert!(frozen.costs.input > 0 && frozen.costs.xor > 0 && frozen.costs.syscall > 0);
+        assert!(frozen.cpu.is_some_and(|cpu| !cpu.is_empty()));
+        // Every cost is in it once.
+        let names: std::collections::BTreeSet<_> =
+            Costs::FIELDS.iter().map(|(name, _)| *name).collect();
+        assert_eq!(names.len(), Costs::FIELDS.len());
+        let mut each = Costs::ZERO;
+        for (number, (_, of)) in (1..).zip(Costs::FIELDS) {
+            *of(&mut each) += number;
+        }
+        let values: Vec<u64> = each.named().map(|(_, cost)| cost).collect();
+        assert_eq!(values, (1..=Costs::FIELDS.len() as u64).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn a_name_may_have_a_factor() {
+        for (name, source) in [("frozen*1", "frozen"), ("frozen*3", "frozen*3"), ("zero", "zero")] {
+            assert_eq!(CostTable::named(name).unwrap().source, source);
+        }
+        assert_eq!(CostTable::of_argument("frozen*0").unwrap().costs, Costs::ZERO);
+        assert_eq!(CostTable::named("published*2").unwrap().costs.submit, 1400);
+    }
+
+    #[test]
+    fn an_argument_may_be_a_file() {
+        let path = std::env::temp_dir().join(format!("weft-costs-{}.toml", std::process::id()));
+        let frozen = CostTable::named("frozen").unwrap();
+        std::fs::write(&path, frozen.to_toml()).unwrap();
+        let argument = format!("{}*2", path.display());
+        let read = CostTable::of_argument(&argument);
+        std::fs::remove_file(&path).unwrap();
+        let read = read.unwrap();
+        assert_eq!((read.source, read.costs), (argument, frozen.costs.times(2)));
+        let directory = std::env::temp_dir().display().to_string();
+        let error = CostTable::of_argument(&directory).unwrap_err();
+        assert!(matches!(error, CostsError::File { .. }), "{error}");
+    }
+
+    #[test]
+    fn what_is_wrong_is_said() {
+        let frozen = CostTable::named("frozen").unwrap().to_toml();
+        let row = format!("row_ns = {}\n", CostTable::named("frozen").unwrap().costs.row);
+        for (text, expected) in [
+            (frozen.replace(&row, ""), "costs: row_ns: found nothing, expected a whole number"),
+            (frozen.replace(&row, "row_ns = -1\n"), "costs: row_ns: found -1, expected"),
+            (frozen.replace(&row, "row_ns = 1.5\n"), "costs: row_ns: found 1.5, expected"),
+            (frozen.clone() + "rwo_ns = 1\n", "costs: rwo_ns: found 1, expected no such key"),
+            (frozen.replace("cpu = ", "# "), "costs: cpu: found nothing, expected a text"),
+            ("=".to_owned(), "costs: not TOML: "),
+        ] {
+            let error = CostTable::parse("mine", &text).unwrap_err().to_string();
+            assert!(error.starts_with(expected), "{error}");
+        }
+        for (name, expected) in [
+            ("frosen", "costs: found \"frosen\", expected zero, published or frozen, or a file"),
+            ("zero*x", "costs: zero*x: expected a whole number after the asterisk, 0..=1000000"),
+        ] {
+            let error = CostTable::of_argument(name).unwrap_err().to_string();
+            assert!(error.starts_with(expected), "{error}");
+        }
+    }
+}

@@ -1,0 +1,186 @@
+//! What goes wrong on a machine, and when?
+//!
+//! A member fails, is slow, or has sectors that cannot be read, from a time on. What the engine makes of it, it
+//! does by itself: a machine with faults is for how long things take then; whether what is read is right is the
+//! business of a [`World`](crate::World).
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
+
+use weft_engine::{Fault, Token, Value};
+use weft_units::{MemberIndex, Sectors, Span, Time};
+
+use crate::rng::Rng;
+
+/// Something that goes wrong with a member.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PlannedFault {
+    /// Which member.
+    pub member: MemberIndex,
+    /// From when on.
+    pub from: Time,
+    /// What.
+    pub kind: FaultKind,
+}
+
+/// What goes wrong with a member.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FaultKind {
+    /// It is gone: nothing that it is asked for succeeds.
+    Gone,
+    /// One in so many reads finds a sector that cannot be read until it is written.
+    Media {
+        /// At least 1.
+        one_in: u64,
+    },
+    /// Everything takes so many times as long.
+    Slow {
+        /// At least 1.
+        factor: u32,
+    },
+}
+
+/// The faults of a machine.
+#[derive(Debug)]
+pub(super) struct Faults {
+    planned: Vec<PlannedFault>,
+    /// For members that are slow: when each request was submitted.
+    submitted: BTreeMap<Token, Time>,
+    /// What the disk has done, and a slow member not yet: when it has, by whom.
+    late: BinaryHeap<Reverse<(Time, Token)>>,
+    /// Requests that fail when they end.
+    failing: BTreeMap<Token, Fault>,
+    /// By member: sectors that cannot be read, first and end.
+    bad: BTreeMap<u16, Vec<(u64, u64)>>,
+    /// Members and blocks of 4 KiB that were bad and were written since: a drive has put them elsewhere.
+    healed: BTreeSet<(u16, u64)>,
+    rng: Rng,
+    /// Reads that failed.
+    pub(super) unreadable: u64,
+}
+
+impl Faults {
+    pub(super) fn new(planned: Vec<PlannedFault>, seed: u64) -> Self {
+        Self {
+            planned,
+            submitted: BTreeMap::new(),
+            late: BinaryHeap::new(),
+            failing: BTreeMap::new(),
+            bad: BTreeMap::new(),
+            healed: BTreeSet::new(),
+            rng: Rng::new(seed),
+            unreadable: 0,
+        }
+    }
+
+    fn active(&self, member: MemberIndex, now: Time) -> impl Iterator<Item = FaultKind> + '_ {
+        let of = move |fault: &&PlannedFault| fault.member == member && fault.from <= now;
+        self.planned.iter().filter(of).map(|fault| fault.kind)
+    }
+
+    fn gone(&self, member: MemberIndex, now: Time) -> bool {
+        self.active(member, now).any(|kind| kind == FaultKind::Gone)
+    }
+
+    fn factor(&self, member: MemberIndex, now: Time) -> Option<u32> {
+        self.active(member, now).find_map(|kind| match kind {
+            FaultKind::Slow { factor } => Some(factor),
+            FaultKind::Gone | FaultKind::Media { .. } => None,
+        })
+    }
+
+    /// A member is asked for something. An error: it fails at once.
+    pub(super) fn on_submit(
+        &mut self,
+        now: Time,
+        member: MemberIndex,
+        token: Token,
+    ) -> Result<(), Fault> {
+        if self.gone(member, now) {
+            return Err(Fault::Gone);
+        }
+        if self.factor(member, now).is_some() {
+            self.submitted.insert(token, now);
+        }
+        Ok(())
+    }
+
+    /// It is a read of these sectors.
+    pub(super) fn on_read(
+        &mut self,
+        now: Time,
+        member: MemberIndex,
+        token: Token,
+        (first, len): (Sectors, Sectors),
+    ) {
+        let one_in = self.active(member, now).find_map(|kind| match kind {
+            FaultKind::Media { one_in } => Some(one_in),
+            FaultKind::Gone | FaultKind::Slow { .. } => None,
+        });
+        let mut blocks = first.0 / 8..(first.0 + len.0).div_ceil(8);
+        let healed = blocks.any(|block| self.healed.contains(&(member.0, block)));
+        let one_in = one_in.filter(|_| !healed);
+        let bad = self.bad.entry(member.0).or_default();
+        if one_in.is_some_and(|one_in| self.rng.below(one_in.max(1)) == 0) {
+            bad.push((first.0, first.0 + len.0.min(8)));
+        }
+        let hit = |(from, to): &(u64, u64)| *from < first.0 + len.0 && first.0 < *to;
+        if bad.iter().any(hit) {
+            self.failing.insert(token, Fault::Io);
+            self.unreadable += 1;
+        }
+    }
+
+    /// It is a write of these sectors: they can be read again.
+    pub(super) fn on_write(&mut self, member: MemberIndex, (first, len): (Sectors, Sectors)) {
+        let Some(bad) = self.bad.get_mut(&member.0) else { return };
+        let (start, end) = (first.0, first.0 + len.0);
+        let mut left = Vec::new();
+        for (from, to) in bad.drain(..) {
+            if to <= start || end <= from {
+                left.push((from, to));
+                continue;
+            }
+            self.healed.extend((from / 8..to.div_ceil(8)).map(|block| (member.0, block)));
+            left.extend((from < start).then_some((from, start)));
+            left.extend((end < to).then_some((end, to)));
+        }
+        *bad = left;
+    }
+
+    /// A disk has done something. `None`: its member has not, yet.
+    pub(super) fn on_done(
+        &mut self,
+        now: Time,
+        member: MemberIndex,
+        token: Token,
+    ) -> Option<Result<Value, Fault>> {
+        if let (Some(begun), Some(factor)) =
+            (self.submitted.remove(&token), self.factor(member, now))
+        {
+            let took = now.since(begun).0.saturating_mul(u64::from(factor));
+            self.late.push(Reverse((begun + Span(took), token)));
+            return None;
+        }
+        Some(self.result(now, member, token))
+    }
+
+    fn result(&mut self, now: Time, member: MemberIndex, token: Token) -> Result<Value, Fault> {
+        let fault = self.failing.remove(&token);
+        let fault = if self.gone(member, now) { Some(Fault::Gone) } else { fault };
+        fault.map_or(Ok(Value::Nothing), Err)
+    }
+
+    /// When a slow member has something to say.
+    pub(super) fn next_event(&self) -> Option<Time> {
+        self.late.peek().map(|Reverse((at, _))| *at)
+    }
+
+    /// The next request that a slow member has ended until now.
+    pub(super) fn ended(&mut self, now: Time) -> Option<(Token, Result<Value, Fault>)> {
+        self.late.peek().filter(|Reverse((at, _))| *at <= now)?;
+        let Reverse((_, token)) = self.late.pop().expect("it was looked at");
+        let fault = self.failing.remove(&token);
+        Some((token, fault.map_or(Ok(Value::Nothing), Err)))
+    }
+}

@@ -1,0 +1,264 @@
+//! How is a machine, over time?
+//!
+//! Who looks at it every so often in virtual time sees where the rows of the stripe cache are, how many
+//! commands the disks have, what was moved and how long the engine worked. Nothing happens between two
+//! events, so a look between them sees what was there all the time: looks are even in time, whatever
+//! happens when. What was seen is kept as a bounded number of samples; when there are too many, two become
+//! one. Nobody looks unless asked to.
+
+use weft_engine::RowsInUse;
+use weft_units::{Bytes, Span, Time};
+
+use super::member::Traffic;
+
+/// What was seen of a machine over time.
+#[derive(Clone, Debug, PartialEq)]
+pub struct History {
+    /// Between two looks.
+    look: Span,
+    /// Looks of a sample, a power of two.
+    looks: u64,
+    samples: Vec<Sample>,
+    /// When the next look is.
+    next: Time,
+    /// Sums at the last look.
+    sums: Sums,
+}
+
+/// What was seen in a time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sample {
+    /// When it began.
+    pub at: Time,
+    looks: u64,
+    /// Rows that are in use.
+    pub active: Count,
+    /// Rows that wait for a permission to preread.
+    pub delayed: Count,
+    /// Rows that may preread, and that ready ones go before.
+    pub held: Count,
+    /// Rows that may be handled.
+    pub ready: Count,
+    /// Rows that may preread or do.
+    pub prereading: Count,
+    /// Commands that all disks together have.
+    pub at_disks: Count,
+    /// What was moved and worked.
+    pub sums: Sums,
+}
+
+/// How many there were, at several looks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Count {
+    sum: u64,
+    /// At most.
+    pub most: u32,
+}
+
+/// What only grows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sums {
+    /// Time that the engine worked.
+    pub engine: Span,
+    /// Of requests that were answered.
+    pub answered: Bytes,
+    /// That disks were told to read.
+    pub read: Bytes,
+    /// That disks were told to write.
+    pub written: Bytes,
+}
+
+/// What there is to see now.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct View {
+    pub(super) rows: RowsInUse,
+    pub(super) at_disks: u32,
+    pub(super) sums: Sums,
+}
+
+/// More samples than a chart has pixels would not be seen.
+const SAMPLES_MAX: usize = 1024;
+
+impl History {
+    pub(super) fn new(look: Span, now: Time, sums: Sums) -> Self {
+        assert!(look > Span::ZERO, "time goes on between two looks");
+        Self { look, looks: 1, samples: Vec::new(), next: now, sums }
+    }
+
+    /// Whether somebody looks before this time.
+    pub(super) fn is_due(&self, before: Time) -> bool {
+        self.next < before
+    }
+
+    /// Looks as often as is due before this time, at what was there since the last event.
+    pub(super) fn look(&mut self, before: Time, view: &View) {
+        while self.is_due(before) {
+            let due = (before.0 - 1 - self.next.0) / self.look.0 + 1;
+            let sample = self.current();
+            let room = self.looks - self.samples[sample].looks;
+            let looks = due.min(room);
+            let moved = view.sums.since(&self.sums);
+            self.sums = view.sums;
+            self.samples[sample].add(looks, view, &moved);
+            self.next = Time(self.next.0 + looks * self.look.0);
+        }
+    }
+
+    /// The sample that is not full yet.
+    fn current(&mut self) -> usize {
+        if self.samples.last().is_none_or(|last| last.looks == self.looks) {
+            if self.samples.len() == SAMPLES_MAX {
+                self.samples = self.samples.chunks(2).map(|two| two[0].and(&two[1])).collect();
+                self.looks *= 2;
+            }
+            self.samples.push(Sample { at: self.next, ..Sample::default() });
+        }
+        self.samples.len() - 1
+    }
+
+    /// How long a sample lasts; the last one may not have ended.
+    #[must_use]
+    pub fn span(&self) -> Span {
+        Span(self.look.0 * self.looks)
+    }
+
+    /// All of them, in order of time, without a gap.
+    #[must_use]
+    pub fn samples(&self) -> &[Sample] {
+        &self.samples
+    }
+
+    /// As many as are wanted at most, neighbours joined.
+    #[must_use]
+    pub fn joined(&self, most: usize) -> Vec<Sample> {
+        let each = self.samples.len().div_ceil(most.max(1)).max(1);
+        let joined = self.samples.chunks(each).map(|several| {
+            several[1..].iter().fold(several[0], |joined, sample| joined.and(sample))
+        });
+        joined.collect()
+    }
+}
+
+impl Sample {
+    fn add(&mut self, looks: u64, view: &View, moved: &Sums) {
+        let RowsInUse { active, delayed, ready, held, prereading, .. } = view.rows;
+        for (count, now) in [
+            (&mut self.active, active),
+            (&mut self.delayed, delayed),
+            (&mut self.held, held),
+            (&mut self.ready, ready),
+            (&mut self.prereading, prereading),
+            (&mut self.at_disks, view.at_disks),
+        ] {
+            count.sum += looks * u64::from(now);
+            count.most = count.most.max(now);
+        }
+        self.looks += looks;
+        self.sums = self.sums.and(moved);
+    }
+
+    fn and(&self, next: &Self) -> Self {
+        Self {
+            at: self.at,
+            looks: self.looks + next.looks,
+            active: self.active.and(next.active),
+            delayed: self.delayed.and(next.delayed),
+            held: self.held.and(next.held),
+            ready: self.ready.and(next.ready),
+            prereading: self.prereading.and(next.prereading),
+            at_disks: self.at_disks.and(next.at_disks),
+            sums: self.sums.and(&next.sums),
+        }
+    }
+
+    /// How many there were in the mean, of one of its counts.
+    #[must_use]
+    pub fn mean(&self, count: Count) -> f64 {
+        count.sum as f64 / self.looks.max(1) as f64
+    }
+}
+
+impl Count {
+    fn and(self, next: Self) -> Self {
+        Self { sum: self.sum + next.sum, most: self.most.max(next.most) }
+    }
+}
+
+impl Sums {
+    fn since(&self, before: &Self) -> Self {
+        Self {
+            engine: Span(self.engine.0 - before.engine.0),
+            answered: Bytes(self.answered.0 - before.answered.0),
+            read: Bytes(self.read.0 - before.read.0),
+            written: Bytes(self.written.0 - before.written.0),
+        }
+    }
+
+    fn and(&self, other: &Self) -> Self {
+        Self {
+            engine: Span(self.engine.0 + other.engine.0),
+            answered: Bytes(self.answered.0 + other.answered.0),
+            read: Bytes(self.read.0 + other.read.0),
+            written: Bytes(self.written.0 + other.written.0),
+        }
+    }
+
+    pub(super) fn with(mut self, traffic: &Traffic) -> Self {
+        self.read = Bytes(self.read.0 + traffic.sectors_read * 512);
+        self.written = Bytes(self.written.0 + traffic.sectors_written * 512);
+        self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn view(held: u32, answered: u64) -> View {
+        let rows = RowsInUse { held, ..RowsInUse::default() };
+        View { rows, sums: Sums { answered: Bytes(answered), ..Sums::default() }, at_disks: 2 }
+    }
+
+    #[test]
+    fn looks_are_even_in_time_whatever_happens_when() {
+        let mut history = History::new(Span(10), Time(0), Sums::default());
+        // Looks at 0 and 10 see 4; at 20 to 90 they see 1; many events within one look see nothing.
+        history.look(Time(11), &view(4, 100));
+        for at in 12..20 {
+            assert!(!history.is_due(Time(at)));
+            history.look(Time(at), &view(1000, 100));
+        }
+        history.look(Time(100), &view(1, 300));
+        assert_eq!(history.samples().len(), 10);
+        let joined = history.joined(1)[0];
+        assert!((joined.mean(joined.held) - 1.6).abs() < 1e-12);
+        assert_eq!((joined.held.most, joined.at_disks.most), (4, 2));
+        assert_eq!(joined.sums.answered, Bytes(300));
+    }
+
+    #[test]
+    fn memory_is_bounded_and_nothing_is_lost() {
+        let mut history = History::new(Span::millis(1), Time(0), Sums::default());
+        let mut sum = 0;
+        for second in 1..=7200_u64 {
+            let held = (second % 13) as u32;
+            sum += u64::from(held);
+            history.look(Time(second * 1_000_000_000), &view(held, second));
+            assert!(history.samples().len() <= SAMPLES_MAX);
+        }
+        let all = history.joined(1)[0];
+        assert_eq!((all.looks, all.held.sum), (7_200_000, sum * 1000));
+        assert_eq!((all.held.most, all.sums.answered), (12, Bytes(7200)));
+        for (at, sample) in (0u64..).zip(history.samples()) {
+            assert_eq!(sample.at.0, at * history.span().0, "one begins where the other ends");
+        }
+        let several = history.joined(100);
+        assert!(several.len() <= 100);
+        assert_eq!(several.iter().map(|sample| sample.held.sum).sum::<u64>(), sum * 1000);
+        // A jump over an hour takes no longer than a look.
+        let mut history = History::new(Span(1), Time(0), Sums::default());
+        history.look(Time(3_600_000_000_000), &view(3, 9));
+        let all = history.joined(1)[0];
+        assert_eq!((all.looks, all.held.sum), (3_600_000_000_000, 3 * 3_600_000_000_000));
+    }
+}

@@ -1,0 +1,123 @@
+//! How much of the payload is simulated?
+//!
+//! Metadata is real in every mode. What clients store is real too ([`PayloadMode::Bytes`]), or each
+//! sector of 512 bytes is a *tag* of 16, or it is nothing at all:
+//!
+//! ```text
+//! a sector   |0        |32       |64       | …                |480      |512
+//! its tag    |0        |1        |2        | …                |15       |16
+//! ```
+//!
+//! XOR and GF(2^8) work on tags as they do on sectors. A part of a sector is rounded outwards to whole
+//! bytes of the tag, so that a write of one byte shows. Parts that only touch in a sector may overlap in
+//! its tag; they are still applied in one order everywhere, to data and to parity.
+//!
+//! The engine never sees payload. It learns of it by the outcome of a comparison only, and two tags differ
+//! when the sectors do: so a run decides the same with tags as with bytes, and `tests/payload.rs` holds it
+//! to that. Without payload nothing can be compared, so what exists to compare is refused
+//! ([`NeedsPayload`]).
+//!
+//! Source   reliability.md §6.1
+
+use std::ops::Range;
+
+use thiserror::Error;
+use weft_engine::Part;
+use weft_units::SECTOR_BYTES;
+
+/// How much of the payload is there.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PayloadMode {
+    /// Nothing: requests have places and lengths only.
+    None,
+    /// 16 bytes for each sector.
+    Tags,
+    /// All of it.
+    #[default]
+    Bytes,
+}
+
+/// Bytes of a tag.
+pub const TAG_BYTES: usize = 16;
+
+/// Something that only has a meaning if there is payload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[error("{self:?} looks at payload, and this world has none: give it PayloadMode::Tags or Bytes")]
+pub enum NeedsPayload {
+    /// A bit turns over on the media.
+    BitRot,
+    /// Parity is compared.
+    Check,
+    /// A partial parity log is written or read.
+    Ppl,
+    /// Parity is compared and mended.
+    Repair,
+}
+
+impl PayloadMode {
+    /// Bytes that stand for a sector of payload.
+    #[must_use]
+    pub const fn sector_bytes(self) -> usize {
+        match self {
+            Self::None => 0,
+            Self::Tags => TAG_BYTES,
+            Self::Bytes => SECTOR_BYTES as usize,
+        }
+    }
+
+    /// Bytes that stand for so many sectors.
+    #[must_use]
+    pub const fn bytes_of(self, sectors: u64) -> usize {
+        self.sector_bytes() * sectors as usize
+    }
+
+    /// What stands for the bytes from `start` to `end` of something that begins with a sector.
+    #[must_use]
+    pub const fn place(self, start: u64, end: u64) -> Range<usize> {
+        let bytes = self.sector_bytes() as u64;
+        (start * bytes / SECTOR_BYTES) as usize..(end * bytes).div_ceil(SECTOR_BYTES) as usize
+    }
+
+    /// Where in the slab a part is.
+    #[must_use]
+    pub fn part(self, part: Part) -> Range<usize> {
+        self.place(part.slab_start(), part.slab_end())
+    }
+
+    /// Whether there is anything to look at.
+    ///
+    /// # Errors
+    /// There is not.
+    pub fn needed_for(self, what: NeedsPayload) -> Result<(), NeedsPayload> {
+        match self {
+            Self::None => Err(what),
+            Self::Bytes | Self::Tags => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_of_a_sector_are_rounded_outwards_and_whole_sectors_are_exact() {
+        assert_eq!(PayloadMode::Tags.place(512, 1536), 16..48);
+        assert_eq!(PayloadMode::Tags.place(513, 514), 16..17);
+        assert_eq!(PayloadMode::Tags.place(512 + 31, 512 + 33), 16..18);
+        assert_eq!(PayloadMode::Bytes.place(513, 514), 513..514);
+        assert_eq!(PayloadMode::None.place(513, 514), 0..0);
+        // Parts that lie alike in their sectors are equally long, wherever they are.
+        for (start, end) in [(0, 1), (31, 32), (5, 69), (100, 512)] {
+            let len = |at: u64| PayloadMode::Tags.place(at + start, at + end).len();
+            assert_eq!(len(512), len(4096 * 7), "{start}..{end}");
+        }
+    }
+
+    #[test]
+    fn the_refusal_names_what_was_asked_for() {
+        let refused = PayloadMode::None.needed_for(NeedsPayload::Check).unwrap_err();
+        assert!(refused.to_string().starts_with("Check looks at payload"), "{refused}");
+        assert_eq!(PayloadMode::Tags.needed_for(NeedsPayload::Check), Ok(()));
+    }
+}

@@ -1,0 +1,278 @@
+//! How much was simulated, and did it hold?
+//!
+//! Three kinds of work, each from a number and nothing else: seeds of a [`Profile`], the small scope of one
+//! array ([`crate::scope`]), and steady load: thousands of requests without a fault, many at a time, on an
+//! array large enough that they spread. [`run`] does a list of it on all CPUs and adds up what was done. The
+//! order in which it is done changes nothing.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use weft_engine::knobs::Knobs;
+use weft_engine::{Flags, RequestOp};
+use weft_ondisk::Level;
+use weft_units::{ByteRange, ClientId, Span};
+
+use crate::checker::parity::Bytes;
+use crate::chunk_kib;
+use crate::crash::Coverage;
+use crate::driver::Order;
+use crate::model::Payload;
+use crate::options::Options;
+use crate::payload::PayloadMode;
+use crate::rng::Rng;
+use crate::scope::{Search, begin, policies};
+use crate::script::{Profile, Script};
+use crate::world::World;
+
+/// Something to simulate.
+#[derive(Clone, Copy, Debug)]
+pub enum Work {
+    /// A script of a profile.
+    Seed(Profile, u64),
+    /// Power cuts at the points of short scripts, on an array that the number chooses.
+    Scope(u64),
+    /// Load without faults, on an array that the number chooses.
+    Steady(u64),
+}
+
+/// What was simulated.
+#[derive(Clone, Debug, Default)]
+pub struct Totals {
+    /// Scripts.
+    pub seeds: u64,
+    /// Those of profiles in which disks fail.
+    pub fault_seeds: u64,
+    /// Client requests that were answered.
+    pub requests: u64,
+    /// Those of steady load.
+    pub steady_requests: u64,
+    /// States of short scripts at which the power was cut.
+    pub scope_states: u64,
+    /// Power cuts, and what they were. The small scope cuts some of its states twice, and kills at others.
+    pub coverage: Coverage,
+    /// Deaths of the process.
+    pub kills: u64,
+    /// Sectors read back and found right.
+    pub verified: u64,
+    /// Columns whose parity was recomputed and found right, and that held something.
+    pub scrubbed: u64,
+    /// What failed, with the command that does it again.
+    pub failures: Vec<String>,
+}
+
+impl Work {
+    /// N seeds of each profile, from `first` on, and for each ten of them one small scope and one steady load.
+    #[must_use]
+    pub fn of_sweep(first: u64, seeds: u64) -> Vec<Self> {
+        let numbers = first..first + seeds;
+        let scripts = numbers.clone().flat_map(|seed| Profile::ALL.map(|it| Self::Seed(it, seed)));
+        let tenths = first..first + seeds.div_ceil(10);
+        let scopes = tenths.clone().map(Self::Scope);
+        scopes.chain(tenths.map(Self::Steady)).chain(scripts).collect()
+    }
+
+    /// Does it.
+    #[must_use]
+    pub fn run(self) -> Totals {
+        match catch_unwind(AssertUnwindSafe(|| self.perform())) {
+            Ok(Ok(totals)) => totals,
+            Ok(Err(text)) => self.failed(&text),
+            Err(panic) => {
+                let text = panic.downcast_ref::<String>().cloned();
+                let text = text.or_else(|| panic.downcast_ref::<&str>().map(|it| (*it).to_owned()));
+                self.failed(&text.unwrap_or_default())
+            }
+        }
+    }
+
+    fn perform(self) -> Result<Totals, String> {
+        match self {
+            Self::Seed(profile, seed) => {
+                let report = Script::generate(seed, profile).run().map_err(|it| it.to_string())?;
+                Ok(Totals {
+                    seeds: 1,
+                    fault_seeds: u64::from(profile.faults),
+                    requests: report.requests,
+                    coverage: report.coverage,
+                    kills: report.kills,
+                    verified: report.verified,
+                    scrubbed: report.scrubbed,
+                    ..Totals::default()
+                })
+            }
+            Self::Scope(number) => Ok(scope(number)),
+            Self::Steady(number) => steady(number),
+        }
+    }
+
+    fn failed(self, text: &str) -> Totals {
+        // A script's failure says itself how it is done again.
+        let again = match self {
+            Self::Seed(..) if text.contains("replay: ") => String::new(),
+            Self::Seed(profile, seed) => format!("\n{REPLAY} {} {seed}", profile.name),
+            Self::Scope(number) => format!("\n{REPLAY} scope {number}"),
+            Self::Steady(number) => format!("\n{REPLAY} steady {number}"),
+        };
+        Totals { failures: vec![format!("{text}{again}")], ..Totals::default() }
+    }
+
+    /// The work of that name: a profile's, `scope` or `steady`.
+    #[must_use]
+    pub fn named(name: &str, number: u64) -> Option<Self> {
+        match name {
+            "scope" => Some(Self::Scope(number)),
+            "steady" => Some(Self::Steady(number)),
+            _ => {
+                let profile = Profile::ALL.into_iter().find(|profile| profile.name == name);
+                profile.map(|profile| Self::Seed(profile, number))
+            }
+        }
+    }
+}
+
+impl Totals {
+    /// Adds what another did.
+    pub fn merge(&mut self, other: Self) {
+        self.seeds += other.seeds;
+        self.fault_seeds += other.fault_seeds;
+        self.requests += other.requests;
+        self.steady_requests += other.steady_requests;
+        self.scope_states += other.scope_states;
+        self.coverage.merge(other.coverage);
+        self.kills += other.kills;
+        self.verified += other.verified;
+        self.scrubbed += other.scrubbed;
+        self.failures.extend(other.failures);
+    }
+
+    /// Moments at which everything that was not durable was at stake, and what was there afterwards was
+    /// looked at.
+    #[must_use]
+    pub fn crash_points(&self) -> u64 {
+        self.coverage.points + self.kills
+    }
+}
+
+/// Does all of it on so many threads. `progress` is told how much is done, at each piece of work.
+#[must_use]
+pub fn run(work: &[Work], threads: usize, progress: &(dyn Fn(usize, &Totals) + Sync)) -> Totals {
+    let next = AtomicUsize::new(0);
+    let sum = Mutex::new((0, Totals::default()));
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                while let Some(work) = work.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    let totals = work.run();
+                    let mut sum = sum.lock().expect("work is done outside of the lock");
+                    sum.0 += 1;
+                    sum.1.merge(totals);
+                    progress(sum.0, &sum.1);
+                }
+            });
+        }
+    });
+    let (_, mut totals) = sum.into_inner().expect("work is done outside of the lock");
+    totals.failures.sort();
+    totals
+}
+
+/// The small scope of one policy on one level, clean or dirty.
+fn scope(number: u64) -> Totals {
+    let policies = policies();
+    let (name, knobs) = policies[number as usize % policies.len()];
+    let shapes = [(Level::Raid4, 3), (Level::Raid5, 4), (Level::Raid6, 5), (Level::Raid5, 3)];
+    let (level, members) = shapes[number as usize / policies.len() % shapes.len()];
+    let mut options = Options::new(level, members, chunk_kib(8));
+    options.knobs = knobs;
+    options.discards = number.is_multiple_of(2);
+    // From another state on, so that each meets another kind of cut.
+    let first = number * 1009;
+    let mut search = Search { states: first, seed: number, ..Search::default() };
+    let start = begin(options, number.is_multiple_of(3));
+    search.run_scripts(&start, SCOPE_STATES, &format!("{name}, {level} x {members}"));
+    Totals {
+        scope_states: search.states - first,
+        coverage: search.coverage,
+        kills: search.kills,
+        verified: search.verified,
+        scrubbed: search.scrubbed,
+        ..Totals::default()
+    }
+}
+
+/// Four clients ask for this and that, [`DEPTH`] at a time; in the end everything is read and all parity
+/// recomputed.
+fn steady(number: u64) -> Result<Totals, String> {
+    let mut rng = Rng::new(number ^ 0x57ea_d1e5);
+    let level = rng.pick(&[Level::Raid4, Level::Raid5, Level::Raid5, Level::Raid6]);
+    let members = rng.pick(&[3, 4, 4, 5, 8]).max(if level == Level::Raid6 { 4 } else { 3 });
+    let mut options = Options::new(level, members, chunk_kib(rng.pick(&[16, 64])));
+    options.payload = PayloadMode::Tags;
+    options.seed = number;
+    options.chunk_rows = STEADY_CHUNK_ROWS;
+    options.discards = rng.percent(50);
+    options.knobs = if rng.percent(50) { Knobs::md() } else { Knobs::default() };
+    let order = rng.pick(&[Order::Fifo, Order::Fifo, Order::Lifo, Order::Random]);
+    let mut world = World::new(options);
+    let blocks = world.size() / 4096;
+    let sync = Flags { sync: true, ..Flags::default() };
+    for ask in 0..STEADY_REQUESTS {
+        let block = if rng.percent(50) { rng.below(blocks) } else { rng.below(blocks / 8) };
+        let length = match rng.below(100) {
+            0..=79 => 4096,
+            80..=89 => 512 * (1 + rng.below(7)),
+            _ => 4096 * (1 + rng.below(16)),
+        };
+        let length = length.min((blocks - block) * 4096);
+        let place = ByteRange::new(block * 4096, length);
+        let (op, range, flags) = match rng.below(100) {
+            0..=54 => (RequestOp::Write, place, sync),
+            55..=57 => (RequestOp::Write, place, Flags { fua: true, ..sync }),
+            58..=95 => (RequestOp::Read, place, sync),
+            96..=97 => (RequestOp::Flush, ByteRange::default(), sync),
+            98 => (RequestOp::WriteZeroes, place, sync),
+            _ => (RequestOp::Trim, place, sync),
+        };
+        world.request(ClientId(1 + (ask % 4) as u32), op, range, Payload::Tags, flags);
+        world.settle();
+        while world.unanswered() >= DEPTH && world.failure().is_none() {
+            if !world.step(order) && !world.wake() {
+                return Err(format!("{} requests are never answered", world.unanswered()));
+            }
+        }
+    }
+    world.run(order);
+    let requests = world.requests_answered();
+    let verified = world.verify(Order::Fifo);
+    world.idle(Span::secs(60));
+    let scrub = world.scrub(Bytes::Visible);
+    match (world.failure(), scrub.wrong.first()) {
+        (Some(violation), _) => return Err(violation.to_string()),
+        (None, Some(column)) => {
+            return Err(format!("at rest the parity of column {column} is wrong"));
+        }
+        (None, None) => {}
+    }
+    if requests < STEADY_REQUESTS {
+        return Err(format!("{requests} requests answered, expected {STEADY_REQUESTS}"));
+    }
+    Ok(Totals {
+        requests,
+        steady_requests: requests,
+        verified,
+        scrubbed: scrub.written,
+        ..Totals::default()
+    })
+}
+
+const REPLAY: &str = "replay: cargo run --release -p weft-sim --example sweep -- replay";
+/// States of each of the 56 scripts of a small scope.
+const SCOPE_STATES: u64 = 12;
+/// Requests of one steady load.
+const STEADY_REQUESTS: u64 = 20_000;
+/// Its array: a MiB or a few of each member.
+const STEADY_CHUNK_ROWS: u64 = 64;
+/// Requests that are outstanding.
+const DEPTH: usize = 32;

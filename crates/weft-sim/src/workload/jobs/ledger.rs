@@ -1,0 +1,173 @@
+//! What has a clone done in the time that counts?
+
+use std::collections::BTreeMap;
+
+use hdrhistogram::Histogram;
+use weft_engine::RequestOp;
+use weft_units::{Bytes, Span, Time};
+
+use super::{Ended, Pace};
+
+/// What a clone did with one kind of request in the measured time.
+#[derive(Clone, Debug)]
+pub struct Found {
+    /// Requests.
+    pub requests: u64,
+    /// Their bytes.
+    pub bytes: Bytes,
+    /// The sum of their latencies.
+    pub time: Span,
+    /// Their latencies, ns, in three digits.
+    pub latencies: Histogram<u64>,
+}
+
+/// Whoever wants to know of requests one by one.
+pub type Watcher = Box<dyn FnMut(&Ended)>;
+
+/// The times of a clone, and what is counted in them.
+pub(super) struct Ledger {
+    delay: Span,
+    warm_up: Span,
+    run_time: Option<Span>,
+    /// Flushes when all else is done belong to the measured time.
+    flushes: bool,
+    pub(super) watcher: Option<Watcher>,
+    pub(super) begun: Option<Time>,
+    found: [Found; KINDS],
+    /// Requests in flight × ns, in the measured time, until `seen`.
+    area: u128,
+    pub(super) seen: Time,
+    pub(super) deepest: u32,
+    /// How often so many were handed over together, and so many answers were looked at together.
+    pub(super) batches: [BTreeMap<u32, u64>; 2],
+}
+
+impl Ledger {
+    pub(super) fn new(pace: &Pace) -> Self {
+        Self {
+            delay: pace.delay,
+            warm_up: pace.warm_up,
+            run_time: pace.run_time,
+            flushes: pace.last_flushes > 0,
+            watcher: None,
+            begun: None,
+            found: std::array::from_fn(|_| Found::new()),
+            area: 0,
+            seen: Time(0),
+            deepest: 0,
+            batches: Default::default(),
+        }
+    }
+
+    /// The clone runs. True: for the first time.
+    pub(super) fn begin(&mut self, now: Time) -> bool {
+        let first = self.begun.is_none();
+        if first {
+            (self.begun, self.seen) = (Some(now + self.delay), now);
+        }
+        first
+    }
+
+    pub(super) fn found(&self, op: RequestOp) -> &Found {
+        &self.found[kind(op)]
+    }
+
+    /// How long the measured time was: the run time, or less if there was nothing more to ask for; and what
+    /// the last flushes took.
+    pub(super) fn measured(&self, dry: bool) -> Span {
+        let (Some(from), to) = (self.from(), self.to()) else { return Span::ZERO };
+        let to = match to {
+            _ if self.flushes => self.seen,
+            Some(to) if !dry => to,
+            Some(to) => to.min(self.seen),
+            None => self.seen,
+        };
+        Span(to.0.saturating_sub(from.0))
+    }
+
+    /// How many were in flight in the mean of the measured time.
+    pub(super) fn in_flight(&self, dry: bool) -> f64 {
+        self.area as f64 / (self.measured(dry).0 as f64).max(1.0)
+    }
+
+    /// From when on it counts.
+    pub(super) fn from(&self) -> Option<Time> {
+        self.begun.map(|begun| begun + self.warm_up)
+    }
+
+    /// When the run time is over.
+    pub(super) fn to(&self) -> Option<Time> {
+        Some(self.from()? + self.run_time?)
+    }
+
+    pub(super) fn is_over(&self, now: Time) -> bool {
+        self.to().is_some_and(|to| now >= to)
+    }
+
+    /// A request was answered; `last`: one of the flushes at the end.
+    pub(super) fn end(&mut self, ended: Ended, last: bool) {
+        let after_warm_up = self.from().is_some_and(|from| ended.ended >= from);
+        let late = !last && self.to().is_some_and(|to| ended.ended > to);
+        if !after_warm_up || late {
+            return;
+        }
+        self.found[kind(ended.io.op)].count(&ended);
+        if let Some(watcher) = &mut self.watcher {
+            watcher(&ended);
+        }
+    }
+
+    /// So many were handed over together.
+    pub(super) fn handed_over(&mut self, count: usize) {
+        *self.batches[0].entry(count as u32).or_default() += 1;
+    }
+
+    /// So many answers were looked at together.
+    pub(super) fn answered(&mut self, count: usize) {
+        *self.batches[1].entry(count as u32).or_default() += 1;
+    }
+
+    /// Takes the time until now in, before the number in flight changes.
+    pub(super) fn measure_until(&mut self, now: Time, flying: u32) {
+        let from = self.from().unwrap_or(now).max(self.seen);
+        let to = self.to().unwrap_or(now).min(now);
+        if from < to {
+            self.area += u128::from(flying) * u128::from(to.since(from).0);
+        }
+        self.seen = now;
+    }
+}
+
+impl Found {
+    fn new() -> Self {
+        let latencies = Histogram::new(3).expect("three digits are allowed");
+        Self { requests: 0, bytes: Bytes::ZERO, time: Span::ZERO, latencies }
+    }
+
+    fn count(&mut self, ended: &Ended) {
+        let took = ended.ended.since(ended.begun);
+        self.requests += 1;
+        self.bytes = Bytes(self.bytes.0 + ended.io.range.len.0);
+        self.time = Span(self.time.0 + took.0);
+        self.latencies.record(took.0).expect("a histogram that grows takes any value");
+    }
+
+    /// The mean latency; zero without requests.
+    #[must_use]
+    pub fn mean(&self) -> Span {
+        Span(self.time.0 / self.requests.max(1))
+    }
+}
+
+/// Kinds of requests.
+const KINDS: usize = 5;
+
+fn kind(op: RequestOp) -> usize {
+    match op {
+        RequestOp::Read => 0,
+        RequestOp::Write => 1,
+        RequestOp::Trim => 2,
+        RequestOp::WriteZeroes => 3,
+        RequestOp::Flush => 4,
+    }
+}

@@ -1,0 +1,239 @@
+//! How long do rows wait to be filled, and for what?
+
+use std::any::Any;
+
+use weft_engine::knobs::{Knobs, PriorityRule, Writes};
+use weft_engine::raid::parity::priority::Activation;
+use weft_engine::raid::parity::waits::RowWaits;
+use weft_engine::sched::mq_deadline::Settings;
+use weft_engine::writeback::{Kernel, PoolConfig};
+use weft_engine::{Flags, RequestOp};
+use weft_ondisk::Level;
+use weft_sim::drive::Drive;
+use weft_sim::machine::{Costs, Host, Machine, Parts, Pid, Process, Woken};
+use weft_sim::rng::Rng;
+use weft_sim::workload::dd::{Dd, Device};
+use weft_units::{ByteRange, Bytes, Sectors, Span, Time};
+
+/// Writes 4 KiB at a time, each at its own, and is done when all are answered.
+struct Arrivals {
+    pid: Pid,
+    /// When, and which page; ascending.
+    writes: Vec<(Time, u64)>,
+    begun: usize,
+    answered: usize,
+    /// When it is woken next.
+    planned: Time,
+}
+
+impl Process for Arrivals {
+    fn run(&mut self, host: &mut Host, woken: Woken) {
+        self.answered += usize::from(matches!(woken, Woken::Done(_)));
+        while let Some((at, page)) = self.writes.get(self.begun) {
+            if host.now() < *at {
+                if self.planned < *at {
+                    self.planned = *at;
+                    host.wake_at(self.pid, *at);
+                }
+                return;
+            }
+            let range = ByteRange::new(page * 4096, 4096);
+            host.submit(self.pid, *page, RequestOp::Write, range, Flags::default());
+            self.begun += 1;
+        }
+    }
+
+    fn is_done(&self) -> bool {
+        self.answered == self.writes.len()
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}
+
+const CHUNK_PAGES: u64 = 16;
+
+fn parts(model: &str, knobs: Knobs) -> Parts {
+    Parts {
+        level: Level::Raid5,
+        model: Drive::model(model).expect("the model exists"),
+        members: 4,
+        chunk: Bytes(CHUNK_PAGES * 4096).sectors_floor(),
+        member_size: Some(Sectors(1 << 27)),
+        knobs,
+        queue: Settings::default(),
+        costs: Costs::ZERO,
+        seed: 1,
+    }
+}
+
+fn waits(model: &str, knobs: Knobs, writes: &[(u64, u64)]) -> RowWaits {
+    let mut machine = Machine::new(&parts(model, knobs));
+    let writes = writes.iter().map(|(micros, page)| (Time(micros * 1000), *page)).collect();
+    machine.add_with(|pid| {
+        Box::new(Arrivals { pid, writes, begun: 0, answered: 0, planned: Time(0) })
+    });
+    machine.run(Time(0) + Span::secs(60));
+    assert_eq!(machine.host.answered().1, 0, "nothing failed");
+    waits_of(&machine)
+}
+
+fn waits_of(machine: &Machine) -> RowWaits {
+    machine.host.snapshot().volumes[0].row_waits.clone()
+}
+
+fn gathering() -> Knobs {
+    Knobs { activation: Activation::AtUnplug, writes: Writes::Gather, ..Knobs::md() }
+}
+
+/// One page of row 0, and at 10 ms a row that is filled in two steps. The plug of 2008 is pulled after 3 ms.
+#[test]
+fn a_wait_ends_with_the_prereads_or_when_the_row_is_full() {
+    let next_row = 3 * CHUNK_PAGES;
+    let writes = [
+        (0, 0),
+        (10_000, next_row),
+        (11_000, next_row + CHUNK_PAGES),
+        (12_000, next_row + 2 * CHUNK_PAGES),
+    ];
+    let found = waits("null", gathering(), &writes);
+    assert_eq!((found.preread.count(), found.preread.longest()), (1, Span::millis(3)));
+    assert_eq!((found.filled.count(), found.filled.longest()), (1, Span::millis(2)));
+}
+
+#[test]
+fn a_row_that_need_not_wait_is_not_counted() {
+    let full = [(0, 0), (0, CHUNK_PAGES), (0, 2 * CHUNK_PAGES)];
+    assert_eq!(waits("null", gathering(), &full), RowWaits::default());
+    // A page that came alone is read for at once.
+    assert_eq!(waits("null", Knobs::md(), &[(0, 0)]), RowWaits::default());
+}
+
+/// A stream that pauses now and then, and single pages here and there: when, and which page.
+fn stream_and_single_pages(seed: u64) -> Vec<(u64, u64)> {
+    let mut rng = Rng::new(seed);
+    let mut writes = Vec::new();
+    let (mut micros, first) = (0, rng.below(1000));
+    for page in 0..20_000 {
+        micros += rng.below(25);
+        if rng.below(2000) == 0 {
+            micros += rng.below(30_000);
+        }
+        writes.push((micros, first + page));
+    }
+    for _ in 0..rng.below(200) {
+        writes.push((rng.below(micros), (1 << 20) + rng.below(1 << 20)));
+    }
+    writes.sort_unstable();
+    writes.dedup_by_key(|(_, page)| *page);
+    writes
+}
+
+fn longest(waits: &RowWaits) -> Span {
+    waits.preread.longest().max(waits.filled.longest())
+}
+
+/// The bound of weft's own rule. Here a generation takes no time: what has waited long enough is read in the
+/// same turn; the plug of 2008 may keep a row that it fell on for 3 ms more.
+#[test]
+fn no_row_waits_longer_than_is_allowed_whatever_comes() {
+    let mut beyond = 0;
+    for seed in 0..6 {
+        let writes = stream_and_single_pages(seed);
+        let plug = if seed % 2 == 0 { Activation::AtUnplug } else { Activation::EachTurn };
+        for wait_max in [Span::ZERO, Span::millis(20), Span::millis(100)] {
+            let knobs = Knobs {
+                activation: plug,
+                priority: PriorityRule::Stream,
+                preread_wait_max: wait_max,
+                ..gathering()
+            };
+            let found = waits("hdd-2007-7200", knobs, &writes);
+            assert!(found.preread.count() > 0, "{seed}: {found:?}");
+            let allowed = Span(wait_max.0 + 3_000_000);
+            let waits = wait_max > Span::ZERO;
+            assert!(!waits || found.filled.count() > 1000, "{seed}: {found:?}");
+            assert!(longest(&found) <= allowed, "{seed}: {found:?} with {wait_max:?}");
+        }
+        // Threshold 0 has no such bound, and the same writes show it.
+        let knobs = Knobs { activation: plug, preread_bypass_threshold: 0, ..gathering() };
+        let found = waits("hdd-2007-7200", knobs, &writes);
+        beyond += u32::from(longest(&found) > Span::millis(103));
+    }
+    assert!(beyond >= 4, "{beyond} of 6");
+}
+
+/// What a stream will fill waits longer than what nobody will, beside the same stream.
+#[test]
+fn a_row_that_nobody_fills_goes_first() {
+    let mut writes: Vec<_> = (0..30_000).map(|page| (page * 10, page)).collect();
+    // Nothing of its row follows.
+    writes.push((150_000, 1 << 20));
+    writes.sort_unstable();
+    let stream = Knobs { priority: PriorityRule::Stream, ..gathering() };
+    let found = waits("hdd-2007-7200", stream, &writes);
+    assert!(found.preread.longest() < Span::millis(100), "{found:?}");
+    let zero = Knobs { preread_bypass_threshold: 0, ..gathering() };
+    let found = waits("hdd-2007-7200", zero, &writes);
+    assert!(found.preread.longest() > Span::millis(100), "until the stream ends: {found:?}");
+}
+
+/// Writes single pages far off, so many at a time, without the `sync` flag.
+struct Scattered {
+    pid: Pid,
+    rng: Rng,
+    left: u64,
+    in_flight: u64,
+}
+
+impl Process for Scattered {
+    fn run(&mut self, host: &mut Host, woken: Woken) {
+        self.in_flight -= u64::from(matches!(woken, Woken::Done(_)));
+        while self.left > 0 && self.in_flight < 8 {
+            let range = ByteRange::new((1 << 36) + self.rng.below(1 << 22) * 4096, 4096);
+            host.submit(self.pid, self.left, RequestOp::Write, range, Flags::default());
+            (self.left, self.in_flight) = (self.left - 1, self.in_flight + 1);
+        }
+    }
+
+    fn is_done(&self) -> bool {
+        self.left == 0 && self.in_flight == 0
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}
+
+/// How fast `dd` is beside 200 single writes, bytes per second, when all is written, and how long rows waited.
+fn mixed(knobs: Knobs) -> (f64, Time, RowWaits) {
+    let mut parts = parts("hdd-2007-7200", knobs);
+    parts.member_size = None;
+    let mut machine = Machine::new(&parts);
+    let pool = PoolConfig::new(Kernel::V2_6_24, 4, 262_144, 230_000);
+    machine.add_page_cache(pool, Box::new(Device), Bytes::kib(4));
+    let dd = machine.add_with(|pid| Box::new(Dd::new(pid, Bytes::mib(1), 512)));
+    machine.add_with(|pid| Box::new(Scattered { pid, rng: Rng::new(1), left: 200, in_flight: 0 }));
+    machine.run(Time(0) + Span::secs(60));
+    let dd: &Dd = machine.process(dd);
+    let took = dd.closed.expect("it ended").0 as f64 / 1e9;
+    (dd.bytes().0 as f64 / took, machine.host.now(), waits_of(&machine))
+}
+
+/// One who writes from front to back through the page cache, and one who writes here and there.
+#[test]
+fn single_writes_beside_a_stream_are_not_starved_and_all_is_done_as_soon() {
+    for activation in [Activation::AtUnplug, Activation::EachTurn] {
+        let own = Knobs { activation, priority: PriorityRule::Stream, ..gathering() };
+        let zero = Knobs { activation, preread_bypass_threshold: 0, ..gathering() };
+        let (own_rate, own_end, own_waits) = mixed(own);
+        let (zero_rate, zero_end, zero_waits) = mixed(zero);
+        let (own_wait, zero_wait) =
+            (own_waits.preread.permille(999), zero_waits.preread.permille(999));
+        assert!(own_wait <= Span::millis(1003), "{own_waits:?}");
+        assert!(zero_wait > Span::millis(2000), "as long as dd runs: {zero_waits:?}");
+        assert!(own_end.0 * 100 <= zero_end.0 * 103, "{own_end:?}, {zero_end:?}");
+        assert!(own_rate > zero_rate * 0.75, "{own_rate} beside {zero_rate}");
+    }
+}

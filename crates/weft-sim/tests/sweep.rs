@@ -1,0 +1,70 @@
+//! Does a sweep count what it does, whoever does it, and does it tell what fails?
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use weft_sim::script::{Profile, Script};
+use weft_sim::sweep::{Totals, Work, run};
+
+fn quiet(_: usize, _: &Totals) {}
+
+#[test]
+fn counts_do_not_depend_on_threads_and_are_those_of_the_scripts() {
+    let seeds = 300_000..300_006;
+    let work: Vec<Work> = Profile::ALL
+        .iter()
+        .flat_map(|it| seeds.clone().map(|seed| Work::Seed(*it, seed)))
+        .collect();
+    let told = AtomicUsize::new(0);
+    let one = run(&work, 1, &|done, _| {
+        assert_eq!(told.fetch_add(1, Ordering::Relaxed) + 1, done);
+    });
+    assert_eq!(told.into_inner(), work.len());
+    let three = run(&work, 3, &quiet);
+    assert_eq!(format!("{one:?}"), format!("{three:?}"));
+    assert_eq!((one.seeds, one.fault_seeds), (42, 18));
+    let mut requests = 0;
+    for profile in Profile::ALL {
+        for seed in seeds.clone() {
+            requests += Script::generate(seed, profile).run().unwrap().requests;
+        }
+    }
+    assert_eq!(one.requests, requests);
+    assert!(one.requests > 500 && one.coverage.points > 10 && one.verified > 1000, "{one:?}");
+    assert!(one.failures.is_empty());
+}
+
+#[test]
+fn steady_load_and_the_small_scope_count_themselves() {
+    let totals = run(&[Work::Steady(1), Work::Scope(1)], 2, &quiet);
+    assert!(totals.failures.is_empty(), "{:?}", totals.failures);
+    assert_eq!((totals.steady_requests, totals.requests, totals.seeds), (20_000, 20_000, 0));
+    // 56 scripts, some of which have fewer states than their budget.
+    assert!((500..=56 * 12).contains(&totals.scope_states), "{}", totals.scope_states);
+    assert!(totals.crash_points() >= totals.scope_states, "{totals:?}");
+    assert!(totals.verified > 10_000 && totals.scrubbed > 10_000, "{totals:?}");
+}
+
+/// A script that cannot be made: its panic is a failure among others, and the rest goes on.
+#[test]
+fn a_failure_is_told_with_the_command_that_does_it_again() {
+    let hook = std::panic::take_hook();
+    std::panic::set_hook(Box::new(|_| ()));
+    let broken = Profile { steps: usize::MAX, ..Profile::CALM };
+    let totals = run(&[Work::Seed(broken, 7), Work::Seed(Profile::CALM, 7)], 1, &quiet);
+    std::panic::set_hook(hook);
+    assert_eq!((totals.seeds, totals.failures.len()), (1, 1));
+    let text = &totals.failures[0];
+    assert!(text.contains("capacity overflow") && text.ends_with("replay calm 7"), "{text}");
+    assert!(Work::named("calm", 7).is_some() && Work::named("scope", 7).is_some());
+    assert!(Work::named("nothing", 7).is_none());
+}
+
+#[test]
+fn a_sweep_is_seeds_of_every_profile_and_a_tenth_of_the_rest() {
+    let work = Work::of_sweep(1000, 20);
+    let count = |matches: fn(&Work) -> bool| work.iter().filter(|work| matches(work)).count();
+    assert_eq!(count(|work| matches!(work, Work::Seed(_, 1000..1020))), 140);
+    assert_eq!(count(|work| matches!(work, Work::Scope(1000..1002))), 2);
+    assert_eq!(count(|work| matches!(work, Work::Steady(1000..1002))), 2);
+    assert_eq!(work.len(), 144);
+}
