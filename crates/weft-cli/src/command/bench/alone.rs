@@ -173,7 +173,13 @@ impl Alone {
                 }
             }
             if self.done.is_empty() && answered == before && answered < count {
-                return Err(Failure::failed(format!("the engine stands still after {answered}")));
+                // Nothing is on its way: a row waits for more of its stream, until a time that comes.
+                let Some(wake) = self.engine.next_wake() else {
+                    let still = format!("the engine stands still after {answered}");
+                    return Err(Failure::failed(still));
+                };
+                self.now = self.now.max(wake.0);
+                self.engine.handle(Time(self.now), Input::Wake);
             }
         }
         Ok(())
