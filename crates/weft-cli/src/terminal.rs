@@ -33,10 +33,19 @@ pub(crate) fn stdout() -> impl Write {
 
 /// How many columns standard output has: those of the terminal, or what `COLUMNS` says, or 100.
 pub(crate) fn columns() -> usize {
+    known_columns().unwrap_or(100)
+}
+
+/// Whether a table of so many columns fits; where nobody says how many there are, any does.
+pub(crate) fn wide_enough(columns: usize) -> bool {
+    known_columns().is_none_or(|known| columns <= known)
+}
+
+fn known_columns() -> Option<usize> {
     let window =
         rustix::termios::tcgetwinsize(io::stdout()).ok().map(|size| usize::from(size.ws_col));
     let said = || std::env::var("COLUMNS").ok().and_then(|text| text.parse().ok());
-    window.filter(|columns| *columns > 0).or_else(said).unwrap_or(100)
+    window.filter(|columns| *columns > 0).or_else(said)
 }
 
 /// Prints a message for people on standard error, as `weft: MESSAGE`.

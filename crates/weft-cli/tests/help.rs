@@ -5,7 +5,7 @@ mod common;
 use common::exits;
 use tempfile::tempdir;
 
-const COMMANDS: [&str; 25] = [
+const COMMANDS: [&str; 26] = [
     "create",
     "examine",
     "detail",
@@ -28,6 +28,7 @@ const COMMANDS: [&str; 25] = [
     "bench",
     "sim",
     "replay",
+    "reproduce",
     "demo",
     "completions",
     "man",

@@ -21,7 +21,7 @@ use weft_sim::machine::CostTable;
 
 use crate::outcome::{Exit, Failure, Outcome};
 use crate::page::Page;
-use crate::terminal::{complain, print_json, stdout, steps};
+use crate::terminal::{complain, print_json, stdout, steps, wide_enough};
 
 /// Measures a published patch's effect again, on simulated disks
 ///
@@ -89,7 +89,7 @@ pub(crate) fn run(arguments: &Reproduce) -> Outcome {
         None => experiments,
     };
     let (size, runs) = match (arguments.quick, arguments.full) {
-        (true, _) => (Size::Quick, 3),
+        (true, _) => QUICK,
         (_, true) => (Size::Full, 10),
         _ => (Size::Default, 10),
     };
@@ -106,33 +106,25 @@ pub(crate) fn run(arguments: &Reproduce) -> Outcome {
         bar.finish_and_clear();
         complain(&format!("about {} on this host", hours(time.as_secs())));
     }
-    let bar = steps("reproduce", 0);
-    let found = run_all(&experiments, effort, &step(&bar)).map_err(Failure::failed)?;
-    bar.finish_and_clear();
-    let mut controls = Vec::new();
-    for experiment in &experiments {
-        let bar = steps("controls", 0);
-        controls.push(if arguments.controls || arguments.full {
-            experiment.controls(effort, &step(&bar)).map_err(Failure::failed)?
-        } else {
-            Vec::new()
-        });
-        bar.finish_and_clear();
+    let mut all = Reproduced::run(experiments, effort)?;
+    if arguments.controls || arguments.full {
+        all.run_controls()?;
     }
+    let Reproduced { experiments, found, controls, .. } = &all;
     if let Some(page) = page {
-        page.write(&Report::reproduced(&experiments, &found, &controls, effort))?;
+        page.write(&Report::reproduced(experiments, found, controls, effort))?;
     }
     if let Some(results) = &results {
-        for (experiment, found) in experiments.iter().zip(&found) {
+        for (experiment, found) in experiments.iter().zip(found) {
             results.write(experiment, found, effort).map_err(Failure::failed)?;
         }
     }
-    let sheet = to_json(&experiments, &found, &controls, effort);
+    let sheet = all.to_json();
     if arguments.json {
         print_json(&sheet)?;
         return Ok(Exit::Done);
     }
-    for ((experiment, found), controls) in experiments.iter().zip(&found).zip(&controls) {
+    for ((experiment, found), controls) in experiments.iter().zip(found).zip(controls) {
         print(experiment, found, controls, effort)?;
     }
     writeln!(
@@ -141,6 +133,73 @@ pub(crate) fn run(arguments: &Reproduce) -> Outcome {
         sheet["result_sha256"].as_str().unwrap_or("")
     )?;
     Ok(Exit::Done)
+}
+
+/// How much `--quick` is: so many runs of this size.
+const QUICK: (Size, u64) = (Size::Quick, 3);
+
+/// What was run, and what it found.
+pub(crate) struct Reproduced {
+    experiments: Vec<Experiment>,
+    found: Vec<Found>,
+    /// Those of each experiment; none unless they were asked for.
+    controls: Vec<Vec<Control>>,
+    effort: Effort,
+}
+
+impl Reproduced {
+    /// What `weft reproduce --quick` runs: every experiment that there is.
+    pub(crate) fn quick() -> Result<Self, Failure> {
+        let (size, runs) = QUICK;
+        let experiments = Experiment::all().map_err(Failure::failed)?;
+        Self::run(experiments, Effort { runs, seed: SEED, size })
+    }
+
+    fn run(experiments: Vec<Experiment>, effort: Effort) -> Result<Self, Failure> {
+        let bar = steps("reproduce", 0);
+        let found = run_all(&experiments, effort, &step(&bar)).map_err(Failure::failed)?;
+        bar.finish_and_clear();
+        let controls = experiments.iter().map(|_| Vec::new()).collect();
+        Ok(Self { experiments, found, controls, effort })
+    }
+
+    fn run_controls(&mut self) -> Result<(), Failure> {
+        for (experiment, controls) in self.experiments.iter().zip(&mut self.controls) {
+            let bar = steps("controls", 0);
+            *controls = experiment.controls(self.effort, &step(&bar)).map_err(Failure::failed)?;
+            bar.finish_and_clear();
+        }
+        Ok(())
+    }
+
+    /// The schema `weft.reproduce/1`.
+    pub(crate) fn to_json(&self) -> Value {
+        to_json(&self.experiments, &self.found, &self.controls, self.effort)
+    }
+
+    /// The rows of each patch, and nothing else.
+    pub(crate) fn print_rows(&self) -> Result<(), Failure> {
+        let mut out = stdout();
+        for (experiment, found) in self.experiments.iter().zip(&self.found) {
+            print_rows(&mut out, experiment, found, self.effort)?;
+        }
+        Ok(())
+    }
+
+    /// How many rows have which verdict.
+    pub(crate) fn summary(&self) -> String {
+        let rows = || self.found.iter().flat_map(|found| &found.rows);
+        let count = |verdict| rows().filter(|row| row.verdict == verdict).count();
+        let all = rows().count();
+        let [agree, direction, differ] =
+            [Verdict::Agrees, Verdict::Direction, Verdict::Differs].map(count);
+        let patches: Vec<&str> = self.experiments.iter().map(Experiment::patch).collect();
+        format!(
+            "{} on simulated disks, {all} figures beside those that were published: {agree} agree, \
+             {direction} in direction only, {differ} not",
+            patches.join(" and ")
+        )
+    }
 }
 
 fn step(bar: &indicatif::ProgressBar) -> impl Fn(usize, usize) + Sync + '_ {
@@ -221,30 +280,8 @@ fn print(
     effort: Effort,
 ) -> Result<(), Failure> {
     let mut out = stdout();
-    let (patch, name) = (experiment.patch(), experiment.name());
-    let wide = found.rows.iter().map(|row| row.row.to_string().len()).max().unwrap_or(0);
-    writeln!(out, "patch {patch} ({name}), {} runs of each variant", effort.runs)?;
-    writeln!(out, "  published on {}", experiment.published_by())?;
-    writeln!(
-        out,
-        "  {:<wide$}  {:>9} {:>9} {:<7} {:>9}  {:>25}  {:>13}  verdict",
-        "", "baseline", "patched", "", "published", "measured", "band"
-    )?;
-    for row in &found.rows {
-        writeln!(
-            out,
-            "  {:<wide$}  {:>9} {:>9} {:<7} {:>9}  {:>25}  {:>13}  {}",
-            row.row.to_string(),
-            number(row.baseline.mean.value),
-            number(row.patched.mean.value),
-            unit(row),
-            row.row.published.gain_percent().map_or(String::new(), |gain| format!("{gain:+.1} %")),
-            gain(&row.ratio),
-            band(row.row.band()),
-            row.verdict.word()
-        )?;
-    }
-    print_beyond(&mut out, experiment, found, wide)?;
+    print_rows(&mut out, experiment, found, effort)?;
+    print_beyond(&mut out, experiment, found, name_width(found))?;
     for row in &found.beside {
         writeln!(
             out,
@@ -290,7 +327,53 @@ fn print(
     for assumption in experiment.assumptions() {
         writeln!(out, "  - {assumption}")?;
     }
+    let patch = experiment.patch();
     writeln!(out, "  experiments/{patch}.toml, sha256 {}", experiment.hash)?;
+    Ok(())
+}
+
+/// Columns that the longest name of a row takes.
+fn name_width(found: &Found) -> usize {
+    found.rows.iter().map(|row| row.row.to_string().chars().count()).max().unwrap_or(0)
+}
+
+/// Published beside measured, row by row. A terminal that is too narrow for all of it gets what is compared.
+fn print_rows(
+    out: &mut impl Write,
+    experiment: &Experiment,
+    found: &Found,
+    effort: Effort,
+) -> Result<(), Failure> {
+    let (patch, name, runs) = (experiment.patch(), experiment.name(), effort.runs);
+    writeln!(out, "patch {patch} ({name}), {runs} runs of each variant")?;
+    writeln!(out, "  published on {}", experiment.published_by())?;
+    let wide = name_width(found);
+    let all = wide_enough(wide + 94);
+    let mut line =
+        |name: &str, values: [&str; 3], compared: [&str; 2], band: &str, verdict: &str| {
+            write!(out, "  {name:<wide$}  ")?;
+            if all {
+                let [baseline, patched, unit] = values;
+                write!(out, "{baseline:>9} {patched:>9} {unit:<7} ")?;
+            }
+            let [published, measured] = compared;
+            write!(out, "{published:>9}  {measured:>25}  ")?;
+            if all {
+                write!(out, "{band:>13}  ")?;
+            }
+            writeln!(out, "{verdict}")
+        };
+    line("", ["baseline", "patched", ""], ["published", "measured"], "band", "verdict")?;
+    for row in &found.rows {
+        let published = row.row.published.gain_percent();
+        line(
+            &row.row.to_string(),
+            [&number(row.baseline.mean.value), &number(row.patched.mean.value), unit(row)],
+            [&published.map_or(String::new(), |gain| format!("{gain:+.1} %")), &gain(&row.ratio)],
+            &band(row.row.band()),
+            row.verdict.word(),
+        )?;
+    }
     Ok(())
 }
 
