@@ -72,6 +72,7 @@ fn help_of_every_command_names_its_options_and_members_in_short_and_long() {
             "--force-dirty",
             "--members",
             "--wait",
+            "--write",
         ];
         // The table of states speaks of all commands.
         let (own, _) = long.split_once("Refused states:").unwrap_or((&long, ""));
