@@ -21,7 +21,7 @@ pub(crate) fn test(install: bool) -> anyhow::Result<Report> {
     let mut report = Report::default();
     let missing = interop::packages_missing();
     if install {
-        report.part("Debian packages", || packages::install(&missing));
+        report.part("Debian packages", || packages::install(interop::packages_missing));
     } else if !missing.is_empty() {
         println!("some parts will be skipped; for all of them: {}", packages::apt_line(&missing));
     }

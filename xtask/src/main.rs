@@ -30,6 +30,7 @@ usage: cargo xtask TASK
   instructions [--update]   counts instructions, compares with benches/instructions.toml
   interop [NAME…]    the suites of interop/ (all, or those named; `lab` is the kernel lab)
   mutants [CRATE…] [-- OPTION…]   which changes of the code does no test notice? (hours)
+  needs              the one line that installs the Debian packages which this machine lacks
   sweep N            simulates N more seeds of each profile, beyond CI; adds a line to the ledger
   map                rewrites the list of files in ARCHITECTURE.md
   unsafe             every unsafe block with its SAFETY comment

@@ -17,6 +17,7 @@ const PACKAGES: &[(&str, &str)] = &[
     ("debugfs", "e2fsprogs"),
     ("depmod", "kmod"),
     ("fio", "fio"),
+    ("lvm", "lvm2"),
     ("mdadm", "mdadm"),
     ("mkfs.ext4", "e2fsprogs"),
     ("nbdcopy", "libnbd-bin"),
@@ -63,12 +64,9 @@ pub(crate) fn apt_line(packages: &[&str]) -> String {
     format!("apt-get install --no-install-recommends {}", packages.join(" "))
 }
 
-/// Installs `packages`; waits for another apt, and tries three times.
-pub(crate) fn install(packages: &[&str]) -> Ending {
-    if packages.is_empty() {
-        println!("nothing to install");
-        return Ending::Passed;
-    }
+/// Installs what `missing` names, until it names nothing: one package may push another one out, as
+/// bookworm's qemu-system-x86 does to qemu-utils from the backports. Waits for another apt.
+pub(crate) fn install(missing: impl Fn() -> Vec<&'static str>) -> Ending {
     let apt = |words: &[&str]| {
         let mut command = Command::new("apt-get");
         command.args(["-q", "-o", "DPkg::Lock::Timeout=300", "-o", "Acquire::Retries=3"]);
@@ -76,17 +74,24 @@ pub(crate) fn install(packages: &[&str]) -> Ending {
         command.stdout(std::process::Stdio::null());
         crate::part::run(command, Duration::from_secs(900))
     };
-    println!("{}", apt_line(packages));
-    let mut ending = Ending::Passed;
-    for attempt in 1..=3 {
+    for attempt in 1..=4 {
+        let packages = missing();
+        if packages.is_empty() {
+            println!("nothing is missing");
+            return Ending::Passed;
+        }
+        println!("{}", apt_line(&packages));
         // Another apt may hold the lock of the lists, for which there is no time-out option.
         let _ = apt(&["update"]);
-        ending = apt(&[&["install", "-y", "--no-install-recommends"], packages].concat());
-        if matches!(ending, Ending::Passed) {
-            break;
+        let ending = apt(&[&["install", "-y", "--no-install-recommends"], &packages[..]].concat());
+        if !matches!(ending, Ending::Passed) {
+            println!("attempt {attempt} of 4 failed");
+            std::thread::sleep(Duration::from_secs(10));
         }
-        println!("attempt {attempt} of 3 failed");
-        std::thread::sleep(Duration::from_secs(10));
     }
-    ending
+    let packages = missing();
+    if packages.is_empty() {
+        return Ending::Passed;
+    }
+    Ending::Failed(format!("still missing: {}", apt_line(&packages)))
 }
