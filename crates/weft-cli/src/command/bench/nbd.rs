@@ -28,8 +28,9 @@ use server::{Kind, Server};
 /// Measures volumes over NBD
 ///
 /// A bare member of memory against nbdkit's memory plugin (Debian package nbdkit) and against the
-/// least server there can be; then RAID 5 on four members of memory with several stripe sizes, and its
-/// full-stripe writes against the bare member. All on unix sockets.
+/// least server there can be; the same member with serve --record against without; then RAID 5 on four
+/// members of memory with several stripe sizes, and its full-stripe writes against the bare member. All
+/// on unix sockets.
 #[derive(Debug, Args)]
 pub(crate) struct OfNbd {
     /// Seconds for each measurement
@@ -67,8 +68,10 @@ impl OfNbd {
                 .map_err(|error| Failure::usage(format!("--seconds: {error}")))?,
             only: self.only.clone().unwrap_or_default(),
         };
-        sheet.expect(CASES.len() * 2 + 2 + ARRAY_CASES.len() * STRIPE_SIZES.len() + 1);
+        let arrays = ARRAY_CASES.len() * STRIPE_SIZES.len() + 1;
+        sheet.expect(CASES.len() * 2 + 2 + RECORD_CASES.len() * 2 + arrays);
         bench.bare(sheet)?;
+        bench.recorded(sheet)?;
         bench.arrays(sheet)
     }
 }
@@ -164,6 +167,33 @@ impl Bench {
                 let row = Row::fewer(name, "us", &cpu(0), baseline);
                 sheet.push(row.mark(1.0 / CPU_RATIO_MAX));
             }
+        }
+        Ok(())
+    }
+
+    /// What `serve --record` costs, where requests cost the least beside it: on memory, and the thread that keeps
+    /// the log on the same CPU.
+    fn recorded(&self, sheet: &mut Sheet) -> Result<(), Failure> {
+        let cases: Vec<&Case> = RECORD_CASES.iter().filter(|case| self.wants(case.name)).collect();
+        if cases.is_empty() {
+            return Ok(());
+        }
+        let dir = self.dir.path();
+        let servers = [Server::start(Kind::Bare, dir)?, Server::start(Kind::Recorded, dir)?];
+        servers.iter().try_for_each(Server::fill)?;
+        for case in cases {
+            sheet.now(case.name);
+            let [bare, recorded] = &self.in_turns(&servers, &case.job)?[..] else {
+                return Err(Failure::failed("expected the results of two servers"));
+            };
+            let [rate, baseline] =
+                [recorded, bare].map(|loaded| each(loaded, |one| case.figure.of(one)));
+            let baseline = Some((NOT_RECORDED, &baseline[..]));
+            sheet.push(case.figure.row(case.name.into(), &rate, baseline).mark(RECORD_RATIO));
+            let [cpu, baseline] =
+                [recorded, bare].map(|loaded| each(loaded, Loaded::cpu_us_per_request));
+            let name = format!("{}, server CPU per request", case.name);
+            sheet.push(Row::fewer(name, "us", &cpu, Some((NOT_RECORDED, &baseline[..]))));
         }
         Ok(())
     }
@@ -287,6 +317,13 @@ const CASES: &[Case] = &[
     case("4K write QD64 x 2", job(true, 4096, 64, 2), Figure::Rate, Some(4.0), None),
     case("1M read QD4", job(false, 1 << 20, 4, 1), Figure::Bytes, Some(1.1), None),
     case("1M write QD4", job(true, 1 << 20, 4, 1), Figure::Bytes, Some(1.1), None),
+];
+const NOT_RECORDED: &str = "not recorded";
+/// A log must not slow down what it is of.
+const RECORD_RATIO: f64 = 0.8;
+const RECORD_CASES: &[Case] = &[
+    case("recorded 4K read QD32", on_one_cpu(false, 4096, 32), Figure::Rate, None, None),
+    case("recorded 4K write QD32", on_one_cpu(true, 4096, 32), Figure::Rate, None, None),
 ];
 const ARRAY_CASES: &[Case] = &[
     case("RAID 5 4K write QD32", on_one_cpu(true, 4096, 32), Figure::Rate, None, None),

@@ -23,6 +23,8 @@ pub(super) enum Kind {
     Least,
     /// nbdkit's memory plugin.
     Nbdkit,
+    /// Weft, memory as it is, with `--record`.
+    Recorded,
 }
 
 impl Kind {
@@ -32,6 +34,7 @@ impl Kind {
             Self::Bare => "bare",
             Self::Least => "the least server",
             Self::Nbdkit => "nbdkit memory",
+            Self::Recorded => "recorded",
         }
     }
 }
@@ -57,12 +60,15 @@ impl Server {
                 weft.arg("--serve-array").arg(&socket);
                 weft
             }
-            Kind::Bare => {
+            Kind::Bare | Kind::Recorded => {
                 let uri = format!("nbd+unix:///?socket={}", socket.display());
-                let name = format!("bench-{}", std::process::id());
+                let name = format!("bench-{word}-{}", std::process::id());
                 weft.args(["serve", "--bare", "--name", &name, "--listen", &uri]);
                 weft.arg(format!("ram:{}M", EXPORT_BYTES >> 20));
                 weft.env("XDG_RUNTIME_DIR", dir);
+                if let Kind::Recorded = kind {
+                    weft.arg("--record").arg(socket.with_extension("iolog"));
+                }
                 weft
             }
             Kind::Least => {

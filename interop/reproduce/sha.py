@@ -1,0 +1,34 @@
+"""What did `weft reproduce --json` measure?
+
+    sha.py FILE                     the hash of all of it
+    sha.py FILE cases               its cases, one a line: patch, case
+    sha.py FILE PATCH CASE RUNS     the hash of the first RUNS runs of each column of a case
+"""
+
+import hashlib
+import json
+import sys
+
+sheet = json.load(open(sys.argv[1]))
+cases = {
+    (experiment["patch"], case["case"]): case["runs"]
+    for experiment in sheet["experiments"]
+    for case in experiment["cases"]
+}
+if len(sys.argv) == 2:
+    print(sheet["result_sha256"])
+elif sys.argv[2] == "cases":
+    # What is compared: all loads that were published.
+    names = [case for _, case in cases]
+    for load in ("dd", "tiobench", "dbench", "fio-4k", "fio-1m", "isolated"):
+        assert any(name.startswith(load) for name in names), f"no case of {load} in {names}"
+    for patch, case in cases:
+        print(patch, case)
+else:
+    patch, case, count = sys.argv[2], sys.argv[3], int(sys.argv[4])
+    columns = {name: runs[:count] for name, runs in cases[patch, case].items()}
+    assert len(columns) >= 2, columns
+    for name, runs in columns.items():
+        assert len(runs) == count, f"{case}, {name}: found {len(runs)} runs, expected {count}"
+        assert all(run for run in runs), f"{case}, {name}: a run without a value"
+    print(hashlib.sha256(json.dumps(columns, sort_keys=True).encode()).hexdigest())
