@@ -10,9 +10,10 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle, WeakProgressBar};
 use serde::Serialize;
 use signal_hook::consts::{SIGINT, SIGTERM};
 
@@ -92,6 +93,7 @@ fn bar(what: &'static str, total: u64, template: &str) -> ProgressBar {
         bar.set_style(style.progress_chars("=> "));
     }
     bar.set_prefix(what);
+    locked(&BARS).push(bar.downgrade());
     bar
 }
 
@@ -135,18 +137,29 @@ pub(crate) fn scratch() -> Result<tempfile::TempDir, Failure> {
     })
 }
 
-/// Removes files and directories when the process is told to end (SIGINT, SIGTERM), and ends it with
-/// the status that a shell expects. For commands that have nothing to finish.
+/// Removes files and directories, and progress bars, when the process is told to end (SIGINT, SIGTERM), and
+/// ends it with the status that a shell expects. For commands that have nothing to finish.
 pub(crate) fn remove_when_interrupted(paths: &[PathBuf]) -> Result<(), Failure> {
+    let known = {
+        let mut passing = locked(&PASSING);
+        let known = passing.is_some();
+        passing.get_or_insert_default().extend_from_slice(paths);
+        known
+    };
+    if known {
+        return Ok(());
+    }
     let failed = |error: io::Error| Failure::failed(format!("signals: {error}"));
     for signal in [SIGINT, SIGTERM] {
         let (mut told, tell) = UnixStream::pair().map_err(failed)?;
         signal_hook::low_level::pipe::register(signal, tell).map_err(failed)?;
-        let paths = paths.to_vec();
         std::thread::spawn(move || {
             if told.read(&mut [0]).is_ok() {
                 INTERRUPTED.store(true, Ordering::SeqCst);
-                for path in &paths {
+                for bar in locked(&BARS).iter().filter_map(WeakProgressBar::upgrade) {
+                    bar.finish_and_clear();
+                }
+                for path in locked(&PASSING).iter().flatten() {
                     // Each is one or the other, or is not there yet.
                     let _ = std::fs::remove_file(path);
                     let _ = std::fs::remove_dir_all(path);
@@ -166,6 +179,14 @@ pub(crate) fn wait_if_interrupted() {
     }
 }
 
+fn locked<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What goes when the process is told to end; none: it ends as it does without.
+static PASSING: Mutex<Option<Vec<PathBuf>>> = Mutex::new(None);
+/// The bars that were made.
+static BARS: Mutex<Vec<WeakProgressBar>> = Mutex::new(Vec::new());
 /// Files are being removed, and the process ends then.
 static INTERRUPTED: AtomicBool = AtomicBool::new(false);
 

@@ -65,7 +65,10 @@ fn what_is_beyond_the_end_is_refused_wrapped_or_left_out() {
         ["replay", "t.iolog", "--device", "null", "--member-size", "2M", "-c", "64K", "-n", "3"];
     let refused = exits(dir.path(), 2, &small);
     assert!(refused.err.contains("trace: found requests up to byte 2560000"), "{refused:?}");
-    assert!(refused.err.contains("the size of the volume; wrap, clip or divide"), "{refused:?}");
+    assert!(
+        refused.err.contains("the size of the volume; --wrap, --clip or --divide"),
+        "{refused:?}"
+    );
     let run = |more: &str| json(dir.path(), &[&small[..], &[more, "--json"]].concat());
     let wrapped = run("--wrap");
     assert_eq!(wrapped["jobs"][0]["write"]["total_ios"], 40);

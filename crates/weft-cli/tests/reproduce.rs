@@ -97,7 +97,9 @@ fn what_is_not_known_is_a_usage_error() {
         (&["reproduce", "005"][..], "expected one of 000 (priority), 004 (stripe-size)"),
         (&["reproduce", "000", "--runs", "1"], "--runs"),
         (&["reproduce", "000", "--report", "."], "it is a folder"),
+        (&["reproduce", "000", "--report", "none/page.html"], "there is no folder"),
         (&["reproduce", "000", "--report", "none/page.html"], "name a file that can be written"),
+        (&["reproduce", "--costs", "/dev/null"], "cpu: found nothing"),
         (&["reproduce", "000", "--quick", "--full"], "--full"),
         (&["reproduce", "000", "--only", "fio"], "000 dd stripe_cache_size=256"),
     ] {
@@ -105,4 +107,24 @@ fn what_is_not_known_is_a_usage_error() {
         assert!(text.err.contains(told), "{words:?}: {text:?}");
         assert_eq!(text.out, "");
     }
+}
+
+#[test]
+fn an_interrupted_run_leaves_the_old_page() {
+    let dir = tempdir().unwrap();
+    std::fs::write(dir.path().join("page.html"), "old").unwrap();
+    let status = common::interrupted(dir.path(), &["reproduce", "--report", "page.html"], 2);
+    assert_eq!(status, Some(130));
+    assert_eq!(common::names(dir.path()), ["page.html"]);
+    assert_eq!(std::fs::read_to_string(dir.path().join("page.html")).unwrap(), "old");
+}
+
+#[test]
+fn a_patch_that_is_named_twice_is_run_once() {
+    let dir = tempdir().unwrap();
+    let words =
+        ["reproduce", "004", "stripe-size", "--only", "isolated", "--quick", "--runs=2", "--json"];
+    let sheet = json(dir.path(), &words);
+    assert_eq!(sheet["experiments"].as_array().unwrap().len(), 1);
+    assert_eq!(sheet["rows"].as_array().unwrap().len(), 1);
 }

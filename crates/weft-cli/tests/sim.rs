@@ -90,6 +90,7 @@ fn what_is_not_understood_is_a_usage_error_that_names_it() {
     ] {
         write(dir.path().join(name), text).unwrap();
     }
+    write(dir.path().join("bytes.fio"), b"# a job\n[j]\nrw=\xff\xfe\n").unwrap();
     for (words, told) in [
         (
             &["numjob.fio"][..],
@@ -100,8 +101,13 @@ fn what_is_not_understood_is_a_usage_error_that_names_it() {
         (&["odd.fio"], "[j]: bs: found 512 bytes, expected whole pages of 4096 bytes, or direct=1"),
         (&["large.fio"], "[j]: size: found 109951162777600 bytes"),
         (&["range.fio"], "[j]: sync_file_range: found set"),
-        (&["empty.fio"], "empty.fio:1"),
-        (&["none.fio"], "none.fio: No such file"),
+        (&["empty.fio"], "empty.fio:1: found the end of the file, expected a section [NAME]"),
+        (&["bytes.fio"], "bytes.fio:3: found bytes that are no text, expected a job file"),
+        (&["/dev/zero"], "/dev/zero:1: found more than 16 MiB"),
+        (&["good.fio", "-n", "65"], "65 is not in 2..=64"),
+        (&["good.fio", "--sweep", "raid-devices=4,1"], "raid-devices=1: expected a number, 2..=64"),
+        (&["good.fio", "--report", "none/page.html"], "there is no folder"),
+        (&["good.fio", "--report", "."], "it is a folder"),
         (&[], "found no job file"),
         (&["good.fio", "--device", "floppy"], "found \"floppy\", expected one of hdd-2007-7200"),
         (
@@ -109,7 +115,7 @@ fn what_is_not_understood_is_a_usage_error_that_names_it() {
             "found 2 models for 3 members",
         ),
         (&["good.fio", "--level", "1"], "found raid1, expected raid4, raid5 or raid6"),
-        (&["good.fio", "-n", "1"], "raid devices: found 1"),
+        (&["good.fio", "-n", "1"], "1 is not in 2..=64"),
         (&["good.fio", "--chunk", "3K"], "chunk: found 3072 bytes"),
         (
             &["good.fio", "--set", "stripe_size=5K"],
@@ -126,6 +132,25 @@ fn what_is_not_understood_is_a_usage_error_that_names_it() {
         assert!(text.err.contains(told), "{words:?}: {text:?}");
         assert_eq!(text.out, "", "{words:?}");
     }
+    // A file that cannot be read is no wrong command line.
+    for (name, told) in [("none.fio", "none.fio: No such file"), (".", ".: Is a directory")] {
+        let text = exits(dir.path(), 1, &["sim", name]);
+        assert!(text.err.contains(told) && text.err.contains("; name a job file"), "{text:?}");
+    }
+}
+
+/// What was there stays, and nothing lies beside it.
+#[test]
+fn an_interrupted_comparison_leaves_the_old_page() {
+    let dir = tempdir().unwrap();
+    let job = "[r]\nrw=randrw\ndirect=1\niodepth=8\nioengine=libaio\ntime_based\nruntime=100000\n";
+    write(dir.path().join("j.fio"), job).unwrap();
+    write(dir.path().join("page.html"), "old").unwrap();
+    let words = ["sim", "j.fio", "--sweep", "stripe_size=4K,64K", "--report", "page.html"];
+    let status = common::interrupted(dir.path(), &words, 3);
+    assert_eq!(status, Some(130));
+    assert_eq!(common::names(dir.path()), ["j.fio", "page.html"]);
+    assert_eq!(std::fs::read_to_string(dir.path().join("page.html")).unwrap(), "old");
 }
 
 #[test]

@@ -116,12 +116,18 @@ fn global_holds_for_sections_after_it_and_the_environment_and_other_files_are_us
 #[test]
 fn what_is_not_understood_is_told_by_file_line_section_and_option() {
     let table = [
-        ("[a]\nverify=crc32c", "t.fio:2: [a]: option verify: not one that weft reads"),
+        (
+            "[a]\nverify=crc32c",
+            "t.fio:2: [a]: option verify: not one that weft reads; weft sim --help lists those",
+        ),
         (
             "[a]\niodepht=4",
             "t.fio:2: [a]: option iodepht: not one that weft reads; did you mean iodepth?",
         ),
-        ("[a]\nweft_other=1", "t.fio:2: [a]: option weft_other: not one that weft reads"),
+        (
+            "[a]\nweft_other=1",
+            "t.fio:2: [a]: option weft_other: not one that weft reads; weft sim --help lists those",
+        ),
         ("[a]\nbs=4q", "t.fio:2: [a]: bs: found \"4q\", expected a size such as"),
         ("[a]\nbs=0", "t.fio:2: [a]: bs: found \"0\""),
         ("[a]\nbs", "t.fio:2: [a]: bs: found \"no value\", expected OPTION=VALUE"),
@@ -152,7 +158,7 @@ fn what_is_not_understood_is_told_by_file_line_section_and_option() {
         ("bs=4k", "t.fio:1: found \"bs=4k\", expected a section [NAME] before"),
         ("[a", "t.fio:1: found \"[a\", expected [NAME]"),
         ("[a] b", "t.fio:1: found \"[a] b\", expected [NAME] and nothing after"),
-        ("[global]\nbs=4k", "t.fio:2: found \"the end of the file\", expected a section"),
+        ("[global]\nbs=4k", "t.fio:2: found the end of the file, expected a section"),
         ("[a]\ninclude none.fio", "t.fio:2: none.fio: no such file"),
         ("[a]\ninclude loop.fio", "loop.fio:1: found \"include loop.fio\", expected files that"),
         ("[a]\ninclude section.fio", "section.fio:1: found \"[x]\", expected no section"),

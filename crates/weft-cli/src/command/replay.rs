@@ -7,7 +7,8 @@ use clap::Args;
 use serde_json::{Value, json};
 use weft_lab::fio_json::document;
 use weft_lab::replay::shape::{Align, Changes, Fit, Pace};
-use weft_lab::replay::{Assume, Event, Format, ReadOptions};
+use weft_lab::replay::{Assume, Event, Format, ReadOptions, ReplayError};
+use weft_lab::simulate::SimulateError;
 use weft_lab::simulate::sweep::Load;
 use weft_lab::simulate::trace::{self, Requests, Shape};
 use weft_units::Bytes;
@@ -153,8 +154,13 @@ impl Replay {
 }
 
 /// A trace that is not what it should be is an operation that failed, not a wrong command line.
-fn trace_failure(error: weft_lab::simulate::SimulateError) -> Failure {
-    Failure::failed(error)
+fn trace_failure(error: SimulateError) -> Failure {
+    match error {
+        SimulateError::Trace(ReplayError::Io { .. }) => {
+            Failure::failed(format!("{error}; name a trace that can be read"))
+        }
+        error => Failure::failed(error),
+    }
 }
 
 /// How requests are handed over, for people.

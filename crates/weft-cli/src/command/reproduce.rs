@@ -5,6 +5,7 @@
 //!
 //! Source   cli.md, "Experiments": the schema `weft.reproduce/1`
 
+use std::collections::BTreeSet;
 use std::io::Write;
 use std::path::PathBuf;
 
@@ -20,8 +21,8 @@ use weft_lab::statistics::{Band, Estimate, Verdict, gain_percent};
 use weft_sim::machine::CostTable;
 
 use crate::outcome::{Exit, Failure, Outcome};
-use crate::page::Page;
-use crate::terminal::{complain, print_json, stdout, steps, wide_enough};
+use crate::result_file::ResultFile;
+use crate::terminal::{complain, print_json, remove_when_interrupted, stdout, steps, wide_enough};
 
 /// Measures a published patch's effect again, on simulated disks
 ///
@@ -75,7 +76,11 @@ pub(crate) fn run(arguments: &Reproduce) -> Outcome {
         Experiment::all().map_err(Failure::failed)?
     } else {
         let named = arguments.patches.iter().map(|name| Experiment::named(name));
-        named.collect::<Result<_, _>>().map_err(Failure::usage)?
+        let mut named: Vec<_> = named.collect::<Result<_, _>>().map_err(Failure::usage)?;
+        // One that is named twice, perhaps by its number and by its name, is run once.
+        let mut known = BTreeSet::new();
+        named.retain(|experiment| known.insert(experiment.patch().to_owned()));
+        named
     };
     let experiments = match &arguments.costs {
         Some(name) => {
@@ -94,10 +99,11 @@ pub(crate) fn run(arguments: &Reproduce) -> Outcome {
         _ => (Size::Default, 10),
     };
     let effort = Effort { runs: arguments.runs.unwrap_or(runs), seed: arguments.seed, size };
+    remove_when_interrupted(&[])?;
     if arguments.fit {
         return fit(&experiments, effort);
     }
-    let page = arguments.report.as_deref().map(Page::at).transpose()?;
+    let page = arguments.report.as_deref().map(ResultFile::at).transpose()?;
     let results = arguments.results.as_deref().map(Results::at).transpose();
     let results = results.map_err(Failure::refused)?;
     if arguments.full {
@@ -112,7 +118,7 @@ pub(crate) fn run(arguments: &Reproduce) -> Outcome {
     }
     let Reproduced { experiments, found, controls, .. } = &all;
     if let Some(page) = page {
-        page.write(&Report::reproduced(experiments, found, controls, effort))?;
+        page.write(&Report::reproduced(experiments, found, controls, effort).html())?;
     }
     if let Some(results) = &results {
         for (experiment, found) in experiments.iter().zip(found) {

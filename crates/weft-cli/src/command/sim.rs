@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use weft_lab::fio_json::document;
-use weft_lab::job::parse;
+use weft_lab::job::{JobError, OPTION_NAMES, parse};
 use weft_lab::simulate::jobs;
 use weft_lab::simulate::sweep::Load;
 
@@ -21,6 +21,7 @@ use crate::terminal::print_json;
 /// it. Buffered jobs (without direct=1) go through a page cache. With --json the result has the shape of fio's,
 /// and one more key, weft.
 #[derive(Debug, Args)]
+#[command(after_long_help = options())]
 pub(crate) struct Sim {
     /// Job file of fio; its filename= is whatever it is: jobs work on the simulated volume
     job: Option<PathBuf>,
@@ -31,6 +32,11 @@ pub(crate) struct Sim {
     json: bool,
 }
 
+/// What job files may say.
+fn options() -> String {
+    format!("Options of fio that job files may have:\n  {}", OPTION_NAMES.join(", "))
+}
+
 pub(crate) fn run(arguments: &Sim) -> Ending {
     if arguments.simulated.lists() {
         return print_models();
@@ -38,7 +44,10 @@ pub(crate) fn run(arguments: &Sim) -> Ending {
     let Some(path) = &arguments.job else {
         return Err(Failure::usage("sim: found no job file, expected one, or --device list"));
     };
-    let jobs = parse(path, &[]).map_err(Failure::usage)?;
+    let jobs = parse(path, &[]).map_err(|error| match error {
+        JobError::File { .. } => Failure::failed(format!("{error}; name a job file of fio")),
+        error => Failure::usage(error),
+    })?;
     let Some(volume) = arguments.simulated.alone()? else {
         let what = Compared {
             title: path.display().to_string(),

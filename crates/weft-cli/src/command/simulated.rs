@@ -38,7 +38,7 @@ pub(crate) struct Simulated {
     #[arg(short, long, value_name = "LEVEL", default_value = "5")]
     level: Level,
     /// Members [default: 4, or as many as there are --device]
-    #[arg(short = 'n', long, value_name = "COUNT")]
+    #[arg(short = 'n', long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(2..=64))]
     raid_devices: Option<u16>,
     /// Bytes placed on one member before moving to the next; a plain number is KiB
     #[arg(short, long, value_name = "SIZE", value_parser = size::kib, default_value = "512K")]

@@ -226,3 +226,28 @@ impl Drop for Served {
         let _ = self.child.wait();
     }
 }
+
+/// How a command ends that is told to end (SIGINT) once its folder has this many files.
+pub(crate) fn interrupted(dir: &Path, words: &[&str], files: usize) -> Option<i32> {
+    let mut child =
+        command(dir, words).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while names(dir).len() < files {
+        assert!(Instant::now() < deadline && child.try_wait().unwrap().is_none(), "{words:?}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    // It knows that it has made them a moment later.
+    std::thread::sleep(Duration::from_millis(50));
+    let process = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process(process, rustix::process::Signal::INT).unwrap();
+    child.wait().unwrap().code()
+}
+
+/// What a folder holds, by name.
+pub(crate) fn names(dir: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(dir).unwrap();
+    let mut names: Vec<String> =
+        entries.map(|it| it.unwrap().file_name().to_string_lossy().into_owned()).collect();
+    names.sort();
+    names
+}

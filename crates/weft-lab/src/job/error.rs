@@ -26,6 +26,18 @@ pub enum JobError {
         /// What it may be.
         expected: String,
     },
+    /// Bytes that are no text, or text that ends too soon.
+    #[error("{file}:{line}: found {found}, expected {expected}")]
+    Text {
+        /// Name of the file.
+        file: String,
+        /// 1-based.
+        line: usize,
+        /// What it is.
+        found: &'static str,
+        /// What may be.
+        expected: &'static str,
+    },
     /// An option that weft does not know.
     #[error("{at}: option {option}: not one that weft reads{}", suggestion(option))]
     Option {
@@ -84,5 +96,8 @@ fn suggestion(option: &str) -> String {
         .map(|name| (strsim::damerau_levenshtein(option, name), *name))
         .min()
         .filter(|(distance, _)| *distance <= 1 + option.len() / 4);
-    near.map_or_else(String::new, |(_, name)| format!("; did you mean {name}?"))
+    near.map_or_else(
+        || "; weft sim --help lists those".to_owned(),
+        |(_, name)| format!("; did you mean {name}?"),
+    )
 }

@@ -6,6 +6,7 @@
 use super::error::JobError;
 use super::option::{Settings, Where};
 use super::{Blocks, Distribution, Engine, Job};
+use std::io::Read;
 use std::path::Path;
 
 /// Files may include files this deep.
@@ -28,8 +29,7 @@ pub struct ParseOptions<'a> {
 /// The file cannot be read, or says what weft does not understand.
 pub fn parse(path: &Path, extensions: &[&str]) -> Result<Vec<Job>, JobError> {
     let file = path.display().to_string();
-    let text = std::fs::read_to_string(path)
-        .map_err(|error| JobError::File { file: file.clone(), error: error.to_string() })?;
+    let text = text_of(path, &file)?;
     let include = |name: &str, from: &str| {
         let beside = Path::new(from).parent().unwrap_or(Path::new("")).join(name);
         std::fs::read_to_string(beside).map_err(|error| error.to_string())
@@ -70,11 +70,11 @@ pub fn parse_text(
     reader.end_section()?;
     let mut jobs: Vec<Job> = reader.jobs;
     if jobs.is_empty() {
-        return Err(JobError::Syntax {
+        return Err(JobError::Text {
             file: file.to_owned(),
             line: text.lines().count().max(1),
-            found: "the end of the file".to_owned(),
-            expected: "a section [NAME]".to_owned(),
+            found: "the end of the file",
+            expected: "a section [NAME]",
         });
     }
     let mut group = 0;
@@ -86,6 +86,32 @@ pub fn parse_text(
     }
     Ok(jobs)
 }
+
+/// What a file holds, if that is text, and not more than anybody writes.
+fn text_of(path: &Path, file: &str) -> Result<String, JobError> {
+    let failed =
+        |error: std::io::Error| JobError::File { file: file.to_owned(), error: error.to_string() };
+    let mut bytes = Vec::new();
+    let opened = std::fs::File::open(path).map_err(failed)?;
+    opened.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(failed)?;
+    let wrong = |line, found| JobError::Text {
+        file: file.to_owned(),
+        line,
+        found,
+        expected: "a job file of fio",
+    };
+    if bytes.len() as u64 > FILE_BYTES_MAX {
+        return Err(wrong(1, "more than 16 MiB"));
+    }
+    String::from_utf8(bytes).map_err(|error| {
+        let before = &error.as_bytes()[..error.utf8_error().valid_up_to()];
+        let lines = before.iter().filter(|byte| **byte == b'\n').count();
+        wrong(lines + 1, "bytes that are no text")
+    })
+}
+
+/// Far more than a job file has, and little for the memory.
+const FILE_BYTES_MAX: u64 = 16 << 20;
 
 struct Reader<'a> {
     options: &'a ParseOptions<'a>,

@@ -47,9 +47,7 @@ pub enum ReplayError {
         error: io::Error,
     },
     /// The contents are of no format that weft knows, or of several.
-    #[error(
-        "{file}: trace format: found {found}, expected one of {expected}; name the format to override"
-    )]
+    #[error("{file}: trace format: found {found}, expected one of {expected}; --format says which")]
     Format {
         /// Name of the file.
         file: String,
@@ -61,7 +59,7 @@ pub enum ReplayError {
     /// A request that does not fit where it is replayed.
     #[error(
         "record {record}: end of the request: found byte {end}, expected at most {size}; \
-         choose wrap, modulo or clip"
+         --wrap or --clip"
     )]
     BeyondEnd {
         /// 1-based number of the record.

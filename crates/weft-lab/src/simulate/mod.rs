@@ -57,8 +57,8 @@ pub enum SimulateError {
     },
     /// The trace goes beyond the end of the volume.
     #[error(
-        "trace: found requests up to byte {end}, expected at most {size}, the size of the volume; wrap, clip or \
-         divide, or take more or larger members"
+        "trace: found requests up to byte {end}, expected at most {size}, the size of the volume; --wrap, --clip or \
+         --divide N, or more or larger members"
     )]
     TooLarge {
         /// Where the last byte ends.

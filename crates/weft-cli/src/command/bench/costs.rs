@@ -17,6 +17,7 @@ use weft_sim::machine::{CostTable, Costs};
 use super::rounds::{Effort, median};
 use super::sheet::{Row, Sheet};
 use crate::outcome::Failure;
+use crate::result_file::ResultFile;
 use crate::when;
 use of_engine::Loads;
 
@@ -34,6 +35,7 @@ pub(crate) struct OfCosts {
 
 impl OfCosts {
     pub(super) fn measure(&self, effort: Effort, sheet: &mut Sheet) -> Result<(), Failure> {
+        let file = self.write.as_deref().map(ResultFile::at).transpose()?;
         let rounds = effort.rounds(25, 3);
         let turn = Duration::from_millis(if effort.quick { 4 } else { 20 });
         let mut loads = Loads::new()?;
@@ -60,13 +62,12 @@ impl OfCosts {
         let (cpu, date) = (cpu(), when::today());
         sheet.note("cpu", cpu.clone());
         sheet.note("date", date.clone());
-        if let Some(path) = &self.write {
+        if let Some(file) = file {
             let source = "measured".to_owned();
             let table = CostTable { source, cpu: Some(cpu), date: Some(date), costs };
             let text =
                 format!("# What work costs: `weft bench costs --write`.\n{}", table.to_toml());
-            std::fs::write(path, text)
-                .map_err(|error| Failure::failed(format!("{}: {error}", path.display())))?;
+            file.write(&text)?;
         }
         Ok(())
     }

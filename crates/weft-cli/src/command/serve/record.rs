@@ -124,7 +124,9 @@ fn open(
                 return Err(refused("is a member of the volume; name another file"));
             }
             if !found.is_file() {
-                return Err(refused("found something that is no file, expected a file or none"));
+                return Err(refused(
+                    "found something that is no file, expected a file or none; name another",
+                ));
             }
             if !force {
                 return Err(refused("exists and stays as it is; --force overwrites it"));
@@ -138,7 +140,10 @@ fn open(
             }
             (file, false)
         }
-        Err(error) => return Err(failed(error)),
+        Err(error) => {
+            let error = format!("--record {label}: {error}; name a file that can be written");
+            return Err(Failure::failed(error));
+        }
     };
     if rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
         return Err(refused("is held by another process, which may be recording into it"));

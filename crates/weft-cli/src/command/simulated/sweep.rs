@@ -13,6 +13,7 @@ use weft_lab::statistics::Estimate;
 use super::sheet::{count, nanoseconds};
 use super::{INTERRUPTED, Simulated, bar, failure, set_knob};
 use crate::outcome::{Exit, Failure, Outcome as Ending};
+use crate::result_file::ResultFile;
 use crate::size;
 use crate::terminal::{columns, print_json, stdout, style};
 
@@ -37,6 +38,7 @@ struct Settings {
 pub(crate) fn compare(simulated: &Simulated, what: &Compared, as_json: bool) -> Ending {
     let runs = simulated.runs.unwrap_or(1);
     let settings = settings(simulated)?;
+    let file = simulated.report.as_deref().map(ResultFile::at).transpose()?;
     let bar = bar("sweep");
     let swept = sweep(&what.load, &settings.volumes, runs, &|done| bar.is_at(done));
     bar.finish();
@@ -56,10 +58,8 @@ pub(crate) fn compare(simulated: &Simulated, what: &Compared, as_json: bool) -> 
             print(job, &settings, runs)?;
         }
     }
-    if let Some(path) = &simulated.report {
-        let page = page(simulated, what, &settings, &swept, runs);
-        std::fs::write(path, page)
-            .map_err(|error| Failure::failed(format!("{}: {error}", path.display())))?;
+    if let Some(file) = file {
+        file.write(&page(simulated, what, &settings, &swept, runs))?;
     }
     Ok(Exit::Done)
 }
@@ -142,8 +142,9 @@ impl Simulated {
             "chunk" => self.chunk = size::kib(value).map_err(wrong)?,
             "level" => self.level = value.parse().map_err(|error| wrong(format!("{error}")))?,
             "raid-devices" | "raid_devices" => {
-                let count = value.parse().map_err(|_| wrong("expected a number".to_owned()))?;
-                self.raid_devices = Some(count);
+                let count = value.parse().ok().filter(|count| (2..=64).contains(count));
+                self.raid_devices =
+                    Some(count.ok_or_else(|| wrong("expected a number, 2..=64".to_owned()))?);
             }
             "device" => {
                 // As many members as there would be otherwise.

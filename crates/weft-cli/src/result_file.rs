@@ -1,26 +1,27 @@
-//! Where does a page go?
+//! Where does a result go?
 //!
-//! `--report FILE.html` names a file. Whether it can be written is seen before anything runs for half an hour,
-//! and what was in it stays there until the new page is whole: that is written beside it, and takes its place.
+//! `--report FILE.html` and `--write FILE` name a file. Whether it can be written is seen before anything runs for
+//! half an hour, and what was in it stays there until the new one is whole: that is written beside it, and takes its
+//! place. Ctrl-C leaves nothing beside it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use tempfile::NamedTempFile;
-use weft_lab::report::Report;
 
 use crate::outcome::Failure;
+use crate::terminal::remove_when_interrupted;
 
-/// A file that becomes a page.
+/// A file that a result is written to.
 #[derive(Debug)]
-pub(crate) struct Page {
+pub(crate) struct ResultFile {
     path: PathBuf,
     /// What is to take its place; nothing takes the place of a device or a pipe.
     beside: Option<NamedTempFile>,
 }
 
-impl Page {
-    /// Makes sure that there can be a page at `path`.
+impl ResultFile {
+    /// Makes sure that there can be one at `path`.
     pub(crate) fn at(path: &Path) -> Result<Self, Failure> {
         let told = |what: &dyn std::fmt::Display| {
             Failure::usage(format!("{}: {what}; name a file that can be written", path.display()))
@@ -37,21 +38,25 @@ impl Page {
             Some(folder) if folder != Path::new("") => folder,
             _ => Path::new("."),
         };
+        if !folder.is_dir() {
+            return Err(told(&format!("there is no folder {}", folder.display())));
+        }
         let beside = tempfile::Builder::new()
             .prefix(".weft-")
-            .suffix(".html")
             .permissions(permissions())
             .tempfile_in(folder)
-            .map_err(|error| told(&error))?;
+            // Only the kind: its text would speak of the file beside it.
+            .map_err(|error| told(&error.kind()))?;
+        remove_when_interrupted(&[beside.path().to_owned()])?;
         Ok(Self { path, beside: Some(beside) })
     }
 
     /// Writes it.
-    pub(crate) fn write(self, report: &Report) -> Result<(), Failure> {
+    pub(crate) fn write(self, text: &str) -> Result<(), Failure> {
         let told =
             |error: std::io::Error| Failure::failed(format!("{}: {error}", self.path.display()));
         let written = self.beside.as_ref().map_or(self.path.as_path(), NamedTempFile::path);
-        fs::write(written, report.html()).map_err(told)?;
+        fs::write(written, text).map_err(told)?;
         if let Some(beside) = self.beside {
             beside.persist(&self.path).map_err(|error| told(error.error))?;
         }
@@ -59,7 +64,7 @@ impl Page {
     }
 }
 
-/// A page is for everybody to read, as far as the umask allows.
+/// A result is for everybody to read, as far as the umask allows.
 fn permissions() -> fs::Permissions {
     std::os::unix::fs::PermissionsExt::from_mode(0o666)
 }
@@ -73,13 +78,12 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("page.html");
         fs::write(&path, "old").unwrap();
-        let page = Page::at(&path).unwrap();
+        let page = ResultFile::at(&path).unwrap();
         assert_eq!(fs::read_to_string(&path).unwrap(), "old");
         drop(page);
         assert_eq!(fs::read_to_string(&path).unwrap(), "old");
-        let report = Report { title: "new".to_owned(), ..Report::default() };
-        Page::at(&path).unwrap().write(&report).unwrap();
-        assert_eq!(fs::read_to_string(&path).unwrap(), report.html());
+        ResultFile::at(&path).unwrap().write("new").unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "new");
         let names: Vec<_> = fs::read_dir(folder.path()).unwrap().collect();
         assert_eq!(names.len(), 1, "nothing else stays: {names:?}");
     }
@@ -87,16 +91,14 @@ mod tests {
     #[test]
     fn a_device_stays_one_and_a_link_too() {
         let null = Path::new("/dev/null");
-        Page::at(null).unwrap().write(&Report::default()).unwrap();
+        ResultFile::at(null).unwrap().write("new").unwrap();
         assert!(!null.is_file() && null.exists());
         let folder = tempfile::tempdir().unwrap();
         let (page, link) = (folder.path().join("page.html"), folder.path().join("link.html"));
         fs::write(&page, "old").unwrap();
         std::os::unix::fs::symlink(&page, &link).unwrap();
-        Page::at(&link).unwrap().write(&Report::default()).unwrap();
-        assert!(
-            link.is_symlink() && fs::read_to_string(&page).unwrap() == Report::default().html()
-        );
+        ResultFile::at(&link).unwrap().write("new").unwrap();
+        assert!(link.is_symlink() && fs::read_to_string(&page).unwrap() == "new");
     }
 
     #[test]
@@ -104,9 +106,11 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         for (path, told) in [
             (folder.path().to_owned(), "it is a folder"),
-            (folder.path().join("none/page.html"), "No such file"),
+            (folder.path().join("none/page.html"), "there is no folder"),
         ] {
-            let Failure::Usage(message) = Page::at(&path).unwrap_err() else { panic!("usage") };
+            let Failure::Usage(message) = ResultFile::at(&path).unwrap_err() else {
+                panic!("usage")
+            };
             assert!(
                 message.contains(told) && message.contains(path.to_str().unwrap()),
                 "{message}"
