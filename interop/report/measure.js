@@ -1,7 +1,7 @@
 // What does a reader of this page see? Run inside the page; the answer, a JSON text, is its title, and told to the page
 // around it if there is one.
 //
-// Found are faults: what stands beside the page, texts of a chart that lie on each other or outside of it, letters that are
+// Found are faults: what stands beside the page, tables that are cut off, texts of a chart that lie on each other or outside of it, letters that are
 // hard to read, and anything that was fetched.
 (() => {
   const faults = [];
@@ -25,7 +25,7 @@
     return (a + 0.05) / (b + 0.05);
   };
   const page = getComputedStyle(document.body).backgroundColor;
-  for (const part of document.querySelectorAll("h1, h2, p, li, td, th, dt, dd, summary, figcaption, .verdict, svg text")) {
+  for (const part of document.querySelectorAll("h1, h2, p, li, td, th, dt, dd, small, summary, figcaption, .verdict, svg text")) {
     const style = getComputedStyle(part);
     const colour = part.namespaceURI.endsWith("svg") ? style.fill : style.color;
     const found = contrast(colour, page);
@@ -36,6 +36,27 @@
     const found = contrast(part.tagName === "rect" ? style.fill : style.stroke, page);
     if (found < 3) fault(`contrast ${found.toFixed(1)} of ${part.tagName}.${part.getAttribute("class")}`);
   }
+
+  // A table that is wider than the page's column scrolls in a box of its own, or is cut off; its cards fold.
+  const column = document.querySelector("main").getBoundingClientRect();
+  const scrolls = (part) => ["auto", "scroll"].includes(getComputedStyle(part).overflowX);
+  let tables = 0;
+  document.querySelectorAll("details").forEach((part) => { part.open = true; });
+  for (const table of document.querySelectorAll("table")) {
+    let box = table;
+    while (box.tagName !== "MAIN" && !scrolls(box)) box = box.parentElement;
+    const held = box.tagName === "MAIN" ? table : box;
+    const { left, right } = held.getBoundingClientRect();
+    const name = (table.caption || table.rows[0]).textContent.slice(0, 40);
+    if (left < column.left - 1 || right > column.right + 1) fault(`a table is wider than the page: "${name}"`);
+    for (const cell of table.querySelectorAll("td, th")) {
+      if (cell.scrollWidth > cell.clientWidth + 1 && cell.clientWidth > 0) {
+        fault(`a cell is cut off: "${cell.textContent.slice(0, 40)}" of "${name}"`);
+      }
+    }
+    tables += 1;
+  }
+  document.querySelectorAll("details").forEach((part) => { part.open = false; });
 
   let texts = 0;
   for (const chart of document.querySelectorAll("figure > svg")) {
@@ -64,7 +85,7 @@
   const fetched = performance.getEntriesByType("resource").map((entry) => entry.name);
   fetched.forEach((name) => fault(`fetched ${name}`));
   const seen = {
-    faults, width, texts,
+    faults, width, texts, tables,
     dark: luminance(channels(page)) < 0.2,
     charts: document.querySelectorAll("figure > svg").length,
     verdicts: document.querySelectorAll(".verdict").length,

@@ -1,6 +1,7 @@
 //! Does time in a machine go as the arithmetic says?
 
 use weft_engine::knobs::{CacheForm, Knobs, PriorityRule, Writes};
+use weft_engine::raid::geometry::Geometry;
 use weft_engine::raid::parity::priority::Activation;
 use weft_engine::sched::mq_deadline::Settings;
 use weft_engine::writeback::{Kernel, PoolConfig};
@@ -72,6 +73,20 @@ fn dd_hands_over_one_page_after_the_other() {
     }
     let answered = machine.host.answered();
     assert_eq!(answered, (65_536, 0), "answers, failures");
+}
+
+/// Statement 25 of `experiments.md` §7; the test before says that pages come in this order.
+#[test]
+fn the_pages_of_a_row_are_a_chunk_apart() {
+    let geometry =
+        Geometry::new(Level::Raid5, 2, 4, Sectors(128), Sectors(1 << 21)).expect("an array");
+    // Where it lies on its member: what a row is known by.
+    let row = |page: u64| geometry.locate(Sectors(page * 8)).sector;
+    for first in (0..1 << 12).filter(|number| number / 16 % 3 == 0) {
+        let alike: Vec<u64> =
+            (first..first + 48).filter(|other| row(*other) == row(first)).collect();
+        assert_eq!(alike, [first, first + 16, first + 32]);
+    }
 }
 
 #[test]

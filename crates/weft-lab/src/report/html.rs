@@ -1,6 +1,6 @@
 //! How are the parts of a page written?
 
-use super::{Block, Cell, Report, Section, Table, bars, lines, style};
+use super::{Block, Cell, Report, Section, Table, bars, lines, number, style};
 use crate::statistics::Verdict;
 use std::fmt::Write as _;
 
@@ -119,7 +119,7 @@ pub(super) fn table(table: &Table) -> String {
     }
     let numeric = |at: usize| {
         let mut cells = table.rows.iter().filter_map(|row| row.get(at));
-        cells.any(|cell| matches!(cell, Cell::Number(_)))
+        cells.any(|cell| matches!(cell, Cell::Number(_) | Cell::Value(_)))
     };
     html.push_str("<thead><tr>");
     for (at, column) in table.columns.iter().enumerate() {
@@ -140,6 +140,21 @@ pub(super) fn table(table: &Table) -> String {
                 Cell::Number(text) => {
                     push(&mut html, format_args!("<td class=\"n\"{label}>{}</td>", escaped(text)));
                 }
+                Cell::Noted(text, note) => {
+                    let (text, note) = (escaped(text), beneath(&escaped(note)));
+                    push(&mut html, format_args!("<td{label}>{text}{note}</td>"));
+                }
+                Cell::Value(value) => {
+                    let text = number(value.map_or(f64::NAN, |value| value.value));
+                    let interval = value.and_then(|value| value.interval);
+                    let ends =
+                        interval.map(|(low, high)| format!("[{}, {}]", number(low), number(high)));
+                    let ends = beneath(&ends.unwrap_or_default());
+                    push(
+                        &mut html,
+                        format_args!("<td class=\"n\"{label}><span>{text}{ends}</span></td>"),
+                    );
+                }
                 Cell::Text(text) => {
                     push(&mut html, format_args!("<td{label}>{}</td>", escaped(text)));
                 }
@@ -159,6 +174,11 @@ pub(super) fn table(table: &Table) -> String {
     }
     html.push_str("</tbody></table></div>\n");
     html
+}
+
+/// What stands below a cell's own text.
+fn beneath(text: &str) -> String {
+    if text.is_empty() { String::new() } else { format!(" <small>{text}</small>") }
 }
 
 /// A telephone shows so many cells beside each other.

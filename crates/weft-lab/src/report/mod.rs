@@ -69,10 +69,14 @@ pub struct Table {
 /// A cell of a table.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Cell {
+    /// Words, and beneath them what is to be said of them.
+    Noted(String, String),
     /// A number as it is to be read, set to the right.
     Number(String),
     /// Words.
     Text(String),
+    /// A number with its interval beneath it, if it has one; none where nothing was measured.
+    Value(Option<Value>),
     /// What came of a comparison.
     Verdict(Verdict),
 }

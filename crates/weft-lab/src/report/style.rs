@@ -23,6 +23,7 @@ pub(super) const SHEET: &str = r#"
 body { margin: 0; background: var(--page); color: var(--ink);
   font: 16px/1.55 system-ui, "Segoe UI", Roboto, "DejaVu Sans", sans-serif; }
 main { max-width: 54rem; margin: 0 auto; padding: 1.5rem 1rem 4rem; }
+h1, h2, p, li, figcaption { overflow-wrap: anywhere; }
 h1 { font-size: 1.7rem; line-height: 1.25; margin: .5rem 0; }
 h2 { font-size: 1.25rem; margin: 2.6rem 0 .6rem; padding-top: .9rem; border-top: 1px solid var(--rule); }
 .summary { font-size: 1.08rem; }
@@ -62,6 +63,7 @@ th { font-weight: 600; color: var(--soft); }
 .n { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
 .n + :not(.n) { padding-left: .8rem; }
 td:not(.n) { min-width: 6.5rem; }
+td small { display: block; color: var(--soft); font-size: .78rem; }
 .cards { font-size: .84rem; }
 details { margin: .4rem 0 0; font-size: .9rem; }
 summary { cursor: pointer; color: var(--soft); }
@@ -72,7 +74,7 @@ summary { cursor: pointer; color: var(--soft); }
   .cards, .cards caption, .cards tbody, .cards tr { display: block; } .cards thead { display: none; }
   .cards tr { padding: .5rem 0; border-bottom: 1px solid var(--rule); }
   .cards td { display: flex; justify-content: space-between; gap: 1rem; border: 0; padding: .1rem 0; text-align: right; white-space: normal; }
-  .cards .n + td { padding-left: 0; }
+  .cards .n + td { padding-left: 0; } .cards .n small { display: inline; }
   .cards td:first-child { display: block; text-align: left; font-weight: 600; }
   .cards td:first-child::before { display: none; }
   .cards td::before { content: attr(data-label); color: var(--soft); text-align: left; flex: none; } .cards td:empty { display: none; } }

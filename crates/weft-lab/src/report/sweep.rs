@@ -163,19 +163,16 @@ impl Sweep {
     fn table(&self) -> Block {
         let has_operations = self.settings.iter().any(|setting| setting.operations.is_some());
         let has_mean = self.settings.iter().any(|setting| setting.mean.is_some());
-        let has_remark = self.settings.iter().any(|setting| !setting.remark.is_empty());
         let mut columns = vec![self.knob.clone(), "MB/s".to_owned()];
         columns.extend(has_operations.then(|| "ops/s".to_owned()));
         columns.extend(has_mean.then(|| "mean ms".to_owned()));
         columns.extend(self.percents().map(|percent| format!("{} % ms", number(percent))));
-        columns.extend(has_remark.then(String::new));
-        let told = |value| Cell::Number(super::bars::told(value));
         let rows = self.settings.iter().map(|setting| {
-            let mut row = vec![Cell::Text(setting.name.clone()), told(Some(setting.throughput))];
-            row.extend(has_operations.then(|| told(setting.operations)));
-            row.extend(has_mean.then(|| told(setting.mean)));
-            row.extend(self.percents().map(|percent| told(setting.percentile(percent))));
-            row.extend(has_remark.then(|| Cell::Text(setting.remark.clone())));
+            let name = Cell::Noted(setting.name.clone(), setting.remark.clone());
+            let mut row = vec![name, Cell::Value(Some(setting.throughput))];
+            row.extend(has_operations.then_some(Cell::Value(setting.operations)));
+            row.extend(has_mean.then_some(Cell::Value(setting.mean)));
+            row.extend(self.percents().map(|percent| Cell::Value(setting.percentile(percent))));
             row
         });
         Block::Table(Table { caption: String::new(), columns, rows: rows.collect() })

@@ -225,6 +225,7 @@ fn print_bars(
     }
     let room = columns().saturating_sub(width + 16).clamp(8, 60);
     let best = swept.best(metric).map(|best| best.setting);
+    let best = best.filter(|_| alike(swept, names, metric).is_none());
     writeln!(out, "  {}", metric.name())?;
     for (setting, (name, value)) in names.iter().zip(&values).enumerate() {
         let told = match metric {
@@ -247,6 +248,10 @@ fn verdicts(swept: &Swept, names: &[String], runs: u64) -> Vec<String> {
     let mut lines = Vec::new();
     for metric in Metric::ALL {
         let Some(best) = swept.best(metric) else { continue };
+        if let Some(apart) = alike(swept, names, metric) {
+            lines.push(format!("{}: all settings within {apart:.1} %", metric.name()));
+            continue;
+        }
         let name = &names[best.setting];
         let level: Vec<&str> = best.level_with.iter().map(|at| names[*at].as_str()).collect();
         let how = match (&level[..], best.ahead) {
@@ -269,6 +274,18 @@ fn verdicts(swept: &Swept, names: &[String], runs: u64) -> Vec<String> {
     }
     lines
 }
+
+/// By how many percent the settings lie apart, where that is nothing to choose by: requests that come at the times
+/// of a trace are answered as fast as they come, by whoever keeps up.
+fn alike(swept: &Swept, names: &[String], metric: Metric) -> Option<f64> {
+    let values = || (0..names.len()).map(|setting| swept.estimate(setting, metric).value);
+    let (low, high) = (values().fold(f64::MAX, f64::min), values().fold(0.0, f64::max));
+    let apart = (high / low - 1.0) * 100.0;
+    (apart < ALIKE_PERCENT).then_some(apart.max(0.1))
+}
+
+/// What nobody would change a setting for.
+const ALIKE_PERCENT: f64 = 0.5;
 
 fn iops(swept: &Swept, setting: usize) -> f64 {
     let samples = &swept.samples[setting];
@@ -344,6 +361,8 @@ fn page(
     runs: u64,
 ) -> String {
     let milliseconds = |of: Estimate| value(of, 1e6, runs);
+    // Wherever it lies.
+    let file = what.title.rsplit('/').next().unwrap_or(&what.title);
     let mut pages = swept.iter().map(|job| {
         let rows = settings.names.iter().enumerate().map(|(setting, name)| {
             let of = |metric| job.estimate(setting, metric);
@@ -351,6 +370,7 @@ fn page(
             let best: Vec<String> = Metric::ALL
                 .iter()
                 .filter(|metric| job.best(**metric).is_some_and(|best| best.setting == setting))
+                .filter(|metric| alike(job, &settings.names, **metric).is_none())
                 .map(|metric| metric.name())
                 .collect();
             let remark =
@@ -358,7 +378,8 @@ fn page(
             Setting {
                 name: name.clone(),
                 throughput: value(of(Metric::Throughput), 1.0, runs),
-                runs: samples.map(|sample| sample.throughput).collect(),
+                // One run is the mean itself.
+                runs: samples.map(|sample| sample.throughput).filter(|_| runs > 1).collect(),
                 operations: Some(report::Value::exact(iops(job, setting))),
                 mean: Some(milliseconds(of(Metric::Mean))),
                 percentiles: PERCENTS
@@ -377,8 +398,8 @@ fn page(
         facts.push(("Costs of CPU work".to_owned(), simulated.costs.clone()));
         facts.push(("weft".to_owned(), env!("CARGO_PKG_VERSION").to_owned()));
         report::Sweep {
-            title: format!("{}: {}", what.title, job.job),
-            summary: verdicts(job, &settings.names, runs).join(". "),
+            title: if job.job == file { file.to_owned() } else { format!("{file}: {}", job.job) },
+            summary: sentences(&verdicts(job, &settings.names, runs)),
             facts,
             knob: settings.knob.clone(),
             settings: rows.collect(),
@@ -398,6 +419,16 @@ fn page(
         }
     }
     first.html()
+}
+
+/// Lines as sentences.
+fn sentences(lines: &[String]) -> String {
+    let sentences = lines.iter().map(|line| {
+        let mut letters = line.chars();
+        let first = letters.next().map(|first| first.to_uppercase().to_string());
+        format!("{}{}.", first.unwrap_or_default(), letters.as_str())
+    });
+    sentences.collect::<Vec<_>>().join(" ")
 }
 
 fn value(of: Estimate, unit: f64, runs: u64) -> report::Value {

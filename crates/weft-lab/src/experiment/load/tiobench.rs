@@ -79,7 +79,8 @@ impl Tiobench {
             (Metric::MemberRequest, totals.member_request()),
         ];
         let seconds = timed.last().map_or(0.0, |timed| timed.ended.0 as f64 / 1e9);
-        let name = format!("{threads} threads, {} KiB", block.0 >> 10);
+        let many = if threads == 1 { "" } else { "s" };
+        let name = format!("{threads} thread{many}, {} KiB", block.0 >> 10);
         Part { name, ..Part::of(&machine, &values, seconds, series) }
     }
 }

@@ -70,7 +70,8 @@ impl Found<'_> {
 
     /// All means of a case.
     fn values(&self, case: &CaseRuns) -> Block {
-        let columns = self.columns();
+        let mut columns = self.columns();
+        columns.retain(|column| !case.column(column).is_empty());
         let metrics: Vec<Metric> = {
             let samples = case.columns.values().flatten();
             let mut metrics: Vec<Metric> =

@@ -72,7 +72,7 @@ fn summary(found: &[Found<'_>]) -> String {
     }
     let differ = count(Verdict::Differs);
     if differ > 0 {
-        summary += &format!(", {differ} differ");
+        summary += &format!(", {differ} {}", if differ == 1 { "differs" } else { "differ" });
     }
     summary
         + ". The engine that serves volumes ran on simulated disks, as it was before each patch and with \

@@ -11,8 +11,8 @@ use super::{Found, runs, words};
 use crate::experiment::{CaseRuns, Metric, Side};
 use crate::statistics::ratio;
 
-/// More samples of several lines are not told apart on a page.
-const SAMPLES_MAX: usize = 120;
+/// More samples of several lines that go up and down are not told apart on a page.
+const SAMPLES_MAX: usize = 48;
 
 /// A list whose length is drawn: what it is, and where it is in a sample.
 type ListOf = (&'static str, &'static str, fn(&Sample) -> Count);
@@ -175,15 +175,18 @@ impl Found<'_> {
         let ms = |waits: &Waits, permille| waits.permille(permille).0 as f64 / 1e6;
         let series =
             all.iter().filter(|(_, waits)| waits.preread.count() > 0).map(|(name, waits)| {
-                let points = ends.iter().enumerate().map(|(at, (_, permille))| {
-                    (at as f64, Value::exact(ms(&waits.preread, *permille).max(0.001)))
-                });
+                let points = ends.iter().enumerate();
+                let points =
+                    points.map(|(at, (_, permille))| (at as f64, ms(&waits.preread, *permille)));
+                // The scale has no 0.
+                let points = points.filter(|point| point.1 > 0.0);
+                let points = points.map(|(at, wait)| (at, Value::exact(wait)));
                 Series { name: words(name), points: points.collect() }
             });
         let chart = Lines {
             title: format!("How long rows waited before they were read: {}", case_of(case)),
             description: "Of all runs together. Each line is a column: so many of a hundred rows that had to be read \
-                          after all waited no longer."
+                          after all waited no longer. Where that is not at all, nothing is drawn."
                 .to_owned(),
             across: "of rows that were read".to_owned(),
             up: "milliseconds".to_owned(),
