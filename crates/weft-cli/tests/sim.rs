@@ -87,6 +87,8 @@ fn what_is_not_understood_is_a_usage_error_that_names_it() {
         ("range.fio", "[j]\nrw=write\nsync_file_range=write:8\n"),
         ("empty.fio", "# nothing\n"),
         ("good.fio", "[j]\nrw=write\nsize=1m\n"),
+        ("endless.fio", "[j]\ninclude /dev/zero\n"),
+        ("many.fio", "[j]\nrw=write\nsize=1m\nnumjobs=1000000\n"),
     ] {
         write(dir.path().join(name), text).unwrap();
     }
@@ -104,6 +106,7 @@ fn what_is_not_understood_is_a_usage_error_that_names_it() {
         (&["empty.fio"], "empty.fio:1: found the end of the file, expected a section [NAME]"),
         (&["bytes.fio"], "bytes.fio:3: found bytes that are no text, expected a job file"),
         (&["/dev/zero"], "/dev/zero:1: found more than 16 MiB"),
+        (&["many.fio"], "[j]: numjobs: found 1000000 jobs in all, expected at most 4096"),
         (&["good.fio", "-n", "65"], "65 is not in 2..=64"),
         (&["good.fio", "--sweep", "raid-devices=4,1"], "raid-devices=1: expected a number, 2..=64"),
         (&["good.fio", "--report", "none/page.html"], "there is no folder"),
@@ -133,7 +136,11 @@ fn what_is_not_understood_is_a_usage_error_that_names_it() {
         assert_eq!(text.out, "", "{words:?}");
     }
     // A file that cannot be read is no wrong command line.
-    for (name, told) in [("none.fio", "none.fio: No such file"), (".", ".: Is a directory")] {
+    for (name, told) in [
+        ("none.fio", "none.fio: No such file"),
+        (".", ".: Is a directory"),
+        ("endless.fio", "endless.fio:2: /dev/zero: found more than 16 MiB"),
+    ] {
         let text = exits(dir.path(), 1, &["sim", name]);
         assert!(text.err.contains(told) && text.err.contains("; name a job file"), "{text:?}");
     }

@@ -168,7 +168,9 @@ impl Settings {
         let alias = ALIASES.iter().find(|(alias, _)| *alias == lower);
         let name = alias.map_or(lower.as_str(), |(_, name)| name);
         if !OPTION_NAMES.contains(&name) && !extensions.contains(&name) {
-            return Err(JobError::Option { at: at.place(), option: option.to_owned() });
+            // Nothing that is longer is a name.
+            let option = option.chars().take(40).collect();
+            return Err(JobError::Option { at: at.place(), option });
         }
         if value.is_none() && !SWITCHES.contains(&name) {
             return Err(at.value(option, "no value", "OPTION=VALUE"));

@@ -32,7 +32,11 @@ pub fn parse(path: &Path, extensions: &[&str]) -> Result<Vec<Job>, JobError> {
     let text = text_of(path, &file)?;
     let include = |name: &str, from: &str| {
         let beside = Path::new(from).parent().unwrap_or(Path::new("")).join(name);
-        std::fs::read_to_string(beside).map_err(|error| error.to_string())
+        text_of(&beside, name).map_err(|error| match error {
+            JobError::File { error, .. } => error,
+            JobError::Text { found, expected, .. } => format!("found {found}, expected {expected}"),
+            error => error.to_string(),
+        })
     };
     let environment = |name: &str| std::env::var(name).ok();
     let options = ParseOptions { environment: &environment, include: &include, extensions };

@@ -69,6 +69,15 @@ fn plan(jobs: &[Job], size: Bytes, seed: u64) -> Result<Vec<Clone<'_>>, Simulate
     let mut clones = Vec::new();
     for (place, job) in (0_u64..).zip(jobs) {
         check(job)?;
+        let all = clones.len() as u64 + u64::from(job.clone_count);
+        if all > CLONES_MAX {
+            return Err(SimulateError::Job(JobError::Job {
+                job: job.name.clone(),
+                option: "numjobs".to_owned(),
+                found: format!("{all} jobs in all"),
+                expected: format!("at most {CLONES_MAX}, as many as fio has"),
+            }));
+        }
         // What is made durable at the end is the pace's, so that it comes after the run time as well.
         let mut asked = job.clone();
         (asked.durability.end_fsync, asked.durability.fsync_on_close) = (false, false);
@@ -87,6 +96,9 @@ fn plan(jobs: &[Job], size: Bytes, seed: u64) -> Result<Vec<Clone<'_>>, Simulate
     }
     Ok(clones)
 }
+
+/// Source   fio(1), `--max-jobs`
+const CLONES_MAX: u64 = 4096;
 
 /// Whether everything that the job says is simulated.
 fn check(job: &Job) -> Result<(), JobError> {
