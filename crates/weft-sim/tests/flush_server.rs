@@ -59,7 +59,7 @@ fn closed(clients: u32, data: f64, flush: Option<(Variant, f64)>) -> (f64, f64) 
 }
 
 #[test]
-fn statement_22_one_round_for_each_is_the_limit_and_one_for_all_is_none() {
+fn experiments_22_one_round_for_each_is_the_limit_and_one_for_all_is_none() {
     const CLIENTS: u32 = 128;
     const DATA: f64 = 1.0 / 18_739.0;
     const ROUND: f64 = 160e-6;
@@ -130,7 +130,7 @@ fn open(variant: Variant, logs: u32, round: f64, clients_a_second: f64) -> Found
 }
 
 #[test]
-fn statement_23_waits_for_rounds_of_others_and_for_the_next_round() {
+fn experiments_23_waits_for_rounds_of_others_and_for_the_next_round() {
     const ROUND: f64 = 0.444e-3;
     const LOGS: u32 = 5;
     const RATE: f64 = 770.0;

@@ -77,7 +77,7 @@ fn dd_hands_over_one_page_after_the_other() {
 
 /// Statement 25 of `experiments.md` §7; the test before says that pages come in this order.
 #[test]
-fn the_pages_of_a_row_are_a_chunk_apart() {
+fn experiments_25_the_pages_of_a_row_are_a_chunk_apart() {
     let geometry =
         Geometry::new(Level::Raid5, 2, 4, Sectors(128), Sectors(1 << 21)).expect("an array");
     // Where it lies on its member: what a row is known by.

@@ -62,11 +62,11 @@ pub(crate) struct Replay {
     /// Of block traces: requests as they were handed to the block layer (queue) or to the device (issue)
     #[arg(long, value_name = "EVENT", default_value = "queue", value_parser = ["queue", "issue"])]
     event: String,
-    #[command(flatten)]
-    simulated: Simulated,
-    /// Print one JSON object in the shape of fio's
+    /// Print one JSON object: in the shape of fio's, or what was compared
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    simulated: Simulated,
 }
 
 /// A factor as whole percents.

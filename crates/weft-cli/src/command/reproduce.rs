@@ -36,7 +36,7 @@ pub(crate) struct Reproduce {
     /// Only rows that have this in their name, as `dd` or `1 MiB`
     #[arg(long, value_name = "WORDS")]
     only: Option<String>,
-    /// Runs of each variant
+    /// Runs of each variant [default: 10, with --quick 3]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(2..=1000))]
     runs: Option<u64>,
     /// The first run's seed; the others follow
@@ -61,7 +61,7 @@ pub(crate) struct Reproduce {
     #[arg(long, value_name = "DIR")]
     results: Option<PathBuf>,
     /// Write one HTML page: published beside measured, and the charts that say why
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE.html")]
     report: Option<PathBuf>,
     /// Print one JSON object
     #[arg(long)]

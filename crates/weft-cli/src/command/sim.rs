@@ -25,11 +25,11 @@ use crate::terminal::print_json;
 pub(crate) struct Sim {
     /// Job file of fio; its filename= is whatever it is: jobs work on the simulated volume
     job: Option<PathBuf>,
-    #[command(flatten)]
-    simulated: Simulated,
-    /// Print one JSON object in the shape of fio's
+    /// Print one JSON object: in the shape of fio's, or what was compared
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    simulated: Simulated,
 }
 
 /// What job files may say.
