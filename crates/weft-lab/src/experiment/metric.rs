@@ -15,6 +15,8 @@ pub enum Metric {
     WithoutClose,
     /// Of the phase that writes here and there.
     RandomWrite,
+    /// Of `dd` and those beside it, until the last of them is done.
+    AllDone,
     /// How long a request took, in the mean.
     Latency,
     /// How long 99 % of requests took at most.
@@ -49,6 +51,7 @@ impl Metric {
             Self::Throughput => "throughput",
             Self::WithoutClose => "without_close",
             Self::RandomWrite => "random_write",
+            Self::AllDone => "all_done",
             Self::Latency => "latency",
             Self::LatencyP99 => "latency_p99",
             Self::FlushAverage => "flush_average",
@@ -68,7 +71,7 @@ impl Metric {
     #[must_use]
     pub fn unit(self) -> &'static str {
         match self {
-            Self::Throughput | Self::WithoutClose | Self::RandomWrite => "MB/s",
+            Self::Throughput | Self::WithoutClose | Self::RandomWrite | Self::AllDone => "MB/s",
             Self::Latency
             | Self::LatencyP99
             | Self::FlushAverage
@@ -90,6 +93,7 @@ impl Metric {
             Self::Throughput
             | Self::WithoutClose
             | Self::RandomWrite
+            | Self::AllDone
             | Self::MemberRequest
             | Self::Commits => true,
             Self::Latency
@@ -116,6 +120,7 @@ mod tests {
             Metric::Throughput,
             Metric::WithoutClose,
             Metric::RandomWrite,
+            Metric::AllDone,
             Metric::Latency,
             Metric::LatencyP99,
             Metric::FlushAverage,

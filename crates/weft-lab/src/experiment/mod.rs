@@ -43,7 +43,7 @@ pub use calibrate::{Calibrated, Fit};
 pub use control::Control;
 pub use error::ExperimentError;
 pub use estimate::estimate;
-pub use load::{Amount, Dbench, Dd, Fio, Isolated, Load, Part, Pattern, Size, Tiobench};
+pub use load::{Amount, Dbench, Dd, Fio, Isolated, Load, Mixed, Part, Pattern, Size, Tiobench};
 pub use measured::{Beyond, Measured, Side};
 pub use metric::Metric;
 pub use results::{Results, ResultsError};

@@ -5,6 +5,7 @@
 //! | `dbench` on ext4 | `dbench.rs` |
 //! | `dd` onto the device | `dd.rs` |
 //! | jobs of `fio`, and isolated writes | `fio.rs` |
+//! | `dd` beside writers of single blocks | `mixed.rs` |
 //! | `tiobench` on XFS | `tiobench.rs` |
 //!
 //! A load has *parts*, which are runs of their own: `tiobench` prints a table of eight, and the figure is their
@@ -13,6 +14,7 @@
 mod dbench;
 mod dd;
 mod fio;
+mod mixed;
 mod tiobench;
 
 use std::collections::BTreeMap;
@@ -23,6 +25,7 @@ use weft_sim::machine::Machine;
 pub use dbench::Dbench;
 pub use dd::Dd;
 pub use fio::{Fio, Isolated, Pattern};
+pub use mixed::Mixed;
 pub use tiobench::Tiobench;
 
 use super::ground::Ground;
@@ -41,6 +44,8 @@ pub enum Load {
     Fio(Fio),
     /// One write after the other, far apart.
     Isolated(Isolated),
+    /// `dd`, and writers of single blocks beside it.
+    Mixed(Mixed),
     /// `tiobench` on XFS.
     Tiobench(Tiobench),
 }
@@ -135,6 +140,7 @@ impl Load {
             Self::Dd(_) => Dd::METRICS,
             Self::Fio(_) => Fio::METRICS,
             Self::Isolated(_) => Isolated::METRICS,
+            Self::Mixed(_) => Mixed::METRICS,
             Self::Tiobench(_) => Tiobench::METRICS,
         }
     }
@@ -152,7 +158,7 @@ impl Load {
         let each = match self {
             Self::Dbench(Dbench { seconds, .. }) | Self::Fio(Fio { seconds, .. }) => seconds,
             Self::Dd(Dd { count, .. }) | Self::Isolated(Isolated { count, .. }) => count,
-            Self::Tiobench(Tiobench { mib, .. }) => mib,
+            Self::Mixed(Mixed { mib, .. }) | Self::Tiobench(Tiobench { mib, .. }) => mib,
         };
         each.at(size) as f64 * self.parts(size) as f64
     }
@@ -164,6 +170,7 @@ impl Load {
             Self::Dd(load) => load.run(ground, size),
             Self::Fio(load) => load.run(ground, size),
             Self::Isolated(load) => load.run(ground, size),
+            Self::Mixed(load) => load.run(ground, size),
             Self::Tiobench(load) => load.run(ground, size, part),
         }
     }
