@@ -1,21 +1,25 @@
 //! Under which circumstances is patch 000 worth how much?
 //!
-//! Runs `dd` or the sequential writes of `tiobench` on the machine of `experiments/000.toml` without the patch
-//! and with it, with whatever is said otherwise:
+//! Runs `dd`, the sequential writes of `tiobench`, or `dd` beside writers of single blocks on the machine of
+//! `experiments/000.toml` without the patch, with it, and with weft's own rule, with whatever is said otherwise:
 //!
 //! ```text
 //! cargo run --release -p weft-sim --example circumstances -- [WORD=VALUE…]
-//!   workload=dd | tiobench   runs=2   mib=2048   cache=256   chunk=64 (KiB)
+//!   workload=dd | tiobench | mixed   runs=2   mib=2048   cache=256   chunk=64 (KiB)
 //!   threads=1   block=4096   of tiobench
+//!   writers=8   writes=160   sync=0   of mixed, each, and the flag
+//!   activation=at_unplug     or each_turn, as today
+//!   model=hdd-2007-7200
 //!   variant=before           only this one; seed=N of the first run
-//!   drive:KEY=VALUE          of drives/hdd-2007-7200.toml
+//!   drive:KEY=VALUE          of the drive's model
 //!   knob:NAME=VALUE          of the volume
 //!   costs=frozen*4           a table of costs; cost:NAME=NS of it, ps for xor and copy
 //!   queue:max_kib=512        of the members' queues
 //! ```
 //!
-//! One line for each variant: MB/s, the gain over the first (mean of the runs' log ratios), what members read for
-//! each MiB written, in how many commands, and what the arms of the first run did.
+//! One line for each variant: MB/s, the gain over the first (mean of the runs' log ratios, and in brackets half its
+//! 95 % interval), how long 99.9 % of prereads waited at most, what members read for each MiB written, in how many
+//! commands, and what the arms of the first run did. Of `mixed` the rate until all are done as well.
 
 use weft_engine::knobs::Knobs;
 use weft_engine::sched::mq_deadline::Settings;
@@ -23,17 +27,19 @@ use weft_engine::writeback::{Kernel, PoolConfig};
 use weft_ondisk::Level;
 use weft_sim::drive::Drive;
 use weft_sim::machine::{CostTable, Costs, Machine, Parts};
-use weft_sim::workload::dd::{Dd, Device};
+use weft_sim::workload::dd::Device;
+use weft_sim::workload::mixed::Mixed;
 use weft_sim::workload::tiobench::{Phase, Run, Tiobench};
 use weft_sim::workload::xfs::Xfs;
 use weft_units::{Bytes, Sectors, Span, Time};
 
 /// What was around the patch, then what distinguishes the variants.
-const AROUND: [&str; 3] = ["activation=at_unplug", "stripe_cache_form=2008", "writes=gather"];
-const VARIANTS: [(&str, &[&str]); 3] = [
+const AROUND: [&str; 2] = ["stripe_cache_form=2008", "writes=gather"];
+const VARIANTS: [(&str, &[&str]); 4] = [
     ("before", &["priority=fifo"]),
     ("threshold 1", &["priority=bypass", "preread_bypass_threshold=1"]),
     ("threshold 0", &["priority=bypass", "preread_bypass_threshold=0"]),
+    ("stream", &["priority=stream"]),
 ];
 
 const KNOWN: &[&str] = &[
@@ -46,6 +52,11 @@ const KNOWN: &[&str] = &[
     "chunk",
     "threads",
     "block",
+    "writers",
+    "writes",
+    "sync",
+    "activation",
+    "model",
     "variant",
     "queue:max_kib",
 ];
@@ -111,7 +122,9 @@ impl Words {
     fn parts(&self, variant: &[&str], seed: u64) -> Parts {
         let mut knobs = Knobs::md();
         let size = format!("stripe_cache_size={}", self.number("cache", 256));
-        let fixed = AROUND.iter().copied().chain([size.as_str()]).chain(variant.iter().copied());
+        let activation = format!("activation={}", self.text("activation").unwrap_or("at_unplug"));
+        let fixed = AROUND.iter().copied().chain([size.as_str(), &activation]);
+        let fixed = fixed.chain(variant.iter().copied());
         let fixed = fixed.map(|setting| setting.split_once('=').expect("they are written so"));
         for (name, value) in fixed.chain(self.under("knob:")) {
             let knob = knobs.parse(name, value).unwrap_or_else(|error| panic!("{error}"));
@@ -119,7 +132,8 @@ impl Words {
         }
         let drive: String =
             self.under("drive:").map(|(key, value)| format!("{key} = {value}\n")).collect();
-        let model = Drive::model("hdd-2007-7200").and_then(|model| model.with(&drive));
+        let model = Drive::model(self.text("model").unwrap_or("hdd-2007-7200"))
+            .and_then(|model| model.with(&drive));
         Parts {
             level: Level::Raid5,
             model: model.unwrap_or_else(|error| panic!("{error}")),
@@ -137,8 +151,8 @@ impl Words {
     }
 }
 
-/// What a run found: MB/s, and the machine to look at.
-fn run(words: &Words, parts: &Parts) -> (f64, Machine) {
+/// What a run found: MB/s, the same until all are done, and the machine to look at.
+fn run(words: &Words, parts: &Parts) -> (f64, f64, Machine) {
     let mut machine = Machine::new(parts);
     let pages = 262_144;
     let pool = PoolConfig::new(Kernel::V2_6_24, 4, pages, pages / 8 * 7);
@@ -154,50 +168,76 @@ fn run(words: &Words, parts: &Parts) -> (f64, Machine) {
         let pid = of.add_to(&mut machine);
         machine.run(until);
         let rate = machine.process::<Run>(pid).timed()[0].rate() / 1e6;
-        return (rate, machine);
+        return (rate, rate, machine);
     }
     machine.add_page_cache(pool, Box::new(Device), Bytes::kib(4));
-    let pid = machine.add_with(|pid| Box::new(Dd::new(pid, Bytes::mib(1), mib)));
+    let mixed = words.text("workload") == Some("mixed");
+    let writers = if mixed { words.number("writers", 8) } else { 0 };
+    let (writes, sync_flag) = (words.number("writes", 160), words.number("sync", 0) != 0);
+    let all = Mixed { mib, writers, writes, sync_flag, seed: parts.seed };
+    let all = all.add_to(&mut machine);
     machine.run(until);
-    let closed = machine.process::<Dd>(pid).closed.expect("it ended in time");
-    (mib as f64 * 1_048_576.0 / (closed.0 as f64 / 1e3), machine)
+    let closed = all.dd(&machine).closed.expect("it ended in time");
+    let ended = all.ended(&machine).expect("all ended in time");
+    let rate = |bytes: u64, until: Time| bytes as f64 * 1e3 / until.0 as f64;
+    (rate(mib << 20, closed), rate(all.done(&machine).0, ended), machine)
 }
 
 fn main() {
     let words = Words::given();
     let runs = words.number("runs", 2);
     let mib = words.number("mib", 2048) as f64;
-    let mut before = Vec::new();
+    let (mut before, mut before_all) = (Vec::new(), Vec::new());
     for (name, variant) in VARIANTS {
         if words.text("variant").is_some_and(|only| only != name) {
             continue;
         }
-        let (mut rates, mut kib, mut commands) = (Vec::new(), 0.0, 0);
-        let mut arms = String::new();
+        let (mut rates, mut until_all, mut kib, mut commands) = (Vec::new(), Vec::new(), 0.0, 0);
+        let (mut arms, mut waits) = (String::new(), 0.0);
         for seed in (0..runs).map(|run| words.number("seed", 0x7765_6674) + run) {
-            let (rate, machine) = run(&words, &words.parts(variant, seed));
+            let (rate, all, machine) = run(&words, &words.parts(variant, seed));
             rates.push(rate);
+            until_all.push(all);
             for member in machine.host.traffic() {
                 kib += member.sectors_read as f64 / 2.0 / mib / runs as f64;
                 commands += member.reads;
             }
+            let of = &machine.host.snapshot().volumes[0].row_waits.preread;
+            waits += of.permille(999).0 as f64 / 1e6 / runs as f64;
             if arms.is_empty() {
                 arms = arms_of(&machine);
             }
         }
-        let logs =
-            rates.iter().zip(&before).map(|(with, without): (&f64, &f64)| (with / without).ln());
-        let gain = (logs.sum::<f64>() / runs as f64).exp();
-        let mean = rates.iter().sum::<f64>() / runs as f64;
+        let mean = |of: &[f64]| of.iter().sum::<f64>() / of.len() as f64;
+        let all = match words.text("workload") {
+            Some("mixed") => {
+                format!(" all done {:6.1} MB/s {}", mean(&until_all), gain(&until_all, &before_all))
+            }
+            _ => String::new(),
+        };
         println!(
-            "{name:12} {mean:6.1} MB/s {:+6.1} %  read {kib:5.1} KiB/MiB in {:5} commands;{arms}",
-            (gain - 1.0) * 100.0,
+            "{name:12} {:6.1} MB/s {}{all}  waits {waits:6.1} ms  read {kib:5.1} KiB/MiB in {:5} commands;{arms}",
+            mean(&rates),
+            gain(&rates, &before),
             commands / runs
         );
         if before.is_empty() {
-            before = rates;
+            (before, before_all) = (rates, until_all);
         }
     }
+}
+
+/// By so much, in the mean of log ratios, and half its 95 % interval for few runs.
+fn gain(with: &[f64], without: &[f64]) -> String {
+    let logs: Vec<f64> =
+        with.iter().zip(without).map(|(with, without)| (with / without).ln()).collect();
+    let count = logs.len() as f64;
+    let mean = logs.iter().sum::<f64>() / count;
+    let spread = logs.iter().map(|log| (log - mean).powi(2)).sum::<f64>() / (count - 1.0).max(1.0);
+    let student = [0.0, 12.7, 4.3, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31];
+    let student = student.get(logs.len().saturating_sub(1)).copied().unwrap_or(2.2);
+    let percent = |log: f64| (log.exp() - 1.0) * 100.0;
+    format!("{:+6.1} % ({:3.1})", percent(mean), student * (spread / count).sqrt() * 100.0)
 }
 
 fn arms_of(machine: &Machine) -> String {

@@ -13,6 +13,7 @@ use weft_sim::drive::Drive;
 use weft_sim::machine::{Costs, Host, Machine, Parts, Pid, Process, Woken};
 use weft_sim::rng::Rng;
 use weft_sim::workload::dd::{Dd, Device};
+use weft_sim::workload::mixed::Mixed;
 use weft_units::{ByteRange, Bytes, Sectors, Span, Time};
 
 /// Writes 4 KiB at a time, each at its own, and is done when all are answered.
@@ -167,16 +168,16 @@ fn no_row_waits_longer_than_is_allowed_whatever_comes() {
 /// What a stream will fill waits longer than what nobody will, beside the same stream.
 #[test]
 fn a_row_that_nobody_fills_goes_first() {
-    let mut writes: Vec<_> = (0..30_000).map(|page| (page * 10, page)).collect();
-    // Nothing of its row follows.
-    writes.push((150_000, 1 << 20));
+    let mut writes: Vec<_> = (0..80_000).map(|page| (100_000 + page * 10, page)).collect();
+    // Nothing of their rows follows. The first comes before the stream: it shows how long a preread takes.
+    writes.extend([(0, 1 << 21), (200_000, 1 << 20)]);
     writes.sort_unstable();
     let stream = Knobs { priority: PriorityRule::Stream, ..gathering() };
     let found = waits("hdd-2007-7200", stream, &writes);
-    assert!(found.preread.longest() < Span::millis(100), "{found:?}");
+    assert!(found.preread.longest() < Span::millis(400), "{found:?}");
     let zero = Knobs { preread_bypass_threshold: 0, ..gathering() };
     let found = waits("hdd-2007-7200", zero, &writes);
-    assert!(found.preread.longest() > Span::millis(100), "until the stream ends: {found:?}");
+    assert!(found.preread.longest() > Span::millis(600), "until the stream ends: {found:?}");
 }
 
 /// Writes single pages far off, so many at a time, without the `sync` flag.
@@ -236,4 +237,32 @@ fn single_writes_beside_a_stream_are_not_starved_and_all_is_done_as_soon() {
         assert!(own_end.0 * 100 <= zero_end.0 * 103, "{own_end:?}, {zero_end:?}");
         assert!(own_rate > zero_rate * 0.75, "{own_rate} beside {zero_rate}");
     }
+}
+
+/// `dd`'s rate beside eight who write single blocks, bytes per second, and how long rows waited.
+fn beside_writers(knobs: Knobs, sync_flag: bool) -> (f64, RowWaits) {
+    let mut parts = parts("hdd-2007-7200", knobs);
+    parts.member_size = None;
+    let mut machine = Machine::new(&parts);
+    let pool = PoolConfig::new(Kernel::V2_6_24, 4, 262_144, 230_000);
+    machine.add_page_cache(pool, Box::new(Device), Bytes::kib(4));
+    let all = Mixed { mib: 512, writers: 8, writes: 25, sync_flag, seed: 1 }.add_to(&mut machine);
+    machine.run(Time(0) + Span::secs(60));
+    let dd = all.dd(&machine);
+    let took = dd.closed.expect("it ended").0 as f64 / 1e9;
+    let ended = all.ended(&machine).expect("all ended");
+    assert_eq!(all.done(&machine), Bytes(dd.bytes().0 + 200 * 4096));
+    assert!(ended <= machine.host.now() && all.answers(&machine).p99 > all.answers(&machine).mean);
+    (dd.bytes().0 as f64 / took, waits_of(&machine))
+}
+
+/// Rows of writes with the flag are read for at once: nobody puts them off, whatever the rule is.
+#[test]
+fn single_writes_with_the_sync_flag_wait_for_no_stream() {
+    let zero = Knobs { preread_bypass_threshold: 0, ..gathering() };
+    let [with, without] = [true, false].map(|sync_flag| beside_writers(zero, sync_flag));
+    let [held_with, held_without] =
+        [&with, &without].map(|of| of.1.preread.count() + of.1.filled.count());
+    assert!(held_without >= held_with + 150, "{held_without} and {held_with}");
+    assert!(without.0 > with.0 * 1.5, "dd gains by it: {} and {}", without.0, with.0);
 }

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `dbench`: clients of a file server, on ext4 | [`dbench`], [`ext4`] |
 //! | `dd` onto a block device | [`dd`] |
+//! | `dd` beside writers of single blocks | [`mixed`] |
 //! | `tiobench` on a file system | [`tiobench`], [`xfs`] |
 //! | a clone of an `fio` job | [`jobs`] |
 //!
@@ -13,5 +14,6 @@ pub mod dbench;
 pub mod dd;
 pub mod ext4;
 pub mod jobs;
+pub mod mixed;
 pub mod tiobench;
 pub mod xfs;

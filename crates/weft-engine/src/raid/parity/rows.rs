@@ -49,8 +49,8 @@ pub(crate) struct Rows {
     /// Work of retired rows, waiting for fresh ones.
     displaced: VecDeque<Displaced>,
     pub(crate) waits: RowWaits,
-    /// How long prereads take.
-    preread: Span,
+    /// How long prereads take, once one was measured.
+    preread: Option<Span>,
     /// For the volume.
     pub(crate) events: Vec<Event>,
 }
@@ -122,7 +122,7 @@ impl Rows {
             owing: Vec::new(),
             displaced: VecDeque::new(),
             waits: RowWaits::default(),
-            preread: PREREAD_GUESS,
+            preread: None,
             events: Vec::new(),
         }
     }
@@ -604,8 +604,9 @@ impl Rows {
             Operation::Reading => {
                 row.handle = true;
                 if let Some(since) = row.reads_since.take() {
-                    let (known, took) = (self.preread.0, cx.out.now.since(since).0);
-                    self.preread = Span(known - known / 8 + took / 8);
+                    let took = cx.out.now.since(since);
+                    let known = self.preread.unwrap_or(took).0;
+                    self.preread = Some(Span(known - known / 8 + took.0 / 8));
                 }
                 self.rest(head);
             }
@@ -811,6 +812,3 @@ fn exponent(placement: Placement, slot: Slot, cx: &Surroundings<'_>) -> u8 {
     let wrong = exponent >= 2 && cx.array.is_planted(Mutant::WrongQExponent);
     exponent + u8::from(wrong)
 }
-
-/// What is taken for granted until one was measured: too short is soon found out, too long is waited for.
-const PREREAD_GUESS: Span = Span::millis(1);

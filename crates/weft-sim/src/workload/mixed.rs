@@ -1,0 +1,111 @@
+//! What do `dd` and writers of single blocks do beside each other?
+//!
+//! `dd` streams onto the front half of the device, through its page cache. Each writer writes blocks of 4 KiB
+//! anywhere in the back half, past the page cache, and waits for each answer. What all do is fixed, so whoever puts
+//! the writers off until `dd` is done has not done more by that.
+
+use hdrhistogram::Histogram;
+use weft_engine::{Flags, RequestOp};
+use weft_units::{ByteRange, Bytes, Span, Time};
+
+use super::dd::Dd;
+use super::jobs::{Ask, Io, Job, Pace};
+use crate::machine::{Machine, Pid};
+use crate::rng::Rng;
+
+/// What all of them do.
+#[derive(Clone, Copy, Debug)]
+pub struct Mixed {
+    /// Of `dd`, in blocks of 1 MiB.
+    pub mib: u64,
+    /// Beside it.
+    pub writers: u64,
+    /// Of each writer.
+    pub writes: u64,
+    /// Whether their writes carry the `sync` flag, as those of `O_DIRECT` do today: such a write's row is read for
+    /// at once. The md of 2008 knew no such flag.
+    pub sync_flag: bool,
+    /// Where writers write.
+    pub seed: u64,
+}
+
+/// All of them on a machine.
+#[derive(Clone, Debug)]
+pub struct Running {
+    dd: Pid,
+    writers: Vec<Pid>,
+}
+
+/// What writers waited for their answers.
+#[derive(Clone, Debug)]
+pub struct Answers {
+    /// The mean.
+    pub mean: Span,
+    /// What 99 % of them took at most.
+    pub p99: Span,
+}
+
+impl Mixed {
+    /// Puts them on a machine, whose page cache is that of a device.
+    ///
+    /// # Panics
+    /// The device is too small for `dd` to stay in its front half.
+    pub fn add_to(self, machine: &mut Machine) -> Running {
+        let blocks = machine.host.size().0 / BLOCK.0 / 2;
+        assert!(Bytes::mib(self.mib).0 <= blocks * BLOCK.0, "dd stays in the front half");
+        let dd = machine.add_with(|pid| Box::new(Dd::new(pid, Bytes::mib(1), self.mib)));
+        let writers = (1..=self.writers).map(|writer| {
+            let mut rng = Rng::new(self.seed ^ (writer << 40));
+            let asks = (0..self.writes).map(move |_| {
+                let range = ByteRange::new((blocks + rng.below(blocks)) * BLOCK.0, BLOCK.0);
+                let io = Io { op: RequestOp::Write, range };
+                let flags = Flags { sync: self.sync_flag, ..Flags::default() };
+                Ask { io, flags, due: Span::ZERO }
+            });
+            machine.add_with(|pid| Box::new(Job::of(pid, Pace::depth(1), Box::new(asks))))
+        });
+        Running { dd, writers: writers.collect() }
+    }
+}
+
+impl Running {
+    /// The `dd`.
+    #[must_use]
+    pub fn dd<'a>(&self, machine: &'a Machine) -> &'a Dd {
+        machine.process(self.dd)
+    }
+
+    /// Bytes of all so far.
+    #[must_use]
+    pub fn done(&self, machine: &Machine) -> Bytes {
+        let of = |job: &Job| job.found(RequestOp::Write).bytes.0;
+        Bytes(self.dd(machine).done().0 + self.jobs(machine).map(of).sum::<u64>())
+    }
+
+    /// When the last of them was done, if all are.
+    #[must_use]
+    pub fn ended(&self, machine: &Machine) -> Option<Time> {
+        let closed = self.dd(machine).closed?;
+        Some(self.jobs(machine).map(|job| Time(0) + job.measured()).fold(closed, Time::max))
+    }
+
+    /// What writers waited for.
+    #[must_use]
+    pub fn answers(&self, machine: &Machine) -> Answers {
+        let mut latencies = Histogram::<u64>::new(3).expect("three digits are allowed");
+        let (mut requests, mut waited) = (0, 0);
+        for job in self.jobs(machine) {
+            let found = job.found(RequestOp::Write);
+            latencies.add(&found.latencies).expect("a histogram that grows takes any value");
+            (requests, waited) = (requests + found.requests, waited + found.time.0);
+        }
+        let p99 = Span(latencies.value_at_quantile(0.99));
+        Answers { mean: Span(waited / requests.max(1)), p99 }
+    }
+
+    fn jobs<'a>(&'a self, machine: &'a Machine) -> impl Iterator<Item = &'a Job> {
+        self.writers.iter().map(|pid| machine.process(*pid))
+    }
+}
+
+const BLOCK: Bytes = Bytes::kib(4);
