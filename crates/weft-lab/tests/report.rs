@@ -369,6 +369,7 @@ beyond = "own"
 curve = "4 KiB by cost"
 published = { baseline = 10.0, patched = 7.0 }
 band = "above"
+note = "it is the <cache> that does it"
 
 [[row]]
 experiment = "fio"
@@ -424,6 +425,11 @@ fn holds_all(page: &str, found: &Outcome) -> Result<(), String> {
             return Err(format!("{}: no reason", row.row));
         }
     }
+    for (row, note) in found.notes() {
+        if !text.contains(&format!("{row}: {note}")) {
+            return Err(format!("{row}: no note"));
+        }
+    }
     Ok(())
 }
 
@@ -454,6 +460,7 @@ fn a_page_of_an_experiment_holds_every_figure_and_the_charts_that_say_why() {
         // Why.
         "Exactly: member KiB per write",
         "Read for each MiB written: dd",
+        "99.9 % of prereads waited up to: dd",
         "4 KiB by cost",
         "published: 0.7",
         "Length of the delayed list: dd",

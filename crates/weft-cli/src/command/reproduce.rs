@@ -108,9 +108,12 @@ pub(crate) fn run(arguments: &Reproduce) -> Outcome {
     let results = results.map_err(Failure::refused)?;
     if arguments.full {
         let bar = steps("probe", 0);
-        let time = estimate(&experiments, effort, &step(&bar)).map_err(Failure::failed)?;
+        let time = estimate(&experiments, effort, true, &step(&bar)).map_err(Failure::failed)?;
         bar.finish_and_clear();
-        complain(&format!("about {} on this host", hours(time.as_secs())));
+        complain(&format!(
+            "about {} on this host as it is now, longer if runs do not settle",
+            hours(time.as_secs())
+        ));
     }
     let mut all = Reproduced::run(experiments, effort)?;
     if arguments.controls || arguments.full {
@@ -320,6 +323,9 @@ fn print(
     print_beside(&mut out, experiment, found)?;
     for row in found.rows.iter().filter(|row| row.verdict != Verdict::Agrees) {
         writeln!(out, "  {}: {}", row.row, row.reason())?;
+    }
+    for (row, note) in found.notes() {
+        writeln!(out, "  note, {row}: {note}")?;
     }
     for case in found.cases.iter().filter(|case| case.unsettled() > 0) {
         let (count, name) = (case.unsettled(), &case.name);
@@ -623,6 +629,7 @@ fn row(experiment: &Experiment, measured: &Measured) -> Value {
         "band": band,
         "verdict": (row.kind != Kind::Beside).then(|| verdict.word()),
         "reason": measured.reason(),
+        "note": row.note,
     })
 }
 

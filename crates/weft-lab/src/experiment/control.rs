@@ -51,7 +51,7 @@ impl Experiment {
         let case = self.case_of(row);
         let hardware = self.hardware()?;
         let (off, placebo) = (&self.text.control.off, &self.text.control.placebo);
-        let columns: [(&str, &[String]); 5] = [
+        let columns: [(&str, &[String]); COLUMNS] = [
             (&row.baseline, &[]),
             (&self.text.control.patched, &[]),
             (&row.baseline, off),
@@ -110,6 +110,9 @@ pub(super) fn row_of(text: &Text) -> Result<Row, ExperimentError> {
         expected: rows().map(|row| row.of.clone()).collect::<Vec<_>>().join(", "),
     })
 }
+
+/// Columns that are run for them, in one case.
+pub(super) const COLUMNS: usize = 5;
 
 /// Source   experiments.md §4 (8)
 const SAME: Band = Band::Inside { low: 0.98, high: 1.02 };

@@ -1,26 +1,39 @@
 //! How long will it take?
 //!
 //! Every job is run once at its quick size, with the clock of this host; a job's time grows with what it does. It is
-//! the one place where a clock is read, and nothing that is measured depends on it.
+//! the one place where a clock is read, and nothing that is measured depends on it. Not known beforehand is
+//! which runs will go on because they have not settled.
 
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
+use super::control::COLUMNS;
 use super::error::ExperimentError;
-use super::{Effort, Experiment, Size, pool};
+use super::{Effort, Experiment, Job, Size, pool};
 
-/// How long [`super::run_all`] will take on this host, as it is now.
+/// How long [`super::run_all`] will take on this host, as it is now, and with `controls` those as well.
 ///
 /// # Errors
 /// One cannot be run as it is written.
 pub fn estimate(
     experiments: &[Experiment],
     effort: Effort,
+    controls: bool,
     progress: &(dyn Fn(usize, usize) + Sync),
 ) -> Result<Duration, ExperimentError> {
     let probe = Effort { runs: 1, size: Size::Quick, ..effort };
-    let mut jobs = Vec::new();
+    let (mut jobs, mut times) = (Vec::new(), Vec::new());
     for known in experiments {
-        jobs.extend(known.jobs(probe)?);
+        let of_it = known.jobs(probe)?;
+        let control = known.text.case.iter().position(|case| case.name == known.control.of);
+        let is_control = |job: &&Job| controls && Some(job.of.0) == control;
+        let columns: BTreeSet<&str> =
+            of_it.iter().filter(is_control).map(|job| job.of.1.as_str()).collect();
+        times.extend(of_it.iter().map(|job| {
+            let of_controls = COLUMNS as f64 / columns.len().max(1) as f64;
+            1.0 + if is_control(&job) { of_controls } else { 0.0 }
+        }));
+        jobs.extend(of_it);
     }
     let whole = Instant::now();
     let took = pool::deal(&jobs, progress, |job| {
@@ -34,7 +47,7 @@ pub fn estimate(
     let of_all = sum(&|nth| {
         let load = &jobs[nth].load;
         let more = load.work(effort.size) / load.work(Size::Quick);
-        took[nth].as_secs_f64() * more * effort.runs as f64
+        took[nth].as_secs_f64() * more * effort.runs as f64 * times[nth]
     });
     // What the probe gained by running on several cores the whole gains as well.
     Ok(whole.mul_f64(of_all / of_probe.max(f64::MIN_POSITIVE)))

@@ -402,6 +402,12 @@ pub struct Curve {
 }
 
 impl Outcome {
+    /// What has to be known of rows whatever their verdicts are.
+    pub fn notes(&self) -> impl Iterator<Item = (&Row, &str)> {
+        let rows = self.rows.iter().chain(&self.beside).map(|measured| &measured.row);
+        rows.filter(|row| !row.note.is_empty()).map(|row| (row, row.note.as_str()))
+    }
+
     /// The curves that rows are points of.
     #[must_use]
     pub fn curves(&self) -> Vec<Curve> {

@@ -147,6 +147,9 @@ pub struct Row {
     /// Why it does not agree, as far as is known.
     #[serde(default)]
     pub reason: String,
+    /// What has to be known of it whatever its verdict is.
+    #[serde(default)]
+    pub note: String,
 }
 
 /// What kind of a claim a row is.

@@ -1,18 +1,13 @@
 //! What is measured of `dd` beside writers of single blocks?
 //!
-//! `dd` streams onto the front half of the device, through its page cache. Beside it some writers write blocks of 4 KiB
-//! anywhere in the back half, past the page cache, each waiting for its answer. What all do is fixed, so that
-//! who puts the writers off until `dd` is done gains nothing by that: `dd`'s own rate is one figure, and the rate
-//! until all are done another.
+//! `dd`'s own rate, and that of all until the last of them is done: what they do is fixed, so who puts the writers
+//! off until `dd` is done gains in the first only.
 
-use hdrhistogram::Histogram;
 use serde::Deserialize;
-use weft_engine::RequestOp;
-use weft_sim::machine::{Machine, Pid};
-use weft_sim::rng::Rng;
-use weft_sim::workload::dd::{Dd, Device};
-use weft_sim::workload::jobs::{Io, Job, Pace};
-use weft_units::{ByteRange, Bytes, Span, Time};
+use weft_sim::machine::Machine;
+use weft_sim::workload::dd::Device;
+use weft_sim::workload::mixed;
+use weft_units::{Bytes, Span, Time};
 
 use super::{Amount, Part, SECONDS_MAX, Size};
 use crate::experiment::ground::Ground;
@@ -27,6 +22,9 @@ pub struct Mixed {
     writers: u64,
     /// Of each writer.
     writes: Amount,
+    /// Whether they carry the `sync` flag.
+    #[serde(default)]
+    sync_flag: bool,
 }
 
 impl Mixed {
@@ -45,55 +43,25 @@ impl Mixed {
         let mut machine = Machine::new(&ground.parts);
         look_into(&mut machine);
         machine.add_page_cache(ground.pool, Box::new(Device), Bytes::kib(4));
-        let mib = self.mib.at(size);
-        let dd = machine.add_with(|pid| Box::new(Dd::new(pid, Bytes::mib(1), mib)));
-        let (volume, seed) = (machine.host.size().0, ground.parts.seed);
-        let writers: Vec<Pid> = (1..=self.writers)
-            .map(|writer| {
-                let asks =
-                    blocks(volume, seed ^ (writer << 40)).take(self.writes.at(size) as usize);
-                machine.add_with(|pid| Box::new(Job::new(pid, Pace::depth(1), Box::new(asks))))
-            })
-            .collect();
-        let written = |machine: &Machine| -> u64 {
-            let of = |pid: &Pid| machine.process::<Job>(*pid).found(RequestOp::Write).bytes.0;
-            machine.process::<Dd>(dd).done().0 + writers.iter().map(of).sum::<u64>()
-        };
+        let (mib, writes) = (self.mib.at(size), self.writes.at(size));
+        let Self { writers, sync_flag, .. } = *self;
+        let all = mixed::Mixed { mib, writers, writes, sync_flag, seed: ground.parts.seed };
+        let all = all.add_to(&mut machine);
         let mut series = Series::default();
-        series.watch(&mut machine, Time(0) + Span::secs(SECONDS_MAX), written);
-        let totals = Totals::of(&machine, written(&machine));
-        let closed = machine.process::<Dd>(dd).closed.unwrap_or(Time(u64::MAX));
-        let mut latencies = Histogram::<u64>::new(3).expect("three digits are allowed");
-        let (mut requests, mut waited, mut over) = (0, 0, closed);
-        for writer in &writers {
-            let job: &Job = machine.process(*writer);
-            let found = job.found(RequestOp::Write);
-            latencies.add(&found.latencies).expect("histograms of one kind");
-            requests += found.requests;
-            waited += found.time.0;
-            over = over.max(Time(0) + job.measured());
-        }
-        let rate = |bytes: u64, until: Time| bytes as f64 / 1e6 / (until.0 as f64 / 1e9);
+        let until = Time(0) + Span::secs(SECONDS_MAX);
+        series.watch(&mut machine, until, |machine| all.done(machine).0);
+        let totals = Totals::of(&machine, all.done(&machine).0);
+        let seconds = |at: Option<Time>| at.map_or(f64::INFINITY, |at| at.0 as f64 / 1e9);
+        let (closed, over) = (seconds(all.dd(&machine).closed), seconds(all.ended(&machine)));
+        let answers = all.answers(&machine);
         let values = [
-            (Metric::Throughput, rate(Bytes::mib(mib).0, closed)),
-            (Metric::AllDone, rate(totals.bytes, over)),
-            (Metric::Latency, waited as f64 / 1e6 / requests.max(1) as f64),
-            (Metric::LatencyP99, latencies.value_at_quantile(0.99) as f64 / 1e6),
+            (Metric::Throughput, Bytes::mib(mib).0 as f64 / 1e6 / closed),
+            (Metric::AllDone, totals.bytes as f64 / 1e6 / over),
+            (Metric::Latency, answers.mean.0 as f64 / 1e6),
+            (Metric::LatencyP99, answers.p99.0 as f64 / 1e6),
             (Metric::Prereads, totals.prereads()),
             (Metric::MemberRequest, totals.member_request()),
         ];
-        Part::of(&machine, &values, over.0 as f64 / 1e9, series)
+        Part::of(&machine, &values, over, series)
     }
 }
-
-/// Blocks anywhere in the back half.
-fn blocks(volume: u64, seed: u64) -> impl Iterator<Item = Io> {
-    let half = volume / BLOCK.0 / 2;
-    let mut rng = Rng::new(seed);
-    std::iter::repeat_with(move || Io {
-        op: RequestOp::Write,
-        range: ByteRange::new((half + rng.below(half)) * BLOCK.0, BLOCK.0),
-    })
-}
-
-const BLOCK: Bytes = Bytes::kib(4);

@@ -139,10 +139,14 @@ impl Found<'_> {
                 case.unsettled()
             )
         }));
-        if points.is_empty() {
-            return Vec::new();
-        }
-        vec![Block::Text("Where it does not agree, and why:".to_owned()), Block::List(points)]
+        let notes: Vec<String> =
+            self.outcome.notes().map(|(row, note)| format!("{row}: {note}")).collect();
+        let lists =
+            [("Where it does not agree, and why:", points), ("To be known as well:", notes)];
+        let lists = lists.into_iter().filter(|(_, points)| !points.is_empty());
+        lists
+            .flat_map(|(head, points)| [Block::Text(head.to_owned()), Block::List(points)])
+            .collect()
     }
 }
 

@@ -165,6 +165,11 @@ impl Found<'_> {
     fn rows(&self) -> &[Measured] {
         &self.outcome.rows
     }
+
+    /// Rows, and what is compared beside them.
+    fn compared(&self) -> impl Iterator<Item = &Measured> {
+        self.outcome.rows.iter().chain(&self.outcome.beside)
+    }
 }
 
 /// A name of a text as words.

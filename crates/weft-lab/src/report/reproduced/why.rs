@@ -43,6 +43,17 @@ impl Found<'_> {
                     ..bars
                 })
             }));
+            blocks.extend(self.of_columns(&cases, Metric::PrereadWaitP999).map(|bars| {
+                Block::Bars(Bars {
+                    title: bars
+                        .title
+                        .replace("Preread wait p999", "99.9 % of prereads waited up to"),
+                    description:
+                        "How long rows that were read for in the end had waited to be filled."
+                            .to_owned(),
+                    ..bars
+                })
+            }));
         }
         blocks.extend(self.curves());
         for cases in self.loads() {
@@ -86,14 +97,17 @@ impl Found<'_> {
 
     /// Rows that are points of one curve over CPU costs.
     fn curves(&self) -> Vec<Block> {
-        let mut names: Vec<&str> =
-            self.rows().iter().filter_map(|row| row.row.curve.as_deref()).collect();
-        names.dedup();
+        let mut names: Vec<&str> = Vec::new();
+        for name in self.compared().filter_map(|row| row.row.curve.as_deref()) {
+            if !names.contains(&name) {
+                names.push(name);
+            }
+        }
         names.into_iter().filter_map(|name| self.curve(name)).collect()
     }
 
     fn curve(&self, name: &str) -> Option<Block> {
-        let row = &self.rows().iter().find(|row| row.row.curve.as_deref() == Some(name))?.row;
+        let row = &self.compared().find(|row| row.row.curve.as_deref() == Some(name))?.row;
         let loads = self.loads();
         let cases = loads.iter().find(|cases| cases.iter().any(|case| case.name == row.of))?;
         let line = |column: &str| -> Vec<(f64, Value)> {
