@@ -64,11 +64,10 @@ fn summary(found: &[Found<'_>]) -> String {
     let rows = || found.iter().flat_map(|of| &of.outcome.rows);
     let count = |verdict| rows().filter(|row| row.verdict == verdict).count();
     let all = rows().count();
-    let mut summary =
-        format!("Of {all} published figures and claims {} agree", count(Verdict::Agrees));
+    let mut summary = format!("Of {all} figures and claims {} agree", count(Verdict::Agrees));
     let direction = count(Verdict::Direction);
     if direction > 0 {
-        summary += &format!(", {direction} have the published direction only");
+        summary += &format!(", {direction} have the direction only");
     }
     let differ = count(Verdict::Differs);
     if differ > 0 {
