@@ -204,8 +204,8 @@ impl Reproduced {
             [Verdict::Agrees, Verdict::Direction, Verdict::Differs].map(count);
         let patches: Vec<&str> = self.experiments.iter().map(Experiment::patch).collect();
         format!(
-            "{} on simulated disks, {all} figures beside those that were published: {agree} agree, \
-             {direction} in direction only, {differ} not",
+            "{} on simulated disks: of {all} figures and claims {agree} agree, {direction} in direction \
+             only, {differ} not",
             patches.join(" and ")
         )
     }
