@@ -92,6 +92,8 @@ struct Cell {
     /// Writes of parts of it were in flight together: they may happen in any order, so that only each
     /// byte for itself is known to be of one of the versions. Until the whole of it is written.
     mixed: bool,
+    /// The version that ended this, which a power cut may take: 0 for none.
+    unmixed_by: u64,
 }
 
 #[derive(Clone, Debug)]
@@ -224,6 +226,7 @@ impl Cell {
             durable_floor: 0,
             volatile: SmallVec::new(),
             mixed: false,
+            unmixed_by: 0,
         }
     }
 
@@ -356,7 +359,9 @@ impl Model {
         for ((_, cell), number) in cells.zip(issued.numbers) {
             cell.read_floor = cell.read_floor.max(number);
             // The whole of it was written after everything else.
-            cell.mixed &= number < cell.last() || cell.is_patch(number);
+            if cell.mixed && number == cell.last() && !cell.is_patch(number) {
+                (cell.mixed, cell.unmixed_by) = (false, number);
+            }
             if fua {
                 cell.durable_floor = cell.durable_floor.max(number);
             } else {
@@ -506,6 +511,7 @@ impl Model {
         for cell in self.cells.values_mut() {
             cell.read_floor = cell.durable_floor;
             cell.volatile.clear();
+            cell.mixed |= cell.durable_floor < cell.unmixed_by;
             cell.versions.iter_mut().for_each(|version| version.failed = false);
         }
     }
@@ -570,6 +576,7 @@ fn collapse(cell: &mut Cell, content: Content) {
         durable_floor: number,
         volatile: SmallVec::new(),
         mixed: false,
+        unmixed_by: 0,
     };
 }
 
@@ -712,6 +719,30 @@ mod tests {
         sector[150] = 2;
         assert!(!model.media_allows(0, &sector), "a byte that nobody wrote there");
         model.write_acknowledged(a, false);
+    }
+
+    /// Found by shards behind queues, seed 20841 of faults-and-cuts.
+    #[test]
+    fn what_ended_a_mixture_may_go_with_the_power_unless_it_was_flushed() {
+        for flushed in [false, true] {
+            let mut model = Model::default();
+            let (a, _) = model.write_issued(ByteRange::new(0, 100), Payload::Fill(1));
+            let (b, _) = model.write_issued(ByteRange::new(200, 100), Payload::Fill(2));
+            model.write_acknowledged(b, false);
+            model.write_acknowledged(a, false);
+            let (all, _) = model.write_issued(ByteRange::new(0, 512), Payload::Fill(3));
+            model.write_acknowledged(all, false);
+            let mut second_alone = [0; 512];
+            second_alone[200..300].fill(2);
+            let whole = ByteRange::new(0, 512);
+            assert!(read(&mut model.clone(), whole, &second_alone).is_err(), "it is overwritten");
+            if flushed {
+                let flush = model.flush_issued();
+                model.flush_acknowledged(flush);
+            }
+            model.power_cut();
+            assert_eq!(read(&mut model, whole, &second_alone).is_ok(), !flushed);
+        }
     }
 
     #[test]
