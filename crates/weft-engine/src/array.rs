@@ -17,7 +17,7 @@
 //! Source   md-raid.md §6.5 to §6.7, md-ondisk.md §1.7 and §8.4, reliability.md I4 to I6
 
 use weft_ondisk::{Bitmap, Features, MdTime, ResyncOffset, Role, Standing, Superblock, Update};
-use weft_units::{Bytes, MemberIndex, SectorRange, Sectors, Slot, Span, Time, VolumeId};
+use weft_units::{Bytes, MemberIndex, Sectors, Slot, Span, Time, VolumeId};
 
 use crate::assemble::{Assembly, SlotState};
 use crate::config::MemberInfo;
@@ -26,7 +26,8 @@ use crate::flush::flush_batch::{FlushBatch, Variant};
 use crate::frame::Part;
 use crate::input::{Attr, Fault, Origin};
 use crate::member::Member;
-use crate::mutant::{self, Mutant};
+use crate::membership::{Membership, Report};
+use crate::mutant::Mutant;
 use crate::outbox::{Outbox, Owner, Who};
 use crate::output::{MemberOp, Notice};
 use crate::raid::geometry::Geometry;
@@ -41,17 +42,7 @@ pub(crate) struct Array {
     pub(crate) volume: VolumeId,
     pub(crate) geometry: Geometry,
     pub(crate) members: Vec<Member>,
-    pub(crate) read_only: bool,
-    /// Too few members are left; there are no more writes.
-    pub(crate) broken: bool,
-    /// Members that can be read, whole or in part; see [`Array::in_sync`].
-    in_sync: SlotSet,
-    /// Members that take writes.
-    present: SlotSet,
-    /// Of those in sync, the ones with blocks that hold nothing.
-    with_bad: SlotSet,
-    /// Of those in sync, the ones that do not answer.
-    stalled: SlotSet,
+    pub(crate) membership: Membership,
     /// Position in `members` per slot.
     slots: Vec<Option<usize>>,
     /// Position in `members` per [`MemberIndex`].
@@ -62,8 +53,6 @@ pub(crate) struct Array {
     bitmap: Option<Bitmap>,
     events: u64,
     epoch_secs: u64,
-    /// Parity may be wrong from here; `None` when it is right everywhere.
-    pub(crate) resync_from: Option<Sectors>,
     mark: Mark,
     settlings: u64,
     /// Client writes and syncs that change parity.
@@ -72,7 +61,6 @@ pub(crate) struct Array {
     rounds: Rounds,
     pub(crate) flushes: FlushBatch<FlushFor>,
     flushing: u32,
-    planted: Option<Mutant>,
 }
 
 /// What the superblocks say, and are about to say.
@@ -161,19 +149,17 @@ impl Array {
             volume,
             geometry: assembly.geometry.clone(),
             members,
-            read_only: assembly.read_only,
-            broken: false,
-            in_sync: SlotSet::EMPTY,
-            present: SlotSet::EMPTY,
-            with_bad: SlotSet::EMPTY,
-            stalled: SlotSet::EMPTY,
+            membership: Membership::new(
+                &assembly.geometry,
+                assembly.read_only,
+                assembly.resync_from,
+            ),
             slots,
             positions: Vec::new(),
             roles,
             bitmap: assembly.bitmap().cloned(),
             events: assembly.events,
             epoch_secs,
-            resync_from: assembly.resync_from,
             mark,
             settlings: 0,
             writers: 0,
@@ -181,12 +167,11 @@ impl Array {
             rounds: Rounds::default(),
             flushes: FlushBatch::new(Variant::Batch),
             flushing: 0,
-            planted: None,
         };
         array.recount();
         array.index_members();
         // A crash now must find what was found: recorded before the first write.
-        if mark == Mark::Dirty && !array.read_only {
+        if mark == Mark::Dirty && !array.membership.read_only {
             let number = array.want_round();
             array.mark = Mark::BecomingDirty(number);
         }
@@ -195,69 +180,21 @@ impl Array {
 
     #[cfg(feature = "mutants")]
     pub(crate) fn plant(&mut self, mutant: Mutant) {
-        self.planted = Some(mutant);
+        self.membership.plant(mutant);
     }
 
+    #[inline]
     pub(crate) fn is_planted(&self, mutant: Mutant) -> bool {
-        mutant::is(self.planted, mutant)
+        self.membership.is_planted(mutant)
     }
 
     // Who can be read and written.
 
-    /// Slots that can be read in a row whose last sector is before `end`.
-    pub(crate) fn in_sync(&self, end: Sectors) -> SlotSet {
-        let mut set = self.in_sync;
-        for slot in self.present.without(self.in_sync).ascending() {
-            if let Some(member) = self.at(slot)
-                && let MemberState::Rebuilding { good_to } = member.state
-                && good_to >= end
-            {
-                set.insert(slot);
-            }
-        }
-        set
-    }
-
-    /// Slots that can be read in a row of these sectors: without members that have bad blocks there,
-    /// and without those that do not answer, if the others suffice.
-    #[inline]
-    pub(crate) fn readable(&self, row: SectorRange) -> SlotSet {
-        if self.stalled.is_empty() && self.present == self.in_sync && self.with_bad.is_empty() {
-            return self.in_sync;
-        }
-        self.readable_in_part(row)
-    }
-
-    #[inline(never)]
-    fn readable_in_part(&self, row: SectorRange) -> SlotSet {
-        let mut in_sync = self.in_sync(row.end());
-        for slot in self.with_bad.ascending() {
-            if self.at(slot).is_some_and(|member| member.bad.first_in(row).is_some()) {
-                in_sync.remove(slot);
-            }
-        }
-        let answering = in_sync.without(self.stalled);
-        if answering.count() >= u32::from(self.geometry.data_members()) {
-            answering
-        } else {
-            in_sync
-        }
-    }
-
-    /// Slots whose member takes writes.
-    pub(crate) fn present(&self) -> SlotSet {
-        self.present
-    }
-
-    /// Slots without a member that is in sync everywhere.
-    pub(crate) fn degraded(&self) -> usize {
-        self.slots.len() - self.in_sync.count() as usize
-    }
-
-    /// Whether a read may go straight to its member.
-    pub(crate) fn reads_bypass(&self) -> bool {
-        self.degraded() == 0
-            && (self.stalled.is_empty() || self.readable(SectorRange::new(0, 0)) == self.in_sync)
+    /// The membership, with what is recorded of it.
+    pub(crate) fn membership_now(&self) -> Membership {
+        let mut membership = self.membership.clone();
+        membership.recorded = self.failures_recorded();
+        membership
     }
 
     /// The member at a slot, unless it is faulty.
@@ -288,9 +225,8 @@ impl Array {
 
     /// Whether what a member holds can be had from the others.
     pub(crate) fn can_read_around(&self, position: usize) -> bool {
-        let Some(slot) = self.members[position].slot else { return false };
-        let others = self.in_sync.without(self.stalled).without(SlotSet::only(slot));
-        others.count() >= u32::from(self.geometry.data_members())
+        let slot = self.members[position].slot;
+        slot.is_some_and(|slot| self.membership.can_read_around(slot))
     }
 
     /// Update count of the superblocks.
@@ -299,18 +235,7 @@ impl Array {
     }
 
     fn recount(&mut self) {
-        let set_of = |wanted: &dyn Fn(&Member) -> bool| -> SlotSet {
-            self.members
-                .iter()
-                .filter(|member| wanted(member))
-                .filter_map(|member| member.slot)
-                .collect()
-        };
-        let in_sync = set_of(&|member| member.state == MemberState::InSync);
-        let present = set_of(&|member| !member.is_faulty());
-        let stalled = set_of(&|member| member.stalled && !member.is_faulty());
-        (self.in_sync, self.present, self.stalled) = (in_sync, present, stalled);
-        self.with_bad = set_of(&|member| !member.bad.is_empty() && !member.is_faulty());
+        self.membership.recount(&self.members);
         for member in &mut self.members {
             member.to_give_up |= member.stalled && member.in_flight > 0;
         }
@@ -352,7 +277,11 @@ impl Array {
 
     /// Begins to mark the array clean once it has been quiet for `delay`; `None` when it stops.
     pub(crate) fn settle(&mut self, delay: Option<Span>, now: Time) {
-        if self.mark != Mark::Dirty || self.writers > 0 || self.read_only || self.broken {
+        if self.mark != Mark::Dirty
+            || self.writers > 0
+            || self.membership.read_only
+            || self.membership.broken
+        {
             return;
         }
         if delay.is_none_or(|delay| self.settle_wake(delay).is_some_and(|due| due <= now)) {
@@ -368,9 +297,9 @@ impl Array {
         let waits = self.mark == Mark::Dirty
             && self.writers == 0
             && delay > Span::ZERO
-            && self.resync_from.is_none()
-            && !self.read_only
-            && !self.broken;
+            && self.membership.resync_from.is_none()
+            && !self.membership.read_only
+            && !self.membership.broken;
         waits.then(|| self.last_write + delay)
     }
 
@@ -378,19 +307,22 @@ impl Array {
     pub(crate) fn is_quiet(&self) -> bool {
         self.rounds.outstanding == 0
             && self.flushes.is_idle()
-            && (self.rounds.done == self.rounds.wanted || self.read_only || self.broken)
+            && (self.rounds.done == self.rounds.wanted
+                || self.membership.read_only
+                || self.membership.broken)
     }
 
     /// Whether the members say that it was stopped, as far as they may be written.
     pub(crate) fn is_settled(&self) -> bool {
-        self.is_quiet() && (self.mark == Mark::Clean || self.read_only || self.broken)
+        self.is_quiet()
+            && (self.mark == Mark::Clean || self.membership.read_only || self.membership.broken)
     }
 
     /// md's word for it.
     pub(crate) fn state_word(&self) -> &'static str {
         match self.mark {
-            _ if self.read_only => "readonly",
-            _ if self.broken => "broken",
+            _ if self.membership.read_only => "readonly",
+            _ if self.membership.broken => "broken",
             Mark::BecomingDirty(_) => "write-pending",
             Mark::Clean | Mark::BecomingClean(_) => "clean",
             Mark::Settling(_) => "active-idle",
@@ -435,8 +367,8 @@ impl Array {
             }
         }
         let idle = self.rounds.started == self.rounds.done && self.rounds.outstanding == 0;
-        let sealed = self.read_only && !self.is_planted(Mutant::WriteWhileReadOnly);
-        let wanted = self.rounds.wanted > self.rounds.started && !sealed && !self.broken;
+        let sealed = self.membership.read_only && !self.is_planted(Mutant::WriteWhileReadOnly);
+        let wanted = self.rounds.wanted > self.rounds.started && !sealed && !self.membership.broken;
         let may = self.rounds.not_before.is_none_or(|time| out.now >= time);
         if idle && wanted && may {
             self.rounds.not_before = None;
@@ -448,7 +380,8 @@ impl Array {
     /// When a round is due that found no space before.
     pub(crate) fn round_wake(&self) -> Option<Time> {
         // While others of the last round have not answered, their answers are what wakes.
-        let waits = self.rounds.outstanding == 0 && !self.read_only && !self.broken;
+        let waits =
+            self.rounds.outstanding == 0 && !self.membership.read_only && !self.membership.broken;
         self.rounds.not_before.filter(|_| waits)
     }
 
@@ -504,7 +437,7 @@ impl Array {
         let update = Update {
             events: self.events,
             utime: MdTime { secs: self.epoch_secs + out.now.0 / 1_000_000_000, micros: 0 },
-            resync: match self.resync_from {
+            resync: match self.membership.resync_from {
                 _ if in_use => ResyncOffset::At(Sectors::ZERO),
                 Some(from) => ResyncOffset::At(from),
                 None => ResyncOffset::Clean,
@@ -619,7 +552,7 @@ impl Array {
     // Flush rounds.
 
     fn start_flush(&mut self, out: &mut Outbox) {
-        let mut slots = self.present;
+        let mut slots = self.membership.present();
         if self.is_planted(Mutant::FlushSkipsOneMember) {
             slots.remove(Slot(0));
         }
@@ -687,7 +620,7 @@ impl Array {
         self.recount();
         out.notice(notice);
         if breaks {
-            if !std::mem::replace(&mut self.broken, true) {
+            if !std::mem::replace(&mut self.membership.broken, true) {
                 out.notice(Notice::Broken(self.volume));
             }
             return;
@@ -695,15 +628,15 @@ impl Array {
         if let Some(role) = self.roles.get_mut(number) {
             *role = Role::Faulty;
         }
-        if !self.read_only {
+        if !self.membership.read_only {
             self.rounds.records_failures = self.want_round();
         }
     }
 
     /// Whether the array would be broken without this member.
     pub(crate) fn breaks(&self, position: usize) -> bool {
-        self.members[position].state == MemberState::InSync
-            && self.in_sync.count() <= u32::from(self.geometry.data_members())
+        let slot = self.members[position].slot;
+        slot.is_some_and(|slot| self.membership.breaks(slot))
     }
 
     /// Forgets a member that failed, or a spare.
@@ -720,10 +653,10 @@ impl Array {
         }
         let number = member.number as usize;
         if let Some(role) = self.roles.get_mut(number)
-            && !self.broken
+            && !self.membership.broken
         {
             *role = Role::Spare;
-            if !self.read_only {
+            if !self.membership.read_only {
                 self.want_round();
             }
         }
@@ -741,7 +674,7 @@ impl Array {
         info: MemberInfo,
         device_uuid: weft_ondisk::Uuid,
     ) -> Result<(), ReplyError> {
-        if self.read_only || self.broken {
+        if self.membership.read_only || self.membership.broken {
             return Err(ReplyError::ReadOnly);
         }
         if self.position_of(info.index).is_some() {
@@ -811,12 +744,6 @@ impl Array {
         filled
     }
 
-    /// Whether the member at a slot is being rebuilt.
-    pub(crate) fn is_rebuilding(&self, slot: Slot) -> bool {
-        let member = self.at(slot);
-        member.is_some_and(|member| matches!(member.state, MemberState::Rebuilding { .. }))
-    }
-
     /// Whether a slot is empty and a spare is there.
     pub(crate) fn can_fill_slots(&self) -> bool {
         self.slots.contains(&None)
@@ -852,6 +779,38 @@ impl Array {
         if end {
             self.recount();
             self.want_round();
+        } else {
+            self.membership.rebuilt(&self.members);
+        }
+    }
+
+    /// Rows, as they knew the members under this number, report something of one.
+    pub(crate) fn report(&mut self, report: Report, number: u64, out: &mut Outbox) {
+        let slot = report.slot();
+        let Some(position) = self.position_at(slot) else { return };
+        if !self.membership.is_as_under(number, slot) {
+            return;
+        }
+        match report {
+            Report::Corrected { sector, sectors, .. } => {
+                let member = &mut self.members[position];
+                member.counters.corrected += sectors.0;
+                let (at, index) = (member.data_sector(sector), member.info.index);
+                out.notice(Notice::ReadErrorCorrected { member: index, at, sectors });
+            }
+            Report::Doubted { .. } => {
+                if !self.breaks(position) {
+                    self.fail(position, out);
+                }
+            }
+            Report::Failed { .. } => self.fail(position, out),
+            Report::ReadFailed { most, .. } => {
+                let member = &mut self.members[position];
+                member.read_errors += 1;
+                if member.read_errors > most && !self.breaks(position) {
+                    self.fail(position, out);
+                }
+            }
         }
     }
 

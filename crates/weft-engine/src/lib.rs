@@ -5,11 +5,12 @@
 //!
 //! ```text
 //! lib.rs      inputs of a turn to their volumes, credit
-//! volume.rs   the gates that a request passes        attach, sync, members, command beside it
+//! volume.rs   the gates that a request passes        attach, sync, members, command beside it;
+//!             shard: who has which rows; queues, if shards are not called
 //! ranges.rs   which requests wait for each other
 //! raid/       geometry; parity/: rows.rs carries out what plan.rs decides, cache.rs says which row,
 //!             priority.rs (◆ patch 000) and stripe_size.rs (◆ patch 004) are policies
-//! array.rs    membership, clean and dirty, superblock rounds
+//! array.rs    the coordinator: clean and dirty, superblock rounds; membership.rs is what rows know of it
 //! flush/      ◆ flush_batch.rs (patch 002): which flush serves whom
 //! sched/      merging; outbox.rs gives out tokens and keeps who is to be told
 //! assemble.rs metadata of all members to an array, or a refusal
@@ -95,12 +96,14 @@ mod frame;
 mod input;
 pub mod knobs;
 mod member;
+mod membership;
 pub mod mutant;
 mod outbox;
 mod output;
 pub mod raid;
 mod ranges;
 pub mod sched;
+mod shard;
 mod snapshot;
 mod token;
 mod volume;
@@ -112,7 +115,7 @@ use credit::Credit;
 use outbox::Outbox;
 use volume::Volume;
 
-pub use config::{Config, MemberInfo, VolumeConfig};
+pub use config::{Config, MemberInfo, Shards, VolumeConfig};
 pub use error::{ConfigError, ReplyError};
 pub use frame::{Frame, Part, Parts, Run, ZERO_FRAME, frames_needed};
 pub use input::{
@@ -208,7 +211,8 @@ impl Engine {
                     return Err(ConfigError::Members(member.info.index.0));
                 }
             }
-            let row_frames = volume.assembly.row_frames(volume.knobs.stripe_size);
+            let shards = u32::from(volume.shards.count.max(1));
+            let row_frames = volume.assembly.row_frames(volume.knobs.stripe_size) * shards;
             let frames = config.cache_frames / count;
             if frames < row_frames {
                 let expected = row_frames * count;

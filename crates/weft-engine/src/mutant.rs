@@ -36,6 +36,12 @@ pub enum Mutant {
     LentNotPinned,
     /// Rows that a turn left over wait until something happens.
     LostWakeUp,
+    /// A shard is told of a new membership later than of what follows from it.
+    MembershipLate,
+    /// A request under an old membership goes to whoever has the slot now.
+    OldMembership,
+    /// A shard's reports of members come after the answers of what missed them.
+    ReportLate,
     /// Read-modify-write takes the new data for the old.
     RmwNewAsOld,
     /// A member that was added is taken to be in sync at once.
@@ -47,8 +53,9 @@ pub enum Mutant {
 }
 
 impl Mutant {
-    /// All of them.
-    pub const ALL: [Self; 18] = [
+    /// All of them but [`Self::OldMembership`], which takes so rare an order of things that few seeds have it:
+    /// `a_request_does_not_go_to_who_came_into_the_slot_after_it_was_made` brings it about.
+    pub const ALL: [Self; 20] = [
         Self::AckBeforeParity,
         Self::AckBeforeSuperblock,
         Self::ChunkEdgeOffByOne,
@@ -63,11 +70,19 @@ impl Mutant {
         Self::FullRowWithoutTail,
         Self::LentNotPinned,
         Self::LostWakeUp,
+        Self::MembershipLate,
+        Self::ReportLate,
         Self::RmwNewAsOld,
         Self::StaleMemberAfterAdd,
         Self::WriteWhileReadOnly,
         Self::WrongQExponent,
     ];
+
+    /// Whether it takes queues between shards and their coordinator to show.
+    #[must_use]
+    pub const fn is_of_queues(self) -> bool {
+        matches!(self, Self::MembershipLate | Self::OldMembership | Self::ReportLate)
+    }
 }
 
 /// Whether this bug is planted.

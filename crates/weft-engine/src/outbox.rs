@@ -14,6 +14,7 @@ use crate::member::Member;
 use crate::output::{ComputeOp, MemberOp, Notice, Output};
 use crate::ranges::RequestId;
 use crate::sched::merge::{self, Kind, Last};
+use crate::shard::ShardId;
 use crate::token::{Tag, Token};
 
 /// Who is to be told of a `Done`.
@@ -28,7 +29,11 @@ pub(crate) enum Owner {
     /// The running superblock round.
     Superblock,
     /// A computation of a row.
-    Compute(RowId),
+    Compute(ShardId, RowId),
+    /// What a shard has to say.
+    FromShard(ShardId),
+    /// What a shard is told.
+    ToShard(ShardId),
 }
 
 /// A chain through a table, by its ends: the parts after the first one of a member request, or the
@@ -42,6 +47,7 @@ pub(crate) struct Chain {
 /// A block of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RowPart {
+    pub(crate) shard: ShardId,
     pub(crate) row: RowId,
     pub(crate) slot: Slot,
     /// The request whose memory it is; else it is the row's.
@@ -51,6 +57,7 @@ pub(crate) struct RowPart {
 /// Blocks of one slot: of rows of a batch that follow each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RowRun {
+    pub(crate) shard: ShardId,
     pub(crate) head: RowId,
     pub(crate) slot: Slot,
     /// Which row of the batch, counted from its head, and how many.
@@ -79,7 +86,7 @@ pub(crate) struct ReadPart {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Outstanding {
     pub(crate) volume: VolumeId,
-    /// `None` for a computation.
+    /// `None` for a computation and a queue.
     pub(crate) member: Option<MemberIndex>,
     pub(crate) write: bool,
     pub(crate) issued: Time,
@@ -268,10 +275,22 @@ impl Outbox {
         token
     }
 
-    pub(crate) fn compute(&mut self, volume: VolumeId, row: RowId, ops: Vec<ComputeOp>) {
-        let token = self.issue(volume, None, false, Owner::Compute(row));
+    pub(crate) fn compute(
+        &mut self,
+        volume: VolumeId,
+        shard: ShardId,
+        row: RowId,
+        ops: Vec<ComputeOp>,
+    ) {
+        let token = self.issue(volume, None, false, Owner::Compute(shard, row));
         self.work.operations += ops.len() as u32;
         self.outputs.push_back(Output::Compute { token, ops });
+    }
+
+    /// Something is in a queue.
+    pub(crate) fn deliver(&mut self, volume: VolumeId, queue: Owner) {
+        let token = self.issue(volume, None, false, queue);
+        self.outputs.push_back(Output::Deliver(token));
     }
 
     /// An empty list for a computation.

@@ -14,17 +14,20 @@ mod attach;
 mod command;
 mod discard;
 mod members;
+mod queues;
+mod shard;
 mod streams;
 mod sync;
 
 use std::collections::VecDeque;
 
-use weft_units::{ByteRange, Bytes, ClientId, RowId, Span, Time, VolumeId};
+use weft_units::{ByteRange, Bytes, ClientId, RowId, Sectors, Slot, Span, Time, VolumeId};
 
-use self::attach::{Cursor, Detour};
 use self::command::Waiting;
 use self::discard::Discard;
 use self::members::STALL_WARNING;
+use self::queues::{End, ToShard};
+use self::shard::{FarEnd, Shard};
 use self::streams::{StreamId, Streams};
 use self::sync::changes_parity;
 use crate::Congestion;
@@ -35,13 +38,16 @@ use crate::frame::{Frame, Run, frames_needed};
 use crate::input::{Fault, Flags, Request, RequestOp, SyncAction, Value};
 use crate::knobs::{Knob, Knobs, PlanRule, PriorityRule};
 use crate::mutant::Mutant;
-use crate::outbox::{Outbox, Outstanding, Owner, ReadPart, Who};
+use crate::outbox::{Outbox, Outstanding, Owner, ReadPart, RowPart, Who};
 use crate::output::{Notice, Output};
+use crate::raid::geometry::Geometry;
 use crate::raid::parity::cache::Cache;
 use crate::raid::parity::discard::Discarded;
-use crate::raid::parity::rows::{Answer, Event, Rows, Surroundings};
+use crate::raid::parity::rows::{Answer, Event, Link, Rows, Surroundings};
 use crate::raid::parity::sync::RowSync;
+use crate::raid::parity::waits::RowWaits;
 use crate::ranges::{Ranges, RequestId};
+use crate::shard::{ShardId, ToCoordinator};
 use crate::snapshot::{RowsInUse, VolumeSnapshot};
 use crate::token::Tag;
 
@@ -50,7 +56,14 @@ use crate::token::Tag;
 pub(crate) struct Volume {
     id: VolumeId,
     pub(crate) array: Array,
-    rows: Rows,
+    /// At least one.
+    shards: Vec<Shard>,
+    /// Of their queues; none if they are called.
+    ends: Vec<End>,
+    /// Rows of all shards.
+    cache_rows: u32,
+    /// Numbers what shards were asked.
+    questions: u64,
     knobs: Knobs,
     memory: Memory,
     requests: Vec<Option<Active>>,
@@ -58,20 +71,12 @@ pub(crate) struct Volume {
     ranges: Ranges,
     /// Writes that wait for the dirty mark.
     before_dirty: VecDeque<RequestId>,
-    /// Requests that go on attaching in this turn.
+    /// Requests that may be dealt to shards.
     ready: VecDeque<RequestId>,
-    /// Requests that found no row.
-    starved: VecDeque<RequestId>,
-    /// Pieces of reads that go through the cache.
-    detours: VecDeque<Detour>,
-    /// The first of the starved ones was refused after detours had rows: its turn is before theirs.
-    detours_wait: bool,
     /// What is being discarded, request by request, and the rows of it.
     discards: Vec<Discard>,
     discarded: Discarded,
     streams: Streams,
-    /// Rows that are handled in this turn.
-    picked: Vec<RowId>,
     /// Done, but a failure is not recorded yet.
     held: VecDeque<RequestId>,
     sync: Option<RowSync>,
@@ -114,10 +119,9 @@ struct Active {
     frames: Run,
     flags: Flags,
     attr: crate::input::Attr,
-    /// Pieces that are not done, and one for attaching them.
-    pending: u32,
-    /// Of a long one that is being attached.
-    cursor: Option<Box<Cursor>>,
+    /// Pieces that are not done, one for dealing it, and [`ATTACHING`] for each shard that is not through
+    /// with attaching it.
+    pending: u64,
     /// What of it goes past the cache.
     discarded: Option<Box<discard::Rows>>,
     error: Option<ReplyError>,
@@ -149,11 +153,26 @@ impl Volume {
     ) -> Self {
         let array = Array::new(id, &config.assembly, epoch_secs, now);
         let memory = Memory { first, frames, rows_max: config.rows_max };
-        let rows = memory.rows(&array, &config.knobs);
+        let count = config.shards.count.max(1);
+        let mut shards = Vec::new();
+        let mut ends = Vec::new();
+        for shard in (0..count).map(ShardId) {
+            let memory = memory.part(shard, count);
+            let rows = memory.rows((id, shard), &array.geometry, &config.knobs, count.into());
+            let far = config.shards.queues.then(|| {
+                ends.push(End::new(array.membership_now(), config.knobs));
+                Box::new(FarEnd::new(array.membership_now(), config.knobs))
+            });
+            shards.push(Shard::new(shard, memory, rows, far));
+        }
+        let cache_rows = memory.rows_of_all(&array.geometry, &config.knobs, count);
         Self {
             id,
             array,
-            rows,
+            shards,
+            ends,
+            cache_rows,
+            questions: 0,
             knobs: config.knobs,
             memory,
             requests: Vec::new(),
@@ -161,13 +180,9 @@ impl Volume {
             ranges: Ranges::default(),
             before_dirty: VecDeque::new(),
             ready: VecDeque::new(),
-            starved: VecDeque::new(),
-            detours: VecDeque::new(),
-            detours_wait: false,
             discards: Vec::new(),
             discarded: Discarded::default(),
             streams: Streams::default(),
-            picked: Vec::new(),
             held: VecDeque::new(),
             sync: None,
             last_sync: None,
@@ -245,38 +260,48 @@ impl Volume {
         out: &mut Outbox,
     ) {
         let position = outstanding.member.and_then(|index| self.array.position_of(index));
-        if let Some(position) = position {
-            self.array.members[position].in_flight -= 1;
-        }
         let detached = outstanding.detached;
+        if let Some(position) = position {
+            let member = &mut self.array.members[position];
+            member.in_flight -= 1;
+            if member.read_errors > 0 && !detached {
+                let reads = !outstanding.write && matches!(outstanding.owner, Owner::Parts(..));
+                if reads && value.is_ok() {
+                    member.read_errors = 0;
+                }
+            }
+        }
         let result = value.as_ref().map(|_| ()).map_err(|fault| *fault);
         match outstanding.owner {
-            Owner::Compute(row) => {
-                self.with_rows(out, |rows, cx| rows.computed(row, value, cx));
+            Owner::Compute(shard, row) => {
+                self.with_rows(shard, out, |rows, cx| rows.computed(row, value, cx));
             }
             Owner::Discard(request) if !detached => {
                 self.discard_done(request, position, result, out);
             }
             Owner::Flush if !detached => self.flush_done(position, result, out),
+            Owner::FromShard(shard) => self.deliver_from(shard, out),
             Owner::Superblock if !detached => self.array.superblock_done(position, result, out),
+            Owner::ToShard(shard) => self.deliver_to(shard, out),
             Owner::Discard(_) | Owner::Flush | Owner::Superblock => {}
             Owner::Parts(first, mut merged) => {
                 if matches!(first, Who::Read(_)) && !detached {
-                    self.read_answered(position, result, out);
+                    self.bypass_answered(position, result, out);
                 }
-                let answer = Answer { result, position, given_up: false };
+                let member = outstanding.member;
+                let answer = Answer { result, member, given_up: false };
                 let mut next = Some(first);
                 while let Some(part) = next {
                     match part {
-                        Who::Row(part) if detached => self.rows.unpin(part),
-                        Who::Row(part) => {
-                            self.with_rows(out, |rows, cx| rows.done(part, answer, cx));
-                        }
+                        Who::Row(part) if detached => self.row_unpin(part),
+                        Who::Row(part) => self.row_done(part, answer, out),
                         Who::Rows(_) if detached => {
                             unreachable!("what is given up is told row by row")
                         }
                         Who::Rows(run) => {
-                            self.with_rows(out, |rows, cx| rows.run_done(run, answer, cx));
+                            self.with_rows(run.shard, out, |rows, cx| {
+                                rows.run_done(run, answer, cx);
+                            });
                         }
                         Who::Read(part) if detached => self.unpin(part.request, out),
                         Who::Read(part) => self.read_done(part, result, out),
@@ -296,15 +321,30 @@ impl Volume {
         self.start_dirty_writers();
         self.pay_off(out);
         // Those who waited for rows are relieved before a sync takes what is free.
-        self.rows.cache.relieve();
+        for shard in &mut self.shards {
+            shard.rows.cache.relieve();
+            if shard.is_far() {
+                shard.place_syncs(&self.array.geometry);
+            }
+        }
         self.run_syncs(out);
         self.resize();
+        self.deal_ready(out);
         self.attach_waiting(out);
-        let may_move = self.rows_may_move();
-        let mut handled = self.with_rows(out, |rows, cx| rows.release_plug(cx, may_move));
-        handled += self.handle_rows(rows_max, out);
+        let mut handled = 0;
+        for shard in (0..self.shards.len() as u16).map(ShardId) {
+            let may_move = self.rows_may_move(shard);
+            handled += self.with_rows(shard, out, |rows, cx| rows.release_plug(cx, may_move));
+            handled += self.handle_rows(shard, rows_max, out);
+        }
         self.run_discards(out);
-        self.rows.cache.plug_delayed(self.knobs.activation(), out.now);
+        for shard in &mut self.shards {
+            let activation = shard.knobs(&self.knobs).activation();
+            shard.rows.cache.plug_delayed(activation, out.now);
+            if shard.is_far() {
+                shard.say_quiet();
+            }
+        }
         self.release_held(out);
         let delay =
             if self.stopping && self.is_idle() { None } else { Some(self.knobs.safe_mode_delay) };
@@ -314,50 +354,64 @@ impl Volume {
         let served = self.array.start_rounds(out);
         self.flushed(served, out);
         self.answer_commands(out);
+        if self.is_far() {
+            self.send(out);
+        }
         handled
     }
 
     /// Whether another turn has something to do already.
     pub(crate) fn has_work(&self, now: Time) -> bool {
-        let activation = self.knobs.activation();
-        let rows_wait = self.rows_may_move()
-            && self.rows.cache.has_runnable(self.knobs.priority_variant(), activation, now);
-        let for_rows =
-            !self.starved.is_empty() || !self.detours.is_empty() || self.rows.has_displaced();
+        let lost = self.array.is_planted(Mutant::LostWakeUp);
+        let shard_has_work = |shard: &Shard| {
+            let knobs = shard.knobs(&self.knobs);
+            let (variant, activation) = (knobs.priority_variant(), knobs.activation());
+            let rows_wait = self.rows_may_move(shard.id())
+                && shard.rows.cache.has_runnable(variant, activation, now);
+            (rows_wait && !lost)
+                || shard.can_attach()
+                || (!shard.ready.is_empty() && (self.resizing.is_none() || shard.is_far()))
+                || (shard.is_far() && (shard.can_place_sync() || shard.can_say_quiet()))
+        };
         let sync_goes_on = self.sync.as_ref().is_some_and(|sync| {
-            sync.has_work(&self.rows, &self.discarded)
+            sync.has_work(|key| self.may_sync_row(key))
                 && (self.array.is_dirty() || !changes_parity(sync.action))
         });
-        (rows_wait && !self.array.is_planted(Mutant::LostWakeUp))
+        self.shards.iter().any(shard_has_work)
             || sync_goes_on
             || self.array.members.iter().any(|member| member.to_give_up)
             || (self.sync.is_none() && self.sync_is_due(now))
             || self.may_resize()
-            || (for_rows && self.rows.cache.is_relieved())
             || (!self.ready.is_empty() && self.resizing.is_none())
-            || (!self.before_dirty.is_empty() && (self.array.is_dirty() || self.array.broken))
-            || (!self.held.is_empty() && self.rows_may_move())
+            || (!self.before_dirty.is_empty()
+                && (self.array.is_dirty() || self.array.membership.broken))
+            || (!self.held.is_empty() && self.members_are_known())
             || self.has_discards_to_run()
     }
 
     /// What a member had no space for is written to it later, and that is for a dirty array.
     fn may_settle(&self) -> bool {
-        self.stopping || !self.rows.is_owing()
+        self.stopping || !self.owes()
     }
 
     pub(crate) fn stripe_cache_active(&self) -> u32 {
-        self.rows.cache.active()
+        self.shards.iter().map(|shard| shard.rows.cache.active()).sum()
     }
 
     pub(crate) fn rows_in_use(&self) -> RowsInUse {
-        self.rows.cache.rows_in_use()
+        let mut all = RowsInUse::default();
+        for shard in &self.shards {
+            all.add(shard.rows.cache.rows_in_use());
+        }
+        all
     }
 
     /// Source: md's `raid5_congested`; `md_write_start`, in which a writer waits for the superblock.
     pub(crate) fn congestion(&self) -> Congestion {
-        if !self.starved.is_empty() || !self.before_dirty.is_empty() {
+        let starves = self.shards.iter().any(|shard| !shard.starved.is_empty());
+        if starves || !self.before_dirty.is_empty() {
             Congestion::Blocked
-        } else if self.rows.cache.active() == self.rows.cache.size() {
+        } else if self.stripe_cache_active() == self.cache_rows {
             Congestion::Congested
         } else {
             Congestion::None
@@ -379,7 +433,9 @@ impl Volume {
             spans.map(|span| since + span).chain(member.gives_up_at).min()
         });
         let retry = self.retry_wake();
-        let activation = self.rows.cache.activation_wake().filter(|_| self.rows_may_move());
+        let may_move = |shard: &&Shard| self.rows_may_move(shard.id());
+        let activation = self.shards.iter().filter(may_move);
+        let activation = activation.filter_map(|shard| shard.rows.cache.activation_wake());
         stalls.chain(settle).chain(retry).chain(self.array.round_wake()).chain(activation).min()
     }
 
@@ -388,7 +444,7 @@ impl Volume {
         VolumeSnapshot {
             array_state: self.array.state_word(),
             size: self.array.geometry.array_size().bytes(),
-            degraded: self.array.degraded(),
+            degraded: self.array.membership.degraded(),
             events: self.array.events(),
             sync_action: match &self.sync {
                 Some(sync) => sync.action,
@@ -399,9 +455,9 @@ impl Volume {
             sync_rows: sync.map_or(0, |sync| sync.rows),
             mismatch_cnt: sync.map_or(0, |sync| sync.mismatch_cnt),
             no_space: self.full_since.is_some(),
-            resync_from: self.array.resync_from,
-            stripe_cache_active: self.rows.cache.active(),
-            row_waits: self.rows.waits.clone(),
+            resync_from: self.array.membership.resync_from,
+            stripe_cache_active: self.stripe_cache_active(),
+            row_waits: self.row_waits(),
             requests_active: self.requests.iter().flatten().filter(|r| !r.answered).count(),
             knobs: self.knobs,
             members: self.array.members.iter().map(crate::member::Member::snapshot).collect(),
@@ -416,10 +472,10 @@ impl Volume {
     // Requests.
 
     fn takes_writes(&mut self, trims: bool, now: Time) -> Result<(), ReplyError> {
-        if self.array.read_only && !self.array.is_planted(Mutant::WriteWhileReadOnly) {
+        if self.array.membership.read_only && !self.array.is_planted(Mutant::WriteWhileReadOnly) {
             return Err(ReplyError::ReadOnly);
         }
-        if self.array.broken {
+        if self.array.membership.broken {
             return Err(ReplyError::Io);
         }
         match self.full_since {
@@ -448,7 +504,6 @@ impl Volume {
             flags: request.flags,
             attr: request.attr,
             pending: 1,
-            cursor: None,
             discarded: None,
             error: None,
             stalled: false,
@@ -513,7 +568,7 @@ impl Volume {
 
     /// Lets writers through once the members say dirty.
     fn start_dirty_writers(&mut self) {
-        if self.array.broken {
+        if self.array.membership.broken {
             while let Some(id) = self.before_dirty.pop_front() {
                 self.active(id).error = Some(ReplyError::Io);
                 self.ready.push_back(id);
@@ -536,26 +591,26 @@ impl Volume {
 
     fn start_read(&mut self, id: RequestId, out: &mut Outbox) {
         // What a member has no space for is known to its row only.
-        let bypasses = self.array.reads_bypass() || self.knobs.plan_rule == PlanRule::Least;
-        if bypasses && !self.rows.is_owing() {
+        let bypasses =
+            self.array.membership.reads_bypass() || self.knobs.plan_rule == PlanRule::Least;
+        if bypasses && !self.owes() {
             self.bypass(id, out);
         } else {
             self.ready.push_back(id);
         }
     }
 
-    /// A member answered a read that bypassed the cache.
-    fn read_answered(
+    /// A member answered a read that bypassed the cache. If it could not be read, rows do not say so.
+    fn bypass_answered(
         &mut self,
         position: Option<usize>,
         result: Result<(), Fault>,
         out: &mut Outbox,
     ) {
         match (result, position) {
-            (Ok(()), Some(position)) => self.array.members[position].read_errors = 0,
             (Err(Fault::Gone), Some(position)) => self.array.fail(position, out),
             (Err(_), Some(position)) => self.array.members[position].read_errors += 1,
-            (_, None) => {}
+            (Ok(()), _) | (_, None) => {}
         }
     }
 
@@ -564,7 +619,7 @@ impl Volume {
         if result.is_ok() {
             self.piece_done(part.request, Ok(()), out);
         } else {
-            self.detours.push_back(Detour { part, failed: true });
+            self.detour(part, true);
         }
     }
 
@@ -579,7 +634,7 @@ impl Volume {
     fn pieces_done(
         &mut self,
         id: RequestId,
-        pieces: u32,
+        pieces: u64,
         result: Result<(), ReplyError>,
         out: &mut Outbox,
     ) {
@@ -604,7 +659,7 @@ impl Volume {
 
     fn release_held(&mut self, out: &mut Outbox) {
         let recorded = self.array.failures_recorded();
-        if recorded || self.array.broken {
+        if recorded || self.array.membership.broken {
             while let Some(id) = self.held.pop_front() {
                 if !recorded {
                     // It missed a member, and the others will never say so.
@@ -670,7 +725,7 @@ impl Volume {
 
     fn flushed(&mut self, served: Vec<RequestId>, out: &mut Outbox) {
         for id in served {
-            let broken = self.array.broken;
+            let broken = self.array.membership.broken;
             let request = self.active(id);
             let outcome = if broken { Err(ReplyError::Io) } else { Ok(()) };
             if request.op == RequestOp::Flush || request.range.len == Bytes::ZERO {
@@ -684,60 +739,107 @@ impl Volume {
         }
     }
 
+    #[inline]
     fn with_rows<T>(
         &mut self,
+        shard: ShardId,
         out: &mut Outbox,
         act: impl FnOnce(&mut Rows, &mut Surroundings<'_>) -> T,
     ) -> T {
-        let mut cx = Surroundings { array: &mut self.array, knobs: &self.knobs, out };
-        act(&mut self.rows, &mut cx)
+        let Shard { rows, far, .. } = &mut self.shards[shard.index()];
+        let (link, knobs) = match far {
+            None => (Link::Near(&mut self.array), &self.knobs),
+            Some(far) => (Link::Far(&mut far.queues), &far.knobs),
+        };
+        let mut cx = Surroundings { link, knobs, out };
+        act(rows, &mut cx)
     }
 
-    fn rows_may_move(&self) -> bool {
-        self.array.failures_recorded() || self.array.broken
+    /// A member request of a row is done, or was given up.
+    #[inline]
+    fn row_done(&mut self, part: RowPart, answer: Answer, out: &mut Outbox) {
+        if self.is_far() {
+            self.tell(part.shard, ToShard::Done { part, answer });
+        } else {
+            self.with_rows(part.shard, out, |rows, cx| rows.done(part, answer, cx));
+        }
     }
 
-    fn handle_rows(&mut self, rows_max: u32, out: &mut Outbox) -> u32 {
+    /// One that was given up is done at last.
+    fn row_unpin(&mut self, part: RowPart) {
+        if self.is_far() {
+            self.tell(part.shard, ToShard::Unpin(part));
+        } else {
+            self.shards[part.shard.index()].rows.unpin(part);
+        }
+    }
+
+    /// Whether every failure is recorded, or never will be.
+    fn members_are_known(&self) -> bool {
+        self.array.failures_recorded() || self.array.membership.broken
+    }
+
+    /// The same as far as a shard knows: then its rows may move.
+    #[inline]
+    fn rows_may_move(&self, shard: ShardId) -> bool {
+        match &self.shards[shard.index()].far {
+            None => self.members_are_known(),
+            Some(far) => far.queues.membership.recorded || far.queues.membership.broken,
+        }
+    }
+
+    fn handle_rows(&mut self, id: ShardId, rows_max: u32, out: &mut Outbox) -> u32 {
         // As md: nothing moves while a failure is not recorded.
-        if !self.rows_may_move() {
+        if !self.rows_may_move(id) {
             return 0;
         }
         let (geometry, streams, now) = (&self.array.geometry, &self.streams, out.now);
         let chunk_row = geometry.chunk().bytes().0 * u64::from(geometry.data_members());
-        self.rows
-            .activate(&self.knobs, geometry, now, |lacks| streams.moved(&lacks, chunk_row, now));
-        let variant = self.knobs.priority_variant();
+        let Shard { rows, picked, far, .. } = &mut self.shards[id.index()];
+        let knobs = far.as_ref().map_or(&self.knobs, |far| &far.knobs);
+        // Behind a queue nobody knows what a stream does.
+        let near = far.is_none();
+        rows.activate(knobs, geometry, now, |lacks| {
+            if near { streams.moved(&lacks, chunk_row, now) } else { None }
+        });
+        let variant = knobs.priority_variant();
         // For its allocation.
-        let mut picked = std::mem::take(&mut self.picked);
+        let mut picked = std::mem::take(picked);
         // What goes by chunk rows ends a turn when it has made the longest request that there is: members
         // are to begin while the next one is worked on.
-        let most = (self.knobs.max_sectors.0 / self.rows.cache.block_bytes()).max(1);
-        let (mut picks, mut rows) = (0, 0);
-        while picks < rows_max && rows < most {
+        let most = (knobs.max_sectors.0 / rows.cache.block_bytes()).max(1);
+        let (mut picks, mut count) = (0, 0);
+        while picks < rows_max && count < most {
             let first = picked.len();
-            if !self.rows.cache.pick(variant, &mut picked) {
+            if !rows.cache.pick(variant, &mut picked) {
                 break;
             }
             picks += 1;
-            if self.rows.cache.goes_by_chunk_rows() {
-                let led = |id: &RowId| 1 + self.rows.cache.row(*id).followers();
-                rows += picked[first..].iter().map(led).sum::<u64>();
+            if rows.cache.goes_by_chunk_rows() {
+                let led = |id: &RowId| 1 + rows.cache.row(*id).followers();
+                count += picked[first..].iter().map(led).sum::<u64>();
             }
         }
         let handled = picked.len() as u32;
-        for id in picked.drain(..) {
-            self.with_rows(out, |rows, cx| rows.handle(id, cx));
+        for row in picked.drain(..) {
+            self.with_rows(id, out, |rows, cx| rows.handle(row, cx));
         }
-        self.picked = picked;
-        self.take_events(out);
+        self.shards[id.index()].picked = picked;
+        self.take_events_of(id, out);
         handled
     }
 
     /// Writes again, now and then, what members had no space for.
     fn pay_off(&mut self, out: &mut Outbox) {
-        if self.rows.is_owing() && self.retry_wake().is_some_and(|time| out.now >= time) {
+        if self.owes() && self.retry_wake().is_some_and(|time| out.now >= time) {
             self.full_since = Some(out.now);
-            self.with_rows(out, |rows, cx| rows.pay_off(cx));
+            for shard in (0..self.shards.len() as u16).map(ShardId) {
+                if !self.is_far() {
+                    self.with_rows(shard, out, |rows, cx| rows.pay_off(cx));
+                } else if self.ends[shard.index()].owes {
+                    self.tell(shard, ToShard::PayOff);
+                }
+            }
             self.take_events(out);
         }
     }
@@ -746,76 +848,181 @@ impl Volume {
     fn retry_wake(&self) -> Option<Time> {
         let due = self.full_since? + FULL_RETRY;
         // A sync that is not to run needs no wake-up.
-        let waits = self.rows.is_owing() || (self.sync.is_none() && self.sync_is_due(due));
-        (waits && !self.array.broken).then_some(due)
+        let waits = self.owes() || (self.sync.is_none() && self.sync_is_due(due));
+        (waits && !self.array.membership.broken).then_some(due)
     }
 
     #[inline]
     fn take_events(&mut self, out: &mut Outbox) {
-        if !self.rows.events.is_empty() {
-            self.take_some_events(out);
+        if let [alone] = &self.shards[..] {
+            if !alone.rows.events.is_empty() {
+                self.take_some_events(ShardId(0), out);
+            }
+            return;
+        }
+        for shard in (0..self.shards.len() as u16).map(ShardId) {
+            self.take_events_of(shard, out);
+        }
+    }
+
+    #[inline]
+    fn take_events_of(&mut self, shard: ShardId, out: &mut Outbox) {
+        if !self.shards[shard.index()].rows.events.is_empty() {
+            self.take_some_events(shard, out);
         }
     }
 
     #[inline(never)]
-    fn take_some_events(&mut self, out: &mut Outbox) {
-        let lent_not_pinned = self.array.is_planted(Mutant::LentNotPinned);
-        let mut events = std::mem::take(&mut self.rows.events);
-        for event in events.drain(..) {
-            match event {
-                Event::PiecesDone { request, pieces, result } => {
-                    self.pieces_done(request, pieces, result, out);
-                }
-                Event::Pinned { .. } | Event::Unpinned { .. } if lent_not_pinned => {}
-                Event::Pinned { request } => self.active(request).pins += 1,
-                Event::SyncDone { key, mismatch, ok } => {
-                    let sync = self.sync.as_mut().expect("rows are synced for a sync");
-                    sync.row_done(key, mismatch, ok);
-                }
-                Event::NoSpace { slot, sector } => {
-                    // The others agree about a block that is being rebuilt.
-                    if !self.array.is_rebuilding(slot) {
-                        let from = self.array.resync_from.unwrap_or(sector).min(sector);
-                        self.array.resync_from = Some(from);
-                    }
-                    if let Some(sync) = &mut self.sync {
-                        self.sync_failed_full = true;
-                        sync.rewind(sector.0 / self.rows.cache.height().0);
-                    }
-                    let first = self.full_since.replace(out.now).is_none();
-                    if first && let Some(member) = self.array.at(slot) {
-                        out.notice(Notice::NoSpace { member: member.info.index });
-                    }
-                }
-                Event::Unpinned { request } => self.unpin(request, out),
-                Event::Written => {
-                    self.full_since = None;
-                    self.sync_failed_full = false;
-                }
+    fn take_some_events(&mut self, id: ShardId, out: &mut Outbox) {
+        let Shard { rows, far, .. } = &mut self.shards[id.index()];
+        if let Some(far) = far {
+            let queues = &mut far.queues;
+            // It owes before it says what for, and no more after all was said.
+            if rows.is_owing() {
+                queues.tell_owing(true);
             }
+            queues.queue.extend(rows.events.drain(..).map(ToCoordinator::Event));
+            queues.tell_owing(rows.is_owing());
+            return;
+        }
+        let mut events = std::mem::take(&mut rows.events);
+        for event in events.drain(..) {
+            self.event(id, event, out);
         }
         // Keeps the allocation; nothing was added meanwhile but by rows, which are not handled here.
-        if self.rows.events.is_empty() {
-            self.rows.events = events;
+        let rows = &mut self.shards[id.index()].rows;
+        if rows.events.is_empty() {
+            rows.events = events;
         }
+    }
+
+    #[inline(always)]
+    fn event(&mut self, shard: ShardId, event: Event, out: &mut Outbox) {
+        match event {
+            Event::Attached { request, pieces, whole } => {
+                if whole {
+                    self.attached(request, out);
+                }
+                let pieces = u64::from(pieces);
+                self.active(request).pending += pieces;
+                self.pieces_done(request, ATTACHING, Ok(()), out);
+            }
+            Event::PiecesDone { request, pieces, mut result } => {
+                if self.is_far() {
+                    // A shard may not have known it when it was done.
+                    if self.array.membership.broken && self.active(request).writes {
+                        result = result.and(Err(ReplyError::Io));
+                    }
+                } else if result.is_err() {
+                    self.shards[shard.index()].request_failed(request);
+                }
+                self.pieces_done(request, pieces.into(), result, out);
+            }
+            Event::Pinned { .. } | Event::Unpinned { .. }
+                if self.array.is_planted(Mutant::LentNotPinned) => {}
+            Event::Pinned { request } => self.active(request).pins += 1,
+            Event::SyncDone { key, mismatch, ok } => {
+                let ok = ok && !(self.is_far() && self.array.membership.broken);
+                let sync = self.sync.as_mut().expect("rows are synced for a sync");
+                sync.row_done(key, mismatch, ok);
+            }
+            Event::NoSpace { slot, sector } => {
+                // The others agree about a block that is being rebuilt.
+                if !self.array.membership.is_rebuilding(slot) {
+                    let from = self.array.membership.resync_from.unwrap_or(sector).min(sector);
+                    self.array.membership.resync_from = Some(from);
+                }
+                self.no_space(slot, sector, out);
+            }
+            Event::Unpinned { request } => self.unpin(request, out),
+            // It may be another member that has none.
+            Event::Written if self.shards.len() > 1 && self.others_owe(shard) => {}
+            Event::Written => {
+                self.full_since = None;
+                self.sync_failed_full = false;
+            }
+        }
+    }
+
+    /// A member has no space for a row.
+    fn no_space(&mut self, slot: Slot, sector: Sectors, out: &mut Outbox) {
+        let row = sector.0 / self.height().0;
+        if let Some(sync) = &mut self.sync {
+            self.sync_failed_full = true;
+            sync.rewind(row);
+        }
+        let first = self.full_since.replace(out.now).is_none();
+        if first && let Some(member) = self.array.at(slot) {
+            out.notice(Notice::NoSpace { member: member.info.index });
+        }
+    }
+
+    /// Row height in sectors.
+    fn height(&self) -> Sectors {
+        height_of(&self.array.geometry, &self.knobs)
+    }
+
+    fn rows_per_chunk(&self) -> u64 {
+        self.array.geometry.chunk().0 / self.height().0
+    }
+
+    fn row_waits(&self) -> RowWaits {
+        let mut all = RowWaits::default();
+        for shard in &self.shards {
+            all.preread.merge(&shard.rows.waits.preread);
+            all.filled.merge(&shard.rows.waits.filled);
+        }
+        all
     }
 }
 
 impl Memory {
-    /// As many rows as are wanted and fit.
-    fn rows(&self, array: &Array, knobs: &Knobs) -> Rows {
-        let chunk = array.geometry.chunk();
-        let height = knobs.stripe_size.at_most(chunk.bytes()).sectors();
-        let row_frames = knobs.stripe_size.row_frames(&array.geometry);
-        let wanted = self.rows_max.unwrap_or(u32::MAX).min(knobs.cache_rows(&array.geometry));
-        let rows = wanted.min(self.frames / row_frames);
-        let members = array.geometry.members();
+    /// What of it is a shard's.
+    fn part(self, shard: ShardId, shards: u16) -> Self {
+        let frames = self.frames / u32::from(shards);
+        Self { first: Frame(self.first.0 + u32::from(shard.0) * frames), frames, ..self }
+    }
+
+    /// Its share of as many rows as are wanted, or as many of them as fit.
+    fn rows(
+        &self,
+        (volume, shard): (VolumeId, ShardId),
+        geometry: &Geometry,
+        knobs: &Knobs,
+        shards: u64,
+    ) -> Rows {
+        let chunk = geometry.chunk();
+        let height = height_of(geometry, knobs);
+        let rows = self.share(shard, geometry, knobs, shards);
+        let members = geometry.members();
         let by_chunk_rows = knobs.stripe_size.is_auto().then(|| chunk.0 / height.0);
         let form = knobs.stripe_cache_form;
         let cache = Cache::new(rows, self.first, members, height, by_chunk_rows, form);
-        Rows::new(cache, chunk)
+        Rows::new(volume, shard, cache, chunk)
     }
+
+    fn share(&self, shard: ShardId, geometry: &Geometry, knobs: &Knobs, shards: u64) -> u32 {
+        let row_frames = knobs.stripe_size.row_frames(geometry);
+        let wanted = self.rows_max.unwrap_or(u32::MAX).min(knobs.cache_rows(geometry));
+        let (share, rest) = (wanted / shards as u32, wanted % shards as u32);
+        let share = share + u32::from(u32::from(shard.0) < rest);
+        share.max(1).min(self.frames / row_frames)
+    }
+
+    /// Rows of all shards.
+    fn rows_of_all(self, geometry: &Geometry, knobs: &Knobs, shards: u16) -> u32 {
+        let share = |id| self.part(id, shards).share(id, geometry, knobs, shards.into());
+        (0..shards).map(ShardId).map(share).sum()
+    }
+}
+
+fn height_of(geometry: &Geometry, knobs: &Knobs) -> Sectors {
+    knobs.stripe_size.at_most(geometry.chunk().bytes()).sectors()
 }
 
 /// How often a full member is tried.
 const FULL_RETRY: Span = Span::secs(1);
+
+/// What counts as pending for a shard that is not through with attaching a request: more than a request has
+/// pieces.
+const ATTACHING: u64 = 1 << 32;

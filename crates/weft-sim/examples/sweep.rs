@@ -1,7 +1,7 @@
 //! Simulates a lot, and says how much.
 //!
 //! `gate` is what CI runs, with floors; `run FIRST SEEDS` is more of it, for the ledger (`cargo xtask sweep`);
-//! `replay NAME NUMBER` does one piece of work again.
+//! `replay NAME NUMBER [SHARDS]` does one piece of work again.
 #![allow(clippy::cast_possible_truncation, reason = "counts of a simulation are small")]
 
 use std::io::IsTerminal;
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use weft_engine::mutant::Mutant;
 use weft_sim::World;
 use weft_sim::script::{Profile, Script};
-use weft_sim::sweep::{Totals, Work, run};
+use weft_sim::sweep::{OnShards, Totals, Work, run};
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
@@ -23,8 +23,13 @@ fn main() -> ExitCode {
             (Ok(first), Ok(seeds)) => sweep(first, seeds),
             _ => usage(),
         },
-        ["replay", name, number] => {
-            match number.parse().ok().and_then(|number| Work::named(name, number)) {
+        ["replay", name, number] => match named(name, number) {
+            Some(work) => replay(work),
+            None => usage(),
+        },
+        ["replay", name, number, shards @ ("1" | "2" | "3")] => {
+            let count = shards.parse().expect("it is a number");
+            match named(name, number).and_then(|work| work.on_shards(count)) {
                 Some(work) => replay(work),
                 None => usage(),
             }
@@ -33,8 +38,12 @@ fn main() -> ExitCode {
     }
 }
 
+fn named(name: &str, number: &str) -> Option<Work> {
+    number.parse().ok().and_then(|number| Work::named(name, number))
+}
+
 fn usage() -> ExitCode {
-    eprintln!("usage: sweep gate | run FIRST SEEDS | replay NAME NUMBER");
+    eprintln!("usage: sweep gate | run FIRST SEEDS | replay NAME NUMBER [SHARDS]");
     ExitCode::from(2)
 }
 
@@ -46,12 +55,17 @@ fn gate() -> ExitCode {
     let scripts = profiles.flat_map(|profile| GATE_SEEDS.map(|seed| Work::Seed(*profile, seed)));
     let scopes = (0..GATE_SCOPES).map(Work::Scope);
     let steady = (0..GATE_STEADY).map(Work::Steady);
-    let work: Vec<Work> = scopes.chain(steady).chain(scripts).collect();
+    let on_shards = Profile::ALL
+        .iter()
+        .flat_map(|profile| SHARDS_SEEDS.map(|seed| Work::Seed(*profile, seed)))
+        .chain((0..SHARDS_SCOPES).map(Work::Scope))
+        .flat_map(|work| (1..=3).filter_map(move |count| work.on_shards(count)));
+    let work: Vec<Work> = scopes.chain(steady).chain(on_shards).chain(scripts).collect();
     let totals = simulate(&work);
     let bugs = planted_bugs();
     let cuts = totals.coverage;
     let of_cuts = |count: u64| format!("{count} of {} cuts", cuts.points);
-    let gates = [
+    let mut gates = vec![
         Gate("simulated I/Os", totals.requests, 5_000_000, {
             let verified = totals.verified;
             format!("{} of steady load; {verified} sectors read back", totals.steady_requests)
@@ -88,6 +102,9 @@ fn gate() -> ExitCode {
             format!("of {}, after {} seeds; missed: {:?}", bugs.all, bugs.seeds, bugs.missed)
         }),
     ];
+    for (count, on) in (1..).zip(totals.on_shards) {
+        gates.extend(gates_on_shards(count, on));
+    }
     let mut low = 0;
     for Gate(name, found, floor, detail) in &gates {
         low += u64::from(found < floor);
@@ -95,6 +112,29 @@ fn gate() -> ExitCode {
         println!("{verdict:<7}  {found:>10}  {name}, at least {floor} ({detail})");
     }
     finish(&totals, low == 0)
+}
+
+/// What was done with rows dealt to so many shards behind queues, and whether the queues were late.
+fn gates_on_shards(count: u16, on: OnShards) -> [Gate; 4] {
+    let OnShards { fault_seeds, coverage, kills, undelivered, queues, overtaken } = on;
+    let crash_points = coverage.points + kills;
+    let of = |what: &'static str| -> &'static str {
+        // Names are few, and live as long as the program.
+        Box::leak(format!("{what}, shards: {count}").into_boxed_str())
+    };
+    [
+        Gate(of("fault seeds"), fault_seeds, 240, "behind queues".to_owned()),
+        Gate(of("crash points"), crash_points, 5_000, "behind queues".to_owned()),
+        Gate(
+            of("cuts with something in a queue"),
+            undelivered,
+            1_500,
+            "of the small scope".to_owned(),
+        ),
+        Gate(of("% late deliveries"), overtaken * 100 / queues.max(1), 10, {
+            format!("{overtaken} of {queues} were overtaken")
+        }),
+    ]
 }
 
 fn sweep(first: u64, seeds: u64) -> ExitCode {
@@ -181,7 +221,11 @@ fn planted_bugs() -> Bugs {
         let shows = |seed: &u64| {
             bugs.seeds += 1;
             let profile = profiles[*seed as usize % profiles.len()];
-            let run = Script::generate(BUG_SEED + seed, profile).run_with(&plant);
+            let mut script = Script::generate(BUG_SEED + seed, profile);
+            if mutant.is_of_queues() {
+                script = script.on_shards(1 + (seed / 3 % 3) as u16);
+            }
+            let run = script.run_with(&plant);
             // An assertion of the engine is welcome, and not what is tested here.
             run.is_err_and(|failure| failure.violation.checker != "panic")
         };
@@ -198,6 +242,9 @@ fn planted_bugs() -> Bugs {
 
 /// Of each profile. Other seeds than those of the tests.
 const GATE_SEEDS: std::ops::Range<u64> = 1_000_000..1_000_350;
+/// Of each profile and number of shards.
+const SHARDS_SEEDS: std::ops::Range<u64> = 2_000_000..2_000_080;
+const SHARDS_SCOPES: u64 = 8;
 const GATE_SCOPES: u64 = 16;
 const GATE_STEADY: u64 = 250;
 const BUG_SEED: u64 = 20_000;

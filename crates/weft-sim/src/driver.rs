@@ -54,6 +54,7 @@ impl World {
     pub fn complete_only(&mut self, token: Token) {
         let pending = self.pending.remove(&token).expect("only what is outstanding completes");
         self.now = self.now + self.options.latency;
+        self.completed += 1;
         let result = self.end(token, pending);
         self.input(Input::Done { token, result });
     }

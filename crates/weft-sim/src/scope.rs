@@ -31,6 +31,8 @@ pub struct Search {
     pub states: u64,
     /// Cuts that were the end of the process alone.
     pub kills: u64,
+    /// States that were cut while a queue of a shard had something in it.
+    pub undelivered: u64,
     /// Scripts of which every state was reached.
     pub exhausted: u64,
     /// Scripts whose budget was used up before.
@@ -90,6 +92,7 @@ impl Search {
     /// Cuts, recovers, looks at everything.
     fn cut(&mut self, mut world: World, note: &str) {
         let number = self.states;
+        self.undelivered += u64::from(world.outstanding().any(|(_, pending)| pending.is_queue()));
         world.rng = Rng::new(number ^ self.seed << 32);
         world.coverage = Coverage::default();
         // One in seven is the end of the process alone.

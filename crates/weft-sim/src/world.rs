@@ -23,7 +23,7 @@ use weft_ondisk::{Metadata, NewArray, NewMember, Super1, Uuid};
 use weft_parity::Parity;
 use weft_units::{ClientId, MemberIndex, SECTOR_BYTES, Sectors, Time};
 
-pub use carry_out::Pending;
+pub use carry_out::{Delays, Pending};
 use clients::{Issued, Waiting};
 use memory::Memory;
 
@@ -132,6 +132,10 @@ pub struct World {
     pub digest: Digest,
     /// What the power cuts were like.
     pub coverage: Coverage,
+    /// What became of queues.
+    pub delays: Delays,
+    /// Requests, computations and queues that ended.
+    pub(crate) completed: u64,
     /// The stream that chooses completions.
     pub rng: Rng,
     parity: Parity,
@@ -208,6 +212,8 @@ impl World {
             log: Vec::new(),
             digest: Digest::default(),
             coverage: Coverage::default(),
+            delays: Delays::default(),
+            completed: 0,
             rng: Rng::new(options.seed),
             parity: Parity::detect(),
             options,
@@ -239,10 +245,16 @@ impl World {
         self.lost_since.extend(missing.map(|(slot, _)| slot));
         let knobs = self.options.knobs;
         let row_frames = assembly.row_frames(knobs.stripe_size);
-        let rows = self.options.rows_max.unwrap_or(knobs.stripe_cache_size);
+        let shards = self.options.shards;
+        // Each has one.
+        let least = u32::from(shards.count);
+        let rows = self.options.rows_max.unwrap_or(knobs.stripe_cache_size).max(least);
+        let rows_max = self.options.rows_max;
         let config = Config {
-            cache_frames: row_frames * self.options.cache_rows.unwrap_or(rows),
-            volumes: vec![VolumeConfig { assembly, knobs, rows_max: self.options.rows_max }],
+            // Shards have equal parts.
+            cache_frames: row_frames
+                * self.options.cache_rows.unwrap_or(rows).next_multiple_of(least),
+            volumes: vec![VolumeConfig { assembly, knobs, rows_max, shards }],
             client_frames: self.options.client_frames,
             client_credit: self.options.client_credit,
             turn_rows_max: 8,

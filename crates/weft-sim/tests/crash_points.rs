@@ -14,7 +14,7 @@
 )]
 
 use weft_engine::assemble;
-use weft_engine::{Flags, RequestOp};
+use weft_engine::{Flags, RequestOp, Shards};
 use weft_ondisk::Level;
 use weft_sim::scope::{Search, begin, policies};
 use weft_sim::script::{Profile, Script};
@@ -46,11 +46,15 @@ fn run_scope(level: Level, members: usize, per_script: u64) -> Search {
 }
 
 fn assert_covered(coverage: Coverage) {
+    assert_covered_with(coverage, 30);
+}
+
+fn assert_covered_with(coverage: Coverage, half_written_least: u64) {
     let Coverage { points, half_written_row, strict_subset, inside_metadata, during_sync, .. } =
         coverage;
     assert!(points >= 1000, "{coverage:?}");
     let percent = |count| coverage.percent(count);
-    assert!(percent(half_written_row) >= 30, "half-written rows: {coverage:?}");
+    assert!(percent(half_written_row) >= half_written_least, "half-written rows: {coverage:?}");
     assert!(percent(strict_subset) >= 20, "strict subsets: {coverage:?}");
     assert!(percent(inside_metadata) >= 10, "inside metadata: {coverage:?}");
     assert!(percent(during_sync) >= 5, "during row sync: {coverage:?}");
@@ -101,6 +105,42 @@ fn every_policy_on_every_level_survives_cuts_of_short_scripts() {
     assert_eq!(shapes, policies.len() * 3);
     assert!(states > 4000, "{states}");
     assert_covered(coverage);
+}
+
+/// Rows dealt to shards, with queues that are delivered in every order with all else.
+#[test]
+fn every_order_and_cut_of_short_scripts_on_shards_behind_queues() {
+    for count in 1..=3 {
+        let mut coverage = Coverage::default();
+        let (mut states, mut undelivered, mut exhausted) = (0, 0, 0);
+        for (number, (level, members)) in
+            [(Level::Raid4, 3), (Level::Raid5, 3), (Level::Raid6, 4)].into_iter().enumerate()
+        {
+            for clean in [true, false] {
+                let mut options = Options::new(level, members, chunk_kib(4));
+                options.rows_max = Some(4);
+                options.shards = Shards { count, queues: true };
+                options.discards = clean;
+                let first = number as u64 * 1000;
+                let mut search = Search { states: first, ..Search::default() };
+                let note = format!("{level} x {members} on {count} shards, clean {clean}");
+                search.run_scripts(&begin(options, clean), 24, &note);
+                assert!(search.verified > search.states - first, "{note}: nothing was read back");
+                states += search.states - first;
+                undelivered += search.undelivered;
+                exhausted += search.exhausted;
+                coverage.merge(search.coverage);
+            }
+        }
+        println!(
+            "{count} shards: {states} states, {undelivered} with something in a queue, {exhausted} \
+             scripts exhausted, {coverage:?}"
+        );
+        assert!(states > 5000, "{states}");
+        assert!(undelivered * 2 > states, "queues were not delayed: {undelivered} of {states}");
+        // Many states are those in which a queue has what a row will be written with.
+        assert_covered_with(coverage, 25);
+    }
 }
 
 /// Dirty and degraded is refused unless it is consented to, and then only predicted rows are wrong.

@@ -23,7 +23,10 @@ fn hunt(mutant: Mutant) -> (Option<u64>, BTreeMap<&'static str, u64>) {
     let mut seen = BTreeMap::new();
     for seed in 0..SEEDS {
         let profile = PROFILES[seed as usize % PROFILES.len()];
-        let script = Script::generate(20_000 + seed, profile);
+        let mut script = Script::generate(20_000 + seed, profile);
+        if mutant.is_of_queues() {
+            script = script.on_shards(1 + (seed / 3 % 3) as u16);
+        }
         let plant = |world: &mut World| {
             if let Some(engine) = world.engine_mut() {
                 engine.plant(mutant);

@@ -6,6 +6,7 @@
 use weft_units::{ClientId, FRAME_BYTES};
 
 use super::Volume;
+use super::shard::Shard;
 use crate::error::ReplyError;
 use crate::input::{Command, Verb};
 use crate::knobs::Knob;
@@ -99,7 +100,7 @@ impl Volume {
         }
         let unanswered =
             |member: &Member| member.stalled || (member.is_faulty() && member.in_flight > 0);
-        if self.array.members.iter().any(unanswered) || self.rows.is_owing() {
+        if self.array.members.iter().any(unanswered) || self.owes() {
             return Err(ReplyError::Busy(
                 "rows are in use for as long as a member does not answer",
             ));
@@ -107,7 +108,8 @@ impl Volume {
         let mut knobs = self.knobs;
         knobs.set(knob);
         let row_frames = knobs.stripe_size.row_frames(&self.array.geometry);
-        let room = self.memory.frames / row_frames;
+        let shards = self.shards.len() as u32;
+        let room = self.memory.frames / shards / row_frames * shards;
         let too_large = |name: &str, found: u64, room: u64| {
             Err(ReplyError::Refused(format!(
                 "{name}: found {found}, expected at most {room}, for which memory was set aside at the \
@@ -138,19 +140,27 @@ impl Volume {
 
     /// Gives the cache its new shape once no row is in use.
     pub(super) fn resize(&mut self) {
+        self.ask_for_quiet();
         if self.may_resize()
             && let Some(knob) = self.resizing.take()
         {
             self.knobs.set(knob);
-            let waits = std::mem::take(&mut self.rows.waits);
-            self.rows = self.memory.rows(&self.array, &self.knobs);
-            self.rows.waits = waits;
+            let count = self.shards.len() as u16;
+            self.cache_rows = self.memory.rows_of_all(&self.array.geometry, &self.knobs, count);
+            if self.is_far() {
+                self.tell_shape();
+            } else {
+                let count = count.into();
+                let (geometry, knobs) = (&self.array.geometry, &self.knobs);
+                self.shards.iter_mut().for_each(|shard| shard.reshape(geometry, knobs, count));
+            }
         }
     }
 
     /// Rows are in use for as long as a member does not answer; nobody should wait for that.
     pub(super) fn give_up_resize(&mut self, out: &mut Outbox) {
         self.resizing = None;
+        self.forget_quiet();
         let busy =
             ReplyError::Busy("a member does not answer, so that rows stay in use; try again");
         self.commands.retain(|waiting| {
@@ -165,10 +175,11 @@ impl Volume {
     pub(super) fn may_resize(&self) -> bool {
         self.resizing.is_some()
             && self.sync.is_none()
-            && self.rows.cache.is_quiet()
-            && !self.rows.has_displaced()
-            && self.detours.is_empty()
-            && self.starved.is_empty()
+            && if self.is_far() {
+                self.ends.iter().all(|end| end.quiet)
+            } else {
+                self.shards.iter().all(Shard::is_quiet)
+            }
     }
 
     pub(super) fn is_idle(&self) -> bool {
@@ -186,7 +197,7 @@ impl Volume {
             let answer = match waiting.until {
                 Until::Recorded(round) if self.array.round_done(round) => Some(Ok(())),
                 // There are no more superblocks to record it on.
-                Until::Recorded(_) if self.array.broken => Some(Err(ReplyError::Io)),
+                Until::Recorded(_) if self.array.membership.broken => Some(Err(ReplyError::Io)),
                 Until::Recorded(_) => None,
                 Until::Resized => resized.then_some(Ok(())),
                 Until::Stopped => stopped.then_some(Ok(())),

@@ -15,14 +15,16 @@ use std::ops::Range;
 use weft_units::{ByteRange, Sectors, Slot};
 
 use super::Volume;
+use super::queues::ToShard;
+use super::shard::About;
 use crate::array::Array;
 use crate::error::ReplyError;
 use crate::input::{Attr, Fault, Request, RequestOp};
 use crate::mutant::Mutant;
 use crate::outbox::{Outbox, Owner};
 use crate::output::MemberOp;
-use crate::raid::parity::rows::Event;
 use crate::ranges::RequestId;
+use crate::shard::ShardId;
 
 /// What of a request is discarded.
 #[derive(Clone, Debug)]
@@ -36,14 +38,25 @@ pub(super) struct Discard {
     in_flight: u32,
     /// One that had no space.
     full: Option<Slot>,
+    /// Shards behind queues that were asked about the next run.
+    asked: Option<Asked>,
     fua: bool,
     attr: Attr,
+}
+
+/// Whether shards are quiet about a run.
+#[derive(Clone, Debug)]
+struct Asked {
+    run: Range<u64>,
+    number: u64,
+    /// Shards that did not say so yet.
+    waits_for: usize,
 }
 
 impl Array {
     /// Whether discards pay: every member stores nothing for what is discarded.
     pub(crate) fn can_discard(&self) -> bool {
-        let slots = self.present();
+        let slots = self.membership.present();
         slots.ascending().all(|slot| self.at(slot).is_some_and(|member| member.info.discards))
     }
 
@@ -79,7 +92,9 @@ impl Volume {
             RequestOp::Trim => true,
             // Of zeros that a member has no space for, their row knows what belongs there. After a
             // discard nobody would know what a missing member has.
-            RequestOp::WriteZeroes => request.flags.discard && self.array.degraded() == 0,
+            RequestOp::WriteZeroes => {
+                request.flags.discard && self.array.membership.degraded() == 0
+            }
         };
         if !wanted || !self.array.can_discard() {
             return None;
@@ -99,13 +114,14 @@ impl Volume {
             let (fua, attr) = (request.flags.fua, request.attr);
             let run = chunk_rows.start..chunk_rows.start;
             self.discarded.enter(chunk_rows.clone());
-            let (in_flight, full) = (0, None);
+            let (in_flight, full, asked) = (0, None, None);
             self.discards.push(Discard {
                 request: id,
                 chunk_rows,
                 run,
                 in_flight,
                 full,
+                asked,
                 fua,
                 attr,
             });
@@ -117,8 +133,11 @@ impl Volume {
     pub(super) fn run_discards(&mut self, out: &mut Outbox) {
         let mut place = 0;
         while place < self.discards.len() {
+            if self.is_to_ask(&self.discards[place]) {
+                self.ask_about_run(place);
+            }
             let may = self.may_go_on(&self.discards[place]);
-            let ends = may && self.array.broken;
+            let ends = may && self.array.membership.broken;
             if ends {
                 self.end_discard(place, Err(ReplyError::Io), out);
                 continue;
@@ -132,16 +151,52 @@ impl Volume {
 
     /// Whether a turn would tell members to discard something.
     pub(super) fn has_discards_to_run(&self) -> bool {
-        self.discards.iter().any(|discard| self.may_go_on(discard))
+        self.discards.iter().any(|discard| self.may_go_on(discard) || self.is_to_ask(discard))
+    }
+
+    /// Whether shards behind queues have to be asked about the next run of a discard.
+    fn is_to_ask(&self, discard: &Discard) -> bool {
+        let asked = discard.asked.as_ref().map(|asked| &asked.run);
+        self.is_far() && discard.in_flight == 0 && asked != Some(&self.run_after(discard))
+    }
+
+    fn ask_about_run(&mut self, place: usize) {
+        self.questions += 1;
+        let (number, waits_for) = (self.questions, self.shards.len());
+        let run = self.run_after(&self.discards[place]);
+        for id in (0..waits_for as u16).map(ShardId) {
+            let about = About::ChunkRows(run.clone());
+            self.tell(id, ToShard::Ask { number, about });
+        }
+        self.discards[place].asked = Some(Asked { run, number, waits_for });
+    }
+
+    /// A shard knows nothing any more of the rows that it was asked about.
+    pub(super) fn discard_is_quiet(&mut self, number: u64) {
+        let mut asked = self.discards.iter_mut().filter_map(|discard| discard.asked.as_mut());
+        if let Some(asked) = asked.find(|asked| asked.number == number) {
+            asked.waits_for -= 1;
+        }
     }
 
     fn may_go_on(&self, discard: &Discard) -> bool {
-        if discard.in_flight > 0 || !self.rows_may_move() {
+        if discard.in_flight > 0 || !self.members_are_known() {
             return false;
         }
-        let keys = self.rows.keys_of(&self.run_after(discard));
+        let keys = self.keys_of(&self.run_after(discard));
         let waits = self.array.is_planted(Mutant::DiscardUnderSync);
-        self.array.broken || waits || self.rows.are_quiet(&keys, self.sync.as_ref())
+        let sync = self.sync.as_ref();
+        let are_quiet = || match &discard.asked {
+            Some(asked) => asked.waits_for == 0 && sync.is_none_or(|sync| !sync.waits_for(&keys)),
+            None => self.shards.iter().all(|shard| shard.rows.are_quiet(&keys, sync)),
+        };
+        self.array.membership.broken || waits || are_quiet()
+    }
+
+    /// The rows of these chunk rows.
+    fn keys_of(&self, chunk_rows: &Range<u64>) -> Range<u64> {
+        let rows = self.rows_per_chunk();
+        chunk_rows.start * rows..chunk_rows.end * rows
     }
 
     fn run_after(&self, discard: &Discard) -> Range<u64> {
@@ -152,13 +207,14 @@ impl Volume {
 
     fn next_run(&mut self, place: usize, out: &mut Outbox) {
         let run = self.run_after(&self.discards[place]);
-        let keys = self.rows.keys_of(&run);
-        if !self.array.is_planted(Mutant::DiscardKeepsRows) {
-            self.rows.forget(&keys);
+        let keys = self.keys_of(&run);
+        // Those behind queues did so before they said that they are quiet.
+        if !self.is_far() && !self.array.is_planted(Mutant::DiscardKeepsRows) {
+            self.shards.iter_mut().for_each(|shard| shard.rows.forget(&keys));
         }
         let discard = &mut self.discards[place];
         discard.run = run;
-        for slot in self.array.present().descending() {
+        for slot in self.array.membership.present().descending() {
             if slot.0 == 0 && self.array.is_planted(Mutant::DiscardSkipsOneMember) {
                 continue;
             }
@@ -195,20 +251,16 @@ impl Volume {
         }
         if let Some(slot) = discard.full {
             let sector = Sectors(discard.run.start * self.array.geometry.chunk().0);
-            self.discard_missed(slot, sector);
+            // Parity may be wrong from here on: of a member that is being rebuilt as well, which may be
+            // past it.
+            let from = self.array.membership.resync_from.unwrap_or(sector).min(sector);
+            self.array.membership.resync_from = Some(from);
             self.end_discard(place, Err(ReplyError::NoSpace), out);
+            self.no_space(slot, sector, out);
         } else if discard.run.end == discard.chunk_rows.end {
-            let result = if self.array.broken { Err(ReplyError::Io) } else { Ok(()) };
+            let result = if self.array.membership.broken { Err(ReplyError::Io) } else { Ok(()) };
             self.end_discard(place, result, out);
         }
-    }
-
-    /// A member had no space, so that parity may be wrong from here on: of one that is being rebuilt as
-    /// well, which may be past it.
-    fn discard_missed(&mut self, slot: Slot, sector: Sectors) {
-        let from = self.array.resync_from.unwrap_or(sector).min(sector);
-        self.array.resync_from = Some(from);
-        self.rows.events.push(Event::NoSpace { slot, sector });
     }
 
     fn end_discard(&mut self, place: usize, result: Result<(), ReplyError>, out: &mut Outbox) {
@@ -228,16 +280,6 @@ pub(super) struct Rows {
 impl Rows {
     pub(super) fn new(range: ByteRange) -> Self {
         Self { range, begun: false }
-    }
-
-    /// Where a request that goes on at a byte attaches next, and up to where: what is discarded needs no
-    /// rows of the cache.
-    pub(super) fn beside(&self, from: u64, end: u64) -> (u64, u64) {
-        if from < self.range.start.0 {
-            (from, self.range.start.0)
-        } else {
-            (from.max(self.range.end().0), end)
-        }
     }
 }
 

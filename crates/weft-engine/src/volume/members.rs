@@ -21,7 +21,7 @@ impl Volume {
     pub(super) fn fail(&mut self, index: MemberIndex, out: &mut Outbox) -> Result<(), ReplyError> {
         let position =
             self.array.position_of(index).ok_or(ReplyError::Invalid("no such member"))?;
-        if self.array.read_only {
+        if self.array.membership.read_only {
             return Err(ReplyError::ReadOnly);
         }
         if self.array.breaks(position) {
@@ -116,13 +116,16 @@ impl Volume {
             out.abort(token);
             let fault = Err(Fault::Aborted);
             match owner {
-                Owner::Compute(_) => unreachable!("members compute nothing"),
+                Owner::Compute(..) | Owner::FromShard(_) | Owner::ToShard(_) => {
+                    unreachable!("members have nothing to do with it")
+                }
                 Owner::Discard(request) => {
                     self.discard_done(request, Some(position), fault, out);
                 }
                 Owner::Flush => self.flush_done(Some(position), fault, out),
                 Owner::Parts(first, merged) => {
-                    let answer = Answer { result: fault, position: Some(position), given_up: true };
+                    let member = Some(self.array.members[position].info.index);
+                    let answer = Answer { result: fault, member, given_up: true };
                     let parts = out.parts(first, merged);
                     self.tell_each_row(token, &parts, out);
                     for part in parts {
@@ -133,11 +136,11 @@ impl Volume {
                                 request.stalled = true;
                                 self.piece_done(part.request, Ok(()), out);
                             }
-                            Who::Row(part) => {
-                                self.with_rows(out, |rows, cx| rows.done(part, answer, cx));
-                            }
+                            Who::Row(part) => self.row_done(part, answer, out),
                             Who::Rows(run) => {
-                                self.with_rows(out, |rows, cx| rows.run_done(run, answer, cx));
+                                self.with_rows(run.shard, out, |rows, cx| {
+                                    rows.run_done(run, answer, cx);
+                                });
                             }
                         }
                     }
@@ -156,7 +159,10 @@ impl Volume {
         let mut each = Vec::new();
         for part in parts {
             match part {
-                Who::Rows(run) => each.extend(self.rows.parts_of(*run).map(Who::Row)),
+                Who::Rows(run) => {
+                    let rows = &self.shards[run.shard.index()].rows;
+                    each.extend(rows.parts_of(*run).map(Who::Row));
+                }
                 Who::Read(_) | Who::Row(_) => each.push(*part),
             }
         }

@@ -8,11 +8,14 @@
 use weft_units::{Sectors, Time};
 
 use super::command::Until;
+use super::queues::ToShard;
+use super::shard::shard_of;
 use super::{FULL_RETRY, Volume};
 use crate::error::ReplyError;
 use crate::input::SyncAction;
 use crate::outbox::Outbox;
 use crate::output::Notice;
+use crate::raid::parity::cache::Acquired;
 use crate::raid::parity::sync::RowSync;
 
 impl Volume {
@@ -26,12 +29,13 @@ impl Volume {
         let blind = sync.action != SyncAction::Recover && !redundant;
         let spent = sync.action == SyncAction::Recover
             && self.array.rebuilding().is_none_or(|(slots, _)| !sync.rebuilds_only(slots));
-        if spent || blind || self.array.broken || self.resizing.is_some() {
+        if spent || blind || self.array.membership.broken || self.resizing.is_some() {
             sync.stop();
         }
         if self.array.is_dirty() || !changes_parity(sync.action) {
-            sync.feed(&mut self.rows, &self.discarded, &self.array);
+            self.feed_sync();
         }
+        let Some(sync) = &mut self.sync else { return };
         sync.checkpoint(&mut self.array);
         if sync.finish(&mut self.array, self.id, out) {
             let sync = self.sync.take().expect("it was there");
@@ -43,6 +47,42 @@ impl Volume {
             }
             self.last_sync = Some(sync);
         }
+    }
+
+    /// Asks for the next rows of the sync that runs.
+    fn feed_sync(&mut self) {
+        let (shards, per_chunk) = (self.shards.len() as u64, self.rows_per_chunk());
+        let (far, cache_rows) = (self.is_far(), self.cache_rows);
+        let mut asked = Vec::new();
+        let Some(sync) = &mut self.sync else { return };
+        sync.feed(cache_rows, |key, action| {
+            let chunk_row = key / per_chunk;
+            if self.discarded.has(chunk_row) {
+                return false;
+            }
+            let id = shard_of(chunk_row, shards);
+            if far {
+                asked.push((id, ToShard::Sync { key, action }));
+                return true;
+            }
+            let rows = &mut self.shards[id.index()].rows;
+            let free = rows.cache.acquire_free(key, &self.array.geometry);
+            if let Acquired::Row(row) = free {
+                rows.attach_sync(row, action);
+            }
+            free != Acquired::Starved
+        });
+        for (id, message) in asked {
+            self.tell(id, message);
+        }
+    }
+
+    /// Whether the sync that runs could ask for a row.
+    pub(super) fn may_sync_row(&self, key: u64) -> bool {
+        let chunk_row = key / self.rows_per_chunk();
+        let id = shard_of(chunk_row, self.shards.len() as u64);
+        (self.is_far() || self.shards[id.index()].rows.cache.is_free(key))
+            && !self.discarded.has(chunk_row)
     }
 
     /// Starts what is due.
@@ -68,7 +108,7 @@ impl Volume {
         }
         self.sync_failed_full = false;
         out.notice(Notice::SyncStarted { volume: self.id, action });
-        self.sync = Some(RowSync::new(action, from, &self.array, self.rows.cache.height()));
+        self.sync = Some(RowSync::new(action, from, &self.array, self.height()));
     }
 
     /// Recovery before resync, what is needed before what was asked for.
@@ -78,7 +118,7 @@ impl Volume {
         {
             return Some((SyncAction::Recover, from));
         }
-        if let Some(from) = self.array.resync_from
+        if let Some(from) = self.array.membership.resync_from
             && self.has_redundancy()
             && !self.frozen
             && !self.is_full(now)
@@ -96,7 +136,10 @@ impl Volume {
     }
 
     fn syncs_held_back(&self) -> bool {
-        self.array.read_only || self.array.broken || self.stopping || self.resizing.is_some()
+        self.array.membership.read_only
+            || self.array.membership.broken
+            || self.stopping
+            || self.resizing.is_some()
     }
 
     fn may_recover(&self, now: Time) -> bool {
@@ -104,12 +147,12 @@ impl Volume {
     }
 
     fn has_redundancy(&self) -> bool {
-        self.array.degraded() < usize::from(self.array.geometry.parities())
+        self.array.membership.degraded() < usize::from(self.array.geometry.parities())
     }
 
     /// Whether a member had no space a moment ago, or rows wait for some.
     fn is_full(&self, now: Time) -> bool {
-        self.rows.is_owing() || self.full_since.is_some_and(|since| now < since + FULL_RETRY)
+        self.owes() || self.full_since.is_some_and(|since| now < since + FULL_RETRY)
     }
 
     pub(super) fn sync_action(&mut self, action: SyncAction) -> Result<Option<Until>, ReplyError> {
@@ -132,7 +175,7 @@ impl Volume {
         if self.sync.is_some() || self.wanted_sync.is_some() {
             return Err(ReplyError::Busy("a sync is running"));
         }
-        if self.array.read_only {
+        if self.array.membership.read_only {
             return Err(ReplyError::ReadOnly);
         }
         if !self.has_redundancy() {

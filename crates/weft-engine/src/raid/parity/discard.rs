@@ -35,11 +35,9 @@ impl Discarded {
         self.chunk_rows.swap_remove(place.expect("it entered"));
     }
 
-    /// Whether a row has to be left alone.
-    pub(crate) fn has_row(&self, key: u64, rows: &Rows) -> bool {
-        let chunk_row = || key / rows.rows_per_chunk();
-        !self.chunk_rows.is_empty()
-            && self.chunk_rows.iter().any(|range| range.contains(&chunk_row()))
+    /// Whether the rows of a chunk row have to be left alone.
+    pub(crate) fn has(&self, chunk_row: u64) -> bool {
+        self.chunk_rows.iter().any(|range| range.contains(&chunk_row))
     }
 }
 

@@ -10,6 +10,7 @@
 //! Source   md-raid.md §1.4, §1.7, §2.2 to §2.10, §6.2
 
 mod correct;
+mod surroundings;
 mod sync;
 mod write;
 
@@ -17,29 +18,35 @@ use std::collections::VecDeque;
 use std::ops::Range;
 
 use smallvec::{SmallVec, smallvec};
-use weft_units::{Bytes, RowId, SectorRange, Sectors, Slot, Span, Time};
+use weft_units::{Bytes, MemberIndex, RowId, SectorRange, Sectors, Slot, Span, Time, VolumeId};
 
 use super::cache::{Acquired, Cache};
 use super::plan::{Facts, Step};
 use super::priority::{Patience, Variant};
 use super::row::{Batch, Operation, Piece, Row, RowSyncState};
 use super::waits::RowWaits;
-use crate::array::{Array, MemberRequest};
+use crate::array::MemberRequest;
 use crate::error::ReplyError;
 use crate::frame::Part;
 use crate::input::{Attr, Fault, SyncAction, Value};
 use crate::knobs::{CacheForm, CheckReads, Knobs, PriorityRule, Writes};
+use crate::membership::Report;
 use crate::mutant::Mutant;
-use crate::outbox::{Outbox, RowPart, RowRun, Who};
+use crate::outbox::{RowPart, RowRun, Who};
 use crate::output::{ComputeOp, Differs, Source, Sources};
 use crate::raid::geometry::{Geometry, Placement};
 use crate::raid::slot_set::SlotSet;
 use crate::ranges::RequestId;
 use crate::sched::merge::Kind;
+use crate::shard::ShardId;
 
-/// The rows of one volume.
+pub(crate) use self::surroundings::{Link, Surroundings};
+
+/// The rows of one shard of a volume.
 #[derive(Clone, Debug)]
 pub(crate) struct Rows {
+    volume: VolumeId,
+    shard: ShardId,
     pub(crate) cache: Cache,
     rows_per_chunk: u64,
     /// Rows that requests of this turn were attached to, in order.
@@ -58,6 +65,9 @@ pub(crate) struct Rows {
 /// What the rows of a volume have to tell it.
 #[derive(Clone, Debug)]
 pub(crate) enum Event {
+    /// All that a shard was to attach of a request is, to rows that have so many pieces of it. `whole` of
+    /// the request, as far as it is this shard's; else of a piece that was read in vain before.
+    Attached { request: RequestId, pieces: u32, whole: bool },
     /// Pieces of a request are done.
     PiecesDone { request: RequestId, pieces: u32, result: Result<(), ReplyError> },
     /// A member write from the memory of a request was given up, and may go on using it.
@@ -70,13 +80,6 @@ pub(crate) enum Event {
     Unpinned { request: RequestId },
     /// A write reached every member: there is space.
     Written,
-}
-
-/// What rows need of the world while they are handled.
-pub(crate) struct Surroundings<'a> {
-    pub(crate) array: &'a mut Array,
-    pub(crate) knobs: &'a Knobs,
-    pub(crate) out: &'a mut Outbox,
 }
 
 /// How pieces come to a row.
@@ -96,8 +99,8 @@ pub(crate) struct Arrival {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Answer {
     pub(crate) result: Result<(), Fault>,
-    /// Where the member is in the array's list, if it is still known.
-    pub(crate) position: Option<usize>,
+    /// Whose answer it is; nobody's if nobody was asked.
+    pub(crate) member: Option<MemberIndex>,
     /// It did not: the request was given up, and pins memory until it is done.
     pub(crate) given_up: bool,
 }
@@ -112,10 +115,12 @@ struct Displaced {
 }
 
 impl Rows {
-    pub(crate) fn new(cache: Cache, chunk: Sectors) -> Self {
+    pub(crate) fn new(volume: VolumeId, shard: ShardId, cache: Cache, chunk: Sectors) -> Self {
         let rows_per_chunk = chunk.0 / cache.height().0;
         assert!(rows_per_chunk.is_power_of_two(), "a row is never higher than the chunk");
         Self {
+            volume,
+            shard,
             cache,
             rows_per_chunk,
             plug: Vec::new(),
@@ -125,6 +130,11 @@ impl Rows {
             preread: None,
             events: Vec::new(),
         }
+    }
+
+    /// Whose they are.
+    pub(crate) fn volume(&self) -> VolumeId {
+        self.volume
     }
 
     /// Rows of one chunk.
@@ -212,9 +222,9 @@ impl Rows {
     }
 
     /// Gives displaced work fresh rows, as far as there are any.
-    pub(crate) fn place_displaced(&mut self, array: &Array) {
+    pub(crate) fn place_displaced(&mut self, geometry: &Geometry) {
         while let Some(work) = self.displaced.front() {
-            let Acquired::Row(id) = self.cache.acquire(work.key, &array.geometry) else { return };
+            let Acquired::Row(id) = self.cache.acquire(work.key, geometry) else { return };
             let work = self.displaced.pop_front().expect("there is a front");
             let block_bytes = self.cache.block_bytes();
             let row = self.cache.row_mut(id);
@@ -330,7 +340,7 @@ impl Rows {
             return;
         }
         let facts = self.facts(id, cx);
-        let written_in_vain = cx.array.broken && !facts.to_write.is_empty();
+        let written_in_vain = cx.membership().broken && !facts.to_write.is_empty();
         let failed = facts.failed();
         if written_in_vain || (!failed.is_empty() && failed.count() > facts.parity().count()) {
             self.fail_row(id, &facts, cx);
@@ -368,20 +378,20 @@ impl Rows {
         let row = self.cache.row(id);
         let sector = row.sector(self.cache.height());
         let placement = row.placement();
-        let readable = cx.array.readable(SectorRange::new(sector.0, self.cache.height().0));
+        let readable = cx.membership().readable(SectorRange::new(sector.0, self.cache.height().0));
         Facts {
             all: SlotSet::first(row.members),
             p: placement.p,
             q: placement.q,
             uptodate: row.uptodate,
             insync: readable.without(row.read_error),
-            writable: cx.array.present(),
+            writable: cx.membership().present(),
             to_read: row.to_read(),
             to_write: row.to_write(),
             overwrite: row.overwrite(self.cache.block_bytes()),
             syncing: matches!(row.sync, Some((_, RowSyncState::Filling))),
             preread: row.preread,
-            resync_pending: cx.array.resync_from.is_some_and(|from| sector >= from),
+            resync_pending: cx.membership().resync_from.is_some_and(|from| sector >= from),
             rmw_level: cx.knobs.rmw_level,
             rule: cx.knobs.plan_rule,
         }
@@ -545,9 +555,6 @@ impl Rows {
                 let row = self.cache.row_mut(part.row);
                 row.uptodate.insert(part.slot);
                 row.retried.remove(part.slot);
-                if let Some(position) = answer.position {
-                    cx.array.members[position].read_errors = 0;
-                }
             }
             (Ok(()), Operation::Writing | Operation::PayingOff) => {
                 self.cache.row_mut(part.row).owed.remove(part.slot);
@@ -581,7 +588,7 @@ impl Rows {
         let (first, count) = (run.first as usize, run.count as usize);
         rows.into_iter().skip(first).take(count).map(move |row| {
             let lender = self.cache.row(row).lender(run.slot).map(|piece| piece.request);
-            RowPart { row, slot: run.slot, lender }
+            RowPart { shard: run.shard, row, slot: run.slot, lender }
         })
     }
 
@@ -638,13 +645,13 @@ impl Rows {
         cx: &mut Surroundings<'_>,
     ) {
         // A member that failed may answer late, when another has its slot: not that one's doing.
-        let still_there = answer.position.is_some_and(|position| {
-            !answer.given_up && cx.array.position_at(part.slot) == Some(position)
+        let still_there = answer.member.is_some_and(|member| {
+            !answer.given_up && cx.membership().member_at(part.slot) == Some(member)
         });
         let row = self.cache.row_mut(part.row);
         match (fault, operation) {
             (_, Operation::Reading) if !still_there => {}
-            (Fault::Gone, Operation::Reading) => self.member_failed(part.slot, cx),
+            (Fault::Gone, Operation::Reading) => cx.report(Report::Failed { slot: part.slot }),
             (_, Operation::Reading) => self.read_failed(part, cx),
             (Fault::NoSpace, Operation::Writing | Operation::PayingOff) if still_there => {
                 row.owed.insert(part.slot);
@@ -657,7 +664,7 @@ impl Rows {
                 // What cannot be read back, or has no space, is for the row to judge.
                 let judged = matches!(operation, Operation::Rereading(_));
                 if still_there && !judged && fault != Fault::NoSpace {
-                    self.member_failed(part.slot, cx);
+                    cx.report(Report::Failed { slot: part.slot });
                 }
             }
         }
@@ -751,7 +758,7 @@ impl Rows {
         assert_eq!(row.in_flight, 0);
         row.in_flight = 1;
         row.operation = operation;
-        cx.out.compute(cx.array.volume, id, ops);
+        cx.out.compute(self.volume, self.shard, id, ops);
     }
 
     /// Sends reads or writes (with or without FUA) of whole blocks, highest slot first.
@@ -763,7 +770,7 @@ impl Rows {
         max: Bytes,
         cx: &mut Surroundings<'_>,
     ) {
-        assert!(write.is_none() || !cx.array.read_only, "no write while read-only");
+        assert!(write.is_none() || !cx.membership().read_only, "no write while read-only");
         let (height, frames) = (self.cache.height(), self.cache.block_frames());
         let row = self.cache.row_mut(id);
         row.io_started = true;
@@ -776,11 +783,9 @@ impl Rows {
         };
         let mut sent = 0;
         for slot in slots.descending() {
-            let Some(position) = cx.array.position_at(slot) else { continue };
             let (memory, lender) = row.memory(slot, frames);
-            let who = Who::Row(RowPart { row: id, slot, lender });
-            cx.array.stage(position, &request, &[memory], who, cx.out);
-            sent += 1;
+            let who = Who::Row(RowPart { shard: self.shard, row: id, slot, lender });
+            sent += u32::from(cx.stage(slot, &request, &[memory], who));
         }
         row.in_flight += sent;
     }
@@ -809,6 +814,6 @@ impl Rows {
 
 fn exponent(placement: Placement, slot: Slot, cx: &Surroundings<'_>) -> u8 {
     let exponent = placement.exponent(slot);
-    let wrong = exponent >= 2 && cx.array.is_planted(Mutant::WrongQExponent);
+    let wrong = exponent >= 2 && cx.is_planted(Mutant::WrongQExponent);
     exponent + u8::from(wrong)
 }

@@ -14,9 +14,6 @@ use std::ops::Range;
 
 use weft_units::{Sectors, VolumeId};
 
-use super::cache::Acquired;
-use super::discard::Discarded;
-use super::rows::Rows;
 use crate::array::Array;
 use crate::input::SyncAction;
 use crate::outbox::Outbox;
@@ -61,26 +58,24 @@ impl RowSync {
         }
     }
 
-    /// Asks for rows while the window and the cache have room.
-    pub(crate) fn feed(&mut self, rows: &mut Rows, discarded: &Discarded, array: &Array) {
-        let window = WINDOW_ROWS.min(rows.cache.size() as usize / 4).max(1);
+    /// Asks for rows while the window has room. `ask` says whether a row could be asked for: those who
+    /// wait for others, and a cache without room, have it wait.
+    pub(crate) fn feed(&mut self, cache_rows: u32, mut ask: impl FnMut(u64, SyncAction) -> bool) {
+        let window = WINDOW_ROWS.min(cache_rows as usize / 4).max(1);
         while !self.stopping && self.next < self.end && self.window.len() < window {
-            if discarded.has_row(self.next, rows) {
+            if !ask(self.next, self.action) {
                 return;
             }
-            let free = rows.cache.acquire_free(self.next, &array.geometry);
-            let Acquired::Row(id) = free else { return };
-            rows.attach_sync(id, self.action);
             self.window.insert(self.next);
             self.next += 1;
         }
     }
 
-    /// Whether it would go on by itself, with no row of its own in flight.
-    pub(crate) fn has_work(&self, rows: &Rows, discarded: &Discarded) -> bool {
+    /// Whether it would go on by itself, with no row of its own in flight, if it may ask for the row that
+    /// is next.
+    pub(crate) fn has_work(&self, may: impl FnOnce(u64) -> bool) -> bool {
         let over = self.stopping || self.next >= self.end;
-        let may = || rows.cache.is_free(self.next) && !discarded.has_row(self.next, rows);
-        self.window.is_empty() && (over || may())
+        self.window.is_empty() && (over || may(self.next))
     }
 
     /// Whether it asked for one of these rows, and it is not done.
@@ -139,7 +134,7 @@ impl RowSync {
     pub(crate) fn checkpoint(&self, array: &mut Array) {
         match self.action {
             SyncAction::Recover => array.rebuilt_to(self.slots, self.completed(), false),
-            SyncAction::Resync => array.resync_from = Some(self.completed()),
+            SyncAction::Resync => array.membership.resync_from = Some(self.completed()),
             SyncAction::Check | SyncAction::Frozen | SyncAction::Idle | SyncAction::Repair => {}
         }
     }
@@ -153,17 +148,19 @@ impl RowSync {
         match self.action {
             SyncAction::Recover => {
                 array.rebuilt_to(self.slots, self.completed(), complete);
-                if complete && array.degraded() == 0 && self.from == Sectors::ZERO {
+                if complete && array.membership.degraded() == 0 && self.from == Sectors::ZERO {
                     // Every row was read and written as a whole, by this one alone.
-                    array.resync_from = None;
+                    array.membership.resync_from = None;
                 }
             }
             SyncAction::Resync => {
-                array.resync_from = (!complete).then(|| self.completed());
+                array.membership.resync_from = (!complete).then(|| self.completed());
             }
             SyncAction::Check | SyncAction::Frozen | SyncAction::Idle | SyncAction::Repair => {}
         }
-        if matches!(self.action, SyncAction::Recover | SyncAction::Resync) && !array.read_only {
+        if matches!(self.action, SyncAction::Recover | SyncAction::Resync)
+            && !array.membership.read_only
+        {
             array.want_round();
         }
         out.notice(Notice::SyncFinished {

@@ -9,18 +9,18 @@
 use weft_units::{Bytes, RowId, Slot};
 
 use super::{Rows, Surroundings};
+use crate::membership::Report;
 use crate::outbox::RowPart;
-use crate::output::Notice;
 use crate::raid::parity::row::Operation;
 use crate::raid::slot_set::SlotSet;
 
 impl Rows {
     /// Writes a block again that could not be read and was computed. Whether there was one.
     pub(super) fn correct(&mut self, id: RowId, cx: &mut Surroundings<'_>) -> bool {
-        if cx.array.read_only || cx.array.broken {
+        if cx.membership().read_only || cx.membership().broken {
             return false;
         }
-        let bad = self.cache.row(id).correctable().and(cx.array.present());
+        let bad = self.cache.row(id).correctable().and(cx.membership().present());
         let Some(slot) = bad.ascending().next() else { return false };
         self.cache.row_mut(id).operation = Operation::Rewriting(slot);
         self.stage(id, SlotSet::only(slot), Some(false), Bytes::ZERO, cx);
@@ -56,27 +56,18 @@ impl Rows {
             row.uptodate.remove(slot);
         }
         let sector = row.sector(height);
-        let Some(position) = cx.array.position_at(slot) else {
+        if cx.membership().member_at(slot).is_none() {
             self.rest(id);
             return;
-        };
+        }
         if failed {
             // It takes writes that it cannot read back: not a member to trust, if there is a choice.
             let row = self.cache.row_mut(id);
             row.read_error.insert(slot);
             row.uncorrectable.insert(slot);
-            if !cx.array.breaks(position) {
-                cx.array.fail(position, cx.out);
-            }
+            cx.report(Report::Doubted { slot });
         } else {
-            let member = &mut cx.array.members[position];
-            member.counters.corrected += height.0;
-            let notice = Notice::ReadErrorCorrected {
-                member: member.info.index,
-                at: member.data_sector(sector),
-                sectors: height,
-            };
-            cx.out.notice(notice);
+            cx.report(Report::Corrected { slot, sector, sectors: height });
         }
         self.rest(id);
     }
@@ -91,17 +82,6 @@ impl Rows {
         } else {
             row.retried.insert(part.slot);
         }
-        let Some(position) = cx.array.position_at(part.slot) else { return };
-        let member = &mut cx.array.members[position];
-        member.read_errors += 1;
-        if member.read_errors > cx.knobs.stripe_cache_size && !cx.array.breaks(position) {
-            cx.array.fail(position, cx.out);
-        }
-    }
-
-    pub(super) fn member_failed(&mut self, slot: Slot, cx: &mut Surroundings<'_>) {
-        if let Some(position) = cx.array.position_at(slot) {
-            cx.array.fail(position, cx.out);
-        }
+        cx.report(Report::ReadFailed { slot: part.slot, most: cx.knobs.stripe_cache_size });
     }
 }

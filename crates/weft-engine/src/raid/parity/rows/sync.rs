@@ -86,14 +86,15 @@ impl Rows {
         row.mismatch = !blocks.is_empty();
         let recovers = *action == SyncAction::Recover;
         if recovers {
-            let rebuilding = |slot: &Slot| cx.array.is_rebuilding(*slot);
-            let wanted: SlotSet = cx.array.present().ascending().filter(rebuilding).collect();
+            let rebuilding = |slot: &Slot| cx.membership().is_rebuilding(*slot);
+            let wanted: SlotSet =
+                cx.membership().present().ascending().filter(rebuilding).collect();
             blocks = blocks.or(wanted.and(row.uptodate));
             // What could not be read was another member's.
             row.read_error = row.read_error.without(blocks);
             row.uncorrectable = row.uncorrectable.without(blocks);
         }
-        let slots = blocks.and(cx.array.present());
+        let slots = blocks.and(cx.membership().present());
         let max = cx.knobs.max_sectors;
         if recovers {
             // md completes rebuilt blocks one by one, from the lowest.
@@ -121,7 +122,7 @@ impl Rows {
             let sector = row.sector(height);
             self.events.push(Event::NoSpace { slot, sector });
         }
-        let ok = no_space.is_none() && !cx.array.broken;
+        let ok = no_space.is_none() && !cx.membership().broken;
         self.sync_finished(id, mismatch, ok);
         self.rest(id);
     }

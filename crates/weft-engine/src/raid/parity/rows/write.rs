@@ -13,7 +13,7 @@ use crate::array::MemberRequest;
 use crate::error::ReplyError;
 use crate::frame::{Part, Parts, ZERO_FRAME};
 use crate::mutant::Mutant;
-use crate::outbox::{RowRun, Who};
+use crate::outbox::{RowPart, RowRun, Who};
 use crate::output::ComputeOp;
 use crate::raid::parity::plan::Mode;
 use crate::raid::parity::row::{Batch, Operation, Piece};
@@ -30,7 +30,7 @@ impl Rows {
             if goes_on {
                 let row = self.cache.row_mut(id);
                 let (new_parity, lent) =
-                    (row.placement().parity().and(cx.array.present()), row.to_write());
+                    (row.placement().parity().and(cx.membership().present()), row.to_write());
                 row.take_in(new_parity, lent);
             } else {
                 self.take_in_row(id, mode, &mut ops, cx);
@@ -70,7 +70,7 @@ impl Rows {
         let block_bytes = self.cache.block_bytes();
         let auto = cx.knobs.stripe_size.is_auto();
         let placement = self.cache.row(id).placement();
-        let present = cx.array.present();
+        let present = cx.membership().present();
         let p = Some(placement.p).filter(|p| present.contains(*p));
         let q = placement.q.filter(|q| present.contains(*q));
         let row = self.cache.row(id);
@@ -93,7 +93,7 @@ impl Rows {
                 let to = here(piece.slot);
                 if mode == Mode::ReadModifyWrite {
                     let exponent = exponent(placement, piece.slot, cx);
-                    let old = if cx.array.is_planted(Mutant::RmwNewAsOld) { new } else { to };
+                    let old = if cx.is_planted(Mutant::RmwNewAsOld) { new } else { to };
                     let (p, q) = (p.map(here), q.map(here));
                     ops.push(ComputeOp::UpdatePq { exponent, old, new, p, q });
                 }
@@ -128,7 +128,7 @@ impl Rows {
     /// Parity is computed: data and parity go to the members.
     pub(super) fn write_out(&mut self, id: RowId, cx: &mut Surroundings<'_>) {
         let rows = self.batch_of(id);
-        let present = cx.array.present();
+        let present = cx.membership().present();
         for id in &rows {
             let row = self.cache.row_mut(*id);
             row.uptodate = row.uptodate.or(row.written().without(row.lent)).or(row.new_parity);
@@ -147,7 +147,7 @@ impl Rows {
         }
         let row = self.cache.row_mut(id);
         row.operation = Operation::Writing;
-        if cx.array.is_planted(Mutant::AckBeforeParity) {
+        if cx.is_planted(Mutant::AckBeforeParity) {
             self.answer_writers(&rows, &Ok(()));
         }
         if self.cache.row(id).in_flight == 0 {
@@ -159,9 +159,8 @@ impl Rows {
     fn stage_batch(&mut self, head: RowId, rows: &[RowId], cx: &mut Surroundings<'_>) {
         let row = self.cache.row(head);
         let (parity, written) = (row.new_parity, row.written().or(row.new_parity));
-        for slot in written.and(cx.array.present()).descending() {
-            let without_tail =
-                parity.contains(slot) && cx.array.is_planted(Mutant::FullRowWithoutTail);
+        for slot in written.and(cx.membership().present()).descending() {
+            let without_tail = parity.contains(slot) && cx.is_planted(Mutant::FullRowWithoutTail);
             let end = rows.len() - usize::from(without_tail);
             let mut first = 0;
             while first < end {
@@ -179,8 +178,7 @@ impl Rows {
         rows: &[RowId],
         cx: &mut Surroundings<'_>,
     ) -> usize {
-        assert!(!cx.array.read_only, "no write while read-only");
-        let Some(position) = cx.array.position_at(slot) else { return rows.len() };
+        assert!(!cx.membership().read_only, "no write while read-only");
         let (height, frames) = (self.cache.height(), self.cache.block_frames());
         let row = self.cache.row(rows[0]);
         let attr = row.member_attr();
@@ -191,7 +189,11 @@ impl Rows {
             max: cx.knobs.max_sectors,
             kind: Kind { fua: row.written_durably(), rows: true, attr },
         };
-        let room = cx.array.room(position, &block, cx.out) / height.bytes().0;
+        let Some(room) = cx.room(slot, &block) else { return rows.len() };
+        if cx.is_far() {
+            return self.stage_each(head, slot, &block, rows, cx);
+        }
+        let room = room / height.bytes().0;
         let mut parts = Parts::new();
         let mut count = 0;
         for id in rows.iter().take((room as usize).max(1)) {
@@ -204,10 +206,33 @@ impl Rows {
         }
         let bytes = Bytes(height.bytes().0 * count as u64);
         let request = MemberRequest { bytes, ..block };
-        let run = RowRun { head, slot, first: first as u32, count: count as u32 };
-        cx.array.stage(position, &request, &parts, Who::Rows(run), cx.out);
+        let (first, rows) = (first as u32, count as u32);
+        let run = RowRun { shard: self.shard, head, slot, first, count: rows };
+        cx.stage(slot, &request, &parts, Who::Rows(run));
         self.cache.row_mut(head).in_flight += 1;
         count
+    }
+
+    /// The same block by block: who takes them out of a queue does not know of batches.
+    fn stage_each(
+        &mut self,
+        head: RowId,
+        slot: Slot,
+        block: &MemberRequest,
+        rows: &[RowId],
+        cx: &mut Surroundings<'_>,
+    ) -> usize {
+        let (height, frames) = (self.cache.height(), self.cache.block_frames());
+        for id in rows {
+            let row = self.cache.row(*id);
+            let (memory, lender) = row.memory(slot, frames);
+            let kind = Kind { attr: row.member_attr(), ..block.kind };
+            let request = MemberRequest { sector: row.sector(height), kind, ..*block };
+            let part = RowPart { shard: self.shard, row: *id, slot, lender };
+            let sent = cx.stage(slot, &request, &[memory], Who::Row(part));
+            self.cache.row_mut(head).in_flight += u32::from(sent);
+        }
+        rows.len()
     }
 
     /// Every member has answered: the writers are answered.
@@ -231,7 +256,7 @@ impl Rows {
         }
         let result = if owing {
             Err(ReplyError::NoSpace)
-        } else if cx.array.broken {
+        } else if cx.membership().broken {
             // A member that it missed may not be recorded any more.
             Err(ReplyError::Io)
         } else {
@@ -338,7 +363,7 @@ impl Rows {
                 continue;
             }
             // A member that failed meanwhile is rebuilt, or not; either way from the others.
-            let owed = row.owed.and(cx.array.present());
+            let owed = row.owed.and(cx.membership().present());
             row.owed = owed;
             row.operation = Operation::PayingOff;
             self.stage(id, owed, Some(false), cx.knobs.max_sectors, cx);
@@ -363,7 +388,7 @@ impl Rows {
         let row = self.cache.row_mut(id);
         row.operation = Operation::Idle;
         row.faults = SlotSet::EMPTY;
-        row.owed = row.owed.and(cx.array.present());
+        row.owed = row.owed.and(cx.membership().present());
         if row.owed.is_empty() {
             self.owing.retain(|other| *other != id);
             if self.owing.is_empty() {

@@ -1,0 +1,241 @@
+//! Who can be read and written, as rows see it?
+//!
+//! A value with a number, which goes up whenever a slot loses its member or gets one. Who holds one may
+//! be behind: a request for a slot says under which number it was made, and is not carried out on
+//! another member than was meant.
+
+use weft_ondisk::BadBlocks;
+use weft_units::{MemberIndex, SectorRange, Sectors, Slot};
+
+use crate::member::Member;
+use crate::mutant::{self, Mutant};
+use crate::raid::geometry::Geometry;
+use crate::raid::slot_set::SlotSet;
+use crate::snapshot::MemberState;
+
+/// What rows have to know of an array.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Membership {
+    /// Of the last change of who has which slot.
+    pub(crate) number: u64,
+    pub(crate) read_only: bool,
+    /// Too few members are left; there are no more writes.
+    pub(crate) broken: bool,
+    /// Every failure is on the superblocks of the others, or never will be.
+    pub(crate) recorded: bool,
+    /// Parity may be wrong from here; `None` when it is right everywhere.
+    pub(crate) resync_from: Option<Sectors>,
+    /// Members that can be read, whole or in part; see [`Membership::in_sync`].
+    in_sync: SlotSet,
+    /// Members that take writes.
+    present: SlotSet,
+    /// Of those in sync, the ones with blocks that hold nothing.
+    with_bad: SlotSet,
+    /// Of those in sync, the ones that do not answer.
+    stalled: SlotSet,
+    seats: Vec<Seat>,
+    data_members: u32,
+    planted: Option<Mutant>,
+}
+
+/// A slot.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Seat {
+    member: Option<MemberIndex>,
+    /// The number under which it lost its member or got one.
+    since: u64,
+    /// Of a member that is being rebuilt.
+    good_to: Option<Sectors>,
+    bad: BadBlocks,
+}
+
+/// What rows have to say of a member.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Report {
+    /// A block was written again, and read back.
+    Corrected { slot: Slot, sector: Sectors, sectors: Sectors },
+    /// It takes writes that it cannot read back: not one to trust, if there is a choice.
+    Doubted { slot: Slot },
+    /// It did not do what it was told to: it has failed, whatever follows from that.
+    Failed { slot: Slot },
+    /// A read failed; of more than so many in a row it is failed, if there is a choice.
+    ReadFailed { slot: Slot, most: u32 },
+}
+
+impl Report {
+    /// Of which slot's member.
+    pub(crate) fn slot(self) -> Slot {
+        match self {
+            Self::Corrected { slot, .. }
+            | Self::Doubted { slot }
+            | Self::Failed { slot }
+            | Self::ReadFailed { slot, .. } => slot,
+        }
+    }
+}
+
+impl Membership {
+    /// Nobody, yet.
+    pub(crate) fn new(geometry: &Geometry, read_only: bool, resync_from: Option<Sectors>) -> Self {
+        Self {
+            number: 0,
+            read_only,
+            broken: false,
+            recorded: true,
+            resync_from,
+            in_sync: SlotSet::EMPTY,
+            present: SlotSet::EMPTY,
+            with_bad: SlotSet::EMPTY,
+            stalled: SlotSet::EMPTY,
+            seats: vec![Seat::default(); usize::from(geometry.members())],
+            data_members: u32::from(geometry.data_members()),
+            planted: None,
+        }
+    }
+
+    #[cfg(feature = "mutants")]
+    pub(crate) fn plant(&mut self, mutant: Mutant) {
+        self.planted = Some(mutant);
+    }
+
+    #[inline]
+    pub(crate) fn is_planted(&self, mutant: Mutant) -> bool {
+        mutant::is(self.planted, mutant)
+    }
+
+    /// Takes over what members are now.
+    pub(crate) fn recount(&mut self, members: &[Member]) {
+        let set_of = |wanted: &dyn Fn(&Member) -> bool| -> SlotSet {
+            let of_slots = members.iter().filter(|member| wanted(member));
+            of_slots.filter_map(|member| member.slot).collect()
+        };
+        self.in_sync = set_of(&|member| member.state == MemberState::InSync);
+        self.present = set_of(&|member| !member.is_faulty());
+        self.stalled = set_of(&|member| member.stalled && !member.is_faulty());
+        self.with_bad = set_of(&|member| !member.bad.is_empty() && !member.is_faulty());
+        let mut changed = false;
+        for (seat, slot) in self.seats.iter_mut().zip(0u16..) {
+            let member = members.iter().find(|member| member.slot == Some(Slot(slot)));
+            let member = member.filter(|member| !member.is_faulty());
+            let index = member.map(|member| member.info.index);
+            if seat.member != index {
+                (seat.member, seat.since) = (index, self.number + 1);
+                changed = true;
+            }
+            seat.good_to = member.and_then(good_to);
+            seat.bad = member.map(|member| member.bad.clone()).unwrap_or_default();
+        }
+        self.number += u64::from(changed);
+    }
+
+    /// Takes over how far members are rebuilt.
+    pub(crate) fn rebuilt(&mut self, members: &[Member]) {
+        for member in members {
+            if let Some(slot) = member.slot {
+                self.seats[slot.index()].good_to = good_to(member);
+            }
+        }
+    }
+
+    /// Slots that can be read in a row whose last sector is before `end`.
+    pub(crate) fn in_sync(&self, end: Sectors) -> SlotSet {
+        let mut set = self.in_sync;
+        for slot in self.present.without(self.in_sync).ascending() {
+            if self.seats[slot.index()].good_to.is_some_and(|good_to| good_to >= end) {
+                set.insert(slot);
+            }
+        }
+        set
+    }
+
+    /// Slots that can be read in a row of these sectors: without members that have bad blocks there,
+    /// and without those that do not answer, if the others suffice.
+    #[inline]
+    pub(crate) fn readable(&self, row: SectorRange) -> SlotSet {
+        if self.stalled.is_empty() && self.present == self.in_sync && self.with_bad.is_empty() {
+            return self.in_sync;
+        }
+        self.readable_in_part(row)
+    }
+
+    #[inline(never)]
+    fn readable_in_part(&self, row: SectorRange) -> SlotSet {
+        let mut in_sync = self.in_sync(row.end());
+        for slot in self.with_bad.ascending() {
+            if self.seats[slot.index()].bad.first_in(row).is_some() {
+                in_sync.remove(slot);
+            }
+        }
+        let answering = in_sync.without(self.stalled);
+        if answering.count() >= self.data_members { answering } else { in_sync }
+    }
+
+    /// Slots whose member takes writes.
+    #[inline]
+    pub(crate) fn present(&self) -> SlotSet {
+        self.present
+    }
+
+    /// Slots without a member that is in sync everywhere.
+    pub(crate) fn degraded(&self) -> usize {
+        self.seats.len() - self.in_sync.count() as usize
+    }
+
+    /// Whether a read may go straight to its member.
+    pub(crate) fn reads_bypass(&self) -> bool {
+        self.degraded() == 0
+            && (self.stalled.is_empty() || self.readable(SectorRange::new(0, 0)) == self.in_sync)
+    }
+
+    /// Whether the member at a slot is being rebuilt.
+    pub(crate) fn is_rebuilding(&self, slot: Slot) -> bool {
+        self.present.contains(slot) && !self.in_sync.contains(slot)
+    }
+
+    /// The member at a slot, unless it is faulty.
+    #[inline]
+    pub(crate) fn member_at(&self, slot: Slot) -> Option<MemberIndex> {
+        self.seats[slot.index()].member
+    }
+
+    /// Whether the slot has the member that it had under this number.
+    pub(crate) fn is_as_under(&self, number: u64, slot: Slot) -> bool {
+        self.seats[slot.index()].since <= number
+    }
+
+    /// Whether the array would be broken without a slot's member.
+    pub(crate) fn breaks(&self, slot: Slot) -> bool {
+        self.in_sync.contains(slot) && self.in_sync.count() <= self.data_members
+    }
+
+    /// Whether the members suffice without a slot's, and without those that do not answer.
+    pub(crate) fn can_read_around(&self, slot: Slot) -> bool {
+        let others = self.in_sync.without(self.stalled).without(SlotSet::only(slot));
+        others.count() >= self.data_members
+    }
+
+    /// What follows from a report for whoever made it, until it is known what follows for all.
+    pub(crate) fn foresee(&mut self, report: Report) {
+        match report {
+            Report::Failed { slot } => {
+                self.broken |= self.breaks(slot);
+                for set in
+                    [&mut self.in_sync, &mut self.present, &mut self.with_bad, &mut self.stalled]
+                {
+                    set.remove(slot);
+                }
+                self.seats[slot.index()].member = None;
+            }
+            // It may be refused, so that writes go on; reads go round it, if they can.
+            Report::Doubted { slot } if self.in_sync.contains(slot) => self.stalled.insert(slot),
+            Report::Corrected { .. } | Report::Doubted { .. } | Report::ReadFailed { .. } => {}
+        }
+    }
+}
+
+fn good_to(member: &Member) -> Option<Sectors> {
+    match member.state {
+        MemberState::Rebuilding { good_to } => Some(good_to),
+        MemberState::Faulty | MemberState::InSync | MemberState::Spare => None,
+    }
+}

@@ -1,0 +1,717 @@
+//! Which rows does a request touch, and in which order?
+//!
+//! The volume's rows are dealt to shards by chunk row. A shard has a part of the stripe cache, and requests
+//! that wait for rows of it: each is attached to its rows, each row once with all of its blocks. What finds no
+//! row waits, and holds none meanwhile.
+//!
+//! A shard is called by the volume, and calls it; or both are at an end of queues ([`crate::shard`]).
+//!
+//! Source   md-raid.md §2.1, §2.8
+
+use std::collections::VecDeque;
+use std::ops::Range;
+
+use smallvec::{SmallVec, smallvec};
+use weft_units::{ByteRange, Bytes, FRAME_BYTES, RowId, SECTOR_BYTES, Slot};
+
+use super::Memory;
+use crate::frame::Run;
+use crate::input::{Attr, SyncAction};
+use crate::knobs::{Knobs, Writes};
+use crate::membership::Membership;
+use crate::outbox::ReadPart;
+use crate::raid::geometry::{Geometry, Placement};
+use crate::raid::parity::Piece;
+use crate::raid::parity::cache::Acquired;
+use crate::raid::parity::rows::{Arrival, Event, Rows};
+use crate::ranges::RequestId;
+use crate::shard::{Far, ShardId, ToCoordinator};
+
+/// A part of the rows, and what waits for them.
+#[derive(Clone, Debug)]
+pub(super) struct Shard {
+    id: ShardId,
+    pub(super) rows: Rows,
+    memory: Memory,
+    /// Requests that go on attaching in this turn.
+    pub(super) ready: VecDeque<Dealt>,
+    /// Requests that found no row.
+    pub(super) starved: VecDeque<Dealt>,
+    /// Pieces of reads that go through the cache.
+    pub(super) detours: VecDeque<Detour>,
+    /// The first of the starved ones was refused after detours had rows: its turn is before theirs.
+    detours_wait: bool,
+    /// Rows that are handled in this turn.
+    pub(super) picked: Vec<RowId>,
+    /// With queues: its end of them, and what it was told.
+    pub(super) far: Option<Box<FarEnd>>,
+}
+
+/// What a shard has that is reached through queues.
+#[derive(Clone, Debug)]
+pub(super) struct FarEnd {
+    pub(super) queues: Far,
+    pub(super) knobs: Knobs,
+    /// Rows that a sync asked for and that found none free.
+    pub(super) syncs: VecDeque<(u64, SyncAction)>,
+    /// What is to be quiet, by the number of the question.
+    pub(super) asked: Vec<(u64, About)>,
+}
+
+/// What a shard is asked about.
+#[derive(Clone, Debug)]
+pub(super) enum About {
+    /// All of it.
+    All,
+    /// What it knows of these chunk rows, which it is to forget.
+    ChunkRows(Range<u64>),
+}
+
+/// Of a request, what a shard has to know.
+#[derive(Clone, Debug)]
+pub(super) struct Dealt {
+    pub(super) id: RequestId,
+    pub(super) range: ByteRange,
+    pub(super) frames: Run,
+    pub(super) attr: Attr,
+    /// What of it goes past the cache.
+    pub(super) discarded: Option<ByteRange>,
+    pub(super) writes: bool,
+    pub(super) zeroes: bool,
+    pub(super) fua: bool,
+    pub(super) sync: bool,
+    pub(super) streams: bool,
+    /// A piece of it failed: the rest need not be attached.
+    pub(super) failed: bool,
+    /// Pieces that were attached.
+    pub(super) pieces: u32,
+    /// Of a long one that is being attached.
+    pub(super) cursor: Option<Box<Cursor>>,
+}
+
+/// A piece of a read that goes through the cache: its member is missing, or did not give it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Detour {
+    pub(super) part: ReadPart,
+    /// The member was asked.
+    pub(super) failed: bool,
+    /// Of its request.
+    pub(super) frames: Run,
+    pub(super) start: Bytes,
+    pub(super) attr: Attr,
+    /// Pieces that were attached.
+    pub(super) pieces: u32,
+}
+
+/// What attaching depends on.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Attaching<'a> {
+    pub(super) geometry: &'a Geometry,
+    /// How many shards there are.
+    pub(super) shards: u64,
+    pub(super) writes: Writes,
+    /// The cache waits for its new shape: only what was begun goes on.
+    pub(super) frozen: bool,
+    pub(super) off_by_one: bool,
+}
+
+/// How far a long request is attached: which units of the present piece of at most 256 are done.
+#[derive(Clone, Debug)]
+pub(super) struct Cursor {
+    /// Bytes of the volume that the present piece is made of.
+    from: u64,
+    to: u64,
+    /// The same in units, rounded out.
+    first: u64,
+    end: u64,
+    /// Where to go on within the piece.
+    at: u64,
+    done: SmallVec<[u64; 4]>,
+    left: u64,
+}
+
+/// Units of a request that lie in rows of one chunk row that follow each other: of the same data chunks
+/// in each.
+#[derive(Clone, Debug)]
+struct UnitRun {
+    /// Where the cursor was: one of the units of the lowest row.
+    first: u64,
+    rows: u64,
+    /// Rows that the request needs of this chunk.
+    wanted: u64,
+    /// The unit of each data chunk in the lowest row, if it is meant.
+    units: SmallVec<[Option<u64>; 4]>,
+}
+
+/// How an attempt to attach a request ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Attached {
+    /// With all of it.
+    All,
+    /// With a piece of it: others have their turn.
+    Piece,
+    /// No row was free.
+    Starved,
+}
+
+impl FarEnd {
+    pub(super) fn new(membership: Membership, knobs: Knobs) -> Self {
+        let queues = Far::new(membership);
+        Self { queues, knobs, syncs: VecDeque::new(), asked: Vec::new() }
+    }
+}
+
+impl Shard {
+    pub(super) fn id(&self) -> ShardId {
+        self.id
+    }
+
+    pub(super) fn is_far(&self) -> bool {
+        self.far.is_some()
+    }
+
+    /// The knobs as it knows them.
+    pub(super) fn knobs<'a>(&'a self, of_volume: &'a Knobs) -> &'a Knobs {
+        self.far.as_ref().map_or(of_volume, |far| &far.knobs)
+    }
+
+    pub(super) fn new(id: ShardId, memory: Memory, rows: Rows, far: Option<Box<FarEnd>>) -> Self {
+        Self {
+            id,
+            rows,
+            memory,
+            ready: VecDeque::new(),
+            starved: VecDeque::new(),
+            detours: VecDeque::new(),
+            detours_wait: false,
+            picked: Vec::new(),
+            far,
+        }
+    }
+
+    /// Gives the cache a new shape. No row is in use.
+    pub(super) fn reshape(&mut self, geometry: &Geometry, knobs: &Knobs, shards: u64) {
+        let waits = std::mem::take(&mut self.rows.waits);
+        let whose = (self.rows.volume(), self.id);
+        self.rows = self.memory.rows(whose, geometry, knobs, shards);
+        self.rows.waits = waits;
+        if let Some(far) = &mut self.far {
+            far.knobs = *knobs;
+        }
+    }
+
+    /// Whether no row is in use, and nothing waits for one that was begun.
+    pub(super) fn is_quiet(&self) -> bool {
+        self.rows.cache.is_quiet()
+            && !self.rows.has_displaced()
+            && self.detours.is_empty()
+            && self.starved.is_empty()
+    }
+
+    /// The same where all that it was told of was begun.
+    fn is_quiet_about(&self, about: &About) -> bool {
+        let far = self.far.as_ref().expect("only shards behind queues are asked");
+        match about {
+            About::All => self.is_quiet() && self.ready.is_empty() && far.syncs.is_empty(),
+            About::ChunkRows(chunk_rows) => {
+                let keys = self.rows.keys_of(chunk_rows);
+                let waits = far.syncs.iter().any(|(key, _)| keys.contains(key));
+                !waits && self.rows.are_quiet(&keys, None)
+            }
+        }
+    }
+
+    /// Whether something that it was asked about is quiet.
+    pub(super) fn can_say_quiet(&self) -> bool {
+        let far = self.far.as_ref();
+        far.is_some_and(|far| far.asked.iter().any(|(_, about)| self.is_quiet_about(about)))
+    }
+
+    /// Says so. What it knows of rows that it was asked about is forgotten.
+    pub(super) fn say_quiet(&mut self) {
+        let Some(far) = &mut self.far else { return };
+        let mut waiting = std::mem::take(&mut far.asked);
+        waiting.retain(|(number, about)| {
+            let quiet = self.is_quiet_about(about);
+            if quiet {
+                if let About::ChunkRows(chunk_rows) = about {
+                    let keys = self.rows.keys_of(chunk_rows);
+                    self.rows.forget(&keys);
+                }
+                let far = self.far.as_mut().expect("it was there");
+                far.queues.queue.push_back(ToCoordinator::Quiet(*number));
+            }
+            !quiet
+        });
+        self.far.as_mut().expect("it was there").asked = waiting;
+    }
+
+    /// Gives rows to a sync that asked for them, as far as there are any.
+    pub(super) fn place_syncs(&mut self, geometry: &Geometry) {
+        while let Some((key, action)) = self.next_sync() {
+            let Acquired::Row(id) = self.rows.cache.acquire_free(key, geometry) else { return };
+            self.rows.attach_sync(id, action);
+            if let Some(far) = &mut self.far {
+                far.syncs.pop_front();
+            }
+        }
+    }
+
+    fn next_sync(&self) -> Option<(u64, SyncAction)> {
+        self.far.as_ref().and_then(|far| far.syncs.front().copied())
+    }
+
+    /// Whether it would give a row to a sync.
+    pub(super) fn can_place_sync(&self) -> bool {
+        self.next_sync().is_some_and(|(key, _)| self.rows.cache.is_free(key))
+    }
+
+    /// Whether something waits for a row, and may try.
+    pub(super) fn can_attach(&self) -> bool {
+        self.waits_for_rows() && self.rows.cache.is_relieved()
+    }
+
+    /// Whether there is anything to attach.
+    #[inline]
+    pub(super) fn has_waiting(&self) -> bool {
+        !self.ready.is_empty() || self.waits_for_rows()
+    }
+
+    #[inline]
+    fn waits_for_rows(&self) -> bool {
+        !self.starved.is_empty() || !self.detours.is_empty() || self.rows.has_displaced()
+    }
+
+    /// A piece of a request failed.
+    pub(super) fn request_failed(&mut self, id: RequestId) {
+        for dealt in self.ready.iter_mut().chain(&mut self.starved) {
+            dealt.failed |= dealt.id == id;
+        }
+    }
+
+    /// Attaches what waits for rows: work that lost its row, failed reads, requests in order. While
+    /// the cache waits for its new shape, only what was begun goes on.
+    pub(super) fn attach_waiting(&mut self, cx: &Attaching<'_>) {
+        let relieved = self.rows.cache.relieve();
+        let first = self.starved.front().map(|dealt| dealt.id);
+        let mut first_refused = false;
+        if relieved {
+            self.rows.place_displaced(cx.geometry);
+            if !self.detours_wait {
+                self.take_detours(cx.geometry);
+            }
+            // In order of arrival: those that waited go on before the new ones.
+            while let Some(dealt) = self.starved.pop_back() {
+                self.ready.push_front(dealt);
+            }
+        }
+        let mut later = Vec::new();
+        while let Some(mut dealt) = self.ready.pop_front() {
+            if dealt.failed {
+                self.attached(&dealt);
+                continue;
+            }
+            let begun = dealt.cursor.as_ref().is_some_and(|cursor| cursor.left > 0);
+            if cx.frozen && !begun {
+                later.push(dealt);
+                continue;
+            }
+            match self.attach(&mut dealt, cx) {
+                Attached::All => self.attached(&dealt),
+                Attached::Piece => later.push(dealt),
+                Attached::Starved => {
+                    first_refused |= first == Some(dealt.id);
+                    self.starved.push_back(dealt);
+                }
+            }
+        }
+        self.ready.extend(later);
+        if relieved {
+            // One who needs many rows would never find them between detours that need one each.
+            self.detours_wait = first_refused;
+            if !first_refused {
+                self.take_detours(cx.geometry);
+            }
+        }
+    }
+
+    fn take_detours(&mut self, geometry: &Geometry) {
+        while let Some(detour) = self.detours.pop_front() {
+            if let Some(rest) = self.take_detour(detour, geometry) {
+                self.detours.push_front(rest);
+                break;
+            }
+        }
+    }
+
+    fn attached(&mut self, dealt: &Dealt) {
+        let Dealt { id: request, pieces, .. } = *dealt;
+        self.rows.events.push(Event::Attached { request, pieces, whole: true });
+    }
+
+    /// Attaches a request, or the rest of it.
+    fn attach(&mut self, dealt: &mut Dealt, cx: &Attaching<'_>) -> Attached {
+        let unit = self.rows.cache.block_bytes();
+        let range = dealt.range;
+        if range.start.0 / unit == (range.end().0 - 1) / unit {
+            let attached = self.attach_short(dealt, unit, cx);
+            dealt.pieces += u32::from(attached == Attached::All);
+            attached
+        } else {
+            self.attach_long(dealt, unit, cx)
+        }
+    }
+
+    /// Attaches a request that lies within one unit, if nobody waits for rows. Whether it is attached: to
+    /// one row, with one piece.
+    #[inline]
+    pub(super) fn attach_at_once(&mut self, dealt: &Dealt, cx: &Attaching<'_>) -> bool {
+        let unit = self.rows.cache.block_bytes();
+        let range = dealt.range;
+        range.start.0 / unit == (range.end().0 - 1) / unit
+            && !self.has_waiting()
+            && self.attach_short(dealt, unit, cx) == Attached::All
+    }
+
+    /// Attaches a request that lies within one unit: one piece of one row.
+    #[inline]
+    fn attach_short(&mut self, dealt: &Dealt, unit: u64, cx: &Attaching<'_>) -> Attached {
+        let range = dealt.range;
+        let (position, placement) = cx.geometry.place(range.start.sectors_floor());
+        let key = position.sector.0 / self.rows.cache.height().0;
+        let Acquired::Row(row) = self.rows.cache.acquire_some(key, 1, || placement) else {
+            return Attached::Starved;
+        };
+        let slot = if dealt.writes && cx.off_by_one {
+            let in_chunk = position.sector.0 % cx.geometry.chunk().0 * SECTOR_BYTES / unit;
+            cx.written_slot(placement, position.data_index, in_chunk)
+        } else {
+            position.slot
+        };
+        let piece = dealt.piece(slot, range.start.0, range.end().0, unit);
+        let arrival = dealt.arrival(cx.writes);
+        self.rows.attach(row, &[piece], arrival);
+        Attached::All
+    }
+
+    /// Attaches the rest of a longer one, row by row.
+    ///
+    /// Source   md-raid.md §2.1: pieces of 256 units; a request that reaches into the next member's
+    ///          chunk begins there, so that member offsets go up
+    fn attach_long(&mut self, dealt: &mut Dealt, unit: u64, cx: &Attaching<'_>) -> Attached {
+        loop {
+            let request_end = dealt.range.end().0;
+            let cursor = match &mut dealt.cursor {
+                Some(cursor) if cursor.left > 0 => cursor,
+                cursor => {
+                    let to = cursor.as_ref().map(|cursor| cursor.to);
+                    let from = to.unwrap_or(0).max(dealt.range.start.0);
+                    let (from, end) = beside(dealt.discarded, from, request_end);
+                    if from >= end {
+                        return Attached::All;
+                    }
+                    // A long one lets others go between its pieces.
+                    let others = to.is_some() && !self.ready.is_empty();
+                    if cx.frozen || others {
+                        return Attached::Piece;
+                    }
+                    let new = Cursor::new(cx, self.id, from, end, unit);
+                    let cursor = cursor.insert(Box::new(new));
+                    if cursor.left == 0 {
+                        continue;
+                    }
+                    cursor
+                }
+            };
+            let run = cursor.run(cx.geometry, unit, request_end);
+            if !self.attach_run(dealt, &run, unit, cx) {
+                if self.rows.cache.goes_by_chunk_rows() {
+                    self.attach_to_active(dealt, unit, cx);
+                }
+                return Attached::Starved;
+            }
+        }
+    }
+
+    /// Attaches of a request's present piece what belongs to rows that wait for more: they take no row from
+    /// anybody, and what waits for a row must not keep them waiting.
+    fn attach_to_active(&mut self, dealt: &mut Dealt, unit: u64, cx: &Attaching<'_>) {
+        let mut after = 0;
+        while let Some(run) = self.active_run(dealt, after, unit, cx.geometry) {
+            after = run.first + run.rows;
+            let attached = self.attach_run(dealt, &run, unit, cx);
+            debug_assert!(attached, "these rows are there");
+        }
+    }
+
+    /// The next rows, from this unit on, that wait for more and get some from a request's present piece.
+    fn active_run(
+        &self,
+        dealt: &Dealt,
+        after: u64,
+        unit: u64,
+        geometry: &Geometry,
+    ) -> Option<UnitRun> {
+        let cursor = dealt.cursor.as_ref().expect("it was made before");
+        let waits = |number: u64| {
+            let sector = geometry.locate(Bytes(number * unit).sectors_floor()).sector;
+            self.rows.cache.is_delayed(sector.0 / self.rows.cache.height().0)
+        };
+        let first = cursor.units_left(after).find(|number| waits(*number))?;
+        let mut run = cursor.run_from(first, geometry, unit, dealt.range.end().0);
+        let active = (1..run.rows).take_while(|row| waits(first + row)).count();
+        run.rows = 1 + active as u64;
+        Some(run)
+    }
+
+    /// Attaches a request to rows of one chunk row that follow each other, each with its blocks of the
+    /// same data chunks. Whether there were rows for all.
+    fn attach_run(
+        &mut self,
+        dealt: &mut Dealt,
+        run: &UnitRun,
+        unit: u64,
+        cx: &Attaching<'_>,
+    ) -> bool {
+        let sector = Bytes(run.first * unit).sectors_floor();
+        let (position, placement) = cx.geometry.place(sector);
+        let height = self.rows.cache.height().0;
+        let key = position.sector.0 / height;
+        let in_chunk = key & (cx.geometry.chunk().0 / height - 1);
+        let arrival = dealt.arrival(cx.writes);
+        let mut pieces: SmallVec<[Piece; 4]> = SmallVec::new();
+        for (data_index, number) in run.blocks() {
+            let slot = if dealt.writes {
+                cx.written_slot(placement, data_index, in_chunk)
+            } else {
+                placement.data_slot(data_index)
+            };
+            let cursor = dealt.cursor.as_ref().expect("it was made before");
+            let start = cursor.from.max(number * unit);
+            let end = dealt.range.end().0.min((number + 1) * unit);
+            pieces.push(dealt.piece(slot, start, end, unit));
+        }
+        let mut rows = 0;
+        while rows < run.rows {
+            let wanted = run.wanted - rows;
+            let Acquired::Row(row) = self.rows.cache.acquire_some(key + rows, wanted, || placement)
+            else {
+                break;
+            };
+            self.rows.attach(row, &pieces, arrival);
+            for memory in pieces.iter_mut().filter_map(|piece| piece.memory.as_mut()) {
+                memory.frame.0 += (unit / FRAME_BYTES) as u32;
+            }
+            rows += 1;
+        }
+        dealt.pieces += pieces.len() as u32 * rows as u32;
+        dealt.cursor.as_mut().expect("it was made before").take(run, rows);
+        rows == run.rows
+    }
+
+    /// Reads through the cache what a member did not give. What is left of it if no row was free.
+    fn take_detour(&mut self, mut detour: Detour, geometry: &Geometry) -> Option<Detour> {
+        let unit = self.rows.cache.block_bytes();
+        let part = detour.part;
+        let mut start = part.start.0;
+        let end = start + u64::from(part.len);
+        while start < end {
+            let stop = end.min((start / unit + 1) * unit);
+            let position = geometry.locate(Bytes(start).sectors_floor());
+            let key = position.sector.0 / self.rows.cache.height().0;
+            let Acquired::Row(row) = self.rows.cache.acquire(key, geometry) else {
+                detour.part = ReadPart { start: Bytes(start), len: (end - start) as u32, ..part };
+                return Some(detour);
+            };
+            let in_frames = start - detour.start.0 / FRAME_BYTES * FRAME_BYTES;
+            let piece = Piece {
+                request: part.request,
+                slot: position.slot,
+                offset: (start % unit) as u32,
+                len: (stop - start) as u32,
+                memory: Some(detour.frames.part(in_frames, stop - start)),
+                fua: false,
+            };
+            let arrival = Arrival {
+                write: false,
+                sync: true,
+                streams: false,
+                retried: detour.failed,
+                attr: detour.attr,
+            };
+            self.rows.attach(row, &[piece], arrival);
+            detour.pieces += 1;
+            start = stop;
+        }
+        let (request, pieces) = (part.request, detour.pieces);
+        self.rows.events.push(Event::Attached { request, pieces, whole: false });
+        None
+    }
+}
+
+impl Attaching<'_> {
+    /// The slot that a write of a data chunk goes to.
+    fn written_slot(&self, placement: Placement, data_index: u16, in_chunk: u64) -> Slot {
+        let wrong = self.off_by_one && in_chunk == 0 && data_index > 0;
+        placement.data_slot(data_index - u16::from(wrong))
+    }
+}
+
+impl Dealt {
+    /// How its pieces come to a row.
+    fn arrival(&self, writes: Writes) -> Arrival {
+        Arrival {
+            write: self.writes,
+            // Who asks for it does not want to wait for what may never come.
+            sync: self.sync || writes == Writes::Sync,
+            streams: self.streams,
+            retried: false,
+            attr: self.attr,
+        }
+    }
+
+    /// The piece of a request between two bytes of one block, as its row takes it.
+    fn piece(&self, slot: Slot, start: u64, end: u64, unit: u64) -> Piece {
+        let in_frames = start - self.range.start.0 / FRAME_BYTES * FRAME_BYTES;
+        let memory = (!self.zeroes).then(|| self.frames.part(in_frames, end - start));
+        Piece {
+            request: self.id,
+            slot,
+            offset: (start % unit) as u32,
+            len: (end - start) as u32,
+            memory,
+            fua: self.fua,
+        }
+    }
+}
+
+impl Cursor {
+    /// The next piece of a request that goes on at the byte `from` and ends at `request_end`.
+    fn new(cx: &Attaching<'_>, shard: ShardId, from: u64, request_end: u64, unit: u64) -> Self {
+        let first = from / unit;
+        let end = request_end.div_ceil(unit).min(first + UNITS_MAX);
+        let (at, left) = (first_unit(cx.geometry, first, end, unit), end - first);
+        let done = smallvec![0; left.div_ceil(64) as usize];
+        let mut cursor = Self { from, to: end * unit, first, end, at, done, left };
+        if cx.shards > 1 {
+            cursor.leave_to_others(cx, shard, unit);
+        }
+        cursor
+    }
+
+    /// Takes the units of other shards for done.
+    fn leave_to_others(&mut self, cx: &Attaching<'_>, shard: ShardId, unit: u64) {
+        for number in self.first..self.end {
+            if shard_of_byte(cx.geometry, cx.shards, number * unit) != shard {
+                let bit = number - self.first;
+                self.done[(bit / 64) as usize] |= 1 << (bit % 64);
+                self.left -= 1;
+            }
+        }
+    }
+
+    /// The next unit that is not attached, going up from where it began and around.
+    fn next(&self) -> Option<u64> {
+        let is_left = |unit: &u64| !self.is_done(*unit);
+        (self.at..self.end).find(is_left).or_else(|| (self.first..self.at).find(is_left))
+    }
+
+    fn is_done(&self, unit: u64) -> bool {
+        let bit = unit - self.first;
+        self.done[(bit / 64) as usize] >> (bit % 64) & 1 == 1
+    }
+
+    /// The rows to attach next, of a request that ends at the byte `end`: from the next unit upwards.
+    fn run(&self, geometry: &Geometry, unit: u64, end: u64) -> UnitRun {
+        let first = self.next().expect("units are left");
+        self.run_from(first, geometry, unit, end)
+    }
+
+    /// The units from this one on that are not attached.
+    fn units_left(&self, from: u64) -> impl Iterator<Item = u64> + '_ {
+        (self.first.max(from)..self.end).filter(|unit| !self.is_done(*unit))
+    }
+
+    /// The same from one that is not attached.
+    fn run_from(&self, first: u64, geometry: &Geometry, unit: u64, end: u64) -> UnitRun {
+        let units_per_chunk = geometry.chunk().bytes().0 / unit;
+        let data_members = u64::from(geometry.data_members());
+        let in_chunk = first & (units_per_chunk - 1);
+        let chunk_row = first / (units_per_chunk * data_members) * data_members;
+        let wanted = (units_per_chunk - in_chunk).min(self.end - first);
+        let mut rows = (1..wanted).find(|row| self.is_done(first + row)).unwrap_or(wanted);
+        // Units that the request begins or ends within are runs of their own.
+        let begins_within = u64::from(self.from > self.first * unit);
+        let ends_within = u64::from(end < self.end * unit);
+        let edges =
+            [self.first, self.first + begins_within, self.end - ends_within, self.end, u64::MAX];
+        let mut units = SmallVec::new();
+        for chunk in chunk_row..chunk_row + data_members {
+            let number = chunk * units_per_chunk + in_chunk;
+            units.push((self.first..self.end).contains(&number).then_some(number));
+            let edge = edges.into_iter().find(|edge| *edge > number).expect("the last is far away");
+            rows = rows.min(edge - number);
+        }
+        UnitRun { first, rows, wanted, units }
+    }
+
+    /// Marks the units of so many rows.
+    fn take(&mut self, run: &UnitRun, rows: u64) {
+        for (_, number) in run.blocks() {
+            for bit in number - self.first..number - self.first + rows {
+                debug_assert_eq!(self.done[(bit / 64) as usize] >> (bit % 64) & 1, 0);
+                self.done[(bit / 64) as usize] |= 1 << (bit % 64);
+            }
+            self.left -= rows;
+        }
+        while self.at < self.end && self.is_done(self.at) {
+            self.at += 1;
+        }
+    }
+}
+
+impl UnitRun {
+    /// The data chunks that are meant, and the unit of each in the lowest row.
+    fn blocks(&self) -> impl Iterator<Item = (u16, u64)> {
+        let meant = |(index, unit): (u16, &Option<u64>)| unit.map(|unit| (index, unit));
+        (0..).zip(&self.units).filter_map(meant)
+    }
+}
+
+/// The unit that a request's piece begins with (md's `raid5_bio_lowest_chunk_sector`).
+fn first_unit(geometry: &Geometry, first: u64, end: u64, unit: u64) -> u64 {
+    let units_per_chunk = geometry.chunk().bytes().0 / unit;
+    let next_chunk = (first / units_per_chunk + 1) * units_per_chunk;
+    if next_chunk >= end {
+        return first;
+    }
+    let position = geometry.locate(Bytes(first * unit).sectors_floor());
+    let parity = geometry.placement(position.chunk_row).parity();
+    let members = geometry.members();
+    let higher = (position.slot.0 + 1..members).any(|slot| !parity.contains(Slot(slot)));
+    if higher { next_chunk } else { first }
+}
+
+/// The shard of a chunk row.
+pub(super) fn shard_of(chunk_row: u64, shards: u64) -> ShardId {
+    ShardId((chunk_row % shards) as u16)
+}
+
+/// The shard of a byte of the volume.
+pub(super) fn shard_of_byte(geometry: &Geometry, shards: u64, byte: u64) -> ShardId {
+    let bytes = geometry.chunk().bytes().0 * u64::from(geometry.data_members());
+    shard_of(byte / bytes, shards)
+}
+
+/// Where a request that goes on at a byte attaches next, and up to where: what is discarded needs no rows
+/// of the cache.
+pub(super) fn beside(discarded: Option<ByteRange>, from: u64, end: u64) -> (u64, u64) {
+    match discarded {
+        Some(discarded) if from < discarded.start.0 => (from, discarded.start.0),
+        Some(discarded) => (from.max(discarded.end().0), end),
+        None => (from, end),
+    }
+}
+
+/// Units that a request attaches at a time (md: `RAID5_MAX_REQ_STRIPES`).
+const UNITS_MAX: u64 = 256;
