@@ -147,6 +147,18 @@ pub enum Band {
     },
 }
 
+impl Band {
+    /// Whether a ratio lies in it.
+    #[must_use]
+    pub fn has(self, ratio: f64) -> bool {
+        match self {
+            Self::Above(low) => ratio > low,
+            Self::Below(high) => ratio < high,
+            Self::Inside { low, high } => (low..=high).contains(&ratio),
+        }
+    }
+}
+
 impl fmt::Display for Band {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

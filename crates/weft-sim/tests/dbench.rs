@@ -180,7 +180,7 @@ fn is_within(found: f64, expected: f64, percent: f64) -> bool {
 }
 
 #[test]
-fn statement_17_the_synthetic_load_has_the_marginals_of_the_stock_one() {
+fn experiments_17_the_synthetic_load_has_the_marginals_of_the_stock_one() {
     for client in 0..3 {
         let ops = pass(u64::from(client), 1 + client);
         assert_eq!(counts(&ops), PASS.into(), "the counts of a pass are exact");
@@ -226,7 +226,7 @@ fn stock_load() -> Option<String> {
 }
 
 #[test]
-fn statement_18_the_stock_load_is_read_to_the_byte() {
+fn experiments_18_the_stock_load_is_read_to_the_byte() {
     let Some(text) = stock_load() else {
         eprintln!("no stock load here: set WEFT_DBENCH_LOAD to a client.txt of dbench 4.0");
         return;
@@ -246,7 +246,7 @@ fn statement_18_the_stock_load_is_read_to_the_byte() {
 }
 
 #[test]
-fn statement_19_throughput_is_passes_and_reads_count() {
+fn experiments_19_throughput_is_passes_and_reads_count() {
     // A pass takes a third of a second.
     let costs = Costs { syscall: 200, copy: 50, ..Costs::ZERO };
     let bench = Bench::new("null", costs, &settings(2, 1));
@@ -260,7 +260,7 @@ fn statement_19_throughput_is_passes_and_reads_count() {
 }
 
 #[test]
-fn statement_20_a_twentieth_of_the_throughput_reaches_the_volume() {
+fn experiments_20_a_twentieth_of_the_throughput_reaches_the_volume() {
     let bench = Bench::new("ssd-sata-2020-slowflush", COSTS, &settings(6, 12));
     let moved = bench.run.throughput(&bench.machine);
     assert!(moved < 400.0, "{moved} MB/s");
@@ -308,7 +308,7 @@ fn durable_writes(bench: &Bench) -> Result<u64, usize> {
 }
 
 #[test]
-fn statement_21_a_synchronous_write_is_durable_when_it_returns() {
+fn experiments_21_a_synchronous_write_is_durable_when_it_returns() {
     let model = "ssd-sata-2020-slowflush";
     let sync = |settings: &mut Settings| settings.sync_open = true;
     let bench = Bench::of_text(model, COSTS, WRITES, sync);

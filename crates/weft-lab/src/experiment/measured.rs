@@ -89,6 +89,10 @@ impl Measured {
     pub fn reason(&self) -> &str {
         match self.verdict {
             Verdict::Agrees => "",
+            // Nothing speaks against it but the number of runs.
+            _ if !self.row.exact && self.row.band().has(self.ratio.value) => {
+                "the mean lies in the band, and its interval not in whole: with more runs it gets narrower"
+            }
             _ if self.row.reason.is_empty() => "not known",
             _ => &self.row.reason,
         }

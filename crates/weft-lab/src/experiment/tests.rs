@@ -191,20 +191,23 @@ fn made_up(name: &str, columns: &[(&str, &[f64])]) -> CaseRuns {
 #[test]
 fn a_row_of_two_cases_compares_their_ratios() {
     let row = only("000", &[2]).text.row.remove(0);
-    let cases = |first: f64| {
-        let patched: &[f64] = &[100.0 * first, 200.0 * first];
+    let cases = |first: f64, second: f64| {
+        let patched: &[f64] = &[100.0 * first, 200.0 * second];
         [
             made_up("dd-256", &[("baseline", &[100.0, 200.0]), ("patched", patched)]),
             made_up("dd-512", &[("baseline", &[100.0, 300.0]), ("patched", &[120.0, 360.0])]),
         ]
     };
-    let more = Measured::of(&row, &cases(1.5)).unwrap();
+    let more = Measured::of(&row, &cases(1.5, 1.5)).unwrap();
     assert!((more.ratio.value - 1.25).abs() < 1e-12 && more.verdict == Verdict::Agrees);
     assert_eq!((more.baseline.runs[0], more.patched.runs[1]), (1.2, 1.5));
     assert_eq!(more.reason(), "");
-    let less = Measured::of(&row, &cases(1.1)).unwrap();
+    let less = Measured::of(&row, &cases(1.1, 1.1)).unwrap();
     assert_eq!(less.verdict, Verdict::Differs);
-    assert!(!less.reason().is_empty(), "whoever disagrees says why");
+    assert_eq!(less.reason(), "not known", "whoever disagrees says why");
+    let apart = Measured::of(&row, &cases(1.6, 1.1)).unwrap();
+    assert!(apart.ratio.value > 1.0 && apart.verdict == Verdict::Differs);
+    assert!(apart.reason().contains("more runs"), "{}", apart.reason());
 }
 
 #[test]
