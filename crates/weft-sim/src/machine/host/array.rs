@@ -1,0 +1,77 @@
+//! Which array is the machine's, and how do writes lie in its rows?
+
+use std::collections::BTreeMap;
+
+use weft_engine::MemberInfo;
+use weft_engine::assemble::{Assembly, Candidate, Options, assemble};
+use weft_ondisk::{NewArray, NewMember};
+use weft_units::{ByteRange, MemberIndex, Sectors};
+
+use super::super::{Parts, PartsError};
+
+/// Of the stripe cache: how many rows it has, and how long what is.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Stripes {
+    pub(super) rows: u64,
+    row: u64,
+    chunk: u64,
+    chunk_row: u64,
+}
+
+impl Stripes {
+    pub(super) fn new(parts: &Parts, assembly: &Assembly) -> Self {
+        let chunk = parts.chunk.bytes().0.max(1);
+        Self {
+            rows: u64::from(parts.knobs.cache_rows(&assembly.geometry)),
+            row: parts.knobs.stripe_size.bytes().0,
+            chunk,
+            chunk_row: chunk * u64::from(assembly.geometry.data_members()),
+        }
+    }
+
+    /// How many rows a write takes, at most.
+    pub(super) fn rows_of(&self, range: ByteRange) -> u64 {
+        let (mut at, end) = (range.start.0, range.start.0 + range.len.0);
+        let mut rows = 0;
+        while at < end {
+            let piece = end.min((at / self.chunk_row + 1) * self.chunk_row) - at;
+            rows += piece.min(self.chunk).div_ceil(self.row);
+            at += piece;
+        }
+        rows
+    }
+}
+
+/// By member and place.
+pub(super) type Superblocks = BTreeMap<(u16, Sectors), Box<[u8]>>;
+
+/// A new array in sync, and its superblocks by member and place.
+pub(super) fn new_array(
+    parts: &Parts,
+    members: usize,
+    size: Sectors,
+) -> Result<(Assembly, Superblocks), PartsError> {
+    let new = |n: usize| {
+        let mut uuid = [u8::try_from((n + 1) % 256).expect("below 256"); 16];
+        uuid[0] ^= u8::try_from((n + 1) / 256).expect("an array has few hundred members");
+        NewMember { size, device_uuid: uuid.into() }
+    };
+    let mut array = NewArray::new(parts.level, (0..members).map(new).collect());
+    array.chunk = Some(parts.chunk);
+    (array.set_uuid, array.assume_clean) = ([9; 16].into(), true);
+    let superblocks = array.plan()?;
+    let bytes = (0..).zip(&superblocks).map(|(member, superblock)| {
+        ((member, superblock.super_offset), superblock.encode().into())
+    });
+    let metadata = bytes.collect();
+    let candidates: Vec<Candidate> = (0..)
+        .zip(superblocks)
+        .map(|(index, superblock)| {
+            let (index, label) = (MemberIndex(index), format!("disk{index}"));
+            let member = MemberInfo { index, label, size, logical_block: 512, discards: true };
+            Candidate::with_superblock(member, superblock)
+        })
+        .collect();
+    let assembly = assemble(&candidates, &Options::default());
+    Ok((assembly.map_err(|refusal| PartsError::Assembly(refusal.to_string()))?, metadata))
+}

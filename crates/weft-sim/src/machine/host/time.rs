@@ -1,0 +1,247 @@
+//! What happens next, and what does it change?
+
+use std::cmp::Reverse;
+
+use weft_engine::sched::mq_deadline::{Direction, Level};
+use weft_engine::{
+    Attr, Class, ComputeOp, Congestion, Differs, Input, Located, MemberOp, Output, ReplyError,
+    Request, Run, Token, Value, frames_needed,
+};
+use weft_units::{ByteRange, Bytes, MemberIndex, Span, Time};
+
+use super::super::Woken;
+use super::super::member::{Member, Wanted};
+use super::{Asked, Host};
+
+impl Host {
+    pub(in crate::machine) fn next_event(&self) -> Option<Time> {
+        let disks = self.members.iter().filter_map(Member::next_event).min();
+        let timer = self.timers.peek().map(|Reverse((at, ..))| *at);
+        let leaving = self.leaving.front().map(|(at, ..)| *at);
+        let engine = if self.inbox.is_empty() { self.engine_woken } else { Some(self.now) };
+        let engine = engine.map(|at| at.max(self.engine_free));
+        let late = self.faults.as_ref().and_then(|faults| faults.next_event());
+        [disks, timer, leaving, engine, late].into_iter().flatten().min()
+    }
+
+    pub(in crate::machine) fn advance(&mut self, at: Time) {
+        assert!(at >= self.now, "time goes forward");
+        if self.history.as_ref().is_some_and(|history| history.is_due(at)) {
+            let view = self.view();
+            self.history.as_mut().expect("it was looked at").look(at, &view);
+        }
+        self.now = at;
+        for (index, member) in (0..).zip(&mut self.members) {
+            if member.next_event().is_some_and(|next| next <= at) {
+                let (inbox, faults) = (&mut self.inbox, &mut self.faults);
+                member.advance(at, |token| {
+                    let result = match faults {
+                        Some(faults) => faults.on_done(at, MemberIndex(index), token),
+                        None => Some(Ok(Value::Nothing)),
+                    };
+                    inbox.extend(result.map(|result| Input::Done { token, result }));
+                });
+                member.push(at);
+            }
+        }
+        if let Some(faults) = &mut self.faults {
+            while let Some((token, result)) = faults.ended(at) {
+                self.inbox.push(Input::Done { token, result });
+            }
+        }
+        while self.leaving.front().is_some_and(|(due, ..)| *due <= at) {
+            let (_, outputs, more) = self.leaving.pop_front().expect("it was looked at");
+            self.carry_out(outputs, more);
+        }
+        while let Some(Reverse((due, _, pid))) = self.timers.peek().copied() {
+            if due > at {
+                break;
+            }
+            self.timers.pop();
+            self.ready.push_back((pid, Woken::Timer));
+        }
+    }
+
+    /// Gives the engine its turns now, not when everybody who can run has run: what comes later is another
+    /// plug.
+    pub fn settle(&mut self) {
+        while self.engine_turn() {}
+    }
+
+    /// Gives the engine its turn, if it has something to do and is free. Says whether it had one.
+    pub(in crate::machine) fn engine_turn(&mut self) -> bool {
+        let woken = self.engine_woken.is_some_and(|at| at <= self.now);
+        if (self.inbox.is_empty() && !woken) || self.engine_free > self.now {
+            return false;
+        }
+        if woken && self.inbox.is_empty() {
+            self.engine.handle(self.now, Input::Wake);
+        }
+        for input in self.inbox.drain(..) {
+            self.engine.handle(self.now, input);
+        }
+        let turn = self.engine.turn(self.now);
+        let mut cost = self.costs.of_turn(turn.work);
+        let mut outputs = Vec::new();
+        while let Some(output) = self.engine.poll() {
+            if let Output::Compute { ops, .. } = &output {
+                cost = Span(cost.0 + self.costs.of_compute(ops).0);
+            }
+            outputs.push(output);
+        }
+        // What it works takes its time, then its outputs leave, then it takes the next turn.
+        self.engine_free = self.now + cost;
+        self.engine_work = Span(self.engine_work.0 + cost.0);
+        self.engine_woken =
+            if turn.more { Some(self.engine_free) } else { self.engine.next_wake() };
+        if cost == Span::ZERO {
+            self.carry_out(outputs, turn.more);
+        } else {
+            self.leaving.push_back((self.engine_free, outputs, turn.more));
+        }
+        self.tell_page_cache();
+        if self.congestion() < Congestion::Blocked {
+            self.wake_blocked();
+        }
+        true
+    }
+
+    /// Does what the engine said, which has more to do or has not.
+    fn carry_out(&mut self, outputs: Vec<Output>, more: bool) {
+        for output in outputs {
+            match output {
+                Output::Submit { token, member, op, attr } => {
+                    self.submit_to(member, token, op, attr);
+                }
+                Output::Deliver(token) => {
+                    self.inbox.push(Input::Done { token, result: Ok(Value::Nothing) });
+                }
+                Output::Compute { token, ops } => {
+                    for op in &ops {
+                        if let ComputeOp::Recover { lost, .. } = op {
+                            let bytes = lost.iter().map(|lost| u64::from(lost.part.len));
+                            self.recovered += bytes.sum::<u64>();
+                        }
+                    }
+                    let value = match ops.first() {
+                        Some(ComputeOp::Compare { .. }) => Value::Differs(Differs::default()),
+                        Some(ComputeOp::Locate { .. }) => Value::Located(Located::Clean),
+                        _ => Value::Nothing,
+                    };
+                    self.engine.recycle(ops);
+                    self.inbox.push(Input::Done { token, result: Ok(value) });
+                }
+                Output::Reply { tag, result, .. } => {
+                    let (asked, request) =
+                        self.requests.remove(&tag.0).expect("an answer has a question");
+                    if result == Err(ReplyError::Stalled) {
+                        // The member that was read may still fill these frames.
+                        let request =
+                            Request { frames: self.take_frames(request.range), ..request };
+                        self.requests.insert(tag.0, (asked, request));
+                        self.inbox.push(Input::Client(request));
+                        continue;
+                    }
+                    self.requests_done += 1;
+                    self.bytes_done = Bytes(self.bytes_done.0 + request.range.len.0);
+                    self.failed += u64::from(result.is_err());
+                    if let Some((first, seen)) = &mut self.seen
+                        && let Some(place) = tag.0.checked_sub(*first)
+                    {
+                        seen[place as usize].answered = Some(self.now);
+                    }
+                    match asked {
+                        Asked::Process { pid, name } => {
+                            self.ready.push_back((pid, Woken::Done(name)));
+                        }
+                        Asked::Pages { inode, pages } => self.pages_written(inode, pages),
+                    }
+                }
+                Output::Notice(notice) => {
+                    if self.notices.len() < NOTICES_MAX {
+                        self.notices.push((self.now, notice));
+                    }
+                }
+                Output::Abort(_) | Output::Credit { .. } | Output::Release(_) => {}
+            }
+        }
+        let pass_is_over = !more && self.inbox.is_empty();
+        for member in &mut self.members {
+            if pass_is_over {
+                member.unplug();
+            }
+            member.push(self.now);
+        }
+    }
+
+    fn submit_to(&mut self, index: MemberIndex, token: Token, op: MemberOp, attr: Attr) {
+        let level = match attr.class {
+            Class::RealTime(_) => Level::RealTime,
+            Class::Idle => Level::Idle,
+            Class::BestEffort(_) | Class::None => Level::BestEffort,
+        };
+        let moves = |direction, first, bytes: u64, fua| Wanted::Move {
+            direction,
+            first,
+            len: Bytes(bytes).sectors_ceil(),
+            fua,
+            level,
+        };
+        if let Some(faults) = &mut self.faults
+            && let Err(fault) = faults.on_submit(self.now, index, token)
+        {
+            self.inbox.push(Input::Done { token, result: Err(fault) });
+            return;
+        }
+        let sum = |parts: &weft_engine::Parts| parts.iter().map(|part| u64::from(part.len)).sum();
+        let wanted = match op {
+            MemberOp::Flush => Wanted::Flush,
+            MemberOp::Read { at, into } => moves(Direction::Read, at, sum(&into), false),
+            MemberOp::Write { at, from, fua } => moves(Direction::Write, at, sum(&from), fua),
+            MemberOp::ReadMetadata { at, len } => {
+                let bytes = self.metadata.get(&(index.0, at)).cloned();
+                let bytes = bytes.unwrap_or_else(|| vec![0; len.0 as usize].into());
+                self.inbox.push(Input::Done { token, result: Ok(Value::Metadata(bytes)) });
+                return;
+            }
+            MemberOp::WriteMetadata { at, bytes } => {
+                let wanted = moves(Direction::Write, at, bytes.len() as u64, true);
+                self.metadata.insert((index.0, at), bytes);
+                wanted
+            }
+            MemberOp::Discard { .. } => {
+                self.inbox.push(Input::Done { token, result: Ok(Value::Nothing) });
+                return;
+            }
+        };
+        if let (Some(faults), Wanted::Move { direction, first, len, .. }) =
+            (&mut self.faults, wanted)
+        {
+            match direction {
+                Direction::Read => faults.on_read(self.now, index, token, (first, len)),
+                Direction::Write => faults.on_write(index, (first, len)),
+            }
+        }
+        let member = &mut self.members[usize::from(index.0)];
+        if !member.submit(self.now, token, wanted) {
+            let result = match &mut self.faults {
+                Some(faults) => faults.on_done(self.now, index, token),
+                None => Some(Ok(Value::Nothing)),
+            };
+            self.inbox.extend(result.map(|result| Input::Done { token, result }));
+        }
+    }
+
+    pub(super) fn take_frames(&mut self, range: ByteRange) -> Run {
+        let count = frames_needed(range.start.0, range.len.0);
+        if self.next_frame + count > self.frames.1 {
+            self.next_frame = self.frames.0;
+        }
+        let run = Run::new(self.next_frame, count);
+        self.next_frame += count;
+        run
+    }
+}
+
+/// A bound on memory: each is of a member or a block, and nobody reads more.
+const NOTICES_MAX: usize = 1000;
