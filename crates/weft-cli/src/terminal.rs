@@ -80,6 +80,11 @@ pub(crate) fn share(what: &'static str) -> ProgressBar {
     bar(what, 1000, "{prefix:>12} [{bar:24}] {percent:>3}%  {eta} left  {wide_msg}")
 }
 
+/// How many were tried of nobody knows how many, with a message, drawn on standard error when that is a terminal.
+pub(crate) fn tries(what: &'static str) -> ProgressBar {
+    bar(what, 0, "{prefix:>12} {pos} tried in {elapsed}  {wide_msg}")
+}
+
 fn bar(what: &'static str, total: u64, template: &str) -> ProgressBar {
     let target =
         if io::stderr().is_terminal() && std::env::var_os("TERM").is_some_and(|t| t != "dumb") {

@@ -128,3 +128,11 @@ fn a_patch_that_is_named_twice_is_run_once() {
     assert_eq!(sheet["experiments"].as_array().unwrap().len(), 1);
     assert_eq!(sheet["rows"].as_array().unwrap().len(), 1);
 }
+
+#[test]
+fn what_was_fitted_is_told_as_json_too() {
+    let dir = tempdir().unwrap();
+    let sheet = json(dir.path(), &["reproduce", "000", "--fit", "--quick", "--json"]);
+    assert_eq!(sheet["schema"], "weft.fit/1");
+    assert_eq!(sheet["fitted"].as_array().unwrap().len(), 0, "nothing of 000 is fitted by code");
+}

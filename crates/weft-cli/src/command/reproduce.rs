@@ -13,8 +13,8 @@ use clap::Args;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use weft_lab::experiment::{
-    Beyond, CaseRuns, Control, Curve, Effort, Experiment, Kind, Measured, Metric, Outcome as Found,
-    Results, Size, estimate, run_all,
+    Beyond, Calibrated, CaseRuns, Control, Curve, Effort, Experiment, Kind, Measured, Metric,
+    Outcome as Found, Results, Size, estimate, run_all,
 };
 use weft_lab::report::Report;
 use weft_lab::statistics::{Band, Estimate, Verdict, gain_percent};
@@ -22,7 +22,9 @@ use weft_sim::machine::CostTable;
 
 use crate::outcome::{Exit, Failure, Outcome};
 use crate::result_file::ResultFile;
-use crate::terminal::{complain, print_json, remove_when_interrupted, stdout, steps, wide_enough};
+use crate::terminal::{
+    complain, print_json, remove_when_interrupted, stdout, steps, tries, wide_enough,
+};
 
 /// Measures a published patch's effect again, on simulated disks
 ///
@@ -52,7 +54,7 @@ pub(crate) struct Reproduce {
     #[arg(long)]
     controls: bool,
     /// Find the fitted parameters again, instead of running rows
-    #[arg(long, conflicts_with_all = ["controls", "results", "only", "report", "json"])]
+    #[arg(long, conflicts_with_all = ["controls", "results", "only", "report"])]
     fit: bool,
     /// CPU costs instead of the experiment's: zero, published, frozen or a file of `bench costs --write`
     #[arg(long, value_name = "TABLE")]
@@ -101,7 +103,7 @@ pub(crate) fn run(arguments: &Reproduce) -> Outcome {
     let effort = Effort { runs: arguments.runs.unwrap_or(runs), seed: arguments.seed, size };
     remove_when_interrupted(&[])?;
     if arguments.fit {
-        return fit(&experiments, effort);
+        return fit(&experiments, effort, arguments.json);
     }
     let page = arguments.report.as_deref().map(ResultFile::at).transpose()?;
     let results = arguments.results.as_deref().map(Results::at).transpose();
@@ -219,20 +221,26 @@ fn step(bar: &indicatif::ProgressBar) -> impl Fn(usize, usize) + Sync + '_ {
 }
 
 /// Finds what was fitted again, and says whether the texts have it.
-fn fit(experiments: &[Experiment], effort: Effort) -> Outcome {
+fn fit(experiments: &[Experiment], effort: Effort, json: bool) -> Outcome {
     let mut out = stdout();
-    let mut holds = true;
+    let (mut holds, mut fitted) = (true, Vec::new());
     for experiment in experiments {
         let patch = experiment.patch();
-        if experiment.fits().is_empty() {
+        if experiment.fits().is_empty() && !json {
             writeln!(out, "patch {patch}: nothing is fitted")?;
         }
-        let bar = steps("fit", 0);
+        let bar = tries("fit");
         let found = experiment.calibrate(effort, &|fit, parameter, model| {
+            bar.inc(1);
             bar.set_message(format!("{} = {parameter:.1}: {model:.3}", fit.parameter));
         });
         bar.finish_and_clear();
         for found in found.map_err(Failure::failed)? {
+            holds &= found.holds();
+            if json {
+                fitted.push(found_json(patch, &found));
+                continue;
+            }
             let (fit, of) = (&found.fit, &found.found);
             let has = if found.holds() {
                 "as in the text".into()
@@ -244,14 +252,31 @@ fn fit(experiments: &[Experiment], effort: Effort) -> Outcome {
                 "patch {patch}: {} = {:.1} ({}): {} is {:.3}, published {}; {has}",
                 fit.parameter, of.parameter, fit.about, fit.row, of.model, of.figure
             )?;
-            holds &= found.holds();
         }
+    }
+    if json {
+        print_json(&json!({ "schema": "weft.fit/1", "holds": holds, "fitted": fitted }))?;
     }
     if holds {
         Ok(Exit::Done)
     } else {
         Err(Failure::failed("an experiment's text does not have what was found"))
     }
+}
+
+fn found_json(patch: &str, found: &Calibrated) -> Value {
+    let (fit, of) = (&found.fit, &found.found);
+    json!({
+        "patch": patch,
+        "parameter": fit.parameter,
+        "about": fit.about,
+        "value": of.parameter,
+        "value_in_text": fit.value,
+        "to_baseline_of": fit.row,
+        "model": of.model,
+        "published": of.figure,
+        "holds": found.holds(),
+    })
 }
 
 fn hours(seconds: u64) -> String {
