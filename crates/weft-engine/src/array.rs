@@ -61,6 +61,17 @@ pub(crate) struct Array {
     rounds: Rounds,
     pub(crate) flushes: FlushBatch<FlushFor>,
     flushing: u32,
+    corrections: Corrections,
+}
+
+/// Blocks that were made good after a read error. That takes no dirty mark, for it changes nothing that a
+/// crash could leave half done; but the members are flushed before a superblock says clean.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Corrections {
+    Durable,
+    /// The flush that runs covers them.
+    Flushing,
+    Written,
 }
 
 /// What the superblocks say, and are about to say.
@@ -83,6 +94,8 @@ pub(crate) enum FlushFor {
     Request(RequestId),
     /// The round of superblocks that is about to say clean, in its so manieth attempt.
     CleanMark(u64),
+    /// Any round that says clean, after blocks were made good.
+    Corrections,
 }
 
 /// Superblock rounds, by number.
@@ -167,6 +180,7 @@ impl Array {
             rounds: Rounds::default(),
             flushes: FlushBatch::new(Variant::Batch),
             flushing: 0,
+            corrections: Corrections::Durable,
         };
         array.recount();
         array.index_members();
@@ -359,22 +373,50 @@ impl Array {
     /// Starts the rounds that are wanted: of flushes, of superblocks. Whom a round of flushes served
     /// that found no member to ask.
     pub(crate) fn start_rounds(&mut self, out: &mut Outbox) -> Vec<RequestId> {
+        let idle = self.rounds.started == self.rounds.done && self.rounds.outstanding == 0;
+        let sealed = self.membership.read_only && !self.is_planted(Mutant::WriteWhileReadOnly);
+        let wanted = self.rounds.wanted > self.rounds.started && !sealed && !self.membership.broken;
+        let may = self.rounds.not_before.is_none_or(|time| out.now >= time);
+        let due = idle && wanted && may;
+        let corrects = self.corrections == Corrections::Written && self.is_correcting(out);
+        if due {
+            self.rounds.not_before = None;
+            let to_flush = self.waits_for_corrections() && !corrects;
+            if to_flush && self.flushes.is_idle() {
+                self.flushes.arrive(FlushFor::Corrections);
+            }
+        }
         let mut served = Vec::new();
         if self.flushes.start() {
+            if self.corrections == Corrections::Written && !corrects {
+                self.corrections = Corrections::Flushing;
+            }
             self.start_flush(out);
             if self.flushing == 0 {
                 served = self.finish_flush();
             }
         }
-        let idle = self.rounds.started == self.rounds.done && self.rounds.outstanding == 0;
-        let sealed = self.membership.read_only && !self.is_planted(Mutant::WriteWhileReadOnly);
-        let wanted = self.rounds.wanted > self.rounds.started && !sealed && !self.membership.broken;
-        let may = self.rounds.not_before.is_none_or(|time| out.now >= time);
-        if idle && wanted && may {
-            self.rounds.not_before = None;
+        if due && !self.waits_for_corrections() {
             self.start_superblocks(out);
         }
         served
+    }
+
+    /// Whether the next round says clean, and a block that was made good is not durable.
+    fn waits_for_corrections(&self) -> bool {
+        !self.says_in_use() && self.corrections != Corrections::Durable
+    }
+
+    /// Whether a block may be being made good: when the array is not in use, nobody else writes to members
+    /// that are in sync.
+    fn is_correcting(&self, out: &Outbox) -> bool {
+        let mut in_sync = self.members.iter().filter(|it| it.state == MemberState::InSync);
+        in_sync.any(|member| out.is_writing_rows(member.info.index))
+    }
+
+    /// Whether superblocks say, from now on, that writes may be in flight.
+    fn says_in_use(&self) -> bool {
+        !matches!(self.mark, Mark::Clean | Mark::BecomingClean(_))
     }
 
     /// When a round is due that found no space before.
@@ -433,7 +475,7 @@ impl Array {
     fn write_superblock(&mut self, position: usize, out: &mut Outbox) {
         let standings = self.standings();
         let member = &self.members[position];
-        let in_use = !matches!(self.mark, Mark::Clean | Mark::BecomingClean(_));
+        let in_use = self.says_in_use();
         let update = Update {
             events: self.events,
             utime: MdTime { secs: self.epoch_secs + out.now.0 / 1_000_000_000, micros: 0 },
@@ -580,6 +622,9 @@ impl Array {
 
     fn finish_flush(&mut self) -> Vec<RequestId> {
         let mut requests = Vec::new();
+        if self.corrections == Corrections::Flushing {
+            self.corrections = Corrections::Durable;
+        }
         for served in self.flushes.finish() {
             match served {
                 FlushFor::CleanMark(attempt) => {
@@ -588,6 +633,7 @@ impl Array {
                         self.mark = Mark::BecomingClean(number);
                     }
                 }
+                FlushFor::Corrections => {}
                 FlushFor::Request(request) => requests.push(request),
             }
         }
@@ -792,6 +838,7 @@ impl Array {
             return;
         }
         match report {
+            Report::Correcting { .. } => self.corrections = Corrections::Written,
             Report::Corrected { sector, sectors, .. } => {
                 let member = &mut self.members[position];
                 member.counters.corrected += sectors.0;

@@ -52,6 +52,8 @@ struct Seat {
 /// What rows have to say of a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Report {
+    /// A block is about to be written again that could not be read.
+    Correcting { slot: Slot },
     /// A block was written again, and read back.
     Corrected { slot: Slot, sector: Sectors, sectors: Sectors },
     /// It takes writes that it cannot read back: not one to trust, if there is a choice.
@@ -66,7 +68,8 @@ impl Report {
     /// Of which slot's member.
     pub(crate) fn slot(self) -> Slot {
         match self {
-            Self::Corrected { slot, .. }
+            Self::Correcting { slot }
+            | Self::Corrected { slot, .. }
             | Self::Doubted { slot }
             | Self::Failed { slot }
             | Self::ReadFailed { slot, .. } => slot,
@@ -228,7 +231,10 @@ impl Membership {
             }
             // It may be refused, so that writes go on; reads go round it, if they can.
             Report::Doubted { slot } if self.in_sync.contains(slot) => self.stalled.insert(slot),
-            Report::Corrected { .. } | Report::Doubted { .. } | Report::ReadFailed { .. } => {}
+            Report::Correcting { .. }
+            | Report::Corrected { .. }
+            | Report::Doubted { .. }
+            | Report::ReadFailed { .. } => {}
         }
     }
 }

@@ -374,6 +374,15 @@ impl Outbox {
         entries.map(|entry| entry.token).collect()
     }
 
+    /// Whether a member is writing for rows that wait for it.
+    pub(crate) fn is_writing_rows(&self, member: MemberIndex) -> bool {
+        self.tokens_of(member).into_iter().any(|token| {
+            let outstanding = self.tokens[token_place(token)].outstanding.as_ref();
+            outstanding
+                .is_some_and(|it| it.write && !it.detached && matches!(it.owner, Owner::Parts(..)))
+        })
+    }
+
     /// Looks at a token, if it is outstanding.
     pub(crate) fn outstanding_mut(&mut self, token: Token) -> Option<&mut Outstanding> {
         let entry = self.tokens.get_mut(token_place(token))?;

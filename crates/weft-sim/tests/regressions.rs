@@ -628,3 +628,41 @@ fn full_stripe_that_is_given_up_keeps_the_memory_that_its_member_may_read() {
         rig.verify();
     }
 }
+
+/// RAID 6 of four with a spare, whose first block cannot be read from disk 1. It is marked clean.
+fn raid6_with_a_bad_block() -> Rig {
+    let mut rig = Rig::raid6(4, chunk_kib(64)).with(|o| o.spares = 1).written(0, 1).flushed();
+    rig.stop().recover();
+    let first = rig.array.data_offset[1].0;
+    rig.disks[1].faults.bad_reads = (first..first + 8).collect();
+    rig
+}
+
+// A recovery makes blocks good without a dirty mark, and ended with superblocks that said clean before the
+// members were flushed.
+#[test]
+fn block_made_good_by_a_recovery_is_durable_before_superblocks_say_clean() {
+    let mut rig = raid6_with_a_bad_block();
+    rig.fail_disk(3).until_idle();
+    assert_eq!(state_of(&rig, 4), Some(MemberState::InSync));
+    assert_eq!(rig.volume().members[1].corrected, 8);
+    assert!(rig.read(0).is_all(1));
+}
+
+// The same of a block that a read made good while somebody else wanted superblocks.
+#[test]
+fn block_made_good_by_a_read_is_durable_before_superblocks_say_clean() {
+    let mut rig = raid6_with_a_bad_block();
+    let ticket = rig.get(0, BLOCK);
+    while rig.disks[1].outstanding_writes().next().is_none() {
+        assert!(rig.step(Order::Fifo), "it is not rewritten");
+    }
+    rig.disks[1].faults.stalled = true;
+    let spare = rig.member_of(4);
+    rig.admin(Verb::Remove(spare));
+    rig.settle();
+    rig.disks[1].faults.stalled = false;
+    rig.until_idle();
+    assert_eq!(rig.wait(ticket), Ok(vec![1; 4096]));
+    assert_eq!(state_of(&rig, 4), None);
+}

@@ -22,6 +22,7 @@ impl Rows {
         }
         let bad = self.cache.row(id).correctable().and(cx.membership().present());
         let Some(slot) = bad.ascending().next() else { return false };
+        cx.report(Report::Correcting { slot });
         self.cache.row_mut(id).operation = Operation::Rewriting(slot);
         self.stage(id, SlotSet::only(slot), Some(false), Bytes::ZERO, cx);
         true
