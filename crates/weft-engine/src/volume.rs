@@ -328,7 +328,7 @@ impl Volume {
             }
         }
         self.run_syncs(out);
-        self.resize();
+        self.resize(out);
         self.deal_ready(out);
         self.attach_waiting(out);
         let mut handled = 0;
@@ -382,6 +382,7 @@ impl Volume {
             || self.array.members.iter().any(|member| member.to_give_up)
             || (self.sync.is_none() && self.sync_is_due(now))
             || self.may_resize()
+            || self.can_never_resize()
             || (!self.ready.is_empty() && self.resizing.is_none())
             || (!self.before_dirty.is_empty()
                 && (self.array.is_dirty() || self.array.membership.broken))

@@ -139,7 +139,10 @@ impl Volume {
     }
 
     /// Gives the cache its new shape once no row is in use.
-    pub(super) fn resize(&mut self) {
+    pub(super) fn resize(&mut self, out: &mut Outbox) {
+        if self.can_never_resize() {
+            self.give_up_resize(&ReplyError::Io, out);
+        }
         self.ask_for_quiet();
         if self.may_resize()
             && let Some(knob) = self.resizing.take()
@@ -157,16 +160,19 @@ impl Volume {
         }
     }
 
-    /// Rows are in use for as long as a member does not answer; nobody should wait for that.
-    pub(super) fn give_up_resize(&mut self, out: &mut Outbox) {
+    /// What a member had no space for is not written any more, and stays in its rows.
+    pub(super) fn can_never_resize(&self) -> bool {
+        self.resizing.is_some() && self.array.membership.broken && self.owes()
+    }
+
+    /// The cache does not take its new shape, for rows stay in use.
+    pub(super) fn give_up_resize(&mut self, error: &ReplyError, out: &mut Outbox) {
         self.resizing = None;
         self.forget_quiet();
-        let busy =
-            ReplyError::Busy("a member does not answer, so that rows stay in use; try again");
         self.commands.retain(|waiting| {
             let given_up = waiting.until == Until::Resized;
             if given_up {
-                out.reply(waiting.client, waiting.tag, Err(busy.clone()));
+                out.reply(waiting.client, waiting.tag, Err(error.clone()));
             }
             !given_up
         });

@@ -63,7 +63,9 @@ impl Volume {
                 out.notice(Notice::MemberStalled { member: index, read_around: stalled });
             }
             if stalled && self.resizing.is_some() {
-                self.give_up_resize(out);
+                // Its rows are in use until then; nobody should wait for that.
+                let why = "a member does not answer, so that rows stay in use; try again";
+                self.give_up_resize(&ReplyError::Busy(why), out);
             }
             if stalled != was_stalled {
                 self.array.set_stalled(position, stalled);
