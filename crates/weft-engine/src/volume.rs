@@ -47,7 +47,7 @@ use crate::raid::parity::rows::{Answer, Event, Link, Rows, Surroundings};
 use crate::raid::parity::sync::RowSync;
 use crate::raid::parity::waits::RowWaits;
 use crate::ranges::{Ranges, RequestId};
-use crate::shard::{ShardId, ToCoordinator};
+use crate::shard::ShardId;
 use crate::snapshot::{RowsInUse, VolumeSnapshot};
 use crate::token::Tag;
 
@@ -759,14 +759,23 @@ impl Volume {
     /// A member request of a row is done, or was given up.
     #[inline]
     fn row_done(&mut self, part: RowPart, answer: Answer, out: &mut Outbox) {
-        if self.is_far() {
-            self.tell(part.shard, ToShard::Done { part, answer });
+        let Shard { rows, far, .. } = &mut self.shards[part.shard.index()];
+        if far.is_some() {
+            self.tell_done(part, answer);
         } else {
-            self.with_rows(part.shard, out, |rows, cx| rows.done(part, answer, cx));
+            let link = Link::Near(&mut self.array);
+            rows.done(part, answer, &mut Surroundings { link, knobs: &self.knobs, out });
         }
     }
 
+    // Apart, as is all that only queues need: it would make every call dearer.
+    #[cold]
+    fn tell_done(&mut self, part: RowPart, answer: Answer) {
+        self.tell(part.shard, ToShard::Done { part, answer });
+    }
+
     /// One that was given up is done at last.
+    #[inline(never)]
     fn row_unpin(&mut self, part: RowPart) {
         if self.is_far() {
             self.tell(part.shard, ToShard::Unpin(part));
@@ -822,9 +831,7 @@ impl Volume {
             }
         }
         let handled = picked.len() as u32;
-        for row in picked.drain(..) {
-            self.with_rows(id, out, |rows, cx| rows.handle(row, cx));
-        }
+        self.with_rows(id, out, |rows, cx| picked.drain(..).for_each(|row| rows.handle(row, cx)));
         self.shards[id.index()].picked = picked;
         self.take_events_of(id, out);
         handled
@@ -875,17 +882,12 @@ impl Volume {
 
     #[inline(never)]
     fn take_some_events(&mut self, id: ShardId, out: &mut Outbox) {
-        let Shard { rows, far, .. } = &mut self.shards[id.index()];
-        if let Some(far) = far {
-            let queues = &mut far.queues;
-            // It owes before it says what for, and no more after all was said.
-            if rows.is_owing() {
-                queues.tell_owing(true);
-            }
-            queues.queue.extend(rows.events.drain(..).map(ToCoordinator::Event));
-            queues.tell_owing(rows.is_owing());
+        let shard = &mut self.shards[id.index()];
+        if shard.is_far() {
+            shard.queue_events();
             return;
         }
+        let rows = &mut shard.rows;
         let mut events = std::mem::take(&mut rows.events);
         for event in events.drain(..) {
             self.event(id, event, out);
@@ -908,15 +910,11 @@ impl Volume {
                 self.active(request).pending += pieces;
                 self.pieces_done(request, ATTACHING, Ok(()), out);
             }
-            Event::PiecesDone { request, pieces, mut result } => {
-                if self.is_far() {
-                    // A shard may not have known it when it was done.
-                    if self.array.membership.broken && self.active(request).writes {
-                        result = result.and(Err(ReplyError::Io));
-                    }
-                } else if result.is_err() {
-                    self.shards[shard.index()].request_failed(request);
-                }
+            Event::PiecesDone { request, pieces, result } => {
+                let result = match result {
+                    Ok(()) if !self.is_far() => Ok(()),
+                    result => self.judge(shard, request, result),
+                };
                 self.pieces_done(request, pieces.into(), result, out);
             }
             Event::Pinned { .. } | Event::Unpinned { .. }
@@ -943,6 +941,23 @@ impl Volume {
                 self.sync_failed_full = false;
             }
         }
+    }
+
+    /// What became of pieces that failed, or that a shard behind a queue is done with.
+    #[inline(never)]
+    fn judge(
+        &mut self,
+        shard: ShardId,
+        request: RequestId,
+        result: Result<(), ReplyError>,
+    ) -> Result<(), ReplyError> {
+        if !self.is_far() {
+            self.shards[shard.index()].request_failed(request);
+        } else if self.array.membership.broken && self.active(request).writes {
+            // The shard may not have known it when it was done.
+            return result.and(Err(ReplyError::Io));
+        }
+        result
     }
 
     /// A member has no space for a row.

@@ -9,7 +9,7 @@ use weft_units::{ByteRange, Bytes, FRAME_BYTES, SECTOR_BYTES, SectorRange, Secto
 
 use super::queues::ToShard;
 use super::shard::{Attaching, Dealt, Detour, beside, shard_of_byte};
-use super::{ATTACHING, Volume};
+use super::{ATTACHING, Active, Volume};
 use crate::align::whole_blocks;
 use crate::array::MemberRequest;
 use crate::frame::Run;
@@ -33,7 +33,7 @@ impl Volume {
         while start < range.end().0 {
             let end = range.end().0.min((start / chunk + 1) * chunk);
             let position = self.array.geometry.locate(Bytes(start).sectors_floor());
-            let part = ReadPart { request: id, start: Bytes(start), len: (end - start) as u32 };
+            let len = (end - start) as u32;
             pieces += 1;
             // Whatever the member's blocks are, the ones that are read lie within these frames.
             let first = position.sector.0 / FRAME_SECTORS * FRAME_SECTORS;
@@ -44,10 +44,11 @@ impl Volume {
             );
             let readable = self.array.membership.readable(sectors).contains(position.slot);
             let Some(place) = self.array.position_at(position.slot).filter(|_| readable) else {
-                self.detour(part, false);
+                self.detour_unread(id, start, len);
                 start = end;
                 continue;
             };
+            let part = ReadPart { request: id, start: Bytes(start), len };
             let block = u64::from(self.array.members[place].info.logical_block);
             let whole = whole_blocks(ByteRange::new(start, end - start), block);
             let in_frames = whole.start.0 - range.start.0 / FRAME_BYTES * FRAME_BYTES;
@@ -67,7 +68,14 @@ impl Volume {
         self.piece_done(id, Ok(()), out);
     }
 
+    /// Sends a piece of a read through the cache whose member is not asked.
+    #[inline(never)]
+    fn detour_unread(&mut self, request: RequestId, start: u64, len: u32) {
+        self.detour(ReadPart { request, start: Bytes(start), len }, false);
+    }
+
     /// Sends a piece of a read, which is pending, through the cache.
+    #[inline(never)]
     pub(super) fn detour(&mut self, part: ReadPart, failed: bool) {
         let request = self.active(part.request);
         request.pending += ATTACHING - 1;
@@ -107,27 +115,18 @@ impl Volume {
             self.piece_done(id, Ok(()), out);
             return;
         }
-        let request = self.active(id);
-        let dealt = Dealt {
-            id,
-            range: request.range,
-            frames: request.frames,
-            attr: request.attr,
-            discarded: request.discarded.as_ref().map(|rows| rows.range),
-            writes: request.writes,
-            zeroes: request.op == RequestOp::WriteZeroes,
-            fua: request.flags.fua,
-            sync: request.flags.sync && !request.pours,
-            streams: request.streams,
-            failed: false,
-            pieces: 0,
-            cursor: None,
-        };
-        if !self.is_far() && self.attach_at_once(&dealt) {
+        if !self.is_far() && self.attach_at_once(id) {
             // Its piece is pending instead of its dealing.
             self.attached(id, out);
-            return;
+        } else {
+            self.deal_to_touched(id);
         }
+    }
+
+    /// Deals a request to the shards that it touches.
+    #[inline(never)]
+    fn deal_to_touched(&mut self, id: RequestId) {
+        let dealt = self.active(id).dealt(id);
         if self.shards.len() == 1 {
             self.active(id).pending += ATTACHING - 1;
             self.deal_to(ShardId(0), dealt);
@@ -146,7 +145,8 @@ impl Volume {
 
     /// Attaches a short request to its row, if nobody waits for rows and there is one.
     #[inline]
-    fn attach_at_once(&mut self, dealt: &Dealt) -> bool {
+    fn attach_at_once(&mut self, id: RequestId) -> bool {
+        let dealt = self.active(id).dealt(id);
         let place = match self.shards.len() {
             1 => 0,
             shards => {
@@ -161,7 +161,7 @@ impl Volume {
             frozen: false,
             off_by_one: self.array.is_planted(Mutant::ChunkEdgeOffByOne),
         };
-        self.shards[place].attach_at_once(dealt, &cx)
+        self.shards[place].attach_at_once(&dealt, &cx)
     }
 
     /// Which shards have rows of a request.
@@ -220,6 +220,28 @@ impl Volume {
         if self.array.is_planted(Mutant::FrameReusedInFlight) {
             let frames = std::mem::replace(&mut self.active(id).frames, Run::EMPTY);
             out.push(Output::Release(frames));
+        }
+    }
+}
+
+impl Active {
+    /// What a shard has to know of it.
+    #[inline(always)]
+    fn dealt(&self, id: RequestId) -> Dealt {
+        Dealt {
+            id,
+            range: self.range,
+            frames: self.frames,
+            attr: self.attr,
+            discarded: self.discarded.as_ref().map(|rows| rows.range),
+            writes: self.writes,
+            zeroes: self.op == RequestOp::WriteZeroes,
+            fua: self.flags.fua,
+            sync: self.flags.sync && !self.pours,
+            streams: self.streams,
+            failed: false,
+            pieces: 0,
+            cursor: None,
         }
     }
 }

@@ -92,6 +92,7 @@ impl Volume {
     }
 
     /// Tells a shard something: the membership first, if that is new.
+    #[inline(never)]
     pub(super) fn tell(&mut self, shard: ShardId, message: ToShard) {
         self.tell_membership(shard);
         let end = &mut self.ends[shard.index()];
@@ -117,6 +118,7 @@ impl Volume {
     }
 
     /// Ends a turn: what changed is told, and what is in a queue is to be delivered.
+    #[inline(never)]
     pub(super) fn send(&mut self, out: &mut Outbox) {
         for id in (0..self.ends.len() as u16).map(ShardId) {
             self.tell_membership(id);
@@ -140,6 +142,7 @@ impl Volume {
     }
 
     /// Delivers what is in the queue to a shard by now.
+    #[inline(never)]
     pub(super) fn deliver_to(&mut self, id: ShardId, out: &mut Outbox) {
         let late = self.array.is_planted(Mutant::MembershipLate);
         let end = &mut self.ends[id.index()];
@@ -178,6 +181,7 @@ impl Volume {
     }
 
     /// Delivers what is in the queue from a shard by now.
+    #[inline(never)]
     pub(super) fn deliver_from(&mut self, id: ShardId, out: &mut Outbox) {
         self.ends[id.index()].out[1] = false;
         let far = self.shards[id.index()].far.as_mut().expect("it has its end of the queues");

@@ -246,6 +246,19 @@ impl Shard {
         self.far.as_mut().expect("it was there").asked = waiting;
     }
 
+    /// Puts what its rows have to say into its queue.
+    #[inline(never)]
+    pub(super) fn queue_events(&mut self) {
+        let Some(FarEnd { queues, .. }) = self.far.as_deref_mut() else { return };
+        let rows = &mut self.rows;
+        // It owes before it says what for, and no more after all was said.
+        if rows.is_owing() {
+            queues.tell_owing(true);
+        }
+        queues.queue.extend(rows.events.drain(..).map(ToCoordinator::Event));
+        queues.tell_owing(rows.is_owing());
+    }
+
     /// Gives rows to a sync that asked for them, as far as there are any.
     pub(super) fn place_syncs(&mut self, geometry: &Geometry) {
         while let Some((key, action)) = self.next_sync() {
@@ -291,6 +304,7 @@ impl Shard {
 
     /// Attaches what waits for rows: work that lost its row, failed reads, requests in order. While
     /// the cache waits for its new shape, only what was begun goes on.
+    #[inline(never)]
     pub(super) fn attach_waiting(&mut self, cx: &Attaching<'_>) {
         let relieved = self.rows.cache.relieve();
         let first = self.starved.front().map(|dealt| dealt.id);
@@ -350,6 +364,7 @@ impl Shard {
     }
 
     /// Attaches a request, or the rest of it.
+    #[inline(never)]
     fn attach(&mut self, dealt: &mut Dealt, cx: &Attaching<'_>) -> Attached {
         let unit = self.rows.cache.block_bytes();
         let range = dealt.range;
@@ -364,7 +379,7 @@ impl Shard {
 
     /// Attaches a request that lies within one unit, if nobody waits for rows. Whether it is attached: to
     /// one row, with one piece.
-    #[inline]
+    #[inline(always)]
     pub(super) fn attach_at_once(&mut self, dealt: &Dealt, cx: &Attaching<'_>) -> bool {
         let unit = self.rows.cache.block_bytes();
         let range = dealt.range;
@@ -374,7 +389,7 @@ impl Shard {
     }
 
     /// Attaches a request that lies within one unit: one piece of one row.
-    #[inline]
+    #[inline(always)]
     fn attach_short(&mut self, dealt: &Dealt, unit: u64, cx: &Attaching<'_>) -> Attached {
         let range = dealt.range;
         let (position, placement) = cx.geometry.place(range.start.sectors_floor());
@@ -559,6 +574,7 @@ impl Attaching<'_> {
 
 impl Dealt {
     /// How its pieces come to a row.
+    #[inline]
     fn arrival(&self, writes: Writes) -> Arrival {
         Arrival {
             write: self.writes,
@@ -571,6 +587,7 @@ impl Dealt {
     }
 
     /// The piece of a request between two bytes of one block, as its row takes it.
+    #[inline(always)]
     fn piece(&self, slot: Slot, start: u64, end: u64, unit: u64) -> Piece {
         let in_frames = start - self.range.start.0 / FRAME_BYTES * FRAME_BYTES;
         let memory = (!self.zeroes).then(|| self.frames.part(in_frames, end - start));

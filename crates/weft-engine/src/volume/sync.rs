@@ -112,6 +112,7 @@ impl Volume {
     }
 
     /// Recovery before resync, what is needed before what was asked for.
+    #[inline]
     fn next_sync(&self, now: Time) -> Option<(SyncAction, Sectors)> {
         if let Some((_, from)) = self.array.rebuilding()
             && self.may_recover(now)

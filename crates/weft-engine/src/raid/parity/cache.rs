@@ -201,6 +201,7 @@ impl Cache {
 
     /// The same for the first of so many rows of one chunk, where the placement may be known already:
     /// a miss takes none if there are fewer.
+    #[inline(always)]
     pub(crate) fn acquire_some(
         &mut self,
         key: u64,
