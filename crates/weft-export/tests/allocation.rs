@@ -323,6 +323,12 @@ fn a_thousand_overlapping_trims_are_answered_in_order_of_what_they_cover() {
     let bytes = pattern(3, 4096);
     let mut waiting = std::collections::BTreeSet::new();
     for number in 0..1000u64 {
+        // More than the server takes at a time, and fewer than a socket holds replies: whoever never reads
+        // them is not listened to any more.
+        if waiting.len() >= 128 {
+            let (cookie, result) = client.receive();
+            assert!(waiting.remove(&cookie) && result.is_ok(), "{cookie}: {result:?}");
+        }
         let offset = number % 7 * 4096;
         waiting.insert(client.send(Op::Trim { offset, len: size - offset, fua: false }, &[]));
         if number % 100 == 99 {
