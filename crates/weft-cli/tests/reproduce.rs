@@ -136,3 +136,13 @@ fn what_was_fitted_is_told_as_json_too() {
     assert_eq!(sheet["schema"], "weft.fit/1");
     assert_eq!(sheet["fitted"].as_array().unwrap().len(), 0, "nothing of 000 is fitted by code");
 }
+
+#[test]
+fn the_dearest_costs_and_the_last_seed_are_no_reason_to_stop() {
+    let dir = tempdir().unwrap();
+    let seed = u64::MAX.to_string();
+    let words = ["reproduce", "004", "--only", "isolated", "--quick", "--runs=2", "--json"];
+    let words = [&words[..], &["--costs", "frozen*100000", "--seed", &seed]].concat();
+    let sheet = json(dir.path(), &words);
+    assert_eq!(sheet["rows"][0]["measured"]["patched"], 16.0);
+}

@@ -148,7 +148,7 @@ impl Experiment {
         let hardware = Hardware { model, costs: self.costs.costs };
         let ground = Ground::new(&self.text, &hardware, case, column, &[])?;
         let runs: Vec<Ground> =
-            (0..effort.runs).map(|run| ground.with_seed(effort.seed + run)).collect();
+            (0..effort.runs).map(|run| ground.with_seed(effort.seed.wrapping_add(run))).collect();
         let values = pool::deal(&runs, &|_, _| (), |ground| {
             let parts = 0..case.load.parts(effort.size);
             let parts = parts.map(|part| case.load.run(ground, effort.size, part)).collect();

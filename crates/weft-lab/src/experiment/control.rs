@@ -62,7 +62,9 @@ impl Experiment {
         for (column, on_top) in columns {
             let column = &self.text.column[column];
             let ground = Ground::new(&self.text, &hardware, case, column, on_top)?;
-            jobs.extend((0..effort.runs).map(|run| ground.with_seed(effort.seed + run)));
+            jobs.extend(
+                (0..effort.runs).map(|run| ground.with_seed(effort.seed.wrapping_add(run))),
+            );
         }
         let values = pool::deal(&jobs, progress, |ground| {
             let parts = 0..case.load.parts(effort.size);

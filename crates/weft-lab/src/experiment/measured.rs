@@ -5,7 +5,7 @@
 
 use super::error::ExperimentError;
 use super::metric::Metric;
-use super::text::Row;
+use super::text::{Kind, Row};
 use super::{CaseRuns, Sample};
 use crate::statistics::{Estimate, Verdict, mean, ratio, verdict};
 
@@ -71,12 +71,14 @@ impl Measured {
         };
         let (baseline, patched) = sides;
         let ratio = ratio(&baseline.runs, &patched.runs)?;
+        let unsettled = case.unsettled()
+            + row.against.as_ref().map_or(0, |other| of_name(cases, other).unsettled());
         let beyond = row.beyond.as_ref().map(|name| beyond(row, case, name, &baseline, &patched));
         Ok(Self {
-            verdict: row_verdict(row, &ratio, &baseline, &patched),
+            verdict: row_verdict(row, unsettled, &ratio, &baseline, &patched),
             beyond: beyond.transpose()?,
             costs_times: case.costs_times,
-            unsettled: case.unsettled(),
+            unsettled,
             row: row.clone(),
             baseline,
             patched,
@@ -86,22 +88,37 @@ impl Measured {
 
     /// Why it does not agree; empty if it does.
     #[must_use]
-    pub fn reason(&self) -> &str {
-        match self.verdict {
-            Verdict::Agrees => "",
-            // Nothing speaks against it but the number of runs.
-            _ if !self.row.exact && self.row.band().has(self.ratio.value) => {
-                "the mean lies in the band, and its interval not in whole: with more runs it gets narrower"
-            }
-            _ if self.row.reason.is_empty() => "not known",
-            _ => &self.row.reason,
+    pub fn reason(&self) -> String {
+        if self.verdict == Verdict::Agrees {
+            return String::new();
         }
+        let mut reasons = Vec::new();
+        if !self.row.reason.is_empty() {
+            reasons.push(self.row.reason.clone());
+        }
+        if self.unsettled > 0 {
+            reasons.push(format!("{} runs of it had not settled", self.unsettled));
+        } else if !self.row.exact && self.row.band().has(self.ratio.value) {
+            // Nothing speaks against it but the number of runs.
+            let narrow = "the mean lies in the band, and its interval not in whole: with more runs it gets narrower";
+            reasons.push(narrow.to_owned());
+        }
+        if reasons.is_empty() { "not known".to_owned() } else { reasons.join("; ") }
     }
 }
 
-fn row_verdict(row: &Row, ratio: &Estimate, baseline: &Side, patched: &Side) -> Verdict {
+fn row_verdict(
+    row: &Row,
+    unsettled: usize,
+    ratio: &Estimate,
+    baseline: &Side,
+    patched: &Side,
+) -> Verdict {
     if !row.exact {
-        return verdict(ratio, row.band());
+        let verdict = verdict(ratio, row.band());
+        // A size of what still changes is the size of the time that it was looked at.
+        let sized = row.kind == Kind::Magnitude && unsettled > 0;
+        return if sized { verdict.min_direction() } else { verdict };
     }
     let is = |side: &Side, published: Option<f64>| {
         published.is_some_and(|published| side.runs.iter().all(|run| *run == published))

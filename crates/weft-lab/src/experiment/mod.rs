@@ -246,6 +246,12 @@ impl Experiment {
     /// The same with another table of CPU costs. What was fitted was fitted with its own.
     #[must_use]
     pub fn with_costs(mut self, costs: CostTable) -> Self {
+        // What the text says of its own costs is not so any more.
+        self.text.assumptions.retain(|assumption| !assumption.starts_with(OF_COSTS));
+        self.text.assumptions.push(format!(
+            "{OF_COSTS} what the table {} says, which was asked for; what the text says of the size of figures is of its own.",
+            costs.source
+        ));
         self.costs = costs;
         self
     }
@@ -304,7 +310,7 @@ impl Experiment {
                 }
                 let ground = Ground::new(&self.text, &hardware, case, column, &[])?;
                 for run in 0..effort.runs {
-                    let ground = ground.with_seed(effort.seed + run);
+                    let ground = ground.with_seed(effort.seed.wrapping_add(run));
                     jobs.extend((0..case.load.parts(effort.size)).map(|part| Job {
                         ground: ground.clone(),
                         load: case.load.clone(),
@@ -478,6 +484,9 @@ impl Sample {
         self.parts.iter().all(|part| part.settled != Some(false))
     }
 }
+
+/// How an assumption about CPU costs begins.
+const OF_COSTS: &str = "CPU work costs";
 
 #[cfg(test)]
 mod tests;

@@ -80,7 +80,7 @@ impl Results {
                         "experiment_sha256": experiment.hash,
                         "case": case.name,
                         "column": column,
-                        "seed": effort.seed + run,
+                        "seed": effort.seed.wrapping_add(run),
                         "size": effort.size.word(),
                         "machine": parameters,
                     });

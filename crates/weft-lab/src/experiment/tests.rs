@@ -211,6 +211,38 @@ fn a_row_of_two_cases_compares_their_ratios() {
 }
 
 #[test]
+fn what_had_not_settled_has_a_direction_and_no_size() {
+    let mut row = only("000", &[0]).text.row.remove(0);
+    row.beyond = None;
+    let columns: [(&str, &[f64]); 2] =
+        [("baseline", &[100.0, 101.0, 99.0]), ("patched", &[130.0, 131.0, 129.0])];
+    let mut case = made_up("dd-256", &columns);
+    let settled = Measured::of(&row, std::slice::from_ref(&case)).unwrap();
+    assert_eq!((settled.verdict, settled.unsettled), (Verdict::Agrees, 0));
+    let part = Part {
+        name: String::new(),
+        values: BTreeMap::new(),
+        seconds: 1.0,
+        settled: Some(false),
+        series: Series::default(),
+        inside: Inside::default(),
+    };
+    case.columns.get_mut("patched").unwrap()[1].parts.push(part);
+    let found = Measured::of(&row, &[case]).unwrap();
+    assert_eq!((found.verdict, found.unsettled), (Verdict::Direction, 1));
+    assert!(found.reason().ends_with("1 runs of it had not settled"), "{}", found.reason());
+}
+
+#[test]
+fn costs_that_were_asked_for_are_what_is_taken_for_granted() {
+    let asked =
+        Experiment::named("000").unwrap().with_costs(CostTable::of_argument("zero").unwrap());
+    let of_costs: Vec<_> =
+        asked.assumptions().iter().filter(|assumption| assumption.contains("CPU work")).collect();
+    assert!(of_costs.len() == 1 && of_costs[0].contains("the table zero says"), "{of_costs:?}");
+}
+
+#[test]
 fn a_row_that_is_exact_is_exact_in_every_run() {
     let mut row = only("004", &[8]).text.row.remove(0);
     assert!(row.exact);

@@ -7,7 +7,7 @@
 //! Source   experiments.md §4 (5)
 
 use weft_engine::raid::parity::waits::RowWaits;
-use weft_sim::machine::{History, Machine, Traffic};
+use weft_sim::machine::{History, Machine, Ran, Traffic};
 use weft_units::{Span, Time};
 
 use super::metric::Metric;
@@ -49,7 +49,7 @@ pub struct Totals {
 }
 
 /// What was inside a machine, over all of its run.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Inside {
     /// Its lists, disks and engine over time.
     pub history: Option<History>,
@@ -134,7 +134,11 @@ impl Series {
     ) {
         while !machine.is_over() {
             let at = Time(TICK.0 * (self.points.len() as u64 + 1)).min(until);
-            machine.run(at);
+            assert_ne!(
+                machine.run(at),
+                Ran::Stuck,
+                "somebody waits, and nothing is left to happen"
+            );
             self.points.push(Totals::of(machine, bytes(machine)));
             if at == until {
                 return;
