@@ -32,7 +32,7 @@ impl Control {
         match self.band {
             Band::Above(least) => self.ratio.low > least,
             Band::Below(most) => self.ratio.high < most,
-            Band::Inside { low, high } => (low..=high).contains(&self.ratio.value),
+            Band::Inside { low, high } => low <= self.ratio.low && self.ratio.high <= high,
         }
     }
 }

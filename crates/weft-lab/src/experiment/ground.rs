@@ -3,7 +3,7 @@
 //! A column in a case becomes parts of a machine. Knobs are set in this order: what the column starts from, the
 //! case's, the machine's, the column's own.
 
-use weft_engine::knobs::Knobs;
+use weft_engine::knobs::{self, Knobs};
 use weft_engine::sched::mq_deadline::Settings;
 use weft_engine::writeback::{Kernel, PoolConfig};
 use weft_ondisk::Level;
@@ -70,16 +70,21 @@ impl Ground {
         Ok(Self { parts, pool: pool(text)? })
     }
 
-    /// For whoever wants to run it again.
+    /// For whoever wants to run it again: knobs as `--set` takes them, the drive and the costs as the texts are that
+    /// name them.
     pub(super) fn to_json(&self, case: &Case) -> serde_json::Value {
         let Parts { level, model, members, chunk, knobs, costs, .. } = &self.parts;
+        let of_knob = |row: &knobs::Row| (row.name.to_owned(), knobs.show(row.name).into());
+        let knobs: serde_json::Map<_, _> = knobs::TABLE.iter().map(of_knob).collect();
+        let costs: serde_json::Map<_, _> =
+            costs.named().map(|(name, cost)| (name.to_owned(), cost.into())).collect();
         serde_json::json!({
             "level": level.to_string(),
             "members": members,
             "chunk_bytes": chunk.bytes().0,
             "drive": model.to_toml(),
-            "knobs": format!("{knobs:?}"),
-            "costs": format!("{costs:?}"),
+            "knobs": knobs,
+            "costs": costs,
             "page_cache": format!("{:?}", self.pool),
             "load": format!("{:?}", case.load),
         })

@@ -71,6 +71,7 @@ fn experiments_31_the_same_is_the_same_a_placebo_does_nothing_and_an_inverted_pa
             assert!(control.holds(), "{patch}: {control:?}");
         }
         if patch == "004" {
+            // Half a minute more, for the same code.
             continue;
         }
         // Twin: with a placebo that is the patch, it is told.
@@ -161,6 +162,10 @@ fn every_run_is_kept_and_nothing_is_written_over() {
             let parameters = json("params.json");
             assert_eq!(parameters["seed"], 5 + run);
             assert_eq!(parameters["experiment_sha256"], known.hash);
+            let machine = &parameters["machine"];
+            let size = if column == "baseline" { "65536" } else { "4096" };
+            assert!(column == "auto" || machine["knobs"]["stripe_size"] == size, "{machine}");
+            assert!(machine["costs"]["input_ns"].is_u64(), "{machine}");
             let value = json("summary.json")["values"]["member_kib_per_write"].as_f64().unwrap();
             assert_eq!(value, if column == "baseline" { 256.0 } else { 16.0 });
             let samples = read(&format!("{of}/samples.csv"));

@@ -405,6 +405,7 @@ fn page(
             settings: rows.collect(),
             assumptions: vec![
                 "Drives are models, and the array is new and in sync.".to_owned(),
+                "Trims take no time.".to_owned(),
                 "A run with the same seed has the same requests under every setting.".to_owned(),
             ],
         }
