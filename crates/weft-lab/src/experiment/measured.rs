@@ -152,8 +152,13 @@ fn side(case: &CaseRuns, column: &str, metric: Metric) -> Result<Side, Experimen
 }
 
 fn value(sample: &Sample, metric: Metric) -> f64 {
-    sample.values.get(&metric).copied().unwrap_or(f64::NAN)
+    let value = sample.values.get(&metric).copied().unwrap_or(f64::NAN);
+    // There is no ratio to nothing: no preread at all counts as very little.
+    if value == 0.0 && metric.may_be_none() { VERY_LITTLE } else { value }
 }
+
+/// KiB/MiB or ms: less than one block in a GiB, and than any disk takes.
+const VERY_LITTLE: f64 = 0.001;
 
 fn of_name<'a>(cases: &'a [CaseRuns], name: &str) -> &'a CaseRuns {
     cases.iter().find(|case| case.name == name).expect("a text names only cases that it has")

@@ -86,6 +86,11 @@ impl Metric {
         }
     }
 
+    /// Whether a run may have nothing of it, with nothing wrong.
+    pub(super) fn may_be_none(self) -> bool {
+        matches!(self, Self::Prereads | Self::PrereadWaitP999 | Self::PrereadWaitMax)
+    }
+
     /// Whether more of it is better.
     #[must_use]
     pub fn higher_is_better(self) -> bool {

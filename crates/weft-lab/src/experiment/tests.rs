@@ -239,6 +239,25 @@ fn what_had_not_settled_has_a_direction_and_no_size() {
 }
 
 #[test]
+fn no_preread_at_all_is_fewer_and_nothing_else_may_be_nothing() {
+    let [of_rate, row] = [0, 3].map(|row| {
+        let mut row = only("000", &[row]).text.row.remove(0);
+        row.beyond = None;
+        row
+    });
+    let columns: [(&str, &[f64]); 2] = [("baseline", &[5.0, 5.1]), ("patched", &[0.0, 0.1])];
+    let mut case = made_up("dd-256", &columns);
+    let refused = Measured::of(&of_rate, std::slice::from_ref(&case)).unwrap_err().to_string();
+    assert!(refused.contains("found 0"), "{refused}");
+    for sample in case.columns.values_mut().flatten() {
+        let value = sample.values.remove(&Metric::Throughput).unwrap();
+        sample.values.insert(Metric::Prereads, value);
+    }
+    let found = Measured::of(&row, &[case]).unwrap();
+    assert!(found.ratio.value < 0.02, "{found:?}");
+}
+
+#[test]
 fn costs_that_were_asked_for_are_what_is_taken_for_granted() {
     let asked =
         Experiment::named("000").unwrap().with_costs(CostTable::of_argument("zero").unwrap());
