@@ -1,7 +1,8 @@
 //! What must be true before a commit, and what does CI run?
 
-use crate::part::{Ending, Report, cargo, has, run};
-use crate::{deny, deps, instructions, interop, map, packages, purity};
+use crate::part::{Ending, Report, cargo, run};
+use crate::runner::tests;
+use crate::{deny, deps, instructions, interop, map, packages, purity, skips};
 use std::process::Command;
 use std::time::Duration;
 
@@ -59,6 +60,13 @@ pub(crate) fn test(install: bool) -> anyhow::Result<Report> {
     Ok(report)
 }
 
+/// `cargo xtask tests [OPTION…]`: the tests alone, each with a limit.
+pub(crate) fn tests_alone(selection: &[&str]) -> anyhow::Result<Report> {
+    let mut report = Report::default();
+    report.part("tests", || tests(if selection.is_empty() { &["--workspace"] } else { selection }));
+    Ok(report)
+}
+
 /// `cargo xtask instructions [--update]`.
 pub(crate) fn instructions(update: bool) -> anyhow::Result<Report> {
     let mut report = Report::default();
@@ -81,6 +89,11 @@ fn lints(report: &mut Report) {
             (edges, impure) => Ending::Failed(format!("{edges:?} {impure:?}")),
         }
     });
+    report.part("skips", || match skips::outside_the_helper() {
+        Ok(found) if found.is_empty() => Ending::Passed,
+        Ok(found) => Ending::Failed(format!("not by weft_testing::skip: {found:?}")),
+        Err(error) => Ending::Failed(error.to_string()),
+    });
     report.part("map", || match map::check() {
         Ok(()) => Ending::Passed,
         Err(error) => Ending::Failed(error.to_string()),
@@ -90,24 +103,4 @@ fn lints(report: &mut Report) {
         Ok(found) => Ending::Failed(format!("{found:?}")),
         Err(error) => Ending::Failed(error.to_string()),
     });
-    if has("cargo-deny") {
-        report.part("cargo deny", || {
-            run(cargo(&["deny", "check", "licenses", "bans", "sources"]), HALF_AN_HOUR)
-        });
-    }
-}
-
-/// Runs tests with nextest where it is installed, else with cargo's own runner.
-fn tests(selection: &[&str]) -> Ending {
-    let nextest = run_quietly(&["nextest", "--version"]);
-    let runner: &[&str] = if nextest {
-        &["nextest", "run", "--no-fail-fast", "--status-level", "slow"]
-    } else {
-        &["test", "-q", "--no-fail-fast"]
-    };
-    run(cargo(&[runner, selection].concat()), HALF_AN_HOUR)
-}
-
-fn run_quietly(arguments: &[&str]) -> bool {
-    cargo(arguments).output().is_ok_and(|output| output.status.success())
 }

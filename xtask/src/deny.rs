@@ -1,8 +1,9 @@
 //! Does every crate that is built have an allowed licence and source, and is none of them banned?
 //!
-//! What `cargo deny check licenses bans sources` asks, read out of the same `deny.toml`, so that CI
-//! can ask without building cargo-deny (three to five minutes on two cores). cargo-deny reads
-//! licence files as well, so `check` runs it too where it is installed.
+//! What `cargo deny check licenses bans sources` asks, read out of the same `deny.toml`: this file is
+//! the gate, on every machine. cargo-deny itself is no part of `check`, for a part that runs only where
+//! somebody has installed it says nothing about CI, and building it takes three to five minutes on two
+//! cores. By hand it finds one thing more: licence files that say other than a manifest.
 
 use anyhow::Context;
 use serde_json::Value;

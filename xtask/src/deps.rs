@@ -24,14 +24,22 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ),
     ("weft-engine", &["weft-ondisk", "weft-units"]),
     ("weft-export", &["weft-engine", "weft-nbd", "weft-ondisk", "weft-runtime", "weft-units"]),
-    ("weft-lab", &["weft-engine", "weft-ondisk", "weft-parity", "weft-sim", "weft-units"]),
+    (
+        "weft-lab",
+        &["weft-engine", "weft-ondisk", "weft-parity", "weft-sim", "weft-testing", "weft-units"],
+    ),
     ("weft-nbd", &["weft-units"]),
     ("weft-ondisk", &["weft-units"]),
     ("weft-parity", &["weft-units"]),
-    ("weft-runtime", &["weft-engine", "weft-nbd", "weft-ondisk", "weft-parity", "weft-units"]),
-    ("weft-sim", &["weft-engine", "weft-ondisk", "weft-parity", "weft-units"]),
+    (
+        "weft-runtime",
+        &["weft-engine", "weft-nbd", "weft-ondisk", "weft-parity", "weft-testing", "weft-units"],
+    ),
+    ("weft-sim", &["weft-engine", "weft-ondisk", "weft-parity", "weft-testing", "weft-units"]),
+    // Development only, which `products_are_without_test_code_and_a_planted_one_is_found` holds.
+    ("weft-testing", &[]),
     ("weft-units", &[]),
-    ("xtask", &[]),
+    ("xtask", &["weft-testing"]),
 ];
 
 /// The edges of `metadata` (from `cargo metadata --no-deps`) which the table does not have.
@@ -95,6 +103,38 @@ mod tests {
     #[test]
     fn crates_depend_only_downwards() {
         assert_eq!(edges_forbidden(&metadata().unwrap()), Vec::<String>::new());
+    }
+
+    /// Crates that name weft-testing in what they ship.
+    fn products_with_test_code(metadata: &Value) -> Vec<String> {
+        let packages = metadata["packages"].as_array().unwrap().iter();
+        let named = packages.flat_map(|package| {
+            let of = package["name"].as_str().unwrap();
+            let dependencies = package["dependencies"].as_array().unwrap().iter();
+            dependencies.map(move |dependency| (of, dependency))
+        });
+        named
+            .filter(|(of, to)| {
+                *of != "xtask" && to["name"] == "weft-testing" && to["kind"] != "dev"
+            })
+            .map(|(of, _)| of.to_owned())
+            .collect()
+    }
+
+    #[test]
+    fn products_are_without_test_code_and_a_planted_one_is_found() {
+        let metadata = metadata().unwrap();
+        assert_eq!(products_with_test_code(&metadata), Vec::<String>::new());
+        let mut planted = metadata;
+        let packages = planted["packages"].as_array_mut().unwrap().iter_mut();
+        let dependencies = packages.flat_map(|it| it["dependencies"].as_array_mut().unwrap());
+        let mut count = 0;
+        for dependency in dependencies.filter(|it| it["name"] == "weft-testing") {
+            dependency["kind"] = Value::Null;
+            count += 1;
+        }
+        assert!(count >= 4, "{count} crates name weft-testing");
+        assert_eq!(products_with_test_code(&planted).len(), count - 1, "all but xtask");
     }
 
     #[test]

@@ -2,7 +2,10 @@
 //!
 //! `weft bench repeat` does one thing many times; callgrind counts what its `measured_part` executes.
 //! The counts do not depend on the machine's load, and hardly on the machine: two runs of one binary give
-//! the same number. They depend on the compiler, which the committed file therefore names.
+//! the same number. They depend on the compiler, which the committed file therefore names: another one's
+//! counts are not compared. `benches/rust-toolchain.toml` pins it for `cargo` in that folder, and for
+//! nothing else, as rustup lets the nearest such file decide: weft is built by any Rust that its manifest
+//! admits, and a machine that has the right compiler under another name (`stable`) fetches nothing.
 
 use crate::part::{Ending, has};
 use crate::tree;
@@ -49,6 +52,13 @@ fn compare(weft: &Path, update: bool) -> anyhow::Result<Ending> {
     }
     let path = file();
     let text = std::fs::read_to_string(&path).unwrap_or_default();
+    let (recorded, here) = (recorded_by(&text), rustc());
+    if !update && recorded != here {
+        return Ok(Ending::Skipped(format!(
+            "the committed counts are those of {recorded}, and this is {here}: \
+             cd benches && cargo xtask instructions, which has benches/rust-toolchain.toml chosen"
+        )));
+    }
     let old = parse(&text)?;
     let mut new = BTreeMap::new();
     for (case, times) in CASES {
@@ -59,11 +69,13 @@ fn compare(weft: &Path, update: bool) -> anyhow::Result<Ending> {
     if update {
         std::fs::write(&path, written(&new)).with_context(|| path.display().to_string())?;
         println!("{} written", tree::shown(&path));
+        if recorded != here {
+            println!("by {here}: name it in benches/rust-toolchain.toml too");
+        }
         return Ok(Ending::Passed);
     }
     if let Some(problem) = verdict {
-        let by = text.lines().find_map(|line| line.strip_prefix("# by ")).unwrap_or("?");
-        return Ok(Ending::Failed(format!("{problem} (counts of {by}; this is {})", rustc())));
+        return Ok(Ending::Failed(problem));
     }
     // A comparison that finds nothing has to find something that is there.
     let (case, times) = ("parity-xor-avx2", 5_000);
@@ -75,6 +87,11 @@ fn compare(weft: &Path, update: bool) -> anyhow::Result<Ending> {
     }
     println!("5 % more work, planted in {case}, is found");
     Ok(Ending::Passed)
+}
+
+/// The compiler whose counts the file has.
+fn recorded_by(text: &str) -> &str {
+    text.lines().find_map(|line| line.strip_prefix("# by ")).unwrap_or("?")
 }
 
 fn file() -> PathBuf {
@@ -190,6 +207,17 @@ mod tests {
                 (told, verdict) => panic!("{now}: expected {told:?}, found {verdict:?}"),
             }
         }
+    }
+
+    #[test]
+    fn the_pinned_toolchain_is_the_one_that_the_counts_are_of() {
+        let counts = std::fs::read_to_string(file()).unwrap();
+        let pin = tree::root().join("benches/rust-toolchain.toml");
+        let pin = std::fs::read_to_string(pin).unwrap();
+        let channel = pin.lines().find_map(|line| line.strip_prefix("channel = ")).unwrap();
+        let version = recorded_by(&counts).split(' ').nth(1).unwrap();
+        assert_eq!(channel.trim_matches('"'), version);
+        assert_eq!(recorded_by("[instructions]\n"), "?");
     }
 
     #[test]

@@ -39,12 +39,14 @@ fn suites() -> anyhow::Result<Vec<Suite>> {
     Ok(suites)
 }
 
-/// The packages that any suite, or the count of instructions, needs and this machine lacks.
+/// What tests of weft-lab and weft-sim compare with, and skip when it is absent.
+const OF_TESTS: [&str; 3] = ["blkparse", "dbench", "fio"];
+
+/// The packages that any suite, any test, or the count of instructions, needs and this machine lacks.
 pub(crate) fn packages_missing() -> Vec<&'static str> {
     let suites = suites().unwrap_or_default();
     let needs = suites.iter().flat_map(|suite| suite.needs.iter().map(String::as_str));
-    // blkparse is what tests of weft-lab compare with.
-    packages::missing(needs.chain([crate::instructions::PROGRAM, "blkparse"]))
+    packages::missing(needs.chain([crate::instructions::PROGRAM]).chain(OF_TESTS))
 }
 
 /// Builds the release binary; answers where it is.

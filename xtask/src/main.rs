@@ -14,6 +14,8 @@ mod mutants;
 mod packages;
 mod part;
 mod purity;
+mod runner;
+mod skips;
 mod statements;
 mod sweep;
 mod tree;
@@ -30,9 +32,9 @@ usage: cargo xtask TASK
   instructions [--update]   counts instructions, compares with benches/instructions.toml
   interop [NAME…]    the suites of interop/ (all, or those named; `lab` is the kernel lab)
   mutants [CRATE…] [-- OPTION…]   which changes of the code does no test notice? (hours)
-  needs              the one line that installs the Debian packages which this machine lacks
   sweep N            simulates N more seeds of each profile, beyond CI; adds a line to the ledger
   map                rewrites the list of files in ARCHITECTURE.md
+  tests [OPTION…]    tests alone, each with a limit of ten minutes (-p CRATE, --workspace, …)
   unsafe             every unsafe block with its SAFETY comment
   needs              the Debian packages that the suites want and this machine lacks";
 
@@ -55,6 +57,7 @@ fn main() -> ExitCode {
             sweep::sweep(each).map(|()| Report::default())
         }
         ["test"] => check::test(false),
+        ["tests", words @ ..] => check::tests_alone(words),
         ["test", "--install"] => check::test(true),
         ["unsafe"] => unsafe_list::print().map(|()| Report::default()),
         _ => {

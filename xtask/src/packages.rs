@@ -14,6 +14,7 @@ const PACKAGES: &[(&str, &str)] = &[
     ("busybox", "busybox-static"),
     ("chromium", "chromium"),
     ("cpio", "cpio"),
+    ("dbench", "dbench"),
     ("debugfs", "e2fsprogs"),
     ("depmod", "kmod"),
     ("fio", "fio"),

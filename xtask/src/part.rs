@@ -7,6 +7,7 @@
 use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
+use weft_testing::in_ci;
 
 /// How a part ended.
 pub(crate) enum Ending {
@@ -77,11 +78,6 @@ impl Report {
         }
         if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
     }
-}
-
-/// Whether skips are failures.
-pub(crate) fn in_ci() -> bool {
-    std::env::var("CI").is_ok_and(|value| value == "1" || value == "true")
 }
 
 /// Whether `program` can be found on `PATH` or where Debian keeps the administrator's programs.

@@ -7,6 +7,7 @@ use weft_lab::job::{
     Blocks, Direction, Distribution, Engine, Job, JobError, ParseOptions, Size, parse_text,
 };
 use weft_lab::replay::{Op, ReadOptions, Trace};
+use weft_testing::skip;
 use weft_units::{Bytes, Span};
 
 fn parse(text: &str) -> Result<Vec<Job>, JobError> {
@@ -234,7 +235,7 @@ fn fios(lines: &str) -> Option<Tally> {
         .current_dir(folder.path())
         .output();
     let Ok(output) = output else {
-        eprintln!("skipped: fio is not installed");
+        skip("fio is not installed");
         return None;
     };
     // fio wants the option in the file when there is a file.

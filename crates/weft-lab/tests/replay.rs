@@ -5,6 +5,7 @@ use weft_lab::replay::shape::{Align, Changes, Fit, Options, Pace, Placement, Sha
 use weft_lab::replay::{
     Assume, DeviceIndex, Devices, Event, Flags, Format, Op, ReadOptions, Record, ReplayError, Trace,
 };
+use weft_testing::skip;
 use weft_units::{Bytes, Span, Time};
 
 fn fixture(name: &str) -> String {
@@ -430,7 +431,7 @@ fn a_log_that_weft_wrote_is_one_that_fio_replays() {
     };
     let folder = tempfile::tempdir().unwrap();
     if fio(&["--version"], folder.path()).is_err() {
-        eprintln!("skipped: fio is not installed");
+        skip("fio is not installed");
         return;
     }
     let mut trace = Trace::open(&[fixture("sda")], &ReadOptions::default()).unwrap();
@@ -487,7 +488,7 @@ fn blkparse_prints_of_many_records_what_is_read_from_their_bytes() {
         std::process::Command::new("blkparse").args(arguments).current_dir(folder.path()).output()
     };
     if blkparse(&["-V"]).is_err() {
-        eprintln!("skipped: blkparse is not installed (Debian package blktrace)");
+        skip("blkparse is not installed (Debian package blktrace)");
         return;
     }
     // A plain congruential sequence: any numbers will do.

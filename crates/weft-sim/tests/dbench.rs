@@ -13,6 +13,7 @@ use weft_sim::drive::Drive;
 use weft_sim::machine::{Costs, Machine, Parts, Seen};
 use weft_sim::workload::dbench::{Client, Kind, Load, Op, Run, Settings, Synthetic, Table};
 use weft_sim::workload::ext4::Ext4;
+use weft_testing::skip;
 use weft_units::{Sectors, Span};
 
 /// A call into the kernel and a copy, as on a slow machine.
@@ -228,7 +229,9 @@ fn stock_load() -> Option<String> {
 #[test]
 fn experiments_18_the_stock_load_is_read_to_the_byte() {
     let Some(text) = stock_load() else {
-        eprintln!("no stock load here: set WEFT_DBENCH_LOAD to a client.txt of dbench 4.0");
+        skip(
+            "no stock load (Debian package dbench; or WEFT_DBENCH_LOAD, a client.txt of dbench 4.0)",
+        );
         return;
     };
     let load = Load::parse(&text).unwrap();

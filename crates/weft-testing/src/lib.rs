@@ -1,0 +1,53 @@
+//! Skips: the one way for a test to leave something out, which fails under `CI=1`.
+//!
+//! A test that needs a program, a file or a system call that this machine lacks calls [`skip`] and
+//! returns. On a developer's machine the test passes and prints the reason. Under `CI=1` the test
+//! panics: a gate that tests less without a word is worse than a red one. A test of xtask
+//! (`xtask/src/skips.rs`) finds skips that do not go through here. Only development dependencies
+//! name this crate, so no product contains it.
+
+/// Whether a skip is a failure: `CI` is `1` or `true`.
+pub fn in_ci() -> bool {
+    std::env::var("CI").is_ok_and(|value| ci_is_on(&value))
+}
+
+fn ci_is_on(value: &str) -> bool {
+    value == "1" || value == "true"
+}
+
+/// Says why the rest of a test is left out; the test then returns.
+///
+/// # Panics
+/// Under `CI=1`.
+#[track_caller]
+pub fn skip(reason: &str) {
+    if let Err(failure) = verdict(reason, in_ci()) {
+        panic!("{failure}");
+    }
+    eprintln!("skipped: {reason}");
+}
+
+fn verdict(reason: &str, in_ci: bool) -> Result<(), String> {
+    if in_ci { Err(format!("skipped under CI=1: {reason}")) } else { Ok(()) }
+}
+
+/// Whether `WEFT_NO_URING=1` says that io_uring is refused here on purpose. The suite
+/// `interop/bare_lane` alone sets it; a test that finds io_uring working all the same fails.
+pub fn uring_is_refused_on_purpose() -> bool {
+    std::env::var("WEFT_NO_URING").is_ok_and(|value| value == "1")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_skip_is_a_failure_under_ci_and_nowhere_else() {
+        assert_eq!(verdict("fio is not installed", false), Ok(()));
+        let failure = verdict("fio is not installed", true).unwrap_err();
+        assert_eq!(failure, "skipped under CI=1: fio is not installed");
+        for (value, on) in [("1", true), ("true", true), ("0", false), ("", false)] {
+            assert_eq!(ci_is_on(value), on, "{value:?}");
+        }
+    }
+}

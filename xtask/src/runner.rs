@@ -1,0 +1,184 @@
+//! Tests, each with a limit of its own: with nextest where it is installed, and without it.
+//!
+//! `cargo test` has no limit for one test, so that one that hangs takes the time of all others and is
+//! not named. Without nextest each test is therefore a process of its own here as well, as many at a
+//! time as there are processors, and one that is not done in [`LIMIT`] is ended and has failed.
+//! Building nextest instead would take longer than the tests, and needs a network.
+
+use crate::part::{Ending, cargo, run};
+use anyhow::Context;
+use serde_json::Value;
+use std::path::PathBuf;
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+/// The limit of one test, that of `.config/nextest.toml`.
+const LIMIT: Duration = Duration::from_secs(600);
+
+/// The limit of all tests of a selection.
+const LIMIT_OF_ALL: Duration = Duration::from_secs(1800);
+
+/// Runs the tests that cargo's options (`--workspace`, `-p CRATE`, …) select.
+pub(crate) fn tests(selection: &[&str]) -> Ending {
+    let nextest =
+        cargo(&["nextest", "--version"]).output().is_ok_and(|output| output.status.success());
+    if nextest {
+        let words = ["nextest", "run", "--no-fail-fast", "--status-level", "slow"];
+        return run(cargo(&[&words, selection].concat()), LIMIT_OF_ALL);
+    }
+    match binaries(selection).and_then(|binaries| run_binaries(&binaries)) {
+        Ok(ending) => ending,
+        Err(error) => Ending::Failed(format!("{error:#}")),
+    }
+}
+
+/// One program of tests, and the folder of its package, in which tests run.
+struct Binary {
+    program: PathBuf,
+    folder: PathBuf,
+}
+
+/// Builds the tests selected.
+fn binaries(selection: &[&str]) -> anyhow::Result<Vec<Binary>> {
+    let words = ["test", "-q", "--no-run", "--message-format=json-render-diagnostics"];
+    let mut command = cargo(&[&words, selection].concat());
+    let output = command.stderr(Stdio::inherit()).output()?;
+    anyhow::ensure!(output.status.success(), "the tests do not build");
+    let binaries = built(&String::from_utf8_lossy(&output.stdout));
+    anyhow::ensure!(!binaries.is_empty(), "no program of tests was built");
+    Ok(binaries)
+}
+
+/// The programs of tests in what cargo says, one JSON object a line.
+fn built(messages: &str) -> Vec<Binary> {
+    let messages = messages.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    messages
+        .filter(|message| message["profile"]["test"] == true)
+        .filter_map(|message| {
+            let program = PathBuf::from(message["executable"].as_str()?);
+            let manifest = PathBuf::from(message["manifest_path"].as_str()?);
+            Some(Binary { program, folder: manifest.parent()?.to_owned() })
+        })
+        .collect()
+}
+
+fn run_binaries(binaries: &[Binary]) -> anyhow::Result<Ending> {
+    let mut all = Vec::new();
+    for binary in binaries {
+        let output = Command::new(&binary.program)
+            .args(["--list", "--format", "terse"])
+            .current_dir(&binary.folder)
+            .output()
+            .with_context(|| binary.program.display().to_string())?;
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        let names = text.lines().filter_map(|line| line.strip_suffix(": test"));
+        all.extend(names.map(|name| (binary, name.to_owned())));
+    }
+    anyhow::ensure!(!all.is_empty(), "no test in {} programs", binaries.len());
+    let count = all.len();
+    all.reverse();
+    let (left, failed) = (Mutex::new(all), Mutex::new(Vec::new()));
+    let workers = std::thread::available_parallelism().map_or(1, usize::from);
+    std::thread::scope(|scope| {
+        for _ in 0..workers {
+            scope.spawn(|| {
+                while let Some((binary, name)) = pop(&left) {
+                    let mut command = Command::new(&binary.program);
+                    command.args(["--exact", &name, "--nocapture"]).current_dir(&binary.folder);
+                    if let Err(problem) = one(command, LIMIT) {
+                        println!("FAILED {} {name}: {problem}", binary.program.display());
+                        failed.lock().expect("no worker panics").push(name);
+                    }
+                }
+            });
+        }
+    });
+    let failed = failed.into_inner().expect("no worker panics");
+    println!("{count} tests run, {} failed", failed.len());
+    if failed.is_empty() {
+        return Ok(Ending::Passed);
+    }
+    Ok(Ending::Failed(failed.join(", ")))
+}
+
+fn pop<T>(left: &Mutex<Vec<T>>) -> Option<T> {
+    left.lock().expect("no worker panics").pop()
+}
+
+/// Runs one test to its end, or ends it after `limit`; an error says how it failed.
+fn one(mut command: Command, limit: Duration) -> Result<(), String> {
+    use std::os::unix::process::CommandExt;
+    // A group of its own, so that servers which a test started end with it.
+    command.process_group(0);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let child = command.spawn().map_err(|error| error.to_string())?;
+    let id = child.id();
+    // What it prints is read by a thread, so that a full pipe does not stop it.
+    let (sender, receiver) = std::sync::mpsc::channel();
+    let reader = std::thread::spawn(move || sender.send(output(child)));
+    let start = Instant::now();
+    let ended = receiver.recv_timeout(limit);
+    if ended.is_err() {
+        let group = format!("-{id}");
+        let _ = Command::new("kill").args(["-KILL", "--", &group]).status();
+        let _ = reader.join();
+        return Err(format!("not done after {} s: ended", start.elapsed().as_secs()));
+    }
+    match ended.expect("looked at just now") {
+        Ok(output) if output.status.success() => Ok(()),
+        Ok(output) => {
+            let told = [output.stdout, output.stderr].concat();
+            Err(format!("{}\n{}", output.status, String::from_utf8_lossy(&told)))
+        }
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+fn output(child: Child) -> std::io::Result<Output> {
+    child.wait_with_output()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shell(script: &str) -> Command {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]);
+        command
+    }
+
+    #[test]
+    fn a_test_that_hangs_ends_with_what_it_started_and_has_failed() {
+        let limit = Duration::from_millis(200);
+        let problem = one(shell("sleep 1000 & wait"), limit).unwrap_err();
+        assert!(problem.starts_with("not done after"), "{problem}");
+        assert_eq!(one(shell("exit 0"), LIMIT), Ok(()));
+        let problem = one(shell("echo the reason >&2; exit 101"), LIMIT).unwrap_err();
+        assert!(problem.contains("101") && problem.contains("the reason"), "{problem}");
+        // More than a pipe holds.
+        assert_eq!(one(shell("head -c 1000000 /dev/zero"), LIMIT), Ok(()));
+    }
+
+    #[test]
+    fn programs_of_tests_are_found_in_what_cargo_says() {
+        let said = r#"{"reason":"compiler-artifact","manifest_path":"/w/a/Cargo.toml","profile":{"test":true},"executable":"/w/target/a-1"}
+{"reason":"compiler-artifact","manifest_path":"/w/a/Cargo.toml","profile":{"test":false},"executable":"/w/target/a"}
+{"reason":"compiler-artifact","manifest_path":"/w/b/Cargo.toml","profile":{"test":true},"executable":null}
+not json
+"#;
+        let found = built(said);
+        assert_eq!(found.len(), 1);
+        assert_eq!(found[0].program, PathBuf::from("/w/target/a-1"));
+        assert_eq!(found[0].folder, PathBuf::from("/w/a"));
+    }
+
+    #[test]
+    fn the_limit_is_that_of_nextest() {
+        let text = std::fs::read_to_string(crate::tree::root().join(".config/nextest.toml"));
+        let text = text.unwrap();
+        assert!(text.contains(r#"slow-timeout = { period = "60s", terminate-after = 10 }"#));
+        assert_eq!(LIMIT, Duration::from_secs(60 * 10));
+    }
+}
