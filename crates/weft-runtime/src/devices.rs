@@ -71,10 +71,23 @@ pub struct OpenMember {
     start: u64,
     identity: Identity,
     extent: Extent,
+    /// What it is on: a block device, a file that may be cut short, or memory.
+    medium: Medium,
     /// Holds the lock of the file behind a loop device.
     backing: Option<OwnedFd>,
     /// Takes what is written; the file is open for reading then.
     overlay: Option<Arc<Overlay>>,
+}
+
+/// What a member is on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Medium {
+    /// A block device. What it has no space for it will never take.
+    BlockDevice,
+    /// A regular file, which others may cut short, and whose file system may run full.
+    File,
+    /// Memory of this process, sealed at its size.
+    Memory,
 }
 
 /// What a file is, whatever path leads to it.
@@ -353,6 +366,7 @@ impl OpenOptions {
             start,
             identity,
             extent,
+            medium: if is_block { Medium::BlockDevice } else { Medium::File },
             backing,
             overlay,
         };
@@ -492,10 +506,33 @@ impl OpenMember {
         self.mode
     }
 
+    /// What it is on.
+    #[must_use]
+    pub fn medium(&self) -> Medium {
+        self.medium
+    }
+
     /// Whether it is memory, of which I/O never waits.
     #[must_use]
     pub fn is_memory(&self) -> bool {
-        matches!(self.spec.place, Place::Ram { .. })
+        self.medium == Medium::Memory
+    }
+
+    /// Whether its file ends before the member does: somebody has cut it short since it was opened.
+    /// Never waits: of a network file system it is told what this machine knows.
+    ///
+    /// Source   statx(2) `AT_STATX_DONT_SYNC`
+    #[must_use]
+    pub fn is_cut(&self) -> bool {
+        let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
+        self.medium == Medium::File
+            && rustix::fs::statx(&self.file, c"", flags, StatxFlags::SIZE)
+                .is_ok_and(|found| found.stx_size < self.end())
+    }
+
+    /// Where it ends in its file.
+    pub(crate) fn end(&self) -> u64 {
+        self.start + self.info.size.bytes().0
     }
 
     /// The same memory once more, for another driver; `None` for what is not memory.
@@ -688,6 +725,7 @@ fn open_ram(spec: &MemberSpec, index: MemberIndex, bytes: u64) -> Result<OpenMem
         start: 0,
         identity,
         extent: Extent::of(identity, &(0..size)),
+        medium: Medium::Memory,
         backing: None,
         overlay: None,
     })

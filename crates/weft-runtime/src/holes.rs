@@ -30,8 +30,8 @@ impl OpenMember {
             return Bytes::ZERO;
         }
         match seek(self, SeekFrom::Data(start)) {
-            // The rest of the file is one.
-            Err(Errno::NXIO) => len,
+            // The rest of the file is one, unless that was cut off.
+            Err(Errno::NXIO) if !self.is_cut() => len,
             Err(_) => Bytes::ZERO,
             Ok(position) => Bytes(position.clamp(start, start + len.0) - start),
         }
@@ -74,6 +74,19 @@ mod tests {
     fn open(text: &str) -> OpenMember {
         let spec = MemberSpec::parse(text).unwrap();
         OpenOptions::new(Access::ReadWrite).open(&spec, MemberIndex(0), []).unwrap()
+    }
+
+    #[test]
+    fn what_was_cut_off_is_no_hole() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("m");
+        let file = std::fs::File::create(&path).unwrap();
+        file.set_len(8 << 20).unwrap();
+        let member = open(path.to_str().unwrap());
+        let (at, len) = (Bytes::mib(4), Bytes::mib(1));
+        assert_eq!(member.stretch(at, len), Stretch { hole: true, len });
+        file.set_len(2 << 20).unwrap();
+        assert_eq!(member.stretch(at, len), Stretch { hole: false, len });
     }
 
     #[test]

@@ -13,8 +13,19 @@
 //! ```
 //!
 //! A transfer goes on where a short one ended, and again when the kernel asks for that (`EINTR`,
-//! `EAGAIN`, a cancellation nobody asked for), a bounded number of times. Zero bytes are an error:
-//! the member has become shorter.
+//! `EAGAIN`, a cancellation nobody asked for), a bounded number of times.
+//!
+//! # A member that becomes shorter
+//!
+//! is gone, all of it and until it is opened anew: what was cut off must neither be corrected nor read as
+//! zeros. A transfer that moves nothing tells so. But a write to a file makes it longer again, and what
+//! lies between reads as zeros from then on. So the file is looked at before the answers of its writes
+//! and flushes are believed, and those of reads with a write beside them, in any batch of answers; it
+//! is short then, unless one of these writes ended at the very end of the member, so before such a write
+//! it is looked at as well. What is left open is a cut in the microseconds between that look and that
+//! write, and one that is made good (`truncate` twice) while nothing of the member is read or written.
+//!
+//! # Flushes
 //!
 //! A flush that fails is final. The kernel reports a failed write-back once and then counts the pages
 //! as clean, so that a second flush would succeed without the data being anywhere: after one failed
@@ -32,7 +43,7 @@ use weft_engine::{Fault, MemberOp, Part, Parts, Token, Value};
 use weft_units::{MemberIndex, Sectors};
 
 use crate::buffers::{AlignedBytes, Buffer, Mapping, Slab};
-use crate::devices::{Access, IoMode, OpenMember};
+use crate::devices::{Access, IoMode, Medium, OpenMember};
 use crate::ring::{Action, Ring, RingDone, RingOp};
 use crate::threads::punch;
 
@@ -62,6 +73,10 @@ struct Entry {
     dsync: bool,
     /// A flush or durable write failed.
     lost: bool,
+    /// It became shorter than it was.
+    gone: bool,
+    /// Writes that the ring has.
+    writing: u32,
     /// The operation whose flush is running.
     flushing: Option<u32>,
     /// Operations whose flush is next.
@@ -148,6 +163,8 @@ impl<R: Ring> MemberIo<R> {
             mapping,
             dsync: true,
             lost: false,
+            gone: false,
+            writing: 0,
             flushing: None,
             flush_next: VecDeque::new(),
         });
@@ -299,10 +316,20 @@ impl<R: Ring> MemberIo<R> {
         while self.ring.outstanding() < self.ring.capacity()
             && let Some(op) = self.waiting.pop_front()
         {
-            if self.members[usize::from(op.file)].is_some() {
-                self.ring.push(op);
-            } else {
+            let Some(entry) = &mut self.members[usize::from(op.file)] else {
                 self.on_done(RingDone { op, result: Err(Errno::NODEV), panicked: false });
+                continue;
+            };
+            if let Action::Write { .. } = op.action {
+                if op.offset + op.limit as u64 >= entry.member.end() {
+                    entry.look();
+                }
+                entry.writing += u32::from(!entry.gone);
+            }
+            if entry.gone {
+                self.on_done(RingDone { op, result: Err(Errno::NODEV), panicked: false });
+            } else {
+                self.ring.push(op);
             }
         }
         self.ring.submit()
@@ -312,11 +339,40 @@ impl<R: Ring> MemberIo<R> {
     pub fn reap(&mut self) {
         let mut done = std::mem::take(&mut self.done);
         self.ring.reap(&mut done);
+        self.look(&done);
         for ended in done.drain(..) {
             self.panicked |= ended.panicked;
             self.on_done(ended);
         }
         self.done = done;
+    }
+
+    /// Finds out which members have become shorter, before what they did is believed.
+    fn look(&mut self, done: &[RingDone]) {
+        let mut suspects: SmallVec<[u16; 16]> = SmallVec::new();
+        for RingDone { op, result, .. } in done {
+            let Some(Some(entry)) = self.members.get_mut(usize::from(op.file)) else { continue };
+            let is_suspect = match op.action {
+                Action::Discard { .. } | Action::Flush | Action::Write { .. } => true,
+                // It ends early, or a write may have made the file longer before it.
+                Action::Read(_) => *result != Ok(op.limit) || entry.writing > 0,
+            };
+            if is_suspect && !suspects.contains(&op.file) {
+                suspects.push(op.file);
+            }
+        }
+        for RingDone { op, .. } in done {
+            if let Action::Write { .. } = op.action
+                && let Some(Some(entry)) = self.members.get_mut(usize::from(op.file))
+            {
+                entry.writing -= 1;
+            }
+        }
+        for file in suspects {
+            if let Some(Some(entry)) = self.members.get_mut(usize::from(file)) {
+                entry.look();
+            }
+        }
     }
 
     /// The next answer.
@@ -363,6 +419,10 @@ impl<R: Ring> MemberIo<R> {
             self.finish(id, Err(Fault::Gone));
             return;
         };
+        if entry.gone {
+            self.finish(id, Err(Fault::Gone));
+            return;
+        }
         let action = match stage {
             Stage::Discard => Action::Discard { len: operation.len as u64 },
             Stage::FlushAfter | Stage::FlushBefore => {
@@ -425,7 +485,14 @@ impl<R: Ring> MemberIo<R> {
             assert_eq!(entry.flushing.take(), Some(id));
         }
         let dsync = stage == Stage::Transfer { dsync: true };
+        if result == Ok(0)
+            && matches!(stage, Stage::Transfer { .. })
+            && let Some(entry) = &mut entry
+        {
+            entry.set_gone();
+        }
         let next = match result {
+            _ if entry.as_ref().is_some_and(|entry| entry.gone) => Next::Finish(Err(Fault::Gone)),
             Ok(moved) => match stage {
                 Stage::Discard => match operation.kind {
                     Kind::Discard { durable: true } => Next::Stage(Stage::FlushAfter),
@@ -461,7 +528,14 @@ impl<R: Ring> MemberIo<R> {
             }
             Err(errno) => {
                 let is_transfer = stage == Stage::Transfer { dsync: false };
-                let fault = fault_of(errno, is_transfer || dsync || stage == Stage::Discard);
+                let is_transfer = is_transfer || dsync || stage == Stage::Discard;
+                let fault = match fault_of(errno, is_transfer) {
+                    // It ends before the place: it has become smaller, or it was pulled.
+                    Fault::NoSpace if entry.as_ref().is_some_and(|entry| entry.is_device()) => {
+                        Fault::Gone
+                    }
+                    fault => fault,
+                };
                 if (is_flush || dsync)
                     && fault != Fault::NoSpace
                     && let Some(entry) = &mut entry
@@ -512,6 +586,28 @@ impl<R: Ring> MemberIo<R> {
 }
 
 impl Entry {
+    /// Finds out whether the member has become shorter.
+    fn look(&mut self) {
+        if !self.gone && self.member.is_cut() {
+            self.set_gone();
+        }
+    }
+
+    fn set_gone(&mut self) {
+        if !std::mem::replace(&mut self.gone, true) {
+            tracing::error!(
+                member = %self.member.info().label,
+                "the member has become shorter: expected {} from byte {} on; it is not used any more",
+                self.member.info().size.bytes(),
+                self.member.start().0,
+            );
+        }
+    }
+
+    fn is_device(&self) -> bool {
+        self.member.medium() == Medium::BlockDevice
+    }
+
     /// Holds a request against what the member is.
     fn check(&self, op: &MemberOp) {
         let bytes = |parts: &Parts| parts.iter().map(|part| u64::from(part.len)).sum();
@@ -583,9 +679,6 @@ impl Operation {
     /// After a transfer that moved some bytes.
     fn on_moved(&mut self, moved: usize, entry: Option<&Entry>) -> Next {
         assert!(moved <= self.len - self.moved, "more was moved than asked for");
-        if moved == 0 {
-            return Next::Finish(Err(Fault::Io));
-        }
         if self.moved + moved == self.len {
             let dsync = self.stage == Stage::Transfer { dsync: true };
             let durable = match self.kind {

@@ -231,7 +231,9 @@ impl Overlay {
         };
         let at = op.offset - self.base_start.min(op.offset);
         let (skip, limit) = (op.skip, op.limit);
-        match &mut op.action {
+        // A write would make it longer again, and zeros of what was cut off.
+        self.refuse_cut()?;
+        let moved = match &mut op.action {
             // The member has what is below; who asked stores zeros.
             Action::Discard { .. } => Err(Errno::OPNOTSUPP),
             Action::Flush => self.flush().map(|()| 0),
@@ -247,7 +249,18 @@ impl Overlay {
                 }
                 Ok(len)
             }
-        }
+        };
+        self.refuse_cut()?;
+        moved
+    }
+
+    /// An overlay that has become shorter has lost what was written; as `member_io.rs` has it, the member
+    /// is gone then.
+    fn refuse_cut(&self) -> Result<(), Errno> {
+        let found = rustix::fs::fstat(&self.file)?.st_size;
+        let is_cut =
+            u64::try_from(found).is_ok_and(|len| len < format::file_bytes(self.header.size));
+        if is_cut { Err(Errno::NODEV) } else { Ok(()) }
     }
 
     fn fill(&self, buffer: &mut Buffer, skip: usize, len: usize, at: u64) -> Result<(), Errno> {
@@ -261,7 +274,8 @@ impl Overlay {
                 let from = skip + index(next - at);
                 let mut slices = buffer.slices_mut(from, index(run.end - next));
                 match rustix::io::preadv(file, &mut slices, start + next) {
-                    Ok(0) => return Err(Errno::IO),
+                    // It ends there now.
+                    Ok(0) => return Err(Errno::NODEV),
                     Ok(count) => next += count as u64,
                     Err(Errno::INTR | Errno::AGAIN) => {}
                     Err(errno) => return Err(errno),
@@ -312,7 +326,10 @@ impl Overlay {
             }
             let mut bytes = [0; GRANULE_LEN];
             let bytes = &mut bytes[..index(end - start)];
-            let errno = |error: io::Error| Errno::from_io_error(&error).unwrap_or(Errno::IO);
+            let errno = |error: io::Error| match error.kind() {
+                io::ErrorKind::UnexpectedEof => Errno::NODEV,
+                _ => Errno::from_io_error(&error).unwrap_or(Errno::IO),
+            };
             read_exact_at(&self.base, bytes, self.base_start + start).map_err(errno)?;
             self.file.write_all_at(bytes, self.data_at() + start).map_err(errno)?;
             copied = Some(granule);

@@ -203,12 +203,11 @@ fn passing_troubles_leave_the_data_right() {
 
 #[test]
 fn a_fault_reaches_the_one_request_it_belongs_to() {
-    let cases: [(&str, Verdict, Fault); 6] = [
+    let cases: [(&str, Verdict, Fault); 5] = [
         ("EIO", |n, _| (n == 9).then_some(Injection::Error(Errno::IO)), Fault::Io),
         ("ENOSPC", |n, _| (n == 9).then_some(Injection::Error(Errno::NOSPC)), Fault::NoSpace),
         ("ENODEV", |n, _| (n == 9).then_some(Injection::Error(Errno::NODEV)), Fault::Gone),
         ("EILSEQ", |n, _| (n == 9).then_some(Injection::Error(Errno::ILSEQ)), Fault::Io),
-        ("nothing written", |n, _| (n == 9).then_some(Injection::Short(0)), Fault::Io),
         (
             "EAGAIN for ever",
             |_, op| {
@@ -418,4 +417,76 @@ fn a_backend_can_be_forced() {
     let slab = Slab::new(2).unwrap();
     assert!(Backend::Threads.open(&slab).unwrap().describe().starts_with("threads"));
     assert!(Backend::Auto.open(&slab).is_ok());
+}
+
+/// A file that is cut short while it is open: no answer after that is a success, and none is zeros.
+#[test]
+fn a_file_that_was_cut_short_is_gone_whatever_comes_next() {
+    let dir = tempfile::tempdir_in("/var/tmp").unwrap();
+    let (len, cut) = (2 << 20, 600 << 10);
+    // What comes first after the cut: a read of what is cut off, one across the end, a write behind the
+    // end (which makes the file longer), the same at once with reads, a write at the very end, a flush, a
+    // superblock at the very end, a trim.
+    let read = |index| MemberOp::Read { at: place(index), into: parts(&[whole(index)]) };
+    let write = |at, fua| MemberOp::Write { at, from: parts(&[whole(0)]), fua };
+    let metadata = || vec![7; 4096].into_boxed_slice();
+    let last = Bytes(len).sectors_floor();
+    let orders: Vec<(&str, Vec<MemberOp>)> = vec![
+        ("read", vec![read(60)]),
+        (
+            "read across",
+            vec![MemberOp::Read {
+                at: Bytes(cut - 2048).sectors_floor(),
+                into: parts(&[whole(0)]),
+            }],
+        ),
+        ("write", vec![write(place(60), false)]),
+        ("durable write", vec![write(place(60), true)]),
+        ("write beside reads", vec![write(place(62), false), read(50), read(55), read(2)]),
+        ("write at the end", vec![write(last - Sectors(16), false), read(50)]),
+        ("write before the new end", vec![write(place(2), false)]),
+        ("flush", vec![MemberOp::Flush]),
+        ("superblock", vec![MemberOp::WriteMetadata { at: Sectors(0), bytes: metadata() }]),
+        (
+            "superblock at the end",
+            vec![MemberOp::WriteMetadata { at: last - Sectors(8), bytes: metadata() }],
+        ),
+        ("trim", vec![MemberOp::Discard { at: place(60), len: Sectors(64), fua: false }]),
+    ];
+    for (ring, make) in rings() {
+        for buffered in [false, true] {
+            for (case, ops) in &orders {
+                let path = dir.path().join("member");
+                let file = std::fs::File::create(&path).unwrap();
+                file.set_len(len).unwrap();
+                let mut bench = Bench::new(make, |_, _| None, "ram:64K");
+                let options = OpenOptions { buffered, ..OpenOptions::new(Access::ReadWrite) };
+                let spec = MemberSpec::path(&path);
+                bench.io = MemberIo::new(FaultyRing::new(make(&bench.slab), Box::new(|_, _| None)));
+                bench.io.add(options.open(&spec, MEMBER, []).unwrap()).unwrap();
+                let (writes, reads) = bench.round_trip();
+                let well = writes.iter().chain(&reads).all(|token| bench.fault(*token).is_none());
+                assert!(well, "{ring}: {case}");
+                file.set_len(cut).unwrap();
+                let first: Vec<_> = ops.iter().map(|op| bench.start(op.clone())).collect();
+                bench.finish();
+                for token in first {
+                    let before_the_end = *case == "write beside reads" && token.0 % 4 == 3;
+                    let fault = bench.fault(token);
+                    assert!(
+                        before_the_end || fault == Some(Fault::Gone),
+                        "{ring}: {case}: {fault:?}"
+                    );
+                }
+                // It stays gone, though it may be as long as it was by now.
+                file.set_len(len).unwrap();
+                let later = [read(1), read(50), write(place(60), false), MemberOp::Flush];
+                let later = later.map(|op| bench.start(op));
+                bench.finish();
+                for token in later {
+                    assert_eq!(bench.fault(token), Some(Fault::Gone), "{ring}: {case}: later");
+                }
+            }
+        }
+    }
 }

@@ -258,3 +258,28 @@ fn hostile_overlays_are_refused_and_nothing_is_written() {
     std::fs::create_dir(&path).unwrap();
     assert!(bench.member(Access::ReadOnly).is_err());
 }
+
+/// As `member_io.rs` has it: what was cut off is no zeros, and a write does not make it so.
+#[test]
+fn a_member_or_overlay_that_was_cut_short_is_gone() {
+    let perform = |member: &OpenMember, at: u64, write: bool| {
+        let buffer = Buffer::Owned(AlignedBytes::copy_of(&[9; 4096]));
+        let action =
+            if write { Action::Write { buffer, durable: false } } else { Action::Read(buffer) };
+        let mut op = RingOp { id: 0, file: 0, action, offset: 4096 + at, skip: 0, limit: 4096 };
+        member.overlay().unwrap().perform(&mut op)
+    };
+    for of_overlay in [false, true] {
+        let bench = Bench::new();
+        let member = bench.member(Access::ReadWrite).unwrap();
+        write(&member, 600_064, &[7; 4096], true);
+        let path = if of_overlay { bench.overlay_file() } else { bench.dir.path().join("base") };
+        let file = File::options().write(true).open(path).unwrap();
+        file.set_len(file.metadata().unwrap().len() / 2).unwrap();
+        // A part of a granule: the rest of it is read from the member.
+        assert_eq!(perform(&member, 900_096, true), Err(Errno::NODEV));
+        assert_eq!(perform(&member, 900_096, false), Err(Errno::NODEV));
+        let there = perform(&member, 4096, false);
+        assert_eq!(there, if of_overlay { Err(Errno::NODEV) } else { Ok(4096) });
+    }
+}
