@@ -268,6 +268,7 @@ impl Array {
         self.writers += 1;
         match self.mark {
             Mark::Settling(_) => self.mark = Mark::Dirty,
+            Mark::BecomingClean(_) if self.is_planted(Mutant::UnmarkedWhileBecomingClean) => {}
             Mark::Clean | Mark::BecomingClean(_) => {
                 let number = self.want_round();
                 self.mark = Mark::BecomingDirty(number);
@@ -287,6 +288,8 @@ impl Array {
     pub(crate) fn is_dirty(&self) -> bool {
         self.is_planted(Mutant::AckBeforeSuperblock)
             || matches!(self.mark, Mark::Dirty | Mark::Settling(_))
+            || (matches!(self.mark, Mark::BecomingClean(_))
+                && self.is_planted(Mutant::UnmarkedWhileBecomingClean))
     }
 
     /// Begins to mark the array clean once it has been quiet for `delay`; `None` when it stops.

@@ -46,6 +46,8 @@ pub enum Mutant {
     RmwNewAsOld,
     /// A member that was added is taken to be in sync at once.
     StaleMemberAfterAdd,
+    /// A write that comes while superblocks that say clean are being written takes them to say dirty.
+    UnmarkedWhileBecomingClean,
     /// A write is taken though the array is read-only.
     WriteWhileReadOnly,
     /// Data blocks past the second have the wrong exponent in Q.

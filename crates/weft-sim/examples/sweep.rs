@@ -73,7 +73,7 @@ fn gate() -> ExitCode {
         Gate("fault seeds", totals.fault_seeds, 1_000, format!("of {} seeds", totals.seeds)),
         Gate("crash points", totals.crash_points(), 5_000, {
             let (states, kills) = (totals.scope_states, totals.kills);
-            format!("{states} states of short scripts; {kills} deaths of the process alone")
+            format!("{states} sampled states of short scripts; {kills} deaths of the process alone")
         }),
         Gate(
             "% half-written rows",

@@ -5,7 +5,7 @@
 //! until there is no more work, every output taken, a wake-up at the time that the engine named.
 
 use weft_engine::{ComputeOp, Engine, Input, Origin, Output, Token};
-use weft_units::Span;
+use weft_units::{Span, Time};
 
 use crate::checker::Violation;
 use crate::world::{Logged, Pending, World};
@@ -153,6 +153,12 @@ impl World {
             }
         }
         self.now = self.now.max(until);
+    }
+
+    /// When the engine wants to be woken, if at all.
+    #[must_use]
+    pub fn next_wake(&self) -> Option<Time> {
+        self.engine.as_ref().and_then(Engine::next_wake)
     }
 
     /// Jumps to the time that the engine asked for. False when it asked for none.

@@ -1,14 +1,23 @@
-//! What is left after a power cut at every point of a short script, in every order?
+//! Power cuts in a sample of the states that a short script can reach.
 //!
-//! Small scope: all scripts of one or two operations on a small array. The world is copied at each choice of
-//! what completes next, depth first, and the power is cut once at each state on the way; the kinds of cut
-//! take turns. A script has a budget of states: single operations are mostly exhausted, most pairs are cut
-//! short, and [`Search`] counts how many of each. Some cuts lose a member as well, some are followed by
-//! another during recovery. What is wrong stops the search with a panic that says where.
+//! Small scope: scripts of one or two operations on a small array. What may happen next is a choice: a
+//! request or computation that is outstanding ends, the next operation is asked for, or time passes until
+//! the engine wants to be woken. A *walk* makes one choice after the other until nothing is left to happen;
+//! each further walk leaves an earlier one where a choice was left, at a state that chance picks. So every
+//! walk is another order. Of the states on the walks some are picked, no two of which look the same to a
+//! cut ([`World::cut_fingerprints`]), and in each of these the power is cut several times, each time with
+//! another part of what is not durable left. Some cuts lose a member as well, some are followed by
+//! another during recovery, some are the end of the process alone.
+//!
+//! All chance comes from [`Search::seed`]. A script is *exhausted* if its walks took every choice; mostly
+//! it is sampled, and [`Search`] counts what was. What is wrong stops the search with a panic that says
+//! where.
+
+use std::collections::BTreeMap;
 
 use weft_engine::assemble;
 use weft_engine::knobs::Knobs;
-use weft_engine::{Flags, RequestOp};
+use weft_engine::{Flags, RequestOp, Token, Verb};
 use weft_ondisk::Level;
 use weft_units::{ByteRange, ClientId, Span};
 
@@ -19,109 +28,278 @@ use crate::driver::Order;
 use crate::model::Payload;
 use crate::options::Options;
 use crate::payload::PayloadMode;
-use crate::rng::Rng;
+use crate::rng::{Digest, Rng};
 use crate::world::World;
+
+/// How much of each script is tried.
+#[derive(Clone, Copy, Debug)]
+pub struct Budget {
+    /// Operations of a script at most: one or two.
+    pub operations: usize,
+    /// Scripts of one shape; with fewer than there are, chance picks them.
+    pub scripts: usize,
+    /// Walks, each another order.
+    pub walks: u64,
+    /// States that are cut.
+    pub states: usize,
+    /// Cuts in each of them.
+    pub cuts: u64,
+}
 
 /// A search and what it has seen so far.
 #[derive(Debug, Default)]
 pub struct Search {
     /// What its cuts were.
     pub coverage: Coverage,
-    /// States reached, each of which was cut.
+    /// Scripts tried.
+    pub scripts: u64,
+    /// Those tried in two orders or more.
+    pub two_orders: u64,
+    /// Orders tried, of all scripts.
+    pub orders: u64,
+    /// States on all walks.
+    pub reached: u64,
+    /// Those of them that look to a cut like another of the same script.
+    pub alike: u64,
+    /// States that were cut, no two alike.
     pub states: u64,
+    /// Those of them in which a client had an answer.
+    pub answered: u64,
+    /// Those of them in which a write of data or parity was outstanding at a member.
+    pub data_outstanding: u64,
+    /// Scripts in which one of the states that were cut was such.
+    pub scripts_with_data: u64,
     /// Cuts that were the end of the process alone.
     pub kills: u64,
-    /// States that were cut while a queue of a shard had something in it.
+    /// Cuts and kills while a queue of a shard had something in it.
     pub undelivered: u64,
-    /// Scripts of which every state was reached.
+    /// Scripts of which every order was tried.
     pub exhausted: u64,
-    /// Scripts whose budget was used up before.
-    pub cut_short: u64,
     /// Sectors read by verification.
     pub verified: u64,
     /// Columns whose parity was recomputed and that held something.
     pub scrubbed: u64,
     /// Restarts that needed consent.
     pub refused: u64,
-    /// Chance of the cuts.
+    /// Where its chance comes from.
     pub seed: u64,
+    /// Plants a bug in every engine, for showing that it is found.
+    pub planted: Option<fn(&mut World)>,
+    /// Whether states that are taken for the same are cut side by side ([`same_after_cuts`]).
+    pub compared: bool,
+    /// A part of the fingerprint that is left out, for showing that this would be noticed.
+    pub left_out: Option<&'static str>,
+    /// States that were taken for the same and were not.
+    pub wrongly_alike: u64,
+}
+
+/// What may happen next.
+#[derive(Clone, Copy, Debug)]
+enum Choice {
+    /// The next operation of the script is asked for.
+    Ask,
+    /// Something outstanding ends.
+    Complete(Token),
+    /// Time passes until the engine wants to be woken, and nothing ends.
+    Wake,
+}
+
+/// A state on a walk.
+struct Node {
+    world: World,
+    /// Operations of the script that were asked for.
+    asked: usize,
+    wakes: u32,
+    /// Choices that no walk has made yet, in the order in which they are made.
+    left: Vec<Choice>,
+}
+
+/// When the operations of a script come.
+#[derive(Clone, Copy, Debug)]
+enum Arrival {
+    /// All before the engine's first turn.
+    Together,
+    /// One after the other, before anything ends.
+    Turns,
+    /// The second at any time.
+    AnyTime,
 }
 
 impl Search {
-    /// All scripts of one or two operations from `start`, each with a budget of states.
-    pub fn run_scripts(&mut self, start: &World, per_script: u64, shape: &str) {
-        let row = start.array.geometry.data_members();
-        let row_bytes = u64::from(row) * start.array.geometry.chunk().bytes().0;
-        let alphabet = alphabet(row_bytes);
+    /// Scripts of one or two operations from `start`.
+    pub fn run_scripts(&mut self, start: &World, budget: Budget, shape: &str) {
+        let mut start = start.clone();
+        self.plant(&mut start);
+        let mut text = Digest::default();
+        text.add(shape.as_bytes());
+        let mut rng = Rng::new(self.seed.rotate_left(32) ^ text.0);
+        let degraded = is_degraded(&start);
+        let alphabet = alphabet(&start, degraded);
         let singles = alphabet.iter().map(|op| vec![*op]);
         let pairs = alphabet.iter().flat_map(|a| alphabet.iter().map(|b| vec![*a, *b]));
-        for script in singles.chain(pairs) {
-            let mut world = start.clone();
-            for (client, Op(op, at, len, flags)) in (1..).zip(&script) {
-                let range = ByteRange::new(*at, *len);
-                world.request(ClientId(client), *op, range, Payload::Tags, *flags);
-                world.settle();
-            }
-            let mut left = per_script;
-            let note = format!("{shape}, {script:?}");
-            self.explore(&world, &mut left, &note);
-            if left > 0 {
-                self.exhausted += 1;
-            } else {
-                self.cut_short += 1;
-            }
+        let mut scripts: Vec<Vec<Op>> = singles.chain(pairs).collect();
+        scripts.retain(|script| script.len() <= budget.operations);
+        rng.shuffle(&mut scripts);
+        for script in scripts.into_iter().take(budget.scripts) {
+            self.run_script(&start, &script, budget, rng.fork(), shape);
         }
     }
 
-    /// All orders of what may complete, depth first, the power cut at each state.
-    fn explore(&mut self, world: &World, left: &mut u64, note: &str) {
-        if *left == 0 {
-            return;
+    fn run_script(&mut self, start: &World, script: &[Op], b: Budget, mut rng: Rng, shape: &str) {
+        let arrival = rng.pick(&[Arrival::Together, Arrival::Turns, Arrival::AnyTime]);
+        let note = format!("{shape}, {script:?} {arrival:?}, seed {}", self.seed);
+        let mut world = start.clone();
+        let first = if matches!(arrival, Arrival::AnyTime) { 1 } else { script.len() };
+        for (number, op) in script[..first].iter().enumerate() {
+            op.ask(&mut world, number);
+            if !matches!(arrival, Arrival::Together) {
+                world.settle();
+            }
         }
-        *left -= 1;
-        self.states += 1;
-        self.cut(world.clone(), note);
-        for token in world.pending() {
-            let mut next = world.clone();
-            next.complete(token);
-            self.must(&next, note);
-            self.explore(&next, left, note);
+        world.settle();
+        self.must(&world, &note);
+        let (nodes, orders) = self.walk(world, first, script, b.walks, &mut rng, &note);
+        self.scripts += 1;
+        self.orders += orders;
+        self.two_orders += u64::from(orders > 1);
+        self.exhausted += u64::from(nodes.iter().all(|node| node.left.is_empty()));
+        self.reached += nodes.len() as u64;
+        // Every other one has a write of data under way, if there are as many.
+        let mut picked: Vec<usize> = (0..nodes.len()).collect();
+        rng.shuffle(&mut picked);
+        let (with, without): (Vec<usize>, Vec<usize>) =
+            picked.into_iter().partition(|index| has_data_outstanding(&nodes[*index].world));
+        let (mut with, mut without) = (with.into_iter(), without.into_iter());
+        let picked = std::iter::from_fn(|| Some([with.next(), without.next()]))
+            .take(nodes.len())
+            .flatten()
+            .flatten();
+        // No second member is lost where one may be missing already.
+        let may_lose = !is_degraded(start) && !script.iter().any(|op| matches!(op, Op::Fail));
+        let data_before = self.data_outstanding;
+        let mut known: BTreeMap<u64, usize> = BTreeMap::new();
+        for index in picked {
+            let world = &nodes[index].world;
+            if known.len() == b.states && !self.compared {
+                break;
+            }
+            let fingerprint = self.fingerprint(world);
+            if let Some(same) = known.get(&fingerprint) {
+                self.alike += 1;
+                if self.compared {
+                    let alike = same_after_cuts(&nodes[*same].world, world, &mut rng);
+                    self.wrongly_alike += u64::from(!alike);
+                }
+                continue;
+            }
+            if known.len() == b.states {
+                continue;
+            }
+            known.insert(fingerprint, index);
+            self.states += 1;
+            self.answered += u64::from(world.requests_answered() > start.requests_answered());
+            self.data_outstanding += u64::from(has_data_outstanding(world));
+            let queued = world.outstanding().any(|(_, pending)| pending.is_queue());
+            self.undelivered += u64::from(queued) * b.cuts;
+            for _ in 0..b.cuts {
+                self.cut(world.clone(), rng.fork(), may_lose, &note);
+            }
         }
+        self.scripts_with_data += u64::from(self.data_outstanding > data_before);
+    }
+
+    /// Walks from a state, and all states on them. How many orders that were.
+    fn walk(
+        &self,
+        first: World,
+        asked: usize,
+        script: &[Op],
+        walks: u64,
+        rng: &mut Rng,
+        note: &str,
+    ) -> (Vec<Node>, u64) {
+        let mut nodes = vec![Node::new(first, asked, 0, script, rng)];
+        let mut orders = 0;
+        while orders < walks {
+            // The first walk begins at the beginning, others where chance says.
+            let open: Vec<usize> =
+                (0..nodes.len()).filter(|index| !nodes[*index].left.is_empty()).collect();
+            if open.is_empty() {
+                break;
+            }
+            let mut at = open[rng.index(open.len())];
+            orders += 1;
+            while let Some(choice) = nodes[at].left.pop() {
+                let Node { mut asked, mut wakes, .. } = nodes[at];
+                let mut world = nodes[at].world.clone();
+                match choice {
+                    Choice::Ask => {
+                        script[asked].ask(&mut world, asked);
+                        asked += 1;
+                        world.settle();
+                    }
+                    Choice::Complete(token) => world.complete(token),
+                    Choice::Wake => {
+                        wakes += 1;
+                        world.wake();
+                    }
+                }
+                self.must(&world, note);
+                at = nodes.len();
+                nodes.push(Node::new(world, asked, wakes, script, rng));
+            }
+            if nodes[at].is_end(script) {
+                // Whoever has no answer now gets one when time passes, or never.
+                let mut end = nodes[at].world.clone();
+                end.run(Order::Fifo);
+                self.must(&end, note);
+            }
+        }
+        (nodes, orders)
+    }
+
+    fn fingerprint(&self, world: &World) -> u64 {
+        let mut sum = Digest::default();
+        for (part, number) in world.cut_fingerprints() {
+            if self.left_out != Some(part) {
+                sum.add_word(number);
+            }
+        }
+        sum.0
     }
 
     /// Cuts, recovers, looks at everything.
-    fn cut(&mut self, mut world: World, note: &str) {
-        let number = self.states;
-        self.undelivered += u64::from(world.outstanding().any(|(_, pending)| pending.is_queue()));
-        world.rng = Rng::new(number ^ self.seed << 32);
+    fn cut(&mut self, mut world: World, mut rng: Rng, may_lose: bool, note: &str) {
+        world.rng = rng.fork();
         world.coverage = Coverage::default();
         // One in seven is the end of the process alone.
-        if number % 7 == 6 {
+        if rng.below(7) == 0 {
             world.kill();
             self.kills += 1;
         } else {
-            world.power_cut(MODES[number as usize % MODES.len()]);
+            world.power_cut(rng.pick(&MODES));
         }
         self.must(&world, note);
         // One in four loses a member with the power, one in three loses the power again.
-        if number % 4 == 1 {
-            let lost = number as usize / 4 % world.options.members;
+        if may_lose && rng.percent(25) {
+            let lost = rng.index(world.options.members);
             world.disks[lost].faults.gone = true;
         }
         let how =
             assemble::Options { run: true, force_dirty: true, ..assemble::Options::default() };
-        let plain = world.start(&assemble::Options::default());
-        if plain.is_err() {
+        if world.start(&assemble::Options::default()).is_err() {
             self.refused += 1;
             world.start(&how).unwrap_or_else(|refused| panic!("{note}: {refused}"));
         }
-        if number.is_multiple_of(3) {
-            for _ in 0..number / 3 % 9 {
+        self.plant(&mut world);
+        if rng.below(3) == 0 {
+            for _ in 0..rng.below(9) {
                 world.step(Order::Random);
             }
             world.power_cut(CutMode::Subset);
             self.must(&world, note);
             world.start(&how).unwrap_or_else(|refused| panic!("{note}: {refused}"));
+            self.plant(&mut world);
         }
         self.verified += world.verify(Order::Fifo);
         self.must(&world, note);
@@ -135,16 +313,96 @@ impl Search {
         self.coverage.merge(world.coverage);
     }
 
+    fn plant(&self, world: &mut World) {
+        if let Some(plant) = self.planted {
+            plant(world);
+        }
+    }
+
     fn must(&self, world: &World, note: &str) {
         if let Some(violation) = world.failure() {
-            panic!("{violation}\nstate {} of {note}\n{:?}", self.states, world.options);
+            panic!("{violation}\nstate {} of {note}\n{:?}", self.reached, world.options);
         }
     }
 }
 
-/// A small array of this shape: clean and empty, or with something old everywhere and dirty.
+impl Node {
+    fn new(world: World, asked: usize, wakes: u32, script: &[Op], rng: &mut Rng) -> Self {
+        let mut left: Vec<Choice> = world.pending().into_iter().map(Choice::Complete).collect();
+        if asked < script.len() {
+            left.push(Choice::Ask);
+        }
+        if wakes < WAKES && world.next_wake().is_some() {
+            left.push(Choice::Wake);
+        }
+        rng.shuffle(&mut left);
+        Self { world, asked, wakes, left }
+    }
+
+    /// Whether the script is over and nothing is outstanding.
+    fn is_end(&self, script: &[Op]) -> bool {
+        self.asked == script.len() && self.world.outstanding().next().is_none()
+    }
+}
+
+/// Whether two worlds are left the same by cuts of all kinds: an engine that starts on them says and reads
+/// the same, with the same chance.
 #[must_use]
-pub fn begin(mut options: Options, clean: bool) -> World {
+pub fn same_after_cuts(a: &World, b: &World, rng: &mut Rng) -> bool {
+    let how = assemble::Options { run: true, force_dirty: true, ..assemble::Options::default() };
+    let after = |world: &World, mut rng: Rng| {
+        let modes = MODES.iter().map(|mode| Some(*mode)).chain([None]);
+        let ends = modes.map(|mode| {
+            let mut world = world.clone();
+            (world.rng, world.digest) = (rng.fork(), Digest::default());
+            match mode {
+                Some(mode) => drop(world.power_cut(mode)),
+                None => world.kill(),
+            }
+            let starts = world.start(&how).is_ok();
+            if starts && world.failure().is_none() {
+                world.verify(Order::Fifo);
+                world.idle(Span::secs(60));
+            }
+            (starts, world.digest, world.cut_fingerprints(), world.failure().cloned())
+        });
+        ends.collect::<Vec<_>>()
+    };
+    let rng = rng.fork();
+    after(a, rng.clone()) == after(b, rng)
+}
+
+fn is_degraded(world: &World) -> bool {
+    world.snapshot().volumes[0].degraded > 0
+}
+
+fn has_data_outstanding(world: &World) -> bool {
+    let array = &world.array;
+    world.disks.iter().enumerate().any(|(disk, state)| {
+        let mut writes = state.outstanding_writes();
+        writes.any(|(at, _)| array.data_sector(disk, at).is_some())
+    })
+}
+
+/// What an array is like before the first operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Start {
+    /// Something old everywhere, durably; clean, and nothing in the stripe cache.
+    Clean,
+    /// The same as dirty, with one member that has failed.
+    Degraded,
+    /// Something old everywhere, flushed; and dirty.
+    Dirty,
+}
+
+impl Start {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Clean, Self::Degraded, Self::Dirty];
+}
+
+/// A small array of this shape.
+#[must_use]
+pub fn begin(mut options: Options, start: Start) -> World {
     options.chunk_rows = 4;
     // RAID 4 is the sample with all bytes of the payload.
     if options.level != Level::Raid4 {
@@ -152,15 +410,25 @@ pub fn begin(mut options: Options, clean: bool) -> World {
     }
     options.client_frames = 24 * (options.chunk.0 / 8) as u32;
     let mut world = World::new(options);
-    if !clean {
-        // Something old everywhere, flushed; and the array is dirty.
-        let size = world.size();
-        let client = ClientId(9);
-        let all = ByteRange::new(0, size);
-        world.request(client, RequestOp::Write, all, Payload::Tags, SYNC);
-        world.run(Order::Fifo);
-        world.request(client, RequestOp::Flush, ByteRange::default(), Payload::Zeros, SYNC);
-        world.run(Order::Fifo);
+    let all = ByteRange::new(0, world.size());
+    let client = ClientId(9);
+    world.request(client, RequestOp::Write, all, Payload::Tags, SYNC);
+    world.run(Order::Fifo);
+    world.request(client, RequestOp::Flush, ByteRange::default(), Payload::Zeros, SYNC);
+    world.run(Order::Fifo);
+    match start {
+        Start::Clean => {
+            world.idle(Span::secs(60));
+            world.power_cut(CutMode::Everything);
+            let clean = world.start(&assemble::Options::default());
+            assert!(clean.is_ok() && world.snapshot().volumes[0].resync_from.is_none());
+        }
+        Start::Degraded => {
+            let last = world.options.members - 1;
+            world.admin(Verb::Fail(world.member_of(last)));
+            world.run(Order::Fifo);
+        }
+        Start::Dirty => {}
     }
     world
 }
@@ -204,22 +472,63 @@ const SYNC: Flags =
 const FUA: Flags =
     Flags { sync: true, fua: true, preflush: false, meta: false, discard: false, ahead: false };
 
-#[derive(Clone, Copy, Debug)]
-struct Op(RequestOp, u64, u64, Flags);
+const NO_SYNC: Flags = Flags { sync: false, ..SYNC };
+const UNMAP: Flags = Flags { discard: true, ..SYNC };
 
-/// The smallest thing of each kind: a sector, a block, a row, two rows across, zeros, FUA, flush.
-fn alphabet(row: u64) -> Vec<Op> {
-    vec![
-        Op(RequestOp::Write, 512, 512, SYNC),
-        Op(RequestOp::Write, 0, 4096, SYNC),
-        Op(RequestOp::Write, 0, row, SYNC),
-        Op(RequestOp::Write, row - 2048, 4096, SYNC),
-        Op(RequestOp::WriteZeroes, 0, 4096, SYNC),
-        Op(RequestOp::Write, 4096, 4096, FUA),
-        Op(RequestOp::Flush, 0, 0, SYNC),
-    ]
+/// One operation of a script.
+#[derive(Clone, Copy, Debug)]
+enum Op {
+    /// A client asks for something, in bytes.
+    Ask(RequestOp, u64, u64, Flags),
+    /// A blank disk joins.
+    Add,
+    /// An administrator declares the first disk failed.
+    Fail,
 }
 
+impl Op {
+    fn ask(self, world: &mut World, number: usize) {
+        match self {
+            Self::Ask(op, at, len, flags) => {
+                let range = ByteRange::new(at, len);
+                world.request(ClientId(1 + number as u32), op, range, Payload::Tags, flags);
+            }
+            Self::Add => {
+                world.add_blank();
+            }
+            Self::Fail => {
+                world.admin(Verb::Fail(world.member_of(0)));
+            }
+        }
+    }
+}
+
+/// The smallest thing of each kind: a sector, a block, a row, two rows across, zeros, a trim, FUA, flush, a
+/// read; a member that joins, and one that fails if the level can bear it.
+fn alphabet(world: &World, degraded: bool) -> Vec<Op> {
+    let geometry = &world.array.geometry;
+    let row = u64::from(geometry.data_members()) * geometry.chunk().bytes().0;
+    let mut ops = vec![
+        Op::Ask(RequestOp::Write, 512, 512, SYNC),
+        Op::Ask(RequestOp::Write, 0, 4096, SYNC),
+        Op::Ask(RequestOp::Write, 0, row, NO_SYNC),
+        Op::Ask(RequestOp::Write, row - 2048, 4096, SYNC),
+        Op::Ask(RequestOp::WriteZeroes, 0, 4096, SYNC),
+        Op::Ask(RequestOp::WriteZeroes, 0, row, UNMAP),
+        Op::Ask(RequestOp::Trim, 0, row, SYNC),
+        Op::Ask(RequestOp::Write, 4096, 4096, FUA),
+        Op::Ask(RequestOp::Flush, 0, 0, SYNC),
+        Op::Ask(RequestOp::Read, 0, 4096, SYNC),
+        Op::Add,
+    ];
+    if !degraded {
+        ops.push(Op::Fail);
+    }
+    ops
+}
+
+/// Times that a walk lets time pass.
+const WAKES: u32 = 3;
 const MODES: [CutMode; 6] = [
     CutMode::Subset,
     CutMode::Subset,

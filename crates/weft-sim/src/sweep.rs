@@ -22,7 +22,7 @@ use crate::model::Payload;
 use crate::options::Options;
 use crate::payload::PayloadMode;
 use crate::rng::Rng;
-use crate::scope::{Search, begin, policies};
+use crate::scope::{Budget, Search, Start, begin, policies};
 use crate::script::{Profile, Script};
 use crate::world::World;
 
@@ -33,7 +33,7 @@ pub enum Work {
     Seed(Profile, u64),
     /// The same with rows dealt to so many shards behind queues.
     SeedOnShards(Profile, u64, u16),
-    /// Power cuts at the points of short scripts, on an array that the number chooses.
+    /// Power cuts at sampled points of short scripts, on an array that the number chooses.
     Scope(u64),
     /// The same with rows dealt to so many shards behind queues.
     ScopeOnShards(u64, u16),
@@ -52,9 +52,9 @@ pub struct Totals {
     pub requests: u64,
     /// Those of steady load.
     pub steady_requests: u64,
-    /// States of short scripts at which the power was cut.
+    /// States of short scripts at which the power was cut, no two of a script alike.
     pub scope_states: u64,
-    /// Power cuts, and what they were. The small scope cuts some of its states twice, and kills at others.
+    /// Power cuts, and what they were. The small scope cuts each of its states several times, or kills there.
     pub coverage: Coverage,
     /// Deaths of the process.
     pub kills: u64,
@@ -78,7 +78,7 @@ pub struct OnShards {
     pub coverage: Coverage,
     /// Deaths of the process.
     pub kills: u64,
-    /// Of the small scope, states that were cut while a queue had something in it.
+    /// Of the small scope, cuts and kills while a queue had something in it.
     pub undelivered: u64,
     /// Times that a queue of a script was to be delivered.
     pub queues: u64,
@@ -265,13 +265,11 @@ fn scope(number: u64, shards: Shards) -> Totals {
     options.knobs = knobs;
     options.discards = number.is_multiple_of(2);
     options.shards = shards;
-    // From another state on, so that each meets another kind of cut.
-    let first = number * 1009;
-    let mut search = Search { states: first, seed: number, ..Search::default() };
-    let start = begin(options, number.is_multiple_of(3));
-    search.run_scripts(&start, SCOPE_STATES, &format!("{name}, {level} x {members}"));
+    let mut search = Search { seed: number, ..Search::default() };
+    let start = begin(options, Start::ALL[number as usize % 3]);
+    search.run_scripts(&start, SCOPE_BUDGET, &format!("{name}, {level} x {members}"));
     let mut totals = Totals {
-        scope_states: search.states - first,
+        scope_states: search.states,
         coverage: search.coverage,
         kills: search.kills,
         verified: search.verified,
@@ -349,8 +347,8 @@ fn steady(number: u64) -> Result<Totals, String> {
 }
 
 const REPLAY: &str = "replay: cargo run --release -p weft-sim --example sweep -- replay";
-/// States of each of the 56 scripts of a small scope.
-const SCOPE_STATES: u64 = 12;
+/// Of a small scope: 56 scripts of those that there are.
+const SCOPE_BUDGET: Budget = Budget { operations: 2, scripts: 56, walks: 6, states: 6, cuts: 2 };
 /// Requests of one steady load.
 const STEADY_REQUESTS: u64 = 20_000;
 /// Its array: a MiB or a few of each member.

@@ -11,6 +11,7 @@
 mod carry_out;
 mod clients;
 mod endings;
+mod fingerprint;
 mod memory;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -25,6 +26,7 @@ use weft_units::{ClientId, MemberIndex, SECTOR_BYTES, Sectors, Time};
 
 pub use carry_out::{Delays, Pending};
 use clients::{Issued, Waiting};
+pub(crate) use fingerprint::Text;
 use memory::Memory;
 
 use crate::checker::{Array, Checkers, Limits, Record, View, Violation};

@@ -1,9 +1,11 @@
-//! Power cuts at every point of short scripts, in every order, and what is there afterwards.
+//! Power cuts at sampled points of short scripts, in sampled orders, and what is there afterwards.
 //!
 //! Small scope (`weft_sim::scope`): all scripts of one or two operations on the smallest array of each
-//! level. The test prints how many were exhausted and how many cut short.
+//! level, each in six orders, with two cuts in each of a few states. The tests print how many orders and
+//! states that were, and hold them to floors.
 //!
-//! The same with each policy that is not what md does untuned, on chunks of more than a row.
+//! The same with each policy that is not what md does untuned, on chunks of more than a row, for a sample of
+//! the scripts.
 //!
 //! Wider: random scripts on larger shapes, cut often.
 #![allow(
@@ -13,36 +15,59 @@
     reason = "numbers of a test are small"
 )]
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
 use weft_engine::assemble;
+use weft_engine::mutant::Mutant;
 use weft_engine::{Flags, RequestOp, Shards};
 use weft_ondisk::Level;
-use weft_sim::scope::{Search, begin, policies};
+use weft_sim::scope::{Budget, Search, Start, begin, policies};
 use weft_sim::script::{Profile, Script};
 use weft_sim::{Coverage, CutMode, Options, Order, Payload, World, chunk_kib};
-use weft_units::{ByteRange, ClientId};
+use weft_units::{ByteRange, ClientId, Span};
+
+/// A bug, its checker, and what plants it.
+macro_rules! bug {
+    ($name:ident, $checker:literal) => {
+        (Mutant::$name, $checker, |world| {
+            if let Some(engine) = world.engine_mut() {
+                engine.plant(Mutant::$name);
+            }
+        })
+    };
+}
 
 const SYNC: Flags =
     Flags { sync: true, fua: false, preflush: false, meta: false, discard: false, ahead: false };
 
-fn smallest(level: Level, members: usize, clean: bool) -> World {
+fn smallest(level: Level, members: usize, start: Start) -> World {
     let mut options = Options::new(level, members, chunk_kib(4));
     options.rows_max = Some(4);
-    begin(options, clean)
+    options.discards = true;
+    begin(options, start)
 }
 
-fn run_scope(level: Level, members: usize, per_script: u64) -> Search {
+/// All scripts on the smallest array of a level.
+fn run_scope(level: Level, members: usize, budget: Budget) -> Search {
     let mut search = Search::default();
-    for clean in [true, false] {
-        let start = smallest(level, members, clean);
-        let note = format!("{level} x {members}, clean {clean}");
-        search.run_scripts(&start, per_script, &note);
+    for start in Start::ALL {
+        let note = format!("{level} x {members}, {start:?}");
+        search.run_scripts(&smallest(level, members, start), budget, &note);
     }
-    println!(
-        "{level}x{members}: {} states, {} scripts exhausted, {} cut short, {:?}",
-        search.states, search.exhausted, search.cut_short, search.coverage
-    );
-    assert!(search.verified > search.states && search.scrubbed > search.states);
+    println!("{level} x {members}: {search:?}");
+    assert_sampled(&search);
     search
+}
+
+/// That a search tried orders, met answers and cut where something was at stake.
+fn assert_sampled(search: &Search) {
+    let Search { scripts, two_orders, states, answered, data_outstanding, .. } = search;
+    let Search { scripts_with_data, verified, scrubbed, .. } = search;
+    assert!(two_orders * 100 >= scripts * 90, "two orders: {two_orders} of {scripts} scripts");
+    assert!(answered * 100 >= states * 30, "a client answered: {answered} of {states} states");
+    assert!(data_outstanding * 100 >= states * 40, "data: {data_outstanding} of {states} states");
+    assert!(scripts_with_data * 100 >= scripts * 80, "data: {scripts_with_data} of {scripts}");
+    assert!(verified > states && scrubbed > states, "{verified} {scrubbed} of {states}");
 }
 
 fn assert_covered(coverage: Coverage) {
@@ -62,91 +87,181 @@ fn assert_covered_with(coverage: Coverage, half_written_least: u64) {
     assert!(coverage.hole_wrong > 0, "blind: no predicted row was ever wrong: {coverage:?}");
 }
 
+const WHOLE: Budget = Budget { operations: 2, scripts: usize::MAX, walks: 4, states: 3, cuts: 2 };
+
 #[test]
-fn every_order_and_cut_of_short_scripts_on_raid4() {
-    let search = run_scope(Level::Raid4, 3, 20);
+fn sampled_orders_and_cuts_of_short_scripts_on_raid4() {
+    let search = run_scope(Level::Raid4, 3, WHOLE);
     assert_covered(search.coverage);
 }
 
 #[test]
-fn every_order_and_cut_of_short_scripts_on_raid5() {
-    let search = run_scope(Level::Raid5, 3, 36);
-    assert!(search.exhausted >= 20, "{}", search.exhausted);
+fn sampled_orders_and_cuts_of_short_scripts_on_raid5() {
+    let search = run_scope(Level::Raid5, 3, WHOLE);
     assert_covered(search.coverage);
 }
 
 #[test]
-fn every_order_and_cut_of_short_scripts_on_raid6() {
-    let search = run_scope(Level::Raid6, 4, 20);
+fn sampled_orders_and_cuts_of_short_scripts_on_raid6() {
+    let search = run_scope(Level::Raid6, 4, WHOLE);
     assert_covered(search.coverage);
 }
 
 #[test]
-fn every_policy_on_every_level_survives_cuts_of_short_scripts() {
+fn every_policy_on_every_level_survives_sampled_cuts_of_short_scripts() {
     let policies = policies();
-    let mut coverage = Coverage::default();
-    let (mut states, mut shapes) = (0, 0);
+    let budget = Budget { operations: 2, scripts: 40, walks: 3, states: 3, cuts: 2 };
+    let mut search = Search::default();
+    let mut shapes = 0;
     for (number, (name, knobs)) in policies.iter().enumerate() {
         for (level, members) in [(Level::Raid4, 3), (Level::Raid5, 4), (Level::Raid6, 5)] {
-            let mut search = Search { states: number as u64 * 1000, ..Search::default() };
-            let first = search.states;
             let mut options = Options::new(level, members, chunk_kib(8));
             options.knobs = *knobs;
             options.discards = number % 2 == 0;
-            let start = begin(options, number % 3 == 0);
-            search.run_scripts(&start, 6, &format!("{name}, {level} x {members}"));
-            assert!(search.verified > search.states - first, "{name}: nothing was read back");
-            states += search.states - first;
+            let start = begin(options, Start::ALL[shapes % 3]);
+            let before = search.verified;
+            search.run_scripts(&start, budget, &format!("{name}, {level} x {members}"));
+            assert!(search.verified > before, "{name}: nothing was read back");
             shapes += 1;
-            coverage.merge(search.coverage);
         }
     }
-    println!("{shapes} policies and levels, {states} states, {coverage:?}");
+    println!("{shapes} policies and levels: {search:?}");
     assert_eq!(shapes, policies.len() * 3);
-    assert!(states > 4000, "{states}");
-    assert_covered(coverage);
+    assert!(search.states > 4000, "{}", search.states);
+    assert_sampled(&search);
+    assert_covered(search.coverage);
 }
 
 /// Rows dealt to shards, with queues that are delivered in every order with all else.
 #[test]
-fn every_order_and_cut_of_short_scripts_on_shards_behind_queues() {
+fn sampled_orders_and_cuts_of_short_scripts_on_shards_behind_queues() {
+    let budget = Budget { operations: 2, scripts: 56, walks: 4, states: 5, cuts: 2 };
     for count in 1..=3 {
-        let mut coverage = Coverage::default();
-        let (mut states, mut undelivered, mut exhausted) = (0, 0, 0);
-        for (number, (level, members)) in
-            [(Level::Raid4, 3), (Level::Raid5, 3), (Level::Raid6, 4)].into_iter().enumerate()
-        {
-            for clean in [true, false] {
+        let mut search = Search::default();
+        for (level, members) in [(Level::Raid4, 3), (Level::Raid5, 3), (Level::Raid6, 4)] {
+            for start in [Start::Clean, Start::Dirty] {
                 let mut options = Options::new(level, members, chunk_kib(4));
                 options.rows_max = Some(4);
                 options.shards = Shards { count, queues: true };
-                options.discards = clean;
-                let first = number as u64 * 1000;
-                let mut search = Search { states: first, ..Search::default() };
-                let note = format!("{level} x {members} on {count} shards, clean {clean}");
-                search.run_scripts(&begin(options, clean), 24, &note);
-                assert!(search.verified > search.states - first, "{note}: nothing was read back");
-                states += search.states - first;
-                undelivered += search.undelivered;
-                exhausted += search.exhausted;
-                coverage.merge(search.coverage);
+                options.discards = start == Start::Clean;
+                let note = format!("{level} x {members} on {count} shards, {start:?}");
+                search.run_scripts(&begin(options, start), budget, &note);
             }
         }
-        println!(
-            "{count} shards: {states} states, {undelivered} with something in a queue, {exhausted} \
-             scripts exhausted, {coverage:?}"
-        );
-        assert!(states > 5000, "{states}");
-        assert!(undelivered * 2 > states, "queues were not delayed: {undelivered} of {states}");
+        println!("{count} shards: {search:?}");
+        let Search { states, undelivered, verified, .. } = search;
+        assert!(states > 1500 && verified > states, "{states} {verified}");
+        let cuts = states * budget.cuts;
+        assert!(undelivered * 2 > cuts, "queues were not delayed: {undelivered} of {cuts}");
         // Many states are those in which a queue has what a row will be written with.
-        assert_covered_with(coverage, 25);
+        assert_covered_with(search.coverage, 25);
+    }
+}
+
+/// Scripts of one operation, with so many walks that most orders of the shorter ones are tried.
+#[test]
+fn all_orders_of_the_shortest_scripts() {
+    let budget = Budget { operations: 1, scripts: usize::MAX, walks: 300, states: 10, cuts: 1 };
+    let mut search = Search::default();
+    for start in Start::ALL {
+        search.run_scripts(&smallest(Level::Raid5, 3, start), budget, &format!("{start:?}"));
+    }
+    println!("{search:?}");
+    assert!(search.exhausted >= 5, "{} of {}", search.exhausted, search.scripts);
+}
+
+/// States that are taken for the same are cut side by side. A twin whose fingerprint leaves out the disks
+/// takes different states for the same, and that is noticed.
+#[test]
+fn states_that_look_alike_to_a_cut_are_left_alike_by_it() {
+    let budget = Budget { operations: 2, scripts: 16, walks: 12, states: 12, cuts: 0 };
+    let compare = |left_out: Option<&'static str>| {
+        let mut search = Search { compared: true, left_out, ..Search::default() };
+        search.run_scripts(&smallest(Level::Raid5, 3, Start::Dirty), budget, "alike");
+        println!("without {left_out:?}: {} of {} alike", search.wrongly_alike, search.alike);
+        (search.alike, search.wrongly_alike)
+    };
+    let (alike, wrongly) = compare(None);
+    assert!(alike >= 50, "{alike} states were compared");
+    assert_eq!(wrongly, 0, "of {alike}");
+    let (more, wrongly) = compare(Some("disks"));
+    assert!(wrongly > 0, "blind: {more} states were taken for the same");
+}
+
+/// One thing at a time is changed of what a cut depends on.
+#[test]
+fn whatever_a_cut_depends_on_changes_the_fingerprint() {
+    let mut world = smallest(Level::Raid5, 3, Start::Dirty);
+    let block = ByteRange::new(0, 4096);
+    world.request(ClientId(1), RequestOp::Write, block, Payload::Tags, SYNC);
+    world.settle();
+    while !world.disks.iter().any(|disk| disk.outstanding_writes().next().is_some()) {
+        assert!(world.step(Order::Fifo));
+    }
+    type Change = (&'static str, fn(&mut World));
+    let changes: [Change; 9] = [
+        ("disks", |world| world.disks[1].flip_bit(2048, 3).unwrap()),
+        ("disks", |world| world.disks[0].poke(8, &[7; 512])),
+        ("disks", |world| world.disks[2].faults.gone = true),
+        // Whether a write is in the cache, outstanding or durable.
+        ("disks", |world| assert!(world.step(Order::Fifo))),
+        ("disks", |world| assert!(world.step(Order::Lifo))),
+        ("clients", |world| assert!(world.model.suspect.insert(5))),
+        ("checkers", |world| assert_eq!(world.add_blank().0, 3)),
+        ("surroundings", |world| world.now = world.now + Span(1)),
+        ("surroundings", |world| world.options.discards ^= true),
+    ];
+    let before = world.cut_fingerprints();
+    assert_eq!(world.clone().cut_fingerprints(), before);
+    for (number, (part, change)) in changes.into_iter().enumerate() {
+        let mut changed = world.clone();
+        change(&mut changed);
+        let mut parts = before.iter().zip(changed.cut_fingerprints());
+        assert!(parts.any(|(was, is)| was.0 == part && was.1 != is.1), "{number}: {part}");
+    }
+}
+
+/// Bugs that scripts of two operations show, each found by the checker that is named. The first needs an
+/// operation to come while time passes: that of a write that finds superblocks on their way that say clean.
+#[test]
+fn planted_bugs_are_found_in_the_small_scope() {
+    type Bug = (Mutant, &'static str, fn(&mut World));
+    const BUGS: [Bug; 10] = [
+        bug!(UnmarkedWhileBecomingClean, "I5"),
+        bug!(AckBeforeParity, "I4"),
+        bug!(AckBeforeSuperblock, "I5"),
+        bug!(DiscardBeforeDirty, "I5"),
+        bug!(DiscardSkipsOneMember, "I4"),
+        bug!(DiscardUnderSync, "I10"),
+        bug!(EventsNotRaised, "I5"),
+        bug!(FlushSkipsOneMember, "I5"),
+        bug!(RmwNewAsOld, "I2"),
+        bug!(StaleMemberAfterAdd, "I6"),
+    ];
+    let budget = Budget { cuts: 1, ..WHOLE };
+    let hook = std::panic::take_hook();
+    std::panic::set_hook(Box::new(|_| ()));
+    let found = BUGS.map(|(mutant, checker, plant)| {
+        let mut search = Search { planted: Some(plant), ..Search::default() };
+        let run = AssertUnwindSafe(|| {
+            for start in Start::ALL {
+                search.run_scripts(&smallest(Level::Raid5, 3, start), budget, "planted");
+            }
+        });
+        let text = catch_unwind(run).err().and_then(|panic| panic.downcast::<String>().ok());
+        (mutant, checker, text.unwrap_or_default(), search.scripts)
+    });
+    std::panic::set_hook(hook);
+    for (mutant, checker, text, scripts) in found {
+        println!("{mutant:?}, after {scripts} scripts: {text:.120}");
+        assert!(text.starts_with(&format!("{checker} ")), "{mutant:?} is not found by {checker}");
     }
 }
 
 /// Dirty and degraded is refused unless it is consented to, and then only predicted rows are wrong.
 #[test]
 fn dirty_and_degraded_needs_consent() {
-    let mut world = smallest(Level::Raid5, 3, false);
+    let mut world = smallest(Level::Raid5, 3, Start::Dirty);
     let range = ByteRange::new(0, 4096);
     world.request(ClientId(1), RequestOp::Write, range, Payload::Tags, SYNC);
     world.step(Order::Fifo);

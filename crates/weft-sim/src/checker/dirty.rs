@@ -16,8 +16,8 @@ const NAME: &str = "I5 dirty before data";
 /// Watches member writes and superblocks.
 #[derive(Clone, Debug, Default)]
 pub struct Dirty {
-    /// Data writes that are outstanding, and whether they are row sync's.
-    writes: BTreeMap<Token, bool>,
+    /// Data writes that are outstanding: their disk, and whether they are row sync's.
+    writes: BTreeMap<Token, (usize, bool)>,
     /// Whether the write that is being submitted is row sync's.
     syncing: bool,
 }
@@ -32,11 +32,11 @@ impl Dirty {
 
     /// See [`super::Checkers::output`].
     pub fn output(&mut self, view: View<'_>, output: &Output, found: &mut Vec<Violation>) {
-        let Output::Submit { token, op, attr, .. } = output else { return };
+        let Output::Submit { token, member, op, attr } = output else { return };
         match op {
             MemberOp::Discard { .. } | MemberOp::Write { .. } => {
                 self.syncing = attr.origin == Origin::Sync;
-                self.writes.insert(*token, self.syncing);
+                self.writes.insert(*token, (view.disk(*member), self.syncing));
             }
             MemberOp::WriteMetadata { bytes, .. } => self.superblock(view, bytes, found),
             MemberOp::Flush | MemberOp::Read { .. } | MemberOp::ReadMetadata { .. } => {}
@@ -74,7 +74,12 @@ impl Dirty {
         if !sb.resync_offset.is_clean() {
             return;
         }
-        if self.writes.values().any(|syncing| !syncing) {
+        // What a member still does that the superblock itself says has left counts for nothing.
+        let has_left = |disk: usize| {
+            let role = view.record.of(disk).and_then(|own| sb.role(own.dev_number).ok());
+            role.is_some_and(|role| !matches!(role, Role::Active(_)))
+        };
+        if self.writes.values().any(|(disk, syncing)| !syncing && !has_left(*disk)) {
             found.push(Violation::new(NAME, "marked clean while a data write is outstanding"));
         }
         for (disk, state) in view.disks.iter().enumerate() {

@@ -260,6 +260,11 @@ impl Checkers {
         *self = Self { stale, found, ..Self::new(limits) };
     }
 
+    /// What is remembered when an engine is gone, for the fingerprint of what a cut would find.
+    pub(crate) fn after_a_stop(&self) -> impl fmt::Debug {
+        (self.bounds.limits(), self.stale.after_a_stop())
+    }
+
     /// The power went after that: what members lost that were not in sync.
     pub fn power_cut(&mut self, lost: &[(usize, u64)]) {
         self.stale.power_cut(lost);

@@ -173,6 +173,13 @@ impl Stale {
         self.stored.clear();
     }
 
+    /// What [`Self::stopped`] leaves. When something completed does not count: all that follows is later.
+    pub(super) fn after_a_stop(&self) -> impl std::fmt::Debug {
+        let columns = |all: &Vec<(u64, u64)>| -> Vec<u64> { all.iter().map(|it| it.0).collect() };
+        let volatile: Vec<_> = self.volatile.iter().map(|it| (*it.0, columns(it.1))).collect();
+        (volatile, self.durable.clone(), self.missing.clone())
+    }
+
     /// See [`super::Checkers::assembled`].
     pub fn assembled(&self, view: View<'_>, assembly: &Assembly, found: &mut Vec<Violation>) {
         for state in &assembly.slots {

@@ -25,6 +25,7 @@ use crate::crash::{CutMode, CutReport};
 use crate::faults::{Faults, Planned};
 use crate::payload::{NeedsPayload, PayloadMode};
 use crate::rng::Rng;
+use crate::world::Text;
 pub use volatile_cache::{Sector, Version, VolatileCache};
 
 /// A simulated member.
@@ -367,6 +368,32 @@ impl Disk {
     /// Every page that was ever made durable, as first sectors.
     pub fn pages(&self) -> impl Iterator<Item = u64> {
         self.stable.pages.keys().map(|page| page * PAGE_SECTORS)
+    }
+
+    /// For the fingerprint of what a cut would find: content as bytes, the rest as text.
+    pub(crate) fn hash_into(&self, text: &mut Text) {
+        for (number, page) in &self.stable.pages {
+            text.bytes(&number.to_le_bytes());
+            text.bytes(page);
+        }
+        for (sector, versions) in self.cache.iter() {
+            for version in versions {
+                text.bytes(&sector.to_le_bytes());
+                text.bytes(&version.sequence.to_le_bytes());
+                text.bytes(&version.bytes);
+            }
+        }
+        for Outstanding { op, before, number } in self.outstanding.values() {
+            match op {
+                DiskOp::Write { at, count, bytes, fua, preflush } => {
+                    text.debug(&(at, count, fua, preflush, before, number));
+                    text.bytes(bytes);
+                }
+                DiskOp::Flush | DiskOp::Read { .. } => text.debug(&(op, before, number)),
+            }
+        }
+        let Self { size, logical_block, sequence, operations, faults, read_only, .. } = self;
+        text.debug(&(size, logical_block, sequence, operations, faults, read_only));
     }
 
     /// The power goes: what is not durable survives or does not, as `mode` and `rng` choose, and
