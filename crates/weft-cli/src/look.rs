@@ -325,6 +325,7 @@ impl Looked {
             label: self.label.clone(),
             size: self.size,
             logical_block: self.logical_block,
+            space: None,
             discards: false,
         };
         Candidate::new(member, self.metadata())

@@ -125,8 +125,14 @@ impl Opening {
 /// A file without as much as a sector.
 fn empty(label: String, index: u16) -> Candidate {
     let size = Sectors::ZERO;
-    let member =
-        MemberInfo { index: MemberIndex(index), label, size, logical_block: 512, discards: false };
+    let member = MemberInfo {
+        index: MemberIndex(index),
+        label,
+        size,
+        logical_block: 512,
+        space: None,
+        discards: false,
+    };
     Candidate::new(
         member,
         Metadata::read(size, |_, _| Err(std::io::ErrorKind::UnexpectedEof.into())),

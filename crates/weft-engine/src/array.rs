@@ -12,6 +12,11 @@
 //!   handled meanwhile, as in md;
 //! - the clean mark: every member is flushed before any superblock says clean.
 //!
+//! A superblock that is not written is written once more before its member falls: a passing error must
+//! not cost a member, and two of them in one round not the array. (What a flush lost is lost all the same:
+//! a driver says so again.) One that finds no space is written again every second, until there is some
+//! or the member is given up ([`Array::give_up_full`]).
+//!
 //! Update counts only go up (md takes one back on a clean mark; both are accepted by md).
 //!
 //! Source   md-raid.md §6.5 to §6.7, md-ondisk.md §1.7 and §8.4, reliability.md I4 to I6
@@ -62,6 +67,8 @@ pub(crate) struct Array {
     pub(crate) flushes: FlushBatch<FlushFor>,
     flushing: u32,
     corrections: Corrections,
+    /// `resync_from` says nothing but that members had no space, with redundancy left.
+    resyncs_for_space: bool,
 }
 
 /// Blocks that were made good after a read error. That takes no dirty mark, for it changes nothing that a
@@ -181,6 +188,7 @@ impl Array {
             flushes: FlushBatch::new(Variant::Batch),
             flushing: 0,
             corrections: Corrections::Durable,
+            resyncs_for_space: false,
         };
         array.recount();
         array.index_members();
@@ -495,10 +503,16 @@ impl Array {
             },
         };
         self.write_bitmap(position, out);
-        let logical_block = self.members[position].info.logical_block;
-        let superblock = &mut self.members[position].superblock;
-        superblock.update(&update);
-        let bytes = superblock.encode_for(logical_block).into_boxed_slice();
+        let member = &mut self.members[position];
+        member.superblock.update(&update);
+        member.second_try = false;
+        self.send_superblock(position, out);
+    }
+
+    /// Sends the superblock of a member as it was made last.
+    fn send_superblock(&mut self, position: usize, out: &mut Outbox) {
+        let Member { info, superblock, .. } = &self.members[position];
+        let bytes = superblock.encode_for(info.logical_block).into_boxed_slice();
         let op = MemberOp::WriteMetadata { at: superblock.super_offset(), bytes };
         self.submit(position, op, Owner::Superblock, out);
         self.rounds.outstanding += 1;
@@ -546,11 +560,26 @@ impl Array {
             // The member is well; nothing depends on the round until it is done, later.
             (Some(position), Err(Fault::NoSpace)) => {
                 self.rounds.not_before = Some(out.now + ROUND_RETRY);
+                let has_bitmap = self.bitmap.is_some();
                 let member = &mut self.members[position];
-                member.lacks_bitmap = member.state != MemberState::InSync && self.bitmap.is_some();
+                member.lacks_bitmap = member.state != MemberState::InSync && has_bitmap;
+                member.superblock_full_since.get_or_insert(out.now);
+            }
+            // Once more: it may have been a passing trouble.
+            (Some(position), Err(Fault::Io))
+                if !self.members[position].is_faulty() && !self.members[position].second_try =>
+            {
+                let has_bitmap = self.bitmap.is_some();
+                let member = &mut self.members[position];
+                member.second_try = true;
+                // Which of the two it was is not known.
+                member.lacks_bitmap = member.state != MemberState::InSync && has_bitmap;
+                self.write_bitmap(position, out);
+                self.send_superblock(position, out);
             }
             (Some(position), Err(_)) => self.fail(position, out),
-            (None, _) | (_, Ok(())) => {}
+            (Some(position), Ok(())) => self.members[position].superblock_full_since = None,
+            (None, Ok(()) | Err(_)) => {}
         }
         self.rounds.outstanding -= 1;
         if self.rounds.outstanding == 0 {
@@ -666,6 +695,7 @@ impl Array {
         member.state = MemberState::Faulty;
         member.to_give_up = member.in_flight > 0;
         member.slot = None;
+        (member.full_since, member.superblock_full_since) = (None, None);
         self.recount();
         out.notice(notice);
         if breaks {
@@ -680,6 +710,90 @@ impl Array {
         if !self.membership.read_only {
             self.rounds.records_failures = self.want_round();
         }
+    }
+
+    // Members without space.
+
+    /// A member had no space for blocks.
+    pub(crate) fn found_no_space(&mut self, slot: Slot, now: Time) {
+        if let Some(position) = self.position_at(slot) {
+            self.members[position].full_since.get_or_insert(now);
+        }
+    }
+
+    /// Parity may be wrong from here on, for a member had no space for what was written or discarded.
+    pub(crate) fn resync_for_space(&mut self, sector: Sectors) {
+        let redundant = self.membership.degraded() < usize::from(self.geometry.parities());
+        let from = self.membership.resync_from;
+        self.resyncs_for_space = redundant && (from.is_none() || self.resyncs_for_space);
+        self.membership.resync_from = Some(from.unwrap_or(sector).min(sector));
+    }
+
+    /// Members have what they had no space for, or are given up.
+    pub(crate) fn found_space(&mut self) {
+        for member in &mut self.members {
+            member.full_since = None;
+        }
+        // What only a member missed that was given up is no disagreement among those that are left.
+        let parities = usize::from(self.geometry.parities());
+        if std::mem::take(&mut self.resyncs_for_space) && self.membership.degraded() >= parities {
+            self.membership.resync_from = None;
+        }
+    }
+
+    /// Whether every member has space, as far as is known.
+    pub(crate) fn nobody_is_full(&self) -> bool {
+        self.members.iter().all(|member| member.is_full_since().is_none())
+    }
+
+    /// Whether a round of superblocks waits for space.
+    pub(crate) fn round_waits_for_space(&self) -> bool {
+        self.rounds.not_before.is_some() && self.rounds.outstanding == 0
+    }
+
+    /// Whether members without space may be given up, of those that are in sync: the others suffice, who
+    /// do not share their space with one that is full.
+    fn can_do_without_full(&self) -> bool {
+        let full = |member: &Member| member.is_full_since().is_some();
+        let spaces = || self.members.iter().filter(|it| full(it)).filter_map(|it| it.info.space);
+        let has_space = |member: &&Member| {
+            let shares = member.info.space.is_some_and(|space| spaces().any(|it| it == space));
+            member.state == MemberState::InSync && !full(member) && !shares
+        };
+        let count = self.members.iter().filter(has_space).count();
+        count >= usize::from(self.geometry.data_members())
+    }
+
+    /// Fails the members that have had no space for so long, if the others suffice.
+    pub(crate) fn give_up_full(&mut self, wait: Span, out: &mut Outbox) {
+        let now = out.now;
+        let is_due = |member: &Member| {
+            !member.is_faulty()
+                && wait > Span::ZERO
+                && member.is_full_since().is_some_and(|since| since + wait <= now)
+        };
+        let suffices = self.can_do_without_full();
+        for position in 0..self.members.len() {
+            let member = &self.members[position];
+            if is_due(member) && (suffices || member.state != MemberState::InSync) {
+                self.fail(position, out);
+                if self.round_waits_for_space() {
+                    // It may have been for this one only.
+                    self.rounds.not_before = None;
+                }
+            }
+        }
+    }
+
+    /// Whether a round of superblocks waits for space and for nothing else, however long that takes.
+    pub(crate) fn is_stuck(&self, wait: Span) -> bool {
+        let may_give_up = |member: &Member| {
+            member.superblock_full_since.is_some()
+                && !member.is_faulty()
+                && (member.state != MemberState::InSync || self.can_do_without_full())
+        };
+        self.round_waits_for_space()
+            && (wait == Span::ZERO || !self.members.iter().any(may_give_up))
     }
 
     /// Whether the array would be broken without this member.

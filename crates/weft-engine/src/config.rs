@@ -64,6 +64,9 @@ pub struct MemberInfo {
     pub size: Sectors,
     /// Unit of its I/O in bytes: a power of two, 512 to 4096.
     pub logical_block: u32,
+    /// What it takes its space from, a file system as a rule: members with the same number run full
+    /// together. None: from nothing that another member takes it from.
+    pub space: Option<u64>,
     /// Whether it gives up what it stores for a range that is discarded, and the range reads as zeroes.
     pub discards: bool,
 }

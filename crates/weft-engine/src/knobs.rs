@@ -23,6 +23,8 @@ pub struct Knobs {
     pub max_sectors: Bytes,
     /// How long a member may stall before it is failed. Zero: never.
     pub member_timeout: Span,
+    /// How long a member may have no space before it is failed, if the others suffice. Zero: never.
+    pub no_space_wait: Span,
     /// How a row comes by the blocks that it needs.
     pub plan_rule: PlanRule,
     /// How many rows that are ready may pass a held one (patch 000).
@@ -129,6 +131,8 @@ pub enum Knob {
     MaxSectors(Bytes),
     /// See [`Knobs::member_timeout`].
     MemberTimeout(Span),
+    /// See [`Knobs::no_space_wait`].
+    NoSpaceWait(Span),
     /// See [`Knobs::plan_rule`].
     PlanRule(PlanRule),
     /// See [`Knobs::preread_bypass_threshold`].
@@ -251,6 +255,16 @@ pub const TABLE: &[Row] = &[
         doc: "Fails a member that has not answered for this long; 0 never does.",
         parse: |text, _| Some(Knob::MemberTimeout(seconds(text)?)),
         show: |knobs| show_seconds(knobs.member_timeout),
+    },
+    Row {
+        name: "no_space_wait",
+        unit: "seconds",
+        range: "0..=86400",
+        origin: "weft",
+        doc: "Fails a member that had no space for this long, if those that have some suffice; 0 never does. \
+              Until then no writes are taken.",
+        parse: |text, _| Some(Knob::NoSpaceWait(seconds(text)?)),
+        show: |knobs| show_seconds(knobs.no_space_wait),
     },
     Row {
         name: "plan_rule",
@@ -461,6 +475,7 @@ impl Knobs {
             Knob::CheckReads(from) => self.check_reads = from,
             Knob::MaxSectors(bytes) => self.max_sectors = bytes,
             Knob::MemberTimeout(span) => self.member_timeout = span,
+            Knob::NoSpaceWait(span) => self.no_space_wait = span,
             Knob::PlanRule(rule) => self.plan_rule = rule,
             Knob::PrereadBypassThreshold(count) => self.preread_bypass_threshold = count,
             Knob::PrereadWaitMax(span) => self.preread_wait_max = span,
@@ -550,6 +565,7 @@ impl Knobs {
             check_reads: CheckReads::default(),
             max_sectors: Bytes::kib(512),
             member_timeout: Span::ZERO,
+            no_space_wait: Span::secs(30),
             plan_rule: PlanRule::default(),
             preread_bypass_threshold: 1,
             preread_wait_max: Span::secs(1),

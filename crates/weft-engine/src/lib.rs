@@ -33,7 +33,7 @@
 //!     .zip(array.plan().unwrap())
 //!     .map(|(n, superblock)| {
 //!         let (index, label) = (MemberIndex(n), format!("disk{n}"));
-//!         let member = MemberInfo { index, label, size, logical_block: 512, discards: false };
+//!         let member = MemberInfo { index, label, size, logical_block: 512, space: None, discards: false };
 //!         Candidate::with_superblock(member, superblock)
 //!     })
 //!     .collect();

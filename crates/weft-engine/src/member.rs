@@ -32,6 +32,11 @@ pub(crate) struct Member {
     pub(crate) bad: BadBlocks,
     /// It was said once that it has not answered for a long time.
     pub(crate) warned: bool,
+    /// Since when it has had no space for blocks, and for its superblock.
+    pub(crate) full_since: Option<Time>,
+    pub(crate) superblock_full_since: Option<Time>,
+    /// A superblock was not written in this round, and is written again.
+    pub(crate) second_try: bool,
     /// It came without the bitmap that the members of the array have.
     pub(crate) lacks_bitmap: bool,
     /// Read errors in a row.
@@ -74,6 +79,9 @@ impl Member {
             gives_up_at: None,
             bad: BadBlocks::default(),
             warned: false,
+            full_since: None,
+            superblock_full_since: None,
+            second_try: false,
             lacks_bitmap: false,
             read_errors: 0,
             counters: Counters::default(),
@@ -85,6 +93,11 @@ impl Member {
 
     pub(crate) fn is_faulty(&self) -> bool {
         self.state == MemberState::Faulty
+    }
+
+    /// Since when it has had no space.
+    pub(crate) fn is_full_since(&self) -> Option<Time> {
+        [self.full_since, self.superblock_full_since].into_iter().flatten().min()
     }
 
     /// A read or write was sent to it.

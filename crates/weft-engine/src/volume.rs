@@ -281,7 +281,14 @@ impl Volume {
             }
             Owner::Flush if !detached => self.flush_done(position, result, out),
             Owner::FromShard(shard) => self.deliver_from(shard, out),
-            Owner::Superblock if !detached => self.array.superblock_done(position, result, out),
+            Owner::Superblock if !detached => {
+                self.array.superblock_done(position, result, out);
+                if result == Err(Fault::NoSpace) || self.array.round_waits_for_space() {
+                    self.no_superblock_space(position, out);
+                } else if self.full_since.is_some() && self.array.nobody_is_full() && !self.owes() {
+                    self.full_since = None;
+                }
+            }
             Owner::ToShard(shard) => self.deliver_to(shard, out),
             Owner::Discard(_) | Owner::Flush | Owner::Superblock => {}
             Owner::Parts(first, mut merged) => {
@@ -455,7 +462,7 @@ impl Volume {
             sync_completed: sync.map(|sync| (sync.completed(), sync.total())),
             sync_rows: sync.map_or(0, |sync| sync.rows),
             mismatch_cnt: sync.map_or(0, |sync| sync.mismatch_cnt),
-            no_space: self.full_since.is_some(),
+            no_space: self.full_since.is_some() || self.array.round_waits_for_space(),
             resync_from: self.array.membership.resync_from,
             stripe_cache_active: self.stripe_cache_active(),
             row_waits: self.row_waits(),
@@ -841,6 +848,7 @@ impl Volume {
     fn pay_off(&mut self, out: &mut Outbox) {
         if self.owes() && self.retry_wake().is_some_and(|time| out.now >= time) {
             self.full_since = Some(out.now);
+            self.array.give_up_full(self.knobs.no_space_wait, out);
             for shard in (0..self.shards.len() as u16).map(ShardId) {
                 if !self.is_far() {
                     self.with_rows(shard, out, |rows, cx| rows.pay_off(cx));
@@ -928,8 +936,7 @@ impl Volume {
             Event::NoSpace { slot, sector } => {
                 // The others agree about a block that is being rebuilt.
                 if !self.array.membership.is_rebuilding(slot) {
-                    let from = self.array.membership.resync_from.unwrap_or(sector).min(sector);
-                    self.array.membership.resync_from = Some(from);
+                    self.array.resync_for_space(sector);
                 }
                 self.no_space(slot, sector, out);
             }
@@ -937,7 +944,9 @@ impl Volume {
             // It may be another member that has none.
             Event::Written if self.shards.len() > 1 && self.others_owe(shard) => {}
             Event::Written => {
-                self.full_since = None;
+                if self.full_since.take().is_some() {
+                    self.array.found_space();
+                }
                 self.sync_failed_full = false;
             }
         }
@@ -967,9 +976,36 @@ impl Volume {
             self.sync_failed_full = true;
             sync.rewind(row);
         }
+        self.array.found_no_space(slot, out.now);
         let first = self.full_since.replace(out.now).is_none();
         if first && let Some(member) = self.array.at(slot) {
             out.notice(Notice::NoSpace { member: member.info.index });
+        }
+    }
+
+    /// A superblock found no space, or its round waits for some. Nobody waits with it: who would is told so,
+    /// as those are whose blocks find no space.
+    #[cold]
+    fn no_superblock_space(&mut self, position: Option<usize>, out: &mut Outbox) {
+        let first = self.full_since.is_none();
+        if first && let Some(position) = position {
+            let member = self.array.members[position].info.index;
+            out.notice(Notice::NoSpace { member });
+        }
+        self.full_since = Some(out.now);
+        if !self.array.round_waits_for_space() {
+            return;
+        }
+        self.array.give_up_full(self.knobs.no_space_wait, out);
+        while let Some(id) = self.before_dirty.pop_front() {
+            self.active(id).error = Some(ReplyError::NoSpace);
+            self.ready.push_back(id);
+        }
+        if self.array.is_stuck(self.knobs.no_space_wait) {
+            while let Some(id) = self.held.pop_front() {
+                self.active(id).error.get_or_insert(ReplyError::NoSpace);
+                self.answer(id, out);
+            }
         }
     }
 

@@ -97,6 +97,16 @@ enum Identity {
     File { major: u32, minor: u32, inode: u64 },
 }
 
+impl Identity {
+    /// The file system that it takes its space from. A device has its own.
+    fn space(self) -> Option<u64> {
+        match self {
+            Self::Block { .. } => None,
+            Self::File { major, minor, .. } => Some(u64::from(major) << 32 | u64::from(minor)),
+        }
+    }
+}
+
 /// Which bytes of which file or whole disk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Extent {
@@ -353,6 +363,7 @@ impl OpenOptions {
             label: label.clone(),
             size: Sectors(size / block * (block / SECTOR_BYTES)),
             logical_block,
+            space: identity.space(),
             discards: false,
         };
         let access = self.access;
@@ -586,6 +597,8 @@ impl OpenMember {
             self.access = access;
             // The member has what is below.
             self.info.discards = false;
+            // Of one directory as a rule, and so of one file system.
+            self.info.space = Some(0);
         }
         self.overlay = overlay.map(Arc::new);
         Ok(self)
@@ -717,6 +730,7 @@ fn open_ram(spec: &MemberSpec, index: MemberIndex, bytes: u64) -> Result<OpenMem
             label: label.clone(),
             size: Bytes(size).sectors_floor(),
             logical_block: 512,
+            space: identity.space(),
             discards: true,
         },
         spec: spec.clone(),

@@ -5,7 +5,7 @@
 //! Write              transfer ─────────────────────────► answer
 //! Write, fua         transfer with RWF_DSYNC ──────────► answer
 //!                    transfer ──► flush ───────────────► answer     (RWF_DSYNC refused)
-//! WriteMetadata      flush ──► transfer with RWF_DSYNC ► answer
+//! WriteMetadata      flush ──► transfer ──► flush ─────► answer
 //! Flush              flush ────────────────────────────► answer
 //! Discard            discard ──────────────────────────► answer
 //! Discard, fua       discard ──► flush ────────────────► answer
@@ -30,7 +30,9 @@
 //! A flush that fails is final. The kernel reports a failed write-back once and then counts the pages
 //! as clean, so that a second flush would succeed without the data being anywhere: after one failed
 //! flush or durable write every later one of this member fails as well, until it is opened anew. For
-//! the same reason at most one flush of a member runs at a time: two could share one report.
+//! the same reason at most one flush of a member runs at a time: two could share one report. Of a failed
+//! write with `RWF_DSYNC` nobody knows which half of it failed; metadata is written without, so that a
+//! superblock whose transfer fails may be written again.
 //!
 //! Source   Rebello et al., "Can Applications Recover from fsync Failures?", ATC '20; fsync(2)
 
@@ -499,10 +501,7 @@ impl<R: Ring> MemberIo<R> {
                     _ => Next::Finish(Ok(())),
                 },
                 Stage::FlushAfter => Next::Finish(Ok(())),
-                Stage::FlushBefore => {
-                    let dsync = entry.as_ref().is_some_and(|entry| entry.dsync);
-                    Next::Stage(Stage::Transfer { dsync })
-                }
+                Stage::FlushBefore => Next::Stage(Stage::Transfer { dsync: false }),
                 Stage::Transfer { .. } => operation.on_moved(moved, entry.as_deref()),
             },
             Err(Errno::CANCELED) if operation.aborted => Next::Finish(Err(Fault::Aborted)),

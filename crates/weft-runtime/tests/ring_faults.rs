@@ -266,6 +266,30 @@ fn a_failed_flush_never_becomes_a_success() {
 }
 
 #[test]
+fn metadata_whose_transfer_failed_is_written_again_and_a_flush_that_failed_is_not() {
+    // Number of the operation that fails: the flush before, the transfer, the flush after.
+    for (failing, again) in [(0, false), (1, true), (2, false)] {
+        for (ring, make) in rings() {
+            let script: Verdict = match failing {
+                0 => |n, _| (n == 0).then_some(Injection::Error(Errno::IO)),
+                1 => |n, _| (n == 1).then_some(Injection::Error(Errno::IO)),
+                _ => |n, _| (n == 2).then_some(Injection::Error(Errno::IO)),
+            };
+            let mut bench = Bench::new(make, script, "ram:2M");
+            let bytes = vec![1; 512].into_boxed_slice();
+            let op = MemberOp::WriteMetadata { at: Sectors(8), bytes };
+            let faults = [op.clone(), op].map(|op| {
+                let token = bench.start(op);
+                bench.finish();
+                bench.fault(token)
+            });
+            let second = (!again).then_some(Fault::Io);
+            assert_eq!(faults, [Some(Fault::Io), second], "{ring}: operation {failing}");
+        }
+    }
+}
+
+#[test]
 fn flushes_of_one_member_run_one_at_a_time_and_all_end() {
     for (_, make) in rings() {
         let mut bench = Bench::new(make, |_, _| None, "ram:2M");

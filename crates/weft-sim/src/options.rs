@@ -30,6 +30,8 @@ pub struct Options {
     pub logical_block: u32,
     /// Whether disks give up what is discarded.
     pub discards: bool,
+    /// Whether disks take their space from one file system.
+    pub one_space: bool,
     /// How much of the payload is there.
     pub payload: PayloadMode,
     /// Knobs at each start.
@@ -74,6 +76,7 @@ impl Options {
             assume_clean: true,
             logical_block: 512,
             discards: false,
+            one_space: false,
             payload: PayloadMode::Bytes,
             knobs: Knobs { stripe_cache_size: 32, ..Knobs::md() },
             rows_max: None,

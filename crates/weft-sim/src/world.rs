@@ -319,6 +319,7 @@ impl World {
             label: format!("disk{disk}"),
             size: state.size(),
             logical_block: state.logical_block(),
+            space: self.options.one_space.then_some(1),
             discards: self.options.discards,
         }
     }

@@ -276,8 +276,9 @@ pub const TABLE: [Row; 35] = [
     served(
         State::NoSpace,
         "no-space",
-        "there is no space for what was written to a member",
-        "free space on its file system; the volume goes on by itself",
+        "a member has no space for what is written",
+        "free space on its file system; after no_space_wait the volume goes on without it, if the others \
+         suffice",
     ),
     served(
         State::Broken,

@@ -31,6 +31,7 @@ fn set(level: Level, members: u8) -> Vec<Candidate> {
                 label: format!("m{index}"),
                 size: SIZE,
                 logical_block: 512,
+                space: None,
                 discards: false,
             },
             superblock: Ok(Box::new(superblock.into())),

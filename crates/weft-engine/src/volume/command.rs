@@ -196,7 +196,10 @@ impl Volume {
         if self.commands.is_empty() {
             return;
         }
-        let stopped = self.stopping && self.is_idle() && self.array.is_settled();
+        let idle = self.stopping && self.is_idle();
+        let stopped = idle && self.array.is_settled();
+        // Until there is space nothing more is recorded, also not that it was stopped.
+        let stuck = self.array.is_stuck(self.knobs.no_space_wait);
         let resized = self.resizing.is_none();
         let sync_stopped = self.sync.is_none();
         self.commands.retain(|waiting| {
@@ -204,8 +207,9 @@ impl Volume {
                 Until::Recorded(round) if self.array.round_done(round) => Some(Ok(())),
                 // There are no more superblocks to record it on.
                 Until::Recorded(_) if self.array.membership.broken => Some(Err(ReplyError::Io)),
-                Until::Recorded(_) => None,
+                Until::Recorded(_) => stuck.then_some(Err(ReplyError::NoSpace)),
                 Until::Resized => resized.then_some(Ok(())),
+                Until::Stopped if idle && stuck => Some(Err(ReplyError::NoSpace)),
                 Until::Stopped => stopped.then_some(Ok(())),
                 Until::SyncStopped => sync_stopped.then_some(Ok(())),
             };

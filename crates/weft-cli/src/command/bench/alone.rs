@@ -47,6 +47,7 @@ pub(super) fn assembled(superblocks: Vec<Super1>) -> Result<Assembly, Failure> {
                 label,
                 size,
                 logical_block: 512,
+                space: None,
                 discards: false,
             };
             Candidate::with_superblock(member, superblock)

@@ -68,7 +68,8 @@ pub(super) fn new_array(
         .zip(superblocks)
         .map(|(index, superblock)| {
             let (index, label) = (MemberIndex(index), format!("disk{index}"));
-            let member = MemberInfo { index, label, size, logical_block: 512, discards: true };
+            let member =
+                MemberInfo { index, label, size, logical_block: 512, space: None, discards: true };
             Candidate::with_superblock(member, superblock)
         })
         .collect();

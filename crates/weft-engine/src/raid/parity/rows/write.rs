@@ -341,14 +341,17 @@ impl Rows {
     /// not.
     fn owe(&mut self, id: RowId) -> bool {
         let row = self.cache.row(id);
-        let Some(slot) = row.owed.ascending().next() else {
+        let owed = row.owed;
+        if owed.is_empty() {
             if !self.owing.is_empty() {
                 self.owing.retain(|other| *other != id);
             }
             return false;
-        };
+        }
         let sector = row.sector(self.cache.height());
-        self.events.push(Event::NoSpace { slot, sector });
+        for slot in owed.ascending() {
+            self.events.push(Event::NoSpace { slot, sector });
+        }
         if !self.owing.contains(&id) {
             self.owing.push(id);
         }

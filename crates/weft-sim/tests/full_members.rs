@@ -1,0 +1,246 @@
+//! Members without space, and superblocks that are not written: nobody waits for ever, and a level that
+//! can do without a full member does.
+
+use weft_engine::{Fault, MemberState, ReplyError, Verb, assemble};
+use weft_ondisk::Level;
+use weft_sim::{BLOCK, Options, Planned, Rig, Ticket, chunk_kib};
+use weft_units::Span;
+
+/// Longer than `no_space_wait`.
+const LONG: Span = Span::secs(40);
+
+fn rig(level: Level, members: usize) -> Rig {
+    Rig::of(Options::new(level, members, chunk_kib(64))).written(0, 1).written(20, 2).flushed()
+}
+
+fn faulty(rig: &Rig) -> usize {
+    rig.volume().members.iter().filter(|it| it.state == MemberState::Faulty).count()
+}
+
+/// What came of a request by now, which must have an answer.
+fn answer(rig: &mut Rig, ticket: Ticket) -> Result<(), ReplyError> {
+    rig.take_answer(ticket).expect("nobody waits for ever").map(|_| ())
+}
+
+/// Until the superblocks say clean, so that the next write begins with a round of them.
+fn clean(rig: &mut Rig) {
+    rig.pass(Span::secs(5));
+    assert_eq!(rig.volume().array_state, "clean");
+}
+
+/// Stops, and starts again without anybody's consent.
+fn restart(rig: &mut Rig) {
+    rig.stop();
+    let plain = assemble::Options { run: true, ..assemble::Options::default() };
+    rig.start(&plain).unwrap_or_else(|refused| panic!("{refused}"));
+    assert!(rig.verify() > 0);
+}
+
+#[test]
+fn one_superblock_that_is_not_written_costs_no_member_and_two_do() {
+    for level in [Level::Raid5, Level::Raid6] {
+        for disk in 0..4 {
+            for (times, falls) in [(1, 0), (2, 1)] {
+                let mut rig = rig(level, 4);
+                clean(&mut rig);
+                let next = rig.disks[disk].operations();
+                for number in next..next + times {
+                    rig.disks[disk].faults.schedule.insert(number, Planned::Once(Fault::Io));
+                }
+                let write = rig.write(1, 7);
+                rig.pass(Span::millis(100));
+                assert_eq!(answer(&mut rig, write), Ok(()));
+                assert_eq!(faulty(&rig), falls, "{level}: disk {disk}, {times} times");
+                let mut rig = rig.flushed();
+                rig.power_cut().recover().verify();
+                assert!(rig.read(1).is_all(7));
+            }
+        }
+    }
+}
+
+// One error of a superblock on each of two members made RAID 5 broken.
+#[test]
+fn a_passing_error_of_every_superblock_costs_nothing() {
+    let mut rig = rig(Level::Raid5, 4);
+    clean(&mut rig);
+    for disk in 0..4 {
+        let next = rig.disks[disk].operations();
+        rig.disks[disk].faults.schedule.insert(next, Planned::Once(Fault::Io));
+    }
+    let write = rig.write(1, 7);
+    rig.pass(Span::millis(100));
+    assert_eq!(answer(&mut rig, write), Ok(()));
+    assert_eq!(faulty(&rig), 0);
+    restart(&mut rig);
+}
+
+// The first write after clean never got an answer, and status said nothing.
+#[test]
+fn a_superblock_without_space_is_told_and_its_member_is_given_up() {
+    for level in [Level::Raid5, Level::Raid6] {
+        let mut rig = rig(level, 4);
+        clean(&mut rig);
+        rig.disks[1].faults.no_space = true;
+        let write = rig.write(1, 7);
+        rig.pass(Span::millis(100));
+        assert_eq!(answer(&mut rig, write), Err(ReplyError::NoSpace));
+        assert!(rig.volume().no_space);
+        rig.pass(Span::secs(20));
+        let write = rig.write(1, 8);
+        rig.pass(Span::secs(2));
+        assert_eq!(answer(&mut rig, write), Err(ReplyError::NoSpace));
+        assert_eq!((faulty(&rig), rig.volume().no_space), (0, true));
+        rig.pass(LONG);
+        assert_eq!((faulty(&rig), rig.volume().no_space), (1, false));
+        let write = rig.write(1, 9);
+        rig.pass(Span::secs(1));
+        assert_eq!(answer(&mut rig, write), Ok(()));
+        restart(&mut rig);
+        assert!(rig.read(1).is_all(9));
+    }
+}
+
+#[test]
+fn a_superblock_that_finds_space_in_time_costs_nothing() {
+    let mut rig = rig(Level::Raid5, 4);
+    clean(&mut rig);
+    rig.disks[1].faults.no_space = true;
+    let write = rig.write(1, 7);
+    rig.pass(Span::secs(10));
+    assert_eq!(answer(&mut rig, write), Err(ReplyError::NoSpace));
+    rig.disks[1].faults.no_space = false;
+    rig.pass(LONG);
+    assert_eq!((faulty(&rig), rig.volume().no_space), (0, false));
+    let write = rig.write(1, 8);
+    rig.pass(Span::secs(1));
+    assert_eq!(answer(&mut rig, write), Ok(()));
+    restart(&mut rig);
+}
+
+#[test]
+fn a_level_goes_on_without_its_full_members_and_starts_again_without_them() {
+    for (level, full, gone) in [
+        (Level::Raid5, vec![0], 1),
+        (Level::Raid5, vec![3], 1),
+        (Level::Raid6, vec![0], 1),
+        (Level::Raid6, vec![0, 4], 2),
+        // Nobody is failed when too many are full: then all wait.
+        (Level::Raid5, vec![0, 4], 0),
+        (Level::Raid6, vec![0, 3, 4], 0),
+    ] {
+        let mut rig = rig(level, 5);
+        for disk in &full {
+            rig.disks[*disk].faults.no_space = true;
+        }
+        // A whole chunk row: every member has part of it.
+        let row = 64 << 10 << 2;
+        let write = rig.put(0, row);
+        rig.pass(Span::millis(100));
+        assert_eq!(answer(&mut rig, write), Err(ReplyError::NoSpace), "{level} {full:?}");
+        assert!(rig.volume().no_space);
+        rig.pass(LONG);
+        assert_eq!(faulty(&rig), gone, "{level} {full:?}");
+        assert_eq!(rig.volume().no_space, gone == 0, "{level} {full:?}");
+        if gone == 0 {
+            for disk in &full {
+                rig.disks[*disk].faults.no_space = false;
+            }
+            rig.pass(Span::secs(3));
+        }
+        rig.store(0, row).unwrap_or_else(|error| panic!("{level} {full:?}: {error}"));
+        rig.store(row, row).unwrap();
+        rig.pass(Span::secs(3)).until_idle();
+        assert_eq!(rig.volume().resync_from, None, "{level} {full:?}");
+        restart(&mut rig);
+        if gone == 0 {
+            rig.scrub_clean();
+        }
+    }
+}
+
+#[test]
+fn members_of_one_file_system_run_full_together_and_wait() {
+    for waits_for_ever in [false, true] {
+        let mut rig = rig(Level::Raid6, 5).with(|o| {
+            o.one_space = !waits_for_ever;
+            if waits_for_ever {
+                o.knobs.no_space_wait = Span::ZERO;
+            }
+        });
+        rig.disks[2].faults.no_space = true;
+        let write = rig.put(0, 64 << 10 << 2);
+        rig.pass(LONG);
+        assert_eq!(answer(&mut rig, write), Err(ReplyError::NoSpace));
+        assert_eq!((faulty(&rig), rig.volume().no_space), (0, true));
+        rig.disks[2].faults.no_space = false;
+        rig.pass(Span::secs(3)).until_idle();
+        assert_eq!(rig.volume().resync_from, None);
+        restart(&mut rig);
+        rig.scrub_clean();
+    }
+}
+
+// A stop had no answer while a superblock found no space, and neither had a command or a flush.
+#[test]
+fn with_every_member_full_everybody_is_told_and_nobody_is_failed() {
+    let mut rig = rig(Level::Raid5, 4);
+    clean(&mut rig);
+    for disk in 0..4 {
+        rig.disks[disk].faults.no_space = true;
+    }
+    for second in 0..100 {
+        let write = rig.write(second, 7);
+        rig.pass(Span::secs(1));
+        assert_eq!(answer(&mut rig, write), Err(ReplyError::NoSpace));
+    }
+    assert_eq!((faulty(&rig), rig.volume().no_space), (0, true));
+    assert!(rig.read(0).is_all(1));
+    let flush = rig.flush();
+    rig.pass(Span::secs(2));
+    assert_eq!(answer(&mut rig, flush), Ok(()));
+    let (_, add) = rig.add_blank();
+    rig.pass(Span::secs(2));
+    assert_eq!(answer(&mut rig, add), Err(ReplyError::NoSpace));
+    let stop = rig.admin(Verb::Stop);
+    rig.pass(Span::secs(2));
+    assert_eq!(answer(&mut rig, stop), Err(ReplyError::NoSpace));
+}
+
+// Who waited for a failure to be recorded on a member without space waited for ever.
+#[test]
+fn a_failure_that_cannot_be_recorded_for_want_of_space_is_told() {
+    let mut rig = rig(Level::Raid5, 4);
+    rig.disks[1].faults.no_space = true;
+    rig.disks[0].faults.gone = true;
+    let write = rig.put(0, BLOCK);
+    rig.pass(LONG);
+    assert_eq!(answer(&mut rig, write), Err(ReplyError::NoSpace));
+    assert_eq!((faulty(&rig), rig.volume().no_space), (1, true));
+    rig.disks[1].faults.no_space = false;
+    rig.pass(Span::secs(3));
+    let write = rig.put(0, BLOCK);
+    rig.pass(Span::secs(1));
+    assert_eq!(answer(&mut rig, write), Ok(()));
+    rig.verify();
+}
+
+#[test]
+fn a_full_member_that_is_being_rebuilt_is_given_up() {
+    let mut rig = rig(Level::Raid5, 4);
+    for block in 0..64 {
+        rig = rig.written(block, 5);
+    }
+    rig.fail_disk(2).remove(2);
+    let (disk, add) = rig.add_blank();
+    rig.disks[disk].faults.no_space = true;
+    rig.pass(LONG);
+    rig.pass(LONG);
+    // Not even its superblock says that it belongs to the array.
+    answer(&mut rig, add).unwrap();
+    assert_eq!(faulty(&rig), 1);
+    let write = rig.write(1, 9);
+    rig.pass(Span::secs(1));
+    assert_eq!(answer(&mut rig, write), Ok(()));
+    restart(&mut rig);
+}
