@@ -21,6 +21,7 @@ use crate::member_io::MemberIo;
 use crate::poison::{Core, Guarded};
 use crate::pool::Pool;
 use crate::ring::Ring;
+use crate::turns::Turns;
 
 /// The engine, its memory, its members.
 pub struct Driver {
@@ -29,6 +30,7 @@ pub struct Driver {
     io: MemberIo<Box<dyn Ring>>,
     slab: Slab,
     pool: Pool,
+    turns: Turns,
     parity: Parity,
     clock: Clock,
     now: Time,
@@ -110,6 +112,7 @@ impl Driver {
             io,
             slab: parts.slab,
             pool: parts.pool,
+            turns: Turns::default(),
             parity: Parity::detect(),
             clock,
             now: Time(0),
@@ -186,6 +189,22 @@ impl Driver {
     #[must_use]
     pub fn pool(&self) -> &Pool {
         &self.pool
+    }
+
+    /// Who has which frames, to let clients join and leave.
+    pub fn pool_mut(&mut self) -> &mut Pool {
+        &mut self.pool
+    }
+
+    /// Whose long request goes on.
+    pub fn turns_mut(&mut self) -> &mut Turns {
+        &mut self.turns
+    }
+
+    /// When it moves, who waits for frames or for a turn may try again.
+    #[must_use]
+    pub fn returns(&self) -> u64 {
+        self.pool.returns() + self.turns.moves()
     }
 
     /// Counters and states. `None` after a panic.

@@ -329,7 +329,7 @@ impl<'h> Lane<'h> {
             self.hub.report_drained(self.index);
         }
         if self.hub.drivers() == 1 {
-            self.hub.offer_frames(self.index, driver.pool().returns());
+            self.hub.offer_frames(self.index, driver.returns());
         }
         let stop = self.head.as_ref().is_some_and(|head| head.stop);
         let timeout = if driver.busy() || stop {

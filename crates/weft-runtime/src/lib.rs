@@ -14,6 +14,7 @@
 //! |---|---|
 //! | Who may touch which bytes, and until when? | `buffers.rs` |
 //! | Which frames hold payload of requests? | `pool.rs` |
+//! | Whose long request goes on next? | `turns.rs` |
 //! | Which bytes does the name of a member mean? | `spec.rs`, `partition.rs` |
 //! | How is a member opened, and is it ours alone? | `devices.rs` |
 //! | Where do writes go when nothing may be written to a member? | `overlay.rs` |
@@ -52,6 +53,7 @@ pub mod reactor;
 pub mod ring;
 pub mod spec;
 pub mod threads;
+pub mod turns;
 #[allow(unsafe_code, reason = "hands addresses to the kernel")]
 pub mod uring;
 

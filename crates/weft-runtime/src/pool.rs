@@ -4,6 +4,17 @@
 //! together at the bottom and long runs stay free above them. Each lane has a bottom of its own, its
 //! *home*, where it looks first: frames that it has used lately are in the cache of its CPU, and those
 //! of another lane in another's. `low` keeps the search short: no frame from home to there is free.
+//!
+//! # Shares
+//!
+//! Half of the pool is *floors*: an equal part for each client that may ever be there, which nobody else
+//! can take, whether the client has come or not. The other half is shared: beyond its floor a client
+//! may have three quarters of what is free there and what it has of it. So n greedy clients that give
+//! nothing back leave (1/4)^n of the shared half, and every floor.
+//!
+//! Source   A. K. Choudhury, E. L. Hahne, "Dynamic queue length thresholds", 1998 (the shared half)
+
+use std::collections::BTreeMap;
 
 use weft_engine::{Frame, Run};
 use weft_units::ClientId;
@@ -24,10 +35,16 @@ pub struct Pool {
     low: [usize; HOMES],
     /// Who a frame was lent to.
     owners: Vec<ClientId>,
+    /// Frames for each client that nobody else can take.
+    floor: u32,
+    /// Frames held by each client that has joined.
+    shares: BTreeMap<ClientId, u32>,
+    /// Frames of all floors that are not taken.
+    kept: u64,
 }
 
 impl Pool {
-    /// Frames `first .. first + count`, all free.
+    /// Frames `first .. first + count`, all free, without floors.
     #[must_use]
     pub fn new(first: u32, count: u32) -> Self {
         let mut free = vec![u64::MAX; (count as usize).div_ceil(64)];
@@ -38,7 +55,74 @@ impl Pool {
         }
         let owners = vec![ClientId(0); count as usize];
         let low = std::array::from_fn(|home| home * free.len() / HOMES);
-        Self { first, free, free_count: count, returns: 0, low, owners }
+        Self {
+            first,
+            free,
+            free_count: count,
+            returns: 0,
+            low,
+            owners,
+            floor: 0,
+            shares: BTreeMap::new(),
+            kept: 0,
+        }
+    }
+
+    /// The same with a floor for each of at most so many clients: together half of all frames.
+    ///
+    /// # Panics
+    /// When a client has joined already, or with no clients.
+    #[must_use]
+    pub fn with_floors(mut self, clients_max: usize) -> Self {
+        assert!(self.shares.is_empty() && clients_max > 0);
+        let count = u32::try_from(clients_max).unwrap_or(u32::MAX);
+        self.floor = self.frames() / 2 / count;
+        self.kept = u64::from(self.floor) * u64::from(count);
+        self
+    }
+
+    /// A client has a floor from now on, one of those that were set aside.
+    pub fn join(&mut self, client: ClientId) {
+        self.shares.entry(client).or_default();
+    }
+
+    /// A client leaves its floor to the next. What it still holds comes back as before.
+    pub fn leave(&mut self, client: ClientId) {
+        if let Some(held) = self.shares.remove(&client) {
+            self.kept += u64::from(held.min(self.floor));
+            self.returns += 1;
+        }
+    }
+
+    /// Whether a client may have `count` more frames, somewhere.
+    #[must_use]
+    pub fn may_take(&self, client: ClientId, count: u32) -> bool {
+        let share = self.shares.get(&client).copied();
+        let held = share.unwrap_or(0);
+        let own = share.map_or(0, |held| self.floor.saturating_sub(held));
+        if count <= own {
+            return count <= self.free_count;
+        }
+        let others = self.kept - u64::from(own);
+        let (count, free) = (u64::from(count), u64::from(self.free_count).saturating_sub(others));
+        // Of the shared half, now and then.
+        let before = u64::from(held.saturating_sub(self.floor));
+        let after = (u64::from(held) + count).saturating_sub(u64::from(self.floor));
+        let most = match share {
+            Some(_) => (3 * (free - free.min(u64::from(own)) + before)).div_ceil(4),
+            None => u64::MAX,
+        };
+        count <= free && after <= most
+    }
+
+    /// Frames of a client have changed hands.
+    fn account(&mut self, client: ClientId, change: impl FnOnce(u32) -> u32) {
+        if let Some(held) = self.shares.get_mut(&client) {
+            let before = self.floor.saturating_sub(*held);
+            *held = change(*held);
+            let after = self.floor.saturating_sub(*held);
+            self.kept = self.kept + u64::from(after) - u64::from(before);
+        }
     }
 
     /// Frames in it.
@@ -65,12 +149,12 @@ impl Pool {
         self.returns
     }
 
-    /// Lends `count` frames side by side, or says that there is no such run now.
+    /// Lends `count` frames side by side, or says that there is no such run now for this client.
     pub fn take(&mut self, owner: ClientId, count: u32) -> Option<Run> {
         if count == 0 {
             return Some(Run::EMPTY);
         }
-        if count > self.free_count {
+        if !self.may_take(owner, count) {
             return None;
         }
         let home = home_of(owner);
@@ -82,6 +166,7 @@ impl Pool {
             self.owners[index as usize] = owner;
         }
         self.free_count -= count;
+        self.account(owner, |held| held + count);
         while self.free.get(self.low[home]) == Some(&0) {
             self.low[home] += 1;
         }
@@ -109,7 +194,18 @@ impl Pool {
                 *low = word.min(*low);
             }
         }
-        self.owners[start as usize]
+        let owner = self.owners[start as usize];
+        self.account(owner, |held| held - run.count);
+        owner
+    }
+
+    /// Takes a run back that was of no use, because there were no others beside it: nobody gains.
+    ///
+    /// # Panics
+    /// When it was not lent.
+    pub fn undo_take(&mut self, run: Run) {
+        self.give_back(run);
+        self.returns -= 1;
     }
 
     /// Who has a frame.
@@ -222,6 +318,50 @@ mod tests {
         assert_eq!(pool.take(lanes[1], 1), Some(Run::new(4, 1)));
         assert_eq!(pool.take(lanes[0], 252), Some(Run::new(5, 252)));
         assert_eq!(pool.take(lanes[0], 1), None);
+    }
+
+    /// As many frames as a client can get, one by one.
+    fn greedy(pool: &mut Pool, client: ClientId) -> Vec<Run> {
+        std::iter::from_fn(|| pool.take(client, 1)).collect()
+    }
+
+    #[test]
+    fn greedy_clients_leave_a_quarter_of_the_shared_half() {
+        let mut pool = Pool::new(1, 2048).with_floors(64);
+        let mut taken = Vec::new();
+        for client in (7..71).map(ClientId) {
+            pool.join(client);
+            taken.push(greedy(&mut pool, client).len());
+        }
+        assert_eq!(taken[..5], [16 + 768, 16 + 192, 16 + 48, 16 + 12, 16 + 3]);
+        assert!(taken[6..].iter().all(|count| *count == 16), "{taken:?}");
+        assert_eq!(pool.free(), 0);
+    }
+
+    #[test]
+    fn a_floor_is_there_for_who_comes_and_for_who_comes_after() {
+        let [a, b, c] = [ClientId(7), ClientId(8), ClientId(9)];
+        let mut pool = Pool::new(1, 64).with_floors(2);
+        pool.join(a);
+        let mut held = greedy(&mut pool, a);
+        assert_eq!(held.len(), 16 + 24);
+        pool.join(b);
+        assert!(!pool.may_take(b, 16 + 7) && pool.may_take(b, 16 + 6));
+        let first = pool.take(b, 16).unwrap();
+        let returns = pool.returns();
+        pool.leave(b);
+        assert_ne!(pool.returns(), returns, "who waits may try again");
+        // The next has the same floor, as soon as the one before is rid of what it held.
+        pool.join(c);
+        assert!(pool.may_take(c, 8) && !pool.may_take(c, 17));
+        pool.give_back(first);
+        assert!(pool.may_take(c, 16));
+        // What a gives back is its own again up to its floor.
+        for run in held.drain(..30) {
+            pool.give_back(run);
+        }
+        assert_eq!(greedy(&mut pool, c).len(), 16 + 24);
+        assert_eq!(greedy(&mut pool, a).len(), 6 + 6);
     }
 
     #[test]
