@@ -1,8 +1,12 @@
-//! How are administrators answered?
+//! The control socket: how administrators are answered.
 //!
 //! The server's side of `control.rs`. One command of a connection runs at a time; its members or knobs
 //! are done one after the other, and the first that fails ends it. Opening a member to be added is the
 //! one thing here that can block the loop, for the time of an `open` and three reads.
+//!
+//! An administrator that does not read its answers waits: with [`OUTPUT_BYTES_HIGH`] unsent nothing more
+//! is read from it. So a connection holds at most that, one answer and one line, and there are at most
+//! [`ADMINISTRATORS_MAX`]. One that sends command after command is heard [`COMMANDS_MAX`] at a time.
 //!
 //! Source   reliability.md §8 "Control socket"
 
@@ -109,17 +113,22 @@ impl ControlPort {
     /// Reads, works and writes for one connection.
     fn attend(&mut self, cx: &mut Context<'_, '_>, place: usize) {
         let Some(mut administrator) = self.clients[place].take() else { return };
-        administrator.receive();
-        while administrator.work.is_none() {
+        let mut alive = administrator.send();
+        let mut commands = 0;
+        while alive && commands < COMMANDS_MAX && administrator.listens() {
             let Some(line) = administrator.next_line() else { break };
             self.begin(cx, &mut administrator, &line);
+            commands += 1;
         }
+        alive &= administrator.send() && !administrator.is_over();
         let key = KEY_CLIENTS + u32::try_from(place).expect("at most ADMINISTRATORS_MAX");
-        let alive = administrator.send() && !administrator.is_over();
         if alive {
+            let listens = administrator.listens();
+            // A line that is here already brings no event; a socket that takes bytes does.
+            let more = listens && administrator.has_line();
             let mut flags = EventFlags::empty();
-            flags.set(EventFlags::IN, !administrator.eof && administrator.work.is_none());
-            flags.set(EventFlags::OUT, !administrator.output.is_empty());
+            flags.set(EventFlags::IN, !administrator.eof && listens);
+            flags.set(EventFlags::OUT, more || !administrator.output.is_empty());
             if cx.rewatch(administrator.socket.as_fd(), key, flags).is_ok() {
                 self.clients[place] = Some(administrator);
             }
@@ -401,13 +410,26 @@ impl ControlPort {
 }
 
 impl Administrator {
+    /// Whether another command may be looked at.
+    fn listens(&self) -> bool {
+        self.work.is_none() && self.output.len() < OUTPUT_BYTES_HIGH
+    }
+
+    fn has_line(&self) -> bool {
+        self.input.contains(&b'\n')
+    }
+
+    /// Receives up to the end of a line, and not much more.
     fn receive(&mut self) {
         let mut buffer = [0; 4096];
-        while self.input.len() < LINE_BYTES_MAX {
+        while self.input.len() < LINE_BYTES_MAX && !self.eof {
             match rustix::net::recv(&self.socket, &mut buffer, RecvFlags::empty()) {
                 Ok((0, _)) => self.eof = true,
                 Ok((count, _)) => {
                     self.input.extend_from_slice(&buffer[..count]);
+                    if buffer[..count].contains(&b'\n') {
+                        return;
+                    }
                     continue;
                 }
                 Err(Errno::INTR) => continue,
@@ -419,6 +441,9 @@ impl Administrator {
     }
 
     fn next_line(&mut self) -> Option<Vec<u8>> {
+        if !self.has_line() {
+            self.receive();
+        }
         let Some(end) = self.input.iter().position(|byte| *byte == b'\n') else {
             if self.input.len() >= LINE_BYTES_MAX {
                 self.input.clear();
@@ -454,7 +479,7 @@ impl Administrator {
     }
 
     fn is_over(&self) -> bool {
-        self.eof && self.output.is_empty() && self.work.is_none()
+        self.eof && self.output.is_empty() && self.work.is_none() && !self.has_line()
     }
 }
 
@@ -625,6 +650,10 @@ fn sync_word(action: SyncAction) -> &'static str {
     }
 }
 
+/// Answers that wait to be sent, beyond which no command is looked at.
+const OUTPUT_BYTES_HIGH: usize = 64 << 10;
+/// Commands of one connection before others are served: statuses of some 0.1 ms each.
+const COMMANDS_MAX: usize = 16;
 /// Connections at one time.
 const ADMINISTRATORS_MAX: u32 = 16;
 /// Uses of a place before a name returns.
