@@ -11,8 +11,7 @@ use std::thread::JoinHandle;
 
 use weft_engine::knobs::Knobs;
 use weft_export::{
-    ExitState, ExportOptions, HANDSHAKE_SPAN, Listen, Ready, ServeError, ServeOptions, Source,
-    serve,
+    ExitState, ExportOptions, Listen, Ready, ServeError, ServeOptions, Source, TimeLimits, serve,
 };
 use weft_runtime::Backend;
 
@@ -68,7 +67,7 @@ impl Inside {
                     control: Some(place),
                     backend: Backend::Auto,
                     clients_max: 16,
-                    handshake: HANDSHAKE_SPAN,
+                    limits: TimeLimits::default(),
                     recorder: None,
                     shutdown: OwnedFd::from(end),
                     on_ready: Box::new(move |ready| {

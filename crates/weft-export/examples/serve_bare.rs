@@ -4,7 +4,7 @@
 
 use std::os::fd::AsFd;
 
-use weft_export::{ExportOptions, HANDSHAKE_SPAN, Listen, ServeOptions, Source, serve};
+use weft_export::{ExportOptions, Listen, ServeOptions, Source, TimeLimits, serve};
 use weft_runtime::Backend;
 use weft_runtime::devices::{Access, MemberSpec, OpenOptions};
 use weft_units::MemberIndex;
@@ -32,7 +32,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         control: Some(format!("{socket}.control").into()),
         backend: if threads { Backend::Threads } else { Backend::Auto },
         clients_max: 64,
-        handshake: HANDSHAKE_SPAN,
+        limits: TimeLimits::default(),
         recorder: None,
         shutdown: std::io::stdin().as_fd().try_clone_to_owned()?,
         on_ready: Box::new(|ready| println!("ready {} over {}", ready.uris[0], ready.backend)),

@@ -9,11 +9,13 @@ use std::collections::BTreeMap;
 
 use weft_engine::assemble::{Assembly, SlotState};
 use weft_engine::{MemberState, VolumeSnapshot};
-use weft_nbd::{EXTENTS_MAX, Extent};
+use weft_nbd::Extent;
 use weft_runtime::devices::OpenMember;
 use weft_runtime::driver::Driver;
 use weft_runtime::holes::Stretch;
 use weft_units::{Bytes, MemberIndex, VolumeId};
+
+use crate::connection::LOOKS_MAX;
 
 /// How a volume finds its holes.
 #[derive(Debug)]
@@ -60,24 +62,26 @@ impl Allocation {
         }
     }
 
-    /// What there is from `offset` on: at least one extent, not more than `len` bytes.
+    /// What there is from `offset` on: at least one extent, not more than `len` bytes, and about `most`
+    /// extents.
     pub(crate) fn extents(
         &self,
         driver: &mut Driver,
         volume: VolumeId,
         offset: u64,
         len: u64,
-    ) -> Vec<Extent> {
+        most: usize,
+    ) -> Told {
         assert!(len > 0);
         let end = offset + len;
-        let mut told = Told::default();
+        let mut told = Told::new(most);
         let mut at = offset;
         match self {
             Self::Bare => {
                 if let Some(member) = driver.members().members().next() {
                     while at < end && told.has_room() {
                         let Stretch { hole, len } = member.stretch(Bytes(at), Bytes(end - at));
-                        told.push(hole, len.0);
+                        told.push(hole, len.0, 1);
                         at += len.0;
                     }
                 }
@@ -92,16 +96,16 @@ impl Allocation {
                     && told.has_room()
                 {
                     let (hole, until) = rows.stretch(members, at, end);
-                    told.push(hole, until - at);
+                    told.push(hole, until - at, members.len());
                     at = until;
                 }
             }
             Self::Unknown => {}
         }
         if told.extents.is_empty() {
-            told.push(false, len);
+            told.push(false, len, 0);
         }
-        told.extents
+        told
     }
 
     /// Whether a whole range is a hole, where that is worth to be asked before it is read.
@@ -194,22 +198,34 @@ const BARE_BYTES_MIN: u32 = 32 << 10;
 const ARRAY_BYTES_MIN: u32 = 256 << 10;
 
 /// Extents, neighbours of one kind joined.
-#[derive(Default)]
-struct Told {
+pub(crate) struct Told {
     extents: Vec<Extent>,
-    /// How often members were asked.
+    most: usize,
     looks: usize,
 }
 
 impl Told {
-    /// Whether to look further. Rows with a little data each are one extent and a look each, and nobody
-    /// else is served meanwhile: who wants to know more asks again.
-    fn has_room(&self) -> bool {
-        self.looks < EXTENTS_MAX
+    fn new(most: usize) -> Self {
+        Self { extents: Vec::new(), most, looks: 0 }
     }
 
-    fn push(&mut self, hole: bool, len: u64) {
-        self.looks += 1;
+    pub(crate) fn extents(&self) -> &[Extent] {
+        &self.extents
+    }
+
+    /// How often a member was asked.
+    pub(crate) fn looks(&self) -> usize {
+        self.looks
+    }
+
+    /// Whether to look further. Rows with a little data each are one extent and a look at every member
+    /// each, and nobody else is served meanwhile: who wants to know more asks again.
+    fn has_room(&self) -> bool {
+        self.looks < LOOKS_MAX && self.extents.len() <= self.most
+    }
+
+    fn push(&mut self, hole: bool, len: u64, looks: usize) {
+        self.looks += looks;
         match self.extents.last_mut() {
             Some(last) if last.hole == hole => last.len += len,
             _ if hole => self.extents.push(Extent::hole(len)),

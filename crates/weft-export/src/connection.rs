@@ -11,19 +11,22 @@
 //!
 //! # Pieces
 //!
-//! A request is cut at multiples of a MiB. In the common case it is *whole*: frames for all
-//! of it are taken at once, nothing reaches the engine before the payload is complete, and a read is
-//! answered when all of it is there, so that an error can still be told. A request that does not fit
-//! what its client may have is *streamed*: one piece at a time, in order, answered once; a read that
-//! fails after its first piece can only be told by hanging up.
+//! A request is cut at multiples of a MiB. In the common case it is *whole*: nothing reaches the engine
+//! before the payload is complete, and a read is answered when all of it is there, so that an error can
+//! still be told. A read takes its frames at once, a write piece by piece as its payload comes: what a
+//! client only announces costs one piece. A request that does not fit what its client may have is
+//! *streamed*: one piece at a time, in order, answered once; a read that fails after its first piece can
+//! only be told by hanging up. A whole write that finds no more frames half-way is streamed from there.
 //!
 //! # Bounds
 //!
 //! Nothing more is read from the socket while the client has too many requests open, too little credit,
-//! or more frames than are free: `held + need <= free`, so that n greedy clients that do not read their
-//! replies leave one share of n + 1 to the next. A client that is slow waits for nobody but itself.
+//! or more frames than its share (`pool.rs`). Its floor of frames is a client's own, whatever others do,
+//! and a streamed request needs one frame to go on: so a client that is slow, or has stopped, holds up
+//! nobody else, for however long: nobody is hung up on for that.
 //!
-//! Source   A. K. Choudhury, E. L. Hahne, "Dynamic queue length thresholds", 1998 (the rule for frames)
+//! Trims and zeroes bring no payload; they are carried out in slices, by turns (`turns.rs`). Requests for
+//! block status are answered here, so many looks at members a turn ([`LOOKS_MAX`]).
 
 mod incoming;
 mod outgoing;
@@ -42,7 +45,8 @@ use weft_units::{Bytes, ClientId, VolumeId};
 
 use crate::allocation::Allocation;
 use crate::record::Recorder;
-use requests::{At, Open, Piece, errno_of};
+pub(crate) use incoming::LOOKS_MAX;
+use requests::{At, Open, Piece, errno_of, is_long};
 
 /// What an export stands for.
 #[derive(Clone, Debug)]
@@ -248,6 +252,9 @@ impl Connection {
         let index = usize::try_from(tag.0 & ((1 << TAG_PIECE_BITS) - 1)).expect("16 bits");
         let Some(Some(open)) = self.slots.get_mut(slot as usize) else { return };
         let is_read = open.op == RequestOp::Read;
+        if is_long(open.op) {
+            driver.turns_mut().end(self.client, tag);
+        }
         let piece = &mut open.pieces[index];
         assert!(piece.at == At::Engine, "answered twice");
         if result == Err(ReplyError::Stalled) && !self.poisoned {
@@ -296,7 +303,8 @@ impl Connection {
         if self.broken || (self.leaving && self.is_drained()) { Step::Closed } else { Step::Open }
     }
 
-    /// Gives back what is ours; says what the engine still has of reads.
+    /// Gives back what is ours; says what the engine still has of reads. A client that has a turn is gone
+    /// for the engine when its turn ends ([`end_turn_of_gone`]).
     pub(crate) fn close(mut self, driver: &mut Driver) -> Vec<(Tag, Run)> {
         let mut reads = Vec::new();
         for (slot, open) in self.slots.iter_mut().enumerate() {
@@ -313,7 +321,11 @@ impl Connection {
                 }
             }
         }
-        driver.client_gone(self.client);
+        driver.pool_mut().leave(self.client);
+        driver.turns_mut().leave(self.client);
+        if !driver.turns_mut().has(self.client) {
+            driver.client_gone(self.client);
+        }
         reads
     }
 
@@ -324,6 +336,13 @@ impl Connection {
     /// Whether replies of the codec's own pile up.
     fn is_flooded(&self) -> bool {
         self.codec.output().len() >= weft_nbd::OUTPUT_BYTES_HIGH
+    }
+}
+
+/// The engine has answered a request of a client that is gone: its turn may have ended.
+pub(crate) fn end_turn_of_gone(driver: &mut Driver, client: ClientId, tag: Tag) {
+    if driver.turns_mut().end(client, tag) && !driver.turns_mut().has(client) {
+        driver.client_gone(client);
     }
 }
 

@@ -9,6 +9,7 @@
 //! | What does one NBD client want, and what is it owed? | `connection.rs` |
 //! | How does a socket come to listen, safely? | `socket.rs` |
 //! | What did clients ask for, and when? | `record.rs` |
+//! | What is logged only now and then? | `rare.rs` |
 //! | What can an administrator say? | `control.rs` |
 //! | How is an administrator answered? | `control_port.rs` |
 #![forbid(unsafe_code)]
@@ -18,12 +19,12 @@ mod connection;
 pub mod control;
 mod control_port;
 mod nbd;
+mod rare;
 mod record;
 mod serve;
 mod socket;
 
 pub use record::{Arrival, Recorder, Taken};
 pub use serve::{
-    ExitState, ExportOptions, HANDSHAKE_SPAN, Listen, Ready, ServeError, ServeOptions, Source,
-    serve,
+    ExitState, ExportOptions, Listen, Ready, ServeError, ServeOptions, Source, TimeLimits, serve,
 };

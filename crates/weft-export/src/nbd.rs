@@ -1,9 +1,12 @@
-//! Who is connected over NBD, and who may come?
+//! NBD clients: who is connected, and who may come.
 //!
 //! The [`NbdPort`] accepts, bounds and forgets clients; what a client says is `connection.rs`. Sockets
-//! are watched once, edge-triggered, so that waiting for credit costs no system call. A handshake that
-//! takes longer than [`HANDSHAKE_SPAN`] is ended. At the limit of clients, and when the process has no
-//! descriptor left, nobody new is accepted and everybody else is served.
+//! are watched once, edge-triggered, so that waiting for credit costs no system call. When the process
+//! has no descriptor left, nobody new is accepted and everybody else is served. At the limit of clients
+//! one more is accepted, and waits for a place.
+//!
+//! A handshake that takes longer than [`TimeLimits::handshake`] is ended; while somebody waits for a place,
+//! one that takes longer than [`TimeLimits::handshake_wanted`].
 //!
 //! Clients are spread over lanes, which are threads (`reactor.rs`): the port of the first lane accepts,
 //! and gives a client to the lane with the fewest, the first among equals. So a lone client is served
@@ -14,7 +17,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
@@ -24,7 +27,9 @@ use weft_runtime::driver::{CLIENTS_MAX, Driver, Event};
 use weft_runtime::reactor::{Context, Exit, Port};
 use weft_units::{Bytes, ClientId, Span, Time};
 
-use crate::connection::{Connection, Served, Step};
+use crate::connection::{Connection, Served, Step, end_turn_of_gone};
+use crate::rare::Rare;
+use crate::serve::TimeLimits;
 use crate::socket::Listener;
 
 /// The clients of one lane.
@@ -35,6 +40,8 @@ pub(crate) struct NbdPort {
     served: Vec<Served>,
     listeners: Vec<Listener>,
     accepting: bool,
+    /// Accepted, and waits for a place. Nobody else is accepted meanwhile.
+    waiting: Option<OwnedFd>,
     /// When to try again after the process ran out of descriptors.
     accept_again: Option<Time>,
     clients: Vec<Option<Box<Connection>>>,
@@ -48,16 +55,23 @@ pub(crate) struct NbdPort {
     is_due: Vec<bool>,
     /// Somebody who waits may go on at once.
     again: bool,
-    /// Handshakes that have begun, oldest first.
+    /// Handshakes, oldest first, with the time at which they began.
     handshakes: VecDeque<(Time, ClientId)>,
     /// Reads of clients that are gone and whose frames the engine still has.
     orphans: BTreeMap<(ClientId, Tag), Run>,
     credit: Bytes,
-    /// How long a handshake may take.
-    handshake: Span,
+    limits: TimeLimits,
+    log: Log,
     buffer: Vec<u8>,
     stopping: bool,
     crowd: Arc<Crowd>,
+}
+
+/// What a client brings about again and again is logged now and then.
+#[derive(Debug, Default)]
+struct Log {
+    accept: Rare,
+    turned_away: Rare,
 }
 
 /// How many clients there are, of all lanes.
@@ -65,13 +79,20 @@ pub(crate) struct NbdPort {
 pub(crate) struct Crowd {
     of_lanes: Box<[AtomicUsize]>,
     max: usize,
+    /// Somebody waits for a place.
+    wanted: AtomicBool,
 }
 
 impl Crowd {
     /// Nobody yet.
     pub(crate) fn new(lanes: usize, max: usize) -> Self {
         let of_lanes = (0..lanes).map(|_| AtomicUsize::new(0)).collect();
-        Self { of_lanes, max: max.clamp(1, PLACES_MAX as usize) }
+        let max = max.clamp(1, PLACES_MAX as usize);
+        Self { of_lanes, max, wanted: AtomicBool::new(false) }
+    }
+
+    fn lanes(&self) -> usize {
+        self.of_lanes.len()
     }
 
     /// All clients.
@@ -105,7 +126,7 @@ impl NbdPort {
         served: Vec<Served>,
         listeners: Vec<Listener>,
         credit: Bytes,
-        handshake: Span,
+        limits: TimeLimits,
         crowd: Arc<Crowd>,
     ) -> Self {
         Self {
@@ -114,6 +135,7 @@ impl NbdPort {
             served,
             listeners,
             accepting: false,
+            waiting: None,
             accept_again: None,
             clients: Vec::new(),
             free: VecDeque::new(),
@@ -125,7 +147,8 @@ impl NbdPort {
             handshakes: VecDeque::new(),
             orphans: BTreeMap::new(),
             credit,
-            handshake,
+            limits,
+            log: Log::default(),
             buffer: vec![0; BUFFER_BYTES],
             stopping: false,
             crowd,
@@ -133,23 +156,43 @@ impl NbdPort {
     }
 
     fn accept(&mut self, cx: &mut Context<'_, '_>, listener: usize) {
-        while !self.crowd.is_full() {
+        while self.waiting.is_none() {
             match self.listeners[listener].accept() {
-                Ok(socket) => match self.crowd.enter() {
-                    lane if lane == self.lane => self.admit(cx, socket),
-                    lane => cx.hand_over(lane, socket),
-                },
+                Ok(socket) if self.crowd.is_full() => self.set_waiting(cx, Some(socket)),
+                Ok(socket) => self.give_place(cx, socket),
                 Err(Errno::AGAIN) => return,
                 Err(Errno::INTR | Errno::CONNABORTED | Errno::PERM) => {}
                 Err(errno) => {
-                    tracing::warn!(%errno, "nobody new is accepted for a while");
+                    if let Some(more) = self.log.accept.now(cx.driver.now()) {
+                        tracing::warn!(%errno, more, "nobody new is accepted for a while");
+                    }
                     self.accept_again = Some(Time(cx.driver.now().0 + ACCEPT_PAUSE.0));
-                    self.set_accepting(cx, false);
-                    return;
+                    break;
                 }
             }
         }
         self.set_accepting(cx, false);
+    }
+
+    fn give_place(&mut self, cx: &mut Context<'_, '_>, socket: OwnedFd) {
+        match self.crowd.enter() {
+            lane if lane == self.lane => self.admit(cx, socket),
+            lane => cx.hand_over(lane, socket),
+        }
+    }
+
+    /// Somebody waits for a place, or nobody. Lanes have less patience with handshakes meanwhile.
+    fn set_waiting(&mut self, cx: &mut Context<'_, '_>, socket: Option<OwnedFd>) {
+        self.crowd.wanted.store(socket.is_some(), Ordering::Relaxed);
+        if socket.is_some() {
+            self.wake_others(cx);
+        }
+        self.waiting = socket;
+    }
+
+    fn wake_others(&self, cx: &Context<'_, '_>) {
+        let lanes = 0..self.crowd.lanes();
+        lanes.filter(|lane| *lane != self.lane).for_each(|lane| cx.wake_lane(lane));
     }
 
     fn admit(&mut self, cx: &mut Context<'_, '_>, socket: OwnedFd) {
@@ -170,7 +213,9 @@ impl NbdPort {
         let client = Driver::client(cx.port(), *generation * PLACES_MAX + place);
         let flags = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
         if let Err(error) = cx.watch(socket.as_fd(), KEY_CLIENTS + place, flags) {
-            tracing::warn!(%error, "client turned away");
+            if let Some(more) = self.log.turned_away.now(cx.driver.now()) {
+                tracing::warn!(%error, more, "client turned away");
+            }
             self.free.push_back(place);
             self.crowd.leave(self.lane);
             return;
@@ -184,7 +229,7 @@ impl NbdPort {
             connection.begin_shutdown();
         }
         self.clients[place as usize] = Some(Box::new(connection));
-        self.handshakes.push_back((cx.driver.now() + self.handshake, client));
+        self.handshakes.push_back((cx.driver.now(), client));
         self.set_due(place);
     }
 
@@ -225,6 +270,10 @@ impl NbdPort {
 
     fn accept_if_there_is_room(&mut self, cx: &mut Context<'_, '_>) {
         if !self.stopping && self.accept_again.is_none() && !self.crowd.is_full() {
+            if let Some(socket) = self.waiting.take() {
+                self.set_waiting(cx, None);
+                self.give_place(cx, socket);
+            }
             self.set_accepting(cx, true);
         }
     }
@@ -247,6 +296,7 @@ impl NbdPort {
                 }
             }
             Event::Reply { client, tag, result } => {
+                end_turn_of_gone(cx.driver, *client, *tag);
                 let run = self.orphans.remove(&(*client, *tag));
                 if let (Some(run), Ok(())) = (run, result) {
                     cx.driver.give_back_frames(run);
@@ -255,15 +305,23 @@ impl NbdPort {
         }
     }
 
+    /// How long a handshake may take now.
+    fn handshake_span(&self) -> Span {
+        match self.crowd.wanted.load(Ordering::Relaxed) {
+            true => self.limits.handshake_wanted.min(self.limits.handshake),
+            false => self.limits.handshake,
+        }
+    }
+
     fn end_late_handshakes(&mut self, cx: &mut Context<'_, '_>) {
-        while let Some((deadline, client)) = self.handshakes.front().copied() {
+        while let Some((begun, client)) = self.handshakes.front().copied() {
             let place = self.place_of(client);
             let is_open = |place: &u32| {
                 let connection = self.clients[*place as usize].as_ref();
                 connection.is_some_and(|connection| !connection.is_ready())
             };
             let late = place.filter(is_open);
-            if late.is_some() && deadline > cx.driver.now() {
+            if late.is_some() && begun + self.handshake_span() > cx.driver.now() {
                 return;
             }
             self.handshakes.pop_front();
@@ -359,16 +417,16 @@ impl Port for NbdPort {
         if self.lane == 0 && !self.accepting {
             self.accept_if_there_is_room(cx);
         }
-        let returns = cx.driver.pool().returns();
+        let returns = cx.driver.returns();
         let due = std::mem::replace(&mut self.due, std::mem::take(&mut self.due_spare));
         for place in &due {
             self.is_due[*place as usize] = false;
             self.work(cx, *place);
         }
-        // Frames that were sent may be what somebody, looked at before, waits for.
-        self.again = cx.driver.pool().returns() != returns && self.is_waiting();
         self.due_spare = due;
         self.due_spare.clear();
+        // Frames that were sent may be what somebody, looked at before, waits for.
+        self.again = cx.driver.returns() != returns && self.is_waiting();
     }
 
     fn on_poison(&mut self, cx: &mut Context<'_, '_>) {
@@ -383,6 +441,7 @@ impl Port for NbdPort {
     fn on_stop(&mut self, cx: &mut Context<'_, '_>) {
         self.stopping = true;
         self.set_accepting(cx, false);
+        self.waiting = None;
         for connection in self.clients.iter_mut().flatten() {
             connection.begin_shutdown();
         }
@@ -403,7 +462,7 @@ impl Port for NbdPort {
         if runnable || self.again {
             return Some(Time(0));
         }
-        let handshake = self.handshakes.front().map(|(deadline, _)| *deadline);
+        let handshake = self.handshakes.front().map(|(begun, _)| *begun + self.handshake_span());
         [handshake, self.accept_again].into_iter().flatten().min()
     }
 }

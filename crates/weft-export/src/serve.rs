@@ -110,14 +110,30 @@ pub struct ServeOptions {
     pub backend: Backend,
     /// Most clients at one time; more wait to be accepted.
     pub clients_max: usize,
-    /// How long a client may take until it has chosen an export; [`HANDSHAKE_SPAN`] if nobody knows better.
-    pub handshake: Span,
+    /// How long clients may keep others waiting.
+    pub limits: TimeLimits,
     /// Takes down what clients ask for, of all volumes.
     pub recorder: Option<Arc<Recorder>>,
     /// Ends the server in good order when it becomes readable: a signalfd or the end of a pipe.
     pub shutdown: OwnedFd,
     /// Called once clients may connect, with the URI of every listener.
     pub on_ready: Box<dyn FnOnce(&Ready)>,
+}
+
+/// How long clients may keep others waiting.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TimeLimits {
+    /// Until a client has chosen an export. 10 s: a client that is there takes milliseconds, one that is
+    /// not holds a place.
+    pub handshake: Span,
+    /// The same while somebody waits for a place. 1 s: three round trips around the earth.
+    pub handshake_wanted: Span,
+}
+
+impl Default for TimeLimits {
+    fn default() -> Self {
+        Self { handshake: Span::secs(10), handshake_wanted: Span::secs(1) }
+    }
 }
 
 /// What is known once clients may connect.
@@ -180,12 +196,12 @@ pub enum ServeError {
 /// Nothing was served; [`ServeError`] says why.
 pub fn serve(options: ServeOptions) -> Result<ExitState, ServeError> {
     let ServeOptions { source, exports, listen, control, backend, clients_max, .. } = options;
-    let handshake = options.handshake;
+    let limits = options.limits;
     let lanes = std::thread::available_parallelism().map_or(1, usize::from).min(LANES_MAX);
     let Made { crews, credit, block, shapes, allocations, trims } = make(source, lanes)?;
     let mut drivers = VecDeque::with_capacity(crews.len());
     for crew in crews {
-        drivers.push_back(crew.driver(backend)?);
+        drivers.push_back(crew.driver(backend, clients_max)?);
     }
     let mut driver = drivers.pop_front().expect("a source makes at least one crew");
     let backend = driver.members().ring().describe();
@@ -234,7 +250,7 @@ pub fn serve(options: ServeOptions) -> Result<ExitState, ServeError> {
     let infos: Arc<[_]> = infos.into();
     let nbd = |lane, listeners| {
         let (infos, crowd) = (Arc::clone(&infos), Arc::clone(&crowd));
-        Box::new(NbdPort::new(lane, infos, served.clone(), listeners, credit, handshake, crowd))
+        Box::new(NbdPort::new(lane, infos, served.clone(), listeners, credit, limits, crowd))
     };
     reactor.add_port(nbd(0, listeners));
     if let Some(path) = control {
@@ -319,7 +335,7 @@ struct Crew {
 }
 
 impl Crew {
-    fn driver(self, backend: Backend) -> Result<Driver, ServeError> {
+    fn driver(self, backend: Backend, clients_max: usize) -> Result<Driver, ServeError> {
         let Self { core, members, cache_frames, client_frames } = self;
         let io = |what| move |source| RuntimeError::Io { what, source };
         let frames = 1_u32.checked_add(cache_frames).and_then(|sum| sum.checked_add(client_frames));
@@ -333,7 +349,7 @@ impl Crew {
         } else {
             backend.open_for(&slab, &members)?
         };
-        let pool = Pool::new(1 + cache_frames, client_frames);
+        let pool = Pool::new(1 + cache_frames, client_frames).with_floors(clients_max.max(1));
         Ok(Driver::new(Parts { core, slab, pool, ring, members })?)
     }
 }
@@ -418,8 +434,6 @@ fn describe(
         .with_allocation())
 }
 
-/// Ten seconds: a client that is there takes milliseconds, one that is not holds a place.
-pub const HANDSHAKE_SPAN: Span = Span::secs(10);
 /// 64 MiB of payload, as [`Config::for_volume`].
 const CLIENT_FRAMES: u32 = 16_384;
 /// What a client of a bare member may have outstanding.

@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 
 use common::{Client, Meddled, Random, Server, bare, core, descriptors, pattern, raid5};
 use weft_engine::{Input, Output, ReplyError, Run, Snapshot, Tag, Turn};
-use weft_export::ExitState;
 use weft_export::control::{Command, Kind};
+use weft_export::{ExitState, TimeLimits};
 use weft_nbd::{NbdError, Op};
 use weft_runtime::Backend;
 use weft_runtime::bare::Bare;
@@ -490,8 +490,8 @@ fn a_stopped_array_is_found_clean_and_whole() {
 /// A client has a bounded time to choose an export, however it dawdles, and then as long as it likes.
 #[test]
 fn a_handshake_that_takes_too_long_is_ended() {
-    let span = Span::millis(300);
-    let server = Server::start_impatient(bare("8M"), Backend::Auto, false, span);
+    let limits = TimeLimits { handshake: Span::millis(300), ..TimeLimits::default() };
+    let server = Server::start_limited(bare("8M"), Backend::Auto, false, limits);
     let begun = std::time::Instant::now();
     let mut ready = server.client();
     let greeting = b"NBDMAGICIHAVEOPT\0\x03";

@@ -20,7 +20,7 @@ use clap::{Args, ValueEnum};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use weft_engine::assemble::Options;
 use weft_engine::knobs::Knobs;
-use weft_export::{ExportOptions, HANDSHAKE_SPAN, Listen, Ready, ServeOptions, Source, serve};
+use weft_export::{ExportOptions, Listen, Ready, ServeOptions, Source, TimeLimits, serve};
 use weft_nbd::{NbdAddress, NbdUri};
 use weft_runtime::Backend;
 use weft_runtime::devices::{IoMode, OpenMember};
@@ -230,7 +230,7 @@ fn serve_plan(
             BackendArg::Uring => Backend::Uring,
         },
         clients_max: CLIENTS_MAX,
-        handshake: HANDSHAKE_SPAN,
+        limits: TimeLimits::default(),
         recorder: recording.as_ref().map(Recording::recorder),
         shutdown,
         on_ready: Box::new(on_ready),

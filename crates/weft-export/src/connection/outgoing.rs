@@ -99,6 +99,10 @@ impl Connection {
             let whole = open.bytes_to_send();
             if self.sent + sent < whole {
                 self.sent += sent;
+                for run in open.take_back_sent(self.sent) {
+                    self.held -= run.count;
+                    driver.give_back_frames(run);
+                }
                 return;
             }
             sent -= whole - self.sent;

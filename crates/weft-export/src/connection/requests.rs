@@ -5,9 +5,9 @@
 
 use smallvec::SmallVec;
 use weft_engine::{Flags, ReplyError, Request, RequestOp, Run, frames_needed};
-use weft_nbd::{NbdError, Op, ReplyHeader};
+use weft_nbd::{EXTENTS_MAX, NbdError, Op, ReplyHeader};
 use weft_runtime::driver::Driver;
-use weft_units::{ByteRange, FRAME_BYTES};
+use weft_units::{ByteRange, ClientId, FRAME_BYTES};
 
 use super::{Connection, Served, tag_of};
 
@@ -54,12 +54,17 @@ pub(super) enum At {
 }
 
 impl Connection {
-    /// Starts a request, unless it has to wait.
-    pub(super) fn begin(&mut self, driver: &mut Driver, request: weft_nbd::Request) -> bool {
+    /// Starts a request, unless it has to wait. Looks at members are added up.
+    pub(super) fn begin(
+        &mut self,
+        driver: &mut Driver,
+        request: weft_nbd::Request,
+        looks: &mut usize,
+    ) -> bool {
         let mut discard = false;
         let (op, start, len, fua) = match request.op {
             Op::BlockStatus { .. } | Op::Cache { .. } => {
-                self.answer_here(driver, &request);
+                *looks += self.answer_here(driver, &request);
                 return true;
             }
             Op::Read { .. } if self.is_hole(driver, &request) => {
@@ -77,6 +82,11 @@ impl Connection {
         };
         // They take no memory of their own, so that nothing else bounds how many wait for each other.
         if is_long(op) && self.long >= LONG_MAX {
+            return false;
+        }
+        // What comes after it waits too, so that the engine sees requests that overlap in their order.
+        let needs_turn = is_sliced(op, len) && !self.poisoned;
+        if needs_turn && !driver.turns_mut().begin(self.client, tag_of(self.next_slot(), 0)) {
             return false;
         }
         let mut open = Open {
@@ -99,7 +109,16 @@ impl Connection {
         let has_payload = matches!(op, RequestOp::Read | RequestOp::Write);
         if has_payload && open.error.is_none() {
             let whole = self.charged + len <= self.credit
-                && self.take_whole(driver, start, len, &mut open.pieces);
+                && match op {
+                    RequestOp::Write => match open.take_next(driver, self.client) {
+                        Some(piece) => {
+                            self.held += piece.run.count;
+                            true
+                        }
+                        None => false,
+                    },
+                    _ => self.take_whole(driver, start, len, &mut open.pieces),
+                };
             if !whole {
                 if self.held > 0 || self.charged > 0 {
                     return false;
@@ -108,16 +127,11 @@ impl Connection {
             }
         }
         self.long += usize::from(is_long(op));
-        let slot = match self.free.pop() {
-            Some(slot) => {
-                self.slots[slot as usize] = Some(open);
-                slot
-            }
-            None => {
-                self.slots.push(Some(open));
-                u32::try_from(self.slots.len() - 1).expect("at most REQUESTS_MAX")
-            }
-        };
+        let slot = self.next_slot();
+        match self.free.pop() {
+            Some(slot) => self.slots[slot as usize] = Some(open),
+            None => self.slots.push(Some(open)),
+        }
         if op == RequestOp::Write {
             self.receiving = Some(slot);
         }
@@ -132,18 +146,27 @@ impl Connection {
         true
     }
 
+    /// Where the next request is kept.
+    fn next_slot(&self) -> u32 {
+        let fresh = || u32::try_from(self.slots.len()).expect("at most REQUESTS_MAX");
+        self.free.last().copied().unwrap_or_else(fresh)
+    }
+
     /// Answers what needs no engine: where holes are, and what is to be read soon, which is as near as
-    /// it gets.
-    fn answer_here(&mut self, driver: &mut Driver, request: &weft_nbd::Request) {
+    /// it gets. How many looks at members it took.
+    fn answer_here(&mut self, driver: &mut Driver, request: &weft_nbd::Request) -> usize {
         let Served { volume, allocation, .. } = self.served.as_ref().expect(CHOSEN);
         match request.op {
             _ if self.poisoned => self.codec.reply(request, Err(NbdError::Io)),
-            Op::BlockStatus { offset, len, .. } => {
-                let extents = allocation.extents(driver, *volume, offset, len);
-                self.codec.reply_extents(request, &extents);
+            Op::BlockStatus { offset, len, one } => {
+                let most = if one { 1 } else { EXTENTS_MAX };
+                let told = allocation.extents(driver, *volume, offset, len, most);
+                self.codec.reply_extents(request, told.extents());
+                return LOOKS_OF_REQUEST + told.looks();
             }
             _ => self.codec.reply(request, Ok(())),
         }
+        0
     }
 
     /// Whether a long read is of a hole, and its client can be told so.
@@ -163,8 +186,7 @@ impl Connection {
         len: u64,
         pieces: &mut SmallVec<[Piece; 1]>,
     ) -> bool {
-        let need = frames_needed(start, len);
-        if self.held + need > driver.pool().free() {
+        if !driver.pool().may_take(self.client, frames_needed(start, len)) {
             return false;
         }
         let end = start + len;
@@ -174,7 +196,7 @@ impl Connection {
             let Some(run) = driver.take_frames(self.client, frames_needed(at, next - at)) else {
                 for piece in pieces.drain(..) {
                     self.held -= piece.run.count;
-                    driver.give_back_frames(piece.run);
+                    driver.pool_mut().undo_take(piece.run);
                 }
                 return false;
             };
@@ -210,8 +232,8 @@ impl Connection {
             RequestOp::Flush | RequestOp::Trim | RequestOp::WriteZeroes => {
                 let start = open.start + open.submitted;
                 let stored = open.op == RequestOp::WriteZeroes && !(open.discard && discards);
-                let most = if stored { ZEROES_BYTES_MAX } else { discarded_at_once(start, row) };
-                let len = (open.len - open.submitted).min(most);
+                let most = if stored { ZEROES_BYTES_MAX } else { DISCARD_BYTES_MAX };
+                let len = (open.len - open.submitted).min(slice(start, row, most));
                 open.pieces.clear();
                 open.pieces.push(Piece { run: Run::EMPTY, start, len, at: At::Engine });
                 ask(0, ByteRange::new(start, len), Run::EMPTY);
@@ -248,7 +270,11 @@ impl Connection {
         }
         let long = matches!(open.op, RequestOp::Trim | RequestOp::WriteZeroes);
         if long && open.submitted < open.len {
-            self.submit(driver, slot);
+            if driver.turns_mut().begin(self.client, tag_of(slot, 0)) {
+                self.submit(driver, slot);
+            } else if !self.starved.contains(&slot) {
+                self.starved.push_back(slot);
+            }
             return;
         }
         if open.streamed
@@ -264,9 +290,7 @@ impl Connection {
             let mut len = (open.len - open.submitted).min(PIECE_BYTES - start % PIECE_BYTES);
             let run = loop {
                 let need = frames_needed(start, len);
-                if self.held + need <= driver.pool().free()
-                    && let Some(run) = driver.take_frames(self.client, need)
-                {
+                if let Some(run) = driver.take_frames(self.client, need) {
                     break run;
                 }
                 if len <= FRAME_BYTES {
@@ -369,6 +393,45 @@ impl Open {
         self.pieces.first().map_or(self.received, |piece| piece.start - self.start)
     }
 
+    /// How much payload of a write finds a place.
+    pub(super) fn room(&self) -> u64 {
+        let ours = self.pieces.last().filter(|piece| piece.at == At::Ours);
+        ours.map_or(0, |piece| piece.start + piece.len - (self.start + self.received))
+    }
+
+    /// Takes frames for the piece of a whole write that comes after those it has.
+    pub(super) fn take_next(&mut self, driver: &mut Driver, client: ClientId) -> Option<Piece> {
+        let start = self.pieces.last().map_or(self.start, |piece| piece.start + piece.len);
+        let end = ((start / PIECE_BYTES + 1) * PIECE_BYTES).min(self.start + self.len);
+        if start == end {
+            return None;
+        }
+        let run = driver.take_frames(client, frames_needed(start, end - start))?;
+        let piece = Piece { run, start, len: end - start, at: At::Ours };
+        self.pieces.push(piece);
+        Some(piece)
+    }
+
+    /// Frames of a read that are sent, when so much of its reply is.
+    pub(super) fn take_back_sent(&mut self, sent: usize) -> SmallVec<[Run; 4]> {
+        let mut runs = SmallVec::new();
+        if self.op == RequestOp::Read && self.error.is_none() {
+            let header = self.header.as_deref().map_or(0, <[u8]>::len);
+            let mut rest = sent.saturating_sub(header) as u64;
+            for piece in &mut self.pieces {
+                if piece.len > rest {
+                    break;
+                }
+                rest -= piece.len;
+                if piece.at == At::Ours {
+                    piece.at = At::Nobody;
+                    runs.push(piece.run);
+                }
+            }
+        }
+        runs
+    }
+
     pub(super) fn is_sendable(&self) -> bool {
         let ready = !self.streamed || self.pieces.iter().any(|piece| piece.at == At::Ours);
         self.queued && (self.error.is_some() || self.op != RequestOp::Read || ready)
@@ -391,11 +454,15 @@ impl Open {
 pub(super) fn is_long(op: RequestOp) -> bool {
     matches!(op, RequestOp::Trim | RequestOp::WriteZeroes)
 }
-/// Bytes from `start` on that are discarded by one request to the engine: up to the end of a chunk row,
-/// so that nothing has to be stored where two of them meet.
-fn discarded_at_once(start: u64, row: u64) -> u64 {
+/// Whether a request is carried out in slices, by turns.
+fn is_sliced(op: RequestOp, len: u64) -> bool {
+    is_long(op) && len > TURNLESS_BYTES_MAX
+}
+/// Bytes from `start` on that are discarded or zeroed in one turn, about `most`: up to the end of a
+/// chunk row, so that nothing has to be stored, or read, where two slices meet.
+fn slice(start: u64, row: u64, most: u64) -> u64 {
     let last = (start / row + 1).saturating_mul(row);
-    let end = start.saturating_add(DISCARD_BYTES_MAX) / row * row;
+    let end = start.saturating_add(most) / row * row;
     end.max(last) - start
 }
 
@@ -413,14 +480,18 @@ pub(super) fn errno_of(error: &ReplyError, op: RequestOp) -> NbdError {
 }
 /// Where requests are cut: a MiB is several chunk rows and a few tenths of a millisecond.
 const PIECE_BYTES: u64 = 1 << 20;
-/// Most zeros that are stored for one request to the engine: who wants something of what comes after need
-/// not wait for all.
-const ZEROES_BYTES_MAX: u64 = 32 << 20;
-/// Most that is discarded for one request to the engine. Others wait for all of it, so does a stop, and it
-/// goes on when its client is gone; an array without a member stores zeros instead.
-const DISCARD_BYTES_MAX: u64 = 1 << 30;
+/// Trims and zeroes up to this length are as good as writes, and need no turn.
+const TURNLESS_BYTES_MAX: u64 = 64 << 10;
+/// Zeros that are stored in one turn: 10 ms of a member that writes 400 MB/s. Requests of others wait for
+/// them.
+const ZEROES_BYTES_MAX: u64 = 4 << 20;
+/// What is discarded in one turn. Others wait for all of it, so does a stop, and it goes on when its client
+/// is gone; an array without a member stores zeros instead.
+const DISCARD_BYTES_MAX: u64 = 64 << 20;
 /// Trims and zeroes of one client that are not answered.
 const LONG_MAX: usize = 64;
+/// Looks at members that cost as much as the rest of a request for block status.
+const LOOKS_OF_REQUEST: usize = 8;
 const CHOSEN: &str = "requests come after the choice of an export";
 
 #[cfg(test)]
@@ -429,15 +500,15 @@ mod tests {
 
     #[test]
     fn long_discards_are_cut_between_chunk_rows() {
-        let row = 3 << 19;
-        let first = discarded_at_once(512, row);
+        let (row, most) = (3 << 19, DISCARD_BYTES_MAX);
+        let first = slice(512, row, most);
         assert_eq!((512 + first) % row, 0);
-        assert!(first <= DISCARD_BYTES_MAX && first > DISCARD_BYTES_MAX - row, "{first}");
-        assert_eq!(discarded_at_once(7, 1), DISCARD_BYTES_MAX);
+        assert!(first <= most && first > most - row, "{first}");
+        assert_eq!(slice(7, 1, most), most);
         // A row is never cut, however long it is.
-        assert_eq!(discarded_at_once(512, 5 << 30), (5 << 30) - 512);
-        assert_eq!(discarded_at_once(5 << 30, 5 << 30), 5 << 30);
+        assert_eq!(slice(512, 5 << 30, most), (5 << 30) - 512);
+        assert_eq!(slice(5 << 30, 5 << 30, most), 5 << 30);
         let end = u64::MAX - 4096;
-        assert!(discarded_at_once(end, row) > 0);
+        assert!(slice(end, row, most) > 0);
     }
 }

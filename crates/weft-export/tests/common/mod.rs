@@ -14,7 +14,7 @@ use weft_engine::knobs::Knobs;
 use weft_engine::{Config, Input, Output, Snapshot, Turn};
 use weft_export::control::{self, Command, Status};
 use weft_export::{
-    ExitState, ExportOptions, HANDSHAKE_SPAN, Listen, Ready, ServeOptions, Source, serve,
+    ExitState, ExportOptions, Listen, Ready, ServeOptions, Source, TimeLimits, serve,
 };
 use weft_nbd::wire::RequestHeader;
 use weft_nbd::{
@@ -24,7 +24,10 @@ use weft_ondisk::{Level, NewArray, NewMember};
 use weft_runtime::Backend;
 use weft_runtime::devices::{Access, MemberSpec, OpenMember, OpenOptions, read_metadata};
 use weft_runtime::poison::Core;
-use weft_units::{MemberIndex, Sectors, Span, Time};
+use weft_units::{MemberIndex, Sectors, Time};
+
+/// Clients that the server takes at one time.
+pub const CLIENTS_MAX: usize = 32;
 
 /// A running server.
 pub struct Server {
@@ -45,15 +48,15 @@ impl Server {
         backend: Backend,
         read_only: bool,
     ) -> Self {
-        Self::start_impatient(source, backend, read_only, HANDSHAKE_SPAN)
+        Self::start_limited(source, backend, read_only, TimeLimits::default())
     }
 
-    /// The same, with so much time for a handshake.
-    pub fn start_impatient(
+    /// The same, with other limits of time.
+    pub fn start_limited(
         source: impl FnOnce(&Path) -> Source + Send + 'static,
         backend: Backend,
         read_only: bool,
-        handshake: Span,
+        limits: TimeLimits,
     ) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().to_owned();
@@ -74,8 +77,8 @@ impl Server {
                 ],
                 control: Some(path.join("control")),
                 backend,
-                clients_max: 32,
-                handshake,
+                clients_max: CLIENTS_MAX,
+                limits,
                 recorder: None,
                 shutdown,
                 on_ready: Box::new(move |ready| {
@@ -242,6 +245,7 @@ impl Client {
     fn after(path: &Path, mut handshake: ClientHandshake) -> Self {
         let mut stream = UnixStream::connect(path).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        stream.set_write_timeout(Some(Duration::from_secs(20))).unwrap();
         let mut received = Vec::new();
         let mut buffer = [0; 4096];
         loop {

@@ -5,9 +5,7 @@ use std::path::Path;
 use weft_engine::Config;
 use weft_engine::assemble::{Options, assemble};
 use weft_engine::knobs::Knobs;
-use weft_export::{
-    ExportOptions, HANDSHAKE_SPAN, Listen, ServeOptions, Source, serve as serve_volume,
-};
+use weft_export::{ExportOptions, Listen, ServeOptions, Source, TimeLimits, serve as serve_volume};
 use weft_ondisk::{Level, NewArray, NewMember};
 use weft_runtime::Backend;
 use weft_runtime::devices::{Access, MemberSpec, OpenMember, OpenOptions, read_metadata};
@@ -48,7 +46,7 @@ pub(super) fn serve(socket: &Path, stripe_size: &str, bytes: u64) -> Result<(), 
         control: None,
         backend: Backend::Auto,
         clients_max: 16,
-        handshake: HANDSHAKE_SPAN,
+        limits: TimeLimits::default(),
         recorder: None,
         shutdown: shutdown.into(),
         on_ready: Box::new(|_| {}),

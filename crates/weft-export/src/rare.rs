@@ -1,0 +1,41 @@
+//! Rare log lines: what clients can bring about at will is logged at most once in a while.
+//!
+//! A log line costs space on a disk. A line that a client can cause again and again says how many like it
+//! were left out since the last one.
+
+use weft_units::{Span, Time};
+
+/// One kind of line.
+#[derive(Debug, Default)]
+pub(crate) struct Rare {
+    again: Option<Time>,
+    left_out: u64,
+}
+
+impl Rare {
+    /// Whether the line may be written now; then how many were left out before it.
+    pub(crate) fn now(&mut self, now: Time) -> Option<u64> {
+        if self.again.is_some_and(|again| now < again) {
+            self.left_out += 1;
+            return None;
+        }
+        self.again = Some(now + PAUSE);
+        Some(std::mem::take(&mut self.left_out))
+    }
+}
+
+/// Between two lines of one kind: 8,640 a day.
+const PAUSE: Span = Span::secs(10);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_left_out_is_counted() {
+        let mut rare = Rare::default();
+        let lines: Vec<_> =
+            (0..25).filter_map(|second| rare.now(Time(0) + Span::secs(second))).collect();
+        assert_eq!(lines, [0, 9, 9]);
+    }
+}
