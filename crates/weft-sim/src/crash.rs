@@ -21,6 +21,9 @@ pub enum CutMode {
     /// Any part of it.
     #[default]
     Subset,
+    /// Any part of it, and of a superblock that is outstanding also a beginning of a sector (F2): beyond
+    /// the promises, which take a sector for whole or not, but found by the checksum.
+    Torn,
 }
 
 /// What a cut did to one member.
@@ -36,6 +39,8 @@ pub struct CutReport {
     pub writes_in_flight: usize,
     /// Whether one of them was a metadata write.
     pub metadata_in_flight: bool,
+    /// Whether one of those is there in part, and is neither what was there before nor what was written.
+    pub metadata_torn: bool,
 }
 
 /// What a cut did to the array, for asserting that a set of cuts is worth something.
@@ -49,6 +54,8 @@ pub struct CutShape {
     pub inside_metadata: bool,
     /// Row sync was running.
     pub during_sync: bool,
+    /// Superblocks that are there in part.
+    pub torn_superblocks: u64,
 }
 
 /// How often each kind of cut came.
@@ -64,6 +71,14 @@ pub struct Coverage {
     pub inside_metadata: u64,
     /// See [`CutShape::during_sync`].
     pub during_sync: u64,
+    /// See [`CutShape::torn_superblocks`].
+    pub torn_superblocks: u64,
+    /// Members of which an assembly could not read the superblock.
+    pub unreadable_superblocks: u64,
+    /// Assemblies that were refused, as too many superblocks were torn or not to be read.
+    pub refused: u64,
+    /// Scripts that ended early, as torn superblocks left fewer members than the level needs.
+    pub given_up: u64,
     /// Sectors that were predicted to be possibly wrong (write hole) and looked at.
     pub hole_predicted: u64,
     /// Those of them that were.
@@ -78,6 +93,7 @@ impl Coverage {
         self.strict_subset += u64::from(shape.strict_subset);
         self.inside_metadata += u64::from(shape.inside_metadata);
         self.during_sync += u64::from(shape.during_sync);
+        self.torn_superblocks += shape.torn_superblocks;
     }
 
     /// Adds what another run counted.
@@ -87,6 +103,10 @@ impl Coverage {
         self.strict_subset += other.strict_subset;
         self.inside_metadata += other.inside_metadata;
         self.during_sync += other.during_sync;
+        self.torn_superblocks += other.torn_superblocks;
+        self.unreadable_superblocks += other.unreadable_superblocks;
+        self.refused += other.refused;
+        self.given_up += other.given_up;
         self.hole_predicted += other.hole_predicted;
         self.hole_wrong += other.hole_wrong;
     }

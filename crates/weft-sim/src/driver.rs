@@ -161,6 +161,21 @@ impl World {
         self.engine.as_ref().and_then(Engine::next_wake)
     }
 
+    /// Lets time pass in which nothing completes: timers fire, and what they begin stays outstanding.
+    pub fn pass_time(&mut self, span: Span) {
+        let until = self.now + span;
+        self.settle();
+        let mut wakes = 0;
+        while self.failure.is_none()
+            && wakes < WAKES_MAX
+            && self.engine.as_ref().and_then(Engine::next_wake).is_some_and(|at| at <= until)
+        {
+            self.wake();
+            wakes += 1;
+        }
+        self.now = self.now.max(until);
+    }
+
     /// Jumps to the time that the engine asked for. False when it asked for none.
     pub fn wake(&mut self) -> bool {
         let Some(at) = self.engine.as_ref().and_then(Engine::next_wake) else { return false };

@@ -5,6 +5,8 @@
 //! | latent read error (F5) | [`Faults::bad_reads`], until the sector is written | yes |
 //! | sector that cannot be read even after it was written | [`Faults::dead_reads`] | yes: the member fails |
 //! | write error (F9) | [`Faults::bad_writes`], for good | yes, up to the level |
+//! | what a failed write leaves (F1) | [`Faults::tears`]: nothing, a beginning, any part, all | yes |
+//! | member that becomes shorter (F9, F24) | [`Faults::ends_at`] | yes, up to the level |
 //! | member gone (F9) | [`Faults::gone`] | yes, up to the level |
 //! | the k-th operation fails (F9, F10) | [`Faults::schedule`] | yes, up to the level |
 //! | stall (F8) | [`Faults::stalled`]: nothing completes until told | yes |
@@ -35,6 +37,12 @@ pub struct Faults {
     pub stalled: bool,
     /// Flushes fail, and so do writes that imply one.
     pub flush_error: bool,
+    /// A write that fails, or is given up, leaves nothing, a beginning, any part or all of itself. Else
+    /// it leaves nothing, but for what precedes a sector of `bad_writes`.
+    pub tears: bool,
+    /// Sectors that the member still has: it was cut short. What is behind them is gone for good, and
+    /// so is the member for whoever asks for it.
+    pub ends_at: Option<u64>,
     /// Writes find no space.
     pub no_space: bool,
     /// Flushes succeed and do nothing.

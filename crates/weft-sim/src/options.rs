@@ -2,7 +2,7 @@
 
 use weft_engine::Shards;
 use weft_engine::knobs::Knobs;
-use weft_ondisk::{Level, Minor};
+use weft_ondisk::{Level, Version};
 use weft_units::{Bytes, Sectors, Span};
 
 use crate::payload::PayloadMode;
@@ -22,8 +22,11 @@ pub struct Options {
     pub chunk_rows: u64,
     /// Disks that wait as spares.
     pub spares: usize,
-    /// Where the superblocks are.
-    pub minor: Minor,
+    /// Which superblocks, and with it where.
+    pub version: Version,
+    /// Number of the first member: those below it were given to others that are gone. Not of 0.90, whose
+    /// numbers are places.
+    pub first_number: u16,
     /// Whether the array is made clean: parity of zeros is zero.
     pub assume_clean: bool,
     /// Logical block of every disk.
@@ -32,6 +35,8 @@ pub struct Options {
     pub discards: bool,
     /// Whether disks take their space from one file system.
     pub one_space: bool,
+    /// Whether a write that fails or is given up may have happened, in part or whole. Else it has not.
+    pub torn_writes: bool,
     /// How much of the payload is there.
     pub payload: PayloadMode,
     /// Knobs at each start.
@@ -72,11 +77,13 @@ impl Options {
             chunk,
             chunk_rows: 16,
             spares: 0,
-            minor: Minor::V1_2,
+            version: Version::V1_2,
+            first_number: 0,
             assume_clean: true,
             logical_block: 512,
             discards: false,
             one_space: false,
+            torn_writes: false,
             payload: PayloadMode::Bytes,
             knobs: Knobs { stripe_cache_size: 32, ..Knobs::md() },
             rows_max: None,
@@ -91,6 +98,14 @@ impl Options {
             data_promised: true,
             logged: false,
         }
+    }
+}
+
+impl Options {
+    /// Members that the level can do without.
+    #[must_use]
+    pub fn parities(&self) -> usize {
+        if self.level == Level::Raid6 { 2 } else { 1 }
     }
 }
 

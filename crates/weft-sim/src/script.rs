@@ -9,6 +9,7 @@
 
 mod draw;
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -19,12 +20,13 @@ use weft_units::{ByteRange, ClientId, Span};
 use crate::checker::Violation;
 use crate::checker::parity::Bytes;
 use crate::crash::{Coverage, CutMode};
+use crate::disk::IoErrors;
 use crate::driver::Order;
 use crate::faults::Planned;
 use crate::model::Payload;
 use crate::options::Options;
 use crate::rng::Digest;
-use crate::world::World;
+use crate::world::{Ticket, World};
 
 /// One step of a script.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,10 +70,28 @@ pub enum Step {
         /// Whether writing it does not help.
         dead: bool,
     },
+    /// The superblock of a disk cannot be read until it is written, or never again.
+    BadSuperblock {
+        /// Which disk.
+        disk: usize,
+        /// Whether writing it does not help.
+        dead: bool,
+    },
+    /// A sector cannot be written.
+    BadWrite {
+        /// Which disk.
+        disk: usize,
+        /// Which data sector.
+        column: u64,
+    },
     /// Runs until all is answered.
     Finish,
+    /// Flushes of a disk fail, and what implies one, for good.
+    FlushError(usize),
     /// The process dies, the power stays; restart; read everything.
     Kill,
+    /// Flushes of a disk succeed and do nothing, for good.
+    LyingFlush(usize),
     /// The power goes; somebody looks at the array read-only, and tries to write; then a restart.
     Look(CutMode),
     /// A disk finds space or no space, in turn.
@@ -82,14 +102,27 @@ pub enum Step {
     Return(usize),
     /// Sets a knob.
     Set(&'static str, &'static str),
-    /// Time passes.
+    /// A disk becomes shorter: so many of its sectors are left.
+    Shrink {
+        /// Which disk.
+        disk: usize,
+        /// What is left.
+        sectors: u64,
+    },
+    /// Milliseconds pass, with everything that falls into them.
     Sleep(u64),
     /// This many requests complete.
     Steps(u32),
     /// A disk completes nothing until it is released by the same step.
     Stall(usize),
+    /// An administrator stops the array.
+    Stop,
+    /// If that was asked for: it has stopped; the power goes; restart; read everything.
+    Stopped,
     /// An administrator starts or stops row sync.
     Sync(SyncAction),
+    /// Milliseconds pass in which nothing completes: timers fire, and what they begin stays outstanding.
+    Wait(u64),
 }
 
 /// What to draw from.
@@ -110,6 +143,13 @@ pub struct Profile {
     pub discards: u64,
     /// Per cent of steps that change a knob.
     pub knobs: u64,
+    /// Whether more is drawn than when the first seeds were: versions of superblocks and spares, time that
+    /// passes while nothing completes, stops, writes that fail in part, disks that cannot write or flush,
+    /// or become shorter. It is drawn from a stream of its own.
+    pub more: bool,
+    /// Whether disks lie about flushes, no more of them than the level survives. Then nothing is promised
+    /// of data, but the array assembles.
+    pub lies: bool,
     /// Whether more disks may be hurt than the level survives. Then only bounds, single flight and
     /// exactly once are promised.
     pub beyond: bool,
@@ -125,6 +165,8 @@ impl Profile {
         admin: false,
         discards: 5,
         knobs: 0,
+        more: true,
+        lies: false,
         beyond: false,
     };
     /// Power cuts.
@@ -140,8 +182,11 @@ impl Profile {
     /// More than the level survives.
     pub const BEYOND: Self = Self { name: "beyond", cuts: 3, beyond: true, ..Self::FAULTS };
 
+    /// Disks that lie about flushes.
+    pub const LIES: Self = Self { name: "lies", cuts: 6, lies: true, ..Self::FAULTS };
+
     /// All of them.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::CALM,
         Self::CUTS,
         Self::MANY_CUTS,
@@ -149,6 +194,7 @@ impl Profile {
         Self::FAULTS,
         Self::FAULTS_AND_CUTS,
         Self::BEYOND,
+        Self::LIES,
     ];
 }
 
@@ -165,6 +211,8 @@ pub struct Script {
     pub steps: Vec<Step>,
     /// Whether what is left at the end has to be whole.
     pub within_promises: bool,
+    /// Whether the array has to assemble whenever enough superblocks can be read.
+    pub assembles: bool,
 }
 
 /// What a run did.
@@ -176,6 +224,10 @@ pub struct Report {
     pub kills: u64,
     /// Restarts that were promised to write nothing.
     pub looks: u64,
+    /// Arrays that an administrator stopped.
+    pub stops: u64,
+    /// Requests of members that failed with an I/O error.
+    pub io_errors: IoErrors,
     /// Client requests answered.
     pub requests: u64,
     /// Sectors read by verification.
@@ -223,8 +275,36 @@ impl fmt::Display for Failure {
     }
 }
 
+/// What a run remembers from step to step.
+#[derive(Default)]
+struct Course {
+    /// A stop that was asked for.
+    stop: Option<Ticket>,
+    /// Disks that something went wrong with.
+    hurt: BTreeSet<usize>,
+}
+
 /// Done to a world after each start of an engine: planting a bug.
 pub type Plant<'a> = &'a dyn Fn(&mut World);
+
+impl Step {
+    /// The disk that something goes wrong with.
+    fn hurts(self) -> Option<usize> {
+        match self {
+            Self::BadRead { disk, .. }
+            | Self::BadSuperblock { disk, .. }
+            | Self::BadWrite { disk, .. }
+            | Self::FailDisk(disk)
+            | Self::FailOperation { disk, .. }
+            | Self::FlushError(disk)
+            | Self::LyingFlush(disk)
+            | Self::NoSpace(disk)
+            | Self::Shrink { disk, .. }
+            | Self::Stall(disk) => Some(disk),
+            _ => None,
+        }
+    }
+}
 
 impl Script {
     /// The same with rows dealt to shards.
@@ -276,6 +356,7 @@ impl Script {
         let mut report = Report::default();
         // A connection's name is not used again.
         let mut names = [1, 2, 3];
+        let mut course = Course::default();
         for (index, step) in self.steps.iter().enumerate() {
             *at = index;
             let step = match *step {
@@ -288,17 +369,23 @@ impl Script {
                 }
                 other => other,
             };
-            self.step(&mut world, step, plant, &mut report)?;
+            self.step(&mut world, step, &mut course, plant, &mut report)?;
             if let Some(violation) = world.failure() {
                 return Err(violation.clone());
             }
+            course.hurt.extend(step.hurts());
+            self.give_up(&mut world, &mut course);
             // Refused, as it may be beyond the promises.
             if !world.is_running() {
                 break;
             }
         }
         *at = self.steps.len();
+        if let Some(ticket) = course.stop.take().filter(|_| world.is_running()) {
+            self.stopped(&mut world, ticket, &mut course, plant, &mut report)?;
+        }
         self.end(&mut world, &mut report)?;
+        world.disks.iter().for_each(|disk| report.io_errors.merge(disk.stats.io_errors));
         report.coverage = world.coverage;
         report.requests = world.requests_answered();
         report.queues = (world.delays.queues, world.delays.overtaken);
@@ -310,6 +397,7 @@ impl Script {
         &self,
         world: &mut World,
         step: Step,
+        course: &mut Course,
         plant: Plant<'_>,
         report: &mut Report,
     ) -> Result<(), Violation> {
@@ -327,18 +415,21 @@ impl Script {
                 }
             }
             Step::Cut(mode) => {
+                course.stop = None;
                 world.power_cut(mode);
-                self.restart(world, false, plant, report)?;
+                self.restart(world, false, course, plant, report)?;
             }
             Step::Kill => {
+                course.stop = None;
                 world.kill();
                 report.kills += 1;
-                self.restart(world, false, plant, report)?;
+                self.restart(world, false, course, plant, report)?;
             }
             Step::Look(mode) => {
+                course.stop = None;
                 world.power_cut(mode);
                 world.disks.iter_mut().for_each(|disk| disk.read_only = true);
-                self.restart(world, true, plant, report)?;
+                self.restart(world, true, course, plant, report)?;
                 if world.is_running() {
                     report.looks += 1;
                     self.try_to_write(world)?;
@@ -346,7 +437,7 @@ impl Script {
                 }
                 world.disks.iter_mut().for_each(|disk| disk.read_only = false);
                 if world.failure().is_none() {
-                    self.restart(world, false, plant, report)?;
+                    self.restart(world, false, course, plant, report)?;
                 }
             }
             Step::Disconnect(client) => {
@@ -369,6 +460,24 @@ impl Script {
                 let faults = &mut world.disks[disk].faults;
                 let set = if dead { &mut faults.dead_reads } else { &mut faults.bad_reads };
                 set.insert(sector);
+            }
+            Step::BadSuperblock { disk, dead } => {
+                let state = &mut world.disks[disk];
+                if let Some(at) = self.options.version.position(state.size()) {
+                    let faults = &mut state.faults;
+                    let set = if dead { &mut faults.dead_reads } else { &mut faults.bad_reads };
+                    set.insert(at.0);
+                }
+            }
+            Step::BadWrite { disk, column } => {
+                let sector = column + world.array.data_offset[disk].0;
+                world.disks[disk].faults.bad_writes.insert(sector);
+            }
+            Step::FlushError(disk) => world.disks[disk].faults.flush_error = true,
+            Step::LyingFlush(disk) => world.disks[disk].faults.lying_flush = true,
+            Step::Shrink { disk, sectors } => {
+                let ends_at = &mut world.disks[disk].faults.ends_at;
+                *ends_at = Some(ends_at.map_or(sectors, |before| before.min(sectors)));
             }
             // Nothing finishes while a disk stalls, unless a knob says so.
             Step::Finish => {
@@ -408,12 +517,71 @@ impl Script {
                 let faults = &mut world.disks[disk].faults;
                 faults.stalled = !faults.stalled;
             }
+            Step::Stop => {
+                let ticket = world.admin(Verb::Stop);
+                course.stop.get_or_insert(ticket);
+                world.settle();
+            }
+            Step::Stopped => {
+                if let Some(ticket) = course.stop.take() {
+                    self.stopped(world, ticket, course, plant, report)?;
+                }
+            }
             Step::Sync(action) => {
                 world.admin(Verb::SyncAction(action));
                 world.settle();
             }
+            Step::Wait(millis) => world.pass_time(Span::millis(millis)),
         }
         Ok(())
+    }
+
+    /// Ends the run if more members are hurt than was drawn, as a cut tore superblocks: it is beyond the
+    /// promises.
+    fn give_up(&self, world: &mut World, course: &mut Course) {
+        let torn = world.torn_out();
+        let beyond = || course.hurt.union(&torn).count() > self.options.parities();
+        if self.assembles && !torn.is_empty() && world.is_running() && beyond() {
+            world.coverage.given_up += 1;
+            world.stopped();
+        }
+    }
+
+    /// A stop is answered; then members may be closed, and nothing of the array is in their caches. The
+    /// power goes to see to it.
+    fn stopped(
+        &self,
+        world: &mut World,
+        ticket: Ticket,
+        course: &mut Course,
+        plant: Plant<'_>,
+        report: &mut Report,
+    ) -> Result<(), Violation> {
+        answer_again(world);
+        world.run(self.order);
+        if world.failure().is_some() {
+            return Ok(());
+        }
+        let answer = world.take_answer(ticket);
+        // Beyond the promises it may be that it cannot be recorded.
+        let refused = matches!(answer, Some(Err(_))) && !self.within_promises;
+        if !refused && !matches!(answer, Some(Ok(_))) {
+            return Err(Violation::new("I11 exactly once", format!("stop is answered {answer:?}")));
+        }
+        if self.within_promises {
+            let volume = &world.snapshot().volumes[0];
+            if volume.resync_from != world.record.dirty_from() {
+                let (knows, says) = (volume.resync_from, world.record.dirty_from());
+                let message =
+                    format!("stopped; parity is right but for {knows:?}, superblocks say {says:?}");
+                return Err(Violation::new("I5 dirty before data", message));
+            }
+            let mark = world.model.flush_issued();
+            world.model.flush_acknowledged(mark);
+        }
+        report.stops += 1;
+        world.power_cut(CutMode::Nothing);
+        self.restart(world, false, course, plant, report)
     }
 
     /// A new engine from what is on the media, and a look at everything.
@@ -421,6 +589,7 @@ impl Script {
         &self,
         world: &mut World,
         read_only: bool,
+        course: &mut Course,
         plant: Plant<'_>,
         report: &mut Report,
     ) -> Result<(), Violation> {
@@ -431,13 +600,15 @@ impl Script {
         let how =
             assemble::Options { read_only, run: true, force_dirty: true, ..Default::default() };
         if let Err(refused) = world.start(&how) {
-            if self.within_promises {
+            if self.assembles && world.must_assemble() {
                 return Err(Violation::new("I1 durability", format!("refused: {refused}")));
             }
+            world.coverage.refused += u64::from(self.assembles);
             return Ok(());
         }
         plant(world);
-        if self.within_promises {
+        self.give_up(world, course);
+        if self.within_promises && world.is_running() {
             report.verified += world.verify(self.order);
         }
         Ok(())

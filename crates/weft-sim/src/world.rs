@@ -10,6 +10,7 @@
 
 mod carry_out;
 mod clients;
+mod create;
 mod endings;
 mod fingerprint;
 mod memory;
@@ -20,9 +21,9 @@ use weft_engine::assemble::{self, Assembly, Candidate, Refused, SlotState, State
 use weft_engine::{
     Config, Engine, MemberInfo, Notice, Origin, ReplyError, Snapshot, Tag, Token, VolumeConfig,
 };
-use weft_ondisk::{Metadata, NewArray, NewMember, Super1, Uuid};
+use weft_ondisk::{Metadata, Superblock, Uuid};
 use weft_parity::Parity;
-use weft_units::{ClientId, MemberIndex, SECTOR_BYTES, Sectors, Time};
+use weft_units::{ClientId, MemberIndex, SECTOR_BYTES, Sectors, Slot, Time};
 
 pub use carry_out::{Delays, Pending};
 use clients::{Issued, Waiting};
@@ -124,6 +125,10 @@ pub struct World {
     pub array: Array,
     /// What the durable superblocks say.
     pub record: Record,
+    /// What they said when the last engine ended, before a power cut took or tore any of them.
+    record_before: Record,
+    /// Disks whose superblock a cut tore.
+    torn: BTreeSet<usize>,
     pub(crate) checkers: Checkers,
     pub(crate) failure: Option<Violation>,
     /// Everything that the engine said for people.
@@ -155,38 +160,28 @@ impl World {
         let room = if size > 1 << 24 { 1 << 19 } else { 16_384 };
         let member_size = Sectors(room + size);
         let count = options.members + options.spares;
-        let member =
-            |number: usize| NewMember { size: member_size, device_uuid: device_uuid(number) };
-        let mut array = NewArray::new(options.level, (0..options.members).map(member).collect());
-        array.spares = (options.members..count).map(member).collect();
-        array.minor = options.minor;
-        array.layout = options.layout;
-        array.chunk = Some(options.chunk);
-        array.size = Some(Sectors(size));
-        array.set_uuid = Uuid([7; 16]);
-        array.name = "sim".to_owned();
-        array.assume_clean = options.assume_clean;
-        array.force = true;
-        let supers = array.plan().unwrap_or_else(|error| panic!("{options:?}: {error}"));
-        let disk = |sb: &Super1| {
-            let data = sb.data_offset.0..sb.data_offset.0 + size;
-            let mut disk =
-                Disk::new(member_size, options.logical_block).carrying(data, options.payload);
-            disk.poke(sb.super_offset.0, &sb.encode());
+        let supers = create::superblocks(&options, member_size, Sectors(size));
+        let disk = |(number, sb): (usize, &Superblock)| {
+            let first = sb.data_offset().0;
+            let mut disk = Disk::new(member_size, options.logical_block)
+                .carrying(first..first + size, options.payload)
+                .failing_by_chance(options.seed.wrapping_add(number as u64));
+            disk.poke(sb.super_offset().0, &sb.encode_for(4096));
+            disk.faults.tears = options.torn_writes;
             disk
         };
-        let disks: Vec<Disk> = supers.iter().map(disk).collect();
+        let disks: Vec<Disk> = supers.iter().enumerate().map(disk).collect();
         let first = &supers[0];
         let geometry = weft_engine::raid::geometry::Geometry::new(
-            first.level,
-            first.layout,
-            first.raid_disks,
-            first.chunk,
-            first.size,
+            first.level(),
+            first.layout(),
+            first.raid_disks(),
+            first.chunk(),
+            first.size(),
         )
         .unwrap_or_else(|error| panic!("{options:?}: {error}"));
-        let data_offset = supers.iter().map(|sb| sb.data_offset).collect();
-        let record = Record::read(&disks, options.minor);
+        let data_offset = supers.iter().map(Superblock::data_offset).collect();
+        let record = Record::read(&disks, options.version);
         let limits = Limits { rows: 0, client_frames: 0, member_bytes: 0 };
         let mut world = Self {
             now: Time(1_000_000_000),
@@ -207,6 +202,8 @@ impl World {
             lost_since: BTreeSet::new(),
             model: Model::new(options.payload),
             array: Array { geometry, data_offset },
+            record_before: record.clone(),
+            torn: BTreeSet::new(),
             record,
             checkers: Checkers::new(limits),
             failure: None,
@@ -234,6 +231,7 @@ impl World {
     pub fn start(&mut self, how: &assemble::Options) -> Result<(), Refused> {
         assert!(self.engine.is_none(), "stop the engine first");
         self.refuse_logs()?;
+        self.coverage.unreadable_superblocks += self.unreadable_superblocks();
         let assembly = self.assemble(how)?;
         if self.options.checked {
             let view = view!(self);
@@ -280,7 +278,7 @@ impl World {
 
     /// A partial parity log is payload.
     fn refuse_logs(&self) -> Result<(), Refused> {
-        let logged = |disk: &usize| self.record.of(*disk).is_some_and(|sb| sb.ppl().is_some());
+        let logged = |disk: &usize| self.record.of(*disk).is_some_and(|sb| sb.ppl_area().is_some());
         let found = (0..self.disks.len()).find(logged).map(|_| NeedsPayload::Ppl);
         found.map_or(Ok(()), |what| self.options.payload.needed_for(what)).map_err(|needs| {
             Refused {
@@ -307,9 +305,45 @@ impl World {
     fn candidate(&self, disk: usize) -> Candidate {
         let state = &self.disks[disk];
         let metadata = Metadata::read(state.size(), |sector, len| {
-            Ok(state.peek_whole(sector.0, (len as u64).div_ceil(SECTOR_BYTES)))
+            let read = state.read_whole(sector.0, (len as u64).div_ceil(SECTOR_BYTES));
+            read.map_err(|fault| std::io::Error::other(format!("{fault:?}")))
         });
         Candidate::new(self.member_info(disk, MemberIndex(disk as u16)), metadata)
+    }
+
+    /// Members that are there and had a superblock that cannot be read now.
+    fn unreadable_superblocks(&self) -> u64 {
+        let unreadable = |disk: &usize| {
+            let at = self.options.version.position(self.disks[*disk].size());
+            let there = !self.disks[*disk].faults.gone && self.record_before.of(*disk).is_some();
+            there && at.is_some_and(|at| self.disks[*disk].read_whole(at.0, 8).is_err())
+        };
+        (0..self.disks.len()).filter(unreadable).count() as u64
+    }
+
+    /// Disks whose superblock a cut tore, and that have none since.
+    #[must_use]
+    pub fn torn_out(&self) -> BTreeSet<usize> {
+        let none = |disk: &&usize| self.record.of(**disk).is_none();
+        self.torn.iter().filter(none).copied().collect()
+    }
+
+    /// Whether a refusal to assemble is a promise that is not kept: unless superblocks that were whole
+    /// when the last engine ended are torn now or cannot be read, and so many that members are too few.
+    #[must_use]
+    pub fn must_assemble(&self) -> bool {
+        let whole = |disk: usize| self.candidate(disk).superblock.is_ok();
+        let had =
+            |disk: &usize| !self.disks[*disk].faults.gone && self.record_before.of(*disk).is_some();
+        let spoiled = (0..self.disks.len()).filter(had).any(|disk| !whole(disk));
+        let slots = (0..self.array.geometry.members()).map(Slot);
+        let left = slots.filter_map(|slot| self.record_before.in_sync(slot));
+        // What came after may have been recorded by some of them.
+        let still = |disk: &usize| {
+            !self.disks[*disk].faults.gone && whole(*disk) && self.record.is_in_sync(*disk)
+        };
+        let left = left.filter(still).count();
+        !spoiled || left >= usize::from(self.array.geometry.data_members())
     }
 
     fn member_info(&self, disk: usize, index: MemberIndex) -> MemberInfo {

@@ -13,9 +13,8 @@ use weft_sim::{BLOCK, NeedsPayload, Options, PayloadMode, Rig, World, chunk_kib}
 /// What may not depend on the mode. How many columns hold anything at the end is no decision: zeros over a
 /// part of a sector may take bytes beside them out of its tag.
 fn decisions(report: &Report) -> impl PartialEq + std::fmt::Debug + use<> {
-    let Report { coverage, kills, looks, requests, verified, scrubbed: _, digest, queues: _ } =
-        *report;
-    (coverage, kills, looks, requests, verified, digest)
+    let Report { coverage, kills, looks, stops, requests, verified, digest, .. } = *report;
+    (coverage, kills, looks, stops, requests, verified, digest)
 }
 
 fn with(seed: u64, profile: Profile, payload: PayloadMode) -> Script {

@@ -68,10 +68,10 @@ impl Bounds {
                 format!("a member request of {len} bytes at sector {at}; logical block {block}"),
             ));
         }
-        if at + len / 512 > disk.size().0 {
+        if at + len / 512 > disk.whole_size().0 {
             found.push(Violation::new(
                 NAME,
-                format!("a member request of {len} bytes at sector {at} of {}", disk.size()),
+                format!("a member request of {len} bytes at sector {at} of {}", disk.whole_size()),
             ));
         }
     }

@@ -7,9 +7,11 @@
 use std::collections::BTreeMap;
 
 use weft_engine::{Input, MemberOp, Origin, Output, Token};
-use weft_ondisk::{Minor, Role, Super1};
+use weft_ondisk::{Role, Superblock, Version};
+use weft_units::Sectors;
 
 use super::{View, Violation};
+use crate::disk::Disk;
 
 const NAME: &str = "I5 dirty before data";
 
@@ -69,14 +71,16 @@ impl Dirty {
     fn superblock(&self, view: View<'_>, bytes: &[u8], found: &mut Vec<Violation>) {
         let mut block = bytes.to_vec();
         block.resize(4096.max(bytes.len()), 0);
-        let mut decoded = Minor::ALL.iter().map(|minor| Super1::decode(&block, *minor));
-        let Some(sb) = decoded.find_map(Result::ok) else { return };
-        if !sb.resync_offset.is_clean() {
+        // Of any member: its size says where a superblock is, not what is in it.
+        let size = view.disks.first().map_or(Sectors::ZERO, Disk::whole_size);
+        let decode = |version: &Version| Superblock::decode(&block, *version, size).ok();
+        let Some(sb) = Version::ALL.iter().find_map(decode) else { return };
+        if sb.dirty_from().is_some() {
             return;
         }
         // What a member still does that the superblock itself says has left counts for nothing.
         let has_left = |disk: usize| {
-            let role = view.record.of(disk).and_then(|own| sb.role(own.dev_number).ok());
+            let role = view.record.of(disk).and_then(|own| sb.role(own.dev_number()).ok());
             role.is_some_and(|role| !matches!(role, Role::Active(_)))
         };
         if self.writes.values().any(|(disk, syncing)| !syncing && !has_left(*disk)) {
@@ -86,7 +90,7 @@ impl Dirty {
             let data = view.array.data_offset.get(disk).map_or(0, |first| first.0);
             let size = view.array.geometry.member_size().0;
             // What the superblock itself says of the disk counts.
-            let number = view.record.of(disk).map(|own| own.dev_number);
+            let number = view.record.of(disk).map(|own| own.dev_number());
             let active = number.and_then(|number| sb.role(number).ok());
             if view.record.is_in_sync(disk)
                 && matches!(active, Some(Role::Active(_)))

@@ -3,7 +3,7 @@
 //! The checkers' idea of who is in sync and whether the array is dirty: read off the media, as the next
 //! restart would read it, never asked of the engine.
 
-use weft_ondisk::{Minor, Role, Super1};
+use weft_ondisk::{Role, Superblock, Version};
 use weft_units::{Sectors, Slot};
 
 use crate::disk::Disk;
@@ -11,28 +11,33 @@ use crate::disk::Disk;
 /// The durable superblock of every disk.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Record {
-    supers: Vec<Option<Super1>>,
+    supers: Vec<Option<Superblock>>,
     gone: Vec<bool>,
     freshest: Option<usize>,
 }
 
 impl Record {
-    /// Reads all of them.
+    /// Reads all of them, each where superblocks of this version are.
     #[must_use]
-    pub fn read(disks: &[Disk], minor: Minor) -> Self {
+    pub fn read(disks: &[Disk], version: impl Into<Version>) -> Self {
+        let version = version.into();
         let read = |disk: &Disk| {
-            let at = minor.position(disk.size())?;
-            Super1::parse(&disk.peek_stable(at.0, 8), minor, disk.size()).ok()
+            let at = version.position(disk.size())?;
+            Superblock::parse(&disk.peek_stable(at.0, 8), version, disk.size()).ok()
         };
         Self::new(disks.iter().map(read).collect(), disks.iter().map(|d| d.faults.gone).collect())
     }
 
     /// Of superblocks that were read already.
     #[must_use]
-    pub fn new(supers: Vec<Option<Super1>>, gone: Vec<bool>) -> Self {
+    pub fn new(supers: Vec<Option<Superblock>>, gone: Vec<bool>) -> Self {
         let present = (0..supers.len()).filter(|disk| !gone[*disk]);
+        // One with a slot: a spare may lag or lead.
+        let has_slot = |sb: &Superblock| matches!(sb.own_role(), Ok(Role::Active(_)));
         let freshest = present
-            .filter_map(|disk| Some((supers[disk].as_ref()?.events, disk)))
+            .filter_map(|disk| {
+                Some((supers[disk].as_ref().filter(|sb| has_slot(sb))?.events(), disk))
+            })
             .max_by_key(|(events, disk)| (*events, std::cmp::Reverse(*disk)))
             .map(|(_, disk)| disk);
         Self { supers, gone, freshest }
@@ -40,28 +45,30 @@ impl Record {
 
     /// The superblock of a disk.
     #[must_use]
-    pub fn of(&self, disk: usize) -> Option<&Super1> {
+    pub fn of(&self, disk: usize) -> Option<&Superblock> {
         self.supers.get(disk)?.as_ref()
     }
 
     /// The one with the most events, of disks that are there.
     #[must_use]
-    pub fn freshest(&self) -> Option<&Super1> {
+    pub fn freshest(&self) -> Option<&Superblock> {
         self.of(self.freshest?)
     }
 
     /// The slot at which a witness believes a disk to be in sync.
     fn slot_by(&self, witness: usize, disk: usize) -> Option<Slot> {
         let own = self.of(disk)?;
-        if own.recovery_offset().is_some() {
+        // What does not know that it has a slot has not all of its data.
+        let has_slot = matches!(own.own_role(), Ok(Role::Active(_)));
+        if own.recovery_offset().is_some() || !has_slot {
             return None;
         }
         let witness = self.of(witness)?;
         // Further behind, it is not believed whatever its number; and the number may be another's now.
-        if own.events + 1 < witness.events {
+        if own.events() + 1 < witness.events() {
             return None;
         }
-        match witness.role(own.dev_number).ok()? {
+        match witness.role(own.dev_number()).ok()? {
             Role::Active(slot) => Some(slot),
             _ => None,
         }
@@ -102,16 +109,12 @@ impl Record {
     pub fn all_dirty(&self) -> bool {
         (0..self.supers.len())
             .filter(|disk| !self.gone[*disk] && self.is_in_sync(*disk))
-            .all(|disk| self.of(disk).is_some_and(|sb| !sb.resync_offset.is_clean()))
+            .all(|disk| self.of(disk).is_some_and(|sb| sb.dirty_from().is_some()))
     }
 
     /// The first member data sector whose parity may be wrong, as the freshest superblock says.
     #[must_use]
     pub fn dirty_from(&self) -> Option<Sectors> {
-        let freshest = self.freshest()?;
-        match freshest.resync_offset {
-            weft_ondisk::ResyncOffset::Clean => None,
-            weft_ondisk::ResyncOffset::At(from) => Some(from),
-        }
+        self.freshest()?.dirty_from()
     }
 }

@@ -42,6 +42,8 @@ pub struct Disk {
     sequence: u64,
     /// Counts operations, for the schedule of faults.
     operations: u64,
+    /// Chooses what is left of a write that fails.
+    chance: Rng,
     /// How it misbehaves.
     pub faults: Faults,
     /// Writes are refused and counted: for assemblies that promise to write nothing.
@@ -94,6 +96,37 @@ pub struct Stats {
     pub failed: u64,
     /// Writes that came though the member is to be read only.
     pub forbidden_writes: u64,
+    /// Requests that failed with an I/O error, by what they were.
+    pub io_errors: IoErrors,
+}
+
+/// Requests that failed with an I/O error, by what they were.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct IoErrors {
+    /// Flushes.
+    pub flushes: u64,
+    /// Writes of data with FUA.
+    pub fua_writes: u64,
+    /// Reads.
+    pub reads: u64,
+    /// Writes of superblocks.
+    pub superblocks: u64,
+    /// Writes of data without FUA.
+    pub writes: u64,
+    /// Of these writes, those that left something on the member all the same.
+    pub landed: u64,
+}
+
+impl IoErrors {
+    /// Adds what another member counted.
+    pub fn merge(&mut self, other: Self) {
+        self.flushes += other.flushes;
+        self.fua_writes += other.fua_writes;
+        self.reads += other.reads;
+        self.superblocks += other.superblocks;
+        self.writes += other.writes;
+        self.landed += other.landed;
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -156,6 +189,7 @@ impl Disk {
             outstanding: BTreeMap::new(),
             sequence: 0,
             operations: 0,
+            chance: Rng::new(0),
             faults: Faults::none(),
             read_only: false,
             stats: Stats::default(),
@@ -175,6 +209,13 @@ impl Disk {
         self
     }
 
+    /// Lets chance say what is left of a write that fails ([`Faults::tears`]).
+    #[must_use]
+    pub fn failing_by_chance(mut self, seed: u64) -> Self {
+        self.chance = Rng::new(seed ^ 0xfa11);
+        self
+    }
+
     /// Bytes that stand for a sector.
     #[must_use]
     pub fn sector_bytes(&self, sector: u64) -> usize {
@@ -184,9 +225,15 @@ impl Disk {
         }
     }
 
-    /// All of it.
+    /// What there is of it now.
     #[must_use]
     pub fn size(&self) -> Sectors {
+        Sectors(self.faults.ends_at.unwrap_or(self.size.0).min(self.size.0))
+    }
+
+    /// All of it, also what was cut off.
+    #[must_use]
+    pub fn whole_size(&self) -> Sectors {
         self.size
     }
 
@@ -251,16 +298,78 @@ impl Disk {
     pub fn complete(&mut self, token: Token) -> Result<Vec<u8>, Fault> {
         let Outstanding { op, before, number } =
             self.outstanding.remove(&token).expect("only what is outstanding completes");
+        let kind: fn(&mut IoErrors) -> &mut u64 = match op {
+            DiskOp::Flush => |errors| &mut errors.flushes,
+            DiskOp::Read { .. } => |errors| &mut errors.reads,
+            DiskOp::Write { preflush: true, .. } => |errors| &mut errors.superblocks,
+            DiskOp::Write { fua: true, .. } => |errors| &mut errors.fua_writes,
+            DiskOp::Write { .. } => |errors| &mut errors.writes,
+        };
         let result = self.perform(op, before, number);
         self.stats.failed += u64::from(result.is_err());
+        if result == Err(Fault::Io) {
+            *kind(&mut self.stats.io_errors) += 1;
+        }
         result
     }
 
-    /// Ends a request as given up on: an outstanding write may or may not have happened; here it
-    /// has not.
+    /// Ends a request as given up on: an outstanding write may or may not have happened.
     pub fn abort(&mut self, token: Token) {
-        self.outstanding.remove(&token);
         self.stats.failed += 1;
+        let entry = self.outstanding.remove(&token);
+        if let Some(Outstanding { op, before, .. }) = entry {
+            self.leave(op, before);
+        }
+    }
+
+    /// What a write that does not go well leaves, if [`Faults::tears`].
+    fn leave(&mut self, op: DiskOp, before: u64) {
+        let DiskOp::Write { at, count, bytes, fua, preflush } = op else { return };
+        if !self.faults.tears || self.faults.gone || self.read_only {
+            return;
+        }
+        // A metadata write begins with its flush.
+        if preflush {
+            if self.faults.flush_error || self.chance.percent(50) {
+                return;
+            }
+            if !self.faults.lying_flush {
+                self.settle(before);
+            }
+        }
+        let atom = u64::from(self.logical_block) / SECTOR_BYTES;
+        let atoms = count.div_ceil(atom);
+        let beginning = self.chance.below(atoms + 1);
+        let how = self.chance.below(4);
+        let durable = fua && !self.faults.lying_flush && self.chance.percent(50);
+        let len = self.sector_bytes(at);
+        let mut landed = false;
+        for number in 0..atoms {
+            let keep = match how {
+                0 => false,
+                1 => number < beginning,
+                2 => self.chance.percent(50),
+                _ => true,
+            };
+            let sectors = at + number * atom..at + count.min((number + 1) * atom);
+            let there = sectors.end <= self.size().0;
+            let bad = Faults::hits(&self.faults.bad_writes, sectors.start, atom).is_some();
+            if !keep || bad || !there {
+                continue;
+            }
+            landed = true;
+            for sector in sectors {
+                let content = nth(&bytes, sector - at, len);
+                if durable {
+                    self.cache.forget(sector);
+                    self.harden(sector, content);
+                } else {
+                    self.cache.push(sector, self.sequence, [content].into_iter());
+                }
+            }
+        }
+        self.sequence += 1;
+        self.stats.io_errors.landed += u64::from(landed);
     }
 
     /// Whether a request may complete now.
@@ -317,6 +426,27 @@ impl Disk {
             }
         }
         bytes
+    }
+
+    /// What an opening reads that looks for metadata.
+    ///
+    /// # Errors
+    /// A sector of it cannot be read, or is behind the end.
+    pub fn read_whole(&self, at: u64, count: u64) -> Result<Vec<u8>, Fault> {
+        if self.faults.gone || at + count > self.size().0 {
+            return Err(Fault::Gone);
+        }
+        self.readable(at, count)?;
+        Ok(self.peek_whole(at, count))
+    }
+
+    /// Whether the sectors can be read: what was written over a bad sector is read from the cache until
+    /// it is durable.
+    fn readable(&self, at: u64, count: u64) -> Result<(), Fault> {
+        let mut bad = self.faults.bad_reads.range(at..at + count);
+        let unreadable = bad.any(|sector| self.cache.newest(*sector).is_none())
+            || Faults::hits(&self.faults.dead_reads, at, count).is_some();
+        if unreadable { Err(Fault::Io) } else { Ok(()) }
     }
 
     /// Writes behind everybody's back.
@@ -420,6 +550,12 @@ impl Disk {
                 *count = 0;
             }
         }
+        // What is there of superblocks that are outstanding, and what is written: first sector, both.
+        let superblocks: Vec<(u64, Vec<u8>, Vec<u8>)> = in_flight
+            .iter()
+            .filter(|(_, count, _, preflush, _)| *preflush && *count > 0)
+            .map(|(at, count, bytes, ..)| (*at, self.peek_stable(*at, *count), bytes.clone()))
+            .collect();
         // Pieces that survive or not as one: (sequence, sector, contents of one atom's sectors).
         let mut pieces: Vec<(u64, u64, Vec<Sector>)> = Vec::new();
         let mut atoms: BTreeMap<(u64, u64), Vec<Sector>> = BTreeMap::new();
@@ -445,12 +581,13 @@ impl Disk {
         let keep_all_before = match mode {
             CutMode::Ordered => rng.index(pieces.len() + 1),
             CutMode::Everything => pieces.len(),
-            CutMode::Nothing | CutMode::Subset => 0,
+            CutMode::Nothing | CutMode::Subset | CutMode::Torn => 0,
         };
         // Per cut, so that nearly all and nearly none are tried as often as about half.
         let chance = rng.pick(&[10, 50, 50, 90]);
         for (index, (_, sector, contents)) in pieces.into_iter().enumerate() {
-            let keep = index < keep_all_before || mode == CutMode::Subset && rng.percent(chance);
+            let any = matches!(mode, CutMode::Subset | CutMode::Torn);
+            let keep = index < keep_all_before || any && rng.percent(chance);
             for (at, from) in (sector..).zip(&contents) {
                 if keep {
                     self.harden(at, from);
@@ -460,9 +597,33 @@ impl Disk {
                 }
             }
         }
+        if mode == CutMode::Torn {
+            for (at, _, new) in &superblocks {
+                self.tear_a_sector(*at, new, rng);
+            }
+        }
+        report.metadata_torn = superblocks.iter().any(|(at, old, new)| {
+            let found = self.peek_stable(*at, new.len() as u64 / SECTOR_BYTES);
+            found != *old && found != *new
+        });
         self.sequence += 1_000_000;
         self.faults.stalled = false;
         report
+    }
+
+    /// One sector of a superblock that was being written holds a beginning of what was to be there.
+    fn tear_a_sector(&mut self, at: u64, new: &[u8], rng: &mut Rng) {
+        let sector = rng.below(new.len() as u64 / SECTOR_BYTES);
+        let content = nth(new, sector, SECTOR_BYTES as usize);
+        let mut torn = self.peek_stable(at + sector, 1);
+        let differs = |place: &usize| torn[*place] != content[*place];
+        let first = (0..torn.len()).find(differs).unwrap_or(0);
+        let last = (0..torn.len()).rfind(differs).unwrap_or(0);
+        // Where a word of the superblock ends as a rule, else anywhere.
+        let end = first + rng.index(last - first + 1);
+        let end = if rng.percent(80) { end.next_multiple_of(4) } else { end };
+        torn[..end].copy_from_slice(&content[..end]);
+        self.stable.put(at + sector, &torn);
     }
 
     /// The process goes and the power stays: completed writes are kept, outstanding ones land or do
@@ -471,6 +632,9 @@ impl Disk {
         for entry in std::mem::take(&mut self.outstanding).into_values() {
             if rng.percent(50) {
                 let _ = self.perform(entry.op, entry.before, entry.number);
+            } else if !matches!(entry.op, DiskOp::Write { preflush: true, .. }) {
+                // A superblock is one request, which the kernel ends whatever becomes of who asked.
+                self.leave(entry.op, entry.before);
             }
         }
     }
@@ -492,12 +656,21 @@ impl Disk {
     }
 
     fn perform(&mut self, op: DiskOp, before: u64, number: u64) -> Result<Vec<u8>, Fault> {
-        match self.faults.schedule.get(&number) {
-            Some(Planned::Once(fault)) => return Err(*fault),
+        match self.faults.schedule.get(&number).copied() {
+            Some(Planned::Once(fault)) => {
+                self.leave(op, before);
+                return Err(fault);
+            }
             Some(Planned::Gone) => self.faults.gone = true,
             Some(Planned::Silent) | None => {}
         }
-        if self.faults.gone {
+        let beyond = match op {
+            DiskOp::Flush => false,
+            DiskOp::Read { at, count } | DiskOp::Write { at, count, .. } => {
+                at + count > self.size().0
+            }
+        };
+        if self.faults.gone || beyond {
             return Err(Fault::Gone);
         }
         match op {
@@ -512,13 +685,7 @@ impl Disk {
                 Ok(Vec::new())
             }
             DiskOp::Read { at, count } => {
-                // What was written over a bad sector is read from the cache until it is durable.
-                let mut bad = self.faults.bad_reads.range(at..at + count);
-                if bad.any(|sector| self.cache.newest(*sector).is_none())
-                    || Faults::hits(&self.faults.dead_reads, at, count).is_some()
-                {
-                    return Err(Fault::Io);
-                }
+                self.readable(at, count)?;
                 self.stats.reads += 1;
                 self.stats.sectors_read += count;
                 Ok(self.peek(at, count))
@@ -528,6 +695,7 @@ impl Disk {
                     return Err(Fault::Io);
                 }
                 if self.faults.no_space {
+                    self.leave(DiskOp::Write { at, count, bytes, fua, preflush }, before);
                     return Err(Fault::NoSpace);
                 }
                 if preflush {
@@ -540,6 +708,10 @@ impl Disk {
                 }
                 // What comes before the bad sector is written, the rest is not.
                 let bad = Faults::hits(&self.faults.bad_writes, at, count);
+                if bad.is_some() && self.faults.tears {
+                    self.leave(DiskOp::Write { at, count, bytes, fua, preflush }, before);
+                    return Err(Fault::Io);
+                }
                 let good = bad.map_or(count, |bad| bad - at);
                 let len = self.sector_bytes(at);
                 let contents = (0..good as usize).map(|index| nth(&bytes, index as u64, len));
@@ -699,6 +871,76 @@ mod tests {
         write(&mut twin, 9, 8, 1, 1, false);
         assert_eq!(twin.complete(Token(9)), Err(Fault::Io));
         assert_eq!(twin.stats.forbidden_writes, 1);
+    }
+
+    #[test]
+    fn a_write_that_fails_leaves_nothing_a_beginning_any_part_or_all() {
+        let left = |tears: bool, how: fn(&mut Disk)| {
+            let mut seen = std::collections::BTreeSet::new();
+            for seed in 0..200 {
+                let mut disk = disk().failing_by_chance(seed);
+                disk.faults.tears = tears;
+                write(&mut disk, 1, 8, 1, 3, false);
+                how(&mut disk);
+                seen.insert([8, 9, 10].map(|sector| disk.peek(sector, 1)[0]));
+            }
+            seen.len()
+        };
+        let fails = |disk: &mut Disk| {
+            disk.faults.schedule.insert(0, Planned::Once(Fault::Io));
+            assert_eq!(disk.complete(Token(1)), Err(Fault::Io));
+            assert_eq!((disk.stats.io_errors.writes, disk.stats.io_errors.flushes), (1, 0));
+        };
+        let given_up = |disk: &mut Disk| disk.abort(Token(1));
+        let full = |disk: &mut Disk| {
+            disk.faults.no_space = true;
+            assert_eq!(disk.complete(Token(1)), Err(Fault::NoSpace));
+        };
+        for how in [fails, given_up, full] {
+            assert_eq!((left(true, how), left(false, how)), (8, 1));
+        }
+        // Nothing is ever left in a sector that cannot be written.
+        let bad = |disk: &mut Disk| {
+            disk.faults.bad_writes.insert(9);
+            assert_eq!(disk.complete(Token(1)), Err(Fault::Io));
+        };
+        assert_eq!((left(true, bad), left(false, bad)), (4, 1));
+    }
+
+    #[test]
+    fn a_member_that_became_shorter_is_gone_for_whoever_asks_behind_its_end() {
+        let mut disk = disk();
+        disk.faults.ends_at = Some(10);
+        assert_eq!(disk.size(), Sectors(10));
+        for (token, at, result) in [(1, 8, Ok(())), (2, 9, Err(Fault::Gone))] {
+            write(&mut disk, token, at, 1, 2, false);
+            assert_eq!(disk.complete(Token(token)).map(|_| ()), result);
+            disk.submit(Token(token), DiskOp::Read { at, count: 2 });
+            assert_eq!(disk.complete(Token(token)).map(|_| ()), result);
+            assert_eq!(disk.read_whole(at, 2).map(|_| ()), result);
+        }
+    }
+
+    #[test]
+    fn a_cut_tears_a_superblock_between_sectors_or_inside_of_one() {
+        let torn = |mode, count: u64| {
+            let torn = |seed| {
+                let mut disk = disk();
+                let bytes = vec![9; 512 * count as usize];
+                let op = DiskOp::Write { at: 8, count, bytes, fua: true, preflush: true };
+                disk.submit(Token(2), op);
+                let report = disk.power_cut(mode, &mut Rng::new(seed));
+                let found: Vec<u8> = disk.peek(8, count);
+                let mixed = found.contains(&0) && found.contains(&9);
+                assert_eq!(report.metadata_torn, mixed);
+                mixed
+            };
+            (0..200).filter(|seed| torn(*seed)).count()
+        };
+        assert_eq!(torn(CutMode::Subset, 1), 0, "a sector is whole or not");
+        assert!(torn(CutMode::Subset, 8) > 50);
+        assert!(torn(CutMode::Torn, 1) > 20);
+        assert_eq!(torn(CutMode::Nothing, 8) + torn(CutMode::Everything, 8), 0);
     }
 
     #[test]

@@ -5,7 +5,7 @@
 
 use weft_engine::knobs::{CacheForm, Knobs};
 use weft_engine::{Fault, Flags, RequestOp, SyncAction};
-use weft_ondisk::Level;
+use weft_ondisk::{Level, Version};
 use weft_units::Sectors;
 
 use super::{Profile, Script, Step};
@@ -22,6 +22,8 @@ const BYTES_EVERY: u64 = 8;
 /// What steps are drawn with.
 struct Draw {
     rng: Rng,
+    /// For [`Profile::more`], so that what the other one draws stays what it was.
+    more: Rng,
     profile: Profile,
     members: usize,
     parities: usize,
@@ -34,6 +36,9 @@ struct Draw {
     hot: Vec<u64>,
     /// Disks that something may go wrong with.
     hurt: Vec<usize>,
+    spares: usize,
+    /// Steps until a stop that was asked for has to be done.
+    stops_in: Option<u64>,
     /// Blank disks that joined.
     added: usize,
 }
@@ -50,7 +55,7 @@ impl Script {
         let mut options = Options::new(level, members, chunk);
         options.layout = draw_layout(&mut rng, level);
         options.seed = seed;
-        options.data_promised = !profile.beyond;
+        options.data_promised = !profile.beyond && !profile.lies;
         options.chunk_rows = if chunk.0 > 32 { 4 } else { 12 };
         options.defer_computes = rng.percent(50);
         options.assume_clean = rng.percent(80);
@@ -70,19 +75,130 @@ impl Script {
         }
         options.client_frames = rng.pick(&[80, 256, 1024]);
         options.knobs = draw_knobs(&mut rng, options.knobs, chunk);
+        let mut more = Rng::new(seed ^ 0x0a0e);
+        if profile.more {
+            draw_media(&mut more, &mut options);
+        }
+        let spares = options.spares;
         let columns = chunk.0 * options.chunk_rows;
         let size = columns * (members - parities) as u64 * 512;
         let hot = (0..4).map(|_| rng.below(size)).collect();
-        let (hurt, added) = (Vec::new(), 0);
-        let mut draw =
-            Draw { rng, profile, members, parities, chunk, columns, size, hot, hurt, added };
-        let steps = (0..profile.steps).map(|_| draw.step()).collect();
+        let mut draw = Draw {
+            rng,
+            more,
+            profile,
+            members,
+            parities,
+            chunk,
+            columns,
+            size,
+            hot,
+            hurt: Vec::new(),
+            spares,
+            stops_in: None,
+            added: 0,
+        };
+        let mut steps = Vec::with_capacity(profile.steps);
+        for _ in 0..profile.steps {
+            let step = draw.step();
+            draw.before(step, &mut steps);
+            steps.push(step);
+        }
         let order = draw.rng.pick(&[Order::Random, Order::Random, Order::Fifo, Order::Lifo]);
-        Self { profile: profile.name, options, order, steps, within_promises: !profile.beyond }
+        Self {
+            profile: profile.name,
+            options,
+            order,
+            steps,
+            within_promises: !profile.beyond && !profile.lies,
+            assembles: !profile.beyond,
+        }
     }
 }
 
 impl Draw {
+    /// What comes before a step, of what [`Profile::more`] adds.
+    fn before(&mut self, step: Step, steps: &mut Vec<Step>) {
+        if !self.profile.more {
+            return;
+        }
+        let asks = matches!(step, Step::Ask { op: RequestOp::Write | RequestOp::WriteZeroes, .. });
+        if asks && self.more.percent(10) {
+            // With nothing outstanding, the array is being marked clean when the request comes.
+            if self.more.percent(70) {
+                steps.push(Step::Finish);
+            }
+            steps.push(Step::Wait(self.more.pick(&[1, 5, 100, 210, 210, 400, 1100])));
+            if self.more.percent(60) {
+                steps.push(self.flushes());
+            }
+        }
+        // A cut while superblocks are being written.
+        if matches!(step, Step::Cut(_) | Step::Look(_)) && self.more.percent(30) {
+            steps.extend([Step::Finish, Step::Wait(400), self.flushes()]);
+        }
+        if self.profile.faults && self.more.percent(4) {
+            let disk = self.more.index(self.members);
+            if self.may_hurt(disk) {
+                steps.push(self.failing(disk));
+            }
+        }
+        if self.profile.lies && self.more.percent(5) {
+            let disk = self.more.index(self.members);
+            if self.may_hurt(disk) {
+                steps.push(Step::LyingFlush(disk));
+            }
+        }
+        match &mut self.stops_in {
+            Some(0) => {
+                self.stops_in = None;
+                steps.push(Step::Stopped);
+            }
+            Some(rest) => *rest -= 1,
+            None if self.more.percent(2) => {
+                self.stops_in = Some(self.more.pick(&[0, 0, 1, 4]));
+                steps.push(Step::Stop);
+            }
+            None => {}
+        }
+    }
+
+    /// About as many completions as members have flushes before an array is marked clean.
+    fn flushes(&mut self) -> Step {
+        let (from, to) = (self.members - self.parities, self.members + self.spares);
+        Step::Steps((from + self.more.index(to - from + 1)) as u32)
+    }
+
+    /// Something that a disk cannot do any more.
+    fn failing(&mut self, disk: usize) -> Step {
+        let rng = &mut self.more;
+        match rng.below(12) {
+            0..=2 => Step::BadWrite { disk, column: rng.below(self.columns) },
+            3 | 4 => Step::FlushError(disk),
+            5 | 6 => {
+                let how = rng.pick(&[Fault::Io, Fault::Io, Fault::NoSpace]);
+                Step::FailOperation { disk, after: rng.below(6), how: Planned::Once(how) }
+            }
+            7..=9 => Step::BadSuperblock { disk, dead: rng.percent(30) },
+            _ => {
+                // In the data, in the metadata, nothing at all.
+                let left = rng.pick(&[16_384, 4096, 0]);
+                let data = if left > 4096 { rng.below(self.columns) } else { 0 };
+                Step::Shrink { disk, sectors: left / 2 + data }
+            }
+        }
+    }
+
+    /// Whether something may go wrong with a disk. From now on it does.
+    fn may_hurt(&mut self, disk: usize) -> bool {
+        let hurt = self.hurt.contains(&disk);
+        let may = self.profile.beyond || hurt || self.hurt.len() < self.parities;
+        if may && !hurt {
+            self.hurt.push(disk);
+        }
+        may
+    }
+
     fn step(&mut self) -> Step {
         let Profile { cuts, knobs, faults, admin, discards, .. } = self.profile;
         if self.rng.percent(cuts) {
@@ -116,6 +232,8 @@ impl Draw {
             CutMode::Nothing,
             CutMode::Everything,
         ]);
+        let tears = self.profile.more && self.more.percent(20);
+        let mode = if tears { CutMode::Torn } else { mode };
         match self.rng.below(8) {
             0 => Step::Kill,
             1 => Step::Look(mode),
@@ -126,18 +244,13 @@ impl Draw {
     /// A disk that may be hurt.
     fn victim(&mut self) -> Option<usize> {
         let disk = self.rng.index(self.members);
-        let hurt = self.hurt.contains(&disk);
-        let may = self.profile.beyond || hurt || self.hurt.len() < self.parities;
-        if may && !hurt {
-            self.hurt.push(disk);
-        }
-        may.then_some(disk)
+        self.may_hurt(disk).then_some(disk)
     }
 
     fn fault(&mut self, choice: u64) -> Step {
         // A disk that joined takes a slot that was hurt.
         if self.added > 0 && self.rng.percent(20) {
-            let disk = self.members + self.rng.index(self.added);
+            let disk = self.members + self.spares + self.rng.index(self.added);
             let how = Planned::Once(Fault::NoSpace);
             return Step::FailOperation { disk, after: self.rng.below(12), how };
         }
@@ -238,6 +351,18 @@ impl Draw {
         let (start, len) = if op == RequestOp::Flush { (0, 0) } else { (start, len) };
         Step::Ask { client: 1 + rng.below(3) as u32, op, start, len, flags }
     }
+}
+
+/// Where superblocks are and how long, who waits, what a write leaves that fails.
+fn draw_media(rng: &mut Rng, options: &mut Options) {
+    let versions = [Version::V1_2, Version::V1_2, Version::V1_0, Version::V1_1, Version::V0_90];
+    options.version = rng.pick(&versions);
+    options.spares = rng.pick(&[0, 0, 0, 1, 2]);
+    // Roles of one, two or eight sectors, some of which a change of roles has on both sides of an end.
+    if options.version != Version::V0_90 {
+        options.first_number = rng.pick(&[0, 0, 0, 126, 129, 1900]);
+    }
+    options.torn_writes = rng.percent(75);
 }
 
 /// One in two is the default; the others are all that the level knows.

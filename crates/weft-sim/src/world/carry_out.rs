@@ -253,7 +253,7 @@ impl World {
             }
             (Work::ReadMetadata, Ok(bytes)) => Ok(Value::Metadata(bytes.into())),
             (Work::WriteMetadata, result) => {
-                self.record = Record::read(&self.disks, self.options.minor);
+                self.record = Record::read(&self.disks, self.options.version);
                 result.map(|_| Value::Nothing)
             }
             (_, result) => result.map(|_| Value::Nothing),

@@ -136,11 +136,13 @@ impl World {
     /// A blank disk of the same size joins as a spare. Returns its number.
     pub fn add_blank(&mut self) -> (usize, Ticket) {
         let disk = self.disks.len();
-        let size = self.disks[0].size();
+        let size = self.disks[0].whole_size();
         let offset = self.array.data_offset[0];
         let data = offset.0..offset.0 + self.array.geometry.member_size().0;
-        let blank = Disk::new(size, self.options.logical_block);
+        let seed = self.options.seed.wrapping_add(disk as u64);
+        let blank = Disk::new(size, self.options.logical_block).failing_by_chance(seed);
         self.disks.push(blank.carrying(data, self.options.payload));
+        self.disks[disk].faults.tears = self.options.torn_writes;
         self.array.data_offset.push(offset);
         let ticket = self.add(disk, None);
         (disk, ticket)
@@ -153,7 +155,7 @@ impl World {
         let columns: BTreeSet<u64> =
             self.model.touched().map(|sector| self.array.column(sector).sector).collect();
         self.checkers.disk_added(disk, columns.into_iter());
-        self.record = Record::read(&self.disks, self.options.minor);
+        self.record = Record::read(&self.disks, self.options.version);
         let member = self.member_info(disk, index);
         self.admin(Verb::Add { member, superblock, device_uuid: device_uuid(disk) })
     }

@@ -34,6 +34,8 @@ impl World {
             let in_sync = self.record.is_in_sync(disk);
             let report = self.disks[disk].power_cut(mode, &mut self.rng);
             shape.inside_metadata |= report.metadata_in_flight;
+            shape.torn_superblocks += u64::from(report.metadata_torn);
+            self.torn.extend(report.metadata_torn.then_some(disk));
             any_kept |= !report.kept.is_empty();
             any_lost |= !report.lost.is_empty();
             for (sectors, rows) in [(&report.kept, &mut kept_rows), (&report.lost, &mut lost_rows)]
@@ -76,7 +78,8 @@ impl World {
         self.commands.clear();
         self.waiting.clear();
         self.checkers.stopped();
-        self.record = Record::read(&self.disks, self.options.minor);
+        self.record_before = std::mem::take(&mut self.record);
+        self.record = Record::read(&self.disks, self.options.version);
         // A disk keeps its number; member indexes start anew with the next engine.
         self.disk_of = (0..self.disks.len()).collect();
     }
