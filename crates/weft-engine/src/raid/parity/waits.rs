@@ -120,8 +120,10 @@ mod tests {
 
     #[test]
     fn every_wait_is_in_the_bucket_that_ends_at_it_or_soon_after() {
-        let spans =
-            (0..40).flat_map(|log| [(1_u64 << log) - 1, 1 << log, (1 << log) + (1 << log) / 3]);
+        let spans = (0..40).flat_map(|log| {
+            let doubling = 1_u64 << log;
+            [doubling - 1, doubling, doubling + doubling / 3, doubling + doubling / 8 * 5]
+        });
         for span in spans {
             let bucket = bucket_of(Span(span));
             assert!(end_of(bucket).0 >= span, "{span}");
