@@ -31,7 +31,8 @@ usage: cargo xtask TASK
   test [--install]   everything that CI runs; --install fetches missing Debian packages
   instructions [--update]   counts instructions, compares with benches/instructions.toml
   interop [NAME…]    the suites of interop/ (all, or those named; `lab` is the kernel lab)
-  mutants [CRATE…] [-- OPTION…]   which changes of the code does no test notice? (hours)
+  mutants [SET…] [-- OPTION…]   which changes of the code does no test notice? (hours)
+  mutants ledger     how much of that was run
   sweep N            simulates N more seeds of each profile, beyond CI; adds a line to the ledger
   map                rewrites the list of files in ARCHITECTURE.md
   tests [OPTION…]    tests alone, each with a limit of ten minutes (-p CRATE, --workspace, …)

@@ -1,11 +1,14 @@
-//! Which changes of the code does no test notice?
+//! Mutants: changes of the code, and which of them no test notices.
 //!
-//! cargo-mutants changes one thing at a time, as `.cargo/mutants.toml` says, and runs the tests of the
-//! crate. A change that all tests let pass is a *survivor*: a test is missing, or the change makes no
+//! cargo-mutants changes one thing at a time, as the configuration of a *set* says, and runs tests. A change
+//! that all tests let pass is a *survivor*: a test is missing, or the change makes no
 //! difference. Survivors of the second kind are in `xtask/mutants-survivors.txt`, each with the
 //! reason; any other is a failure, and so is a line for which nothing survives any more.
 //!
-//! Nothing here is part of `cargo xtask test`: all of it takes hours.
+//! Nothing here is part of `cargo xtask test`: all of it takes hours, of the set `stripes` days. So runs are
+//! mostly shards, and each is added to a ledger ([`ledger`]) that says how much of which file was run.
+
+mod ledger;
 
 use crate::part::{Ending, Report, cargo};
 use crate::tree;
@@ -15,45 +18,122 @@ use std::fmt;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
-/// What is changed if no crate is named.
-const CRATES: [&str; 3] = ["weft-parity", "weft-engine", "weft-ondisk"];
+/// What is changed and tested together.
+struct Set {
+    name: &'static str,
+    package: &'static str,
+    config: &'static str,
+}
 
-/// `cargo xtask mutants [CRATE…] [-- OPTION…]`; options are those of `cargo mutants`.
+/// All of them; the last is left out if no set is named.
+const SETS: [Set; 4] = [
+    Set { name: "weft-parity", package: "weft-parity", config: ".cargo/mutants.toml" },
+    Set { name: "weft-engine", package: "weft-engine", config: ".cargo/mutants.toml" },
+    Set { name: "weft-ondisk", package: "weft-ondisk", config: ".cargo/mutants.toml" },
+    Set { name: "stripes", package: "weft-engine", config: ".cargo/mutants-stripes.toml" },
+];
+
+/// `cargo xtask mutants [SET…] [-- OPTION…]`; options are those of `cargo mutants`.
+///
+/// `cargo xtask mutants record SET SHARD FOLDER` adds to the ledger what was run elsewhere, in a copy of the
+/// commit that is checked out; FOLDER is the one that holds `mutants.out`, SHARD is as in `--shard`,
+/// `all`, or `again` if what had survived was tried again.
+///
+/// `cargo xtask mutants ledger` says how much was run.
 pub(crate) fn mutants(words: &[&str]) -> anyhow::Result<Report> {
-    let end = words.iter().position(|word| *word == "--").unwrap_or(words.len());
-    let (crates, options) = words.split_at(end);
-    let options = options.get(1..).unwrap_or_default();
     let mut report = Report::default();
-    for one in if crates.is_empty() { &CRATES } else { crates } {
-        report.part(&format!("mutants of {one}"), || {
-            run(one, options).unwrap_or_else(|error| Ending::Failed(format!("{error:#}")))
+    match words {
+        ["record", set, shard, folder] => {
+            let set = set_named(set)?;
+            let found = Found::read(&Path::new(folder).join("mutants.out"))?;
+            println!("{found}");
+            ledger::add(set, shard, &found)?;
+            return Ok(report);
+        }
+        ["ledger"] => {
+            print!("{}", ledger::summary()?);
+            return Ok(report);
+        }
+        _ => {}
+    }
+    let end = words.iter().position(|word| *word == "--").unwrap_or(words.len());
+    let (names, options) = words.split_at(end);
+    let options = options.get(1..).unwrap_or_default();
+    let sets: Vec<&Set> = match names {
+        [] => SETS[..SETS.len() - 1].iter().collect(),
+        names => names.iter().map(|name| set_named(name)).collect::<Result<_, _>>()?,
+    };
+    for set in sets {
+        report.part(&format!("mutants of {}", set.name), || {
+            run(set, options).unwrap_or_else(|error| Ending::Failed(format!("{error:#}")))
         });
     }
     Ok(report)
 }
 
-fn run(one: &str, options: &[&str]) -> anyhow::Result<Ending> {
+fn set_named(name: &str) -> anyhow::Result<&'static Set> {
+    let names = || SETS.map(|set| set.name).join(", ");
+    SETS.iter()
+        .find(|set| set.name == name)
+        .with_context(|| format!("mutants: found set {name:?}, expected one of {}", names()))
+}
+
+impl Set {
+    fn command(&self) -> std::process::Command {
+        let words = ["mutants", "--package", self.package, "--config", self.config];
+        cargo(&words)
+    }
+
+    /// How many changes there are of each file.
+    fn size(&self) -> anyhow::Result<BTreeMap<String, u64>> {
+        let output = self.command().arg("--list").output().context("cargo mutants")?;
+        anyhow::ensure!(output.status.success(), "cargo mutants --list: {}", output.status);
+        let mut size = BTreeMap::new();
+        for line in String::from_utf8(output.stdout)?.lines() {
+            let file = line.split(':').next().unwrap_or_default();
+            *size.entry(file.to_owned()).or_default() += 1;
+        }
+        Ok(size)
+    }
+}
+
+fn run(set: &'static Set, options: &[&str]) -> anyhow::Result<Ending> {
     if !cargo(&["mutants", "--version"]).output().is_ok_and(|output| output.status.success()) {
         let how = "cargo-mutants is not installed: cargo install cargo-mutants --locked";
         return Ok(Ending::Failed(how.into()));
     }
-    let ledger = tree::root().join("xtask/mutants-survivors.txt");
-    let text = std::fs::read_to_string(&ledger).with_context(|| tree::shown(&ledger))?;
-    let known = parse(&text).with_context(|| tree::shown(&ledger))?;
-
-    let output = tree::root().join("target/mutants").join(one);
+    let known = survivors()?;
+    let output = tree::root().join("target/mutants").join(set.name);
     std::fs::create_dir_all(&output).with_context(|| tree::shown(&output))?;
-    let mut command = cargo(&["mutants", "--package", one, "--no-shuffle", "--output"]);
+    let mut command = set.command();
+    command.args(["--no-shuffle", "--sharding", "round-robin", "--output"]);
     let status = command.arg(&output).args(options).status().context("cargo mutants")?;
     // 2: some survived; 3: some never ended. Both are judged here.
     anyhow::ensure!(matches!(status.code(), Some(0 | 2 | 3)), "cargo mutants: {status}");
     let found = Found::read(&output.join("mutants.out"))?;
     println!("{found}");
-    let known = known.into_iter().filter(|it| it.file.starts_with(&format!("crates/{one}/")));
+    let shard = match options {
+        [] => Some("all"),
+        ["--shard", shard] => Some(*shard),
+        _ => options.contains(&"--iterate").then_some("again"),
+    };
+    match shard {
+        Some(shard) => ledger::add(set, shard, &found)?,
+        None => println!("not added to the ledger: it is a part that chance did not choose"),
+    }
+    let size = set.size()?;
+    let known = known.into_iter().filter(|it| size.contains_key(&it.file));
     Ok(match judge(&known.collect::<Vec<_>>(), &found, options.is_empty()) {
         None => Ending::Passed,
         Some(problem) => Ending::Failed(problem),
     })
+}
+
+/// Those that make no difference.
+fn survivors() -> anyhow::Result<Vec<Mutant>> {
+    let path = tree::root().join("xtask/mutants-survivors.txt");
+    let text = std::fs::read_to_string(&path).with_context(|| tree::shown(&path))?;
+    parse(&text).with_context(|| tree::shown(&path))
 }
 
 /// One change, the same wherever in its file the code stands.
@@ -73,13 +153,12 @@ impl fmt::Display for Mutant {
 }
 
 /// What cargo-mutants tried, and what it found.
+#[derive(Default)]
 struct Found {
     survivors: Vec<Mutant>,
-    /// All that were tried.
-    tried: Vec<Mutant>,
-    caught: usize,
-    timeouts: usize,
-    unviable: usize,
+    caught: Vec<Mutant>,
+    timeouts: Vec<Mutant>,
+    unviable: Vec<Mutant>,
 }
 
 impl Found {
@@ -101,25 +180,31 @@ impl Found {
             });
             by_name.insert(name.to_owned(), Mutant::of(file, name, source)?);
         }
-        let survivors = read("missed.txt")?
-            .lines()
-            .map(|name| by_name.get(name).cloned().with_context(|| format!("{name}: unknown")))
-            .collect::<Result<_, _>>()?;
+        let those = |file: &str| -> anyhow::Result<Vec<Mutant>> {
+            let known =
+                |name| by_name.get(name).cloned().with_context(|| format!("{name}: unknown"));
+            read(file)?.lines().map(known).collect()
+        };
         Ok(Self {
-            survivors,
-            caught: read("caught.txt")?.lines().count(),
-            timeouts: read("timeout.txt")?.lines().count(),
-            unviable: read("unviable.txt")?.lines().count(),
-            tried: by_name.into_values().collect(),
+            survivors: those("missed.txt")?,
+            caught: those("caught.txt")?,
+            timeouts: those("timeout.txt")?,
+            unviable: those("unviable.txt")?,
         })
+    }
+
+    fn tried(&self) -> impl Iterator<Item = &Mutant> {
+        let Self { survivors, caught, timeouts, unviable } = self;
+        survivors.iter().chain(caught).chain(timeouts).chain(unviable)
     }
 }
 
 impl fmt::Display for Found {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { survivors, tried, caught, timeouts, unviable } = self;
-        write!(f, "{} mutants: {caught} caught, {timeouts} without an end, ", tried.len())?;
-        write!(f, "{unviable} do not compile, {} survived", survivors.len())
+        let Self { survivors, caught, timeouts, unviable } = self;
+        write!(f, "{} mutants: {} caught, ", self.tried().count(), caught.len())?;
+        write!(f, "{} without an end, {} do not compile, ", timeouts.len(), unviable.len())?;
+        write!(f, "{} survived", survivors.len())
     }
 }
 
@@ -142,7 +227,7 @@ impl Mutant {
 /// Survivors that are not known, and known ones that are none, if there are any.
 fn judge(known: &[Mutant], found: &Found, whole: bool) -> Option<String> {
     let mut problem = String::new();
-    if found.caught == 0 {
+    if found.caught.is_empty() {
         problem.push_str("\n  no mutant was caught: nothing was tested");
     }
     let mut left = known.to_vec();
@@ -155,7 +240,7 @@ fn judge(known: &[Mutant], found: &Found, whole: bool) -> Option<String> {
         }
     }
     // Of a part of all mutants those lines are judged that it has.
-    left.retain(|it| whole || found.tried.contains(it));
+    left.retain(|it| whole || found.tried().any(|tried| tried == it));
     left.sort();
     for line in left {
         let _ = write!(problem, "\n  is known as a survivor, and is none: {line}");
@@ -198,8 +283,7 @@ mod tests {
 
     fn found(survivors: &[&str]) -> Found {
         let survivors: Vec<Mutant> = survivors.iter().map(|change| mutant(change)).collect();
-        let tried = [survivors.clone(), vec![mutant("replace < with == in less")]].concat();
-        Found { survivors, tried, caught: 1, timeouts: 0, unviable: 0 }
+        Found { survivors, caught: vec![mutant("replace < with == in less")], ..Found::default() }
     }
 
     #[test]
@@ -218,9 +302,9 @@ mod tests {
         let problem = judge(&known, &found(&[]), true).unwrap();
         assert!(problem.contains("is known as a survivor, and is none"), "{problem}");
         assert_eq!(judge(&known, &found(&[]), false), None, "it was not tried");
-        let caught = Found { tried: known.to_vec(), ..found(&[]) };
+        let caught = Found { caught: known.to_vec(), ..found(&[]) };
         assert!(judge(&known, &caught, false).is_some(), "it was tried");
-        let nothing = Found { caught: 0, ..found(&[one]) };
+        let nothing = Found { caught: Vec::new(), ..found(&[one]) };
         assert!(judge(&known, &nothing, true).unwrap().contains("nothing was tested"));
     }
 

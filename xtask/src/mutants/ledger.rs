@@ -1,0 +1,313 @@
+//! Ledger of mutants: how much of each file was run, and what became of survivors.
+//!
+//! `xtask/mutants-ledger.jsonl` has a line for each file of each run: how many changes the file has (`of`), how
+//! many were tried, what became of them, and which survived, as `mutants-survivors.txt` writes them. A
+//! run of the shard `again` tried survivors once more, after tests were added; its lines say which were
+//! `killed`. A survivor is *open* until it is killed or stands among those that make no difference. Shards
+//! of different commits may have tried the same change twice, so shares are of tries; and files of which
+//! nothing was tried yet have no line.
+
+use super::{Found, Mutant, Set, survivors};
+use crate::tree;
+use anyhow::{Context, bail, ensure};
+use serde_json::{Value, json};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+use std::path::PathBuf;
+use std::process::Command;
+
+/// One file of one run.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Line {
+    date: String,
+    commit: String,
+    set: String,
+    shard: String,
+    file: String,
+    of: u64,
+    caught: u64,
+    timeouts: u64,
+    unviable: u64,
+    missed: Vec<String>,
+    killed: Vec<String>,
+}
+
+/// All lines of one file.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Sum {
+    of: u64,
+    tried: u64,
+    caught: u64,
+    timeouts: u64,
+    unviable: u64,
+    missed: u64,
+    killed: u64,
+    /// Those that were not killed and do not stand among those that make no difference.
+    open: Vec<String>,
+}
+
+/// The share of open survivors that is borne, in per cent of those tried.
+const OPEN_MAX: u64 = 3;
+
+/// Adds a run.
+pub(super) fn add(set: &Set, shard: &str, found: &Found) -> anyhow::Result<()> {
+    let size = set.size()?;
+    let (commit, date) = (word("git", &["rev-parse", "HEAD"])?, word("date", &["-u", "+%F"])?);
+    let mut text = std::fs::read_to_string(path()).unwrap_or_default();
+    let before = sum(&parse(&text)?, &[]);
+    let files: BTreeSet<&String> = found.tried().map(|mutant| &mutant.file).collect();
+    for file in files {
+        let of_file = |all: &[Mutant]| -> Vec<String> {
+            let those = all.iter().filter(|mutant| mutant.file == *file);
+            those.map(|mutant| format!("{} @ {}", mutant.change, mutant.code)).collect()
+        };
+        let count = |all: &[Mutant]| of_file(all).len() as u64;
+        let mut line = Line {
+            date: date.clone(),
+            commit: commit.clone(),
+            set: set.name.to_owned(),
+            shard: shard.to_owned(),
+            file: file.clone(),
+            of: size.get(file).copied().unwrap_or_default(),
+            ..Line::default()
+        };
+        if shard == AGAIN {
+            let open = before.get(file).map(|sum| sum.open.clone()).unwrap_or_default();
+            let ended = [of_file(&found.caught), of_file(&found.timeouts)].concat();
+            line.killed = open.into_iter().filter(|name| ended.contains(name)).collect();
+        } else {
+            line.caught = count(&found.caught);
+            line.timeouts = count(&found.timeouts);
+            line.unviable = count(&found.unviable);
+            line.missed = of_file(&found.survivors);
+        }
+        if line.tried() > 0 || !line.killed.is_empty() {
+            let _ = writeln!(text, "{}", line.to_json());
+        }
+    }
+    parse(&text)?;
+    std::fs::write(path(), text)?;
+    print!("{}", summary()?);
+    Ok(())
+}
+
+/// How much was run of each file, and of all.
+pub(super) fn summary() -> anyhow::Result<String> {
+    let sums = sum(&ledger()?, &survivors()?);
+    let mut all = Sum::default();
+    let mut text = String::new();
+    for (file, sum) in &sums {
+        let _ = writeln!(text, "{file}: {}", sum.text());
+        all.of += sum.of;
+        all.tried += sum.tried;
+        all.caught += sum.caught;
+        all.timeouts += sum.timeouts;
+        all.unviable += sum.unviable;
+        all.missed += sum.missed;
+        all.killed += sum.killed;
+        all.open.extend(sum.open.iter().map(|name| format!("{file}: {name}")));
+    }
+    let _ = writeln!(text, "all: {}; at most {OPEN_MAX} % may be open", all.text());
+    for name in &all.open {
+        let _ = writeln!(text, "open: {name}");
+    }
+    Ok(text)
+}
+
+impl Sum {
+    fn text(&self) -> String {
+        let Self { of, tried, caught, timeouts, unviable, missed, killed, open } = self;
+        let listed = missed - killed - open.len() as u64;
+        let percent = (tried * 100).checked_div(*of).unwrap_or(0);
+        format!(
+            "{tried} of {of} tried ({percent} %): {caught} caught, {timeouts} without an end, {unviable} do \
+             not compile, {missed} survived, of which {killed} were killed since, {listed} make no \
+             difference, {} are open",
+            open.len()
+        )
+    }
+}
+
+impl Line {
+    fn tried(&self) -> u64 {
+        self.caught + self.timeouts + self.unviable + self.missed.len() as u64
+    }
+
+    fn to_json(&self) -> Value {
+        let Self { date, commit, set, shard, file, of, caught, timeouts, unviable, .. } = self;
+        let mut line =
+            json!({"date": date, "commit": commit, "set": set, "shard": shard, "file": file});
+        if self.shard == AGAIN {
+            line["killed"] = json!(self.killed);
+            return line;
+        }
+        line["of"] = json!(of);
+        line["tried"] = json!(self.tried());
+        line["caught"] = json!(caught);
+        line["timeouts"] = json!(timeouts);
+        line["unviable"] = json!(unviable);
+        line["missed"] = json!(self.missed);
+        line
+    }
+
+    fn of_json(line: &Value) -> anyhow::Result<Self> {
+        let text = |field: &str| {
+            let text = line[field].as_str().map(str::to_owned);
+            text.with_context(|| format!("{field}: found {}, expected a text", line[field]))
+        };
+        let number = |field: &str| {
+            let number = line[field].as_u64();
+            number.with_context(|| format!("{field}: found {}, expected a count", line[field]))
+        };
+        let names = |field: &str| {
+            let names = line[field].as_array().and_then(|names| {
+                names.iter().map(|name| Some(name.as_str()?.to_owned())).collect()
+            });
+            names.with_context(|| format!("{field}: found {}, expected texts", line[field]))
+        };
+        let (date, commit, set) = (text("date")?, text("commit")?, text("set")?);
+        let (shard, file) = (text("shard")?, text("file")?);
+        let it = Self { date, commit, set, shard, file, ..Self::default() };
+        if it.shard == AGAIN {
+            return Ok(Self { killed: names("killed")?, ..it });
+        }
+        let (of, caught) = (number("of")?, number("caught")?);
+        let (timeouts, unviable) = (number("timeouts")?, number("unviable")?);
+        let it = Self { of, caught, timeouts, unviable, missed: names("missed")?, ..it };
+        let tried = number("tried")?;
+        ensure!(tried == it.tried(), "tried: found {tried}, expected {}, the sum", it.tried());
+        ensure!(tried <= of, "tried: found {tried} of {of}");
+        Ok(it)
+    }
+}
+
+fn path() -> PathBuf {
+    tree::root().join("xtask/mutants-ledger.jsonl")
+}
+
+fn ledger() -> anyhow::Result<Vec<Line>> {
+    parse(&std::fs::read_to_string(path()).with_context(|| tree::shown(&path()))?)
+}
+
+/// All lines; none counts twice, and what was killed had survived.
+fn parse(text: &str) -> anyhow::Result<Vec<Line>> {
+    let mut lines: Vec<Line> = Vec::new();
+    for (text, number) in text.lines().zip(1..) {
+        let at = || format!("mutants-ledger.jsonl:{number}");
+        let value = serde_json::from_str(text).with_context(at)?;
+        let line = Line::of_json(&value).with_context(at)?;
+        let same = |other: &Line| {
+            let of = |line: &Line| {
+                (line.set.clone(), line.commit.clone(), line.shard.clone(), line.file.clone())
+            };
+            of(other) == of(&line)
+        };
+        if line.shard != AGAIN && lines.iter().any(same) {
+            bail!("{}: shard {} of {} stands there already", at(), line.shard, line.file);
+        }
+        let before: Vec<&Line> = lines.iter().filter(|other| other.file == line.file).collect();
+        for name in &line.killed {
+            ensure!(
+                before.iter().any(|line| line.missed.contains(name)),
+                "{}: killed: found {name:?}, which had not survived",
+                at()
+            );
+        }
+        lines.push(line);
+    }
+    Ok(lines)
+}
+
+/// By file. `listed` are survivors that make no difference.
+fn sum(lines: &[Line], listed: &[Mutant]) -> BTreeMap<String, Sum> {
+    let mut sums: BTreeMap<String, Sum> = BTreeMap::new();
+    for line in lines {
+        let sum = sums.entry(line.file.clone()).or_default();
+        if line.shard != AGAIN {
+            sum.of = line.of;
+        }
+        sum.tried += line.tried();
+        sum.caught += line.caught;
+        sum.timeouts += line.timeouts;
+        sum.unviable += line.unviable;
+        sum.missed += line.missed.len() as u64;
+        sum.open.extend(line.missed.iter().cloned());
+        for name in &line.killed {
+            if let Some(place) = sum.open.iter().position(|open| open == name) {
+                sum.open.swap_remove(place);
+                sum.killed += 1;
+            }
+        }
+    }
+    for Mutant { file, change, code } in listed {
+        let name = format!("{change} @ {code}");
+        if let Some(sum) = sums.get_mut(file)
+            && let Some(place) = sum.open.iter().position(|open| *open == name)
+        {
+            sum.open.swap_remove(place);
+        }
+    }
+    sums
+}
+
+/// What a command prints.
+fn word(program: &str, words: &[&str]) -> anyhow::Result<String> {
+    let output = Command::new(program).args(words).current_dir(tree::root()).output()?;
+    ensure!(output.status.success(), "{program}: {}", String::from_utf8_lossy(&output.stderr));
+    Ok(String::from_utf8(output.stdout)?.trim().to_owned())
+}
+
+const AGAIN: &str = "again";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_committed_ledger_agrees_with_the_survivors() {
+        let lines = ledger().unwrap();
+        print!("{}", summary().unwrap());
+        assert!(lines.iter().all(|line| line.commit.len() == 40), "commits are named in full");
+        let sums = sum(&lines, &survivors().unwrap());
+        let (tried, caught) =
+            sums.values().fold((0, 0), |sum, file| (sum.0 + file.tried, sum.1 + file.caught));
+        assert!(tried >= 50 && caught * 2 > tried, "{caught} of {tried}");
+        let open: usize = sums.values().map(|sum| sum.open.len()).sum();
+        assert!(open as u64 * 100 <= tried * OPEN_MAX, "{open} of {tried} are open: write tests");
+    }
+
+    #[test]
+    fn a_survivor_is_open_until_it_is_killed_or_listed_and_no_run_counts_twice() {
+        let line = |shard: &str, missed: &[&str], killed: &[&str]| Line {
+            date: "2026-11-21".into(),
+            commit: "c".into(),
+            set: "stripes".into(),
+            shard: shard.into(),
+            file: "f.rs".into(),
+            of: if shard == AGAIN { 0 } else { 100 },
+            caught: if shard == AGAIN { 0 } else { 7 },
+            missed: missed.iter().map(|name| (*name).to_owned()).collect(),
+            killed: killed.iter().map(|name| (*name).to_owned()).collect(),
+            ..Line::default()
+        };
+        let text = |lines: &[Line]| -> String {
+            lines.iter().map(|line| format!("{}\n", line.to_json())).collect()
+        };
+        let (one, two) = (line("0/9", &["a @ x", "b @ y"], &[]), line("1/9", &["c @ z"], &[]));
+        let again = line(AGAIN, &[], &["b @ y"]);
+        let lines = [one.clone(), two.clone(), again.clone()];
+        let read = parse(&text(&lines)).unwrap();
+        assert_eq!(read, lines);
+        let listed = [Mutant { file: "f.rs".into(), change: "a".into(), code: "x".into() }];
+        let sum = &sum(&read, &listed)["f.rs"];
+        assert_eq!((sum.of, sum.tried, sum.missed, sum.killed), (100, 17, 3, 1));
+        assert_eq!(sum.open, ["c @ z"]);
+        assert!(sum.text().starts_with("17 of 100 tried (17 %): 14 caught"), "{}", sum.text());
+        // Planted: the same shard twice, one killed that had not survived, a sum that is wrong.
+        let error = |text: String| format!("{:#}", parse(&text).unwrap_err());
+        assert!(error(text(&[one.clone(), one.clone()])).contains("stands there already"));
+        assert!(error(text(&[two, again])).contains("had not survived"));
+        let wrong = text(&[one]).replace("\"tried\":9", "\"tried\":8");
+        assert!(error(wrong).contains("tried: found 8, expected 9"));
+    }
+}
