@@ -60,6 +60,9 @@ fn main() -> ExitCode {
         Err(error) => {
             // Help and version go to standard output and are no error.
             let status = u8::try_from(error.exit_code()).unwrap_or(2);
+            if error.use_stderr() && outcome::wants_json(std::env::args_os()) {
+                outcome::print_error(status, &error.to_string());
+            }
             return match error.print() {
                 Err(error) if error.kind() != ErrorKind::BrokenPipe => {
                     ExitCode::from(status.max(1))
@@ -70,5 +73,5 @@ fn main() -> ExitCode {
     };
     let result = command::run(&cli.command, Cli::command);
     terminal::wait_if_interrupted();
-    outcome::finish(result)
+    outcome::finish(result, outcome::wants_json(std::env::args_os()))
 }

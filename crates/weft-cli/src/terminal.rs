@@ -57,10 +57,16 @@ pub(crate) fn complain(message: &str) {
 
 /// Prints a value on standard output, as JSON that people can read as well.
 pub(crate) fn print_json(value: &impl Serialize) -> io::Result<()> {
+    PRINTED_JSON.store(true, Ordering::SeqCst);
     let mut out = io::stdout().lock();
     serde_json::to_writer_pretty(&mut out, value)?;
     out.write_all(b"\n")?;
     out.flush()
+}
+
+/// Whether a JSON value went to standard output.
+pub(crate) fn printed_json() -> bool {
+    PRINTED_JSON.load(Ordering::SeqCst)
 }
 
 /// A progress bar in bytes, drawn on standard error when that is a terminal.
@@ -190,6 +196,8 @@ fn locked<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// What goes when the process is told to end; none: it ends as it does without.
 static PASSING: Mutex<Option<Vec<PathBuf>>> = Mutex::new(None);
+/// See [`printed_json`].
+static PRINTED_JSON: AtomicBool = AtomicBool::new(false);
 /// The bars that were made.
 static BARS: Mutex<Vec<WeakProgressBar>> = Mutex::new(Vec::new());
 /// Files are being removed, and the process ends then.

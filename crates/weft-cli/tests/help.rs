@@ -96,6 +96,64 @@ fn commands_print_json_unless_their_output_has_another_form() {
 }
 
 #[test]
+fn every_command_that_has_json_prints_it_when_it_fails() {
+    let dir = tempdir().unwrap();
+    std::fs::write(dir.path().join("small"), [0; 512]).unwrap();
+    // A call that fails inside of the command, with its exit status.
+    let failing: [(&str, &[&str], i32); 22] = [
+        ("create", &["-l", "1", "-n", "2", "a", "b"], 2),
+        ("examine", &["absent"], 1),
+        ("detail", &["absent"], 1),
+        ("assemble", &["absent"], 1),
+        ("rescue", &["absent"], 1),
+        ("status", &["absent"], 1),
+        ("fail", &["absent", "m"], 1),
+        ("remove", &["absent", "m"], 1),
+        ("add", &["absent", "m"], 1),
+        ("check", &["absent"], 1),
+        ("repair", &["absent"], 1),
+        ("idle", &["absent"], 1),
+        ("wait", &["absent"], 1),
+        ("get", &["absent"], 1),
+        ("set", &["absent", "a=b"], 1),
+        ("explain", &["0", "--members", "absent"], 1),
+        ("stop", &["absent"], 1),
+        ("bench", &["absent"], 2),
+        ("sim", &["absent"], 1),
+        ("replay", &["absent"], 1),
+        ("reproduce", &["absent"], 2),
+        ("demo", &["absent"], 2),
+    ];
+    let speechless = ["cat", "serve", "completions", "man"];
+    for command in COMMANDS.iter().filter(|command| !speechless.contains(command)) {
+        let (_, arguments, status) = failing
+            .iter()
+            .find(|row| row.0 == *command)
+            .unwrap_or_else(|| panic!("{command}: no call that fails"));
+        // As it is told, and as clap tells of an option that there is not.
+        for (more, status) in [("--json", *status), ("--no-such-option", 2)] {
+            let line = [&[*command, "--json"][..], arguments, &[more][..]].concat();
+            let line = if more == "--json" { &line[..line.len() - 1] } else { &line[..] };
+            let text = exits(dir.path(), status, line);
+            let value: serde_json::Value = serde_json::from_str(&text.out)
+                .unwrap_or_else(|error| panic!("{line:?}: {error}: {:?}", text.out));
+            let schema = value["schema"].as_str().unwrap();
+            if schema == "weft.error/1" {
+                assert_eq!(value["exit"], status, "{line:?}");
+                let message = value["error"].as_str().unwrap();
+                assert!(text.err.contains(message), "{line:?}: {message}: {}", text.err);
+            } else {
+                // A report that says in its place what is wrong.
+                assert!(text.out.contains("absent"), "{line:?}: {}", text.out);
+            }
+        }
+        // Without --json, nothing: a message is for standard error.
+        let plain = exits(dir.path(), *status, &[&[*command][..], arguments].concat());
+        assert!(!plain.out.contains("weft.error"), "{command}: {}", plain.out);
+    }
+}
+
+#[test]
 fn every_knob_is_in_the_help_of_get_and_set() {
     let dir = tempdir().unwrap();
     for command in ["get", "set"] {
