@@ -339,6 +339,69 @@ fn of_several_members_to_add_those_before_a_refused_one_are_named() {
     assert_eq!(served.wait(), Some(0));
 }
 
+/// Of several members to fail, all are failed or none, and a refusal says which may be.
+#[test]
+fn members_are_failed_all_or_none() {
+    let dir = tempdir().unwrap();
+    let path = dir.path();
+    let made = ["create", "-l6", "-n5", "-c64K", "--member-size=8M", "--name=vol"];
+    let members = ["a", "b", "c", "d", "e"];
+    exits(path, 0, &[&made[..], &members].concat());
+    let served = Served::start(path, &members);
+    let states = || -> String {
+        let status = common::weft(path, &["status", "--json"]);
+        let status: serde_json::Value = serde_json::from_slice(&status.stdout).unwrap();
+        let members = status["servers"][0]["volumes"][0]["members"].as_array().unwrap();
+        members.iter().map(|it| &it["state"].as_str().unwrap()[..2]).collect()
+    };
+    let text = exits(path, 3, &["fail", "vol", "a", "b", "d"]).err;
+    assert!(text.contains("none was failed, and only "), "{text}");
+    assert!(text.contains("/a, ") && text.contains("/b may be"), "{text}");
+    assert!(!text.contains("/d"), "{text}");
+    assert_eq!(states(), "inininin".to_owned() + "in");
+    exits(path, 2, &["fail", "vol", "a", "nobody"]);
+    assert_eq!(states(), "inininin".to_owned() + "in");
+    exits(path, 0, &["fail", "vol", "a", "d"]);
+    assert_eq!(states(), "faininfain");
+    let text = exits(path, 3, &["fail", "vol", "b"]).err;
+    assert!(text.contains("be left to know every byte; add one"), "{text}");
+    exits(path, 0, &["stop", "vol"]);
+    assert_eq!(served.wait(), Some(0));
+}
+
+/// With every number of members: the default is no multiple of their rows.
+#[test]
+fn a_knob_takes_the_value_that_it_shows_and_sizes_have_units() {
+    for (level, count) in [("-l5", 3), ("-l5", 4), ("-l5", 6), ("-l6", 5), ("-l6", 6)] {
+        let dir = tempdir().unwrap();
+        let path = dir.path();
+        let count_option = format!("-n{count}");
+        let members = &["a", "b", "c", "d", "e", "f"][..count];
+        let made = ["create", level, &count_option, "-c64K", "--member-size=8M", "--name=vol"];
+        exits(path, 0, &[&made[..], &["--assume-clean"], members].concat());
+        let served = Served::start(path, &[&["--set", "max_sectors_kb=1M"][..], members].concat());
+        let shown = exits(path, 0, &["get", "vol"]).out;
+        for line in shown.lines() {
+            exits(path, 0, &["set", "vol", line.split(' ').next().unwrap()]);
+        }
+        assert!(shown.contains("max_sectors_kb=1024 "), "{shown}");
+        for (set, shows) in [
+            ("stripe_cache_bytes=4M", "stripe_cache_bytes=4194304\n"),
+            ("stripe_cache_bytes=8388608", "stripe_cache_bytes=8388608\n"),
+            ("stripe_cache_bytes=8M", "stripe_cache_bytes=8388608\n"),
+            ("stripe_size=64K", "stripe_size=65536\n"),
+        ] {
+            exits(path, 0, &["set", "vol", set]);
+            let name = set.split('=').next().unwrap();
+            assert_eq!(exits(path, 0, &["get", "vol", name]).out, shows, "{level} {count}");
+        }
+        let text = exits(path, 3, &["set", "vol", "stripe_cache_bytes=16M"]).err;
+        assert!(text.contains("found 16777216, expected at most 8"), "{text}");
+        exits(path, 0, &["stop", "vol"]);
+        assert_eq!(served.wait(), Some(0));
+    }
+}
+
 #[test]
 fn a_volume_is_described_by_its_server_whatever_is_at_the_paths_now() {
     let dir = array();

@@ -802,6 +802,12 @@ impl Array {
         slot.is_some_and(|slot| self.membership.breaks(slot))
     }
 
+    /// Whether the array would be broken without these members.
+    pub(crate) fn breaks_without(&self, positions: &[usize]) -> bool {
+        let slots = positions.iter().filter_map(|position| self.members[*position].slot);
+        self.membership.breaks_without(slots)
+    }
+
     /// Forgets a member that failed, or a spare.
     pub(crate) fn remove(&mut self, position: usize) -> Result<(), ReplyError> {
         let member = &self.members[position];

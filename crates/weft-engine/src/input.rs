@@ -205,6 +205,8 @@ pub enum Verb {
     },
     /// Declare a member failed.
     Fail(MemberIndex),
+    /// Declare members failed: all of them, or none when too few would be left.
+    FailAll(Box<[MemberIndex]>),
     /// Stop a running sync (`idle`); keep a new one from starting as well (`frozen`).
     /// Or start one: `check`, `repair`, `resync`.
     SyncAction(SyncAction),

@@ -211,6 +211,13 @@ impl Membership {
         self.in_sync.contains(slot) && self.in_sync.count() <= self.data_members
     }
 
+    /// Whether the array would be broken without the members of these slots.
+    pub(crate) fn breaks_without(&self, slots: impl Iterator<Item = Slot>) -> bool {
+        let mut left = self.in_sync;
+        slots.for_each(|slot| left.remove(slot));
+        left != self.in_sync && left.count() < self.data_members
+    }
+
     /// Whether the members suffice without a slot's, and without those that do not answer.
     pub(crate) fn can_read_around(&self, slot: Slot) -> bool {
         let others = self.in_sync.without(self.stalled).without(SlotSet::only(slot));

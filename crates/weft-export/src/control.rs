@@ -45,7 +45,7 @@ pub enum Command {
         /// Paths, as for `serve`.
         members: Vec<String>,
     },
-    /// Declare members failed.
+    /// Declare members failed: all of them, or none.
     Fail {
         /// Which.
         members: Vec<String>,

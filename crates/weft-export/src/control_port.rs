@@ -1,7 +1,8 @@
 //! The control socket: how administrators are answered.
 //!
 //! The server's side of `control.rs`. One command of a connection runs at a time; its members or knobs
-//! are done one after the other, and the first that fails ends it. Opening a member to be added is the
+//! are done one after the other, and the first that fails ends it. Members to be failed are the
+//! exception: all of them are, or none. Opening a member to be added is the
 //! one thing here that can block the loop, for the time of an `open` and three reads.
 //!
 //! An administrator that does not read its answers waits: with [`OUTPUT_BYTES_HIGH`] unsent nothing more
@@ -63,7 +64,7 @@ struct Work {
 enum Step {
     Add(String),
     Adding(MemberIndex),
-    Fail(String),
+    Fail(Vec<String>),
     Remove(String),
     Removing(MemberIndex),
     Set(String, String),
@@ -174,7 +175,7 @@ impl ControlPort {
         };
         let steps = match request.command {
             Command::Add { members } => each(members, Step::Add),
-            Command::Fail { members } => each(members, Step::Fail),
+            Command::Fail { members } => vec![Step::Fail(members)],
             Command::Get { knobs } => return Err(get(cx, volume, &knobs).into()),
             Command::Remove { members } => each(members, Step::Remove),
             Command::Set { knobs } => {
@@ -487,7 +488,10 @@ impl Administrator {
 fn start(cx: &mut Context<'_, '_>, step: Step) -> Result<(Verb, Step), Box<Response>> {
     match step {
         Step::Add(member) => add(cx, &member),
-        Step::Fail(member) => Ok((Verb::Fail(member_of(cx, &member)?), Step::Waiting)),
+        Step::Fail(members) => {
+            let members = members.iter().map(|member| member_of(cx, member));
+            Ok((Verb::FailAll(members.collect::<Result<_, _>>()?), Step::Waiting))
+        }
         Step::Remove(member) => {
             let index = member_of(cx, &member)?;
             Ok((Verb::Remove(index), Step::Removing(index)))

@@ -72,8 +72,7 @@ pub(crate) fn run(arguments: &Explain) -> Outcome {
     };
     for setting in &arguments.knobs {
         let (name, value) = super::knobs::split(setting)?;
-        let knob = array.knobs.parse(name, value).map_err(Failure::usage)?;
-        array.knobs.set(knob);
+        super::knobs::set(&mut array.knobs, name, value).map_err(Failure::usage)?;
     }
     let range = array.range(range)?;
     let explained = array.explain(range);

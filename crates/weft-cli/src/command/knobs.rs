@@ -4,9 +4,10 @@
 
 use std::fmt::Write;
 
-use weft_engine::knobs::{Knobs, TABLE};
+use weft_engine::knobs::{KnobError, Knobs, TABLE};
 
 use crate::outcome::Failure;
+use crate::size;
 
 /// The two parts of `KNOB=VALUE`.
 ///
@@ -16,6 +17,37 @@ pub(crate) fn split(setting: &str) -> Result<(&str, &str), Failure> {
     setting.split_once('=').ok_or_else(|| {
         Failure::usage(format!("{setting}: expected KNOB=VALUE; weft get lists the knobs"))
     })
+}
+
+/// A knob's value as the engine takes it: sizes may have a unit, as in `64K` or `1G`. The one place where
+/// `set`, `serve --set`, `explain --set`, `sim --set` and `--sweep` read them.
+pub(crate) fn plain(name: &str, value: &str) -> String {
+    let unit = TABLE.iter().find(|row| row.name == name).map(|row| row.unit);
+    let size = match unit {
+        Some("bytes") => size::bytes(value).ok().map(|bytes| bytes.0),
+        // A size between two KiB stays as it is, and is refused with the range.
+        Some("KiB") => size::kib(value)
+            .ok()
+            .and_then(|bytes| bytes.0.is_multiple_of(1024).then_some(bytes.0 >> 10)),
+        _ => None,
+    };
+    size.map_or_else(|| value.to_owned(), |size| size.to_string())
+}
+
+/// Changes a knob.
+///
+/// # Errors
+/// There is no such knob, or its value is out of range.
+pub(crate) fn set(knobs: &mut Knobs, name: &str, value: &str) -> Result<(), KnobError> {
+    // An error names what was said.
+    let knob = match knobs.parse(name, &plain(name, value)) {
+        Err(KnobError::Value { name, expected, .. }) => {
+            return Err(KnobError::Value { name, found: value.to_owned(), expected });
+        }
+        other => other?,
+    };
+    knobs.set(knob);
+    Ok(())
 }
 
 /// Every knob with its unit, range, default and meaning, for help texts.
@@ -29,4 +61,42 @@ pub(crate) fn table() -> String {
         let _ = writeln!(text, "      {}", row.doc);
     }
     text.trim_end().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_take_units_and_other_knobs_do_not() {
+        for (name, value, expected) in [
+            ("stripe_cache_bytes", "16M", "16777216"),
+            ("stripe_cache_bytes", "8388608", "8388608"),
+            ("stripe_cache_bytes", "1G", "1073741824"),
+            ("stripe_size", "64K", "65536"),
+            ("stripe_size", "auto", "auto"),
+            ("max_sectors_kb", "512", "512"),
+            ("max_sectors_kb", "1M", "1024"),
+            ("max_sectors_kb", "1s", "1s"),
+            ("stripe_cache_size", "1K", "1K"),
+            ("no_such_knob", "1K", "1K"),
+        ] {
+            assert_eq!(plain(name, value), expected, "{name}={value}");
+        }
+        let mut knobs = Knobs::default();
+        set(&mut knobs, "stripe_size", "64K").unwrap();
+        assert_eq!(knobs.show("stripe_size").as_deref(), Some("65536"));
+        let error = set(&mut knobs, "stripe_size", "3K").unwrap_err().to_string();
+        assert!(error.contains("found 3K"), "{error}");
+    }
+
+    /// Every knob whose unit is one of size is read as a size.
+    #[test]
+    fn all_size_knobs_are_known() {
+        for row in TABLE {
+            let is_size = ["bytes", "KiB"].contains(&row.unit);
+            let known = ["stripe_cache_bytes", "stripe_size", "max_sectors_kb"];
+            assert_eq!(is_size, known.contains(&row.name), "{}", row.name);
+        }
+    }
 }

@@ -308,10 +308,8 @@ fn knobs(settings: &[String]) -> Result<Knobs, Failure> {
     let mut knobs = Knobs::default();
     for setting in settings {
         let (name, value) = super::knobs::split(setting)?;
-        let knob = knobs
-            .parse(name, value)
+        super::knobs::set(&mut knobs, name, value)
             .map_err(|error| Failure::usage(format!("--set {setting}: {error}")))?;
-        knobs.set(knob);
     }
     Ok(knobs)
 }

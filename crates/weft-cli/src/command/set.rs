@@ -17,7 +17,7 @@ use crate::terminal::print_json;
 pub(crate) struct Set {
     /// Name or control socket of a running volume
     target: String,
-    /// What to change, as weft get prints it
+    /// What to change, as weft get prints it; sizes take K, M, G
     #[arg(value_name = "KNOB=VALUE", required = true)]
     knobs: Vec<String>,
     /// Print one JSON object
@@ -30,7 +30,8 @@ pub(crate) fn run(arguments: &Set) -> Outcome {
         .knobs
         .iter()
         .map(|setting| {
-            super::knobs::split(setting).map(|(name, value)| (name.to_owned(), value.to_owned()))
+            let (name, value) = super::knobs::split(setting)?;
+            Ok((name.to_owned(), super::knobs::plain(name, value)))
         })
         .collect();
     let mut target = Target::connect(&arguments.target)?;

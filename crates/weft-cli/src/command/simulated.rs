@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use clap::Args;
 use indicatif::ProgressBar;
 use signal_hook::consts::SIGINT;
-use weft_engine::knobs::{Knobs, TABLE};
+use weft_engine::knobs::Knobs;
 use weft_lab::fio_json::Header;
 use weft_lab::simulate::{
     CostTable, Outcome, Progress, SimulateError, Stop, Volume, faults, models,
@@ -111,7 +111,7 @@ impl Simulated {
         let mut knobs = if self.tuned_as == "md" { Knobs::md() } else { Knobs::default() };
         for setting in &self.set {
             let (name, value) = super::knobs::split(setting)?;
-            set_knob(&mut knobs, name, value)?;
+            super::knobs::set(&mut knobs, name, value).map_err(Failure::usage)?;
         }
         let faults = match self.faults.as_deref() {
             None => Vec::new(),
@@ -131,17 +131,6 @@ impl Simulated {
             seed: self.seed,
         })
     }
-}
-
-/// Changes a knob; where it is in bytes the value may have a unit.
-pub(crate) fn set_knob(knobs: &mut Knobs, name: &str, value: &str) -> Result<(), Failure> {
-    let in_bytes = TABLE.iter().any(|row| row.name == name && row.unit == "bytes");
-    let plain =
-        if in_bytes { size::bytes(value).ok().map(|size| size.0.to_string()) } else { None };
-    let value = plain.as_deref().unwrap_or(value);
-    let knob = knobs.parse(name, value).map_err(Failure::usage)?;
-    knobs.set(knob);
-    Ok(())
 }
 
 /// Lists the models of drives.

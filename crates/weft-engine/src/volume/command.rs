@@ -3,15 +3,16 @@
 //! A command sets a state that turns work off, and is answered when that state is reached. None is a
 //! procedure of its own.
 
-use weft_units::{ClientId, FRAME_BYTES};
+use weft_units::{Bytes, ClientId, FRAME_BYTES};
 
 use super::Volume;
 use super::shard::Shard;
 use crate::error::ReplyError;
 use crate::input::{Command, Verb};
-use crate::knobs::Knob;
+use crate::knobs::{Knob, Knobs};
 use crate::member::Member;
 use crate::outbox::Outbox;
+use crate::raid::parity::stripe_size::StripeSize;
 use crate::token::Tag;
 
 /// A command that is not answered yet.
@@ -50,7 +51,8 @@ impl Volume {
                 self.recovery_disabled = false;
                 self.array.add(member.clone(), *device_uuid).map(|()| self.recorded())
             }
-            Verb::Fail(index) => self.fail(*index, out).map(|()| self.recorded()),
+            Verb::Fail(member) => self.fail(&[*member], out).map(|()| self.recorded()),
+            Verb::FailAll(members) => self.fail(members, out).map(|()| self.recorded()),
             Verb::Remove(index) => match self.array.position_of(*index) {
                 None => Err(ReplyError::Invalid("no such member")),
                 Some(position) => self.array.remove(position).map(|()| self.recorded()),
@@ -82,6 +84,12 @@ impl Volume {
     }
 
     fn set(&mut self, knob: Knob) -> Result<Option<Until>, ReplyError> {
+        let mut knobs = self.knobs;
+        knobs.set(knob);
+        // The present value is taken at any time.
+        if knobs == self.knobs {
+            return Ok(None);
+        }
         match knob {
             Knob::StripeCacheBytes(_)
             | Knob::StripeCacheForm(_)
@@ -105,8 +113,6 @@ impl Volume {
                 "rows are in use for as long as a member does not answer",
             ));
         }
-        let mut knobs = self.knobs;
-        knobs.set(knob);
         let row_frames = knobs.stripe_size.row_frames(&self.array.geometry);
         let shards = self.shards.len() as u32;
         let room = self.memory.frames / shards / row_frames * shards;
@@ -118,9 +124,14 @@ impl Volume {
         };
         match knob {
             Knob::StripeCacheBytes(bytes) => {
-                let room = u64::from(self.memory.frames) * FRAME_BYTES;
-                if bytes.0 > room {
-                    return too_large("stripe_cache_bytes", bytes.0, room);
+                // As at the start: a size counts as far as it holds whole rows of `auto`, so that the
+                // size with which the volume was started is taken again.
+                let auto = Knobs { stripe_size: StripeSize::AUTO, ..knobs };
+                let row_frames = auto.stripe_size.row_frames(&self.array.geometry);
+                let room = self.memory.frames / shards / row_frames * shards;
+                if bytes > Bytes::ZERO && auto.cache_rows(&self.array.geometry) > room {
+                    let bytes_max = u64::from(room + 1) * u64::from(row_frames) * FRAME_BYTES - 1;
+                    return too_large("stripe_cache_bytes", bytes.0, bytes_max);
                 }
             }
             Knob::StripeCacheSize(rows) if rows > room => {

@@ -17,24 +17,47 @@ use crate::ranges::RequestId;
 use crate::token::Token;
 
 impl Volume {
-    /// Declares a member failed: what it has outstanding is given up.
-    pub(super) fn fail(&mut self, index: MemberIndex, out: &mut Outbox) -> Result<(), ReplyError> {
-        let position =
-            self.array.position_of(index).ok_or(ReplyError::Invalid("no such member"))?;
+    /// Declares members failed, all or none: what they have outstanding is given up.
+    pub(super) fn fail(
+        &mut self,
+        indices: &[MemberIndex],
+        out: &mut Outbox,
+    ) -> Result<(), ReplyError> {
+        let position = |index: &MemberIndex| {
+            self.array.position_of(*index).ok_or(ReplyError::Invalid("no such member"))
+        };
+        let positions = indices.iter().map(position).collect::<Result<Vec<_>, _>>()?;
         if self.array.membership.read_only {
             return Err(ReplyError::ReadOnly);
         }
-        if self.array.breaks(position) {
-            return Err(ReplyError::Refused(
-                "too few members would be left to know every byte; add one and let it be rebuilt \
-                 first"
-                    .to_owned(),
-            ));
+        if self.array.breaks_without(&positions) {
+            return Err(ReplyError::Refused(self.too_few(&positions)));
         }
-        self.array.fail(position, out);
-        self.give_up(position, None, out);
+        for position in positions {
+            self.array.fail(position, out);
+            self.give_up(position, None, out);
+        }
         self.take_events(out);
         Ok(())
+    }
+
+    /// Why these members are not failed, and which of them may be, in the order in which they are named.
+    fn too_few(&self, positions: &[usize]) -> String {
+        let why = "too few members would be left to know every byte";
+        let way_out = "add one and let it be rebuilt first";
+        let mut may: Vec<usize> = Vec::new();
+        for position in positions {
+            may.push(*position);
+            if self.array.breaks_without(&may) {
+                may.pop();
+            }
+        }
+        if may.is_empty() {
+            return format!("{why}; {way_out}");
+        }
+        let labels = may.iter().map(|position| self.array.members[*position].info.label.as_str());
+        let labels = labels.collect::<Vec<_>>().join(", ");
+        format!("{why}; none was failed, and only {labels} may be; for more, {way_out}")
     }
 
     /// Looks after members that do not answer.

@@ -10,8 +10,9 @@ use weft_lab::simulate::Volume;
 use weft_lab::simulate::sweep::{Load, Metric, PERCENTS, Swept, sweep};
 use weft_lab::statistics::Estimate;
 
+use super::super::knobs;
 use super::sheet::{count, nanoseconds};
-use super::{INTERRUPTED, Simulated, bar, failure, set_knob};
+use super::{INTERRUPTED, Simulated, bar, failure};
 use crate::outcome::{Exit, Failure, Outcome as Ending};
 use crate::result_file::ResultFile;
 use crate::size;
@@ -122,7 +123,7 @@ fn settings(simulated: &Simulated) -> Result<Settings, Failure> {
     for Combination { names: values, simulated, knobs } in all {
         let mut volume = simulated.volume()?;
         for (name, value) in knobs {
-            set_knob(&mut volume.knobs, &name, &value)?;
+            knobs::set(&mut volume.knobs, &name, &value).map_err(Failure::usage)?;
         }
         names.push(if values.is_empty() { "as given".to_owned() } else { values.join(", ") });
         volumes.push(volume);
