@@ -182,9 +182,14 @@ fn a_commit_is_what_writing_would_have_been() {
     exits(path, 0, &["stop", "vol"]);
     assert_eq!(served.wait(), Some(0));
 
-    let text = commit(0, &MEMBERS).out;
-    assert!(text.contains("wrote ") && text.lines().count() == 4, "{text}");
-    assert_eq!(std::fs::read_dir(path.join("changes")).unwrap().count(), 0);
+    let text = commit(0, &MEMBERS);
+    assert!(text.out.contains("wrote ") && text.out.lines().count() == 4, "{text:?}");
+    assert!(!text.err.contains("touched since"), "weft's own doing: {text:?}");
+    let left = || -> Vec<String> {
+        let entries = std::fs::read_dir(path.join("changes")).unwrap();
+        entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
+    };
+    assert!(left().iter().all(|name| name.ends_with(".committed")), "{:?}", left());
     let superblock = &json(path, &["examine", "--json", "a"])["members"][0]["superblock"];
     let data = usize::try_from(superblock["data_offset_bytes"].as_u64().unwrap()).unwrap();
     for name in MEMBERS {
@@ -192,8 +197,44 @@ fn a_commit_is_what_writing_would_have_been() {
         assert!(a.unwrap()[data..] == b.unwrap()[data..], "data of {name}");
     }
     assert!(cat(path, &MEMBERS) == direct);
+    // Again is a success; another directory is not.
+    for more in [&[][..], &["--dry-run"]] {
+        let text = commit(0, &[more, &MEMBERS].concat());
+        assert_eq!(text.out, "nothing to commit: already committed\n");
+    }
+    std::fs::create_dir(path.join("elsewhere")).unwrap();
+    for wrong in ["elsewhere", "absent"] {
+        let line = [&["serve", "--overlay", wrong, "--commit-overlay"][..], &MEMBERS].concat();
+        let text = exits(path, 1, &line).err;
+        assert!(text.contains("found no overlay"), "{text}");
+    }
+    // A new overlay that is dropped leaves nothing to be taken for a commit.
+    let served = Served::start(path, &[&["--overlay", "changes"][..], &MEMBERS].concat());
+    exits(path, 0, &["stop", "vol"]);
+    assert_eq!(served.wait(), Some(0));
+    exits(
+        path,
+        0,
+        &[&["serve", "--overlay", "changes", "--discard-overlay"][..], &MEMBERS].concat(),
+    );
+    assert_eq!(left(), [""; 0]);
     let text = commit(1, &MEMBERS).err;
     assert!(text.contains("found no overlay"), "{text}");
+}
+
+/// What a file was changed by before its overlay is still told.
+#[test]
+fn a_member_that_somebody_else_touched_is_told() {
+    let (dir, _) = array();
+    let path = dir.path();
+    let serve = [&["serve", "--overlay", "changes", "--exec", "true"][..], &MEMBERS].concat();
+    exits(path, 0, &serve);
+    let member = std::fs::File::options().write(true).open(path.join("b")).unwrap();
+    member.set_modified(std::time::SystemTime::UNIX_EPOCH).unwrap();
+    drop(member);
+    let text = exits(path, 0, &serve).err;
+    let told: Vec<&str> = text.lines().filter(|line| line.contains("touched since")).collect();
+    assert!(!told.is_empty() && told.iter().all(|line| line.contains("/b: ")), "{text}");
 }
 
 #[test]

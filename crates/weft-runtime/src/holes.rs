@@ -5,6 +5,9 @@
 //!
 //! Source   lseek(2), `SEEK_DATA` and `SEEK_HOLE`
 
+use std::fs::File;
+use std::os::fd::AsFd;
+
 use rustix::fs::{FileType, SeekFrom, fstat, seek};
 use rustix::io::Errno;
 use weft_units::Bytes;
@@ -60,7 +63,16 @@ impl OpenMember {
         let is_file = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
         let writable = self.access() == Access::ReadWrite && self.overlay().is_none();
         let Ok(end) = u64::try_from(stat.st_size) else { return false };
-        let tried = || punch(self, end.next_multiple_of(4096), 4096);
+        let tried = || {
+            let file = self.as_fd().try_clone_to_owned().map(File::from);
+            let before = file.as_ref().ok().and_then(|file| file.metadata().ok()?.modified().ok());
+            let tried = punch(self, end.next_multiple_of(4096), 4096);
+            // Nothing was written, and the time of the last write is what overlays go by.
+            if let (Ok(file), Some(before)) = (file, before) {
+                let _ = file.set_modified(before);
+            }
+            tried
+        };
         is_file && writable && (self.is_memory() || tried().is_ok())
     }
 }

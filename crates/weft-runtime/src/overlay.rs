@@ -451,6 +451,7 @@ fn make(member: &OpenMember, base: &Base, dir: &Path, path: &Path) -> Result<(),
     };
     let new = path.with_extension(format!("new-{}", std::process::id()));
     let result = (|| {
+        commit::forget(path)?;
         let file = File::options().write(true).create(true).truncate(true).open(&new)?;
         file.write_all_at(&header.encode(), 0)?;
         file.set_len(format::file_bytes(size))?;

@@ -52,7 +52,14 @@ fn commit(dir: &Path, specs: &[MemberSpec], dry_run: bool) -> Outcome {
     let commit = Commit::open(dir, specs, access).map_err(|error| volume::device(&error))?;
     let plans = commit.plans();
     if plans.is_empty() {
-        return Err(none(dir));
+        // Of some only, the others may never have had one here.
+        if commit.committed().len() < specs.len() {
+            return Err(none(dir));
+        }
+        let mut out = stdout();
+        writeln!(out, "nothing to commit: already committed")?;
+        out.flush()?;
+        return Ok(Exit::Done);
     }
     for label in commit.unchanged() {
         complain(&format!("{label}: has no overlay in {} and stays as it is", dir.display()));

@@ -4,12 +4,16 @@
 //! 1  every overlay is marked "committing", durably: from now on members are neither old nor new
 //! 2  data goes to all members, then a flush of each
 //! 3  superblocks go to all members, then a flush of each
-//! 4  the overlays are removed
+//! 4  each overlay gets a file `.committed` beside it, and is removed
 //! ```
 //!
 //! A crash anywhere leaves overlays that still have everything, so that doing all of it again from
 //! the start gives the same members. Superblocks come last: until then no member says that it has
 //! what it may only have in part.
+//!
+//! The files `.committed` are empty and say that there is nothing left to do, so that who commits again
+//! after an interruption can tell that from the wrong directory. A new overlay of the member, or its
+//! discard, removes them.
 
 use std::ops::Range;
 use std::os::fd::AsFd;
@@ -43,6 +47,8 @@ pub struct Commit {
     members: Vec<(OpenMember, Overlay)>,
     /// Labels of members without an overlay.
     unchanged: Vec<String>,
+    /// Labels of those among them whose overlay was committed before.
+    committed: Vec<String>,
 }
 
 impl Commit {
@@ -60,16 +66,19 @@ impl Commit {
             all.push(member);
         }
         let mut members = Vec::new();
-        let mut unchanged = Vec::new();
+        let (mut unchanged, mut committed) = (Vec::new(), Vec::new());
         for member in all {
             // Never made here: what has no overlay stays without.
             let has_overlay = find_of(&member, dir)?.is_some();
+            if !has_overlay && mark_of(&member, dir)?.is_some() {
+                committed.push(member.info().label.clone());
+            }
             match has_overlay.then(|| Overlay::open_any(&member, dir, access)).transpose()? {
                 Some(Some(overlay)) => members.push((member, overlay)),
                 Some(None) | None => unchanged.push(member.info().label.clone()),
             }
         }
-        let commit = Self { dir: dir.to_owned(), members, unchanged };
+        let commit = Self { dir: dir.to_owned(), members, unchanged, committed };
         commit.refuse_left_out()?;
         Ok(commit)
     }
@@ -92,6 +101,12 @@ impl Commit {
         &self.unchanged
     }
 
+    /// Members that were named, have no overlay, and had one that was committed.
+    #[must_use]
+    pub fn committed(&self) -> &[String] {
+        &self.committed
+    }
+
     /// Writes all overlays into their members and removes them. `progress` hears of bytes written.
     ///
     /// # Errors
@@ -112,6 +127,11 @@ impl Commit {
                 rustix::fs::fsync(member.as_fd())
                     .map_err(|errno| io_error(member, "flush", errno.into()))?;
             }
+        }
+        for (member, overlay) in &self.members {
+            let mark = std::fs::File::create(mark_beside(&overlay.path));
+            mark.and_then(|mark| mark.sync_all())
+                .map_err(|source| io_error(member, "marking its overlay as committed", source))?;
         }
         for (member, overlay) in &self.members {
             std::fs::remove_file(&overlay.path)
@@ -185,16 +205,33 @@ pub fn discard(dir: &Path, specs: &[MemberSpec]) -> Result<Vec<PathBuf>, DeviceE
         members.push(member);
     }
     for (path, _) in &found {
-        std::fs::remove_file(path).map_err(|source| DeviceError::Io {
-            label: path.display().to_string(),
-            what: "removing it",
-            source,
+        std::fs::remove_file(path).and_then(|()| forget(path)).map_err(|source| {
+            DeviceError::Io { label: path.display().to_string(), what: "removing it", source }
         })?;
     }
     if let (Some(member), false) = (members.first(), found.is_empty()) {
         sync_dir(dir).map_err(|source| io_error(member, "removing its overlay", source))?;
     }
     Ok(found.into_iter().map(|(path, _)| path).collect())
+}
+
+/// What says of an overlay that it was committed.
+fn mark_beside(overlay: &Path) -> PathBuf {
+    overlay.with_extension("committed")
+}
+
+/// Removes what says that an earlier overlay of this name was committed.
+pub(super) fn forget(overlay: &Path) -> std::io::Result<()> {
+    match std::fs::remove_file(mark_beside(overlay)) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// What says that the overlay of a member was committed, if anything does.
+fn mark_of(member: &OpenMember, dir: &Path) -> Result<Option<PathBuf>, DeviceError> {
+    let base = Base::of(member).map_err(|source| io_error(member, "reading", source))?;
+    Ok(base.names.iter().map(|name| mark_beside(&dir.join(name))).find(|path| path.exists()))
 }
 
 /// Where the overlay of a member is, if it has one.
