@@ -78,6 +78,40 @@ fn what_is_beyond_the_end_is_refused_wrapped_or_left_out() {
     assert!(dropped > 0 && left + dropped == 40, "{left} + {dropped}");
 }
 
+/// Work is per request: a gap of half a century is replayed at once, and in its length.
+#[test]
+fn a_gap_in_a_trace_costs_nothing() {
+    let dir = tempdir().unwrap();
+    let path = dir.path();
+    for gap in [1000_u64, 10_000_000, 1 << 31] {
+        std::fs::write(path.join("t"), format!("0,0,4096,R,0.0\n0,128,4096,r,{gap}\n")).unwrap();
+        let sheet = json(path, &["replay", "--json", "t"]);
+        let read = &sheet["jobs"][0]["read"];
+        assert_eq!(read["total_ios"], 2, "{gap}: {sheet}");
+        // Whole milliseconds.
+        assert!(read["runtime"].as_u64().unwrap() >= gap * 1000, "{gap}: {}", read["runtime"]);
+    }
+}
+
+#[test]
+fn a_request_longer_than_any_device_takes_is_refused_with_its_place() {
+    let dir = tempdir().unwrap();
+    let path = dir.path();
+    let terabyte = 1_u64 << 40;
+    for (name, line, place) in [
+        ("spc", format!("0,0,{terabyte},R,0.0\n"), "t:1:5: Size"),
+        ("fiu", "1 2 p 0 4294967295 R 8 0 d41d8cd98f00b204e9800998ecf8427e\n".into(), "t:1:9: "),
+    ] {
+        std::fs::write(path.join("t"), line).unwrap();
+        let text = exits(path, 1, &["replay", "--format", name, "--wrap", "t"]).err;
+        assert!(text.contains(place), "{text}");
+        assert!(text.contains("expected a request of at most 256 MiB"), "{text}");
+    }
+    // The longest ends, at the end of slow disks too.
+    std::fs::write(path.join("t"), format!("0,2000000000,{},R,0.0\n", 256 << 20)).unwrap();
+    exits(path, 0, &["replay", "--format", "spc", "--wrap", "--device", "hdd-2007-7200", "t"]);
+}
+
 #[test]
 fn files_of_one_trace_are_merged_and_devices_lie_side_by_side() {
     let dir = tempdir().unwrap();
@@ -191,7 +225,7 @@ fn a_sweep_that_makes_no_sense_is_a_usage_error() {
     write(dir.path().join("j.fio"), "[j]\nrw=write\nsize=1m\ndirect=1\n").unwrap();
     let many = format!("stripe_cache_size={}", vec!["256"; 300].join(","));
     for (sweep, told) in [
-        (&["stripe_size=4K,5K"][..], "stripe_size: found 5120"),
+        (&["stripe_size=4K,5K"][..], "stripe_size: found 5K"),
         (&["stripe_size"], "expected KNOB=A,B,…"),
         (&["stripe_size=4K,,"], "found an empty value"),
         (&["strip=1"], "strip: no such knob"),

@@ -122,7 +122,7 @@ fn what_is_not_understood_is_a_usage_error_that_names_it() {
         (&["good.fio", "--chunk", "3K"], "chunk: found 3072 bytes"),
         (
             &["good.fio", "--set", "stripe_size=5K"],
-            "stripe_size: found 5120, expected a power of two",
+            "stripe_size: found 5K, expected a power of two",
         ),
         (&["good.fio", "--set", "strip=1"], "strip: no such knob"),
         (&["good.fio", "--set", "stripe_size"], "expected KNOB=VALUE"),
@@ -147,6 +147,20 @@ fn what_is_not_understood_is_a_usage_error_that_names_it() {
 }
 
 /// What was there stays, and nothing lies beside it.
+#[test]
+fn a_job_that_only_the_volume_bounds_is_told() {
+    let dir = tempdir().unwrap();
+    let path = dir.path();
+    let global = "[global]\nrw=write\nbs=1m\ndirect=1\n";
+    write(path.join("all.fio"), format!("{global}[all of it]\n")).unwrap();
+    let bounds = "[a]\nsize=1m\n[b]\nio_size=1m\n[c]\ntime_based\nruntime=10ms\n";
+    write(path.join("bounded.fio"), format!("{global}{bounds}")).unwrap();
+    let told = |job: &str| exits(path, 0, &["sim", job, "--member-size", "8M"]).err;
+    let text = told("all.fio");
+    assert!(text.contains("all of it: no size=, so that it goes over the whole volume"), "{text}");
+    assert!(!told("bounded.fio").contains("no size="));
+}
+
 #[test]
 fn an_interrupted_comparison_leaves_the_old_page() {
     let dir = tempdir().unwrap();

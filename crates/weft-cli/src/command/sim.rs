@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use weft_lab::fio_json::document;
-use weft_lab::job::{JobError, OPTION_NAMES, parse};
+use weft_lab::job::{Job, JobError, OPTION_NAMES, parse};
 use weft_lab::simulate::jobs;
 use weft_lab::simulate::sweep::Load;
 
@@ -12,7 +12,7 @@ use super::simulated::{
     Compared, Simulated, bar, compare, ended, failure, header, print_models, print_outcome,
 };
 use crate::outcome::{Failure, Outcome as Ending};
-use crate::terminal::print_json;
+use crate::terminal::{complain, print_json};
 
 /// Runs a fio job file on a simulated array
 ///
@@ -48,6 +48,13 @@ pub(crate) fn run(arguments: &Sim) -> Ending {
         JobError::File { .. } => Failure::failed(format!("{error}; name a job file of fio")),
         error => Failure::usage(error),
     })?;
+    for job in jobs.iter().filter(|job| goes_over_all(job)) {
+        complain(&format!(
+            "{}: no size=, so that it goes over the whole volume; size=, io_size=, or time_based with \
+             runtime= bounds it",
+            job.name
+        ));
+    }
     let Some(volume) = arguments.simulated.alone()? else {
         let what = Compared {
             title: path.display().to_string(),
@@ -66,4 +73,12 @@ pub(crate) fn run(arguments: &Sim) -> Ending {
         print_outcome(&outcome, &volume)?;
     }
     ended(&outcome)
+}
+
+/// Whether nothing bounds a job but the volume.
+fn goes_over_all(job: &Job) -> bool {
+    let Job { target, pace, .. } = job;
+    let sized = target.size.is_some() || target.io_size.is_some() || target.file_size.is_some();
+    let timed = pace.time_based && pace.runtime.is_some();
+    !(sized || timed)
 }

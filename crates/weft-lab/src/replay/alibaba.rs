@@ -18,7 +18,7 @@ impl LineFormat for Alibaba {
         let op = fields.next("opcode")?.one_of(&[("R", Op::Read), ("W", Op::Write)])?;
         let offset = Bytes(fields.next("offset")?.number()?);
         let size = fields.next("length")?;
-        let (offset, length) = range(offset, Bytes(size.number()?), &size)?;
+        let (offset, length) = range(op, offset, Bytes(size.number()?), &size)?;
         let time = Time(fields.next("timestamp")?.scaled(1_000)?);
         fields.end()?;
         let device = id.device(&number.to_string(), context)?;

@@ -58,8 +58,8 @@ impl LineFormat for Blkparse {
         }
         let mut rest = Fields::new(fields.rest(), Separator::Blank);
         let shift = line.len() - rest.rest().len();
-        let place =
-            extent(&mut rest).map_err(|fault| Fault { column: fault.column + shift, ..fault })?;
+        let place = extent(op.unwrap_or(Op::Read), &mut rest)
+            .map_err(|fault| Fault { column: fault.column + shift, ..fault })?;
         let (offset, length) = match place {
             Extent::Sectors(offset, length) => (offset, length),
             Extent::Nothing => (Bytes::ZERO, Bytes::ZERO),
@@ -82,7 +82,7 @@ enum Extent {
 }
 
 /// `sector + count [process]`, `[process]`, or what a pass-through command has: `bytes (…) [process]`.
-fn extent(fields: &mut Fields<'_>) -> Result<Extent, Fault> {
+fn extent(op: Op, fields: &mut Fields<'_>) -> Result<Extent, Fault> {
     if fields.rest().starts_with('[') {
         process(fields)?;
         return Ok(Extent::Nothing);
@@ -95,7 +95,7 @@ fn extent(fields: &mut Fields<'_>) -> Result<Extent, Fault> {
     }
     plus.one_of(&[("+", ())])?;
     let count = fields.next("sectors")?;
-    let (offset, length) = range(sector, count.sectors()?, &count)?;
+    let (offset, length) = range(op, sector, count.sectors()?, &count)?;
     process(fields)?;
     Ok(Extent::Sectors(offset, length))
 }

@@ -6,6 +6,7 @@
 //!
 //! Source   linux/blktrace_api.h (UAPI); experiments.md §5.1; agreement with blkparse 1.2.0 is tested
 
+use super::line::request_max;
 use super::{Context, Event, Flags, Op, Record, ReplayError, Source, rwbs};
 use std::io::{self, BufRead};
 use weft_units::{Bytes, Sectors, Time};
@@ -214,6 +215,10 @@ impl Blktrace {
         };
         let sector = Sectors(number(16, 8));
         let offset = if op == Op::Flush { Bytes::ZERO } else { sector.bytes() };
+        let (most, expected) = request_max(op);
+        if length > most {
+            return Err(self.error(24, "bytes", length.0.to_string(), expected));
+        }
         if offset.0.saturating_add(length.0) > i64::MAX as u64 {
             let expected = "a request that ends below byte 2^63";
             return Err(self.error(16, "sector", sector.0.to_string(), expected));

@@ -19,7 +19,7 @@ impl LineFormat for Fiu {
         fields.next("process")?;
         let offset = fields.next("lba")?.sectors()?;
         let size = fields.next("size")?;
-        let (offset, length) = range(offset, size.sectors()?, &size)?;
+        let (offset, length) = range(Op::Read, offset, size.sectors()?, &size)?;
         let op = fields.next("op")?.one_of(&[("R", Op::Read), ("W", Op::Write)])?;
         let major = fields.next("major")?;
         let minor = fields.next("minor")?.number32()?;

@@ -173,7 +173,7 @@ impl LineFormat for Iolog {
         };
         let offset = Bytes(fields.next("offset")?.number()?);
         let size = fields.next("length")?;
-        let (offset, length) = range(offset, Bytes(size.number()?), &size)?;
+        let (offset, length) = range(op, offset, Bytes(size.number()?), &size)?;
         // fio writes the place of the last request beside a sync; it means nothing.
         let (offset, length) =
             if op == Op::Flush { (Bytes::ZERO, Bytes::ZERO) } else { (offset, length) };

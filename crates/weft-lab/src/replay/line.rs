@@ -3,7 +3,7 @@
 //! A format sees one line at a time, as [`Fields`], and answers with a [`Step`] or a [`Fault`].
 //! [`Lines`] reads the file, bounds the length of a line, and adds file and line to a fault.
 
-use super::{Context, Record, ReplayError, Source};
+use super::{Context, Op, Record, ReplayError, Source};
 use std::io::{BufRead, Read};
 use weft_units::{Bytes, SECTOR_BYTES, Span, Time};
 
@@ -324,12 +324,30 @@ impl<'a> Field<'a> {
     }
 }
 
-/// The range of a request, which must end below 2^63; `length` is the field to blame.
+/// The longest request of a kind: a longer one is a damaged line, and would take as long to simulate as all
+/// others together. Eight times what any kernel or NBD client transfers at once (32 MiB); discards count
+/// bytes in 32 bits.
+///
+/// Source   Linux `queue/max_sectors_kb`, at most 32768 here; `struct bvec_iter`, `bi_size`
+pub(crate) fn request_max(op: Op) -> (Bytes, &'static str) {
+    match op {
+        Op::Discard => (Bytes(u64::from(u32::MAX)), "a discard of less than 4 GiB"),
+        Op::Flush | Op::Read | Op::Write => (Bytes::mib(256), "a request of at most 256 MiB"),
+    }
+}
+
+/// The range of a request of at most [`request_max`], which must end below 2^63; `length` is the field to
+/// blame.
 pub(crate) fn range(
+    op: Op,
     offset: Bytes,
     length: Bytes,
     blame: &Field<'_>,
 ) -> Result<(Bytes, Bytes), Fault> {
+    let (most, expected) = request_max(op);
+    if length > most {
+        return Err(blame.fault(expected));
+    }
     let end = offset.0.checked_add(length.0);
     if end.is_some_and(|end| end <= i64::MAX as u64) {
         Ok((offset, length))

@@ -24,7 +24,7 @@ impl LineFormat for Msr {
         let op = fields.next("Type")?.one_of(&[("Read", Op::Read), ("Write", Op::Write)])?;
         let offset = Bytes(fields.next("Offset")?.number()?);
         let size = fields.next("Size")?;
-        let (offset, length) = range(offset, Bytes(size.number()?), &size)?;
+        let (offset, length) = range(op, offset, Bytes(size.number()?), &size)?;
         let latency = Some(Span(fields.next("ResponseTime")?.scaled(TICK_NS)?));
         fields.end()?;
         let device = host.device(&format!("{name}_{disk}"), context)?;

@@ -20,7 +20,7 @@ impl LineFormat for Spc {
         let number = unit.number32()?;
         let offset = fields.next("LBA")?.sectors()?;
         let size = fields.next("Size")?;
-        let (offset, length) = range(offset, Bytes(size.number()?), &size)?;
+        let (offset, length) = range(Op::Read, offset, Bytes(size.number()?), &size)?;
         let op = fields.next("Opcode")?.one_of(OPS)?;
         let time = fields.next("Timestamp")?.time_in_seconds()?;
         fields.end()?;

@@ -29,7 +29,7 @@ impl LineFormat for Systor {
         let unit = lun.number32()?;
         let offset = Bytes(fields.next("Offset")?.number()?);
         let size = fields.next("Size")?;
-        let (offset, length) = range(offset, Bytes(size.number()?), &size)?;
+        let (offset, length) = range(op, offset, Bytes(size.number()?), &size)?;
         fields.end()?;
         let device = lun.device(&format!("lun{unit}"), context)?;
         let flags = self.0.flags(op);

@@ -17,7 +17,7 @@ impl LineFormat for Tencent {
         let time = Time(fields.next("Timestamp")?.scaled(1_000_000_000)?);
         let offset = fields.next("Offset")?.sectors()?;
         let size = fields.next("Size")?;
-        let (offset, length) = range(offset, size.sectors()?, &size)?;
+        let (offset, length) = range(Op::Read, offset, size.sectors()?, &size)?;
         let op = fields.next("IOType")?.one_of(&[("0", Op::Read), ("1", Op::Write)])?;
         let id = fields.next("VolumeID")?;
         let number = id.number()?;

@@ -107,9 +107,15 @@ fn run_watched(
     watch: Watch<'_>,
 ) -> Result<Stop, SimulateError> {
     let mut until = machine.host.now();
+    // Time in which nothing happened costs no work, and is no part of the limit.
+    let mut idle = Span::ZERO;
     loop {
-        // From where the last look ended: the next thing may happen much later.
         until = until + SLICE;
+        // The next thing may happen much later, as after a gap in a trace.
+        if let Some(next) = machine.next_event().filter(|next| *next > until) {
+            idle.0 += next.since(until).0;
+            until = next;
+        }
         match machine.run(until) {
             Ran::Done => return Ok(Stop::Done),
             Ran::Stuck => {
@@ -121,7 +127,7 @@ fn run_watched(
         if machine.host.answered().1 > 0 {
             return Ok(Stop::Failed(now));
         }
-        if now >= Time(0) + VIRTUAL_MAX {
+        if now.since(Time(0)).0.saturating_sub(idle.0) >= VIRTUAL_MAX.0 {
             return Ok(Stop::Limit(now));
         }
         if !watch(Progress { now, done: done(now) }) {
@@ -150,5 +156,6 @@ fn seconds(span: Span) -> String {
 /// volume.
 const SLICE: Span = Span::millis(20);
 
-/// A run that takes longer in virtual time is stopped: a year and a day.
+/// A run that takes longer in virtual time, but for gaps in which nothing happens, is stopped: a year and
+/// a day.
 const VIRTUAL_MAX: Span = Span::secs(366 * 86_400);

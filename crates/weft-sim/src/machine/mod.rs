@@ -159,6 +159,12 @@ impl Machine {
         self.host.ready.is_empty() && self.processes.iter().all(|process| process.is_done())
     }
 
+    /// When the next thing happens, as far as is known.
+    #[must_use]
+    pub fn next_event(&self) -> Option<Time> {
+        self.host.next_event()
+    }
+
     /// Runs until all processes have ended, nothing is left to happen, or it is `until`; says which.
     pub fn run(&mut self, until: Time) -> Ran {
         loop {
