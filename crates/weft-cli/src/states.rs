@@ -22,6 +22,49 @@ pub(crate) fn lines(states: &[State]) -> Vec<String> {
         .collect()
 }
 
+/// What to do next with an array that is being rescued: nothing that writes to a member, as
+/// [`State::next`] of some states does.
+pub(crate) fn next_reading(state: State) -> &'static str {
+    match state {
+        State::NoIdentity => "weft examine MEMBER… shows what its superblocks say",
+        State::NewlyDegraded => "name it too; weft cat --run MEMBER… reads without it",
+        State::JournalHoldsData => "--read-only --without-journal reads what members have",
+        State::Reshaping => {
+            "weft examine MEMBER… shows how far it is; copies of the disks can be continued"
+        }
+        State::Replacing => "weft cat MEMBER… reads it",
+        State::WriteBitmap
+        | State::WriteLogged
+        | State::WriteBadBlocks
+        | State::WriteForeign
+        | State::WriteUnknown => "weft cat or --read-only reads it",
+        State::BitmapBehind => "nothing, as long as the array is only read",
+        State::Degraded => "name the missing member too, if it can still be read",
+        State::Rebuilding => "weft cat MEMBER… computes the rest from the others",
+        State::ResyncPending => {
+            "weft cat, serve --read-only and serve --overlay leave members as they are"
+        }
+        State::BadBlocks => "mdadm --examine-badblocks DEVICE lists them",
+        State::WithoutJournal => "name the journal too",
+        State::MemberFaulty | State::Broken => "weft assemble MEMBER… says what is left",
+        other => other.next(),
+    }
+}
+
+/// As [`to_json`], for an array that is being rescued.
+pub(crate) fn to_json_reading(states: &[State]) -> Value {
+    let one = |state: &State| json!({"state": state.id(), "says": state.says(), "next": next_reading(*state)});
+    states.iter().map(one).collect()
+}
+
+/// As [`lines`], for an array that is being rescued.
+pub(crate) fn lines_reading(states: &[State]) -> Vec<String> {
+    states
+        .iter()
+        .map(|state| format!("{}: {}; {}", state.id(), state.says(), next_reading(*state)))
+        .collect()
+}
+
 /// What is not as it should be with a volume that is being served.
 pub(crate) fn of_running(volume: &VolumeStatus) -> Vec<State> {
     let any = |state: &str| volume.members.iter().any(|member| member.state == state);
@@ -62,6 +105,35 @@ mod tests {
         let table =
             format!("{}{}\n{}{}", title("refused"), of(true), title("served, but"), of(false));
         assert!(readme.contains(&table), "README.md must have this table:\n{table}");
+    }
+
+    /// Commands of an advice that write to a member.
+    fn writers(text: &str) -> Vec<&'static str> {
+        const ALL: [&str; 10] = [
+            "weft add",
+            "weft remove",
+            "weft repair",
+            "weft create",
+            "weft serve MEMBER",
+            "--run serves",
+            "--update",
+            "--replace",
+            "--grow",
+            "mdadm --assemble",
+        ];
+        let text = text.replace("mdadm --assemble --readonly", "");
+        ALL.into_iter().filter(|writer| text.contains(writer)).collect()
+    }
+
+    #[test]
+    fn no_advice_of_a_rescue_writes_and_that_of_others_is_found() {
+        let (mut read, mut written) = (0, 0);
+        for row in &TABLE {
+            assert_eq!(writers(next_reading(row.state)), [""; 0], "{}", row.id);
+            read += 1;
+            written += usize::from(!writers(row.next).is_empty());
+        }
+        assert!(read == TABLE.len() && written >= 12, "{written} of {read} write");
     }
 
     #[test]

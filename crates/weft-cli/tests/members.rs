@@ -215,6 +215,18 @@ fn rescue_puts_together_what_is_on_disks_and_names_the_next_command() {
     ] {
         assert!(text.contains(says), "{says} in {text}");
     }
+    // No line advises to write to a disk.
+    let object = json(path, &["rescue", "--json", "disk", "plain"]).to_string();
+    for text in [&text, &object] {
+        assert!(text.contains("degraded") && !text.contains("weft add"), "{text}");
+        let plain = text.matches("weft serve ").count();
+        let safe = ["weft serve --read-only", "weft serve --overlay"];
+        assert_eq!(
+            plain,
+            safe.map(|line| text.matches(line).count()).iter().sum::<usize>(),
+            "{text}"
+        );
+    }
     let text = exits(path, 1, &["rescue", "old", "plain"]).out;
     assert!(text.contains("cannot be read (too-few-members): "), "{text}");
     let text = exits(path, 1, &["rescue", "/dev/null"]).err;

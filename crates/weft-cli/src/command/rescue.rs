@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use weft_engine::assemble::{Assembly, Candidate, Options, Refused, assemble};
 use weft_ondisk::Uuid;
 
-use super::assemble::{lines, missing, sentence, title, to_json};
+use super::assemble::{lines, missing, title, to_json};
 use crate::look::{self, Looked};
 use crate::member::{self, MemberArg};
 use crate::outcome::{Exit, Failure, Outcome};
@@ -133,6 +133,16 @@ impl Array {
         object["schema"] = json!("weft.rescue.array/1");
         object["uuid"] = json!(self.uuid.to_string());
         object["commands"] = json!(self.next());
+        // Nothing that writes is advised.
+        let states = match &self.decision {
+            Ok(assembly) => assembly.states.clone(),
+            Err(refused) => {
+                let next = states::next_reading(refused.state);
+                (object["next"], object["way_out"]) = (json!(next), json!(next));
+                vec![refused.state]
+            }
+        };
+        object["states"] = states::to_json_reading(&states);
         object["consent"] = json!(self.consent);
         object["overlay_refused"] = json!(self.writable.as_ref().err());
         if let Some(members) = object["members"].as_array_mut() {
@@ -141,6 +151,14 @@ impl Array {
             }
         }
         object
+    }
+
+    /// Why it cannot be read, without the way out that is for those who may write.
+    fn why(&self, refused: &Refused) -> String {
+        match (refused.dropped.as_slice(), self.candidates.len()) {
+            ([only], 1) => format!("{}: {}", only.member.label, only.reason),
+            _ => refused.reason.clone(),
+        }
     }
 
     fn print(&self, out: &mut dyn Write) -> Result<(), Failure> {
@@ -168,7 +186,7 @@ impl Array {
                 for note in &assembly.notes {
                     writeln!(out, "  note: {note}")?;
                 }
-                for line in states::lines(&assembly.states) {
+                for line in states::lines_reading(&assembly.states) {
                     writeln!(out, "  {line}")?;
                 }
                 let degraded = if assembly.degraded() > 0 {
@@ -185,8 +203,9 @@ impl Array {
                 }
             }
             Err(refused) => {
-                let (why, state) = (sentence(refused, self.candidates.len()), refused.state);
-                writeln!(out, "  cannot be read ({}): {why}; next: {}", state.id(), state.next())?;
+                let (why, state) = (self.why(refused), refused.state);
+                let next = states::next_reading(state);
+                writeln!(out, "  cannot be read ({}): {why}; next: {next}", state.id())?;
             }
         }
         writeln!(out)?;
