@@ -28,24 +28,30 @@ pub struct Candidate {
     pub superblock: Result<Box<Superblock>, String>,
     /// What the superblock points to.
     pub logs: Logs,
+    /// It ends before its data does, here. Its size is what it should be.
+    pub cut_at: Option<Sectors>,
 }
 
 impl Candidate {
     /// A device with this superblock, which points to nothing.
     #[must_use]
     pub fn with_superblock(member: MemberInfo, superblock: impl Into<Superblock>) -> Self {
-        Self::new(member, Ok(Metadata { superblock: superblock.into(), logs: Logs::default() }))
+        let (superblock, logs) = (superblock.into(), Logs::default());
+        Self::new(member, Ok(Metadata { superblock, logs, uncut: None }))
     }
 
     /// A device with what was read from it, or why that could not be.
     #[must_use]
     pub fn new(member: MemberInfo, metadata: Result<Metadata, MetadataError>) -> Self {
         match metadata {
-            Ok(Metadata { superblock, logs }) => {
-                Self { member, superblock: Ok(Box::new(superblock)), logs }
+            Ok(Metadata { superblock, logs, uncut }) => {
+                let cut_at = uncut.map(|_| member.size);
+                let member = MemberInfo { size: uncut.unwrap_or(member.size), ..member };
+                Self { member, superblock: Ok(Box::new(superblock)), logs, cut_at }
             }
             Err(error) => {
-                Self { member, superblock: Err(error.to_string()), logs: Logs::default() }
+                let (superblock, logs) = (Err(error.to_string()), Logs::default());
+                Self { member, superblock, logs, cut_at: None }
             }
         }
     }
@@ -95,6 +101,8 @@ pub struct Member {
     pub logs: Logs,
     /// Sectors of its data whose parity was being written when the array was not stopped.
     pub suspect: Vec<SectorRange>,
+    /// It ends before its data does, here.
+    pub cut_at: Option<Sectors>,
 }
 
 impl Member {
@@ -107,6 +115,13 @@ impl Member {
         };
         for range in &self.suspect {
             bad.insert(*range);
+        }
+        if let Some(end) = self.cut_at {
+            let first = Sectors(end.0.saturating_sub(self.superblock.data_offset().0));
+            let used = self.superblock.used_size();
+            if first < used {
+                bad.insert(SectorRange::new(first.0, used.0 - first.0));
+            }
         }
         bad
     }

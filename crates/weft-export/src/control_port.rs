@@ -527,6 +527,14 @@ fn add(cx: &mut Context<'_, '_>, member: &str) -> Result<(Verb, Step), Box<Respo
     };
     let failed = |error: &dyn std::fmt::Display| refusal(Kind::Failed, error.to_string());
     let spec = MemberSpec::parse(member).map_err(unusable)?;
+    let lasts = cx.driver.members().members().any(|other| !other.is_memory());
+    if lasts && member.starts_with("ram:") {
+        let text = format!(
+            "{member}: found memory, expected a file or a block device: the other members are still there \
+             at the next start, and it would be lost"
+        );
+        return Err(refusal(Kind::Refused, text));
+    }
     // What keeps its changes in overlays does so for a new member too.
     let overlays = cx.driver.members().members().find_map(|member| member.overlay().cloned());
     let overlays = overlays.map(|overlay| overlay.dir().to_owned());

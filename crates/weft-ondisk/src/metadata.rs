@@ -20,6 +20,9 @@ pub struct Metadata {
     pub superblock: Superblock,
     /// What the superblock points to.
     pub logs: Logs,
+    /// Of a member that ends before its data does, the size that it should have. It is what was read of
+    /// a failing disk, or was cut off.
+    pub uncut: Option<Sectors>,
 }
 
 /// What a superblock points to. `None` is what it says is not there, `Err` what is there and cannot be
@@ -102,9 +105,21 @@ impl Metadata {
         let blocks = read_superblock_blocks(member_size, &mut read)?;
         let borrowed: Vec<(Version, &[u8])> =
             blocks.iter().map(|(version, block)| (*version, block.as_slice())).collect();
-        let superblock = Superblock::find(&borrowed, member_size)?;
-        let logs = Logs::read(&superblock, member_size, &mut read)?;
-        Ok(Self { superblock, logs })
+        let (superblock, uncut) = match Superblock::find(&borrowed, member_size) {
+            Ok(superblock) => (superblock, None),
+            // Only where the superblock does not depend on the size.
+            Err(cut @ SuperblockError::Truncated { needs, .. }) => {
+                let at_start = |(version, _): &&(Version, &[u8])| {
+                    matches!(version, Version::V1_1 | Version::V1_2)
+                };
+                let borrowed: Vec<_> = borrowed.iter().filter(at_start).copied().collect();
+                let superblock = Superblock::find(&borrowed, needs).map_err(|_| cut)?;
+                (superblock, Some(needs))
+            }
+            Err(error) => return Err(error.into()),
+        };
+        let logs = Logs::read(&superblock, uncut.unwrap_or(member_size), &mut read)?;
+        Ok(Self { superblock, logs, uncut })
     }
 }
 

@@ -63,7 +63,7 @@ fn what_linux_wrote_is_read_where_it_is() {
         let size = areas[0].member_size;
         let held = areas.iter().map(|area| (area.start, area.bytes.clone())).collect();
         let mut member = Member { size, areas: held, reads: Vec::new() };
-        let Metadata { superblock, logs } = member.metadata().unwrap();
+        let Metadata { superblock, logs, uncut: _ } = member.metadata().unwrap();
         assert_eq!(superblock, areas[0].superblock(), "{name}");
         let has = |kind: &str| areas.iter().find(|area| area.kind == kind);
 

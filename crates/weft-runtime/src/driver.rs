@@ -10,7 +10,7 @@ use weft_engine::{
     Command, Input, Notice, Output, ReplyError, Request, Run, Snapshot, Tag, Token, Value,
 };
 use weft_parity::Parity;
-use weft_units::{Bytes, ClientId, MemberIndex, Time};
+use weft_units::{Bytes, ClientId, MemberIndex, Span, Time};
 
 use crate::RuntimeError;
 use crate::buffers::Slab;
@@ -39,6 +39,28 @@ pub struct Driver {
     /// What came out of a turn, while it is carried out.
     outputs: Vec<Output>,
     events: VecDeque<Event>,
+    stalls: Stalls,
+}
+
+/// When it was said of which member last that it does not answer, and how often it was not said since.
+#[derive(Debug, Default)]
+struct Stalls(Vec<(MemberIndex, Time, u64)>);
+
+impl Stalls {
+    /// Whether it is to be said again, and how often it was not.
+    fn tell(&mut self, member: MemberIndex, now: Time) -> Option<u64> {
+        let Some(last) = self.0.iter_mut().find(|last| last.0 == member) else {
+            self.0.push((member, now, 0));
+            return Some(0);
+        };
+        if now.since(last.1) < STALL_PERIOD {
+            last.2 += 1;
+            return None;
+        }
+        let unsaid = last.2;
+        (last.1, last.2) = (now, 0);
+        Some(unsaid)
+    }
 }
 
 /// Something for a port.
@@ -119,6 +141,7 @@ impl Driver {
             unsettled: true,
             outputs: Vec::new(),
             events: VecDeque::new(),
+            stalls: Stalls::default(),
         })
     }
 
@@ -362,7 +385,7 @@ impl Driver {
     }
 
     /// Tells the log what the engine thinks people should know.
-    fn trace(&self, notice: &Notice) {
+    fn trace(&mut self, notice: &Notice) {
         let label = |index: MemberIndex| self.io.label(index);
         match notice {
             Notice::ArrayClean(volume) => tracing::debug!(volume = volume.0, "array clean"),
@@ -380,7 +403,10 @@ impl Driver {
                 tracing::info!(volume = volume.0, "failure recorded on the other members");
             }
             Notice::MemberStalled { member, read_around } => {
-                tracing::warn!(member = label(*member), read_around, "member does not answer");
+                if let Some(unsaid) = self.stalls.tell(*member, self.now) {
+                    let member = label(*member);
+                    tracing::warn!(member, read_around, unsaid, "member does not answer");
+                }
             }
             Notice::NoSpace { member } => {
                 tracing::error!(
@@ -418,3 +444,20 @@ const CLIENT_BITS: u32 = 24;
 const TURNS_MAX: u32 = 64;
 /// Passes before sockets are looked at again, so that a resync from the page cache starves nobody.
 const PASSES_MAX: u32 = 16;
+/// How long nothing more is said of a member that does not answer now and then.
+const STALL_PERIOD: Span = Span::secs(60);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_member_that_stalls_often_is_told_of_once_a_period_with_a_count() {
+        let mut stalls = Stalls::default();
+        let (a, b) = (MemberIndex(0), MemberIndex(1));
+        let at = |millis: u64| Time(millis * 1_000_000);
+        let told: Vec<_> = (0..1400).filter_map(|n| stalls.tell(a, at(n * 100))).collect();
+        assert_eq!(told, [0, 599, 599]);
+        assert_eq!(stalls.tell(b, at(1)), Some(0));
+    }
+}

@@ -222,12 +222,16 @@ impl<R: Ring> MemberIo<R> {
     /// Starts a member request at the next [`MemberIo::submit`].
     ///
     /// # Panics
-    /// When it writes to a member that was opened read-only, or reaches past its end.
+    /// When it writes to a member that was opened read-only, or past its end.
     pub fn start(&mut self, slab: &mut Slab, token: Token, member: MemberIndex, op: MemberOp) {
         let Some(Some(entry)) = self.members.get(member.index()) else {
             self.answers.push_back((token, Err(Fault::Gone)));
             return;
         };
+        if entry.ends_before(&op) {
+            self.answers.push_back((token, Err(Fault::Io)));
+            return;
+        }
         if let Some(mapping) = &entry.mapping {
             entry.check(&op);
             self.answers.push_back((token, Ok(entry.perform(mapping, slab, op))));
@@ -605,6 +609,14 @@ impl Entry {
 
     fn is_device(&self) -> bool {
         self.member.medium() == Medium::BlockDevice
+    }
+
+    /// Whether a read reaches past the end. Of a member that was found too short for its array that is
+    /// a block which cannot be read.
+    fn ends_before(&self, op: &MemberOp) -> bool {
+        let MemberOp::Read { at, into } = op else { return false };
+        let len: u64 = into.iter().map(|part| u64::from(part.len)).sum();
+        at.bytes().0.saturating_add(len) > self.member.info().size.bytes().0
     }
 
     /// Holds a request against what the member is.

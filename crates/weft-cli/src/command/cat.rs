@@ -3,13 +3,15 @@
 //! Reads through the engine, read-only, so that missing members are reconstructed and stale ones are
 //! not believed. Writes nothing to any member.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, Write};
+use std::ops::Range;
 use std::path::PathBuf;
 
 use clap::Args;
 use weft_engine::assemble::Options;
 use weft_engine::knobs::Knobs;
+use weft_nbd::NbdError;
 use weft_units::Bytes;
 
 use crate::inside::Inside;
@@ -43,6 +45,12 @@ pub(crate) struct Cat {
     /// With the changes of serve --overlay DIR
     #[arg(long, value_name = "DIR")]
     overlay: Option<PathBuf>,
+    /// Write zeros for what cannot be read, block by block of 4 KiB, and go on; the exit status is 1 then
+    #[arg(long)]
+    skip_unreadable: bool,
+    /// Write to FILE what was read and what not, as a map of GNU ddrescue
+    #[arg(long, value_name = "FILE", requires = "skip_unreadable")]
+    map: Option<PathBuf>,
     #[command(flatten)]
     selection: Selection,
     /// Files, block devices, or parts of them: PATH, PATH#N (partition N), PATH@OFFSET[+LENGTH]
@@ -72,15 +80,83 @@ pub(crate) fn run(arguments: &Cat) -> Outcome {
     terminal::remove_when_interrupted(&[directory.path().to_owned()])?;
     let mut inside = Inside::start(volume, Knobs::default(), "cat", directory.path())?;
     let mut client = NbdClient::connect(&inside.uri).map_err(Failure::Failed)?;
-    let result = copy(&mut client, range);
+    let mut areas =
+        Areas { whole: all, range: range.clone(), read_to: range.start, bad: Vec::new() };
+    let result = copy(&mut client, range, arguments.skip_unreadable, &mut areas);
     drop(client);
+    let written = match &arguments.map {
+        Some(path) => std::fs::write(path, areas.to_map())
+            .map_err(|error| Failure::failed(format!("{}: {error}", path.display()))),
+        None => Ok(()),
+    };
     // An error of the server explains one of the connection.
     inside.stop()?;
-    result.map(|()| Exit::Done)
+    result?;
+    written?;
+    if areas.bad.is_empty() {
+        return Ok(Exit::Done);
+    }
+    let (bytes, count) = (areas.bad_bytes(), areas.bad.len());
+    let first = areas.bad[0].start;
+    Err(Failure::failed(format!(
+        "{bytes} bytes in {count} areas could not be read and are zeros, the first at byte {first}"
+    )))
+}
+
+/// What was read, and what could not be.
+struct Areas {
+    /// Bytes of the array.
+    whole: u64,
+    /// What was asked for.
+    range: Range<u64>,
+    read_to: u64,
+    /// In order, none touching the next.
+    bad: Vec<Range<u64>>,
+}
+
+impl Areas {
+    fn add_bad(&mut self, area: Range<u64>) {
+        match self.bad.last_mut() {
+            Some(last) if last.end == area.start => last.end = area.end,
+            _ => self.bad.push(area),
+        }
+    }
+
+    fn bad_bytes(&self) -> u64 {
+        self.bad.iter().map(|area| area.end - area.start).sum()
+    }
+
+    /// Positions are those of the array.
+    ///
+    /// Source   GNU ddrescue manual, "Mapfile structure"
+    fn to_map(&self) -> String {
+        let state = if self.read_to == self.range.end { '+' } else { '?' };
+        let mut text = format!(
+            "# Mapfile of weft cat --skip-unreadable\n# current_pos  current_status  current_pass\n\
+             {:#010x}     {state}               1\n#      pos        size  status\n",
+            self.read_to
+        );
+        let mut line = |area: Range<u64>, status: char| {
+            if area.start < area.end {
+                let len = area.end - area.start;
+                text += &format!("{:#010x}  {len:#010x}  {status}\n", area.start);
+            }
+        };
+        line(0..self.range.start, '?');
+        let mut next = self.range.start;
+        for bad in &self.bad {
+            line(next..bad.start, '+');
+            line(bad.clone(), '-');
+            next = bad.end;
+        }
+        line(next..self.read_to, '+');
+        line(self.read_to..self.whole, '?');
+        text
+    }
 }
 
 /// From where to where.
-fn range(arguments: &Cat, all: u64) -> Result<std::ops::Range<u64>, Failure> {
+fn range(arguments: &Cat, all: u64) -> Result<Range<u64>, Failure> {
     let Bytes(start) = arguments.offset;
     if start > all {
         return Err(Failure::usage(format!("--offset: found {start}, expected at most {all}")));
@@ -96,12 +172,17 @@ fn range(arguments: &Cat, all: u64) -> Result<std::ops::Range<u64>, Failure> {
 }
 
 /// In order, with several reads on their way.
-fn copy(client: &mut NbdClient, range: std::ops::Range<u64>) -> Result<(), Failure> {
+fn copy(
+    client: &mut NbdClient,
+    range: Range<u64>,
+    skip: bool,
+    areas: &mut Areas,
+) -> Result<(), Failure> {
     let bar = progress("cat", range.end - range.start);
     let mut out = io::stdout().lock();
     let mut next = range.start;
     let mut waiting: VecDeque<(u64, u64)> = VecDeque::new();
-    let mut here = std::collections::BTreeMap::new();
+    let mut here = BTreeMap::new();
     loop {
         while next < range.end && waiting.len() < READS_MAX {
             let len = (range.end - next).min(READ_BYTES);
@@ -112,32 +193,68 @@ fn copy(client: &mut NbdClient, range: std::ops::Range<u64>) -> Result<(), Failu
             next += len;
         }
         let Some((first, offset)) = waiting.front().copied() else { break };
-        if let Some(data) = here.remove(&first) {
-            waiting.pop_front();
-            let data: Vec<u8> = data;
-            out.write_all(&data)?;
-            bar.inc(data.len() as u64);
-            continue;
-        }
-        let answer = client.answer().map_err(Failure::Failed)?;
-        match answer.result {
-            Ok(data) => {
-                here.insert(answer.cookie, data);
+        let data = match here.remove(&first) {
+            None => {
+                let answer = client.answer().map_err(Failure::Failed)?;
+                here.insert(answer.cookie, answer.result);
+                continue;
             }
-            Err(error) => {
-                let place = waiting.iter().find(|(cookie, _)| *cookie == answer.cookie);
-                let place = place.map_or(offset, |(_, offset)| *offset);
+            Some(Ok(data)) => data,
+            Some(Err(_)) if skip => {
+                let end = (offset + READ_BYTES).min(range.end);
+                read_blocks(client, offset..end, &mut here, areas)?
+            }
+            Some(Err(error)) => {
                 return Err(Failure::failed(format!(
-                    "read of {READ_BYTES} bytes at byte {place}: {error}; what came before it was \
-                     written"
+                    "read of {READ_BYTES} bytes at byte {offset}: {error}; what came before it was \
+                     written; --skip-unreadable goes on with zeros"
                 )));
             }
-        }
+        };
+        waiting.pop_front();
+        out.write_all(&data)?;
+        areas.read_to = offset + data.len() as u64;
+        bar.inc(data.len() as u64);
     }
     out.flush()?;
     bar.finish_and_clear();
     Ok(())
 }
+
+/// A range of which something cannot be read, block by block, with zeros for that.
+fn read_blocks(
+    client: &mut NbdClient,
+    range: Range<u64>,
+    here: &mut BTreeMap<u64, Result<Vec<u8>, NbdError>>,
+    areas: &mut Areas,
+) -> Result<Vec<u8>, Failure> {
+    let mut all = Vec::new();
+    let mut next = range.start;
+    while next < range.end {
+        let end = (next + 1).next_multiple_of(BLOCK_BYTES).min(range.end);
+        let len = u32::try_from(end - next).expect("at most a block");
+        let cookie = client.read(next, len).map_err(Failure::Failed)?;
+        let result = loop {
+            let answer = client.answer().map_err(Failure::Failed)?;
+            if answer.cookie == cookie {
+                break answer.result;
+            }
+            here.insert(answer.cookie, answer.result);
+        };
+        match result {
+            Ok(data) => all.extend(data),
+            Err(_) => {
+                all.resize(all.len() + len as usize, 0);
+                areas.add_bad(next..end);
+            }
+        }
+        next = end;
+    }
+    Ok(all)
+}
+
+/// What is read or not as a whole where something cannot be.
+const BLOCK_BYTES: u64 = 4096;
 
 /// A few chunk rows of common arrays, so that every member is busy.
 const READ_BYTES: u64 = 1 << 20;

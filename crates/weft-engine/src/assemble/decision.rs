@@ -48,6 +48,7 @@ impl Decision<'_> {
                     superblock: (**superblock).clone(),
                     logs: candidate.logs.clone(),
                     suspect: Vec::new(),
+                    cut_at: candidate.cut_at,
                 }),
                 Err(reason) => self.drop(candidate.member.clone(), reason.clone()),
             }
@@ -237,6 +238,19 @@ impl Decision<'_> {
                     );
                 }
                 Some(Ok(_)) | None => {}
+            }
+            if let Some(end) = member.cut_at {
+                let text = format!(
+                    "{}: superblock data_offset {} and size {}: found a member of {end}, expected {}",
+                    member.info.label,
+                    member.superblock.data_offset(),
+                    member.superblock.used_size(),
+                    member.info.size,
+                );
+                if !self.options.read_only {
+                    return Err(self.refused(State::Truncated, text));
+                }
+                self.note(State::BadBlocks, format!("{text}; what lies behind is computed"));
             }
             understood.push((member, role));
         }

@@ -178,7 +178,8 @@ pub const TABLE: [Row; 35] = [
         State::Truncated,
         "truncated",
         "a member is smaller than its data",
-        "name all of the device it was copied from, or leave the member out",
+        "weft cat and serve --read-only compute its end from the others; for writing, name all of the \
+         device it was copied from, or leave the member out",
     ),
     refused(
         State::Misaligned,

@@ -1,0 +1,112 @@
+//! Members that end before their data does: what lies behind their end is computed from the others, and
+//! what cannot be computed is told, block by block.
+
+mod common;
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+use common::{contents, exits};
+use tempfile::tempdir;
+
+const SIZE: usize = 8 << 20;
+const CUT: u64 = (5 << 20) + 512;
+
+/// RAID 5 of three in sync: what is at one place of all of them adds up to nothing.
+fn array(dir: &Path) {
+    let byte = |at: usize, of: usize| u8::try_from((at / 512 * of + at / 7) % 251).unwrap();
+    let a: Vec<u8> = (0..SIZE).map(|at| byte(at, 3)).collect();
+    let b: Vec<u8> = (0..SIZE).map(|at| byte(at, 5)).collect();
+    let c: Vec<u8> = a.iter().zip(&b).map(|(a, b)| a ^ b).collect();
+    for (name, bytes) in [("a", a), ("b", b), ("c", c)] {
+        std::fs::write(dir.join(name), bytes).unwrap();
+    }
+    let create = ["create", "--level", "5", "-n3", "--chunk", "64K", "--assume-clean"];
+    exits(dir, 0, &[&create[..], &["a", "b", "c"]].concat());
+}
+
+fn cut(dir: &Path, name: &str) {
+    std::fs::File::options().write(true).open(dir.join(name)).unwrap().set_len(CUT).unwrap();
+}
+
+fn cat(dir: &Path, arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_weft"));
+    command.current_dir(dir).arg("cat").args(arguments).output().unwrap()
+}
+
+#[test]
+fn the_end_of_a_cut_image_is_computed_from_the_others() {
+    let dir = tempdir().unwrap();
+    array(dir.path());
+    let whole = cat(dir.path(), &["a", "b", "c"]);
+    assert!(whole.status.success() && whole.stdout.len() > 12 << 20);
+    for name in ["a", "b", "c"] {
+        let dir = tempdir().unwrap();
+        array(dir.path());
+        cut(dir.path(), name);
+        let before = contents(dir.path());
+        let found = cat(dir.path(), &["a", "b", "c"]);
+        let says = String::from_utf8_lossy(&found.stderr).into_owned();
+        assert!(found.status.success(), "{name}: {says}");
+        assert!(says.contains("what lies behind is computed"), "{name}: {says}");
+        assert!(found.stdout == whole.stdout, "{name}: other bytes");
+        // Written it must not be: it has no room for what it would be given.
+        let refused = exits(dir.path(), 3, &["serve", "--name", "t", "a", "b", "c"]).err;
+        assert!(refused.contains("compute its end from the others"), "{refused}");
+        assert_eq!(contents(dir.path()), before);
+    }
+}
+
+#[test]
+fn what_cannot_be_computed_is_an_error_and_can_be_skipped() {
+    let dir = tempdir().unwrap();
+    array(dir.path());
+    let whole = cat(dir.path(), &["a", "b", "c"]).stdout;
+    cut(dir.path(), "b");
+    // One is missing as well: some of what lies behind the end is nowhere.
+    let plain = cat(dir.path(), &["a", "b"]);
+    assert_eq!(plain.status.code(), Some(1));
+    assert!(plain.stdout.len() < whole.len());
+    for window in [&[][..], &["--offset", "6M"], &["--offset", "9001K", "--length", "1027K"]] {
+        let arguments = [&["--skip-unreadable", "--map", "map"], window, &["a", "b"]].concat();
+        let skipped = cat(dir.path(), &arguments);
+        let says = String::from_utf8_lossy(&skipped.stderr).into_owned();
+        assert_eq!(skipped.status.code(), Some(1), "{says}");
+        let map = std::fs::read_to_string(dir.path().join("map")).unwrap();
+        let mut areas: Vec<(usize, usize, char)> = Vec::new();
+        for line in map.lines().filter(|line| !line.starts_with('#')).skip(1) {
+            let fields: Vec<&str> = line.split_whitespace().collect();
+            let number = |text: &str| usize::from_str_radix(&text[2..], 16).unwrap();
+            let status = fields[2].chars().next().unwrap();
+            areas.push((number(fields[0]), number(fields[1]), status));
+        }
+        // One area follows the other, and together they are the array.
+        let mut next = 0;
+        let (mut good, mut bad, mut lost) = (0, 0, 0);
+        let first = areas.iter().take_while(|area| area.2 == '?').map(|area| area.1).sum::<usize>();
+        for (start, len, status) in areas {
+            assert_eq!(start, next, "{map}");
+            next += len;
+            if status == '?' {
+                continue;
+            }
+            let found = &skipped.stdout[start - first..][..len];
+            let expected = &whole[start..next];
+            match status {
+                '+' => {
+                    assert!(found == expected, "{len} bytes at {start}");
+                    good += len;
+                }
+                '-' => {
+                    assert!(found.iter().all(|byte| *byte == 0), "{len} bytes at {start}");
+                    lost += found.iter().zip(expected).filter(|(a, b)| a != b).count();
+                    bad += len;
+                }
+                other => panic!("{other}: {map}"),
+            }
+        }
+        assert_eq!((next, good + bad), (whole.len(), skipped.stdout.len()), "{map}");
+        assert!(good > 0 && bad > 0 && lost > bad / 2, "{good} good, {bad} bad, {lost} lost");
+        assert!(says.contains(&format!("{bad} bytes in")), "{says}");
+    }
+}
