@@ -232,19 +232,15 @@ fn sum(lines: &[Line], listed: &[Mutant]) -> BTreeMap<String, Sum> {
         sum.unviable += line.unviable;
         sum.missed += line.missed.len() as u64;
         sum.open.extend(line.missed.iter().cloned());
-        for name in &line.killed {
-            if let Some(place) = sum.open.iter().position(|open| open == name) {
-                sum.open.swap_remove(place);
-                sum.killed += 1;
-            }
-        }
+        // Shards of two commits may both have met one change.
+        let open = sum.open.len();
+        sum.open.retain(|name| !line.killed.contains(name));
+        sum.killed += (open - sum.open.len()) as u64;
     }
     for Mutant { file, change, code } in listed {
-        let name = format!("{change} @ {code}");
-        if let Some(sum) = sums.get_mut(file)
-            && let Some(place) = sum.open.iter().position(|open| *open == name)
-        {
-            sum.open.swap_remove(place);
+        let listed = format!("{change} @ {code}");
+        if let Some(sum) = sums.get_mut(file) {
+            sum.open.retain(|name| *name != listed);
         }
     }
     sums
