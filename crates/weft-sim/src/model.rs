@@ -253,6 +253,30 @@ impl Cell {
         }
     }
 
+    /// What the sector may hold after a part of it was written as the version at this index: the part stands
+    /// on the version before, and on one before that wherever a version failed.
+    fn patched(
+        &self,
+        index: usize,
+        sector: u64,
+        patch: &Patch,
+        payload: PayloadMode,
+    ) -> SmallVec<[Content; 1]> {
+        let mut contents = SmallVec::new();
+        for version in self.versions.iter().take(index).rev() {
+            for base in &version.contents {
+                let content = patched(base, sector, patch, payload);
+                if !contents.contains(&content) {
+                    contents.push(content);
+                }
+            }
+            if !version.failed {
+                break;
+            }
+        }
+        contents
+    }
+
     /// The newest version not below `floor` that looks like `bytes` at `offset` of the sector.
     fn find(&self, floor: u64, sector: u64, offset: usize, bytes: &[u8]) -> Option<u64> {
         let matching =
@@ -326,14 +350,7 @@ impl Model {
                 Version::whole(write, content.clone())
             } else {
                 let patch = Patch { offset, len, place, content: content.clone() };
-                // It stands on the newest version, or on one before if that failed.
-                let failed =
-                    cell.versions.iter().rev().take_while(|version| version.failed).count();
-                let bases = cell.versions.iter().rev().take(failed + 1);
-                let contents = bases
-                    .flat_map(|version| &version.contents)
-                    .map(|base| patched(base, sector, &patch, mode))
-                    .collect();
+                let contents = cell.patched(cell.versions.len(), sector, &patch, mode);
                 let patch = Some(Box::new(patch));
                 Version { write, contents, patch, failed: false }
             };
@@ -388,12 +405,15 @@ impl Model {
             let Some(version) = cell.versions.get_mut(index) else { continue };
             version.failed = true;
             // What was written to a part of it may stand on what was there before.
-            let Some(before) = index.checked_sub(1) else { continue };
-            let mut bases = cell.versions[before].contents.clone();
-            for version in cell.versions.iter_mut().skip(index + 1) {
-                let Some(patch) = &version.patch else { break };
-                bases = bases.iter().map(|base| patched(base, sector, patch, mode)).collect();
-                version.contents.extend(bases.iter().cloned());
+            for later in index + 1..cell.versions.len() {
+                let version = &cell.versions[later];
+                match version.patch.clone() {
+                    Some(patch) => {
+                        cell.versions[later].contents = cell.patched(later, sector, &patch, mode);
+                    }
+                    None if version.failed => {}
+                    None => break,
+                }
             }
         }
     }
@@ -703,6 +723,27 @@ mod tests {
             assert!(read(&mut model.clone(), SECTOR, &sector).is_ok(), "{base}");
         }
         assert!(read(&mut model, SECTOR, &[1; 512]).is_err());
+    }
+
+    /// Found beyond the level without power cuts, seed 10939.
+    #[test]
+    fn part_of_a_sector_may_stand_on_what_was_there_before_two_failures_in_any_order() {
+        for first in [0, 1] {
+            let mut model = Model::default();
+            let (a, _) = model.write_issued(SECTOR, Payload::Fill(1));
+            model.write_acknowledged(a, false);
+            let (b, _) = model.write_issued(SECTOR, Payload::Fill(2));
+            let (c, _) = model.write_issued(SECTOR, Payload::Fill(3));
+            model.write_issued(ByteRange::new(512 * 7, 100), Payload::Fill(4));
+            let (b, c) = if first == 0 { (b, c) } else { (c, b) };
+            model.write_failed(b);
+            model.write_failed(c);
+            for base in 0..4 {
+                let mut sector = [base; 512];
+                sector[..100].fill(4);
+                assert_eq!(model.media_allows(7, &sector), base > 0, "{base}");
+            }
+        }
     }
 
     #[test]
