@@ -53,8 +53,8 @@ struct Write {
 struct Stored {
     submitted: u64,
     completed: u64,
-    /// Submission of the last one that was FUA.
-    fua: u64,
+    /// Submission of the last one that is known to be durable, though others may have followed.
+    known_durable: u64,
 }
 
 impl Acknowledge {
@@ -134,13 +134,17 @@ impl Acknowledge {
     }
 
     fn complete(&mut self, write: &Write) {
+        let flushed = self.durable.get(&write.disk).copied().unwrap_or(0);
         for sector in write.at..write.at + write.count {
-            let fresh = Stored { submitted: 0, completed: 0, fua: 0 };
+            let fresh = Stored { submitted: 0, completed: 0, known_durable: 0 };
             let stored = self.stored.entry((write.disk, sector)).or_insert(fresh);
+            if stored.completed < flushed {
+                stored.known_durable = stored.known_durable.max(stored.submitted);
+            }
             stored.submitted = write.submitted;
             stored.completed = self.clock;
             if write.fua {
-                stored.fua = write.submitted;
+                stored.known_durable = write.submitted;
             }
         }
     }
@@ -188,7 +192,7 @@ impl Acknowledge {
                     ));
                     return;
                 };
-                let durable = stored.fua > request.received
+                let durable = stored.known_durable > request.received
                     || stored.completed < self.durable.get(&disk).copied().unwrap_or(0);
                 if request.flags.fua && !durable {
                     found.push(Violation::new(

@@ -245,6 +245,31 @@ fn i4b_fua_that_is_not_durable_is_caught() {
     }
 }
 
+/// Found beyond the level without power cuts, seed 37807: a member was rebuilt and flushed while a FUA
+/// write was under way, and another write of the same parity followed.
+#[test]
+fn i4b_fua_may_be_made_durable_by_a_flush_that_later_writes_follow() {
+    for flushed in [false, true] {
+        let mut stage = Stage::new();
+        stage.mark(false, &[2, 1, 0]);
+        let (_, bytes) = stage.model.write_issued(ByteRange::new(0, 512), Payload::Tags);
+        let tag = stage.ask(RequestOp::Write, FUA, Run::new(8, 1));
+        let data = stage.data(0, 0, &bytes, true);
+        stage.done(data);
+        let rebuilt = stage.data(2, 0, &bytes, false);
+        stage.done(rebuilt);
+        if flushed {
+            let flush = stage.flush(2);
+            stage.done(flush);
+        }
+        let again = stage.data(2, 0, &bytes, false);
+        stage.done(again);
+        stage.finish(tag);
+        let expected: &[&str] = if flushed { &[] } else { &["I4 no early acknowledgement"] };
+        assert_eq!(stage.found(), expected);
+    }
+}
+
 #[test]
 fn i4c_a_flush_that_leaves_one_member_out_is_caught() {
     for skipped in 0..3 {
