@@ -375,7 +375,8 @@ impl Array {
         self.rounds.wanted
     }
 
-    /// Whether everything that failed is recorded on the others.
+    /// Whether everything that failed is recorded on the others. Of a broken array it never is: the
+    /// member that broke it may have failed in the very round that was to record another's failure.
     pub(crate) fn failures_recorded(&self) -> bool {
         self.rounds.done >= self.rounds.records_failures
             || self.is_planted(Mutant::AckBeforeSuperblock)
@@ -698,10 +699,11 @@ impl Array {
         (member.full_since, member.superblock_full_since) = (None, None);
         self.recount();
         out.notice(notice);
-        if breaks {
-            if !std::mem::replace(&mut self.membership.broken, true) {
-                out.notice(Notice::Broken(self.volume));
-            }
+        if breaks && !std::mem::replace(&mut self.membership.broken, true) {
+            out.notice(Notice::Broken(self.volume));
+        }
+        if self.membership.broken {
+            self.rounds.records_failures = NEVER;
             return;
         }
         if let Some(role) = self.roles.get_mut(number) {
@@ -817,7 +819,7 @@ impl Array {
                 return Err(ReplyError::Busy("the member is in use; fail it first"));
             }
         }
-        if member.in_flight > 0 || !self.failures_recorded() {
+        if member.in_flight > 0 || !(self.failures_recorded() || self.membership.broken) {
             return Err(ReplyError::Busy("requests of the member are outstanding; try again"));
         }
         let number = member.number as usize;
@@ -1075,6 +1077,9 @@ fn room_for_bitmap(
 const fn metadata_attr() -> Attr {
     Attr { class: crate::input::Class::None, weight: 0, origin: Origin::Metadata }
 }
+
+/// A round that does not come.
+const NEVER: u64 = u64::MAX;
 
 /// How long after a superblock found no space its round is repeated.
 const ROUND_RETRY: Span = Span::secs(1);

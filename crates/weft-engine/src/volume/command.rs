@@ -55,6 +55,10 @@ impl Volume {
             Verb::FailAll(members) => self.fail(members, out).map(|()| self.recorded()),
             Verb::Remove(index) => match self.array.position_of(*index) {
                 None => Err(ReplyError::Invalid("no such member")),
+                // There are no more superblocks that would tell of it.
+                Some(position) if self.array.membership.broken => {
+                    self.array.remove(position).map(|()| None)
+                }
                 Some(position) => self.array.remove(position).map(|()| self.recorded()),
             },
             Verb::Set(knob) => self.set(*knob),
@@ -215,9 +219,9 @@ impl Volume {
         let sync_stopped = self.sync.is_none();
         self.commands.retain(|waiting| {
             let answer = match waiting.until {
-                Until::Recorded(round) if self.array.round_done(round) => Some(Ok(())),
-                // There are no more superblocks to record it on.
+                // There are no more superblocks to record it on, and the last ones may not do.
                 Until::Recorded(_) if self.array.membership.broken => Some(Err(ReplyError::Io)),
+                Until::Recorded(round) if self.array.round_done(round) => Some(Ok(())),
                 Until::Recorded(_) => stuck.then_some(Err(ReplyError::NoSpace)),
                 Until::Resized => resized.then_some(Ok(())),
                 Until::Stopped if idle && stuck => Some(Err(ReplyError::NoSpace)),

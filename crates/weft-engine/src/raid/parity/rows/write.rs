@@ -256,9 +256,6 @@ impl Rows {
         }
         let result = if owing {
             Err(ReplyError::NoSpace)
-        } else if cx.membership().broken {
-            // A member that it missed may not be recorded any more.
-            Err(ReplyError::Io)
         } else {
             if self.owing.is_empty() {
                 self.events.push(Event::Written);
@@ -310,6 +307,9 @@ impl Rows {
     /// Copies what members had no space for from the memory of writers that are about to be answered.
     /// Whether there was any.
     fn save_lent(&mut self, id: RowId, rows: &[RowId], cx: &mut Surroundings<'_>) -> bool {
+        if cx.is_planted(Mutant::LentNotSaved) {
+            return false;
+        }
         let mut ops = Vec::new();
         for id in rows {
             let row = self.cache.row(*id);
