@@ -338,6 +338,9 @@ impl Volume {
         self.resize(out);
         self.deal_ready(out);
         self.attach_waiting(out);
+        if self.array.membership.broken {
+            self.end_vain_waits(out);
+        }
         let mut handled = 0;
         for shard in (0..self.shards.len() as u16).map(ShardId) {
             let may_move = self.rows_may_move(shard);
@@ -394,6 +397,7 @@ impl Volume {
             || (!self.before_dirty.is_empty()
                 && (self.array.is_dirty() || self.array.membership.broken))
             || (!self.held.is_empty() && self.members_are_known())
+            || (self.array.membership.broken && self.waits_in_vain())
             || self.has_discards_to_run()
     }
 

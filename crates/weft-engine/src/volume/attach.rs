@@ -8,10 +8,11 @@
 use weft_units::{ByteRange, Bytes, FRAME_BYTES, SECTOR_BYTES, SectorRange, Sectors};
 
 use super::queues::ToShard;
-use super::shard::{Attaching, Dealt, Detour, beside, shard_of_byte};
+use super::shard::{Attaching, Dealt, Detour, Shard, beside, shard_of_byte};
 use super::{ATTACHING, Active, Volume};
 use crate::align::whole_blocks;
 use crate::array::MemberRequest;
+use crate::error::ReplyError;
 use crate::frame::Run;
 use crate::input::RequestOp;
 use crate::mutant::Mutant;
@@ -210,6 +211,26 @@ impl Volume {
             shard.attach_waiting(&cx);
             self.take_events(out);
         }
+    }
+
+    /// Whether something waits for a row of the cache, and none will come back.
+    pub(super) fn waits_in_vain(&self) -> bool {
+        !self.is_far() && self.shards.iter().any(Shard::waits_in_vain)
+    }
+
+    /// Ends what waits for rows of a broken array when all rows that are in use hold deferred writes:
+    /// nothing is written any more, so these rows stay in use, for only they know what belongs there.
+    #[cold]
+    pub(super) fn end_vain_waits(&mut self, out: &mut Outbox) {
+        for place in 0..self.shards.len() {
+            if self.is_far() || !self.shards[place].waits_in_vain() {
+                continue;
+            }
+            for id in self.shards[place].end_waits() {
+                self.active(id).error.get_or_insert(ReplyError::Io);
+            }
+        }
+        self.take_events(out);
     }
 
     /// A shard has attached all that it was to of a request.

@@ -295,6 +295,27 @@ impl Shard {
         !self.starved.is_empty() || !self.detours.is_empty() || self.rows.has_displaced()
     }
 
+    /// Whether something waits for a row while every row that is in use holds a deferred write.
+    pub(super) fn waits_in_vain(&self) -> bool {
+        self.waits_for_rows() && !self.rows.cache.is_relieved() && self.rows.only_owe()
+    }
+
+    /// Ends what waits for rows. Of which requests.
+    pub(super) fn end_waits(&mut self) -> Vec<RequestId> {
+        let mut requests = Vec::new();
+        for dealt in std::mem::take(&mut self.starved) {
+            requests.push(dealt.id);
+            self.attached(&dealt);
+        }
+        for Detour { part, pieces, .. } in std::mem::take(&mut self.detours) {
+            requests.push(part.request);
+            let request = part.request;
+            self.rows.events.push(Event::Attached { request, pieces, whole: false });
+        }
+        self.rows.end_displaced();
+        requests
+    }
+
     /// A piece of a request failed.
     pub(super) fn request_failed(&mut self, id: RequestId) {
         for dealt in self.ready.iter_mut().chain(&mut self.starved) {

@@ -242,6 +242,19 @@ impl Rows {
         }
     }
 
+    /// Ends displaced work that will find no row.
+    pub(crate) fn end_displaced(&mut self) {
+        for Displaced { key, reads, writes, sync } in std::mem::take(&mut self.displaced) {
+            for piece in reads.into_iter().chain(writes) {
+                let (request, result) = (piece.request, Err(ReplyError::Io));
+                self.events.push(Event::PiecesDone { request, pieces: 1, result });
+            }
+            if sync.is_some() {
+                self.events.push(Event::SyncDone { key, mismatch: false, ok: false });
+            }
+        }
+    }
+
     /// Whether displaced work waits.
     pub(crate) fn has_displaced(&self) -> bool {
         !self.displaced.is_empty()

@@ -381,6 +381,15 @@ impl Rows {
         !self.owing.is_empty()
     }
 
+    /// Whether every row that is in use is at rest, but for a deferred write.
+    pub(crate) fn only_owe(&self) -> bool {
+        let rests = |id: &RowId| {
+            let row = self.cache.row(*id);
+            row.in_flight == 0 && !row.handle && !row.plugged
+        };
+        self.owing.len() == self.cache.active() as usize && self.owing.iter().all(rests)
+    }
+
     /// A row has nothing any more that its member could miss.
     pub(crate) fn no_longer_owing(&mut self, id: RowId) {
         self.owing.retain(|other| *other != id);
