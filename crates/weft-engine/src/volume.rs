@@ -384,7 +384,8 @@ impl Volume {
                 || (shard.is_far() && (shard.can_place_sync() || shard.can_say_quiet()))
         };
         let sync_goes_on = self.sync.as_ref().is_some_and(|sync| {
-            sync.has_work(|key| self.may_sync_row(key))
+            let may = |key| self.may_sync_row(key);
+            sync.has_work(self.cache_rows, may, |key| self.syncs_row(key))
                 && (self.array.is_dirty() || !changes_parity(sync.action))
         });
         self.shards.iter().any(shard_has_work)

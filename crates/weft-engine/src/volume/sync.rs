@@ -85,6 +85,12 @@ impl Volume {
             && !self.discarded.has(chunk_row)
     }
 
+    /// Whether something is in flight for the sync of a row, whose end brings the next turn.
+    pub(super) fn syncs_row(&self, key: u64) -> bool {
+        let id = shard_of(key / self.rows_per_chunk(), self.shards.len() as u64);
+        self.shards[id.index()].rows.syncs_row(key)
+    }
+
     /// Starts what is due.
     fn choose_sync(&mut self, out: &mut Outbox) {
         if self.syncs_held_back() {

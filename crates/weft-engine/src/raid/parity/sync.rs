@@ -61,8 +61,8 @@ impl RowSync {
     /// Asks for rows while the window has room. `ask` says whether a row could be asked for: those who
     /// wait for others, and a cache without room, have it wait.
     pub(crate) fn feed(&mut self, cache_rows: u32, mut ask: impl FnMut(u64, SyncAction) -> bool) {
-        let window = WINDOW_ROWS.min(cache_rows as usize / 4).max(1);
-        while !self.stopping && self.next < self.end && self.window.len() < window {
+        let rows_max = window_rows(cache_rows);
+        while !self.stopping && self.next < self.end && self.window.len() < rows_max {
             if !ask(self.next, self.action) {
                 return;
             }
@@ -71,11 +71,20 @@ impl RowSync {
         }
     }
 
-    /// Whether it would go on by itself, with no row of its own in flight, if it may ask for the row that
-    /// is next.
-    pub(crate) fn has_work(&self, may: impl FnOnce(u64) -> bool) -> bool {
-        let over = self.stopping || self.next >= self.end;
-        self.window.is_empty() && (over || may(self.next))
+    /// Whether it would go on by itself, with nothing in flight for any row that it asked for (`syncs`), if
+    /// it may ask for the row that is next.
+    pub(crate) fn has_work(
+        &self,
+        cache_rows: u32,
+        may: impl FnOnce(u64) -> bool,
+        syncs: impl Fn(u64) -> bool,
+    ) -> bool {
+        if self.stopping || self.next >= self.end {
+            return self.window.is_empty();
+        }
+        self.window.len() < window_rows(cache_rows)
+            && may(self.next)
+            && !self.window.iter().any(|key| syncs(*key))
     }
 
     /// Whether it asked for one of these rows, and it is not done.
@@ -172,6 +181,11 @@ impl RowSync {
         });
         true
     }
+}
+
+/// Rows that may be asked for and not done.
+fn window_rows(cache_rows: u32) -> usize {
+    WINDOW_ROWS.min(cache_rows as usize / 4).max(1)
 }
 
 /// Rows asked for and not done: enough to keep every member busy with requests of half a megabyte

@@ -17,6 +17,15 @@ use crate::raid::parity::row::{Operation, RowSyncState};
 use crate::raid::slot_set::SlotSet;
 
 impl Rows {
+    /// Whether something is in flight for the sync of this row. What is in flight when a sync is asked for
+    /// is a client's, and its member may not answer.
+    pub(crate) fn syncs_row(&self, key: u64) -> bool {
+        let row = self.cache.find(key).map(|id| self.cache.row(id));
+        row.is_some_and(|row| {
+            row.in_flight > 0 && !matches!(row.sync, Some((_, RowSyncState::Requested)))
+        })
+    }
+
     /// Every block is valid: stored parity is compared, where it says anything.
     pub(super) fn sync_compare(&mut self, id: RowId, facts: &Facts, cx: &mut Surroundings<'_>) {
         let failed = facts.failed();
