@@ -343,7 +343,8 @@ impl Rows {
             row.sync = Some((action, RowSyncState::Filling));
             let requested = matches!(action, SyncAction::Check | SyncAction::Repair);
             if requested && cx.knobs.check_reads == CheckReads::Media {
-                row.uptodate = SlotSet::EMPTY;
+                // The media do not have what their member had no space for.
+                row.uptodate = row.uptodate.and(row.owed);
             }
             if action == SyncAction::Recover {
                 self.forget_lost_parity(id, cx);

@@ -58,8 +58,8 @@ impl Rows {
         *state = RowSyncState::Compared;
         let checks_only = *action == SyncAction::Check;
         let placement = row.placement();
-        if placement.q.is_none() {
-            // md's check of one parity spends the cached copy of it.
+        if placement.q.is_none() && !row.owed.contains(placement.p) {
+            // md's check of one parity spends the cached copy of it, but not the only one.
             row.uptodate.remove(placement.p);
         }
         if differs == Differs::default() || checks_only {
@@ -127,7 +127,7 @@ impl Rows {
         let mismatch = std::mem::take(&mut row.mismatch);
         row.faults = SlotSet::EMPTY;
         if let Some(slot) = no_space {
-            row.uptodate = SlotSet::EMPTY;
+            row.uptodate = row.uptodate.and(row.owed);
             let sector = row.sector(height);
             self.events.push(Event::NoSpace { slot, sector });
         }
