@@ -1,6 +1,6 @@
 //! Simulates a lot, and says how much.
 //!
-//! `gate` is what CI runs, with floors; `run FIRST SEEDS` is more of it, for the ledger (`cargo xtask sweep`);
+//! `gate` is what CI runs, with floors; `bugs SCRIPTS` shows which checker sees which planted bug; `run FIRST SEEDS` is more of it, for the ledger (`cargo xtask sweep`);
 //! `replay NAME NUMBER [SHARDS]` does one piece of work again.
 #![allow(clippy::cast_possible_truncation, reason = "counts of a simulation are small")]
 
@@ -11,7 +11,9 @@ use std::time::{Duration, Instant};
 
 use weft_engine::mutant::Mutant;
 use weft_sim::World;
-use weft_sim::script::{Profile, Script};
+use weft_sim::bugs::{CHECKERS, hunt};
+use weft_sim::known_open::KNOWN_OPEN;
+use weft_sim::script::Profile;
 use weft_sim::sweep::{OnShards, Totals, Work, run};
 
 fn main() -> ExitCode {
@@ -19,6 +21,7 @@ fn main() -> ExitCode {
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     match words.as_slice() {
         ["gate"] => gate(),
+        ["bugs", scripts] => scripts.parse().map_or_else(|_| usage(), matrix),
         ["run", first, seeds] => match (first.parse(), seeds.parse()) {
             (Ok(first), Ok(seeds)) => sweep(first, seeds),
             _ => usage(),
@@ -43,7 +46,7 @@ fn named(name: &str, number: &str) -> Option<Work> {
 }
 
 fn usage() -> ExitCode {
-    eprintln!("usage: sweep gate | run FIRST SEEDS | replay NAME NUMBER [SHARDS]");
+    eprintln!("usage: sweep gate | bugs SCRIPTS | run FIRST SEEDS | replay NAME NUMBER [SHARDS]");
     ExitCode::from(2)
 }
 
@@ -98,8 +101,8 @@ fn gate() -> ExitCode {
             1_000_000,
             "each with its parity right".to_owned(),
         ),
-        Gate("planted bugs found", bugs.found, bugs.all, {
-            format!("of {}, after {} seeds; missed: {:?}", bugs.all, bugs.seeds, bugs.missed)
+        Gate("planted bugs found", bugs.found, Mutant::ALL.len() as u64, {
+            format!("of {}, after {} scripts; missed: {:?}", bugs.all, bugs.scripts, bugs.missed)
         }),
     ];
     for (count, on) in (1..).zip(totals.on_shards) {
@@ -111,7 +114,16 @@ fn gate() -> ExitCode {
         let verdict = if found < floor { "TOO FEW" } else { "ok" };
         println!("{verdict:<7}  {found:>10}  {name}, at least {floor} ({detail})");
     }
-    finish(&totals, low == 0)
+    let mut open = true;
+    for known in KNOWN_OPEN {
+        let (name, seed, reason) = (known.profile.name, known.seed, known.reason);
+        println!("open              {name} seed {seed}: {reason}");
+        if let Err(text) = known.still_fails() {
+            open = false;
+            println!("{text}");
+        }
+    }
+    finish(&totals, low == 0 && open)
 }
 
 /// What was done with rows dealt to so many shards behind queues, and whether the queues were late.
@@ -202,42 +214,54 @@ struct Bugs {
     all: u64,
     found: u64,
     /// All that were run.
-    seeds: u64,
+    scripts: u64,
     missed: Vec<Mutant>,
 }
 
-/// Plants every bug and looks for the first seed that shows it to a checker.
+/// Plants every bug and looks for the first script that shows it to a checker.
 fn planted_bugs() -> Bugs {
-    let hook = std::panic::take_hook();
-    std::panic::set_hook(Box::new(|_| ()));
-    let profiles = [Profile::CUTS, Profile::FAULTS, Profile::FAULTS_AND_CUTS];
-    let mut bugs = Bugs { all: 0, found: 0, seeds: 0, missed: Vec::new() };
-    for mutant in Mutant::ALL {
-        let plant = |world: &mut World| {
-            if let Some(engine) = world.engine_mut() {
-                engine.plant(mutant);
+    quietly(|| {
+        let mut bugs = Bugs { all: 0, found: 0, scripts: 0, missed: Vec::new() };
+        // Those that are known to be missed count as missed, and may be found one day.
+        for mutant in Mutant::ALL.into_iter().chain(Mutant::MISSED) {
+            let found = hunt(mutant, None, BUG_SCRIPTS, &plant(mutant));
+            bugs.all += 1;
+            bugs.found += u64::from(found.is_some());
+            bugs.scripts += found.map_or(BUG_SCRIPTS, |number| number + 1);
+            if found.is_none() {
+                bugs.missed.push(mutant);
             }
-        };
-        let shows = |seed: &u64| {
-            bugs.seeds += 1;
-            let profile = profiles[*seed as usize % profiles.len()];
-            let mut script = Script::generate(BUG_SEED + seed, profile);
-            if mutant.is_of_queues() {
-                script = script.on_shards(1 + (seed / 3 % 3) as u16);
-            }
-            let run = script.run_with(&plant);
-            // An assertion of the engine is welcome, and not what is tested here.
-            run.is_err_and(|failure| failure.violation.checker != "panic")
-        };
-        let found = (0..BUG_SEEDS).find(shows).is_some();
-        bugs.all += 1;
-        bugs.found += u64::from(found);
-        if !found {
-            bugs.missed.push(mutant);
+        }
+        bugs
+    })
+}
+
+/// Prints which checker sees which bug, with all others off: the number of the first script, from 0.
+fn matrix(scripts: u64) -> ExitCode {
+    println!("{:<24}{}", "", CHECKERS.map(|checker| format!("{checker:>6}")).concat());
+    for mutant in Mutant::ALL.into_iter().chain(Mutant::MISSED) {
+        let first = quietly(|| CHECKERS.map(|it| hunt(mutant, Some(it), scripts, &plant(mutant))));
+        let cells = first.map(|it| it.map_or("     -".to_owned(), |number| format!("{number:>6}")));
+        println!("{:<24}{}", format!("{mutant:?}"), cells.concat());
+    }
+    ExitCode::SUCCESS
+}
+
+fn plant(mutant: Mutant) -> impl Fn(&mut World) {
+    move |world: &mut World| {
+        if let Some(engine) = world.engine_mut() {
+            engine.plant(mutant);
         }
     }
+}
+
+/// Panics of planted bugs are expected and say nothing new.
+fn quietly<T>(act: impl FnOnce() -> T) -> T {
+    let hook = std::panic::take_hook();
+    std::panic::set_hook(Box::new(|_| ()));
+    let value = act();
     std::panic::set_hook(hook);
-    bugs
+    value
 }
 
 /// Of each profile. Other seeds than those of the tests.
@@ -247,5 +271,5 @@ const SHARDS_SEEDS: std::ops::Range<u64> = 2_000_000..2_000_080;
 const SHARDS_SCOPES: u64 = 8;
 const GATE_SCOPES: u64 = 16;
 const GATE_STEADY: u64 = 250;
-const BUG_SEED: u64 = 20_000;
-const BUG_SEEDS: u64 = 2_000;
+/// With each bug.
+const BUG_SCRIPTS: u64 = 2_000;

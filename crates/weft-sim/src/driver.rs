@@ -24,8 +24,6 @@ pub enum Order {
 
 const TURNS_MAX: u32 = 100_000;
 const WAKES_MAX: u32 = 20_000;
-/// One state in so many is looked at for lost wake-ups.
-const LOST_WORK_EVERY: u64 = 8;
 
 impl World {
     /// What may complete, oldest first.
@@ -269,7 +267,7 @@ impl World {
     /// to ask for more of them.
     fn ask_for_lost_work(&mut self) {
         // A copy is dear. Which states are looked at depends on what happened, and so differs by seed.
-        if !self.digest.0.is_multiple_of(LOST_WORK_EVERY) {
+        if !self.digest.0.is_multiple_of(self.options.lost_work_every) {
             return;
         }
         let Some(mut twin) = self.engine.clone() else { return };

@@ -16,6 +16,8 @@
 //! | What may a client see? | `model.rs` |
 //! | Does the engine keep its promises? | `checker/` |
 //! | What do random runs do, and how is one replayed? | `script.rs` |
+//! | Which bugs are planted, and who must see them? | `bugs.rs` |
+//! | What is known to fail? | `known_open.rs` |
 //! | Which part of a failing run matters? | `shrink.rs` |
 //! | How are computations done? | `compute.rs` |
 //! | How much of the payload is simulated? | `payload.rs` |
@@ -53,6 +55,7 @@ macro_rules! view {
     };
 }
 
+pub mod bugs;
 pub mod checker;
 pub mod compute;
 pub mod crash;
@@ -60,6 +63,7 @@ pub mod disk;
 pub mod drive;
 mod driver;
 pub mod faults;
+pub mod known_open;
 pub mod machine;
 pub mod model;
 mod options;

@@ -544,6 +544,12 @@ impl Model {
         self.reads_outstanding = 0;
     }
 
+    /// What a write that is not answered is about.
+    #[must_use]
+    pub fn range_of(&self, write: WriteId) -> Option<ByteRange> {
+        self.writes.get(&write).map(|issued| issued.range)
+    }
+
     /// What writes that are not answered are about.
     #[must_use]
     pub fn in_flight_ranges(&self) -> Vec<ByteRange> {

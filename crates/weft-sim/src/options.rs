@@ -59,9 +59,16 @@ pub struct Options {
     pub latency: Span,
     /// Whether checkers watch.
     pub checked: bool,
-    /// Whether data is promised: not when more members are hurt than the level survives. Then only
-    /// single flight, exactly once, bounds and liveness count.
+    /// Whether data is promised: not when more members are hurt than the level survives. Until the power
+    /// goes or the process dies every checker counts all the same; after that I2 outside of suspect columns,
+    /// and what is not about data.
     pub data_promised: bool,
+    /// Whether disks may lie about flushes. Then nothing counts that is about data.
+    pub disks_lie: bool,
+    /// The checker that counts, by the beginning of its name, if not all do.
+    pub only: Option<&'static str>,
+    /// One state in so many is looked at for lost wake-ups.
+    pub lost_work_every: u64,
     /// Whether everything submitted and answered is kept in the log of the `World`.
     pub logged: bool,
 }
@@ -96,6 +103,9 @@ impl Options {
             latency: Span(10_000),
             checked: true,
             data_promised: true,
+            disks_lie: false,
+            only: None,
+            lost_work_every: 8,
             logged: false,
         }
     }

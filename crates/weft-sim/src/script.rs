@@ -150,8 +150,7 @@ pub struct Profile {
     /// Whether disks lie about flushes, no more of them than the level survives. Then nothing is promised
     /// of data, but the array assembles.
     pub lies: bool,
-    /// Whether more disks may be hurt than the level survives. Then only bounds, single flight and
-    /// exactly once are promised.
+    /// Whether more disks may be hurt than the level survives. See [`Options::data_promised`].
     pub beyond: bool,
 }
 
@@ -181,12 +180,14 @@ impl Profile {
     pub const FAULTS_AND_CUTS: Self = Self { name: "faults-and-cuts", cuts: 5, ..Self::FAULTS };
     /// More than the level survives.
     pub const BEYOND: Self = Self { name: "beyond", cuts: 3, beyond: true, ..Self::FAULTS };
+    /// The same while the power stays on: what is read and what is acknowledged is right.
+    pub const BEYOND_POWERED: Self = Self { name: "beyond-powered", cuts: 0, ..Self::BEYOND };
 
     /// Disks that lie about flushes.
     pub const LIES: Self = Self { name: "lies", cuts: 6, lies: true, ..Self::FAULTS };
 
     /// All of them.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::CALM,
         Self::CUTS,
         Self::MANY_CUTS,
@@ -195,6 +196,7 @@ impl Profile {
         Self::FAULTS_AND_CUTS,
         Self::BEYOND,
         Self::LIES,
+        Self::BEYOND_POWERED,
     ];
 }
 
@@ -608,10 +610,20 @@ impl Script {
         }
         plant(world);
         self.give_up(world, course);
-        if self.within_promises && world.is_running() {
-            report.verified += world.verify(self.order);
+        if world.is_running() {
+            report.verified += self.verify(world);
         }
         Ok(())
+    }
+
+    /// Reads all there is, or all that is left.
+    fn verify(&self, world: &mut World) -> u64 {
+        match (self.within_promises, self.assembles) {
+            (true, _) => world.verify(self.order),
+            (false, false) => world.verify_readable(self.order),
+            // Disks lie: nothing is known of what they hold.
+            (false, true) => 0,
+        }
     }
 
     fn try_to_write(&self, world: &mut World) -> Result<(), Violation> {
@@ -652,12 +664,12 @@ impl Script {
         if let Some(violation) = world.failure() {
             return Err(violation.clone());
         }
-        if !self.within_promises {
-            return Ok(());
-        }
-        report.verified += world.verify(self.order);
+        report.verified += self.verify(world);
         if let Some(violation) = world.failure() {
             return Err(violation.clone());
+        }
+        if !self.within_promises {
+            return Ok(());
         }
         let scrub = world.scrub(Bytes::Visible);
         report.scrubbed += scrub.written;

@@ -131,6 +131,8 @@ pub struct World {
     torn: BTreeSet<usize>,
     pub(crate) checkers: Checkers,
     pub(crate) failure: Option<Violation>,
+    /// Whether the power went or the process died at any time.
+    interrupted: bool,
     /// Everything that the engine said for people.
     pub notices: Vec<(Time, Notice)>,
     /// What was submitted and answered, if [`Options::logged`].
@@ -207,6 +209,7 @@ impl World {
             record,
             checkers: Checkers::new(limits),
             failure: None,
+            interrupted: false,
             notices: Vec::new(),
             log: Vec::new(),
             digest: Digest::default(),
@@ -386,13 +389,25 @@ impl World {
 
     /// Reports a violation found from outside.
     pub fn fail(&mut self, violation: Violation) {
-        let about_data = ["I1 ", "I2 ", "I4 ", "I5 ", "I6 ", "I7 ", "I8 "];
-        if !self.options.data_promised
-            && about_data.iter().any(|name| violation.checker.starts_with(name))
-        {
-            return;
+        if self.counts(violation.checker) {
+            self.failure.get_or_insert(violation);
         }
-        self.failure.get_or_insert(violation);
+    }
+
+    /// Whether what this checker says counts.
+    fn counts(&self, checker: &str) -> bool {
+        // What was acknowledged may be on members that are not believed any more, or are not there.
+        let lost = ["I1 ", "I4 ", "I5 ", "I6 ", "I7 ", "I8 ", "I2 "];
+        // Nothing is known of data where disks lie about flushes; and nothing is asked of shards behind
+        // queues, which are going to be removed.
+        let unknown = self.options.disks_lie || self.options.shards.queues;
+        let lost = match (self.options.data_promised, self.interrupted) {
+            (false, _) if unknown => &lost[..],
+            (false, true) => &lost[..6],
+            (true, _) | (false, false) => &[],
+        };
+        !lost.iter().any(|name| checker.starts_with(name))
+            && self.options.only.is_none_or(|only| checker.starts_with(only))
     }
 
     /// Bytes of the volume.

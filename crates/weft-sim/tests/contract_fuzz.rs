@@ -95,7 +95,14 @@ fn faults_with_power_cuts_break_nothing_but_predicted_rows() {
 #[test]
 fn beyond_the_level_the_contract_still_holds() {
     let report = run(Profile::BEYOND, 4000, 80);
-    assert!(report.requests > 1000, "{report:?}");
+    assert!(report.requests > 1000 && report.verified > 1000, "{report:?}");
+}
+
+/// The same while the power stays on: every checker counts, and what can be read is right.
+#[test]
+fn beyond_the_level_nothing_wrong_is_read_or_acknowledged() {
+    let report = run(Profile::BEYOND_POWERED, 4300, 80);
+    assert!(report.requests > 1000 && report.verified > 1000, "{report:?}");
 }
 
 /// Disks lie about flushes: data may be lost, but the array assembles.

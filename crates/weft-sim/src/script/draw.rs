@@ -56,6 +56,7 @@ impl Script {
         options.layout = draw_layout(&mut rng, level);
         options.seed = seed;
         options.data_promised = !profile.beyond && !profile.lies;
+        options.disks_lie = profile.lies;
         options.chunk_rows = if chunk.0 > 32 { 4 } else { 12 };
         options.defer_computes = rng.percent(50);
         options.assume_clean = rng.percent(80);

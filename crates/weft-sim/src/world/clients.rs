@@ -306,6 +306,10 @@ impl World {
                 Ok(Vec::new())
             }
             (Expected::Write(write, _, _), Err(error)) => {
+                // It may have ended in the middle, for good: the array broke.
+                let range = self.model.range_of(write).filter(|_| !self.options.data_promised);
+                let columns = range.into_iter().flat_map(|range| self.array.columns(range));
+                self.model.suspect.extend(columns.map(|(_, column)| column.sector));
                 self.model.write_failed(write);
                 Err(error)
             }
@@ -313,10 +317,12 @@ impl World {
                 let range = mark.range();
                 let part = issued.frames.part(range.start.0 % FRAME_BYTES, range.len.0);
                 let bytes = self.memory.part(part).to_vec();
+                let beyond = self.interrupted && !self.options.data_promised;
                 let column = |sector: u64| {
                     let column = self.array.column(sector);
                     let slot = column.data.0;
-                    let lost = self.lost_since.contains(&slot)
+                    let lost = beyond
+                        || self.lost_since.contains(&slot)
                         || self.unreadable.contains(&(slot, column.sector));
                     lost.then_some(column.sector)
                 };

@@ -3,7 +3,7 @@
 //! By a power cut, by a stop, or because the process alone dies. And what is found afterwards: read
 //! through the engine, or computed from the media.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 
 use weft_engine::{Flags, RequestOp, SyncAction};
 use weft_units::{ByteRange, ClientId};
@@ -26,6 +26,7 @@ impl World {
                     !matches!(volume.sync_action, SyncAction::Idle | SyncAction::Frozen)
                 })
             });
+        self.interrupted = true;
         let mut shape = CutShape { during_sync: syncing, ..CutShape::default() };
         let (mut kept_rows, mut lost_rows) = (BTreeSet::new(), BTreeSet::new());
         let mut lost_by_others = Vec::new();
@@ -87,6 +88,7 @@ impl World {
     /// The process dies, the power stays: what a member completed it keeps, cache and all; what is
     /// outstanding may still happen or not.
     pub fn kill(&mut self) {
+        self.interrupted = true;
         let mut rng = self.rng.fork();
         for disk in 0..self.disks.len() {
             let writes: Vec<(u64, u64)> = self.disks[disk].outstanding_writes().collect();
@@ -110,20 +112,31 @@ impl World {
     /// through the engine. After a power cut what is found is pinned: nothing else may be read later.
     /// Returns the number of sectors read.
     pub fn verify(&mut self, order: Order) -> u64 {
+        self.verify_all(order, true)
+    }
+
+    /// The same where members are lost that the level cannot do without: what is read has to be right, and
+    /// what cannot be read is left out. Returns the number of sectors that could be read.
+    pub fn verify_readable(&mut self, order: Order) -> u64 {
+        self.verify_all(order, false)
+    }
+
+    fn verify_all(&mut self, order: Order, whole: bool) -> u64 {
         let mut sectors: BTreeSet<u64> = self.model.touched().collect();
         for column in &self.model.suspect {
             sectors.extend(self.array.data_of(*column).into_iter().map(|(_, sector)| sector));
         }
         let sectors: Vec<u64> = sectors.into_iter().collect();
-        let mut ranges: Vec<(u64, u64)> = Vec::new();
+        let mut ranges: VecDeque<(u64, u64)> = VecDeque::new();
         for sector in &sectors {
-            match ranges.last_mut() {
+            match ranges.back_mut() {
                 Some((at, count)) if *at + *count == *sector && *count < 128 => *count += 1,
-                _ => ranges.push((*sector, 1)),
+                _ => ranges.push_back((*sector, 1)),
             }
         }
         let hole = self.model.hole;
-        for (at, count) in ranges {
+        let mut read = 0;
+        while let Some((at, count)) = ranges.pop_front() {
             let range = ByteRange::new(at * 512, count * 512);
             let ticket =
                 self.request(VERIFIER, RequestOp::Read, range, Payload::Zeros, Flags::default());
@@ -137,6 +150,15 @@ impl World {
                     for (sector, content) in (at..).zip(bytes.chunks_exact(len)) {
                         self.model.settle(sector, content);
                     }
+                    read += count;
+                }
+                Some(Err(_)) if !whole => {
+                    // Each block for itself.
+                    let end = (at / 8 + 1) * 8;
+                    if end < at + count {
+                        ranges.push_front((end, at + count - end));
+                        ranges.push_front((at, end - at));
+                    }
                 }
                 other => {
                     let message = format!("verification of sector {at} got {other:?}");
@@ -147,7 +169,7 @@ impl World {
         }
         self.coverage.hole_predicted += self.model.hole.0 - hole.0;
         self.coverage.hole_wrong += self.model.hole.1 - hole.1;
-        sectors.len() as u64
+        read
     }
 
     /// Recomputes the parity of every column of the array from what is on the media.

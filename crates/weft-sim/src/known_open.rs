@@ -1,0 +1,65 @@
+//! Known failures that are not mended: each with the seed that shows it.
+//!
+//! A test runs the list and demands that each still fails in the same way. What is mended is taken off the
+//! list, and what is drawn anew gets another seed: so the list stays true, and is seen.
+
+use weft_engine::Shards;
+
+use crate::script::{Profile, Script};
+
+/// A script that fails today.
+#[derive(Clone, Copy, Debug)]
+pub struct KnownOpen {
+    /// What it is drawn from.
+    pub profile: Profile,
+    /// Its seed.
+    pub seed: u64,
+    /// Spares that the array has, which no script draws.
+    pub spares: usize,
+    /// To whom rows are dealt.
+    pub shards: Shards,
+    /// What is wrong, and why it is left.
+    pub reason: &'static str,
+    /// Parts of what the checker says.
+    pub violation: &'static [&'static str],
+}
+
+/// All that is known.
+pub const KNOWN_OPEN: [KnownOpen; 1] = [KnownOpen {
+    profile: Profile { more: false, ..Profile::FAULTS_AND_CUTS },
+    seed: 22_096,
+    spares: 1,
+    shards: Shards { count: 3, queues: true },
+    reason: "the pins of lent memory are lost when a shard behind queues takes a new shape; no product \
+             runs shards behind queues, and they are going to be removed",
+    violation: &["I11 exactly once", "never came back"],
+}];
+
+impl KnownOpen {
+    /// What fails.
+    #[must_use]
+    pub fn script(&self) -> Script {
+        let mut script = Script::generate(self.seed, self.profile).on(self.shards);
+        script.options.spares = self.spares;
+        script
+    }
+
+    /// Whether it still fails, and as the list says.
+    ///
+    /// # Errors
+    /// It does not, or otherwise.
+    pub fn still_fails(&self) -> Result<(), String> {
+        let found = match self.script().run() {
+            Ok(_) => "no violation".to_owned(),
+            Err(failure) => failure.violation.to_string(),
+        };
+        if self.violation.iter().all(|part| found.contains(part)) {
+            return Ok(());
+        }
+        Err(format!(
+            "{} {}: found {found}, expected {:?}; if it is mended take it off KNOWN_OPEN, if scripts are \
+             drawn anew find another seed",
+            self.profile.name, self.seed, self.violation
+        ))
+    }
+}
