@@ -7,6 +7,7 @@ import socket
 import struct
 import sys
 import threading
+import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 import nbd  # noqa: E402
@@ -167,10 +168,187 @@ def deaf(uri, expected):
     print("deaf fine")
 
 
+def in_transmission(uri, structured=False):
+    """A socket on which requests may be sent; with block status if `structured`."""
+    sock, name = nbd.connect(uri)
+    sock.sendall(struct.pack(">I", 3))
+    if structured:
+        encoded, context = name.encode(), b"base:allocation"
+        query = struct.pack(">I", len(encoded)) + encoded + struct.pack(">II", 1, len(context)) + context
+        sock.sendall(nbd.option(8) + nbd.option(10, query))
+    sock.sendall(nbd.go(name))
+    # Until the acknowledgement of GO; `recv` may bring no more than what was asked for.
+    greeting = 18
+    while greeting:
+        greeting -= len(sock.recv(greeting))
+    while True:
+        header = exactly(sock, 20)
+        _, option, kind, length = struct.unpack(">QIII", header)
+        exactly(sock, length)
+        assert kind < 1 << 31, ("option refused", option, kind)
+        if (option, kind) == (nbd.OPT_GO, nbd.REP_ACK):
+            return sock
+
+
+def exactly(sock, count):
+    parts = b""
+    while len(parts) < count:
+        part = sock.recv(count - len(parts))
+        assert part, "hung up"
+        parts += part
+    return parts
+
+
+def stalled_writes(uri, size):
+    """Two writes of 32 MiB that are announced, and of which nothing comes."""
+    socks = [in_transmission(uri) for _ in range(2)]
+    for sock in socks:
+        sock.sendall(nbd.request(nbd.WRITE, 1, 0, 32 << 20))
+    return socks
+
+
+def deaf_readers(uri, size):
+    """Sixteen clients with 64 reads of a MiB each, who read no reply."""
+    socks = [in_transmission(uri) for _ in range(16)]
+    for sock in socks:
+        sock.sendall(b"".join(nbd.request(nbd.READ, i, (i % 16) << 20, 1 << 20) for i in range(64)))
+        time.sleep(0.05)
+    return socks
+
+
+def silence(uri, size):
+    """As many connections as there are places, which say nothing; one drips options."""
+    socks = [nbd.connect(uri)[0] for _ in range(64)]
+    socks[0].sendall(struct.pack(">I", 3))
+
+    def drip():
+        try:
+            while True:
+                socks[0].sendall(nbd.option(nbd.OPT_LIST))
+                time.sleep(0.02)
+        except OSError:
+            pass
+
+    threading.Thread(target=drip, daemon=True).start()
+    return socks
+
+
+def deaf_administrators(control):
+    """Eight administrators who ask for the status and read nothing."""
+    socks = []
+    for _ in range(8):
+        sock = socket.socket(socket.AF_UNIX)
+        sock.connect(control)
+        sock.settimeout(0.5)
+        socks.append(sock)
+
+        def ask(sock=sock):
+            try:
+                while True:
+                    sock.sendall(b'{"v":1,"cmd":"status"}\n' * 1000)
+            except OSError:
+                pass
+
+        threading.Thread(target=ask, daemon=True).start()
+    time.sleep(2)
+    return socks
+
+
+def flood(uri, requests, structured):
+    """Sixteen clients that send these requests, and read what comes."""
+    socks = [in_transmission(uri, structured) for _ in range(16)]
+
+    def drain(sock):
+        try:
+            while sock.recv(1 << 16):
+                pass
+        except OSError:
+            pass
+
+    def send(sock):
+        try:
+            sock.sendall(requests)
+        except OSError:
+            pass
+
+    for sock in socks:
+        sock.settimeout(None)
+        threading.Thread(target=drain, args=(sock,), daemon=True).start()
+        threading.Thread(target=send, args=(sock,), daemon=True).start()
+    time.sleep(0.2)
+    return socks
+
+
+def block_status_flood(uri, size):
+    return flood(uri, b"".join(nbd.request(7, i, 0, size) for i in range(3000)), True)
+
+
+def zeroes_flood(uri, size):
+    """The upper half is zeroed, stored, again and again."""
+    half = size // 2 // 65536 * 65536
+    return flood(uri, b"".join(nbd.request(nbd.WRITE_ZEROES, i, half, size - half, 2) for i in range(1000)), False)
+
+
+ATTACKS = {
+    "stalled": stalled_writes,
+    "deaf": deaf_readers,
+    "silent": silence,
+    "block-status": block_status_flood,
+    "zeroes": zeroes_flood,
+}
+
+
+def beside(attack, uri, control, expected):
+    """A good client beside an attack: each request has 20 s, and what it reads and writes is verified."""
+    good = nbd.Client(uri, timeout=20)
+    make = ATTACKS.get(attack)
+    socks = make(uri, good.size) if make else deaf_administrators(control)
+    worst, done = 0.0, 0
+    for turn in range(40):
+        at, length = turn * 0x31000 % (len(expected) // 2 - (1 << 20)), (4096, 65536, 1 << 20)[turn % 3]
+        begun = time.monotonic()
+        data = good.read(at, length)
+        worst = max(worst, time.monotonic() - begun)
+        assert data == expected[at : at + length], (attack, at, length)
+        begun = time.monotonic()
+        good.write(at, data)
+        worst = max(worst, time.monotonic() - begun)
+        if turn % 10 == 0:
+            # Who comes now is served too.
+            begun = time.monotonic()
+            late = nbd.Client(uri, timeout=20)
+            assert late.read(at, 4096) == expected[at : at + 4096]
+            late.close()
+            worst = max(worst, time.monotonic() - begun)
+        done += 2
+    good.flush()
+    for sock in socks:
+        try:
+            sock.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            pass
+        sock.close()
+    good.close()
+    print(f"{attack}: {done} requests beside it, the slowest {worst:.3f} s")
+
+
+def restore(uri, expected):
+    """Writes again what `zeroes` has zeroed."""
+    client = nbd.Client(uri)
+    for at in range(0, len(expected), 1 << 20):
+        client.write(at, expected[at : at + (1 << 20)])
+    client.flush()
+    client.close()
+
+
 def main(what, uri, tcp, count, expected_path):
     with open(expected_path, "rb") as f:
         expected = f.read()
-    if what == "disconnects":
+    if what.startswith("beside-"):
+        beside(what.removeprefix("beside-"), uri, tcp, expected)
+    elif what == "restore":
+        restore(uri, expected)
+    elif what == "disconnects":
         disconnects([uri, tcp], int(count), expected)
     elif what == "requests":
         requests(uri, expected)

@@ -131,7 +131,7 @@ fn silent_connections_make_room_for_who_comes() {
 #[test]
 fn an_administrator_who_does_not_read_is_not_read_either() {
     let server = Server::start(raid5(1024, 1 << 20), Backend::Auto);
-    let line = b"{\"v\":1,\"command\":\"status\"}\n";
+    let line = b"{\"v\":1,\"cmd\":\"status\"}\n";
     let mut deaf = UnixStream::connect(server.dir.path().join("control")).unwrap();
     deaf.set_nonblocking(true).unwrap();
     let (most, mut sent, mut refused) = (8 << 20, 0, 0);
