@@ -221,6 +221,41 @@ fn listeners_beyond_this_machine_are_refused() {
     assert_eq!(served.wait(), Some(0));
 }
 
+/// As systemd does it: descriptor 3 listens, and `LISTEN_PID` says for whom.
+#[test]
+fn a_socket_that_is_passed_is_listened_on() {
+    let dir = array();
+    let path = dir.path();
+    let start = |socket: std::os::fd::OwnedFd, pid: &str| {
+        let script = format!(
+            "exec 3<&0 </dev/null; LISTEN_FDS=1 LISTEN_PID={pid} exec {} serve a b c --exec 'echo $uri'",
+            env!("CARGO_BIN_EXE_weft")
+        );
+        let mut shell = std::process::Command::new("sh");
+        shell.args(["-c", &script]).current_dir(path).stdin(std::process::Stdio::from(socket));
+        shell.env("XDG_RUNTIME_DIR", path).env("TMPDIR", path).env_remove("NOTIFY_SOCKET");
+        let output = shell.output().unwrap();
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        (output.status.code(), text(&output.stdout), text(&output.stderr))
+    };
+    let socket = path.join("passed");
+    let unix = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+    let (code, out, error) = start(unix.try_clone().unwrap().into(), "$$");
+    assert_eq!((code, out.contains("/passed")), (Some(0), true), "{out}{error}");
+    assert!(socket.exists(), "whoever made it removes it");
+    // It is for another process.
+    let (code, out, error) = start(unix.into(), "1");
+    assert_eq!((code, out.contains("/passed")), (Some(0), false), "{out}{error}");
+    let tcp = |address| std::net::TcpListener::bind(address).unwrap();
+    let (code, out, error) = start(tcp("127.0.0.1:0").into(), "$$");
+    assert_eq!((code, out.starts_with("nbd://127.0.0.1:")), (Some(0), true), "{out}{error}");
+    let (code, _, error) = start(tcp("0.0.0.0:0").into(), "$$");
+    assert_eq!((code, error.contains("--insecure-tcp")), (Some(3), true), "{error}");
+    let datagram = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let (code, _, error) = start(datagram.into(), "$$");
+    assert_eq!((code, error.contains("Accept=no")), (Some(3), true), "{error}");
+}
+
 #[test]
 fn an_array_made_of_used_members_is_rebuilt_when_it_is_served() {
     let dir = tempdir().unwrap();

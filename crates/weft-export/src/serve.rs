@@ -34,8 +34,16 @@ use crate::record::Recorder;
 use crate::socket::Listener;
 
 /// Where clients connect.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub enum Listen {
+    /// A stream socket that listens already: whoever started this process has passed it. Its path, if it
+    /// has one, stays. Refused unless it is a unix socket, on loopback, or `insecure` is set.
+    Passed {
+        /// The socket.
+        socket: OwnedFd,
+        /// Consent to plain text on a network.
+        insecure: bool,
+    },
     /// A TCP address. Refused unless it is on loopback or `insecure` is set.
     Tcp {
         /// Where.
@@ -217,7 +225,7 @@ pub fn serve(options: ServeOptions) -> Result<ExitState, ServeError> {
     let infos = infos.map(|(export, volume)| describe(export, volume.size, block, trims));
     let infos = infos.collect::<Result<Vec<_>, _>>()?;
 
-    let listeners = listen.iter().map(Listener::open).collect::<Result<Vec<_>, _>>()?;
+    let listeners = listen.into_iter().map(Listener::open).collect::<Result<Vec<_>, _>>()?;
     let names: Vec<String> = exports.iter().map(|export| export.name.clone()).collect();
     let uris: Vec<String> =
         listeners.iter().flat_map(|listener| names.iter().map(|name| listener.uri(name))).collect();

@@ -1,11 +1,14 @@
-//! How does a socket come to listen, safely?
+//! Listening sockets: how they are made, or taken over, safely.
 //!
 //! A unix socket is made with mode 0600 and removed when its [`Listener`] is dropped. One that a dead
 //! server left behind is found by connecting to it, and replaced; one that answers, and anything that
 //! is not a socket, is left alone. TCP is for loopback unless the caller consents.
+//!
+//! A socket that was passed to this process is used as it is; whoever made it removes it.
 
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::Mode;
@@ -22,6 +25,8 @@ use crate::serve::{Listen, ServeError};
 pub(crate) struct Listener {
     fd: OwnedFd,
     address: Address,
+    /// Its path is removed at the end.
+    is_ours: bool,
 }
 
 #[derive(Debug)]
@@ -32,11 +37,48 @@ enum Address {
 
 impl Listener {
     /// Opens what was asked for.
-    pub(crate) fn open(at: &Listen) -> Result<Self, ServeError> {
+    pub(crate) fn open(at: Listen) -> Result<Self, ServeError> {
         match at {
-            Listen::Tcp { address, insecure } => Self::tcp(*address, *insecure),
-            Listen::Unix { path } => Self::unix(path),
+            Listen::Passed { socket, insecure } => Self::passed(socket, insecure),
+            Listen::Tcp { address, insecure } => Self::tcp(address, insecure),
+            Listen::Unix { path } => Self::unix(&path),
         }
+    }
+
+    fn passed(fd: OwnedFd, insecure: bool) -> Result<Self, ServeError> {
+        let failed = |errno: Errno| ServeError::Listen {
+            at: "passed socket".into(),
+            source: errno.into(),
+            hint: "",
+        };
+        let refused = |found: &str| {
+            ServeError::Refused(format!(
+                "passed socket: found {found}, expected a listening stream socket, unix with a path \
+                 or TCP (in a .socket unit: ListenStream=, Accept=no)"
+            ))
+        };
+        if sockopt::socket_type(&fd).map_err(failed)? != SocketType::STREAM {
+            return Err(refused("one that is no stream"));
+        }
+        if !sockopt::socket_acceptconn(&fd).map_err(failed)? {
+            return Err(refused("one that does not listen"));
+        }
+        let bound = rustix::net::getsockname(&fd).map_err(failed)?;
+        let family = bound.address_family();
+        let address = if family == AddressFamily::UNIX {
+            let bound = SocketAddrUnix::try_from(bound).map_err(failed)?;
+            let path = bound.path_bytes().ok_or_else(|| refused("a unix socket without a path"))?;
+            Address::Unix(PathBuf::from(std::ffi::OsStr::from_bytes(path)))
+        } else if family == AddressFamily::INET || family == AddressFamily::INET6 {
+            let address = SocketAddr::try_from(bound).map_err(failed)?;
+            require_loopback(address, insecure)?;
+            Address::Tcp(address)
+        } else {
+            return Err(refused("another address family"));
+        };
+        rustix::io::ioctl_fionbio(&fd, true).map_err(failed)?;
+        rustix::io::fcntl_setfd(&fd, rustix::io::FdFlags::CLOEXEC).map_err(failed)?;
+        Ok(Self { fd, address, is_ours: false })
     }
 
     pub(crate) fn unix(path: &Path) -> Result<Self, ServeError> {
@@ -57,18 +99,13 @@ impl Listener {
         }
         rustix::process::umask(mask);
         bound.map_err(|errno| failed(bind_hint(path, errno))(errno))?;
-        let listener = Self { fd, address: Address::Unix(path.to_owned()) };
+        let listener = Self { fd, address: Address::Unix(path.to_owned()), is_ours: true };
         listen(&listener.fd, BACKLOG).map_err(failed(""))?;
         Ok(listener)
     }
 
     fn tcp(address: SocketAddr, insecure: bool) -> Result<Self, ServeError> {
-        if !address.ip().is_loopback() && !insecure {
-            return Err(ServeError::Refused(format!(
-                "{address}: found an address that others can reach, expected loopback; \
-                 --insecure-tcp lets anybody on that network read and write the volume"
-            )));
-        }
+        require_loopback(address, insecure)?;
         let failed = |errno: Errno| ServeError::Listen {
             at: address.to_string(),
             source: errno.into(),
@@ -81,7 +118,7 @@ impl Listener {
         listen(&fd, BACKLOG).map_err(failed)?;
         let bound = rustix::net::getsockname(&fd).map_err(failed)?;
         let address = SocketAddr::try_from(bound).unwrap_or(address);
-        Ok(Self { fd, address: Address::Tcp(address) })
+        Ok(Self { fd, address: Address::Tcp(address), is_ours: true })
     }
 
     /// The next client, nonblocking.
@@ -124,10 +161,20 @@ impl AsFd for Listener {
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        if let Address::Unix(path) = &self.address {
+        if let (Address::Unix(path), true) = (&self.address, self.is_ours) {
             let _ = rustix::fs::unlink(path);
         }
     }
+}
+
+fn require_loopback(address: SocketAddr, insecure: bool) -> Result<(), ServeError> {
+    if address.ip().is_loopback() || insecure {
+        return Ok(());
+    }
+    Err(ServeError::Refused(format!(
+        "{address}: found an address that others can reach, expected loopback; \
+         --insecure-tcp lets anybody on that network read and write the volume"
+    )))
 }
 
 fn new_socket(family: AddressFamily) -> Result<OwnedFd, Errno> {
@@ -213,9 +260,36 @@ mod tests {
     }
 
     #[test]
+    fn a_passed_socket_is_judged_and_stays() {
+        let passed = |socket: OwnedFd| Listener::open(Listen::Passed { socket, insecure: false });
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("s");
+        let unix = std::os::unix::net::UnixListener::bind(&path).unwrap();
+        let listener = passed(unix.into()).unwrap();
+        assert_eq!(listener.uri("v"), format!("nbd+unix:///v?socket={}", path.display()));
+        let client = std::os::unix::net::UnixStream::connect(&path).unwrap();
+        listener.accept().unwrap();
+        assert_eq!(listener.accept().unwrap_err(), Errno::AGAIN, "it does not block");
+        drop(listener);
+        assert!(path.exists(), "whoever made it removes it");
+        let tcp = |address: &str| passed(std::net::TcpListener::bind(address).unwrap().into());
+        assert!(tcp("127.0.0.1:0").unwrap().uri("v").starts_with("nbd://127.0.0.1:"));
+        let datagram = std::os::unix::net::UnixDatagram::unbound().unwrap();
+        for (refused, reason) in [
+            (tcp("0.0.0.0:0"), "expected loopback"),
+            (passed(client.into()), "does not listen"),
+            (passed(datagram.into()), "no stream"),
+        ] {
+            let error = refused.unwrap_err();
+            assert!(matches!(error, ServeError::Refused(_)), "{error:?}");
+            assert!(error.to_string().contains(reason), "{error}");
+        }
+    }
+
+    #[test]
     fn only_loopback_is_free() {
         let listen = |address: &str, insecure| {
-            Listener::open(&Listen::Tcp { address: address.parse().unwrap(), insecure })
+            Listener::open(Listen::Tcp { address: address.parse().unwrap(), insecure })
         };
         assert!(matches!(listen("0.0.0.0:0", false), Err(ServeError::Refused(_))));
         assert!(listen("0.0.0.0:0", true).is_ok());

@@ -37,6 +37,7 @@ use super::overlay::Overlay;
 use record::Recording;
 
 mod bare;
+mod passed;
 mod record;
 
 /// Assembles an array and serves it over NBD, in the foreground
@@ -46,6 +47,9 @@ mod record;
 /// array clean; a second signal, two seconds later or more, ends it at once and leaves the array marked
 /// dirty. A slot that the array knows filled but whose member is not named needs --run, an
 /// array that is dirty and degraded --force-dirty (exit status 3 without).
+///
+/// Sockets that systemd passes (a .socket unit with ListenStream= and Accept=no) are listened on, beside
+/// those of --listen.
 ///
 /// With --overlay DIR members are only read: changes go to sparse files in DIR, one per member, and are
 /// found there by the next serve or cat with the same DIR. They may be written into the members later
@@ -72,7 +76,7 @@ pub(crate) struct Serve {
     #[arg(short = 'N', long)]
     name: Option<String>,
     /// Where clients connect: nbd+unix:///NAME?socket=PATH or nbd://HOST:PORT/NAME, several times if
-    /// wanted [default: a unix socket beside the control socket]
+    /// wanted [default: the sockets that systemd passes, else a unix socket beside the control socket]
     #[arg(long, value_name = "URI")]
     listen: Vec<String>,
     /// Accept a listener that others than this machine can reach, in plain text
@@ -118,6 +122,8 @@ enum BackendArg {
 }
 
 pub(crate) fn run(arguments: &Serve) -> Outcome {
+    // Before there are threads, for it changes the environment.
+    let passed = passed::sockets()?;
     start_log();
     if let Some(name) = arguments.name.as_ref().filter(|name| !is_name(name)) {
         return Err(Failure::usage(format!(
@@ -142,6 +148,8 @@ pub(crate) fn run(arguments: &Serve) -> Outcome {
         )));
     }
     let Listeners { mut listen, export } = listen;
+    let insecure = arguments.insecure_tcp;
+    listen.extend(passed.into_iter().map(|socket| Listen::Passed { socket, insecure }));
     if listen.is_empty() {
         listen.push(Listen::Unix { path: sockets.join(format!("{name}.nbd")) });
     }

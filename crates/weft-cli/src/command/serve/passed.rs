@@ -1,0 +1,45 @@
+//! Sockets passed by systemd: those of `LISTEN_FDS` become listeners of the volume.
+//!
+//! A `.socket` unit makes the socket, and starts `weft serve` with it as descriptor 3 (4, 5, …).
+//! `LISTEN_PID` says for whom the sockets are: for another process they are not touched.
+//! `LISTEN_FDNAMES` only names them in error messages.
+//!
+//! Source   sd_listen_fds(3)
+
+use std::os::fd::OwnedFd;
+
+use listenfd::ListenFd;
+
+use crate::outcome::Failure;
+
+/// The sockets that were passed to this process, none for most. Takes the variables out of the
+/// environment, so that a child does not take the sockets for its own.
+pub(super) fn sockets() -> Result<Vec<OwnedFd>, Failure> {
+    let count = std::env::var("LISTEN_FDS").ok().and_then(|text| text.parse::<usize>().ok());
+    if let Some(count) = count.filter(|count| *count > SOCKETS_MAX) {
+        return Err(Failure::usage(format!(
+            "LISTEN_FDS: found {count}, expected at most {SOCKETS_MAX}"
+        )));
+    }
+    let names = std::env::var("LISTEN_FDNAMES").unwrap_or_default();
+    let mut passed = ListenFd::from_env();
+    (0..passed.len())
+        .map(|index| {
+            let socket = match passed.take_unix_listener(index) {
+                Ok(socket) => socket.map(OwnedFd::from),
+                Err(_) => passed.take_tcp_listener(index).ok().flatten().map(OwnedFd::from),
+            };
+            socket.ok_or_else(|| {
+                let name = names.split(':').nth(index).unwrap_or_default();
+                Failure::refused(format!(
+                    "LISTEN_FDS: descriptor {} {name}: found no stream socket, expected a unix or TCP \
+                     socket that listens (in the .socket unit: ListenStream=, Accept=no)",
+                    index + 3
+                ))
+            })
+        })
+        .collect()
+}
+
+/// More than one unit passes.
+const SOCKETS_MAX: usize = 64;
