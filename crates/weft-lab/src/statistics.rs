@@ -174,6 +174,8 @@ impl fmt::Display for Band {
 pub enum Verdict {
     /// The whole interval lies in the band.
     Agrees,
+    /// It does, by a mechanism that is not the published one: no agreement.
+    AgreesOtherwise,
     /// It does not, but the whole interval lies on the same side of 1 as the band.
     Direction,
     /// Neither.
@@ -186,6 +188,7 @@ impl Verdict {
     pub fn word(self) -> &'static str {
         match self {
             Self::Agrees => "agrees",
+            Self::AgreesOtherwise => "agrees-otherwise",
             Self::Direction => "direction",
             Self::Differs => "differs",
         }

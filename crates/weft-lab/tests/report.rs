@@ -174,12 +174,12 @@ fn bars_are_as_long_as_their_values() {
 
 #[test]
 fn verdicts_are_words_and_estimates_are_values() {
-    let rows =
-        [Verdict::Agrees, Verdict::Direction, Verdict::Differs].map(|v| vec![Cell::Verdict(v)]);
+    let all = [Verdict::Agrees, Verdict::AgreesOtherwise, Verdict::Direction, Verdict::Differs];
+    let rows = all.map(|v| vec![Cell::Verdict(v)]);
     let table =
         Table { caption: String::new(), columns: vec!["v".to_owned()], rows: rows.to_vec() };
     let page = page_of(Block::Table(table));
-    for word in ["agrees", "direction", "differs"] {
+    for word in ["agrees", "agrees-otherwise", "direction", "differs"] {
         assert!(
             page.contains(&format!("class=\"verdict {word}\""))
                 && page.contains(&format!("</span> {word}</span>"))

@@ -13,8 +13,8 @@ use clap::Args;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use weft_lab::experiment::{
-    Beyond, Calibrated, CaseRuns, Control, Curve, Effort, Experiment, Kind, Measured, Metric,
-    Outcome as Found, Results, Size, estimate, run_all,
+    Beyond, Calibrated, CaseRuns, Control, Counts, Curve, Effort, Experiment, Kind, Measured,
+    Metric, Outcome as Found, Results, Size, Tally, estimate, run_all,
 };
 use weft_lab::report::Report;
 use weft_lab::statistics::{Band, Estimate, Verdict, gain_percent};
@@ -138,6 +138,7 @@ pub(crate) fn run(arguments: &Reproduce) -> Outcome {
     for ((experiment, found), controls) in experiments.iter().zip(found).zip(controls) {
         print(experiment, found, controls, effort)?;
     }
+    writeln!(stdout(), "{}", all.summary())?;
     writeln!(
         stdout(),
         "all that was measured: sha256 {}",
@@ -197,19 +198,14 @@ impl Reproduced {
         Ok(())
     }
 
-    /// How many rows have which verdict.
+    /// How many published figures and claims have which verdict.
     pub(crate) fn summary(&self) -> String {
-        let rows = || self.found.iter().flat_map(|found| &found.rows);
-        let count = |verdict| rows().filter(|row| row.verdict == verdict).count();
-        let all = rows().count();
-        let [agree, direction, differ] =
-            [Verdict::Agrees, Verdict::Direction, Verdict::Differs].map(count);
         let patches: Vec<&str> = self.experiments.iter().map(Experiment::patch).collect();
-        format!(
-            "{} on simulated disks: of {all} figures and claims {agree} agree, {direction} in direction \
-             only, {differ} not",
-            patches.join(" and ")
-        )
+        format!("{} on simulated disks: {}", patches.join(" and "), self.tally())
+    }
+
+    fn tally(&self) -> Tally {
+        Tally::of(self.found.iter().map(|found| found.rows.as_slice()))
     }
 }
 
@@ -346,6 +342,12 @@ fn print(
         writeln!(out, "  control, {name} ({about}): {}, {}: {word}", gain(ratio), band(*of))?;
     }
     print_beside(&mut out, experiment, found)?;
+    for row in &found.rows {
+        let words = row.row.assumed_words();
+        if !words.is_empty() && row.row.no_magnitude.is_empty() {
+            writeln!(out, "  over what is assumed, {}: {words}", row.row)?;
+        }
+    }
     for row in found.rows.iter().filter(|row| row.verdict != Verdict::Agrees) {
         writeln!(out, "  {}: {}", row.row, row.reason())?;
     }
@@ -406,7 +408,7 @@ fn print_rows(
         line(
             &row.row.to_string(),
             [&number(row.baseline.mean.value), &number(row.patched.mean.value), unit(row)],
-            [&published.map_or(String::new(), |gain| format!("{gain:+.1} %")), &gain(&row.ratio)],
+            [&published.map_or(String::new(), |gain| format!("{gain:+.1} %")), &magnitude(row)],
             &band(row.row.band()),
             row.verdict.word(),
         )?;
@@ -485,6 +487,11 @@ fn number(value: f64) -> String {
     }
 }
 
+/// The gain, unless its size means nothing.
+fn magnitude(row: &Measured) -> String {
+    if row.row.no_magnitude.is_empty() { gain(&row.ratio) } else { "no magnitude".to_owned() }
+}
+
 fn gain(ratio: &Estimate) -> String {
     let [value, low, high] = [ratio.value, ratio.low, ratio.high].map(gain_percent);
     format!("{value:+.1} % ({low:+.1}…{high:+.1})")
@@ -522,6 +529,21 @@ fn to_json(
         "size": effort.size.word(),
         "experiments": texts,
         "rows": rows,
+    });
+    let tally = Tally::of(found.iter().map(|found| found.rows.as_slice()));
+    let counts = |counts: Counts| {
+        json!({
+            "all": counts.all(),
+            "agrees": counts.agree,
+            "agrees_otherwise": counts.otherwise,
+            "direction": counts.direction,
+            "differs": counts.differ,
+        })
+    };
+    sheet["summary"] = json!({
+        "published_figures": counts(tally.figures),
+        "claims": counts(tally.claims),
+        "not_counted": tally.uncounted,
     });
     let hash = Sha256::digest(sheet.to_string());
     let hash: String = hash.iter().map(|byte| format!("{byte:02x}")).collect();
@@ -616,6 +638,8 @@ fn row(experiment: &Experiment, measured: &Measured) -> Value {
         Band::Inside { low, high } => json!([low, high]),
     };
     let better = if row.metric.higher_is_better() { "higher" } else { "lower" };
+    // A row whose size means nothing has its direction and its runs.
+    let sized = row.no_magnitude.is_empty();
     let beyond = measured.beyond.as_ref().map(|beyond| {
         json!({
             "name": beyond.side.name,
@@ -645,8 +669,8 @@ fn row(experiment: &Experiment, measured: &Measured) -> Value {
         "measured": {
             "baseline": baseline.mean.value,
             "patched": patched.mean.value,
-            "gain_pct": gain_percent(ratio.value),
-            "ci95": interval(ratio),
+            "gain_pct": sized.then(|| gain_percent(ratio.value)),
+            "ci95": sized.then(|| interval(ratio)),
             "columns": [baseline.name, patched.name],
             "runs": { "baseline": baseline.runs, "patched": patched.runs },
         },
@@ -655,6 +679,11 @@ fn row(experiment: &Experiment, measured: &Measured) -> Value {
         "verdict": (row.kind != Kind::Beside).then(|| verdict.word()),
         "reason": measured.reason(),
         "note": row.note,
+        "cell": row.counted_as(),
+        "counted": row.kind != Kind::Beside && row.uncounted.is_empty(),
+        "assumed": row.assumed.as_ref().map(|assumed| {
+            json!({ "gain_pct": assumed.gain_pct, "over": assumed.over })
+        }),
     })
 }
 

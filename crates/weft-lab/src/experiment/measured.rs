@@ -96,6 +96,12 @@ impl Measured {
         if !self.row.reason.is_empty() {
             reasons.push(self.row.reason.clone());
         }
+        if self.verdict == Verdict::AgreesOtherwise {
+            return reasons.join("; ");
+        }
+        if !self.row.no_magnitude.is_empty() {
+            reasons.push(format!("no magnitude: {}", self.row.no_magnitude));
+        }
         if self.unsettled > 0 {
             reasons.push(format!("{} runs of it had not settled", self.unsettled));
         } else if !self.row.exact && self.row.band().has(self.ratio.value) {
@@ -115,9 +121,12 @@ fn row_verdict(
     patched: &Side,
 ) -> Verdict {
     if !row.exact {
-        let verdict = verdict(ratio, row.band());
+        let verdict = match verdict(ratio, row.band()) {
+            Verdict::Agrees if row.otherwise => Verdict::AgreesOtherwise,
+            verdict => verdict,
+        };
         // A size of what still changes is the size of the time that it was looked at.
-        let sized = row.kind == Kind::Magnitude && unsettled > 0;
+        let sized = row.kind == Kind::Magnitude && (unsettled > 0 || !row.no_magnitude.is_empty());
         return if sized { verdict.min_direction() } else { verdict };
     }
     let is = |side: &Side, published: Option<f64>| {

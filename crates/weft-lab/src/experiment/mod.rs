@@ -31,6 +31,7 @@ mod measured;
 mod metric;
 mod pool;
 mod results;
+mod tally;
 mod text;
 mod watch;
 
@@ -47,7 +48,8 @@ pub use load::{Amount, Dbench, Dd, Fio, Isolated, Load, Mixed, Part, Pattern, Si
 pub use measured::{Beyond, Measured, Side};
 pub use metric::Metric;
 pub use results::{Results, ResultsError};
-pub use text::{Case, Column, Kind, Published, Row};
+pub use tally::{Counts, Tally};
+pub use text::{Assumed, Case, Column, Kind, Published, Row};
 pub use watch::{Inside, Series, TICK, Totals};
 
 use crate::statistics::Estimate;

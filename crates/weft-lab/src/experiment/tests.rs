@@ -216,6 +216,56 @@ fn a_row_of_two_cases_compares_their_ratios() {
 }
 
 #[test]
+fn a_published_cell_counts_once_with_the_worst_of_its_rows() {
+    let mut row = only("000", &[0]).text.row.remove(0);
+    row.beyond = None;
+    let columns: [(&str, &[f64]); 2] =
+        [("baseline", &[100.0, 101.0, 99.0]), ("patched", &[130.0, 131.0, 129.0])];
+    let case = [made_up("dd-256", &columns)];
+    let one = Measured::of(&row, &case).unwrap();
+    assert_eq!(one.verdict, Verdict::Agrees);
+    // The same figures by another mechanism are no agreement, and say why; without a size, a direction.
+    let mut otherwise = row.clone();
+    (otherwise.otherwise, otherwise.reason) = (true, "the cache".into());
+    let otherwise = Measured::of(&otherwise, &case).unwrap();
+    assert_eq!(
+        (otherwise.verdict, otherwise.reason().as_str()),
+        (Verdict::AgreesOtherwise, "the cache")
+    );
+    let mut no_magnitude = row.clone();
+    no_magnitude.no_magnitude = "not calibrated".into();
+    let no_magnitude = Measured::of(&no_magnitude, &case).unwrap();
+    assert_eq!(no_magnitude.verdict, Verdict::Direction);
+    assert!(no_magnitude.reason().contains("no magnitude: not calibrated"));
+
+    let all = |patch: &str, of: &dyn Fn(&Row) -> Verdict| -> Vec<Measured> {
+        let rows = Experiment::named(patch).unwrap().text.row;
+        rows.into_iter().map(|row| Measured { verdict: of(&row), row, ..one.clone() }).collect()
+    };
+    let as_texts = |row: &Row| match row.otherwise {
+        true => Verdict::AgreesOtherwise,
+        false => Verdict::Agrees,
+    };
+    let (first, second) = (all("000", &as_texts), all("004", &as_texts));
+    let tally = Tally::of([&first[..], &second[..]]);
+    // 9 rows each: 4 and 5 published cells, 4 orders and mechanisms, and one row in no count.
+    let figures = Counts { agree: 8, otherwise: 1, ..Counts::default() };
+    let claims = Counts { agree: 4, ..Counts::default() };
+    assert_eq!(tally, Tally { figures, claims, uncounted: 1 });
+    assert!(
+        tally.to_string().starts_with("of 9 published figures 8 agree, 1 by another"),
+        "{tally}"
+    );
+    // One bad row of five spoils its cell, and no other.
+    let spoilt = all("004", &|row| match row.case.as_str() {
+        "1 MiB write, costs x 2" => Verdict::Differs,
+        _ => as_texts(row),
+    });
+    let figures = Tally::of([&spoilt[..]]).figures;
+    assert_eq!(figures, Counts { agree: 4, differ: 1, ..Counts::default() });
+}
+
+#[test]
 fn what_had_not_settled_has_a_direction_and_no_size() {
     let mut row = only("000", &[0]).text.row.remove(0);
     row.beyond = None;

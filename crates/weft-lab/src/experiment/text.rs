@@ -142,6 +142,21 @@ pub struct Row {
     /// What was published.
     #[serde(default)]
     pub published: Published,
+    /// The published cell that it is about, where several rows are; it counts once.
+    #[serde(default)]
+    pub cell: Option<String>,
+    /// Whether what makes the row agree is another mechanism than the published one.
+    #[serde(default)]
+    pub otherwise: bool,
+    /// Why the row counts in no summary; empty for those that do.
+    #[serde(default)]
+    pub uncounted: String,
+    /// Why its size means nothing; empty where it does. Then it has the direction at most.
+    #[serde(default)]
+    pub no_magnitude: String,
+    /// Between what the gain lies when parameters are other than assumed, where that was measured.
+    #[serde(default)]
+    pub assumed: Option<Assumed>,
     #[serde(default)]
     band: BandText,
     /// Why it does not agree, as far as is known.
@@ -150,6 +165,16 @@ pub struct Row {
     /// What has to be known of it whatever its verdict is.
     #[serde(default)]
     pub note: String,
+}
+
+/// How far a magnitude hangs on what is assumed.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Assumed {
+    /// The smallest and the largest gain that was found, percent.
+    pub gain_pct: [f64; 2],
+    /// Over which parameters.
+    pub over: String,
 }
 
 /// What kind of a claim a row is.
@@ -221,6 +246,33 @@ enum Side {
 }
 
 impl Row {
+    /// Whether there is a published figure for it.
+    #[must_use]
+    pub fn is_figure(&self) -> bool {
+        self.published.gain_percent().is_some()
+    }
+
+    /// What it is counted as: its published cell, or itself.
+    #[must_use]
+    pub fn counted_as(&self) -> String {
+        self.cell.clone().unwrap_or_else(|| self.to_string())
+    }
+
+    /// How far its magnitude hangs on what is assumed, in words; empty where it has no magnitude.
+    #[must_use]
+    pub fn assumed_words(&self) -> String {
+        match (&self.assumed, self.kind, self.no_magnitude.is_empty()) {
+            (_, _, false) => format!("no magnitude: {}", self.no_magnitude),
+            (Some(Assumed { gain_pct: [low, high], over }), ..) => {
+                format!("{low:+.1}…{high:+.1} % over {over}")
+            }
+            (None, Kind::Magnitude, true) => {
+                "its range over the assumed parameters was not measured".to_owned()
+            }
+            (None, ..) => String::new(),
+        }
+    }
+
     /// Where the ratio of patched to baseline has to lie.
     #[must_use]
     pub fn band(&self) -> Band {

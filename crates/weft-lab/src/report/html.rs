@@ -187,6 +187,7 @@ const CELLS_ABREAST: usize = 3;
 fn sign(verdict: Verdict) -> char {
     match verdict {
         Verdict::Agrees => '✓',
+        Verdict::AgreesOtherwise => '≈',
         Verdict::Differs => '✗',
         Verdict::Direction => '↗',
     }

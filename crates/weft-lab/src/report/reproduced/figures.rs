@@ -55,8 +55,15 @@ impl Found<'_> {
     }
 
     fn table(&self) -> Block {
-        let columns =
-            ["figure", "verdict", "published", "measured [95 %]", "band", "before → with it"];
+        let columns = [
+            "figure",
+            "verdict",
+            "published",
+            "measured [95 %]",
+            "over what is assumed",
+            "band",
+            "before → with it",
+        ];
         let rows = self.rows().iter().map(|row| {
             let unit = if row.row.against.is_some() { "" } else { row.row.metric.unit() };
             let [before, with] = [&row.baseline, &row.patched].map(|side| number(side.mean.value));
@@ -65,7 +72,12 @@ impl Found<'_> {
                 Cell::Text(row.row.to_string()),
                 Cell::Verdict(row.verdict),
                 Cell::Number(published),
-                Cell::Number(gain(&row.ratio)),
+                Cell::Number(if row.row.no_magnitude.is_empty() {
+                    gain(&row.ratio)
+                } else {
+                    "–".to_owned()
+                }),
+                Cell::Text(row.row.assumed_words()),
                 Cell::Number(band(row.row.band())),
                 Cell::Number(format!("{before} → {with} {unit}").trim_end().to_owned()),
             ]

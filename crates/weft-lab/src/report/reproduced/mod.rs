@@ -14,9 +14,11 @@ mod figures;
 mod why;
 
 use super::{Block, Report, Section, number};
-use crate::experiment::{CaseRuns, Control, Effort, Experiment, Measured, Metric, Outcome, Size};
+use crate::experiment::{
+    CaseRuns, Control, Effort, Experiment, Measured, Metric, Outcome, Size, Tally,
+};
 use crate::report::Value;
-use crate::statistics::{Verdict, mean};
+use crate::statistics::mean;
 
 /// An experiment and what it found.
 struct Found<'a> {
@@ -61,21 +63,14 @@ fn title(found: &[Found<'_>]) -> String {
 }
 
 fn summary(found: &[Found<'_>]) -> String {
-    let rows = || found.iter().flat_map(|of| &of.outcome.rows);
-    let count = |verdict| rows().filter(|row| row.verdict == verdict).count();
-    let all = rows().count();
-    let mut summary = format!("Of {all} figures and claims {} agree", count(Verdict::Agrees));
-    let direction = count(Verdict::Direction);
-    if direction > 0 {
-        summary += &format!(", {direction} have the direction only");
-    }
-    let differ = count(Verdict::Differs);
-    if differ > 0 {
-        summary += &format!(", {differ} {}", if differ == 1 { "differs" } else { "differ" });
-    }
-    summary
-        + ". The engine that serves volumes ran on simulated disks, as it was before each patch and with \
-               it; only the patch differs between the two runs of a pair."
+    let tally = Tally::of(found.iter().map(|of| of.outcome.rows.as_slice())).to_string();
+    let mut tally = tally.chars();
+    let first = tally.next().map_or(String::new(), |first| first.to_uppercase().to_string());
+    format!(
+        "{first}{}. The engine that serves volumes ran on simulated disks, as it was before each patch and \
+         with it; only the patch differs between the two runs of a pair.",
+        tally.as_str()
+    )
 }
 
 fn facts(found: &[Found<'_>], effort: Effort) -> Vec<(String, String)> {

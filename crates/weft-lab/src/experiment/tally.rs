@@ -1,0 +1,113 @@
+//! Counts of verdicts: each published cell once, however many rows are about it.
+//!
+//! Rows with a published figure are counted apart from claims that were made without one. A cell that has
+//! several rows has the worst of their verdicts. A row of which weft's own expectation was not written down
+//! before its first run is in no count.
+
+use std::collections::BTreeMap;
+
+use super::measured::Measured;
+use crate::statistics::Verdict;
+
+/// How many have which verdict.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Agree.
+    pub agree: usize,
+    /// Agree, by another mechanism.
+    pub otherwise: usize,
+    /// Have the direction only.
+    pub direction: usize,
+    /// Differ.
+    pub differ: usize,
+}
+
+/// What rows come to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Published cells.
+    pub figures: Counts,
+    /// Claims without a published figure.
+    pub claims: Counts,
+    /// Rows in no count.
+    pub uncounted: usize,
+}
+
+impl Counts {
+    /// All together.
+    #[must_use]
+    pub fn all(&self) -> usize {
+        self.agree + self.otherwise + self.direction + self.differ
+    }
+
+    fn add(&mut self, verdict: Verdict) {
+        *match verdict {
+            Verdict::Agrees => &mut self.agree,
+            Verdict::AgreesOtherwise => &mut self.otherwise,
+            Verdict::Direction => &mut self.direction,
+            Verdict::Differs => &mut self.differ,
+        } += 1;
+    }
+}
+
+impl std::fmt::Display for Counts {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { agree, otherwise, direction, differ } = self;
+        write!(
+            f,
+            "{agree} agree, {otherwise} by another mechanism than the published one, {direction} in \
+             direction only, {differ} not"
+        )
+    }
+}
+
+impl Tally {
+    /// Of the rows of several experiments.
+    #[must_use]
+    pub fn of<'a>(experiments: impl IntoIterator<Item = &'a [Measured]>) -> Self {
+        let mut tally = Self::default();
+        for rows in experiments {
+            let mut cells: BTreeMap<String, (bool, Verdict)> = BTreeMap::new();
+            for Measured { row, verdict, .. } in rows {
+                if !row.uncounted.is_empty() {
+                    tally.uncounted += 1;
+                    continue;
+                }
+                let cell = cells.entry(row.counted_as()).or_insert((false, *verdict));
+                cell.0 |= row.is_figure();
+                if rank(*verdict) > rank(cell.1) {
+                    cell.1 = *verdict;
+                }
+            }
+            for (is_figure, verdict) in cells.into_values() {
+                let counts = if is_figure { &mut tally.figures } else { &mut tally.claims };
+                counts.add(verdict);
+            }
+        }
+        tally
+    }
+}
+
+impl std::fmt::Display for Tally {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { figures, claims, uncounted } = self;
+        write!(f, "of {} published figures {figures}", figures.all())?;
+        if claims.all() > 0 {
+            write!(f, "; of {} claims without a figure {claims}", claims.all())?;
+        }
+        if *uncounted > 0 {
+            write!(f, "; {uncounted} not counted")?;
+        }
+        Ok(())
+    }
+}
+
+/// The worst is the highest.
+fn rank(verdict: Verdict) -> u8 {
+    match verdict {
+        Verdict::Agrees => 0,
+        Verdict::AgreesOtherwise => 1,
+        Verdict::Direction => 2,
+        Verdict::Differs => 3,
+    }
+}
