@@ -10,14 +10,17 @@ use std::time::Duration;
 
 /// Program → Debian package (bookworm). A name with a slash is a file.
 const PACKAGES: &[(&str, &str)] = &[
+    ("/usr/include/fuse3/fuse.h", "libfuse3-dev"),
     ("blkparse", "blktrace"),
     ("busybox", "busybox-static"),
+    ("cc", "gcc"),
     ("chromium", "chromium"),
     ("cpio", "cpio"),
     ("dbench", "dbench"),
     ("debugfs", "e2fsprogs"),
     ("depmod", "kmod"),
     ("fio", "fio"),
+    ("fusermount3", "fuse3"),
     ("lvm", "lvm2"),
     ("mdadm", "mdadm"),
     ("mkfs.ext4", "e2fsprogs"),

@@ -1,0 +1,168 @@
+/* A folder seen through FUSE, whose files fail on demand.
+ *
+ *     faultfs FOLDER MOUNT      (as fusermount3 lets it: without root too)
+ *
+ * MOUNT/NAME is FOLDER/NAME, and does what the text in FOLDER/NAME.fault says, from the moment it is there:
+ *   read WHAT      WHAT of every read: eio, zero (0 bytes), short (a part of it, then the rest is refused)
+ *   write WHAT     of every write: eio, enospc, enomem, torn (a part is stored, and EIO), zero, short,
+ *                  lie (nothing is stored, and success)
+ *   fsync eio      every fsync and fdatasync
+ *   once write WHAT …  the first one only
+ * Nothing is cached in between, so that every request of weft is one here. Each fault that was done is a line
+ * in FOLDER/NAME.done.
+ */
+#define FUSE_USE_VERSION 31
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <fuse.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static const char *folder;
+static pthread_mutex_t one = PTHREAD_MUTEX_INITIALIZER;
+
+static void path_of(char *to, const char *path, const char *end)
+{
+	snprintf(to, 4096, "%s%s%s", folder, path, end);
+}
+
+/* Whether KIND of a file is to fail now, and how. */
+static int fault(const char *path, const char *kind, char *what)
+{
+	char name[4096], text[64] = "", first[16] = "", second[16] = "", third[16] = "";
+	FILE *file;
+	int hit = 0, once;
+
+	pthread_mutex_lock(&one);
+	path_of(name, path, ".fault");
+	file = fopen(name, "r");
+	if (file) {
+		if (fgets(text, sizeof text, file))
+			sscanf(text, "%15s %15s %15s", first, second, third);
+		fclose(file);
+		once = !strcmp(first, "once");
+		strcpy(what, once ? third : second);
+		hit = !strcmp(once ? second : first, kind) && what[0];
+		if (hit && once)
+			unlink(name);
+		if (hit) {
+			path_of(name, path, ".done");
+			file = fopen(name, "a");
+			if (file) {
+				fprintf(file, "%s %s\n", kind, what);
+				fclose(file);
+			}
+		}
+	}
+	pthread_mutex_unlock(&one);
+	return hit;
+}
+
+static int do_getattr(const char *path, struct stat *stat, struct fuse_file_info *info)
+{
+	char name[4096];
+
+	(void)info;
+	path_of(name, path, "");
+	return lstat(name, stat) ? -errno : 0;
+}
+
+static int do_open(const char *path, struct fuse_file_info *info)
+{
+	char name[4096];
+	int fd;
+
+	path_of(name, path, "");
+	fd = open(name, (info->flags & O_ACCMODE) | O_CLOEXEC);
+	if (fd < 0)
+		return -errno;
+	info->fh = fd;
+	info->direct_io = 1;
+	return 0;
+}
+
+static int do_release(const char *path, struct fuse_file_info *info)
+{
+	(void)path;
+	close(info->fh);
+	return 0;
+}
+
+static int do_read(const char *path, char *into, size_t len, off_t at, struct fuse_file_info *info)
+{
+	char what[16];
+	ssize_t done;
+
+	if (fault(path, "read", what)) {
+		if (!strcmp(what, "eio"))
+			return -EIO;
+		if (!strcmp(what, "zero"))
+			return 0;
+		if (!strcmp(what, "short")) {
+			if (len <= 4096)
+				return -EIO;
+			len = len / 2 / 512 * 512;
+		}
+	}
+	done = pread(info->fh, into, len, at);
+	return done < 0 ? -errno : done;
+}
+
+static int do_write(const char *path, const char *from, size_t len, off_t at, struct fuse_file_info *info)
+{
+	char what[16];
+	ssize_t done;
+	size_t part = len / 2 / 512 * 512;
+
+	if (fault(path, "write", what)) {
+		if (!strcmp(what, "eio"))
+			return -EIO;
+		if (!strcmp(what, "enospc"))
+			return -ENOSPC;
+		if (!strcmp(what, "enomem"))
+			return -ENOMEM;
+		if (!strcmp(what, "zero"))
+			return 0;
+		if (!strcmp(what, "lie"))
+			return len;
+		if (!strcmp(what, "torn"))
+			return pwrite(info->fh, from, part, at) < 0 ? -errno : -EIO;
+		if (!strcmp(what, "short"))
+			len = part ? part : len;
+	}
+	done = pwrite(info->fh, from, len, at);
+	return done < 0 ? -errno : done;
+}
+
+static int do_fsync(const char *path, int data, struct fuse_file_info *info)
+{
+	char what[16];
+
+	if (fault(path, "fsync", what))
+		return -EIO;
+	return (data ? fdatasync(info->fh) : fsync(info->fh)) ? -errno : 0;
+}
+
+static const struct fuse_operations operations = {
+	.getattr = do_getattr,
+	.open = do_open,
+	.release = do_release,
+	.read = do_read,
+	.write = do_write,
+	.fsync = do_fsync,
+};
+
+int main(int count, char **arguments)
+{
+	char *given[] = { arguments[0], "-f", "-o", "attr_timeout=0,entry_timeout=0", arguments[2], NULL };
+
+	if (count != 3)
+		return 2;
+	folder = realpath(arguments[1], NULL);
+	return folder ? fuse_main(5, given, &operations, NULL) : 1;
+}
