@@ -10,7 +10,7 @@ use weft_engine::{
 };
 use weft_ondisk::{Level, NewArray, NewMember, Super1, Uuid};
 use weft_sim::rng::Rng;
-use weft_sim::{BLOCK, Logged, Order, Payload, Planned, Rig, Ticket, chunk_kib};
+use weft_sim::{BLOCK, CutMode, Logged, Order, Payload, Planned, Rig, Ticket, chunk_kib};
 use weft_units::{ByteRange, ClientId, MemberIndex, Sectors, Span, Time, VolumeId};
 
 /// Longer than any of these tests: the array stays marked dirty.
@@ -672,4 +672,40 @@ fn block_made_good_by_a_read_is_durable_before_superblocks_say_clean() {
     rig.until_idle();
     assert_eq!(rig.wait(ticket), Ok(vec![1; 4096]));
     assert_eq!(state_of(&rig, 4), None);
+}
+
+/// A batch is written with the FUA of its head: a full row with FUA and one without do not go together.
+#[test]
+fn a_full_row_with_fua_goes_with_none_that_has_not() {
+    for durable in [[false, true], [true, false], [true, true]] {
+        let mut rig = raid5().with(|o| {
+            o.logged = true;
+            o.knobs.safe_mode_delay = NEVER;
+        });
+        rig.store(100 * BLOCK, BLOCK).expect("nothing is wrong with it");
+        let mut tickets = Vec::new();
+        for (row, fua) in durable.into_iter().enumerate() {
+            let flags = Flags { sync: true, fua, ..Flags::default() };
+            let block = |disk: u64| (disk * 16 + row as u64) * BLOCK;
+            let write = |disk| rig.plug(RequestOp::Write, block(disk), BLOCK, Payload::Tags, flags);
+            tickets.extend((0..3).map(write));
+        }
+        let before = rig.log.len();
+        rig.settle();
+        rig.finish();
+        assert!(tickets.iter().all(|ticket| rig.is_answered(*ticket)));
+        let runs = rig.log[before..].iter().filter_map(|logged| match logged {
+            Logged::Write { count, fua, metadata: false, .. } => Some((*count, *fua)),
+            _ => None,
+        });
+        // Two that are alike do: both rows in one request to each member.
+        let runs: Vec<(u64, bool)> = runs.collect();
+        let expected =
+            if durable[0] == durable[1] { vec![(16, true); 4] } else { vec![(8, true); 4] };
+        let with_fua: Vec<_> = runs.iter().filter(|(_, fua)| *fua).copied().collect();
+        assert_eq!(with_fua, expected, "{durable:?}: {runs:?}");
+        rig.cut(CutMode::Nothing);
+        rig.recover();
+        assert!(rig.verify() > 0);
+    }
 }

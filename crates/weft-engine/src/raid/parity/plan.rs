@@ -418,6 +418,29 @@ mod tests {
         assert_eq!(follow(facts), (vec![0, 4], RMW, vec![0, 4]));
     }
 
+    /// Ahead of the resync parity cannot be trusted: what was lost is computed from all there is, now that it
+    /// still can, and parity from all data. md: `need_this_block`, "parity cannot be trusted".
+    #[test]
+    fn ahead_of_the_resync_a_degraded_row_is_read_as_a_whole() {
+        for (members, parities, others) in
+            [(4, 1, vec![0, 2, 3]), (5, 1, vec![0, 2, 3, 4]), (6, 2, vec![0, 2, 3, 4, 5])]
+        {
+            let degraded = |pending, full| {
+                let facts = cold(members, parities);
+                let facts = if full { writing(facts, 1) } else { partial(facts) };
+                Facts { resync_pending: pending, ..without(facts, &[1]) }
+            };
+            let data = members - parities;
+            let written: Vec<u16> = std::iter::once(0).chain(data..members).collect();
+            for full in [true, false] {
+                let found = follow(degraded(true, full));
+                assert_eq!(found, (others.clone(), RCW, written.clone()), "{members}, {full}");
+                let found = follow(degraded(false, full));
+                assert_eq!(found, (written.clone(), RMW, written.clone()), "{members}, {full}");
+            }
+        }
+    }
+
     /// md-raid.md §9, statement 6.
     #[test]
     fn statement_6_rmw_level_decides_ties_and_forbids() {
