@@ -29,7 +29,8 @@ pub struct Knobs {
     pub plan_rule: PlanRule,
     /// How many rows that are ready may pass a held one (patch 000).
     pub preread_bypass_threshold: u32,
-    /// How long a row waits at most to be filled, with [`PriorityRule::Stream`].
+    /// How long a row waits at most to be filled, by whatever rule. [`WAITS_WITHOUT_BOUND`] is md's: for
+    /// as long as other rows are preread, or full rows are written.
     pub preread_wait_max: Span,
     /// Which rule picks the next row (patch 000).
     pub priority: PriorityRule,
@@ -300,14 +301,21 @@ pub const TABLE: &[Row] = &[
     Row {
         name: "preread_wait_max",
         unit: "seconds",
-        range: "0..=60",
+        range: "0..=60, or none",
         origin: "weft",
-        doc: "How long a row waits at most to be filled before it is preread, with priority=stream.",
+        doc: "How long a row waits at most to be filled before it is preread, and a request for a row; \
+              none, as md, while other rows are preread or full rows are written.",
         parse: |text, _| {
-            let span = seconds(text).filter(|span| *span <= Span::secs(60))?;
+            let span = match text {
+                "none" => WAITS_WITHOUT_BOUND,
+                _ => seconds(text).filter(|span| *span <= Span::secs(60))?,
+            };
             Some(Knob::PrereadWaitMax(span))
         },
-        show: |knobs| show_seconds(knobs.preread_wait_max),
+        show: |knobs| match knobs.preread_wait_max {
+            WAITS_WITHOUT_BOUND => "none".into(),
+            span => show_seconds(span),
+        },
     },
     Row {
         name: "priority",
@@ -568,7 +576,7 @@ impl Knobs {
             no_space_wait: Span::secs(30),
             plan_rule: PlanRule::default(),
             preread_bypass_threshold: 1,
-            preread_wait_max: Span::secs(1),
+            preread_wait_max: WAITS_WITHOUT_BOUND,
             priority: PriorityRule::default(),
             read_around: Span::secs(2),
             rmw_level: RmwLevel::default(),
@@ -588,12 +596,17 @@ impl Default for Knobs {
     fn default() -> Self {
         Self {
             plan_rule: PlanRule::Least,
+            preread_wait_max: Span::secs(1),
+            priority: PriorityRule::Stream,
             stripe_cache_bytes: Bytes::mib(8),
             stripe_size: StripeSize::AUTO,
             ..Self::md()
         }
     }
 }
+
+/// [`Knobs::preread_wait_max`] of md: its rows wait for others without a bound.
+pub const WAITS_WITHOUT_BOUND: Span = Span(u64::MAX);
 
 /// Chunk rows that may pass a held one of a stream.
 const AUTO_THRESHOLD: u32 = 64;

@@ -52,6 +52,8 @@ pub enum Mutant {
     StaleMemberAfterAdd,
     /// A write that comes while superblocks that say clean are being written takes them to say dirty.
     UnmarkedWhileBecomingClean,
+    /// Rows wait to be filled for as long as others are read or written.
+    WaitWithoutEnd,
     /// A write is taken though the array is read-only.
     WriteWhileReadOnly,
     /// Data blocks past the second have the wrong exponent in Q.
@@ -61,8 +63,8 @@ pub enum Mutant {
 impl Mutant {
     /// Those that random runs miss: they take so rare an order of things that few seeds have it.
     /// `a_request_does_not_go_to_who_came_into_the_slot_after_it_was_made` brings [`Self::OldMembership`]
-    /// about.
-    pub const MISSED: [Self; 2] = [Self::LentNotSaved, Self::OldMembership];
+    /// about; [`Self::WaitWithoutEnd`] takes a longer load than scripts have: `tests/bounded_wait.rs`.
+    pub const MISSED: [Self; 3] = [Self::LentNotSaved, Self::OldMembership, Self::WaitWithoutEnd];
 
     /// Those that random runs find.
     pub const ALL: [Self; 21] = [

@@ -92,6 +92,12 @@ impl Ranges {
         waits_for == 0
     }
 
+    /// The requests that the last one that entered waits for.
+    pub(crate) fn held_up_by(&self, id: RequestId) -> impl Iterator<Item = RequestId> + '_ {
+        let holds_up = move |held: &Held| held.waiting.last() == Some(&id);
+        (0..).map(RequestId).zip(&self.held).filter(move |(_, held)| holds_up(held)).map(|it| it.0)
+    }
+
     /// Waits for every earlier one that it must not pass. How many these are.
     #[cold]
     fn wait_for_all(&mut self, id: RequestId, range: ByteRange, writes: bool) -> u32 {

@@ -21,6 +21,7 @@ mod sync;
 
 use std::collections::VecDeque;
 
+use smallvec::SmallVec;
 use weft_units::{ByteRange, Bytes, ClientId, RowId, Sectors, Slot, Span, Time, VolumeId};
 
 use self::command::Waiting;
@@ -36,7 +37,7 @@ use crate::config::VolumeConfig;
 use crate::error::ReplyError;
 use crate::frame::{Frame, Run, frames_needed};
 use crate::input::{Fault, Flags, Request, RequestOp, SyncAction, Value};
-use crate::knobs::{Knob, Knobs, PlanRule, PriorityRule};
+use crate::knobs::{Knob, Knobs, PlanRule, PriorityRule, WAITS_WITHOUT_BOUND};
 use crate::mutant::Mutant;
 use crate::outbox::{Outbox, Outstanding, Owner, ReadPart, RowPart, Who};
 use crate::output::{Notice, Output};
@@ -130,6 +131,8 @@ struct Active {
     /// Member reads into its frames that were given up.
     pins: u32,
     writes: bool,
+    /// Another request waits for it.
+    waited_for: bool,
     /// More of its row is on its way.
     streams: bool,
     /// And as much of it as a chunk row holds has come without a pause.
@@ -240,8 +243,39 @@ impl Volume {
             self.held.push_back(id);
         } else if self.ranges.enter(id, range, writes) {
             self.start(id, out);
+        } else {
+            self.hurry_those_before(id, out.now);
         }
         Ok(())
+    }
+
+    /// A request waits for others that it overlaps. Rows of these wait not for long to be filled: those who
+    /// could fill them may be kept waiting by that. md does not queue whole requests.
+    #[cold]
+    fn hurry_those_before(&mut self, id: RequestId, now: Time) {
+        if self.knobs.preread_wait_max == WAITS_WITHOUT_BOUND {
+            return;
+        }
+        let before: SmallVec<[RequestId; 4]> = self.ranges.held_up_by(id).collect();
+        let chunk_row = self.chunk_row_bytes();
+        for id in before {
+            let request = self.active(id);
+            if !request.writes || std::mem::replace(&mut request.waited_for, true) {
+                continue;
+            }
+            let range = request.range;
+            let chunk_rows = range.start.0 / chunk_row..range.end().0.div_ceil(chunk_row);
+            // Behind queues the bound has to do.
+            if !self.is_far() {
+                self.shards.iter_mut().for_each(|shard| shard.hurry(id, &chunk_rows, now));
+            }
+        }
+    }
+
+    /// Data bytes of a row of chunks.
+    fn chunk_row_bytes(&self) -> u64 {
+        let geometry = &self.array.geometry;
+        geometry.chunk().bytes().0 * u64::from(geometry.data_members())
     }
 
     /// A client is gone: what it asked for finishes unanswered.
@@ -329,7 +363,8 @@ impl Volume {
         self.pay_off(out);
         // Those who waited for rows are relieved before a sync takes what is free.
         for shard in &mut self.shards {
-            shard.rows.cache.relieve();
+            let wait_max = wait_max(shard.knobs(&self.knobs), &self.array);
+            shard.rows.cache.relieve_within(wait_max, out.now);
             if shard.is_far() {
                 shard.place_syncs(&self.array.geometry);
             }
@@ -377,7 +412,12 @@ impl Volume {
             let knobs = shard.knobs(&self.knobs);
             let (variant, activation) = (knobs.priority_variant(), knobs.activation());
             let rows_wait = self.rows_may_move(shard.id())
-                && shard.rows.cache.has_runnable(variant, activation, now);
+                && shard.rows.cache.has_runnable(
+                    variant,
+                    activation,
+                    wait_max(knobs, &self.array),
+                    now,
+                );
             (rows_wait && !lost)
                 || shard.can_attach()
                 || (!shard.ready.is_empty() && (self.resizing.is_none() || shard.is_far()))
@@ -447,8 +487,11 @@ impl Volume {
         });
         let retry = self.retry_wake();
         let may_move = |shard: &&Shard| self.rows_may_move(shard.id());
-        let activation = self.shards.iter().filter(may_move);
-        let activation = activation.filter_map(|shard| shard.rows.cache.activation_wake());
+        let activation = self.shards.iter().filter(may_move).filter_map(|shard| {
+            let knobs = shard.knobs(&self.knobs);
+            let wait_max = wait_max(knobs, &self.array);
+            shard.rows.cache.activation_wake(knobs.priority_variant(), wait_max)
+        });
         stalls.chain(settle).chain(retry).chain(self.array.round_wake()).chain(activation).min()
     }
 
@@ -522,6 +565,7 @@ impl Volume {
             stalled: false,
             pins: 0,
             writes,
+            waited_for: false,
             streams,
             pours: streams && self.pours(stream),
             stream,
@@ -549,13 +593,25 @@ impl Volume {
         }
         let before_answer = self.ranges.write_ends_at(range.start.0);
         let (stream, flows) = self.streams.arrive(range, before_answer, now);
-        (stream, gathers && flows)
+        (stream, gathers && flows && self.streams.reaches(stream, self.rest_of_rows(range)))
+    }
+
+    /// How many bytes from the start of a write to the end of the last one that fills its rows.
+    fn rest_of_rows(&self, range: ByteRange) -> u64 {
+        let (chunk, chunk_row) = (self.array.geometry.chunk().bytes().0, self.chunk_row_bytes());
+        let last = range.end().0 - 1;
+        let begins = last - last % chunk_row;
+        let first = range.start.0.max(begins);
+        let of_rows = if first / chunk == last / chunk {
+            chunk_row - chunk + last % chunk + 1
+        } else {
+            chunk_row
+        };
+        begins + of_rows - range.start.0
     }
 
     fn pours(&self, stream: StreamId) -> bool {
-        let geometry = &self.array.geometry;
-        let chunk_row = geometry.chunk().bytes().0 * u64::from(geometry.data_members());
-        self.knobs.stripe_size.is_auto() && self.streams.run(stream).0 >= chunk_row
+        self.knobs.stripe_size.is_auto() && self.streams.run(stream).0 >= self.chunk_row_bytes()
     }
 
     fn active(&mut self, id: RequestId) -> &mut Active {
@@ -693,6 +749,7 @@ impl Volume {
             None => Ok(()),
         };
         let charged = std::mem::take(&mut request.payload).0;
+        let (stream, len) = (request.stream, request.range.len);
         if request.op == RequestOp::Read && result.is_ok() && !request.gone {
             // They go back with the reply.
             request.frames = Run::EMPTY;
@@ -706,6 +763,7 @@ impl Volume {
             out.give_credit(client, charged);
         }
         if begun {
+            self.streams.answered(stream, len);
             self.array.write_ends(out.now);
         }
         let waiting = self.ranges.leave(id);
@@ -816,7 +874,8 @@ impl Volume {
         let knobs = far.as_ref().map_or(&self.knobs, |far| &far.knobs);
         // Behind a queue nobody knows what a stream does.
         let near = far.is_none();
-        rows.activate(knobs, geometry, now, |lacks| {
+        let wait_max = wait_max(knobs, &self.array);
+        rows.activate(knobs, wait_max, geometry, now, |lacks| {
             if near { streams.moved(&lacks, chunk_row, now) } else { None }
         });
         let variant = knobs.priority_variant();
@@ -1065,6 +1124,16 @@ impl Memory {
     fn rows_of_all(self, geometry: &Geometry, knobs: &Knobs, shards: u16) -> u32 {
         let share = |id| self.part(id, shards).share(id, geometry, knobs, shards.into());
         (0..shards).map(ShardId).map(share).sum()
+    }
+}
+
+/// How long a row waits at most to be filled, by a rule that has no bound of its own, and a request for a row.
+#[inline]
+fn wait_max(knobs: &Knobs, array: &Array) -> Span {
+    if array.is_planted(Mutant::WaitWithoutEnd) {
+        WAITS_WITHOUT_BOUND
+    } else {
+        knobs.preread_wait_max
     }
 }
 

@@ -271,6 +271,7 @@ impl World {
             limits.client_frames = config.client_frames;
             limits.member_bytes = member_bytes_max(&knobs, self.options.chunk);
         });
+        self.checkers.allow_waits(knobs.preread_wait_max, self.now);
         let engine = Engine::new(config, self.now);
         self.engine = Some(engine.unwrap_or_else(|error| panic!("{error}")));
         // What it finds on its members may be a reason to act.

@@ -172,7 +172,8 @@ fn a_row_that_nobody_fills_goes_first() {
     // Nothing of their rows follows. The first comes before the stream: it shows how long a preread takes.
     writes.extend([(0, 1 << 21), (200_000, 1 << 20)]);
     writes.sort_unstable();
-    let stream = Knobs { priority: PriorityRule::Stream, ..gathering() };
+    let (priority, preread_wait_max) = (PriorityRule::Stream, Span::secs(1));
+    let stream = Knobs { priority, preread_wait_max, ..gathering() };
     let found = waits("hdd-2007-7200", stream, &writes);
     assert!(found.preread.longest() < Span::millis(400), "{found:?}");
     let zero = Knobs { preread_bypass_threshold: 0, ..gathering() };
@@ -226,7 +227,8 @@ fn mixed(knobs: Knobs) -> (f64, Time, RowWaits) {
 #[test]
 fn single_writes_beside_a_stream_are_not_starved_and_all_is_done_as_soon() {
     for activation in [Activation::AtUnplug, Activation::EachTurn] {
-        let own = Knobs { activation, priority: PriorityRule::Stream, ..gathering() };
+        let (priority, preread_wait_max) = (PriorityRule::Stream, Span::secs(1));
+        let own = Knobs { activation, priority, preread_wait_max, ..gathering() };
         let zero = Knobs { activation, preread_bypass_threshold: 0, ..gathering() };
         let (own_rate, own_end, own_waits) = mixed(own);
         let (zero_rate, zero_end, zero_waits) = mixed(zero);

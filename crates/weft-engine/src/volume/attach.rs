@@ -260,6 +260,7 @@ impl Active {
             fua: self.flags.fua,
             sync: self.flags.sync && !self.pours,
             streams: self.streams,
+            waited_for: self.waited_for,
             failed: false,
             pieces: 0,
             cursor: None,

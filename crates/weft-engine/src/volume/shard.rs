@@ -12,7 +12,7 @@ use std::collections::VecDeque;
 use std::ops::Range;
 
 use smallvec::{SmallVec, smallvec};
-use weft_units::{ByteRange, Bytes, FRAME_BYTES, RowId, SECTOR_BYTES, Slot};
+use weft_units::{ByteRange, Bytes, FRAME_BYTES, RowId, SECTOR_BYTES, Slot, Time};
 
 use super::Memory;
 use crate::frame::Run;
@@ -81,6 +81,8 @@ pub(super) struct Dealt {
     pub(super) fua: bool,
     pub(super) sync: bool,
     pub(super) streams: bool,
+    /// Another request waits for it.
+    pub(super) waited_for: bool,
     /// A piece of it failed: the rest need not be attached.
     pub(super) failed: bool,
     /// Pieces that were attached.
@@ -321,6 +323,15 @@ impl Shard {
         for dealt in self.ready.iter_mut().chain(&mut self.starved) {
             dealt.failed |= dealt.id == id;
         }
+    }
+
+    /// A request waits for another that lies in these chunk rows: its rows do not wait long to be filled.
+    pub(super) fn hurry(&mut self, id: RequestId, chunk_rows: &Range<u64>, now: Time) {
+        for dealt in self.ready.iter_mut().chain(&mut self.starved) {
+            dealt.waited_for |= dealt.id == id;
+        }
+        let keys = self.rows.keys_of(chunk_rows);
+        self.rows.hurry(id, &keys, now);
     }
 
     /// Attaches what waits for rows: work that lost its row, failed reads, requests in order. While
@@ -572,6 +583,7 @@ impl Shard {
                 write: false,
                 sync: true,
                 streams: false,
+                waited_for: false,
                 retried: detour.failed,
                 attr: detour.attr,
             };
@@ -602,6 +614,7 @@ impl Dealt {
             // Who asks for it does not want to wait for what may never come.
             sync: self.sync || writes == Writes::Sync,
             streams: self.streams,
+            waited_for: self.waited_for,
             retried: false,
             attr: self.attr,
         }

@@ -17,6 +17,10 @@
 //! Who asks for a write at once (md's `sync` flag) may want only that one: a journal writes some blocks one
 //! behind the other and then waits. Therefore it is known how much of a stream came without a pause.
 //!
+//! What a client can bring before it has an answer is bounded as well: by the most of the stream that was ever
+//! unanswered at a time, known with the first answer. Rows whose rest lies further off are not kept waiting:
+//! the client waits for them.
+//!
 //! Inputs   where a write lies, whether a write that is not answered yet ends where it begins, and when
 //!          writes reach their rows
 //! Answer   whether its row may wait ([`super::super::raid::parity::priority`] says how long); which bytes
@@ -50,6 +54,10 @@ struct End {
     attached: u64,
     /// When a write came or reached its rows.
     seen: Time,
+    /// Bytes that are not answered.
+    in_flight: u64,
+    /// The most that there were, of late; zero while nothing was answered.
+    window: u64,
 }
 
 /// Names a stream.
@@ -80,6 +88,11 @@ impl Streams {
             };
             stream.run = range.len.0 + if before_answer { stream.run } else { 0 };
             (stream.at, stream.moved, stream.seen) = (end, true, now);
+            stream.in_flight += range.len.0;
+            if stream.window > 0 {
+                let window = stream.window - stream.window / WINDOW_FADES;
+                stream.window = window.max(stream.in_flight);
+            }
             let id = StreamId { place: place as u8, stream: stream.stream };
             return (id, stream.score > 0);
         }
@@ -88,11 +101,30 @@ impl Streams {
         }
         self.count = self.count.wrapping_add(1).max(1);
         let (stream, place) = (self.count, self.hand);
-        let run = range.len.0;
+        let (run, attached, seen, in_flight) = (range.len.0, start, now, range.len.0);
         self.ends[place] =
-            End { at: end, moved: false, score: 0, stream, run, attached: start, seen: now };
+            End { at: end, stream, run, attached, seen, in_flight, ..End::default() };
         self.hand = (self.hand + 1) % ENDS;
         (StreamId { place: place as u8, stream }, false)
+    }
+
+    /// A write of a stream was answered.
+    #[inline]
+    pub(super) fn answered(&mut self, id: StreamId, len: Bytes) {
+        let stream = &mut self.ends[usize::from(id.place)];
+        if id.stream != 0 && stream.stream == id.stream {
+            if stream.window == 0 {
+                stream.window = stream.in_flight;
+            }
+            stream.in_flight = stream.in_flight.saturating_sub(len.0);
+        }
+    }
+
+    /// Whether a stream brings so many bytes from the start of a write on before the answer to that, and more
+    /// than just these: else the members would stand still until the last of them is there.
+    pub(super) fn reaches(&self, id: StreamId, bytes: u64) -> bool {
+        let stream = &self.ends[usize::from(id.place)];
+        stream.window == 0 || stream.window >= bytes + bytes / 4
     }
 
     /// How much of a stream came without a pause.
@@ -124,6 +156,9 @@ impl Streams {
 
 const ENDS: usize = 16;
 const SCORE_MAX: u8 = 64;
+
+/// Writes of a stream in which a window that is not used any more fades by two thirds.
+const WINDOW_FADES: u64 = 256;
 
 #[cfg(test)]
 mod tests {
@@ -189,6 +224,52 @@ mod tests {
         streams.attached(id, 1 << 40, at(30));
         assert_eq!(streams.moved(&block(2), reach, at(31)), None);
         assert!(streams.ends.iter().all(|stream| stream.attached < 1 << 40));
+    }
+
+    #[test]
+    fn a_stream_reaches_no_further_than_its_client_goes_without_an_answer() {
+        const BLOCK: u64 = 4096;
+        let mut streams = Streams::default();
+        let mut sent = 0;
+        let mut send = |streams: &mut Streams| {
+            let write = ByteRange::new((1 << 20) + sent * BLOCK, BLOCK);
+            sent += 1;
+            streams.arrive(write, true, NOW).0
+        };
+        let first = send(&mut streams);
+        for _ in 1..20 {
+            send(&mut streams);
+        }
+        assert!(streams.reaches(first, 1 << 30), "nothing was answered: who knows");
+        streams.answered(first, Bytes(BLOCK));
+        // 20 were in flight; some of them have to be on their way to members meanwhile.
+        assert!(streams.reaches(first, 16 * BLOCK) && !streams.reaches(first, 17 * BLOCK));
+        for _ in 0..300 {
+            send(&mut streams);
+            streams.answered(first, Bytes(BLOCK));
+        }
+        assert!(streams.reaches(first, 16 * BLOCK) && !streams.reaches(first, 17 * BLOCK));
+        // It goes deeper.
+        for _ in 0..5 {
+            send(&mut streams);
+        }
+        assert!(streams.reaches(first, 19 * BLOCK));
+        // From now on two at a time: that is not forgotten at once, but in the end.
+        for _ in 0..22 {
+            streams.answered(first, Bytes(BLOCK));
+        }
+        let holds = (0..).take_while(|_| {
+            send(&mut streams);
+            streams.answered(first, Bytes(BLOCK));
+            streams.reaches(first, 16 * BLOCK)
+        });
+        let holds = holds.count();
+        assert!((20..200).contains(&holds), "{holds}");
+        for _ in 0..2000 {
+            send(&mut streams);
+            streams.answered(first, Bytes(BLOCK));
+        }
+        assert!(streams.reaches(first, 2 * BLOCK) && !streams.reaches(first, 4 * BLOCK));
     }
 
     #[test]

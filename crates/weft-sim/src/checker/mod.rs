@@ -17,10 +17,12 @@
 //! | [`ExactlyOnce`] | I11 exactly once | `exactly_once.rs` |
 //! | [`Bounds`] | I12 bounds | `bounds.rs` |
 //! | [`crate::World::run`], `settle` | I13 liveness, no lost wake-up | `../driver.rs` |
+//! | [`BoundedWait`] | I19 bounded wait | `bounded_wait.rs` |
 //!
 //! Source   spec reliability.md §5
 
 mod acknowledge;
+mod bounded_wait;
 mod bounds;
 mod dirty;
 mod exactly_once;
@@ -36,9 +38,10 @@ use std::fmt;
 
 use weft_engine::assemble::Assembly;
 use weft_engine::{Input, Output, RequestOp, Snapshot, Token};
-use weft_units::{ByteRange, MemberIndex, Sectors, Slot, Time};
+use weft_units::{ByteRange, MemberIndex, Sectors, Slot, Span, Time};
 
 pub use acknowledge::Acknowledge;
+pub use bounded_wait::BoundedWait;
 pub use bounds::{Bounds, Limits};
 pub use dirty::Dirty;
 pub use exactly_once::ExactlyOnce;
@@ -194,6 +197,7 @@ pub struct Checkers {
     single_flight: SingleFlight,
     exactly_once: ExactlyOnce,
     bounds: Bounds,
+    bounded_wait: BoundedWait,
     /// What was found, first things first.
     pub found: Vec<Violation>,
 }
@@ -210,6 +214,7 @@ impl Checkers {
             single_flight: SingleFlight::default(),
             exactly_once: ExactlyOnce::default(),
             bounds: Bounds::new(limits),
+            bounded_wait: BoundedWait::default(),
             found: Vec::new(),
         }
     }
@@ -222,6 +227,7 @@ impl Checkers {
         self.single_flight.input(input);
         self.exactly_once.input(input, found);
         self.dirty.input(input);
+        self.bounded_wait.input(view.now, input);
     }
 
     /// Something comes out of it. The media do not show a new write yet.
@@ -233,6 +239,7 @@ impl Checkers {
         self.single_flight.output(view, output, found);
         self.exactly_once.output(output, found);
         self.bounds.output(view, output, found);
+        self.bounded_wait.output(view.now, output, found);
     }
 
     /// A write is about to go to a disk.
@@ -284,6 +291,11 @@ impl Checkers {
     #[must_use]
     pub fn knows(&self, token: Token) -> bool {
         self.single_flight.knows(token)
+    }
+
+    /// How long rows wait at most, from now on.
+    pub fn allow_waits(&mut self, wait_max: Span, now: Time) {
+        self.bounded_wait.allow(wait_max, now);
     }
 
     /// The engine's limits changed with a knob.

@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 
 use smallvec::SmallVec;
 use weft_engine::assemble::{Assembly, Candidate, Options, assemble};
+use weft_engine::knobs::WAITS_WITHOUT_BOUND;
 use weft_engine::{
     Attr, Fault, Flags, Frame, Input, MemberInfo, MemberOp, Origin, Output, Part, Request,
     RequestOp, Run, Snapshot, Tag, Token, Value,
 };
 use weft_ondisk::{Features, Level, Minor, NewArray, NewMember, ResyncOffset, Role, Super1, Uuid};
-use weft_units::{ByteRange, Bytes, ClientId, MemberIndex, Sectors, Slot, Time, VolumeId};
+use weft_units::{ByteRange, Bytes, ClientId, MemberIndex, Sectors, Slot, Span, Time, VolumeId};
 
 use super::*;
 use crate::compute::syndromes;
@@ -347,6 +348,67 @@ fn i5_clean_too_early_is_caught() {
         assert_eq!(stage.found().is_empty(), flushed);
         assert!(stage.found().iter().all(|name| *name == "I5 dirty before data"));
     }
+}
+
+/// One request waits while 20 others come and go, so much time apart.
+fn waits_beside_others(
+    each: Span,
+    wait_max: Span,
+    overlap: bool,
+    silent: bool,
+) -> Vec<&'static str> {
+    let (mut waits, mut found) = (BoundedWait::default(), Vec::new());
+    let mut now = Time(1_000);
+    waits.allow(wait_max, now);
+    let write = |tag: u64, at: u64| {
+        Input::Client(Request {
+            client: CLIENT,
+            tag: Tag(tag),
+            volume: VolumeId(0),
+            op: RequestOp::Write,
+            range: ByteRange::new(at, 512),
+            frames: Run::new(8, 1),
+            flags: SYNC,
+            attr: Attr::default(),
+        })
+    };
+    // What it would wait for was there before it.
+    (1..=20).for_each(|tag| waits.input(now, &write(tag, if overlap { 0 } else { tag * 4096 })));
+    waits.input(now, &write(100, 0));
+    let attr = Attr { origin: Origin::Client(CLIENT), ..Attr::default() };
+    let flush = |token| Output::Submit {
+        token: Token(token),
+        member: MemberIndex(0),
+        op: MemberOp::Flush,
+        attr,
+    };
+    if silent {
+        waits.output(now, &flush(1000), &mut found);
+    }
+    for tag in 1..=20 {
+        waits.output(now, &flush(tag), &mut found);
+        now = now + each;
+        waits.input(now, &Input::Done { token: Token(tag), result: Ok(Value::Nothing) });
+        let reply = Output::Reply { client: CLIENT, tag: Tag(tag), result: Ok(()) };
+        waits.output(now, &reply, &mut found);
+    }
+    found.iter().map(|violation| violation.checker).collect()
+}
+
+#[test]
+fn i19_a_request_that_waits_while_others_are_done_is_caught() {
+    let (wait_max, each) = (Span::millis(10), Span::millis(100));
+    // It waits for 2 s; 1.04 s are allowed once 16 others were done.
+    let found = waits_beside_others(each, wait_max, false, false);
+    assert!(!found.is_empty() && found.iter().all(|name| *name == "I19 bounded wait"), "{found:?}");
+    let good = [
+        waits_beside_others(Span::millis(50), wait_max, false, false),
+        waits_beside_others(each, Span::millis(300), false, false),
+        waits_beside_others(each, WAITS_WITHOUT_BOUND, false, false),
+        waits_beside_others(each, wait_max, true, false),
+        waits_beside_others(each, wait_max, false, true),
+    ];
+    assert!(good.iter().all(Vec::is_empty), "{good:?}");
 }
 
 #[test]

@@ -111,6 +111,7 @@ impl World {
             let knobs = self.options.knobs;
             let chunk = self.options.chunk;
             let rows = self.options.rows_max;
+            self.checkers.allow_waits(knobs.preread_wait_max, self.now);
             self.checkers.limit(|limits| {
                 // What is in use shrinks to a smaller cache as rows come back.
                 limits.rows = limits.rows.max(rows.unwrap_or(knobs.stripe_cache_size));

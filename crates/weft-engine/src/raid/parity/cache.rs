@@ -13,7 +13,8 @@
 //! (`cache/wait.rs`). Once a lookup found none, all misses wait until a quarter of the cache is
 //! free again; hits go on. Rows that go by chunk rows ([`super::stripe_size`]) are of one class, and a
 //! miss waits for as many rows as its request needs of one chunk, or half of all: rows that a member
-//! has no space for, or keeps by not answering, must not keep others from going on.
+//! has no space for, or keeps by not answering, must not keep others from going on. Who has waited for
+//! `preread_wait_max` waits no more behind those who find rows that are not in use: they wait then.
 //!
 //! Source   md-raid.md §1.1, §1.2, §1.4, §1.5
 
@@ -21,9 +22,9 @@ mod wait;
 
 use std::ops::Range;
 
-use weft_units::{FRAME_BYTES, RowId, Sectors, Time};
+use weft_units::{FRAME_BYTES, RowId, Sectors, Span, Time};
 
-use self::wait::Waiting;
+use self::wait::{Bounds, Waiting};
 use super::index::Index;
 use super::list::{CLASSES_MAX, List, Lists};
 use super::priority::{Activation, Patience, Pick, Plug, Pressure, Priority, Ready, Variant};
@@ -56,6 +57,12 @@ pub(crate) struct Cache {
     priority: Priority,
     plug: Plug,
     waiting: Waiting,
+    /// Of those that wait to be filled.
+    bounds: Bounds,
+    /// Requests have found no row since then.
+    starved_since: Option<Time>,
+    /// That has been for too long: what is not in use is for them, whoever might find it.
+    reserved: bool,
     /// A row was put on the delayed list since rows were last put behind the plug.
     newly_delayed: bool,
     /// Row height in sectors.
@@ -110,6 +117,9 @@ impl Cache {
             priority: Priority::default(),
             plug: Plug::default(),
             waiting: Waiting::default(),
+            bounds: Bounds::default(),
+            starved_since: None,
+            reserved: false,
             newly_delayed: false,
             height,
         };
@@ -210,6 +220,9 @@ impl Cache {
     ) -> Acquired {
         if let Some(id) = self.index.find(key) {
             if matches!(self.lists.of(id), Some(List::Inactive(_))) {
+                if self.reserved {
+                    return Acquired::Starved;
+                }
                 self.active += 1;
                 self.inactive -= 1;
             }
@@ -279,7 +292,10 @@ impl Cache {
     /// Whether a lookup would find a row now.
     pub(crate) fn is_free(&self, key: u64) -> bool {
         let unused = || self.lists.first(List::Inactive(self.class_of(key))).is_some();
-        self.index.find(key).is_some() || (self.starved.is_none() && unused())
+        match self.index.find(key) {
+            Some(id) => !(self.reserved && matches!(self.lists.of(id), Some(List::Inactive(_)))),
+            None => self.starved.is_none() && unused(),
+        }
     }
 
     /// Whether those who wait for a row may try again.
@@ -299,8 +315,20 @@ impl Cache {
         let relieved = self.is_relieved();
         if relieved {
             self.starved = None;
+            self.reserved = false;
         }
         relieved
+    }
+
+    /// The same at the beginning of a turn. Those who have waited for too long need not see any more how rows
+    /// that others find again are in use all the time.
+    pub(crate) fn relieve_within(&mut self, wait_max: Span, now: Time) {
+        if self.relieve() {
+            self.starved_since = None;
+            return;
+        }
+        let since = *self.starved_since.get_or_insert(now);
+        self.reserved = now >= since + wait_max;
     }
 
     fn class_of(&self, key: u64) -> u8 {
@@ -325,6 +353,7 @@ impl Cache {
         if row.handle {
             if row.delayed && !row.preread {
                 self.newly_delayed = true;
+                self.begins_to_wait(id);
                 self.lists.push(List::Delayed, id);
             } else {
                 row.delayed = false;
@@ -401,8 +430,9 @@ impl Cache {
     }
 
     /// When delayed rows are due though nothing else happens.
-    pub(crate) fn activation_wake(&self) -> Option<Time> {
-        [self.plug.due(), self.waiting_wake()].into_iter().flatten().min()
+    pub(crate) fn activation_wake(&self, variant: Variant, wait_max: Span) -> Option<Time> {
+        let due = [self.plug.due(), self.waiting_wake(), self.overdue_at(variant, wait_max)];
+        due.into_iter().flatten().min()
     }
 
     /// The next rows to handle: one, or the rows beside it that wait on the same list, ascending, if
@@ -451,8 +481,14 @@ impl Cache {
     }
 
     /// Whether a turn would find a row to handle.
-    pub(crate) fn has_runnable(&self, variant: Variant, activation: Activation, now: Time) -> bool {
-        if self.lists.first(List::Handle).is_some() {
+    pub(crate) fn has_runnable(
+        &self,
+        variant: Variant,
+        activation: Activation,
+        wait_max: Span,
+        now: Time,
+    ) -> bool {
+        if self.lists.first(List::Handle).is_some() || self.is_overdue(variant, wait_max, now) {
             return true;
         }
         if self.has_waited(variant, now) {
@@ -492,6 +528,7 @@ mod tests {
     use weft_ondisk::Level;
 
     use super::*;
+    use crate::knobs::WAITS_WITHOUT_BOUND;
 
     /// A row that a request was attached to, on no list.
     fn take(cache: &mut Cache, key: u64) -> RowId {
@@ -521,7 +558,8 @@ mod tests {
             cache.permit_preread(reads);
             let waits = delay(&mut cache, 1);
             cache.plug_delayed(unplug, millis(0));
-            assert_eq!(cache.activation_wake(), Some(millis(3)));
+            let wake = |cache: &Cache| cache.activation_wake(fifo, WAITS_WITHOUT_BOUND);
+            assert_eq!(wake(&cache), Some(millis(3)));
             // It is pulled while a row is being read, for nothing.
             cache.activate_delayed(unplug, fifo, millis(3));
             assert!(!cache.take_ready(waits));
@@ -529,11 +567,76 @@ mod tests {
                 delay(&mut cache, 2);
             }
             cache.plug_delayed(unplug, millis(3));
-            assert_eq!(cache.activation_wake(), another.then_some(millis(6)));
+            assert_eq!(wake(&cache), another.then_some(millis(6)));
             // As soon as that row is through, the next generation goes, unless the plug is in again.
             cache.forbid_preread(reads);
             cache.activate_delayed(unplug, fifo, millis(4));
             assert_eq!(cache.take_ready(waits), !another);
         }
+    }
+
+    #[test]
+    fn no_row_waits_longer_than_it_may_on_whatever_list_it_is() {
+        let millis = |millis: u64| Time(millis * 1_000_000);
+        let zero = Variant::Bypass { threshold: 0 };
+        let wait_max = Span::millis(10);
+        let mut cache = Cache::new(32, Frame(0), 3, Sectors(8), None, CacheForm::Today);
+        let reads = take(&mut cache, 0);
+        cache.permit_preread(reads);
+        cache.full_row_writes = 1;
+        let waits = |cache: &mut Cache, key: u64, since: u64| {
+            let id = take(cache, key);
+            let row = cache.row_mut(id);
+            (row.handle, row.delayed, row.waits_since) = (true, true, Some(millis(since)));
+            cache.release(id);
+            id
+        };
+        let first = waits(&mut cache, 1, 5);
+        let second = waits(&mut cache, 2, 3);
+        let third = waits(&mut cache, 3, 7);
+        cache.lists.remove(third);
+        cache.lists.push(List::Hold, third);
+        let turn = |cache: &mut Cache, now: u64| {
+            cache.end_overdue(zero, wait_max, millis(now));
+            cache.activate_delayed(Activation::EachTurn, zero, millis(now));
+            [first, second, third].map(|id| cache.lists.of(id) == Some(List::Handle))
+        };
+        assert_eq!(cache.activation_wake(zero, wait_max), Some(millis(13)));
+        assert_eq!(cache.activation_wake(zero, WAITS_WITHOUT_BOUND), None, "md's wait has no end");
+        assert_eq!(turn(&mut cache, 12), [false, false, false]);
+        assert!(cache.has_runnable(zero, Activation::EachTurn, wait_max, millis(13)));
+        assert_eq!(turn(&mut cache, 13), [false, true, false]);
+        assert_eq!(cache.activation_wake(zero, wait_max), Some(millis(15)));
+        assert_eq!(turn(&mut cache, 15), [true, true, false]);
+        assert_eq!(turn(&mut cache, 17), [true, true, true]);
+        assert_eq!(cache.activation_wake(zero, wait_max), None);
+        assert!([first, second, third].iter().all(|id| cache.row(*id).preread));
+        // Without a bound a row stays where it is.
+        let fourth = waits(&mut cache, 4, 20);
+        cache.end_overdue(zero, WAITS_WITHOUT_BOUND, Time(u64::MAX));
+        assert_eq!(cache.lists.of(fourth), Some(List::Delayed));
+    }
+
+    #[test]
+    fn who_waits_for_a_row_waits_no_longer_than_that_behind_others_that_find_theirs_again() {
+        let geometry = Geometry::new(Level::Raid5, 2, 3, Sectors(8), Sectors(512)).unwrap();
+        let (wait_max, now) = (Span::millis(10), |millis: u64| Time(millis * 1_000_000));
+        let mut cache = Cache::new(4, Frame(0), 3, Sectors(8), Some(8), CacheForm::Today);
+        let known: Vec<RowId> = (0..4).map(|key| take(&mut cache, key)).collect();
+        known.iter().for_each(|id| cache.release(*id));
+        let others = [take(&mut cache, 0), take(&mut cache, 1), take(&mut cache, 2)];
+        let placement = geometry.placement(weft_units::ChunkRow(1));
+        assert_eq!(cache.acquire_some(8, 2, || placement), Acquired::Starved);
+        cache.relieve_within(wait_max, now(0));
+        cache.release(others[0]);
+        assert!(cache.is_free(0), "found again");
+        take(&mut cache, 0);
+        cache.relieve_within(wait_max, now(10));
+        cache.release(others[0]);
+        assert!(!cache.is_free(0));
+        assert_eq!(cache.acquire(0, &geometry), Acquired::Starved, "it is kept");
+        assert_eq!(cache.acquire(1, &geometry), Acquired::Row(others[1]), "it is in use");
+        cache.relieve_within(wait_max, now(11));
+        assert!(matches!(cache.acquire_some(8, 2, || placement), Acquired::Row(_)));
     }
 }

@@ -8,6 +8,10 @@
 //! Before it is held a row is delayed. When all delayed rows become held ones is a choice of its own:
 //! [`Activation`].
 //!
+//! Whatever the rule, no row waits longer than `preread_wait_max`: then it is ready, in its turn
+//! (`cache/wait.rs`). md has no such bound, and keeps a row waiting for as long as others are preread, or,
+//! with threshold 0, for as long as full rows are written.
+//!
 //! Weft's own rule ([`Variant::Stream`]) asks of each row what its waiting is worth ([`Patience`]). With
 //! threshold 0 held rows wait until no full-row write is in flight, beside a stream for as long as it lasts.
 //! Here they wait for the same, but a row that a stream will fill (`volume/streams.rs`) up to
@@ -19,7 +23,7 @@
 //!          lacks blocks, when the stream was last seen that will bring them, how long prereads take
 //! Answer   [`Pick`], [`Patience`]
 //! Knobs    `priority`, `preread_bypass_threshold` (rows, 0..=stripe_cache_size, default 1), `activation`,
-//!          `preread_wait_max` (seconds, default 1)
+//!          `preread_wait_max` (seconds, default 1; md: none)
 //! Source   md-raid.md §1.6; Linux "md: introduce get_priority_stripe() to improve raid456 write
 //!          performance", 2008 (published: dd +33 %, tiobench +13 %, with threshold 0 +37 %)
 //! Compare  [`Variant::Fifo`] is the behaviour before the change, [`Activation::AtUnplug`] what was around
@@ -208,8 +212,16 @@ impl Patience {
     }
 }
 
-/// When delayed rows become held ones. Not before the rows of the last generation have their reads
-/// behind them, either way.
+/// How long a row waits to be filled, by whatever rule, when a request waits for what it has been given: who is to
+/// fill it may wait behind that one. As long as a few prereads take, which was measured or is guessed.
+#[must_use]
+pub fn patience_for_others(preread: Option<Span>) -> Span {
+    let few = Span(preread.unwrap_or(IDLE_GUESS).0.saturating_mul(4));
+    few.clamp(Span::millis(2), IDLE_MAX)
+}
+
+/// When delayed rows become held ones. As md has it, not before the rows of the last generation have their
+/// reads behind them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Activation {
     /// When the plug is pulled: 3 ms after it was put in, or when no row is free. A row that is delayed
@@ -220,7 +232,8 @@ pub enum Activation {
     #[default]
     EachTurn,
     /// 500 µs after the first of them was delayed, or when no row is free: rows of streams whose rest is
-    /// on its way, with `stripe_size=auto`. Three writes of 64 KiB at 1 GB/s take 200 µs.
+    /// on its way, with `stripe_size=auto`. Three writes of 64 KiB at 1 GB/s take 200 µs. While rows are read
+    /// 20 ms: these may be rows of others, one after another without end.
     Soon,
 }
 
@@ -249,6 +262,8 @@ pub struct Pressure {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Plug {
     since: Option<Time>,
+    /// Before it was put back.
+    first: Option<Time>,
     delay: Span,
 }
 
@@ -262,10 +277,13 @@ impl Plug {
         now: Time,
     ) -> bool {
         let Pressure { reading, starved, idle } = pressure;
+        let enough = activation == Activation::Soon
+            && self.first.is_some_and(|first| now >= first + SOON_AT_LAST);
+        let reading = reading && !enough;
         match (activation, self.since) {
             (Activation::EachTurn, _) => {
                 // As the knob was before they may wait: nobody is to be woken for it.
-                self.since = None;
+                (self.since, self.first) = (None, None);
                 !reading
             }
             // It was pulled while rows were being read.
@@ -281,6 +299,7 @@ impl Plug {
                 // Pulled too early it is put back, and waits as long again; before the patch it was not.
                 let back = reading && variant != Variant::Fifo;
                 self.since = back.then_some(now);
+                self.first = self.first.filter(|_| back);
                 !reading
             }
         }
@@ -290,6 +309,7 @@ impl Plug {
     pub fn wait(&mut self, activation: Activation, now: Time) {
         self.delay = activation.delay().unwrap_or(Span::ZERO);
         self.since.get_or_insert(now);
+        self.first.get_or_insert(now);
     }
 
     /// When [`Plug::opens`] may say otherwise though nothing else happens.
@@ -304,7 +324,7 @@ impl Plug {
             && !starved
             && self.due().is_some_and(|due| now < due);
         if !stays {
-            self.since = None;
+            (self.since, self.first) = (None, None);
         }
     }
 }
@@ -325,6 +345,9 @@ const IDLE_GUESS: Span = Span::millis(1);
 /// The block layer's `unplug_delay` of 2008.
 const UNPLUG_DELAY: Span = Span::millis(3);
 const STREAM_DELAY: Span = Span(500_000);
+
+/// How often that is waited while rows are read: what a disk takes that turns.
+const SOON_AT_LAST: Span = Span::millis(20);
 
 #[cfg(test)]
 mod tests {
@@ -376,6 +399,21 @@ mod tests {
         plug.wait(soon, at(8400));
         assert!(!plug.opens(soon, fifo, CALM, at(8600)));
         assert!(plug.opens(soon, fifo, CALM, at(8900)));
+    }
+
+    #[test]
+    fn rows_of_a_stream_do_not_wait_for_the_reads_of_others_without_end() {
+        let soon = Activation::Soon;
+        let bypass = Variant::Bypass { threshold: 64 };
+        let reading = Pressure { reading: true, ..CALM };
+        let mut plug = Plug::default();
+        for began in [0, 30_000] {
+            plug.wait(soon, at(began));
+            let opens = (1..100).map(|turn| began + turn * 500);
+            let opened = opens.into_iter().find(|now| plug.opens(soon, bypass, reading, at(*now)));
+            assert_eq!(opened, Some(began + 20_000));
+            assert_eq!(plug.due(), None);
+        }
     }
 
     #[test]
@@ -489,6 +527,16 @@ mod tests {
             run(Priority::default(), 1, &[(A, false), (B, false), (C, false)], &[H1, H2], 5);
         let expected = [(Some(A), 0), (Some(B), 1), (Some(C), 2), (Some(H1), 1), (None, 1)];
         assert_eq!(picks, expected);
+    }
+
+    /// The same with something to pay back: a row that was promoted off the list takes its share of it along.
+    #[test]
+    fn a_new_head_pays_back_what_the_one_before_it_was_bypassed() {
+        for (threshold, paid) in [(1, 2), (2, 1), (5, 0)] {
+            let policy = Priority { bypass_count: 3, last_held: Some(RowId(H2)) };
+            let picks = run(policy, threshold, &[(A, false)], &[H1], 5);
+            assert_eq!(picks[0], (Some(A), paid), "threshold {threshold}");
+        }
     }
 
     /// md-raid.md §9, statement 23.

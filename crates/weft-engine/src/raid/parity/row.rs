@@ -171,6 +171,10 @@ pub(crate) struct Row {
     pub(crate) streams: bool,
     /// Since when it lacks blocks that it was not permitted to read.
     pub(crate) waits_since: Option<Time>,
+    /// A request waits for one that it has a piece of.
+    pub(crate) waited_for: bool,
+    /// Therefore it waits at most until then.
+    pub(crate) due: Option<Time>,
     /// Since when it is preread after it had waited.
     pub(crate) reads_since: Option<Time>,
 }
@@ -218,6 +222,8 @@ impl Row {
             arrivals: 0,
             streams: false,
             waits_since: None,
+            waited_for: false,
+            due: None,
             reads_since: None,
         }
     }
@@ -248,6 +254,7 @@ impl Row {
         self.arrivals = 0;
         self.streams = false;
         self.waits_since = None;
+        (self.waited_for, self.due) = (false, None);
         self.reads_since = None;
     }
 
@@ -301,6 +308,7 @@ impl Row {
         debug_assert!(self.taken.is_empty());
         self.handle = false;
         self.delayed = false;
+        (self.waited_for, self.due) = (false, None);
         self.batch_ready = false;
         self.new_parity = new_parity;
         self.uptodate = self.uptodate.without(self.writers).without(self.placement().parity());
@@ -321,6 +329,7 @@ impl Row {
         let mut given_up = std::mem::take(&mut self.writes);
         (self.writers, self.covered) = (SlotSet::EMPTY, SlotSet::EMPTY);
         (self.waits_since, self.reads_since) = (None, None);
+        (self.waited_for, self.due) = (false, None);
         given_up.extend(self.reads.extract_if(.., |piece| lost.contains(piece.slot)));
         self.readers = self.readers.without(lost);
         given_up

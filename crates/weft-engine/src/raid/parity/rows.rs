@@ -22,7 +22,7 @@ use weft_units::{Bytes, MemberIndex, RowId, SectorRange, Sectors, Slot, Span, Ti
 
 use super::cache::{Acquired, Cache};
 use super::plan::{Facts, Step};
-use super::priority::{Patience, Variant};
+use super::priority::{Patience, Variant, patience_for_others};
 use super::row::{Batch, Operation, Piece, Row, RowSyncState};
 use super::waits::RowWaits;
 use crate::array::MemberRequest;
@@ -90,6 +90,8 @@ pub(crate) struct Arrival {
     pub(crate) sync: bool,
     /// More of the row is likely to follow.
     pub(crate) streams: bool,
+    /// A request waits for the one that they are of.
+    pub(crate) waited_for: bool,
     /// The member failed to read it once.
     pub(crate) retried: bool,
     pub(crate) attr: Attr,
@@ -146,7 +148,7 @@ impl Rows {
 
     /// Attaches a client's pieces to a row that was acquired.
     pub(crate) fn attach(&mut self, id: RowId, pieces: &[Piece], arrival: Arrival) {
-        let Arrival { write, sync, streams, retried, attr } = arrival;
+        let Arrival { write, sync, streams, waited_for, retried, attr } = arrival;
         let block_bytes = self.cache.block_bytes();
         let row = self.cache.row_mut(id);
         row.attr = attr;
@@ -161,6 +163,7 @@ impl Rows {
         row.delayed = false;
         row.arrivals += 1;
         row.streams |= streams;
+        row.waited_for |= waited_for;
         if write {
             self.join_batch(id);
         } else {
@@ -308,11 +311,13 @@ impl Rows {
     pub(crate) fn activate(
         &mut self,
         knobs: &Knobs,
+        wait_max: Span,
         geometry: &Geometry,
         now: Time,
         moved: impl Fn(Range<u64>) -> Option<Time>,
     ) {
         let (activation, variant) = (knobs.activation(), knobs.priority_variant());
+        self.cache.end_overdue(variant, wait_max, now);
         let Variant::Stream { wait_max } = variant else {
             self.cache.activate_delayed(activation, variant, now);
             return;
@@ -322,6 +327,17 @@ impl Rows {
             let moved = row.lacks(geometry, height).and_then(&moved);
             Patience::new(row.waits_since.unwrap_or(now), moved, preread, wait_max)
         });
+    }
+
+    /// A request waits for one whose pieces are in these rows: they wait no longer than it takes to fill rows
+    /// that are about to be filled.
+    pub(crate) fn hurry(&mut self, request: RequestId, keys: &Range<u64>, now: Time) {
+        let due = now + patience_for_others(self.preread);
+        for id in self.cache.rows_of(keys) {
+            if self.cache.row(id).writes().iter().any(|piece| piece.request == request) {
+                self.cache.hurry(id, due);
+            }
+        }
     }
 
     // Handling.
@@ -367,6 +383,9 @@ impl Rows {
                     row.handle = true;
                     row.delayed = true;
                     row.waits_since.get_or_insert(cx.out.now);
+                    if row.waited_for {
+                        row.due.get_or_insert(cx.out.now + patience_for_others(self.preread));
+                    }
                 } else if let Some(since) = row.waits_since.take() {
                     row.reads_since = Some(cx.out.now);
                     self.waits.preread.record(since, cx.out.now);

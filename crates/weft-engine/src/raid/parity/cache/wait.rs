@@ -1,13 +1,17 @@
-//! Which rows have waited long enough, by weft's own rule?
+//! Rows that have waited long enough: by weft's own rule, and by the bound that every rule has
+//!
+//! No row that lacks blocks waits longer than `preread_wait_max`, whatever it waits for: then it is ready and
+//! may read. md has no such bound (`preread_wait_max=none`).
 //!
 //! Rows that were delayed wait on a list of their own, each until its own time ([`Patience`]). When the
 //! first of these times comes all are looked at again: a stream may have moved on meanwhile, or away. When
 //! one goes, all go that no stream will fill: disks sort what they are given together. Nothing waits while
 //! requests find no row and no full-row write will free one.
 
-use weft_units::Time;
+use weft_units::{RowId, Span, Time};
 
 use super::{Activation, Cache, List, Patience, Row, Variant};
+use crate::knobs::WAITS_WITHOUT_BOUND;
 
 /// What is known of the rows that wait.
 #[derive(Clone, Copy, Debug, Default)]
@@ -20,7 +24,95 @@ pub(super) struct Waiting {
     made_room: bool,
 }
 
+/// Of the rows that wait, whatever for: none of them waits since before that, and none is due before that.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Bounds {
+    since: Option<Time>,
+    due: Option<Time>,
+}
+
+impl Bounds {
+    fn add(&mut self, row: &Row) {
+        let first = |all: Option<Time>, one: Option<Time>| all.into_iter().chain(one).min();
+        *self = Self { since: first(self.since, row.waits_since), due: first(self.due, row.due) };
+    }
+}
+
+/// Lists on which rows wait to be filled.
+const WAITS: [List; 3] = [List::Delayed, List::Wait, List::Hold];
+
 impl Cache {
+    /// A row is about to be on one of them.
+    pub(super) fn begins_to_wait(&mut self, id: RowId) {
+        if !self.rows_wait() {
+            self.bounds = Bounds::default();
+        }
+        self.bounds.add(&self.rows[id.index()]);
+    }
+
+    fn rows_wait(&self) -> bool {
+        WAITS.into_iter().any(|list| self.lists.first(list).is_some())
+    }
+
+    /// When a row may have waited for as long as it may. Weft's own rule knows `wait_max` for each row.
+    pub(super) fn overdue_at(&self, variant: Variant, wait_max: Span) -> Option<Time> {
+        let own = matches!(variant, Variant::Stream { .. });
+        let bounded = self.bounds.since.filter(|_| !own && wait_max < WAITS_WITHOUT_BOUND);
+        let at =
+            [bounded.map(|since| since + wait_max), self.bounds.due].into_iter().flatten().min();
+        at.filter(|_| self.rows_wait())
+    }
+
+    /// Whether one has, as far as is known without looking.
+    #[inline]
+    pub(super) fn is_overdue(&self, variant: Variant, wait_max: Span, now: Time) -> bool {
+        (self.bounds.since.is_some() || self.bounds.due.is_some())
+            && self.overdue_at(variant, wait_max).is_some_and(|at| at <= now)
+    }
+
+    /// Rows that have waited for as long as they may are ready, and may read.
+    #[inline]
+    pub(crate) fn end_overdue(&mut self, variant: Variant, wait_max: Span, now: Time) {
+        if self.is_overdue(variant, wait_max, now) {
+            let own = matches!(variant, Variant::Stream { .. });
+            self.end_waits_since(if own { WAITS_WITHOUT_BOUND } else { wait_max }, now);
+            debug_assert!(!self.is_overdue(variant, wait_max, now), "no row waits longer");
+        }
+    }
+
+    #[inline(never)]
+    fn end_waits_since(&mut self, wait_max: Span, now: Time) {
+        self.bounds = Bounds::default();
+        for list in WAITS {
+            let mut next = self.lists.first(list);
+            while let Some(id) = next {
+                next = self.lists.next(id);
+                let row = self.row(id);
+                let too_long = row.waits_since.is_some_and(|since| since + wait_max <= now);
+                if too_long || row.due.is_some_and(|due| due <= now) {
+                    self.lists.remove(id);
+                    self.row_mut(id).delayed = false;
+                    self.permit_preread(id);
+                    self.lists.push(List::Handle, id);
+                } else {
+                    self.bounds.add(&self.rows[id.index()]);
+                }
+            }
+        }
+    }
+
+    /// A request waits for what a row has been given: if it waits to be filled, then not longer than until
+    /// that time.
+    pub(crate) fn hurry(&mut self, id: RowId, due: Time) {
+        let waits = self.lists.of(id).is_some_and(|list| WAITS.contains(&list));
+        let row = &mut self.rows[id.index()];
+        row.waited_for = true;
+        if waits {
+            row.due.get_or_insert(due);
+            self.bounds.add(row);
+        }
+    }
+
     /// Delayed rows begin to wait, and those that have waited long enough become held ones.
     pub(crate) fn activate_each(
         &mut self,

@@ -1,0 +1,160 @@
+//! I19: a request that waits while others are served
+//!
+//! While members answer and other requests of the volume are done, no request waits longer than its rows may
+//! wait to be filled, and to be free, each a few times over, and what members take. Its time begins anew when
+//! an earlier request is answered that it overlaps, when a member has not answered for a second, and when one
+//! answers with an error: what follows from that has bounds of its own (`no_space_wait`, superblocks).
+//!
+//! With `preread_wait_max=none` rows wait as md's do, for as long as others are read or written: then nothing
+//! is promised, and nothing is checked.
+
+use std::collections::BTreeMap;
+
+use weft_engine::knobs::WAITS_WITHOUT_BOUND;
+use weft_engine::{Input, Output, RequestOp, Tag, Token};
+use weft_units::{ByteRange, ClientId, Span, Time};
+
+use super::Violation;
+
+const NAME: &str = "I19 bounded wait";
+
+/// How often a request may wait for as long as a row may: for a row, for it to be filled, and both again for
+/// what an unlucky read or a full cache make it do twice.
+const WAITS: u64 = 4;
+
+/// What members take, and longer than that they do not answer.
+const SERVICE: Span = Span::secs(1);
+
+/// So many others are answered meanwhile.
+const OTHERS: u64 = 16;
+
+/// Watches who waits since when.
+#[derive(Clone, Debug)]
+pub struct BoundedWait {
+    wait_max: Span,
+    requests: BTreeMap<(ClientId, Tag), Waits>,
+    /// Requests and answers so far.
+    arrived: u64,
+    answered: u64,
+    /// Member requests that are not done, and since when.
+    submitted: BTreeMap<Token, Time>,
+    /// The longest that anybody waited who was answered.
+    longest: Span,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Waits {
+    range: ByteRange,
+    writes: bool,
+    number: u64,
+    /// From when it counts, and how many had been answered then.
+    since: Time,
+    answered: u64,
+}
+
+impl Default for BoundedWait {
+    fn default() -> Self {
+        Self {
+            wait_max: WAITS_WITHOUT_BOUND,
+            requests: BTreeMap::new(),
+            arrived: 0,
+            answered: 0,
+            submitted: BTreeMap::new(),
+            longest: Span::ZERO,
+        }
+    }
+}
+
+impl BoundedWait {
+    /// Rows may wait so long from now on.
+    pub fn allow(&mut self, wait_max: Span, now: Time) {
+        self.wait_max = wait_max;
+        self.begin_anew(now);
+    }
+
+    /// The longest that a request waited, of those that were answered.
+    #[must_use]
+    pub fn longest(&self) -> Span {
+        self.longest
+    }
+
+    /// See [`super::Checkers::input`].
+    pub fn input(&mut self, now: Time, input: &Input) {
+        match input {
+            Input::Client(request) => {
+                self.arrived += 1;
+                let writes = !matches!(request.op, RequestOp::Flush | RequestOp::Read);
+                let waits = Waits {
+                    range: request.range,
+                    writes,
+                    number: self.arrived,
+                    since: now,
+                    answered: self.answered,
+                };
+                self.requests.insert((request.client, request.tag), waits);
+            }
+            Input::ClientGone(client) => self.requests.retain(|(owner, _), _| owner != client),
+            Input::Done { token, result } => {
+                let since = self.submitted.remove(token);
+                if result.is_err() || since.is_some_and(|since| now.since(since) > SERVICE) {
+                    self.begin_anew(now);
+                }
+            }
+            Input::Admin(_) | Input::Wake => {}
+        }
+    }
+
+    /// See [`super::Checkers::output`].
+    pub fn output(&mut self, now: Time, output: &Output, found: &mut Vec<Violation>) {
+        match output {
+            Output::Submit { token, .. } => {
+                self.submitted.insert(*token, now);
+            }
+            Output::Reply { client, tag, .. } => {
+                let Some(done) = self.requests.remove(&(*client, *tag)) else { return };
+                self.answered += 1;
+                self.longest = self.longest.max(now.since(done.since));
+                for waits in self.requests.values_mut() {
+                    let overlaps =
+                        waits.range.overlaps(done.range) && (waits.writes || done.writes);
+                    if overlaps && done.number < waits.number {
+                        (waits.since, waits.answered) = (now, self.answered);
+                    }
+                }
+                self.look(now, found);
+            }
+            _ => {}
+        }
+    }
+
+    fn look(&mut self, now: Time, found: &mut Vec<Violation>) {
+        if self.wait_max == WAITS_WITHOUT_BOUND {
+            return;
+        }
+        if self.submitted.values().any(|since| now.since(*since) > SERVICE) {
+            self.begin_anew(now);
+        }
+        let most = Span(self.wait_max.0 * WAITS + SERVICE.0);
+        let late = self.requests.iter().find(|(_, waits)| {
+            now.since(waits.since) > most && self.answered - waits.answered >= OTHERS
+        });
+        if let Some(((client, tag), waits)) = late {
+            let (waited, others) = (now.since(waits.since), self.answered - waits.answered);
+            let range = waits.range;
+            found.push(Violation::new(
+                NAME,
+                format!(
+                    "{client:?} {tag:?} ({range:?}) has waited for {waited:?} while members answered and \
+                     {others} others were done; rows wait for {:?} at most",
+                    self.wait_max
+                ),
+            ));
+        }
+    }
+
+    fn begin_anew(&mut self, now: Time) {
+        for waits in self.requests.values_mut() {
+            (waits.since, waits.answered) = (now, self.answered);
+        }
+    }
+}

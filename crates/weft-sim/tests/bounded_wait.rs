@@ -1,0 +1,248 @@
+//! Bounded waits: no request is starved by others, under any rule, and loads that once were are served
+//!
+//! The first half checks I19 in small worlds whose rows would wait for as long as the load goes on; a planted
+//! bug shows that it sees. The second runs the loads that a review found starved on simulated drives, for a
+//! short simulated time, against md untuned in the same test.
+
+use weft_engine::knobs::{Knobs, PlanRule, PriorityRule, WAITS_WITHOUT_BOUND, Writes};
+use weft_engine::mutant::Mutant;
+use weft_engine::raid::parity::priority::Activation;
+use weft_engine::raid::parity::stripe_size::StripeSize;
+use weft_engine::sched::mq_deadline::Settings;
+use weft_engine::{Flags, RequestOp};
+use weft_ondisk::Level;
+use weft_sim::drive::Drive;
+use weft_sim::machine::{Costs, Machine, Parts, Pid};
+use weft_sim::rng::Rng;
+use weft_sim::workload::jobs::{Io, Job, Pace};
+use weft_sim::{BLOCK, Order, Payload, Rig, Ticket, chunk_kib};
+use weft_units::{ByteRange, Bytes, Span, Time};
+
+// Small worlds.
+
+/// How long rows may wait here.
+const WAIT_MAX: Span = Span::millis(20);
+
+/// Longer than I19 lets anybody wait.
+const LOAD: Span = Span::millis(1300);
+
+/// One block of a row is written by a client that is in no hurry, while rows beside it are read and written
+/// without a pause. The violation, if there was one; when the block was answered, and how much else was.
+struct Starved {
+    found: Option<&'static str>,
+    waited: Option<Span>,
+    others: u64,
+}
+
+fn starve(knobs: Knobs, planted: Option<Mutant>, overlapped: bool) -> Starved {
+    // Data of a row is contiguous: 8 KiB. RAID 5 of three.
+    let mut rig = Rig::raid5(3, chunk_kib(4)).with(|o| {
+        o.knobs = knobs;
+        o.latency = Span::millis(1);
+        o.chunk_rows = 64;
+    });
+    if let (Some(mutant), Some(engine)) = (planted, rig.engine_mut()) {
+        engine.plant(mutant);
+    }
+    // The array is dirty: nobody waits for that.
+    rig.store(0, BLOCK).expect("nothing is wrong");
+    let (rows, row) = (60, 2 * BLOCK);
+    let begun = rig.now;
+    let waits = rig.put_nosync(row, BLOCK);
+    if overlapped {
+        rig.put_nosync(row + 512, 512);
+    }
+    let (mut next, mut others): (u64, Vec<Ticket>) = (0, Vec::new());
+    let (mut waited, mut answered) = (None, 0);
+    while rig.now.since(begun) < LOAD && rig.failure().is_none() {
+        while others.len() < 6 {
+            // A full row, or one block of a row that is to be read for at once.
+            let place = (2 + next % rows) * row;
+            let len = if next.is_multiple_of(3) { BLOCK } else { row };
+            let flags = Flags { sync: true, ..Flags::default() };
+            others.push(rig.issue(RequestOp::Write, place, len, Payload::Tags, flags));
+            next += 1;
+        }
+        assert!(rig.step(Order::Fifo), "something is outstanding");
+        others.retain(|ticket| !rig.is_answered(*ticket));
+        answered = next - others.len() as u64;
+        if waited.is_none() && rig.is_answered(waits) {
+            waited = Some(rig.now.since(begun));
+        }
+    }
+    Starved { found: rig.failure().map(|violation| violation.checker), waited, others: answered }
+}
+
+/// Every rule that decides how long a row waits. With each the row is held, or could be.
+fn rules() -> Vec<Knobs> {
+    let mut all = Vec::new();
+    let base = Knobs { stripe_cache_size: 32, writes: Writes::Gather, ..Knobs::md() };
+    let priorities = [
+        (PriorityRule::Bypass, 0),
+        (PriorityRule::Bypass, 1),
+        (PriorityRule::Bypass, 17),
+        (PriorityRule::Fifo, 1),
+        (PriorityRule::Stream, 1),
+    ];
+    for (priority, preread_bypass_threshold) in priorities {
+        for activation in [Activation::AtUnplug, Activation::EachTurn] {
+            for stripe_size in [StripeSize::default(), StripeSize::AUTO] {
+                let writes = [(Writes::Gather, PlanRule::Md), (Writes::Auto, PlanRule::Least)];
+                for (writes, plan_rule) in writes {
+                    all.push(Knobs {
+                        priority,
+                        preread_bypass_threshold,
+                        activation,
+                        stripe_size,
+                        plan_rule,
+                        writes,
+                        ..base
+                    });
+                }
+            }
+        }
+    }
+    all
+}
+
+#[test]
+fn under_every_rule_a_row_goes_when_it_has_waited_for_as_long_as_it_may() {
+    let mut starved = 0;
+    for knobs in rules() {
+        let found = starve(Knobs { preread_wait_max: WAIT_MAX, ..knobs }, None, false);
+        assert_eq!(found.found, None, "{knobs:?}");
+        let waited = found.waited.unwrap_or(LOAD);
+        // Each step of it takes its turn among the others.
+        assert!(waited.0 < WAIT_MAX.0 + 100_000_000, "{waited:?} with {knobs:?}");
+        assert!(found.others > 200, "{}: the load is too light", found.others);
+        // As md, the same row waits for as long as the load lasts, and nothing is promised.
+        let unbounded =
+            starve(Knobs { preread_wait_max: WAITS_WITHOUT_BOUND, ..knobs }, None, false);
+        assert_eq!(unbounded.found, None, "{knobs:?}");
+        starved += u32::from(unbounded.waited.is_none());
+    }
+    println!("{starved} of {} rules starve it where there is no bound", rules().len());
+    assert!(starved >= 4, "{starved}: the load has to be one that starves");
+}
+
+/// The twin of the test above: where the bound is not kept, I19 says so, and nobody else.
+#[test]
+fn a_wait_without_an_end_is_found_by_i19_and_by_nobody_else() {
+    let mut seen = 0;
+    for knobs in rules() {
+        let bounded = Knobs { preread_wait_max: WAIT_MAX, ..knobs };
+        let found = starve(bounded, Some(Mutant::WaitWithoutEnd), false);
+        assert!(matches!(found.found, None | Some("I19 bounded wait")), "{:?}", found.found);
+        let starves = found.waited.is_none();
+        assert_eq!(found.found.is_some(), starves, "{knobs:?}");
+        seen += u32::from(starves);
+    }
+    println!("seen with {seen} of {} rules", rules().len());
+    assert!(seen >= 3, "{seen}");
+}
+
+/// The stripe waits for its stream, the stream for an overlapping write, and that for the stripe: rows that
+/// have what others wait for do not wait for as long as they may.
+#[test]
+fn a_row_does_not_wait_for_long_while_somebody_waits_for_what_it_has() {
+    let mut long = 0;
+    for knobs in rules() {
+        let knobs = Knobs { preread_wait_max: Span::secs(1), ..knobs };
+        let alone = starve(knobs, None, false).waited.unwrap_or(LOAD);
+        long += u32::from(alone >= Span::millis(900));
+        let overlapped = starve(knobs, None, true).waited.unwrap_or(LOAD);
+        assert!(overlapped < Span::millis(120), "{overlapped:?} with {knobs:?}");
+    }
+    assert!(long >= 4, "{long}");
+}
+
+// Loads on drives.
+
+fn parts(knobs: Knobs) -> Parts {
+    Parts {
+        level: Level::Raid5,
+        model: Drive::model("ssd-sata-dc-2019").expect("the model exists"),
+        members: 4,
+        chunk: Bytes::kib(512).sectors_floor(),
+        member_size: None,
+        knobs,
+        queue: Settings::default(),
+        costs: Costs::ZERO,
+        seed: 1,
+    }
+}
+
+fn stream(len: u64) -> Box<dyn Iterator<Item = Io>> {
+    let io = move |n: u64| Io { op: RequestOp::Write, range: ByteRange::new(n * len, len) };
+    Box::new((0..).map(io))
+}
+
+fn random(seed: u64) -> Box<dyn Iterator<Item = Io>> {
+    let mut rng = Rng::new(seed);
+    let first = 10 << 30;
+    let start = move || first + rng.below(1 << 21) * 4096;
+    let mut start = start;
+    Box::new(std::iter::repeat_with(move || Io {
+        op: RequestOp::Write,
+        range: ByteRange::new(start(), 4096),
+    }))
+}
+
+/// Bytes that each client wrote, and the longest that a request waited, answered or not.
+fn run(knobs: Knobs, clients: Vec<(u32, Box<dyn Iterator<Item = Io>>)>) -> (Vec<u64>, Span) {
+    const TIME: Span = Span::millis(400);
+    let mut machine = Machine::new(&parts(knobs));
+    machine.host.watch_requests();
+    let pace = |depth| Pace { run_time: Some(TIME), ..Pace::depth(depth) };
+    let add = |(depth, asks)| machine.add_with(|pid| Box::new(Job::new(pid, pace(depth), asks)));
+    let pids: Vec<Pid> = clients.into_iter().map(add).collect();
+    let end = Time(0) + TIME;
+    machine.run(end);
+    let found = |pid| machine.process::<Job>(pid).found(RequestOp::Write).bytes.0;
+    let waited = |seen: &weft_sim::machine::Seen| seen.answered.unwrap_or(end).since(seen.at);
+    let longest = machine.host.watched().iter().map(waited).max().expect("something was written");
+    assert_eq!(machine.host.answered().1, 0, "nothing failed");
+    (pids.into_iter().map(found).collect(), longest)
+}
+
+/// A bound for what a request waits on these drives: of its order is a full cache's worth of writes.
+const TENS_OF_MS: Span = Span::millis(50);
+
+fn own() -> [Knobs; 3] {
+    let with = |priority| Knobs { priority, ..Knobs::default() };
+    [PriorityRule::Bypass, PriorityRule::Fifo, PriorityRule::Stream].map(with)
+}
+
+#[test]
+fn a_stream_beside_random_writes_gets_its_share() {
+    // As many in flight as fill no row of chunks, and as many as fill more than one.
+    for depth in [8, 40] {
+        let load = || vec![(depth, stream(65_536)), (8, random(7))];
+        let (md, md_waited) = run(Knobs::md(), load());
+        println!("depth {depth}, md: {md:?}, {md_waited:?}");
+        for knobs in own() {
+            let (found, waited) = run(knobs, load());
+            println!("depth {depth}, {:?}: {found:?}, {waited:?}", knobs.priority);
+            assert!(waited < TENS_OF_MS, "{waited:?} with {:?}", knobs.priority);
+            for (client, of_md) in found.iter().zip(&md) {
+                assert!(client * 2 > *of_md, "{found:?}; md {md:?}; {:?}", knobs.priority);
+            }
+        }
+    }
+}
+
+#[test]
+fn four_who_write_the_same_stream_do_not_wait_for_each_other_in_a_circle() {
+    for depth in [8, 40] {
+        let load = || (0..4).map(|_| (depth, stream(65_536))).collect();
+        let (md, md_waited) = run(Knobs::md(), load());
+        println!("depth {depth}, md: {md:?}, {md_waited:?}");
+        for knobs in own() {
+            let (found, waited) = run(knobs, load());
+            println!("depth {depth}, {:?}: {found:?}, {waited:?}", knobs.priority);
+            assert!(waited < TENS_OF_MS, "{waited:?} with {:?}", knobs.priority);
+            let (all, of_md) = (found.iter().sum::<u64>(), md.iter().sum::<u64>());
+            assert!(all * 2 > of_md, "{found:?}; md {md:?}; {:?}", knobs.priority);
+        }
+    }
+}
