@@ -52,8 +52,17 @@ fn the_end_of_a_cut_image_is_computed_from_the_others() {
         assert!(found.stdout == whole.stdout, "{name}: other bytes");
         // Written it must not be: it has no room for what it would be given.
         let refused = exits(dir.path(), 3, &["serve", "--name", "t", "a", "b", "c"]).err;
+        assert!(refused.contains("not used: superblock data_offset"), "{refused}");
         assert!(refused.contains("compute its end from the others"), "{refused}");
         assert_eq!(contents(dir.path()), before);
+        // With consent the others are written without it.
+        let served = ["serve", "--run", "--exec=true", "--name", "t", "a", "b", "c"];
+        let said = exits(dir.path(), 0, &served).err;
+        assert!(said.contains("compute its end from the others"), "{said}");
+        let after = contents(dir.path());
+        assert_ne!(after, before);
+        let untouched = before.iter().find(|(path, _)| path.ends_with(name)).unwrap();
+        assert!(after.contains(untouched), "{name} was written");
     }
 }
 

@@ -113,7 +113,7 @@ fn stream(depth: usize, sync: bool) -> (usize, Span) {
 
 #[test]
 fn a_stream_that_runs_ahead_of_its_answers_reads_little_and_no_other_is_kept_waiting() {
-    let (one_by_one, ahead) = (stream(1, false), stream(16, false));
+    let (one_by_one, ahead) = (stream(1, false), stream(64, false));
     assert!(ahead.0 * 4 <= one_by_one.0, "{ahead:?} and {one_by_one:?}");
     assert!(one_by_one.1.0 <= stream(1, true).1.0 * 2, "{one_by_one:?}");
 }

@@ -241,16 +241,21 @@ impl Decision<'_> {
             }
             if let Some(end) = member.cut_at {
                 let text = format!(
-                    "{}: superblock data_offset {} and size {}: found a member of {end}, expected {}",
-                    member.info.label,
+                    "superblock data_offset {} and size {}: found a member of {end}, expected {}",
                     member.superblock.data_offset(),
                     member.superblock.used_size(),
                     member.info.size,
                 );
                 if !self.options.read_only {
-                    return Err(self.refused(State::Truncated, text));
+                    let way = "weft cat and serve --read-only compute its end from the others";
+                    self.drop(member.info, format!("{text}; {way}"));
+                    continue;
                 }
-                self.note(State::BadBlocks, format!("{text}; what lies behind is computed"));
+                let label = &member.info.label;
+                self.note(
+                    State::BadBlocks,
+                    format!("{label}: {text}; what lies behind is computed"),
+                );
             }
             understood.push((member, role));
         }
