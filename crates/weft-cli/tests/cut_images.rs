@@ -60,7 +60,6 @@ fn the_end_of_a_cut_image_is_computed_from_the_others() {
         let said = exits(dir.path(), 0, &served).err;
         assert!(said.contains("compute its end from the others"), "{said}");
         let after = contents(dir.path());
-        assert_ne!(after, before);
         let untouched = before.iter().find(|(path, _)| path.ends_with(name)).unwrap();
         assert!(after.contains(untouched), "{name} was written");
     }
