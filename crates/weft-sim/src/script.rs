@@ -14,7 +14,7 @@ use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use weft_engine::assemble;
-use weft_engine::{Flags, RequestOp, Shards, SyncAction, Verb};
+use weft_engine::{Flags, ReplyError, RequestOp, Shards, SyncAction, Verb};
 use weft_units::{ByteRange, ClientId, Span};
 
 use crate::checker::Violation;
@@ -565,12 +565,13 @@ impl Script {
             return Ok(());
         }
         let answer = world.take_answer(ticket);
-        // Beyond the promises it may be that it cannot be recorded.
-        let refused = matches!(answer, Some(Err(_))) && !self.within_promises;
+        // It may be that it cannot be recorded: without space, or beyond the promises.
+        let refused = matches!(answer, Some(Err(ReplyError::NoSpace)))
+            || matches!(answer, Some(Err(_))) && !self.within_promises;
         if !refused && !matches!(answer, Some(Ok(_))) {
             return Err(Violation::new("I11 exactly once", format!("stop is answered {answer:?}")));
         }
-        if self.within_promises {
+        if self.within_promises && !refused {
             let volume = &world.snapshot().volumes[0];
             if volume.resync_from != world.record.dirty_from() {
                 let (knows, says) = (volume.resync_from, world.record.dirty_from());
@@ -581,8 +582,11 @@ impl Script {
             let mark = world.model.flush_issued();
             world.model.flush_acknowledged(mark);
         }
-        report.stops += 1;
+        report.stops += u64::from(!refused);
+        // At rest: not one of the cuts that are counted.
+        let coverage = world.coverage;
         world.power_cut(CutMode::Nothing);
+        world.coverage = coverage;
         self.restart(world, false, course, plant, report)
     }
 

@@ -1,9 +1,13 @@
 //! How much was simulated, and did it hold?
 //!
-//! Three kinds of work, each from a number and nothing else: seeds of a [`Profile`], the small scope of one
-//! array ([`crate::scope`]), and steady load: thousands of requests without a fault, many at a time, on an
-//! array large enough that they spread. [`run`] does a list of it on all CPUs and adds up what was done. The
+//! Five kinds of work, each from a number and nothing else: seeds of a [`Profile`], the small scope of one
+//! array ([`crate::scope`]), steady load: thousands of requests without a fault, many at a time, on an
+//! array large enough that they spread, such load with members that fail and are rebuilt, and silent faults,
+//! which a check has to count. [`run`] does a list of it on all CPUs and adds up what was done. The
 //! order in which it is done changes nothing.
+
+mod faulty;
+mod silent;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
@@ -17,6 +21,7 @@ use weft_units::{ByteRange, ClientId, Span};
 use crate::checker::parity::Bytes;
 use crate::chunk_kib;
 use crate::crash::Coverage;
+use crate::disk::IoErrors;
 use crate::driver::Order;
 use crate::model::Payload;
 use crate::options::Options;
@@ -25,6 +30,7 @@ use crate::rng::Rng;
 use crate::scope::{Budget, Search, Start, begin, policies};
 use crate::script::{Profile, Script};
 use crate::world::World;
+pub use silent::Silent;
 
 /// Something to simulate.
 #[derive(Clone, Copy, Debug)]
@@ -39,6 +45,10 @@ pub enum Work {
     ScopeOnShards(u64, u16),
     /// Load without faults, on an array that the number chooses.
     Steady(u64),
+    /// Load while members fail, come back and are rebuilt, on an array that the number chooses.
+    Faulty(u64),
+    /// Lost, misdirected and stale writes, which a check counts, on an array that the number chooses.
+    Silent(u64),
 }
 
 /// What was simulated.
@@ -52,6 +62,14 @@ pub struct Totals {
     pub requests: u64,
     /// Those of steady load.
     pub steady_requests: u64,
+    /// Those of load with faults, and of scripts of profiles in which disks fail.
+    pub faulty_requests: u64,
+    /// Requests of members that failed with an I/O error.
+    pub io_errors: IoErrors,
+    /// Silent faults.
+    pub silent: Silent,
+    /// Arrays that were stopped and were found clean and durable.
+    pub stops: u64,
     /// States of short scripts at which the power was cut, no two of a script alike.
     pub scope_states: u64,
     /// Power cuts, and what they were. The small scope cuts each of its states several times, or kills there.
@@ -98,14 +116,15 @@ impl OnShards {
 }
 
 impl Work {
-    /// N seeds of each profile, from `first` on, and for each ten of them one small scope and one steady load.
+    /// N seeds of each profile, from `first` on, and for each ten of them one of each other kind.
     #[must_use]
     pub fn of_sweep(first: u64, seeds: u64) -> Vec<Self> {
         let numbers = first..first + seeds;
         let scripts = numbers.clone().flat_map(|seed| Profile::ALL.map(|it| Self::Seed(it, seed)));
         let tenths = first..first + seeds.div_ceil(10);
         let scopes = tenths.clone().map(Self::Scope);
-        scopes.chain(tenths.map(Self::Steady)).chain(scripts).collect()
+        let loads = tenths.clone().map(Self::Steady).chain(tenths.clone().map(Self::Faulty));
+        scopes.chain(loads).chain(tenths.map(Self::Silent)).chain(scripts).collect()
     }
 
     /// Does it.
@@ -131,6 +150,8 @@ impl Work {
             Self::Scope(number) => Ok(scope(number, Shards::default())),
             Self::ScopeOnShards(number, count) => Ok(scope(number, Shards { count, queues: true })),
             Self::Steady(number) => steady(number),
+            Self::Faulty(number) => faulty::faulty(number),
+            Self::Silent(number) => silent::silent(number),
         }
     }
 
@@ -145,6 +166,8 @@ impl Work {
             Self::Scope(number) => format!("\n{REPLAY} scope {number}"),
             Self::ScopeOnShards(number, count) => format!("\n{REPLAY} scope {number} {count}"),
             Self::Steady(number) => format!("\n{REPLAY} steady {number}"),
+            Self::Faulty(number) => format!("\n{REPLAY} faulty {number}"),
+            Self::Silent(number) => format!("\n{REPLAY} silent {number}"),
         };
         Totals { failures: vec![format!("{text}{again}")], ..Totals::default() }
     }
@@ -159,16 +182,18 @@ impl Work {
             Self::Scope(number) | Self::ScopeOnShards(number, _) => {
                 Some(Self::ScopeOnShards(number, count))
             }
-            Self::Steady(_) => None,
+            Self::Steady(_) | Self::Faulty(_) | Self::Silent(_) => None,
         }
     }
 
-    /// The work of that name: a profile's, `scope` or `steady`.
+    /// The work of that name: a profile's, `scope`, `steady`, `faulty` or `silent`.
     #[must_use]
     pub fn named(name: &str, number: u64) -> Option<Self> {
         match name {
             "scope" => Some(Self::Scope(number)),
             "steady" => Some(Self::Steady(number)),
+            "faulty" => Some(Self::Faulty(number)),
+            "silent" => Some(Self::Silent(number)),
             _ => {
                 let profile = Profile::ALL.into_iter().find(|profile| profile.name == name);
                 profile.map(|profile| Self::Seed(profile, number))
@@ -184,6 +209,10 @@ impl Totals {
         self.fault_seeds += other.fault_seeds;
         self.requests += other.requests;
         self.steady_requests += other.steady_requests;
+        self.faulty_requests += other.faulty_requests;
+        self.io_errors.merge(other.io_errors);
+        self.silent.merge(other.silent);
+        self.stops += other.stops;
         self.scope_states += other.scope_states;
         self.coverage.merge(other.coverage);
         self.kills += other.kills;
@@ -244,6 +273,9 @@ fn seed_of(profile: Profile, seed: u64, shards: Shards) -> Result<Totals, String
         seeds: 1,
         fault_seeds: u64::from(profile.faults),
         requests: report.requests,
+        faulty_requests: if profile.faults { report.requests } else { 0 },
+        io_errors: report.io_errors,
+        stops: report.stops,
         coverage: report.coverage,
         kills: report.kills,
         verified: report.verified,
@@ -281,6 +313,26 @@ fn scope(number: u64, shards: Shards) -> Totals {
     totals
 }
 
+/// A request of some load. Of a hundred 58 are writes, and so many of these FUA.
+fn ask(rng: &mut Rng, blocks: u64, fua: u64) -> (RequestOp, ByteRange, Flags) {
+    let sync = Flags { sync: true, ..Flags::default() };
+    let block = if rng.percent(50) { rng.below(blocks) } else { rng.below(blocks / 8) };
+    let length = match rng.below(100) {
+        0..=79 => 4096,
+        80..=89 => 512 * (1 + rng.below(7)),
+        _ => 4096 * (1 + rng.below(16)),
+    };
+    let length = length.min((blocks - block) * 4096);
+    let place = ByteRange::new(block * 4096, length);
+    match rng.below(100) {
+        kind @ 0..=57 => (RequestOp::Write, place, Flags { fua: kind >= 58 - fua, ..sync }),
+        58..=95 => (RequestOp::Read, place, sync),
+        96..=97 => (RequestOp::Flush, ByteRange::default(), sync),
+        98 => (RequestOp::WriteZeroes, place, sync),
+        _ => (RequestOp::Trim, place, sync),
+    }
+}
+
 /// Four clients ask for this and that, [`DEPTH`] at a time; in the end everything is read and all parity
 /// recomputed.
 fn steady(number: u64) -> Result<Totals, String> {
@@ -296,25 +348,9 @@ fn steady(number: u64) -> Result<Totals, String> {
     let order = rng.pick(&[Order::Fifo, Order::Fifo, Order::Lifo, Order::Random]);
     let mut world = World::new(options);
     let blocks = world.size() / 4096;
-    let sync = Flags { sync: true, ..Flags::default() };
-    for ask in 0..STEADY_REQUESTS {
-        let block = if rng.percent(50) { rng.below(blocks) } else { rng.below(blocks / 8) };
-        let length = match rng.below(100) {
-            0..=79 => 4096,
-            80..=89 => 512 * (1 + rng.below(7)),
-            _ => 4096 * (1 + rng.below(16)),
-        };
-        let length = length.min((blocks - block) * 4096);
-        let place = ByteRange::new(block * 4096, length);
-        let (op, range, flags) = match rng.below(100) {
-            0..=54 => (RequestOp::Write, place, sync),
-            55..=57 => (RequestOp::Write, place, Flags { fua: true, ..sync }),
-            58..=95 => (RequestOp::Read, place, sync),
-            96..=97 => (RequestOp::Flush, ByteRange::default(), sync),
-            98 => (RequestOp::WriteZeroes, place, sync),
-            _ => (RequestOp::Trim, place, sync),
-        };
-        world.request(ClientId(1 + (ask % 4) as u32), op, range, Payload::Tags, flags);
+    for number in 0..STEADY_REQUESTS {
+        let (op, range, flags) = ask(&mut rng, blocks, 3);
+        world.request(ClientId(1 + (number % 4) as u32), op, range, Payload::Tags, flags);
         world.settle();
         while world.unanswered() >= DEPTH && world.failure().is_none() {
             if !world.step(order) && !world.wake() {

@@ -299,10 +299,20 @@ impl World {
     /// # Errors
     /// The assembly is refused.
     pub fn assemble(&self, how: &assemble::Options) -> Result<Assembly, Refused> {
-        let there = |disk: &usize| !self.disks[*disk].faults.gone;
-        let candidates: Vec<Candidate> =
-            (0..self.disks.len()).filter(there).map(|disk| self.candidate(disk)).collect();
-        assemble::assemble(&candidates, how)
+        let candidates = |cut_short: bool| -> Vec<Candidate> {
+            let there = |disk: &usize| {
+                let faults = &self.disks[*disk].faults;
+                !faults.gone && (cut_short || faults.ends_at.is_none())
+            };
+            (0..self.disks.len()).filter(there).map(|disk| self.candidate(disk)).collect()
+        };
+        match assemble::assemble(&candidates(true), how) {
+            // Whoever administers it names the others.
+            Err(refused) if refused.state == State::Truncated => {
+                assemble::assemble(&candidates(false), how)
+            }
+            result => result,
+        }
     }
 
     /// A disk as an opened device, with what is on it.
@@ -315,11 +325,12 @@ impl World {
         Candidate::new(self.member_info(disk, MemberIndex(disk as u16)), metadata)
     }
 
-    /// Members that are there and had a superblock that cannot be read now.
+    /// Disks that are there, whole, and whose superblock cannot be read now.
     fn unreadable_superblocks(&self) -> u64 {
         let unreadable = |disk: &usize| {
             let at = self.options.version.position(self.disks[*disk].size());
-            let there = !self.disks[*disk].faults.gone && self.record_before.of(*disk).is_some();
+            let faults = &self.disks[*disk].faults;
+            let there = !faults.gone && faults.ends_at.is_none();
             there && at.is_some_and(|at| self.disks[*disk].read_whole(at.0, 8).is_err())
         };
         (0..self.disks.len()).filter(unreadable).count() as u64
@@ -344,7 +355,9 @@ impl World {
         let left = slots.filter_map(|slot| self.record_before.in_sync(slot));
         // What came after may have been recorded by some of them.
         let still = |disk: &usize| {
-            !self.disks[*disk].faults.gone && whole(*disk) && self.record.is_in_sync(*disk)
+            let faults = &self.disks[*disk].faults;
+            let there = !faults.gone && faults.ends_at.is_none();
+            there && whole(*disk) && self.record.is_in_sync(*disk)
         };
         let left = left.filter(still).count();
         !spoiled || left >= usize::from(self.array.geometry.data_members())

@@ -17,6 +17,6 @@ fn what_is_mended_or_fails_otherwise_is_told() {
     let calm = KnownOpen { profile: Profile::CALM, seed: 1, ..KNOWN_OPEN[0] };
     let text = calm.still_fails().unwrap_err();
     assert!(text.contains("calm 1: found no violation") && text.contains("take it off"), "{text}");
-    let other = KnownOpen { violation: &["I1 durability"], ..KNOWN_OPEN[0] };
-    assert!(other.still_fails().unwrap_err().contains("never came back"));
+    let other = KnownOpen { violation: &["I13 liveness"], ..KNOWN_OPEN[0] };
+    assert!(other.still_fails().unwrap_err().contains("looks like a copy"));
 }

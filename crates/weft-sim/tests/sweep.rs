@@ -44,6 +44,28 @@ fn steady_load_and_the_small_scope_count_themselves() {
     assert!(totals.verified > 10_000 && totals.scrubbed > 10_000, "{totals:?}");
 }
 
+#[test]
+fn load_with_faults_meets_errors_of_every_kind() {
+    let totals = run(&[Work::Faulty(1), Work::Faulty(2)], 2, &quiet);
+    assert!(totals.failures.is_empty(), "{:?}", totals.failures);
+    assert_eq!((totals.requests, totals.faulty_requests), (40_000, 40_000));
+    let errors = totals.io_errors;
+    let kinds = [errors.flushes, errors.reads, errors.writes, errors.fua_writes];
+    assert!(kinds.iter().all(|count| *count > 5) && errors.landed > 20, "{errors:?}");
+}
+
+/// What was planted is counted by `check` and, on RAID 6, located: each work fails otherwise.
+#[test]
+fn silent_faults_are_counted_and_located() {
+    let work: Vec<Work> = (0..24).map(Work::Silent).collect();
+    let totals = run(&work, 2, &quiet);
+    assert!(totals.failures.is_empty(), "{:?}", totals.failures);
+    let silent = totals.silent;
+    let kinds = [silent.lost, silent.elsewhere, silent.other_member, silent.stale];
+    assert!(kinds.iter().all(|count| *count > 5), "{silent:?}");
+    assert!(silent.counted > 80 && silent.located > 30, "{silent:?}");
+}
+
 /// A script that cannot be made: its panic is a failure among others, and the rest goes on.
 #[test]
 fn a_failure_is_told_with_the_command_that_does_it_again() {
@@ -66,5 +88,7 @@ fn a_sweep_is_seeds_of_every_profile_and_a_tenth_of_the_rest() {
     assert_eq!(count(|work| matches!(work, Work::Seed(_, 1000..1020))), 180);
     assert_eq!(count(|work| matches!(work, Work::Scope(1000..1002))), 2);
     assert_eq!(count(|work| matches!(work, Work::Steady(1000..1002))), 2);
-    assert_eq!(work.len(), 184);
+    assert_eq!(count(|work| matches!(work, Work::Faulty(1000..1002))), 2);
+    assert_eq!(count(|work| matches!(work, Work::Silent(1000..1002))), 2);
+    assert_eq!(work.len(), 188);
 }

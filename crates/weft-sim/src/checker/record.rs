@@ -7,6 +7,7 @@ use weft_ondisk::{Role, Superblock, Version};
 use weft_units::{Sectors, Slot};
 
 use crate::disk::Disk;
+use crate::faults::Faults;
 
 /// The durable superblock of every disk.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -22,8 +23,13 @@ impl Record {
     pub fn read(disks: &[Disk], version: impl Into<Version>) -> Self {
         let version = version.into();
         let read = |disk: &Disk| {
-            let at = version.position(disk.size())?;
-            Superblock::parse(&disk.peek_stable(at.0, 8), version, disk.size()).ok()
+            // A member that was cut short behind its superblock is still known by it.
+            let at = version.position(disk.size()).filter(|at| at.0 + 8 <= disk.size().0)?;
+            // What can never be read again is there for nobody.
+            if Faults::hits(&disk.faults.dead_reads, at.0, 8).is_some() {
+                return None;
+            }
+            Superblock::parse(&disk.peek_stable(at.0, 8), version, disk.whole_size()).ok()
         };
         Self::new(disks.iter().map(read).collect(), disks.iter().map(|d| d.faults.gone).collect())
     }

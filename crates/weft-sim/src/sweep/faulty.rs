@@ -1,0 +1,134 @@
+//! Load with faults: thousands of requests, while members fail one at a time, come back and are rebuilt.
+
+use weft_engine::{Fault, Verb};
+use weft_ondisk::Level;
+use weft_units::{ClientId, Span};
+
+use super::{DEPTH, Totals, ask};
+use crate::checker::parity::Bytes;
+use crate::chunk_kib;
+use crate::driver::Order;
+use crate::faults::{Faults, Planned};
+use crate::model::Payload;
+use crate::options::Options;
+use crate::payload::PayloadMode;
+use crate::rng::Rng;
+use crate::world::World;
+
+/// Requests of one such load.
+pub(super) const REQUESTS: u64 = 20_000;
+/// Requests from one fault to its end, and from there to the next.
+const PERIOD: u64 = 60;
+const CHUNK_ROWS: u64 = 16;
+
+/// The load of a number. Never is more than one member hurt, so that everything is promised.
+pub(super) fn faulty(number: u64) -> Result<Totals, String> {
+    let mut rng = Rng::new(number ^ 0xfa_17ed);
+    let level = rng.pick(&[Level::Raid4, Level::Raid5, Level::Raid5, Level::Raid6]);
+    let members = rng.pick(&[3, 4, 4, 5]).max(if level == Level::Raid6 { 4 } else { 3 });
+    let mut options = Options::new(level, members, chunk_kib(rng.pick(&[16, 64])));
+    options.payload = PayloadMode::Tags;
+    options.seed = number;
+    options.chunk_rows = CHUNK_ROWS;
+    options.torn_writes = true;
+    options.discards = rng.percent(50);
+    let order = rng.pick(&[Order::Fifo, Order::Lifo, Order::Random]);
+    let mut world = World::new(options);
+    let blocks = world.size() / 4096;
+    let mut hurt = None;
+    for number in 0..REQUESTS {
+        if number % PERIOD == 0 {
+            match hurt.take() {
+                None => {
+                    let disk = rng.index(members);
+                    hurt_one(&mut world, disk, &mut rng);
+                    hurt = Some(disk);
+                }
+                Some(disk) => heal(&mut world, disk, order)?,
+            }
+        }
+        let (op, range, flags) = ask(&mut rng, blocks, 15);
+        world.request(ClientId(1 + (number % 4) as u32), op, range, Payload::Tags, flags);
+        world.settle();
+        while world.unanswered() >= DEPTH && world.failure().is_none() {
+            if !world.step(order) && !world.wake() {
+                return Err(format!("{} requests are never answered", world.unanswered()));
+            }
+        }
+        if let Some(violation) = world.failure() {
+            return Err(format!("request {number}: {violation}"));
+        }
+    }
+    if let Some(disk) = hurt {
+        heal(&mut world, disk, order)?;
+    }
+    world.run(order);
+    let requests = world.requests_answered();
+    let verified = world.verify(Order::Fifo);
+    world.idle(Span::secs(60));
+    let scrub = world.scrub(Bytes::Visible);
+    if let Some(violation) = world.failure() {
+        return Err(violation.to_string());
+    }
+    if let Some(column) = scrub.wrong.first() {
+        return Err(format!("at rest the parity of column {column} is wrong"));
+    }
+    if scrub.columns == 0 || requests < REQUESTS {
+        return Err(format!("{requests} requests answered, {} columns compared", scrub.columns));
+    }
+    let mut totals = Totals {
+        requests,
+        faulty_requests: requests,
+        verified,
+        scrubbed: scrub.written,
+        ..Totals::default()
+    };
+    world.disks.iter().for_each(|disk| totals.io_errors.merge(disk.stats.io_errors));
+    Ok(totals)
+}
+
+/// Something goes wrong with a member from here on.
+fn hurt_one(world: &mut World, disk: usize, rng: &mut Rng) {
+    let first = world.array.data_offset[disk].0;
+    let columns = world.array.geometry.member_size().0;
+    let operations = world.disks[disk].operations();
+    let faults = &mut world.disks[disk].faults;
+    match rng.below(8) {
+        0 => faults.flush_error = true,
+        1 => faults.no_space = true,
+        2 => faults.ends_at = Some(rng.pick(&[0, first, first + columns / 2])),
+        3 => faults.gone = true,
+        4 => faults.bad_reads.extend((0..8).map(|_| first + rng.below(columns))),
+        5 | 6 => faults.bad_writes.extend((0..64).map(|_| first + rng.below(columns))),
+        _ => {
+            let how = Planned::Once(rng.pick(&[Fault::Io, Fault::Io, Fault::NoSpace]));
+            faults.schedule.extend((0..8).map(|_| (operations + rng.below(40), how)));
+        }
+    }
+}
+
+/// The member is well again. If the array failed it, it is removed, joins and is rebuilt.
+fn heal(world: &mut World, disk: usize, order: Order) -> Result<(), String> {
+    world.disks[disk].faults = Faults { tears: true, ..Faults::none() };
+    world.run(order);
+    if world.snapshot().volumes[0].degraded > 0 {
+        if !world.is_out(disk) {
+            let member = world.member_of(disk);
+            world.admin(Verb::Remove(member));
+            world.run(order);
+        }
+        world.add(disk, None);
+        world.run(order);
+        for _ in 0..200 {
+            if world.snapshot().volumes[0].degraded == 0 || world.failure().is_some() {
+                break;
+            }
+            world.idle(Span::millis(500));
+        }
+    }
+    match (world.failure(), world.snapshot().volumes[0].degraded) {
+        (Some(violation), _) => Err(violation.to_string()),
+        (None, 0) => Ok(()),
+        (None, missing) => Err(format!("{missing} members are missing after disk {disk} joined")),
+    }
+}

@@ -1,0 +1,186 @@
+//! Silent faults: writes that were lost or went elsewhere, and regions that went back in time.
+//!
+//! Beyond the promises, for md keeps no checksums of data. But `check` counts every stripe in which data
+//! and parity disagree, and on RAID 6 they say which member is wrong. (The engine counts; it does not
+//! locate. Who is wrong is computed here, by `weft-parity`, from what is on the media.)
+
+use std::collections::BTreeMap;
+
+use weft_engine::{Flags, RequestOp, SyncAction, Verb};
+use weft_ondisk::Level;
+use weft_parity::{Located, Parity};
+use weft_units::{ByteRange, ClientId, Sectors, Slot, Span};
+
+use super::Totals;
+use crate::chunk_kib;
+use crate::driver::Order;
+use crate::model::Payload;
+use crate::options::Options;
+use crate::rng::Rng;
+use crate::world::World;
+
+/// What was planted, and what was found of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Silent {
+    /// Lost writes.
+    pub lost: u64,
+    /// Writes that went to another place of the same member.
+    pub elsewhere: u64,
+    /// Writes that went to another member.
+    pub other_member: u64,
+    /// Regions of a member that hold what they held some time ago.
+    pub stale: u64,
+    /// Stripes in which one member was made wrong, all of which `check` counted.
+    pub counted: u64,
+    /// Those of RAID 6, all of which were located.
+    pub located: u64,
+}
+
+impl Silent {
+    /// Adds what another found.
+    pub fn merge(&mut self, other: Self) {
+        self.lost += other.lost;
+        self.elsewhere += other.elsewhere;
+        self.other_member += other.other_member;
+        self.stale += other.stale;
+        self.counted += other.counted;
+        self.located += other.located;
+    }
+}
+
+/// Sectors of a stripe on each member.
+const HEIGHT: u64 = 8;
+
+/// Plants some, in stripes of their own, and looks for them. The disks are as a drive would leave them
+/// that did so with a write of the last pass.
+pub(super) fn silent(number: u64) -> Result<Totals, String> {
+    let mut rng = Rng::new(number ^ 0x51_1e47);
+    let level = rng.pick(&[Level::Raid4, Level::Raid5, Level::Raid6, Level::Raid6]);
+    let members = rng.pick(&[4, 5, 6]);
+    let options = Options { seed: number, ..Options::new(level, members, chunk_kib(8)) };
+    let mut world = World::new(options);
+    write_all(&mut world)?;
+    let before = world.disks.clone();
+    write_all(&mut world)?;
+    if mismatches(&mut world)? != 0 {
+        return Err("check counts stripes before anything is planted".to_owned());
+    }
+    let mut silent = Silent::default();
+    // By the first column of each stripe, the disk that is wrong there.
+    let mut wrong: BTreeMap<u64, usize> = BTreeMap::new();
+    let mut stripes: Vec<u64> = (0..world.array.geometry.member_size().0 / HEIGHT).collect();
+    rng.shuffle(&mut stripes);
+    let mut free = stripes.into_iter().map(|stripe| stripe * HEIGHT);
+    for _ in 0..1 + rng.below(6) {
+        let disk = rng.index(members);
+        let (Some(column), Some(other)) = (free.next(), free.next()) else { break };
+        let offset = |disk: usize| world.array.data_offset[disk].0;
+        let (at, count) = (rng.below(HEIGHT), 1 + rng.below(HEIGHT));
+        let count = count.min(HEIGHT - at);
+        let old = before[disk].peek(offset(disk) + column + at, count);
+        let new = world.disks[disk].peek(offset(disk) + column + at, count);
+        let place = offset(disk) + column + at;
+        // Parity may be the same again: then losing it is no fault.
+        if old == new {
+            continue;
+        }
+        let mut strays = None;
+        match rng.below(4) {
+            0 => silent.lost += 1,
+            1 => {
+                silent.elsewhere += 1;
+                strays = Some((disk, offset(disk) + other + at));
+            }
+            2 => {
+                let neighbour = (disk + 1) % members;
+                silent.other_member += 1;
+                strays = Some((neighbour, offset(neighbour) + other + at));
+            }
+            _ => silent.stale += 1,
+        }
+        world.disks[disk].poke(place, &old);
+        wrong.insert(column, disk);
+        if let Some((stray, at)) = strays
+            && world.disks[stray].peek(at, count) != new
+        {
+            world.disks[stray].poke(at, &new);
+            wrong.insert(other, stray);
+        }
+    }
+    let counted = mismatches(&mut world)?;
+    if counted != wrong.len() as u64 * HEIGHT {
+        let planted = wrong.len() as u64 * HEIGHT;
+        return Err(format!(
+            "mismatch_cnt is {counted}, planted were {planted} sectors: {wrong:?}"
+        ));
+    }
+    silent.counted = wrong.len() as u64;
+    if level == Level::Raid6 {
+        for (column, disk) in &wrong {
+            let found = culprit(&world, *column);
+            if found != Some(*disk) {
+                return Err(format!("stripe at {column}: located {found:?}, planted disk {disk}"));
+            }
+            silent.located += 1;
+        }
+    }
+    Ok(Totals { silent, ..Totals::default() })
+}
+
+/// Every sector is written anew, and the array comes to rest.
+fn write_all(world: &mut World) -> Result<(), String> {
+    let size = world.size();
+    let flags = Flags { sync: true, ..Flags::default() };
+    for start in (0..size).step_by(64 << 10) {
+        let range = ByteRange::new(start, (64 << 10).min(size - start));
+        world.request(ClientId(1), RequestOp::Write, range, Payload::Tags, flags);
+        world.run(Order::Fifo);
+    }
+    world.idle(Span::secs(2));
+    world.failure().map_or(Ok(()), |violation| Err(violation.to_string()))
+}
+
+/// `mismatch_cnt` of a check of everything, after a restart, so that nothing is in the cache.
+fn mismatches(world: &mut World) -> Result<u64, String> {
+    world.admin(Verb::Stop);
+    world.run(Order::Fifo);
+    world.stopped();
+    world.start(&weft_engine::assemble::Options::default()).map_err(|it| it.to_string())?;
+    world.admin(Verb::SyncAction(SyncAction::Check));
+    world.run(Order::Fifo);
+    world.idle(Span::secs(60));
+    let volume = &world.snapshot().volumes[0];
+    match world.failure() {
+        Some(violation) => Err(violation.to_string()),
+        None if volume.sync_action != SyncAction::Idle => Err("the check does not end".to_owned()),
+        None => Ok(volume.mismatch_cnt),
+    }
+}
+
+/// The disk that explains what is wrong with a stripe.
+fn culprit(world: &World, column: u64) -> Option<usize> {
+    let geometry = &world.array.geometry;
+    let placement = geometry.placement(geometry.chunk_row_of(Sectors(column)));
+    let disk = |slot: Slot| world.record.in_sync(slot);
+    let read = |slot: Slot| {
+        let disk = disk(slot)?;
+        Some(world.disks[disk].peek(column + world.array.data_offset[disk].0, HEIGHT))
+    };
+    let slots: Vec<Slot> = (0..geometry.members())
+        .map(Slot)
+        .filter(|slot| placement.data_index(*slot).is_some())
+        .collect();
+    let blocks: Vec<Vec<u8>> = slots.iter().filter_map(|slot| read(*slot)).collect();
+    let data: Vec<(u8, &[u8])> = slots
+        .iter()
+        .map(|slot| placement.exponent(*slot))
+        .zip(blocks.iter().map(|it| &it[..]))
+        .collect();
+    let q = placement.q?;
+    match Parity::detect().locate(&data, &read(placement.p)?, &read(q)?) {
+        Located::Data(index) => disk(slots[index]),
+        Located::P => disk(placement.p),
+        Located::Q => disk(q),
+        Located::Clean | Located::Unknown => None,
+    }
+}
