@@ -299,20 +299,10 @@ impl World {
     /// # Errors
     /// The assembly is refused.
     pub fn assemble(&self, how: &assemble::Options) -> Result<Assembly, Refused> {
-        let candidates = |cut_short: bool| -> Vec<Candidate> {
-            let there = |disk: &usize| {
-                let faults = &self.disks[*disk].faults;
-                !faults.gone && (cut_short || faults.ends_at.is_none())
-            };
-            (0..self.disks.len()).filter(there).map(|disk| self.candidate(disk)).collect()
-        };
-        match assemble::assemble(&candidates(true), how) {
-            // Whoever administers it names the others.
-            Err(refused) if refused.state == State::Truncated => {
-                assemble::assemble(&candidates(false), how)
-            }
-            result => result,
-        }
+        let there = |disk: &usize| !self.disks[*disk].faults.gone;
+        let candidates: Vec<Candidate> =
+            (0..self.disks.len()).filter(there).map(|disk| self.candidate(disk)).collect();
+        assemble::assemble(&candidates, how)
     }
 
     /// A disk as an opened device, with what is on it.

@@ -135,7 +135,7 @@ impl Draw {
             }
         }
         // A cut while superblocks are being written.
-        if matches!(step, Step::Cut(_) | Step::Look(_)) && self.more.percent(12) {
+        if matches!(step, Step::Cut(_) | Step::Look(_)) && self.more.percent(4) {
             steps.extend([Step::Finish, Step::Wait(400), self.flushes()]);
         }
         if self.profile.faults && self.more.percent(4) {
