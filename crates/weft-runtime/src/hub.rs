@@ -2,8 +2,8 @@
 //!
 //! By a lock. A *lane* is a thread with its own `epoll` and its own clients. What costs most of serving
 //! a client is moving bytes through its socket; that needs no engine, so that a lane lets go of the
-//! driver for it ([`Held::unlocked`]) and others go on. Bytes on their way from or to a socket are held
-//! by a lease (`buffers.rs`), not by the lock.
+//! driver for it ([`Held::unlocked`]) and others go on, whoever has waited first (`gate.rs`). Bytes on their
+//! way from or to a socket are held by a lease (`buffers.rs`), not by the lock.
 //!
 //! Whoever has the driver lets the engine decide and carries it out, for everybody. What concerns the
 //! clients of another lane is put on its desk, and its bell is rung. A lane clears its desk before it
@@ -22,11 +22,12 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use rustix::event::EventfdFlags;
 
 use crate::driver::{Driver, Event};
+use crate::gate::Gate;
 use crate::reactor::Exit;
 
 /// The driver, or one for each lane, and a desk for each lane.
 pub(crate) struct Hub {
-    drivers: Box<[Mutex<Driver>]>,
+    drivers: Box<[Gate<Driver>]>,
     desks: Box<[Desk]>,
     /// When the first lane will look at the clock again; 0 while it is awake.
     wake_at: AtomicU64,
@@ -65,7 +66,7 @@ pub(crate) enum Letter {
 
 /// The driver, while this thread has it.
 pub struct Held<'h> {
-    driver: &'h Mutex<Driver>,
+    driver: &'h Gate<Driver>,
     guard: Option<MutexGuard<'h, Driver>>,
 }
 
@@ -82,7 +83,7 @@ impl Hub {
             })
         };
         Ok(Self {
-            drivers: drivers.into_iter().map(Mutex::new).collect(),
+            drivers: drivers.into_iter().map(Gate::new).collect(),
             desks: (0..lanes).map(desk).collect::<std::io::Result<_>>()?,
             wake_at: AtomicU64::new(0),
             returns: AtomicU64::new(0),
@@ -242,7 +243,7 @@ impl DerefMut for Held<'_> {
     }
 }
 
-fn lock_driver(driver: &Mutex<Driver>) -> MutexGuard<'_, Driver> {
+fn lock_driver(driver: &Gate<Driver>) -> MutexGuard<'_, Driver> {
     driver.lock().unwrap_or_else(|poisoned| {
         // A lane has panicked while it had the driver; what it left half done is not used.
         let mut guard = PoisonError::into_inner(poisoned);

@@ -22,7 +22,7 @@
 //! | How does a member request get its one answer? | `member_io.rs` |
 //! | What does a computation come to? | `compute.rs` |
 //! | How does the engine meet the world? | `driver.rs`, `reactor.rs`, `clock.rs` |
-//! | What does a thread wait for, and how do threads share the driver? | `lane.rs`, `hub.rs` |
+//! | What does a thread wait for, and how do threads share the driver? | `lane.rs`, `hub.rs`, `gate.rs` |
 //! | What happens after a panic? | `poison.rs` |
 //! | How is a member served without metadata? | `bare.rs` |
 //! | Where does a member hold nothing? | `holes.rs` |
@@ -41,6 +41,7 @@ pub mod compute;
 pub mod devices;
 pub mod driver;
 pub mod faulty;
+mod gate;
 pub mod holes;
 mod hub;
 mod lane;

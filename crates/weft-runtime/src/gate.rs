@@ -1,0 +1,172 @@
+//! Fair lock: a mutex that a thread cannot take again and again while others wait.
+//!
+//! A plain mutex goes to whoever asks first after it is let go of, and that is mostly the thread that let
+//! go: it runs, and those that wait have to be woken first. Here who has to wait stands in line. Once the
+//! first in line has waited for [`PATIENCE`], whoever asks anew stands behind it. Until then who runs
+//! may be quicker: a change of threads each time would cost more than most of what is done under the lock.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Condvar, LockResult, Mutex, MutexGuard, PoisonError, TryLockError};
+
+use weft_units::Span;
+
+use crate::clock::Clock;
+
+/// A value that one thread has at a time.
+#[derive(Debug)]
+pub(crate) struct Gate<T> {
+    value: Mutex<T>,
+    line: Mutex<Line>,
+    /// The line has moved.
+    moved: Condvar,
+    /// When the first in line began to wait, in nanoseconds; 0 with nobody in line.
+    since: AtomicU64,
+    clock: Clock,
+}
+
+/// Those that wait, by number, and since when.
+#[derive(Debug, Default)]
+struct Line {
+    places: VecDeque<(u64, u64)>,
+    next: u64,
+}
+
+impl<T> Gate<T> {
+    pub(crate) fn new(value: T) -> Self {
+        Self {
+            value: Mutex::new(value),
+            line: Mutex::default(),
+            moved: Condvar::new(),
+            since: AtomicU64::new(0),
+            clock: Clock::start(),
+        }
+    }
+
+    /// Waits for the value. An error if a thread has panicked while it had it, as [`Mutex::lock`].
+    pub(crate) fn lock(&self) -> LockResult<MutexGuard<'_, T>> {
+        if !self.is_owed() {
+            match self.value.try_lock() {
+                Ok(guard) => return Ok(guard),
+                Err(TryLockError::Poisoned(error)) => return Err(error),
+                Err(TryLockError::WouldBlock) => {}
+            }
+        }
+        self.stand_in_line()
+    }
+
+    /// See [`Mutex::clear_poison`].
+    pub(crate) fn clear_poison(&self) {
+        self.value.clear_poison();
+    }
+
+    /// Whether the first in line has waited long enough to be the next.
+    fn is_owed(&self) -> bool {
+        let since = self.since.load(Ordering::Relaxed);
+        since > 0 && self.now().saturating_sub(since) >= PATIENCE.0
+    }
+
+    #[cold]
+    fn stand_in_line(&self) -> LockResult<MutexGuard<'_, T>> {
+        let mut line = lock(&self.line);
+        let place = (line.next, self.now());
+        line.next += 1;
+        line.places.push_back(place);
+        self.publish(&line);
+        while line.places.front() != Some(&place) {
+            line = self.moved.wait(line).unwrap_or_else(PoisonError::into_inner);
+        }
+        drop(line);
+        // Only the first in line waits here.
+        let guard = self.value.lock();
+        let mut line = lock(&self.line);
+        line.places.pop_front();
+        self.publish(&line);
+        if !line.places.is_empty() {
+            self.moved.notify_all();
+        }
+        drop(line);
+        guard
+    }
+
+    fn publish(&self, line: &Line) {
+        let since = line.places.front().map_or(0, |(_, since)| *since);
+        self.since.store(since, Ordering::Relaxed);
+    }
+
+    /// Nanoseconds; never 0.
+    fn now(&self) -> u64 {
+        self.clock.now().0.max(1)
+    }
+}
+
+/// The line is whole after every statement, so that a panic leaves it usable.
+fn lock(line: &Mutex<Line>) -> MutexGuard<'_, Line> {
+    line.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// How long the first in line may be passed by: some 100 times what it costs to wake a thread.
+const PATIENCE: Span = Span::millis(1);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    impl<T> Gate<T> {
+        fn wait_for_line(&self, len: usize) {
+            while lock(&self.line).places.len() < len {
+                std::thread::yield_now();
+            }
+        }
+    }
+
+    /// A thread that lets go and asks again at once does not pass who has waited.
+    #[test]
+    fn who_has_waited_is_the_next() {
+        let gate = Gate::new(0);
+        for round in 0..200 {
+            let held = gate.lock().unwrap();
+            std::thread::scope(|scope| {
+                scope.spawn(|| *gate.lock().unwrap() += 1);
+                gate.wait_for_line(1);
+                std::thread::sleep(std::time::Duration::from_nanos(PATIENCE.0));
+                drop(held);
+                assert_eq!(*gate.lock().unwrap(), round + 1);
+            });
+        }
+    }
+
+    #[test]
+    fn those_who_wait_have_it_in_the_order_in_which_they_came() {
+        let gate = Gate::new(Vec::new());
+        let held = gate.lock().unwrap();
+        std::thread::scope(|scope| {
+            for number in 0..8 {
+                let gate = &gate;
+                scope.spawn(move || gate.lock().unwrap().push(number));
+                gate.wait_for_line(number + 1);
+            }
+            drop(held);
+        });
+        assert_eq!(*gate.lock().unwrap(), (0..8).collect::<Vec<_>>());
+        assert_eq!(gate.since.load(Ordering::Relaxed), 0);
+    }
+
+    #[test]
+    fn a_panic_is_told_to_the_next() {
+        let gate = Gate::new(1);
+        let panicked = std::thread::scope(|scope| {
+            let panics = || {
+                let _held = gate.lock();
+                panic!("planted")
+            };
+            scope.spawn(panics).join().is_err()
+        });
+        assert!(panicked);
+        let error = gate.lock().unwrap_err();
+        assert_eq!(**error.get_ref(), 1);
+        drop(error);
+        gate.clear_poison();
+        assert!(gate.lock().is_ok());
+    }
+}
