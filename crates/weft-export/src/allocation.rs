@@ -15,7 +15,7 @@ use weft_runtime::driver::Driver;
 use weft_runtime::holes::Stretch;
 use weft_units::{Bytes, MemberIndex, VolumeId};
 
-use crate::connection::LOOKS_MAX;
+use crate::looks::LOOKS_MAX;
 
 /// How a volume finds its holes.
 #[derive(Debug)]
@@ -87,7 +87,7 @@ impl Allocation {
                 }
             }
             Self::Array(rows) => {
-                let snapshot = driver.snapshot();
+                let snapshot = driver.shared_snapshot();
                 let state =
                     snapshot.as_ref().and_then(|all| all.volumes.get(usize::from(volume.0)));
                 let members = state.and_then(|state| rows.in_sync(driver, state));
@@ -123,7 +123,7 @@ impl Allocation {
                 members.next().is_some_and(|member| member.hole(Bytes(offset), len) == len)
             }
             Self::Array(rows) if len >= ARRAY_BYTES_MIN => {
-                let snapshot = driver.snapshot();
+                let snapshot = driver.shared_snapshot();
                 let volumes = snapshot.as_ref().map_or(&[][..], |all| &all.volumes);
                 let state = volumes.get(usize::from(volume.0));
                 state

@@ -26,7 +26,7 @@
 //! nobody else, for however long: nobody is hung up on for that.
 //!
 //! Trims and zeroes bring no payload; they are carried out in slices, by turns (`turns.rs`). Requests for
-//! block status are answered here, so many looks at members a turn ([`LOOKS_MAX`]).
+//! block status are answered here, by turns too (`looks.rs`).
 
 mod incoming;
 mod outgoing;
@@ -44,8 +44,8 @@ use weft_runtime::reactor::Held;
 use weft_units::{Bytes, ClientId, VolumeId};
 
 use crate::allocation::Allocation;
+use crate::looks::Looks;
 use crate::record::Recorder;
-pub(crate) use incoming::LOOKS_MAX;
 use requests::{At, Open, Piece, errno_of, is_long};
 
 /// What an export stands for.
@@ -65,8 +65,9 @@ pub(crate) struct Connection {
     codec: ServerConnection,
     /// What it has chosen.
     served: Option<Served>,
-    /// Received and not looked at: the client has to wait.
+    /// Received and not looked at, from `stash_at` on: the client has to wait.
     stash: Vec<u8>,
+    stash_at: usize,
     /// Parsed, and waiting for credit or frames.
     pending: Option<weft_nbd::Request>,
     /// The write whose payload comes next.
@@ -121,6 +122,7 @@ impl Connection {
             codec,
             served: None,
             stash: Vec::new(),
+            stash_at: 0,
             pending: None,
             receiving: None,
             slots: Vec::new(),
@@ -202,6 +204,7 @@ impl Connection {
         &mut self,
         driver: &mut Held<'_>,
         exports: &[Served],
+        looks: &mut Looks,
         buffer: &mut [u8],
     ) -> Step {
         if !self.may_receive() {
@@ -225,11 +228,18 @@ impl Connection {
         if direct > 0 {
             self.on_payload(driver, direct);
         }
-        self.parse(driver, exports, &buffer[..extra])
+        let (step, left) = self.parse(driver, exports, looks, &buffer[..extra]);
+        self.stash.extend_from_slice(&buffer[extra - left..extra]);
+        step
     }
 
     /// Goes on with what had to wait.
-    pub(crate) fn resume(&mut self, driver: &mut Driver, exports: &[Served]) -> Step {
+    pub(crate) fn resume(
+        &mut self,
+        driver: &mut Driver,
+        exports: &[Served],
+        looks: &mut Looks,
+    ) -> Step {
         for _ in 0..self.starved.len() {
             let slot = self.starved.pop_front().expect("counted");
             self.next_pieces(driver, slot);
@@ -238,7 +248,14 @@ impl Connection {
             return Step::Open;
         }
         let stash = std::mem::take(&mut self.stash);
-        self.parse(driver, exports, &stash)
+        let (step, left) = self.parse(driver, exports, looks, &stash[self.stash_at..]);
+        // Where it is, not copied: a client may be looked at often before all of it is used up.
+        if left > 0 {
+            (self.stash_at, self.stash) = (stash.len() - left, stash);
+        } else {
+            self.stash_at = 0;
+        }
+        step
     }
 
     /// A request was answered.
@@ -305,7 +322,7 @@ impl Connection {
 
     /// Gives back what is ours; says what the engine still has of reads. A client that has a turn is gone
     /// for the engine when its turn ends ([`end_turn_of_gone`]).
-    pub(crate) fn close(mut self, driver: &mut Driver) -> Vec<(Tag, Run)> {
+    pub(crate) fn close(mut self, driver: &mut Driver, looks: &mut Looks) -> Vec<(Tag, Run)> {
         let mut reads = Vec::new();
         for (slot, open) in self.slots.iter_mut().enumerate() {
             let Some(open) = open else { continue };
@@ -323,6 +340,7 @@ impl Connection {
         }
         driver.pool_mut().leave(self.client);
         driver.turns_mut().leave(self.client);
+        looks.leave(self.client);
         if !driver.turns_mut().has(self.client) {
             driver.client_gone(self.client);
         }

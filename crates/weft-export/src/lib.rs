@@ -7,6 +7,7 @@
 //! | How is a volume served from start to end? | `serve.rs` |
 //! | Who is connected over NBD, and who may come? | `nbd.rs` |
 //! | What does one NBD client want, and what is it owed? | `connection.rs` |
+//! | How many looks at members may one round take? | `looks.rs` |
 //! | How does a socket come to listen, safely? | `socket.rs` |
 //! | What did clients ask for, and when? | `record.rs` |
 //! | What is logged only now and then? | `rare.rs` |
@@ -18,6 +19,7 @@ mod allocation;
 mod connection;
 pub mod control;
 mod control_port;
+mod looks;
 mod nbd;
 mod rare;
 mod record;

@@ -28,6 +28,7 @@ use weft_runtime::reactor::{Context, Exit, Port};
 use weft_units::{Bytes, ClientId, Span, Time};
 
 use crate::connection::{Connection, Served, Step, end_turn_of_gone};
+use crate::looks::Looks;
 use crate::rare::Rare;
 use crate::serve::TimeLimits;
 use crate::socket::Listener;
@@ -59,6 +60,7 @@ pub(crate) struct NbdPort {
     handshakes: VecDeque<(Time, ClientId)>,
     /// Reads of clients that are gone and whose frames the engine still has.
     orphans: BTreeMap<(ClientId, Tag), Run>,
+    looks: Looks,
     credit: Bytes,
     limits: TimeLimits,
     log: Log,
@@ -146,6 +148,7 @@ impl NbdPort {
             again: false,
             handshakes: VecDeque::new(),
             orphans: BTreeMap::new(),
+            looks: Looks::default(),
             credit,
             limits,
             log: Log::default(),
@@ -255,7 +258,7 @@ impl NbdPort {
     fn drop_client(&mut self, cx: &mut Context<'_, '_>, place: u32) {
         let Some(connection) = self.clients[place as usize].take() else { return };
         let client = connection.client;
-        for (tag, run) in connection.close(cx.driver) {
+        for (tag, run) in connection.close(cx.driver, &mut self.looks) {
             self.orphans.insert((client, tag), run);
         }
         self.free.push_back(place);
@@ -337,10 +340,10 @@ impl NbdPort {
         let Some(connection) = self.clients[place as usize].as_mut() else { return };
         let mut step = connection.send(cx.driver);
         if step == Step::Open {
-            step = connection.resume(cx.driver, &self.served);
+            step = connection.resume(cx.driver, &self.served, &mut self.looks);
         }
         if step == Step::Open {
-            step = connection.receive(cx.driver, &self.served, &mut self.buffer);
+            step = connection.receive(cx.driver, &self.served, &mut self.looks, &mut self.buffer);
         }
         // Refusals, and replies to what needs no engine.
         if step == Step::Open {
@@ -377,7 +380,8 @@ impl Port for NbdPort {
             ready.intersects(writable),
             ready.intersects(gone),
         );
-        if connection.receive(cx.driver, &self.served, &mut self.buffer) == Step::Closed {
+        let step = connection.receive(cx.driver, &self.served, &mut self.looks, &mut self.buffer);
+        if step == Step::Closed {
             self.drop_client(cx, place);
         } else {
             self.set_due(place);
@@ -417,6 +421,7 @@ impl Port for NbdPort {
         if self.lane == 0 && !self.accepting {
             self.accept_if_there_is_room(cx);
         }
+        self.looks.begin_round();
         let returns = cx.driver.returns();
         let due = std::mem::replace(&mut self.due, std::mem::take(&mut self.due_spare));
         for place in &due {
@@ -475,3 +480,6 @@ const BUFFER_BYTES: usize = 256 << 10;
 const PLACES_MAX: u32 = 1 << 12;
 /// Keys below are listeners.
 const KEY_CLIENTS: u32 = 1 << 8;
+
+#[cfg(test)]
+mod stepped;

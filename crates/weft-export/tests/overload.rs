@@ -7,7 +7,7 @@ mod common;
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -160,10 +160,11 @@ fn an_administrator_who_does_not_read_is_not_read_either() {
     assert_eq!(server.stop(), ExitState::Clean);
 }
 
-/// A flood of requests for block status of a volume with many holes, and a client that reads: it is
-/// answered before the flood is.
+/// Clients that ask for block status of a volume with many holes, without end, on every thread that serves
+/// clients: one that reads gets its answers, and what is read is right. How many answers the others may get
+/// meanwhile is counted where it does not depend on which thread runs when (`src/nbd/stepped.rs`).
 #[test]
-fn block_status_is_answered_by_turns() {
+fn reads_end_beside_block_status_that_does_not() {
     let rows = EXTENTS_MAX as u64;
     let source = move |dir: &Path| {
         let size = Sectors(256 * rows + (8 << 11));
@@ -173,37 +174,33 @@ fn block_status_is_answered_by_turns() {
     let mut good = server.client();
     let row = 2 * 65_536;
     (0..rows).for_each(|index| good.write(2 * index * row, &pattern(index, 4096)).unwrap());
-    let (floods, each) = (8, 400);
-    let (answered, over) = (AtomicUsize::new(0), AtomicBool::new(false));
+    let over = AtomicBool::new(false);
     let (sent, ready) = std::sync::mpsc::channel();
     std::thread::scope(|scope| {
-        for _ in 0..floods {
-            let (server, answered, over, sent) = (&server, &answered, &over, sent.clone());
+        for _ in 0..8 {
+            let (server, over, sent) = (&server, &over, sent.clone());
             scope.spawn(move || {
                 let mut client = server.client();
                 let len = client.size().min(u64::from(u32::MAX) / row * row);
                 let op = Op::BlockStatus { offset: 0, len, one: false };
-                for _ in 0..each {
+                for _ in 0..100 {
                     client.send(op, &[]);
                 }
+                client.receive().1.unwrap();
                 sent.send(()).unwrap();
-                for _ in 0..each {
-                    if over.load(Ordering::Relaxed) {
-                        break;
-                    }
+                while !over.load(Ordering::Relaxed) {
+                    client.send(op, &[]);
                     client.receive().1.unwrap();
-                    answered.fetch_add(1, Ordering::Relaxed);
+                    assert!(client.extents.len() > 40, "{:?}", client.extents);
                 }
             });
         }
-        (0..floods).for_each(|_| ready.recv().unwrap());
+        (0..8).for_each(|_| ready.recv().unwrap());
         for index in 0..20 {
             assert!(good.read(2 * index * row, 4096).unwrap() == pattern(index, 4096));
         }
         over.store(true, Ordering::Relaxed);
     });
-    let answered = answered.into_inner();
-    assert!(answered < floods * each / 2, "{answered} of {} before 20 reads", floods * each);
     drop(good);
     server.settled();
     assert_eq!(server.stop(), ExitState::Clean);

@@ -5,6 +5,7 @@
 //! one submission. Replies, frames and credit become [`Event`]s for the ports (see `reactor.rs`).
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use weft_engine::{
     Command, Input, Notice, Output, ReplyError, Request, Run, Snapshot, Tag, Token, Value,
@@ -40,6 +41,8 @@ pub struct Driver {
     outputs: Vec<Output>,
     events: VecDeque<Event>,
     stalls: Stalls,
+    /// Counters and states since the engine last heard of anything.
+    snapshot: Option<Arc<Snapshot>>,
 }
 
 /// When it was said of which member last that it does not answer, and how often it was not said since.
@@ -142,6 +145,7 @@ impl Driver {
             outputs: Vec::new(),
             events: VecDeque::new(),
             stalls: Stalls::default(),
+            snapshot: None,
         })
     }
 
@@ -235,6 +239,14 @@ impl Driver {
         self.core.guard(|core| core.snapshot())
     }
 
+    /// The same, copied out of the engine once for all who ask before it hears of something new.
+    pub fn shared_snapshot(&mut self) -> Option<Arc<Snapshot>> {
+        if self.snapshot.is_none() || self.poison().is_some() {
+            self.snapshot = self.snapshot().map(Arc::new);
+        }
+        self.snapshot.clone()
+    }
+
     /// What the panic said, if there was one.
     #[must_use]
     pub fn poison(&self) -> Option<&str> {
@@ -311,6 +323,7 @@ impl Driver {
 
     fn handle(&mut self, input: Input) {
         self.unsettled = true;
+        self.snapshot = None;
         let now = self.now;
         self.core.guard(|core| core.handle(now, input));
     }
@@ -328,6 +341,7 @@ impl Driver {
 
     /// Turns until there is no more work, then does what came out of it.
     fn turn(&mut self) {
+        self.snapshot = None;
         let now = self.now;
         let mut more = true;
         for _ in 0..TURNS_MAX {

@@ -17,6 +17,7 @@ use weft_units::FRAME_BYTES;
 
 use super::requests::At;
 use super::{Connection, REQUESTS_MAX, Served, Step};
+use crate::looks::Looks;
 
 impl Connection {
     /// Receives into the frames of a long payload, then into the buffer. Others may have the driver
@@ -60,22 +61,28 @@ impl Connection {
         Ok((direct, count - direct, asked))
     }
 
-    /// Looks at bytes until they are used up or something has to be waited for.
-    pub(super) fn parse(&mut self, driver: &mut Driver, exports: &[Served], bytes: &[u8]) -> Step {
+    /// Looks at bytes until they are used up or something has to be waited for. How many are left.
+    pub(super) fn parse(
+        &mut self,
+        driver: &mut Driver,
+        exports: &[Served],
+        looks: &mut Looks,
+        bytes: &[u8],
+    ) -> (Step, usize) {
         let mut rest = bytes;
         self.yielded = false;
-        // Data of reads asked for in this pass, and looks at members.
-        let (mut asked, mut looks) = (0, 0);
+        // Data of reads asked for in this pass.
+        let mut asked = 0;
         loop {
             if let Some(request) = self.pending.take() {
-                if !self.begin(driver, request, &mut looks) {
+                if !self.begin(driver, request, looks) {
                     self.pending = Some(request);
                     break;
                 }
                 if let Op::Read { len, .. } = request.op {
                     asked += u64::from(len);
                 }
-                if (asked >= READ_BYTES_MAX || looks >= LOOKS_MAX) && !rest.is_empty() {
+                if asked >= READ_BYTES_MAX && !rest.is_empty() {
                     self.yielded = true;
                     break;
                 }
@@ -91,7 +98,7 @@ impl Connection {
                 continue;
             }
             if self.leaving {
-                return Step::Open;
+                return (Step::Open, 0);
             }
             if self.open() >= REQUESTS_MAX || self.is_flooded() {
                 break;
@@ -119,8 +126,7 @@ impl Connection {
                 }
             }
         }
-        self.stash.extend_from_slice(rest);
-        Step::Open
+        (Step::Open, rest.len())
     }
 
     /// Takes frames for what of a long write comes next, as far as there are some.
@@ -192,7 +198,5 @@ const DIRECT_BYTES: usize = 64 << 10;
 /// Data asked for by the reads of one client before it is sent: more would leave the CPU's cache before
 /// it is.
 const READ_BYTES_MAX: u64 = 512 << 10;
-/// Looks at members for one client before others are served: some 0.2 ms.
-pub(crate) const LOOKS_MAX: usize = 256;
 /// Room for payload beyond what has come, if there are frames: as much as is received at once.
 const AHEAD_BYTES: u64 = 256 << 10;

@@ -10,6 +10,7 @@ use weft_runtime::driver::Driver;
 use weft_units::{ByteRange, ClientId, FRAME_BYTES};
 
 use super::{Connection, Served, tag_of};
+use crate::looks::Looks;
 
 /// A request that is not answered yet.
 pub(super) struct Open {
@@ -54,17 +55,21 @@ pub(super) enum At {
 }
 
 impl Connection {
-    /// Starts a request, unless it has to wait. Looks at members are added up.
+    /// Starts a request, unless it has to wait.
     pub(super) fn begin(
         &mut self,
         driver: &mut Driver,
         request: weft_nbd::Request,
-        looks: &mut usize,
+        looks: &mut Looks,
     ) -> bool {
         let mut discard = false;
         let (op, start, len, fua) = match request.op {
+            Op::BlockStatus { .. } if !self.poisoned && !looks.may_look(self.client) => {
+                self.yielded = true;
+                return false;
+            }
             Op::BlockStatus { .. } | Op::Cache { .. } => {
-                *looks += self.answer_here(driver, &request);
+                looks.take(self.answer_here(driver, &request));
                 return true;
             }
             Op::Read { .. } if self.is_hole(driver, &request) => {
