@@ -89,8 +89,10 @@ impl Facts {
             return (Mode::Reconstruct, Fetch::default());
         }
         let reconstruct = self.fetch(self.data().without(self.overwrite), uptodate);
-        let forced =
-            self.rmw_level == RmwLevel::Never || (self.resync_pending && self.failed().is_empty());
+        // Ahead of the resync old parity may not fit the data. It must not stay so where it is what the next
+        // failure is survived by; where nothing is left to fail, the result is the same.
+        let redundant = || self.failed().count() < self.parity().count();
+        let forced = self.rmw_level == RmwLevel::Never || (self.resync_pending && redundant());
         let old = self.to_write.or(parity).without(uptodate);
         if forced || !old.without(self.insync).is_empty() {
             return (Mode::Reconstruct, reconstruct);
@@ -239,6 +241,22 @@ mod tests {
         }
         assert!(looked_at > 50_000, "{looked_at}");
         assert!(fewer > 1_000, "{fewer}");
+    }
+
+    /// As md, which reads every block then: `need_this_block`, "parity cannot be trusted".
+    #[test]
+    fn ahead_of_the_resync_parity_is_computed_anew_while_another_member_may_fail() {
+        let reads = |members, parities, lost: &[u16], resync_pending| {
+            let facts = writing(without(least(cold(members, parities)), lost), 1);
+            follow(Facts { resync_pending, ..facts })
+        };
+        // RAID 6 of four data blocks, the first is written: the second is lost, then P, then Q.
+        for (lost, rmw, rcw) in [(1, 3, 4), (4, 2, 3), (5, 2, 3)] {
+            assert_eq!((reads(6, 2, &[lost], false), reads(6, 2, &[lost], true)), (rmw, rcw));
+        }
+        // Nothing is left to fail.
+        assert_eq!((reads(5, 1, &[1], false), reads(5, 1, &[1], true)), (2, 2));
+        assert_eq!((reads(6, 2, &[1, 2], false), reads(6, 2, &[1, 2], true)), (3, 3));
     }
 
     /// A member that is being rebuilt takes writes and cannot be read yet.
