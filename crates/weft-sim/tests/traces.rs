@@ -1,9 +1,9 @@
 //! Does weft submit to its members what kernel md does?
 //!
 //! Replays the RAID 4/5/6 rows of `fixtures/traces/kernel-md-traces.csv`, in the order and under the
-//! conditions of the script that recorded them, with merging off and `writes=gather`. Of 274 rows
+//! conditions of the script that recorded them, with merging off and `writes=gather`. Of 456 rows
 //!
-//! - 247 are compared request by request: member, kind, place, length, flags, and, where the recording
+//! - 429 are compared request by request: member, kind, place, length, flags, and, where the recording
 //!   has groups of completions, what was submitted before what completed;
 //! - 15 by totals per member and kind, as they were recorded: six of random writes, six of writes that
 //!   nobody waits for, and three of 1 MiB with chunks of 512 KiB;
@@ -252,6 +252,26 @@ impl Lab {
             self.write(0, BLOCK);
             self.row = members;
         }
+    }
+
+    /// An array of 240 chunk rows of which a resync, frozen since, has passed about 100; nothing is cached.
+    fn make_half_synced(&mut self, level: Level, members: u64, sector: u64) {
+        self.make_with(level, members, 64, false, |options| {
+            options.chunk_rows = 240;
+            options.assume_clean = false;
+            options.logical_block = sector as u32;
+        });
+        let half = Sectors(100 * self.chunk.0);
+        while self.rig.volume().sync_completed.is_none_or(|(passed, _)| passed < half) {
+            self.rig.must();
+            assert!(self.rig.round() || self.rig.wake(), "the resync goes on");
+        }
+        self.rig.sync(SyncAction::Frozen).unwrap();
+        let point = self.rig.volume().resync_from.unwrap();
+        assert!(point.0 >= half.0 - 4096 && point.0 < 140 * self.chunk.0, "{point:?}");
+        self.rig.stop();
+        self.rig.recover();
+        self.rig.sync(SyncAction::Frozen).unwrap();
     }
 
     fn set(&mut self, name: &str, value: &str) {
@@ -954,6 +974,48 @@ fn writes_beyond_the_resync_point_reconstruct_as_in_the_kernel() {
     lab.finish(rows::UNSYNCED, [4, 0, 0]);
 }
 
+/// A resync is frozen half way, and members fail: beyond its point a degraded stripe is read as a whole
+/// and never read-modify-written, below it as if all were in sync.
+#[test]
+fn degraded_writes_beyond_and_below_the_resync_point_are_the_kernels() {
+    let mut lab = lab();
+    let (four, five) = (&["d0", "d1", "d2", "P"][..], &["d0", "d1", "d2", "d3", "P"][..]);
+    let six = &["Q", "d0", "d1", "d2", "d3", "P"][..];
+    let one = &["d0", "d1", "P"][..];
+    let two = &["d0", "d1", "P", "Q", "d0+d1", "d1+d2", "d0+P", "d0+Q", "d1+P", "d1+Q", "P+Q"][..];
+    for (level, roles, failures, sector) in [
+        (Level::Raid5, four, one, 512),
+        (Level::Raid5, five, one, 512),
+        (Level::Raid6, six, two, 512),
+        (Level::Raid5, five, &["d1"], 4096),
+        (Level::Raid6, six, &["d1"], 4096),
+    ] {
+        for failure in failures {
+            let n = roles.len() as u64;
+            let role = |name: &str| roles.iter().position(|role| *role == name).unwrap();
+            let members: Vec<usize> = failure.split('+').map(role).collect();
+            lab.make_half_synced(level, n, sector);
+            lab.write(0, 4096);
+            lab.fail(&members);
+            let sectors = if sector == 512 { String::new() } else { format!("-sector{sector}") };
+            let t = format!("raid{}-{n}-unsynced{sectors}-without-{failure}", number(level));
+            for (side, row) in [("beyond", 160), ("below", 20)] {
+                lab.row = row / n * n;
+                for size in [4096, 512].into_iter().filter(|size| *size >= sector) {
+                    for (block, at) in [("", 0), ("-d1", 64 * K)] {
+                        let b = lab.fresh() + at;
+                        let name = format!("{t}-{side}-{size}{block}");
+                        lab.case(&name, |lab| lab.write(b, size));
+                    }
+                }
+                let (b, len) = (lab.fresh(), 64 * K * lab.data);
+                lab.case(&format!("{t}-{side}-row"), |lab| lab.write(b, len));
+            }
+        }
+    }
+    lab.finish(rows::UNSYNCED_DEGRADED, [182, 0, 0]);
+}
+
 /// What is wrong with lists of rows, if they and the reasons are to be the file, each row once.
 fn forgotten(rows: &[&str], lists: &[&str], reasons: &[(&str, &str)]) -> Vec<String> {
     let mut times: BTreeMap<&str, usize> = rows.iter().map(|name| (*name, 0)).collect();
@@ -977,7 +1039,7 @@ fn forgotten(rows: &[&str], lists: &[&str], reasons: &[(&str, &str)]) -> Vec<Str
 #[test]
 fn no_row_is_forgotten() {
     let all = crate::rows();
-    assert_eq!(all.len(), 298);
+    assert_eq!(all.len(), 480);
     let names: Vec<&str> = all.iter().map(|row| row.name.as_str()).collect();
     let reasons = [SKIPPED, DIFFERENT].concat();
     assert!(reasons.iter().all(|(_, reason)| !reason.is_empty()));
@@ -989,7 +1051,7 @@ fn no_row_is_forgotten() {
     let replayed: BTreeSet<&str> = rows::ALL.iter().flat_map(|list| list.split(' ')).collect();
     let totals = all.iter().filter(|row| matches!(row.expected, Expected::Counts(_)));
     assert_eq!(totals.filter(|row| replayed.contains(row.name.as_str())).count(), 15);
-    assert_eq!(replayed.len(), 274);
+    assert_eq!(replayed.len(), 456);
     // A row that no test has, one that two have, one that is not in the file, and a stale reason are found.
     for (rows, lists, reasons, found) in [
         (&["a", "b"][..], &["a"][..], &[][..], "b: replayed 0 times"),

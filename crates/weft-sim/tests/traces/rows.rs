@@ -104,8 +104,108 @@ pub(crate) const SYNCS: &str = "\
 pub(crate) const UNSYNCED: &str = "\
     raid5-5-unsynced-4096 raid5-5-unsynced-512 raid5-7-unsynced-4096 raid5-7-unsynced-512";
 
+/// With members missing, beyond the resync point and below it.
+pub(crate) const UNSYNCED_DEGRADED: &str = "\
+    raid5-4-unsynced-without-d0-beyond-4096 raid5-4-unsynced-without-d0-beyond-4096-d1 \
+    raid5-4-unsynced-without-d0-beyond-512 raid5-4-unsynced-without-d0-beyond-512-d1 \
+    raid5-4-unsynced-without-d0-beyond-row raid5-4-unsynced-without-d0-below-4096 \
+    raid5-4-unsynced-without-d0-below-4096-d1 raid5-4-unsynced-without-d0-below-512 \
+    raid5-4-unsynced-without-d0-below-512-d1 raid5-4-unsynced-without-d0-below-row \
+    raid5-4-unsynced-without-d1-beyond-4096 raid5-4-unsynced-without-d1-beyond-4096-d1 \
+    raid5-4-unsynced-without-d1-beyond-512 raid5-4-unsynced-without-d1-beyond-512-d1 \
+    raid5-4-unsynced-without-d1-beyond-row raid5-4-unsynced-without-d1-below-4096 \
+    raid5-4-unsynced-without-d1-below-4096-d1 raid5-4-unsynced-without-d1-below-512 \
+    raid5-4-unsynced-without-d1-below-512-d1 raid5-4-unsynced-without-d1-below-row \
+    raid5-4-unsynced-without-P-beyond-4096 raid5-4-unsynced-without-P-beyond-4096-d1 \
+    raid5-4-unsynced-without-P-beyond-512 raid5-4-unsynced-without-P-beyond-512-d1 \
+    raid5-4-unsynced-without-P-beyond-row raid5-4-unsynced-without-P-below-4096 \
+    raid5-4-unsynced-without-P-below-4096-d1 raid5-4-unsynced-without-P-below-512 \
+    raid5-4-unsynced-without-P-below-512-d1 raid5-4-unsynced-without-P-below-row \
+    raid5-5-unsynced-without-d0-beyond-4096 raid5-5-unsynced-without-d0-beyond-4096-d1 \
+    raid5-5-unsynced-without-d0-beyond-512 raid5-5-unsynced-without-d0-beyond-512-d1 \
+    raid5-5-unsynced-without-d0-beyond-row raid5-5-unsynced-without-d0-below-4096 \
+    raid5-5-unsynced-without-d0-below-4096-d1 raid5-5-unsynced-without-d0-below-512 \
+    raid5-5-unsynced-without-d0-below-512-d1 raid5-5-unsynced-without-d0-below-row \
+    raid5-5-unsynced-without-d1-beyond-4096 raid5-5-unsynced-without-d1-beyond-4096-d1 \
+    raid5-5-unsynced-without-d1-beyond-512 raid5-5-unsynced-without-d1-beyond-512-d1 \
+    raid5-5-unsynced-without-d1-beyond-row raid5-5-unsynced-without-d1-below-4096 \
+    raid5-5-unsynced-without-d1-below-4096-d1 raid5-5-unsynced-without-d1-below-512 \
+    raid5-5-unsynced-without-d1-below-512-d1 raid5-5-unsynced-without-d1-below-row \
+    raid5-5-unsynced-without-P-beyond-4096 raid5-5-unsynced-without-P-beyond-4096-d1 \
+    raid5-5-unsynced-without-P-beyond-512 raid5-5-unsynced-without-P-beyond-512-d1 \
+    raid5-5-unsynced-without-P-beyond-row raid5-5-unsynced-without-P-below-4096 \
+    raid5-5-unsynced-without-P-below-4096-d1 raid5-5-unsynced-without-P-below-512 \
+    raid5-5-unsynced-without-P-below-512-d1 raid5-5-unsynced-without-P-below-row \
+    raid6-6-unsynced-without-d0-beyond-4096 raid6-6-unsynced-without-d0-beyond-4096-d1 \
+    raid6-6-unsynced-without-d0-beyond-512 raid6-6-unsynced-without-d0-beyond-512-d1 \
+    raid6-6-unsynced-without-d0-beyond-row raid6-6-unsynced-without-d0-below-4096 \
+    raid6-6-unsynced-without-d0-below-4096-d1 raid6-6-unsynced-without-d0-below-512 \
+    raid6-6-unsynced-without-d0-below-512-d1 raid6-6-unsynced-without-d0-below-row \
+    raid6-6-unsynced-without-d1-beyond-4096 raid6-6-unsynced-without-d1-beyond-4096-d1 \
+    raid6-6-unsynced-without-d1-beyond-512 raid6-6-unsynced-without-d1-beyond-512-d1 \
+    raid6-6-unsynced-without-d1-beyond-row raid6-6-unsynced-without-d1-below-4096 \
+    raid6-6-unsynced-without-d1-below-4096-d1 raid6-6-unsynced-without-d1-below-512 \
+    raid6-6-unsynced-without-d1-below-512-d1 raid6-6-unsynced-without-d1-below-row \
+    raid6-6-unsynced-without-P-beyond-4096 raid6-6-unsynced-without-P-beyond-4096-d1 \
+    raid6-6-unsynced-without-P-beyond-512 raid6-6-unsynced-without-P-beyond-512-d1 \
+    raid6-6-unsynced-without-P-beyond-row raid6-6-unsynced-without-P-below-4096 \
+    raid6-6-unsynced-without-P-below-4096-d1 raid6-6-unsynced-without-P-below-512 \
+    raid6-6-unsynced-without-P-below-512-d1 raid6-6-unsynced-without-P-below-row \
+    raid6-6-unsynced-without-Q-beyond-4096 raid6-6-unsynced-without-Q-beyond-4096-d1 \
+    raid6-6-unsynced-without-Q-beyond-512 raid6-6-unsynced-without-Q-beyond-512-d1 \
+    raid6-6-unsynced-without-Q-beyond-row raid6-6-unsynced-without-Q-below-4096 \
+    raid6-6-unsynced-without-Q-below-4096-d1 raid6-6-unsynced-without-Q-below-512 \
+    raid6-6-unsynced-without-Q-below-512-d1 raid6-6-unsynced-without-Q-below-row \
+    raid6-6-unsynced-without-d0+d1-beyond-4096 raid6-6-unsynced-without-d0+d1-beyond-4096-d1 \
+    raid6-6-unsynced-without-d0+d1-beyond-512 raid6-6-unsynced-without-d0+d1-beyond-512-d1 \
+    raid6-6-unsynced-without-d0+d1-beyond-row raid6-6-unsynced-without-d0+d1-below-4096 \
+    raid6-6-unsynced-without-d0+d1-below-4096-d1 raid6-6-unsynced-without-d0+d1-below-512 \
+    raid6-6-unsynced-without-d0+d1-below-512-d1 raid6-6-unsynced-without-d0+d1-below-row \
+    raid6-6-unsynced-without-d1+d2-beyond-4096 raid6-6-unsynced-without-d1+d2-beyond-4096-d1 \
+    raid6-6-unsynced-without-d1+d2-beyond-512 raid6-6-unsynced-without-d1+d2-beyond-512-d1 \
+    raid6-6-unsynced-without-d1+d2-beyond-row raid6-6-unsynced-without-d1+d2-below-4096 \
+    raid6-6-unsynced-without-d1+d2-below-4096-d1 raid6-6-unsynced-without-d1+d2-below-512 \
+    raid6-6-unsynced-without-d1+d2-below-512-d1 raid6-6-unsynced-without-d1+d2-below-row \
+    raid6-6-unsynced-without-d0+P-beyond-4096 raid6-6-unsynced-without-d0+P-beyond-4096-d1 \
+    raid6-6-unsynced-without-d0+P-beyond-512 raid6-6-unsynced-without-d0+P-beyond-512-d1 \
+    raid6-6-unsynced-without-d0+P-beyond-row raid6-6-unsynced-without-d0+P-below-4096 \
+    raid6-6-unsynced-without-d0+P-below-4096-d1 raid6-6-unsynced-without-d0+P-below-512 \
+    raid6-6-unsynced-without-d0+P-below-512-d1 raid6-6-unsynced-without-d0+P-below-row \
+    raid6-6-unsynced-without-d0+Q-beyond-4096 raid6-6-unsynced-without-d0+Q-beyond-4096-d1 \
+    raid6-6-unsynced-without-d0+Q-beyond-512 raid6-6-unsynced-without-d0+Q-beyond-512-d1 \
+    raid6-6-unsynced-without-d0+Q-beyond-row raid6-6-unsynced-without-d0+Q-below-4096 \
+    raid6-6-unsynced-without-d0+Q-below-4096-d1 raid6-6-unsynced-without-d0+Q-below-512 \
+    raid6-6-unsynced-without-d0+Q-below-512-d1 raid6-6-unsynced-without-d0+Q-below-row \
+    raid6-6-unsynced-without-d1+P-beyond-4096 raid6-6-unsynced-without-d1+P-beyond-4096-d1 \
+    raid6-6-unsynced-without-d1+P-beyond-512 raid6-6-unsynced-without-d1+P-beyond-512-d1 \
+    raid6-6-unsynced-without-d1+P-beyond-row raid6-6-unsynced-without-d1+P-below-4096 \
+    raid6-6-unsynced-without-d1+P-below-4096-d1 raid6-6-unsynced-without-d1+P-below-512 \
+    raid6-6-unsynced-without-d1+P-below-512-d1 raid6-6-unsynced-without-d1+P-below-row \
+    raid6-6-unsynced-without-d1+Q-beyond-4096 raid6-6-unsynced-without-d1+Q-beyond-4096-d1 \
+    raid6-6-unsynced-without-d1+Q-beyond-512 raid6-6-unsynced-without-d1+Q-beyond-512-d1 \
+    raid6-6-unsynced-without-d1+Q-beyond-row raid6-6-unsynced-without-d1+Q-below-4096 \
+    raid6-6-unsynced-without-d1+Q-below-4096-d1 raid6-6-unsynced-without-d1+Q-below-512 \
+    raid6-6-unsynced-without-d1+Q-below-512-d1 raid6-6-unsynced-without-d1+Q-below-row \
+    raid6-6-unsynced-without-P+Q-beyond-4096 raid6-6-unsynced-without-P+Q-beyond-4096-d1 \
+    raid6-6-unsynced-without-P+Q-beyond-512 raid6-6-unsynced-without-P+Q-beyond-512-d1 \
+    raid6-6-unsynced-without-P+Q-beyond-row raid6-6-unsynced-without-P+Q-below-4096 \
+    raid6-6-unsynced-without-P+Q-below-4096-d1 raid6-6-unsynced-without-P+Q-below-512 \
+    raid6-6-unsynced-without-P+Q-below-512-d1 raid6-6-unsynced-without-P+Q-below-row \
+    raid5-5-unsynced-sector4096-without-d1-beyond-4096 \
+    raid5-5-unsynced-sector4096-without-d1-beyond-4096-d1 \
+    raid5-5-unsynced-sector4096-without-d1-beyond-row \
+    raid5-5-unsynced-sector4096-without-d1-below-4096 \
+    raid5-5-unsynced-sector4096-without-d1-below-4096-d1 \
+    raid5-5-unsynced-sector4096-without-d1-below-row \
+    raid6-6-unsynced-sector4096-without-d1-beyond-4096 \
+    raid6-6-unsynced-sector4096-without-d1-beyond-4096-d1 \
+    raid6-6-unsynced-sector4096-without-d1-beyond-row \
+    raid6-6-unsynced-sector4096-without-d1-below-4096 \
+    raid6-6-unsynced-sector4096-without-d1-below-4096-d1 \
+    raid6-6-unsynced-sector4096-without-d1-below-row";
+
 /// All of them.
-pub(crate) const ALL: [&str; 11] = [
+pub(crate) const ALL: [&str; 12] = [
     ONE_WRITE,
     CHUNKS,
     SKIP_COPY,
@@ -117,4 +217,5 @@ pub(crate) const ALL: [&str; 11] = [
     READ_ERRORS,
     SYNCS,
     UNSYNCED,
+    UNSYNCED_DEGRADED,
 ];
