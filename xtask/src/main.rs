@@ -9,6 +9,7 @@ mod deny;
 mod deps;
 mod instructions;
 mod interop;
+mod lines;
 mod map;
 mod mutants;
 mod packages;

@@ -5,12 +5,13 @@
 //! much, how many failures. Seeds go on where the last sweep ended, so that none counts twice. Whoever runs
 //! a sweep commits the line.
 
+use crate::lines::{commit, count, date, printed, text};
 use crate::part::cargo;
 use crate::tree::root;
 use anyhow::{Context, bail, ensure};
 use serde_json::{Value, json};
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
 /// Where sweeps begin: beyond the seeds of all tests and of the gate.
 const FIRST: u64 = 10_000_000;
@@ -74,35 +75,24 @@ pub(crate) fn sweep(each: u64) -> anyhow::Result<()> {
 impl Sweep {
     /// What the simulation says of itself.
     fn counted(found: &Value) -> anyhow::Result<Self> {
-        let number = |field: &str| {
-            found[field].as_u64().with_context(|| format!("{field}: found {}", found[field]))
-        };
         Ok(Self {
             date: String::new(),
             commit: String::new(),
             first: 0,
             each: 0,
-            seeds: number("seeds")?,
-            ios: number("ios")?,
-            crash_points: number("crash_points")?,
-            failures: number("failures")?,
+            seeds: count(found, "seeds")?,
+            ios: count(found, "ios")?,
+            crash_points: count(found, "crash_points")?,
+            failures: count(found, "failures")?,
         })
     }
 
     fn of_json(line: &Value) -> anyhow::Result<Self> {
-        let text = |field: &str| {
-            let text = line[field].as_str().map(str::to_owned);
-            text.with_context(|| format!("{field}: found {}, expected a text", line[field]))
-        };
-        let number = |field: &str| {
-            let number = line[field].as_u64();
-            number.with_context(|| format!("{field}: found {}, expected a count", line[field]))
-        };
         Ok(Self {
-            date: text("date")?,
-            commit: text("commit")?,
-            first: number("first")?,
-            each: number("each")?,
+            date: text(line, "date")?,
+            commit: text(line, "commit")?,
+            first: count(line, "first")?,
+            each: count(line, "each")?,
             ..Self::counted(line)?
         })
     }
@@ -166,12 +156,7 @@ fn sum(sweeps: &[Sweep]) -> Sum {
 
 /// The commit that is checked out, with nothing changed since but the ledger: a count is of a commit.
 fn clean_commit() -> anyhow::Result<String> {
-    let git = |words: &[&str]| -> anyhow::Result<String> {
-        let output = Command::new("git").args(words).current_dir(root()).output()?;
-        ensure!(output.status.success(), "git: {}", String::from_utf8_lossy(&output.stderr));
-        Ok(String::from_utf8(output.stdout)?)
-    };
-    let changed = git(&["status", "--porcelain"])?;
+    let changed = printed("git", &["status", "--porcelain"])?;
     let others: Vec<&str> =
         changed.lines().filter(|line| !line.ends_with("sweeps.jsonl")).collect();
     ensure!(
@@ -179,13 +164,7 @@ fn clean_commit() -> anyhow::Result<String> {
         "found changes that are not committed, expected none, for the ledger names a commit; commit or \
          stash: {others:?}"
     );
-    Ok(git(&["rev-parse", "HEAD"])?.trim().to_owned())
-}
-
-/// Today, in UTC.
-fn date() -> anyhow::Result<String> {
-    let output = Command::new("date").args(["-u", "+%F"]).output()?;
-    Ok(String::from_utf8(output.stdout)?.trim().to_owned())
+    commit()
 }
 
 #[cfg(test)]
@@ -223,8 +202,8 @@ mod tests {
         let error = |text: String| format!("{:#}", parse(&text).unwrap_err());
         let twice = error(line(100, "7") + &line(109, "8"));
         assert!(twice.contains("sweeps.jsonl:2: first: found 109"), "{twice}");
-        let text = error(line(100, "7") + &line(110, "\"8\""));
-        assert!(text.contains("sweeps.jsonl:2: ios: found \"8\""), "{text}");
+        let wrong = error(line(100, "7") + &line(110, "\"8\""));
+        assert!(wrong.contains("sweeps.jsonl:2: ios: found \"8\""), "{wrong}");
         assert!(error("{\n".to_owned()).contains("sweeps.jsonl:1"));
     }
 }

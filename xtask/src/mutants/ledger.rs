@@ -8,13 +8,13 @@
 //! nothing was tried yet have no line.
 
 use super::{Found, Mutant, Set, survivors};
+use crate::lines::{commit, count, date, text, texts};
 use crate::tree;
 use anyhow::{Context, bail, ensure};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::path::PathBuf;
-use std::process::Command;
 
 /// One file of one run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -52,7 +52,7 @@ const OPEN_MAX: u64 = 3;
 /// Adds a run.
 pub(super) fn add(set: &Set, shard: &str, found: &Found) -> anyhow::Result<()> {
     let size = set.size()?;
-    let (commit, date) = (word("git", &["rev-parse", "HEAD"])?, word("date", &["-u", "+%F"])?);
+    let (commit, date) = (commit()?, date()?);
     let mut text = std::fs::read_to_string(path()).unwrap_or_default();
     let before = sum(&parse(&text)?, &[]);
     let files: BTreeSet<&String> = found.tried().map(|mutant| &mutant.file).collect();
@@ -61,7 +61,7 @@ pub(super) fn add(set: &Set, shard: &str, found: &Found) -> anyhow::Result<()> {
             let those = all.iter().filter(|mutant| mutant.file == *file);
             those.map(|mutant| format!("{} @ {}", mutant.change, mutant.code)).collect()
         };
-        let count = |all: &[Mutant]| of_file(all).len() as u64;
+        let len = |all: &[Mutant]| of_file(all).len() as u64;
         let mut line = Line {
             date: date.clone(),
             commit: commit.clone(),
@@ -76,9 +76,9 @@ pub(super) fn add(set: &Set, shard: &str, found: &Found) -> anyhow::Result<()> {
             let ended = [of_file(&found.caught), of_file(&found.timeouts)].concat();
             line.killed = open.into_iter().filter(|name| ended.contains(name)).collect();
         } else {
-            line.caught = count(&found.caught);
-            line.timeouts = count(&found.timeouts);
-            line.unviable = count(&found.unviable);
+            line.caught = len(&found.caught);
+            line.timeouts = len(&found.timeouts);
+            line.unviable = len(&found.unviable);
             line.missed = of_file(&found.survivors);
         }
         if line.tried() > 0 || !line.killed.is_empty() {
@@ -151,30 +151,27 @@ impl Line {
     }
 
     fn of_json(line: &Value) -> anyhow::Result<Self> {
-        let text = |field: &str| {
-            let text = line[field].as_str().map(str::to_owned);
-            text.with_context(|| format!("{field}: found {}, expected a text", line[field]))
+        let it = Self {
+            date: text(line, "date")?,
+            commit: text(line, "commit")?,
+            set: text(line, "set")?,
+            shard: text(line, "shard")?,
+            file: text(line, "file")?,
+            ..Self::default()
         };
-        let number = |field: &str| {
-            let number = line[field].as_u64();
-            number.with_context(|| format!("{field}: found {}, expected a count", line[field]))
-        };
-        let names = |field: &str| {
-            let names = line[field].as_array().and_then(|names| {
-                names.iter().map(|name| Some(name.as_str()?.to_owned())).collect()
-            });
-            names.with_context(|| format!("{field}: found {}, expected texts", line[field]))
-        };
-        let (date, commit, set) = (text("date")?, text("commit")?, text("set")?);
-        let (shard, file) = (text("shard")?, text("file")?);
-        let it = Self { date, commit, set, shard, file, ..Self::default() };
         if it.shard == AGAIN {
-            return Ok(Self { killed: names("killed")?, ..it });
+            return Ok(Self { killed: texts(line, "killed")?, ..it });
         }
-        let (of, caught) = (number("of")?, number("caught")?);
-        let (timeouts, unviable) = (number("timeouts")?, number("unviable")?);
-        let it = Self { of, caught, timeouts, unviable, missed: names("missed")?, ..it };
-        let tried = number("tried")?;
+        let it = Self {
+            of: count(line, "of")?,
+            caught: count(line, "caught")?,
+            timeouts: count(line, "timeouts")?,
+            unviable: count(line, "unviable")?,
+            missed: texts(line, "missed")?,
+            ..it
+        };
+        let tried = count(line, "tried")?;
+        let of = it.of;
         ensure!(tried == it.tried(), "tried: found {tried}, expected {}, the sum", it.tried());
         ensure!(tried <= of, "tried: found {tried} of {of}");
         Ok(it)
@@ -244,13 +241,6 @@ fn sum(lines: &[Line], listed: &[Mutant]) -> BTreeMap<String, Sum> {
         }
     }
     sums
-}
-
-/// What a command prints.
-fn word(program: &str, words: &[&str]) -> anyhow::Result<String> {
-    let output = Command::new(program).args(words).current_dir(tree::root()).output()?;
-    ensure!(output.status.success(), "{program}: {}", String::from_utf8_lossy(&output.stderr));
-    Ok(String::from_utf8(output.stdout)?.trim().to_owned())
 }
 
 const AGAIN: &str = "again";

@@ -1,0 +1,72 @@
+//! Lines of a ledger: what each begins with, and fields of JSON with errors that name them.
+//!
+//! A ledger says what was run when, of which commit: sweeps (`sweep`) and mutants (`mutants/ledger`).
+
+use crate::tree::root;
+use anyhow::{Context, ensure};
+use serde_json::Value;
+use std::process::Command;
+
+/// The text of a field.
+pub(crate) fn text(line: &Value, field: &str) -> anyhow::Result<String> {
+    let text = line[field].as_str().map(str::to_owned);
+    text.with_context(|| format!("{field}: found {}, expected a text", line[field]))
+}
+
+/// The texts of a field.
+pub(crate) fn texts(line: &Value, field: &str) -> anyhow::Result<Vec<String>> {
+    let all = line[field].as_array();
+    let texts = all.and_then(|all| all.iter().map(|it| Some(it.as_str()?.to_owned())).collect());
+    texts.with_context(|| format!("{field}: found {}, expected texts", line[field]))
+}
+
+/// The count of a field.
+pub(crate) fn count(line: &Value, field: &str) -> anyhow::Result<u64> {
+    let count = line[field].as_u64();
+    count.with_context(|| format!("{field}: found {}, expected a count", line[field]))
+}
+
+/// Today, in UTC.
+pub(crate) fn date() -> anyhow::Result<String> {
+    Ok(printed("date", &["-u", "+%F"])?.trim().to_owned())
+}
+
+/// The commit that is checked out, in full.
+pub(crate) fn commit() -> anyhow::Result<String> {
+    Ok(printed("git", &["rev-parse", "HEAD"])?.trim().to_owned())
+}
+
+/// What a command prints in the root.
+pub(crate) fn printed(program: &str, words: &[&str]) -> anyhow::Result<String> {
+    let output = Command::new(program).args(words).current_dir(root()).output();
+    let output = output.with_context(|| program.to_owned())?;
+    ensure!(output.status.success(), "{program}: {}", String::from_utf8_lossy(&output.stderr));
+    Ok(String::from_utf8(output.stdout)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_field_that_is_wrong_is_named_with_what_was_found() {
+        let line =
+            serde_json::json!({"word": "w", "names": ["a", "b"], "count": 7, "mixed": ["a", 1]});
+        assert_eq!(text(&line, "word").unwrap(), "w");
+        assert_eq!(texts(&line, "names").unwrap(), ["a", "b"]);
+        assert_eq!(count(&line, "count").unwrap(), 7);
+        let wrong = [
+            text(&line, "count").map(drop),
+            texts(&line, "mixed").map(drop),
+            count(&line, "word").map(drop),
+            count(&line, "absent").map(drop),
+        ];
+        let expected = [
+            "count: found 7, expected a text",
+            "mixed: found [\"a\",1], expected texts",
+            "word: found \"w\", expected a count",
+            "absent: found null, expected a count",
+        ];
+        assert_eq!(wrong.map(|it| it.unwrap_err().to_string()), expected);
+    }
+}
