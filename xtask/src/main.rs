@@ -33,6 +33,7 @@ usage: cargo xtask TASK
   instructions [--update]   counts instructions, compares with benches/instructions.toml
   interop [NAME…]    the suites of interop/ (all, or those named; `lab` is the kernel lab)
   mutants [SET…] [-- OPTION…]   which changes of the code does no test notice? (hours)
+  mutants together SHARD   the same for a shard of `stripes` (0/8), built at once (half an hour)
   mutants ledger     how much of that was run
   sweep N            simulates N more seeds of each profile, beyond CI; adds a line to the ledger
   map                rewrites the list of files in ARCHITECTURE.md

@@ -9,6 +9,7 @@
 //! mostly shards, and each is added to a ledger ([`ledger`]) that says how much of which file was run.
 
 mod ledger;
+mod together;
 
 use crate::part::{Ending, Report, cargo};
 use crate::tree;
@@ -39,6 +40,8 @@ const SETS: [Set; 4] = [
 /// commit that is checked out; FOLDER is the one that holds `mutants.out`, SHARD is as in `--shard`,
 /// `all`, or `again` if what had survived was tried again.
 ///
+/// `cargo xtask mutants together SHARD` builds the changes of a shard of `stripes` together ([`together`]).
+///
 /// `cargo xtask mutants ledger` says how much was run.
 pub(crate) fn mutants(words: &[&str]) -> anyhow::Result<Report> {
     let mut report = Report::default();
@@ -48,6 +51,14 @@ pub(crate) fn mutants(words: &[&str]) -> anyhow::Result<Report> {
             let found = Found::read(&Path::new(folder).join("mutants.out"))?;
             println!("{found}");
             ledger::add(set, shard, &found)?;
+            return Ok(report);
+        }
+        ["together", shard] => {
+            let set = together::stripes();
+            report.part(&format!("mutants of {} {shard}, built together", set.name), || {
+                together::run(set, shard)
+                    .unwrap_or_else(|error| Ending::Failed(format!("{error:#}")))
+            });
             return Ok(report);
         }
         ["ledger"] => {

@@ -34,9 +34,9 @@ pub(crate) fn tests(selection: &[&str]) -> Ending {
 }
 
 /// One program of tests, and the folder of its package, in which tests run.
-struct Binary {
-    program: PathBuf,
-    folder: PathBuf,
+pub(crate) struct Binary {
+    pub(crate) program: PathBuf,
+    pub(crate) folder: PathBuf,
 }
 
 /// Builds the tests selected.
@@ -51,7 +51,7 @@ fn binaries(selection: &[&str]) -> anyhow::Result<Vec<Binary>> {
 }
 
 /// The programs of tests in what cargo says, one JSON object a line.
-fn built(messages: &str) -> Vec<Binary> {
+pub(crate) fn built(messages: &str) -> Vec<Binary> {
     let messages = messages.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
     messages
         .filter(|message| message["profile"]["test"] == true)

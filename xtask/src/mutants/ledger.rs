@@ -91,6 +91,19 @@ pub(super) fn add(set: &Set, shard: &str, found: &Found) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// What survived, was not killed since and makes a difference.
+pub(super) fn open() -> anyhow::Result<Vec<Mutant>> {
+    let sums = sum(&ledger()?, &survivors()?);
+    let mut open = Vec::new();
+    for (file, sum) in sums {
+        for name in sum.open {
+            let (change, code) = name.split_once(" @ ").with_context(|| name.clone())?;
+            open.push(Mutant { file: file.clone(), change: change.into(), code: code.into() });
+        }
+    }
+    Ok(open)
+}
+
 /// How much was run of each file, and of all.
 pub(super) fn summary() -> anyhow::Result<String> {
     let sums = sum(&ledger()?, &survivors()?);
@@ -243,7 +256,8 @@ fn sum(lines: &[Line], listed: &[Mutant]) -> BTreeMap<String, Sum> {
     sums
 }
 
-const AGAIN: &str = "again";
+/// The shard that tries again what survived.
+pub(super) const AGAIN: &str = "again";
 
 #[cfg(test)]
 mod tests {

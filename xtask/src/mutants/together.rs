@@ -1,0 +1,563 @@
+//! Mutants built together: all changes of a shard in one build, one of them chosen when tests run.
+//!
+//! cargo-mutants builds the crate and every program of tests once for each change, which takes more of the
+//! processor than the tests of what is caught early. Here a copy of the tree gets, in each function that
+//! is changed, all of its versions side by side:
+//!
+//! ```text
+//! fn area(&self) -> u64 {
+//!     match crate::chosen_change() {
+//!         17 => { self.width + self.height }
+//!         18 => { 0 }
+//!         _ => { self.width * self.height }
+//!     }
+//! }
+//! ```
+//!
+//! and the environment says which is run. What is changed, and where, is what `cargo mutants --list` says,
+//! so names in the ledger are the same. Versions that do not compile are found by the lines that rustc
+//! names, and taken out. Left to cargo-mutants are changes outside of functions, of functions that are
+//! `const` or hide their type (`impl Trait`), and of functions within others that are changed too.
+//!
+//! The programs of tests that the configuration names run the fastest first, and the first test that fails
+//! ends the run: most changes are caught within half a second. A limit is of the processor's time, so that a busy machine
+//! does not end what would pass.
+
+use super::{Found, Mutant, SETS, Set, judge, ledger, survivors};
+use crate::lines::text;
+use crate::part::Ending;
+use crate::runner::{Binary, built};
+use crate::tree;
+use anyhow::{Context, ensure};
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+use std::io::{BufRead, BufReader, Write as _};
+use std::ops::Range;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+/// The variable that names the change, by its place in the list.
+const VARIABLE: &str = "WEFT_CHOSEN_CHANGE";
+
+/// Builds without those that do not compile, at most.
+const BUILDS_MAX: usize = 12;
+
+/// Changes that are tried one after another are so far apart in the list.
+const STRIDE: usize = 7;
+
+/// Tests of shards behind queues, which no product runs; the configuration leaves them out as well.
+const LEFT_OUT: &str = "shards";
+
+/// One change of a shard.
+#[derive(Clone, Debug)]
+struct Change {
+    /// From 1: nothing is changed by 0.
+    id: u32,
+    file: String,
+    name: String,
+    /// Of the file, in bytes.
+    function: Range<usize>,
+    changed: Range<usize>,
+    replacement: String,
+}
+
+/// Runs a shard (`3/8`), or what survived of all (`again`), and adds it to the ledger.
+pub(super) fn run(set: &'static Set, shard: &str) -> anyhow::Result<Ending> {
+    let output = tree::root().join("target/mutants").join(set.name);
+    let folder = output.join("together");
+    let listed = list(set, shard)?;
+    let (changes, left_out) = changes(&listed, |file| Ok(std::fs::read_to_string(file)?))?;
+    println!("{} changes, {} left to cargo-mutants", changes.len(), left_out.len());
+    for name in &left_out {
+        println!("  left out: {name}");
+    }
+    ensure!(!changes.is_empty(), "shard {shard}: found no change");
+    copy_tree(&folder)?;
+    let mut outcomes = Outcomes::begin(&output.join("mutants.out"), &listed)?;
+    let unviable = take_out_what_does_not_compile(set, &folder, &changes)?;
+    for change in changes.iter().filter(|change| unviable.contains(&change.id)) {
+        outcomes.add("unviable", change)?;
+    }
+    let suites = unchanged(programs(set, &folder)?)?;
+    // Of what ends early a part of each file was run.
+    let order = (0..STRIDE).flat_map(|first| changes.iter().skip(first).step_by(STRIDE));
+    for (count, change) in order.filter(|change| !unviable.contains(&change.id)).enumerate() {
+        let before = time_of_children()?;
+        let tests = suites.iter().map(|(program, limit)| test(program, change.id, *limit));
+        let found = tests.filter_map(Result::transpose).next().transpose()?;
+        let (outcome, test) = found.unwrap_or_else(|| ("missed", String::new()));
+        let took = time_of_children()? - before;
+        println!("{count:4} {:5.1} s {outcome} {} {test}", took.as_secs_f64(), change.name);
+        outcomes.add(outcome, change)?;
+    }
+    let found = Found::read(&output.join("mutants.out"))?;
+    println!("{found}");
+    ledger::add(set, shard, &found)?;
+    let known: Vec<Mutant> = survivors()?;
+    Ok(judge(&known, &found, false).map_or(Ending::Passed, Ending::Failed))
+}
+
+/// Programs of tests, the fastest first, each with its limit in seconds. Without a change none fails.
+fn unchanged(programs: Vec<Binary>) -> anyhow::Result<Vec<(Binary, u64)>> {
+    let mut timed = Vec::new();
+    for program in programs {
+        let before = time_of_children()?;
+        let ending = test(&program, 0, 3600)?;
+        ensure!(ending.is_none(), "nothing is changed, and tests fail: {ending:?}");
+        let took = time_of_children()? - before;
+        println!("  {:5.1} s unchanged: {}", took.as_secs_f64(), program.program.display());
+        timed.push((took, program));
+    }
+    timed.sort_by_key(|(took, _)| *took);
+    Ok(timed.into_iter().map(|(took, program)| (program, 10 + 5 * took.as_secs())).collect())
+}
+
+/// What `cargo mutants --list` says of a shard.
+fn list(set: &Set, shard: &str) -> anyhow::Result<Vec<Value>> {
+    let mut command = set.command();
+    command.args(["--list", "--json", "--no-shuffle", "--sharding", "round-robin"]);
+    if shard != ledger::AGAIN {
+        command.args(["--shard", shard]);
+    }
+    let output = command.output().context("cargo mutants")?;
+    let error = || format!("cargo mutants: {}", String::from_utf8_lossy(&output.stderr));
+    ensure!(output.status.success(), error());
+    let mut all: Vec<Value> = serde_json::from_slice(&output.stdout)?;
+    if shard == ledger::AGAIN {
+        let open = ledger::open()?;
+        let mut those = Vec::new();
+        for value in all {
+            let (file, name) = (text(&value, "file")?, text(&value, "name")?);
+            let source = std::fs::read_to_string(tree::root().join(&file))?;
+            if open.contains(&Mutant::of(&file, &name, &source)?) {
+                those.push(value);
+            }
+        }
+        all = those;
+    }
+    Ok(all)
+}
+
+/// Changes of a list, and the names of those that are left out.
+fn changes(
+    list: &[Value],
+    read: impl Fn(&Path) -> anyhow::Result<String>,
+) -> anyhow::Result<(Vec<Change>, Vec<String>)> {
+    let mut sources: BTreeMap<String, String> = BTreeMap::new();
+    let (mut taken, mut left_out) = (Vec::<Change>::new(), Vec::new());
+    for (value, id) in list.iter().zip(1..) {
+        let (file, name) = (text(value, "file")?, text(value, "name")?);
+        if !sources.contains_key(&file) {
+            sources.insert(file.clone(), read(&tree::root().join(&file))?);
+        }
+        let source = &sources[&file];
+        let hides =
+            value["function"]["return_type"].as_str().is_some_and(|it| it.contains("impl "));
+        let Some(function) = place(&value["function"]["span"], source).filter(|_| !hides) else {
+            left_out.push(name);
+            continue;
+        };
+        let changed = place(&value["span"], source).with_context(|| format!("{name}: span"))?;
+        let body = body(&source[function.clone()]).with_context(|| format!("{name}: no body"))?;
+        if source[function.start..][..body.start].contains("const fn ") {
+            left_out.push(name);
+            continue;
+        }
+        let function = function.start + body.start..function.start + body.end;
+        let replacement = text(value, "replacement")?;
+        taken.push(Change { id, file, name, function, changed, replacement });
+    }
+    let functions: BTreeSet<(String, usize, usize)> = taken
+        .iter()
+        .map(|change| (change.file.clone(), change.function.start, change.function.end))
+        .collect();
+    let (taken, nested): (Vec<_>, Vec<_>) = taken.into_iter().partition(|change| {
+        !functions.iter().any(|(file, start, end)| {
+            *file == change.file && *start < change.function.start && change.function.end < *end
+        })
+    });
+    left_out.extend(nested.into_iter().map(|change| change.name));
+    Ok((taken, left_out))
+}
+
+/// A span of cargo-mutants: lines and columns from 1, columns of characters, the end excluded.
+fn place(span: &Value, source: &str) -> Option<Range<usize>> {
+    let at = |end: &str| {
+        let from_0 = |field: &str| number(&span[end][field])?.checked_sub(1);
+        let (line, column) = (from_0("line")?, from_0("column")?);
+        let start = source.split_inclusive('\n').take(line).map(str::len).sum::<usize>();
+        let chars = source[start..].char_indices().nth(column);
+        Some(start + chars.map_or(source.len() - start, |(at, _)| at))
+    };
+    Some(at("start")?..at("end")?)
+}
+
+fn number(value: &Value) -> Option<usize> {
+    usize::try_from(value.as_u64()?).ok()
+}
+
+/// Where the body of a function is, with its braces.
+fn body(function: &str) -> Option<Range<usize>> {
+    let mut depth = 0;
+    let mut start = 0;
+    for line in function.split_inclusive('\n') {
+        let code = line.split("//").next().unwrap_or_default();
+        for (at, letter) in code.char_indices() {
+            match letter {
+                '(' | '[' => depth += 1,
+                ')' | ']' => depth -= 1,
+                '{' if depth == 0 => return Some(start + at..function.trim_end().len()),
+                _ => {}
+            }
+        }
+        start += line.len();
+    }
+    None
+}
+
+/// A file with all versions of its functions, and the lines, from 1, of each version.
+fn with_versions(source: &str, changes: &[&Change]) -> (String, Vec<(Range<usize>, u32)>) {
+    let mut functions: BTreeMap<usize, Vec<&Change>> = BTreeMap::new();
+    for change in changes {
+        functions.entry(change.function.start).or_default().push(change);
+    }
+    let (mut text, mut lines) = (String::new(), Vec::new());
+    let mut done = 0;
+    for changes in functions.values() {
+        let function = changes[0].function.clone();
+        text.push_str(&source[done..function.start]);
+        text.push_str("{ match crate::chosen_change() {\n");
+        for change in changes {
+            let first = text.matches('\n').count() + 1;
+            let (before, after) =
+                (function.start..change.changed.start, change.changed.end..function.end);
+            let (before, after) = (&source[before], &source[after]);
+            let _ = writeln!(text, "{} => {before} {} {after}", change.id, change.replacement);
+            lines.push((first..text.matches('\n').count() + 1, change.id));
+        }
+        let _ = writeln!(text, "_ => {}\n}} }}", &source[function.clone()]);
+        done = function.end;
+    }
+    text.push_str(&source[done..]);
+    (text, lines)
+}
+
+/// What the crate is given: which change is chosen.
+fn chooser() -> String {
+    format!(
+        "\n/// Which change is run.\npub fn chosen_change() -> u32 {{\n    static CHOSEN: std::sync::OnceLock<u32> = \
+         std::sync::OnceLock::new();\n    *CHOSEN.get_or_init(|| {{\n        let text = \
+         std::env::var(\"{VARIABLE}\").expect(\"{VARIABLE} names it\");\n        \
+         text.parse().expect(\"it is a number\")\n    }})\n}}\n"
+    )
+}
+
+/// Copies what git knows; files that are the same stay as they are, so that they are not built again.
+fn copy_tree(folder: &Path) -> anyhow::Result<()> {
+    let output = Command::new("git").args(["ls-files", "-z"]).current_dir(tree::root()).output()?;
+    ensure!(output.status.success(), "git ls-files: {}", output.status);
+    for name in String::from_utf8(output.stdout)?.split_terminator('\0') {
+        let (from, to) = (tree::root().join(name), folder.join(name));
+        if from.is_file() {
+            write_if_other(&to, &std::fs::read(from)?)?;
+        }
+    }
+    Ok(())
+}
+
+fn write_if_other(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
+    if std::fs::read(path).is_ok_and(|old| old == bytes) {
+        return Ok(());
+    }
+    std::fs::create_dir_all(path.parent().context("a file is in a folder")?)?;
+    std::fs::write(path, bytes).with_context(|| path.display().to_string())
+}
+
+/// Writes all versions into the copy, and says which do not compile.
+fn take_out_what_does_not_compile(
+    set: &Set,
+    folder: &Path,
+    changes: &[Change],
+) -> anyhow::Result<BTreeSet<u32>> {
+    let root = format!("crates/{}/src/lib.rs", set.package);
+    let mut unviable = BTreeSet::new();
+    for _ in 0..BUILDS_MAX {
+        let mut files: BTreeMap<&str, Vec<&Change>> = BTreeMap::from([(root.as_str(), Vec::new())]);
+        for change in changes {
+            files.entry(&change.file).or_default();
+        }
+        for change in changes.iter().filter(|change| !unviable.contains(&change.id)) {
+            files.entry(&change.file).or_default().push(change);
+        }
+        let mut lines = BTreeMap::new();
+        for (file, changes) in files {
+            let source = std::fs::read_to_string(tree::root().join(file))?;
+            let (mut text, of_file) = with_versions(&source, &changes);
+            if file == root {
+                text.push_str(&chooser());
+            }
+            write_if_other(&folder.join(file), text.as_bytes())?;
+            lines.insert(file.to_owned(), of_file);
+        }
+        let words = ["check", "-q", "--lib", "--message-format=json", "-p", set.package];
+        let output = cargo(folder, &words).output()?;
+        if output.status.success() {
+            return Ok(unviable);
+        }
+        let before = unviable.len();
+        let messages = String::from_utf8_lossy(&output.stdout);
+        unviable.extend(blamed(&messages, &lines)?);
+        println!("  {} do not compile", unviable.len());
+        ensure!(unviable.len() > before, "{}", String::from_utf8_lossy(&output.stderr));
+    }
+    anyhow::bail!("after {BUILDS_MAX} builds there are still some that do not compile")
+}
+
+/// The changes in whose lines errors are.
+fn blamed(
+    messages: &str,
+    lines: &BTreeMap<String, Vec<(Range<usize>, u32)>>,
+) -> anyhow::Result<BTreeSet<u32>> {
+    let mut blamed = BTreeSet::new();
+    for message in messages.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok()) {
+        let message = &message["message"];
+        if message["level"] != "error" || message["spans"].as_array().is_none_or(Vec::is_empty) {
+            continue;
+        }
+        let spans = message["spans"].as_array().map_or(&[][..], Vec::as_slice);
+        let primary = |span: &&Value| span["is_primary"] == true;
+        let of = |span: &Value| {
+            let line = number(&span["line_start"])?;
+            let lines = lines.get(span["file_name"].as_str()?)?;
+            lines.iter().find(|(lines, _)| lines.contains(&line)).map(|(_, id)| *id)
+        };
+        let mut those: Vec<u32> = spans.iter().filter(primary).filter_map(of).collect();
+        if those.is_empty() {
+            those = spans.iter().filter_map(of).collect();
+        }
+        ensure!(!those.is_empty(), "in no version: {}", message["rendered"]);
+        blamed.extend(those);
+    }
+    Ok(blamed)
+}
+
+/// `cargo` in the copy. Lints say nothing of what is changed; what is computed while building may not end.
+fn cargo(folder: &Path, words: &[&str]) -> Command {
+    let mut command = crate::part::cargo(words);
+    let flags = "--cap-lints=allow";
+    command.current_dir(folder).args(["--profile", "mutants"]).env("RUSTFLAGS", flags);
+    command.env("CARGO_TARGET_DIR", folder.join("target")).stderr(Stdio::inherit());
+    command
+}
+
+/// Builds the programs of tests that the configuration names, and those of the two libraries.
+fn programs(set: &Set, folder: &Path) -> anyhow::Result<Vec<Binary>> {
+    let config = std::fs::read_to_string(tree::root().join(set.config))?;
+    let names = suites(&config);
+    ensure!(!names.is_empty(), "{}: found no \"--test=NAME\"", set.config);
+    let mut words = vec!["test", "-q", "--no-run", "--message-format=json", "--lib"];
+    words.extend(["-p", set.package, "-p", "weft-sim"]);
+    let options: Vec<String> = names.iter().map(|name| format!("--test={name}")).collect();
+    words.extend(options.iter().map(String::as_str));
+    let output = cargo(folder, &words).output()?;
+    ensure!(output.status.success(), "the tests do not build");
+    let programs = built(&String::from_utf8_lossy(&output.stdout));
+    ensure!(programs.len() > names.len(), "found {} programs of tests", programs.len());
+    Ok(programs)
+}
+
+fn suites(config: &str) -> Vec<String> {
+    let names = config.lines().filter_map(|line| {
+        Some(line.trim().strip_prefix("\"--test=")?.strip_suffix("\",")?.to_owned())
+    });
+    names.collect()
+}
+
+/// Runs the tests of a program until one fails: how it ended, and which, if one did.
+fn test(
+    program: &Binary,
+    change: u32,
+    limit: u64,
+) -> anyhow::Result<Option<(&'static str, String)>> {
+    // Both limits, of the processor's time in seconds and of memory in KiB, end the process.
+    let limits = "ulimit -t $1; ulimit -v 8388608; shift; exec \"$@\"";
+    let mut child = Command::new("sh")
+        .args(["-c", limits, "sh", &limit.to_string()])
+        .arg(&program.program)
+        .args(["--test-threads=1", "--skip", LEFT_OUT])
+        .env(VARIABLE, change.to_string())
+        .env("RUST_BACKTRACE", "0")
+        .env("CARGO_MANIFEST_DIR", &program.folder)
+        .current_dir(&program.folder)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()?;
+    let output = BufReader::new(child.stdout.take().context("it is piped")?);
+    let mut last = String::new();
+    for line in output.lines() {
+        last = line?;
+        if let Some(name) = last.strip_suffix(" ... FAILED") {
+            child.kill()?;
+            child.wait()?;
+            return Ok(Some(("caught", name.to_owned())));
+        }
+    }
+    let status = child.wait()?;
+    Ok(match status.signal() {
+        _ if status.success() => None,
+        // SIGKILL, SIGXCPU.
+        Some(9 | 24) => Some(("timeout", last)),
+        _ => Some(("caught", format!("{status} after {last}"))),
+    })
+}
+
+/// The processor's time of all processes that were waited for.
+fn time_of_children() -> anyhow::Result<Duration> {
+    let text = std::fs::read_to_string("/proc/self/stat")?;
+    let fields = text.rsplit(')').next().unwrap_or_default().split_whitespace();
+    // From the third, the state: cutime and cstime are the 16th and the 17th, in hundredths of a second.
+    let times = fields.skip(13).take(2).map(str::parse::<u64>).collect::<Result<Vec<_>, _>>()?;
+    Ok(Duration::from_millis(times.iter().sum::<u64>() * 10))
+}
+
+/// Files as those of cargo-mutants, written as results come.
+struct Outcomes {
+    folder: PathBuf,
+}
+
+impl Outcomes {
+    fn begin(folder: &Path, list: &[Value]) -> anyhow::Result<Self> {
+        std::fs::create_dir_all(folder)?;
+        std::fs::write(folder.join("mutants.json"), serde_json::to_string(list)?)?;
+        for name in ["caught", "missed", "timeout", "unviable"] {
+            std::fs::write(folder.join(format!("{name}.txt")), "")?;
+        }
+        Ok(Self { folder: folder.to_owned() })
+    }
+
+    fn add(&mut self, outcome: &str, change: &Change) -> anyhow::Result<()> {
+        let path = self.folder.join(format!("{outcome}.txt"));
+        let mut file = std::fs::OpenOptions::new().append(true).open(path)?;
+        Ok(writeln!(file, "{}", change.name)?)
+    }
+}
+
+/// The set whose tests are in other crates.
+pub(super) fn stripes() -> &'static Set {
+    &SETS[SETS.len() - 1]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    const SOURCE: &str = "\
+impl Area {
+    /// Brackets (in comments) do not count.
+    fn of(&self, [a, b]: [u8; 2]) -> u8 {
+        // ä
+        a + b
+    }
+}
+const fn one() -> u8 {
+    2 - 1
+}
+fn none() -> bool {
+    true
+}
+";
+
+    fn span(from: (u64, u64), to: (u64, u64)) -> Value {
+        let end = |(line, column)| json!({"line": line, "column": column});
+        json!({"start": end(from), "end": end(to)})
+    }
+
+    fn change(name: &str, function: &Value, place: &Value, replacement: &str) -> Value {
+        json!({"file": "f.rs", "name": name, "function": {"return_type": "-> u8", "span": function},
+               "span": place, "replacement": replacement})
+    }
+
+    fn listed() -> Vec<Value> {
+        let of = span((3, 5), (6, 6));
+        let (of_const, of_none) = (span((8, 1), (10, 2)), span((11, 1), (13, 2)));
+        vec![
+            change("plus", &of, &span((5, 11), (5, 12)), "-"),
+            change("value", &of, &span((4, 9), (5, 14)), "0"),
+            change("const", &of_const, &span((9, 7), (9, 8)), "+"),
+            change("none", &of_none, &span((12, 5), (12, 9)), "false"),
+            json!({"file": "f.rs", "name": "static", "function": null, "span": span((1, 1), (1, 2)),
+                   "replacement": "1"}),
+        ]
+    }
+
+    #[test]
+    fn functions_have_all_versions_and_the_lines_of_each_are_known() {
+        let (changes, left_out) = changes(&listed(), |_| Ok(SOURCE.to_owned())).unwrap();
+        assert_eq!(left_out, ["const", "static"]);
+        assert_eq!(changes.iter().map(|it| it.id).collect::<Vec<_>>(), [1, 2, 4]);
+        let (text, lines) = with_versions(SOURCE, &changes.iter().collect::<Vec<_>>());
+        let lines_of = |id: u32| -> Vec<&str> {
+            let (lines, _) = lines.iter().find(|(_, it)| *it == id).unwrap();
+            text.lines().skip(lines.start - 1).take(lines.len()).map(str::trim).collect()
+        };
+        assert_eq!(lines_of(1), ["1 => {", "// ä", "a  -  b", "}"]);
+        assert_eq!(lines_of(2), ["2 => {", "0", "}"]);
+        assert_eq!(lines_of(4), ["4 => {", "false", "}"]);
+        assert_eq!(text.matches("match crate::chosen_change()").count(), 2);
+        assert!(text.contains("_ => {\n        // ä\n        a + b\n    }\n} }"), "{text}");
+        assert!(text.contains("const fn one() -> u8 {\n    2 - 1\n}"), "{text}");
+        assert_eq!(with_versions(SOURCE, &[]).0, SOURCE);
+    }
+
+    #[test]
+    fn an_error_is_of_the_version_in_whose_lines_it_is() {
+        let lines = BTreeMap::from([("f.rs".to_owned(), vec![(3..5, 1), (5..9, 2)])]);
+        let error = |level: &str, line: u64| {
+            let span = json!({"file_name": "f.rs", "line_start": line, "is_primary": true});
+            json!({"message": {"level": level, "spans": [span], "rendered": "what"}}).to_string()
+        };
+        let said = [error("error", 4), error("warning", 6), "not json".to_owned()].join("\n");
+        assert_eq!(blamed(&said, &lines).unwrap(), BTreeSet::from([1]));
+        assert!(blamed(&error("error", 9), &lines).unwrap_err().to_string().contains("what"));
+    }
+
+    /// A test that fails is named, what does not end is told apart, and what passes is none.
+    #[test]
+    fn a_program_of_tests_runs_until_one_fails() {
+        let folder = tree::root().join("target");
+        let path = folder.join("mutants-together-test.sh");
+        let script = format!(
+            "#!/bin/sh\ncase ${VARIABLE} in\n1) echo 'test one ... ok'; echo 'test two ... FAILED'; \
+             exec sleep 1000;;\n2) while :; do :; done;;\n3) exit 101;;\nesac\n"
+        );
+        // Written by another process: a program that is open for writing cannot be run.
+        let write = "printf '%s' \"$1\" > \"$2\" && chmod +x \"$2\"";
+        let words = ["-c", write, "sh", &script];
+        assert!(Command::new("sh").args(words).arg(&path).status().unwrap().success());
+        let program = Binary { program: path.clone(), folder };
+        let ended = |change| {
+            test(&program, change, 1)
+                .unwrap()
+                .map(|(outcome, name)| (outcome, name.contains("test two")))
+        };
+        assert_eq!(ended(0), None);
+        assert_eq!(ended(1), Some(("caught", true)));
+        assert_eq!(ended(2), Some(("timeout", false)));
+        assert_eq!(ended(3), Some(("caught", false)));
+        assert!(time_of_children().unwrap() >= Duration::from_millis(900));
+        std::fs::remove_file(path).unwrap();
+    }
+
+    #[test]
+    fn suites_are_those_of_the_configuration() {
+        let config = std::fs::read_to_string(tree::root().join(stripes().config)).unwrap();
+        let found = suites(&config);
+        assert!(found.len() >= 5 && found.contains(&"statements".to_owned()), "{found:?}");
+        assert!(config.contains(&format!("not test({LEFT_OUT})")), "both leave out the same");
+    }
+}
