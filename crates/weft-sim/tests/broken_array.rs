@@ -2,10 +2,10 @@
 //! full member lacks is not forgotten, and nothing hangs.
 
 use weft_engine::mutant::Mutant;
-use weft_engine::{Fault, Flags, Notice, ReplyError, RequestOp, SyncAction, Verb};
+use weft_engine::{Fault, Flags, MemberState, Notice, ReplyError, RequestOp, SyncAction, Verb};
 use weft_ondisk::Level;
 use weft_sim::script::{Script, Step};
-use weft_sim::{CutMode, Options, Order, Planned, Rig, Ticket, chunk_kib};
+use weft_sim::{CutMode, Logged, Options, Order, Planned, Rig, Ticket, chunk_kib};
 use weft_units::{Sectors, Slot, Span};
 
 /// RAID 5 of four with a chunk of 64 KiB that stays dirty: block 16 is on disk 1, its parity on disk 3.
@@ -111,6 +111,45 @@ fn write_that_a_member_missed_is_acknowledged_once_its_failure_is_recorded() {
     assert_eq!(rig.wait(ticket), Ok(Vec::new()));
     assert_eq!(rig.wait(fail), Ok(Vec::new()));
     assert_eq!(rig.record.believed(Slot(1)), None);
+}
+
+/// Where a recovery has been its member is read and written like the others. Another member fails before its
+/// end: the array is broken, and this stripe lacks one block only. A write that reads first goes no further.
+#[test]
+fn write_where_a_recovery_has_been_reaches_no_member_once_the_array_is_broken() {
+    let mut rig = raid5().with(|options| {
+        options.data_promised = false;
+        options.logged = true;
+        // A recovery has as many stripes in flight as the cache has rows.
+        options.rows_max = Some(32);
+        options.knobs.safe_mode_delay = Span::secs(3600);
+    });
+    let write = rig.write(0, 1);
+    assert_eq!(rig.wait(write), Ok(Vec::new()));
+    rig.fail_disk(2);
+    let (added, _) = rig.add_blank();
+    rig.settle();
+    // The first stripe is not in the cache any more.
+    while rig.volume().sync_rows < 100 {
+        assert!(rig.step(Order::Fifo), "the recovery goes on");
+    }
+    rig.sync(SyncAction::Frozen).expect("a recovery may be stopped");
+    let good_to = match rig.volume().members[added].state {
+        MemberState::Rebuilding { good_to } => good_to,
+        state => panic!("{state:?}"),
+    };
+    assert!(good_to >= Sectors(8), "{good_to:?}");
+    rig.log.clear();
+    let write = rig.write(0, 2);
+    rig.disks[1].faults.gone = true;
+    rig.flush();
+    while rig.volume().array_state != "broken" {
+        assert!(rig.step(Order::Lifo), "disk 1 is flushed");
+    }
+    let reads = |logged: &Logged| matches!(logged, Logged::Read { .. });
+    assert!(rig.log.iter().any(reads), "the write reads first");
+    assert_eq!(rig.wait(write), Err(ReplyError::Io));
+    assert!(!rig.log.iter().any(|logged| matches!(logged, Logged::Write { .. })), "{:?}", rig.log);
 }
 
 fn ask(client: u32, op: RequestOp, start: u64, len: u64, sync: bool, fua: bool) -> Step {

@@ -1,11 +1,11 @@
 //! Changes of the engine that no test noticed, by `cargo xtask mutants stripes`: one test for each.
 
 use weft_engine::assemble;
-use weft_engine::knobs::Knobs;
-use weft_engine::{ReplyError, SyncAction, Verb};
-use weft_ondisk::Role;
+use weft_engine::knobs::{Knobs, Writes};
+use weft_engine::{Notice, ReplyError, SyncAction, Verb};
+use weft_ondisk::{BadBlockContext, BadBlocks, Features, Minor, Role, Super1};
 use weft_sim::{BLOCK, Logged, Order, Rig, chunk_kib};
-use weft_units::Span;
+use weft_units::{SectorRange, Span, Time};
 
 /// RAID 5 of four with a chunk of 64 KiB: block 0 is on disk 0.
 fn raid5() -> Rig {
@@ -68,6 +68,115 @@ fn what_a_member_had_no_space_for_is_not_written_twice_at_once() {
     assert!(rig.is_answered(write) && !rig.volume().no_space);
     rig.finish();
     assert!(rig.scrub_clean() > 0);
+}
+
+// What a member had no space for is written again every second. Another write to the same stripe may be held
+// back meanwhile, for it has to read and a full stripe is being written.
+#[test]
+fn deferred_write_of_a_stripe_that_is_held_back_waits_for_it() {
+    let mut rig = Rig::raid5(6, chunk_kib(4)).with(|options| {
+        options.knobs.preread_bypass_threshold = 0;
+        options.knobs.writes = Writes::Gather;
+        options.knobs.safe_mode_delay = Span::secs(3600);
+    });
+    // Block 0 is on disk 0, its parity on disk 5. Both are in the cache then, and the others are not.
+    rig = rig.written(0, 1);
+    let first = rig.write(0, 2);
+    while rig.disks[0].outstanding_writes().next().is_none() {
+        assert!(rig.step(Order::Fifo), "nothing has to be read");
+    }
+    let of_first: Vec<_> = rig.outstanding().map(|(token, _)| token).collect();
+    let second = rig.put_nosync(BLOCK, 512);
+    rig.put(5 * BLOCK, 5 * BLOCK);
+    rig.disks[0].faults.no_space = true;
+    of_first.into_iter().for_each(|token| rig.complete(token));
+    assert_eq!(rig.take_answer(first), Some(Err(ReplyError::NoSpace)));
+    // The rest of its own block may be read at once.
+    assert_eq!(rig.outstanding().count(), 7);
+    let (of_block, _) = rig.outstanding().last().expect("it was counted");
+    rig.complete(of_block);
+    assert_eq!(rig.outstanding().count(), 6, "the full stripe is written, and nothing is read");
+    rig.disks[0].faults.no_space = false;
+    let before = rig.now;
+    assert!(rig.wake() && rig.now.since(before) <= Span::secs(1));
+    assert_eq!(rig.outstanding().count(), 6, "the stripe is not written before it was handled");
+    // Its stripe still lacks what was deferred.
+    assert_eq!(rig.wait(second), Err(ReplyError::NoSpace));
+    rig.pass(Span::secs(5));
+    assert!(!rig.volume().no_space);
+    assert!(rig.read(0).is_all(2));
+    assert!(rig.scrub_clean() > 0);
+}
+
+// A resync writes parity, so it counts as a writer: the array is marked clean some time after its end, as
+// after the last write.
+#[test]
+fn array_is_marked_clean_as_long_after_its_resync_as_after_a_write() {
+    let delay = Span::millis(700);
+    let mut rig = raid5().with(|options| {
+        options.assume_clean = false;
+        options.knobs.safe_mode_delay = delay;
+    });
+    rig.sync(SyncAction::Frozen).expect("nothing speaks against it");
+    rig.pass(Span::secs(5));
+    rig.sync(SyncAction::Idle).expect("nothing speaks against it");
+    rig.pass(Span::secs(5));
+    let last = |those: fn(&Notice) -> bool| {
+        let found = rig.notices.iter().rev().find(|(_, notice)| those(notice));
+        found.map(|(at, _)| *at).expect("it was told")
+    };
+    let ended = last(|notice| matches!(notice, Notice::SyncFinished { .. }));
+    let clean = last(|notice| matches!(notice, Notice::ArrayClean(_)));
+    assert!(ended >= Time(0) + Span::secs(5), "the resync went on when it was allowed to");
+    assert!(clean.since(ended) >= delay, "{:?}", clean.since(ended));
+}
+
+/// Disk 0 has a log that says block 2 is bad.
+fn with_a_bad_block() -> Rig {
+    let mut rig = raid5().with(|options| options.logged = true);
+    for (block, byte) in (0..6).zip(1..) {
+        rig = rig.written(block, byte);
+    }
+    rig.stop();
+    let size = rig.disks[0].size();
+    let mut superblock = Super1::decode(&rig.disks[0].peek(8, 8), Minor::V1_2).expect("it is one");
+    superblock.feature_map.insert(Features::BADBLOCKS);
+    (superblock.bblog_offset, superblock.bblog_size, superblock.bblog_shift) = (8, 8, 0);
+    let mut bad = BadBlocks::default();
+    bad.insert(SectorRange::new(2 * 8, 8));
+    let context = BadBlockContext {
+        shift: 0,
+        data_offset: superblock.data_offset,
+        used_size: superblock.used_size(),
+        member_size: size,
+    };
+    let log = bad.encode(8 * 512, &context).expect("it has room");
+    rig.disks[0].poke(8, &superblock.encode());
+    rig.disks[0].poke(16, &log);
+    rig
+}
+
+#[test]
+fn member_with_a_bad_block_is_read_past_the_cache_but_for_that_block() {
+    let mut rig = with_a_bad_block();
+    let how = assemble::Options { read_only: true, ..assemble::Options::default() };
+    rig.start(&how).expect("it may be read");
+    for (block, byte) in (0..6).zip(1..) {
+        rig.log.clear();
+        let sector = rig.read_bytes(block * BLOCK, 512).expect("others have it");
+        assert!(sector.is_all(byte), "block {block}");
+        let reads: Vec<_> = rig.log.iter().filter_map(disk_and_count).collect();
+        // Past the cache what is asked for is read; around a member whole blocks, from the last slot on, as in md.
+        let expected: &[_] = if block == 2 { &[(3, 8), (2, 8), (1, 8)] } else { &[(0, 1)] };
+        assert_eq!(reads, expected, "block {block}");
+    }
+}
+
+fn disk_and_count(logged: &Logged) -> Option<(usize, u64)> {
+    match logged {
+        Logged::Read { disk, count, .. } => Some((*disk, *count)),
+        _ => None,
+    }
 }
 
 #[test]
