@@ -13,8 +13,9 @@ After each kill, from the members alone:
 - parity agrees with the data everywhere if it says clean, else in every row in which no write was
   unanswered since the array was last whole and clean.
 After each restart every sector is read: every *acknowledged* write is there, for weft writes
-through and a kill takes no cache away; a sector that the write hole excuses may be odd, but stays
-as it is (model.py).
+through and a kill takes no cache away; so is every trim and write of zeros, of which one that was not
+answered leaves each sector as it was, or zero; a sector that the write hole excuses may be odd, but
+stays as it is (model.py).
 """
 
 import fcntl
@@ -53,7 +54,7 @@ class Writer(threading.Thread):
         self.model, self.pauses = model, pauses
         self.low, self.high = window[0], window[0] + window[1]
         self.rng = random.Random(seed)
-        self.acked = self.flushes = 0
+        self.acked = self.flushes = self.trims = 0
         self.acked_at = 0.0  # when the last write was answered
         self.outstanding = {}  # handle → (kind, first, count, id)
         self.unflushed = set()  # (first, count, id) acknowledged, and no flush sent since was answered
@@ -86,24 +87,40 @@ class Writer(threading.Thread):
     def unanswered(self):
         return [(first, count) for kind, first, count, _ in self.outstanding.values() if kind != "flush"]
 
+    def unanswered_trims(self):
+        return sum(kind == "trim" for kind, *_ in self.outstanding.values())
+
     def send(self):
         if self.rng.random() < 0.06:
             self.outstanding[self.client.handle + 1] = ("flush", set(self.unflushed), 0, 0)
             self.client.send(nbd.FLUSH)
             return
-        count = self.rng.choice([1, 3, 8, 8, 8, 16, 64, 200])
+        kind = self.rng.choices(["write", "trim", "zero"], [92, 5, 3])[0]
+        count = self.rng.choice([1, 3, 8, 8, 8, 16, 64, 200] if kind == "write" else [8, 100, 200, 400, 700])
         first = self.rng.randrange(self.low, self.high - count)
         if count >= 8 and self.rng.random() < 0.7:
             first = first // 8 * 8
-        busy = [o for o in self.outstanding.values() if o[0] != "flush"]
-        if first < self.low or any(first < o[1] + o[2] and o[1] < first + count for o in busy):
+        if first < self.low:
             return
-        write_id = self.model.issue(first, count)
         fua = nbd.FUA if self.rng.random() < 0.08 else 0
-        data = pattern.words(first * SECTOR, count * SECTOR, write_id)
+        asked = first * SECTOR, count * SECTOR
+        if kind == "trim":
+            # What lies around whole chunk rows stays, and may be written meanwhile.
+            first, count = self.model.geometry.whole_chunk_rows(first, count)
+        busy = [o for o in self.outstanding.values() if o[0] != "flush"]
+        if any(first < o[1] + o[2] and o[1] < first + count for o in busy):
+            return
+        write_id = self.model.issue(first, count, kind != "write")
         # The handle is known before the bytes leave, so that a kill in between is judged.
-        self.outstanding[self.client.handle + 1] = ("fua" if fua else "write", first, count, write_id)
-        self.client.send(nbd.WRITE, first * SECTOR, len(data), fua, data)
+        self.outstanding[self.client.handle + 1] = (kind, first, count, write_id)
+        if kind == "trim":
+            self.client.send(nbd.TRIM, *asked, fua)
+        elif kind == "zero":
+            self.client.send(nbd.WRITE_ZEROES, *asked, fua | self.rng.choice([0, nbd.NO_HOLE]))
+        else:
+            if fua:
+                self.outstanding[self.client.handle + 1] = ("fua", first, count, write_id)
+            self.client.send(nbd.WRITE, *asked, fua, pattern.words(*asked, write_id))
 
     def reply(self):
         handle, error, _ = self.client.reply()
@@ -118,7 +135,8 @@ class Writer(threading.Thread):
         self.acked += 1
         self.acked_at = time.monotonic()
         self.model.cover(first, count, write_id)
-        if kind != "fua":
+        self.trims += kind == "trim" and count > 0
+        if kind == "write":
             self.unflushed.add((first, count, write_id))
         return True
 
@@ -376,6 +394,8 @@ class Run:
                 sys.exit(f"turn {number}, {kind}: {writer.error}")
             self.counts["writes"] += writer.acked
             self.counts["flushes"] += writer.flushes
+            self.counts["trims"] += writer.trims
+            self.counts["trims unanswered at a kill"] += writer.unanswered_trims()
             self.unflushed += writer.unflushed
             unanswered += writer.unanswered()
             if kind != "stop":
@@ -461,6 +481,7 @@ class Run:
             self.fail(f"turn {number}, read with slots {missing} missing", verdict.errors)
             self.counts["sectors read"] += verdict.sectors
             self.counts["newer than acknowledged"] += verdict.newer
+            self.counts["zero by a trim or write of zeros"] += verdict.zeroed
             self.counts["excused by the write hole"] += verdict.excused
             self.counts["odd by the write hole"] += verdict.holes
             self.counts["verified with members missing"] += bool(missing)
@@ -555,6 +576,43 @@ class Run:
         assert verdict.errors == [] and verdict.newer == 0
         client.close()
 
+    def plant_in_trims(self):
+        """What was written before a trim that was answered; what was written around it, zero; half of a
+        sector of a trim that was not answered, of which nothing and all is right."""
+        model, client = self.model, nbd.Client(self.server.uri)
+        low, length = model.windows[0]
+        first, count = model.geometry.whole_chunk_rows(low, length // 2)
+        write_id = model.issue(low, length // 2)
+        client.write(low * SECTOR, pattern.words(low * SECTOR, length // 2 * SECTOR, write_id))
+        model.cover(low, length // 2, write_id)
+        trim_id = model.issue(first, count, zero=True)
+
+        def after(sector, data):
+            good = client.read(sector * SECTOR, SECTOR)
+            client.write(sector * SECTOR, data)
+            errors = self.verify(0, keep=False).errors
+            client.write(sector * SECTOR, good)
+            assert all(f"sector {sector}:" in error for error in errors), errors
+            return len(errors)
+
+        def written(sector, length=SECTOR):
+            return pattern.words(sector * SECTOR, length, write_id)
+
+        sector = first + 5
+        assert after(sector, bytes(SECTOR)) == 0, "the trim was sent"
+        assert after(sector, written(sector, 256) + bytes(256)) == 1, "it does not tear sectors"
+        # Its ends are not whole chunk rows.
+        client.trim((first - 1 if first > low else first) * SECTOR, (count + 2) * SECTOR)
+        assert self.verify(0, keep=False).errors == []
+        assert after(sector, written(sector)) == 0, "the trim is not answered yet"
+        model.cover(first, count, trim_id)
+        assert after(sector, bytes(SECTOR)) == 0
+        assert after(sector, written(sector)) == 1, "it was answered"
+        assert after(first + count, bytes(SECTOR)) == 1, "nobody trimmed that"
+        assert self.verify(0).zeroed >= count
+        self.planted["trims"] += 3
+        client.close()
+
     def run(self, cycles):
         turns = cycles * len(self.PLAN)
         try:
@@ -585,6 +643,7 @@ class Run:
                                   if c >= 8 and all(self.model.floor[s] == i for s in range(f, f + c)))
         self.fail("at the end", self.verify(turns).errors)
         self.plant_in_content()
+        self.plant_in_trims()
         self.whole()
         self.server.stop()
         self.fail("stopped at the end", self.judge.after_stop())
@@ -608,6 +667,9 @@ class Run:
             ("newer than acknowledged", 1),
             ("writes", 200 * cycles),
             ("flushes", 10 * cycles),
+            ("trims", 5 * cycles),
+            ("trims unanswered at a kill", cycles),
+            ("zero by a trim or write of zeros", 1000 * cycles),
             ("killed in check", 1),
             ("killed in recover", 1),
             ("killed in resync", 1),
@@ -615,7 +677,7 @@ class Run:
             ("killed before `add` was answered", 1),
         ):
             assert counts[text] >= least, f"{text}: {counts[text]}, expected at least {least}"
-        assert self.planted == {"killed": 1, "stopped": 1, "content": 3}, self.planted
+        assert self.planted == {"killed": 1, "stopped": 1, "content": 3, "trims": 3}, self.planted
         assert counts["excused by the write hole"] * 4 < counts["sectors read"], "too much is excused"
         print(f"# {kills} kills")
 

@@ -8,6 +8,9 @@ must not differ.
 A *write hole* is the one excuse. While an array is dirty, a row in which a write was unanswered may
 have parity that disagrees, and what is reconstructed from it, for a member that is missing, may be
 anything. What was found there is kept in `odd`: from then on that must be there.
+
+A trim, or a write of zeros, is a write whose sectors are zero; of a trim that is the part which is
+whole chunk rows, for weft leaves its ends as they are.
 """
 
 import struct
@@ -26,14 +29,17 @@ class Model:
         self.windows = windows
         self.floor = array("Q", bytes(8 * geometry.sectors))
         self.issued = {}  # sector → ids issued above the floor
+        self.zeros = set()  # ids that leave zeros
         self.odd = {}  # sector → bytes that a write hole left
         self.suspect = set()  # rows whose parity may disagree
         self.next_id = 0
         self.lock = threading.Lock()
 
-    def issue(self, first, count):
+    def issue(self, first, count, zero=False):
         with self.lock:
             self.next_id += 1
+            if zero:
+                self.zeros.add(self.next_id)
             for sector in range(first, first + count):
                 self.issued.setdefault(sector, []).append(self.next_id)
             return self.next_id
@@ -64,6 +70,10 @@ class Model:
         if not found and data != bytes(SECTOR):
             return None, f"sector {sector}: neither zero nor a pattern: {data[:16].hex()}"
         floor = self.floor[sector]
+        if not found and odd is None and floor in self.zeros:
+            return floor, None
+        if not found:
+            found = max((i for i in self.issued.get(sector, ()) if i in self.zeros), default=0)
         if odd is not None and found not in self.issued.get(sector, ()):
             return None, f"sector {sector}: found write {found}, which is not what was read there before"
         if found < floor:
@@ -96,6 +106,7 @@ class Model:
                         verdict.errors.append(error)
                     else:
                         verdict.newer += found != self.floor[sector]
+                        verdict.zeroed += found in self.zeros
                         if keep:
                             if found:
                                 self.odd.pop(sector, None)
@@ -108,5 +119,5 @@ class Model:
 class Verdict:
     def __init__(self):
         self.errors = []
-        self.sectors = self.newer = 0
+        self.sectors = self.newer = self.zeroed = 0
         self.excused = self.holes = 0  # sectors that might be wrong; that were

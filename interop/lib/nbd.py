@@ -11,7 +11,7 @@ from urllib.parse import parse_qs, unquote, urlparse
 MAGIC = b"NBDMAGICIHAVEOPT"
 OPT_EXPORT_NAME, OPT_ABORT, OPT_LIST, OPT_INFO, OPT_GO = 1, 2, 3, 6, 7
 READ, WRITE, DISC, FLUSH, TRIM, WRITE_ZEROES = 0, 1, 2, 3, 4, 6
-FUA = 1
+FUA, NO_HOLE = 1, 2
 INFO_EXPORT, INFO_BLOCK_SIZE = 0, 3
 REP_ACK, REP_INFO = 1, 3
 
@@ -115,6 +115,9 @@ class Client:
 
     def zero(self, offset, length, flags=0):
         self.call(WRITE_ZEROES, offset, length, flags)
+
+    def trim(self, offset, length, flags=0):
+        self.call(TRIM, offset, length, flags)
 
     def flush(self):
         self.call(FLUSH)

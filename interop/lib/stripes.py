@@ -107,6 +107,12 @@ class Geometry:
         width = self.chunk * self.data_members
         return range(first // width, (first + count + width - 1) // width)
 
+    def whole_chunk_rows(self, first, count):
+        """(first sector, count) of what is whole chunk rows: what a trim discards."""
+        width = self.chunk * self.data_members
+        start, end = -(-first // width) * width, (first + count) // width * width
+        return start, max(0, end - start)
+
     def wrong_rows(self, read, chunk_rows):
         """The rows of a whole array whose parity disagrees with the data; `read(slot, first sector,
         count)` gives the data of a member."""
