@@ -674,6 +674,43 @@ fn block_made_good_by_a_read_is_durable_before_superblocks_say_clean() {
     assert_eq!(state_of(&rig, 4), None);
 }
 
+// Of a run of P that could not be read no block was read alone: with a data block, all of the chunk's P was
+// taken for lost, and two members missing made the data of a whole chunk unreadable.
+#[test]
+fn a_bad_block_of_p_takes_no_other_with_it() {
+    const CHUNK: u64 = 64 << 10;
+    // Block 0 is on disk 1, its P on disk 3, its Q on disk 0.
+    let mut rig = Rig::raid6(4, chunk_kib(64)).with(|o| o.data_promised = false);
+    rig.store(0, 2 * CHUNK).expect("nothing is wrong with it");
+    rig.fail_disk(0).fail_disk(1).stop().recover();
+    let first = rig.array.data_offset[3].0;
+    rig.disks[3].faults.bad_reads.insert(first + 8);
+    rig.read_bytes(0, CHUNK).expect_err("its second block cannot be computed");
+    for block in 0..CHUNK / BLOCK {
+        let read = rig.read_bytes(block * BLOCK, BLOCK);
+        assert_eq!(read.is_err(), block == 1, "block {block}");
+    }
+}
+
+// P of RAID 6 is computed where all else is here, and it was not read again after an error, but given up with
+// all that was read together with it.
+#[test]
+fn a_check_corrects_a_bad_block_and_no_other() {
+    for raid6 in [false, true] {
+        for disk in 0..4 {
+            let mut rig = if raid6 { Rig::raid6(4, chunk_kib(64)) } else { raid5() };
+            rig.store(0, 128 << 10).expect("nothing is wrong with it");
+            rig.stop().recover();
+            let first = rig.array.data_offset[disk].0;
+            rig.disks[disk].faults.bad_reads.insert(first + 8);
+            assert_eq!(rig.check(), (0, 256));
+            let corrected: Vec<u64> = rig.volume().members.iter().map(|m| m.corrected).collect();
+            let expected: Vec<u64> = (0..4).map(|other| if other == disk { 8 } else { 0 }).collect();
+            assert_eq!(corrected, expected, "RAID 6: {raid6}");
+        }
+    }
+}
+
 /// A batch is written with the FUA of its head: a full row with FUA and one without do not go together.
 #[test]
 fn a_full_row_with_fua_goes_with_none_that_has_not() {

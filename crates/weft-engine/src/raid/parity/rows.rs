@@ -392,6 +392,10 @@ impl Rows {
                 }
                 self.read(id, blocks, cx);
             }
+            // P of RAID 6 is computed where all else is here, but not to get around a read that failed.
+            Step::Recover(lost) if !self.to_repeat(id, lost, &facts).is_empty() => {
+                self.read(id, self.to_repeat(id, lost, &facts), cx);
+            }
             Step::Recover(lost) => self.recover(id, lost, cx),
             Step::Write(mode) => {
                 if let Some(since) = self.cache.row_mut(id).waits_since.take() {
@@ -475,6 +479,11 @@ impl Rows {
         } else {
             self.read(id, readable, cx);
         }
+    }
+
+    /// Blocks whose read failed once, of members that may be read.
+    fn to_repeat(&self, id: RowId, blocks: SlotSet, facts: &Facts) -> SlotSet {
+        self.cache.row(id).retried.and(blocks).and(facts.insync).without(facts.uptodate)
     }
 
     fn read(&mut self, id: RowId, blocks: SlotSet, cx: &mut Surroundings<'_>) {

@@ -76,9 +76,8 @@ impl Rows {
     /// A block could not be read: once more, alone; then it counts as lost in this row.
     pub(super) fn read_failed(&mut self, part: RowPart, cx: &mut Surroundings<'_>) {
         let row = self.cache.row_mut(part.row);
-        let placement = row.placement();
-        let p_of_raid6 = placement.q.is_some() && part.slot == placement.p;
-        if row.retried.contains(part.slot) || p_of_raid6 {
+        // So is P of RAID 6, which md gives up at once, with all that was read together with it.
+        if row.retried.contains(part.slot) {
             row.read_error.insert(part.slot);
         } else {
             row.retried.insert(part.slot);
