@@ -8,8 +8,10 @@
  *                  lie (nothing is stored, and success)
  *   fsync eio      every fsync and fdatasync
  *   once write WHAT …  the first one only
+ * Reads that touch a range of FOLDER/NAME.bad, whose lines are "FIRST LENGTH" in bytes, are EIO.
  * Nothing is cached in between, so that every request of weft is one here. Each fault that was done is a line
- * in FOLDER/NAME.done.
+ * in FOLDER/NAME.done. With UNIT=BYTES in the environment, what is not whole units is EINVAL, as on a device
+ * with logical blocks of that size.
  */
 #define FUSE_USE_VERSION 31
 #define _GNU_SOURCE
@@ -24,6 +26,7 @@
 #include <unistd.h>
 
 static const char *folder;
+static size_t unit = 1;
 static pthread_mutex_t one = PTHREAD_MUTEX_INITIALIZER;
 
 static void path_of(char *to, const char *path, const char *end)
@@ -63,6 +66,23 @@ static int fault(const char *path, const char *kind, char *what)
 	return hit;
 }
 
+/* Whether a range of a file has a bad part. */
+static int bad(const char *path, size_t len, off_t at)
+{
+	char name[4096];
+	unsigned long long first, count;
+	int hit = 0;
+	FILE *file;
+
+	path_of(name, path, ".bad");
+	file = fopen(name, "r");
+	while (file && !hit && fscanf(file, "%llu %llu", &first, &count) == 2)
+		hit = first < at + len && at < (off_t)(first + count);
+	if (file)
+		fclose(file);
+	return hit;
+}
+
 static int do_getattr(const char *path, struct stat *stat, struct fuse_file_info *info)
 {
 	char name[4096];
@@ -98,6 +118,10 @@ static int do_read(const char *path, char *into, size_t len, off_t at, struct fu
 	char what[16];
 	ssize_t done;
 
+	if (at % unit || len % unit)
+		return -EINVAL;
+	if (bad(path, len, at))
+		return -EIO;
 	if (fault(path, "read", what)) {
 		if (!strcmp(what, "eio"))
 			return -EIO;
@@ -119,6 +143,8 @@ static int do_write(const char *path, const char *from, size_t len, off_t at, st
 	ssize_t done;
 	size_t part = len / 2 / 512 * 512;
 
+	if (at % unit || len % unit)
+		return -EINVAL;
 	if (fault(path, "write", what)) {
 		if (!strcmp(what, "eio"))
 			return -EIO;
@@ -164,5 +190,7 @@ int main(int count, char **arguments)
 	if (count != 3)
 		return 2;
 	folder = realpath(arguments[1], NULL);
+	if (getenv("UNIT"))
+		unit = atoi(getenv("UNIT"));
 	return folder ? fuse_main(5, given, &operations, NULL) : 1;
 }
