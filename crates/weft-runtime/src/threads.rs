@@ -1,6 +1,7 @@
 //! How is I/O done where io_uring is forbidden?
 //!
-//! By a few threads that take operations from one queue and do `preadv`, `pwritev2` and `fdatasync`.
+//! By a few threads that take operations, of the files in turn, and do `preadv`, `pwritev2` and `fdatasync`.
+//! A file has at most three of eight threads, so that two that do not answer leave some to the others.
 //! Containers often forbid io_uring (seccomp, `kernel.io_uring_disabled`); the semantics are the
 //! same, only slower. A thread that panics hands its operation back marked so.
 
@@ -37,9 +38,22 @@ struct Shared {
 
 #[derive(Debug, Default)]
 struct Queue {
-    jobs: VecDeque<Job>,
+    /// By the number of the file.
+    files: Vec<OfFile>,
+    /// The file that is looked at first.
+    turn: usize,
+    /// Threads that one file may have.
+    share: usize,
     idle: usize,
     closed: bool,
+}
+
+/// Operations of one file.
+#[derive(Debug, Default)]
+struct OfFile {
+    jobs: VecDeque<Job>,
+    /// Threads that it has.
+    running: usize,
 }
 
 #[derive(Debug)]
@@ -57,7 +71,7 @@ impl ThreadRing {
         assert!(workers > 0 && capacity > 0);
         let event = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         let shared = Arc::new(Shared {
-            queue: Mutex::default(),
+            queue: Mutex::new(Queue { share: workers, ..Queue::default() }),
             work: Condvar::new(),
             done: Mutex::default(),
             event,
@@ -87,6 +101,10 @@ impl Ring for ThreadRing {
             self.files.resize_with(index + 1, || None);
         }
         self.files[index] = file;
+        // One alone has all of them.
+        let alone = self.files.iter().flatten().count() < 2;
+        let workers = self.workers.len();
+        lock(&self.shared.queue).share = if alone { workers } else { (workers * 3 / 8).max(1) };
         Ok(())
     }
 
@@ -107,7 +125,7 @@ impl Ring for ThreadRing {
         }
         let count = self.pushed.len();
         let mut queue = lock(&self.shared.queue);
-        queue.jobs.extend(self.pushed.drain(..));
+        self.pushed.drain(..).for_each(|job| queue.push(job));
         let wanted = count.min(queue.idle);
         drop(queue);
         for _ in 0..wanted {
@@ -129,11 +147,12 @@ impl Ring for ThreadRing {
 
     fn cancel(&mut self, id: u32) {
         let mut queue = lock(&self.shared.queue);
-        let Some(position) = queue.jobs.iter().position(|job| job.op.id == id) else {
-            return;
-        };
-        let job = queue.jobs.remove(position).expect("it was found there");
+        let found = queue.files.iter_mut().find_map(|file| {
+            let position = file.jobs.iter().position(|job| job.op.id == id)?;
+            file.jobs.remove(position)
+        });
         drop(queue);
+        let Some(job) = found else { return };
         self.shared.end(RingDone { op: job.op, result: Err(Errno::CANCELED), panicked: false });
     }
 
@@ -159,13 +178,39 @@ impl Drop for ThreadRing {
     fn drop(&mut self) {
         let mut queue = lock(&self.shared.queue);
         queue.closed = true;
-        queue.jobs.clear();
+        queue.files.iter_mut().for_each(|file| file.jobs.clear());
         drop(queue);
         self.shared.work.notify_all();
         for worker in self.workers.drain(..) {
             // Its panics were caught and reported with the operation.
             let _ = worker.join();
         }
+    }
+}
+
+impl Queue {
+    fn push(&mut self, job: Job) {
+        let index = usize::from(job.op.file);
+        if self.files.len() <= index {
+            self.files.resize_with(index + 1, OfFile::default);
+        }
+        self.files[index].jobs.push_back(job);
+    }
+
+    /// The next operation of the next file that may have one more thread. Whoever ends one looks for the next,
+    /// so that what is not taken here is taken then.
+    fn take(&mut self) -> Option<Job> {
+        for _ in 0..self.files.len() {
+            self.turn = (self.turn + 1) % self.files.len();
+            let file = &mut self.files[self.turn];
+            if file.running < self.share
+                && let Some(job) = file.jobs.pop_front()
+            {
+                file.running += 1;
+                return Some(job);
+            }
+        }
+        None
     }
 }
 
@@ -176,6 +221,7 @@ impl Shared {
             let performed = catch_unwind(AssertUnwindSafe(|| perform(op, file)));
             let panicked = performed.is_err();
             let result = performed.unwrap_or(Err(Errno::IO));
+            lock(&self.queue).files[usize::from(job.op.file)].running -= 1;
             self.end(RingDone { op: job.op, result, panicked });
         }
     }
@@ -183,7 +229,7 @@ impl Shared {
     fn next(&self) -> Option<Job> {
         let mut queue = lock(&self.queue);
         loop {
-            if let Some(job) = queue.jobs.pop_front() {
+            if let Some(job) = queue.take() {
                 return Some(job);
             }
             if queue.closed {
@@ -245,6 +291,31 @@ mod tests {
     use crate::buffers::{Buffer, Slab};
     use smallvec::smallvec;
     use weft_engine::{Frame, Part};
+
+    /// A job that is never done: the tests look at who would do it.
+    fn job(id: u32, file: u16) -> Job {
+        let memory = rustix::fs::memfd_create("member", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
+        let op = RingOp { id, file, action: Action::Flush, offset: 0, skip: 0, limit: 0 };
+        Job { op, file: Arc::new(memory) }
+    }
+
+    #[test]
+    fn files_that_do_not_answer_leave_threads_to_the_others() {
+        let mut queue = Queue { share: 3, ..Queue::default() };
+        (0..20).for_each(|id| queue.push(job(id, 0)));
+        (20..40).for_each(|id| queue.push(job(id, 2)));
+        let mut taken: Vec<u32> =
+            std::iter::from_fn(|| queue.take()).map(|job| job.op.id).collect();
+        taken.sort_unstable();
+        assert_eq!(taken, [0, 1, 2, 20, 21, 22], "three each, in their order");
+        // Nobody answers, and a third file has the rest.
+        (40..42).for_each(|id| queue.push(job(id, 1)));
+        let taken: Vec<u32> = std::iter::from_fn(|| queue.take()).map(|job| job.op.id).collect();
+        assert_eq!(taken, [40, 41]);
+        queue.files[2].running -= 1;
+        assert_eq!(queue.take().map(|job| job.op.id), Some(23));
+        assert!(queue.take().is_none());
+    }
 
     #[test]
     fn a_panic_comes_back_with_its_operation_and_the_thread_goes_on() {
