@@ -705,8 +705,32 @@ fn a_check_corrects_a_bad_block_and_no_other() {
             rig.disks[disk].faults.bad_reads.insert(first + 8);
             assert_eq!(rig.check(), (0, 256));
             let corrected: Vec<u64> = rig.volume().members.iter().map(|m| m.corrected).collect();
-            let expected: Vec<u64> = (0..4).map(|other| if other == disk { 8 } else { 0 }).collect();
+            let expected: Vec<u64> =
+                (0..4).map(|other| if other == disk { 8 } else { 0 }).collect();
             assert_eq!(corrected, expected, "RAID 6: {raid6}");
+        }
+    }
+}
+
+// A read straight from a member failed while rows read the same blocks, together, for a member that is missing:
+// that counted as two failures of each of them, and what is computed from good blocks was an error.
+#[test]
+fn two_reads_of_a_run_with_a_bad_block_cost_that_block_only() {
+    const CHUNK: u64 = 64 << 10;
+    for seed in 0..60 {
+        let mut rig = raid5().with(|o| {
+            (o.knobs, o.data_promised, o.seed) = (Knobs::default(), false, seed);
+        });
+        rig.store(0, 3 * CHUNK).expect("nothing is wrong with it");
+        // Block 0 is missing, and of block 16, which it is computed from, the next one is bad.
+        rig.fail_disk(0).stop().recover();
+        let first = rig.array.data_offset[1].0;
+        rig.disks[1].faults.bad_reads.insert(first + 8);
+        rig.order = Order::Random;
+        rig.read_bytes(0, 3 * CHUNK).expect_err("two of its blocks cannot be had");
+        for block in 0..3 * CHUNK / BLOCK {
+            let read = rig.read_bytes(block * BLOCK, BLOCK);
+            assert_eq!(read.is_err(), block == 1 || block == 17, "block {block}, seed {seed}");
         }
     }
 }

@@ -155,7 +155,8 @@ impl Rows {
         assert!(row.batch == Batch::None, "a batch is covered by writes that exclude others");
         for piece in pieces {
             row.attach(*piece, write, block_bytes);
-            if retried {
+            // What is being read now may be read together with what failed: that is no second time.
+            if retried && row.in_flight == 0 {
                 row.retried.insert(piece.slot);
             }
         }
