@@ -210,6 +210,8 @@ def stalled_writes(uri, size):
     socks = [in_transmission(uri) for _ in range(2)]
     for sock in socks:
         sock.sendall(nbd.request(nbd.WRITE, 1, 0, 32 << 20))
+    # Each may take what it can before the good client asks for anything.
+    time.sleep(0.5)
     return socks
 
 
