@@ -39,7 +39,8 @@ fn rows_have_the_promised_shape_and_two_runs_of_a_seed_are_the_same() {
         assert_eq!(row["band"] == "direction", row["band"].as_array().is_none(), "{row}");
         let [low, high] = [0, 1].map(|end| row["measured"]["ci95"][end].as_f64().unwrap());
         assert!(low <= number("gain_pct") && number("gain_pct") <= high, "{row}");
-        assert!(["agrees", "direction", "differs"].contains(&row["verdict"].as_str().unwrap()));
+        let verdicts = ["agrees", "direction", "undecided", "differs"];
+        assert!(verdicts.contains(&row["verdict"].as_str().unwrap()));
         let silent = row["reason"].as_str().unwrap().is_empty();
         assert_eq!(silent, row["verdict"] == "agrees", "whoever disagrees says why: {row}");
     }
@@ -88,6 +89,11 @@ fn an_exact_row_agrees_and_runs_are_kept_once() {
     assert!(std::fs::read_to_string(kept).unwrap().contains("\"member_kib_per_write\": 16.0"));
     let text = exits(dir.path(), 3, &words);
     assert!(text.err.contains("found something in it"), "{text:?}");
+    // A file stands in its place.
+    std::fs::write(dir.path().join("file"), "").unwrap();
+    let words = ["reproduce", "004", "--only", "isolated", "--results", "file/runs"];
+    let text = exits(dir.path(), 3, &words);
+    assert!(text.err.contains("name a directory that can be made"), "{text:?}");
 }
 
 #[test]
@@ -101,6 +107,7 @@ fn what_is_not_known_is_a_usage_error() {
         (&["reproduce", "000", "--report", "none/page.html"], "name a file that can be written"),
         (&["reproduce", "--costs", "/dev/null"], "cpu: found nothing"),
         (&["reproduce", "000", "--quick", "--full"], "--full"),
+        (&["reproduce", "000", "--ranges", "--fit"], "--fit"),
         (&["reproduce", "000", "--only", "fio"], "000 dd stripe_cache_size=256"),
     ] {
         let text = exits(dir.path(), 2, words);
@@ -135,6 +142,26 @@ fn what_was_fitted_is_told_as_json_too() {
     let sheet = json(dir.path(), &["reproduce", "000", "--fit", "--quick", "--json"]);
     assert_eq!(sheet["schema"], "weft.fit/1");
     assert_eq!(sheet["fitted"].as_array().unwrap().len(), 0, "nothing of 000 is fitted by code");
+}
+
+#[test]
+fn magnitudes_are_run_under_other_assumptions() {
+    let dir = tempdir().unwrap();
+    let words = ["reproduce", "000", "--ranges", "--only", "dd stripe_cache_size=512"];
+    let sheet = json(dir.path(), &[&words[..], &["--quick", "--runs=2", "--json"]].concat());
+    assert_eq!(sheet["schema"], "weft.ranges/1");
+    let [row] = sheet["rows"].as_array().unwrap().as_slice() else { panic!("{sheet}") };
+    let points = row["circumstances"].as_array().unwrap();
+    assert_eq!(points[0]["circumstance"], "as committed");
+    let gain = |name: &str| {
+        let point = points.iter().find(|point| point["circumstance"] == name);
+        point.unwrap_or_else(|| panic!("{name}: {points:?}"))["gain_pct"].as_f64().unwrap()
+    };
+    let (plain, cut) = (gain("as committed"), gain("no write cache"));
+    assert!(cut < plain - 3.0, "{cut} % without a write cache, {plain} % as committed");
+    // What is printed beside the figure is the range that the text has.
+    let [low, high] = [0, 1].map(|end| row["assumed"]["gain_pct"][end].as_f64().unwrap());
+    assert!(low < plain && plain < high, "{row}");
 }
 
 #[test]

@@ -157,6 +157,16 @@ impl Band {
             Self::Inside { low, high } => (low..=high).contains(&ratio),
         }
     }
+
+    /// On which side of 1 it lies: [`Band::Above`] or [`Band::Below`] 1; none if it lies on both.
+    #[must_use]
+    pub fn side(self) -> Option<Self> {
+        match self {
+            Self::Above(low) | Self::Inside { low, .. } if low >= 1.0 => Some(Self::Above(1.0)),
+            Self::Below(high) | Self::Inside { high, .. } if high <= 1.0 => Some(Self::Below(1.0)),
+            _ => None,
+        }
+    }
 }
 
 impl fmt::Display for Band {
@@ -176,9 +186,11 @@ pub enum Verdict {
     Agrees,
     /// It does, by a mechanism that is not the published one: no agreement.
     AgreesOtherwise,
-    /// It does not, but the whole interval lies on the same side of 1 as the band.
+    /// The whole interval lies outside of the band, and on the same side of 1 as the band.
     Direction,
-    /// Neither.
+    /// The interval holds both answers: it lies across an edge of the band, or across 1.
+    Undecided,
+    /// The whole interval lies outside of the band, and not on its side of 1.
     Differs,
 }
 
@@ -190,34 +202,52 @@ impl Verdict {
             Self::Agrees => "agrees",
             Self::AgreesOtherwise => "agrees-otherwise",
             Self::Direction => "direction",
+            Self::Undecided => "undecided",
             Self::Differs => "differs",
         }
-    }
-
-    /// No better than the direction.
-    #[must_use]
-    pub fn min_direction(self) -> Self {
-        if self == Self::Agrees { Self::Direction } else { self }
     }
 }
 
 /// Compares a ratio with a band. A band around 1 says "no effect" and has no direction to agree with.
+///
+/// An interval that lies across an edge of the band does not say whether the ratio is in it; one that lies
+/// outside and across 1 does not say whether the direction is right. Both are undecided: more runs would tell.
 #[must_use]
 pub fn verdict(ratio: &Estimate, band: Band) -> Verdict {
     let Estimate { low, high, .. } = *ratio;
-    let (inside, same_side) = match band {
-        Band::Above(least) => (low > least, least >= 1.0 && low > 1.0),
-        Band::Below(most) => (high < most, most <= 1.0 && high < 1.0),
-        Band::Inside { low: least, high: most } => (
-            low >= least && high <= most,
-            (least >= 1.0 && low > 1.0) || (most <= 1.0 && high < 1.0),
-        ),
+    let (inside, outside) = match band {
+        Band::Above(least) => (low > least, high <= least),
+        Band::Below(most) => (high < most, low >= most),
+        Band::Inside { low: least, high: most } => {
+            (least <= low && high <= most, high < least || most < low)
+        }
     };
-    match (inside, same_side) {
-        (true, _) => Verdict::Agrees,
-        (false, true) => Verdict::Direction,
-        (false, false) => Verdict::Differs,
+    match band.side() {
+        _ if inside => Verdict::Agrees,
+        _ if low.is_nan() || high.is_nan() => Verdict::Differs,
+        _ if !outside => Verdict::Undecided,
+        Some(Band::Above(_)) if low > 1.0 => Verdict::Direction,
+        Some(Band::Below(_)) if high < 1.0 => Verdict::Direction,
+        Some(side) if side.has(low) || side.has(high) => Verdict::Undecided,
+        _ => Verdict::Differs,
     }
+}
+
+/// How far a ratio may lie from 1 that should be 1.
+///
+/// Source   experiments.md §4 (8)
+pub const SAME_WITHIN: f64 = 0.02;
+
+/// Whether two things are the same, by the ratio of their runs: its 95 % interval covers 1, or all of it lies
+/// within [`SAME_WITHIN`] of 1.
+///
+/// Few runs that scatter cover 1 whatever they are of. So this says something only beside a difference that is
+/// there, and that as many runs do show.
+#[must_use]
+pub fn is_same(ratio: &Estimate) -> bool {
+    let Estimate { value, low, high, .. } = *ratio;
+    let near = |ratio: f64| (ratio - 1.0).abs() <= SAME_WITHIN;
+    (low <= 1.0 && 1.0 <= high) || (near(value) && near(low) && near(high))
 }
 
 /// Batches that the measured part of a run is split into.
@@ -350,30 +380,45 @@ mod tests {
 
     #[test]
     fn a_verdict_follows_from_interval_and_band() {
-        use Verdict::{Agrees, Differs, Direction};
+        use Verdict::{Agrees, Differs, Direction, Undecided};
         let gain = Band::Inside { low: 1.15, high: 1.55 };
         let loss = Band::Inside { low: 0.65, high: 0.93 };
         let none = Band::Inside { low: 0.95, high: 1.05 };
+        let exact = Band::Inside { low: 0.0625, high: 0.0625 };
         let table = [
             (gain, 1.2, 1.4, Agrees),
             (gain, 1.15, 1.55, Agrees),
-            (gain, 1.1, 1.4, Direction),
+            (gain, 1.1, 1.4, Undecided),
+            (gain, 1.1, 1.15, Undecided),
+            (gain, 1.5, 1.6, Undecided),
+            (gain, 0.99, 1.6, Undecided),
             (gain, 1.6, 1.7, Direction),
             (gain, 1.001, 1.01, Direction),
-            (gain, 0.99, 1.4, Differs),
+            (gain, 0.99, 1.1, Undecided),
+            (gain, 0.99, 1.0, Differs),
             (gain, 0.8, 0.9, Differs),
             (loss, 0.7, 0.9, Agrees),
             (loss, 0.5, 0.6, Direction),
-            (loss, 0.9, 1.0, Differs),
+            (loss, 0.9, 1.0, Undecided),
+            (loss, 0.94, 1.0, Undecided),
+            (loss, 0.94, 0.99, Direction),
+            (loss, 1.0, 1.1, Differs),
             (none, 0.96, 1.04, Agrees),
+            (none, 0.9, 1.0, Undecided),
             (none, 1.06, 1.1, Differs),
             (none, 0.8, 0.9, Differs),
+            (exact, 0.0625, 0.0625, Agrees),
+            (exact, 0.0625, 0.0626, Undecided),
             (Band::Above(1.0), 1.01, 1.2, Agrees),
-            (Band::Above(1.0), 0.99, 1.2, Differs),
-            (Band::Above(2.0), 1.5, 3.0, Direction),
+            (Band::Above(1.0), 0.99, 1.2, Undecided),
+            (Band::Above(1.0), 0.9, 1.0, Differs),
+            (Band::Above(2.0), 1.5, 3.0, Undecided),
+            (Band::Above(2.0), 1.5, 1.9, Direction),
             (Band::Below(1.0), 0.5, 0.9, Agrees),
-            (Band::Below(0.6), 0.5, 0.9, Direction),
-            (Band::Below(1.0), 0.5, 1.1, Differs),
+            (Band::Below(0.6), 0.5, 0.9, Undecided),
+            (Band::Below(0.6), 0.7, 0.9, Direction),
+            (Band::Below(1.0), 0.5, 1.1, Undecided),
+            (Band::Below(1.0), 1.0, 1.1, Differs),
         ];
         for (band, low, high, expected) in table {
             let estimate = Estimate { value: (low + high) / 2.0, low, high, count: 10 };
@@ -381,6 +426,28 @@ mod tests {
         }
         let nan = Estimate { value: f64::NAN, low: f64::NAN, high: f64::NAN, count: 2 };
         assert_eq!(verdict(&nan, gain), Differs);
+    }
+
+    #[test]
+    fn the_same_covers_one_or_is_within_two_percent_of_it() {
+        let table = [
+            (1.0, 1.0, true),
+            (0.9, 1.2, true),
+            (1.0, 1.5, true),
+            (1.001, 1.019, true),
+            (0.981, 0.999, true),
+            // All of it within 2 %, not only the mean.
+            (1.001, 1.021, false),
+            (0.979, 0.999, false),
+            (1.03, 1.04, false),
+            (0.5, 0.9, false),
+        ];
+        for (low, high, expected) in table {
+            let ratio = Estimate { value: (low + high) / 2.0, low, high, count: 5 };
+            assert_eq!(is_same(&ratio), expected, "{low}..{high}");
+        }
+        let nan = Estimate { value: f64::NAN, low: f64::NAN, high: f64::NAN, count: 2 };
+        assert!(!is_same(&nan));
     }
 
     #[test]

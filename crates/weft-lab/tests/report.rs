@@ -174,12 +174,18 @@ fn bars_are_as_long_as_their_values() {
 
 #[test]
 fn verdicts_are_words_and_estimates_are_values() {
-    let all = [Verdict::Agrees, Verdict::AgreesOtherwise, Verdict::Direction, Verdict::Differs];
+    let all = [
+        Verdict::Agrees,
+        Verdict::AgreesOtherwise,
+        Verdict::Direction,
+        Verdict::Undecided,
+        Verdict::Differs,
+    ];
     let rows = all.map(|v| vec![Cell::Verdict(v)]);
     let table =
         Table { caption: String::new(), columns: vec!["v".to_owned()], rows: rows.to_vec() };
     let page = page_of(Block::Table(table));
-    for word in ["agrees", "agrees-otherwise", "direction", "differs"] {
+    for word in ["agrees", "agrees-otherwise", "direction", "undecided", "differs"] {
         assert!(
             page.contains(&format!("class=\"verdict {word}\""))
                 && page.contains(&format!("</span> {word}</span>"))
@@ -331,7 +337,7 @@ knobs = ["stripe_size=8192"]
 [control]
 case = "dd"
 off = []
-placebo = []
+placebo = { turn_ns = 1 }
 
 [[case]]
 name = "dd"
@@ -414,7 +420,7 @@ fn holds_all(page: &str, found: &Outcome) -> Result<(), String> {
     for row in &found.rows {
         let begins = format!("{}|", row.row);
         // Charts tell it as well, without a verdict.
-        let is_judged = |line: &&str| line.contains(['✓', '✗', '↗']);
+        let is_judged = |line: &&str| line.contains(['✓', '≈', '✗', '↗', '?']);
         let mut lines = text.lines().filter(|line| line.starts_with(&begins));
         let line = lines.find(is_judged);
         let line = line.ok_or_else(|| format!("{} is not there", row.row))?;
@@ -484,8 +490,10 @@ fn a_page_of_an_experiment_holds_every_figure_and_the_charts_that_say_why() {
     assert!(holds_all(&page(&less), &found).unwrap_err().contains("is not there"));
     let mut other = found.clone();
     other.rows[0].verdict = Verdict::Agrees;
-    assert_eq!(found.rows[0].verdict, Verdict::Direction);
-    assert!(holds_all(&page(&other), &found).unwrap_err().contains("expected direction"));
+    let verdict = found.rows[0].verdict;
+    assert_ne!(verdict, Verdict::Agrees);
+    let expected = format!("expected {}", verdict.word());
+    assert!(holds_all(&page(&other), &found).unwrap_err().contains(&expected));
     // The same runs make the same page.
     assert_eq!(page(&found.clone()), whole);
 }

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use weft_lab::experiment::{
     Beyond, Calibrated, CaseRuns, Control, Counts, Curve, Effort, Experiment, Kind, Measured,
-    Metric, Outcome as Found, Results, Size, Tally, estimate, run_all,
+    Metric, Outcome as Found, Ranged, Results, Row, Size, Tally, estimate, run_all,
 };
 use weft_lab::report::Report;
 use weft_lab::statistics::{Band, Estimate, Verdict, gain_percent};
@@ -30,7 +30,9 @@ use crate::terminal::{
 ///
 /// Of patches 000 (priority) and 004 (stripe-size) so far. Each row is run before the patch and with it; the gain is
 /// the mean of paired runs, with its 95 % interval. A row agrees when the whole interval lies in the band that was
-/// written down beforehand.
+/// written down beforehand; agrees-otherwise when it does so by another mechanism than the published one; has the
+/// direction when the interval lies outside of the band on its side of no change; is undecided when the interval
+/// lies across an edge of the band or across no change, so that more runs would tell; and differs otherwise.
 #[derive(Debug, Args)]
 pub(crate) struct Reproduce {
     /// Numbers or names of patches; all that there are if none is given
@@ -50,13 +52,18 @@ pub(crate) struct Reproduce {
     /// As much as was published, which takes hours
     #[arg(long, conflicts_with = "quick")]
     full: bool,
-    /// Also show that the same is the same and that the patch taken away loses; --full does
+    /// Also show that only the patch makes the difference, and that it would be seen if something else did; --full
+    /// does
     #[arg(long)]
     controls: bool,
-    /// Find the fitted parameters again, instead of running rows
+    /// Find the fitted parameters again, by runs of three seeds, instead of running rows
     #[arg(long, conflicts_with_all = ["controls", "results", "only", "report"])]
     fit: bool,
-    /// CPU costs instead of the experiment's: zero, published, frozen or a file of `bench costs --write`
+    /// Run magnitudes under other values of what is assumed, instead of all rows
+    #[arg(long, conflicts_with_all = ["controls", "results", "report", "fit"])]
+    ranges: bool,
+    /// CPU costs instead of the experiment's: zero, published, frozen or a file of `bench costs --write`, and *N for
+    /// N times as much
     #[arg(long, value_name = "TABLE")]
     costs: Option<String>,
     /// Keep every run's parameters, course and results in this new directory
@@ -104,6 +111,9 @@ pub(crate) fn run(arguments: &Reproduce) -> Outcome {
     remove_when_interrupted(&[])?;
     if arguments.fit {
         return fit(&experiments, effort, arguments.json);
+    }
+    if arguments.ranges {
+        return ranges(&experiments, effort, arguments.json);
     }
     let page = arguments.report.as_deref().map(ResultFile::at).transpose()?;
     let results = arguments.results.as_deref().map(Results::at).transpose();
@@ -237,16 +247,22 @@ fn fit(experiments: &[Experiment], effort: Effort, json: bool) -> Outcome {
                 fitted.push(found_json(patch, &found));
                 continue;
             }
-            let (fit, of) = (&found.fit, &found.found);
-            let has = if found.holds() {
-                "as in the text".into()
-            } else {
-                format!("the text has {:.1}", fit.value)
-            };
+            let (fit, scatter) = (&found.fit, &found.scatter);
+            let each: Vec<String> =
+                found.found.iter().map(|of| format!("{:.1}", of.parameter)).collect();
+            let has = if found.holds() { "within it" } else { "outside of it" };
             writeln!(
                 out,
-                "patch {patch}: {} = {:.1} ({}): {} is {:.3}, published {}; {has}",
-                fit.parameter, of.parameter, fit.about, fit.row, of.model, of.figure
+                "patch {patch}: {} ({}), by the baseline of {}: {} by seeds of three fits, {:.1} \
+                 ({:.1}…{:.1}) in the mean; the text has {:.1}, {has}",
+                fit.parameter,
+                fit.about,
+                fit.row,
+                each.join(", "),
+                scatter.value,
+                scatter.low,
+                scatter.high,
+                fit.value,
             )?;
         }
     }
@@ -256,23 +272,88 @@ fn fit(experiments: &[Experiment], effort: Effort, json: bool) -> Outcome {
     if holds {
         Ok(Exit::Done)
     } else {
-        Err(Failure::failed("an experiment's text does not have what was found"))
+        Err(Failure::failed(
+            "--fit: found a value that an experiment's text has outside of the scatter of what was found now; fits \
+             are of one size of runs, and what is fitted is said in experiments/",
+        ))
     }
 }
 
 fn found_json(patch: &str, found: &Calibrated) -> Value {
-    let (fit, of) = (&found.fit, &found.found);
+    let (fit, scatter) = (&found.fit, &found.scatter);
+    let fits = found.found.iter().map(|of| json!({ "value": of.parameter, "model": of.model }));
     json!({
         "patch": patch,
         "parameter": fit.parameter,
         "about": fit.about,
-        "value": of.parameter,
+        "value": scatter.value,
+        "ci95": [scatter.low, scatter.high],
+        "fits": fits.collect::<Vec<_>>(),
         "value_in_text": fit.value,
         "to_baseline_of": fit.row,
-        "model": of.model,
-        "published": of.figure,
+        "published": found.found.first().map(|of| of.figure),
         "holds": found.holds(),
     })
+}
+
+/// Runs magnitudes under other values of what is assumed.
+fn ranges(experiments: &[Experiment], effort: Effort, json: bool) -> Outcome {
+    let mut out = stdout();
+    let mut rows = Vec::new();
+    for experiment in experiments {
+        let bar = steps("ranges", 0);
+        let ranged = experiment.ranges(effort, &step(&bar)).map_err(Failure::failed)?;
+        bar.finish_and_clear();
+        let patch = experiment.patch();
+        if ranged.is_empty() && !json {
+            writeln!(out, "patch {patch}: no row has a magnitude")?;
+        }
+        for Ranged { row, points } in &ranged {
+            let point = |(name, ratio): &(String, Estimate)| {
+                json!({
+                    "circumstance": name,
+                    "gain_pct": gain_percent(ratio.value),
+                    "ci95": interval(ratio),
+                })
+            };
+            rows.push(json!({
+                "patch": patch,
+                "experiment": row.experiment,
+                "case": row.case,
+                "circumstances": points.iter().map(point).collect::<Vec<_>>(),
+                "assumed": assumed(row),
+            }));
+        }
+        if json {
+            continue;
+        }
+        for of in &ranged {
+            let [low, high] = of.gain_pct();
+            let has = of.row.assumed.as_ref().map_or("nothing".to_owned(), |assumed| {
+                let [low, high] = assumed.gain_pct;
+                format!("{low:+.1}…{high:+.1} %")
+            });
+            writeln!(out, "patch {patch}, {}: {low:+.1}…{high:+.1} %; the text has {has}", of.row)?;
+            for (name, ratio) in &of.points {
+                writeln!(out, "  {:>25}  {name}", gain(ratio))?;
+            }
+        }
+    }
+    if json {
+        let (runs, size) = (effort.runs, effort.size.word());
+        let sheet = json!({
+            "schema": "weft.ranges/1", "seed": effort.seed, "runs": runs, "size": size, "rows": rows
+        });
+        print_json(&sheet)?;
+    }
+    Ok(Exit::Done)
+}
+
+/// Between what a row's gain lies when something is other than assumed, as its text has it.
+fn assumed(row: &Row) -> Option<Value> {
+    row.assumed
+        .as_ref()
+        .map(|assumed| json!({ "gain_pct": assumed.gain_pct, "over": assumed.over }))
 }
 
 fn hours(seconds: u64) -> String {
@@ -337,14 +418,19 @@ fn print(
         )?;
     }
     for control in controls {
-        let word = if control.holds() { "holds" } else { "does not hold" };
-        let Control { name, about, ratio, band: of, .. } = control;
-        writeln!(out, "  control, {name} ({about}): {}, {}: {word}", gain(ratio), band(*of))?;
+        let Control { name, about, ratio, .. } = control;
+        writeln!(
+            out,
+            "  control, {name} ({about}): {}, expected {}: {}",
+            gain(ratio),
+            control.expected(),
+            control.verdict()
+        )?;
     }
     print_beside(&mut out, experiment, found)?;
     for row in &found.rows {
-        let words = row.row.assumed_words();
-        if !words.is_empty() && row.row.no_magnitude.is_empty() {
+        let words = row.assumed_words();
+        if !words.is_empty() && row.no_magnitude.is_empty() {
             writeln!(out, "  over what is assumed, {}: {words}", row.row)?;
         }
     }
@@ -489,7 +575,7 @@ fn number(value: f64) -> String {
 
 /// The gain, unless its size means nothing.
 fn magnitude(row: &Measured) -> String {
-    if row.row.no_magnitude.is_empty() { gain(&row.ratio) } else { "no magnitude".to_owned() }
+    if row.no_magnitude.is_empty() { gain(&row.ratio) } else { "no magnitude".to_owned() }
 }
 
 fn gain(ratio: &Estimate) -> String {
@@ -537,6 +623,7 @@ fn to_json(
             "agrees": counts.agree,
             "agrees_otherwise": counts.otherwise,
             "direction": counts.direction,
+            "undecided": counts.undecided,
             "differs": counts.differ,
         })
     };
@@ -576,6 +663,7 @@ fn text(experiment: &Experiment, found: &Found, controls: &[Control]) -> Value {
                 "about": control.about,
                 "gain_pct": gain_percent(control.ratio.value),
                 "ci95": interval(&control.ratio),
+                "expected": control.expected(),
                 "holds": control.holds(),
             })
         })
@@ -639,7 +727,7 @@ fn row(experiment: &Experiment, measured: &Measured) -> Value {
     };
     let better = if row.metric.higher_is_better() { "higher" } else { "lower" };
     // A row whose size means nothing has its direction and its runs.
-    let sized = row.no_magnitude.is_empty();
+    let sized = measured.no_magnitude.is_empty();
     let beyond = measured.beyond.as_ref().map(|beyond| {
         json!({
             "name": beyond.side.name,
@@ -678,12 +766,11 @@ fn row(experiment: &Experiment, measured: &Measured) -> Value {
         "band": band,
         "verdict": (row.kind != Kind::Beside).then(|| verdict.word()),
         "reason": measured.reason(),
+        "no_magnitude": measured.no_magnitude,
         "note": row.note,
         "cell": row.counted_as(),
         "counted": row.kind != Kind::Beside && row.uncounted.is_empty(),
-        "assumed": row.assumed.as_ref().map(|assumed| {
-            json!({ "gain_pct": assumed.gain_pct, "over": assumed.over })
-        }),
+        "assumed": assumed(row),
     })
 }
 

@@ -1,23 +1,29 @@
-//! Which values of the model make the baseline come out as it was published?
+//! Calibration: values of the model with which the baseline comes out as it was published.
 //!
 //! A parameter of the drive is found by bisection so that a row's *baseline* column measures what was published of
 //! the baseline. Of the published figures the fit is given those of baselines and no other ([`Figures`]), and it
 //! runs no other column. What was found is written into the experiment's text, and stays there: runs of rows
-//! use the written value, and finding it again must give the same.
+//! use the written value.
 //!
-//! Parameters are found in the order of the text; each is found with those before it as found, and without those
-//! after it.
+//! Runs scatter with their seeds, and so does what is found. So a parameter is found [`FITS`] times, by runs of other
+//! seeds each time, and the written value holds if it lies in the 95 % interval of what was found. Each is found with
+//! those before it as the text has them, and without those after it.
+//!
+//! A fit is of one size of runs, and at another size the baseline may not come out as published. So every report asks
+//! that of its own runs ([`Fit::is_met`]): a row whose baseline is not met has no magnitude.
 //!
 //! Source   experiments.md §4 (2)
 
 use serde::Deserialize;
 use weft_sim::drive::Model;
 
+use super::control::sample;
 use super::error::ExperimentError;
 use super::ground::{self, Ground, Hardware};
 use super::text::Row;
 use super::{Effort, Experiment, Sample, pool};
 use crate::fit::{Baseline, Figures, Fitted, Range, fit};
+use crate::statistics::{Estimate, is_same, mean};
 
 /// A parameter that is fitted.
 #[derive(Clone, Debug, Deserialize)]
@@ -36,16 +42,31 @@ pub struct Fit {
     pub value: f64,
 }
 
-/// What a fit found.
+/// What fits of one parameter found.
 #[derive(Clone, Debug)]
 pub struct Calibrated {
     /// What is fitted, and which value the text has.
     pub fit: Fit,
-    /// What was found now.
-    pub found: Fitted,
+    /// What was found, fit by fit.
+    pub found: Vec<Fitted>,
+    /// The parameters that were found, in the mean.
+    pub scatter: Estimate,
 }
 
+/// How often a parameter is found.
+pub const FITS: u64 = 3;
+
+/// From the seeds of a fit to those of the next.
+const NEXT_SEEDS: u64 = 1 << 32;
+
 impl Fit {
+    /// Whether runs of the baseline measured what was published of it: as far as they scatter, or within 2 %.
+    pub(super) fn is_met(published: f64, measured: &Estimate) -> bool {
+        let Estimate { value, low, high, count } = *measured;
+        let [value, low, high] = [value, low, high].map(|of| of / published);
+        is_same(&Estimate { value, low, high, count })
+    }
+
     #[cfg(test)]
     pub(super) fn loosen(&mut self) {
         (self.low, self.high, self.tolerance) = (1000.0, 1400.0, 0.02);
@@ -59,10 +80,17 @@ impl Fit {
 }
 
 impl Calibrated {
-    /// Whether the text has what was found, within the fiftieth part that the figures do not tell apart.
+    /// Of what fits found, two at least.
+    pub(super) fn of(fit: Fit, found: Vec<Fitted>) -> Result<Self, ExperimentError> {
+        let parameters: Vec<f64> = found.iter().map(|found| found.parameter).collect();
+        Ok(Self { fit, scatter: mean(&parameters)?, found })
+    }
+
+    /// Whether the text has what was found, as far as that scatters.
     #[must_use]
     pub fn holds(&self) -> bool {
-        (self.found.parameter / self.fit.value - 1.0).abs() < 0.02
+        // A value is written with a tenth.
+        (self.scatter.low - 0.05..=self.scatter.high + 0.05).contains(&self.fit.value)
     }
 }
 
@@ -74,7 +102,7 @@ impl Experiment {
     }
 
     /// Published figures by row, apart by what may be done with them.
-    fn figures(&self) -> Figures {
+    pub(super) fn figures(&self) -> Figures {
         let of = |published: fn(&Row) -> Option<f64>| {
             let rows = self.text.row.iter();
             rows.filter_map(move |row| published(row).map(|figure| (row.to_string(), figure)))
@@ -82,7 +110,7 @@ impl Experiment {
         Figures::new(of(|row| row.published.baseline), of(|row| row.published.patched))
     }
 
-    /// Finds all parameters again; says after each evaluation of the model which parameter, its value, and what
+    /// Finds all parameters again, [`FITS`] times each; says after each evaluation of the model which parameter, its value, and what
     /// the model says.
     ///
     /// # Errors
@@ -94,23 +122,28 @@ impl Experiment {
     ) -> Result<Vec<Calibrated>, ExperimentError> {
         let mut model = ground::plain_model(&self.text)?;
         let figures = self.figures();
-        let mut found = Vec::new();
+        let mut calibrated = Vec::new();
         for fit in &self.text.fit {
-            let calibrated = self.find(fit, &model, figures.baseline(), effort, progress)?;
-            model = self.with(&model, &fit.line(calibrated.found.parameter))?;
-            found.push(calibrated);
+            let found = (0..FITS).map(|nth| {
+                let seed = effort.seed.wrapping_add(nth.wrapping_mul(NEXT_SEEDS));
+                let effort = Effort { seed, ..effort };
+                self.find(fit, &model, figures.baseline(), effort, progress)
+            });
+            calibrated.push(Calibrated::of(fit.clone(), found.collect::<Result<_, _>>()?)?);
+            model = self.with(&model, &fit.line(fit.value))?;
         }
-        Ok(found)
+        Ok(calibrated)
     }
 
-    fn find(
+    /// Finds a parameter by the baseline of its row.
+    pub(super) fn find(
         &self,
         of: &Fit,
         model: &Model,
         baseline: &Baseline,
         effort: Effort,
         progress: &dyn Fn(&Fit, f64, f64),
-    ) -> Result<Calibrated, ExperimentError> {
+    ) -> Result<Fitted, ExperimentError> {
         let Fit { low, high, tolerance, .. } = *of;
         let range = Range { low, high, tolerance, steps: STEPS_MAX };
         let mut wrong = None;
@@ -129,9 +162,7 @@ impl Experiment {
         if let Some(error) = wrong {
             return Err(error);
         }
-        let found = found
-            .map_err(|source| ExperimentError::Fit { patch: self.text.patch.clone(), source })?;
-        Ok(Calibrated { fit: of.clone(), found })
+        found.map_err(|source| ExperimentError::Fit { patch: self.text.patch.clone(), source })
     }
 
     /// What the baseline measures with this value of the parameter.
@@ -150,9 +181,8 @@ impl Experiment {
         let runs: Vec<Ground> =
             (0..effort.runs).map(|run| ground.with_seed(effort.seed.wrapping_add(run))).collect();
         let values = pool::deal(&runs, &|_, _| (), |ground| {
-            let parts = 0..case.load.parts(effort.size);
-            let parts = parts.map(|part| case.load.run(ground, effort.size, part)).collect();
-            Sample::of(parts).values.get(&row.metric).copied().unwrap_or(f64::NAN)
+            let Sample { values, .. } = sample(case, ground, effort);
+            values.get(&row.metric).copied().unwrap_or(f64::NAN)
         });
         Ok(values.iter().sum::<f64>() / values.len() as f64)
     }
@@ -179,6 +209,9 @@ impl Experiment {
         let mut model = ground::plain_model(&self.text)?;
         for fit in &self.text.fit {
             model = self.with(&model, &fit.line(fit.value))?;
+        }
+        if !self.drive.is_empty() {
+            model = self.with(&model, &self.drive)?;
         }
         Ok(model)
     }

@@ -1,7 +1,16 @@
-//! Is it the patch that makes the difference, and would it be seen if it were not?
+//! Controls: is it the patch that makes the difference, and would it be seen if it were not?
 //!
-//! In one case of an experiment: with the mechanism off in both columns they are the same; a patch that changes
-//! nothing changes nothing; and the patch the wrong way round loses. What has to be the same is within 2 %.
+//! In one case of an experiment, by one judgement ([`is_same`]):
+//!
+//! | control | first | second | must be |
+//! |---|---|---|---|
+//! | mechanism off | baseline, mechanism off | patched, mechanism off, *other seeds* | the same |
+//! | placebo | baseline | baseline, where a cost of the CPU is a little higher: events come in another order | the same, but not to the bit |
+//! | the patch itself | baseline | patched, *other seeds* | told apart |
+//! | inverted | patched | baseline | worse |
+//!
+//! Seeds of the second column are others where the same seeds would make the two equal to the bit: then there would be
+//! nothing to judge. What must be the same means something because as many runs tell the patch itself apart.
 //!
 //! Source   experiments.md §4 (8), statement 31
 
@@ -9,10 +18,10 @@ use super::error::ExperimentError;
 use super::ground::Ground;
 use super::metric::Metric;
 use super::text::{Row, Text};
-use super::{Effort, Experiment, Sample, pool};
-use crate::statistics::{Band, Estimate, ratio};
+use super::{Case, Effort, Experiment, Sample, pool};
+use crate::statistics::{Band, Estimate, is_same, ratio};
 
-/// Something that must not be there, or must be.
+/// Two things that must be the same, or must not be.
 #[derive(Clone, Debug)]
 pub struct Control {
     /// Which.
@@ -21,21 +30,79 @@ pub struct Control {
     pub about: String,
     /// The second of two things against the first.
     pub ratio: Estimate,
-    /// Where that has to lie.
-    pub band: Band,
+    /// What that has to be.
+    pub must_be: MustBe,
+}
+
+/// What the ratio of a control has to be.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum MustBe {
+    /// 1, as far as runs tell, of runs that differ: equal runs compare nothing.
+    Same {
+        /// Whether the runs are equal to the bit.
+        equal: bool,
+    },
+    /// Not 1.
+    Apart,
+    /// In a band.
+    In(Band),
 }
 
 impl Control {
     /// Whether it is as it has to be.
     #[must_use]
     pub fn holds(&self) -> bool {
-        match self.band {
-            Band::Above(least) => self.ratio.low > least,
-            Band::Below(most) => self.ratio.high < most,
-            Band::Inside { low, high } => low <= self.ratio.low && self.ratio.high <= high,
+        match self.must_be {
+            MustBe::Same { equal } => !equal && is_same(&self.ratio),
+            MustBe::Apart => !is_same(&self.ratio),
+            MustBe::In(Band::Above(least)) => self.ratio.low > least,
+            MustBe::In(Band::Below(most)) => self.ratio.high < most,
+            MustBe::In(Band::Inside { low, high }) => {
+                low <= self.ratio.low && self.ratio.high <= high
+            }
+        }
+    }
+
+    /// What it has to be, in words.
+    #[must_use]
+    pub fn expected(&self) -> &'static str {
+        match self.must_be {
+            MustBe::Same { .. } => "the same: covers 0 %, or within 2 % of it",
+            MustBe::Apart => "not the same",
+            MustBe::In(Band::Above(_)) => "more",
+            MustBe::In(Band::Below(_)) => "less",
+            MustBe::In(Band::Inside { .. }) => "in its band",
+        }
+    }
+
+    /// Whether it holds, and if it does not, what that says.
+    #[must_use]
+    pub fn verdict(&self) -> &'static str {
+        match self.must_be {
+            _ if self.holds() => "holds",
+            MustBe::Same { equal: true } => {
+                "does not hold: all runs are equal, nothing was compared"
+            }
+            MustBe::Same { .. } => "does not hold: something else than the mechanism differs",
+            MustBe::Apart => {
+                "does not hold: so few runs do not see the patch, so the other controls say nothing"
+            }
+            MustBe::In(_) => "does not hold",
         }
     }
 }
+
+/// Seeds of a column's runs.
+#[derive(Clone, Copy)]
+enum Seeds {
+    /// Those of the rows.
+    Own,
+    /// Others.
+    Other,
+}
+
+/// From a seed of the rows to another one. No effort has as many runs.
+const OTHER_SEEDS: u64 = 1 << 32;
 
 impl Experiment {
     /// Runs its controls, on as many threads as there are CPUs.
@@ -50,54 +117,80 @@ impl Experiment {
         let row = &self.control;
         let case = self.case_of(row);
         let hardware = self.hardware()?;
-        let (off, placebo) = (&self.text.control.off, &self.text.control.placebo);
-        let columns: [(&str, &[String]); COLUMNS] = [
-            (&row.baseline, &[]),
-            (&self.text.control.patched, &[]),
-            (&row.baseline, off),
-            (&self.text.control.patched, off),
-            (&row.baseline, placebo),
+        let (off, patched) = (&self.text.control.off, self.text.control.patched.as_str());
+        let ground = |column: &str, on_top: &[String]| {
+            Ground::new(&self.text, &hardware, case, &self.text.column[column], on_top)
+        };
+        let baseline = ground(&row.baseline, &[])?;
+        let placebo = self.placebo(&baseline);
+        let with_it = ground(patched, &[])?;
+        let columns: [(Ground, Seeds); COLUMNS] = [
+            (baseline, Seeds::Own),
+            (with_it.clone(), Seeds::Own),
+            (with_it, Seeds::Other),
+            (placebo, Seeds::Own),
+            (ground(&row.baseline, off)?, Seeds::Own),
+            (ground(patched, off)?, Seeds::Other),
         ];
         let mut jobs = Vec::new();
-        for (column, on_top) in columns {
-            let column = &self.text.column[column];
-            let ground = Ground::new(&self.text, &hardware, case, column, on_top)?;
-            jobs.extend(
-                (0..effort.runs).map(|run| ground.with_seed(effort.seed.wrapping_add(run))),
-            );
+        for (ground, seeds) in columns {
+            let first = match seeds {
+                Seeds::Own => effort.seed,
+                Seeds::Other => effort.seed.wrapping_add(OTHER_SEEDS),
+            };
+            jobs.extend((0..effort.runs).map(|run| ground.with_seed(first.wrapping_add(run))));
         }
-        let values = pool::deal(&jobs, progress, |ground| {
-            let parts = 0..case.load.parts(effort.size);
-            let parts = parts.map(|part| case.load.run(ground, effort.size, part)).collect();
-            Sample::of(parts).values.get(&row.metric).copied().unwrap_or(f64::NAN)
-        });
-        let runs = values.len() / columns.len();
-        let [baseline, patched, baseline_off, patched_off, placebo_runs] =
-            std::array::from_fn(|nth| &values[nth * runs..(nth + 1) * runs]);
-        let off = off.join(" ");
+        let samples = pool::deal(&jobs, progress, |ground| sample(case, ground, effort));
+        let samples: Vec<&[Sample]> = samples.chunks(jobs.len() / COLUMNS).collect();
+        let control = |name,
+                       about: String,
+                       first: usize,
+                       second: usize,
+                       must_be|
+         -> Result<_, ExperimentError> {
+            let of = |column: usize| -> Vec<f64> {
+                let values = samples[column].iter().map(|sample| &sample.values);
+                values.map(|of| of.get(&row.metric).copied().unwrap_or(f64::NAN)).collect()
+            };
+            let must_be = match must_be {
+                MustBe::Same { .. } => MustBe::Same { equal: samples[first] == samples[second] },
+                must_be => must_be,
+            };
+            Ok(Control { name, about, ratio: ratio(&of(first), &of(second))?, must_be })
+        };
+        let same = MustBe::Same { equal: false };
         // For what is better when it is lower, losing is to be higher.
         let loses = if row.metric.higher_is_better() { Band::Below(1.0) } else { Band::Above(1.0) };
+        let off = format!("{row}: both columns with {}, by different seeds", off.join(" "));
+        let more = self.text.control.placebo.turn_ns;
+        let placebo = format!("{row}: the baseline with {more} ns more for each turn");
         Ok(vec![
-            Control {
-                name: "mechanism off",
-                about: format!("{row}: both columns with {off}"),
-                ratio: ratio(baseline_off, patched_off)?,
-                band: SAME,
-            },
-            Control {
-                name: "placebo",
-                about: format!("{row}: the baseline with {}", placebo.join(" ")),
-                ratio: ratio(baseline, placebo_runs)?,
-                band: SAME,
-            },
-            Control {
-                name: "inverted",
-                about: format!("{row}: the patch taken away"),
-                ratio: ratio(patched, baseline)?,
-                band: loses,
-            },
+            control("mechanism off", off, 4, 5, same)?,
+            control("placebo", placebo, 0, 3, same)?,
+            control(
+                "the patch itself",
+                format!("{row}: before and with it, by different seeds"),
+                0,
+                2,
+                MustBe::Apart,
+            )?,
+            control("inverted", format!("{row}: the patch taken away"), 1, 0, MustBe::In(loses))?,
         ])
     }
+
+    /// The same machine, where each turn takes a little longer.
+    pub(super) fn placebo(&self, ground: &Ground) -> Ground {
+        let mut ground = ground.clone();
+        let turn = &mut ground.parts.costs.turn;
+        *turn = turn.saturating_add(self.text.control.placebo.turn_ns);
+        ground
+    }
+}
+
+/// A run of a case.
+pub(super) fn sample(case: &Case, ground: &Ground, effort: Effort) -> Sample {
+    let parts = 0..case.load.parts(effort.size);
+    Sample::of(parts.map(|part| case.load.run(ground, effort.size, part)).collect())
 }
 
 /// The first row of the case that controls are run in.
@@ -114,7 +207,4 @@ pub(super) fn row_of(text: &Text) -> Result<Row, ExperimentError> {
 }
 
 /// Columns that are run for them, in one case.
-pub(super) const COLUMNS: usize = 5;
-
-/// Source   experiments.md §4 (8)
-const SAME: Band = Band::Inside { low: 0.98, high: 1.02 };
+pub(super) const COLUMNS: usize = 6;

@@ -5,9 +5,9 @@
 
 use super::error::ExperimentError;
 use super::metric::Metric;
-use super::text::{Kind, Row};
+use super::text::{Assumed, Kind, Row};
 use super::{CaseRuns, Sample};
-use crate::statistics::{Estimate, Verdict, mean, ratio, verdict};
+use crate::statistics::{Band, Estimate, Verdict, mean, ratio, verdict};
 
 /// What a row's runs found.
 #[derive(Clone, Debug)]
@@ -28,6 +28,8 @@ pub struct Measured {
     pub verdict: Verdict,
     /// Runs that had not settled when they had gone on for as long as they may.
     pub unsettled: usize,
+    /// Why its size means nothing, by its text or by these runs; empty where it does.
+    pub no_magnitude: String,
 }
 
 /// One of the two things that a row compares.
@@ -79,11 +81,38 @@ impl Measured {
             beyond: beyond.transpose()?,
             costs_times: case.costs_times,
             unsettled,
+            no_magnitude: row.no_magnitude.clone(),
             row: row.clone(),
             baseline,
             patched,
             ratio,
         })
+    }
+
+    /// The same if the baseline is not what was published, to which it was fitted: it has no size, but a direction.
+    pub(super) fn not_calibrated(mut self, why: &str) -> Self {
+        if self.row.kind != Kind::Magnitude || self.row.exact {
+            return self;
+        }
+        let before = if self.no_magnitude.is_empty() { "" } else { "; " };
+        self.no_magnitude += &format!("{before}{why}");
+        self.verdict = direction_only(&self.ratio, self.row.band());
+        self
+    }
+
+    /// How far its magnitude hangs on what is assumed, in words; empty where it has no magnitude to have one.
+    #[must_use]
+    pub fn assumed_words(&self) -> String {
+        match (&self.row.assumed, self.row.kind) {
+            _ if !self.no_magnitude.is_empty() => format!("no magnitude: {}", self.no_magnitude),
+            (Some(Assumed { gain_pct: [low, high], over }), _) => {
+                format!("{low:+.1}…{high:+.1} % over {over}")
+            }
+            (None, Kind::Magnitude) => {
+                "its range over the assumed parameters was not measured".to_owned()
+            }
+            (None, _) => String::new(),
+        }
     }
 
     /// Why it does not agree; empty if it does.
@@ -99,18 +128,26 @@ impl Measured {
         if self.verdict == Verdict::AgreesOtherwise {
             return reasons.join("; ");
         }
-        if !self.row.no_magnitude.is_empty() {
-            reasons.push(format!("no magnitude: {}", self.row.no_magnitude));
+        if !self.no_magnitude.is_empty() {
+            reasons.push(format!("no magnitude: {}", self.no_magnitude));
         }
         if self.unsettled > 0 {
             reasons.push(format!("{} runs of it had not settled", self.unsettled));
-        } else if !self.row.exact && self.row.band().has(self.ratio.value) {
-            // Nothing speaks against it but the number of runs.
-            let narrow = "the mean lies in the band, and its interval not in whole: with more runs it gets narrower";
-            reasons.push(narrow.to_owned());
+        }
+        if self.verdict == Verdict::Undecided {
+            reasons.push(undecided(&self.ratio));
         }
         if reasons.is_empty() { "not known".to_owned() } else { reasons.join("; ") }
     }
+}
+
+/// What an undecided row leaves open, and what it does not.
+fn undecided(Estimate { low, high, .. }: &Estimate) -> String {
+    let open = match *low < 1.0 && 1.0 < *high {
+        true => "the interval covers 1",
+        false => "the direction is certain, but the interval covers an edge of the band",
+    };
+    format!("{open}: more runs make it narrower")
 }
 
 fn row_verdict(
@@ -121,13 +158,15 @@ fn row_verdict(
     patched: &Side,
 ) -> Verdict {
     if !row.exact {
-        let verdict = match verdict(ratio, row.band()) {
+        // A size of what still changes is the size of the time that it was looked at: only its direction counts.
+        let sized = unsettled == 0 && row.no_magnitude.is_empty();
+        if row.kind == Kind::Magnitude && !sized {
+            return direction_only(ratio, row.band());
+        }
+        return match verdict(ratio, row.band()) {
             Verdict::Agrees if row.otherwise => Verdict::AgreesOtherwise,
             verdict => verdict,
         };
-        // A size of what still changes is the size of the time that it was looked at.
-        let sized = row.kind == Kind::Magnitude && (unsettled > 0 || !row.no_magnitude.is_empty());
-        return if sized { verdict.min_direction() } else { verdict };
     }
     let is = |side: &Side, published: Option<f64>| {
         published.is_some_and(|published| side.runs.iter().all(|run| *run == published))
@@ -135,8 +174,20 @@ fn row_verdict(
     if is(baseline, row.published.baseline) && is(patched, row.published.patched) {
         Verdict::Agrees
     } else {
-        // Whoever has to be exact and is not may at best have the direction.
-        verdict(ratio, row.band()).min_direction()
+        // Whoever has to be exact and is not may at best have the direction; more runs would not mend that.
+        match direction_only(ratio, row.band()) {
+            Verdict::Undecided => Verdict::Differs,
+            verdict => verdict,
+        }
+    }
+}
+
+/// The verdict on what has no size: on which side of 1 it lies.
+fn direction_only(ratio: &Estimate, band: Band) -> Verdict {
+    match band.side().map(|side| verdict(ratio, side)) {
+        Some(Verdict::Agrees) => Verdict::Direction,
+        Some(verdict) => verdict,
+        None => Verdict::Differs,
     }
 }
 
@@ -155,7 +206,7 @@ fn beyond(
     Ok(Beyond { ratio: ratio(&baseline.runs, &side.runs)?, to_better, side })
 }
 
-fn side(case: &CaseRuns, column: &str, metric: Metric) -> Result<Side, ExperimentError> {
+pub(super) fn side(case: &CaseRuns, column: &str, metric: Metric) -> Result<Side, ExperimentError> {
     let runs: Vec<f64> = case.column(column).iter().map(|sample| value(sample, metric)).collect();
     Ok(Side { name: column.to_owned(), mean: mean(&runs)?, runs })
 }

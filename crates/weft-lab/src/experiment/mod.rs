@@ -16,7 +16,8 @@
 //! | How long will it take? | `estimate.rs` |
 //! | What did a row's runs find, and does it agree? | `measured.rs` |
 //! | Which values of the model make the baseline come out as published? | `calibrate.rs` |
-//! | Is it the patch that makes the difference? | `control.rs` |
+//! | How far does a magnitude hang on what is assumed? | `ranges.rs` |
+//! | Is it the patch that makes the difference, and would it be seen if it were not? | `control.rs` |
 //! | What is kept of every run? | `results.rs` |
 //!
 //! Source   experiments.md §4
@@ -30,6 +31,7 @@ mod load;
 mod measured;
 mod metric;
 mod pool;
+mod ranges;
 mod results;
 mod tally;
 mod text;
@@ -40,13 +42,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use sha2::{Digest, Sha256};
 use weft_sim::machine::CostTable;
 
-pub use calibrate::{Calibrated, Fit};
-pub use control::Control;
+pub use calibrate::{Calibrated, FITS, Fit};
+pub use control::{Control, MustBe};
 pub use error::ExperimentError;
 pub use estimate::estimate;
 pub use load::{Amount, Dbench, Dd, Fio, Isolated, Load, Mixed, Part, Pattern, Size, Tiobench};
 pub use measured::{Beyond, Measured, Side};
 pub use metric::Metric;
+pub use ranges::{Circumstance, Ranged};
 pub use results::{Results, ResultsError};
 pub use tally::{Counts, Tally};
 pub use text::{Assumed, Case, Column, Kind, Published, Row};
@@ -68,7 +71,11 @@ pub struct Experiment {
     text: Text,
     /// The row that its controls are of, whichever rows are left.
     control: Row,
+    /// The rows to whose baselines it was fitted, whichever are left.
+    fitted: Vec<Row>,
     costs: CostTable,
+    /// Lines of the drive's model on top of what the text says.
+    drive: String,
     /// SHA-256 of its text, in hexadecimal digits.
     pub hash: String,
 }
@@ -184,7 +191,10 @@ impl Experiment {
         let control = control::row_of(&text)?;
         let costs = CostTable::named(&text.machine.costs)
             .map_err(|source| ExperimentError::Costs { patch: text.patch.clone(), source })?;
-        let known = Self { text, control, costs, hash };
+        let drive = String::new();
+        let mut known = Self { text, control, fitted: Vec::new(), costs, drive, hash };
+        let fitted = known.text.fit.iter().map(|fit| known.row_of(fit).cloned());
+        known.fitted = fitted.collect::<Result<_, _>>()?;
         known.check()?;
         Ok(known)
     }
@@ -294,10 +304,38 @@ impl Experiment {
         }
         let cases: Vec<CaseRuns> = cases.into_values().collect();
         let measured = |rows: &[Row]| -> Result<Vec<Measured>, ExperimentError> {
-            rows.iter().map(|row| Measured::of(row, &cases)).collect()
+            let measured = |row: &Row| -> Result<Measured, ExperimentError> {
+                let not_met = self.not_met(row, &cases)?;
+                not_met.iter().try_fold(Measured::of(row, &cases)?, |measured, why| {
+                    Ok(measured.not_calibrated(why))
+                })
+            };
+            rows.iter().map(measured).collect()
         };
         let (rows, beside) = (measured(&self.text.row)?, measured(&self.text.beside)?);
         Ok(Outcome { rows, beside, cases })
+    }
+
+    /// What was published of a row's baseline, was fitted to, and is not what these runs measured.
+    fn not_met(&self, row: &Row, cases: &[CaseRuns]) -> Result<Vec<String>, ExperimentError> {
+        let mut not_met = Vec::new();
+        for fitted in &self.fitted {
+            let Some(case) = cases.iter().find(|case| case.name == fitted.of) else { continue };
+            let Some(published) = fitted.published.baseline else { continue };
+            if (&row.of, &row.baseline) != (&fitted.of, &fitted.baseline) {
+                continue;
+            }
+            let mean = measured::side(case, &fitted.baseline, fitted.metric)?.mean;
+            let Estimate { value, low, high, .. } = mean;
+            if !Fit::is_met(published, &mean) {
+                not_met.push(format!(
+                    "the baseline is fitted to {published:.1} {}, and is {value:.1} ({low:.1}…{high:.1}) in \
+                     these runs",
+                    fitted.metric.unit()
+                ));
+            }
+        }
+        Ok(not_met)
     }
 
     /// What rows need, once each. Parts of a sample follow each other.
@@ -381,13 +419,13 @@ impl Experiment {
                 }
             }
         }
-        named("control.patched", &text.control.patched, &columns)?;
-        for fit in &text.fit {
-            self.row_of(fit)?;
+        for other in &text.circumstance {
+            self.under(other)?.hardware()?;
         }
+        named("control.patched", &text.control.patched, &columns)?;
         for case in &text.case {
             for column in text.column.values() {
-                for on_top in [&[][..], &text.control.off, &text.control.placebo] {
+                for on_top in [&[][..], &text.control.off] {
                     Ground::new(text, &hardware, case, column, on_top)?;
                 }
             }

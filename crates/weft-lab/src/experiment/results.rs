@@ -26,6 +26,14 @@ pub enum ResultsError {
     /// There is something already.
     #[error("{0}: found something in it, expected an empty or a new directory; name another one")]
     Taken(PathBuf),
+    /// The directory cannot be made or read.
+    #[error("{path}: {source}; name a directory that can be made")]
+    Directory {
+        /// Which.
+        path: PathBuf,
+        /// What the system says.
+        source: io::Error,
+    },
     /// A file cannot be written.
     #[error("{path}: {source}")]
     Io {
@@ -49,7 +57,7 @@ impl Results {
     /// # Errors
     /// There is something in it, or it cannot be made.
     pub fn at(path: &Path) -> Result<Self, ResultsError> {
-        let wrong = |source| ResultsError::Io { path: path.into(), source };
+        let wrong = |source| ResultsError::Directory { path: path.into(), source };
         fs::create_dir_all(path).map_err(wrong)?;
         if fs::read_dir(path).map_err(wrong)?.next().is_some() {
             return Err(ResultsError::Taken(path.into()));

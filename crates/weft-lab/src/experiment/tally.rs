@@ -18,6 +18,8 @@ pub struct Counts {
     pub otherwise: usize,
     /// Have the direction only.
     pub direction: usize,
+    /// Are undecided: more runs would tell.
+    pub undecided: usize,
     /// Differ.
     pub differ: usize,
 }
@@ -37,7 +39,7 @@ impl Counts {
     /// All together.
     #[must_use]
     pub fn all(&self) -> usize {
-        self.agree + self.otherwise + self.direction + self.differ
+        self.agree + self.otherwise + self.direction + self.undecided + self.differ
     }
 
     fn add(&mut self, verdict: Verdict) {
@@ -45,6 +47,7 @@ impl Counts {
             Verdict::Agrees => &mut self.agree,
             Verdict::AgreesOtherwise => &mut self.otherwise,
             Verdict::Direction => &mut self.direction,
+            Verdict::Undecided => &mut self.undecided,
             Verdict::Differs => &mut self.differ,
         } += 1;
     }
@@ -52,11 +55,11 @@ impl Counts {
 
 impl std::fmt::Display for Counts {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { agree, otherwise, direction, differ } = self;
+        let Self { agree, otherwise, direction, undecided, differ } = self;
         write!(
             f,
             "{agree} agree, {otherwise} by another mechanism than the published one, {direction} in \
-             direction only, {differ} not"
+             direction only, {undecided} undecided, {differ} not"
         )
     }
 }
@@ -108,6 +111,8 @@ fn rank(verdict: Verdict) -> u8 {
         Verdict::Agrees => 0,
         Verdict::AgreesOtherwise => 1,
         Verdict::Direction => 2,
-        Verdict::Differs => 3,
+        // It may turn out to differ.
+        Verdict::Undecided => 3,
+        Verdict::Differs => 4,
     }
 }

@@ -12,6 +12,7 @@ use serde::Deserialize;
 use super::calibrate::Fit;
 use super::load::Load;
 use super::metric::Metric;
+use super::ranges::Circumstance;
 use crate::statistics::Band;
 
 /// The text, as it stands.
@@ -28,6 +29,8 @@ pub(super) struct Text {
     pub(super) case: Vec<Case>,
     #[serde(default)]
     pub(super) fit: Vec<Fit>,
+    #[serde(default)]
+    pub(super) circumstance: Vec<Circumstance>,
     pub(super) row: Vec<Row>,
     #[serde(default)]
     pub(super) beside: Vec<Row>,
@@ -85,8 +88,16 @@ pub(super) struct ControlText {
     pub(super) patched: String,
     /// The mechanism off, on top of whatever the column says.
     pub(super) off: Vec<String>,
-    /// A patch that changes nothing.
-    pub(super) placebo: Vec<String>,
+    /// What is no patch, and yet changes when everything happens.
+    pub(super) placebo: Placebo,
+}
+
+/// Work that takes a little longer.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Placebo {
+    /// How much longer a turn of the engine's thread takes.
+    pub(super) turn_ns: u64,
 }
 
 /// A load in some circumstances.
@@ -246,6 +257,15 @@ enum Side {
 }
 
 impl Row {
+    /// Puts NaN in place of everything that is said of what is predicted.
+    #[cfg(test)]
+    pub(super) fn blind(&mut self) {
+        self.published.patched = Some(f64::NAN);
+        self.published.gain_pct = Some(f64::NAN);
+        self.band = BandText::Inside([f64::NAN; 2]);
+        self.assumed = Some(Assumed { gain_pct: [f64::NAN; 2], over: String::new() });
+    }
+
     /// Whether there is a published figure for it.
     #[must_use]
     pub fn is_figure(&self) -> bool {
@@ -256,21 +276,6 @@ impl Row {
     #[must_use]
     pub fn counted_as(&self) -> String {
         self.cell.clone().unwrap_or_else(|| self.to_string())
-    }
-
-    /// How far its magnitude hangs on what is assumed, in words; empty where it has no magnitude.
-    #[must_use]
-    pub fn assumed_words(&self) -> String {
-        match (&self.assumed, self.kind, self.no_magnitude.is_empty()) {
-            (_, _, false) => format!("no magnitude: {}", self.no_magnitude),
-            (Some(Assumed { gain_pct: [low, high], over }), ..) => {
-                format!("{low:+.1}…{high:+.1} % over {over}")
-            }
-            (None, Kind::Magnitude, true) => {
-                "its range over the assumed parameters was not measured".to_owned()
-            }
-            (None, ..) => String::new(),
-        }
     }
 
     /// Where the ratio of patched to baseline has to lie.

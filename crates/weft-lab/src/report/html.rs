@@ -190,5 +190,6 @@ fn sign(verdict: Verdict) -> char {
         Verdict::AgreesOtherwise => '≈',
         Verdict::Differs => '✗',
         Verdict::Direction => '↗',
+        Verdict::Undecided => '?',
     }
 }

@@ -68,7 +68,8 @@ td small { display: block; color: var(--soft); font-size: .78rem; }
 details { margin: .4rem 0 0; font-size: .9rem; }
 summary { cursor: pointer; color: var(--soft); }
 .verdict { font-weight: 600; white-space: nowrap; }
-.agrees { color: var(--good); } .direction { color: var(--fair); } .differs { color: var(--poor); }
+.agrees { color: var(--good); } .differs { color: var(--poor); }
+.direction, .undecided, .agrees-otherwise { color: var(--fair); }
 @media (max-width: 34rem) { main { padding: .8rem .8rem 3rem; } h1 { font-size: 1.4rem; } dl.facts { grid-template-columns: 1fr; }
   dl.facts dd { margin-bottom: .3rem; } th, td { padding-right: .5rem; }
   .cards, .cards caption, .cards tbody, .cards tr { display: block; } .cards thead { display: none; }

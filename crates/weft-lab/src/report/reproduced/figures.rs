@@ -72,12 +72,12 @@ impl Found<'_> {
                 Cell::Text(row.row.to_string()),
                 Cell::Verdict(row.verdict),
                 Cell::Number(published),
-                Cell::Number(if row.row.no_magnitude.is_empty() {
+                Cell::Number(if row.no_magnitude.is_empty() {
                     gain(&row.ratio)
                 } else {
                     "–".to_owned()
                 }),
-                Cell::Text(row.row.assumed_words()),
+                Cell::Text(row.assumed_words()),
                 Cell::Number(band(row.row.band())),
                 Cell::Number(format!("{before} → {with} {unit}").trim_end().to_owned()),
             ]
@@ -123,11 +123,11 @@ impl Found<'_> {
                 Cell::Text(control.name.to_owned()),
                 Cell::Text(control.about.clone()),
                 Cell::Number(gain(&control.ratio)),
-                Cell::Number(band(control.band)),
-                Cell::Text(if control.holds() { "holds" } else { "does not hold" }.to_owned()),
+                Cell::Text(control.expected().to_owned()),
+                Cell::Text(control.verdict().to_owned()),
             ]
         });
-        let columns = ["control", "what", "measured [95 %]", "band", ""];
+        let columns = ["control", "what", "measured [95 %]", "expected", ""];
         (!self.controls.is_empty()).then(|| {
             Block::Table(Table {
                 caption: "Controls: is it the patch that makes the difference?".to_owned(),

@@ -1,0 +1,98 @@
+//! Ranges: how far a magnitude hangs on what is assumed.
+//!
+//! A text names other values of what it assumes ([`Circumstance`]), each by itself: another table of CPU costs, or
+//! other lines of the drive's model. Rows with a magnitude are run under each of them and as committed; the smallest
+//! and the largest gain are the row's range. What was found is written into the text, and is printed beside the figure.
+
+use serde::Deserialize;
+use weft_sim::machine::CostTable;
+
+use super::error::ExperimentError;
+use super::text::{Kind, Row};
+use super::{Effort, Experiment, run_all};
+use crate::statistics::{Estimate, gain_percent};
+
+/// Something that is assumed, otherwise.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Circumstance {
+    /// What is other than assumed, in a few words.
+    pub name: String,
+    /// The table of CPU costs, if it is that.
+    #[serde(default)]
+    costs: Option<String>,
+    /// Lines of the drive's model.
+    #[serde(default)]
+    drive: String,
+}
+
+/// What a row's magnitude is under each circumstance.
+#[derive(Clone, Debug)]
+pub struct Ranged {
+    /// Which row.
+    pub row: Row,
+    /// By circumstance; the first is as committed.
+    pub points: Vec<(String, Estimate)>,
+}
+
+impl Ranged {
+    /// The smallest and the largest gain, percent.
+    #[must_use]
+    pub fn gain_pct(&self) -> [f64; 2] {
+        let gains = || self.points.iter().map(|(_, ratio)| gain_percent(ratio.value));
+        [gains().fold(f64::INFINITY, f64::min), gains().fold(f64::NEG_INFINITY, f64::max)]
+    }
+}
+
+impl Experiment {
+    /// What its magnitudes are under each of its circumstances, on as many threads as there are CPUs.
+    ///
+    /// # Errors
+    /// It cannot be run as it is written.
+    pub fn ranges(
+        &self,
+        effort: Effort,
+        progress: &(dyn Fn(usize, usize) + Sync),
+    ) -> Result<Vec<Ranged>, ExperimentError> {
+        let mut plain = self.clone();
+        plain.text.beside.clear();
+        plain.text.row.retain(Row::has_magnitude);
+        for row in &mut plain.text.row {
+            row.beyond = None;
+        }
+        let under = self.text.circumstance.iter().map(|other| plain.under(other));
+        let mut all = vec![plain.clone()];
+        all.extend(under.collect::<Result<Vec<_>, _>>()?);
+        let names = std::iter::once("as committed");
+        let names = names.chain(self.text.circumstance.iter().map(|other| other.name.as_str()));
+        let found = run_all(&all, effort, progress)?;
+        let found: Vec<_> = names.zip(found).collect();
+        let rows = plain.text.row.into_iter().enumerate();
+        let ranged = |(nth, row): (usize, Row)| {
+            let points =
+                found.iter().map(|(name, outcome)| ((*name).to_owned(), outcome.rows[nth].ratio));
+            Ranged { row, points: points.collect() }
+        };
+        Ok(rows.map(ranged).collect())
+    }
+
+    /// The same under a circumstance.
+    pub(super) fn under(&self, other: &Circumstance) -> Result<Self, ExperimentError> {
+        let mut under = self.clone();
+        if let Some(name) = &other.costs {
+            under.costs = CostTable::named(name).map_err(|source| ExperimentError::Costs {
+                patch: self.text.patch.clone(),
+                source,
+            })?;
+        }
+        under.drive.push_str(&other.drive);
+        Ok(under)
+    }
+}
+
+impl Row {
+    /// Whether it claims a size.
+    fn has_magnitude(&self) -> bool {
+        self.kind == Kind::Magnitude && self.no_magnitude.is_empty()
+    }
+}
