@@ -110,8 +110,8 @@ impl Experiment {
         Figures::new(of(|row| row.published.baseline), of(|row| row.published.patched))
     }
 
-    /// Finds all parameters again, [`FITS`] times each; says after each evaluation of the model which parameter, its value, and what
-    /// the model says.
+    /// Finds all parameters again, [`FITS`] times each; says after each evaluation of the model which parameter, its
+    /// value, and what the model says.
     ///
     /// # Errors
     /// It cannot be run as it is written, or nothing in the range makes the model say what was published.
