@@ -2,10 +2,10 @@
 
 use weft_engine::assemble;
 use weft_engine::knobs::{Knobs, Writes};
-use weft_engine::{Notice, ReplyError, SyncAction, Verb};
+use weft_engine::{Congestion, Notice, ReplyError, SyncAction, Verb};
 use weft_ondisk::{BadBlockContext, BadBlocks, Features, Minor, Role, Super1};
 use weft_sim::{BLOCK, Logged, Order, Rig, chunk_kib};
-use weft_units::{SectorRange, Span, Time};
+use weft_units::{SectorRange, Span, Time, VolumeId};
 
 /// RAID 5 of four with a chunk of 64 KiB: block 0 is on disk 0.
 fn raid5() -> Rig {
@@ -38,6 +38,10 @@ fn superblocks_say_that_a_member_was_removed() {
     assert_eq!(role(&rig), Ok(Role::Faulty));
     rig.remove(2).finish();
     assert_eq!(role(&rig), Ok(Role::Spare));
+    // The volume shows how often they were written.
+    let events = rig.record.of(0).expect("it is a member").events();
+    assert!(events > 1);
+    assert_eq!(rig.volume().events, events);
 }
 
 #[test]
@@ -129,6 +133,32 @@ fn array_is_marked_clean_as_long_after_its_resync_as_after_a_write() {
     let clean = last(|notice| matches!(notice, Notice::ArrayClean(_)));
     assert!(ended >= Time(0) + Span::secs(5), "the resync went on when it was allowed to");
     assert!(clean.since(ended) >= delay, "{:?}", clean.since(ended));
+}
+
+// Members are written as long as the cache has rows; then writers are told, and with none left they wait.
+#[test]
+fn volume_is_congested_with_all_rows_in_use_and_blocked_when_a_request_waits_for_one() {
+    let mut rig = raid5().with(|options| options.rows_max = Some(8)).written(100, 1);
+    let mut told = Vec::new();
+    for block in 0..9 {
+        told.push(rig.engine_mut().expect("it runs").congestion(VolumeId(0)));
+        rig.write(block, 2);
+    }
+    assert_eq!(told, [&[Congestion::None; 8][..], &[Congestion::Congested]].concat());
+    let engine = rig.engine_mut().expect("it runs");
+    assert_eq!(engine.congestion(VolumeId(0)), Congestion::Blocked);
+}
+
+#[test]
+fn cache_for_which_no_memory_was_set_aside_is_refused() {
+    let mut rig = raid5();
+    let knob = |value: &str| {
+        let knob = Knobs::default().parse("stripe_cache_bytes", value);
+        Verb::Set(knob.expect("it is a size"))
+    };
+    let refused = rig.command(knob("1073741824"));
+    assert!(matches!(&refused, Err(ReplyError::Refused(text)) if text.contains("at most")));
+    assert_eq!(rig.command(knob("0")), Ok(()));
 }
 
 /// Disk 0 has a log that says block 2 is bad.
