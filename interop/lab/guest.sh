@@ -7,7 +7,7 @@ total=0 failed=0
 for case in /lab/cases/*.sh; do
 	name=$(basename "$case" .sh)
 	begin=$SECONDS
-	timeout -k 5 600 bash "$case" >"/tmp/$name.tap" 2>"/tmp/$name.err" </dev/null
+	timeout -k 5 900 bash "$case" >"/tmp/$name.tap" 2>"/tmp/$name.err" </dev/null
 	status=$?
 	cat "/tmp/$name.tap"
 	plan=$(sed -n 's/^1\.\.\([0-9]*\).*/\1/p' "/tmp/$name.tap" | tail -1)
