@@ -709,6 +709,10 @@ impl Array {
         if let Some(role) = self.roles.get_mut(number) {
             *role = Role::Faulty;
         }
+        // Before the round that records the failure: the array may be stopped after it.
+        if !self.members.iter().any(|member| member.full_since.is_some()) {
+            self.take_back_resync_for_space();
+        }
         if !self.membership.read_only {
             self.rounds.records_failures = self.want_round();
         }
@@ -736,11 +740,21 @@ impl Array {
         for member in &mut self.members {
             member.full_since = None;
         }
-        // What only a member missed that was given up is no disagreement among those that are left.
+        if self.take_back_resync_for_space() && !self.says_in_use() {
+            self.want_round();
+        }
+    }
+
+    /// Nobody misses anything for want of space any more: what only a member missed that was given up is
+    /// no disagreement among those that are left. Whether a resync was to be and is not.
+    fn take_back_resync_for_space(&mut self) -> bool {
         let parities = usize::from(self.geometry.parities());
-        if std::mem::take(&mut self.resyncs_for_space) && self.membership.degraded() >= parities {
+        let taken_back =
+            std::mem::take(&mut self.resyncs_for_space) && self.membership.degraded() >= parities;
+        if taken_back {
             self.membership.resync_from = None;
         }
+        taken_back
     }
 
     /// Whether every member has space, as far as is known.

@@ -95,7 +95,7 @@ pub enum SlotState {
 pub struct Member {
     /// The device.
     pub info: MemberInfo,
-    /// Its superblock as it was read.
+    /// Its superblock as it was read; of a spare with a number that is its own.
     pub superblock: Superblock,
     /// What it points to.
     pub logs: Logs,

@@ -993,8 +993,9 @@ impl Volume {
                 sync.row_done(key, mismatch, ok);
             }
             Event::NoSpace { slot, sector } => {
-                // The others agree about a block that is being rebuilt.
-                if !self.array.membership.is_rebuilding(slot) {
+                // The others agree about a block that is being rebuilt, or whose member failed meanwhile.
+                let membership = &self.array.membership;
+                if membership.present().contains(slot) && !membership.is_rebuilding(slot) {
                     self.array.resync_for_space(sector);
                 }
                 self.no_space(slot, sector, out);

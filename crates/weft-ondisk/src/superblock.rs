@@ -437,6 +437,15 @@ impl Superblock {
         }
     }
 
+    /// Gives the member another number. Its own table is as it was: [`Superblock::update`] says what the
+    /// member of this number does.
+    pub fn set_dev_number(&mut self, number: u32) {
+        match self {
+            Self::V0_90(old) => old.this_disk.number = number,
+            Self::V1(new) => new.dev_number = number,
+        }
+    }
+
     /// How many numbers the table of roles has.
     #[must_use]
     pub fn role_count(&self) -> usize {

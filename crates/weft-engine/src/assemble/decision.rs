@@ -108,7 +108,7 @@ impl Decision<'_> {
                 let same_events = ours.events() == theirs.events();
                 let same_uuid = matches!(ours.identity(), DeviceIdentity::Uuid(_))
                     && ours.identity() == theirs.identity();
-                if same_uuid || (same_number && same_events) {
+                if same_uuid || (same_number && same_events && !renumbered(ours, theirs)) {
                     let (field, byte) = match ours.version() {
                         Version::V0_90 => ("this_disk.number", 3968),
                         _ if same_uuid => ("device_uuid", 168),
@@ -460,6 +460,15 @@ impl Decision<'_> {
                 spares.push(member);
             }
         }
+        for spare in number_spares(&mut spares, &slots, freshest) {
+            let number = spare.superblock.dev_number();
+            let reason = format!(
+                "its number, {number}, is another spare's by now, and the table of {} has no other; \
+                 remove what failed and add it again",
+                reference.info.label
+            );
+            self.drop(spare.info, reason);
+        }
         let mut assembly = Assembly {
             uuid: freshest.set_uuid(),
             name: freshest.name(),
@@ -762,6 +771,54 @@ fn logged(assembly: &Assembly) -> Result<Option<Vec<Vec<SectorRange>>>, String> 
         rows.push(computations.iter().map(|computation| computation.rows).collect());
     }
     Ok(Some(rows))
+}
+
+/// Whether two spares of version 0.90 have one number because a crash came between two superblocks: spares
+/// are numbered by their place behind the slots, anew each time, and know each other by nothing else. The
+/// tables of a copy are equal.
+///
+/// Source   kernel 6.12: `super_90_sync` numbers anew, `bind_rdev_to_array` does not take the second; mdadm
+///          4.2 gives every spare the next place, whatever its number is
+fn renumbered(ours: &Superblock, theirs: &Superblock) -> bool {
+    let (Some(ours), Some(theirs)) = (ours.as_v0_90(), theirs.as_v0_90()) else { return false };
+    let are_spares = [ours, theirs].iter().all(|it| it.own_role() == Ok(Role::Spare));
+    are_spares && ours.encode() != theirs.encode()
+}
+
+/// Gives each spare a number of its own: that of one may be another's by now, which was added or
+/// renumbered since. The first past the slots that is free, as a spare that is added gets it. Those for
+/// whom there is none are taken out.
+fn number_spares(
+    spares: &mut Vec<Member>,
+    slots: &[SlotState],
+    freshest: &Superblock,
+) -> Vec<Member> {
+    let members = slots.iter().filter_map(|state| match state {
+        SlotState::InSync(member) | SlotState::Rebuilding { member, .. } => Some(member),
+        SlotState::Missing => None,
+    });
+    let mut taken: Vec<u32> = members.map(|member| member.superblock.dev_number()).collect();
+    let numbers = freshest.role_count() as u32;
+    // Who is fresher keeps it.
+    let mut order: Vec<usize> = (0..spares.len()).collect();
+    order.sort_by_key(|index| std::cmp::Reverse(spares[*index].superblock.events()));
+    let mut without = Vec::new();
+    for index in order {
+        let wanted = spares[index].superblock.dev_number();
+        let number = std::iter::once(wanted)
+            .chain(freshest.raid_disks()..numbers)
+            .chain(0..numbers)
+            .find(|number| freshest.role(*number) == Ok(Role::Spare) && !taken.contains(number));
+        match number {
+            Some(number) => {
+                taken.push(number);
+                spares[index].superblock.set_dev_number(number);
+            }
+            None => without.push(index),
+        }
+    }
+    without.sort_unstable();
+    without.into_iter().rev().map(|index| spares.remove(index)).collect()
 }
 
 /// `host:name` answers to `name` as well.

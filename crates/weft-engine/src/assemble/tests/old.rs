@@ -57,3 +57,42 @@ fn old_superblocks_are_told_apart_by_their_own_fields() {
         assert!(found.starts_with(expected), "{found}\n{expected}");
     }
 }
+
+/// Adds spares to `old_set`, each with this number and a table that has so many spares.
+fn with_spares(spares: &[(u32, u32)]) -> Vec<Candidate> {
+    let mut set = old_set(|_, _| {});
+    for (number, in_table) in spares {
+        let Ok(Superblock::V0_90(first)) = set[0].superblock.as_deref().cloned() else { panic!() };
+        let mut superblock = *first;
+        for spare in 4..4 + in_table {
+            superblock.set_role(spare, weft_ondisk::Role::Spare);
+        }
+        let index = set.len() as u16;
+        let (label, size) = (format!("m{index}"), Sectors(4096));
+        let member = MemberInfo { index: MemberIndex(index), label, size, ..set[0].member.clone() };
+        let superblock = superblock.of_member(*number).unwrap();
+        set.push(Candidate::with_superblock(member, superblock));
+    }
+    set
+}
+
+fn numbers(set: &[Candidate]) -> Vec<u32> {
+    let assembly = assemble(set, &Options::default()).unwrap();
+    assert!(assembly.dropped.is_empty(), "{:?}", assembly.dropped);
+    assembly.spares.iter().map(|spare| spare.superblock.dev_number()).collect()
+}
+
+// After a cut between two superblocks the array was refused, one spare taken for a copy of the other.
+#[test]
+fn spares_of_one_number_are_two_unless_they_say_the_same() {
+    assert_eq!(numbers(&with_spares(&[(4, 2), (5, 2)])), [4, 5]);
+    assert_eq!(numbers(&with_spares(&[(4, 2), (4, 1)])), [4, 5]);
+    assert_eq!(numbers(&with_spares(&[(5, 2), (4, 2), (5, 3), (4, 3)])), [5, 4, 6, 7]);
+    let found = outcome(&with_spares(&[(4, 2), (4, 2)]), &run());
+    assert!(found.starts_with("copies: m5: superblock this_disk.number at byte 3968"), "{found}");
+    // The fresher one keeps its number.
+    let mut set = with_spares(&[(4, 2), (4, 1)]);
+    let Ok(Superblock::V0_90(stale)) = set[4].superblock.as_deref_mut() else { panic!() };
+    stale.events -= 1;
+    assert_eq!(numbers(&set), [5, 4]);
+}

@@ -600,3 +600,32 @@ fn a_row_of_the_cache_has_frames_for_every_slot() {
         assert_eq!(assembly.row_frames(StripeSize::new(bytes).unwrap()), frames);
     }
 }
+
+// A spare that was removed, and another that was added since and got its number: when one took a slot,
+// both superblocks said so, and the array was refused from then on.
+#[test]
+fn a_spare_whose_number_is_another_spares_by_now_gets_one_of_its_own() {
+    let mut candidates = set(Level::Raid5, 4);
+    add(&mut candidates, Role::Spare);
+    each(&mut candidates, |it| {
+        it.roles.resize(8, 0xffff);
+        it.events = 5;
+    });
+    let mut removed = candidates[4].clone();
+    removed.member.index = MemberIndex(5);
+    edit(&mut removed, |it| {
+        it.device_uuid = Uuid([77; 16]);
+        it.events = 4;
+    });
+    candidates.insert(4, removed);
+    let assembly = assemble(&candidates, &ask()).unwrap();
+    let numbers: Vec<_> = assembly.spares.iter().map(|it| it.superblock.dev_number()).collect();
+    assert_eq!(numbers, [5, 4]);
+    // Without room in the table it is not used.
+    each(&mut candidates, |it| it.roles.truncate(5));
+    let found = outcome(&candidates, &ask());
+    assert!(
+        found.starts_with("UUUU [members-not-used]  | m4 its number, 4, is another spare's"),
+        "{found}"
+    );
+}
