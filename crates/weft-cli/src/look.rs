@@ -16,7 +16,7 @@ use weft_engine::assemble::{Candidate, Options, journal};
 use weft_ondisk::probe::{self, Foreign, Misplaced};
 use weft_ondisk::{
     Features, Metadata, MetadataError, SUPER_BYTES, Super1, Superblock, SuperblockBlocks,
-    SuperblockError, Version, csum_v1, read_superblock_blocks,
+    SuperblockError, Unreadable, Version, csum_v1, read_superblock_blocks,
 };
 use weft_runtime::partition::{self, Table, TableError};
 use weft_runtime::spec::{Located, MemberSpec};
@@ -144,12 +144,6 @@ impl Looked {
         Ok(bytes)
     }
 
-    /// The 4096 bytes at each place where a superblock could be.
-    fn blocks(&self) -> Result<SuperblockBlocks, Failure> {
-        read_superblock_blocks(self.size, |sector, len| self.read(sector, len))
-            .map_err(|error| Failure::failed(format!("{}: {error}", self.label)))
-    }
-
     /// What its metadata says.
     ///
     /// # Errors
@@ -170,11 +164,11 @@ impl Looked {
     /// Every superblock that can be shown, with what is wrong with it if it cannot be believed, and
     /// what is wrong with those that cannot be shown.
     ///
-    /// # Errors
-    /// The member cannot be read.
-    pub(crate) fn superblocks(&self) -> Result<Shown, Failure> {
-        let mut shown = Shown { readable: Vec::new(), damaged: Vec::new() };
-        for (version, mut block) in self.blocks()? {
+    pub(crate) fn superblocks(&self) -> Shown {
+        let blocks = read_superblock_blocks(self.size, |sector, len| self.read(sector, len));
+        let SuperblockBlocks { read, unreadable } = blocks;
+        let mut shown = Shown { readable: Vec::new(), damaged: Vec::new(), unreadable };
+        for (version, mut block) in read {
             match Superblock::decode(&block, version, self.size) {
                 Ok(superblock) => {
                     let wrong = superblock.validate(self.size).err();
@@ -199,7 +193,7 @@ impl Looked {
                 Err(error) => shown.damaged.push(error),
             }
         }
-        Ok(shown)
+        shown
     }
 
     /// Superblocks that begin at any sector, with all of the member read.
@@ -375,6 +369,8 @@ pub(crate) struct Shown {
     pub(crate) readable: Vec<(Superblock, Option<SuperblockError>)>,
     /// What is wrong with those that are not.
     pub(crate) damaged: Vec<SuperblockError>,
+    /// Places where there may be one, and which cannot be read.
+    pub(crate) unreadable: Vec<Unreadable>,
 }
 
 /// Opens members, each only once.

@@ -30,6 +30,8 @@ pub struct Candidate {
     pub logs: Logs,
     /// It ends before its data does, here. Its size is what it should be.
     pub cut_at: Option<Sectors>,
+    /// Places where another superblock could have been, and which cannot be read; a sentence each.
+    pub unreadable: Vec<String>,
 }
 
 impl Candidate {
@@ -37,21 +39,21 @@ impl Candidate {
     #[must_use]
     pub fn with_superblock(member: MemberInfo, superblock: impl Into<Superblock>) -> Self {
         let (superblock, logs) = (superblock.into(), Logs::default());
-        Self::new(member, Ok(Metadata { superblock, logs, uncut: None }))
+        Self::new(member, Ok(Metadata { superblock, logs, uncut: None, unreadable: Vec::new() }))
     }
 
     /// A device with what was read from it, or why that could not be.
     #[must_use]
     pub fn new(member: MemberInfo, metadata: Result<Metadata, MetadataError>) -> Self {
         match metadata {
-            Ok(Metadata { superblock, logs, uncut }) => {
+            Ok(Metadata { superblock, logs, uncut, unreadable }) => {
                 let cut_at = uncut.map(|_| member.size);
                 let member = MemberInfo { size: uncut.unwrap_or(member.size), ..member };
-                Self { member, superblock: Ok(Box::new(superblock)), logs, cut_at }
+                Self { member, superblock: Ok(Box::new(superblock)), logs, cut_at, unreadable }
             }
             Err(error) => {
                 let (superblock, logs) = (Err(error.to_string()), Logs::default());
-                Self { member, superblock, logs, cut_at: None }
+                Self { member, superblock, logs, cut_at: None, unreadable: Vec::new() }
             }
         }
     }

@@ -61,7 +61,9 @@ pub use journal::{
     journal_seed,
 };
 pub use level::{Level, UnknownLevel};
-pub use metadata::{Logs, Metadata, MetadataError, SuperblockBlocks, read_superblock_blocks};
+pub use metadata::{
+    Logs, Metadata, MetadataError, SuperblockBlocks, Unreadable, read_superblock_blocks,
+};
 pub use ppl::{
     PPL_ENTRIES_MAX, PPL_HEADER_BYTES, PplContext, PplEntry, PplHeader, PplRecompute, PplScan,
 };

@@ -23,6 +23,8 @@ pub struct Metadata {
     /// Of a member that ends before its data does, the size that it should have. It is what was read of
     /// a failing disk, or was cut off.
     pub uncut: Option<Sectors>,
+    /// Places where another superblock may be, and which cannot be read; a sentence each.
+    pub unreadable: Vec<String>,
 }
 
 /// What a superblock points to. `None` is what it says is not there, `Err` what is there and cannot be
@@ -59,31 +61,49 @@ pub enum MetadataError {
 }
 
 /// The blocks at all places where a superblock may be.
-pub type SuperblockBlocks = Vec<(Version, Vec<u8>)>;
+#[derive(Debug, Default)]
+pub struct SuperblockBlocks {
+    /// What is there, 4096 bytes each.
+    pub read: Vec<(Version, Vec<u8>)>,
+    /// Those that the member does not give.
+    pub unreadable: Vec<Unreadable>,
+}
+
+/// A place where a superblock may be, which cannot be read. A member whose superblock is at another place is
+/// used all the same.
+#[derive(Debug, thiserror::Error)]
+#[error("superblock of version {version} at sector {}: {source}", sector.0)]
+pub struct Unreadable {
+    /// Whose place it is.
+    pub version: Version,
+    /// Where.
+    pub sector: Sectors,
+    /// What the member said.
+    pub source: io::Error,
+}
+
+impl From<Unreadable> for MetadataError {
+    fn from(Unreadable { sector, source, .. }: Unreadable) -> Self {
+        Self::Read { structure: "superblock", sector, source }
+    }
+}
 
 /// Reads the blocks at all places of a member where a superblock may be.
 ///
 /// Shape    `read` gives that many bytes from a sector of the member
-///
-/// # Errors
-///
-/// [`MetadataError::Read`] for the first place that cannot be read.
 pub fn read_superblock_blocks(
     member_size: Sectors,
     mut read: impl FnMut(Sectors, usize) -> io::Result<Vec<u8>>,
-) -> Result<SuperblockBlocks, MetadataError> {
-    let mut blocks = Vec::new();
+) -> SuperblockBlocks {
+    let mut blocks = SuperblockBlocks::default();
     for version in Version::ALL {
         let Some(sector) = version.position(member_size) else { continue };
-        let structure = "superblock";
-        let block = read(sector, SUPER_BYTES).map_err(|source| MetadataError::Read {
-            structure,
-            sector,
-            source,
-        })?;
-        blocks.push((version, block));
+        match read(sector, SUPER_BYTES) {
+            Ok(block) => blocks.read.push((version, block)),
+            Err(source) => blocks.unreadable.push(Unreadable { version, sector, source }),
+        }
     }
-    Ok(blocks)
+    blocks
 }
 
 impl Metadata {
@@ -93,7 +113,7 @@ impl Metadata {
     ///
     /// # Errors
     ///
-    /// The member does not give a block, or there is no superblock that can be believed.
+    /// The member does not give its superblock or what that points to, or none can be believed.
     pub fn read(
         member_size: Sectors,
         mut read: impl FnMut(Sectors, usize) -> io::Result<Vec<u8>>,
@@ -102,7 +122,8 @@ impl Metadata {
             let expected = MEMBER_SECTORS_MIN;
             return Err(SuperblockError::TooSmall { found: member_size, expected }.into());
         }
-        let blocks = read_superblock_blocks(member_size, &mut read)?;
+        let SuperblockBlocks { read: blocks, unreadable } =
+            read_superblock_blocks(member_size, &mut read);
         let borrowed: Vec<(Version, &[u8])> =
             blocks.iter().map(|(version, block)| (*version, block.as_slice())).collect();
         let (superblock, uncut) = match Superblock::find(&borrowed, member_size) {
@@ -116,10 +137,15 @@ impl Metadata {
                 let superblock = Superblock::find(&borrowed, needs).map_err(|_| cut)?;
                 (superblock, Some(needs))
             }
+            // It may be where the member does not give it.
+            Err(absent @ SuperblockError::Absent { .. }) => {
+                return Err(unreadable.into_iter().next().map_or(absent.into(), Into::into));
+            }
             Err(error) => return Err(error.into()),
         };
         let logs = Logs::read(&superblock, uncut.unwrap_or(member_size), &mut read)?;
-        Ok(Self { superblock, logs, uncut })
+        let unreadable = unreadable.iter().map(ToString::to_string).collect();
+        Ok(Self { superblock, logs, uncut, unreadable })
     }
 }
 

@@ -63,7 +63,7 @@ fn what_linux_wrote_is_read_where_it_is() {
         let size = areas[0].member_size;
         let held = areas.iter().map(|area| (area.start, area.bytes.clone())).collect();
         let mut member = Member { size, areas: held, reads: Vec::new() };
-        let Metadata { superblock, logs, uncut: _ } = member.metadata().unwrap();
+        let Metadata { superblock, logs, .. } = member.metadata().unwrap();
         assert_eq!(superblock, areas[0].superblock(), "{name}");
         let has = |kind: &str| areas.iter().find(|area| area.kind == kind);
 
@@ -129,14 +129,43 @@ fn logs(superblock: &Superblock, areas: Vec<(Sectors, Vec<u8>)>) -> (Logs, Vec<(
 fn a_superblock_is_looked_for_at_every_place_that_the_member_has() {
     let size = Sectors(65_543);
     let mut member = Member { size, areas: Vec::new(), reads: Vec::new() };
-    let blocks = read_superblock_blocks(size, |sector, len| Ok(member.read(sector, len))).unwrap();
-    let versions: Vec<Version> = blocks.iter().map(|(version, _)| *version).collect();
+    let blocks = read_superblock_blocks(size, |sector, len| Ok(member.read(sector, len)));
+    let versions: Vec<Version> = blocks.read.iter().map(|(version, _)| *version).collect();
     assert_eq!(versions, Version::ALL);
     assert_eq!(member.reads, [(65_520, 4096), (0, 4096), (8, 4096), (65_408, 4096)]);
     // One too small for 0.90 has three places, and one that is smaller still has none.
-    let places =
-        |size| read_superblock_blocks(Sectors(size), |_, len| Ok(vec![0; len])).unwrap().len();
+    let places = |size| read_superblock_blocks(Sectors(size), |_, len| Ok(vec![0; len])).read.len();
     assert_eq!((places(65_543), places(127), places(24), places(23)), (4, 3, 3, 0));
+}
+
+// One bad sector at any of the four places cost the member.
+#[test]
+fn a_place_that_cannot_be_read_costs_the_member_only_if_its_superblock_is_there() {
+    let mut used = 0;
+    for at in Version::ALL {
+        let superblock = new(|_| {});
+        let bytes = superblock.as_v1().expect("it is new").encode();
+        let place = superblock.version().position(SIZE).unwrap();
+        let mut member =
+            Member { size: SIZE, areas: vec![(place, bytes.to_vec())], reads: Vec::new() };
+        let bad = at.position(SIZE).unwrap();
+        let found = Metadata::read(SIZE, |sector, len| match sector == bad {
+            true => Err(io::Error::other("medium error")),
+            false => Ok(member.read(sector, len)),
+        });
+        if at == superblock.version() {
+            let error = found.unwrap_err().to_string();
+            let expected = format!("superblock at sector {}: medium error; leave", bad.0);
+            assert!(error.starts_with(&expected), "{error}");
+            continue;
+        }
+        let metadata = found.unwrap();
+        assert_eq!(metadata.superblock, superblock);
+        let expected = format!("superblock of version {at} at sector {}: medium error", bad.0);
+        assert_eq!(metadata.unreadable, [expected]);
+        used += 1;
+    }
+    assert_eq!(used, 3);
 }
 
 #[test]

@@ -27,7 +27,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustix::fs::{FallocateFlags, Mode, OFlags, RenameFlags, SeekFrom};
 use rustix::io::Errno;
-use weft_ondisk::{DeviceIdentity, SUPER_BYTES, Superblock, Version, crc};
+use weft_ondisk::{
+    DeviceIdentity, Superblock, SuperblockBlocks, Unreadable, Version, crc, read_superblock_blocks,
+};
 use weft_units::Bytes;
 
 use crate::buffers::Buffer;
@@ -389,14 +391,22 @@ struct Base {
 impl Base {
     fn of(member: &OpenMember) -> io::Result<Self> {
         let size = member.info().size;
-        let mut blocks = Vec::new();
-        for version in Version::ALL {
-            let Some(sector) = version.position(size) else { continue };
-            let mut block = vec![0; SUPER_BYTES];
+        let blocks = read_superblock_blocks(size, |sector, len| {
+            let mut block = vec![0; len];
             let place = member.start().0 + sector.bytes().0;
             read_exact_at(member.file(), &mut block, place)?;
-            blocks.push((version, block));
-        }
+            Ok(block)
+        });
+        // A place that cannot be read is nobody's: those of failing disks are overlaid too.
+        let blocks = match blocks {
+            SuperblockBlocks { read, unreadable } if read.is_empty() => {
+                match unreadable.into_iter().next() {
+                    Some(Unreadable { source, .. }) => return Err(source),
+                    None => read,
+                }
+            }
+            SuperblockBlocks { read, .. } => read,
+        };
         let sum =
             blocks.iter().fold(0, |sum: u32, (_, block)| sum.rotate_left(1) ^ crc::crc32c(block));
         let borrowed: Vec<(Version, &[u8])> =

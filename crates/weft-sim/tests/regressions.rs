@@ -8,7 +8,7 @@ use weft_engine::{
     Attr, Config, Engine, Fault, Flags, Input, MemberInfo, MemberState, Output, ReplyError,
     Request, RequestOp, Run, SyncAction, Tag, Token, Value, Verb, VolumeConfig,
 };
-use weft_ondisk::{Level, NewArray, NewMember, Super1, Uuid};
+use weft_ondisk::{Level, NewArray, NewMember, Super1, Uuid, Version};
 use weft_sim::rng::Rng;
 use weft_sim::{BLOCK, CutMode, Logged, Order, Payload, Planned, Rig, Ticket, chunk_kib};
 use weft_units::{ByteRange, ClientId, MemberIndex, Sectors, Span, Time, VolumeId};
@@ -801,5 +801,25 @@ fn what_is_written_ahead_of_a_resync_survives_two_failures() {
         rig.fail_disk(d0);
         rig.stop().recover(); // from the members, not from the cache
         assert!(rig.read(ROW * 64).is_all(0x5a), "disks {first} and {d0} failed");
+    }
+}
+
+/// A bad sector at a place where the superblock of another version would be cost the member.
+#[test]
+fn a_bad_sector_where_another_version_has_its_superblock_costs_no_member() {
+    for version in Version::ALL {
+        for other in Version::ALL.into_iter().filter(|other| *other != version) {
+            let mut rig = raid5().with(|o| o.version = version).written(0, 1);
+            rig.stop();
+            let at = other.position(rig.disks[1].size()).expect("it is large enough");
+            rig.disks[1].faults.bad_reads.insert(at.0);
+            let plain = assemble::Options::default();
+            let assembly = rig.assemble(&plain).unwrap();
+            let note = format!("superblock of version {other} at sector {}", at.0);
+            assert!(assembly.notes.iter().any(|it| it.contains(&note)), "{:?}", assembly.notes);
+            rig.start(&plain).unwrap_or_else(|refused| panic!("{version}, {other}: {refused}"));
+            assert_eq!(rig.volume().degraded, 0, "{version}, {other}");
+            assert!(rig.verify() > 0);
+        }
     }
 }

@@ -150,7 +150,7 @@ const V1_0_BEHIND: u64 = 16;
 
 fn look(path: &Path) -> Result<(Looked, Shown), Failure> {
     let looked = Looked::open(path)?;
-    let shown = looked.superblocks()?;
+    let shown = looked.superblocks();
     Ok((looked, shown))
 }
 
@@ -171,11 +171,22 @@ fn report(
             "superblock: found several on one member, expected one; erase the stale one".into(),
         );
     }
+    let unreadable: Vec<String> = shown.unreadable.iter().map(ToString::to_string).collect();
+    let at_another = shown.readable.first().map(|(superblock, _)| superblock.version());
+    for place in &unreadable {
+        complain(&match at_another {
+            Some(version) => format!("{label}: {place}; that of version {version} is used"),
+            None => format!("{label}: {place}; the superblock may be there: leave the member out"),
+        });
+    }
+    if at_another.is_none() {
+        problems.extend(unreadable.iter().cloned());
+    }
     if shown.readable.is_empty() && problems.is_empty() {
         complain(&format!("No md superblock detected on {label}."));
         problems.push("no md superblock detected".into());
     } else {
-        for problem in &problems {
+        for problem in problems.iter().filter(|problem| !unreadable.contains(problem)) {
             complain(&format!("{label}: {problem}"));
         }
     }
@@ -191,6 +202,7 @@ fn report(
             "superblock": superblocks.first(),
             "more_superblocks": superblocks.get(1..).unwrap_or_default(),
             "errors": problems,
+            "unreadable": unreadable,
         }));
     } else {
         let mut out = stdout();

@@ -42,6 +42,11 @@ impl Decision<'_> {
     fn readable(&mut self, candidates: &[Candidate]) -> Vec<Member> {
         let mut pool = Vec::new();
         for candidate in candidates {
+            let label = &candidate.member.label;
+            let unreadable = candidate.unreadable.iter();
+            self.notes.extend(unreadable.map(|place| {
+                format!("{label}: {place}; the superblock at another of its places is used")
+            }));
             match &candidate.superblock {
                 Ok(superblock) => pool.push(Member {
                     info: candidate.member.clone(),

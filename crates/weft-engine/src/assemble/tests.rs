@@ -37,6 +37,7 @@ fn set(level: Level, members: u8) -> Vec<Candidate> {
             superblock: Ok(Box::new(superblock.into())),
             logs: Logs::default(),
             cut_at: None,
+            unreadable: Vec::new(),
         })
         .collect()
 }
@@ -572,7 +573,12 @@ fn mutated_sets_never_panic_and_never_assemble_for_writing_if_they_disagree() {
             block[216..220].copy_from_slice(&sum.to_le_bytes());
             let parsed = Superblock::parse(&block, weft_ondisk::Version::V1_2, SIZE)
                 .map_err(MetadataError::from)
-                .map(|superblock| Metadata { superblock, logs: Logs::default(), uncut: None });
+                .map(|superblock| Metadata {
+                    superblock,
+                    logs: Logs::default(),
+                    uncut: None,
+                    unreadable: Vec::new(),
+                });
             *candidate = Candidate::new(candidate.member.clone(), parsed);
         }
         let options = Options {
