@@ -29,7 +29,7 @@ pub enum ReplyError {
     Refused(String),
     /// For the driver, not for a client: the member that was read has stalled and may still fill
     /// the request's frames, which come back by `Release` when it answers. Ask again with other
-    /// frames; the read then goes round the member.
+    /// frames and [`crate::Flags::again`]; the read then goes round the member.
     #[error("the member stalled; ask again with other frames")]
     Stalled,
     /// The volume was stopped.

@@ -659,10 +659,11 @@ impl Volume {
     }
 
     fn start_read(&mut self, id: RequestId, out: &mut Outbox) {
-        // What a member has no space for is known to its row only.
+        // What a member has no space for is known to its row only. A read whose member stalled would be
+        // given up once more if members need longer for it than `read_around`, and so on for ever.
         let bypasses =
             self.array.membership.reads_bypass() || self.knobs.plan_rule == PlanRule::Least;
-        if bypasses && !self.owes() {
+        if bypasses && !self.active(id).flags.again && !self.owes() {
             self.bypass(id, out);
         } else {
             self.ready.push_back(id);

@@ -467,10 +467,24 @@ pub fn policies() -> Vec<(&'static str, Knobs)> {
     ]
 }
 
-const SYNC: Flags =
-    Flags { sync: true, fua: false, preflush: false, meta: false, discard: false, ahead: false };
-const FUA: Flags =
-    Flags { sync: true, fua: true, preflush: false, meta: false, discard: false, ahead: false };
+const SYNC: Flags = Flags {
+    sync: true,
+    fua: false,
+    preflush: false,
+    meta: false,
+    discard: false,
+    ahead: false,
+    again: false,
+};
+const FUA: Flags = Flags {
+    sync: true,
+    fua: true,
+    preflush: false,
+    meta: false,
+    discard: false,
+    ahead: false,
+    again: false,
+};
 
 const NO_SYNC: Flags = Flags { sync: false, ..SYNC };
 const UNMAP: Flags = Flags { discard: true, ..SYNC };

@@ -37,8 +37,15 @@ macro_rules! bug {
     };
 }
 
-const SYNC: Flags =
-    Flags { sync: true, fua: false, preflush: false, meta: false, discard: false, ahead: false };
+const SYNC: Flags = Flags {
+    sync: true,
+    fua: false,
+    preflush: false,
+    meta: false,
+    discard: false,
+    ahead: false,
+    again: false,
+};
 
 fn smallest(level: Level, members: usize, start: Start) -> World {
     let mut options = Options::new(level, members, chunk_kib(4));

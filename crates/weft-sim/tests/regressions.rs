@@ -823,3 +823,37 @@ fn a_bad_sector_where_another_version_has_its_superblock_costs_no_member() {
         }
     }
 }
+
+/// A read for which members need longer than `read_around`, though none ever stops to answer, was given up at
+/// one of them, answered "ask again", given up again, and so on for ever.
+#[test]
+fn a_read_that_takes_longer_than_read_around_is_answered() {
+    for (level, read_around) in [(Level::Raid5, 2000), (Level::Raid5, 100), (Level::Raid6, 100)] {
+        let mut rig = Rig::raid(level, 5, None, chunk_kib(64)).with(|o| {
+            o.knobs.read_around = Span::millis(read_around);
+            o.knobs.max_sectors = chunk_kib(64).bytes();
+        });
+        let len = 3 << 20;
+        for start in (0..len).step_by(64 << 10) {
+            rig.store(start, 64 << 10).unwrap();
+        }
+        rig.stop().recover();
+        let read = rig.get(0, len);
+        let mut moments = 0;
+        while !rig.is_answered(read) {
+            moments += 1;
+            assert!(moments < 2000, "the read does not end");
+            for disk in 0..5 {
+                if let Some(token) = outstanding_of(&rig, disk).first() {
+                    rig.complete(*token);
+                }
+            }
+            rig.pass_time(Span::millis(300));
+        }
+        assert_eq!(rig.take_answer(read).unwrap().unwrap().len() as u64, len);
+        rig.finish();
+        // No member failed, and reads go straight to members again.
+        assert_eq!(rig.volume().degraded, 0);
+        assert!(rig.verify() > 0);
+    }
+}

@@ -214,10 +214,15 @@ impl Connection {
 
     /// Gives every piece that is ours to the engine.
     pub(super) fn submit(&mut self, driver: &mut Driver, slot: u32) {
+        self.submit_pieces(driver, slot, false);
+    }
+
+    /// The same; whether it is for the second time, for a member stalled.
+    fn submit_pieces(&mut self, driver: &mut Driver, slot: u32, again: bool) {
         let open = self.slots[slot as usize].as_mut().expect("open until answered");
         let Served { volume, discards, allocation, .. } = self.served.as_ref().expect(CHOSEN);
         let (volume, discards, row) = (*volume, *discards, allocation.row_bytes());
-        let flags = Flags { fua: open.fua, discard: open.discard, ..Flags::default() };
+        let flags = Flags { fua: open.fua, discard: open.discard, again, ..Flags::default() };
         let mut ask = |index: usize, range: ByteRange, frames: Run| {
             driver.request(Request {
                 client: self.client,
@@ -318,7 +323,7 @@ impl Connection {
         self.end_if_over(driver, slot);
     }
 
-    /// Asks for pieces whose member stalled once more, with other frames.
+    /// Asks once more for pieces whose member stalled, with other frames.
     fn ask_again(&mut self, driver: &mut Driver, slot: u32) {
         self.starved.retain(|other| *other != slot);
         let open = self.slots[slot as usize].as_mut().expect("the caller looked");
@@ -342,7 +347,7 @@ impl Connection {
                 open.pieces[index] = Piece { run, at: At::Ours, ..piece };
             }
         }
-        self.submit(driver, slot);
+        self.submit_pieces(driver, slot, true);
         let open = self.slots[slot as usize].as_mut().expect("nothing was answered meanwhile");
         for index in hidden {
             open.pieces[index].at = At::Ours;

@@ -33,10 +33,24 @@ struct Stage {
 }
 
 const CLIENT: ClientId = ClientId(1);
-const SYNC: Flags =
-    Flags { sync: true, fua: false, preflush: false, meta: false, discard: false, ahead: false };
-const FUA: Flags =
-    Flags { sync: true, fua: true, preflush: false, meta: false, discard: false, ahead: false };
+const SYNC: Flags = Flags {
+    sync: true,
+    fua: false,
+    preflush: false,
+    meta: false,
+    discard: false,
+    ahead: false,
+    again: false,
+};
+const FUA: Flags = Flags {
+    sync: true,
+    fua: true,
+    preflush: false,
+    meta: false,
+    discard: false,
+    ahead: false,
+    again: false,
+};
 
 impl Stage {
     fn new() -> Self {

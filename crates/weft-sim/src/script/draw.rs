@@ -348,6 +348,7 @@ impl Draw {
             meta: rng.percent(5),
             discard: op == RequestOp::WriteZeroes && rng.percent(30),
             ahead: op == RequestOp::Read && rng.percent(5),
+            again: false,
         };
         let (start, len) = if op == RequestOp::Flush { (0, 0) } else { (start, len) };
         Step::Ask { client: 1 + rng.below(3) as u32, op, start, len, flags }

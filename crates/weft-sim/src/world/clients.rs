@@ -336,7 +336,8 @@ impl World {
             (Expected::Read(mark), Err(ReplyError::Stalled)) => {
                 self.model.read_failed();
                 let range = mark.range();
-                let (op, payload, flags) = (RequestOp::Read, Payload::Zeros, Flags::default());
+                let (op, payload) = (RequestOp::Read, Payload::Zeros);
+                let flags = Flags { again: true, ..Flags::default() };
                 let waiting = Waiting { ticket, op, range, payload, flags };
                 self.waiting.push_back(waiting);
                 return;

@@ -4,8 +4,8 @@ use std::cmp::Reverse;
 
 use weft_engine::sched::mq_deadline::{Direction, Level};
 use weft_engine::{
-    Attr, Class, ComputeOp, Congestion, Differs, Input, Located, MemberOp, Output, ReplyError,
-    Request, Run, Token, Value, frames_needed,
+    Attr, Class, ComputeOp, Congestion, Differs, Flags, Input, Located, MemberOp, Output,
+    ReplyError, Request, Run, Token, Value, frames_needed,
 };
 use weft_units::{ByteRange, Bytes, MemberIndex, Span, Time};
 
@@ -136,8 +136,9 @@ impl Host {
                         self.requests.remove(&tag.0).expect("an answer has a question");
                     if result == Err(ReplyError::Stalled) {
                         // The member that was read may still fill these frames.
-                        let request =
-                            Request { frames: self.take_frames(request.range), ..request };
+                        let flags = Flags { again: true, ..request.flags };
+                        let frames = self.take_frames(request.range);
+                        let request = Request { frames, flags, ..request };
                         self.requests.insert(tag.0, (asked, request));
                         self.inbox.push(Input::Client(request));
                         continue;
