@@ -842,7 +842,7 @@ fn a_read_that_takes_longer_than_read_around_is_answered() {
         let mut moments = 0;
         while !rig.is_answered(read) {
             moments += 1;
-            assert!(moments < 2000, "the read does not end");
+            assert!(moments < 2000, "{level}, {read_around} ms: the read does not end");
             for disk in 0..5 {
                 if let Some(token) = outstanding_of(&rig, disk).first() {
                     rig.complete(*token);

@@ -102,45 +102,46 @@ impl Volume {
                     self.give_up(position, None, out);
                 }
             } else if stalled && self.array.can_read_around(position) {
-                let younger = self.give_up(position, Some(Time(now.0 - read_around.0)), out);
-                let member = &mut self.array.members[position];
-                member.gives_up_at = younger.map(|issued| issued + read_around);
+                let next = self.give_up(position, Some(read_around), out);
+                self.array.members[position].gives_up_at = next;
             }
         }
         self.take_events(out);
     }
 
-    /// Gives up what a member has outstanding: all of it, or the reads issued by then. Its owners
-    /// are told now; its answers, if they come, only free memory. When the first of the younger reads
-    /// was issued.
+    /// Gives up what a member has outstanding: all of it, or the reads that it has not answered for so long.
+    /// Its owners are told now; its answers, if they come, only free memory. When the next read is to be
+    /// given up.
     fn give_up(
         &mut self,
         position: usize,
-        reads_by: Option<Time>,
+        reads_after: Option<Span>,
         out: &mut Outbox,
     ) -> Option<Time> {
-        let mut younger: Option<Time> = None;
+        let mut next: Option<Time> = None;
         for token in out.tokens_of(self.array.members[position].info.index) {
-            let Some(outstanding) = out.outstanding_mut(token) else { continue };
-            let chosen = match reads_by {
-                None => true,
-                Some(by) => {
-                    let read = matches!(outstanding.owner, Owner::Parts(..));
-                    let read = read && !outstanding.write && !outstanding.detached;
-                    if read && outstanding.issued > by {
-                        younger.get_or_insert(outstanding.issued);
+            let Some(outstanding) = out.outstanding_mut(token).map(|it| *it) else { continue };
+            let chosen = match (reads_after, outstanding.owner) {
+                (None, _) => true,
+                (Some(_), _) if outstanding.write || outstanding.detached => false,
+                (Some(after), Owner::Parts(first, _)) => {
+                    let due = outstanding.issued + self.patience(first, after);
+                    if due > out.now {
+                        next = Some(next.map_or(due, |next| next.min(due)));
                     }
-                    read && outstanding.issued <= by
+                    due <= out.now
                 }
+                (Some(_), _) => false,
             };
             if outstanding.detached || !chosen {
                 continue;
             }
-            outstanding.detached = true;
-            let owner = outstanding.owner;
+            if let Some(outstanding) = out.outstanding_mut(token) {
+                outstanding.detached = true;
+            }
             out.abort(token);
             let fault = Err(Fault::Aborted);
-            match owner {
+            match outstanding.owner {
                 Owner::Compute(..) | Owner::FromShard(_) | Owner::ToShard(_) => {
                     unreachable!("members have nothing to do with it")
                 }
@@ -173,7 +174,20 @@ impl Volume {
                 Owner::Superblock => self.array.superblock_done(Some(position), fault, out),
             }
         }
-        younger
+        next
+    }
+
+    /// How long a read is waited for: twice as long as the last time for a row whose reads were given up, or
+    /// one that takes longer than `after` would be given up for ever.
+    fn patience(&self, first: Who, after: Span) -> Span {
+        let given_up = match first {
+            Who::Row(part) => {
+                let rows = &self.shards[part.shard.index()].rows;
+                rows.given_up(part.row)
+            }
+            Who::Read(_) | Who::Rows(_) => 0,
+        };
+        Span(after.0.saturating_mul(1 << given_up.min(20)))
     }
 
     /// A batch may end before the member answers: then its rows are to be told, each on its own.

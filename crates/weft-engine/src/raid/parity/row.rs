@@ -133,6 +133,8 @@ pub(crate) struct Row {
     pub(crate) retried: SlotSet,
     /// Parity computed for the write in flight: of members that were there when it began.
     pub(crate) new_parity: SlotSet,
+    /// How often a read of it was given up, its member being slow. The next one is waited for twice as long.
+    pub(crate) given_up: u8,
     /// Slots whose member had no space for the block. The row stays until they have it: only it knows
     /// what belongs there, and the others may not add up to it.
     pub(crate) owed: SlotSet,
@@ -202,6 +204,7 @@ impl Row {
             retried: SlotSet::EMPTY,
             new_parity: SlotSet::EMPTY,
             owed: SlotSet::EMPTY,
+            given_up: 0,
             lent: SlotSet::EMPTY,
             faults: SlotSet::EMPTY,
             no_space: None,
@@ -244,6 +247,7 @@ impl Row {
         self.retried = SlotSet::EMPTY;
         self.new_parity = SlotSet::EMPTY;
         self.faults = SlotSet::EMPTY;
+        self.given_up = 0;
         self.no_space = None;
         self.operation = Operation::Idle;
         self.handle = false;

@@ -114,6 +114,8 @@ struct Displaced {
     reads: Vec<Piece>,
     writes: Vec<Piece>,
     sync: Option<SyncAction>,
+    /// See [`super::row::Row::given_up`].
+    given_up: u8,
 }
 
 impl Rows {
@@ -132,6 +134,11 @@ impl Rows {
             preread: None,
             events: Vec::new(),
         }
+    }
+
+    /// How often a read of a row was given up since it has been worked on.
+    pub(crate) fn given_up(&self, id: RowId) -> u8 {
+        self.cache.row(id).given_up
     }
 
     /// Whose they are.
@@ -233,6 +240,7 @@ impl Rows {
             let block_bytes = self.cache.block_bytes();
             let row = self.cache.row_mut(id);
             row.batch_ready = false;
+            row.given_up = row.given_up.max(work.given_up);
             work.reads.into_iter().for_each(|piece| row.attach(piece, false, block_bytes));
             work.writes.into_iter().for_each(|piece| row.attach(piece, true, block_bytes));
             if let Some(action) = work.sync {
@@ -248,7 +256,9 @@ impl Rows {
 
     /// Ends displaced work that will find no row.
     pub(crate) fn end_displaced(&mut self) {
-        for Displaced { key, reads, writes, sync } in std::mem::take(&mut self.displaced) {
+        for Displaced { key, reads, writes, sync, given_up: _ } in
+            std::mem::take(&mut self.displaced)
+        {
             for piece in reads.into_iter().chain(writes) {
                 let (request, result) = (piece.request, Err(ReplyError::Io));
                 self.events.push(Event::PiecesDone { request, pieces: 1, result });
@@ -588,11 +598,15 @@ impl Rows {
 
     /// A member request of a row is done, or was given up, in which case it pins memory.
     pub(crate) fn done(&mut self, part: RowPart, answer: Answer, cx: &mut Surroundings<'_>) {
-        if answer.given_up {
-            self.pin(part);
-        }
         let head = self.head_of(part.row);
         let operation = self.cache.row(head).operation;
+        if answer.given_up {
+            self.pin(part);
+            if operation == Operation::Reading {
+                let row = self.cache.row_mut(part.row);
+                row.given_up = row.given_up.saturating_add(1);
+            }
+        }
         match (answer.result, operation) {
             (Ok(()), Operation::Reading) => {
                 let row = self.cache.row_mut(part.row);
@@ -752,7 +766,7 @@ impl Rows {
         let row = self.cache.row_mut(id);
         let (reads, writes) = row.move_out();
         let sync = row.sync.take().map(|(action, _)| action);
-        let work = Displaced { key: row.key, reads, writes, sync };
+        let work = Displaced { key: row.key, reads, writes, sync, given_up: row.given_up };
         self.owing.retain(|other| *other != id);
         self.cache.retire(id);
         if !(work.reads.is_empty() && work.writes.is_empty() && work.sync.is_none()) {
