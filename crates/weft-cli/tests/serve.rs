@@ -3,11 +3,13 @@
 mod common;
 
 use std::io::Read;
+use std::os::unix::fs::FileExt;
 use std::os::unix::net::UnixDatagram;
 use std::path::Path;
 
 use common::client::Client;
 use common::{Served, contents, exits, json};
+use serde_json::Value;
 use tempfile::{TempDir, tempdir};
 use weft_nbd::Op;
 
@@ -125,7 +127,6 @@ fn a_flipped_byte_is_counted_and_repaired() {
     let mut client = Client::connect(&served.uri);
     client.write(0, &data(0, 4 << 20));
     // Chunk row 0 of left-symmetric on three members has its parity on slot 2.
-    use std::os::unix::fs::FileExt;
     let file = std::fs::File::options().write(true).open(path.join("c")).unwrap();
     file.write_all_at(&[0xa5], (1 << 20) + 5000).unwrap();
     file.sync_all().unwrap();
@@ -134,6 +135,69 @@ fn a_flipped_byte_is_counted_and_repaired() {
     exits(path, 0, &["repair", "vol"]);
     exits(path, 0, &["check", "vol"]);
     assert!(client.read(0, 4 << 20) == data(0, 4 << 20));
+    signal(&served, rustix::process::Signal::TERM);
+    assert_eq!(served.wait(), Some(0));
+}
+
+/// What stands on one member alone is named, what two have wrong in one stripe is not, and programs see it too.
+#[test]
+fn a_check_of_raid6_names_the_member_that_is_wrong() {
+    let dir = tempdir().unwrap();
+    let path = dir.path();
+    let names = ["a", "b", "c", "d", "e"];
+    let create = ["create", "--name=vol", "-l6", "-n5", "-c64K", "--member-size=8M"];
+    exits(path, 0, &[&create[..], &names].concat());
+    let served = Served::start(path, &names);
+    let mut client = Client::connect(&served.uri);
+    client.write(0, &data(0, 4 << 20));
+    let report = json(path, &["check", "--json", "vol"]);
+    assert_eq!((&report["mismatch_cnt"], &report["mismatches"]), (&0.into(), &Value::Null));
+    let spoil = |name: &str, at: u64| {
+        let file = std::fs::File::options().read(true).write(true).open(path.join(name)).unwrap();
+        let mut byte = [0];
+        file.read_exact_at(&mut byte, (1 << 20) + at).unwrap();
+        file.write_all_at(&[byte[0] ^ 0x5a], (1 << 20) + at).unwrap();
+        file.sync_all().unwrap();
+    };
+    spoil("d", 5000);
+    spoil("d", 70_000);
+    let text = exits(path, 5, &["check", "vol"]).out;
+    for expected in [
+        "mismatch_cnt 16",
+        "d: its strip alone is wrong in 2 stripes, by P and Q: 8 sectors each from sector 2056, 2184 of it",
+        "weft fail, remove and add it to have it written from the others",
+    ] {
+        assert!(text.contains(expected), "{expected}\n{text}");
+    }
+    let text = exits(path, 0, &["status", "vol"]).err;
+    assert!(text.contains("vol: note: check: ") && text.contains("wrong in 2 stripes"), "{text}");
+    // Written from the others, the strips are right again.
+    exits(path, 0, &["fail", "vol", "d"]);
+    exits(path, 0, &["remove", "vol", "d"]);
+    exits(path, 0, &["add", "vol", "d"]);
+    exits(path, 0, &["wait", "vol"]);
+    exits(path, 0, &["check", "vol"]);
+    assert!(client.read(0, 4 << 20) == data(0, 4 << 20));
+
+    for (name, at) in [("b", 200_000), ("a", 400_000), ("c", 400_100)] {
+        spoil(name, at);
+    }
+    let text = exits(path, 5, &["check", "vol"]).out;
+    for expected in [
+        "b: its strip alone is wrong in 1 stripe, by P and Q: 8 sectors each from sector 2432 of it",
+        "1 stripe: which member is wrong is not known; 8 sectors each from data sector 776 of every",
+    ] {
+        assert!(text.contains(expected), "{expected}\n{text}");
+    }
+    // A rebuild would be made from what is wrong elsewhere.
+    assert!(!text.contains("to have it written from the others"), "{text}");
+    let status = json(path, &["status", "--json", "vol"]);
+    let mismatches = &status["servers"][0]["volumes"][0]["mismatches"];
+    assert_eq!(mismatches["not_located"], 1);
+    let first = mismatches["first"].as_array().unwrap();
+    let named = |sector: u64| first.iter().find(|it| it["sector"] == sector).unwrap();
+    assert_eq!((&named(384)["slot"], &named(384)["member_sector"]), (&1.into(), &2432.into()));
+    assert_eq!(named(776).get("member"), None);
     signal(&served, rustix::process::Signal::TERM);
     assert_eq!(served.wait(), Some(0));
 }

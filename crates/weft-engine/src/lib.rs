@@ -123,7 +123,10 @@ pub use input::{
     Value, Verb,
 };
 pub use output::{ComputeOp, Differs, MemberOp, Notice, Output, Source, Sources};
-pub use snapshot::{MemberSnapshot, MemberState, RowsInUse, Snapshot, VolumeSnapshot};
+pub use snapshot::{
+    MemberSnapshot, MemberState, Mismatch, Mismatches, RowsInUse, Snapshot, VolumeSnapshot,
+    WrongStrip,
+};
 pub use token::{Tag, Token};
 use weft_units::{Bytes, Time, VolumeId};
 

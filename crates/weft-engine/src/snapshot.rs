@@ -38,6 +38,8 @@ pub struct VolumeSnapshot {
     pub sync_rows: u64,
     /// md's `mismatch_cnt`, in sectors.
     pub mismatch_cnt: u64,
+    /// Where that is, as far as the running or last sync is a check.
+    pub mismatches: Mismatches,
     /// There is no space behind a member: writes are refused until there is.
     pub no_space: bool,
     /// Where parity may be wrong from; `None` when it is right everywhere.
@@ -52,6 +54,60 @@ pub struct VolumeSnapshot {
     pub knobs: Knobs,
     /// Every member, failed ones included until they are removed.
     pub members: Vec<MemberSnapshot>,
+}
+
+/// Stripes of one block per member in which a check found that data and parity disagree. With P and Q the
+/// two differences say which strip is wrong, if it is one alone; with one parity nobody can say.
+///
+/// Source   H. P. Anvin, "The mathematics of RAID-6", §4, "single-disk corruption recovery"
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Mismatches {
+    /// How many stripes each member alone explains.
+    pub by_member: Vec<(MemberIndex, u64)>,
+    /// Stripes that no member alone explains, or with too few blocks to say.
+    pub not_located: u64,
+    /// The first of all that were found, [`Mismatches::LISTED`] at most.
+    pub first: Vec<Mismatch>,
+}
+
+/// A stripe in which data and parity disagree.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mismatch {
+    /// Data sector of the members at which it begins.
+    pub sector: Sectors,
+    /// The strip that alone explains it.
+    pub wrong: Option<WrongStrip>,
+}
+
+/// A member's part of a stripe, which the others say is wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WrongStrip {
+    /// Whose.
+    pub member: MemberIndex,
+    /// Its slot.
+    pub slot: Slot,
+    /// First sector of it on the member.
+    pub at: Sectors,
+}
+
+impl Mismatches {
+    /// Most that are listed; all are counted.
+    pub const LISTED: usize = 64;
+
+    pub(crate) fn add(&mut self, mismatch: Mismatch) {
+        match mismatch.wrong {
+            None => self.not_located += 1,
+            Some(WrongStrip { member, .. }) => {
+                match self.by_member.iter_mut().find(|(index, _)| *index == member) {
+                    Some((_, count)) => *count += 1,
+                    None => self.by_member.push((member, 1)),
+                }
+            }
+        }
+        if self.first.len() < Self::LISTED {
+            self.first.push(mismatch);
+        }
+    }
 }
 
 /// One member.

@@ -49,7 +49,7 @@ use crate::raid::parity::sync::RowSync;
 use crate::raid::parity::waits::RowWaits;
 use crate::ranges::{Ranges, RequestId};
 use crate::shard::ShardId;
-use crate::snapshot::{RowsInUse, VolumeSnapshot};
+use crate::snapshot::{RowsInUse, VolumeSnapshot, WrongStrip};
 use crate::token::Tag;
 
 /// One volume: an array of level 4, 5 or 6 and the requests to it.
@@ -510,6 +510,7 @@ impl Volume {
             sync_completed: sync.map(|sync| (sync.completed(), sync.total())),
             sync_rows: sync.map_or(0, |sync| sync.rows),
             mismatch_cnt: sync.map_or(0, |sync| sync.mismatch_cnt),
+            mismatches: sync.map(|sync| sync.mismatches.clone()).unwrap_or_default(),
             no_space: self.full_since.is_some() || self.array.round_waits_for_space(),
             resync_from: self.array.membership.resync_from,
             stripe_cache_active: self.stripe_cache_active(),
@@ -988,10 +989,19 @@ impl Volume {
             Event::Pinned { .. } | Event::Unpinned { .. }
                 if self.array.is_planted(Mutant::LentNotPinned) => {}
             Event::Pinned { request } => self.active(request).pins += 1,
-            Event::SyncDone { key, mismatch, ok } => {
+            Event::SyncDone { key, mismatch, wrong, ok } => {
                 let ok = ok && !(self.is_far() && self.array.membership.broken);
                 let sync = self.sync.as_mut().expect("rows are synced for a sync");
                 sync.row_done(key, mismatch, ok);
+                if mismatch && sync.action == SyncAction::Check {
+                    let sector = sync.sector_of(key);
+                    let wrong = wrong.and_then(|slot| {
+                        let member = self.array.at(slot)?;
+                        let at = member.data_sector(sector);
+                        Some(WrongStrip { member: member.info.index, slot, at })
+                    });
+                    sync.found_mismatch(key, wrong);
+                }
             }
             Event::NoSpace { slot, sector } => {
                 // The others agree about a block that is being rebuilt, or whose member failed meanwhile.

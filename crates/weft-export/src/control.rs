@@ -163,6 +163,9 @@ pub struct VolumeStatus {
     pub sync_rows: u64,
     /// md's `mismatch_cnt`.
     pub mismatch_cnt: u64,
+    /// Where that is and who is wrong, if a check has found any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mismatches: Option<MismatchesStatus>,
     /// Where parity may be wrong from, sectors of each member.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resync_from: Option<u64>,
@@ -175,6 +178,43 @@ pub struct VolumeStatus {
     pub requests_active: usize,
     /// Its members.
     pub members: Vec<MemberStatus>,
+}
+
+/// Stripes of 4 KiB per member in which a check found that data and parity disagree; see
+/// [`weft_engine::Mismatches`].
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MismatchesStatus {
+    /// Members that alone explain some of them.
+    pub members: Vec<WrongMember>,
+    /// Stripes that no member alone explains, or with one parity, which cannot say.
+    pub not_located: u64,
+    /// The first of them.
+    pub first: Vec<MismatchStatus>,
+}
+
+/// A member whose strips are wrong.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WrongMember {
+    /// The path it was opened by.
+    pub label: String,
+    /// In how many stripes.
+    pub stripes: u64,
+}
+
+/// A stripe in which data and parity disagree.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MismatchStatus {
+    /// Data sector of each member at which it begins.
+    pub sector: u64,
+    /// The member whose strip alone explains it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub member: Option<String>,
+    /// Its slot.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slot: Option<u16>,
+    /// First sector of the strip on that member.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub member_sector: Option<u64>,
 }
 
 /// What an array is, as its superblocks say.

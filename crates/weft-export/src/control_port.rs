@@ -20,7 +20,8 @@ use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags};
 use weft_engine::knobs::TABLE;
 use weft_engine::{
-    Command as AdminCommand, MemberState, ReplyError, Snapshot, SyncAction, Tag, Verb,
+    Command as AdminCommand, MemberState, Mismatch, Mismatches, ReplyError, Snapshot, SyncAction,
+    Tag, Verb, VolumeSnapshot,
 };
 use weft_ondisk::Uuid;
 use weft_runtime::devices::{Access, DeviceError, MemberSpec, OpenOptions, read_metadata};
@@ -29,7 +30,8 @@ use weft_runtime::reactor::{Context, Exit, Port};
 use weft_units::{MemberIndex, Time, VolumeId};
 
 use crate::control::{
-    Command, Kind, LINE_BYTES_MAX, MemberStatus, Request, Response, Status, VERSION, VolumeStatus,
+    Command, Kind, LINE_BYTES_MAX, MemberStatus, MismatchStatus, MismatchesStatus, Request,
+    Response, Status, VERSION, VolumeStatus, WrongMember,
 };
 use crate::serve::Shared;
 use crate::socket::Listener;
@@ -296,6 +298,7 @@ impl ControlPort {
                 sync_completed: volume.sync_completed.map(|(done, all)| (done.0, all.0)),
                 sync_rows: volume.sync_rows,
                 mismatch_cnt: volume.mismatch_cnt,
+                mismatches: mismatches_of(volume),
                 resync_from: volume.resync_from.map(|sectors| sectors.0),
                 no_space: volume.no_space,
                 stripe_cache_active: volume.stripe_cache_active,
@@ -647,6 +650,33 @@ fn sync_action(word: &str) -> Result<SyncAction, Box<Response>> {
         let words: Vec<_> = all.into_iter().map(sync_word).collect();
         let text = format!("sync_action: found {word}, expected one of {}", words.join(", "));
         refusal(Kind::Usage, text)
+    })
+}
+
+/// Members by what they are called; one that was removed since by its number.
+fn mismatches_of(volume: &VolumeSnapshot) -> Option<MismatchesStatus> {
+    let Mismatches { by_member, not_located, first } = &volume.mismatches;
+    if first.is_empty() {
+        return None;
+    }
+    let label = |index: MemberIndex| {
+        let found = volume.members.iter().find(|member| member.member == index);
+        found.map_or_else(|| format!("member {}", index.0), |member| member.label.clone())
+    };
+    let wrong = |(index, stripes): &(MemberIndex, u64)| WrongMember {
+        label: label(*index),
+        stripes: *stripes,
+    };
+    let mismatch = |found: &Mismatch| MismatchStatus {
+        sector: found.sector.0,
+        member: found.wrong.map(|wrong| label(wrong.member)),
+        slot: found.wrong.map(|wrong| wrong.slot.0),
+        member_sector: found.wrong.map(|wrong| wrong.at.0),
+    };
+    Some(MismatchesStatus {
+        members: by_member.iter().map(wrong).collect(),
+        not_located: *not_located,
+        first: first.iter().map(mismatch).collect(),
     })
 }
 

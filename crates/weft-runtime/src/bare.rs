@@ -11,9 +11,9 @@ use smallvec::SmallVec;
 use weft_engine::knobs::Knobs;
 use weft_engine::raid::parity::waits::RowWaits;
 use weft_engine::{
-    Fault, Input, MemberInfo, MemberOp, MemberSnapshot, MemberState, Output, Part, ReplyError,
-    Request, RequestOp, Run, Snapshot, SyncAction, Tag, Token, Turn, Verb, VolumeSnapshot, Work,
-    ZERO_FRAME,
+    Fault, Input, MemberInfo, MemberOp, MemberSnapshot, MemberState, Mismatches, Output, Part,
+    ReplyError, Request, RequestOp, Run, Snapshot, SyncAction, Tag, Token, Turn, Verb,
+    VolumeSnapshot, Work, ZERO_FRAME,
 };
 use weft_units::{Bytes, ClientId, FRAME_BYTES, Time};
 
@@ -352,6 +352,7 @@ impl Core for Bare {
                 sync_completed: None,
                 sync_rows: 0,
                 mismatch_cnt: 0,
+                mismatches: Mismatches::default(),
                 no_space: false,
                 resync_from: None,
                 stripe_cache_active: 0,

@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use weft_export::control::{MemberStatus, Status, VolumeStatus};
 use weft_ondisk::Superblock;
 
+use super::sync::mismatch_lines;
 use crate::look::Looked;
 use crate::outcome::{Exit, Failure, Outcome};
 use crate::states;
@@ -51,6 +52,9 @@ pub(crate) fn run(arguments: &StatusOf) -> Outcome {
         for volume in servers.iter().flat_map(|server| &server.volumes) {
             for line in states::lines(&states::of_running(volume)) {
                 complain(&format!("{}: note: {line}", volume.name));
+            }
+            for line in volume.mismatches.iter().flat_map(mismatch_lines) {
+                complain(&format!("{}: note: check: {line}", volume.name));
             }
         }
     }

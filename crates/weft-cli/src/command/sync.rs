@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use serde_json::json;
-use weft_export::control::{Command, VolumeStatus};
+use weft_export::control::{Command, MismatchesStatus, VolumeStatus};
 use weft_units::Sectors;
 
 use super::status::only_volume;
@@ -35,6 +35,8 @@ pub(crate) struct Report {
     pub(crate) rows: u64,
     /// Sectors, as md counts them.
     pub(crate) mismatch_cnt: u64,
+    /// Where, and who is wrong.
+    pub(crate) mismatches: Option<MismatchesStatus>,
     /// How long it took.
     pub(crate) took: Duration,
 }
@@ -58,6 +60,7 @@ pub(crate) fn run(action: &'static str, arguments: &Sync) -> Outcome {
             "rows": report.rows,
             "row_bytes": ROW_SECTORS * 512,
             "mismatch_cnt": report.mismatch_cnt,
+            "mismatches": report.mismatches,
             "duration_ms": u64::try_from(report.took.as_millis()).unwrap_or(u64::MAX),
         }))?;
     } else {
@@ -74,6 +77,11 @@ pub(crate) fn run(action: &'static str, arguments: &Sync) -> Outcome {
             report.rows,
             took(report.took)
         )?;
+        if let Some(mismatches) = &report.mismatches {
+            for line in mismatch_lines(mismatches) {
+                writeln!(out, "  {line}")?;
+            }
+        }
         out.flush()?;
     }
     Ok(if action == "check" && report.mismatch_cnt > 0 { Exit::Mismatches } else { Exit::Done })
@@ -107,6 +115,7 @@ pub(crate) fn perform(target: &mut Target, action: &'static str) -> Result<Repor
     Ok(Report {
         rows: done.div_ceil(ROW_SECTORS),
         mismatch_cnt: volume.mismatch_cnt,
+        mismatches: volume.mismatches,
         took: start.elapsed(),
     })
 }
@@ -133,6 +142,51 @@ pub(crate) fn watch(target: &mut Target, action: &'static str) -> Result<VolumeS
         pause = (pause * 2).min(POLL_MAX);
     }
 }
+
+/// One line for each member that is wrong somewhere, and one for what nobody alone explains.
+pub(crate) fn mismatch_lines(mismatches: &MismatchesStatus) -> Vec<String> {
+    let MismatchesStatus { members, not_located, first } = mismatches;
+    let places = |member: Option<&str>| {
+        let found = first.iter().filter(|it| it.member.as_deref() == member);
+        let mut sectors: Vec<u64> = found.map(|it| it.member_sector.unwrap_or(it.sector)).collect();
+        sectors.sort_unstable();
+        let shown: Vec<String> = sectors.iter().take(PLACES).map(u64::to_string).collect();
+        shown.join(", ")
+    };
+    let stripes =
+        |count: u64| if count == 1 { "1 stripe".into() } else { format!("{count} stripes") };
+    let more = |count: u64| if count > PLACES as u64 { " and more" } else { "" };
+    // A rebuild of one member from the others takes what is wrong on these for right.
+    let mend = match (members.len(), not_located) {
+        (1, 0) => "; weft fail, remove and add it to have it written from the others",
+        _ => "",
+    };
+    let mut lines: Vec<String> = members
+        .iter()
+        .map(|wrong| {
+            let (label, count) = (&wrong.label, wrong.stripes);
+            format!(
+                "{label}: its strip alone is wrong in {}, by P and Q: 8 sectors each from sector {}{} of \
+                 it; repair would make parity agree with it{mend}",
+                stripes(count),
+                places(Some(label)),
+                more(count),
+            )
+        })
+        .collect();
+    if *not_located > 0 {
+        lines.push(format!(
+            "{}: which member is wrong is not known; 8 sectors each from data sector {}{} of every member",
+            stripes(*not_located),
+            places(None),
+            more(*not_located),
+        ));
+    }
+    lines
+}
+
+/// Places that a line names; JSON has more of them.
+const PLACES: usize = 8;
 
 /// Rows are 4 KiB high.
 pub(crate) const ROW_SECTORS: u64 = 8;

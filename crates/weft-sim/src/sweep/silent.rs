@@ -1,12 +1,12 @@
 //! Silent faults: writes that were lost or went elsewhere, and regions that went back in time.
 //!
 //! Beyond the promises, for md keeps no checksums of data. But `check` counts every stripe in which data
-//! and parity disagree, and on RAID 6 they say which member is wrong. (The engine counts; it does not
-//! locate. Who is wrong is computed here, by `weft-parity`, from what is on the media.)
+//! and parity disagree, and on RAID 6 says which member is wrong. (That is held against what is computed
+//! here, by `weft-parity`, from what is on the media.)
 
 use std::collections::BTreeMap;
 
-use weft_engine::{Flags, RequestOp, SyncAction, Verb};
+use weft_engine::{Flags, Mismatches, RequestOp, SyncAction, Verb};
 use weft_ondisk::Level;
 use weft_parity::{Located, Parity};
 use weft_units::{ByteRange, ClientId, Sectors, Slot, Span};
@@ -62,7 +62,7 @@ pub(super) fn silent(number: u64) -> Result<Totals, String> {
     write_all(&mut world)?;
     let before = world.disks.clone();
     write_all(&mut world)?;
-    if mismatches(&mut world)? != 0 {
+    if check(&mut world)?.0 != 0 {
         return Err("check counts stripes before anything is planted".to_owned());
     }
     let mut silent = Silent::default();
@@ -107,7 +107,7 @@ pub(super) fn silent(number: u64) -> Result<Totals, String> {
             wrong.insert(other, stray);
         }
     }
-    let counted = mismatches(&mut world)?;
+    let (counted, named) = check(&mut world)?;
     if counted != wrong.len() as u64 * HEIGHT {
         let planted = wrong.len() as u64 * HEIGHT;
         return Err(format!(
@@ -121,8 +121,17 @@ pub(super) fn silent(number: u64) -> Result<Totals, String> {
             if found != Some(*disk) {
                 return Err(format!("stripe at {column}: located {found:?}, planted disk {disk}"));
             }
+            let named = named.first.iter().find(|mismatch| mismatch.sector.0 == *column);
+            let named = named.and_then(|it| it.wrong).map(|it| usize::from(it.member.0));
+            if named != Some(*disk) {
+                return Err(format!(
+                    "stripe at {column}: check names {named:?}, planted disk {disk}"
+                ));
+            }
             silent.located += 1;
         }
+    } else if named.not_located != silent.counted {
+        return Err(format!("with one parity check names members: {named:?}"));
     }
     Ok(Totals { silent, ..Totals::default() })
 }
@@ -140,8 +149,9 @@ fn write_all(world: &mut World) -> Result<(), String> {
     world.failure().map_or(Ok(()), |violation| Err(violation.to_string()))
 }
 
-/// `mismatch_cnt` of a check of everything, after a restart, so that nothing is in the cache.
-fn mismatches(world: &mut World) -> Result<u64, String> {
+/// `mismatch_cnt` of a check of everything, and where that is, after a restart, so that nothing is in the
+/// cache.
+fn check(world: &mut World) -> Result<(u64, Mismatches), String> {
     world.admin(Verb::Stop);
     world.run(Order::Fifo);
     world.stopped();
@@ -153,7 +163,7 @@ fn mismatches(world: &mut World) -> Result<u64, String> {
     match world.failure() {
         Some(violation) => Err(violation.to_string()),
         None if volume.sync_action != SyncAction::Idle => Err("the check does not end".to_owned()),
-        None => Ok(volume.mismatch_cnt),
+        None => Ok((volume.mismatch_cnt, volume.mismatches.clone())),
     }
 }
 

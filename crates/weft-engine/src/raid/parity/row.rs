@@ -41,14 +41,16 @@ pub(crate) struct Piece {
 /// What is in flight for a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Operation {
-    /// Stored parity is compared with the data.
-    Comparing,
+    /// Stored parity is compared with the data. `whole`: every block was read from its member.
+    Comparing { whole: bool },
     /// New data is taken in and parity computed.
     Computing(Mode),
     /// Readers are served from valid blocks.
     CopyingOut,
     /// Nothing.
     Idle,
+    /// P and Q disagree with the data, and tell whose block is wrong.
+    Locating,
     /// Blocks that a member had no space for are written again.
     PayingOff,
     /// Blocks are read from their members.
@@ -131,10 +133,10 @@ pub(crate) struct Row {
     pub(crate) uncorrectable: SlotSet,
     /// Blocks whose read failed once and is repeated alone.
     pub(crate) retried: SlotSet,
-    /// Parity computed for the write in flight: of members that were there when it began.
-    pub(crate) new_parity: SlotSet,
     /// How often a read of it was given up, its member being slow. The next one is waited for twice as long.
     pub(crate) given_up: u8,
+    /// Parity computed for the write in flight: of members that were there when it began.
+    pub(crate) new_parity: SlotSet,
     /// Slots whose member had no space for the block. The row stays until they have it: only it knows
     /// what belongs there, and the others may not add up to it.
     pub(crate) owed: SlotSet,
@@ -202,9 +204,9 @@ impl Row {
             read_error: SlotSet::EMPTY,
             uncorrectable: SlotSet::EMPTY,
             retried: SlotSet::EMPTY,
+            given_up: 0,
             new_parity: SlotSet::EMPTY,
             owed: SlotSet::EMPTY,
-            given_up: 0,
             lent: SlotSet::EMPTY,
             faults: SlotSet::EMPTY,
             no_space: None,
@@ -245,9 +247,9 @@ impl Row {
         self.read_error = SlotSet::EMPTY;
         self.uncorrectable = SlotSet::EMPTY;
         self.retried = SlotSet::EMPTY;
+        self.given_up = 0;
         self.new_parity = SlotSet::EMPTY;
         self.faults = SlotSet::EMPTY;
-        self.given_up = 0;
         self.no_space = None;
         self.operation = Operation::Idle;
         self.handle = false;

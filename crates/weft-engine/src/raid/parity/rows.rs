@@ -28,7 +28,7 @@ use super::waits::RowWaits;
 use crate::array::MemberRequest;
 use crate::error::ReplyError;
 use crate::frame::Part;
-use crate::input::{Attr, Fault, SyncAction, Value};
+use crate::input::{Attr, Fault, Located, SyncAction, Value};
 use crate::knobs::{CacheForm, CheckReads, Knobs, PriorityRule, Writes};
 use crate::membership::Report;
 use crate::mutant::Mutant;
@@ -72,8 +72,8 @@ pub(crate) enum Event {
     PiecesDone { request: RequestId, pieces: u32, result: Result<(), ReplyError> },
     /// A member write from the memory of a request was given up, and may go on using it.
     Pinned { request: RequestId },
-    /// A sync is done with a row.
-    SyncDone { key: u64, mismatch: bool, ok: bool },
+    /// A sync is done with a row. `wrong` is the slot whose block alone explains the mismatch.
+    SyncDone { key: u64, mismatch: bool, wrong: Option<Slot>, ok: bool },
     /// There was no space behind a member; parity may be wrong from this data sector.
     NoSpace { slot: Slot, sector: Sectors },
     /// Such a write is done at last.
@@ -264,7 +264,7 @@ impl Rows {
                 self.events.push(Event::PiecesDone { request, pieces: 1, result });
             }
             if sync.is_some() {
-                self.events.push(Event::SyncDone { key, mismatch: false, ok: false });
+                self.events.push(Event::SyncDone { key, mismatch: false, wrong: None, ok: false });
             }
         }
     }
@@ -482,7 +482,7 @@ impl Rows {
         self.unbatch(id, |rows, id| rows.rest(id));
         self.cache.forbid_preread(id);
         if self.cache.row(id).sync.is_some() {
-            self.sync_finished(id, false, false);
+            self.sync_finished(id, false, None, false);
         }
         let readable = facts.to_read.and(facts.insync).without(facts.uptodate);
         if readable.is_empty() {
@@ -554,12 +554,19 @@ impl Rows {
         row.in_flight -= 1;
         debug_assert_eq!(row.in_flight, 0);
         match std::mem::replace(&mut row.operation, Operation::Idle) {
-            Operation::Comparing => {
+            Operation::Comparing { whole } => {
                 let differs = match value {
                     Ok(Value::Differs(differs)) => *differs,
                     _ => Differs::default(),
                 };
-                self.sync_compared(id, differs, cx);
+                self.sync_compared(id, differs, whole, cx);
+            }
+            Operation::Locating => {
+                let located = match value {
+                    Ok(Value::Located(located)) => *located,
+                    _ => Located::Unknown,
+                };
+                self.sync_located(id, located);
             }
             Operation::Computing(_) => self.write_out(id, cx),
             Operation::CopyingOut => {
@@ -679,10 +686,11 @@ impl Rows {
             Operation::Rewriting(slot) => self.rewritten(head, slot, cx),
             Operation::SyncWriting => self.sync_written(head, cx),
             Operation::Writing => self.written(head, cx),
-            operation @ (Operation::Comparing
+            operation @ (Operation::Comparing { .. }
             | Operation::Computing(_)
             | Operation::CopyingOut
             | Operation::Idle
+            | Operation::Locating
             | Operation::Recovering(_)
             | Operation::Regenerating(_)
             | Operation::Saving) => {

@@ -19,6 +19,7 @@ use crate::input::SyncAction;
 use crate::outbox::Outbox;
 use crate::output::Notice;
 use crate::raid::slot_set::SlotSet;
+use crate::snapshot::{Mismatch, Mismatches, WrongStrip};
 
 /// A sync under way.
 #[derive(Clone, Debug)]
@@ -35,6 +36,8 @@ pub(crate) struct RowSync {
     height: Sectors,
     pub(crate) rows: u64,
     pub(crate) mismatch_cnt: u64,
+    /// What a check found; see [`Mismatches`].
+    pub(crate) mismatches: Mismatches,
     stopping: bool,
     failed: bool,
 }
@@ -53,6 +56,7 @@ impl RowSync {
             height,
             rows: 0,
             mismatch_cnt: 0,
+            mismatches: Mismatches::default(),
             stopping: false,
             failed: false,
         }
@@ -105,6 +109,17 @@ impl RowSync {
             self.failed = true;
             self.rewind(key);
         }
+    }
+
+    /// A check found that data and parity disagree in a row, because of this strip alone if one is given.
+    pub(crate) fn found_mismatch(&mut self, key: u64, wrong: Option<WrongStrip>) {
+        let sector = self.sector_of(key);
+        self.mismatches.add(Mismatch { sector, wrong });
+    }
+
+    /// Data sector of the members at which a row begins.
+    pub(crate) fn sector_of(&self, key: u64) -> Sectors {
+        Sectors(key * self.height.0)
     }
 
     /// Ends early, as if it had not passed this row: there is more to do from there.

@@ -2,15 +2,15 @@
 //!
 //! ```text
 //! all valid ──▶ compare parity ──▶ compute what disagrees ──▶ write it, and blocks being rebuilt
-//!                    └── check: count it ──▶ done
+//!                    └── check: locate it with P and Q, count it ──▶ done
 //! ```
 //!
-//! Source   md-raid.md §6.2
+//! Source   md-raid.md §6.2; md does not locate: H. P. Anvin, "The mathematics of RAID-6", §4
 
 use weft_units::{RowId, Slot};
 
 use super::{Event, Rows, Surroundings};
-use crate::input::SyncAction;
+use crate::input::{Located, SyncAction};
 use crate::output::{ComputeOp, Differs};
 use crate::raid::parity::plan::Facts;
 use crate::raid::parity::row::{Operation, RowSyncState};
@@ -46,11 +46,19 @@ impl Rows {
             p: p.then(|| self.whole(id, facts.p)),
             q: q.map(|q| self.whole(id, q)),
         };
-        self.compute(id, Operation::Comparing, vec![op], cx);
+        // A block that was computed agrees with what it was computed from, and hides who is wrong.
+        let operation = Operation::Comparing { whole: failed.is_empty() };
+        self.compute(id, operation, vec![op], cx);
     }
 
     /// Parity was compared: what disagrees is computed again, unless nothing may be changed.
-    pub(super) fn sync_compared(&mut self, id: RowId, differs: Differs, cx: &mut Surroundings<'_>) {
+    pub(super) fn sync_compared(
+        &mut self,
+        id: RowId,
+        differs: Differs,
+        whole: bool,
+        cx: &mut Surroundings<'_>,
+    ) {
         let row = self.cache.row_mut(id);
         let Some((action, state)) = &mut row.sync else {
             unreachable!("parity is compared for a sync only")
@@ -64,8 +72,15 @@ impl Rows {
         }
         if differs == Differs::default() || checks_only {
             let mismatch = differs != Differs::default();
-            if checks_only {
-                self.sync_finished(id, mismatch, true);
+            if let Some(q) = placement.q.filter(|_| checks_only && mismatch && whole) {
+                let op = ComputeOp::Locate {
+                    data: self.sources(id, self.data_slots(id), cx),
+                    p: self.whole(id, placement.p),
+                    q: self.whole(id, q),
+                };
+                self.compute(id, Operation::Locating, vec![op], cx);
+            } else if checks_only {
+                self.sync_finished(id, mismatch, None, true);
                 self.rest(id);
             } else {
                 self.sync_correct(id, Differs::default(), cx);
@@ -78,6 +93,19 @@ impl Rows {
             q: placement.q.filter(|_| differs.q).map(|q| self.whole(id, q)),
         };
         self.compute(id, Operation::Regenerating(differs), vec![op], cx);
+    }
+
+    /// P and Q have told which block is wrong, if one is. It is counted, and nothing is changed.
+    pub(super) fn sync_located(&mut self, id: RowId, located: Located) {
+        let placement = self.cache.row(id).placement();
+        let wrong = match located {
+            Located::Data(place) => self.data_slots(id).ascending().nth(place.into()),
+            Located::P => Some(placement.p),
+            Located::Q => placement.q,
+            Located::Clean | Located::Unknown => None,
+        };
+        self.sync_finished(id, true, wrong, true);
+        self.rest(id);
     }
 
     /// Writes what a sync corrects: parity that disagreed, and the blocks of members being rebuilt.
@@ -132,15 +160,21 @@ impl Rows {
             self.events.push(Event::NoSpace { slot, sector });
         }
         let ok = no_space.is_none() && !cx.membership().broken;
-        self.sync_finished(id, mismatch, ok);
+        self.sync_finished(id, mismatch, None, ok);
         self.rest(id);
     }
 
-    pub(super) fn sync_finished(&mut self, id: RowId, mismatch: bool, ok: bool) {
+    pub(super) fn sync_finished(
+        &mut self,
+        id: RowId,
+        mismatch: bool,
+        wrong: Option<Slot>,
+        ok: bool,
+    ) {
         let row = self.cache.row_mut(id);
         row.sync = None;
         row.operation = Operation::Idle;
         let key = row.key;
-        self.events.push(Event::SyncDone { key, mismatch, ok });
+        self.events.push(Event::SyncDone { key, mismatch, wrong, ok });
     }
 }
