@@ -19,6 +19,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "weft-parity",
             "weft-runtime",
             "weft-sim",
+            "weft-testing",
             "weft-units",
         ],
     ),

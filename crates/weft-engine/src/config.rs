@@ -71,6 +71,16 @@ pub struct MemberInfo {
     pub discards: bool,
 }
 
+impl MemberInfo {
+    /// A member of which no more is known than its size: logical blocks of 512 bytes, space of its own, and
+    /// discards that do not pay.
+    #[must_use]
+    pub fn of_size(index: MemberIndex, label: impl Into<String>, size: Sectors) -> Self {
+        let label = label.into();
+        Self { index, label, size, logical_block: 512, space: None, discards: false }
+    }
+}
+
 impl Config {
     /// A configuration for one volume, with memory for a full stripe cache and 64 MiB of payload.
     #[must_use]

@@ -228,7 +228,8 @@ impl<R: Ring> MemberIo<R> {
             self.answers.push_back((token, Err(Fault::Gone)));
             return;
         };
-        if entry.ends_before(&op) {
+        if entry.is_behind_cut(&op) {
+            // As a block that cannot be read: it is computed from the others, and the member stays.
             self.answers.push_back((token, Err(Fault::Io)));
             return;
         }
@@ -611,9 +612,9 @@ impl Entry {
         self.member.medium() == Medium::BlockDevice
     }
 
-    /// Whether a read reaches past the end. Of a member that was found too short for its array that is
-    /// a block which cannot be read.
-    fn ends_before(&self, op: &MemberOp) -> bool {
+    /// Whether a read reaches behind the end of a cut image: of a member that was found too short for its array
+    /// when it was assembled, read-only. A member that became shorter since answers `Gone`.
+    fn is_behind_cut(&self, op: &MemberOp) -> bool {
         let MemberOp::Read { at, into } = op else { return false };
         let len: u64 = into.iter().map(|part| u64::from(part.len)).sum();
         at.bytes().0.saturating_add(len) > self.member.info().size.bytes().0

@@ -41,15 +41,7 @@ pub(super) fn assembled(superblocks: Vec<Super1>) -> Result<Assembly, Failure> {
         .zip(superblocks)
         .map(|(index, superblock)| {
             let label = format!("member {index}");
-            let size = MEMBER_SIZE;
-            let member = MemberInfo {
-                index: MemberIndex(index),
-                label,
-                size,
-                logical_block: 512,
-                space: None,
-                discards: false,
-            };
+            let member = MemberInfo::of_size(MemberIndex(index), label, MEMBER_SIZE);
             Candidate::with_superblock(member, superblock)
         })
         .collect();
