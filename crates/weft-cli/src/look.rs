@@ -9,6 +9,7 @@ use std::io;
 use std::ops::Range;
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use rustix::fs::OFlags;
 use weft_engine::MemberInfo;
@@ -24,6 +25,7 @@ use weft_units::{Bytes, MemberIndex, Sectors};
 
 use crate::member;
 use crate::outcome::Failure;
+use crate::patience::Patience;
 use crate::terminal::complain;
 use crate::volume;
 
@@ -312,17 +314,30 @@ impl Looked {
         self.is_device.then(|| (rustix::fs::major(number), rustix::fs::minor(number)))
     }
 
+    /// The same file once more, for another thread.
+    fn again(&self) -> io::Result<Self> {
+        let Self { label, size, logical_block, identity, is_device, start, file } = self;
+        Ok(Self {
+            label: label.clone(),
+            size: *size,
+            logical_block: *logical_block,
+            identity: *identity,
+            is_device: *is_device,
+            start: *start,
+            file: file.try_clone()?,
+        })
+    }
+
+    fn info(&self, index: u16) -> MemberInfo {
+        MemberInfo {
+            logical_block: self.logical_block,
+            ..MemberInfo::of_size(MemberIndex(index), self.label.clone(), self.size)
+        }
+    }
+
     /// For [`weft_engine::assemble::assemble`].
     pub(crate) fn candidate(&self, index: u16) -> Candidate {
-        let member = MemberInfo {
-            index: MemberIndex(index),
-            label: self.label.clone(),
-            size: self.size,
-            logical_block: self.logical_block,
-            space: None,
-            discards: false,
-        };
-        Candidate::new(member, self.metadata())
+        Candidate::new(self.info(index), self.metadata())
     }
 }
 
@@ -404,9 +419,31 @@ pub(crate) fn twice(looked: &Looked, first: &Looked) -> String {
 
 /// Candidates of an assembly, in the order of the arguments.
 pub(crate) fn candidates<L: Borrow<Looked>>(opened: &[L], options: &Options) -> Vec<Candidate> {
-    let looked = opened.iter().map(Borrow::borrow).zip(0..);
-    let mut candidates: Vec<Candidate> =
-        looked.map(|(looked, index)| looked.candidate(index)).collect();
+    candidates_within(opened, options, None)
+}
+
+/// The same with members left out that have not answered for so long.
+pub(crate) fn candidates_within<L: Borrow<Looked>>(
+    opened: &[L],
+    options: &Options,
+    wait: Option<Duration>,
+) -> Vec<Candidate> {
+    let patience = Patience::new(wait);
+    let mut candidates = Vec::new();
+    let mut asked = Vec::new();
+    for (looked, index) in opened.iter().map(Borrow::borrow).zip(0..) {
+        candidates.push(Candidate::silent(looked.info(index), patience.reason()));
+        match looked.again() {
+            Ok(again) => asked.push((looked.label.clone(), (again, index))),
+            // Without another descriptor it is read here.
+            Err(_) => candidates[usize::from(index)] = looked.candidate(index),
+        }
+    }
+    let read = |(looked, index): (Looked, u16)| looked.candidate(index);
+    for candidate in patience.each(asked, read, &mut complain).into_iter().flatten() {
+        let place = usize::from(candidate.member.index.0);
+        candidates[place] = candidate;
+    }
     journal::settle(&mut candidates, options, |member, sector, len| {
         opened.get(usize::from(member.index.0))?.borrow().read(sector, len).ok()
     });

@@ -10,6 +10,7 @@ mod look;
 mod member;
 mod nbd;
 mod outcome;
+mod patience;
 mod pattern;
 mod result_file;
 mod size;

@@ -5,6 +5,7 @@
 //! for somebody may have written in between.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use weft_engine::assemble::{Assembly, Candidate, Dropped, Options, assemble, journal};
 use weft_engine::knobs::Knobs;
@@ -17,6 +18,8 @@ use weft_units::{MemberIndex, Sectors};
 
 use crate::command::refusal;
 use crate::outcome::Failure;
+use crate::patience::Patience;
+use crate::terminal::complain;
 use crate::when;
 
 /// What [`weft_export::serve`] needs to know of an array.
@@ -38,6 +41,8 @@ pub(crate) struct Opening {
     pub(crate) buffered: bool,
     /// Where changes go that are not to go to the members.
     pub(crate) overlay: Option<PathBuf>,
+    /// How long to wait for a member whose metadata is read; `None` for ever.
+    pub(crate) member_wait: Option<Duration>,
 }
 
 impl Opening {
@@ -48,6 +53,7 @@ impl Opening {
             // What others have just read or written is in the page cache already.
             buffered: true,
             overlay: None,
+            member_wait: None,
         }
     }
 
@@ -80,7 +86,7 @@ impl Opening {
             None => OpenOptions { buffered: self.buffered, ..OpenOptions::new(access) },
         };
         let mut members: Vec<OpenMember> = Vec::with_capacity(specs.len());
-        let mut candidates = Vec::with_capacity(specs.len());
+        let mut empty = Vec::new();
         for (spec, index) in specs.iter().zip(0..) {
             match open.open(spec, MemberIndex(index), &members) {
                 Ok(member) => {
@@ -89,12 +95,11 @@ impl Opening {
                         None => Ok(member),
                     };
                     let member = member.map_err(|error| device(&error))?;
-                    candidates.push(read_metadata(&member));
                     members.push(member);
                 }
                 // No more of a member than a larger file without a superblock.
                 Err(DeviceError::Size { label, what: "size", .. }) => {
-                    candidates.push(empty(label, index));
+                    empty.push(candidate_of_nothing(label, index));
                 }
                 Err(DeviceError::Io { label, what, source })
                     if access == Access::ReadWrite
@@ -108,6 +113,9 @@ impl Opening {
                 Err(error) => return Err(device(&error)),
             }
         }
+        let (mut members, mut candidates) = read_all(members, self.member_wait);
+        candidates.append(&mut empty);
+        candidates.sort_by_key(|candidate| candidate.member.index);
         journal::settle(&mut candidates, &self.options, |member, sector, len| {
             let open = members.iter().find(|open| open.info().index == member.index)?;
             Some(open.read(sector, len).ok()?.as_ref().to_vec())
@@ -122,19 +130,34 @@ impl Opening {
     }
 }
 
-/// A file without as much as a sector.
-fn empty(label: String, index: u16) -> Candidate {
-    let size = Sectors::ZERO;
-    let member = MemberInfo {
-        index: MemberIndex(index),
-        label,
-        size,
-        logical_block: 512,
-        space: None,
-        discards: false,
+/// Reads the metadata of all members at once. Those that do not answer in time are candidates without a
+/// superblock, and are not among the members.
+fn read_all(members: Vec<OpenMember>, wait: Option<Duration>) -> (Vec<OpenMember>, Vec<Candidate>) {
+    let patience = Patience::new(wait);
+    let infos: Vec<MemberInfo> = members.iter().map(|member| member.info().clone()).collect();
+    let members = members.into_iter().map(|member| (member.info().label.clone(), member)).collect();
+    let read = |member: OpenMember| {
+        let candidate = read_metadata(&member);
+        (member, candidate)
     };
+    let (mut answered, mut candidates) = (Vec::new(), Vec::new());
+    for (found, info) in patience.each(members, read, &mut complain).into_iter().zip(infos) {
+        match found {
+            Some((member, candidate)) => {
+                answered.push(member);
+                candidates.push(candidate);
+            }
+            None => candidates.push(Candidate::silent(info, patience.reason())),
+        }
+    }
+    (answered, candidates)
+}
+
+/// A file without as much as a sector.
+fn candidate_of_nothing(label: String, index: u16) -> Candidate {
+    let size = Sectors::ZERO;
     Candidate::new(
-        member,
+        MemberInfo::of_size(MemberIndex(index), label, size),
         Metadata::read(size, |_, _| Err(std::io::ErrorKind::UnexpectedEof.into())),
     )
 }

@@ -42,6 +42,13 @@ impl Candidate {
         Self::new(member, Ok(Metadata { superblock, logs, uncut: None, unreadable: Vec::new() }))
     }
 
+    /// A device that gave nothing, and why.
+    #[must_use]
+    pub fn silent(member: MemberInfo, reason: String) -> Self {
+        let (logs, unreadable) = (Logs::default(), Vec::new());
+        Self { member, superblock: Err(reason), logs, cut_at: None, unreadable }
+    }
+
     /// A device with what was read from it, or why that could not be.
     #[must_use]
     pub fn new(member: MemberInfo, metadata: Result<Metadata, MetadataError>) -> Self {
@@ -51,10 +58,7 @@ impl Candidate {
                 let member = MemberInfo { size: uncut.unwrap_or(member.size), ..member };
                 Self { member, superblock: Ok(Box::new(superblock)), logs, cut_at, unreadable }
             }
-            Err(error) => {
-                let (superblock, logs) = (Err(error.to_string()), Logs::default());
-                Self { member, superblock, logs, cut_at: None, unreadable: Vec::new() }
-            }
+            Err(error) => Self::silent(member, error.to_string()),
         }
     }
 }

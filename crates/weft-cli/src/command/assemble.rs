@@ -3,6 +3,7 @@
 //! Prints the decision that `serve` and `cat` would take, with its reasons. Writes nothing.
 
 use std::io::Write;
+use std::time::Duration;
 
 use clap::Args;
 use serde_json::{Value, json};
@@ -46,6 +47,10 @@ pub(crate) struct Assemble {
     /// Decide as serve --without-journal would: read an array without its journal
     #[arg(long)]
     without_journal: bool,
+    /// Go on without a member that has not answered for so many seconds while its metadata is read [default:
+    /// wait for it, and say so]
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..=86_400))]
+    member_wait: Option<u32>,
     #[command(flatten)]
     selection: Selection,
     /// As --array, for hands that know mdadm. (For serve it names the volume.)
@@ -70,7 +75,8 @@ pub(crate) fn run(arguments: &Assemble) -> Outcome {
         name: arguments.name.clone().or(chosen.name),
         uuid: chosen.uuid,
     };
-    let candidates = look::candidates(&look::open_all(&paths)?, &options);
+    let wait = arguments.member_wait.map(|seconds| Duration::from_secs(seconds.into()));
+    let candidates = look::candidates_within(&look::open_all(&paths)?, &options, wait);
     let decision = assemble(&candidates, &options);
     if arguments.json {
         print_json(&to_json(&candidates, &decision))?;

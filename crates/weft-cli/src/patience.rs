@@ -1,0 +1,152 @@
+//! Patience with members that do not answer while their metadata is read: who is named, and after how long
+//! an assembly goes on without them.
+//!
+//! A disk that hangs does not fail a read, it never ends it. Each member is read by a thread of its own, so
+//! that those that answer are not behind one that does not; the thread of that one is left behind.
+
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::time::{Duration, Instant};
+
+/// How long to wait.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Patience {
+    /// When a member that has not answered is named, and how often after that.
+    pub(crate) notice: Duration,
+    /// After which nobody is waited for; `None` waits for ever.
+    pub(crate) bound: Option<Duration>,
+}
+
+impl Patience {
+    /// Goes on after `bound`, if there is one.
+    pub(crate) fn new(bound: Option<Duration>) -> Self {
+        Self { notice: NOTICE, bound }
+    }
+
+    /// Reads something of every member at once. `None` for those that have not answered in time; what they
+    /// do later is nobody's. Members that are waited for are named to `say`.
+    pub(crate) fn each<M: Send + 'static, T: Send + 'static>(
+        self,
+        members: Vec<(String, M)>,
+        act: fn(M) -> T,
+        say: &mut dyn FnMut(&str),
+    ) -> Vec<Option<T>> {
+        let start = Instant::now();
+        let mut answers: Vec<Option<T>> = Vec::new();
+        let (tell, told) = mpsc::channel();
+        let mut labels = Vec::new();
+        for ((label, member), index) in members.into_iter().zip(0..) {
+            let tell = tell.clone();
+            labels.push(label);
+            answers.push(None);
+            std::thread::spawn(move || {
+                let answer = act(member);
+                // Nobody listens who did not wait so long.
+                let _ = tell.send((index, answer));
+            });
+        }
+        drop(tell);
+        let mut next = self.notice;
+        while answers.iter().any(Option::is_none) {
+            let until = self.bound.map_or(next, |bound| bound.min(next));
+            match told.recv_timeout(until.saturating_sub(start.elapsed())) {
+                Ok((index, answer)) => {
+                    let place: &mut Option<T> = &mut answers[index];
+                    *place = Some(answer);
+                }
+                // One of them has panicked, and has said so.
+                Err(RecvTimeoutError::Disconnected) => break,
+                Err(RecvTimeoutError::Timeout) if self.bound.is_some_and(|it| it <= next) => break,
+                Err(RecvTimeoutError::Timeout) => {
+                    let after = match self.bound {
+                        Some(bound) => format!("; going on without it after {} s", bound.as_secs()),
+                        None => "; serve and assemble go on without it with --member-wait SECONDS"
+                            .to_owned(),
+                    };
+                    for (label, answer) in labels.iter().zip(&answers) {
+                        if answer.is_none() {
+                            let waited = next.as_secs();
+                            say(&format!(
+                                "{label}: no answer for {waited} s while its metadata is read; \
+                                 waiting{after}"
+                            ));
+                        }
+                    }
+                    next += self.notice;
+                }
+            }
+        }
+        answers
+    }
+
+    /// Why a member that has not answered is not used.
+    pub(crate) fn reason(self) -> String {
+        let bound = self.bound.unwrap_or_default().as_secs();
+        format!("did not answer in {bound} s while its metadata was read (--member-wait)")
+    }
+}
+
+/// Disks that spin up, or repeat a read, need less.
+const NOTICE: Duration = Duration::from_secs(10);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc::{Receiver, Sender, channel};
+
+    /// A member that answers when its gate is opened, with what comes through it.
+    fn act(gate: Receiver<u8>) -> u8 {
+        gate.into_iter().next().unwrap_or(0)
+    }
+
+    type Gates = (Vec<Sender<u8>>, Vec<(String, Receiver<u8>)>);
+
+    fn members(count: usize) -> Gates {
+        let gates = (0..count).map(|_| channel());
+        gates.enumerate().map(|(index, (open, gate))| (open, (format!("m{index}"), gate))).unzip()
+    }
+
+    #[test]
+    fn those_that_answer_are_used_and_one_that_does_not_is_named_and_left_out() {
+        let (gates, members) = members(3);
+        gates[0].send(10).unwrap();
+        gates[2].send(12).unwrap();
+        let patience =
+            Patience { notice: Duration::from_millis(10), bound: Some(Duration::from_millis(35)) };
+        let mut said = Vec::new();
+        let found = patience.each(members, act, &mut |line| said.push(line.to_owned()));
+        assert_eq!(found, [Some(10), None, Some(12)]);
+        assert_eq!(said.len(), 3, "{said:?}");
+        for line in said {
+            assert!(line.starts_with("m1: no answer for 0 s while its metadata"), "{line}");
+            assert!(line.ends_with("going on without it after 0 s"), "{line}");
+        }
+    }
+
+    #[test]
+    fn without_a_bound_every_member_is_waited_for_and_named_meanwhile() {
+        let (gates, members) = members(2);
+        gates[1].send(11).unwrap();
+        let mut patience = Patience::new(None);
+        patience.notice = Duration::from_millis(5);
+        let mut said = 0;
+        let found = patience.each(members, act, &mut |line| {
+            assert!(line.starts_with("m0: ") && line.contains("--member-wait"), "{line}");
+            said += 1;
+            if said == 3 {
+                gates[0].send(10).unwrap();
+            }
+        });
+        assert_eq!(found, [Some(10), Some(11)]);
+        assert!(said >= 3);
+    }
+
+    #[test]
+    fn nobody_is_named_when_all_answer() {
+        let (gates, members) = members(4);
+        gates.iter().zip(0..).for_each(|(gate, value)| gate.send(value).unwrap());
+        let found = Patience::new(None).each(members, act, &mut |line| panic!("{line}"));
+        assert_eq!(found, [Some(0), Some(1), Some(2), Some(3)]);
+        let none: Vec<Option<u8>> = Patience::new(None).each(Vec::new(), act, &mut |_| ());
+        assert!(none.is_empty());
+    }
+}
