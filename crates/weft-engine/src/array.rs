@@ -69,6 +69,8 @@ pub(crate) struct Array {
     corrections: Corrections,
     /// `resync_from` says nothing but that members had no space, with redundancy left.
     resyncs_for_space: bool,
+    /// A discard is among the reasons: of those only the first member without space is known.
+    lacked_space_for_discard: bool,
 }
 
 /// Blocks that were made good after a read error. That takes no dirty mark, for it changes nothing that a
@@ -189,6 +191,7 @@ impl Array {
             flushing: 0,
             corrections: Corrections::Durable,
             resyncs_for_space: false,
+            lacked_space_for_discard: false,
         };
         array.recount();
         array.index_members();
@@ -711,7 +714,10 @@ impl Array {
         }
         // Before the round that records the failure: the array may be stopped after it.
         if !self.members.iter().any(|member| member.full_since.is_some()) {
-            self.take_back_resync_for_space();
+            // Of a discard others may have had no space either.
+            let for_discard = self.lacked_space_for_discard;
+            let least = if for_discard { self.geometry.parities().into() } else { 1 };
+            self.take_back_resync_for_space(least);
         }
         if !self.membership.read_only {
             self.rounds.records_failures = self.want_round();
@@ -727,8 +733,9 @@ impl Array {
         }
     }
 
-    /// Parity may be wrong from here on, for a member had no space for what was written or discarded.
-    pub(crate) fn resync_for_space(&mut self, sector: Sectors) {
+    /// Parity may be wrong from here on, for a member had no space for what was written, or discarded.
+    pub(crate) fn resync_for_space(&mut self, sector: Sectors, discarded: bool) {
+        self.lacked_space_for_discard |= discarded;
         let redundant = self.membership.degraded() < usize::from(self.geometry.parities());
         let from = self.membership.resync_from;
         self.resyncs_for_space = redundant && (from.is_none() || self.resyncs_for_space);
@@ -740,17 +747,19 @@ impl Array {
         for member in &mut self.members {
             member.full_since = None;
         }
-        if self.take_back_resync_for_space() && !self.says_in_use() {
+        let least = self.geometry.parities().into();
+        if self.take_back_resync_for_space(least) && !self.says_in_use() {
             self.want_round();
         }
     }
 
     /// Nobody misses anything for want of space any more: what only a member missed that was given up is
-    /// no disagreement among those that are left. Whether a resync was to be and is not.
-    fn take_back_resync_for_space(&mut self) -> bool {
-        let parities = usize::from(self.geometry.parities());
+    /// no disagreement among those that are left, if at least so many are not there. Whether a resync was to
+    /// be and is not.
+    fn take_back_resync_for_space(&mut self, least: usize) -> bool {
+        self.lacked_space_for_discard = false;
         let taken_back =
-            std::mem::take(&mut self.resyncs_for_space) && self.membership.degraded() >= parities;
+            std::mem::take(&mut self.resyncs_for_space) && self.membership.degraded() >= least;
         if taken_back {
             self.membership.resync_from = None;
         }

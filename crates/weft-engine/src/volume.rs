@@ -1007,7 +1007,7 @@ impl Volume {
                 // The others agree about a block that is being rebuilt, or whose member failed meanwhile.
                 let membership = &self.array.membership;
                 if membership.present().contains(slot) && !membership.is_rebuilding(slot) {
-                    self.array.resync_for_space(sector);
+                    self.array.resync_for_space(sector, false);
                 }
                 self.no_space(slot, sector, out);
             }

@@ -253,7 +253,7 @@ impl Volume {
             let sector = Sectors(discard.run.start * self.array.geometry.chunk().0);
             // Parity may be wrong from here on: of a member that is being rebuilt as well, which may be
             // past it.
-            self.array.resync_for_space(sector);
+            self.array.resync_for_space(sector, true);
             self.end_discard(place, Err(ReplyError::NoSpace), out);
             self.no_space(slot, sector, out);
         } else if discard.run.end == discard.chunk_rows.end {
