@@ -3,7 +3,9 @@
  *     faultfs FOLDER MOUNT      (as fusermount3 lets it: without root too)
  *
  * MOUNT/NAME is FOLDER/NAME, and does what the text in FOLDER/NAME.fault says, from the moment it is there:
- *   read WHAT      WHAT of every read: eio, zero (0 bytes), short (a part of it, then the rest is refused)
+ *   read WHAT      WHAT of every read: eio, zero (0 bytes), short (a part of it, then the rest is refused),
+ *                  hang (no answer until the text is gone)
+ *   read at N      EIO of every read that has sector N
  *   write WHAT     of every write: eio, enospc, enomem, torn (a part is stored, and EIO), zero, short,
  *                  lie (nothing is stored, and success)
  *   fsync eio      every fsync and fdatasync
@@ -34,8 +36,9 @@ static void path_of(char *to, const char *path, const char *end)
 	snprintf(to, 4096, "%s%s%s", folder, path, end);
 }
 
-/* Whether KIND of a file is to fail now, and how. */
-static int fault(const char *path, const char *kind, char *what)
+/* Whether KIND of a file is to fail now, and how; of reads at a place those of SECTORS from FIRST. */
+static int fault_at(const char *path, const char *kind, char *what, unsigned long first_sector,
+		    unsigned long sectors)
 {
 	char name[4096], text[64] = "", first[16] = "", second[16] = "", third[16] = "";
 	FILE *file;
@@ -51,6 +54,8 @@ static int fault(const char *path, const char *kind, char *what)
 		once = !strcmp(first, "once");
 		strcpy(what, once ? third : second);
 		hit = !strcmp(once ? second : first, kind) && what[0];
+		if (hit && !once && !strcmp(what, "at"))
+			hit = strtoul(third, NULL, 10) - first_sector < sectors;
 		if (hit && once)
 			unlink(name);
 		if (hit) {
@@ -81,6 +86,11 @@ static int bad(const char *path, size_t len, off_t at)
 	if (file)
 		fclose(file);
 	return hit;
+}
+
+static int fault(const char *path, const char *kind, char *what)
+{
+	return fault_at(path, kind, what, 0, 0);
 }
 
 static int do_getattr(const char *path, struct stat *stat, struct fuse_file_info *info)
@@ -115,16 +125,19 @@ static int do_release(const char *path, struct fuse_file_info *info)
 
 static int do_read(const char *path, char *into, size_t len, off_t at, struct fuse_file_info *info)
 {
-	char what[16];
+	char what[16], name[4096];
 	ssize_t done;
 
 	if (at % unit || len % unit)
 		return -EINVAL;
 	if (bad(path, len, at))
 		return -EIO;
-	if (fault(path, "read", what)) {
-		if (!strcmp(what, "eio"))
+	if (fault_at(path, "read", what, at / 512, (len + 511) / 512)) {
+		if (!strcmp(what, "eio") || !strcmp(what, "at"))
 			return -EIO;
+		path_of(name, path, ".fault");
+		while (!strcmp(what, "hang") && !access(name, F_OK))
+			usleep(20000);
 		if (!strcmp(what, "zero"))
 			return 0;
 		if (!strcmp(what, "short")) {
