@@ -89,6 +89,38 @@ mounted() {
 	ok "$name: mounted over NBD (-o $options), every file is right"
 }
 
+# by_text : two logical volumes on a RAID 5 of four, found by LVM's text alone, as the README says
+by_text() {
+	local i loops=() from size
+	mkdir -p /tmp/w
+	for i in 0 1 2 3; do
+		truncate -s 8M "/tmp/w/m$i"
+		loops[i]=$(losetup --show -f "/tmp/w/m$i") || fail losetup
+	done
+	mdadm --create /dev/md0 --run --level 5 --raid-devices 4 --chunk 64K --metadata 1.2 --bitmap none --assume-clean \
+		"${loops[@]}" >&2 || fail "LVM by its text: mdadm --create"
+	lvm pvcreate -q -y /dev/md0 >&2 && lvm vgcreate -q -y -s 1M vg4 /dev/md0 >&2 || fail "LVM by its text: LVM"
+	lvm lvcreate -q -y -Wn -l 3 -n first vg4 >&2 && lvm lvcreate -q -y -Wn -l 5 -n second vg4 >&2 ||
+		fail "LVM by its text: lvcreate"
+	equal "LVM on a RAID 5 of four, chunk 64K: pe_start in sectors, as the README says" \
+		"$(lvm pvs --noheadings --nosuffix --units s -o pe_start /dev/md0 | xargs)" 2304
+	head -c 5M /lab/pattern-b >/tmp/w/second
+	dd if=/tmp/w/second of=/dev/mapper/vg4-second bs=1M oflag=direct 2>/dev/null || fail "LVM by its text: write"
+	lvm vgchange -q -an vg4 >&2
+	stop_md
+	read -r from size <<<"$("$weft" cat --length 2M "${loops[@]}" | strings | python3 /lab/lib/lvmplace.py second)"
+	equal "LVM by its text: the second volume's length" "$size" $((5 << 20))
+	"$weft" cat --offset "$from" --length "$size" "${loops[@]}" | cmp - /tmp/w/second >&2 ||
+		fail "LVM by its text: content at $from"
+	ok "LVM by its text: the second volume is found at $((from / 512)) sectors"
+	"$weft" cat --offset $((from + 512)) --length $((size - 512)) "${loops[@]}" | cmp -s - /tmp/w/second &&
+		fail "LVM by its text: a sector beside it is taken for it as well"
+	ok "LVM by its text: control: a sector beside it is not it"
+	detach
+	rm -rf /tmp/w
+}
+
+by_text
 make r5 5 3 ext4
 make r6 6 4 lvm
 before=$(cat /tmp/r/*/disk*.img | sha256sum)
@@ -101,4 +133,4 @@ cd /tmp/r/r6 || exit 1
 mounted r6 lvm rw --overlay /tmp/changes 'disk1.img#2' 'disk2.img#2'
 cd /lab || exit 1
 equal "no byte of an image was written" "$(cat /tmp/r/*/disk*.img | sha256sum)" "$before"
-plan 12
+plan 16
