@@ -17,6 +17,8 @@ const PACKAGES: &[(&str, &str)] = &[
     ("chromium", "chromium"),
     ("cpio", "cpio"),
     ("dbench", "dbench"),
+    ("ddrescue", "gddrescue"),
+    ("ddrescuelog", "gddrescue"),
     ("debugfs", "e2fsprogs"),
     ("depmod", "kmod"),
     ("fio", "fio"),
