@@ -73,6 +73,8 @@ pub struct OpenMember {
     extent: Extent,
     /// What it is on: a block device, a file that may be cut short, or memory.
     medium: Medium,
+    /// Another process or host answers for it.
+    may_block: bool,
     /// Holds the lock of the file behind a loop device.
     backing: Option<OwnedFd>,
     /// Takes what is written; the file is open for reading then.
@@ -378,9 +380,11 @@ impl OpenOptions {
             identity,
             extent,
             medium: if is_block { Medium::BlockDevice } else { Medium::File },
+            may_block: false,
             backing,
             overlay,
         };
+        member.may_block = !is_block && may_block(&member.file);
         member.info.discards = access == Access::ReadWrite && member.can_discard();
         Ok(member)
     }
@@ -539,6 +543,11 @@ impl OpenMember {
         self.medium == Medium::File
             && rustix::fs::statx(&self.file, c"", flags, StatxFlags::SIZE)
                 .is_ok_and(|found| found.stx_size < self.end())
+    }
+
+    /// Whether the kernel may have to wait for another process or host to begin a request to it.
+    pub(crate) fn may_block(&self) -> bool {
+        self.may_block
     }
 
     /// Where it ends in its file.
@@ -740,9 +749,16 @@ fn open_ram(spec: &MemberSpec, index: MemberIndex, bytes: u64) -> Result<OpenMem
         identity,
         extent: Extent::of(identity, &(0..size)),
         medium: Medium::Memory,
+        may_block: false,
         backing: None,
         overlay: None,
     })
+}
+
+/// Whether the server of its file system is a process (FUSE) or another host. One that does not say what
+/// it is may be.
+fn may_block(file: &OwnedFd) -> bool {
+    rustix::fs::fstatfs(file).map_or(true, |found| SERVED_MAGICS.contains(&found.f_type))
 }
 
 fn error_of(label: &str, what: &'static str, errno: Errno) -> DeviceError {
@@ -888,6 +904,11 @@ const LOCK_POLL: Duration = Duration::from_millis(50);
 const LOCK_QUIET: Duration = Duration::from_millis(300);
 /// Source   statfs(2), `TMPFS_MAGIC`
 const TMPFS_MAGIC: rustix::fs::FsWord = 0x0102_1994;
+/// FUSE, NFS, CIFS, SMB 2, 9p, Ceph, AFS.
+///
+/// Source   statfs(2), linux/magic.h
+const SERVED_MAGICS: [rustix::fs::FsWord; 7] =
+    [0x6573_5546, 0x6969, 0xff53_4d42, 0xfe53_4d42, 0x0102_1997, 0x00c3_6400, 0x6b41_4653];
 
 #[cfg(test)]
 mod tests {

@@ -65,6 +65,10 @@ impl<R: Ring> Ring for FaultyRing<R> {
         self.inner.set_overlay(index, overlay)
     }
 
+    fn set_blocking(&mut self, index: u16) {
+        self.inner.set_blocking(index);
+    }
+
     fn capacity(&self) -> usize {
         self.inner.capacity()
     }

@@ -81,6 +81,12 @@ pub trait Ring: Send {
         Err(std::io::ErrorKind::Unsupported.into())
     }
 
+    /// The kernel may wait for the answer of another process or host to begin an operation on the file at
+    /// `index`, put in before: nobody but a thread of its own may begin it.
+    fn set_blocking(&mut self, index: u16) {
+        let _ = index;
+    }
+
     /// How many operations may be outstanding.
     fn capacity(&self) -> usize;
 
@@ -185,6 +191,10 @@ impl<R: Ring + ?Sized> Ring for Box<R> {
 
     fn set_overlay(&mut self, index: u16, overlay: Arc<Overlay>) -> std::io::Result<()> {
         (**self).set_overlay(index, overlay)
+    }
+
+    fn set_blocking(&mut self, index: u16) {
+        (**self).set_blocking(index);
     }
 
     fn capacity(&self) -> usize {

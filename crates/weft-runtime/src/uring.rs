@@ -11,6 +11,12 @@
 //! `capacity` plus the cancellations let out, so that it never overflows. Should it do so all the
 //! same, the kernel keeps what does not fit (`IORING_FEAT_NODROP`, required) until the next enter.
 //!
+//! # Files of FUSE and of the network
+//!
+//! can keep whoever submits until their server answers, whatever the flags say. Their operations begin in
+//! workers of the kernel (`IOSQE_ASYNC`), of which there are as many then as operations: by default there
+//! are a few, which one server that does not answer would take from the flushes of all files.
+//!
 //! Source   io_uring(7), io_uring_enter(2), io_uring_register(2)
 
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
@@ -32,6 +38,8 @@ pub struct UringRing {
     free: Vec<u16>,
     files: Vec<Option<Arc<OwnedFd>>>,
     files_registered: bool,
+    /// Files that are begun by workers, by index.
+    blocking: Vec<bool>,
     /// Files to be taken out of the kernel's table when nothing uses them any more: an operation that
     /// the kernel has put aside looks its file up only when it begins.
     leaving: Vec<u16>,
@@ -69,6 +77,7 @@ impl UringRing {
             free: (0..capacity).rev().collect(),
             files: Vec::new(),
             files_registered: ring.submitter().register_files_sparse(FILES_MAX).is_ok(),
+            blocking: Vec::new(),
             leaving: Vec::new(),
             cancels: 0,
             cancels_max: (ring.params().cq_entries() as usize) - usize::from(capacity) - 1,
@@ -226,8 +235,28 @@ impl Ring for UringRing {
             }
         }
         self.files[at] = file;
+        if let Some(blocking) = self.blocking.get_mut(at) {
+            *blocking = false;
+        }
         self.unregister_files();
         Ok(())
+    }
+
+    fn set_blocking(&mut self, index: u16) {
+        if self.blocking.is_empty() {
+            let mut most = [u32::try_from(self.slots.len()).expect("16 bits"), 0];
+            if let Err(error) = self.ring.submitter().register_iowq_max_workers(&mut most) {
+                tracing::warn!(
+                    %error,
+                    "io_uring: few workers; a member that does not answer may keep the others waiting"
+                );
+            }
+        }
+        let at = usize::from(index);
+        if self.blocking.len() <= at {
+            self.blocking.resize(at + 1, false);
+        }
+        self.blocking[at] = true;
     }
 
     fn capacity(&self) -> usize {
@@ -238,10 +267,14 @@ impl Ring for UringRing {
         let index = self.free.pop().expect("the caller keeps outstanding < capacity");
         let file = self.files[usize::from(op.file)].clone();
         assert!(file.is_some(), "the caller put the file in");
+        let is_blocking = self.blocking.get(usize::from(op.file)).is_some_and(|blocks| *blocks);
         let slot = &mut self.slots[usize::from(index)];
         slot.op = Some(op);
         slot.file = file;
-        let entry = self.entry_of(index).user_data(u64::from(index));
+        let mut entry = self.entry_of(index).user_data(u64::from(index));
+        if is_blocking {
+            entry = entry.flags(squeue::Flags::ASYNC);
+        }
         // The queue is as long as `slots`, so that there is room after at most one enter; when even
         // that fails the ring is dead, and `submit` will say so.
         if let Err(error) = self.enqueue(&entry) {

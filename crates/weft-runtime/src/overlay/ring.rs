@@ -88,6 +88,10 @@ impl<R: Ring> Ring for OverlayRing<R> {
         Ok(())
     }
 
+    fn set_blocking(&mut self, index: u16) {
+        self.inner.set_blocking(index);
+    }
+
     fn capacity(&self) -> usize {
         self.inner.capacity()
     }
