@@ -15,6 +15,11 @@
 //! A transfer goes on where a short one ended, and again when the kernel asks for that (`EINTR`,
 //! `EAGAIN`, a cancellation nobody asked for), a bounded number of times.
 //!
+//! # A member that does not answer
+//!
+//! must not stop the others. Where there are several, a member has at most three eighths of the ring; what
+//! is more waits here, in its order, for one of its operations to end.
+//!
 //! # A member that becomes shorter
 //!
 //! is gone, all of it and until it is opened anew: what was cut off must neither be corrected nor read as
@@ -57,6 +62,10 @@ pub struct MemberIo<R> {
     free: Vec<u32>,
     /// Ready for the ring, which was full.
     waiting: VecDeque<RingOp>,
+    /// Members of which one operation has ended and one of `Entry::held` may have its place.
+    released: VecDeque<u16>,
+    /// Operations that a member may have in the ring.
+    share: usize,
     answers: VecDeque<Answer>,
     done: Vec<RingDone>,
     /// Memory is read and written at once, without the ring.
@@ -79,6 +88,10 @@ struct Entry {
     gone: bool,
     /// Writes that the ring has.
     writing: u32,
+    /// Operations that the ring has, and places in it that `MemberIo::released` promises.
+    in_ring: usize,
+    /// What is more than its share of the ring, in order.
+    held: VecDeque<RingOp>,
     /// The operation whose flush is running.
     flushing: Option<u32>,
     /// Operations whose flush is next.
@@ -121,11 +134,13 @@ impl<R: Ring> MemberIo<R> {
     /// No members yet.
     pub fn new(ring: R) -> Self {
         Self {
+            share: ring.capacity(),
             ring,
             members: Vec::new(),
             operations: Vec::new(),
             free: Vec::new(),
             waiting: VecDeque::new(),
+            released: VecDeque::new(),
             answers: VecDeque::new(),
             done: Vec::new(),
             memory_inline: false,
@@ -170,9 +185,12 @@ impl<R: Ring> MemberIo<R> {
             lost: false,
             gone: false,
             writing: 0,
+            in_ring: 0,
+            held: VecDeque::new(),
             flushing: None,
             flush_next: VecDeque::new(),
         });
+        self.set_share();
         Ok(())
     }
 
@@ -184,9 +202,20 @@ impl<R: Ring> MemberIo<R> {
         if let Err(error) = self.ring.set_file(index.0, None) {
             tracing::warn!(member = index.0, %error, "its file stays open");
         }
+        self.set_share();
+        for op in entry.held {
+            self.on_done(RingDone { op, result: Err(Errno::NODEV), panicked: false });
+        }
         for id in entry.flush_next {
             self.finish(id, Err(Fault::Gone));
         }
+    }
+
+    /// One alone has all of the ring.
+    fn set_share(&mut self) {
+        let capacity = self.ring.capacity();
+        let is_alone = self.members.iter().flatten().nth(1).is_none();
+        self.share = if is_alone { capacity } else { (capacity * 3 / 8).max(1) };
     }
 
     /// Closes every member of which nothing is outstanding, and lets go of its locks at once: whoever
@@ -308,9 +337,10 @@ impl<R: Ring> MemberIo<R> {
         let Some((id, operation)) = named.next() else { return };
         operation.aborted = true;
         let id = u32::try_from(id).expect("numbered with 32 bits");
-        match self.waiting.iter().position(|op| op.id == id) {
-            Some(position) => {
-                let op = self.waiting.remove(position).expect("it was found there");
+        let entry = self.members.get_mut(operation.member.index()).and_then(Option::as_mut);
+        let held = entry.and_then(|entry| take_from(&mut entry.held, id));
+        match held.or_else(|| take_from(&mut self.waiting, id)) {
+            Some(op) => {
                 let result = Err(Errno::CANCELED);
                 self.on_done(RingDone { op, result, panicked: false });
             }
@@ -323,13 +353,33 @@ impl<R: Ring> MemberIo<R> {
     /// # Errors
     /// The ring is dead.
     pub fn submit(&mut self) -> std::io::Result<()> {
-        while self.ring.outstanding() < self.ring.capacity()
-            && let Some(op) = self.waiting.pop_front()
-        {
+        while self.ring.outstanding() < self.ring.capacity() {
+            let (op, is_released) = match self.released.pop_front() {
+                Some(file) => {
+                    let Some(entry) = &mut self.members[usize::from(file)] else { continue };
+                    let Some(op) = entry.held.pop_front() else {
+                        // Given up meanwhile.
+                        entry.in_ring -= 1;
+                        continue;
+                    };
+                    (op, true)
+                }
+                None => match self.waiting.pop_front() {
+                    Some(op) => (op, false),
+                    None => break,
+                },
+            };
             let Some(entry) = &mut self.members[usize::from(op.file)] else {
                 self.on_done(RingDone { op, result: Err(Errno::NODEV), panicked: false });
                 continue;
             };
+            if !is_released {
+                if entry.in_ring >= self.share || !entry.held.is_empty() {
+                    entry.held.push_back(op);
+                    continue;
+                }
+                entry.in_ring += 1;
+            }
             if let Action::Write { .. } = op.action {
                 if op.offset + op.limit as u64 >= entry.member.end() {
                     entry.look();
@@ -337,6 +387,7 @@ impl<R: Ring> MemberIo<R> {
                 entry.writing += u32::from(!entry.gone);
             }
             if entry.gone {
+                self.left(op.file);
                 self.on_done(RingDone { op, result: Err(Errno::NODEV), panicked: false });
             } else {
                 self.ring.push(op);
@@ -352,9 +403,20 @@ impl<R: Ring> MemberIo<R> {
         self.look(&done);
         for ended in done.drain(..) {
             self.panicked |= ended.panicked;
+            self.left(ended.op.file);
             self.on_done(ended);
         }
         self.done = done;
+    }
+
+    /// After an operation of a member: one that was held may have its place in the ring.
+    fn left(&mut self, file: u16) {
+        let Some(Some(entry)) = self.members.get_mut(usize::from(file)) else { return };
+        if entry.held.is_empty() || entry.in_ring > self.share {
+            entry.in_ring -= 1;
+        } else {
+            self.released.push_back(file);
+        }
     }
 
     /// Finds out which members have become shorter, before what they did is believed.
@@ -400,7 +462,8 @@ impl<R: Ring> MemberIo<R> {
     #[must_use]
     pub fn wants_submit(&self) -> bool {
         let room = self.ring.outstanding() < self.ring.capacity();
-        self.ring.busy() || (room && !self.waiting.is_empty())
+        let is_ready = !self.waiting.is_empty() || !self.released.is_empty();
+        self.ring.busy() || (room && is_ready)
     }
 
     /// Member requests without an answer.
@@ -727,6 +790,12 @@ impl Operation {
         self.retries += 1;
         self.retries <= RETRIES_MAX
     }
+}
+
+/// Takes an operation out of a queue, if it is there.
+fn take_from(queue: &mut VecDeque<RingOp>, id: u32) -> Option<RingOp> {
+    let position = queue.iter().position(|op| op.id == id)?;
+    queue.remove(position)
 }
 
 fn fault_of(errno: Errno, is_transfer: bool) -> Fault {

@@ -320,6 +320,67 @@ fn more_requests_than_the_ring_holds_all_end() {
 }
 
 #[test]
+fn a_member_that_does_not_answer_leaves_the_ring_to_another() {
+    const CAPACITY: u16 = 64;
+    const OTHER: MemberIndex = MemberIndex(1);
+    let threads: MakeRing = |_| Box::new(ThreadRing::new(3, usize::from(CAPACITY)).unwrap());
+    let mut rings = vec![("threads", threads)];
+    if has_uring() {
+        rings.push(("io_uring", |slab| Box::new(UringRing::new(slab, CAPACITY).unwrap())));
+    }
+    let is_stuck: Verdict = |_, op| (op.file == MEMBER.0).then_some(Injection::Late(u32::MAX));
+    // The share of one of two members, and the twin: of one that is alone.
+    for ((ring, make), (is_alone, most)) in
+        rings.into_iter().flat_map(|ring| [(ring, (false, 24)), (ring, (true, 64))])
+    {
+        let mut bench = Bench::new(make, is_stuck, "ram:2M");
+        let write = |index: u32| {
+            let (at, from) = (place(index % WRITES), parts(&[whole(index % WRITES)]));
+            MemberOp::Write { at, from, fua: false }
+        };
+        if !is_alone {
+            let spec = MemberSpec::parse("ram:2M").unwrap();
+            let other = OpenOptions::new(Access::ReadWrite).open(&spec, OTHER, []).unwrap();
+            bench.io.add(other).unwrap();
+        }
+        // More than the ring holds, then as many of the other member.
+        let stuck: Vec<_> = (0..100).map(|index| bench.start(write(index))).collect();
+        let good: Vec<_> = (100..200)
+            .filter(|_| !is_alone)
+            .map(|index| {
+                let token = Token(u64::from(index));
+                bench.io.start(&mut bench.slab, token, OTHER, write(index));
+                token
+            })
+            .collect();
+        let mut answers = Answers::new();
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while answers.len() < good.len() || bench.io.ring().outstanding() != most {
+            assert!(Instant::now() < deadline, "{ring}: {} answers", answers.len());
+            bench.io.submit().unwrap();
+            bench.io.reap();
+            answers.extend(std::iter::from_fn(|| bench.io.answer()));
+        }
+        assert!(answers.keys().eq(&good) && answers.values().all(Result::is_ok), "{answers:?}");
+        // Given up, those that wait are answered at once; what the ring has keeps its memory.
+        for token in &stuck {
+            bench.io.abort(*token);
+        }
+        answers = std::iter::from_fn(|| bench.io.answer()).collect();
+        assert!(answers.keys().eq(&stuck[most..]), "{ring}: {:?}", answers.keys());
+        assert!(answers.values().all(|result| *result == Err(Fault::Aborted)), "{answers:?}");
+        assert_eq!((bench.io.outstanding(), bench.io.ring().outstanding()), (most, most));
+        assert!(bench.slab.leased_sectors() > 0);
+        // A member that is taken out answers what was not with the ring.
+        (0..3).for_each(|index| _ = bench.start(write(index)));
+        bench.io.submit().unwrap();
+        bench.io.remove(MEMBER);
+        let waiting = if is_alone { 0 } else { 3 };
+        assert_eq!(std::iter::from_fn(|| bench.io.answer()).count(), waiting);
+    }
+}
+
+#[test]
 fn aborted_requests_are_answered_once_as_well() {
     for (ring, make) in rings() {
         let mut bench =
