@@ -74,7 +74,8 @@ pub(crate) struct Array {
 }
 
 /// Blocks that were made good after a read error. That takes no dirty mark, for it changes nothing that a
-/// crash could leave half done; but the members are flushed before a superblock says clean.
+/// crash could leave half done; but the members are flushed before a superblock says clean. So it is with
+/// blocks that a member had no space for, once they are written and no resync is to come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Corrections {
     Durable,
@@ -748,8 +749,13 @@ impl Array {
             member.full_since = None;
         }
         let least = self.geometry.parities().into();
-        if self.take_back_resync_for_space(least) && !self.says_in_use() {
-            self.want_round();
+        if self.take_back_resync_for_space(least) {
+            // What was written when there was space again was covered by the resync that is not to be. A flush
+            // that runs may have begun before it.
+            self.corrections = Corrections::Written;
+            if !self.says_in_use() {
+                self.want_round();
+            }
         }
     }
 
