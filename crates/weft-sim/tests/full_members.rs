@@ -3,7 +3,7 @@
 
 use weft_engine::{Fault, MemberState, ReplyError, Verb, assemble};
 use weft_ondisk::Level;
-use weft_sim::{BLOCK, Options, Planned, Rig, Ticket, chunk_kib};
+use weft_sim::{BLOCK, CutMode, Options, Planned, Rig, Ticket, chunk_kib};
 use weft_units::Span;
 
 /// Longer than `no_space_wait`.
@@ -272,4 +272,32 @@ fn a_member_without_space_that_fails_during_a_stop_leaves_the_array_clean() {
         assert!(rig.verify() > 0);
     }
     assert!(fell >= 4, "{fell}");
+}
+
+// A block was written when there was space again, after the superblocks had said from where parity may be
+// wrong; with the redundancy gone that was taken back, and clean was said before the block was durable.
+#[test]
+fn what_is_written_when_there_is_space_again_is_durable_before_clean_is_said() {
+    for (level, gone) in [(Level::Raid5, vec![2]), (Level::Raid6, vec![2, 3])] {
+        let mut rig = rig(level, 5);
+        rig.disks[1].faults.no_space = true;
+        let write = rig.put(0, 64 << 10);
+        let other = rig.put(64 << 10, 64 << 10);
+        rig.pass(Span::millis(100));
+        let refused = [write, other].map(|it| answer(&mut rig, it));
+        assert!(refused.contains(&Err(ReplyError::NoSpace)), "{level}: {refused:?}");
+        // Its superblock finds no space either, and is tried again together with the block.
+        let stop = rig.admin(Verb::Stop);
+        rig.pass(Span::millis(100));
+        assert!(!rig.is_answered(stop));
+        rig.disks[1].faults.no_space = false;
+        gone.iter().for_each(|disk| rig.disks[*disk].faults.gone = true);
+        rig.pass(Span::secs(3));
+        assert_eq!(answer(&mut rig, stop), Ok(()), "{level}");
+        assert_eq!((faulty(&rig), rig.volume().resync_from), (gone.len(), None), "{level}");
+        rig.cut(CutMode::Nothing);
+        let plain = assemble::Options { run: true, ..assemble::Options::default() };
+        rig.start(&plain).unwrap_or_else(|refused| panic!("{level}: {refused}"));
+        assert!(rig.verify() > 0);
+    }
 }
