@@ -78,7 +78,7 @@ pub enum RequestOp {
 }
 
 /// How a request is to be done; the block layer's own flags.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Flags {
     /// Somebody waits for it: do not delay it for more of its row (`REQ_SYNC`).
     pub sync: bool,
@@ -96,6 +96,19 @@ pub struct Flags {
     /// A read that was answered [`crate::ReplyError::Stalled`], asked again: it goes through the cache, whose
     /// memory a member that stalls once more may go on filling, so that it is not answered so again.
     pub again: bool,
+}
+
+impl Flags {
+    /// None set.
+    pub const NONE: Self = Self {
+        sync: false,
+        fua: false,
+        preflush: false,
+        meta: false,
+        discard: false,
+        ahead: false,
+        again: false,
+    };
 }
 
 /// On whose behalf a member request is made.

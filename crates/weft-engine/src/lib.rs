@@ -49,7 +49,7 @@
 //!     op: RequestOp::Write,
 //!     range: ByteRange::new(0, 4096),
 //!     frames: payload,
-//!     flags: Flags { sync: true, ..Flags::default() },
+//!     flags: Flags { sync: true, ..Flags::NONE },
 //!     attr: Attr::default(),
 //! }));
 //! let mut log = Vec::new();

@@ -385,7 +385,7 @@ fn flush_of(client: ClientId, tag: Tag) -> Request {
         op: RequestOp::Flush,
         range: weft_units::ByteRange::new(0, 0),
         frames: Run::EMPTY,
-        flags: weft_engine::Flags::default(),
+        flags: weft_engine::Flags::NONE,
         attr: weft_engine::Attr::default(),
     }
 }

@@ -93,46 +93,46 @@ impl Rig {
 
     /// Begins to fill a block with a byte.
     pub fn write(&mut self, block: u64, byte: u8) -> Ticket {
-        let sync = Flags { sync: true, ..Flags::default() };
+        let sync = Flags { sync: true, ..Flags::NONE };
         self.issue(RequestOp::Write, block * BLOCK, BLOCK, Payload::Fill(byte), sync)
     }
 
     /// Begins to write tags: any bytes, any length.
     pub fn put(&mut self, start: u64, len: u64) -> Ticket {
-        let sync = Flags { sync: true, ..Flags::default() };
+        let sync = Flags { sync: true, ..Flags::NONE };
         self.issue(RequestOp::Write, start, len, Payload::Tags, sync)
     }
 
     /// Begins to write tags without saying that somebody waits.
     pub fn put_nosync(&mut self, start: u64, len: u64) -> Ticket {
-        self.issue(RequestOp::Write, start, len, Payload::Tags, Flags::default())
+        self.issue(RequestOp::Write, start, len, Payload::Tags, Flags::NONE)
     }
 
     /// Begins to write tags durably.
     pub fn fua(&mut self, start: u64, len: u64) -> Ticket {
-        let flags = Flags { sync: true, fua: true, ..Flags::default() };
+        let flags = Flags { sync: true, fua: true, ..Flags::NONE };
         self.issue(RequestOp::Write, start, len, Payload::Tags, flags)
     }
 
     /// Begins to write zeros.
     pub fn write_zeroes(&mut self, start: u64, len: u64) -> Ticket {
-        let sync = Flags { sync: true, ..Flags::default() };
+        let sync = Flags { sync: true, ..Flags::NONE };
         self.issue(RequestOp::WriteZeroes, start, len, Payload::Zeros, sync)
     }
 
     /// Begins to trim.
     pub fn trim(&mut self, start: u64, len: u64) -> Ticket {
-        self.issue(RequestOp::Trim, start, len, Payload::Zeros, Flags::default())
+        self.issue(RequestOp::Trim, start, len, Payload::Zeros, Flags::NONE)
     }
 
     /// Begins a flush.
     pub fn flush(&mut self) -> Ticket {
-        self.issue(RequestOp::Flush, 0, 0, Payload::Zeros, Flags::default())
+        self.issue(RequestOp::Flush, 0, 0, Payload::Zeros, Flags::NONE)
     }
 
     /// Begins to read.
     pub fn get(&mut self, start: u64, len: u64) -> Ticket {
-        self.issue(RequestOp::Read, start, len, Payload::Zeros, Flags::default())
+        self.issue(RequestOp::Read, start, len, Payload::Zeros, Flags::NONE)
     }
 
     /// Begins anything. The engine gets its turn.

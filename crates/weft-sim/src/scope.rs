@@ -467,26 +467,10 @@ pub fn policies() -> Vec<(&'static str, Knobs)> {
     ]
 }
 
-const SYNC: Flags = Flags {
-    sync: true,
-    fua: false,
-    preflush: false,
-    meta: false,
-    discard: false,
-    ahead: false,
-    again: false,
-};
-const FUA: Flags = Flags {
-    sync: true,
-    fua: true,
-    preflush: false,
-    meta: false,
-    discard: false,
-    ahead: false,
-    again: false,
-};
+const SYNC: Flags = Flags { sync: true, ..Flags::NONE };
+const FUA: Flags = Flags { sync: true, fua: true, ..Flags::NONE };
 
-const NO_SYNC: Flags = Flags { sync: false, ..SYNC };
+const NO_SYNC: Flags = Flags::NONE;
 const UNMAP: Flags = Flags { discard: true, ..SYNC };
 
 /// One operation of a script.

@@ -632,7 +632,7 @@ impl Script {
 
     fn try_to_write(&self, world: &mut World) -> Result<(), Violation> {
         let range = ByteRange::new(0, 4096);
-        let sync = Flags { sync: true, ..Flags::default() };
+        let sync = Flags { sync: true, ..Flags::NONE };
         let ticket = world.request(ClientId(9), RequestOp::Write, range, Payload::Tags, sync);
         world.run(self.order);
         match world.take_answer(ticket) {

@@ -315,7 +315,7 @@ fn scope(number: u64, shards: Shards) -> Totals {
 
 /// A request of some load. Of a hundred 58 are writes, and so many of these FUA.
 fn ask(rng: &mut Rng, blocks: u64, fua: u64) -> (RequestOp, ByteRange, Flags) {
-    let sync = Flags { sync: true, ..Flags::default() };
+    let sync = Flags { sync: true, ..Flags::NONE };
     let block = if rng.percent(50) { rng.below(blocks) } else { rng.below(blocks / 8) };
     let length = match rng.below(100) {
         0..=79 => 4096,

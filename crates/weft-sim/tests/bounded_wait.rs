@@ -59,7 +59,7 @@ fn starve(knobs: Knobs, planted: Option<Mutant>, overlapped: bool) -> Starved {
             // A full row, or one block of a row that is to be read for at once.
             let place = (2 + next % rows) * row;
             let len = if next.is_multiple_of(3) { BLOCK } else { row };
-            let flags = Flags { sync: true, ..Flags::default() };
+            let flags = Flags { sync: true, ..Flags::NONE };
             others.push(rig.issue(RequestOp::Write, place, len, Payload::Tags, flags));
             next += 1;
         }

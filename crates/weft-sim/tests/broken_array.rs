@@ -153,7 +153,7 @@ fn write_where_a_recovery_has_been_reaches_no_member_once_the_array_is_broken() 
 }
 
 fn ask(client: u32, op: RequestOp, start: u64, len: u64, sync: bool, fua: bool) -> Step {
-    let flags = Flags { sync, fua, ..Flags::default() };
+    let flags = Flags { sync, fua, ..Flags::NONE };
     Step::Ask { client, op, start, len, flags }
 }
 

@@ -37,15 +37,7 @@ macro_rules! bug {
     };
 }
 
-const SYNC: Flags = Flags {
-    sync: true,
-    fua: false,
-    preflush: false,
-    meta: false,
-    discard: false,
-    ahead: false,
-    again: false,
-};
+const SYNC: Flags = Flags { sync: true, ..Flags::NONE };
 
 fn smallest(level: Level, members: usize, start: Start) -> World {
     let mut options = Options::new(level, members, chunk_kib(4));

@@ -75,7 +75,7 @@ fn zeroes_are_discarded_where_rows_are_whole_and_written_beside() {
     let row = row(&rig);
     let zeroes = |rig: &mut Rig, discard| {
         rig.log.clear();
-        let flags = Flags { discard, ..Flags::default() };
+        let flags = Flags { discard, ..Flags::NONE };
         let (start, len) = (2 * row - 4096, row + 8192);
         let ticket = rig.issue(RequestOp::WriteZeroes, start, len, Payload::Zeros, flags);
         assert_eq!(rig.wait(ticket), Ok(Vec::new()));

@@ -41,7 +41,7 @@ fn script(world: &mut World) -> usize {
         let flush = op == RequestOp::Flush;
         let range = if flush { ByteRange::default() } else { ByteRange::new(start, len) };
         let write = matches!(op, RequestOp::Write);
-        let flags = Flags { sync: true, fua: write && rng.percent(20), ..Flags::default() };
+        let flags = Flags { sync: true, fua: write && rng.percent(20), ..Flags::NONE };
         tickets.push(world.request(ClientId(1), op, range, Payload::Tags, flags));
         for _ in 0..rng.below(10) {
             world.step(Order::Random);

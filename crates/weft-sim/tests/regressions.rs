@@ -70,7 +70,7 @@ fn five_with_a_row(knobs: Knobs) -> Rig {
 fn stall_a_write(rig: &mut Rig, disk: usize) {
     rig.disks[disk].faults.stalled = true;
     for disk in 0..4 {
-        let sync = Flags { sync: true, ..Flags::default() };
+        let sync = Flags { sync: true, ..Flags::NONE };
         rig.plug(RequestOp::Write, (disk * 16 + 8) * BLOCK, BLOCK, Payload::Tags, sync);
     }
     rig.settle();
@@ -134,7 +134,7 @@ fn read(tag: u64, volume: u16, len: u64, frames: Run) -> Input {
         op: RequestOp::Read,
         range: ByteRange::new(0, len),
         frames,
-        flags: Flags::default(),
+        flags: Flags::NONE,
         attr: Attr::default(),
     })
 }
@@ -746,7 +746,7 @@ fn a_full_row_with_fua_goes_with_none_that_has_not() {
         rig.store(100 * BLOCK, BLOCK).expect("nothing is wrong with it");
         let mut tickets = Vec::new();
         for (row, fua) in durable.into_iter().enumerate() {
-            let flags = Flags { sync: true, fua, ..Flags::default() };
+            let flags = Flags { sync: true, fua, ..Flags::NONE };
             let block = |disk: u64| (disk * 16 + row as u64) * BLOCK;
             let write = |disk| rig.plug(RequestOp::Write, block(disk), BLOCK, Payload::Tags, flags);
             tickets.extend((0..3).map(write));

@@ -39,7 +39,7 @@ impl Process for Arrivals {
                 return;
             }
             let range = ByteRange::new(page * 4096, 4096);
-            host.submit(self.pid, *page, RequestOp::Write, range, Flags::default());
+            host.submit(self.pid, *page, RequestOp::Write, range, Flags::NONE);
             self.begun += 1;
         }
     }
@@ -194,7 +194,7 @@ impl Process for Scattered {
         self.in_flight -= u64::from(matches!(woken, Woken::Done(_)));
         while self.left > 0 && self.in_flight < 8 {
             let range = ByteRange::new((1 << 36) + self.rng.below(1 << 22) * 4096, 4096);
-            host.submit(self.pid, self.left, RequestOp::Write, range, Flags::default());
+            host.submit(self.pid, self.left, RequestOp::Write, range, Flags::NONE);
             (self.left, self.in_flight) = (self.left - 1, self.in_flight + 1);
         }
     }

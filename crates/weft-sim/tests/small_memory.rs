@@ -37,7 +37,7 @@ fn two_rows_and_the_frames_of_one_are_enough() {
                 let start = rng.below(size / 512) * 512;
                 let len = ((1 + rng.below(60)) * 512).min(size - start);
                 let op = if rng.percent(70) { RequestOp::Write } else { RequestOp::Read };
-                let flags = Flags { sync: rng.percent(50), ..Flags::default() };
+                let flags = Flags { sync: rng.percent(50), ..Flags::NONE };
                 let range = ByteRange::new(start, len);
                 rig.request(ClientId(1 + number % 3), op, range, Payload::Tags, flags);
                 for _ in 0..rng.below(6) {

@@ -15,24 +15,8 @@ use weft_sim::{Logged, Options, Payload, Rig, chunk_kib};
 use weft_units::Span;
 
 const K: u64 = 1024;
-const SYNC: Flags = Flags {
-    sync: true,
-    fua: false,
-    preflush: false,
-    meta: false,
-    discard: false,
-    ahead: false,
-    again: false,
-};
-const NOSYNC: Flags = Flags {
-    sync: false,
-    fua: false,
-    preflush: false,
-    meta: false,
-    discard: false,
-    ahead: false,
-    again: false,
-};
+const SYNC: Flags = Flags { sync: true, ..Flags::NONE };
+const NOSYNC: Flags = Flags::NONE;
 
 /// A clean array with a chunk of 64 KiB under md's conditions, cold but for row 0, and dirty.
 fn raid(level: Level, members: usize) -> Rig {

@@ -318,7 +318,7 @@ impl Lab {
 
     fn nosync(&mut self, start: u64, step: u64, count: u64) {
         for index in 0..count {
-            let flags = Flags::default();
+            let flags = Flags::NONE;
             self.rig.plug(RequestOp::Write, start + index * step, step, Payload::Tags, flags);
         }
         self.drive();
@@ -782,7 +782,7 @@ fn flush_fua_and_superblocks_reach_the_members_as_in_the_kernel() {
     assert!(lab.done.insert("raid5-4-flush-8".to_owned()));
     lab.rig.log.clear();
     for _ in 0..8 {
-        lab.rig.plug(RequestOp::Flush, 0, 0, Payload::Zeros, Flags::default());
+        lab.rig.plug(RequestOp::Flush, 0, 0, Payload::Zeros, Flags::NONE);
     }
     lab.drive();
     let found = lab.found();
@@ -791,7 +791,7 @@ fn flush_fua_and_superblocks_reach_the_members_as_in_the_kernel() {
     assert!(lab.done.insert("raid5-4-preflush-fua".to_owned()));
     let b = lab.fresh();
     lab.rig.log.clear();
-    let flags = Flags { sync: true, fua: true, preflush: true, ..Flags::default() };
+    let flags = Flags { sync: true, fua: true, preflush: true, ..Flags::NONE };
     lab.rig.issue(RequestOp::Write, b, 512, Payload::Tags, flags);
     lab.drive();
     let found = lab.found();

@@ -36,7 +36,7 @@ fn contend(level: Level, members: usize, seed: u64) {
     let [first, second] = orders;
     for (a, b) in first.into_iter().zip(second) {
         for (client, (start, len)) in [(1, a), (2, b)] {
-            let flags = Flags { sync: rng.percent(50), fua: rng.percent(5), ..Flags::default() };
+            let flags = Flags { sync: rng.percent(50), fua: rng.percent(5), ..Flags::NONE };
             let range = ByteRange::new(start, len);
             world.request(ClientId(client), RequestOp::Write, range, Payload::Tags, flags);
         }

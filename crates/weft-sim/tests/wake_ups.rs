@@ -29,7 +29,7 @@ fn what_is_sent_to_a_member_in_the_turn_in_which_it_fails_is_given_up_at_once() 
         0,
         BLOCK,
         weft_sim::Payload::Zeros,
-        weft_engine::Flags::default(),
+        weft_engine::Flags::NONE,
     );
     let member = rig.member_of(0);
     rig.admin(Verb::Fail(member));

@@ -222,7 +222,7 @@ impl Connection {
         let open = self.slots[slot as usize].as_mut().expect("open until answered");
         let Served { volume, discards, allocation, .. } = self.served.as_ref().expect(CHOSEN);
         let (volume, discards, row) = (*volume, *discards, allocation.row_bytes());
-        let flags = Flags { fua: open.fua, discard: open.discard, again, ..Flags::default() };
+        let flags = Flags { fua: open.fua, discard: open.discard, again, ..Flags::NONE };
         let mut ask = |index: usize, range: ByteRange, frames: Run| {
             driver.request(Request {
                 client: self.client,

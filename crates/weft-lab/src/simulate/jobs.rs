@@ -217,14 +217,14 @@ fn ask(io: generate::Io, flags: Flags, rates: &mut Rates, asked: &Cell<u64>) -> 
     match io {
         generate::Io::DataSync | generate::Io::Sync => {
             let io = Io { op: RequestOp::Flush, range: ByteRange::new(0, 0) };
-            Ask { io, flags: Flags::default(), due: Span::ZERO }
+            Ask { io, flags: Flags::NONE, due: Span::ZERO }
         }
         generate::Io::Transfer { direction, offset, length } => {
             asked.set(asked.get() + length.0);
             let (op, flags) = match direction {
-                Direction::Read => (RequestOp::Read, Flags::default()),
+                Direction::Read => (RequestOp::Read, Flags::NONE),
                 Direction::Write => (RequestOp::Write, flags),
-                Direction::Trim => (RequestOp::Trim, Flags::default()),
+                Direction::Trim => (RequestOp::Trim, Flags::NONE),
             };
             let due = rates.due(direction, length.0);
             Ask { io: Io { op, range: ByteRange::new(offset.0, length.0) }, flags, due }
@@ -236,7 +236,7 @@ fn ask(io: generate::Io, flags: Flags, rates: &mut Rates, asked: &Cell<u64>) -> 
 fn flags(job: &Job) -> Flags {
     // `O_DSYNC` and `O_SYNC` are the same here: there is no file whose size changes.
     let fua = job.submission.sync != Sync::None;
-    Flags { sync: true, fua, ..Flags::default() }
+    Flags { sync: true, fua, ..Flags::NONE }
 }
 
 fn pace(job: &Job) -> Pace {

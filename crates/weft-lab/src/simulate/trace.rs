@@ -348,7 +348,7 @@ impl Iterator for Feed {
         };
         let sync = sync || (self.assumed && op == RequestOp::Write);
         // What runs ahead may be refused, and nobody here would ask again.
-        let flags = Flags { sync, fua, preflush, meta, ..Flags::default() };
+        let flags = Flags { sync, fua, preflush, meta, ..Flags::NONE };
         let range = ByteRange::new(record.offset.0, record.length.0);
         let open = matches!(self.shaped.options().pace, Pace::OpenLoop);
         let due = if open { record.time.since(Time(0)) } else { Span::ZERO };

@@ -33,24 +33,8 @@ struct Stage {
 }
 
 const CLIENT: ClientId = ClientId(1);
-const SYNC: Flags = Flags {
-    sync: true,
-    fua: false,
-    preflush: false,
-    meta: false,
-    discard: false,
-    ahead: false,
-    again: false,
-};
-const FUA: Flags = Flags {
-    sync: true,
-    fua: true,
-    preflush: false,
-    meta: false,
-    discard: false,
-    ahead: false,
-    again: false,
-};
+const SYNC: Flags = Flags { sync: true, ..Flags::NONE };
+const FUA: Flags = Flags { sync: true, fua: true, ..Flags::NONE };
 
 impl Stage {
     fn new() -> Self {
@@ -220,7 +204,7 @@ fn a_write_done_right_passes_every_checker() {
     let (tag, write) = stage.write(SYNC, &[2, 0]);
     stage.finish(tag);
     stage.model.write_acknowledged(write, false);
-    let flush = stage.ask(RequestOp::Flush, Flags::default(), Run::EMPTY);
+    let flush = stage.ask(RequestOp::Flush, Flags::NONE, Run::EMPTY);
     for disk in 0..3 {
         let token = stage.flush(disk);
         stage.done(token);
@@ -292,7 +276,7 @@ fn i4c_a_flush_that_leaves_one_member_out_is_caught() {
         stage.mark(false, &[2, 1, 0]);
         let (tag, _) = stage.write(SYNC, &[2, 0]);
         stage.finish(tag);
-        let flush = stage.ask(RequestOp::Flush, Flags::default(), Run::EMPTY);
+        let flush = stage.ask(RequestOp::Flush, Flags::NONE, Run::EMPTY);
         for disk in (0..3).filter(|disk| *disk != skipped) {
             let token = stage.flush(disk);
             stage.done(token);
@@ -311,7 +295,7 @@ fn i4c_a_flush_of_a_member_that_began_too_early_is_caught() {
     let tokens: Vec<Token> = (0..3).map(|disk| stage.flush(disk)).collect();
     let (tag, _) = stage.write(SYNC, &[2, 0]);
     stage.finish(tag);
-    let flush = stage.ask(RequestOp::Flush, Flags::default(), Run::EMPTY);
+    let flush = stage.ask(RequestOp::Flush, Flags::NONE, Run::EMPTY);
     tokens.into_iter().for_each(|token| stage.done(token));
     stage.reply(flush);
     assert_eq!(stage.found(), ["I4 no early acknowledgement"; 2]);
@@ -574,7 +558,7 @@ fn i10_a_frame_that_is_read_and_written_is_caught() {
 #[test]
 fn i10_frames_that_come_back_too_early_are_caught() {
     let mut stage = Stage::new();
-    let tag = stage.ask(RequestOp::Read, Flags::default(), Run::new(8, 1));
+    let tag = stage.ask(RequestOp::Read, Flags::NONE, Run::new(8, 1));
     let into = SmallVec::from_slice(&[Part::at(Frame(8), 0, 512)]);
     stage.tokens += 1;
     let token = Token(stage.tokens);

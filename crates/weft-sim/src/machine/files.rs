@@ -160,7 +160,7 @@ impl Host {
         let pages = out.pages.start..out.pages.start + count;
         out.pages.start += count;
         let asked = Asked::Pages { inode: out.inode, pages };
-        let flags = Flags { sync, ..Flags::default() };
+        let flags = Flags { sync, ..Flags::NONE };
         self.request(asked, RequestOp::Write, ByteRange::new(start.0, count * PAGE_BYTES), flags);
     }
 

@@ -320,7 +320,7 @@ impl Draw {
             fua: rng.percent(15),
             preflush: rng.percent(8),
             discard: op == RequestOp::WriteZeroes,
-            ..Flags::default()
+            ..Flags::NONE
         };
         Step::Ask { client: 1 + rng.below(3) as u32, op, start, len, flags }
     }
@@ -348,7 +348,7 @@ impl Draw {
             meta: rng.percent(5),
             discard: op == RequestOp::WriteZeroes && rng.percent(30),
             ahead: op == RequestOp::Read && rng.percent(5),
-            again: false,
+            ..Flags::NONE
         };
         let (start, len) = if op == RequestOp::Flush { (0, 0) } else { (start, len) };
         Step::Ask { client: 1 + rng.below(3) as u32, op, start, len, flags }

@@ -139,7 +139,7 @@ pub(super) fn silent(number: u64) -> Result<Totals, String> {
 /// Every sector is written anew, and the array comes to rest.
 fn write_all(world: &mut World) -> Result<(), String> {
     let size = world.size();
-    let flags = Flags { sync: true, ..Flags::default() };
+    let flags = Flags { sync: true, ..Flags::NONE };
     for start in (0..size).step_by(64 << 10) {
         let range = ByteRange::new(start, (64 << 10).min(size - start));
         world.request(ClientId(1), RequestOp::Write, range, Payload::Tags, flags);

@@ -59,7 +59,7 @@ impl Mixed {
             let asks = (0..self.writes).map(move |_| {
                 let range = ByteRange::new((blocks + rng.below(blocks)) * BLOCK.0, BLOCK.0);
                 let io = Io { op: RequestOp::Write, range };
-                let flags = Flags { sync: self.sync_flag, ..Flags::default() };
+                let flags = Flags { sync: self.sync_flag, ..Flags::NONE };
                 Ask { io, flags, due: Span::ZERO }
             });
             machine.add_with(|pid| Box::new(Job::of(pid, Pace::depth(1), Box::new(asks))))

@@ -345,7 +345,7 @@ impl Child {
                 let at = self.log_head.get();
                 self.log_head.set((at + 1) % records);
                 let at = self.of.log.start.0 + at * LOG_RECORD;
-                let flags = Flags { sync: self.of.sync_flag, ..Flags::default() };
+                let flags = Flags { sync: self.of.sync_flag, ..Flags::NONE };
                 let range = ByteRange::new(at, LOG_RECORD);
                 host.submit(self.thread.pid(), LOG_WRITE, RequestOp::Write, range, flags);
                 self.thread.work(host, Span(host.costs().bio));
@@ -414,7 +414,7 @@ impl Operations {
             let (start, count) = host.place(inode, page, end - page);
             let range = ByteRange::new(start.0, count * PAGE_BYTES);
             // Readahead may be refused, and nobody here would ask again.
-            let flags = Flags::default();
+            let flags = Flags::NONE;
             host.submit(thread.pid(), self.windows, RequestOp::Read, range, flags);
             thread.work(host, Span(host.costs().bio));
             *self.reading.entry(self.windows).or_default() += 1;

@@ -337,7 +337,7 @@ impl World {
                 self.model.read_failed();
                 let range = mark.range();
                 let (op, payload) = (RequestOp::Read, Payload::Zeros);
-                let flags = Flags { again: true, ..Flags::default() };
+                let flags = Flags { again: true, ..Flags::NONE };
                 let waiting = Waiting { ticket, op, range, payload, flags };
                 self.waiting.push_back(waiting);
                 return;

@@ -139,7 +139,7 @@ impl World {
         while let Some((at, count)) = ranges.pop_front() {
             let range = ByteRange::new(at * 512, count * 512);
             let ticket =
-                self.request(VERIFIER, RequestOp::Read, range, Payload::Zeros, Flags::default());
+                self.request(VERIFIER, RequestOp::Read, range, Payload::Zeros, Flags::NONE);
             self.run(order);
             if self.failure.is_some() {
                 return 0;

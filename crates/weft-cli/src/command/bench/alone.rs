@@ -207,7 +207,7 @@ impl Alone {
             op,
             range: ByteRange::new(place * self.bytes, self.bytes),
             frames,
-            flags: Flags { sync: true, ..Flags::default() },
+            flags: Flags { sync: true, ..Flags::NONE },
             attr: Attr::default(),
         }
     }

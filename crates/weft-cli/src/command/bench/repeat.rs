@@ -171,7 +171,7 @@ fn sim_random_write(count: u64) {
     (options.payload, options.checked) = (PayloadMode::Tags, false);
     let mut world = World::new(options);
     let (blocks, mut rng) = (world.size() / 4096, Rng::new(1));
-    let flags = Flags { sync: true, ..Flags::default() };
+    let flags = Flags { sync: true, ..Flags::NONE };
     let mut carry_out = |count: u64| {
         for number in 0..count {
             let (op, range) = if number % 1000 == 999 {

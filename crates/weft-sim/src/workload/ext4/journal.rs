@@ -211,14 +211,14 @@ impl Jbd2 {
                 self.stage = Stage::Blocks { left, under_way: 0 };
             }
             Stage::Blocks { left: 0, under_way: 0 } => {
-                let flags = Flags { sync: true, preflush: true, fua: true, ..Flags::default() };
+                let flags = Flags { sync: true, preflush: true, fua: true, ..Flags::NONE };
                 let range = journal.next_block();
                 self.thread.submit(host, 0, RequestOp::Write, range, flags);
                 self.stage = Stage::Commit { answered: false };
             }
             Stage::Blocks { left: 0, .. } => return false,
             Stage::Blocks { left, under_way } => {
-                let flags = Flags { sync: true, meta: true, ..Flags::default() };
+                let flags = Flags { sync: true, meta: true, ..Flags::NONE };
                 let range = journal.next_block();
                 self.thread.submit(host, 0, RequestOp::Write, range, flags);
                 *left -= 1;

@@ -425,7 +425,7 @@ impl Ext4 {
         state.empty_flushes += 1;
         drop(state);
         let range = ByteRange::new(0, 0);
-        thread.submit(host, FLUSHED, RequestOp::Flush, range, Flags::default());
+        thread.submit(host, FLUSHED, RequestOp::Flush, range, Flags::NONE);
         Stage::Flush { answered: false }
     }
 }

@@ -341,7 +341,7 @@ impl Buffered {
             self.last_flushes -= 1;
             let io = super::Io { op: RequestOp::Flush, range: ByteRange::new(0, 0) };
             let ended = Ended { io, due: now, begun: now, ended: now, in_flight: 1 };
-            self.now = Some((ended, Flags::default()));
+            self.now = Some((ended, Flags::NONE));
             self.state = State::Syncs(host.fsync(self.device.inode()));
             return true;
         }
@@ -358,7 +358,7 @@ impl Buffered {
     fn submit(&mut self, host: &mut Host, op: RequestOp, range: ByteRange) -> u64 {
         let name = self.names;
         self.names += 1;
-        let flags = Flags { sync: op != RequestOp::Read, ..Flags::default() };
+        let flags = Flags { sync: op != RequestOp::Read, ..Flags::NONE };
         self.thread.submit(host, name, op, range, flags);
         name
     }

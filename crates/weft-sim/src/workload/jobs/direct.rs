@@ -208,7 +208,7 @@ impl Job {
         let name = self.free.pop().expect("nothing is in flight");
         let now = host.now();
         self.slots[name] = Some(Ended { io, due: now, begun: now, ended: now, in_flight: 1 });
-        host.submit(self.thread.pid(), name as u64, io.op, io.range, Flags::default());
+        host.submit(self.thread.pid(), name as u64, io.op, io.range, Flags::NONE);
         self.thread.work(host, Span(host.costs().syscall));
         true
     }

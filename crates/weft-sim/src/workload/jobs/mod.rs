@@ -43,7 +43,7 @@ impl From<Io> for Ask {
     /// As soon as it can be. Writes carry the `sync` flag, as those of `O_DIRECT` do.
     fn from(io: Io) -> Self {
         let sync = io.op == RequestOp::Write;
-        Self { io, flags: Flags { sync, ..Flags::default() }, due: Span::ZERO }
+        Self { io, flags: Flags { sync, ..Flags::NONE }, due: Span::ZERO }
     }
 }
 
