@@ -2,9 +2,9 @@
 
 use weft_engine::assemble;
 use weft_engine::knobs::{Knobs, Writes};
-use weft_engine::{Congestion, Notice, ReplyError, SyncAction, Verb};
-use weft_ondisk::{BadBlockContext, BadBlocks, Features, Minor, Role, Super1};
-use weft_sim::{BLOCK, Logged, Order, Rig, chunk_kib};
+use weft_engine::{Congestion, Fault, Flags, Notice, ReplyError, RequestOp, SyncAction, Verb};
+use weft_ondisk::{BadBlockContext, BadBlocks, BitmapHeader, Features, Minor, Role, Super1};
+use weft_sim::{BLOCK, Logged, Order, Payload, Planned, Rig, chunk_kib};
 use weft_units::{SectorRange, Span, Time, VolumeId};
 
 /// RAID 5 of four with a chunk of 64 KiB: block 0 is on disk 0.
@@ -151,13 +151,18 @@ fn volume_is_congested_with_all_rows_in_use_and_blocked_when_a_request_waits_for
 
 #[test]
 fn cache_for_which_no_memory_was_set_aside_is_refused() {
-    let mut rig = raid5();
+    let mut rig = raid5().with(|options| options.rows_max = Some(256));
     let knob = |value: &str| {
         let knob = Knobs::default().parse("stripe_cache_bytes", value);
         Verb::Set(knob.expect("it is a size"))
     };
     let refused = rig.command(knob("1073741824"));
-    assert!(matches!(&refused, Err(ReplyError::Refused(text)) if text.contains("at most")));
+    let Err(ReplyError::Refused(text)) = refused else { panic!("{refused:?}") };
+    let (_, most) = text.split_once("expected at most ").expect("it says what would do");
+    let most = most.split(',').next().unwrap_or_default();
+    let above = most.parse::<u64>().expect("it is a size") + 1;
+    assert!(matches!(rig.command(knob(&above.to_string())), Err(ReplyError::Refused(_))));
+    assert_eq!(rig.command(knob(most)), Ok(()));
     assert_eq!(rig.command(knob("0")), Ok(()));
 }
 
@@ -284,4 +289,104 @@ fn a_write_that_waits_for_rows_fills_those_that_wait_for_it() {
     rig.finish();
     let reads = rig.log.iter().filter(|logged| matches!(logged, Logged::Read { .. })).count();
     assert!(reads <= 16, "{reads} requests read something");
+}
+
+/// RAID 5 of four whose members have a write-intent bitmap, 4 KiB behind the superblock's sector 8.
+fn with_bitmaps() -> Rig {
+    let mut rig = raid5().with(|options| options.logged = true).written(0, 1);
+    rig.stop();
+    for disk in &mut rig.disks {
+        let mut superblock = Super1::decode(&disk.peek(8, 8), Minor::V1_2).expect("it is one");
+        superblock.feature_map.insert(Features::BITMAP);
+        superblock.bitmap_offset_raw = 8i32.to_le_bytes();
+        let header = BitmapHeader {
+            version: 4,
+            uuid: superblock.set_uuid,
+            events: superblock.events,
+            events_cleared: superblock.events,
+            sync_size: superblock.used_size(),
+            state: 0,
+            chunksize: 65536,
+            daemon_sleep: 5,
+            write_behind: 0,
+            sectors_reserved: 0,
+            nodes: 0,
+            cluster_name: [0; 64],
+        };
+        let mut bitmap = header.encode().to_vec();
+        bitmap.resize(4096, 0);
+        disk.poke(8, &superblock.encode());
+        disk.poke(16, &bitmap);
+    }
+    rig.stopped();
+    rig.recover();
+    rig
+}
+
+fn bitmaps_written(rig: &Rig) -> Vec<usize> {
+    let of = |logged: &Logged| match logged {
+        Logged::Write { disk, at: 16, metadata: true, .. } => Some(*disk),
+        _ => None,
+    };
+    rig.log.iter().filter_map(of).collect()
+}
+
+// A new member is given a bitmap with its first superblock, and again if either was not written; what others
+// have stays.
+#[test]
+fn superblock_that_is_written_again_takes_a_bitmap_only_to_a_new_member() {
+    for fault in [Fault::Io, Fault::NoSpace] {
+        let mut rig = with_bitmaps();
+        rig.log.clear();
+        let next = rig.disks[0].operations();
+        rig.disks[0].faults.schedule.insert(next, Planned::Once(fault));
+        let member = rig.member_of(3);
+        rig.admin(Verb::Fail(member));
+        rig.pass(Span::secs(5));
+        let failed = |logged: &&Logged| matches!(logged, Logged::Done { disk: 0, ok: false });
+        assert_eq!(rig.log.iter().filter(failed).count(), 1, "{fault:?}");
+        assert_eq!(rig.volume().degraded, 1, "{fault:?}");
+        assert_eq!(bitmaps_written(&rig), [], "{fault:?}");
+        let new = rig.remove(3).add();
+        rig.until_idle();
+        assert_eq!(bitmaps_written(&rig), [new], "{fault:?}");
+    }
+}
+
+#[test]
+fn turn_says_how_many_rows_it_handled() {
+    let mut rig = raid5().with(|options| options.knobs.safe_mode_delay = Span::secs(3600));
+    // The superblocks say dirty already.
+    rig = rig.written(0, 1);
+    rig.plug(RequestOp::Write, 0, BLOCK, Payload::Fill(1), Flags::default());
+    let now = rig.now;
+    let turn = rig.engine_mut().expect("it runs").turn(now);
+    assert_eq!(turn.work.rows, 1);
+    rig.finish();
+}
+
+#[test]
+fn superblocks_say_when_they_were_written() {
+    let mut rig = raid5().written(0, 1);
+    rig.pass(Span::secs(60));
+    rig.fail_disk(3);
+    let written = rig.now.0 / 1_000_000_000;
+    let utime = rig.record.of(0).expect("it is a member").utime();
+    assert!(written >= 60 && utime.secs == 1_750_000_000 + written, "{utime:?} after {written} s");
+}
+
+// As in md: with more read errors than the cache has rows, and no good read in between.
+#[test]
+fn member_falls_after_too_many_read_errors_in_a_row() {
+    for (bad, degraded) in [(8, 0), (16, 1)] {
+        let mut rig = raid5().with(|options| options.knobs.stripe_cache_size = 16).written(0, 1);
+        rig.stop().recover();
+        let first = rig.array.data_offset[0].0;
+        rig.disks[0].faults.bad_reads = (first..first + bad * 8).collect();
+        for block in 0..bad {
+            rig.get(block * BLOCK, BLOCK);
+        }
+        rig.finish();
+        assert_eq!(rig.volume().degraded, degraded, "{bad} bad blocks");
+    }
 }
