@@ -1,8 +1,10 @@
 //! Changes of the engine that no test noticed, by `cargo xtask mutants stripes`: one test for each.
 
 use weft_engine::assemble;
-use weft_engine::knobs::{Knobs, Writes};
-use weft_engine::{Congestion, Fault, Flags, Notice, ReplyError, RequestOp, SyncAction, Verb};
+use weft_engine::knobs::{CacheForm, Knobs, PriorityRule, Writes};
+use weft_engine::{
+    ComputeOp, Congestion, Fault, Flags, Notice, Output, ReplyError, RequestOp, SyncAction, Verb,
+};
 use weft_ondisk::{BadBlockContext, BadBlocks, BitmapHeader, Features, Minor, Role, Super1};
 use weft_sim::{BLOCK, Logged, Order, Payload, Planned, Rig, chunk_kib};
 use weft_units::{SectorRange, Span, Time, VolumeId};
@@ -353,16 +355,29 @@ fn superblock_that_is_written_again_takes_a_bitmap_only_to_a_new_member() {
     }
 }
 
+// In the kernel of 2008, before its patch, whoever brought a request took the first step of its rows, however
+// many others were to be handled.
 #[test]
 fn turn_says_how_many_rows_it_handled() {
-    let mut rig = raid5().with(|options| options.knobs.safe_mode_delay = Span::secs(3600));
-    // The superblocks say dirty already.
-    rig = rig.written(0, 1);
-    rig.plug(RequestOp::Write, 0, BLOCK, Payload::Fill(1), Flags::default());
-    let now = rig.now;
-    let turn = rig.engine_mut().expect("it runs").turn(now);
-    assert_eq!(turn.work.rows, 1);
-    rig.finish();
+    for (form, priority, rows) in [
+        (CacheForm::Today, PriorityRule::Bypass, 8),
+        (CacheForm::Today, PriorityRule::Fifo, 8),
+        (CacheForm::Of2008, PriorityRule::Bypass, 8),
+        (CacheForm::Of2008, PriorityRule::Fifo, 12),
+    ] {
+        let mut rig = raid5().with(|options| {
+            options.knobs.stripe_cache_form = form;
+            options.knobs.priority = priority;
+            options.knobs.safe_mode_delay = Span::secs(3600);
+        });
+        // The superblocks say dirty already.
+        rig = rig.written(100, 1);
+        rig.plug(RequestOp::Write, 0, 12 * BLOCK, Payload::Fill(1), Flags::default());
+        let now = rig.now;
+        let turn = rig.engine_mut().expect("it runs").turn(now);
+        assert_eq!(turn.work.rows, rows, "{form:?} {priority:?}");
+        rig.finish();
+    }
 }
 
 #[test]
@@ -389,4 +404,26 @@ fn member_falls_after_too_many_read_errors_in_a_row() {
         rig.finish();
         assert_eq!(rig.volume().degraded, degraded, "{bad} bad blocks");
     }
+}
+
+#[test]
+fn parity_of_a_chunk_row_that_is_written_at_once_is_one_computation() {
+    let mut rig = raid5().with(|options| {
+        options.knobs = Knobs::default();
+        options.knobs.safe_mode_delay = Span::secs(3600);
+    });
+    rig = rig.written(100, 1);
+    let chunk = 16 * BLOCK;
+    rig.plug(RequestOp::Write, 0, 3 * chunk, Payload::Tags, Flags::default());
+    let now = rig.now;
+    let engine = rig.engine_mut().expect("it runs");
+    while engine.turn(now).more {}
+    let ops = std::iter::from_fn(|| engine.poll()).filter_map(|output| match output {
+        Output::Compute { ops, .. } => Some(ops),
+        _ => None,
+    });
+    let ops: Vec<ComputeOp> = ops.flatten().collect();
+    let [ComputeOp::Pq { data, p: Some(p), q: None }] = &ops[..] else { panic!("{ops:?}") };
+    let lengths = data.iter().map(|source| source.part.len).chain([p.len]);
+    assert_eq!(lengths.map(u64::from).collect::<Vec<_>>(), [chunk; 4]);
 }

@@ -74,3 +74,56 @@ impl Rows {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use weft_ondisk::Level;
+    use weft_units::{Sectors, Slot, VolumeId};
+
+    use super::*;
+    use crate::SyncAction;
+    use crate::frame::Frame;
+    use crate::knobs::CacheForm;
+    use crate::raid::geometry::Geometry;
+    use crate::raid::parity::cache::{Acquired, Cache};
+    use crate::raid::parity::row::{Row, RowSyncState};
+    use crate::shard::ShardId;
+
+    /// Rows of three members, 8 of them in a chunk row; one is in use, row 5.
+    fn rows(change: fn(&mut Row)) -> Rows {
+        let geometry = Geometry::new(Level::Raid5, 2, 3, Sectors(64), Sectors(512)).unwrap();
+        let mut cache = Cache::new(16, Frame(0), 3, Sectors(8), None, CacheForm::Today);
+        let Acquired::Row(id) = cache.acquire(5, &geometry) else { panic!("all are free") };
+        change(cache.row_mut(id));
+        Rows::new(VolumeId(0), ShardId(0), cache, Sectors(64))
+    }
+
+    #[test]
+    fn chunk_row_is_quiet_unless_something_goes_on_in_one_of_its_rows() {
+        let goes_on: [fn(&mut Row); 6] = [
+            |row| row.handle = true,
+            |row| row.plugged = true,
+            |row| row.batch = Batch::Head(vec![RowId(9)]),
+            |row| row.batch = Batch::Follower(RowId(9)),
+            |row| row.in_flight = 1,
+            |row| row.sync = Some((SyncAction::Check, RowSyncState::Requested)),
+        ];
+        for (change, number) in goes_on.into_iter().zip(0..) {
+            assert!(!rows(change).are_quiet(&(0..8), None), "change {number}");
+            assert!(rows(change).are_quiet(&(8..16), None), "change {number}");
+        }
+        assert!(rows(|_| {}).are_quiet(&(0..8), None));
+    }
+
+    #[test]
+    fn rows_of_a_chunk_row_that_is_discarded_are_forgotten_and_owe_nothing() {
+        for keys in [0..5, 0..8, 0..64] {
+            let mut rows = rows(|row| row.owed = SlotSet::only(Slot(1)));
+            let id = rows.cache.find(5).unwrap();
+            rows.forget(&keys);
+            let forgotten = keys.contains(&5);
+            assert_eq!(rows.cache.find(5).is_none(), forgotten, "{keys:?}");
+            assert_eq!(rows.cache.row(id).owed.is_empty(), forgotten, "{keys:?}");
+        }
+    }
+}
