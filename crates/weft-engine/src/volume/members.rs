@@ -118,30 +118,25 @@ impl Volume {
         reads_after: Option<Span>,
         out: &mut Outbox,
     ) -> Option<Time> {
+        let now = out.now;
         let mut next: Option<Time> = None;
         for token in out.tokens_of(self.array.members[position].info.index) {
-            let Some(outstanding) = out.outstanding_mut(token).map(|it| *it) else { continue };
-            let chosen = match (reads_after, outstanding.owner) {
-                (None, _) => true,
-                (Some(_), _) if outstanding.write || outstanding.detached => false,
-                (Some(after), Owner::Parts(first, _)) => {
-                    let due = outstanding.issued + self.patience(first, after);
-                    if due > out.now {
-                        next = Some(next.map_or(due, |next| next.min(due)));
-                    }
-                    due <= out.now
-                }
-                (Some(_), _) => false,
-            };
-            if outstanding.detached || !chosen {
+            let Some(outstanding) = out.outstanding_mut(token).filter(|it| !it.detached) else {
                 continue;
+            };
+            let owner = outstanding.owner;
+            if let Some(after) = reads_after {
+                let (false, Owner::Parts(first, _)) = (outstanding.write, owner) else { continue };
+                let due = outstanding.issued + self.patience(first, after);
+                if due > now {
+                    next = Some(next.map_or(due, |next| next.min(due)));
+                    continue;
+                }
             }
-            if let Some(outstanding) = out.outstanding_mut(token) {
-                outstanding.detached = true;
-            }
+            outstanding.detached = true;
             out.abort(token);
             let fault = Err(Fault::Aborted);
-            match outstanding.owner {
+            match owner {
                 Owner::Compute(..) | Owner::FromShard(_) | Owner::ToShard(_) => {
                     unreachable!("members have nothing to do with it")
                 }
