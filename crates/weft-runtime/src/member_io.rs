@@ -51,7 +51,7 @@ use weft_units::{MemberIndex, Sectors};
 
 use crate::buffers::{AlignedBytes, Buffer, Mapping, Slab};
 use crate::devices::{Access, IoMode, Medium, OpenMember};
-use crate::ring::{Action, Ring, RingDone, RingOp};
+use crate::ring::{Action, Ring, RingDone, RingOp, share_of};
 use crate::threads::punch;
 
 /// The members of an engine and what is outstanding on them.
@@ -211,11 +211,8 @@ impl<R: Ring> MemberIo<R> {
         }
     }
 
-    /// One alone has all of the ring.
     fn set_share(&mut self) {
-        let capacity = self.ring.capacity();
-        let is_alone = self.members.iter().flatten().nth(1).is_none();
-        self.share = if is_alone { capacity } else { (capacity * 3 / 8).max(1) };
+        self.share = share_of(self.ring.capacity(), self.members.iter().flatten().count());
     }
 
     /// Closes every member of which nothing is outstanding, and lets go of its locks at once: whoever

@@ -64,6 +64,12 @@ pub struct RingDone {
     pub panicked: bool,
 }
 
+/// How many of `all` places one of `files` files may have: three eighths, so that two files that do not answer
+/// leave some to the others; all where it is alone.
+pub(crate) fn share_of(all: usize, files: usize) -> usize {
+    if files < 2 { all } else { (all * 3 / 8).max(1) }
+}
+
 /// A way to do I/O on many files at once.
 pub trait Ring: Send {
     /// Puts a file in, or takes it out. Operations that are outstanding keep theirs.

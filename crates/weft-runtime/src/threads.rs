@@ -15,7 +15,7 @@ use rustix::event::EventfdFlags;
 use rustix::fs::FallocateFlags;
 use rustix::io::{Errno, ReadWriteFlags};
 
-use crate::ring::{Action, Ring, RingDone, RingOp};
+use crate::ring::{Action, Ring, RingDone, RingOp, share_of};
 
 /// A pool of threads behind the interface of a ring.
 #[derive(Debug)]
@@ -101,10 +101,8 @@ impl Ring for ThreadRing {
             self.files.resize_with(index + 1, || None);
         }
         self.files[index] = file;
-        // One alone has all of them.
-        let alone = self.files.iter().flatten().count() < 2;
-        let workers = self.workers.len();
-        lock(&self.shared.queue).share = if alone { workers } else { (workers * 3 / 8).max(1) };
+        let files = self.files.iter().flatten().count();
+        lock(&self.shared.queue).share = share_of(self.workers.len(), files);
         Ok(())
     }
 
