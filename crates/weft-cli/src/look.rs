@@ -9,6 +9,7 @@ use std::io;
 use std::ops::Range;
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::fs::OFlags;
@@ -30,7 +31,7 @@ use crate::terminal::complain;
 use crate::volume;
 
 /// A file or device that was opened read-only.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Looked {
     /// What people call it.
     pub(crate) label: String,
@@ -44,7 +45,7 @@ pub(crate) struct Looked {
     pub(crate) is_device: bool,
     /// Its first byte in the file or device.
     start: u64,
-    file: File,
+    file: Arc<File>,
 }
 
 impl Looked {
@@ -95,20 +96,14 @@ impl Looked {
         } else {
             (0, Bytes(bytes).sectors_floor())
         };
-        Ok(Self { label, size, logical_block, identity, is_device, start, file })
+        Ok(Self { label, size, logical_block, identity, is_device, start, file: file.into() })
     }
 
     /// A part of it, by the name that means that part.
-    ///
-    /// # Errors
-    /// No descriptor is left.
-    pub(crate) fn part(&self, name: &Path, bytes: std::ops::Range<u64>) -> Result<Self, Failure> {
+    pub(crate) fn part(&self, name: &Path, bytes: std::ops::Range<u64>) -> Self {
         let label = member::label(name);
-        let file = self.file.try_clone();
-        let file = file.map_err(|error| Failure::failed(format!("{label}: {error}")))?;
         let size = Bytes(bytes.end - bytes.start).sectors_floor();
-        let Self { logical_block, identity, is_device, .. } = *self;
-        Ok(Self { label, size, logical_block, identity, is_device, start: bytes.start, file })
+        Self { label, size, start: bytes.start, ..self.clone() }
     }
 
     /// Its partitions.
@@ -314,20 +309,6 @@ impl Looked {
         self.is_device.then(|| (rustix::fs::major(number), rustix::fs::minor(number)))
     }
 
-    /// The same file once more, for another thread.
-    fn again(&self) -> io::Result<Self> {
-        let Self { label, size, logical_block, identity, is_device, start, file } = self;
-        Ok(Self {
-            label: label.clone(),
-            size: *size,
-            logical_block: *logical_block,
-            identity: *identity,
-            is_device: *is_device,
-            start: *start,
-            file: file.try_clone()?,
-        })
-    }
-
     fn info(&self, index: u16) -> MemberInfo {
         MemberInfo {
             logical_block: self.logical_block,
@@ -428,22 +409,12 @@ pub(crate) fn candidates_within<L: Borrow<Looked>>(
     options: &Options,
     wait: Option<Duration>,
 ) -> Vec<Candidate> {
-    let patience = Patience::new(wait);
-    let mut candidates = Vec::new();
-    let mut asked = Vec::new();
-    for (looked, index) in opened.iter().map(Borrow::borrow).zip(0..) {
-        candidates.push(Candidate::silent(looked.info(index), patience.reason()));
-        match looked.again() {
-            Ok(again) => asked.push((looked.label.clone(), (again, index))),
-            // Without another descriptor it is read here.
-            Err(_) => candidates[usize::from(index)] = looked.candidate(index),
-        }
-    }
-    let read = |(looked, index): (Looked, u16)| looked.candidate(index);
-    for candidate in patience.each(asked, read, &mut complain).into_iter().flatten() {
-        let place = usize::from(candidate.member.index.0);
-        candidates[place] = candidate;
-    }
+    let members = opened.iter().map(Borrow::borrow).zip(0..).map(|(looked, index)| {
+        let info = looked.info(index);
+        (info, (looked.clone(), index))
+    });
+    let read = |(looked, index): &(Looked, u16)| looked.candidate(*index);
+    let (_, mut candidates) = Patience::new(wait).candidates(members, read, &mut complain);
     journal::settle(&mut candidates, options, |member, sector, len| {
         opened.get(usize::from(member.index.0))?.borrow().read(sector, len).ok()
     });

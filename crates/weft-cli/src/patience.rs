@@ -7,6 +7,9 @@
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
+use weft_engine::MemberInfo;
+use weft_engine::assemble::Candidate;
+
 /// How long to wait.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Patience {
@@ -22,9 +25,37 @@ impl Patience {
         Self { notice: NOTICE, bound }
     }
 
+    /// Reads the metadata of every member at once: those that have answered in time, and a candidate of each,
+    /// in their order. One that has not answered is a candidate without a superblock.
+    pub(crate) fn candidates<M: Send + 'static>(
+        self,
+        members: impl Iterator<Item = (MemberInfo, M)>,
+        read: fn(&M) -> Candidate,
+        say: &mut dyn FnMut(&str),
+    ) -> (Vec<M>, Vec<Candidate>) {
+        let (mut silent, mut asked) = (Vec::new(), Vec::new());
+        for (info, member) in members {
+            asked.push((info.label.clone(), (member, read)));
+            silent.push(Candidate::silent(info, self.reason()));
+        }
+        let act = |(member, read): (M, fn(&M) -> Candidate)| {
+            let candidate = read(&member);
+            (member, candidate)
+        };
+        let mut answered = Vec::new();
+        let candidates =
+            self.each(asked, act, say).into_iter().zip(silent).map(|(found, silent)| {
+                let Some((member, candidate)) = found else { return silent };
+                answered.push(member);
+                candidate
+            });
+        let candidates = candidates.collect();
+        (answered, candidates)
+    }
+
     /// Reads something of every member at once. `None` for those that have not answered in time; what they
     /// do later is nobody's. Members that are waited for are named to `say`.
-    pub(crate) fn each<M: Send + 'static, T: Send + 'static>(
+    fn each<M: Send + 'static, T: Send + 'static>(
         self,
         members: Vec<(String, M)>,
         act: fn(M) -> T,
@@ -79,7 +110,7 @@ impl Patience {
     }
 
     /// Why a member that has not answered is not used.
-    pub(crate) fn reason(self) -> String {
+    fn reason(self) -> String {
         let bound = self.bound.unwrap_or_default().as_secs();
         format!("did not answer in {bound} s while its metadata was read (--member-wait)")
     }
@@ -92,6 +123,8 @@ const NOTICE: Duration = Duration::from_secs(10);
 mod tests {
     use super::*;
     use std::sync::mpsc::{Receiver, Sender, channel};
+    use weft_ondisk::Metadata;
+    use weft_units::{MemberIndex, Sectors};
 
     /// A member that answers when its gate is opened, with what comes through it.
     fn act(gate: Receiver<u8>) -> u8 {
@@ -138,6 +171,38 @@ mod tests {
         });
         assert_eq!(found, [Some(10), Some(11)]);
         assert!(said >= 3);
+    }
+
+    #[test]
+    fn a_member_that_does_not_answer_is_a_candidate_without_a_superblock_in_its_place() {
+        let (gates, members) = members(3);
+        gates[0].send(10).unwrap();
+        gates[2].send(12).unwrap();
+        let info =
+            |index: u16, label: String| MemberInfo::of_size(MemberIndex(index), label, Sectors(8));
+        let members = members.into_iter().zip(0..).map(|((label, gate), index)| {
+            let of = info(index, label);
+            (of.clone(), (of, gate))
+        });
+        // One that answers says how: its superblock cannot be read.
+        let read = |(info, gate): &(MemberInfo, Receiver<u8>)| {
+            gate.iter().next();
+            let nothing = Metadata::read(info.size, |_, _| Err(std::io::ErrorKind::Other.into()));
+            Candidate::new(info.clone(), nothing)
+        };
+        let patience =
+            Patience { notice: Duration::from_millis(10), bound: Some(Duration::from_millis(35)) };
+        let (answered, candidates) = patience.candidates(members, read, &mut |_| ());
+        let answered: Vec<_> = answered.iter().map(|(info, _)| info.label.as_str()).collect();
+        assert_eq!(answered, ["m0", "m2"]);
+        let labels = candidates.iter().map(|candidate| candidate.member.label.as_str());
+        assert_eq!(labels.collect::<Vec<_>>(), ["m0", "m1", "m2"]);
+        let silent = |candidate: &Candidate| {
+            let error = candidate.superblock.as_ref().unwrap_err().to_string();
+            error.contains("--member-wait")
+        };
+        assert_eq!(candidates.iter().map(silent).collect::<Vec<_>>(), [false, true, false]);
+        drop(gates);
     }
 
     #[test]

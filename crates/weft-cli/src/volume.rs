@@ -113,7 +113,10 @@ impl Opening {
                 Err(error) => return Err(device(&error)),
             }
         }
-        let (mut members, mut candidates) = read_all(members, self.member_wait);
+        let members = members.into_iter().map(|member| (member.info().clone(), member));
+        let patience = Patience::new(self.member_wait);
+        let (mut members, mut candidates) =
+            patience.candidates(members, read_metadata, &mut complain);
         candidates.append(&mut empty);
         candidates.sort_by_key(|candidate| candidate.member.index);
         journal::settle(&mut candidates, &self.options, |member, sector, len| {
@@ -128,29 +131,6 @@ impl Opening {
         let not_used = assembly.dropped.clone();
         Ok(Volume { assembly, members, not_used })
     }
-}
-
-/// Reads the metadata of all members at once. Those that do not answer in time are candidates without a
-/// superblock, and are not among the members.
-fn read_all(members: Vec<OpenMember>, wait: Option<Duration>) -> (Vec<OpenMember>, Vec<Candidate>) {
-    let patience = Patience::new(wait);
-    let infos: Vec<MemberInfo> = members.iter().map(|member| member.info().clone()).collect();
-    let members = members.into_iter().map(|member| (member.info().label.clone(), member)).collect();
-    let read = |member: OpenMember| {
-        let candidate = read_metadata(&member);
-        (member, candidate)
-    };
-    let (mut answered, mut candidates) = (Vec::new(), Vec::new());
-    for (found, info) in patience.each(members, read, &mut complain).into_iter().zip(infos) {
-        match found {
-            Some((member, candidate)) => {
-                answered.push(member);
-                candidates.push(candidate);
-            }
-            None => candidates.push(Candidate::silent(info, patience.reason())),
-        }
-    }
-    (answered, candidates)
 }
 
 /// A file without as much as a sector.

@@ -107,7 +107,7 @@ impl Disk {
     ) -> Result<(), Failure> {
         let start = bytes.start;
         let place = disk.start() + bytes.start..disk.start() + bytes.end;
-        let looked = disk.part(&name, place)?;
+        let looked = disk.part(&name, place);
         let Ok(superblock) = looked.superblock() else { return Ok(()) };
         let super_sector = Bytes(start).sectors_floor() + superblock.super_offset();
         if self.found.iter().any(|found| found.super_sector == super_sector) {
