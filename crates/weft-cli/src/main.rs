@@ -20,10 +20,12 @@ mod terminal;
 mod volume;
 mod when;
 
+use std::ffi::OsString;
 use std::io::ErrorKind;
 use std::process::ExitCode;
 use std::sync::Arc;
 
+use clap::error::{ContextKind, ContextValue};
 use clap::{CommandFactory, Parser};
 use signal_hook::consts::SIGXFSZ;
 
@@ -52,11 +54,29 @@ Exit status: 0 done, 1 failed, 2 usage, 3 refused for safety (nothing written), 
 5 mismatches found (check).
 Start here: weft demo";
 
+/// Reads the command line. clap's `help` takes no options: `help --help` is read as `help help`, which prints
+/// the help of `help`, and `help COMMAND --help` as `help COMMAND`.
+fn parse() -> Result<Cli, clap::Error> {
+    let mut words: Vec<OsString> = std::env::args_os().collect();
+    let parsed = Cli::try_parse_from(&words);
+    let is_option = |word: &str| ["--help", "-h"].contains(&word);
+    // Whatever is not `help` knows these options.
+    let unknown = parsed.as_ref().err().and_then(|error| error.get(ContextKind::InvalidSubcommand));
+    if !matches!(unknown, Some(ContextValue::String(word)) if is_option(word)) {
+        return parsed;
+    }
+    words.retain(|word| !word.to_str().is_some_and(is_option));
+    if words.iter().position(|word| word == "help") == Some(words.len() - 1) {
+        words.push("help".into());
+    }
+    Cli::try_parse_from(&words)
+}
+
 fn main() -> ExitCode {
     // With a handler, a write beyond the limit on file sizes fails with an error that is told, as one
     // on a full disk; without, the signal kills, and a volume would stay dirty without a word.
     let _ = signal_hook::flag::register(SIGXFSZ, Arc::default());
-    let cli = match Cli::try_parse() {
+    let cli = match parse() {
         Ok(cli) => cli,
         Err(error) => {
             // Help and version go to standard output and are no error.

@@ -85,6 +85,31 @@ fn help_of_every_command_names_its_options_and_members_in_short_and_long() {
 }
 
 #[test]
+fn help_has_help_too() {
+    let dir = tempdir().unwrap();
+    for of in [&[][..], &["bench"]] {
+        let usage = ["Usage: weft", &of.join(" "), "help [COMMAND]..."];
+        let usage = usage.iter().filter(|word| !word.is_empty()).copied().collect::<Vec<_>>();
+        for option in ["--help", "-h", "help"] {
+            let words = [of, &["help", option]].concat();
+            let text = exits(dir.path(), 0, &words);
+            assert!(text.out.contains(&usage.join(" ")), "{words:?}: {}", text.out);
+            assert_eq!(text.err, "", "{words:?}");
+        }
+    }
+    let serve = exits(dir.path(), 0, &["serve", "--help"]).out;
+    for words in [["help", "serve", "--help"], ["help", "serve", "-h"], ["help", "--help", "serve"]]
+    {
+        assert_eq!(exits(dir.path(), 0, &words).out, serve, "{words:?}");
+    }
+    // Other options are refused as before.
+    for words in [&["help", "--members"][..], &["help", "absent", "--help"]] {
+        let text = exits(dir.path(), 2, words).err;
+        assert!(text.contains("unrecognized subcommand"), "{words:?}: {text}");
+    }
+}
+
+#[test]
 fn commands_print_json_unless_their_output_has_another_form() {
     let dir = tempdir().unwrap();
     // Their standard output has a form of its own.
