@@ -92,6 +92,43 @@ impl Control {
     }
 }
 
+/// What is run for the controls, in one case.
+#[derive(Clone, Copy)]
+enum Column {
+    /// As before the patch.
+    Baseline,
+    /// With the patch.
+    Patched,
+    /// With the patch, by other seeds than the baseline's.
+    PatchedOtherSeeds,
+    /// The baseline, with each turn a little longer.
+    Placebo,
+    /// The baseline without the mechanism.
+    BaselineOff,
+    /// With the patch, without the mechanism, by other seeds.
+    PatchedOff,
+}
+
+impl Column {
+    const ALL: [Self; COLUMNS] = [
+        Self::Baseline,
+        Self::Patched,
+        Self::PatchedOtherSeeds,
+        Self::Placebo,
+        Self::BaselineOff,
+        Self::PatchedOff,
+    ];
+}
+
+// Samples of columns are in this order.
+const _: () = {
+    let mut index = 0;
+    while index < COLUMNS {
+        assert!(Column::ALL[index] as usize == index);
+        index += 1;
+    }
+};
+
 /// Seeds of a column's runs.
 #[derive(Clone, Copy)]
 enum Seeds {
@@ -124,16 +161,16 @@ impl Experiment {
         let baseline = ground(&row.baseline, &[])?;
         let placebo = self.placebo(&baseline);
         let with_it = ground(patched, &[])?;
-        let columns: [(Ground, Seeds); COLUMNS] = [
-            (baseline, Seeds::Own),
-            (with_it.clone(), Seeds::Own),
-            (with_it, Seeds::Other),
-            (placebo, Seeds::Own),
-            (ground(&row.baseline, off)?, Seeds::Own),
-            (ground(patched, off)?, Seeds::Other),
-        ];
         let mut jobs = Vec::new();
-        for (ground, seeds) in columns {
+        for column in Column::ALL {
+            let (ground, seeds) = match column {
+                Column::Baseline => (baseline.clone(), Seeds::Own),
+                Column::Patched => (with_it.clone(), Seeds::Own),
+                Column::PatchedOtherSeeds => (with_it.clone(), Seeds::Other),
+                Column::Placebo => (placebo.clone(), Seeds::Own),
+                Column::BaselineOff => (ground(&row.baseline, off)?, Seeds::Own),
+                Column::PatchedOff => (ground(patched, off)?, Seeds::Other),
+            };
             let first = match seeds {
                 Seeds::Own => effort.seed,
                 Seeds::Other => effort.seed.wrapping_add(OTHER_SEEDS),
@@ -144,16 +181,19 @@ impl Experiment {
         let samples: Vec<&[Sample]> = samples.chunks(jobs.len() / COLUMNS).collect();
         let control = |name,
                        about: String,
-                       first: usize,
-                       second: usize,
+                       first: Column,
+                       second: Column,
                        must_be|
          -> Result<_, ExperimentError> {
-            let of = |column: usize| -> Vec<f64> {
-                let values = samples[column].iter().map(|sample| &sample.values);
+            let samples_of = |column: Column| samples[column as usize];
+            let of = |column: Column| -> Vec<f64> {
+                let values = samples_of(column).iter().map(|sample| &sample.values);
                 values.map(|of| of.get(&row.metric).copied().unwrap_or(f64::NAN)).collect()
             };
             let must_be = match must_be {
-                MustBe::Same { .. } => MustBe::Same { equal: samples[first] == samples[second] },
+                MustBe::Same { .. } => {
+                    MustBe::Same { equal: samples_of(first) == samples_of(second) }
+                }
                 must_be => must_be,
             };
             Ok(Control { name, about, ratio: ratio(&of(first), &of(second))?, must_be })
@@ -163,18 +203,20 @@ impl Experiment {
         let loses = if row.metric.higher_is_better() { Band::Below(1.0) } else { Band::Above(1.0) };
         let off = format!("{row}: both columns with {}, by different seeds", off.join(" "));
         let more = self.text.control.placebo.turn_ns;
-        let placebo = format!("{row}: the baseline with {more} ns more for each turn");
+        let placebo_about = format!("{row}: the baseline with {more} ns more for each turn");
+        let before_and_with = format!("{row}: before and with it, by different seeds");
+        let away = format!("{row}: the patch taken away");
         Ok(vec![
-            control("mechanism off", off, 4, 5, same)?,
-            control("placebo", placebo, 0, 3, same)?,
+            control("mechanism off", off, Column::BaselineOff, Column::PatchedOff, same)?,
+            control("placebo", placebo_about, Column::Baseline, Column::Placebo, same)?,
             control(
                 "the patch itself",
-                format!("{row}: before and with it, by different seeds"),
-                0,
-                2,
+                before_and_with,
+                Column::Baseline,
+                Column::PatchedOtherSeeds,
                 MustBe::Apart,
             )?,
-            control("inverted", format!("{row}: the patch taken away"), 1, 0, MustBe::In(loses))?,
+            control("inverted", away, Column::Patched, Column::Baseline, MustBe::In(loses))?,
         ])
     }
 
