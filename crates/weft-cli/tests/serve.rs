@@ -239,6 +239,36 @@ fn signals_end_in_good_order_and_tell_systemd() {
 }
 
 #[test]
+fn a_member_whose_file_is_deleted_is_told_once_and_used_on() {
+    let dir = array();
+    let path = dir.path();
+    let served = Served::start(path, &["a", "b", "c"]);
+    let mut client = Client::connect(&served.uri);
+    let mut durable = |at: u64| {
+        client.write(at, &data(at, 8192));
+        client.request(Op::Flush, &[]).unwrap();
+        assert!(client.read(at, 8192) == data(at, 8192));
+    };
+    let deleted = || {
+        let log = std::fs::read_to_string(path.join("serve.log")).unwrap();
+        let lines = log.lines().filter(|line| line.contains("the member's file was deleted"));
+        lines.map(str::to_owned).collect::<Vec<_>>()
+    };
+    durable(0);
+    assert_eq!(deleted(), [""; 0]);
+    std::fs::remove_file(path.join("b")).unwrap();
+    for at in [4096, 64 << 10, 128 << 10] {
+        durable(at);
+    }
+    assert!(exits(path, 0, &["status"]).out.contains("\nvol : active"));
+    exits(path, 0, &["stop", "vol"]);
+    assert_eq!(served.wait(), Some(0));
+    let told = deleted();
+    assert!(told.len() == 1 && told[0].contains("WARN"), "{told:?}");
+    assert!(told[0].contains(path.join("b").to_str().unwrap()), "{told:?}");
+}
+
+#[test]
 fn exec_runs_a_command_with_the_uri_and_returns_its_status() {
     let dir = array();
     let path = dir.path();

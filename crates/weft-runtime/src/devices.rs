@@ -535,14 +535,24 @@ impl OpenMember {
 
     /// Whether its file ends before the member does: somebody has cut it short since it was opened.
     /// Never waits: of a network file system it is told what this machine knows.
-    ///
-    /// Source   statx(2) `AT_STATX_DONT_SYNC`
     #[must_use]
     pub fn is_cut(&self) -> bool {
+        self.damage().is_cut
+    }
+
+    /// What somebody did to its file since it was opened. Never waits, like [`Self::is_cut`].
+    ///
+    /// Source   statx(2) `AT_STATX_DONT_SYNC`
+    pub(crate) fn damage(&self) -> Damage {
+        if self.medium != Medium::File {
+            return Damage::default();
+        }
         let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
-        self.medium == Medium::File
-            && rustix::fs::statx(&self.file, c"", flags, StatxFlags::SIZE)
-                .is_ok_and(|found| found.stx_size < self.end())
+        let wanted = StatxFlags::SIZE | StatxFlags::NLINK;
+        let Ok(found) = rustix::fs::statx(&self.file, c"", flags, wanted) else {
+            return Damage::default();
+        };
+        Damage { is_cut: found.stx_size < self.end(), is_deleted: found.stx_nlink == 0 }
     }
 
     /// Whether the kernel may have to wait for another process or host to begin a request to it.
@@ -711,6 +721,15 @@ impl fmt::Display for IoMode {
             Self::Direct => "direct",
         })
     }
+}
+
+/// What somebody did to the file of a member that is open.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Damage {
+    /// The file ends before the member does.
+    pub(crate) is_cut: bool,
+    /// The file has no name any more: it is there until its last descriptor is closed.
+    pub(crate) is_deleted: bool,
 }
 
 /// Reads the metadata of a member: every place where a superblock may be, and what it points to.

@@ -30,6 +30,9 @@
 //! it is looked at as well. What is left open is a cut in the microseconds between that look and that
 //! write, and one that is made good (`truncate` twice) while nothing of the member is read or written.
 //!
+//! A file that was deleted is found by the same look. It is there until it is closed, so the member is used
+//! as before, and the log says so once.
+//!
 //! # Flushes
 //!
 //! A flush that fails is final. The kernel reports a failed write-back once and then counts the pages
@@ -50,7 +53,7 @@ use weft_engine::{Fault, MemberOp, Part, Parts, Token, Value};
 use weft_units::{MemberIndex, Sectors};
 
 use crate::buffers::{AlignedBytes, Buffer, Mapping, Slab};
-use crate::devices::{Access, IoMode, Medium, OpenMember};
+use crate::devices::{Access, Damage, IoMode, Medium, OpenMember};
 use crate::ring::{Action, Ring, RingDone, RingOp, share_of};
 use crate::threads::punch;
 
@@ -86,6 +89,8 @@ struct Entry {
     lost: bool,
     /// It became shorter than it was.
     gone: bool,
+    /// It was said that its file was deleted.
+    deleted: bool,
     /// Writes that the ring has.
     writing: u32,
     /// Operations that the ring has, and places in it that `MemberIo::released` promises.
@@ -184,6 +189,7 @@ impl<R: Ring> MemberIo<R> {
             dsync: true,
             lost: false,
             gone: false,
+            deleted: false,
             writing: 0,
             in_ring: 0,
             held: VecDeque::new(),
@@ -653,10 +659,21 @@ impl<R: Ring> MemberIo<R> {
 }
 
 impl Entry {
-    /// Finds out whether the member has become shorter.
+    /// Finds out whether the member has become shorter, or its file was deleted.
     fn look(&mut self) {
-        if !self.gone && self.member.is_cut() {
+        if self.gone {
+            return;
+        }
+        let Damage { is_cut, is_deleted } = self.member.damage();
+        if is_cut {
             self.set_gone();
+        }
+        if is_deleted && !std::mem::replace(&mut self.deleted, true) {
+            tracing::warn!(
+                member = %self.member.info().label,
+                "the member's file was deleted: it is used until it is closed, and lost then; add another \
+                 member and remove this one",
+            );
         }
     }
 
