@@ -1,6 +1,7 @@
 //! Members without space, and superblocks that are not written: nobody waits for ever, and a level that
 //! can do without a full member does.
 
+use weft_engine::raid::parity::stripe_size::StripeSize;
 use weft_engine::{Fault, MemberState, ReplyError, Verb, assemble};
 use weft_ondisk::Level;
 use weft_sim::{BLOCK, CutMode, Options, Planned, Rig, Ticket, chunk_kib};
@@ -299,5 +300,43 @@ fn what_is_written_when_there_is_space_again_is_durable_before_clean_is_said() {
         let plain = assemble::Options { run: true, ..assemble::Options::default() };
         rig.start(&plain).unwrap_or_else(|refused| panic!("{level}: {refused}"));
         assert!(rig.verify() > 0);
+    }
+}
+
+#[test]
+fn a_stop_waits_for_a_failure_that_is_recorded_once_a_full_member_is_given_up() {
+    let mut rig = rig(Level::Raid6, 5);
+    clean(&mut rig);
+    rig.disks[1].faults.no_space = true;
+    let member = rig.member_of(0);
+    rig.admin(Verb::Fail(member));
+    rig.pass(Span::secs(2));
+    assert_eq!((rig.volume().array_state, faulty(&rig)), ("clean", 1));
+    let stop = rig.admin(Verb::Stop);
+    rig.pass(Span::secs(2));
+    assert!(!rig.is_answered(stop), "members do not say yet that one failed");
+    rig.pass(LONG);
+    assert_eq!(answer(&mut rig, stop), Ok(()));
+    assert_eq!(faulty(&rig), 2);
+    restart(&mut rig);
+}
+
+// Full chunk rows are written from the memory of their client, who has it back with the answer.
+#[test]
+fn what_a_full_member_lacks_of_a_full_chunk_row_is_kept_for_it() {
+    for stripe_size in [StripeSize::default(), StripeSize::AUTO] {
+        let mut options = Options::new(Level::Raid5, 4, chunk_kib(64));
+        options.knobs.stripe_size = stripe_size;
+        let mut rig = Rig::of(options);
+        rig.store(0, 192 << 10).unwrap();
+        rig.disks[1].faults.no_space = true;
+        let write = rig.put(0, 192 << 10);
+        rig.pass(Span::millis(100));
+        assert_eq!(answer(&mut rig, write), Err(ReplyError::NoSpace));
+        rig.disks[1].faults.no_space = false;
+        rig.pass(Span::secs(3));
+        assert!(!rig.volume().no_space);
+        assert!(rig.verify() > 0);
+        assert!(rig.scrub_clean() > 0);
     }
 }
