@@ -618,6 +618,25 @@ mod tests {
     }
 
     #[test]
+    fn rows_that_wait_make_room_for_a_request_when_they_are_more_than_half_of_all() {
+        let stream = Variant::Stream { wait_max: Span::secs(1) };
+        for (waiting, request_waits, made_room) in
+            [(4, true, false), (5, true, true), (5, false, false)]
+        {
+            let mut cache = Cache::new(8, Frame(0), 3, Sectors(8), None, CacheForm::Of2008);
+            let ids: Vec<RowId> = (0..8).map(|key| take(&mut cache, key)).collect();
+            // A full stripe is being written, so there will be free rows.
+            cache.full_row_writes = 1;
+            ids[..waiting].iter().for_each(|id| cache.lists.push(List::Wait, *id));
+            if request_waits {
+                let geometry = Geometry::new(Level::Raid5, 2, 3, Sectors(8), Sectors(512)).unwrap();
+                assert_eq!(cache.acquire(9, &geometry), Acquired::Starved);
+            }
+            assert_eq!(cache.has_waited(stream, Time(0)), made_room, "{waiting} of 8");
+        }
+    }
+
+    #[test]
     fn who_waits_for_a_row_waits_no_longer_than_that_behind_others_that_find_theirs_again() {
         let geometry = Geometry::new(Level::Raid5, 2, 3, Sectors(8), Sectors(512)).unwrap();
         let (wait_max, now) = (Span::millis(10), |millis: u64| Time(millis * 1_000_000));
