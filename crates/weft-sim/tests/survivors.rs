@@ -372,7 +372,7 @@ fn turn_says_how_many_rows_it_handled() {
         });
         // The superblocks say dirty already.
         rig = rig.written(100, 1);
-        rig.plug(RequestOp::Write, 0, 12 * BLOCK, Payload::Fill(1), Flags::default());
+        rig.plug(RequestOp::Write, 0, 12 * BLOCK, Payload::Fill(1), Flags::NONE);
         let now = rig.now;
         let turn = rig.engine_mut().expect("it runs").turn(now);
         assert_eq!(turn.work.rows, rows, "{form:?} {priority:?}");
@@ -414,7 +414,7 @@ fn parity_of_a_chunk_row_that_is_written_at_once_is_one_computation() {
     });
     rig = rig.written(100, 1);
     let chunk = 16 * BLOCK;
-    rig.plug(RequestOp::Write, 0, 3 * chunk, Payload::Tags, Flags::default());
+    rig.plug(RequestOp::Write, 0, 3 * chunk, Payload::Tags, Flags::NONE);
     let now = rig.now;
     let engine = rig.engine_mut().expect("it runs");
     while engine.turn(now).more {}
