@@ -1,6 +1,7 @@
 //! Lines of a ledger: what each begins with, and fields of JSON with errors that name them.
 //!
-//! A ledger says what was run when, of which commit: sweeps (`sweep`) and mutants (`mutants/ledger`).
+//! A ledger says what was run when, of which commit: sweeps (`sweep`) and mutants
+//! (`mutants/ledger`).
 
 use crate::tree::root;
 use anyhow::{Context, ensure};

@@ -40,7 +40,8 @@ const SETS: [Set; 4] = [
 /// commit that is checked out; FOLDER is the one that holds `mutants.out`, SHARD is as in `--shard`,
 /// `all`, or `again` if what had survived was tried again.
 ///
-/// `cargo xtask mutants together SHARD` builds the changes of a shard of `stripes` together ([`together`]).
+/// `cargo xtask mutants together SHARD` builds the changes of a shard of `stripes` together
+/// ([`together`]).
 ///
 /// `cargo xtask mutants ledger` says how much was run.
 pub(crate) fn mutants(words: &[&str]) -> anyhow::Result<Report> {

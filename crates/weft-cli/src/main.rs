@@ -54,8 +54,8 @@ Exit status: 0 done, 1 failed, 2 usage, 3 refused for safety (nothing written), 
 5 mismatches found (check).
 Start here: weft demo";
 
-/// Reads the command line. clap's `help` takes no options: `help --help` is read as `help help`, which prints
-/// the help of `help`, and `help COMMAND --help` as `help COMMAND`.
+/// Reads the command line. clap's `help` takes no options: `help --help` is read as `help help`,
+/// which prints the help of `help`, and `help COMMAND --help` as `help COMMAND`.
 fn parse() -> Result<Cli, clap::Error> {
     let mut words: Vec<OsString> = std::env::args_os().collect();
     let parsed = Cli::try_parse_from(&words);

@@ -1,8 +1,9 @@
-//! Patience with members that do not answer while their metadata is read: who is named, and after how long
-//! an assembly goes on without them.
+//! Patience with members that do not answer while their metadata is read: who is named, and after
+//! how long an assembly goes on without them.
 //!
-//! A disk that hangs does not fail a read, it never ends it. Each member is read by a thread of its own, so
-//! that those that answer are not behind one that does not; the thread of that one is left behind.
+//! A disk that hangs does not fail a read, it never ends it. Each member is read by a thread of its
+//! own, so that those that answer are not behind one that does not; the thread of that one is left
+//! behind.
 
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
@@ -25,8 +26,9 @@ impl Patience {
         Self { notice: NOTICE, bound }
     }
 
-    /// Reads the metadata of every member at once: those that have answered in time, and a candidate of each,
-    /// in their order. One that has not answered is a candidate without a superblock.
+    /// Reads the metadata of every member at once: those that have answered in time, and a
+    /// candidate of each, in their order. One that has not answered is a candidate without a
+    /// superblock.
     pub(crate) fn candidates<M: Send + 'static>(
         self,
         members: impl Iterator<Item = (MemberInfo, M)>,
@@ -53,8 +55,8 @@ impl Patience {
         (answered, candidates)
     }
 
-    /// Reads something of every member at once. `None` for those that have not answered in time; what they
-    /// do later is nobody's. Members that are waited for are named to `say`.
+    /// Reads something of every member at once. `None` for those that have not answered in time;
+    /// what they do later is nobody's. Members that are waited for are named to `say`.
     fn each<M: Send + 'static, T: Send + 'static>(
         self,
         members: Vec<(String, M)>,

@@ -138,8 +138,8 @@ fn members_stay_as_they_are_through_writes_a_stop_and_a_kill() {
     }
 }
 
-/// Whether io_uring is tested. Containers often forbid it: without `WEFT_NO_URING=1`, which says so on
-/// purpose, that is a skip.
+/// Whether io_uring is tested. Containers often forbid it: without `WEFT_NO_URING=1`, which says so
+/// on purpose, that is a skip.
 fn has_uring() -> bool {
     let probe = tempdir().unwrap();
     let path = probe.path();

@@ -139,7 +139,8 @@ fn a_flipped_byte_is_counted_and_repaired() {
     assert_eq!(served.wait(), Some(0));
 }
 
-/// What stands on one member alone is named, what two have wrong in one stripe is not, and programs see it too.
+/// What stands on one member alone is named, what two have wrong in one stripe is not, and programs
+/// see it too.
 #[test]
 fn a_check_of_raid6_names_the_member_that_is_wrong() {
     let dir = tempdir().unwrap();

@@ -74,8 +74,8 @@ pub(crate) struct Array {
 }
 
 /// Blocks that were made good after a read error. That takes no dirty mark, for it changes nothing that a
-/// crash could leave half done; but the members are flushed before a superblock says clean. So it is with
-/// blocks that a member had no space for, once they are written and no resync is to come.
+/// crash could leave half done; but the members are flushed before a superblock says clean. So it
+/// is with blocks that a member had no space for, once they are written and no resync is to come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Corrections {
     Durable,
@@ -734,7 +734,8 @@ impl Array {
         }
     }
 
-    /// Parity may be wrong from here on, for a member had no space for what was written, or discarded.
+    /// Parity may be wrong from here on, for a member had no space for what was written, or
+    /// discarded.
     pub(crate) fn resync_for_space(&mut self, sector: Sectors, discarded: bool) {
         self.lacked_space_for_discard |= discarded;
         let redundant = self.membership.degraded() < usize::from(self.geometry.parities());
@@ -750,8 +751,8 @@ impl Array {
         }
         let least = self.geometry.parities().into();
         if self.take_back_resync_for_space(least) {
-            // What was written when there was space again was covered by the resync that is not to be. A flush
-            // that runs may have begun before it.
+            // What was written when there was space again was covered by the resync that is not to
+            // be. A flush that runs may have begun before it.
             self.corrections = Corrections::Written;
             if !self.says_in_use() {
                 self.want_round();
@@ -759,9 +760,9 @@ impl Array {
         }
     }
 
-    /// Nobody misses anything for want of space any more: what only a member missed that was given up is
-    /// no disagreement among those that are left, if at least so many are not there. Whether a resync was to
-    /// be and is not.
+    /// Nobody misses anything for want of space any more: what only a member missed that was given
+    /// up is no disagreement among those that are left, if at least so many are not there. Whether
+    /// a resync was to be and is not.
     fn take_back_resync_for_space(&mut self, least: usize) -> bool {
         self.lacked_space_for_discard = false;
         let taken_back =

@@ -72,8 +72,8 @@ pub struct MemberInfo {
 }
 
 impl MemberInfo {
-    /// A member of which no more is known than its size: logical blocks of 512 bytes, space of its own, and
-    /// discards that do not pay.
+    /// A member of which no more is known than its size: logical blocks of 512 bytes, space of its
+    /// own, and discards that do not pay.
     #[must_use]
     pub fn of_size(index: MemberIndex, label: impl Into<String>, size: Sectors) -> Self {
         let label = label.into();

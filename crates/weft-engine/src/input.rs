@@ -93,8 +93,9 @@ pub struct Flags {
     pub discard: bool,
     /// Readahead: may be refused when it would have to wait (`REQ_RAHEAD`).
     pub ahead: bool,
-    /// A read that was answered [`crate::ReplyError::Stalled`], asked again: it goes through the cache, whose
-    /// memory a member that stalls once more may go on filling, so that it is not answered so again.
+    /// A read that was answered [`crate::ReplyError::Stalled`], asked again: it goes through the
+    /// cache, whose memory a member that stalls once more may go on filling, so that it is not
+    /// answered so again.
     pub again: bool,
 }
 

@@ -56,8 +56,9 @@ pub struct VolumeSnapshot {
     pub members: Vec<MemberSnapshot>,
 }
 
-/// Stripes of one block per member in which a check found that data and parity disagree. With P and Q the
-/// two differences say which strip is wrong, if it is one alone; with one parity nobody can say.
+/// Stripes of one block per member in which a check found that data and parity disagree. With P and
+/// Q the two differences say which strip is wrong, if it is one alone; with one parity nobody can
+/// say.
 ///
 /// Source   H. P. Anvin, "The mathematics of RAID-6", §4, "single-disk corruption recovery"
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

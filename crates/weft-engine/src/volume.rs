@@ -660,8 +660,9 @@ impl Volume {
     }
 
     fn start_read(&mut self, id: RequestId, out: &mut Outbox) {
-        // What a member has no space for is known to its row only. A read whose member stalled would be
-        // given up once more if members need longer for it than `read_around`, and so on for ever.
+        // What a member has no space for is known to its row only. A read whose member stalled
+        // would be given up once more if members need longer for it than `read_around`, and so on
+        // for ever.
         let bypasses =
             self.array.membership.reads_bypass() || self.knobs.plan_rule == PlanRule::Least;
         if bypasses && !self.active(id).flags.again && !self.owes() {
@@ -1004,7 +1005,8 @@ impl Volume {
                 }
             }
             Event::NoSpace { slot, sector } => {
-                // The others agree about a block that is being rebuilt, or whose member failed meanwhile.
+                // The others agree about a block that is being rebuilt, or whose member failed
+                // meanwhile.
                 let membership = &self.array.membership;
                 if membership.present().contains(slot) && !membership.is_rebuilding(slot) {
                     self.array.resync_for_space(sector, false);

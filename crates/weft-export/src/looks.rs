@@ -1,10 +1,11 @@
 //! Looks at members: how many one round may take, and which client has the next ones.
 //!
-//! A request for block status is answered on the thread that serves the clients of a lane, by asking the
-//! members where their holes are. Nobody else is served meanwhile. So all clients of a lane together have
-//! [`LOOKS_MAX`] looks a round, however many of them ask, and a last request may take as many again. A
-//! client that finds none left stands in line; the looks of a round go to the first in line, until it
-//! asks for nothing more or has used them up, and then it stands at the end.
+//! A request for block status is answered on the thread that serves the clients of a lane, by
+//! asking the members where their holes are. Nobody else is served meanwhile. So all clients of a
+//! lane together have [`LOOKS_MAX`] looks a round, however many of them ask, and a last request may
+//! take as many again. A client that finds none left stands in line; the looks of a round go to the
+//! first in line, until it asks for nothing more or has used them up, and then it stands at the
+//! end.
 
 use std::collections::VecDeque;
 
@@ -60,8 +61,8 @@ pub(crate) const LOOKS_MAX: usize = 256;
 mod tests {
     use super::*;
 
-    /// Clients that ask without end, in the same order every round, and one that asks now and then: rounds
-    /// have a bound, and nobody waits longer than for one round of each other.
+    /// Clients that ask without end, in the same order every round, and one that asks now and then:
+    /// rounds have a bound, and nobody waits longer than for one round of each other.
     #[test]
     fn clients_that_ask_without_end_take_turns() {
         let mut looks = Looks::default();

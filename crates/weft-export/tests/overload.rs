@@ -129,8 +129,8 @@ fn silent_connections_make_room_for_who_comes() {
     assert_eq!(server.stop(), ExitState::Clean);
 }
 
-/// How much is taken is told by the answers to another administrator: whenever one comes, the server has
-/// looked at everybody.
+/// How much is taken is told by the answers to another administrator: whenever one comes, the
+/// server has looked at everybody.
 #[test]
 fn an_administrator_who_does_not_read_is_not_read_either() {
     let server = Server::start(raid5(1024, 1 << 20), Backend::Auto);
@@ -165,9 +165,10 @@ fn an_administrator_who_does_not_read_is_not_read_either() {
     assert_eq!(server.stop(), ExitState::Clean);
 }
 
-/// Clients that ask for block status of a volume with many holes, without end, on every thread that serves
-/// clients: one that reads gets its answers, and what is read is right. How many answers the others may get
-/// meanwhile is counted where it does not depend on which thread runs when (`src/nbd/stepped.rs`).
+/// Clients that ask for block status of a volume with many holes, without end, on every thread that
+/// serves clients: one that reads gets its answers, and what is read is right. How many answers the
+/// others may get meanwhile is counted where it does not depend on which thread runs when
+/// (`src/nbd/stepped.rs`).
 #[test]
 fn reads_end_beside_block_status_that_does_not() {
     let rows = EXTENTS_MAX as u64;

@@ -210,8 +210,9 @@ impl Verdict {
 
 /// Compares a ratio with a band. A band around 1 says "no effect" and has no direction to agree with.
 ///
-/// An interval that lies across an edge of the band does not say whether the ratio is in it; one that lies
-/// outside and across 1 does not say whether the direction is right. Both are undecided: more runs would tell.
+/// An interval that lies across an edge of the band does not say whether the ratio is in it; one
+/// that lies outside and across 1 does not say whether the direction is right. Both are undecided:
+/// more runs would tell.
 #[must_use]
 pub fn verdict(ratio: &Estimate, band: Band) -> Verdict {
     let Estimate { low, high, .. } = *ratio;
@@ -238,11 +239,11 @@ pub fn verdict(ratio: &Estimate, band: Band) -> Verdict {
 /// Source   experiments.md §4 (8)
 pub const SAME_WITHIN: f64 = 0.02;
 
-/// Whether two things are the same, by the ratio of their runs: its 95 % interval covers 1, or all of it lies
-/// within [`SAME_WITHIN`] of 1.
+/// Whether two things are the same, by the ratio of their runs: its 95 % interval covers 1, or all
+/// of it lies within [`SAME_WITHIN`] of 1.
 ///
-/// Few runs that scatter cover 1 whatever they are of. So this says something only beside a difference that is
-/// there, and that as many runs do show.
+/// Few runs that scatter cover 1 whatever they are of. So this says something only beside a
+/// difference that is there, and that as many runs do show.
 #[must_use]
 pub fn is_same(ratio: &Estimate) -> bool {
     let Estimate { value, low, high, .. } = *ratio;

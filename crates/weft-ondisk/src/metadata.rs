@@ -69,8 +69,8 @@ pub struct SuperblockBlocks {
     pub unreadable: Vec<Unreadable>,
 }
 
-/// A place where a superblock may be, which cannot be read. A member whose superblock is at another place is
-/// used all the same.
+/// A place where a superblock may be, which cannot be read. A member whose superblock is at another
+/// place is used all the same.
 #[derive(Debug, thiserror::Error)]
 #[error("superblock of version {version} at sector {}: {source}", sector.0)]
 pub struct Unreadable {

@@ -437,8 +437,8 @@ impl Superblock {
         }
     }
 
-    /// Gives the member another number. Its own table is as it was: [`Superblock::update`] says what the
-    /// member of this number does.
+    /// Gives the member another number. Its own table is as it was: [`Superblock::update`] says
+    /// what the member of this number does.
     pub fn set_dev_number(&mut self, number: u32) {
         match self {
             Self::V0_90(old) => old.this_disk.number = number,

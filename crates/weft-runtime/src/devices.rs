@@ -774,8 +774,8 @@ fn open_ram(spec: &MemberSpec, index: MemberIndex, bytes: u64) -> Result<OpenMem
     })
 }
 
-/// Whether the server of its file system is a process (FUSE) or another host. One that does not say what
-/// it is may be.
+/// Whether the server of its file system is a process (FUSE) or another host. One that does not say
+/// what it is may be.
 fn may_block(file: &OwnedFd) -> bool {
     rustix::fs::fstatfs(file).map_or(true, |found| SERVED_MAGICS.contains(&found.f_type))
 }

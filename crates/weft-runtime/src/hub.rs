@@ -2,8 +2,8 @@
 //!
 //! By a lock. A *lane* is a thread with its own `epoll` and its own clients. What costs most of serving
 //! a client is moving bytes through its socket; that needs no engine, so that a lane lets go of the
-//! driver for it ([`Held::unlocked`]) and others go on, whoever has waited first (`gate.rs`). Bytes on their
-//! way from or to a socket are held by a lease (`buffers.rs`), not by the lock.
+//! driver for it ([`Held::unlocked`]) and others go on, whoever has waited first (`gate.rs`). Bytes
+//! on their way from or to a socket are held by a lease (`buffers.rs`), not by the lock.
 //!
 //! Whoever has the driver lets the engine decide and carries it out, for everybody. What concerns the
 //! clients of another lane is put on its desk, and its bell is rung. A lane clears its desk before it

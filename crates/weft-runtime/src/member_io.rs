@@ -17,8 +17,8 @@
 //!
 //! # A member that does not answer
 //!
-//! must not stop the others. Where there are several, a member has at most three eighths of the ring; what
-//! is more waits here, in its order, for one of its operations to end.
+//! must not stop the others. Where there are several, a member has at most three eighths of the
+//! ring; what is more waits here, in its order, for one of its operations to end.
 //!
 //! # A member that becomes shorter
 //!
@@ -30,8 +30,8 @@
 //! it is looked at as well. What is left open is a cut in the microseconds between that look and that
 //! write, and one that is made good (`truncate` twice) while nothing of the member is read or written.
 //!
-//! A file that was deleted is found by the same look. It is there until it is closed, so the member is used
-//! as before, and the log says so once.
+//! A file that was deleted is found by the same look. It is there until it is closed, so the member
+//! is used as before, and the log says so once.
 //!
 //! # Flushes
 //!
@@ -671,8 +671,8 @@ impl Entry {
         if is_deleted && !std::mem::replace(&mut self.deleted, true) {
             tracing::warn!(
                 member = %self.member.info().label,
-                "the member's file was deleted: it is used until it is closed, and lost then; add another \
-                 member and remove this one",
+                "the member's file was deleted: it is used until it is closed, and lost then; \
+                 add another member and remove this one",
             );
         }
     }
@@ -692,8 +692,9 @@ impl Entry {
         self.member.medium() == Medium::BlockDevice
     }
 
-    /// Whether a read reaches behind the end of a cut image: of a member that was found too short for its array
-    /// when it was assembled, read-only. A member that became shorter since answers `Gone`.
+    /// Whether a read reaches behind the end of a cut image: of a member that was found too short
+    /// for its array when it was assembled, read-only. A member that became shorter since answers
+    /// `Gone`.
     fn is_behind_cut(&self, op: &MemberOp) -> bool {
         let MemberOp::Read { at, into } = op else { return false };
         let len: u64 = into.iter().map(|part| u64::from(part.len)).sum();

@@ -64,8 +64,8 @@ pub struct RingDone {
     pub panicked: bool,
 }
 
-/// How many of `all` places one of `files` files may have: three eighths, so that two files that do not answer
-/// leave some to the others; all where it is alone.
+/// How many of `all` places one of `files` files may have: three eighths, so that two files that do
+/// not answer leave some to the others; all where it is alone.
 pub(crate) fn share_of(all: usize, files: usize) -> usize {
     if files < 2 { all } else { (all * 3 / 8).max(1) }
 }
@@ -87,8 +87,8 @@ pub trait Ring: Send {
         Err(std::io::ErrorKind::Unsupported.into())
     }
 
-    /// The kernel may wait for the answer of another process or host to begin an operation on the file at
-    /// `index`, put in before: nobody but a thread of its own may begin it.
+    /// The kernel may wait for the answer of another process or host to begin an operation on the
+    /// file at `index`, put in before: nobody but a thread of its own may begin it.
     fn set_blocking(&mut self, index: u16) {
         let _ = index;
     }

@@ -1,9 +1,9 @@
 //! How is I/O done where io_uring is forbidden?
 //!
-//! By a few threads that take operations, of the files in turn, and do `preadv`, `pwritev2` and `fdatasync`.
-//! A file has at most three of eight threads, so that two that do not answer leave some to the others.
-//! Containers often forbid io_uring (seccomp, `kernel.io_uring_disabled`); the semantics are the
-//! same, only slower. A thread that panics hands its operation back marked so.
+//! By a few threads that take operations, of the files in turn, and do `preadv`, `pwritev2` and
+//! `fdatasync`. A file has at most three of eight threads, so that two that do not answer leave
+//! some to the others. Containers often forbid io_uring (seccomp, `kernel.io_uring_disabled`); the
+//! semantics are the same, only slower. A thread that panics hands its operation back marked so.
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -195,8 +195,8 @@ impl Queue {
         self.files[index].jobs.push_back(job);
     }
 
-    /// The next operation of the next file that may have one more thread. Whoever ends one looks for the next,
-    /// so that what is not taken here is taken then.
+    /// The next operation of the next file that may have one more thread. Whoever ends one looks
+    /// for the next, so that what is not taken here is taken then.
     fn take(&mut self) -> Option<Job> {
         for _ in 0..self.files.len() {
             self.turn = (self.turn + 1) % self.files.len();

@@ -13,9 +13,10 @@
 //!
 //! # Files of FUSE and of the network
 //!
-//! can keep whoever submits until their server answers, whatever the flags say. Their operations begin in
-//! workers of the kernel (`IOSQE_ASYNC`), of which there are as many then as operations: by default there
-//! are a few, which one server that does not answer would take from the flushes of all files.
+//! can keep whoever submits until their server answers, whatever the flags say. Their operations
+//! begin in workers of the kernel (`IOSQE_ASYNC`), of which there are as many then as operations:
+//! by default there are a few, which one server that does not answer would take from the flushes of
+//! all files.
 //!
 //! Source   io_uring(7), io_uring_enter(2), io_uring_register(2)
 
@@ -248,7 +249,8 @@ impl Ring for UringRing {
             if let Err(error) = self.ring.submitter().register_iowq_max_workers(&mut most) {
                 tracing::warn!(
                     %error,
-                    "io_uring: few workers; a member that does not answer may keep the others waiting"
+                    "io_uring: few workers; \
+                     a member that does not answer may keep the others waiting"
                 );
             }
         }

@@ -113,8 +113,9 @@ fn write_that_a_member_missed_is_acknowledged_once_its_failure_is_recorded() {
     assert_eq!(rig.record.believed(Slot(1)), None);
 }
 
-/// Where a recovery has been its member is read and written like the others. Another member fails before its
-/// end: the array is broken, and this stripe lacks one block only. A write that reads first goes no further.
+/// Where a recovery has been its member is read and written like the others. Another member fails
+/// before its end: the array is broken, and this stripe lacks one block only. A write that reads
+/// first goes no further.
 #[test]
 fn write_where_a_recovery_has_been_reaches_no_member_once_the_array_is_broken() {
     let mut rig = raid5().with(|options| {

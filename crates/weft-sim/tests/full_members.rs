@@ -246,8 +246,8 @@ fn a_full_member_that_is_being_rebuilt_is_given_up() {
     restart(&mut rig);
 }
 
-// The resync that the lack of space asked for was taken back and superblocks were not told: the next start
-// was dirty and degraded.
+// The resync that the lack of space asked for was taken back and superblocks were not told: the
+// next start was dirty and degraded.
 #[test]
 fn a_member_without_space_that_fails_during_a_stop_leaves_the_array_clean() {
     let mut fell = 0;
@@ -275,8 +275,9 @@ fn a_member_without_space_that_fails_during_a_stop_leaves_the_array_clean() {
     assert!(fell >= 4, "{fell}");
 }
 
-// A block was written when there was space again, after the superblocks had said from where parity may be
-// wrong; with the redundancy gone that was taken back, and clean was said before the block was durable.
+// A block was written when there was space again, after the superblocks had said from where parity
+// may be wrong; with the redundancy gone that was taken back, and clean was said before the block
+// was durable.
 #[test]
 fn what_is_written_when_there_is_space_again_is_durable_before_clean_is_said() {
     for (level, gone) in [(Level::Raid5, vec![2]), (Level::Raid6, vec![2, 3])] {

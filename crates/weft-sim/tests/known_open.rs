@@ -25,8 +25,8 @@ fn plant(world: &mut World) {
     }
 }
 
-/// The list may be empty: so the test of it is shown a failure that is planted, the same one mended, and
-/// one that fails otherwise.
+/// The list may be empty: so the test of it is shown a failure that is planted, the same one
+/// mended, and one that fails otherwise.
 #[test]
 fn an_entry_that_fails_is_told_from_one_that_is_mended_or_fails_otherwise() {
     let early = &["I5 dirty before data"];
@@ -39,8 +39,8 @@ fn an_entry_that_fails_is_told_from_one_that_is_mended_or_fails_otherwise() {
     assert!(other.still_fails_with(&plant).unwrap_err().contains("found I5 dirty"));
 }
 
-/// What stood on the list once, with the spares it had: two spares of version 0.90 with one number after a
-/// cut, and a member without space that failed during a stop.
+/// What stood on the list once, with the spares it had: two spares of version 0.90 with one number
+/// after a cut, and a member without space that failed during a stop.
 #[test]
 fn what_was_mended_stays_mended() {
     for (seed, spares) in [(1_004_253, 2), (1_002_672, 0)] {

@@ -674,8 +674,8 @@ fn block_made_good_by_a_read_is_durable_before_superblocks_say_clean() {
     assert_eq!(state_of(&rig, 4), None);
 }
 
-// Of a run of P that could not be read no block was read alone: with a data block, all of the chunk's P was
-// taken for lost, and two members missing made the data of a whole chunk unreadable.
+// Of a run of P that could not be read no block was read alone: with a data block, all of the
+// chunk's P was taken for lost, and two members missing made the data of a whole chunk unreadable.
 #[test]
 fn a_bad_block_of_p_takes_no_other_with_it() {
     const CHUNK: u64 = 64 << 10;
@@ -692,8 +692,8 @@ fn a_bad_block_of_p_takes_no_other_with_it() {
     }
 }
 
-// P of RAID 6 is computed where all else is here, and it was not read again after an error, but given up with
-// all that was read together with it.
+// P of RAID 6 is computed where all else is here, and it was not read again after an error, but
+// given up with all that was read together with it.
 #[test]
 fn a_check_corrects_a_bad_block_and_no_other() {
     for raid6 in [false, true] {
@@ -712,8 +712,9 @@ fn a_check_corrects_a_bad_block_and_no_other() {
     }
 }
 
-// A read straight from a member failed while rows read the same blocks, together, for a member that is missing:
-// that counted as two failures of each of them, and what is computed from good blocks was an error.
+// A read straight from a member failed while rows read the same blocks, together, for a member that
+// is missing: that counted as two failures of each of them, and what is computed from good blocks
+// was an error.
 #[test]
 fn two_reads_of_a_run_with_a_bad_block_cost_that_block_only() {
     const CHUNK: u64 = 64 << 10;
@@ -771,9 +772,9 @@ fn a_full_row_with_fua_goes_with_none_that_has_not() {
     }
 }
 
-/// RAID 6 ahead of its resync, one member short: parity that nobody vouches for is computed from all data
-/// and not read-modify-written, so that what is flushed there survives the failure of another member. md:
-/// rows `raid6-6-unsynced-without-…` of `kernel-md-traces.csv`.
+/// RAID 6 ahead of its resync, one member short: parity that nobody vouches for is computed from
+/// all data and not read-modify-written, so that what is flushed there survives the failure of
+/// another member. md: rows `raid6-6-unsynced-without-…` of `kernel-md-traces.csv`.
 #[test]
 fn what_is_written_ahead_of_a_resync_survives_two_failures() {
     // Of a chunk row whose number is a multiple of six: Q, four of data, P.
@@ -824,8 +825,8 @@ fn a_bad_sector_where_another_version_has_its_superblock_costs_no_member() {
     }
 }
 
-/// A read for which members need longer than `read_around`, though none ever stops to answer, was given up at
-/// one of them, answered "ask again", given up again, and so on for ever.
+/// A read for which members need longer than `read_around`, though none ever stops to answer, was
+/// given up at one of them, answered "ask again", given up again, and so on for ever.
 #[test]
 fn a_read_that_takes_longer_than_read_around_is_answered() {
     for (level, read_around) in [(Level::Raid5, 2000), (Level::Raid5, 100), (Level::Raid6, 100)] {

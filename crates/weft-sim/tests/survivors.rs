@@ -76,8 +76,8 @@ fn what_a_member_had_no_space_for_is_not_written_twice_at_once() {
     assert!(rig.scrub_clean() > 0);
 }
 
-// What a member had no space for is written again every second. Another write to the same stripe may be held
-// back meanwhile, for it has to read and a full stripe is being written.
+// What a member had no space for is written again every second. Another write to the same stripe
+// may be held back meanwhile, for it has to read and a full stripe is being written.
 #[test]
 fn deferred_write_of_a_stripe_that_is_held_back_waits_for_it() {
     let mut rig = Rig::raid5(6, chunk_kib(4)).with(|options| {
@@ -85,7 +85,8 @@ fn deferred_write_of_a_stripe_that_is_held_back_waits_for_it() {
         options.knobs.writes = Writes::Gather;
         options.knobs.safe_mode_delay = Span::secs(3600);
     });
-    // Block 0 is on disk 0, its parity on disk 5. Both are in the cache then, and the others are not.
+    // Block 0 is on disk 0, its parity on disk 5. Both are in the cache then, and the others are
+    // not.
     rig = rig.written(0, 1);
     let first = rig.write(0, 2);
     while rig.disks[0].outstanding_writes().next().is_none() {
@@ -114,8 +115,8 @@ fn deferred_write_of_a_stripe_that_is_held_back_waits_for_it() {
     assert!(rig.scrub_clean() > 0);
 }
 
-// A resync writes parity, so it counts as a writer: the array is marked clean some time after its end, as
-// after the last write.
+// A resync writes parity, so it counts as a writer: the array is marked clean some time after its
+// end, as after the last write.
 #[test]
 fn array_is_marked_clean_as_long_after_its_resync_as_after_a_write() {
     let delay = Span::millis(700);
@@ -137,7 +138,8 @@ fn array_is_marked_clean_as_long_after_its_resync_as_after_a_write() {
     assert!(clean.since(ended) >= delay, "{:?}", clean.since(ended));
 }
 
-// Members are written as long as the cache has rows; then writers are told, and with none left they wait.
+// Members are written as long as the cache has rows; then writers are told, and with none left they
+// wait.
 #[test]
 fn volume_is_congested_with_all_rows_in_use_and_blocked_when_a_request_waits_for_one() {
     let mut rig = raid5().with(|options| options.rows_max = Some(8)).written(100, 1);
@@ -203,7 +205,8 @@ fn member_with_a_bad_block_is_read_past_the_cache_but_for_that_block() {
         let sector = rig.read_bytes(block * BLOCK, 512).expect("others have it");
         assert!(sector.is_all(byte), "block {block}");
         let reads: Vec<_> = rig.log.iter().filter_map(disk_and_count).collect();
-        // Past the cache what is asked for is read; around a member whole blocks, from the last slot on, as in md.
+        // Past the cache what is asked for is read; around a member whole blocks, from the last
+        // slot on, as in md.
         let expected: &[_] = if block == 2 { &[(3, 8), (2, 8), (1, 8)] } else { &[(0, 1)] };
         assert_eq!(reads, expected, "block {block}");
     }

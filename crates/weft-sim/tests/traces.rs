@@ -3,8 +3,8 @@
 //! Replays the RAID 4/5/6 rows of `fixtures/traces/kernel-md-traces.csv`, in the order and under the
 //! conditions of the script that recorded them, with merging off and `writes=gather`. Of 456 rows
 //!
-//! - 429 are compared request by request: member, kind, place, length, flags, and, where the recording
-//!   has groups of completions, what was submitted before what completed;
+//! - 429 are compared request by request: member, kind, place, length, flags, and, where the
+//!   recording has groups of completions, what was submitted before what completed;
 //! - 15 by totals per member and kind, as they were recorded: six of random writes, six of writes that
 //!   nobody waits for, and three of 1 MiB with chunks of 512 KiB;
 //! - 12 request by request within each stripe, without metadata and flushes: checks, repairs and rebuilds,
@@ -254,7 +254,8 @@ impl Lab {
         }
     }
 
-    /// An array of 240 chunk rows of which a resync, frozen since, has passed about 100; nothing is cached.
+    /// An array of 240 chunk rows of which a resync, frozen since, has passed about 100; nothing is
+    /// cached.
     fn make_half_synced(&mut self, level: Level, members: u64, sector: u64) {
         self.make_with(level, members, 64, false, |options| {
             options.chunk_rows = 240;
@@ -974,8 +975,8 @@ fn writes_beyond_the_resync_point_reconstruct_as_in_the_kernel() {
     lab.finish(rows::UNSYNCED, [4, 0, 0]);
 }
 
-/// A resync is frozen half way, and members fail: beyond its point a degraded stripe is read as a whole
-/// and never read-modify-written, below it as if all were in sync.
+/// A resync is frozen half way, and members fail: beyond its point a degraded stripe is read as a
+/// whole and never read-modify-written, below it as if all were in sync.
 #[test]
 fn degraded_writes_beyond_and_below_the_resync_point_are_the_kernels() {
     let mut lab = lab();

@@ -1,8 +1,8 @@
 //! Mutants built together: all changes of a shard in one build, one of them chosen when tests run.
 //!
-//! cargo-mutants builds the crate and every program of tests once for each change, which takes more of the
-//! processor than the tests of what is caught early. Here a copy of the tree gets, in each function that
-//! is changed, all of its versions side by side:
+//! cargo-mutants builds the crate and every program of tests once for each change, which takes more
+//! of the processor than the tests of what is caught early. Here a copy of the tree gets, in each
+//! function that is changed, all of its versions side by side:
 //!
 //! ```text
 //! fn area(&self) -> u64 {
@@ -14,14 +14,15 @@
 //! }
 //! ```
 //!
-//! and the environment says which is run. What is changed, and where, is what `cargo mutants --list` says,
-//! so names in the ledger are the same. Versions that do not compile are found by the lines that rustc
-//! names, and taken out. Left to cargo-mutants are changes outside of functions, of functions that are
-//! `const` or hide their type (`impl Trait`), and of functions within others that are changed too.
+//! and the environment says which is run. What is changed, and where, is what `cargo mutants
+//! --list` says, so names in the ledger are the same. Versions that do not compile are found by the
+//! lines that rustc names, and taken out. Left to cargo-mutants are changes outside of functions,
+//! of functions that are `const` or hide their type (`impl Trait`), and of functions within others
+//! that are changed too.
 //!
-//! The programs of tests that the configuration names run the fastest first, and the first test that fails
-//! ends the run: most changes are caught within half a second. A limit is of the processor's time, so that a busy machine
-//! does not end what would pass.
+//! The programs of tests that the configuration names run the fastest first, and the first test
+//! that fails ends the run: most changes are caught within half a second. A limit is of the
+//! processor's time, so that a busy machine does not end what would pass.
 
 use super::{Found, Mutant, SETS, Set, judge, ledger, survivors};
 use crate::lines::text;
@@ -100,7 +101,8 @@ pub(super) fn run(set: &'static Set, shard: &str) -> anyhow::Result<Ending> {
     Ok(judge(&known, &found, false).map_or(Ending::Passed, Ending::Failed))
 }
 
-/// Programs of tests, the fastest first, each with its limit in seconds. Without a change none fails.
+/// Programs of tests, the fastest first, each with its limit in seconds. Without a change none
+/// fails.
 fn unchanged(programs: Vec<Binary>) -> anyhow::Result<Vec<(Binary, u64)>> {
     let mut timed = Vec::new();
     for program in programs {
@@ -248,14 +250,16 @@ fn with_versions(source: &str, changes: &[&Change]) -> (String, Vec<(Range<usize
 /// What the crate is given: which change is chosen.
 fn chooser() -> String {
     format!(
-        "\n/// Which change is run.\npub fn chosen_change() -> u32 {{\n    static CHOSEN: std::sync::OnceLock<u32> = \
-         std::sync::OnceLock::new();\n    *CHOSEN.get_or_init(|| {{\n        let text = \
-         std::env::var(\"{VARIABLE}\").expect(\"{VARIABLE} names it\");\n        \
+        "\n/// Which change is run.\npub fn chosen_change() -> u32 {{\n    \
+         static CHOSEN: std::sync::OnceLock<u32> = std::sync::OnceLock::new();\n    \
+         *CHOSEN.get_or_init(|| {{\n        \
+         let text = std::env::var(\"{VARIABLE}\").expect(\"{VARIABLE} names it\");\n        \
          text.parse().expect(\"it is a number\")\n    }})\n}}\n"
     )
 }
 
-/// Copies what git knows; files that are the same stay as they are, so that they are not built again.
+/// Copies what git knows; files that are the same stay as they are, so that they are not built
+/// again.
 fn copy_tree(folder: &Path) -> anyhow::Result<()> {
     let output = Command::new("git").args(["ls-files", "-z"]).current_dir(tree::root()).output()?;
     ensure!(output.status.success(), "git ls-files: {}", output.status);
@@ -344,7 +348,8 @@ fn blamed(
     Ok(blamed)
 }
 
-/// `cargo` in the copy. Lints say nothing of what is changed; what is computed while building may not end.
+/// `cargo` in the copy. Lints say nothing of what is changed; what is computed while building may
+/// not end.
 fn cargo(folder: &Path, words: &[&str]) -> Command {
     let mut command = crate::part::cargo(words);
     let flags = "--cap-lints=allow";
@@ -419,7 +424,8 @@ fn test(
 fn time_of_children() -> anyhow::Result<Duration> {
     let text = std::fs::read_to_string("/proc/self/stat")?;
     let fields = text.rsplit(')').next().unwrap_or_default().split_whitespace();
-    // From the third, the state: cutime and cstime are the 16th and the 17th, in hundredths of a second.
+    // From the third, the state: cutime and cstime are the 16th and the 17th, in hundredths of a
+    // second.
     let times = fields.skip(13).take(2).map(str::parse::<u64>).collect::<Result<Vec<_>, _>>()?;
     Ok(Duration::from_millis(times.iter().sum::<u64>() * 10))
 }
@@ -532,8 +538,9 @@ fn none() -> bool {
         let folder = tree::root().join("target");
         let path = folder.join(format!("mutants-together-test-{}.sh", std::process::id()));
         let script = format!(
-            "#!/bin/sh\ncase ${VARIABLE} in\n1) echo 'test one ... ok'; echo 'test two ... FAILED'; \
-             exec sleep 1000;;\n2) while :; do :; done;;\n3) exit 101;;\nesac\n"
+            "#!/bin/sh\ncase ${VARIABLE} in\n1) echo 'test one ... ok'; \
+             echo 'test two ... FAILED'; exec sleep 1000;;\n\
+             2) while :; do :; done;;\n3) exit 101;;\nesac\n"
         );
         // Written by another process: a program that is open for writing cannot be run.
         let write = "printf '%s' \"$1\" > \"$2\" && chmod +x \"$2\"";

@@ -47,8 +47,8 @@ pub(crate) struct Assemble {
     /// Decide as serve --without-journal would: read an array without its journal
     #[arg(long)]
     without_journal: bool,
-    /// Go on without a member that has not answered for so many seconds while its metadata is read [default:
-    /// wait for it, and say so]
+    /// Go on without a member that has not answered for so many seconds while its metadata is read
+    /// [default: wait for it, and say so]
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..=86_400))]
     member_wait: Option<u32>,
     #[command(flatten)]

@@ -30,9 +30,10 @@ use crate::terminal::{
 ///
 /// Of patches 000 (priority) and 004 (stripe-size) so far. Each row is run before the patch and with it; the gain is
 /// the mean of paired runs, with its 95 % interval. A row agrees when the whole interval lies in the band that was
-/// written down beforehand; agrees-otherwise when it does so by another mechanism than the published one; has the
-/// direction when the interval lies outside of the band on its side of no change; is undecided when the interval
-/// lies across an edge of the band or across no change, so that more runs would tell; and differs otherwise.
+/// written down beforehand; agrees-otherwise when it does so by another mechanism than the
+/// published one; has the direction when the interval lies outside of the band on its side of no
+/// change; is undecided when the interval lies across an edge of the band or across no change, so
+/// that more runs would tell; and differs otherwise.
 #[derive(Debug, Args)]
 pub(crate) struct Reproduce {
     /// Numbers or names of patches; all that there are if none is given
@@ -52,8 +53,8 @@ pub(crate) struct Reproduce {
     /// As much as was published, which takes hours
     #[arg(long, conflicts_with = "quick")]
     full: bool,
-    /// Also show that only the patch makes the difference, and that it would be seen if something else did; --full
-    /// does
+    /// Also show that only the patch makes the difference, and that it would be seen if something
+    /// else did; --full does
     #[arg(long)]
     controls: bool,
     /// Find the fitted parameters again, by runs of three seeds, instead of running rows
@@ -62,8 +63,8 @@ pub(crate) struct Reproduce {
     /// Run magnitudes under other values of what is assumed, instead of all rows
     #[arg(long, conflicts_with_all = ["controls", "results", "report", "fit"])]
     ranges: bool,
-    /// CPU costs instead of the experiment's: zero, published, frozen or a file of `bench costs --write`, and *N for
-    /// N times as much
+    /// CPU costs instead of the experiment's: zero, published, frozen or a file of `bench costs
+    /// --write`, and *N for N times as much
     #[arg(long, value_name = "TABLE")]
     costs: Option<String>,
     /// Keep every run's parameters, course and results in this new directory
@@ -273,8 +274,8 @@ fn fit(experiments: &[Experiment], effort: Effort, json: bool) -> Outcome {
         Ok(Exit::Done)
     } else {
         Err(Failure::failed(
-            "--fit: found a value that an experiment's text has outside of the scatter of what was found now; fits \
-             are of one size of runs, and what is fitted is said in experiments/",
+            "--fit: found a value that an experiment's text has outside of the scatter of what was \
+             found now; fits are of one size of runs, and what is fitted is said in experiments/",
         ))
     }
 }

@@ -69,13 +69,18 @@ pub(crate) struct Serve {
     /// With --read-only, serve an array without its journal: data may be old or wrong
     #[arg(long)]
     without_journal: bool,
-    /// Go on without a member that has not answered for so many seconds while its metadata is read, as if it
-    /// had not been named: --run accepts a set that is newly degraded by that [default: wait for it, and say
-    /// so]
+    /// Go on without a member that has not answered for so many seconds while its metadata is read,
+    /// as if it had not been named: --run accepts a set that is newly degraded by that [default:
+    /// wait for it, and say so]
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..=86_400))]
     member_wait: Option<u32>,
     /// Serve one member as it is, without metadata: a file, a block device or ram:SIZE
-    #[arg(long, conflicts_with_all = ["run", "force_dirty", "knobs", "without_journal", "member_wait", "Selection"])]
+    #[arg(
+        long,
+        conflicts_with_all = [
+            "run", "force_dirty", "knobs", "without_journal", "member_wait", "Selection",
+        ]
+    )]
     bare: bool,
     /// Name of the volume [default: that of the array, or of the bare file]
     #[arg(short = 'N', long)]

@@ -166,8 +166,8 @@ pub(crate) fn mismatch_lines(mismatches: &MismatchesStatus) -> Vec<String> {
         .map(|wrong| {
             let (label, count) = (&wrong.label, wrong.stripes);
             format!(
-                "{label}: its strip alone is wrong in {}, by P and Q: 8 sectors each from sector {}{} of \
-                 it; repair would make parity agree with it{mend}",
+                "{label}: its strip alone is wrong in {}, by P and Q: 8 sectors each from sector \
+                 {}{} of it; repair would make parity agree with it{mend}",
                 stripes(count),
                 places(Some(label)),
                 more(count),
@@ -176,7 +176,8 @@ pub(crate) fn mismatch_lines(mismatches: &MismatchesStatus) -> Vec<String> {
         .collect();
     if *not_located > 0 {
         lines.push(format!(
-            "{}: which member is wrong is not known; 8 sectors each from data sector {}{} of every member",
+            "{}: which member is wrong is not known; 8 sectors each from data sector {}{} of every \
+             member",
             stripes(*not_located),
             places(None),
             more(*not_located),

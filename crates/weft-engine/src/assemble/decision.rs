@@ -468,8 +468,8 @@ impl Decision<'_> {
         for spare in number_spares(&mut spares, &slots, freshest) {
             let number = spare.superblock.dev_number();
             let reason = format!(
-                "its number, {number}, is another spare's by now, and the table of {} has no other; \
-                 remove what failed and add it again",
+                "its number, {number}, is another spare's by now, and the table of {} has no \
+                 other; remove what failed and add it again",
                 reference.info.label
             );
             self.drop(spare.info, reason);
@@ -778,12 +778,12 @@ fn logged(assembly: &Assembly) -> Result<Option<Vec<Vec<SectorRange>>>, String> 
     Ok(Some(rows))
 }
 
-/// Whether two spares of version 0.90 have one number because a crash came between two superblocks: spares
-/// are numbered by their place behind the slots, anew each time, and know each other by nothing else. The
-/// tables of a copy are equal.
+/// Whether two spares of version 0.90 have one number because a crash came between two superblocks:
+/// spares are numbered by their place behind the slots, anew each time, and know each other by
+/// nothing else. The tables of a copy are equal.
 ///
-/// Source   kernel 6.12: `super_90_sync` numbers anew, `bind_rdev_to_array` does not take the second; mdadm
-///          4.2 gives every spare the next place, whatever its number is
+/// Source   kernel 6.12: `super_90_sync` numbers anew, `bind_rdev_to_array` does not take the
+///          second; mdadm 4.2 gives every spare the next place, whatever its number is
 fn renumbered(ours: &Superblock, theirs: &Superblock) -> bool {
     let (Some(ours), Some(theirs)) = (ours.as_v0_90(), theirs.as_v0_90()) else { return false };
     let are_spares = [ours, theirs].iter().all(|it| it.own_role() == Ok(Role::Spare));
@@ -791,8 +791,8 @@ fn renumbered(ours: &Superblock, theirs: &Superblock) -> bool {
 }
 
 /// Gives each spare a number of its own: that of one may be another's by now, which was added or
-/// renumbered since. The first past the slots that is free, as a spare that is added gets it. Those for
-/// whom there is none are taken out.
+/// renumbered since. The first past the slots that is free, as a spare that is added gets it. Those
+/// for whom there is none are taken out.
 fn number_spares(
     spares: &mut Vec<Member>,
     slots: &[SlotState],

@@ -109,9 +109,9 @@ impl Volume {
         self.take_events(out);
     }
 
-    /// Gives up what a member has outstanding: all of it, or the reads that it has not answered for so long.
-    /// Its owners are told now; its answers, if they come, only free memory. When the next read is to be
-    /// given up.
+    /// Gives up what a member has outstanding: all of it, or the reads that it has not answered for
+    /// so long. Its owners are told now; its answers, if they come, only free memory. When the next
+    /// read is to be given up.
     fn give_up(
         &mut self,
         position: usize,
@@ -172,8 +172,8 @@ impl Volume {
         next
     }
 
-    /// How long a read is waited for: twice as long as the last time for a row whose reads were given up, or
-    /// one that takes longer than `after` would be given up for ever.
+    /// How long a read is waited for: twice as long as the last time for a row whose reads were
+    /// given up, or one that takes longer than `after` would be given up for ever.
     fn patience(&self, first: Who, after: Span) -> Span {
         let given_up = match first {
             Who::Row(part) => {

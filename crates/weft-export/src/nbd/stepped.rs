@@ -1,7 +1,7 @@
 //! Overload, round by round: what clients that ask without end leave to one that reads.
 //!
-//! Server and clients are on one thread and move in turn, one round at a time, so that what is counted
-//! does not depend on which thread runs when.
+//! Server and clients are on one thread and move in turn, one round at a time, so that what is
+//! counted does not depend on which thread runs when.
 
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -244,8 +244,8 @@ fn reader_beside(floods: usize) -> Seen {
     Arc::into_inner(seen).unwrap().into_inner().unwrap()
 }
 
-/// Whatever the number of clients that ask for block status, they are answered as often in a round, and a
-/// read that comes in one round is answered a few rounds later.
+/// Whatever the number of clients that ask for block status, they are answered as often in a round,
+/// and a read that comes in one round is answered a few rounds later.
 #[test]
 fn block_status_of_many_leaves_as_much_as_that_of_one() {
     // What a round left unused may be used before the next one, by requests that come in between.

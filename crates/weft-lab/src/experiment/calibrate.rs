@@ -5,12 +5,14 @@
 //! runs no other column. What was found is written into the experiment's text, and stays there: runs of rows
 //! use the written value.
 //!
-//! Runs scatter with their seeds, and so does what is found. So a parameter is found [`FITS`] times, by runs of other
-//! seeds each time, and the written value holds if it lies in the 95 % interval of what was found. Each is found with
-//! those before it as the text has them, and without those after it.
+//! Runs scatter with their seeds, and so does what is found. So a parameter is found [`FITS`]
+//! times, by runs of other seeds each time, and the written value holds if it lies in the 95 %
+//! interval of what was found. Each is found with those before it as the text has them, and without
+//! those after it.
 //!
-//! A fit is of one size of runs, and at another size the baseline may not come out as published. So every report asks
-//! that of its own runs ([`Fit::is_met`]): a row whose baseline is not met has no magnitude.
+//! A fit is of one size of runs, and at another size the baseline may not come out as published. So
+//! every report asks that of its own runs ([`Fit::is_met`]): a row whose baseline is not met has no
+//! magnitude.
 //!
 //! Source   experiments.md §4 (2)
 
@@ -60,7 +62,8 @@ pub const FITS: u64 = 3;
 const NEXT_SEEDS: u64 = 1 << 32;
 
 impl Fit {
-    /// Whether runs of the baseline measured what was published of it: as far as they scatter, or within 2 %.
+    /// Whether runs of the baseline measured what was published of it: as far as they scatter, or
+    /// within 2 %.
     pub(super) fn is_met(published: f64, measured: &Estimate) -> bool {
         let Estimate { value, low, high, count } = *measured;
         let [value, low, high] = [value, low, high].map(|of| of / published);
@@ -110,8 +113,8 @@ impl Experiment {
         Figures::new(of(|row| row.published.baseline), of(|row| row.published.patched))
     }
 
-    /// Finds all parameters again, [`FITS`] times each; says after each evaluation of the model which parameter, its
-    /// value, and what the model says.
+    /// Finds all parameters again, [`FITS`] times each; says after each evaluation of the model
+    /// which parameter, its value, and what the model says.
     ///
     /// # Errors
     /// It cannot be run as it is written, or nothing in the range makes the model say what was published.

@@ -9,8 +9,9 @@
 //! | the patch itself | baseline | patched, *other seeds* | told apart |
 //! | inverted | patched | baseline | worse |
 //!
-//! Seeds of the second column are others where the same seeds would make the two equal to the bit: then there would be
-//! nothing to judge. What must be the same means something because as many runs tell the patch itself apart.
+//! Seeds of the second column are others where the same seeds would make the two equal to the bit:
+//! then there would be nothing to judge. What must be the same means something because as many runs
+//! tell the patch itself apart.
 //!
 //! Source   experiments.md §4 (8), statement 31
 

@@ -89,7 +89,8 @@ impl Measured {
         })
     }
 
-    /// The same if the baseline is not what was published, to which it was fitted: it has no size, but a direction.
+    /// The same if the baseline is not what was published, to which it was fitted: it has no size,
+    /// but a direction.
     pub(super) fn not_calibrated(mut self, why: &str) -> Self {
         if self.row.kind != Kind::Magnitude || self.row.exact {
             return self;
@@ -100,7 +101,8 @@ impl Measured {
         self
     }
 
-    /// How far its magnitude hangs on what is assumed, in words; empty where it has no magnitude to have one.
+    /// How far its magnitude hangs on what is assumed, in words; empty where it has no magnitude to
+    /// have one.
     #[must_use]
     pub fn assumed_words(&self) -> String {
         match (&self.row.assumed, self.row.kind) {
@@ -158,7 +160,8 @@ fn row_verdict(
     patched: &Side,
 ) -> Verdict {
     if !row.exact {
-        // A size of what still changes is the size of the time that it was looked at: only its direction counts.
+        // A size of what still changes is the size of the time that it was looked at: only its
+        // direction counts.
         let sized = unsettled == 0 && row.no_magnitude.is_empty();
         if row.kind == Kind::Magnitude && !sized {
             return direction_only(ratio, row.band());
@@ -174,7 +177,8 @@ fn row_verdict(
     if is(baseline, row.published.baseline) && is(patched, row.published.patched) {
         Verdict::Agrees
     } else {
-        // Whoever has to be exact and is not may at best have the direction; more runs would not mend that.
+        // Whoever has to be exact and is not may at best have the direction; more runs would not
+        // mend that.
         match direction_only(ratio, row.band()) {
             Verdict::Undecided => Verdict::Differs,
             verdict => verdict,

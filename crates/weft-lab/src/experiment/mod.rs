@@ -329,8 +329,8 @@ impl Experiment {
             let Estimate { value, low, high, .. } = mean;
             if !Fit::is_met(published, &mean) {
                 not_met.push(format!(
-                    "the baseline is fitted to {published:.1} {}, and is {value:.1} ({low:.1}…{high:.1}) in \
-                     these runs",
+                    "the baseline is fitted to {published:.1} {}, and is {value:.1} \
+                     ({low:.1}…{high:.1}) in these runs",
                     fitted.metric.unit()
                 ));
             }

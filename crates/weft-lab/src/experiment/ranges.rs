@@ -1,8 +1,9 @@
 //! Ranges: how far a magnitude hangs on what is assumed.
 //!
-//! A text names other values of what it assumes ([`Circumstance`]), each by itself: another table of CPU costs, or
-//! other lines of the drive's model. Rows with a magnitude are run under each of them and as committed; the smallest
-//! and the largest gain are the row's range. What was found is written into the text, and is printed beside the figure.
+//! A text names other values of what it assumes ([`Circumstance`]), each by itself: another table
+//! of CPU costs, or other lines of the drive's model. Rows with a magnitude are run under each of
+//! them and as committed; the smallest and the largest gain are the row's range. What was found is
+//! written into the text, and is printed beside the figure.
 
 use serde::Deserialize;
 use weft_sim::machine::CostTable;
@@ -45,7 +46,8 @@ impl Ranged {
 }
 
 impl Experiment {
-    /// What its magnitudes are under each of its circumstances, on as many threads as there are CPUs.
+    /// What its magnitudes are under each of its circumstances, on as many threads as there are
+    /// CPUs.
     ///
     /// # Errors
     /// It cannot be run as it is written.

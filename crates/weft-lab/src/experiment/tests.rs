@@ -161,8 +161,8 @@ fn experiments_30_a_fit_does_not_see_what_is_to_be_predicted() {
     assert!(find(&known) > seen, "slower programming than {seen}");
 }
 
-/// With the values that are committed the baseline is what was published, by runs of other seeds than those by which
-/// they were found; `interop/reproduce` has more runs of it.
+/// With the values that are committed the baseline is what was published, by runs of other seeds
+/// than those by which they were found; `interop/reproduce` has more runs of it.
 #[test]
 fn what_was_fitted_makes_the_baseline_come_out() {
     for known in Experiment::all().unwrap() {

@@ -1,8 +1,8 @@
 //! Silent faults: writes that were lost or went elsewhere, and regions that went back in time.
 //!
 //! Beyond the promises, for md keeps no checksums of data. But `check` counts every stripe in which data
-//! and parity disagree, and on RAID 6 says which member is wrong. (That is held against what is computed
-//! here, by `weft-parity`, from what is on the media.)
+//! and parity disagree, and on RAID 6 says which member is wrong. (That is held against what is
+//! computed here, by `weft-parity`, from what is on the media.)
 
 use std::collections::BTreeMap;
 
@@ -149,8 +149,8 @@ fn write_all(world: &mut World) -> Result<(), String> {
     world.failure().map_or(Ok(()), |violation| Err(violation.to_string()))
 }
 
-/// `mismatch_cnt` of a check of everything, and where that is, after a restart, so that nothing is in the
-/// cache.
+/// `mismatch_cnt` of a check of everything, and where that is, after a restart, so that nothing is
+/// in the cache.
 fn check(world: &mut World) -> Result<(u64, Mismatches), String> {
     world.admin(Verb::Stop);
     world.run(Order::Fifo);

@@ -82,7 +82,8 @@ fn numbers(set: &[Candidate]) -> Vec<u32> {
     assembly.spares.iter().map(|spare| spare.superblock.dev_number()).collect()
 }
 
-// After a cut between two superblocks the array was refused, one spare taken for a copy of the other.
+// After a cut between two superblocks the array was refused, one spare taken for a copy of the
+// other.
 #[test]
 fn spares_of_one_number_are_two_unless_they_say_the_same() {
     assert_eq!(numbers(&with_spares(&[(4, 2), (5, 2)])), [4, 5]);

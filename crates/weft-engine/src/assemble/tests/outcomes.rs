@@ -601,8 +601,8 @@ fn a_row_of_the_cache_has_frames_for_every_slot() {
     }
 }
 
-// A spare that was removed, and another that was added since and got its number: when one took a slot,
-// both superblocks said so, and the array was refused from then on.
+// A spare that was removed, and another that was added since and got its number: when one took a
+// slot, both superblocks said so, and the array was refused from then on.
 #[test]
 fn a_spare_whose_number_is_another_spares_by_now_gets_one_of_its_own() {
     let mut candidates = set(Level::Raid5, 4);

@@ -133,7 +133,8 @@ pub(crate) struct Row {
     pub(crate) uncorrectable: SlotSet,
     /// Blocks whose read failed once and is repeated alone.
     pub(crate) retried: SlotSet,
-    /// How often a read of it was given up, its member being slow. The next one is waited for twice as long.
+    /// How often a read of it was given up, its member being slow. The next one is waited for twice
+    /// as long.
     pub(crate) given_up: u8,
     /// Parity computed for the write in flight: of members that were there when it began.
     pub(crate) new_parity: SlotSet,

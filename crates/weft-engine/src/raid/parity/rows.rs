@@ -403,7 +403,8 @@ impl Rows {
                 }
                 self.read(id, blocks, cx);
             }
-            // P of RAID 6 is computed where all else is here, but not to get around a read that failed.
+            // P of RAID 6 is computed where all else is here, but not to get around a read that
+            // failed.
             Step::Recover(lost) if !self.to_repeat(id, lost, &facts).is_empty() => {
                 self.read(id, self.to_repeat(id, lost, &facts), cx);
             }

@@ -111,7 +111,8 @@ impl RowSync {
         }
     }
 
-    /// A check found that data and parity disagree in a row, because of this strip alone if one is given.
+    /// A check found that data and parity disagree in a row, because of this strip alone if one is
+    /// given.
     pub(crate) fn found_mismatch(&mut self, key: u64, wrong: Option<WrongStrip>) {
         let sector = self.sector_of(key);
         self.mismatches.add(Mismatch { sector, wrong });

@@ -89,8 +89,8 @@ impl Facts {
             return (Mode::Reconstruct, Fetch::default());
         }
         let reconstruct = self.fetch(self.data().without(self.overwrite), uptodate);
-        // Ahead of the resync old parity may not fit the data. It must not stay so where it is what the next
-        // failure is survived by; where nothing is left to fail, the result is the same.
+        // Ahead of the resync old parity may not fit the data. It must not stay so where it is what
+        // the next failure is survived by; where nothing is left to fail, the result is the same.
         let redundant = || self.failed().count() < self.parity().count();
         let forced = self.rmw_level == RmwLevel::Never || (self.resync_pending && redundant());
         let old = self.to_write.or(parity).without(uptodate);
