@@ -5,6 +5,7 @@
   none  nothing is wrong
   hang  waits for the payload of a write, whoever else may have asked for something
   grow  keeps what an administrator does not read: 32 MiB for each
+  pile  says that it has begun 1,000 requests
 """
 
 import os
@@ -14,7 +15,8 @@ import struct
 import sys
 
 FAULT, SOCKET, CONTROL, FILE = sys.argv[1:]
-STATUS = b"{" + b" " * 4000 + b"}\n"
+BEGUN = 1000 if FAULT == "pile" else 2
+STATUS = b'{"status":{"volumes":[{"requests_active":%d}]}' % BEGUN + b" " * 4000 + b"}\n"
 OUTPUT_MAX = 32 << 20 if FAULT == "grow" else 1 << 20
 
 
