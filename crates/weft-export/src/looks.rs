@@ -6,6 +6,9 @@
 //! take as many again. A client that finds none left stands in line; the looks of a round go to the
 //! first in line, until it asks for nothing more or has used them up, and then it stands at the
 //! end.
+//!
+//! `weft-runtime/src/turns.rs` cannot do this: a look ends before the next one begins, so that the
+//! time of a lane's round has to be bounded, and not what is under way.
 
 use std::collections::VecDeque;
 

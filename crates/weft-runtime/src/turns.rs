@@ -5,6 +5,9 @@
 //! slices of all clients are under way; the clients that wait stand in one line, and a client whose
 //! slice has ended goes to the end of the line. So a request of somebody else never finds more than
 //! [`TURNS_MAX`] slices before it.
+//!
+//! `weft-export/src/looks.rs` cannot do this: a slice goes on for many rounds, and clients of all
+//! lanes share the members, so that what is under way has to be bounded, and not a round.
 
 use std::collections::VecDeque;
 
