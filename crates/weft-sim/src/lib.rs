@@ -14,9 +14,11 @@
 //! | What may go wrong with it? | `faults.rs` |
 //! | What does a power cut leave? | `crash.rs` |
 //! | What may a client see? | `model.rs` |
+//! | What may it see where members disagree? | `suspects.rs` |
 //! | Does the engine keep its promises? | `checker/` |
 //! | What do random runs do, and how is one replayed? | `script.rs` |
 //! | Which bugs are planted, and who must see them? | `bugs.rs` |
+//! | How often does a checker let something pass? | `excuses.rs` |
 //! | What is known to fail? | `known_open.rs` |
 //! | Which part of a failing run matters? | `shrink.rs` |
 //! | How are computations done? | `compute.rs` |
@@ -51,6 +53,7 @@ macro_rules! view {
             array: &$world.array,
             record: &$world.record,
             model: &$world.model,
+            suspects: &$world.suspects,
         }
     };
 }
@@ -62,6 +65,7 @@ pub mod crash;
 pub mod disk;
 pub mod drive;
 mod driver;
+pub mod excuses;
 pub mod faults;
 pub mod known_open;
 pub mod machine;
@@ -74,6 +78,7 @@ pub mod scope;
 pub mod script;
 mod sector_map;
 pub mod shrink;
+pub mod suspects;
 pub mod sweep;
 pub mod workload;
 mod world;

@@ -15,16 +15,16 @@
 //! own address, invented nowhere (I2). After a power cut it may be any from the durable floor (I1);
 //! what the first read finds is all that later ones may find (I3).
 //!
-//! The write hole is predicted, not forgiven: [`Model::suspect`] holds the columns (member data
-//! sectors) in which some member had writes that were not durable at a cut. Only there, and only where
-//! the sector's own member is missing, may a read be wrong; it is counted, so that a test in which none
-//! ever is wrong can be told to be blind.
+//! The write hole is predicted, not forgiven: where members disagree after a cut, and only where the
+//! sector's own member is missing, a read may be off by what reconstruction from them gives, and by nothing
+//! else ([`crate::suspects`]). It is counted, so that a test in which none ever is wrong can be told to be
+//! blind.
 //!
 //! Contents are as long as [`PayloadMode`] says; without payload nothing is kept, and anything may be read.
 //!
 //! Source   spec reliability.md §3 and §5 (I1-I3, I7); design.md, promises 1 and 2
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -32,6 +32,7 @@ use smallvec::{SmallVec, smallvec};
 use weft_units::{ByteRange, SECTOR_BYTES};
 
 use crate::checker::Violation;
+use crate::excuses::Excuses;
 use crate::payload::PayloadMode;
 use crate::sector_map::SectorMap;
 
@@ -63,17 +64,27 @@ pub struct Model {
     /// Counts acknowledgements.
     acknowledged: u64,
     reads_outstanding: u32,
-    /// Columns whose parity may disagree with their data since a power cut.
-    pub suspect: BTreeSet<u64>,
-    /// Sectors read that were predicted to be possibly wrong, and those that were.
-    pub hole: (u64, u64),
 }
 
-/// A read's view at its issue: the read floor of each of its sectors.
+/// A read's view at its issue: the read floor of each of its sectors, and all acknowledgements.
 #[derive(Clone, Debug)]
 pub struct ReadMark {
     range: ByteRange,
     floors: Vec<u64>,
+    acknowledged: u64,
+}
+
+/// How a content is explained.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Why {
+    /// It is what a client wrote.
+    Written,
+    /// It is made of parts that clients wrote together.
+    Mixed,
+    /// The same, byte for byte, as there were too many parts to try which of them are there.
+    MixedBytes,
+    /// It may have been reconstructed from members that disagreed.
+    Reconstructed,
 }
 
 /// A flush's view at its receipt: the acknowledgements that it covers.
@@ -101,6 +112,10 @@ struct Version {
     write: WriteId,
     /// What the sector may hold by it: one, or more where what it changed in part had failed.
     contents: SmallVec<[Content; 1]>,
+    /// So many of them, the last, are nothing that was written but what reconstruction may give.
+    reconstructed: usize,
+    /// How many acknowledgements there were with its own, if a power cut did not take it back.
+    acknowledged: Option<u64>,
     /// The part that it changed, if not all.
     patch: Option<Box<Patch>>,
     failed: bool,
@@ -120,11 +135,24 @@ struct Patch {
 
 impl Version {
     fn whole(write: WriteId, content: Content) -> Self {
-        Self { write, contents: smallvec![content], patch: None, failed: false }
+        let contents = smallvec![content];
+        let (reconstructed, acknowledged) = (0, None);
+        Self { write, contents, reconstructed, acknowledged, patch: None, failed: false }
     }
 
     fn looks_like(&self, sector: u64, at: usize, bytes: &[u8]) -> bool {
         self.contents.iter().any(|content| content.looks_like(sector, at, bytes))
+    }
+
+    /// Whether that is what was written, not what was reconstructed.
+    fn was_written(&self, sector: u64, at: usize, bytes: &[u8]) -> bool {
+        let written = self.contents.len() - self.reconstructed;
+        self.contents[..written].iter().any(|content| content.looks_like(sector, at, bytes))
+    }
+
+    /// Whether it changed a byte, by its place in what stands for the sector.
+    fn covers(&self, place: usize) -> bool {
+        self.patch.as_ref().is_none_or(|patch| patch.place.contains(&place))
     }
 }
 
@@ -244,12 +272,41 @@ impl Cell {
         (self.first..).zip(&self.versions).skip_while(move |(number, _)| *number < floor)
     }
 
-    /// Forgets what nobody may read any more.
+    /// Whether it stays what it is, acknowledged and durable.
+    fn is_settled(&self, number: u64) -> bool {
+        let version = &self.versions[(number - self.first) as usize];
+        let volatile = self.volatile.iter().any(|(other, _)| *other == number);
+        number <= self.durable_floor && version.acknowledged.is_some() && !volatile
+    }
+
+    /// Forgets what nobody may read any more. Of parts that were in flight together each may be there
+    /// without those before it, until all of them are settled.
     fn prune(&mut self) {
+        if self.mixed || self.durable_floor < self.unmixed_by {
+            let numbers = self.first + 1..=self.last();
+            let whole = numbers.rev().find(|it| !self.is_patch(*it) && self.is_settled(*it));
+            let keep_from = whole.unwrap_or(self.first);
+            while self.first < keep_from
+                || self.versions.len() > 1 && self.is_settled(self.first + 1)
+            {
+                self.versions.pop_front();
+                self.first += 1;
+            }
+            return;
+        }
         let keep_from = self.durable_floor.min(self.read_floor);
         while self.first < keep_from {
             self.versions.pop_front();
             self.first += 1;
+        }
+    }
+
+    /// The newest version may be this as well, as it may have been reconstructed.
+    fn add_possible(&mut self, content: Content) {
+        let newest = self.versions.back_mut().expect("a cell is never empty");
+        if !newest.contents.contains(&content) {
+            newest.contents.push(content);
+            newest.reconstructed += 1;
         }
     }
 
@@ -277,21 +334,109 @@ impl Cell {
         contents
     }
 
-    /// The newest version not below `floor` that looks like `bytes` at `offset` of the sector.
-    fn find(&self, floor: u64, sector: u64, offset: usize, bytes: &[u8]) -> Option<u64> {
+    /// The newest version not below `floor` that looks like `bytes` at `offset` of the sector. Where parts
+    /// were in flight together those that had been acknowledged at a moment are there.
+    fn find(
+        &self,
+        (floor, acknowledged): (u64, u64),
+        sector: u64,
+        offset: usize,
+        bytes: &[u8],
+    ) -> Option<(u64, Why)> {
         let matching =
             self.from(floor).filter(|(_, version)| version.looks_like(sector, offset, bytes));
-        let exact = matching.last().map(|(number, _)| number);
-        exact.or_else(|| (self.mixed && self.mixes(sector, offset, bytes)).then(|| self.last()))
+        if let Some((number, version)) = matching.last() {
+            let written = version.was_written(sector, offset, bytes)
+                || self.from(floor).any(|(_, other)| other.was_written(sector, offset, bytes));
+            return Some((number, if written { Why::Written } else { Why::Reconstructed }));
+        }
+        if !self.mixed {
+            return None;
+        }
+        let why = self.mixes(acknowledged, sector, offset, bytes)?;
+        Some((self.last(), why))
     }
 
-    /// Whether each byte for itself is of one of the versions.
-    fn mixes(&self, sector: u64, offset: usize, bytes: &[u8]) -> bool {
-        (offset..).zip(bytes.chunks(1)).all(|(at, byte)| {
-            self.versions.iter().any(|version| version.looks_like(sector, at, byte))
-        })
+    /// Whether it is what is left when each version took effect as a whole or not at all, in order; those
+    /// that had been acknowledged did.
+    fn mixes(&self, acknowledged: u64, sector: u64, offset: usize, bytes: &[u8]) -> Option<Why> {
+        let must = |version: &Version| version.acknowledged.is_some_and(|it| it <= acknowledged);
+        let later = || self.versions.iter().skip(1);
+        if later().filter(|version| !must(version)).count() > PARTS_MAX {
+            // Each byte is of the last version that must be there and changed it, or of a later one.
+            let last = |at: usize| {
+                let changed = |version: &Version| must(version) && version.covers(at);
+                self.versions.iter().rposition(changed).unwrap_or(0)
+            };
+            let all = (offset..).zip(bytes.chunks(1)).all(|(at, byte)| {
+                let from = self.versions.iter().skip(last(at));
+                from.into_iter().any(|version| version.looks_like(sector, at, byte))
+            });
+            return all.then_some(Why::MixedBytes);
+        }
+        let end = offset + bytes.len();
+        let part = |content: &Content| {
+            let mut part = Vec::with_capacity(bytes.len());
+            content.write(sector, offset..end, &mut part);
+            part
+        };
+        let mut states: Vec<Vec<u8>> = self.versions[0].contents.iter().map(part).collect();
+        for version in later() {
+            let mut after = if must(version) { Vec::new() } else { states.clone() };
+            match &version.patch {
+                None => after.extend(version.contents.iter().map(part)),
+                Some(patch) => after.extend(states.into_iter().map(|mut state| {
+                    let place = patch.place.start.max(offset)..patch.place.end.min(end);
+                    if !place.is_empty() {
+                        let within = place.start - patch.place.start..place.end - patch.place.start;
+                        let mut fresh = Vec::with_capacity(patch.place.len());
+                        patch.content.write(sector, patch.place.clone(), &mut fresh);
+                        state[place.start - offset..place.end - offset]
+                            .copy_from_slice(&fresh[within]);
+                    }
+                    state
+                })),
+            }
+            after.sort_unstable();
+            after.dedup();
+            states = after;
+        }
+        states.iter().any(|state| state == bytes).then_some(Why::Mixed)
+    }
+
+    /// The version that this is, off by one of the errors. What was written to a part stands on it.
+    fn find_off(
+        &self,
+        floor: u64,
+        sector: u64,
+        offset: usize,
+        bytes: &[u8],
+        errors: &[Vec<u8>],
+    ) -> Option<u64> {
+        let parts = self.mixed || self.versions.iter().any(|version| version.patch.is_some());
+        let off = |content: &Content, error: &Vec<u8>| {
+            let right = content.bytes(sector, error.len());
+            (offset..).zip(bytes).all(|(at, found)| {
+                let wrong = right[at] ^ error[at];
+                *found == wrong || parts && *found == right[at]
+            })
+        };
+        let matching = self.from(floor).filter(|(_, version)| {
+            version.contents.iter().any(|it| errors.iter().any(|error| off(it, error)))
+        });
+        matching.last().map(|(number, _)| number)
+    }
+
+    /// Whether what was read may be all that will be read: nothing is in flight or may go back.
+    fn is_quiet(&self) -> bool {
+        self.volatile.is_empty()
+            && self.last() <= self.read_floor
+            && self.versions.iter().all(|version| !version.failed)
     }
 }
+
+/// Versions of a sector of which every choice is tried.
+const PARTS_MAX: usize = 10;
 
 /// The sectors of a byte range.
 fn sectors(range: ByteRange) -> Range<u64> {
@@ -352,7 +497,8 @@ impl Model {
                 let patch = Patch { offset, len, place, content: content.clone() };
                 let contents = cell.patched(cell.versions.len(), sector, &patch, mode);
                 let patch = Some(Box::new(patch));
-                Version { write, contents, patch, failed: false }
+                let whole = Version::whole(write, Content::Fill(0));
+                Version { contents, patch, ..whole }
             };
             cell.versions.push_back(version);
             numbers.push(cell.last());
@@ -375,6 +521,11 @@ impl Model {
         let cells = self.cells.all_of(sectors(issued.range), Cell::new);
         for ((_, cell), number) in cells.zip(issued.numbers) {
             cell.read_floor = cell.read_floor.max(number);
+            if let Some(index) = number.checked_sub(cell.first)
+                && let Some(version) = cell.versions.get_mut(index as usize)
+            {
+                version.acknowledged = Some(self.acknowledged);
+            }
             // The whole of it was written after everything else.
             if cell.mixed && number == cell.last() && !cell.is_patch(number) {
                 (cell.mixed, cell.unmixed_by) = (false, number);
@@ -449,7 +600,8 @@ impl Model {
     pub fn read_issued(&mut self, range: ByteRange) -> ReadMark {
         self.reads_outstanding += 1;
         let floor = |(sector, _, _)| self.cells.get(sector).map_or(0, |cell| cell.read_floor);
-        ReadMark { range, floors: pieces(range).map(floor).collect() }
+        let floors = pieces(range).map(floor).collect();
+        ReadMark { range, floors, acknowledged: self.acknowledged }
     }
 
     /// It failed, or its client is gone.
@@ -457,7 +609,8 @@ impl Model {
         self.reads_outstanding -= 1;
     }
 
-    /// It returned `bytes`. `lost` tells whether a sector had to be reconstructed.
+    /// It returned `bytes`. `errors` tells what a sector may be off by, if it had to be reconstructed from
+    /// members that disagreed. What needed an excuse is counted.
     ///
     /// # Errors
     /// What was read is not allowed.
@@ -465,7 +618,8 @@ impl Model {
         &mut self,
         mark: &ReadMark,
         bytes: &[u8],
-        lost: impl Fn(u64) -> Option<u64>,
+        errors: impl Fn(u64) -> Vec<Vec<u8>>,
+        excuses: &mut Excuses,
     ) -> Result<(), Violation> {
         self.reads_outstanding -= 1;
         if self.payload == PayloadMode::None {
@@ -480,11 +634,17 @@ impl Model {
             let (found, after) = rest.split_at(place.len());
             rest = after;
             let offset = place.start;
-            let predicted = lost(sector).is_some_and(|column| self.suspect.contains(&column));
-            self.hole.0 += u64::from(predicted);
-            match cell.find(*floor, sector, offset, found) {
+            let errors = errors(sector);
+            let unsure = !errors.is_empty()
+                || cell.from(*floor).any(|(_, version)| version.reconstructed > 0);
+            excuses.read += 1;
+            excuses.read_unsure += u64::from(unsure);
+            match cell.find((*floor, mark.acknowledged), sector, offset, found) {
                 // P3: what was seen once does not go away again.
-                Some(number) => {
+                Some((number, why)) => {
+                    excuses.read_wrong += u64::from(why == Why::Reconstructed);
+                    excuses.read_mixed += u64::from(why == Why::Mixed);
+                    excuses.read_mixed_bytes += u64::from(why == Why::MixedBytes);
                     let failed = cell.versions[(number - cell.first) as usize].failed;
                     if !failed && cell.versions.iter().filter(|v| !v.failed).count() > 1 {
                         let same = cell
@@ -496,16 +656,20 @@ impl Model {
                         }
                     }
                 }
-                None if predicted => {
-                    self.hole.1 += 1;
-                    let newest = &cell.versions.back().expect("never empty").contents[0];
-                    let mut content = newest.bytes(sector, self.payload.sector_bytes());
-                    content[place].copy_from_slice(found);
-                    collapse(cell, Content::Bytes(content.into()));
-                }
                 None => {
-                    let older = cell.find(cell.first, sector, offset, found);
-                    return Err(explain(cell, sector, *floor, older, found));
+                    if cell.find_off(*floor, sector, offset, found, &errors).is_none() {
+                        let older = cell.find((cell.first, 0), sector, offset, found);
+                        let older = older.map(|(number, _)| number);
+                        return Err(explain(cell, sector, *floor, older, found));
+                    }
+                    excuses.read_wrong += 1;
+                    if found.len() == self.payload.sector_bytes() {
+                        let content = Content::Bytes(found.into());
+                        match cell.is_quiet() {
+                            true => collapse(cell, content),
+                            false => cell.add_possible(content),
+                        }
+                    }
                 }
             }
         }
@@ -530,7 +694,13 @@ impl Model {
         self.reads_outstanding = 0;
         for cell in self.cells.values_mut() {
             cell.read_floor = cell.durable_floor;
-            cell.volatile.clear();
+            for (number, _) in std::mem::take(&mut cell.volatile) {
+                if let Some(index) = number.checked_sub(cell.first)
+                    && let Some(version) = cell.versions.get_mut(index as usize)
+                {
+                    version.acknowledged = None;
+                }
+            }
             cell.mixed |= cell.durable_floor < cell.unmixed_by;
             cell.versions.iter_mut().for_each(|version| version.failed = false);
         }
@@ -556,20 +726,69 @@ impl Model {
         self.writes.values().map(|issued| issued.range).collect()
     }
 
+    /// Whether a read that is issued now may return this.
+    #[must_use]
+    pub fn why_now(&self, sector: u64, bytes: &[u8]) -> Option<Why> {
+        match self.cells.get(sector) {
+            Some(cell) => {
+                let from = (cell.read_floor, self.acknowledged);
+                cell.find(from, sector, 0, bytes).map(|(_, why)| why)
+            }
+            None => bytes.iter().all(|byte| *byte == 0).then_some(Why::Written),
+        }
+    }
+
     /// Whether this content on the media of the sector's own member is explained: something that was
     /// written there and not overwritten durably since.
     #[must_use]
     pub fn media_allows(&self, sector: u64, bytes: &[u8]) -> bool {
+        self.why(sector, bytes).is_some()
+    }
+
+    /// How this content on the media of the sector's own member is explained.
+    #[must_use]
+    pub fn why(&self, sector: u64, bytes: &[u8]) -> Option<Why> {
         match self.cells.get(sector) {
-            Some(cell) => cell.find(cell.first, sector, 0, bytes).is_some(),
-            None => bytes.iter().all(|byte| *byte == 0),
+            Some(cell) => cell.find((cell.first, 0), sector, 0, bytes).map(|(_, why)| why),
+            None => bytes.iter().all(|byte| *byte == 0).then_some(Why::Written),
         }
     }
 
-    /// Whether a write to the sector is issued and not answered.
+    /// Whether it is something that was written off by one of the errors.
+    #[must_use]
+    pub fn media_allows_off(&self, sector: u64, bytes: &[u8], errors: &[Vec<u8>]) -> bool {
+        let unwritten = Cell::new();
+        let cell = self.cells.get(sector).unwrap_or(&unwritten);
+        cell.find_off(cell.first, sector, 0, bytes, errors).is_some()
+    }
+
+    /// All that a sector may hold, as far as it is known whole, and whether parts of it may mix.
+    #[must_use]
+    pub fn choices(&self, sector: u64) -> (Vec<Vec<u8>>, bool) {
+        let len = self.payload.sector_bytes();
+        let Some(cell) = self.cells.get(sector) else { return (vec![vec![0; len]], false) };
+        let all = cell.versions.iter().flat_map(|version| &version.contents);
+        let mut contents: Vec<Vec<u8>> = all.map(|content| content.bytes(sector, len)).collect();
+        contents.sort_unstable();
+        contents.dedup();
+        (contents, cell.mixed)
+    }
+
+    /// The sector may hold this as well, as it may have been reconstructed.
+    pub fn add_possible(&mut self, sector: u64, bytes: &[u8]) {
+        for (_, cell) in self.cells.all_of(sector..sector + 1, Cell::new) {
+            cell.add_possible(Content::Bytes(bytes.into()));
+        }
+    }
+
+    /// Whether a write to the sector is issued and not answered, or may still be going on as nobody waits
+    /// for its answer.
     #[must_use]
     pub fn in_flight(&self, sector: u64) -> bool {
-        self.cells.get(sector).is_some_and(|cell| cell.last() > cell.read_floor)
+        self.cells.get(sector).is_some_and(|cell| {
+            let mut versions = cell.versions.iter();
+            versions.any(|version| version.failed || self.writes.contains_key(&version.write))
+        })
     }
 
     /// Sectors that were ever written.
@@ -638,7 +857,7 @@ mod tests {
 
     fn read(model: &mut Model, range: ByteRange, bytes: &[u8]) -> Result<(), Violation> {
         let mark = model.read_issued(range);
-        model.read_done(&mark, bytes, |_| None)
+        model.read_done(&mark, bytes, |_| Vec::new(), &mut Excuses::default())
     }
 
     #[test]
@@ -655,7 +874,10 @@ mod tests {
         let (second, two) = model.write_issued(SECTOR, Payload::Tags);
         let early = model.read_issued(SECTOR);
         model.write_acknowledged(second, false);
-        assert!(model.read_done(&early, &one, |_| None).is_ok(), "it was issued before the ack");
+        assert!(
+            model.read_done(&early, &one, |_| Vec::new(), &mut Excuses::default()).is_ok(),
+            "it was issued before the ack"
+        );
         assert_eq!(read(&mut model, SECTOR, &one).unwrap_err().checker, "I1 durability");
         assert!(read(&mut model, SECTOR, &two).is_ok());
         let mut mixed = one.clone();
@@ -695,21 +917,46 @@ mod tests {
     }
 
     #[test]
-    fn only_a_predicted_column_may_be_wrong() {
+    fn only_what_may_be_reconstructed_may_be_wrong_and_only_so() {
         let mut model = Model::default();
-        let (first, _) = model.write_issued(SECTOR, Payload::Tags);
+        let (first, right) = model.write_issued(SECTOR, Payload::Tags);
         model.write_acknowledged(first, true);
-        model.suspect.insert(3);
+        let wrong: Vec<u8> = right.iter().map(|byte| byte ^ 9).collect();
         let mark = model.read_issued(SECTOR);
-        assert!(
-            model.clone().read_done(&mark, &[9; 512], |_| None).is_err(),
-            "its member is there"
-        );
-        assert!(model.clone().read_done(&mark, &[9; 512], |_| Some(4)).is_err(), "another column");
-        assert!(model.read_done(&mark, &[9; 512], |_| Some(3)).is_ok());
-        assert_eq!(model.hole, (1, 1));
-        assert!(read(&mut model, SECTOR, &[9; 512]).is_ok());
-        assert!(read(&mut model, SECTOR, &[8; 512]).is_err());
+        let mut excuses = Excuses::default();
+        let mut done = |model: &mut Model, found: &[u8], errors: &[Vec<u8>]| {
+            model.read_done(&mark, found, |_| errors.to_vec(), &mut excuses)
+        };
+        assert!(done(&mut model.clone(), &wrong, &[]).is_err(), "its member is there");
+        assert!(done(&mut model.clone(), &wrong, &[vec![8; 512]]).is_err(), "another error");
+        assert!(done(&mut model.clone(), &[7; 512], &[vec![9; 512]]).is_err(), "something else");
+        assert!(done(&mut model.clone(), &right, &[vec![9; 512]]).is_ok());
+        assert!(done(&mut model, &wrong, &[vec![8; 512], vec![9; 512]]).is_ok());
+        assert_eq!((excuses.read, excuses.read_unsure, excuses.read_wrong), (5, 4, 1));
+        assert!(read(&mut model, SECTOR, &wrong).is_ok());
+        assert!(read(&mut model, SECTOR, &right).is_err(), "it stays what it was read as");
+    }
+
+    #[test]
+    fn what_may_be_reconstructed_is_told_from_what_was_written() {
+        let mut model = Model::default();
+        let (first, right) = model.write_issued(SECTOR, Payload::Tags);
+        model.write_acknowledged(first, true);
+        model.add_possible(7, &[5; 512]);
+        assert_eq!(model.why(7, &right), Some(Why::Written));
+        assert_eq!(model.why(7, &[5; 512]), Some(Why::Reconstructed));
+        assert_eq!(model.why(7, &[6; 512]), None);
+        // A part of it stands on either.
+        let (_, part) = model.write_issued(ByteRange::new(512 * 7, 100), Payload::Fill(3));
+        let mut sector = [5; 512];
+        sector[..100].copy_from_slice(&part);
+        assert!(model.media_allows(7, &sector));
+        sector[100] = 6;
+        assert!(!model.media_allows(7, &sector));
+        // The next of all of it does not.
+        let (all, _) = model.write_issued(SECTOR, Payload::Fill(4));
+        model.write_acknowledged(all, true);
+        assert_eq!((model.why(7, &[5; 512]), model.why(7, &[4; 512])), (None, Some(Why::Written)));
     }
 
     #[test]
@@ -766,6 +1013,41 @@ mod tests {
         sector[150] = 2;
         assert!(!model.media_allows(0, &sector), "a byte that nobody wrote there");
         model.write_acknowledged(a, false);
+    }
+
+    /// Parts are there as a whole or not at all, and those that were acknowledged are there.
+    #[test]
+    fn parts_do_not_tear_and_do_not_go_away() {
+        let mut model = Model::default();
+        let (_, _) = model.write_issued(ByteRange::new(0, 100), Payload::Fill(1));
+        let (b, _) = model.write_issued(ByteRange::new(200, 100), Payload::Fill(2));
+        let (c, _) = model.write_issued(ByteRange::new(250, 100), Payload::Fill(3));
+        let whole = ByteRange::new(0, 512);
+        let sector = |parts: &[(Range<usize>, u8)]| {
+            let mut sector = [0; 512];
+            parts.iter().for_each(|(range, byte)| sector[range.clone()].fill(*byte));
+            sector
+        };
+        let before = model.read_issued(whole);
+        model.write_acknowledged(b, false);
+        let late = model.read_issued(whole);
+        let done = |model: &Model, mark: &ReadMark, found: [u8; 512]| {
+            let mut excuses = Excuses::default();
+            let done = model.clone().read_done(mark, &found, |_| Vec::new(), &mut excuses);
+            (done.is_ok(), excuses.read_mixed)
+        };
+        let second_alone = sector(&[(200..300, 2)]);
+        assert_eq!(done(&model, &late, second_alone), (true, 1));
+        let third_alone = sector(&[(250..350, 3)]);
+        assert_eq!(done(&model, &before, third_alone), (true, 1));
+        assert_eq!(done(&model, &late, third_alone), (false, 0), "the second was acknowledged");
+        let both = sector(&[(200..300, 2), (250..350, 3)]);
+        assert_eq!(done(&model, &late, both), (true, 1));
+        let torn = sector(&[(200..300, 2), (250..351, 3)]);
+        assert_eq!(done(&model, &late, torn), (false, 0), "a byte more than was written");
+        let torn = sector(&[(0..50, 1), (200..300, 2)]);
+        assert_eq!(done(&model, &late, torn), (false, 0), "half of a part");
+        model.write_acknowledged(c, false);
     }
 
     /// Found by shards behind queues, seed 20841 of faults-and-cuts.

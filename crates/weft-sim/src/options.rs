@@ -60,8 +60,8 @@ pub struct Options {
     /// Whether checkers watch.
     pub checked: bool,
     /// Whether data is promised: not when more members are hurt than the level survives. Until the power
-    /// goes or the process dies every checker counts all the same; after that I2 outside of suspect columns,
-    /// and what is not about data.
+    /// goes or the process dies every checker counts all the same; after that I2, where what members hold
+    /// that are believed is as good as what was written, and what is not about data.
     pub data_promised: bool,
     /// Whether disks may lie about flushes. Then nothing counts that is about data.
     pub disks_lie: bool,

@@ -22,6 +22,7 @@ use crate::checker::parity::Bytes;
 use crate::crash::{Coverage, CutMode};
 use crate::disk::IoErrors;
 use crate::driver::Order;
+use crate::excuses::Excuses;
 use crate::faults::Planned;
 use crate::model::Payload;
 use crate::options::Options;
@@ -222,6 +223,8 @@ pub struct Script {
 pub struct Report {
     /// Its power cuts.
     pub coverage: Coverage,
+    /// What passed with an excuse.
+    pub excuses: Excuses,
     /// Deaths of the process.
     pub kills: u64,
     /// Restarts that were promised to write nothing.
@@ -389,6 +392,7 @@ impl Script {
         self.end(&mut world, &mut report)?;
         world.disks.iter().for_each(|disk| report.io_errors.merge(disk.stats.io_errors));
         report.coverage = world.coverage;
+        report.excuses = world.excuses();
         report.requests = world.requests_answered();
         report.queues = (world.delays.queues, world.delays.overtaken);
         report.digest = world.digest;

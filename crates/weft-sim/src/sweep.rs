@@ -23,6 +23,7 @@ use crate::chunk_kib;
 use crate::crash::Coverage;
 use crate::disk::IoErrors;
 use crate::driver::Order;
+use crate::excuses::Excuses;
 use crate::model::Payload;
 use crate::options::Options;
 use crate::payload::PayloadMode;
@@ -74,6 +75,8 @@ pub struct Totals {
     pub scope_states: u64,
     /// Power cuts, and what they were. The small scope cuts each of its states several times, or kills there.
     pub coverage: Coverage,
+    /// What scripts of profiles let pass with an excuse.
+    pub excuses: Excuses,
     /// Deaths of the process.
     pub kills: u64,
     /// Sectors read back and found right.
@@ -215,6 +218,7 @@ impl Totals {
         self.stops += other.stops;
         self.scope_states += other.scope_states;
         self.coverage.merge(other.coverage);
+        self.excuses.merge(other.excuses);
         self.kills += other.kills;
         self.verified += other.verified;
         self.scrubbed += other.scrubbed;
@@ -277,6 +281,7 @@ fn seed_of(profile: Profile, seed: u64, shards: Shards) -> Result<Totals, String
         io_errors: report.io_errors,
         stops: report.stops,
         coverage: report.coverage,
+        excuses: if shards.queues { Excuses::default() } else { report.excuses },
         kills: report.kills,
         verified: report.verified,
         scrubbed: report.scrubbed,

@@ -8,11 +8,13 @@
 //! A restart always goes the way of a real one: superblock sectors are read off the media, parsed,
 //! assembled and made into an engine.
 
+mod at_stake;
 mod carry_out;
 mod clients;
 mod create;
 mod endings;
 mod fingerprint;
+mod measure;
 mod memory;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -25,6 +27,7 @@ use weft_ondisk::{Metadata, Superblock, Uuid};
 use weft_parity::Parity;
 use weft_units::{ClientId, MemberIndex, SECTOR_BYTES, Sectors, Slot, Time};
 
+use at_stake::AtStake;
 pub use carry_out::{Delays, Pending};
 use clients::{Issued, Waiting};
 pub(crate) use fingerprint::Text;
@@ -33,10 +36,12 @@ use memory::Memory;
 use crate::checker::{Array, Checkers, Limits, Record, View, Violation};
 use crate::crash::Coverage;
 use crate::disk::Disk;
+use crate::excuses::Excuses;
 use crate::model::Model;
 use crate::options::{Options, member_bytes_max};
 use crate::payload::NeedsPayload;
 use crate::rng::{Digest, Rng};
+use crate::suspects::Suspects;
 
 /// Names a request or command of a client.
 pub type Ticket = (ClientId, Tag);
@@ -113,12 +118,12 @@ pub struct World {
     answers: BTreeMap<Ticket, Answer>,
     answered: u64,
     next_tag: u64,
-    /// Slots and columns that a disk failed to read: they are reconstructed, and what was computed for
-    /// them may be lost again with the power.
-    unreadable: BTreeSet<(u16, u64)>,
-    /// Slots that were missing at any time since columns became suspect: what was reconstructed for
-    /// them stays as it is, also when they are filled again.
-    lost_since: BTreeSet<u16>,
+    /// What verification reads as a whole.
+    at_stake: AtStake,
+    /// Columns whose members disagree.
+    pub(crate) suspects: Suspects,
+    /// Whether members may disagree since a cut or a death of the process, and were not measured since.
+    measure_due: bool,
     /// What clients may see.
     pub model: Model,
     /// Where data is.
@@ -141,6 +146,8 @@ pub struct World {
     pub digest: Digest,
     /// What the power cuts were like.
     pub coverage: Coverage,
+    /// What was read with an excuse.
+    excuses: Excuses,
     /// What became of queues.
     pub delays: Delays,
     /// Requests, computations and queues that ended.
@@ -200,8 +207,9 @@ impl World {
             answers: BTreeMap::new(),
             answered: 0,
             next_tag: 0,
-            unreadable: BTreeSet::new(),
-            lost_since: BTreeSet::new(),
+            at_stake: AtStake::default(),
+            suspects: Suspects::default(),
+            measure_due: false,
             model: Model::new(options.payload),
             array: Array { geometry, data_offset },
             record_before: record.clone(),
@@ -214,6 +222,7 @@ impl World {
             log: Vec::new(),
             digest: Digest::default(),
             coverage: Coverage::default(),
+            excuses: Excuses::default(),
             delays: Delays::default(),
             completed: 0,
             rng: Rng::new(options.seed),
@@ -242,10 +251,10 @@ impl World {
         }
         let missing = (0u16..).zip(&assembly.slots);
         let missing = missing.filter(|(_, state)| !matches!(state, SlotState::InSync(_)));
-        if self.model.suspect.is_empty() {
-            self.lost_since.clear();
+        self.at_stake.started(missing.map(|(slot, _)| slot));
+        if self.options.checked {
+            self.measure_all(&assembly);
         }
-        self.lost_since.extend(missing.map(|(slot, _)| slot));
         let knobs = self.options.knobs;
         let row_frames = assembly.row_frames(knobs.stripe_size);
         let shards = self.options.shards;
@@ -412,6 +421,20 @@ impl World {
         };
         !lost.iter().any(|name| checker.starts_with(name))
             && self.options.only.is_none_or(|only| checker.starts_with(only))
+    }
+
+    /// Columns whose members disagree.
+    #[must_use]
+    pub fn suspect_columns(&self) -> Vec<u64> {
+        self.suspects.columns().filter(|column| self.suspects.contains(*column)).collect()
+    }
+
+    /// What passed with an excuse. Where disks lie nothing counts that is about data, and neither does this.
+    #[must_use]
+    pub fn excuses(&self) -> Excuses {
+        let mut excuses = self.checkers.excuses;
+        excuses.merge(self.excuses);
+        if self.options.disks_lie { Excuses::default() } else { excuses }
     }
 
     /// Bytes of the volume.

@@ -52,7 +52,9 @@ pub use untouched::Untouched;
 use weft_engine::raid::geometry::Geometry;
 
 use crate::disk::Disk;
+use crate::excuses::Excuses;
 use crate::model::{Model, pieces};
+use crate::suspects::Suspects;
 
 /// A promise that was not kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -177,6 +179,8 @@ pub struct View<'a> {
     pub record: &'a Record,
     /// What clients wrote.
     pub model: &'a Model,
+    /// Where members disagree.
+    pub suspects: &'a Suspects,
 }
 
 impl View<'_> {
@@ -198,6 +202,8 @@ pub struct Checkers {
     exactly_once: ExactlyOnce,
     bounds: Bounds,
     bounded_wait: BoundedWait,
+    /// What passed with an excuse.
+    pub excuses: Excuses,
     /// What was found, first things first.
     pub found: Vec<Violation>,
 }
@@ -215,6 +221,7 @@ impl Checkers {
             exactly_once: ExactlyOnce::default(),
             bounds: Bounds::new(limits),
             bounded_wait: BoundedWait::default(),
+            excuses: Excuses::default(),
             found: Vec::new(),
         }
     }
@@ -244,7 +251,7 @@ impl Checkers {
 
     /// A write is about to go to a disk.
     pub fn write(&mut self, view: View<'_>, disk: usize, at: u64, count: u64, bytes: &[u8]) {
-        self.untouched.write(view, disk, at, bytes, &mut self.found);
+        self.untouched.write(view, (disk, at), bytes, &mut self.excuses, &mut self.found);
         self.dirty.write(view, disk, (at, count), bytes, &mut self.found);
     }
 
@@ -262,9 +269,10 @@ impl Checkers {
     pub fn stopped(&mut self) {
         let limits = self.bounds.limits();
         let found = std::mem::take(&mut self.found);
+        let excuses = self.excuses;
         let mut stale = std::mem::take(&mut self.stale);
         stale.stopped();
-        *self = Self { stale, found, ..Self::new(limits) };
+        *self = Self { stale, excuses, found, ..Self::new(limits) };
     }
 
     /// What is remembered when an engine is gone, for the fingerprint of what a cut would find.

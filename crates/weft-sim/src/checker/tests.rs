@@ -17,6 +17,7 @@ use crate::compute::syndromes;
 use crate::disk::DiskOp;
 use crate::model::{Payload, WriteId};
 use crate::rng::Rng;
+use crate::suspects::Syndrome;
 
 /// Three members of RAID 5 with a chunk of 4 KiB, and whoever plays the engine.
 struct Stage {
@@ -25,6 +26,7 @@ struct Stage {
     array: Array,
     record: Record,
     model: Model,
+    suspects: Suspects,
     checkers: Checkers,
     supers: Vec<Super1>,
     tokens: u64,
@@ -59,6 +61,7 @@ impl Stage {
             disk_of: vec![0, 1, 2],
             array: Array { geometry, data_offset },
             model: Model::default(),
+            suspects: Suspects::default(),
             checkers: Checkers::new(limits),
             supers,
             tokens: 0,
@@ -76,6 +79,7 @@ impl Stage {
             array: &self.array,
             record: &self.record,
             model: &self.model,
+            suspects: &self.suspects,
         }
     }
 
@@ -452,6 +456,27 @@ fn i7_data_that_nobody_wrote_is_caught() {
     assert!(stage.found().is_empty());
     stage.data(1, 0, &bytes, false);
     assert_eq!(stage.found(), ["I7 untouched data"], "the right bytes at the wrong place");
+}
+
+/// In a column whose members disagree: what reconstruction gives goes back to a slot that was lost, and
+/// nothing else does.
+#[test]
+fn i7_data_that_nobody_wrote_is_caught_in_a_suspect_column_too() {
+    let found = |lost: &[u16], error: u8| {
+        let mut stage = Stage::new();
+        stage.mark(false, &[2, 1, 0]);
+        let (_, bytes) = stage.model.write_issued(ByteRange::new(0, 512), Payload::Tags);
+        let syndrome = Syndrome { p: vec![9; 512], q: Vec::new() };
+        stage.suspects.insert(0, [syndrome].into(), lost.iter().copied());
+        let content: Vec<u8> = bytes.iter().map(|byte| byte ^ error).collect();
+        stage.data(0, 0, &content, false);
+        (stage.found(), stage.checkers.excuses.written_wrong)
+    };
+    assert_eq!(found(&[0], 0), (vec![], 0));
+    assert_eq!(found(&[0], 9), (vec![], 1), "what reconstruction gives");
+    assert_eq!(found(&[0], 8), (vec!["I7 untouched data"], 0), "another content");
+    assert_eq!(found(&[], 9), (vec!["I7 untouched data"], 0), "its member was never lost");
+    assert_eq!(found(&[1], 9), (vec!["I7 untouched data"], 0), "another slot was lost");
 }
 
 #[test]

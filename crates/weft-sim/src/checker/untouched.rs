@@ -7,6 +7,8 @@
 use weft_units::{Sectors, Slot};
 
 use super::{View, Violation};
+use crate::excuses::Excuses;
+use crate::model::Why;
 
 const NAME: &str = "I7 untouched data";
 
@@ -19,9 +21,9 @@ impl Untouched {
     pub fn write(
         self,
         view: View<'_>,
-        disk: usize,
-        at: u64,
+        (disk, at): (usize, u64),
         bytes: &[u8],
+        excuses: &mut Excuses,
         found: &mut Vec<Violation>,
     ) {
         let members = view.array.geometry.members();
@@ -33,11 +35,20 @@ impl Untouched {
             let Some(sector) = view.array.geometry.array_sector(slot, Sectors(column)) else {
                 continue;
             };
-            if view.model.suspect.contains(&column) || view.model.media_allows(sector.0, content) {
-                continue;
+            excuses.written += 1;
+            match view.model.why(sector.0, content) {
+                Some(why) => {
+                    excuses.written_wrong += u64::from(why == Why::Reconstructed);
+                    continue;
+                }
+                // What was computed for a member that rejoined, or was never seen by the model.
+                None if view.disks[disk].peek(absolute, 1) == content => continue,
+                None => {}
             }
-            // What was computed for a member that rejoined, or was never seen by the model.
-            if view.disks[disk].peek(absolute, 1) == content {
+            // What was reconstructed from members that disagreed goes back to its own.
+            let errors = view.suspects.errors(view.array, column, slot);
+            if view.model.media_allows_off(sector.0, content, &errors) {
+                excuses.written_wrong += 1;
                 continue;
             }
             found.push(Violation::new(

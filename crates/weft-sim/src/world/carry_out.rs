@@ -115,15 +115,14 @@ impl World {
     fn notice(&mut self, notice: Notice) {
         match notice {
             Notice::MemberFailed { slot: Some(slot), .. } => {
-                self.lost_since.insert(slot.0);
+                self.suspects.lose(slot.0);
+                self.at_stake.lose(slot.0);
             }
-            // With somebody missing, what was reconstructed wrongly is right from now on.
-            Notice::SyncFinished {
-                action: SyncAction::Repair | SyncAction::Resync,
-                complete: true,
-                ..
-            } if self.lost_since.is_empty() && self.unreadable.is_empty() => {
-                self.model.suspect.clear();
+            Notice::SyncFinished { ref action, complete, .. } => {
+                if matches!(action, SyncAction::Repair | SyncAction::Resync) && complete {
+                    self.at_stake.synced();
+                }
+                self.look_again_at_all();
             }
             _ => {}
         }
@@ -223,15 +222,22 @@ impl World {
                 self.record.of(disk).and_then(|sb| sb.own_role().ok())
         {
             let columns = (*at..*at + *count).filter_map(|at| self.array.data_sector(disk, at));
-            self.unreadable.extend(columns.map(|column| (slot, column)));
+            columns.for_each(|column| self.suspects.lose_at(slot, column));
+            self.at_stake.cannot_read();
         }
         if let (Work::Write { at, count, .. }, Err(Fault::NoSpace)) = (&pending.work, &result) {
             // Nobody is failed for it, so the row is suspect until it is synced.
-            for absolute in *at..*at + *count {
-                if let Some(column) = self.array.data_sector(disk, absolute) {
-                    self.model.suspect.insert(column);
-                }
-            }
+            let columns: Vec<u64> =
+                (*at..*at + *count).filter_map(|at| self.array.data_sector(disk, at)).collect();
+            self.at_stake.extend(columns.iter().copied());
+            self.open_columns(columns);
+        }
+        if let Work::Write { at, count, .. } = pending.work
+            && !self.suspects.is_empty()
+        {
+            let columns: Vec<u64> =
+                (at..at + count).filter_map(|at| self.array.data_sector(disk, at)).collect();
+            columns.into_iter().for_each(|column| self.look_again(column));
         }
         match (pending.work, result) {
             (Work::Read { into, .. }, Ok(bytes)) => {

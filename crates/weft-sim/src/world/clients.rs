@@ -303,14 +303,20 @@ impl World {
                 if flags.preflush {
                     self.model.flush_acknowledged(mark);
                 }
+                let range = self.model.range_of(write);
                 self.model.write_acknowledged(write, flags.fua);
+                if let Some(range) = range {
+                    self.look_again_at(range);
+                }
                 Ok(Vec::new())
             }
             (Expected::Write(write, _, _), Err(error)) => {
                 // It may have ended in the middle, for good: the array broke.
                 let range = self.model.range_of(write).filter(|_| !self.options.data_promised);
                 let columns = range.into_iter().flat_map(|range| self.array.columns(range));
-                self.model.suspect.extend(columns.map(|(_, column)| column.sector));
+                let columns: Vec<u64> = columns.map(|(_, column)| column.sector).collect();
+                self.at_stake.extend(columns.iter().copied());
+                self.open_columns(columns);
                 self.model.write_failed(write);
                 Err(error)
             }
@@ -319,15 +325,17 @@ impl World {
                 let part = issued.frames.part(range.start.0 % FRAME_BYTES, range.len.0);
                 let bytes = self.memory.part(part).to_vec();
                 let beyond = self.interrupted && !self.options.data_promised;
-                let column = |sector: u64| {
-                    let column = self.array.column(sector);
-                    let slot = column.data.0;
-                    let lost = beyond
-                        || self.lost_since.contains(&slot)
-                        || self.unreadable.contains(&(slot, column.sector));
-                    lost.then_some(column.sector)
+                let errors = |sector: u64| {
+                    let (column, array) = (self.array.column(sector), &self.array);
+                    match beyond {
+                        true => self.suspects.errors_if_lost(array, column.sector, column.data),
+                        false => self.suspects.errors(array, column.sector, column.data),
+                    }
                 };
-                if let Err(violation) = self.model.read_done(&mark, &bytes, column) {
+                let mut excuses = self.excuses;
+                let done = self.model.read_done(&mark, &bytes, errors, &mut excuses);
+                self.excuses = excuses;
+                if let Err(violation) = done {
                     self.fail(violation);
                 }
                 self.memory.give_back(issued.frames);

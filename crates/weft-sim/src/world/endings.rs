@@ -27,6 +27,7 @@ impl World {
                 })
             });
         self.interrupted = true;
+        self.measure_due = true;
         let mut shape = CutShape { during_sync: syncing, ..CutShape::default() };
         let (mut kept_rows, mut lost_rows) = (BTreeSet::new(), BTreeSet::new());
         let mut lost_by_others = Vec::new();
@@ -44,7 +45,7 @@ impl World {
                 for absolute in sectors {
                     if let Some(column) = self.array.data_sector(disk, *absolute) {
                         rows.insert(column / 8);
-                        self.model.suspect.insert(column);
+                        self.at_stake.extend([column]);
                     }
                 }
             }
@@ -90,19 +91,16 @@ impl World {
     pub fn kill(&mut self) {
         self.interrupted = true;
         let mut rng = self.rng.fork();
+        self.measure_due = true;
         for disk in 0..self.disks.len() {
             let writes: Vec<(u64, u64)> = self.disks[disk].outstanding_writes().collect();
-            for absolute in writes.into_iter().flat_map(|(at, count)| at..at + count) {
-                if let Some(column) = self.array.data_sector(disk, absolute) {
-                    self.model.suspect.insert(column);
-                }
-            }
+            let sectors = writes.into_iter().flat_map(|(at, count)| at..at + count);
+            self.at_stake.extend(sectors.filter_map(|at| self.array.data_sector(disk, at)));
             self.disks[disk].process_killed(&mut rng);
         }
         // A part of a row may be complete and the rest not even submitted.
         for range in self.model.in_flight_ranges() {
-            let columns: Vec<u64> = self.array.columns(range).map(|(_, c)| c.sector).collect();
-            self.model.suspect.extend(columns);
+            self.at_stake.extend(self.array.columns(range).map(|(_, column)| column.sector));
         }
         self.stopped();
         self.model.process_died();
@@ -123,8 +121,8 @@ impl World {
 
     fn verify_all(&mut self, order: Order, whole: bool) -> u64 {
         let mut sectors: BTreeSet<u64> = self.model.touched().collect();
-        for column in &self.model.suspect {
-            sectors.extend(self.array.data_of(*column).into_iter().map(|(_, sector)| sector));
+        for column in self.at_stake.columns().chain(self.suspects.columns()) {
+            sectors.extend(self.array.data_of(column).into_iter().map(|(_, sector)| sector));
         }
         let sectors: Vec<u64> = sectors.into_iter().collect();
         let mut ranges: VecDeque<(u64, u64)> = VecDeque::new();
@@ -134,7 +132,7 @@ impl World {
                 _ => ranges.push_back((*sector, 1)),
             }
         }
-        let hole = self.model.hole;
+        let before = self.excuses;
         let mut read = 0;
         while let Some((at, count)) = ranges.pop_front() {
             let range = ByteRange::new(at * 512, count * 512);
@@ -167,8 +165,9 @@ impl World {
                 }
             }
         }
-        self.coverage.hole_predicted += self.model.hole.0 - hole.0;
-        self.coverage.hole_wrong += self.model.hole.1 - hole.1;
+        self.coverage.hole_predicted += self.excuses.read_unsure - before.read_unsure;
+        self.coverage.hole_wrong += self.excuses.read_wrong - before.read_wrong;
+        self.look_again_at_all();
         read
     }
 
@@ -183,6 +182,6 @@ impl World {
     #[must_use]
     pub fn columns_of_interest(&self) -> BTreeSet<u64> {
         let touched = self.model.touched().map(|sector| self.array.column(sector).sector);
-        touched.chain(self.model.suspect.iter().copied()).collect()
+        touched.chain(self.at_stake.columns()).chain(self.suspects.columns()).collect()
     }
 }

@@ -1,0 +1,598 @@
+//! Suspect columns: a sector of each member of a stripe that do not agree, and what may be read of them.
+//!
+//! A power cut, a death of the process or a write that a member refuses can leave data and parity of
+//! different times (the write hole). While every member is read nothing shows; what is reconstructed from
+//! them is wrong, but not anything. It is what the parity relation makes of what the members hold:
+//!
+//! ```text
+//!   data      D₀ D₁ D₂     as on the members; each some version that was written
+//!   parity    P  Q         each of some choice of versions, not of one and the same
+//!   syndrome  P ⊕ D₀⊕D₁⊕D₂,  Q ⊕ g⁰D₀⊕g¹D₁⊕g²D₂
+//!   D₁ lost   reads as D₁ ⊕ error, where the error solves the syndrome
+//! ```
+//!
+//! So after each cut the columns are measured, not guessed. One whose members agree is not suspect. Of one
+//! in which they do not, parity must be that of *some* choice of versions ([`unexplained`]), and the
+//! syndrome is kept: a slot that is lost from then on may be off by the errors that it can cause, and by
+//! nothing else. Read-modify-write keeps the syndrome; a write of the full stripe, a resync, a rebuild make
+//! it zero. Each column is looked at again when a write to it has ended, and is not suspect any more as
+//! soon as its members agree, each on its own.
+//!
+//! Source   spec reliability.md §3 (P5), §5 (I1, I2, I6, I7); H. P. Anvin, "The mathematics of RAID-6", §4
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use weft_engine::raid::geometry::Placement;
+use weft_parity::Parity;
+use weft_units::{Sectors, Slot};
+
+use crate::checker::Array;
+use crate::disk::Disk;
+use crate::model::Model;
+
+/// What disagrees with the members' data: P ⊕ P′ and Q ⊕ Q′, zeros for a parity that is not there.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Syndrome {
+    /// Of P.
+    pub p: Vec<u8>,
+    /// Of Q; nothing where there is none.
+    pub q: Vec<u8>,
+}
+
+/// Columns whose members do not agree, or did not until shortly.
+#[derive(Clone, Debug, Default)]
+pub struct Suspects {
+    columns: BTreeMap<u64, Suspect>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Suspect {
+    /// Slots that were missing or could not be read at any time since: what was reconstructed for them
+    /// stays, also when they are filled again.
+    lost: BTreeSet<u16>,
+    syndromes: BTreeSet<Syndrome>,
+    /// A member refused a write: what that left is measured whenever nothing is outstanding.
+    open: bool,
+    /// Members agree again, but a power cut may take that back.
+    dormant: bool,
+}
+
+/// What members hold of one column.
+#[derive(Clone, Debug)]
+pub struct Strips {
+    placement: Placement,
+    /// By slot; none where a member is missing.
+    blocks: Vec<Option<Vec<u8>>>,
+    len: usize,
+}
+
+/// What reconstruction may make of one column.
+#[derive(Clone, Debug, Default)]
+pub struct Outcome {
+    /// Of each data slot that is missing, all that it may be reconstructed as.
+    pub values: Vec<(Slot, Vec<u8>)>,
+    /// What disagrees once missing slots are one of these. None of it is zero.
+    pub syndromes: BTreeSet<Syndrome>,
+}
+
+/// Whether a parity is that of some choice of versions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Explained {
+    /// It is.
+    Yes,
+    /// There are too many choices to try.
+    TooMany,
+    /// It is not.
+    No,
+}
+
+/// Choices that are tried of one column, and errors of one slot that are allowed.
+const CHOICES_MAX: usize = 4096;
+
+fn zero(bytes: &[u8]) -> bool {
+    bytes.iter().all(|byte| *byte == 0)
+}
+
+fn xor(a: &[u8], b: &[u8]) -> Vec<u8> {
+    a.iter().zip(b).map(|(a, b)| a ^ b).collect()
+}
+
+/// Adds gᵏ times a strip.
+fn add_multiple(exponent: u8, strip: &[u8], to: &mut [u8]) {
+    let zeros = vec![0; strip.len()];
+    Parity::detect().update_pq(exponent, &zeros, strip, None, Some(to));
+}
+
+impl Syndrome {
+    fn is_zero(&self) -> bool {
+        zero(&self.p) && zero(&self.q)
+    }
+
+    /// What is left of it once the data of a slot is off by an error.
+    fn after(&self, exponent: u8, error: &[u8]) -> Self {
+        let mut after = self.clone();
+        after.take_away(exponent, error);
+        after
+    }
+
+    fn take_away(&mut self, exponent: u8, data: &[u8]) {
+        Parity::detect().xor_into(&mut self.p, data);
+        if !self.q.is_empty() {
+            add_multiple(exponent, data, &mut self.q);
+        }
+    }
+
+    /// The error of a slot that is reconstructed from Q.
+    fn by_q(&self, exponent: u8) -> Vec<u8> {
+        let mut error = vec![0; self.q.len()];
+        Parity::detect().recover_data_from_q(&[], &self.q, exponent, &mut error);
+        error
+    }
+
+    /// The errors of two slots that are reconstructed together.
+    fn of_two(&self, a: u8, b: u8) -> (Vec<u8>, Vec<u8>) {
+        let (mut of_a, mut of_b) = (vec![0; self.p.len()], vec![0; self.p.len()]);
+        Parity::detect().recover_two(&[], &self.p, &self.q, a, b, &mut of_a, &mut of_b);
+        (of_a, of_b)
+    }
+}
+
+impl Strips {
+    /// What these disks return of a column, errors aside.
+    #[must_use]
+    pub fn read(
+        array: &Array,
+        disks: &[Disk],
+        column: u64,
+        disk_of: impl Fn(Slot) -> Option<usize>,
+    ) -> Self {
+        let geometry = &array.geometry;
+        let placement = geometry.placement(geometry.chunk_row_of(Sectors(column)));
+        let block = |slot: u16| {
+            let disk = disk_of(Slot(slot))?;
+            Some(disks[disk].peek(column + array.data_offset[disk].0, 1))
+        };
+        let len = disks.first().map_or(0, |disk| disk.sector_bytes(array.data_offset[0].0));
+        Self { placement, blocks: (0..geometry.members()).map(block).collect(), len }
+    }
+
+    /// What a slot holds, if its member is there.
+    #[must_use]
+    pub fn at(&self, slot: Slot) -> Option<&[u8]> {
+        self.blocks[slot.index()].as_deref()
+    }
+
+    fn data_slots(&self) -> Vec<Slot> {
+        data_slots(&self.placement, self.blocks.len() as u16)
+    }
+
+    /// What may be reconstructed of what is missing. Where too much is, nothing.
+    #[must_use]
+    pub fn outcome(&self) -> Outcome {
+        let (has_p, q) = (self.at(self.placement.p).is_some(), self.placement.q);
+        let has_q = q.is_some_and(|q| self.at(q).is_some());
+        let parity = |slot: Option<Slot>| {
+            let block = slot.and_then(|slot| self.at(slot));
+            block.map_or_else(|| vec![0; self.len], <[u8]>::to_vec)
+        };
+        let q_block = if q.is_some() { parity(q) } else { Vec::new() };
+        let mut rest = Syndrome { p: parity(Some(self.placement.p)), q: q_block };
+        let (mut missing, exponent) = (Vec::new(), |slot| self.placement.exponent(slot));
+        for slot in self.data_slots() {
+            match self.at(slot) {
+                Some(block) => rest.take_away(exponent(slot), block),
+                None => missing.push(slot),
+            }
+        }
+        let known = |mut syndrome: Syndrome| {
+            if !has_p {
+                syndrome.p.fill(0);
+            }
+            if !has_q {
+                syndrome.q.fill(0);
+            }
+            syndrome
+        };
+        let mut outcome = Outcome::default();
+        match missing[..] {
+            [] => outcome.syndromes.extend([known(rest)]),
+            [slot] => {
+                let by_p = has_p.then(|| rest.p.clone());
+                let by_q = has_q.then(|| rest.by_q(exponent(slot)));
+                for value in by_p.into_iter().chain(by_q) {
+                    outcome.syndromes.insert(known(rest.after(exponent(slot), &value)));
+                    outcome.values.push((slot, value));
+                }
+            }
+            [a, b] if has_p && has_q => {
+                let (of_a, of_b) = rest.of_two(exponent(a), exponent(b));
+                outcome.values.extend([(a, of_a), (b, of_b)]);
+            }
+            _ => {}
+        }
+        outcome.syndromes.retain(|syndrome| !syndrome.is_zero());
+        outcome
+    }
+}
+
+fn data_slots(placement: &Placement, members: u16) -> Vec<Slot> {
+    (0..members).map(Slot).filter(|slot| placement.data_index(*slot).is_some()).collect()
+}
+
+/// All that is left of syndromes when one parity is written anew, or when one slot was reconstructed and
+/// stays so.
+fn closure(
+    placement: &Placement,
+    members: u16,
+    syndromes: &BTreeSet<Syndrome>,
+) -> BTreeSet<Syndrome> {
+    let mut states = syndromes.clone();
+    if placement.q.is_none() {
+        return states;
+    }
+    for syndrome in syndromes {
+        let nothing = vec![0; syndrome.p.len()];
+        states.insert(Syndrome { q: nothing.clone(), ..syndrome.clone() });
+        states.insert(Syndrome { p: nothing, ..syndrome.clone() });
+        for slot in data_slots(placement, members) {
+            for error in errors_by(placement, members, syndrome, slot) {
+                states.insert(syndrome.after(placement.exponent(slot), &error));
+            }
+        }
+    }
+    states.retain(|syndrome| !syndrome.is_zero());
+    states
+}
+
+/// What a slot may be off by.
+fn errors_by(placement: &Placement, members: u16, syndrome: &Syndrome, slot: Slot) -> Vec<Vec<u8>> {
+    let mut errors = vec![syndrome.p.clone()];
+    if placement.q.is_some() {
+        let own = placement.exponent(slot);
+        errors.push(syndrome.by_q(own));
+        let others = data_slots(placement, members).into_iter().filter(|other| *other != slot);
+        errors.extend(others.map(|other| syndrome.of_two(own, placement.exponent(other)).0));
+    }
+    errors.retain(|error| !zero(error));
+    errors
+}
+
+impl Suspects {
+    /// All of them.
+    pub fn columns(&self) -> impl Iterator<Item = u64> {
+        self.columns.keys().copied()
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.columns.is_empty()
+    }
+
+    /// Whether members of a column disagree.
+    #[must_use]
+    pub fn contains(&self, column: u64) -> bool {
+        self.columns.get(&column).is_some_and(|suspect| !suspect.dormant)
+    }
+
+    /// A column is one, for what disagrees, while these slots are missing.
+    pub fn insert(
+        &mut self,
+        column: u64,
+        syndromes: BTreeSet<Syndrome>,
+        missing: impl IntoIterator<Item = u16>,
+    ) {
+        let suspect = self.columns.entry(column).or_default();
+        suspect.dormant = false;
+        suspect.syndromes.extend(syndromes);
+        suspect.lost.extend(missing);
+    }
+
+    /// A column is one whose members may disagree, as one refused a write.
+    pub fn open(&mut self, column: u64, missing: impl IntoIterator<Item = u16>) {
+        self.insert(column, BTreeSet::new(), missing);
+        self.columns.entry(column).or_default().open = true;
+    }
+
+    /// Whether that is so.
+    #[must_use]
+    pub fn is_open(&self, column: u64) -> bool {
+        self.columns.get(&column).is_some_and(|suspect| suspect.open)
+    }
+
+    /// A slot is missing from now on.
+    pub fn lose(&mut self, slot: u16) {
+        self.columns.values_mut().for_each(|suspect| _ = suspect.lost.insert(slot));
+    }
+
+    /// A slot cannot be read at a column.
+    pub fn lose_at(&mut self, slot: u16, column: u64) {
+        if let Some(suspect) = self.columns.get_mut(&column) {
+            suspect.lost.insert(slot);
+        }
+    }
+
+    /// Slots that were missing or unreadable at a column since it is suspect.
+    #[must_use]
+    pub fn lost(&self, column: u64) -> Vec<Slot> {
+        let suspect = self.columns.get(&column);
+        suspect.map_or_else(Vec::new, |suspect| suspect.lost.iter().copied().map(Slot).collect())
+    }
+
+    /// Members of a column agree.
+    pub fn clear(&mut self, column: u64, durable: bool) {
+        if durable {
+            self.columns.remove(&column);
+        } else if let Some(suspect) = self.columns.get_mut(&column) {
+            (suspect.open, suspect.dormant) = (false, true);
+        }
+    }
+
+    /// All of them, to measure anew.
+    #[must_use]
+    pub fn take(&mut self) -> Self {
+        std::mem::take(self)
+    }
+
+    /// Keeps what was known before of a column that has content which is not durable.
+    pub fn remember(&mut self, before: &Self, column: u64) {
+        let Some(old) = before.columns.get(&column) else { return };
+        match self.columns.get_mut(&column) {
+            Some(suspect) => {
+                suspect.lost.extend(&old.lost);
+                suspect.syndromes.extend(old.syndromes.iter().cloned());
+            }
+            None => {
+                let suspect = Suspect { open: false, dormant: true, ..old.clone() };
+                self.columns.insert(column, suspect);
+            }
+        }
+    }
+
+    /// What a slot may be off by that was lost; nothing if it was not.
+    #[must_use]
+    pub fn errors(&self, array: &Array, column: u64, slot: Slot) -> Vec<Vec<u8>> {
+        match self.columns.get(&column) {
+            Some(suspect) if !suspect.dormant && suspect.lost.contains(&slot.0) => {
+                self.errors_if_lost(array, column, slot)
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    /// The same, whether it was lost or not.
+    #[must_use]
+    pub fn errors_if_lost(&self, array: &Array, column: u64, slot: Slot) -> Vec<Vec<u8>> {
+        let Some(suspect) = self.columns.get(&column) else { return Vec::new() };
+        let (geometry, mut errors) = (&array.geometry, BTreeSet::new());
+        let placement = geometry.placement(geometry.chunk_row_of(Sectors(column)));
+        for syndrome in closure(&placement, geometry.members(), &suspect.syndromes) {
+            errors.extend(errors_by(&placement, geometry.members(), &syndrome, slot));
+        }
+        errors.into_iter().collect()
+    }
+
+    /// Whether P and Q that are there are each of some choice of versions, or off by what disagreed
+    /// before. The first that is not, or of which there are too many.
+    #[must_use]
+    pub fn explains(
+        &self,
+        array: &Array,
+        column: u64,
+        strips: &Strips,
+        model: &Model,
+    ) -> Explained {
+        let (placement, members) = (&strips.placement, array.geometry.members());
+        let known = self.columns.get(&column).map(|it| closure(placement, members, &it.syndromes));
+        let known = known.unwrap_or_default();
+        let mut sets = Vec::new();
+        for slot in data_slots(placement, members) {
+            let sector = array.geometry.array_sector(slot, Sectors(column)).expect("it is data");
+            sets.push((placement.exponent(slot), model.choices(sector.0)));
+        }
+        let mixed = sets.iter().any(|(_, (_, mixed))| *mixed);
+        let sets: Vec<(u8, Vec<Vec<u8>>)> =
+            sets.into_iter().map(|(exponent, (contents, _))| (exponent, contents)).collect();
+        let mut explained = Explained::Yes;
+        let parities = [(Some(placement.p), false), (placement.q, true)];
+        for (slot, is_q) in parities {
+            let Some(found) = slot.and_then(|slot| strips.at(slot)) else { continue };
+            let mut residues: BTreeSet<Vec<u8>> =
+                known.iter().map(|it| if is_q { it.q.clone() } else { it.p.clone() }).collect();
+            residues.insert(vec![0; found.len()]);
+            match is_chosen(found, &sets, is_q, mixed, &residues) {
+                Explained::Yes => {}
+                Explained::TooMany => explained = Explained::TooMany,
+                Explained::No => return Explained::No,
+            }
+        }
+        explained
+    }
+}
+
+/// Whether a parity is that of one content of each set, or off by one of the residues.
+fn is_chosen(
+    found: &[u8],
+    sets: &[(u8, Vec<Vec<u8>>)],
+    is_q: bool,
+    by_byte: bool,
+    residues: &BTreeSet<Vec<u8>>,
+) -> Explained {
+    if by_byte {
+        let byte = |at: usize, all: &[Vec<u8>]| -> Vec<Vec<u8>> {
+            all.iter()
+                .map(|content| vec![content[at]])
+                .collect::<BTreeSet<_>>()
+                .into_iter()
+                .collect()
+        };
+        let residues: Vec<Vec<u8>> = residues.iter().cloned().collect();
+        return (0..found.len())
+            .map(|at| {
+                let sets: Vec<(u8, Vec<Vec<u8>>)> =
+                    sets.iter().map(|(exponent, all)| (*exponent, byte(at, all))).collect();
+                let residues = byte(at, &residues).into_iter().collect();
+                is_chosen(&found[at..=at], &sets, is_q, false, &residues)
+            })
+            .find(|explained| *explained != Explained::Yes)
+            .unwrap_or(Explained::Yes);
+    }
+    let mut rests = BTreeSet::from([found.to_vec()]);
+    for (exponent, contents) in sets {
+        let mut after = BTreeSet::new();
+        for rest in &rests {
+            for content in contents {
+                let mut rest = rest.clone();
+                match is_q {
+                    true => add_multiple(*exponent, content, &mut rest),
+                    false => rest = xor(&rest, content),
+                }
+                after.insert(rest);
+            }
+            if after.len() > CHOICES_MAX {
+                return Explained::TooMany;
+            }
+        }
+        rests = after;
+    }
+    if rests.is_disjoint(residues) { Explained::No } else { Explained::Yes }
+}
+
+#[cfg(test)]
+mod tests {
+    use weft_engine::raid::geometry::Geometry;
+    use weft_ondisk::Level;
+
+    use super::*;
+    use crate::rng::Rng;
+
+    const LEN: usize = 16;
+
+    /// The members of a row whose parities are of other times than its data: what each slot holds.
+    fn torn(level: Level, members: u16, rng: &mut Rng) -> (Array, Strips) {
+        let geometry = Geometry::new(level, 2, members.into(), Sectors(8), Sectors(64)).unwrap();
+        let placement = geometry.placement(geometry.chunk_row_of(Sectors(0)));
+        let block = |rng: &mut Rng| -> Vec<u8> { (0..LEN).map(|_| rng.below(256) as u8).collect() };
+        let data_offset = vec![Sectors(8); members.into()];
+        let blocks = (0..members).map(|_| Some(block(rng))).collect();
+        (Array { geometry, data_offset }, Strips { placement, blocks, len: LEN })
+    }
+
+    fn without(strips: &Strips, slots: &[Slot]) -> Strips {
+        let mut strips = strips.clone();
+        slots.iter().for_each(|slot| strips.blocks[slot.index()] = None);
+        strips
+    }
+
+    /// Whatever is lost, what members give back is what the slot held, off by one of the errors.
+    #[test]
+    fn errors_are_those_that_reconstruction_makes() {
+        let mut rng = Rng::new(7);
+        let (mut wrong, mut compared) = (0, 0);
+        for (level, members) in
+            [(Level::Raid5, 3), (Level::Raid5, 5), (Level::Raid6, 4), (Level::Raid6, 6)]
+        {
+            let (array, strips) = torn(level, members, &mut rng);
+            let mut suspects = Suspects::default();
+            suspects.insert(0, strips.outcome().syndromes, 0..members);
+            assert!(suspects.contains(0));
+            let slots: Vec<Slot> = (0..members).map(Slot).collect();
+            for (a, b) in slots.iter().flat_map(|a| slots.iter().map(move |b| (*a, *b))) {
+                if a != b && level != Level::Raid6 {
+                    continue;
+                }
+                for (slot, value) in without(&strips, &[a, b]).outcome().values {
+                    let errors = suspects.errors(&array, 0, slot);
+                    let error = xor(&value, strips.at(slot).unwrap());
+                    assert!(
+                        zero(&error) || errors.contains(&error),
+                        "{level} {a:?} {b:?} {slot:?}"
+                    );
+                    compared += 1;
+                    wrong += u32::from(!zero(&error));
+                }
+            }
+        }
+        // The twin: every one of them is wrong.
+        assert!(wrong > 40 && wrong == compared, "{wrong} of {compared}");
+    }
+
+    /// A slot that is reconstructed from P, and stays so, leaves Q wrong: what is lost next is off by that.
+    #[test]
+    fn errors_that_stay_make_others() {
+        let (array, strips) = torn(Level::Raid6, 6, &mut Rng::new(8));
+        let mut suspects = Suspects::default();
+        suspects.insert(0, strips.outcome().syndromes, 0..6);
+        let data = strips.data_slots();
+        let (_, by_p) = without(&strips, &data[..1]).outcome().values.swap_remove(0);
+        let mut rebuilt = strips.clone();
+        rebuilt.blocks[data[0].index()] = Some(by_p);
+        let lost = [data[1], data[2]];
+        for (slot, value) in without(&rebuilt, &lost).outcome().values {
+            let error = xor(&value, strips.at(slot).unwrap());
+            assert!(suspects.errors(&array, 0, slot).contains(&error), "{slot:?}");
+        }
+    }
+
+    #[test]
+    fn a_slot_that_was_not_lost_has_no_excuse_and_neither_has_a_column_that_agrees() {
+        let (array, strips) = torn(Level::Raid5, 3, &mut Rng::new(9));
+        let slot = strips.data_slots()[0];
+        let mut suspects = Suspects::default();
+        suspects.insert(0, strips.outcome().syndromes, []);
+        suspects.insert(1, strips.outcome().syndromes, []);
+        assert_eq!(suspects.errors(&array, 0, slot).len(), 0);
+        suspects.lose_at(slot.0, 0);
+        assert_eq!(suspects.errors(&array, 0, slot).len(), 1);
+        assert_eq!(suspects.errors(&array, 1, slot).len(), 0, "another column");
+        suspects.lose(slot.0);
+        assert_eq!(suspects.errors(&array, 1, slot).len(), 1);
+        suspects.clear(0, true);
+        assert_eq!(suspects.errors(&array, 0, slot).len(), 0);
+        assert_eq!(suspects.errors(&array, 1, slot).len(), 1, "each on its own");
+        suspects.clear(1, false);
+        assert_eq!(suspects.errors(&array, 1, slot).len(), 0, "it agrees, though not durably");
+        assert_eq!(suspects.columns().count(), 1);
+    }
+
+    #[test]
+    fn parity_is_of_some_choice_of_versions_or_of_none() {
+        for level in [Level::Raid5, Level::Raid6] {
+            let (_, strips) = torn(level, 5, &mut Rng::new(10));
+            let (zeros, mut rng) = (vec![0; LEN], Rng::new(11));
+            let mut block = || -> Vec<u8> { (0..LEN).map(|_| rng.below(256) as u8).collect() };
+            let sets: Vec<(u8, Vec<Vec<u8>>)> = strips
+                .data_slots()
+                .into_iter()
+                .map(|slot| {
+                    (strips.placement.exponent(slot), vec![zeros.clone(), block(), block()])
+                })
+                .collect();
+            let none = BTreeSet::from([zeros.clone()]);
+            for is_q in [false, true] {
+                let mut parity = zeros.clone();
+                for (index, (exponent, contents)) in sets.iter().enumerate() {
+                    match is_q {
+                        true => add_multiple(*exponent, &contents[index % 3], &mut parity),
+                        false => parity = xor(&parity, &contents[index % 3]),
+                    }
+                }
+                let chosen = |parity: &[u8], by_byte, residues: &BTreeSet<Vec<u8>>| {
+                    is_chosen(parity, &sets, is_q, by_byte, residues)
+                };
+                assert_eq!(chosen(&parity, false, &none), Explained::Yes);
+                assert_eq!(chosen(&parity, true, &none), Explained::Yes);
+                parity[3] ^= 1;
+                assert_eq!(chosen(&parity, false, &none), Explained::No, "{level} {is_q}");
+                let mut residue = zeros.clone();
+                residue[3] = 1;
+                let known = BTreeSet::from([zeros.clone(), residue]);
+                assert_eq!(chosen(&parity, false, &known), Explained::Yes, "it was off before");
+            }
+        }
+        let many: Vec<Vec<u8>> = (0..70).map(|byte| vec![byte; 2]).collect();
+        let sets = [(0, many.clone()), (1, many.iter().map(|it| vec![it[0], 0]).collect())];
+        let none = BTreeSet::from([vec![0; 2]]);
+        assert_eq!(is_chosen(&[1, 1], &sets, false, false, &none), Explained::TooMany);
+    }
+}

@@ -1,0 +1,201 @@
+//! Measuring columns: whether members agree, after a cut and whenever a write to a suspect column ends.
+
+use weft_engine::assemble::{Assembly, SlotState};
+use weft_units::{ByteRange, Sectors, Slot};
+
+use super::World;
+use crate::checker::Violation;
+use crate::model::Why;
+use crate::payload::PayloadMode;
+use crate::suspects::{Explained, Strips};
+
+impl World {
+    /// Whether anything is known of data that could be measured.
+    fn measures(&self) -> bool {
+        self.options.payload != PayloadMode::None && !self.options.disks_lie
+    }
+
+    /// Slots that have no member in sync.
+    fn missing(&self) -> Vec<u16> {
+        (0..self.array.geometry.members())
+            .filter(|slot| self.record.in_sync(Slot(*slot)).is_none())
+            .collect()
+    }
+
+    /// An engine starts on members that a cut may have left in disagreement: what they hold says what is
+    /// suspect, and what may be read there.
+    pub(super) fn measure_all(&mut self, assembly: &Assembly) {
+        let missing = (0u16..).zip(&assembly.slots);
+        let missing: Vec<u16> = missing
+            .filter(|(_, state)| !matches!(state, SlotState::InSync(_)))
+            .map(|(slot, _)| slot)
+            .collect();
+        if !std::mem::take(&mut self.measure_due) || !self.measures() {
+            missing.into_iter().for_each(|slot| self.suspects.lose(slot));
+            return;
+        }
+        let columns = self.columns_of_interest();
+        let before = self.suspects.take();
+        for column in columns {
+            let disk_of = |slot: Slot| match assembly.slots.get(slot.index()) {
+                // What lies behind the end of a member that was cut short is computed.
+                Some(SlotState::InSync(member)) => {
+                    let disk = member.info.index.index();
+                    let at = column + self.array.data_offset[disk].0;
+                    member.cut_at.is_none_or(|end| at < end.0).then_some(disk)
+                }
+                Some(SlotState::Rebuilding { member, good_to }) => {
+                    (column < good_to.0).then_some(member.info.index.index())
+                }
+                _ => None,
+            };
+            let strips = Strips::read(&self.array, &self.disks, column, disk_of);
+            let outcome = strips.outcome();
+            self.excuses.measured += 1;
+            let wrong: Vec<(u64, Vec<u8>)> = outcome
+                .values
+                .into_iter()
+                .map(|(slot, value)| (self.sector_of(slot, column), value))
+                .filter(|(sector, value)| self.model.why_now(*sector, value) != Some(Why::Written))
+                .collect();
+            if !wrong.is_empty() || !outcome.syndromes.is_empty() {
+                self.excuses.disagreed += 1;
+                if self.options.data_promised {
+                    match before.explains(&self.array, column, &strips, &self.model) {
+                        Explained::Yes => {}
+                        Explained::TooMany => self.excuses.too_many += 1,
+                        Explained::No => self.fail(Violation::new(
+                            "I6 parity or dirty",
+                            format!(
+                                "after a cut the parity of column {column} is that of no choice of \
+                                 what was written"
+                            ),
+                        )),
+                    }
+                }
+                for (sector, value) in wrong {
+                    self.model.add_possible(sector, &value);
+                }
+                if !outcome.syndromes.is_empty() {
+                    let lost = (0..self.array.geometry.members())
+                        .filter(|slot| missing.contains(slot) || strips.at(Slot(*slot)).is_none());
+                    self.suspects.insert(column, outcome.syndromes, lost);
+                }
+            }
+            if !self.options.data_promised {
+                self.believe(column, &strips);
+            }
+            if self.is_volatile(column) {
+                self.suspects.remember(&before, column);
+            }
+        }
+    }
+
+    /// Beyond the promises members that are believed may hold anything old; but it is what is read.
+    fn believe(&mut self, column: u64, strips: &Strips) {
+        for (slot, sector) in self.array.data_of(column) {
+            if let Some(found) = strips.at(slot)
+                && self.model.why_now(sector, found).is_none()
+            {
+                self.model.add_possible(sector, found);
+            }
+        }
+    }
+
+    fn sector_of(&self, slot: Slot, column: u64) -> u64 {
+        self.array.geometry.array_sector(slot, Sectors(column)).expect("the slot holds data").0
+    }
+
+    /// Whether a member has something at a column that a power cut may take.
+    fn is_volatile(&self, column: u64) -> bool {
+        let touched = |(disk, first): (&crate::disk::Disk, &Sectors)| {
+            disk.volatile().touches(first.0 + column, 1)
+        };
+        self.disks.iter().zip(&self.array.data_offset).any(touched)
+    }
+
+    /// Whether somebody writes to a column.
+    fn is_written_to(&self, column: u64) -> bool {
+        let in_flight = |(_, sector)| self.model.in_flight(sector);
+        self.has_outstanding(column) || self.array.data_of(column).into_iter().any(in_flight)
+    }
+
+    /// A member refused a write of some sectors, or a write was left in the middle.
+    pub(super) fn open_columns(&mut self, columns: impl IntoIterator<Item = u64>) {
+        if self.measures() {
+            let missing = self.missing();
+            for column in columns {
+                self.suspects.open(column, missing.iter().copied());
+            }
+        }
+    }
+
+    /// Something was written to these sectors of the array.
+    pub(super) fn look_again_at(&mut self, range: ByteRange) {
+        if !self.suspects.is_empty() {
+            let columns: Vec<u64> = self.array.columns(range).map(|(_, it)| it.sector).collect();
+            columns.into_iter().for_each(|column| self.look_again(column));
+        }
+    }
+
+    /// Every suspect column is looked at again.
+    pub(super) fn look_again_at_all(&mut self) {
+        let columns: Vec<u64> = self.suspects.columns().collect();
+        columns.into_iter().for_each(|column| self.look_again(column));
+    }
+
+    /// A column is not suspect any more once nobody writes to it, its members agree, and what was
+    /// reconstructed of it is known.
+    pub(super) fn look_again(&mut self, column: u64) {
+        let open = self.suspects.is_open(column);
+        if !open && !self.suspects.contains(column) {
+            return;
+        }
+        let strips =
+            Strips::read(&self.array, &self.disks, column, |slot| self.record.in_sync(slot));
+        let outcome = strips.outcome();
+        let values: Vec<(Slot, u64, Vec<u8>)> = outcome
+            .values
+            .into_iter()
+            .map(|(slot, value)| (slot, self.sector_of(slot, column), value))
+            .collect();
+        if open && !self.has_outstanding(column) {
+            for (_, sector, value) in &values {
+                if self.model.why_now(*sector, value).is_none() {
+                    self.model.add_possible(*sector, value);
+                }
+            }
+            self.suspects.insert(column, outcome.syndromes.clone(), []);
+        }
+        if !outcome.syndromes.is_empty() || self.is_written_to(column) {
+            return;
+        }
+        // What is there for slots that were lost, or will be made of the others.
+        let there = self.suspects.lost(column).into_iter().filter_map(|slot| {
+            let sector = self.array.geometry.array_sector(slot, Sectors(column))?;
+            Some((slot, sector.0, strips.at(slot)?.to_vec()))
+        });
+        let all: Vec<(Slot, u64, Vec<u8>)> = there.chain(values).collect();
+        for (slot, sector, value) in &all {
+            let errors = self.suspects.errors_if_lost(&self.array, column, *slot);
+            if self.model.why_now(*sector, value).is_none()
+                && !self.model.media_allows_off(*sector, value, &errors)
+            {
+                return;
+            }
+        }
+        for (_, sector, value) in all {
+            if self.model.why_now(sector, &value).is_none() {
+                self.model.add_possible(sector, &value);
+            }
+        }
+        self.suspects.clear(column, !self.is_volatile(column));
+    }
+
+    fn has_outstanding(&self, column: u64) -> bool {
+        self.disks.iter().zip(&self.array.data_offset).any(|(disk, first)| {
+            let at = first.0 + column;
+            disk.outstanding_writes().any(|(start, count)| (start..start + count).contains(&at))
+        })
+    }
+}

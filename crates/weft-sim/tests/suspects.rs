@@ -1,0 +1,169 @@
+//! Suspect columns of an array: what a cut leaves in disagreement is measured, what it excuses is what
+//! reconstruction gives and nothing else, and each column is cleared on its own. Each has a twin with a
+//! wrong content planted where everything was excused before.
+
+use weft_engine::assemble;
+use weft_sim::{BLOCK, CutMode, Order, Rig, World, chunk_kib};
+
+/// RAID 5 of three with a chunk of 4 KiB: of stripe 0 block 0 is on disk 0, block 1 on disk 1, and parity on
+/// disk 2.
+fn raid5() -> Rig {
+    Rig::raid5(3, chunk_kib(4)).written(0, 1).written(1, 2).flushed()
+}
+
+/// Sectors of stripe 0 on a disk.
+fn stripe(rig: &Rig, disk: usize) -> u64 {
+    rig.array.data_offset[disk].0
+}
+
+/// Block 0 is written again, and the power takes the write of parity.
+fn without_parity(flushed: bool) -> Rig {
+    let mut rig = raid5();
+    let at = stripe(&rig, 2);
+    let old = rig.disks[2].peek(at, 8);
+    rig.write(0, 7);
+    rig.finish();
+    if flushed {
+        rig.flush();
+        rig.finish();
+    }
+    rig.disks[2].poke(at, &old);
+    rig
+}
+
+/// Cuts, loses a disk, starts again and reads everything: what is found, and the sectors that were wrong.
+fn outcome(mut rig: Rig, lost: Option<usize>, plant: impl Fn(&mut World)) -> (Option<String>, u64) {
+    let world: &mut World = &mut rig;
+    world.power_cut(CutMode::Everything);
+    if let Some(disk) = lost {
+        world.disks[disk].faults.gone = true;
+    }
+    if world.failure().is_none() {
+        let how =
+            assemble::Options { run: true, force_dirty: true, ..assemble::Options::default() };
+        world.start(&how).expect("it is forced");
+        plant(world);
+    }
+    if world.failure().is_none() {
+        world.verify(Order::Fifo);
+    }
+    (world.failure().map(ToString::to_string), world.excuses().read_wrong)
+}
+
+#[test]
+fn what_members_that_disagree_give_back_is_excused_and_nothing_else() {
+    let (found, wrong) = outcome(without_parity(false), Some(1), |_| ());
+    assert_eq!((found, wrong), (None, 8), "block 1 was reconstructed with parity of before");
+    // The block that was written reads as what it was before, which it may.
+    let (found, wrong) = outcome(without_parity(false), Some(0), |_| ());
+    assert_eq!((found, wrong), (None, 0));
+    // The twin: another content of the same sector.
+    let (found, _) = outcome(without_parity(false), Some(1), |world| {
+        let at = world.array.data_offset[2].0;
+        world.disks[2].poke(at, &[99; 512]);
+    });
+    let found = found.expect("the planted content is seen");
+    assert!(found.starts_with("I2 old or new: sector 8 "), "{found}");
+}
+
+#[test]
+fn parity_of_no_choice_of_versions_is_found_after_a_cut() {
+    for lost in [None, Some(1)] {
+        assert_eq!(outcome(without_parity(false), lost, |_| ()).0, None, "{lost:?}");
+        // What was flushed is no choice any more.
+        let found = outcome(without_parity(true), lost, |_| ()).0.expect("parity is too old");
+        assert!(found.starts_with("I6 parity or dirty: "), "{lost:?}: {found}");
+        assert!(found.contains("of no choice of what was written"), "{lost:?}: {found}");
+    }
+}
+
+/// A resync clears column after column; what is planted in one that it has passed is found at once, while
+/// the last may still be reconstructed from parity of before.
+#[test]
+fn each_column_is_cleared_on_its_own_when_a_resync_has_passed_it() {
+    let mut rig = Rig::raid5(3, chunk_kib(4));
+    rig = (0..8).fold(rig, |rig, block| rig.written(block, 1)).flushed();
+    let parities: Vec<(usize, u64, Vec<u8>)> = (0..4usize)
+        .zip([0, 8, 16, 24])
+        .map(|(row, column)| (2 - row % 3, column))
+        .map(|(disk, column)| (disk, stripe(&rig, disk) + column))
+        .map(|(disk, at)| (disk, at, rig.disks[disk].peek(at, 8)))
+        .collect();
+    (0..4).for_each(|row| _ = rig.write(2 * row, 7));
+    rig.finish();
+    parities.iter().for_each(|(disk, at, old)| rig.disks[*disk].poke(*at, old));
+    rig.cut(CutMode::Everything);
+    rig.recover();
+    let columns = |rig: &Rig| rig.suspect_columns();
+    assert_eq!(columns(&rig), (0..32).collect::<Vec<u64>>());
+    let mut seen = vec![32];
+    while !columns(&rig).is_empty() {
+        let all = columns(&rig);
+        assert!(all.iter().all(|column| *column < 32));
+        if seen.last() != Some(&all.len()) {
+            seen.push(all.len());
+        }
+        assert!(rig.step(Order::Fifo) || rig.wake(), "the resync ends: {all:?}");
+        rig.must();
+    }
+    assert!(seen.len() > 2, "one after the other: {seen:?}");
+    assert!(rig.verify() > 0);
+    assert_eq!(rig.excuses().read_wrong, 0);
+    // The twin: stripe 0 with the parity that was excused before.
+    rig.until_idle().stop();
+    let (disk, at, old) = &parities[0];
+    rig.disks[*disk].poke(*at, old);
+    rig.disks[1].faults.gone = true;
+    rig.recover();
+    rig.get(BLOCK, BLOCK);
+    rig.run(Order::Fifo);
+    let found = rig.failure().expect("it is found").to_string();
+    assert!(found.starts_with("I2 old or new: sector 8 "), "{found}");
+}
+
+/// So does a write of the full stripe.
+#[test]
+fn a_write_of_the_full_stripe_clears_its_columns() {
+    for blocks in [1, 2] {
+        let mut rig = without_parity(false);
+        rig.cut(CutMode::Everything);
+        rig.disks[1].faults.gone = true;
+        rig.recover();
+        // With a member missing nothing disagrees any more; what is reconstructed is known.
+        assert_eq!(rig.suspect_columns(), [] as [u64; 0]);
+        let before = rig.read(1);
+        assert!(!before.is_all(2));
+        rig.put(0, blocks * BLOCK);
+        rig.finish();
+        assert_eq!(rig.read(1) == before, blocks == 1);
+        let unsure = rig.excuses().read_unsure;
+        rig.read(1);
+        assert_eq!(rig.excuses().read_unsure == unsure, blocks == 2, "what was not overwritten is");
+        rig.verify();
+        let unsure = rig.excuses().read_unsure;
+        rig.verify();
+        assert_eq!(rig.excuses().read_unsure, unsure, "nothing is unsure any more");
+    }
+}
+
+/// A sector that cannot be read is excused as long as members disagree, and not when it was corrected.
+#[test]
+fn a_sector_that_was_corrected_has_no_excuse() {
+    let mut rig = without_parity(false);
+    rig.cut(CutMode::Everything);
+    let at = stripe(&rig, 1);
+    rig.disks[1].faults.bad_reads.extend(at..at + 8);
+    rig.recover();
+    rig.verify();
+    let wrong = rig.excuses().read_wrong;
+    assert!(wrong > 0, "it was reconstructed with parity of before, or the resync was faster");
+    rig.until_idle();
+    assert_eq!(rig.suspect_columns(), [] as [u64; 0]);
+    rig.disks[1].poke(at, &[99; 512]);
+    rig.stop();
+    rig.start(&assemble::Options::default()).expect("it was stopped");
+    rig.get(BLOCK, BLOCK);
+    rig.run(Order::Fifo);
+    let found = rig.failure().expect("it is found").to_string();
+    assert!(found.starts_with("I2 old or new: sector 8 "), "{found}");
+}
