@@ -13,7 +13,8 @@
 //!
 //! A read sees one version between the read floor of its issue and the newest there is: whole, at its
 //! own address, invented nowhere (I2). After a power cut it may be any from the durable floor (I1);
-//! what the first read finds is all that later ones may find (I3).
+//! what the first read finds is all that later ones may find (I3). A write that failed, or whose client
+//! left, may be seen, and may go away again where there is no space: once, and not come back (I3).
 //!
 //! The write hole is predicted, not forgiven: where members disagree after a cut, and only where the
 //! sector's own member is missing, a read may be off by what reconstruction from them gives, and by nothing
@@ -64,6 +65,8 @@ pub struct Model {
     /// Counts acknowledgements.
     acknowledged: u64,
     reads_outstanding: u32,
+    /// Counts reads that returned something.
+    reads_done: u64,
 }
 
 /// A read's view at its issue: the read floor of each of its sectors, and all acknowledgements.
@@ -72,6 +75,8 @@ pub struct ReadMark {
     range: ByteRange,
     floors: Vec<u64>,
     acknowledged: u64,
+    /// Reads that had returned.
+    reads_done: u64,
 }
 
 /// How a content is explained.
@@ -119,6 +124,10 @@ struct Version {
     /// The part that it changed, if not all.
     patch: Option<Box<Patch>>,
     failed: bool,
+    /// If it failed: the count of reads with the first that saw it, and with the first after that which
+    /// saw an older one in its place.
+    seen: Option<u64>,
+    gone: Option<u64>,
 }
 
 /// A part of a sector that was written.
@@ -137,7 +146,16 @@ impl Version {
     fn whole(write: WriteId, content: Content) -> Self {
         let contents = smallvec![content];
         let (reconstructed, acknowledged) = (0, None);
-        Self { write, contents, reconstructed, acknowledged, patch: None, failed: false }
+        Self {
+            write,
+            contents,
+            reconstructed,
+            acknowledged,
+            patch: None,
+            failed: false,
+            seen: None,
+            gone: None,
+        }
     }
 
     fn looks_like(&self, sector: u64, at: usize, bytes: &[u8]) -> bool {
@@ -355,6 +373,27 @@ impl Cell {
         }
         let why = self.mixes(acknowledged, sector, offset, bytes)?;
         Some((self.last(), why))
+    }
+
+    /// A read that was issued after so many others saw this version and no other. An error if it had
+    /// failed, and was seen and not there any more before.
+    fn saw(&mut self, number: u64, issued: u64, now: u64) -> Result<(), WriteId> {
+        let index = (number - self.first) as usize;
+        let version = &mut self.versions[index];
+        if version.gone.is_some_and(|gone| gone <= issued) {
+            return Err(version.write);
+        }
+        if version.failed {
+            version.seen.get_or_insert(now);
+        } else if self.versions.iter().filter(|version| !version.failed).count() > 1 {
+            self.read_floor = self.read_floor.max(number);
+        }
+        for later in self.versions.iter_mut().skip(index + 1) {
+            if later.failed && later.seen.is_some_and(|seen| seen <= issued) {
+                later.gone.get_or_insert(now);
+            }
+        }
+        Ok(())
     }
 
     /// Whether it is what is left when each version took effect as a whole or not at all, in order; those
@@ -601,7 +640,8 @@ impl Model {
         self.reads_outstanding += 1;
         let floor = |(sector, _, _)| self.cells.get(sector).map_or(0, |cell| cell.read_floor);
         let floors = pieces(range).map(floor).collect();
-        ReadMark { range, floors, acknowledged: self.acknowledged }
+        let (acknowledged, reads_done) = (self.acknowledged, self.reads_done);
+        ReadMark { range, floors, acknowledged, reads_done }
     }
 
     /// It failed, or its client is gone.
@@ -625,6 +665,7 @@ impl Model {
         if self.payload == PayloadMode::None {
             return Ok(());
         }
+        self.reads_done += 1;
         let mut rest = bytes;
         let cells = self.cells.all_of(sectors(mark.range), Cell::new);
         for (((sector, offset, len), floor), (_, cell)) in
@@ -645,15 +686,10 @@ impl Model {
                     excuses.read_wrong += u64::from(why == Why::Reconstructed);
                     excuses.read_mixed += u64::from(why == Why::Mixed);
                     excuses.read_mixed_bytes += u64::from(why == Why::MixedBytes);
-                    let failed = cell.versions[(number - cell.first) as usize].failed;
-                    if !failed && cell.versions.iter().filter(|v| !v.failed).count() > 1 {
-                        let same = cell
-                            .from(cell.first)
-                            .filter(|(_, version)| version.looks_like(sector, offset, found));
-                        let unique = same.count() == 1;
-                        if unique {
-                            cell.read_floor = cell.read_floor.max(number);
-                        }
+                    let looks = |version: &&Version| version.looks_like(sector, offset, found);
+                    if cell.versions.len() > 1 && cell.versions.iter().filter(looks).count() == 1 {
+                        let back = cell.saw(number, mark.reads_done, self.reads_done);
+                        back.map_err(|write| came_back(sector, write))?;
                     }
                 }
                 None => {
@@ -702,7 +738,9 @@ impl Model {
                 }
             }
             cell.mixed |= cell.durable_floor < cell.unmixed_by;
-            cell.versions.iter_mut().for_each(|version| version.failed = false);
+            for version in &mut cell.versions {
+                (version.failed, version.seen, version.gone) = (false, None, None);
+            }
         }
     }
 
@@ -825,6 +863,14 @@ fn collapse(cell: &mut Cell, content: Content) {
     };
 }
 
+fn came_back(sector: u64, write: WriteId) -> Violation {
+    let write = write.0;
+    let message = format!(
+        "sector {sector} reads as write {write} again, which failed, was seen, and was not there any more"
+    );
+    Violation::new("I3 stable reads", message)
+}
+
 fn explain(cell: &Cell, sector: u64, floor: u64, older: Option<u64>, found: &[u8]) -> Violation {
     let allowed: Vec<u32> = cell.from(floor).map(|(_, version)| version.write.0).collect();
     let word = found.first_chunk().copied().unwrap_or_default();
@@ -914,6 +960,31 @@ mod tests {
         assert!(read(&mut model.clone(), SECTOR, &two).is_ok());
         assert!(read(&mut model, SECTOR, &one).is_ok());
         assert!(read(&mut model, SECTOR, &[0; 512]).is_err());
+    }
+
+    #[test]
+    fn what_failed_settles_and_does_not_come_back() {
+        let late = |model: &mut Model, mark: &ReadMark, found: &[u8]| {
+            model.read_done(mark, found, |_| Vec::new(), &mut Excuses::default())
+        };
+        let mut model = Model::default();
+        let (first, one) = model.write_issued(SECTOR, Payload::Fill(1));
+        model.write_acknowledged(first, false);
+        let (second, two) = model.write_issued(SECTOR, Payload::Fill(2));
+        model.write_failed(second);
+        assert!(read(&mut model, SECTOR, &one).is_ok(), "not there yet");
+        let early = model.read_issued(SECTOR);
+        assert!(read(&mut model, SECTOR, &two).is_ok());
+        assert!(read(&mut model, SECTOR, &two).is_ok());
+        assert!(late(&mut model, &early, &one).is_ok(), "it was issued before");
+        assert!(read(&mut model, SECTOR, &two).is_ok(), "so that it was not gone");
+        let early = model.read_issued(SECTOR);
+        assert!(read(&mut model, SECTOR, &one).is_ok(), "gone");
+        assert!(late(&mut model, &early, &two).is_ok(), "it was issued before");
+        assert!(read(&mut model, SECTOR, &one).is_ok());
+        assert_eq!(read(&mut model, SECTOR, &two).unwrap_err().checker, "I3 stable reads");
+        model.power_cut();
+        assert!(read(&mut model, SECTOR, &two).is_ok(), "the cut decides anew");
     }
 
     #[test]

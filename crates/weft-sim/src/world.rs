@@ -410,13 +410,13 @@ impl World {
     /// Whether what this checker says counts.
     fn counts(&self, checker: &str) -> bool {
         // What was acknowledged may be on members that are not believed any more, or are not there.
-        let lost = ["I1 ", "I4 ", "I5 ", "I6 ", "I7 ", "I8 ", "I2 "];
+        let lost = ["I1 ", "I3 ", "I4 ", "I5 ", "I6 ", "I7 ", "I8 ", "I2 "];
         // Nothing is known of data where disks lie about flushes; and nothing is asked of shards behind
         // queues, which are going to be removed.
         let unknown = self.options.disks_lie || self.options.shards.queues;
         let lost = match (self.options.data_promised, self.interrupted) {
             (false, _) if unknown => &lost[..],
-            (false, true) => &lost[..6],
+            (false, true) => &lost[..7],
             (true, _) | (false, false) => &[],
         };
         !lost.iter().any(|name| checker.starts_with(name))
