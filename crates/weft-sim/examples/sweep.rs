@@ -125,6 +125,16 @@ fn gate() -> ExitCode {
             of_cuts(cuts.inside_metadata),
         ),
         Gate("% during row sync", cuts.percent(cuts.during_sync), 5, of_cuts(cuts.during_sync)),
+        Gate("% judged by I6", cuts.percent(cuts.judged), 25, {
+            let (columns, degraded) = (cuts.judged_columns, cuts.judged_degraded);
+            format!(
+                "{} of {} cuts, {columns} columns; {degraded} of arrays that lack a member",
+                cuts.judged, cuts.points
+            )
+        }),
+        Gate("cuts judged by what superblocks say", cuts.judged_promised, 100, "by I6".to_owned()),
+        Gate("of them by where a resync was", cuts.judged_partly, 20, "stops included".to_owned()),
+        Gate("dirty and degraded, refused", cuts.consents, 1_000, "until there was consent".into()),
         Gate("superblocks torn at a cut", cuts.torn_superblocks, 100, {
             let (refused, given_up) = (cuts.refused, cuts.given_up);
             format!("{refused} arrays without enough of them, {given_up} scripts ended by it")
@@ -239,6 +249,7 @@ fn sweep(first: u64, seeds: u64) -> ExitCode {
     let (ios, points) = (totals.requests, totals.crash_points());
     let failures = totals.failures.len();
     eprintln!("{:?}", totals.excuses);
+    eprintln!("{:?}", totals.coverage);
     // The one line on standard output: what the ledger takes.
     println!(
         "{{\"first\":{first},\"seeds\":{},\"ios\":{ios},\"crash_points\":{points},\"failures\":{failures}}}",

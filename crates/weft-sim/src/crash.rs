@@ -9,6 +9,10 @@
 
 use std::collections::BTreeSet;
 
+use weft_units::Span;
+
+use crate::checker::parity::Judged;
+
 /// What survives of what was not durable.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CutMode {
@@ -56,6 +60,8 @@ pub struct CutShape {
     pub during_sync: bool,
     /// Superblocks that are there in part.
     pub torn_superblocks: u64,
+    /// What was judged of its parity.
+    pub judged: Judged,
 }
 
 /// How often each kind of cut came.
@@ -73,10 +79,27 @@ pub struct Coverage {
     pub during_sync: u64,
     /// See [`CutShape::torn_superblocks`].
     pub torn_superblocks: u64,
+    /// Cuts after which the parity of something was judged (I6).
+    pub judged: u64,
+    /// Cuts after which parity was judged that superblocks promise: of an array that is clean, or dirty
+    /// only from some sector on.
+    pub judged_promised: u64,
+    /// Cuts after which parity was judged of an array that lacks a member.
+    pub judged_degraded: u64,
+    /// Cuts and stops after which parity was judged of an array that is dirty only from some sector on.
+    pub judged_partly: u64,
+    /// Columns whose parity was judged, in all of them.
+    pub judged_columns: u64,
     /// Members of which an assembly could not read the superblock.
     pub unreadable_superblocks: u64,
     /// Assemblies that were refused, as too many superblocks were torn or not to be read.
     pub refused: u64,
+    /// Assemblies of what is dirty and degraded, each refused before there was consent.
+    pub consents: u64,
+    /// The longest that it took until everything was answered, with all members answering.
+    pub longest_finish: Span,
+    /// The longest that row sync took at the end of a script.
+    pub longest_sync: Span,
     /// Scripts that ended early, as torn superblocks left fewer members than the level needs.
     pub given_up: u64,
     /// Sectors that were predicted to be possibly wrong (write hole) and looked at.
@@ -94,6 +117,11 @@ impl Coverage {
         self.inside_metadata += u64::from(shape.inside_metadata);
         self.during_sync += u64::from(shape.during_sync);
         self.torn_superblocks += shape.torn_superblocks;
+        self.judged += u64::from(shape.judged.columns > 0);
+        self.judged_promised += u64::from(shape.judged.promised > 0);
+        self.judged_degraded += u64::from(shape.judged.degraded > 0);
+        self.judged_partly += u64::from(shape.judged.partly > 0);
+        self.judged_columns += shape.judged.columns;
     }
 
     /// Adds what another run counted.
@@ -104,6 +132,14 @@ impl Coverage {
         self.inside_metadata += other.inside_metadata;
         self.during_sync += other.during_sync;
         self.torn_superblocks += other.torn_superblocks;
+        self.judged += other.judged;
+        self.judged_promised += other.judged_promised;
+        self.judged_degraded += other.judged_degraded;
+        self.judged_partly += other.judged_partly;
+        self.judged_columns += other.judged_columns;
+        self.consents += other.consents;
+        self.longest_sync = self.longest_sync.max(other.longest_sync);
+        self.longest_finish = self.longest_finish.max(other.longest_finish);
         self.unreadable_superblocks += other.unreadable_superblocks;
         self.refused += other.refused;
         self.given_up += other.given_up;

@@ -85,7 +85,7 @@ mod world;
 
 pub use checker::Violation;
 pub use crash::{Coverage, CutMode, CutShape};
-pub use driver::Order;
+pub use driver::{ANSWERED_WITHIN, Order};
 pub use faults::{Faults, Planned};
 pub use model::Payload;
 pub use options::Options;

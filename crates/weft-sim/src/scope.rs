@@ -527,11 +527,14 @@ fn alphabet(world: &World, degraded: bool) -> Vec<Op> {
 
 /// Times that a walk lets time pass.
 const WAKES: u32 = 3;
-const MODES: [CutMode; 6] = [
+const MODES: [CutMode; 9] = [
+    CutMode::Subset,
+    CutMode::Subset,
+    CutMode::Subset,
+    CutMode::Subset,
     CutMode::Subset,
     CutMode::Subset,
     CutMode::Ordered,
-    CutMode::Subset,
     CutMode::Nothing,
     CutMode::Everything,
 ];

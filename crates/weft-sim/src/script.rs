@@ -49,6 +49,16 @@ pub enum Step {
     },
     /// The power goes; restart; read everything.
     Cut(CutMode),
+    /// The power goes; restart; soon afterwards it goes again, or an administrator stops the array;
+    /// restart; read everything.
+    CutAgain {
+        /// What a cut leaves.
+        mode: CutMode,
+        /// This many requests complete in between.
+        after: u32,
+        /// Whether the array is stopped.
+        stop: bool,
+    },
     /// A client leaves.
     Disconnect(u32),
     /// An operation of a disk fails, this many operations from now.
@@ -425,6 +435,27 @@ impl Script {
                 world.power_cut(mode);
                 self.restart(world, false, course, plant, report)?;
             }
+            Step::CutAgain { mode, after, stop } => {
+                course.stop = None;
+                world.power_cut(mode);
+                self.begin(world, false, course, plant)?;
+                if !world.is_running() {
+                    return Ok(());
+                }
+                for _ in 0..after {
+                    if world.failure().is_some() || !world.step(self.order) {
+                        break;
+                    }
+                }
+                if stop && world.failure().is_none() {
+                    let ticket = world.admin(Verb::Stop);
+                    world.settle();
+                    self.stopped(world, ticket, course, plant, report)?;
+                } else if world.failure().is_none() {
+                    world.power_cut(mode);
+                    self.restart(world, false, course, plant, report)?;
+                }
+            }
             Step::Kill => {
                 course.stop = None;
                 world.kill();
@@ -485,10 +516,15 @@ impl Script {
                 let ends_at = &mut world.disks[disk].faults.ends_at;
                 *ends_at = Some(ends_at.map_or(sectors, |before| before.min(sectors)));
             }
-            // Nothing finishes while a disk stalls, unless a knob says so.
             Step::Finish => {
-                answer_again(world);
-                world.run(self.order);
+                // What can be done without a disk that stalls is done, and then the stall goes on.
+                if stalls(world) {
+                    world.idle(STALL);
+                }
+                if !stalls(world) || world.unanswered() > 0 {
+                    answer_again(world);
+                    world.run(self.order);
+                }
             }
             Step::NoSpace(disk) => {
                 if let Some(disk) = world.disks.get_mut(disk) {
@@ -573,7 +609,8 @@ impl Script {
         let refused = matches!(answer, Some(Err(ReplyError::NoSpace)))
             || matches!(answer, Some(Err(_))) && !self.within_promises;
         if !refused && !matches!(answer, Some(Ok(_))) {
-            return Err(Violation::new("I11 exactly once", format!("stop is answered {answer:?}")));
+            let message = format!("stop is answered {answer:?}");
+            return fail(world, Violation::new("I11 exactly once", message));
         }
         if self.within_promises && !refused {
             let volume = &world.snapshot().volumes[0];
@@ -581,7 +618,7 @@ impl Script {
                 let (knows, says) = (volume.resync_from, world.record.dirty_from());
                 let message =
                     format!("stopped; parity is right but for {knows:?}, superblocks say {says:?}");
-                return Err(Violation::new("I5 dirty before data", message));
+                return fail(world, Violation::new("I5 dirty before data", message));
             }
             let mark = world.model.flush_issued();
             world.model.flush_acknowledged(mark);
@@ -590,8 +627,36 @@ impl Script {
         // At rest: not one of the cuts that are counted.
         let coverage = world.coverage;
         world.power_cut(CutMode::Nothing);
-        world.coverage = coverage;
+        let judged_partly = world.coverage.judged_partly;
+        world.coverage = Coverage { judged_partly, ..coverage };
         self.restart(world, false, course, plant, report)
+    }
+
+    /// A new engine from what is on the media.
+    fn begin(
+        &self,
+        world: &mut World,
+        read_only: bool,
+        course: &mut Course,
+        plant: Plant<'_>,
+    ) -> Result<(), Violation> {
+        if world.failure().is_some() {
+            return Ok(());
+        }
+        have_space(world);
+        let how =
+            assemble::Options { read_only, run: true, force_dirty: true, ..Default::default() };
+        if let Err(refused) = world.start(&how) {
+            if self.assembles && world.must_assemble() {
+                let message = format!("refused: {refused}");
+                return fail(world, Violation::new("I1 durability", message));
+            }
+            world.coverage.refused += u64::from(self.assembles);
+            return Ok(());
+        }
+        plant(world);
+        self.give_up(world, course);
+        Ok(())
     }
 
     /// A new engine from what is on the media, and a look at everything.
@@ -603,22 +668,13 @@ impl Script {
         plant: Plant<'_>,
         report: &mut Report,
     ) -> Result<(), Violation> {
-        if world.failure().is_some() {
-            return Ok(());
-        }
-        answer_again(world);
-        let how =
-            assemble::Options { read_only, run: true, force_dirty: true, ..Default::default() };
-        if let Err(refused) = world.start(&how) {
-            if self.assembles && world.must_assemble() {
-                return Err(Violation::new("I1 durability", format!("refused: {refused}")));
+        self.begin(world, read_only, course, plant)?;
+        if world.is_running() && world.failure().is_none() {
+            // A disk that stalls does so for the next engine too.
+            if stalls(world) {
+                world.idle(STALL);
             }
-            world.coverage.refused += u64::from(self.assembles);
-            return Ok(());
-        }
-        plant(world);
-        self.give_up(world, course);
-        if world.is_running() {
+            answer_again(world);
             report.verified += self.verify(world);
         }
         Ok(())
@@ -640,7 +696,7 @@ impl Script {
         let ticket = world.request(ClientId(9), RequestOp::Write, range, Payload::Tags, sync);
         world.run(self.order);
         match world.take_answer(ticket) {
-            Some(Ok(_)) => Err(Violation::new("I9 read-only", "a write is acknowledged")),
+            Some(Ok(_)) => fail(world, Violation::new("I9 read-only", "a write is acknowledged")),
             Some(Err(_)) | None => Ok(()),
         }
     }
@@ -656,19 +712,7 @@ impl Script {
             disk.faults.schedule.clear();
         }
         world.run(self.order);
-        for _ in 0..200 {
-            if world.failure().is_some() {
-                break;
-            }
-            let idle =
-                world.snapshot().volumes.iter().all(|volume| {
-                    matches!(volume.sync_action, SyncAction::Idle | SyncAction::Frozen)
-                });
-            if idle {
-                break;
-            }
-            world.idle(Span::millis(500));
-        }
+        self.run_syncs(world);
         if let Some(violation) = world.failure() {
             return Err(violation.clone());
         }
@@ -689,19 +733,67 @@ impl Script {
             .filter(|column| dirty.is_none_or(|from| *column < from.0))
             .collect();
         if let Some(column) = wrong.first() {
-            return Err(Violation::new(
-                "I6 parity or dirty",
-                format!("at rest the parity of {} columns is wrong, first {column}", wrong.len()),
-            ));
+            let count = wrong.len();
+            let message = format!("at rest the parity of {count} columns is wrong, first {column}");
+            return fail(world, Violation::new("I6 parity or dirty", message));
         }
         Ok(())
     }
+
+    /// Once members answer, row sync that is needed begins and ends (I13).
+    fn run_syncs(&self, world: &mut World) {
+        let begun = world.now;
+        while world.failure().is_none() {
+            let volume = &world.snapshot().volumes[0];
+            let action = volume.sync_action;
+            let runs = !matches!(action, SyncAction::Idle | SyncAction::Frozen);
+            let waits = volume.resync_from.is_some()
+                && action != SyncAction::Frozen
+                && volume.degraded < self.options.parities()
+                && self.within_promises;
+            if !runs && !waits {
+                break;
+            }
+            let took = world.now.since(begun);
+            if took > SYNCED_WITHIN {
+                let from = volume.resync_from;
+                let message =
+                    format!("{action:?}, parity to check from {from:?}, {took:?} after the end");
+                world.fail(Violation::new("I13 liveness", message));
+                break;
+            }
+            world.idle(Span::millis(500));
+        }
+        world.coverage.longest_sync = world.coverage.longest_sync.max(world.now.since(begun));
+    }
+}
+
+/// For how long a disk stalls at least, where something could be done without it: longer than `read_around`.
+const STALL: Span = Span::secs(5);
+
+/// How long row sync takes at most once members answer, on arrays as small as scripts have.
+const SYNCED_WITHIN: Span = Span::secs(10);
+
+/// Ends the run, if what the checker says counts.
+fn fail(world: &mut World, violation: Violation) -> Result<(), Violation> {
+    world.fail(violation);
+    world.failure().map_or(Ok(()), |violation| Err(violation.clone()))
+}
+
+/// Whether a disk does not answer.
+fn stalls(world: &World) -> bool {
+    world.disks.iter().any(|disk| !disk.can_complete())
 }
 
 /// Everybody answers, and has space.
 fn answer_again(world: &mut World) {
+    have_space(world);
+    world.disks.iter_mut().for_each(|disk| disk.faults.stalled = false);
+}
+
+/// Everybody has space, and nobody begins to stall.
+fn have_space(world: &mut World) {
     for disk in &mut world.disks {
-        disk.faults.stalled = false;
         disk.faults.no_space = false;
         disk.faults.schedule.retain(|_, planned| *planned != Planned::Silent);
     }

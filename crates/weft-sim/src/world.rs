@@ -25,7 +25,7 @@ use weft_engine::{
 };
 use weft_ondisk::{Metadata, Superblock, Uuid};
 use weft_parity::Parity;
-use weft_units::{ClientId, MemberIndex, SECTOR_BYTES, Sectors, Slot, Time};
+use weft_units::{ByteRange, ClientId, MemberIndex, SECTOR_BYTES, Sectors, Slot, Time};
 
 use at_stake::AtStake;
 pub use carry_out::{Delays, Pending};
@@ -33,7 +33,7 @@ use clients::{Issued, Waiting};
 pub(crate) use fingerprint::Text;
 use memory::Memory;
 
-use crate::checker::{Array, Checkers, Limits, Record, View, Violation};
+use crate::checker::{Array, Checkers, Limits, Record, View, Violation, consent};
 use crate::crash::Coverage;
 use crate::disk::Disk;
 use crate::excuses::Excuses;
@@ -112,7 +112,12 @@ pub struct World {
     memory: Memory,
     pub(crate) pending: BTreeMap<Token, Pending>,
     issued: BTreeMap<Ticket, Issued>,
+    /// Of writes whose client is gone, until nothing is served any more.
+    pub(crate) orphans: Vec<ByteRange>,
     commands: BTreeSet<Ticket>,
+    /// Rows of the stripe cache, and those that were asked for and not answered.
+    cache_rows: u32,
+    resizes: BTreeMap<Ticket, u32>,
     waiting: VecDeque<Waiting>,
     credit: BTreeMap<ClientId, u64>,
     answers: BTreeMap<Ticket, Answer>,
@@ -201,7 +206,10 @@ impl World {
             memory: Memory::default(),
             pending: BTreeMap::new(),
             issued: BTreeMap::new(),
+            orphans: Vec::new(),
             commands: BTreeSet::new(),
+            cache_rows: 0,
+            resizes: BTreeMap::new(),
             waiting: VecDeque::new(),
             credit: BTreeMap::new(),
             answers: BTreeMap::new(),
@@ -248,6 +256,7 @@ impl World {
         if self.options.checked {
             let view = view!(self);
             self.checkers.assembled(view, &assembly);
+            self.judge_consent(how, &assembly);
         }
         let missing = (0u16..).zip(&assembly.slots);
         let missing = missing.filter(|(_, state)| !matches!(state, SlotState::InSync(_)));
@@ -275,6 +284,7 @@ impl World {
         };
         self.memory = Memory::new(&config, self.options.payload);
         self.credit.clear();
+        self.cache_rows = rows;
         self.checkers.limit(|limits| {
             limits.rows = rows;
             limits.client_frames = config.client_frames;
@@ -287,6 +297,19 @@ impl World {
         self.plugged = true;
         self.settle();
         Ok(())
+    }
+
+    /// P5, of an assembly that had consent.
+    fn judge_consent(&mut self, how: &assemble::Options, with: &Assembly) {
+        if !how.force_dirty {
+            return;
+        }
+        let without = self.assemble(&assemble::Options { force_dirty: false, ..how.clone() });
+        let needed = consent::needs_consent(&self.array, with, with.resync_from);
+        self.coverage.consents += u64::from(needed && without.is_err());
+        if let Some(violation) = consent::judge(needed, &without) {
+            self.fail(violation);
+        }
     }
 
     /// A partial parity log is payload.

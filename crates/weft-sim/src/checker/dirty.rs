@@ -1,8 +1,12 @@
 //! I5: is the array marked dirty, durably, before data changes, and clean only when all is quiet and
 //! durable?
 //!
-//! A write counts when it changes what the member holds and is not part of row sync, whose writes make
-//! wrong parity right and are covered by the mark that started it.
+//! Marked clean includes to be dirty only from some sector on, which a resync that was stopped leaves: then
+//! what is before it has to be quiet and durable.
+//!
+//! A write counts when it changes what the member holds. Those of a resync do so too: parity is wrong
+//! until they are done. What is written to a member that is being rebuilt does not count, and neither does
+//! what makes a block good that could not be read: it changes nothing.
 
 use std::collections::BTreeMap;
 
@@ -18,10 +22,19 @@ const NAME: &str = "I5 dirty before data";
 /// Watches member writes and superblocks.
 #[derive(Clone, Debug, Default)]
 pub struct Dirty {
-    /// Data writes that are outstanding: their disk, and whether they are row sync's.
-    writes: BTreeMap<Token, (usize, bool)>,
-    /// Whether the write that is being submitted is row sync's.
-    syncing: bool,
+    /// Data writes that are outstanding.
+    writes: BTreeMap<Token, Write>,
+    /// The one that is being submitted.
+    submitted: Option<Token>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Write {
+    disk: usize,
+    /// Its first data sector.
+    column: u64,
+    /// Whether it is a client's, or changes what the member holds.
+    counts: bool,
 }
 
 impl Dirty {
@@ -36,9 +49,11 @@ impl Dirty {
     pub fn output(&mut self, view: View<'_>, output: &Output, found: &mut Vec<Violation>) {
         let Output::Submit { token, member, op, attr } = output else { return };
         match op {
-            MemberOp::Discard { .. } | MemberOp::Write { .. } => {
-                self.syncing = attr.origin == Origin::Sync;
-                self.writes.insert(*token, (view.disk(*member), self.syncing));
+            MemberOp::Discard { at, .. } | MemberOp::Write { at, .. } => {
+                let (disk, counts) = (view.disk(*member), attr.origin != Origin::Sync);
+                let column = view.array.data_sector(disk, at.0).unwrap_or(0);
+                self.writes.insert(*token, Write { disk, column, counts });
+                self.submitted = Some(*token);
             }
             MemberOp::WriteMetadata { bytes, .. } => self.superblock(view, bytes, found),
             MemberOp::Flush | MemberOp::Read { .. } | MemberOp::ReadMetadata { .. } => {}
@@ -54,11 +69,16 @@ impl Dirty {
         bytes: &[u8],
         found: &mut Vec<Violation>,
     ) {
-        if self.syncing || view.array.data_sector(disk, at).is_none() {
+        if view.array.data_sector(disk, at).is_none() {
             return;
         }
         let changes = view.disks[disk].peek(at, count) != bytes;
-        if changes && !view.record.all_dirty() {
+        let write = self.submitted.and_then(|token| self.writes.get_mut(&token));
+        let Some(write) = write else { return };
+        // Nobody believes a member that is being rebuilt.
+        let rebuilt = !write.counts && !view.record.is_in_sync(disk);
+        write.counts |= changes && !rebuilt;
+        if changes && !rebuilt && !view.record.all_dirty() {
             found.push(Violation::new(
                 NAME,
                 format!(
@@ -75,7 +95,9 @@ impl Dirty {
         let size = view.disks.first().map_or(Sectors::ZERO, Disk::whole_size);
         let decode = |version: &Version| Superblock::decode(&block, *version, size).ok();
         let Some(sb) = Version::ALL.iter().find_map(decode) else { return };
-        if sb.dirty_from().is_some() {
+        // Clean, or dirty only from there on.
+        let clean_to = sb.dirty_from().map_or(u64::MAX, |from| from.0);
+        if clean_to == 0 {
             return;
         }
         // What a member still does that the superblock itself says has left counts for nothing.
@@ -83,12 +105,13 @@ impl Dirty {
             let role = view.record.of(disk).and_then(|own| sb.role(own.dev_number()).ok());
             role.is_some_and(|role| !matches!(role, Role::Active(_)))
         };
-        if self.writes.values().any(|(disk, syncing)| !syncing && !has_left(*disk)) {
+        let covered = |write: &Write| write.counts && write.column < clean_to;
+        if self.writes.values().any(|write| covered(write) && !has_left(write.disk)) {
             found.push(Violation::new(NAME, "marked clean while a data write is outstanding"));
         }
         for (disk, state) in view.disks.iter().enumerate() {
             let data = view.array.data_offset.get(disk).map_or(0, |first| first.0);
-            let size = view.array.geometry.member_size().0;
+            let size = view.array.geometry.member_size().0.min(clean_to);
             // What the superblock itself says of the disk counts.
             let number = view.record.of(disk).map(|own| own.dev_number());
             let active = number.and_then(|number| sb.role(number).ok());

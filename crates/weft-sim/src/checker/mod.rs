@@ -16,14 +16,16 @@
 //! | [`SingleFlight`] | I10 single flight | `single_flight.rs` |
 //! | [`ExactlyOnce`] | I11 exactly once | `exactly_once.rs` |
 //! | [`Bounds`] | I12 bounds | `bounds.rs` |
-//! | [`crate::World::run`], `settle` | I13 liveness, no lost wake-up | `../driver.rs` |
+//! | [`crate::World::run`], `settle` | I13 liveness, within seconds; no lost wake-up | `../driver.rs` |
 //! | [`BoundedWait`] | I19 bounded wait | `bounded_wait.rs` |
+//! | [`consent`] | P5 dirty and degraded needs consent | `consent.rs` |
 //!
 //! Source   spec reliability.md §5
 
 mod acknowledge;
 mod bounded_wait;
 mod bounds;
+pub mod consent;
 mod dirty;
 mod exactly_once;
 pub mod parity;

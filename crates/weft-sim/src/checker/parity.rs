@@ -1,7 +1,13 @@
 //! I6: is every row's parity right, or the row known to be suspect?
 //!
 //! Computes P and Q of every column anew from what is on the media and compares. A scrub says how much
-//! it looked at, so that a test can tell zero mismatches from zero rows.
+//! it looked at, so that a test can tell zero mismatches from zero rows. RAID 6 with one member missing
+//! has one parity left to compare.
+//!
+//! After a cut a column is judged where the superblocks promise that its parity is right; and, whatever
+//! they say, where nobody was writing: no member had anything of it that was not durable, no request that
+//! writes to it was unanswered, and it was right before. Such a stripe is not half written, and the write
+//! hole is not open in it (P5: only stripes that were being written may be damaged).
 
 use std::collections::BTreeSet;
 
@@ -35,7 +41,21 @@ pub enum Bytes {
     Visible,
 }
 
-/// Looks at columns. Those with a member missing, as the record says, are left out.
+/// What was judged after a cut.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Judged {
+    /// Columns that hold something and whose parity was found right or wrong.
+    pub columns: u64,
+    /// Those of them that superblocks promise: the array is clean, or not dirty from there on.
+    pub promised: u64,
+    /// Those of them that superblocks promise though the rest of the array is dirty.
+    pub partly: u64,
+    /// Those of them that are compared by the one parity that is left.
+    pub degraded: u64,
+}
+
+/// Looks at columns. Left out are those with as many members missing, as the record says, as there are
+/// parities.
 #[must_use]
 pub fn scrub(
     disks: &[Disk],
@@ -44,62 +64,122 @@ pub fn scrub(
     columns: impl Iterator<Item = u64>,
     bytes: Bytes,
 ) -> Scrub {
-    let parity = Parity::detect();
-    let geometry = &array.geometry;
-    let members: Vec<Option<usize>> =
-        (0..geometry.members()).map(|slot| record.in_sync(Slot(slot))).collect();
     let mut scrub = Scrub::default();
-    if members.contains(&None) {
-        return scrub;
-    }
+    let Some(media) = Media::new(disks, array, record, bytes) else { return scrub };
     for column in columns {
-        let placement = geometry.placement(geometry.chunk_row_of(Sectors(column)));
-        let read = |slot: usize| {
-            let disk = members[slot].expect("nobody is missing");
-            let at = column + array.data_offset[disk].0;
-            match bytes {
-                Bytes::Durable => disks[disk].peek_stable(at, 1),
-                Bytes::Visible => disks[disk].peek(at, 1),
-            }
-        };
-        let blocks: Vec<Vec<u8>> = (0..members.len()).map(read).collect();
         scrub.columns += 1;
-        if blocks.iter().all(|block| block.iter().all(|byte| *byte == 0)) {
-            continue;
-        }
-        scrub.written += 1;
-        if !consistent(&parity, &placement, &blocks) {
-            scrub.wrong.insert(column);
+        if let Some(right) = media.look(column) {
+            scrub.written += 1;
+            if !right {
+                scrub.wrong.insert(column);
+            }
         }
     }
     scrub
 }
 
-fn consistent(parity: &Parity, placement: &Placement, blocks: &[Vec<u8>]) -> bool {
-    let data: Vec<(u8, Vec<u8>)> = (0u16..)
-        .zip(blocks)
-        .filter(|(slot, _)| placement.data_index(Slot(*slot)).is_some())
-        .map(|(slot, block)| (placement.exponent(Slot(slot)), block.clone()))
-        .collect();
-    let (p, q) = syndromes(parity, &data, placement.q.is_some());
-    p == blocks[placement.p.index()] && placement.q.is_none_or(|slot| q == blocks[slot.index()])
+/// Members, of which enough are there to compare something.
+struct Media<'a> {
+    disks: &'a [Disk],
+    array: &'a Array,
+    bytes: Bytes,
+    parity: Parity,
+    /// The disk of each slot.
+    members: Vec<Option<usize>>,
 }
 
-/// After a power cut: a column whose parity is wrong is one that a restart will look at.
-pub fn after_cut(view: View<'_>, columns: impl Iterator<Item = u64>, found: &mut Vec<Violation>) {
-    let scrub = scrub(view.disks, view.array, view.record, columns, Bytes::Durable);
+impl<'a> Media<'a> {
+    fn new(disks: &'a [Disk], array: &'a Array, record: &Record, bytes: Bytes) -> Option<Self> {
+        let slots = 0..array.geometry.members();
+        let members: Vec<_> = slots.map(|slot| record.in_sync(Slot(slot))).collect();
+        let missing = members.iter().filter(|member| member.is_none()).count();
+        let parity = Parity::detect();
+        let compares = missing < usize::from(array.geometry.parities());
+        compares.then_some(Self { disks, array, bytes, parity, members })
+    }
+
+    fn is_degraded(&self) -> bool {
+        self.members.contains(&None)
+    }
+
+    /// Whether the parity of a column is right; `None` if it holds nothing but zeros.
+    fn look(&self, column: u64) -> Option<bool> {
+        let geometry = &self.array.geometry;
+        let placement = geometry.placement(geometry.chunk_row_of(Sectors(column)));
+        let read = |disk: usize| {
+            let at = column + self.array.data_offset[disk].0;
+            match self.bytes {
+                Bytes::Durable => self.disks[disk].peek_stable(at, 1),
+                Bytes::Visible => self.disks[disk].peek(at, 1),
+            }
+        };
+        let blocks: Vec<Option<Vec<u8>>> = self.members.iter().map(|disk| disk.map(read)).collect();
+        let zero = blocks.iter().flatten().all(|block| block.iter().all(|byte| *byte == 0));
+        (!zero).then(|| consistent(&self.parity, &placement, &blocks))
+    }
+}
+
+/// Whether all parity that is there is right. At most one block is missing, and if one is, not all of the
+/// parity: data is computed from P then, and Q says whether that is right.
+fn consistent(parity: &Parity, placement: &Placement, blocks: &[Option<Vec<u8>>]) -> bool {
+    let (p, q) = (placement.p, placement.q);
+    let data_of = |slot: Slot| placement.data_index(slot).is_some();
+    let slots = || (0..blocks.len() as u16).map(Slot);
+    let mut data: Vec<(u8, Vec<u8>)> = slots()
+        .filter(|slot| data_of(*slot))
+        .filter_map(|slot| Some((placement.exponent(slot), blocks[slot.index()].clone()?)))
+        .collect();
+    if let Some(lost) = slots().find(|slot| data_of(*slot) && blocks[slot.index()].is_none()) {
+        let Some(mut block) = blocks[p.index()].clone() else { return true };
+        for (_, other) in &data {
+            block.iter_mut().zip(other).for_each(|(sum, byte)| *sum ^= byte);
+        }
+        data.push((placement.exponent(lost), block));
+    }
+    let (p_found, q_found) = syndromes(parity, &data, q.is_some());
+    let right = |slot: Slot, found: &[u8]| {
+        blocks[slot.index()].as_ref().is_none_or(|block| block[..] == *found)
+    };
+    right(p, &p_found) && q.is_none_or(|q| right(q, &q_found))
+}
+
+/// After a power cut, or the end of the process: a column whose parity is wrong is one that was being
+/// written, and one that a restart will look at. `quiet` are columns that nobody was writing and that were
+/// right before. What was judged.
+pub fn after_cut(
+    view: View<'_>,
+    columns: impl Iterator<Item = u64>,
+    quiet: impl Fn(u64) -> bool,
+    bytes: Bytes,
+    found: &mut Vec<Violation>,
+) -> Judged {
+    let mut judged = Judged::default();
+    let media = Media::new(view.disks, view.array, view.record, bytes);
+    let Some(media) = media else { return judged };
     let dirty_from = view.record.dirty_from();
-    for column in scrub.wrong {
-        if dirty_from.is_none_or(|from| column < from.0) {
+    for column in columns {
+        let promised = dirty_from.is_none_or(|from| column < from.0);
+        if !promised && !quiet(column) {
+            continue;
+        }
+        let Some(right) = media.look(column) else { continue };
+        judged.columns += 1;
+        judged.promised += u64::from(promised);
+        judged.partly += u64::from(promised && dirty_from.is_some());
+        judged.degraded += u64::from(media.is_degraded());
+        if !right {
             let says =
                 dirty_from.map_or("clean".to_owned(), |from| format!("dirty from {}", from.0));
+            let who = if promised { "" } else { "; nobody was writing it" };
             found.push(Violation::new(
                 NAME,
                 format!(
-                    "after the cut the parity of column {column} is wrong and the array is {says}"
+                    "after the cut the parity of column {column} is wrong and the array is \
+                     {says}{who}"
                 ),
             ));
-            return;
+            break;
         }
     }
+    judged
 }

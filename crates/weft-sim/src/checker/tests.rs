@@ -18,6 +18,7 @@ use crate::disk::DiskOp;
 use crate::model::{Payload, WriteId};
 use crate::rng::Rng;
 use crate::suspects::Syndrome;
+use crate::{Order, World};
 
 /// Three members of RAID 5 with a chunk of 4 KiB, and whoever plays the engine.
 struct Stage {
@@ -32,6 +33,8 @@ struct Stage {
     tokens: u64,
     tags: u64,
     payload: BTreeMap<Token, (usize, bool)>,
+    /// For whom members are written to.
+    origin: Origin,
 }
 
 const CLIENT: ClientId = ClientId(1);
@@ -67,6 +70,7 @@ impl Stage {
             tokens: 0,
             tags: 0,
             payload: BTreeMap::new(),
+            origin: Origin::Client(CLIENT),
         }
     }
 
@@ -122,7 +126,7 @@ impl Stage {
     fn submit(&mut self, disk: usize, op: MemberOp, disk_op: DiskOp) -> Token {
         self.tokens += 1;
         let token = Token(self.tokens);
-        let attr = Attr { origin: Origin::Client(CLIENT), ..Attr::default() };
+        let attr = Attr { origin: self.origin, ..Attr::default() };
         let metadata = matches!(op, MemberOp::WriteMetadata { .. });
         self.say(&Output::Submit { token, member: MemberIndex(disk as u16), op, attr });
         if let DiskOp::Write { at, count, bytes, preflush: false, .. } = &disk_op {
@@ -218,7 +222,7 @@ fn a_write_done_right_passes_every_checker() {
     stage.checkers.at_rest(&at_rest());
     assert_eq!(stage.checkers.found, []);
     let mut found = Vec::new();
-    parity::after_cut(stage.view(), 0..64, &mut found);
+    assert_eq!(after_cut(&stage, |_| true, &mut found).columns, 1);
     assert_eq!(found, [], "column 0 of disk 1 is zero, so parity is the data");
 }
 
@@ -352,6 +356,31 @@ fn i5_clean_too_early_is_caught() {
     }
 }
 
+/// Superblocks say clean, or dirty only from sector 16 on, while row sync writes to a member in sync.
+#[test]
+fn i5_clean_while_a_resync_writes_is_caught() {
+    let found = |column: u64, changes: bool, mark: ResyncOffset, done: bool| {
+        let mut stage = Stage::new();
+        stage.mark(false, &[2, 1, 0]);
+        stage.origin = Origin::Sync;
+        let token = stage.data(0, column, &[u8::from(changes); 512], false);
+        if done {
+            stage.done(token);
+        }
+        stage.superblock(1, |sb| sb.resync_offset = mark);
+        // I7 knows nothing of this write.
+        stage.found().into_iter().filter(|name| name.starts_with("I5")).collect::<Vec<_>>()
+    };
+    let partly = ResyncOffset::At(Sectors(16));
+    for done in [false, true] {
+        assert_eq!(found(3, true, ResyncOffset::Clean, done), ["I5 dirty before data"]);
+        assert_eq!(found(3, true, partly, done), ["I5 dirty before data"]);
+        assert!(found(16, true, partly, done).is_empty());
+    }
+    // What makes a block good that could not be read.
+    assert!(found(3, false, ResyncOffset::Clean, false).is_empty());
+}
+
 /// One request waits while 20 others come and go, so much time apart.
 fn waits_beside_others(
     each: Span,
@@ -414,8 +443,8 @@ fn i19_a_request_that_waits_while_others_are_done_is_caught() {
 }
 
 #[test]
-fn i6_wrong_parity_of_a_clean_array_is_caught() {
-    for dirty in [false, true] {
+fn i6_wrong_parity_of_a_clean_array_and_of_a_quiet_stripe_is_caught() {
+    for (dirty, quiet) in [(false, false), (true, false), (true, true)] {
         let mut stage = Stage::new();
         if dirty {
             stage.mark(false, &[2, 1, 0]);
@@ -423,8 +452,10 @@ fn i6_wrong_parity_of_a_clean_array_is_caught() {
         let at = stage.array.data_offset[0].0 + 5;
         stage.disks[0].poke(at, &[1; 512]);
         let mut found = Vec::new();
-        parity::after_cut(stage.view(), 0..64, &mut found);
-        assert_eq!(found.len(), usize::from(!dirty));
+        let is_quiet = |column| quiet || column != 5;
+        let judged = after_cut(&stage, is_quiet, &mut found);
+        assert_eq!(found.len(), usize::from(!dirty || quiet));
+        assert_eq!((judged.columns, judged.promised), (found.len() as u64, u64::from(!dirty)));
         let scrub =
             parity::scrub(&stage.disks, &stage.array, &stage.record, 0..64, parity::Bytes::Visible);
         assert_eq!((scrub.columns, scrub.written, scrub.wrong.len()), (64, 1, 1));
@@ -432,6 +463,45 @@ fn i6_wrong_parity_of_a_clean_array_is_caught() {
         let scrub =
             parity::scrub(&stage.disks, &stage.array, &stage.record, 0..64, parity::Bytes::Durable);
         assert!(scrub.wrong.is_empty());
+        let mut found = Vec::new();
+        let judged = after_cut(&stage, |_| true, &mut found);
+        assert_eq!((found.len(), judged.columns), (0, 1));
+    }
+}
+
+fn after_cut(
+    stage: &Stage,
+    quiet: impl Fn(u64) -> bool,
+    found: &mut Vec<Violation>,
+) -> parity::Judged {
+    parity::after_cut(stage.view(), 0..64, quiet, parity::Bytes::Durable, found)
+}
+
+/// RAID 6 with one member missing, whichever: the parity that is left is compared.
+#[test]
+fn i6_judges_the_parity_that_is_left() {
+    for lost in 0..4 {
+        for wrong in [None, Some(0), Some(1), Some(2), Some(3)] {
+            let mut world = World::new(crate::Options::new(Level::Raid6, 4, Sectors(8)));
+            let all = ByteRange::new(0, world.size());
+            world.request(CLIENT, RequestOp::Write, all, Payload::Tags, SYNC);
+            world.run(Order::Fifo);
+            world.idle(Span::secs(60));
+            world.disks[lost].faults.gone = true;
+            if let Some(disk) = wrong {
+                let at = world.array.data_offset[disk].0 + 5;
+                world.disks[disk].flip_bit(at, 7).unwrap();
+            }
+            world.stopped();
+            let scrub = world.scrub(parity::Bytes::Visible);
+            let caught = wrong.is_some_and(|disk| disk != lost);
+            assert_eq!(scrub.wrong.len(), usize::from(caught), "{lost} {wrong:?}");
+            assert!(scrub.written > 0 && scrub.written == scrub.columns, "{scrub:?}");
+            // With another one nothing is left.
+            world.disks[(lost + 1) % 4].faults.gone = true;
+            world.stopped();
+            assert_eq!(world.scrub(parity::Bytes::Visible).columns, 0);
+        }
     }
 }
 
@@ -445,6 +515,40 @@ fn i6_knows_raid6() {
     let (p, q) = syndromes(&weft_parity::Parity::detect(), &data, true);
     assert_eq!(p[0], 1 ^ 2 ^ 3);
     assert_eq!(q[0], 1 ^ (2 * 2) ^ (4 * 3));
+}
+
+/// What is assembled without consent is what would be if nobody asked for it.
+#[test]
+fn p5_dirty_and_degraded_without_consent_is_caught() {
+    for (dirty, lost, level) in [
+        (true, Some(0), Level::Raid5),
+        (true, None, Level::Raid5),
+        (false, Some(1), Level::Raid5),
+        (true, Some(0), Level::Raid4),
+        (true, Some(2), Level::Raid4),
+    ] {
+        let mut world = World::new(crate::Options::new(level, 3, Sectors(8)));
+        world.request(CLIENT, RequestOp::Write, ByteRange::new(0, 4096), Payload::Tags, SYNC);
+        world.run(Order::Fifo);
+        if !dirty {
+            world.idle(Span::secs(60));
+        }
+        world.stopped();
+        if let Some(disk) = lost {
+            world.disks[disk].faults.gone = true;
+        }
+        let how = |force_dirty| Options { run: true, force_dirty, ..Options::default() };
+        let with = world.assemble(&how(true));
+        let array = &world.array;
+        let needed =
+            consent::needs_consent(array, with.as_ref().unwrap(), world.record.dirty_from());
+        // The last disk of RAID 4 holds parity alone.
+        assert_eq!(needed, dirty && lost.is_some_and(|lost| level == Level::Raid5 || lost < 2));
+        assert_eq!(consent::judge(needed, &world.assemble(&how(false))), None);
+        assert_eq!(consent::judge(needed, &with).is_some(), needed, "consent that nobody gave");
+        let refused = world.assemble(&how(false));
+        assert_eq!(consent::judge(false, &refused).is_some(), needed, "refused without need");
+    }
 }
 
 #[test]

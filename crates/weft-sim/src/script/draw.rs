@@ -24,6 +24,8 @@ struct Draw {
     rng: Rng,
     /// For [`Profile::more`], so that what the other one draws stays what it was.
     more: Rng,
+    /// The same for what surrounds a power cut.
+    around: Rng,
     profile: Profile,
     members: usize,
     parities: usize,
@@ -87,6 +89,7 @@ impl Script {
         let mut draw = Draw {
             rng,
             more,
+            around: Rng::new(seed ^ 0xa20d),
             profile,
             members,
             parities,
@@ -138,6 +141,9 @@ impl Draw {
         if matches!(step, Step::Cut(_) | Step::Look(_)) && self.more.percent(4) {
             steps.extend([Step::Finish, Step::Wait(400), self.flushes()]);
         }
+        if matches!(step, Step::Cut(_) | Step::Look(_) | Step::Kill) {
+            self.before_a_cut(steps);
+        }
         if self.profile.faults && self.more.percent(4) {
             let disk = self.more.index(self.members);
             if self.may_hurt(disk) {
@@ -161,6 +167,32 @@ impl Draw {
                 steps.push(Step::Stop);
             }
             None => {}
+        }
+    }
+
+    /// Rows are being written, or everything is over and the array is marked clean.
+    fn before_a_cut(&mut self, steps: &mut Vec<Step>) {
+        match self.around.below(100) {
+            0..=29 => {
+                for _ in 0..2 {
+                    let near = self.around.pick(&self.hot);
+                    let len = 4096 * (1 + self.around.below(10));
+                    let start = ((near + self.around.below(8) * 4096) % self.size) / 4096 * 4096;
+                    let len = len.min(self.size - start);
+                    let client = 1 + self.around.below(3) as u32;
+                    let flags = Flags { sync: true, ..Flags::NONE };
+                    steps.push(Step::Ask { client, op: RequestOp::Write, start, len, flags });
+                }
+                steps.push(Step::Steps(4 + self.around.below(16) as u32));
+            }
+            30..=33 => steps.extend([Step::Finish, Step::Sleep(400)]),
+            // In the middle of a resync.
+            34..=49 => {
+                let after = self.around.below(80) as u32;
+                let stop = self.around.percent(50);
+                steps.push(Step::CutAgain { mode: CutMode::Subset, after, stop });
+            }
+            _ => {}
         }
     }
 

@@ -76,7 +76,10 @@ impl World {
                 _ if ticket.0 != client => {}
                 Expected::Read(_) => self.model.read_failed(),
                 // Nobody will hear how it ended: done as a rule, but not where there is no space.
-                Expected::Write(write, ..) => self.model.write_failed(write),
+                Expected::Write(write, ..) => {
+                    self.orphans.extend(self.model.range_of(write));
+                    self.model.write_failed(write);
+                }
                 Expected::Advice | Expected::Flush(_) | Expected::Nothing => {}
             }
         }
@@ -110,11 +113,12 @@ impl World {
             self.options.knobs.set(*knob);
             let knobs = self.options.knobs;
             let chunk = self.options.chunk;
-            let rows = self.options.rows_max;
             self.checkers.allow_waits(knobs.preread_wait_max, self.now);
+            if let Knob::StripeCacheSize(rows) = knob {
+                self.resizes.insert(ticket, self.options.rows_max.unwrap_or(*rows));
+                self.limit_rows();
+            }
             self.checkers.limit(|limits| {
-                // What is in use shrinks to a smaller cache as rows come back.
-                limits.rows = limits.rows.max(rows.unwrap_or(knobs.stripe_cache_size));
                 limits.member_bytes = limits.member_bytes.max(member_bytes_max(&knobs, chunk));
             });
         }
@@ -122,6 +126,12 @@ impl World {
         let command = Command { client: ticket.0, tag: ticket.1, volume: VolumeId(0), verb };
         self.input(Input::Admin(Box::new(command)));
         Ok(ticket)
+    }
+
+    /// The cache has the size that it was given last and the engine agreed to, or one that it was asked for.
+    fn limit_rows(&mut self) {
+        let most = self.resizes.values().copied().fold(self.cache_rows, u32::max);
+        self.checkers.limit(|limits| limits.rows = most);
     }
 
     /// Sets a knob by its name.
@@ -283,6 +293,10 @@ impl World {
             self.log.push(Logged::Answer(ticket, result.is_ok()));
         }
         if self.commands.remove(&ticket) {
+            if let Some(rows) = self.resizes.remove(&ticket) {
+                self.cache_rows = if result.is_ok() { rows } else { self.cache_rows };
+                self.limit_rows();
+            }
             self.answers.insert(ticket, result.map(|()| Vec::new()));
             return;
         }

@@ -57,17 +57,11 @@ impl World {
         }
         shape.strict_subset = any_kept && any_lost;
         shape.half_written_row = kept_rows.intersection(&lost_rows).next().is_some();
+        let written = self.columns_being_written();
         self.stopped();
         self.model.power_cut();
         self.checkers.power_cut(&lost_by_others);
-        if self.options.checked {
-            let mut found = Vec::new();
-            let columns = self.columns_of_interest();
-            parity::after_cut(view!(self), columns.iter().copied(), &mut found);
-            if let Some(violation) = found.into_iter().next() {
-                self.fail(violation);
-            }
-        }
+        shape.judged = self.judge_parity(&written, parity::Bytes::Durable);
         self.coverage.add(shape);
         shape
     }
@@ -77,7 +71,9 @@ impl World {
         self.engine = None;
         self.pending.clear();
         self.issued.clear();
+        self.orphans.clear();
         self.commands.clear();
+        self.resizes.clear();
         self.waiting.clear();
         self.checkers.stopped();
         self.record_before = std::mem::take(&mut self.record);
@@ -99,11 +95,34 @@ impl World {
             self.disks[disk].process_killed(&mut rng);
         }
         // A part of a row may be complete and the rest not even submitted.
-        for range in self.model.in_flight_ranges() {
-            self.at_stake.extend(self.array.columns(range).map(|(_, column)| column.sector));
-        }
+        let written = self.columns_being_written();
+        self.at_stake.extend(written.iter().copied());
         self.stopped();
         self.model.process_died();
+        self.judge_parity(&written, parity::Bytes::Visible);
+    }
+
+    /// Columns that a write is about that is not answered, or whose client is gone.
+    fn columns_being_written(&self) -> BTreeSet<u64> {
+        let ranges = self.model.in_flight_ranges().into_iter().chain(self.orphans.iter().copied());
+        ranges.flat_map(|range| self.array.columns(range)).map(|(_, it)| it.sector).collect()
+    }
+
+    /// I6 of what is left now. What was judged, if that counts.
+    fn judge_parity(&mut self, written: &BTreeSet<u64>, bytes: parity::Bytes) -> parity::Judged {
+        if !self.options.checked || !self.counts("I6 parity or dirty") {
+            return parity::Judged::default();
+        }
+        let mut found = Vec::new();
+        let columns = self.columns_of_interest().into_iter();
+        let suspect: BTreeSet<u64> =
+            self.at_stake.columns().chain(self.suspects.columns()).collect();
+        let quiet = |column: u64| !suspect.contains(&column) && !written.contains(&column);
+        let judged = parity::after_cut(view!(self), columns, quiet, bytes, &mut found);
+        if let Some(violation) = found.into_iter().next() {
+            self.fail(violation);
+        }
+        judged
     }
 
     /// Reads everything that was ever written, and everything that shares a suspect column with it,

@@ -19,13 +19,13 @@ impl World {
     /// One number for each part of what a cut would find.
     #[must_use]
     pub fn cut_fingerprints(&self) -> [(&'static str, u64); 4] {
-        let Self { disks, model, at_stake, suspects, measure_due, checkers, .. } = self;
+        let Self { disks, model, orphans, at_stake, suspects, measure_due, checkers, .. } = self;
         let Self { options, now, array, record, next_tag, .. } = self;
         let mut of_disks = Text::default();
         disks.iter().for_each(|disk| disk.hash_into(&mut of_disks));
         [
             ("disks", of_disks.0.0),
-            ("clients", text(&(model, at_stake, suspects, measure_due))),
+            ("clients", text(&(model, orphans, at_stake, suspects, measure_due))),
             ("checkers", text(&checkers.after_a_stop())),
             ("surroundings", text(&(options, now, &array.data_offset, record, next_tag))),
         ]

@@ -1,0 +1,38 @@
+//! P5: an array that is dirty and degraded is refused unless somebody consents, and no other is for that
+//!
+//! Parity of what was being written may be wrong, and a missing block would be computed from it. A member
+//! that holds nothing but parity may be missing.
+
+use weft_engine::assemble::{Assembly, Refused, SlotState, State};
+use weft_units::{Sectors, Slot};
+
+use super::{Array, Violation};
+
+const NAME: &str = "P5 dirty and degraded";
+
+/// Whether an assembly needs consent: members that hold data are missing, and superblocks say dirty.
+#[must_use]
+pub fn needs_consent(array: &Array, with: &Assembly, dirty_from: Option<Sectors>) -> bool {
+    let geometry = &array.geometry;
+    let rows = geometry.member_size().0 / geometry.chunk().0;
+    let holds_data = |slot: u16| {
+        (0..rows).any(|row| {
+            geometry.array_sector(Slot(slot), Sectors(row * geometry.chunk().0)).is_some()
+        })
+    };
+    let mut slots = with.slots.iter().zip(0u16..);
+    dirty_from.is_some()
+        && slots.any(|(state, slot)| !matches!(state, SlotState::InSync(_)) && holds_data(slot))
+}
+
+/// Compares what is assembled without consent with what it takes.
+#[must_use]
+pub fn judge(needed: bool, without: &Result<Assembly, Refused>) -> Option<Violation> {
+    match without {
+        Ok(_) if needed => Some(Violation::new(NAME, "dirty and degraded, and not refused")),
+        Err(refused) if !needed && refused.state == State::DirtyDegraded => {
+            Some(Violation::new(NAME, format!("refused without need: {refused}")))
+        }
+        Ok(_) | Err(_) => None,
+    }
+}
