@@ -564,7 +564,9 @@ impl Array {
         match (position, result) {
             // The member is well; nothing depends on the round until it is done, later.
             (Some(position), Err(Fault::NoSpace)) => {
-                self.rounds.not_before = Some(out.now + ROUND_RETRY);
+                let late = self.is_planted(Mutant::SuperblockRetriedLate);
+                let retry = if late { Span::secs(60) } else { ROUND_RETRY };
+                self.rounds.not_before = Some(out.now + retry);
                 let has_bitmap = self.bitmap.is_some();
                 let member = &mut self.members[position];
                 member.lacks_bitmap = member.state != MemberState::InSync && has_bitmap;

@@ -23,7 +23,8 @@ fn main() -> ExitCode {
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     match words.as_slice() {
         ["gate"] => gate(),
-        ["bugs", scripts] => scripts.parse().map_or_else(|_| usage(), matrix),
+        ["bugs", scripts] => scripts.parse().map_or_else(|_| usage(), |it| matrix(it, "")),
+        ["bugs", scripts, name] => scripts.parse().map_or_else(|_| usage(), |it| matrix(it, name)),
         ["scripts", first, seeds] => match (first.parse(), seeds.parse()) {
             (Ok(first), Ok(seeds)) => scripts(first, seeds),
             _ => usage(),
@@ -53,7 +54,8 @@ fn named(name: &str, number: &str) -> Option<Work> {
 
 fn usage() -> ExitCode {
     eprintln!(
-        "usage: sweep gate | bugs SCRIPTS | run FIRST SEEDS | scripts FIRST SEEDS | replay NAME NUMBER [SHARDS]"
+        "usage: sweep gate | bugs SCRIPTS [NAME] | run FIRST SEEDS | scripts FIRST SEEDS | \
+         replay NAME NUMBER [SHARDS]"
     );
     ExitCode::from(2)
 }
@@ -343,9 +345,10 @@ fn planted_bugs() -> Bugs {
 }
 
 /// Prints which checker sees which bug, with all others off: the number of the first script, from 0.
-fn matrix(scripts: u64) -> ExitCode {
+fn matrix(scripts: u64, name: &str) -> ExitCode {
     println!("{:<24}{}", "", CHECKERS.map(|checker| format!("{checker:>6}")).concat());
-    for mutant in Mutant::ALL.into_iter().chain(Mutant::MISSED) {
+    let all = Mutant::ALL.into_iter().chain(Mutant::MISSED);
+    for mutant in all.filter(|mutant| format!("{mutant:?}").contains(name)) {
         let first = quietly(|| CHECKERS.map(|it| hunt(mutant, Some(it), scripts, &plant(mutant))));
         let cells = first.map(|it| it.map_or("     -".to_owned(), |number| format!("{number:>6}")));
         println!("{:<24}{}", format!("{mutant:?}"), cells.concat());

@@ -5,13 +5,65 @@
 //!
 //! Source   spec reliability.md §6.4
 
+use weft_engine::knobs::{Knobs, PlanRule, PriorityRule, Writes};
 use weft_engine::mutant::Mutant;
+use weft_engine::raid::parity::priority::Activation;
+use weft_engine::{Flags, RequestOp, SyncAction};
+use weft_ondisk::Level;
+use weft_units::Span;
 
-use crate::script::{Plant, Profile, Script};
+use crate::chunk_kib;
+use crate::driver::Order;
+use crate::options::Options;
+use crate::rng::Rng;
+use crate::script::{Plant, Profile, Script, Step};
 
 /// The checkers that a script can run with alone, by the beginning of their names.
-pub const CHECKERS: [&str; 12] =
-    ["I1 ", "I2 ", "I4 ", "I5 ", "I6 ", "I7 ", "I8 ", "I9 ", "I10", "I11", "I12", "I13"];
+pub const CHECKERS: [&str; 15] = [
+    "I1 ", "I2 ", "I3 ", "I4 ", "I5 ", "I6 ", "I7 ", "I8 ", "I9 ", "I10", "I11", "I12", "I13",
+    "I19", "P5 ",
+];
+
+/// Who must see which bug, each with all others off. There are more who see them; here are those that do so
+/// within few scripts.
+pub const SEEN_BY: [(Mutant, &[&str]); 23] = [
+    (Mutant::AckBeforeParity, &["I4 ", "I5 ", "I1 "]),
+    (Mutant::AckBeforeSuperblock, &["I5 ", "I4 "]),
+    (Mutant::BrokenAcknowledges, &["I4 ", "I2 "]),
+    (Mutant::CacheNotResized, &["I12"]),
+    (Mutant::ChunkEdgeOffByOne, &["I1 ", "I2 ", "I7 "]),
+    (Mutant::CreditLostOnDisconnect, &["I11"]),
+    (Mutant::DiscardBeforeDirty, &["I5 "]),
+    (Mutant::DiscardKeepsRows, &["I6 "]),
+    (Mutant::DiscardSkipsOneMember, &["I4 ", "I8 ", "I6 "]),
+    (Mutant::DiscardUnderSync, &["I10"]),
+    (Mutant::EventsNotRaised, &["I5 ", "I4 ", "I6 "]),
+    (Mutant::FlushSkipsOneMember, &["I4 ", "I5 "]),
+    (Mutant::FrameReusedInFlight, &["I10", "I7 ", "I11"]),
+    (Mutant::FullRowWithoutTail, &["I4 ", "I8 ", "I6 "]),
+    (Mutant::LostWakeUp, &["I13"]),
+    (Mutant::MembershipLate, &["I2 ", "I6 "]),
+    (Mutant::ReportLate, &["I4 "]),
+    (Mutant::ResyncIsNoWriter, &["I13", "I11"]),
+    (Mutant::RmwNewAsOld, &["I6 ", "I2 ", "I7 "]),
+    (Mutant::StaleMemberAfterAdd, &["I2 ", "I4 ", "I6 "]),
+    (Mutant::SuperblockRetriedLate, &["I13"]),
+    (Mutant::WaitWithoutEnd, &["I19"]),
+    (Mutant::WrongQExponent, &["I6 "]),
+];
+
+/// Those that take too many scripts for that: whoever sees them first.
+pub const RARE: [Mutant; 2] = [Mutant::LentNotPinned, Mutant::WriteWhileReadOnly];
+
+/// Checkers that no bug of the table needs, and who shows that they see.
+pub const UNUSED: [(&str, &str); 3] = [
+    (
+        "I3 ",
+        "a unit test of the model: nobody knows how to plant a failed write that comes and goes",
+    ),
+    ("I9 ", "it alone can see WriteWhileReadOnly, which is rare"),
+    ("P5 ", "a unit test of the checker: assembly is a function, in which no bug can be planted"),
+];
 
 const PROFILES: [Profile; 3] = [Profile::CUTS, Profile::FAULTS, Profile::FAULTS_AND_CUTS];
 
@@ -20,6 +72,13 @@ const FIRST_SEED: u64 = 20_000;
 /// The script with this number in which a bug may show.
 #[must_use]
 pub fn script(mutant: Mutant, number: u64) -> Script {
+    match mutant {
+        Mutant::CacheNotResized => return shrinking(number),
+        Mutant::DiscardUnderSync => return trimming(number),
+        Mutant::SuperblockRetriedLate => return filling(number),
+        Mutant::WaitWithoutEnd => return starving(number),
+        _ => {}
+    }
     let profile = match mutant {
         Mutant::BrokenAcknowledges => Profile::BEYOND_POWERED,
         _ => PROFILES[number as usize % PROFILES.len()],
@@ -42,4 +101,111 @@ pub fn hunt(
         // An assertion of the engine is welcome, and not what is tested here.
         script.run_with(plant).is_err_and(|failure| failure.violation.checker != "panic")
     })
+}
+
+/// Options of scripts that are made for one bug: a small array of RAID 5.
+fn small(number: u64) -> Options {
+    let mut options = Options::new(Level::Raid5, 3, chunk_kib(4));
+    options.chunk_rows = 64;
+    options.seed = number;
+    options
+}
+
+fn made(profile: &'static str, options: Options, order: Order, steps: Vec<Step>) -> Script {
+    Script { profile, options, order, steps, within_promises: true, assembles: true }
+}
+
+fn write(client: u32, start: u64, len: u64, sync: bool) -> Step {
+    let flags = Flags { sync, ..Flags::NONE };
+    Step::Ask { client, op: RequestOp::Write, start, len, flags }
+}
+
+/// The stripe cache is made smaller; then more stripes are written together than it has.
+fn shrinking(number: u64) -> Script {
+    let mut options = small(number);
+    options.knobs.stripe_cache_size = 64;
+    let mut steps = vec![Step::Set("stripe_cache_size", "17"), Step::Finish];
+    steps
+        .extend((0..3).map(|client| write(client + 1, u64::from(client) * 131_072, 131_072, true)));
+    made("shrinking", options, Order::Random, steps)
+}
+
+/// Trims come while all parity is compared.
+fn trimming(number: u64) -> Script {
+    let mut options = small(number);
+    options.discards = true;
+    let mut rng = Rng::new(number);
+    let (row, rows) = (8192, 64);
+    let mut steps = Vec::new();
+    for _ in 0..12 {
+        steps.extend([write(1, 0, row * rows, true), Step::Finish]);
+        steps.extend([Step::Sync(SyncAction::Repair), Step::Steps(rng.below(40) as u32)]);
+        let (start, flags) = (rng.below(rows) * row, Flags::NONE);
+        let len = row * rows - start;
+        steps.push(Step::Ask { client: 2, op: RequestOp::Trim, start, len, flags });
+        steps.extend([Step::Steps(rng.below(60) as u32), Step::Finish]);
+    }
+    made("trimming", options, Order::Random, steps)
+}
+
+/// A disk has no space for a while, for data and for its superblock, and what is written is written from the
+/// memory that clients lend.
+fn filling(number: u64) -> Script {
+    let mut options = small(number);
+    options.knobs.skip_copy = true;
+    let mut rng = Rng::new(number);
+    let row = 8192;
+    let mut steps = Vec::new();
+    for turn in 0..6 {
+        let disk = rng.index(3);
+        let start = rng.below(32) * row;
+        // In every other turn the array is clean before, and the mark finds no space.
+        let before = if turn % 2 == 0 { Step::Sleep(500) } else { write(1, 0, 4096, true) };
+        steps.extend([before, Step::NoSpace(disk), write(2, start, row * 8, true)]);
+        steps.extend([Step::Sleep(100), write(1, row * 48, row * 4, true), Step::Steps(20)]);
+        steps.extend([Step::NoSpace(disk), Step::Finish, Step::Sleep(3000)]);
+    }
+    made("filling", options, Order::Random, steps)
+}
+
+/// A load that starves a block under most rules, where nothing bounds its wait: the block is written by a
+/// client that is in no hurry, and rows beside it by one that does not pause.
+fn starving(number: u64) -> Script {
+    let priorities = [
+        (PriorityRule::Bypass, 1),
+        (PriorityRule::Fifo, 1),
+        (PriorityRule::Bypass, 0),
+        (PriorityRule::Bypass, 17),
+        (PriorityRule::Stream, 1),
+    ];
+    let (priority, preread_bypass_threshold) = priorities[number as usize % priorities.len()];
+    let number = number / priorities.len() as u64;
+    let mut options = small(number);
+    options.latency = Span::millis(1);
+    options.knobs = Knobs {
+        stripe_cache_size: 32,
+        priority,
+        preread_bypass_threshold,
+        preread_wait_max: Span::millis(20),
+        activation: if number.is_multiple_of(2) {
+            Activation::AtUnplug
+        } else {
+            Activation::EachTurn
+        },
+        writes: if (number / 2).is_multiple_of(2) { Writes::Gather } else { Writes::Auto },
+        plan_rule: if (number / 4).is_multiple_of(2) { PlanRule::Md } else { PlanRule::Least },
+        ..Knobs::md()
+    };
+    let (block, row) = (4096, 8192);
+    // The array is dirty: nobody waits for that.
+    let mut steps = vec![write(1, 0, block, true), Step::Finish, write(2, row, block, false)];
+    // A full row, or one block of a row that is to be read for at once; as much as ends meanwhile.
+    for turn in 0..460 {
+        let len = if turn % 3 == 0 { block } else { row };
+        steps.push(write(1, (2 + turn % 60) * row, len, true));
+        if turn > 4 {
+            steps.push(Step::Steps(3));
+        }
+    }
+    made("starving", options, Order::Fifo, steps)
 }

@@ -11,6 +11,7 @@ use crate::error::ReplyError;
 use crate::input::{Command, Verb};
 use crate::knobs::{Knob, Knobs};
 use crate::member::Member;
+use crate::mutant::Mutant;
 use crate::outbox::Outbox;
 use crate::raid::parity::stripe_size::StripeSize;
 use crate::token::Tag;
@@ -163,6 +164,11 @@ impl Volume {
             && let Some(knob) = self.resizing.take()
         {
             self.knobs.set(knob);
+            if matches!(knob, Knob::StripeCacheSize(_))
+                && self.array.is_planted(Mutant::CacheNotResized)
+            {
+                return;
+            }
             let count = self.shards.len() as u16;
             self.cache_rows = self.memory.rows_of_all(&self.array.geometry, &self.knobs, count);
             if self.is_far() {

@@ -13,6 +13,7 @@ use super::shard::shard_of;
 use super::{FULL_RETRY, Volume};
 use crate::error::ReplyError;
 use crate::input::SyncAction;
+use crate::mutant::Mutant;
 use crate::outbox::Outbox;
 use crate::output::Notice;
 use crate::raid::parity::cache::Acquired;
@@ -39,7 +40,7 @@ impl Volume {
         sync.checkpoint(&mut self.array);
         if sync.finish(&mut self.array, self.id, out) {
             let sync = self.sync.take().expect("it was there");
-            if changes_parity(sync.action) {
+            if changes_parity(sync.action) && !self.array.is_planted(Mutant::ResyncIsNoWriter) {
                 self.array.write_ends(out.now);
             }
             if sync.action == SyncAction::Recover && sync.has_failed() && !self.sync_failed_full {
@@ -109,7 +110,7 @@ impl Volume {
         if self.wanted_sync == Some(action) {
             self.wanted_sync = None;
         }
-        if changes_parity(action) {
+        if changes_parity(action) && !self.array.is_planted(Mutant::ResyncIsNoWriter) {
             self.array.write_begins();
         }
         self.sync_failed_full = false;
