@@ -67,6 +67,8 @@ pub struct Model {
     reads_outstanding: u32,
     /// Counts reads that returned something.
     reads_done: u64,
+    /// Counts when it was seen what sectors may be reconstructed as.
+    reconstructed: u64,
 }
 
 /// A read's view at its issue: the read floor of each of its sectors, and all acknowledgements.
@@ -77,6 +79,8 @@ pub struct ReadMark {
     acknowledged: u64,
     /// Reads that had returned.
     reads_done: u64,
+    /// What was known to be reconstructed.
+    reconstructed: u64,
 }
 
 /// How a content is explained.
@@ -91,6 +95,10 @@ pub enum Why {
     /// It may have been reconstructed from members that disagreed.
     Reconstructed,
 }
+
+/// What was known to be reconstructed by then, for [`Model::settle`].
+#[derive(Clone, Copy, Debug)]
+pub struct Reconstructed(u64);
 
 /// A flush's view at its receipt: the acknowledgements that it covers.
 #[derive(Clone, Copy, Debug)]
@@ -110,6 +118,8 @@ struct Cell {
     mixed: bool,
     /// The version that ended this, which a power cut may take: 0 for none.
     unmixed_by: u64,
+    /// The count when it was seen last what it may be reconstructed as.
+    reconstructed: u64,
 }
 
 #[derive(Clone, Debug)]
@@ -273,6 +283,7 @@ impl Cell {
             volatile: SmallVec::new(),
             mixed: false,
             unmixed_by: 0,
+            reconstructed: 0,
         }
     }
 
@@ -641,7 +652,7 @@ impl Model {
         let floor = |(sector, _, _)| self.cells.get(sector).map_or(0, |cell| cell.read_floor);
         let floors = pieces(range).map(floor).collect();
         let (acknowledged, reads_done) = (self.acknowledged, self.reads_done);
-        ReadMark { range, floors, acknowledged, reads_done }
+        ReadMark { range, floors, acknowledged, reads_done, reconstructed: self.reconstructed }
     }
 
     /// It failed, or its client is gone.
@@ -678,6 +689,8 @@ impl Model {
             let errors = errors(sector);
             let unsure = !errors.is_empty()
                 || cell.from(*floor).any(|(_, version)| version.reconstructed > 0);
+            // Its member may have been read before it went.
+            let late = cell.reconstructed > mark.reconstructed;
             excuses.read += 1;
             excuses.read_unsure += u64::from(unsure);
             match cell.find((*floor, mark.acknowledged), sector, offset, found) {
@@ -687,7 +700,8 @@ impl Model {
                     excuses.read_mixed += u64::from(why == Why::Mixed);
                     excuses.read_mixed_bytes += u64::from(why == Why::MixedBytes);
                     let looks = |version: &&Version| version.looks_like(sector, offset, found);
-                    if cell.versions.len() > 1 && cell.versions.iter().filter(looks).count() == 1 {
+                    let several = cell.versions.len() > 1 && !late;
+                    if several && cell.versions.iter().filter(looks).count() == 1 {
                         let back = cell.saw(number, mark.reads_done, self.reads_done);
                         back.map_err(|write| came_back(sector, write))?;
                     }
@@ -701,7 +715,7 @@ impl Model {
                     excuses.read_wrong += 1;
                     if found.len() == self.payload.sector_bytes() {
                         let content = Content::Bytes(found.into());
-                        match cell.is_quiet() {
+                        match cell.is_quiet() && !late {
                             true => collapse(cell, content),
                             false => cell.add_possible(content),
                         }
@@ -712,10 +726,18 @@ impl Model {
         Ok(())
     }
 
+    /// For a read whose result settles what was read.
+    #[must_use]
+    pub fn reconstructed(&self) -> Reconstructed {
+        Reconstructed(self.reconstructed)
+    }
+
     /// After a power cut: what the sector holds is what it holds from now on (I3). What was written
-    /// since, and is not durable, stays as it is.
-    pub fn settle(&mut self, sector: u64, bytes: &[u8]) {
+    /// since, and is not durable, stays as it is; and so does what is reconstructed since the read was
+    /// issued, as its member may have been read before it went.
+    pub fn settle(&mut self, sector: u64, bytes: &[u8], issued: Reconstructed) {
         if let Some(cell) = self.cells.get_mut(sector)
+            && cell.reconstructed <= issued.0
             && cell.volatile.is_empty()
             && cell.versions.iter().all(|version| !version.failed)
         {
@@ -819,6 +841,17 @@ impl Model {
         }
     }
 
+    /// The sector is reconstructed as this from now on, whatever reads return that were issued before.
+    pub fn is_reconstructed(&mut self, sector: u64, bytes: &[u8]) {
+        if self.why_now(sector, bytes).is_none() {
+            self.add_possible(sector, bytes);
+        }
+        self.reconstructed += 1;
+        if let Some(cell) = self.cells.get_mut(sector) {
+            cell.reconstructed = self.reconstructed;
+        }
+    }
+
     /// Whether a write to the sector is issued and not answered, or may still be going on as nobody waits
     /// for its answer.
     #[must_use]
@@ -860,6 +893,7 @@ fn collapse(cell: &mut Cell, content: Content) {
         volatile: SmallVec::new(),
         mixed: false,
         unmixed_by: 0,
+        reconstructed: 0,
     };
 }
 
@@ -944,9 +978,38 @@ mod tests {
         assert!(read(&mut model.clone(), SECTOR, &two).is_ok());
         assert!(read(&mut model, SECTOR, &one).is_ok());
         assert!(read(&mut model, SECTOR, &[0; 512]).is_err());
-        model.settle(7, &one);
+        let issued = model.reconstructed();
+        model.settle(7, &one, issued);
         assert!(read(&mut model, SECTOR, &two).is_err(), "I3: two reads agree");
         assert!(model.media_allows(7, &one) && !model.media_allows(7, &two));
+    }
+
+    /// A member is read, it fails before all of the read is answered, and what is reconstructed for it from
+    /// then on is something else. Found by faults-and-cuts, seeds 2000116, 2001438 and 2001915.
+    #[test]
+    fn a_read_that_saw_a_member_that_failed_since_does_not_settle_what_is_reconstructed() {
+        for reconstructed in [[1; 512], [5; 512]] {
+            let mut model = Model::default();
+            let (first, one) = model.write_issued(SECTOR, Payload::Fill(1));
+            model.write_acknowledged(first, true);
+            let (_, two) = model.write_issued(SECTOR, Payload::Fill(2));
+            model.power_cut();
+            let (early, before) = (model.read_issued(SECTOR), model.reconstructed());
+            model.is_reconstructed(7, &reconstructed);
+            let mut done = |mark: &ReadMark, found: &[u8]| {
+                model.read_done(mark, found, |_| Vec::new(), &mut Excuses::default()).unwrap();
+                model.settle(7, found, before);
+                model.clone()
+            };
+            let mut model = done(&early, &two);
+            assert!(model.media_allows(7, &two));
+            assert!(read(&mut model, SECTOR, &reconstructed).is_ok());
+            // A read that was issued since does.
+            let now = model.reconstructed();
+            model.settle(7, &reconstructed, now);
+            assert!(!model.media_allows(7, &two));
+            assert_eq!(model.media_allows(7, &one), reconstructed == [1; 512]);
+        }
     }
 
     #[test]

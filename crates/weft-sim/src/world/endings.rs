@@ -155,6 +155,7 @@ impl World {
         let mut read = 0;
         while let Some((at, count)) = ranges.pop_front() {
             let range = ByteRange::new(at * 512, count * 512);
+            let issued = self.model.reconstructed();
             let ticket =
                 self.request(VERIFIER, RequestOp::Read, range, Payload::Zeros, Flags::NONE);
             self.run(order);
@@ -165,7 +166,7 @@ impl World {
                 Some(Ok(bytes)) => {
                     let len = self.options.payload.sector_bytes();
                     for (sector, content) in (at..).zip(bytes.chunks_exact(len)) {
-                        self.model.settle(sector, content);
+                        self.model.settle(sector, content, issued);
                     }
                     read += count;
                 }

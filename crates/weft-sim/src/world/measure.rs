@@ -161,9 +161,7 @@ impl World {
             .collect();
         if open && !self.has_outstanding(column) {
             for (_, sector, value) in &values {
-                if self.model.why_now(*sector, value).is_none() {
-                    self.model.add_possible(*sector, value);
-                }
+                self.model.is_reconstructed(*sector, value);
             }
             self.suspects.insert(column, outcome.syndromes.clone(), []);
         }
@@ -185,9 +183,7 @@ impl World {
             }
         }
         for (_, sector, value) in all {
-            if self.model.why_now(sector, &value).is_none() {
-                self.model.add_possible(sector, &value);
-            }
+            self.model.is_reconstructed(sector, &value);
         }
         self.suspects.clear(column, !self.is_volatile(column));
     }
