@@ -7,7 +7,7 @@ use super::World;
 use crate::checker::Violation;
 use crate::model::Why;
 use crate::payload::PayloadMode;
-use crate::suspects::{Explained, Strips};
+use crate::suspects::{Explained, Strips, Suspects};
 
 impl World {
     /// Whether anything is known of data that could be measured.
@@ -52,6 +52,7 @@ impl World {
             let strips = Strips::read(&self.array, &self.disks, column, disk_of);
             let outcome = strips.outcome();
             self.excuses.measured += 1;
+            self.keep_reconstructed(&before, column, &strips);
             let wrong: Vec<(u64, Vec<u8>)> = outcome
                 .values
                 .into_iter()
@@ -87,6 +88,22 @@ impl World {
             }
             if self.is_volatile(column) {
                 self.suspects.remember(&before, column);
+            }
+        }
+    }
+
+    /// What was reconstructed wrongly for a slot that was lost, and written to a member in its place, is
+    /// there, whether members agree by now or not.
+    fn keep_reconstructed(&mut self, before: &Suspects, column: u64, strips: &Strips) {
+        for slot in before.lost(column) {
+            if let Some(found) = strips.at(slot)
+                && let Some(sector) = self.array.geometry.array_sector(slot, Sectors(column))
+                && self.model.why_now(sector.0, found).is_none()
+            {
+                let errors = before.errors_if_lost(&self.array, column, slot);
+                if self.model.media_allows_off(sector.0, found, &errors) {
+                    self.model.add_possible(sector.0, found);
+                }
             }
         }
     }
