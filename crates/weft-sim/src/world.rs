@@ -129,6 +129,9 @@ pub struct World {
     pub(crate) suspects: Suspects,
     /// Whether members may disagree since a cut or a death of the process, and were not measured since.
     measure_due: bool,
+    /// Members that were being rebuilt when the engine started, by slot: the disk, and the column up to
+    /// which it is read.
+    half_rebuilt: BTreeMap<u16, (usize, u64)>,
     /// What clients may see.
     pub model: Model,
     /// Where data is.
@@ -218,6 +221,7 @@ impl World {
             at_stake: AtStake::default(),
             suspects: Suspects::default(),
             measure_due: false,
+            half_rebuilt: BTreeMap::new(),
             model: Model::new(options.payload),
             array: Array { geometry, data_offset },
             record_before: record.clone(),

@@ -115,6 +115,7 @@ impl World {
     fn notice(&mut self, notice: Notice) {
         match notice {
             Notice::MemberFailed { slot: Some(slot), .. } => {
+                self.half_rebuilt.remove(&slot.0);
                 self.suspects.lose(slot.0);
                 self.at_stake.lose(slot.0);
             }

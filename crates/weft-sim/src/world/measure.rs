@@ -25,6 +25,13 @@ impl World {
     /// An engine starts on members that a cut may have left in disagreement: what they hold says what is
     /// suspect, and what may be read there.
     pub(super) fn measure_all(&mut self, assembly: &Assembly) {
+        let rebuilding = |(slot, state): (u16, &SlotState)| match state {
+            SlotState::Rebuilding { member, good_to } => {
+                Some((slot, (member.info.index.index(), good_to.0)))
+            }
+            _ => None,
+        };
+        self.half_rebuilt = (0u16..).zip(&assembly.slots).filter_map(rebuilding).collect();
         let missing = (0u16..).zip(&assembly.slots);
         let missing: Vec<u16> = missing
             .filter(|(_, state)| !matches!(state, SlotState::InSync(_)))
@@ -168,8 +175,10 @@ impl World {
         if !open && !self.suspects.contains(column) {
             return;
         }
-        let strips =
-            Strips::read(&self.array, &self.disks, column, |slot| self.record.in_sync(slot));
+        let half = |slot: Slot| self.half_rebuilt.get(&slot.0).filter(|half| column < half.1);
+        let disk_of =
+            |slot| self.record.in_sync(slot).or_else(|| half(slot).map(|(disk, _)| *disk));
+        let strips = Strips::read(&self.array, &self.disks, column, disk_of);
         let outcome = strips.outcome();
         let values: Vec<(Slot, u64, Vec<u8>)> = outcome
             .values
