@@ -733,15 +733,21 @@ impl Model {
     }
 
     /// After a power cut: what the sector holds is what it holds from now on (I3). What was written
-    /// since, and is not durable, stays as it is; and so does what is reconstructed since the read was
-    /// issued, as its member may have been read before it went.
+    /// since, and is not durable, stays as it is. If it is reconstructed since the read was issued, its
+    /// member may have been read before it went, and it may be all that it might be before as well.
     pub fn settle(&mut self, sector: u64, bytes: &[u8], issued: Reconstructed) {
         if let Some(cell) = self.cells.get_mut(sector)
-            && cell.reconstructed <= issued.0
             && cell.volatile.is_empty()
             && cell.versions.iter().all(|version| !version.failed)
         {
+            let (reconstructed, mut others) = (cell.reconstructed, Vec::new());
+            if reconstructed > issued.0 {
+                let all = cell.from(cell.read_floor).flat_map(|(_, version)| &version.contents);
+                others.extend(all.map(|content| content.bytes(sector, bytes.len())));
+            }
             collapse(cell, Content::Bytes(bytes.into()));
+            cell.reconstructed = reconstructed;
+            others.into_iter().for_each(|other| cell.add_possible(Content::Bytes(other.into())));
         }
     }
 
@@ -1004,6 +1010,13 @@ mod tests {
             let mut model = done(&early, &two);
             assert!(model.media_allows(7, &two));
             assert!(read(&mut model, SECTOR, &reconstructed).is_ok());
+            // Part of it stands on either.
+            let mut after = model.clone();
+            after.write_issued(ByteRange::new(512 * 7, 100), Payload::Fill(3));
+            for mut sector in [[2; 512], reconstructed] {
+                sector[..100].fill(3);
+                assert!(after.media_allows(7, &sector));
+            }
             // A read that was issued since does.
             let now = model.reconstructed();
             model.settle(7, &reconstructed, now);
