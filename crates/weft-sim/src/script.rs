@@ -625,8 +625,9 @@ impl Script {
         }
         report.stops += u64::from(!refused);
         // At rest: not one of the cuts that are counted.
-        let coverage = world.coverage;
+        let (coverage, was_cut) = (world.coverage, world.was_cut);
         world.power_cut(CutMode::Nothing);
+        world.was_cut = was_cut;
         let judged_partly = world.coverage.judged_partly;
         world.coverage = Coverage { judged_partly, ..coverage };
         self.restart(world, false, course, plant, report)

@@ -146,6 +146,8 @@ pub struct World {
     pub(crate) failure: Option<Violation>,
     /// Whether the power went or the process died at any time.
     interrupted: bool,
+    /// Whether it was by a cut in the middle of something, or the process died: not only by stops.
+    pub(crate) was_cut: bool,
     /// Everything that the engine said for people.
     pub notices: Vec<(Time, Notice)>,
     /// What was submitted and answered, if [`Options::logged`].
@@ -230,6 +232,7 @@ impl World {
             checkers: Checkers::new(limits),
             failure: None,
             interrupted: false,
+            was_cut: false,
             notices: Vec::new(),
             log: Vec::new(),
             digest: Digest::default(),

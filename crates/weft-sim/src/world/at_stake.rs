@@ -2,7 +2,8 @@
 //!
 //! Not an excuse ([`crate::suspects`]) but a choice of what is looked at: beside every sector that was ever
 //! written all that shares a column with something that was not durable at a cut. Until a resync of an
-//! array in which nobody is missing has passed everything.
+//! array in which nobody is missing has passed everything. Beyond the level for good: what was
+//! reconstructed wrongly there stays, though members agree about it after the resync.
 
 use std::collections::BTreeSet;
 
@@ -19,6 +20,10 @@ pub(super) struct AtStake {
 impl AtStake {
     pub(super) fn columns(&self) -> impl Iterator<Item = u64> {
         self.columns.iter().copied()
+    }
+
+    pub(super) fn contains(&self, column: u64) -> bool {
+        self.columns.contains(&column)
     }
 
     pub(super) fn extend(&mut self, columns: impl IntoIterator<Item = u64>) {

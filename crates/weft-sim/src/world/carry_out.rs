@@ -120,7 +120,8 @@ impl World {
                 self.at_stake.lose(slot.0);
             }
             Notice::SyncFinished { ref action, complete, .. } => {
-                if matches!(action, SyncAction::Repair | SyncAction::Resync) && complete {
+                let resync = matches!(action, SyncAction::Repair | SyncAction::Resync);
+                if resync && complete && self.options.data_promised {
                     self.at_stake.synced();
                 }
                 self.look_again_at_all();

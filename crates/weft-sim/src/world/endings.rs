@@ -27,6 +27,7 @@ impl World {
                 })
             });
         self.interrupted = true;
+        self.was_cut = true;
         self.measure_due = true;
         let mut shape = CutShape { during_sync: syncing, ..CutShape::default() };
         let (mut kept_rows, mut lost_rows) = (BTreeSet::new(), BTreeSet::new());
@@ -86,6 +87,7 @@ impl World {
     /// outstanding may still happen or not.
     pub fn kill(&mut self) {
         self.interrupted = true;
+        self.was_cut = true;
         let mut rng = self.rng.fork();
         self.measure_due = true;
         for disk in 0..self.disks.len() {

@@ -116,7 +116,12 @@ impl World {
     }
 
     /// Beyond the promises members that are believed may hold anything old; but it is what is read.
+    /// While the power stays on that is so only where a write failed: what was acknowledged is on all of
+    /// them.
     fn believe(&mut self, column: u64, strips: &Strips) {
+        if !self.was_cut && !self.at_stake.contains(column) {
+            return;
+        }
         for (slot, sector) in self.array.data_of(column) {
             if let Some(found) = strips.at(slot)
                 && self.model.why_now(sector, found).is_none()
