@@ -317,6 +317,7 @@ impl Decision<'_> {
         reference: &Member,
     ) -> Result<Vec<(Member, Role)>, Refused> {
         let freshest = &reference.superblock;
+        let known = unmistakable(&pool, freshest);
         let mut current = Vec::new();
         for member in pool {
             let superblock = &member.superblock;
@@ -353,7 +354,10 @@ impl Decision<'_> {
                 Role::Active(_) | Role::Journal => {}
             }
             let called_faulty = in_reference == Ok(Role::Faulty);
-            if called_faulty && superblock.role(freshest.dev_number()) == Ok(Role::Faulty) {
+            if called_faulty
+                && superblock.role(freshest.dev_number()) == Ok(Role::Faulty)
+                && !known.iter().any(|(number, slot)| superblock.role(*number) == Ok(*slot))
+            {
                 let found = format!(
                     "{label} and {} each say that the other failed (events {events} and {}): both \
                      halves were used on their own",
@@ -776,6 +780,33 @@ fn logged(assembly: &Assembly) -> Result<Option<Vec<Vec<SectorRange>>>, String> 
         rows.push(computations.iter().map(|computation| computation.rows).collect());
     }
     Ok(Some(rows))
+}
+
+/// Numbers and roles of the members with slots that are as fresh as the freshest superblock, as far as
+/// that superblock agrees and no other candidate has the number.
+///
+/// Numbers of members that failed are given away again: in version 0.90 whoever takes a slot takes its
+/// number, in version 1 a member that is added takes that of one that was removed. So a member that failed
+/// while the number of the freshest superblock was still that of another, failed member says "faulty" of
+/// that number, without ever having been half of an array that was used on its own. The other half of one
+/// calls every member of this half failed, for none was there when it was started.
+///
+/// Source   md-ondisk.md §8.1.6, §11 row 40; mdadm leaves out a member that says so of the freshest
+fn unmistakable(pool: &[Member], freshest: &Superblock) -> Vec<(u32, Role)> {
+    let number_of = |member: &Member| member.superblock.dev_number();
+    let believed = |member: &&Member| {
+        let own = member.superblock.own_role();
+        matches!(own, Ok(Role::Active(_)))
+            && freshest.role(number_of(member)) == own
+            && member.superblock.events().saturating_add(1) >= freshest.events()
+    };
+    let alone = |member: &&Member| {
+        pool.iter().filter(|other| number_of(other) == number_of(member)).count() == 1
+    };
+    let members = pool.iter().filter(believed).filter(alone);
+    members
+        .filter_map(|member| Some((number_of(member), member.superblock.own_role().ok()?)))
+        .collect()
 }
 
 /// Whether two spares of version 0.90 have one number because a crash came between two superblocks:

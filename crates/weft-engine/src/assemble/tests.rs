@@ -140,6 +140,37 @@ fn two_halves_used_on_their_own_are_refused() {
     assert_eq!(slots(&assemble(&candidates[..2], &run()).unwrap()), "UU__");
 }
 
+/// m0 failed, then m2; m0 was removed, and m4 took its slot with its number: m2 says "faulty" of m4, and
+/// m4 of m2, and they were never two halves of anything. Whichever of the current members is the freshest.
+#[test]
+fn a_member_that_failed_before_a_number_was_given_away_again_is_stale() {
+    let mut candidates = set(Level::Raid6, 4);
+    let mut returned = candidates[0].clone();
+    returned.member.label = "m4".to_owned();
+    edit(&mut returned, |superblock| superblock.device_uuid = Uuid([5; 16]));
+    candidates.push(returned);
+    candidates.remove(0);
+    for candidate in &mut candidates {
+        let is_m2 = candidate.member.label == "m2";
+        edit(candidate, |superblock| {
+            superblock.events = if is_m2 { 5 } else { 10 };
+            superblock.roles[if is_m2 { 0 } else { 2 }] = 0xfffe;
+        });
+    }
+    for _ in 0..candidates.len() {
+        candidates.rotate_left(1);
+        let assembly = assemble(&candidates, &run()).unwrap();
+        assert_eq!(slots(&assembly), "UU_U");
+        let dropped = &assembly.dropped[0];
+        assert_eq!(dropped.member.label, "m2");
+        assert!(
+            dropped.reason.starts_with("stale: events 5, the array is at 10"),
+            "{}",
+            dropped.reason
+        );
+    }
+}
+
 /// A crash in the middle of the round that gives a new member its slot leaves it ahead of all.
 #[test]
 fn a_member_that_just_took_its_slot_is_not_another_half() {
