@@ -52,6 +52,7 @@ macro_rules! view {
             disk_of: &$world.disk_of,
             array: &$world.array,
             record: &$world.record,
+            written: $world.written.as_ref().unwrap_or(&$world.record),
             model: &$world.model,
             suspects: &$world.suspects,
         }

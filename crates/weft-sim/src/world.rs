@@ -138,6 +138,8 @@ pub struct World {
     pub array: Array,
     /// What the durable superblocks say.
     pub record: Record,
+    /// What they say as they were written, where some of them can never be read again.
+    written: Option<Record>,
     /// What they said when the last engine ended, before a power cut took or tore any of them.
     record_before: Record,
     /// Disks whose superblock a cut tore.
@@ -227,6 +229,7 @@ impl World {
             model: Model::new(options.payload),
             array: Array { geometry, data_offset },
             record_before: record.clone(),
+            written: None,
             torn: BTreeSet::new(),
             record,
             checkers: Checkers::new(limits),
@@ -352,6 +355,12 @@ impl World {
             read.map_err(|fault| std::io::Error::other(format!("{fault:?}")))
         });
         Candidate::new(self.member_info(disk, MemberIndex(disk as u16)), metadata)
+    }
+
+    /// Superblocks were written, or can be read no more.
+    pub(crate) fn read_record(&mut self) {
+        self.record = Record::read(&self.disks, self.options.version);
+        self.written = Record::written(&self.disks, self.options.version);
     }
 
     /// Disks that are there, whole, and whose superblock cannot be read now.

@@ -4,14 +4,15 @@
 //! - (b) With FUA, after it is durable on each of them.
 //! - (c) A flush, after all that was acknowledged before its receipt is durable on each member.
 //! - (d) A member that missed it may be left out only once no survivor's durable superblock counts it
-//!   as in sync: that is what "would believe" means.
+//!   as in sync: that is what "would believe" means. A survivor whose superblock can never be read again
+//!   tells nobody; but what was written to it counts as said, for who wrote it cannot know.
 
 use std::collections::BTreeMap;
 
 use weft_engine::{Flags, Input, MemberOp, Output, RequestOp, Tag, Token};
 use weft_units::{ByteRange, ClientId};
 
-use super::{View, Violation};
+use super::{Record, View, Violation};
 
 const NAME: &str = "I4 no early acknowledgement";
 
@@ -153,7 +154,9 @@ impl Acknowledge {
         let preflush = request.flags.preflush || request.op == RequestOp::Flush;
         if preflush {
             for (disk, completed) in &request.must_be_durable {
-                if view.disks[*disk].faults.gone || !view.record.is_in_sync(*disk) {
+                let in_sync = |record: &Record| record.is_in_sync(*disk);
+                let counts = in_sync(view.record) && in_sync(view.written);
+                if view.disks[*disk].faults.gone || !counts {
                     continue;
                 }
                 if self.durable.get(disk).copied().unwrap_or(0) < *completed {
@@ -171,7 +174,9 @@ impl Acknowledge {
         let Some(range) = stored.filter(|range| range.len.0 > 0 && !advice) else { return };
         for (array_sector, column) in view.array.columns(range) {
             for slot in column.slots() {
-                let Some(disk) = view.record.believed(slot) else { continue };
+                let believed = view.record.believed(slot);
+                let believed = believed.filter(|disk| view.written.believed(slot) == Some(*disk));
+                let Some(disk) = believed else { continue };
                 let at = column.sector + view.array.data_offset[disk].0;
                 let stored = self.stored.get(&(disk, at));
                 let fresh = stored.filter(|stored| stored.submitted > request.received);

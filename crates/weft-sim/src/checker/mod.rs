@@ -179,6 +179,8 @@ pub struct View<'a> {
     pub array: &'a Array,
     /// What the durable superblocks say.
     pub record: &'a Record,
+    /// What they say as they were written, also where they can never be read again.
+    pub written: &'a Record,
     /// What clients wrote.
     pub model: &'a Model,
     /// Where members disagree.

@@ -17,21 +17,41 @@ pub struct Record {
     freshest: Option<usize>,
 }
 
+/// The superblock of a disk, whether it can be read or not.
+fn parsed(disk: &Disk, version: Version) -> Option<Superblock> {
+    // A member that was cut short behind its superblock is still known by it.
+    let at = version.position(disk.size()).filter(|at| at.0 + 8 <= disk.size().0)?;
+    Superblock::parse(&disk.peek_stable(at.0, 8), version, disk.whole_size()).ok()
+}
+
 impl Record {
     /// Reads all of them, each where superblocks of this version are.
     #[must_use]
     pub fn read(disks: &[Disk], version: impl Into<Version>) -> Self {
         let version = version.into();
         let read = |disk: &Disk| {
-            // A member that was cut short behind its superblock is still known by it.
-            let at = version.position(disk.size()).filter(|at| at.0 + 8 <= disk.size().0)?;
+            let at = version.position(disk.size())?;
             // What can never be read again is there for nobody.
             if Faults::hits(&disk.faults.dead_reads, at.0, 8).is_some() {
                 return None;
             }
-            Superblock::parse(&disk.peek_stable(at.0, 8), version, disk.whole_size()).ok()
+            parsed(disk, version)
         };
         Self::new(disks.iter().map(read).collect(), disks.iter().map(|d| d.faults.gone).collect())
+    }
+
+    /// As they were written, also where they can never be read again: whoever wrote them does not know.
+    /// `None` if all can be read.
+    #[must_use]
+    pub fn written(disks: &[Disk], version: impl Into<Version>) -> Option<Self> {
+        let version = version.into();
+        let dead = |disk: &Disk| {
+            let at = version.position(disk.size());
+            at.is_some_and(|at| Faults::hits(&disk.faults.dead_reads, at.0, 8).is_some())
+        };
+        let gone = || disks.iter().map(|disk| disk.faults.gone).collect();
+        let written = || Self::new(disks.iter().map(|it| parsed(it, version)).collect(), gone());
+        disks.iter().any(dead).then(written)
     }
 
     /// Of superblocks that were read already.

@@ -26,6 +26,7 @@ struct Stage {
     disk_of: Vec<usize>,
     array: Array,
     record: Record,
+    written: Option<Record>,
     model: Model,
     suspects: Suspects,
     checkers: Checkers,
@@ -60,6 +61,7 @@ impl Stage {
         let limits = Limits { rows: 4, client_frames: 16, member_bytes: 8192 };
         Self {
             record: Record::read(&disks, Minor::V1_2),
+            written: None,
             disks,
             disk_of: vec![0, 1, 2],
             array: Array { geometry, data_offset },
@@ -82,6 +84,7 @@ impl Stage {
             disk_of: &self.disk_of,
             array: &self.array,
             record: &self.record,
+            written: self.written.as_ref().unwrap_or(&self.record),
             model: &self.model,
             suspects: &self.suspects,
         }
@@ -166,6 +169,7 @@ impl Stage {
         let result = self.disks[disk].complete(token).map(|_| Value::Nothing);
         if metadata {
             self.record = Record::read(&self.disks, Minor::V1_2);
+            self.written = Record::written(&self.disks, Minor::V1_2);
         }
         self.tell(&Input::Done { token, result });
     }
@@ -293,6 +297,35 @@ fn i4c_a_flush_that_leaves_one_member_out_is_caught() {
         // Disk 1 holds nothing of it.
         let expected: &[&str] = if skipped == 1 { &[] } else { &["I4 no early acknowledgement"] };
         assert_eq!(stage.found(), expected, "{skipped}");
+    }
+}
+
+/// Nobody who writes knows what can never be read again.
+#[test]
+fn i4d_a_failure_is_recorded_where_it_was_written_and_nowhere_else() {
+    for told in [vec![], vec![0, 1]] {
+        let mut stage = Stage::new();
+        stage.mark(false, &[2, 1, 0]);
+        let (tag, _) = stage.write(SYNC, &[2, 0]);
+        stage.finish(tag);
+        // All but the member that failed.
+        for disk in [0, 1] {
+            let at = weft_ondisk::Version::V1_2.position(stage.disks[disk].size()).unwrap();
+            stage.disks[disk].faults.dead_reads.insert(at.0);
+        }
+        for disk in &told {
+            let token = stage.superblock(*disk, |sb| sb.roles[2] = Role::Faulty.code());
+            stage.done(token);
+        }
+        let flush = stage.ask(RequestOp::Flush, Flags::NONE, Run::EMPTY);
+        for disk in [0, 1] {
+            let token = stage.flush(disk);
+            stage.done(token);
+        }
+        stage.reply(flush);
+        let expected: &[&str] =
+            if told.is_empty() { &["I4 no early acknowledgement"] } else { &[] };
+        assert_eq!(stage.found(), expected, "{told:?}");
     }
 }
 

@@ -13,7 +13,7 @@ use weft_ondisk::Role;
 use weft_units::Slot;
 
 use super::{Logged, World};
-use crate::checker::{Record, View, Violation};
+use crate::checker::{View, Violation};
 use crate::compute;
 use crate::disk::DiskOp;
 use crate::payload::PayloadMode;
@@ -261,7 +261,7 @@ impl World {
             }
             (Work::ReadMetadata, Ok(bytes)) => Ok(Value::Metadata(bytes.into())),
             (Work::WriteMetadata, result) => {
-                self.record = Record::read(&self.disks, self.options.version);
+                self.read_record();
                 result.map(|_| Value::Nothing)
             }
             (_, result) => result.map(|_| Value::Nothing),

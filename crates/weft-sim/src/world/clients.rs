@@ -14,7 +14,7 @@ use weft_ondisk::Superblock;
 use weft_units::{ByteRange, ClientId, FRAME_BYTES, MemberIndex, VolumeId};
 
 use super::{Answer, Logged, Ticket, World, device_uuid};
-use crate::checker::{Record, Violation};
+use crate::checker::Violation;
 use crate::disk::Disk;
 use crate::model::{FlushMark, Payload, ReadMark, WriteId};
 use crate::options::member_bytes_max;
@@ -166,7 +166,7 @@ impl World {
         let columns: BTreeSet<u64> =
             self.model.touched().map(|sector| self.array.column(sector).sector).collect();
         self.checkers.disk_added(disk, columns.into_iter());
-        self.record = Record::read(&self.disks, self.options.version);
+        self.read_record();
         let member = self.member_info(disk, index);
         self.admin(Verb::Add { member, superblock, device_uuid: device_uuid(disk) })
     }

@@ -9,7 +9,7 @@ use weft_engine::{Flags, RequestOp, SyncAction};
 use weft_units::{ByteRange, ClientId};
 
 use super::World;
-use crate::checker::{Record, View, Violation, parity};
+use crate::checker::{View, Violation, parity};
 use crate::crash::{CutMode, CutShape};
 use crate::driver::Order;
 use crate::model::Payload;
@@ -78,7 +78,7 @@ impl World {
         self.waiting.clear();
         self.checkers.stopped();
         self.record_before = std::mem::take(&mut self.record);
-        self.record = Record::read(&self.disks, self.options.version);
+        self.read_record();
         // A disk keeps its number; member indexes start anew with the next engine.
         self.disk_of = (0..self.disks.len()).collect();
     }
