@@ -49,6 +49,17 @@ struct Seat {
     bad: BadBlocks,
 }
 
+/// Whether the others stand in for a member that does not answer, and only takes long to say what is right.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Around {
+    /// The row knows that its data and parity agree.
+    Always,
+    /// Parity is compared: what is computed agrees with what it was computed from.
+    Never,
+    /// Where parity was checked since a crash: from wrong parity wrong data would be computed.
+    WhereChecked,
+}
+
 /// What rows have to say of a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Report {
@@ -152,22 +163,30 @@ impl Membership {
     }
 
     /// Slots that can be read in a row of these sectors: without members that have bad blocks there,
-    /// and without those that do not answer, if the others suffice.
+    /// and without those that do not answer, if the others suffice and may stand in for them.
     #[inline]
-    pub(crate) fn readable(&self, row: SectorRange) -> SlotSet {
+    pub(crate) fn readable(&self, row: SectorRange, around: Around) -> SlotSet {
         if self.stalled.is_empty() && self.present == self.in_sync && self.with_bad.is_empty() {
             return self.in_sync;
         }
-        self.readable_in_part(row)
+        self.readable_in_part(row, around)
     }
 
     #[inline(never)]
-    fn readable_in_part(&self, row: SectorRange) -> SlotSet {
+    fn readable_in_part(&self, row: SectorRange, around: Around) -> SlotSet {
         let mut in_sync = self.in_sync(row.end());
         for slot in self.with_bad.ascending() {
             if self.seats[slot.index()].bad.first_in(row).is_some() {
                 in_sync.remove(slot);
             }
+        }
+        let may = match around {
+            Around::Always => true,
+            Around::WhereChecked => self.resync_from.is_none_or(|from| row.end() <= from),
+            Around::Never => false,
+        };
+        if !may {
+            return in_sync;
         }
         let answering = in_sync.without(self.stalled);
         if answering.count() >= self.data_members { answering } else { in_sync }
@@ -187,7 +206,8 @@ impl Membership {
     /// Whether a read may go straight to its member.
     pub(crate) fn reads_bypass(&self) -> bool {
         self.degraded() == 0
-            && (self.stalled.is_empty() || self.readable(SectorRange::new(0, 0)) == self.in_sync)
+            && (self.stalled.is_empty()
+                || self.readable(SectorRange::new(0, 0), Around::Always) == self.in_sync)
     }
 
     /// Whether the member at a slot is being rebuilt.

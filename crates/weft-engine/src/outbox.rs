@@ -306,7 +306,10 @@ impl Outbox {
         }
     }
 
+    /// Gives up an outstanding token, whose owner is told by whoever gives it up.
     pub(crate) fn abort(&mut self, token: Token) {
+        let outstanding = self.outstanding_mut(token).expect("it is outstanding");
+        outstanding.detached = true;
         self.outputs.push_back(Output::Abort(token));
     }
 

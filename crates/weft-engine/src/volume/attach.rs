@@ -15,6 +15,7 @@ use crate::array::MemberRequest;
 use crate::error::ReplyError;
 use crate::frame::Run;
 use crate::input::RequestOp;
+use crate::membership::Around;
 use crate::mutant::Mutant;
 use crate::outbox::{Outbox, ReadPart, Who};
 use crate::output::Output;
@@ -43,8 +44,9 @@ impl Volume {
                 first,
                 last / FRAME_SECTORS * FRAME_SECTORS + FRAME_SECTORS - first,
             );
-            let readable = self.array.membership.readable(sectors).contains(position.slot);
-            let Some(place) = self.array.position_at(position.slot).filter(|_| readable) else {
+            let readable = self.array.membership.readable(sectors, Around::WhereChecked);
+            let place = self.array.position_at(position.slot);
+            let Some(place) = place.filter(|_| readable.contains(position.slot)) else {
                 self.detour_unread(id, start, len);
                 start = end;
                 continue;

@@ -2,7 +2,9 @@
 //!
 //! Reads go round it after `read_around`, it is failed after `member_timeout`, and people are told
 //! after 30 seconds whatever the knobs say. A request that is given up is over for those who waited
-//! for it; the memory it may still use stays out of use until the member answers.
+//! for it; the memory it may still use stays out of use until the member answers. Where parity was not
+//! checked since a crash reads wait, for what would be computed may be wrong; so do a resync and a check,
+//! which are about what the member holds.
 
 use weft_units::{MemberIndex, Span, Time};
 
@@ -10,7 +12,7 @@ use super::Volume;
 use crate::error::ReplyError;
 use crate::input::Fault;
 use crate::knobs::Knobs;
-use crate::outbox::{Outbox, Owner, Who};
+use crate::outbox::{Outbox, Outstanding, Owner, Who};
 use crate::output::Notice;
 use crate::raid::parity::rows::Answer;
 use crate::ranges::RequestId;
@@ -121,19 +123,19 @@ impl Volume {
         let now = out.now;
         let mut next: Option<Time> = None;
         for token in out.tokens_of(self.array.members[position].info.index) {
-            let Some(outstanding) = out.outstanding_mut(token).filter(|it| !it.detached) else {
-                continue;
-            };
-            let owner = outstanding.owner;
+            let found = out.outstanding_mut(token).filter(|it| !it.detached);
+            let Some(Outstanding { owner, write, issued, .. }) = found.copied() else { continue };
             if let Some(after) = reads_after {
-                let (false, Owner::Parts(first, _)) = (outstanding.write, owner) else { continue };
-                let due = outstanding.issued + self.patience(first, after);
+                let (false, Owner::Parts(first, merged)) = (write, owner) else { continue };
+                if !out.parts(first, merged).iter().any(|part| self.reads_around(part)) {
+                    continue;
+                }
+                let due = issued + self.patience(first, after);
                 if due > now {
                     next = Some(next.map_or(due, |next| next.min(due)));
                     continue;
                 }
             }
-            outstanding.detached = true;
             out.abort(token);
             let fault = Err(Fault::Aborted);
             match owner {
@@ -170,6 +172,17 @@ impl Volume {
             }
         }
         next
+    }
+
+    /// Whether anybody gains by giving up a read of a member that does not answer.
+    fn reads_around(&self, part: &Who) -> bool {
+        match part {
+            Who::Row(part) => {
+                let rows = &self.shards[part.shard.index()].rows;
+                rows.reads_around(*part, &self.array.membership)
+            }
+            Who::Read(_) | Who::Rows(_) => true,
+        }
     }
 
     /// How long a read is waited for: twice as long as the last time for a row whose reads were

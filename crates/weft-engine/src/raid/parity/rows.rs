@@ -30,7 +30,7 @@ use crate::error::ReplyError;
 use crate::frame::Part;
 use crate::input::{Attr, Fault, Located, SyncAction, Value};
 use crate::knobs::{CacheForm, CheckReads, Knobs, PriorityRule, Writes};
-use crate::membership::Report;
+use crate::membership::{Around, Membership, Report};
 use crate::mutant::Mutant;
 use crate::outbox::{RowPart, RowRun, Who};
 use crate::output::{ComputeOp, Differs, Source, Sources};
@@ -422,12 +422,30 @@ impl Rows {
         }
     }
 
+    /// Slots whose member is read in a row.
+    #[inline]
+    fn readable(&self, id: RowId, membership: &Membership) -> SlotSet {
+        let (row, height) = (self.cache.row(id), self.cache.height());
+        let around = match row.sync {
+            Some((action, _)) if action != SyncAction::Recover => Around::Never,
+            // What a member has no space for is here, and the others add up to it.
+            _ if !row.owed.is_empty() => Around::Always,
+            _ => Around::WhereChecked,
+        };
+        membership.readable(SectorRange::new(row.sector(height).0, height.0), around)
+    }
+
+    /// Whether a row does without a block whose member does not answer.
+    pub(crate) fn reads_around(&self, part: RowPart, membership: &Membership) -> bool {
+        !self.readable(part.row, membership).contains(part.slot)
+    }
+
     #[inline]
     fn facts(&self, id: RowId, cx: &Surroundings<'_>) -> Facts {
         let row = self.cache.row(id);
         let sector = row.sector(self.cache.height());
         let placement = row.placement();
-        let readable = cx.membership().readable(SectorRange::new(sector.0, self.cache.height().0));
+        let readable = self.readable(id, cx.membership());
         Facts {
             all: SlotSet::first(row.members),
             p: placement.p,
