@@ -170,6 +170,9 @@ fn seeds_that_failed_once_do_not_fail_again() {
         (Profile::BEYOND_POWERED, 3_003_196),
         // A resync read round a member that did not answer, and wrong parity was marked clean.
         (Profile::FAULTS, 20_913),
+        // No bugs of the engine: a write to a disk counted that had left and whose superblock was cut off.
+        (Profile::FAULTS_AND_CUTS, 2_101_663),
+        (Profile::BEYOND, 2_103_929),
     ];
     for (profile, seed) in seeds {
         Script::generate(seed, profile).run().unwrap_or_else(|failure| panic!("{failure}"));

@@ -30,7 +30,9 @@ pub struct Dirty {
 
 #[derive(Clone, Copy, Debug)]
 struct Write {
-    disk: usize,
+    /// By which superblocks know its disk. Taken down when it is submitted: a disk that becomes shorter
+    /// may lose its superblock before it answers.
+    number: Option<u32>,
     /// Its first data sector.
     column: u64,
     /// Whether it is a client's, or changes what the member holds.
@@ -52,7 +54,8 @@ impl Dirty {
             MemberOp::Discard { at, .. } | MemberOp::Write { at, .. } => {
                 let (disk, counts) = (view.disk(*member), attr.origin != Origin::Sync);
                 let column = view.array.data_sector(disk, at.0).unwrap_or(0);
-                self.writes.insert(*token, Write { disk, column, counts });
+                let number = view.record.of(disk).map(Superblock::dev_number);
+                self.writes.insert(*token, Write { number, column, counts });
                 self.submitted = Some(*token);
             }
             MemberOp::WriteMetadata { bytes, .. } => self.superblock(view, bytes, found),
@@ -101,12 +104,12 @@ impl Dirty {
             return;
         }
         // What a member still does that the superblock itself says has left counts for nothing.
-        let has_left = |disk: usize| {
-            let role = view.record.of(disk).and_then(|own| sb.role(own.dev_number()).ok());
+        let has_left = |write: &Write| {
+            let role = write.number.and_then(|number| sb.role(number).ok());
             role.is_some_and(|role| !matches!(role, Role::Active(_)))
         };
         let covered = |write: &Write| write.counts && write.column < clean_to;
-        if self.writes.values().any(|write| covered(write) && !has_left(write.disk)) {
+        if self.writes.values().any(|write| covered(write) && !has_left(write)) {
             found.push(Violation::new(NAME, "marked clean while a data write is outstanding"));
         }
         for (disk, state) in view.disks.iter().enumerate() {

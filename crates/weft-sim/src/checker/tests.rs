@@ -389,6 +389,25 @@ fn i5_clean_too_early_is_caught() {
     }
 }
 
+/// A disk becomes shorter, its superblock is gone with the rest, and a write to it is never answered. That
+/// counts for nothing where the superblock that says clean says too that the disk has left.
+#[test]
+fn i5_a_write_to_a_disk_that_left_without_its_superblock_is_no_write() {
+    for left in [true, false] {
+        let mut stage = Stage::new();
+        stage.mark(false, &[2, 1, 0]);
+        stage.data(2, 0, &[1; 512], false);
+        stage.disks[2].faults.ends_at = Some(0);
+        let role = if left { Role::Faulty } else { Role::Active(Slot(2)) };
+        let token = stage.superblock(0, |sb| sb.roles[2] = role.code());
+        stage.done(token);
+        assert_eq!(stage.record.of(2), None);
+        stage.superblock(0, |sb| sb.resync_offset = ResyncOffset::Clean);
+        let found: Vec<_> = stage.found().into_iter().filter(|it| it.starts_with("I5")).collect();
+        assert_eq!(found.len(), usize::from(!left), "{found:?}");
+    }
+}
+
 /// Superblocks say clean, or dirty only from sector 16 on, while row sync writes to a member in sync.
 #[test]
 fn i5_clean_while_a_resync_writes_is_caught() {
