@@ -1,5 +1,8 @@
 //! Measuring columns: whether members agree, after a cut and whenever a write to a suspect column ends.
 
+use std::collections::BTreeMap;
+
+use weft_engine::MemberState;
 use weft_engine::assemble::{Assembly, SlotState};
 use weft_units::{ByteRange, Sectors, Slot};
 
@@ -173,6 +176,27 @@ impl World {
         columns.into_iter().for_each(|column| self.look_again(column));
     }
 
+    /// Members that the running engine reads though no superblock that can be read says that they are in
+    /// sync, by slot: the disk, and the column up to which it is read. Such is one whose rebuild has ended
+    /// and that had no space for its superblock, or whose superblock went bad. What it holds belongs to
+    /// what the others do or do not agree with.
+    fn unrecorded(&self) -> BTreeMap<u16, (usize, u64)> {
+        let missing = self.missing();
+        let volume = self.engine.as_ref().filter(|_| !missing.is_empty());
+        let volume = volume.and_then(|engine| engine.snapshot().volumes.into_iter().next());
+        let members = volume.map_or_else(Vec::new, |volume| volume.members);
+        let read = members.iter().filter_map(|member| {
+            let slot = member.slot?.0;
+            let good_to = match member.state {
+                MemberState::InSync => u64::MAX,
+                MemberState::Rebuilding { good_to } => good_to.0,
+                MemberState::Faulty | MemberState::Spare => return None,
+            };
+            Some((slot, (self.disk_of[member.member.index()], good_to)))
+        });
+        read.filter(|(slot, _)| missing.contains(slot)).collect()
+    }
+
     /// A column is not suspect any more once nobody writes to it, its members agree, and what was
     /// reconstructed of it is known.
     pub(super) fn look_again(&mut self, column: u64) {
@@ -181,8 +205,12 @@ impl World {
             return;
         }
         let half = |slot: Slot| self.half_rebuilt.get(&slot.0).filter(|half| column < half.1);
-        let disk_of =
-            |slot| self.record.in_sync(slot).or_else(|| half(slot).map(|(disk, _)| *disk));
+        let unrecorded = self.unrecorded();
+        let also = |slot: Slot| unrecorded.get(&slot.0).filter(|it| column < it.1);
+        let disk_of = |slot| {
+            let others = || half(slot).or_else(|| also(slot)).map(|(disk, _)| *disk);
+            self.record.in_sync(slot).or_else(others)
+        };
         let strips = Strips::read(&self.array, &self.disks, column, disk_of);
         let outcome = strips.outcome();
         let values: Vec<(Slot, u64, Vec<u8>)> = outcome
