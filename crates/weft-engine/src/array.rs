@@ -216,13 +216,6 @@ impl Array {
 
     // Who can be read and written.
 
-    /// The membership, with what is recorded of it.
-    pub(crate) fn membership_now(&self) -> Membership {
-        let mut membership = self.membership.clone();
-        membership.recorded = self.failures_recorded();
-        membership
-    }
-
     /// The member at a slot, unless it is faulty.
     pub(crate) fn at(&self, slot: Slot) -> Option<&Member> {
         self.slots[slot.index()].map(|position| &self.members[position])
@@ -987,13 +980,9 @@ impl Array {
         }
     }
 
-    /// Rows, as they knew the members under this number, report something of one.
-    pub(crate) fn report(&mut self, report: Report, number: u64, out: &mut Outbox) {
-        let slot = report.slot();
-        let Some(position) = self.position_at(slot) else { return };
-        if !self.membership.is_as_under(number, slot) {
-            return;
-        }
+    /// Rows report something of a member.
+    pub(crate) fn report(&mut self, report: Report, out: &mut Outbox) {
+        let Some(position) = self.position_at(report.slot()) else { return };
         match report {
             Report::Correcting { .. } => self.corrections = Corrections::Written,
             Report::Corrected { sector, sectors, .. } => {

@@ -33,24 +33,6 @@ pub struct VolumeConfig {
     pub knobs: Knobs,
     /// Stripe-cache rows when fewer than the knobs allow: tests with a cache of two.
     pub rows_max: Option<u32>,
-    /// To whom its rows are dealt.
-    pub shards: Shards,
-}
-
-/// To whom the rows of a volume are dealt, by chunk row.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Shards {
-    /// How many there are. Each has its part of the stripe cache, of at least one row.
-    pub count: u16,
-    /// Whether they and the coordinator speak through queues, which whoever drives the engine may delay
-    /// ([`crate::Output::Deliver`]). Else they call each other.
-    pub queues: bool,
-}
-
-impl Default for Shards {
-    fn default() -> Self {
-        Self { count: 1, queues: false }
-    }
 }
 
 /// What is known of a member that was opened.
@@ -88,12 +70,7 @@ impl Config {
         let rows = knobs.cache_rows(&assembly.geometry);
         let cache_frames = assembly.row_frames(knobs.stripe_size) * rows;
         Self {
-            volumes: vec![VolumeConfig {
-                assembly,
-                knobs,
-                rows_max: None,
-                shards: Shards::default(),
-            }],
+            volumes: vec![VolumeConfig { assembly, knobs, rows_max: None }],
             cache_frames,
             client_frames: 16_384,
             client_credit: Bytes::mib(32),

@@ -5,8 +5,7 @@
 //!
 //! ```text
 //! lib.rs      inputs of a turn to their volumes, credit
-//! volume.rs   the gates that a request passes        attach, sync, members, command beside it;
-//!             shard: who has which rows; queues, if shards are not called
+//! volume.rs   the gates that a request passes        attach, sync, members, command beside it
 //! ranges.rs   which requests wait for each other
 //! raid/       geometry; parity/: rows.rs carries out what plan.rs decides, cache.rs says which row,
 //!             priority.rs (◆ patch 000) and stripe_size.rs (◆ patch 004) are policies
@@ -103,7 +102,6 @@ mod output;
 pub mod raid;
 mod ranges;
 pub mod sched;
-mod shard;
 mod snapshot;
 mod token;
 mod volume;
@@ -115,7 +113,7 @@ use credit::Credit;
 use outbox::Outbox;
 use volume::Volume;
 
-pub use config::{Config, MemberInfo, Shards, VolumeConfig};
+pub use config::{Config, MemberInfo, VolumeConfig};
 pub use error::{ConfigError, ReplyError};
 pub use frame::{Frame, Part, Parts, Run, ZERO_FRAME, frames_needed};
 pub use input::{
@@ -214,8 +212,7 @@ impl Engine {
                     return Err(ConfigError::Members(member.info.index.0));
                 }
             }
-            let shards = u32::from(volume.shards.count.max(1));
-            let row_frames = volume.assembly.row_frames(volume.knobs.stripe_size) * shards;
+            let row_frames = volume.assembly.row_frames(volume.knobs.stripe_size);
             let frames = config.cache_frames / count;
             if frames < row_frames {
                 let expected = row_frames * count;

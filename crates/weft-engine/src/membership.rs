@@ -1,8 +1,4 @@
-//! Who can be read and written, as rows see it?
-//!
-//! A value with a number, which goes up whenever a slot loses its member or gets one. Who holds one may
-//! be behind: a request for a slot says under which number it was made, and is not carried out on
-//! another member than was meant.
+//! Membership of an array: which slots have a member, and where each can be read.
 
 use weft_ondisk::BadBlocks;
 use weft_units::{MemberIndex, SectorRange, Sectors, Slot};
@@ -16,13 +12,9 @@ use crate::snapshot::MemberState;
 /// What rows have to know of an array.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Membership {
-    /// Of the last change of who has which slot.
-    pub(crate) number: u64,
     pub(crate) read_only: bool,
     /// Too few members are left; there are no more writes.
     pub(crate) broken: bool,
-    /// Every failure is on the superblocks of the others, or never will be.
-    pub(crate) recorded: bool,
     /// Parity may be wrong from here; `None` when it is right everywhere.
     pub(crate) resync_from: Option<Sectors>,
     /// Members that can be read, whole or in part; see [`Membership::in_sync`].
@@ -42,8 +34,6 @@ pub(crate) struct Membership {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Seat {
     member: Option<MemberIndex>,
-    /// The number under which it lost its member or got one.
-    since: u64,
     /// Of a member that is being rebuilt.
     good_to: Option<Sectors>,
     bad: BadBlocks,
@@ -92,10 +82,8 @@ impl Membership {
     /// Nobody, yet.
     pub(crate) fn new(geometry: &Geometry, read_only: bool, resync_from: Option<Sectors>) -> Self {
         Self {
-            number: 0,
             read_only,
             broken: false,
-            recorded: true,
             resync_from,
             in_sync: SlotSet::EMPTY,
             present: SlotSet::EMPTY,
@@ -127,19 +115,13 @@ impl Membership {
         self.present = set_of(&|member| !member.is_faulty());
         self.stalled = set_of(&|member| member.stalled && !member.is_faulty());
         self.with_bad = set_of(&|member| !member.bad.is_empty() && !member.is_faulty());
-        let mut changed = false;
         for (seat, slot) in self.seats.iter_mut().zip(0u16..) {
             let member = members.iter().find(|member| member.slot == Some(Slot(slot)));
             let member = member.filter(|member| !member.is_faulty());
-            let index = member.map(|member| member.info.index);
-            if seat.member != index {
-                (seat.member, seat.since) = (index, self.number + 1);
-                changed = true;
-            }
+            seat.member = member.map(|member| member.info.index);
             seat.good_to = member.and_then(good_to);
             seat.bad = member.map(|member| member.bad.clone()).unwrap_or_default();
         }
-        self.number += u64::from(changed);
     }
 
     /// Takes over how far members are rebuilt.
@@ -221,11 +203,6 @@ impl Membership {
         self.seats[slot.index()].member
     }
 
-    /// Whether the slot has the member that it had under this number.
-    pub(crate) fn is_as_under(&self, number: u64, slot: Slot) -> bool {
-        self.seats[slot.index()].since <= number
-    }
-
     /// Whether the array would be broken without a slot's member.
     pub(crate) fn breaks(&self, slot: Slot) -> bool {
         self.in_sync.contains(slot) && self.in_sync.count() <= self.data_members
@@ -242,27 +219,6 @@ impl Membership {
     pub(crate) fn can_read_around(&self, slot: Slot) -> bool {
         let others = self.in_sync.without(self.stalled).without(SlotSet::only(slot));
         others.count() >= self.data_members
-    }
-
-    /// What follows from a report for whoever made it, until it is known what follows for all.
-    pub(crate) fn foresee(&mut self, report: Report) {
-        match report {
-            Report::Failed { slot } => {
-                self.broken |= self.breaks(slot);
-                for set in
-                    [&mut self.in_sync, &mut self.present, &mut self.with_bad, &mut self.stalled]
-                {
-                    set.remove(slot);
-                }
-                self.seats[slot.index()].member = None;
-            }
-            // It may be refused, so that writes go on; reads go round it, if they can.
-            Report::Doubted { slot } if self.in_sync.contains(slot) => self.stalled.insert(slot),
-            Report::Correcting { .. }
-            | Report::Corrected { .. }
-            | Report::Doubted { .. }
-            | Report::ReadFailed { .. } => {}
-        }
     }
 }
 

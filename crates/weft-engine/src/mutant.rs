@@ -42,12 +42,6 @@ pub enum Mutant {
     LentNotPinned,
     /// Rows that a turn left over wait until something happens.
     LostWakeUp,
-    /// A shard is told of a new membership later than of what follows from it.
-    MembershipLate,
-    /// A request under an old membership goes to whoever has the slot now.
-    OldMembership,
-    /// A shard's reports of members come after the answers of what missed them.
-    ReportLate,
     /// A resync does not keep the array from being marked clean.
     ResyncIsNoWriter,
     /// Read-modify-write takes the new data for the old.
@@ -68,13 +62,11 @@ pub enum Mutant {
 
 impl Mutant {
     /// Those that random runs miss: they take so rare an order of things that few seeds have it.
-    /// `a_request_does_not_go_to_who_came_into_the_slot_after_it_was_made` brings [`Self::OldMembership`]
-    /// about, the small scope [`Self::UnmarkedWhileBecomingClean`].
-    pub const MISSED: [Self; 3] =
-        [Self::LentNotSaved, Self::OldMembership, Self::UnmarkedWhileBecomingClean];
+    /// The small scope brings [`Self::UnmarkedWhileBecomingClean`] about.
+    pub const MISSED: [Self; 2] = [Self::LentNotSaved, Self::UnmarkedWhileBecomingClean];
 
     /// Those that scripts show.
-    pub const ALL: [Self; 25] = [
+    pub const ALL: [Self; 23] = [
         Self::AckBeforeParity,
         Self::AckBeforeSuperblock,
         Self::BrokenAcknowledges,
@@ -91,8 +83,6 @@ impl Mutant {
         Self::FullRowWithoutTail,
         Self::LentNotPinned,
         Self::LostWakeUp,
-        Self::MembershipLate,
-        Self::ReportLate,
         Self::ResyncIsNoWriter,
         Self::RmwNewAsOld,
         Self::StaleMemberAfterAdd,
@@ -101,12 +91,6 @@ impl Mutant {
         Self::WriteWhileReadOnly,
         Self::WrongQExponent,
     ];
-
-    /// Whether it takes queues between shards and their coordinator to show.
-    #[must_use]
-    pub const fn is_of_queues(self) -> bool {
-        matches!(self, Self::MembershipLate | Self::OldMembership | Self::ReportLate)
-    }
 }
 
 /// Whether this bug is planted.

@@ -14,7 +14,6 @@ use crate::member::Member;
 use crate::output::{ComputeOp, MemberOp, Notice, Output};
 use crate::ranges::RequestId;
 use crate::sched::merge::{self, Kind, Last};
-use crate::shard::ShardId;
 use crate::token::{Tag, Token};
 
 /// Who is to be told of a `Done`.
@@ -29,11 +28,7 @@ pub(crate) enum Owner {
     /// The running superblock round.
     Superblock,
     /// A computation of a row.
-    Compute(ShardId, RowId),
-    /// What a shard has to say.
-    FromShard(ShardId),
-    /// What a shard is told.
-    ToShard(ShardId),
+    Compute(RowId),
 }
 
 /// A chain through a table, by its ends: the parts after the first one of a member request, or the
@@ -47,7 +42,6 @@ pub(crate) struct Chain {
 /// A block of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RowPart {
-    pub(crate) shard: ShardId,
     pub(crate) row: RowId,
     pub(crate) slot: Slot,
     /// The request whose memory it is; else it is the row's.
@@ -57,7 +51,6 @@ pub(crate) struct RowPart {
 /// Blocks of one slot: of rows of a batch that follow each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RowRun {
-    pub(crate) shard: ShardId,
     pub(crate) head: RowId,
     pub(crate) slot: Slot,
     /// Which row of the batch, counted from its head, and how many.
@@ -86,7 +79,7 @@ pub(crate) struct ReadPart {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Outstanding {
     pub(crate) volume: VolumeId,
-    /// `None` for a computation and a queue.
+    /// `None` for a computation.
     pub(crate) member: Option<MemberIndex>,
     pub(crate) write: bool,
     pub(crate) issued: Time,
@@ -275,22 +268,10 @@ impl Outbox {
         token
     }
 
-    pub(crate) fn compute(
-        &mut self,
-        volume: VolumeId,
-        shard: ShardId,
-        row: RowId,
-        ops: Vec<ComputeOp>,
-    ) {
-        let token = self.issue(volume, None, false, Owner::Compute(shard, row));
+    pub(crate) fn compute(&mut self, volume: VolumeId, row: RowId, ops: Vec<ComputeOp>) {
+        let token = self.issue(volume, None, false, Owner::Compute(row));
         self.work.operations += ops.len() as u32;
         self.outputs.push_back(Output::Compute { token, ops });
-    }
-
-    /// Something is in a queue.
-    pub(crate) fn deliver(&mut self, volume: VolumeId, queue: Owner) {
-        let token = self.issue(volume, None, false, queue);
-        self.outputs.push_back(Output::Deliver(token));
     }
 
     /// An empty list for a computation.

@@ -55,9 +55,6 @@ pub enum Output {
     },
     /// For logs, metrics and checkers.
     Notice(Notice),
-    /// Something is in a queue between the coordinator and a shard. Answer with one `Done`, which delivers
-    /// what is in it by then. None comes from a volume without such queues ([`crate::Shards`]).
-    Deliver(Token),
 }
 
 /// A request to one member. Positions are absolute sectors of the member.

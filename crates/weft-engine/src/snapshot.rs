@@ -156,18 +156,6 @@ pub enum MemberState {
     Spare,
 }
 
-impl RowsInUse {
-    /// Adds those of another part of the cache.
-    pub(crate) fn add(&mut self, other: Self) {
-        self.active += other.active;
-        self.delayed += other.delayed;
-        self.ready += other.ready;
-        self.held += other.held;
-        self.prereading += other.prereading;
-        self.full_row_writes += other.full_row_writes;
-    }
-}
-
 /// Where the rows of a stripe cache are, at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RowsInUse {

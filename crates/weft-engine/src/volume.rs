@@ -14,8 +14,6 @@ mod attach;
 mod command;
 mod discard;
 mod members;
-mod queues;
-mod shard;
 mod streams;
 mod sync;
 
@@ -27,8 +25,6 @@ use weft_units::{ByteRange, Bytes, ClientId, RowId, Sectors, Slot, Span, Time, V
 use self::command::Waiting;
 use self::discard::Discard;
 use self::members::STALL_WARNING;
-use self::queues::{End, ToShard};
-use self::shard::{FarEnd, Shard};
 use self::streams::{StreamId, Streams};
 use self::sync::changes_parity;
 use crate::Congestion;
@@ -44,11 +40,10 @@ use crate::output::{Notice, Output};
 use crate::raid::geometry::Geometry;
 use crate::raid::parity::cache::Cache;
 use crate::raid::parity::discard::Discarded;
-use crate::raid::parity::rows::{Answer, Event, Link, Rows, Surroundings};
+use crate::raid::parity::rows::{Answer, Event, Rows, Surroundings};
+use crate::raid::parity::split::ParityRaid;
 use crate::raid::parity::sync::RowSync;
-use crate::raid::parity::waits::RowWaits;
 use crate::ranges::{Ranges, RequestId};
-use crate::shard::ShardId;
 use crate::snapshot::{RowsInUse, VolumeSnapshot, WrongStrip};
 use crate::token::Tag;
 
@@ -57,14 +52,7 @@ use crate::token::Tag;
 pub(crate) struct Volume {
     id: VolumeId,
     pub(crate) array: Array,
-    /// At least one.
-    shards: Vec<Shard>,
-    /// Of their queues; none if they are called.
-    ends: Vec<End>,
-    /// Rows of all shards.
-    cache_rows: u32,
-    /// Numbers what shards were asked.
-    questions: u64,
+    raid: ParityRaid,
     knobs: Knobs,
     memory: Memory,
     requests: Vec<Option<Active>>,
@@ -72,7 +60,7 @@ pub(crate) struct Volume {
     ranges: Ranges,
     /// Writes that wait for the dirty mark.
     before_dirty: VecDeque<RequestId>,
-    /// Requests that may be dealt to shards.
+    /// Requests that may be attached to rows.
     ready: VecDeque<RequestId>,
     /// What is being discarded, request by request, and the rows of it.
     discards: Vec<Discard>,
@@ -120,8 +108,7 @@ struct Active {
     frames: Run,
     flags: Flags,
     attr: crate::input::Attr,
-    /// Pieces that are not done, one for dealing it, and [`ATTACHING`] for each shard that is not through
-    /// with attaching it.
+    /// Pieces that are not done, one for dealing it, and [`ATTACHING`] while it is being attached.
     pending: u64,
     /// What of it goes past the cache.
     discarded: Option<Box<discard::Rows>>,
@@ -156,26 +143,11 @@ impl Volume {
     ) -> Self {
         let array = Array::new(id, &config.assembly, epoch_secs, now);
         let memory = Memory { first, frames, rows_max: config.rows_max };
-        let count = config.shards.count.max(1);
-        let mut shards = Vec::new();
-        let mut ends = Vec::new();
-        for shard in (0..count).map(ShardId) {
-            let memory = memory.part(shard, count);
-            let rows = memory.rows((id, shard), &array.geometry, &config.knobs, count.into());
-            let far = config.shards.queues.then(|| {
-                ends.push(End::new(array.membership_now(), config.knobs));
-                Box::new(FarEnd::new(array.membership_now(), config.knobs))
-            });
-            shards.push(Shard::new(shard, memory, rows, far));
-        }
-        let cache_rows = memory.rows_of_all(&array.geometry, &config.knobs, count);
+        let raid = ParityRaid::new(memory.rows(id, &array.geometry, &config.knobs));
         Self {
             id,
             array,
-            shards,
-            ends,
-            cache_rows,
-            questions: 0,
+            raid,
             knobs: config.knobs,
             memory,
             requests: Vec::new(),
@@ -265,10 +237,7 @@ impl Volume {
             }
             let range = request.range;
             let chunk_rows = range.start.0 / chunk_row..range.end().0.div_ceil(chunk_row);
-            // Behind queues the bound has to do.
-            if !self.is_far() {
-                self.shards.iter_mut().for_each(|shard| shard.hurry(id, &chunk_rows, now));
-            }
+            self.raid.hurry(id, &chunk_rows, now);
         }
     }
 
@@ -307,14 +276,11 @@ impl Volume {
         }
         let result = value.as_ref().map(|_| ()).map_err(|fault| *fault);
         match outstanding.owner {
-            Owner::Compute(shard, row) => {
-                self.with_rows(shard, out, |rows, cx| rows.computed(row, value, cx));
-            }
+            Owner::Compute(row) => self.with_rows(out, |rows, cx| rows.computed(row, value, cx)),
             Owner::Discard(request) if !detached => {
                 self.discard_done(request, position, result, out);
             }
             Owner::Flush if !detached => self.flush_done(position, result, out),
-            Owner::FromShard(shard) => self.deliver_from(shard, out),
             Owner::Superblock if !detached => {
                 self.array.superblock_done(position, result, out);
                 if result == Err(Fault::NoSpace) || self.array.round_waits_for_space() {
@@ -323,7 +289,6 @@ impl Volume {
                     self.full_since = None;
                 }
             }
-            Owner::ToShard(shard) => self.deliver_to(shard, out),
             Owner::Discard(_) | Owner::Flush | Owner::Superblock => {}
             Owner::Parts(first, mut merged) => {
                 if matches!(first, Who::Read(_)) && !detached {
@@ -334,15 +299,13 @@ impl Volume {
                 let mut next = Some(first);
                 while let Some(part) = next {
                     match part {
-                        Who::Row(part) if detached => self.row_unpin(part),
+                        Who::Row(part) if detached => self.raid.rows.unpin(part),
                         Who::Row(part) => self.row_done(part, answer, out),
                         Who::Rows(_) if detached => {
                             unreachable!("what is given up is told row by row")
                         }
                         Who::Rows(run) => {
-                            self.with_rows(run.shard, out, |rows, cx| {
-                                rows.run_done(run, answer, cx);
-                            });
+                            self.with_rows(out, |rows, cx| rows.run_done(run, answer, cx));
                         }
                         Who::Read(part) if detached => self.unpin(part.request, out),
                         Who::Read(part) => self.read_done(part, result, out),
@@ -362,13 +325,7 @@ impl Volume {
         self.start_dirty_writers();
         self.pay_off(out);
         // Those who waited for rows are relieved before a sync takes what is free.
-        for shard in &mut self.shards {
-            let wait_max = wait_max(shard.knobs(&self.knobs), &self.array);
-            shard.rows.cache.relieve_within(wait_max, out.now);
-            if shard.is_far() {
-                shard.place_syncs(&self.array.geometry);
-            }
-        }
+        self.raid.rows.cache.relieve_within(wait_max(&self.knobs, &self.array), out.now);
         self.run_syncs(out);
         self.resize(out);
         self.deal_ready(out);
@@ -376,20 +333,11 @@ impl Volume {
         if self.array.membership.broken {
             self.end_vain_waits(out);
         }
-        let mut handled = 0;
-        for shard in (0..self.shards.len() as u16).map(ShardId) {
-            let may_move = self.rows_may_move(shard);
-            handled += self.with_rows(shard, out, |rows, cx| rows.release_plug(cx, may_move));
-            handled += self.handle_rows(shard, rows_max, out);
-        }
+        let may_move = self.members_are_known();
+        let mut handled = self.with_rows(out, |rows, cx| rows.release_plug(cx, may_move));
+        handled += self.handle_rows(rows_max, out);
         self.run_discards(out);
-        for shard in &mut self.shards {
-            let activation = shard.knobs(&self.knobs).activation();
-            shard.rows.cache.plug_delayed(activation, out.now);
-            if shard.is_far() {
-                shard.say_quiet();
-            }
-        }
+        self.raid.rows.cache.plug_delayed(self.knobs.activation(), out.now);
         self.release_held(out);
         let delay =
             if self.stopping && self.is_idle() { None } else { Some(self.knobs.safe_mode_delay) };
@@ -399,36 +347,24 @@ impl Volume {
         let served = self.array.start_rounds(out);
         self.flushed(served, out);
         self.answer_commands(out);
-        if self.is_far() {
-            self.send(out);
-        }
         handled
     }
 
     /// Whether another turn has something to do already.
     pub(crate) fn has_work(&self, now: Time) -> bool {
         let lost = self.array.is_planted(Mutant::LostWakeUp);
-        let shard_has_work = |shard: &Shard| {
-            let knobs = shard.knobs(&self.knobs);
-            let (variant, activation) = (knobs.priority_variant(), knobs.activation());
-            let rows_wait = self.rows_may_move(shard.id())
-                && shard.rows.cache.has_runnable(
-                    variant,
-                    activation,
-                    wait_max(knobs, &self.array),
-                    now,
-                );
-            (rows_wait && !lost)
-                || shard.can_attach()
-                || (!shard.ready.is_empty() && (self.resizing.is_none() || shard.is_far()))
-                || (shard.is_far() && (shard.can_place_sync() || shard.can_say_quiet()))
-        };
+        let variant = self.knobs.priority_variant();
+        let (activation, wait_max) = (self.knobs.activation(), wait_max(&self.knobs, &self.array));
+        let rows_wait = self.members_are_known()
+            && self.raid.rows.cache.has_runnable(variant, activation, wait_max, now);
         let sync_goes_on = self.sync.as_ref().is_some_and(|sync| {
             let may = |key| self.may_sync_row(key);
-            sync.has_work(self.cache_rows, may, |key| self.syncs_row(key))
+            sync.has_work(self.raid.rows.cache.size(), may, |key| self.raid.rows.syncs_row(key))
                 && (self.array.is_dirty() || !changes_parity(sync.action))
         });
-        self.shards.iter().any(shard_has_work)
+        (rows_wait && !lost)
+            || self.raid.can_attach()
+            || (!self.raid.ready.is_empty() && self.resizing.is_none())
             || sync_goes_on
             || self.array.members.iter().any(|member| member.to_give_up)
             || (self.sync.is_none() && self.sync_is_due(now))
@@ -438,7 +374,7 @@ impl Volume {
             || (!self.before_dirty.is_empty()
                 && (self.array.is_dirty() || self.array.membership.broken))
             || (!self.held.is_empty() && self.members_are_known())
-            || (self.array.membership.broken && self.waits_in_vain())
+            || (self.array.membership.broken && self.raid.waits_in_vain())
             || self.has_discards_to_run()
     }
 
@@ -448,23 +384,18 @@ impl Volume {
     }
 
     pub(crate) fn stripe_cache_active(&self) -> u32 {
-        self.shards.iter().map(|shard| shard.rows.cache.active()).sum()
+        self.raid.rows.cache.active()
     }
 
     pub(crate) fn rows_in_use(&self) -> RowsInUse {
-        let mut all = RowsInUse::default();
-        for shard in &self.shards {
-            all.add(shard.rows.cache.rows_in_use());
-        }
-        all
+        self.raid.rows.cache.rows_in_use()
     }
 
     /// Source: md's `raid5_congested`; `md_write_start`, in which a writer waits for the superblock.
     pub(crate) fn congestion(&self) -> Congestion {
-        let starves = self.shards.iter().any(|shard| !shard.starved.is_empty());
-        if starves || !self.before_dirty.is_empty() {
+        if !self.raid.starved.is_empty() || !self.before_dirty.is_empty() {
             Congestion::Blocked
-        } else if self.stripe_cache_active() == self.cache_rows {
+        } else if self.stripe_cache_active() == self.raid.rows.cache.size() {
             Congestion::Congested
         } else {
             Congestion::None
@@ -486,12 +417,12 @@ impl Volume {
             spans.map(|span| since + span).chain(member.gives_up_at).min()
         });
         let retry = self.retry_wake();
-        let may_move = |shard: &&Shard| self.rows_may_move(shard.id());
-        let activation = self.shards.iter().filter(may_move).filter_map(|shard| {
-            let knobs = shard.knobs(&self.knobs);
-            let wait_max = wait_max(knobs, &self.array);
-            shard.rows.cache.activation_wake(knobs.priority_variant(), wait_max)
-        });
+        let wait_max = wait_max(&self.knobs, &self.array);
+        let cache = &self.raid.rows.cache;
+        let activation = self
+            .members_are_known()
+            .then(|| cache.activation_wake(self.knobs.priority_variant(), wait_max))
+            .flatten();
         stalls.chain(settle).chain(retry).chain(self.array.round_wake()).chain(activation).min()
     }
 
@@ -514,7 +445,7 @@ impl Volume {
             no_space: self.full_since.is_some() || self.array.round_waits_for_space(),
             resync_from: self.array.membership.resync_from,
             stripe_cache_active: self.stripe_cache_active(),
-            row_waits: self.row_waits(),
+            row_waits: self.raid.rows.waits.clone(),
             requests_active: self.requests.iter().flatten().filter(|r| !r.answered).count(),
             knobs: self.knobs,
             members: self.array.members.iter().map(crate::member::Member::snapshot).collect(),
@@ -811,45 +742,17 @@ impl Volume {
     #[inline]
     fn with_rows<T>(
         &mut self,
-        shard: ShardId,
         out: &mut Outbox,
         act: impl FnOnce(&mut Rows, &mut Surroundings<'_>) -> T,
     ) -> T {
-        let Shard { rows, far, .. } = &mut self.shards[shard.index()];
-        let (link, knobs) = match far {
-            None => (Link::Near(&mut self.array), &self.knobs),
-            Some(far) => (Link::Far(&mut far.queues), &far.knobs),
-        };
-        let mut cx = Surroundings { link, knobs, out };
-        act(rows, &mut cx)
+        let mut cx = Surroundings { array: &mut self.array, knobs: &self.knobs, out };
+        act(&mut self.raid.rows, &mut cx)
     }
 
     /// A member request of a row is done, or was given up.
     #[inline]
     fn row_done(&mut self, part: RowPart, answer: Answer, out: &mut Outbox) {
-        let Shard { rows, far, .. } = &mut self.shards[part.shard.index()];
-        if far.is_some() {
-            self.tell_done(part, answer);
-        } else {
-            let link = Link::Near(&mut self.array);
-            rows.done(part, answer, &mut Surroundings { link, knobs: &self.knobs, out });
-        }
-    }
-
-    // Apart, as is all that only queues need: it would make every call dearer.
-    #[cold]
-    fn tell_done(&mut self, part: RowPart, answer: Answer) {
-        self.tell(part.shard, ToShard::Done { part, answer });
-    }
-
-    /// One that was given up is done at last.
-    #[inline(never)]
-    fn row_unpin(&mut self, part: RowPart) {
-        if self.is_far() {
-            self.tell(part.shard, ToShard::Unpin(part));
-        } else {
-            self.shards[part.shard.index()].rows.unpin(part);
-        }
+        self.with_rows(out, |rows, cx| rows.done(part, answer, cx));
     }
 
     /// Whether every failure is recorded, or never will be.
@@ -857,29 +760,17 @@ impl Volume {
         self.array.failures_recorded() || self.array.membership.broken
     }
 
-    /// The same as far as a shard knows: then its rows may move.
-    #[inline]
-    fn rows_may_move(&self, shard: ShardId) -> bool {
-        match &self.shards[shard.index()].far {
-            None => self.members_are_known(),
-            Some(far) => far.queues.membership.recorded || far.queues.membership.broken,
-        }
-    }
-
-    fn handle_rows(&mut self, id: ShardId, rows_max: u32, out: &mut Outbox) -> u32 {
+    fn handle_rows(&mut self, rows_max: u32, out: &mut Outbox) -> u32 {
         // As md: nothing moves while a failure is not recorded.
-        if !self.rows_may_move(id) {
+        if !self.members_are_known() {
             return 0;
         }
+        let chunk_row = self.chunk_row_bytes();
         let (geometry, streams, now) = (&self.array.geometry, &self.streams, out.now);
-        let chunk_row = geometry.chunk().bytes().0 * u64::from(geometry.data_members());
-        let Shard { rows, picked, far, .. } = &mut self.shards[id.index()];
-        let knobs = far.as_ref().map_or(&self.knobs, |far| &far.knobs);
-        // Behind a queue nobody knows what a stream does.
-        let near = far.is_none();
-        let wait_max = wait_max(knobs, &self.array);
+        let (knobs, wait_max) = (&self.knobs, wait_max(&self.knobs, &self.array));
+        let ParityRaid { rows, picked, .. } = &mut self.raid;
         rows.activate(knobs, wait_max, geometry, now, |lacks| {
-            if near { streams.moved(&lacks, chunk_row, now) } else { None }
+            streams.moved(&lacks, chunk_row, now)
         });
         let variant = knobs.priority_variant();
         // For its allocation.
@@ -900,9 +791,9 @@ impl Volume {
             }
         }
         let handled = picked.len() as u32;
-        self.with_rows(id, out, |rows, cx| picked.drain(..).for_each(|row| rows.handle(row, cx)));
-        self.shards[id.index()].picked = picked;
-        self.take_events_of(id, out);
+        self.with_rows(out, |rows, cx| picked.drain(..).for_each(|row| rows.handle(row, cx)));
+        self.raid.picked = picked;
+        self.take_events(out);
         handled
     }
 
@@ -911,13 +802,7 @@ impl Volume {
         if self.owes() && self.retry_wake().is_some_and(|time| out.now >= time) {
             self.full_since = Some(out.now);
             self.array.give_up_full(self.knobs.no_space_wait, out);
-            for shard in (0..self.shards.len() as u16).map(ShardId) {
-                if !self.is_far() {
-                    self.with_rows(shard, out, |rows, cx| rows.pay_off(cx));
-                } else if self.ends[shard.index()].owes {
-                    self.tell(shard, ToShard::PayOff);
-                }
-            }
+            self.with_rows(out, |rows, cx| rows.pay_off(cx));
             self.take_events(out);
         }
     }
@@ -932,45 +817,25 @@ impl Volume {
 
     #[inline]
     fn take_events(&mut self, out: &mut Outbox) {
-        if let [alone] = &self.shards[..] {
-            if !alone.rows.events.is_empty() {
-                self.take_some_events(ShardId(0), out);
-            }
-            return;
-        }
-        for shard in (0..self.shards.len() as u16).map(ShardId) {
-            self.take_events_of(shard, out);
-        }
-    }
-
-    #[inline]
-    fn take_events_of(&mut self, shard: ShardId, out: &mut Outbox) {
-        if !self.shards[shard.index()].rows.events.is_empty() {
-            self.take_some_events(shard, out);
+        if !self.raid.rows.events.is_empty() {
+            self.take_some_events(out);
         }
     }
 
     #[inline(never)]
-    fn take_some_events(&mut self, id: ShardId, out: &mut Outbox) {
-        let shard = &mut self.shards[id.index()];
-        if shard.is_far() {
-            shard.queue_events();
-            return;
-        }
-        let rows = &mut shard.rows;
-        let mut events = std::mem::take(&mut rows.events);
+    fn take_some_events(&mut self, out: &mut Outbox) {
+        let mut events = std::mem::take(&mut self.raid.rows.events);
         for event in events.drain(..) {
-            self.event(id, event, out);
+            self.event(event, out);
         }
         // Keeps the allocation; nothing was added meanwhile but by rows, which are not handled here.
-        let rows = &mut self.shards[id.index()].rows;
-        if rows.events.is_empty() {
-            rows.events = events;
+        if self.raid.rows.events.is_empty() {
+            self.raid.rows.events = events;
         }
     }
 
     #[inline(always)]
-    fn event(&mut self, shard: ShardId, event: Event, out: &mut Outbox) {
+    fn event(&mut self, event: Event, out: &mut Outbox) {
         match event {
             Event::Attached { request, pieces, whole } => {
                 if whole {
@@ -981,17 +846,15 @@ impl Volume {
                 self.pieces_done(request, ATTACHING, Ok(()), out);
             }
             Event::PiecesDone { request, pieces, result } => {
-                let result = match result {
-                    Ok(()) if !self.is_far() => Ok(()),
-                    result => self.judge(shard, request, result),
-                };
+                if result.is_err() {
+                    self.raid.request_failed(request);
+                }
                 self.pieces_done(request, pieces.into(), result, out);
             }
             Event::Pinned { .. } | Event::Unpinned { .. }
                 if self.array.is_planted(Mutant::LentNotPinned) => {}
             Event::Pinned { request } => self.active(request).pins += 1,
             Event::SyncDone { key, mismatch, wrong, ok } => {
-                let ok = ok && !(self.is_far() && self.array.membership.broken);
                 let sync = self.sync.as_mut().expect("rows are synced for a sync");
                 sync.row_done(key, mismatch, ok);
                 if mismatch && sync.action == SyncAction::Check {
@@ -1014,8 +877,6 @@ impl Volume {
                 self.no_space(slot, sector, out);
             }
             Event::Unpinned { request } => self.unpin(request, out),
-            // It may be another member that has none.
-            Event::Written if self.shards.len() > 1 && self.others_owe(shard) => {}
             Event::Written => {
                 if self.full_since.take().is_some() {
                     self.array.found_space();
@@ -1023,23 +884,6 @@ impl Volume {
                 self.sync_failed_full = false;
             }
         }
-    }
-
-    /// What became of pieces that failed, or that a shard behind a queue is done with.
-    #[inline(never)]
-    fn judge(
-        &mut self,
-        shard: ShardId,
-        request: RequestId,
-        result: Result<(), ReplyError>,
-    ) -> Result<(), ReplyError> {
-        if !self.is_far() {
-            self.shards[shard.index()].request_failed(request);
-        } else if self.array.membership.broken && self.active(request).writes {
-            // The shard may not have known it when it was done.
-            return result.and(Err(ReplyError::Io));
-        }
-        result
     }
 
     /// A member has no space for a row.
@@ -1091,53 +935,22 @@ impl Volume {
         self.array.geometry.chunk().0 / self.height().0
     }
 
-    fn row_waits(&self) -> RowWaits {
-        let mut all = RowWaits::default();
-        for shard in &self.shards {
-            all.preread.merge(&shard.rows.waits.preread);
-            all.filled.merge(&shard.rows.waits.filled);
-        }
-        all
+    /// Whether members had no space for something that is only in rows.
+    fn owes(&self) -> bool {
+        self.raid.rows.is_owing()
     }
 }
 
 impl Memory {
-    /// What of it is a shard's.
-    fn part(self, shard: ShardId, shards: u16) -> Self {
-        let frames = self.frames / u32::from(shards);
-        Self { first: Frame(self.first.0 + u32::from(shard.0) * frames), frames, ..self }
-    }
-
-    /// Its share of as many rows as are wanted, or as many of them as fit.
-    fn rows(
-        &self,
-        (volume, shard): (VolumeId, ShardId),
-        geometry: &Geometry,
-        knobs: &Knobs,
-        shards: u64,
-    ) -> Rows {
-        let chunk = geometry.chunk();
-        let height = height_of(geometry, knobs);
-        let rows = self.share(shard, geometry, knobs, shards);
-        let members = geometry.members();
+    /// As many rows as are wanted, or as many of them as fit.
+    fn rows(&self, volume: VolumeId, geometry: &Geometry, knobs: &Knobs) -> Rows {
+        let (chunk, height) = (geometry.chunk(), height_of(geometry, knobs));
+        let wanted = self.rows_max.unwrap_or(u32::MAX).min(knobs.cache_rows(geometry));
+        let rows = wanted.max(1).min(self.frames / knobs.stripe_size.row_frames(geometry));
         let by_chunk_rows = knobs.stripe_size.is_auto().then(|| chunk.0 / height.0);
         let form = knobs.stripe_cache_form;
-        let cache = Cache::new(rows, self.first, members, height, by_chunk_rows, form);
-        Rows::new(volume, shard, cache, chunk)
-    }
-
-    fn share(&self, shard: ShardId, geometry: &Geometry, knobs: &Knobs, shards: u64) -> u32 {
-        let row_frames = knobs.stripe_size.row_frames(geometry);
-        let wanted = self.rows_max.unwrap_or(u32::MAX).min(knobs.cache_rows(geometry));
-        let (share, rest) = (wanted / shards as u32, wanted % shards as u32);
-        let share = share + u32::from(u32::from(shard.0) < rest);
-        share.max(1).min(self.frames / row_frames)
-    }
-
-    /// Rows of all shards.
-    fn rows_of_all(self, geometry: &Geometry, knobs: &Knobs, shards: u16) -> u32 {
-        let share = |id| self.part(id, shards).share(id, geometry, knobs, shards.into());
-        (0..shards).map(ShardId).map(share).sum()
+        let cache = Cache::new(rows, self.first, geometry.members(), height, by_chunk_rows, form);
+        Rows::new(volume, cache, chunk)
     }
 }
 
@@ -1158,6 +971,5 @@ fn height_of(geometry: &Geometry, knobs: &Knobs) -> Sectors {
 /// How often a full member is tried.
 const FULL_RETRY: Span = Span::secs(1);
 
-/// What counts as pending for a shard that is not through with attaching a request: more than a request has
-/// pieces.
+/// What counts as pending for a request that is being attached: more than a request has pieces.
 const ATTACHING: u64 = 1 << 32;

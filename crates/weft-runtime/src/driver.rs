@@ -383,10 +383,6 @@ impl Driver {
                 self.events.push_back(Event::Credit { client, bytes });
             }
             Output::Notice(notice) => self.trace(&notice),
-            // Nothing is gained by a delay.
-            Output::Deliver(token) => {
-                self.handle(Input::Done { token, result: Ok(Value::Nothing) });
-            }
         }
     }
 

@@ -2,7 +2,7 @@
 //!
 //! `gate` is what CI runs, with floors and ceilings; `bugs SCRIPTS` shows which checker sees which planted
 //! bug; `run FIRST SEEDS` is more of it, for the ledger (`cargo xtask sweep`); `scripts FIRST SEEDS` leaves
-//! load and the small scope out; `replay NAME NUMBER [SHARDS]` does one piece of work again.
+//! load and the small scope out; `replay NAME NUMBER` does one piece of work again.
 #![allow(clippy::cast_possible_truncation, reason = "counts of a simulation are small")]
 
 use std::io::IsTerminal;
@@ -16,7 +16,7 @@ use weft_sim::bugs::{CHECKERS, hunt};
 use weft_sim::excuses::Excuses;
 use weft_sim::known_open::KNOWN_OPEN;
 use weft_sim::script::Profile;
-use weft_sim::sweep::{OnShards, Silent, Totals, Work, run};
+use weft_sim::sweep::{Silent, Totals, Work, run};
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
@@ -37,13 +37,6 @@ fn main() -> ExitCode {
             Some(work) => replay(work),
             None => usage(),
         },
-        ["replay", name, number, shards @ ("1" | "2" | "3")] => {
-            let count = shards.parse().expect("it is a number");
-            match named(name, number).and_then(|work| work.on_shards(count)) {
-                Some(work) => replay(work),
-                None => usage(),
-            }
-        }
         _ => usage(),
     }
 }
@@ -55,7 +48,7 @@ fn named(name: &str, number: &str) -> Option<Work> {
 fn usage() -> ExitCode {
     eprintln!(
         "usage: sweep gate | bugs SCRIPTS [NAME] | run FIRST SEEDS | scripts FIRST SEEDS | \
-         replay NAME NUMBER [SHARDS]"
+         replay NAME NUMBER"
     );
     ExitCode::from(2)
 }
@@ -80,21 +73,16 @@ fn gate() -> ExitCode {
     });
     let scopes = (0..GATE_SCOPES).map(Work::Scope);
     let steady = (0..GATE_STEADY).map(Work::Steady);
-    let on_shards = Profile::ALL
-        .iter()
-        .flat_map(|profile| SHARDS_SEEDS.map(|seed| Work::Seed(*profile, seed)))
-        .chain((0..SHARDS_SCOPES).map(Work::Scope))
-        .flat_map(|work| (1..=3).filter_map(move |count| work.on_shards(count)));
     let loads = steady.chain((0..GATE_FAULTY).map(Work::Faulty));
     let loads = loads.chain((0..GATE_SILENT).map(Work::Silent));
-    let work: Vec<Work> = scopes.chain(loads).chain(on_shards).chain(scripts).collect();
+    let work: Vec<Work> = scopes.chain(loads).chain(scripts).collect();
     let totals = simulate(&work);
     let bugs = planted_bugs();
     let cuts = totals.coverage;
     let (errors, silent) = (totals.io_errors, totals.silent);
     let of_members = format!("{} failed writes left something", errors.landed);
     let of_cuts = |count: u64| format!("{count} of {} cuts", cuts.points);
-    let mut gates = vec![
+    let gates = [
         Gate("simulated I/Os", totals.requests, 5_000_000, {
             let verified = totals.verified;
             format!("{} of steady load; {verified} sectors read back", totals.steady_requests)
@@ -171,9 +159,6 @@ fn gate() -> ExitCode {
             format!("of {}, after {} scripts; missed: {:?}", bugs.all, bugs.scripts, bugs.missed)
         }),
     ];
-    for (count, on) in (1..).zip(totals.on_shards) {
-        gates.extend(gates_on_shards(count, on));
-    }
     let mut bad = 0;
     for Gate(name, found, floor, detail) in &gates {
         bad += u64::from(found < floor);
@@ -219,29 +204,6 @@ fn ceilings(excuses: Excuses) -> [Ceiling; 5] {
         ),
         Ceiling("of 10,000 parities not compared", share(too_many, disagreed, 10_000), 20, {
             format!("{too_many} of {disagreed} columns that disagreed, of {measured} measured")
-        }),
-    ]
-}
-
-/// What was done with rows dealt to so many shards behind queues, and whether the queues were late.
-fn gates_on_shards(count: u16, on: OnShards) -> [Gate; 4] {
-    let OnShards { fault_seeds, coverage, kills, undelivered, queues, overtaken } = on;
-    let crash_points = coverage.points + kills;
-    let of = |what: &'static str| -> &'static str {
-        // Names are few, and live as long as the program.
-        Box::leak(format!("{what}, shards: {count}").into_boxed_str())
-    };
-    [
-        Gate(of("fault seeds"), fault_seeds, 240, "behind queues".to_owned()),
-        Gate(of("crash points"), crash_points, 5_000, "behind queues".to_owned()),
-        Gate(
-            of("cuts with something in a queue"),
-            undelivered,
-            1_500,
-            "of the small scope".to_owned(),
-        ),
-        Gate(of("% late deliveries"), overtaken * 100 / queues.max(1), 10, {
-            format!("{overtaken} of {queues} were overtaken")
         }),
     ]
 }
@@ -375,9 +337,6 @@ fn quietly<T>(act: impl FnOnce() -> T) -> T {
 
 /// Of each profile. Other seeds than those of the tests.
 const GATE_SEEDS: std::ops::Range<u64> = 1_000_000..1_000_350;
-/// Of each profile and number of shards.
-const SHARDS_SEEDS: std::ops::Range<u64> = 2_000_000..2_000_080;
-const SHARDS_SCOPES: u64 = 8;
 const GATE_SCOPES: u64 = 16;
 const GATE_STEADY: u64 = 200;
 /// 20,000 requests each, as of steady load.

@@ -4,8 +4,6 @@
 //! list, and what is drawn anew gets another seed: so the list stays true, and is seen. It may be
 //! empty.
 
-use weft_engine::Shards;
-
 use crate::script::{Plant, Profile, Script};
 
 /// A script that fails today.
@@ -17,8 +15,6 @@ pub struct KnownOpen {
     pub seed: u64,
     /// Spares that the array has, whatever was drawn.
     pub spares: usize,
-    /// To whom rows are dealt.
-    pub shards: Shards,
     /// What is wrong, and why it is left.
     pub reason: &'static str,
     /// Parts of what the checker says.
@@ -32,7 +28,7 @@ impl KnownOpen {
     /// What fails.
     #[must_use]
     pub fn script(&self) -> Script {
-        let mut script = Script::generate(self.seed, self.profile).on(self.shards);
+        let mut script = Script::generate(self.seed, self.profile);
         script.options.spares = self.spares;
         script
     }

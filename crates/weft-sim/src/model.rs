@@ -1197,7 +1197,6 @@ mod tests {
         model.write_acknowledged(c, false);
     }
 
-    /// Found by shards behind queues, seed 20841 of faults-and-cuts.
     #[test]
     fn what_ended_a_mixture_may_go_with_the_power_unless_it_was_flushed() {
         for flushed in [false, true] {

@@ -1,6 +1,5 @@
 //! What is a world made of?
 
-use weft_engine::Shards;
 use weft_engine::knobs::Knobs;
 use weft_ondisk::{Level, Version};
 use weft_units::{Bytes, Sectors, Span};
@@ -53,8 +52,6 @@ pub struct Options {
     pub seed: u64,
     /// Whether computations wait to be chosen like member requests.
     pub defer_computes: bool,
-    /// To whom rows are dealt. What is in a queue waits to be chosen like member requests.
-    pub shards: Shards,
     /// Virtual time that each completion takes.
     pub latency: Span,
     /// Whether checkers watch.
@@ -99,7 +96,6 @@ impl Options {
             client_credit: Bytes::mib(32),
             seed: 0,
             defer_computes: false,
-            shards: Shards::default(),
             latency: Span(10_000),
             checked: true,
             data_promised: true,

@@ -71,8 +71,6 @@ pub struct Search {
     pub scripts_with_data: u64,
     /// Cuts that were the end of the process alone.
     pub kills: u64,
-    /// Cuts and kills while a queue of a shard had something in it.
-    pub undelivered: u64,
     /// Scripts of which every order was tried.
     pub exhausted: u64,
     /// Sectors read by verification.
@@ -199,8 +197,6 @@ impl Search {
             self.states += 1;
             self.answered += u64::from(world.requests_answered() > start.requests_answered());
             self.data_outstanding += u64::from(has_data_outstanding(world));
-            let queued = world.outstanding().any(|(_, pending)| pending.is_queue());
-            self.undelivered += u64::from(queued) * b.cuts;
             for _ in 0..b.cuts {
                 self.cut(world.clone(), rng.fork(), may_lose, &note);
             }

@@ -14,7 +14,7 @@ use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use weft_engine::assemble;
-use weft_engine::{Flags, ReplyError, RequestOp, Shards, SyncAction, Verb};
+use weft_engine::{Flags, ReplyError, RequestOp, SyncAction, Verb};
 use weft_units::{ByteRange, ClientId, Span};
 
 use crate::checker::Violation;
@@ -249,8 +249,6 @@ pub struct Report {
     pub verified: u64,
     /// Columns whose parity was recomputed at the end and that held something.
     pub scrubbed: u64,
-    /// Times that a queue of a shard had something in it, and those that other things went before it.
-    pub queues: (u64, u64),
     /// Of every output.
     pub digest: Digest,
 }
@@ -276,14 +274,9 @@ impl fmt::Display for Failure {
         for step in &self.script.steps {
             writeln!(f, "    Step::{step:?},")?;
         }
-        let Shards { count, queues } = self.script.options.shards;
-        let shards = match queues {
-            true => format!("WEFT_SIM_SHARDS={count} "),
-            false => String::new(),
-        };
         write!(
             f,
-            "replay: {shards}WEFT_SIM_PROFILE={} WEFT_SIM_SEED={seed} cargo test -p weft-sim --test \
+            "replay: WEFT_SIM_PROFILE={} WEFT_SIM_SEED={seed} cargo test -p weft-sim --test \
              contract_fuzz replay -- --nocapture",
             self.script.profile
         )
@@ -322,19 +315,6 @@ impl Step {
 }
 
 impl Script {
-    /// The same with rows dealt to shards.
-    #[must_use]
-    pub fn on(mut self, shards: Shards) -> Self {
-        self.options.shards = shards;
-        self
-    }
-
-    /// The same with rows dealt to so many shards, and queues between them.
-    #[must_use]
-    pub fn on_shards(self, count: u16) -> Self {
-        self.on(Shards { count, queues: true })
-    }
-
     /// Runs it, checkers on.
     ///
     /// # Errors
@@ -404,7 +384,6 @@ impl Script {
         report.coverage = world.coverage;
         report.excuses = world.excuses();
         report.requests = world.requests_answered();
-        report.queues = (world.delays.queues, world.delays.overtaken);
         report.digest = world.digest;
         Ok(report)
     }

@@ -14,7 +14,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use weft_engine::knobs::Knobs;
-use weft_engine::{Flags, RequestOp, Shards};
+use weft_engine::{Flags, RequestOp};
 use weft_ondisk::Level;
 use weft_units::{ByteRange, ClientId, Span};
 
@@ -38,12 +38,8 @@ pub use silent::Silent;
 pub enum Work {
     /// A script of a profile.
     Seed(Profile, u64),
-    /// The same with rows dealt to so many shards behind queues.
-    SeedOnShards(Profile, u64, u16),
     /// Power cuts at sampled points of short scripts, on an array that the number chooses.
     Scope(u64),
-    /// The same with rows dealt to so many shards behind queues.
-    ScopeOnShards(u64, u16),
     /// Load without faults, on an array that the number chooses.
     Steady(u64),
     /// Load while members fail, come back and are rebuilt, on an array that the number chooses.
@@ -83,39 +79,8 @@ pub struct Totals {
     pub verified: u64,
     /// Columns whose parity was recomputed and found right, and that held something.
     pub scrubbed: u64,
-    /// Of the scripts and requests, what was done on 1, 2 and 3 shards behind queues; and the power cuts there,
-    /// which are not among the others.
-    pub on_shards: [OnShards; 3],
     /// What failed, with the command that does it again.
     pub failures: Vec<String>,
-}
-
-/// What was simulated with rows dealt to shards behind queues.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct OnShards {
-    /// Scripts of profiles in which disks fail.
-    pub fault_seeds: u64,
-    /// Power cuts, and what they were.
-    pub coverage: Coverage,
-    /// Deaths of the process.
-    pub kills: u64,
-    /// Of the small scope, cuts and kills while a queue had something in it.
-    pub undelivered: u64,
-    /// Times that a queue of a script was to be delivered.
-    pub queues: u64,
-    /// Times that other things went before it.
-    pub overtaken: u64,
-}
-
-impl OnShards {
-    fn merge(&mut self, other: Self) {
-        self.fault_seeds += other.fault_seeds;
-        self.coverage.merge(other.coverage);
-        self.kills += other.kills;
-        self.undelivered += other.undelivered;
-        self.queues += other.queues;
-        self.overtaken += other.overtaken;
-    }
 }
 
 impl Work {
@@ -146,12 +111,8 @@ impl Work {
 
     fn perform(self) -> Result<Totals, String> {
         match self {
-            Self::Seed(profile, seed) => seed_of(profile, seed, Shards::default()),
-            Self::SeedOnShards(profile, seed, count) => {
-                seed_of(profile, seed, Shards { count, queues: true })
-            }
-            Self::Scope(number) => Ok(scope(number, Shards::default())),
-            Self::ScopeOnShards(number, count) => Ok(scope(number, Shards { count, queues: true })),
+            Self::Seed(profile, seed) => seed_of(profile, seed),
+            Self::Scope(number) => Ok(scope(number)),
             Self::Steady(number) => steady(number),
             Self::Faulty(number) => faulty::faulty(number),
             Self::Silent(number) => silent::silent(number),
@@ -161,32 +122,14 @@ impl Work {
     fn failed(self, text: &str) -> Totals {
         // A script's failure says itself how it is done again.
         let again = match self {
-            Self::Seed(..) | Self::SeedOnShards(..) if text.contains("replay: ") => String::new(),
+            Self::Seed(..) if text.contains("replay: ") => String::new(),
             Self::Seed(profile, seed) => format!("\n{REPLAY} {} {seed}", profile.name),
-            Self::SeedOnShards(profile, seed, count) => {
-                format!("\n{REPLAY} {} {seed} {count}", profile.name)
-            }
             Self::Scope(number) => format!("\n{REPLAY} scope {number}"),
-            Self::ScopeOnShards(number, count) => format!("\n{REPLAY} scope {number} {count}"),
             Self::Steady(number) => format!("\n{REPLAY} steady {number}"),
             Self::Faulty(number) => format!("\n{REPLAY} faulty {number}"),
             Self::Silent(number) => format!("\n{REPLAY} silent {number}"),
         };
         Totals { failures: vec![format!("{text}{again}")], ..Totals::default() }
-    }
-
-    /// The same work with rows dealt to so many shards behind queues; `None` if it has no such form.
-    #[must_use]
-    pub fn on_shards(self, count: u16) -> Option<Self> {
-        match self {
-            Self::Seed(profile, seed) | Self::SeedOnShards(profile, seed, _) => {
-                Some(Self::SeedOnShards(profile, seed, count))
-            }
-            Self::Scope(number) | Self::ScopeOnShards(number, _) => {
-                Some(Self::ScopeOnShards(number, count))
-            }
-            Self::Steady(_) | Self::Faulty(_) | Self::Silent(_) => None,
-        }
     }
 
     /// The work of that name: a profile's, `scope`, `steady`, `faulty` or `silent`.
@@ -222,21 +165,7 @@ impl Totals {
         self.kills += other.kills;
         self.verified += other.verified;
         self.scrubbed += other.scrubbed;
-        for (mine, its) in self.on_shards.iter_mut().zip(other.on_shards) {
-            mine.merge(its);
-        }
         self.failures.extend(other.failures);
-    }
-
-    /// Counts all of it as done on these shards, with what else is known of them.
-    fn count_on(&mut self, shards: Shards, known: OnShards) {
-        if shards.queues {
-            let fault_seeds = self.fault_seeds;
-            let coverage = std::mem::take(&mut self.coverage);
-            let kills = std::mem::take(&mut self.kills);
-            self.on_shards[usize::from(shards.count) - 1] =
-                OnShards { fault_seeds, coverage, kills, ..known };
-        }
     }
 
     /// Moments at which everything that was not durable was at stake, and what was there afterwards was
@@ -270,10 +199,10 @@ pub fn run(work: &[Work], threads: usize, progress: &(dyn Fn(usize, &Totals) + S
     totals
 }
 
-fn seed_of(profile: Profile, seed: u64, shards: Shards) -> Result<Totals, String> {
-    let script = Script::generate(seed, profile).on(shards);
+fn seed_of(profile: Profile, seed: u64) -> Result<Totals, String> {
+    let script = Script::generate(seed, profile);
     let report = script.run().map_err(|it| it.to_string())?;
-    let mut totals = Totals {
+    Ok(Totals {
         seeds: 1,
         fault_seeds: u64::from(profile.faults),
         requests: report.requests,
@@ -281,19 +210,16 @@ fn seed_of(profile: Profile, seed: u64, shards: Shards) -> Result<Totals, String
         io_errors: report.io_errors,
         stops: report.stops,
         coverage: report.coverage,
-        excuses: if shards.queues { Excuses::default() } else { report.excuses },
+        excuses: report.excuses,
         kills: report.kills,
         verified: report.verified,
         scrubbed: report.scrubbed,
         ..Totals::default()
-    };
-    let (queues, overtaken) = report.queues;
-    totals.count_on(shards, OnShards { queues, overtaken, ..OnShards::default() });
-    Ok(totals)
+    })
 }
 
 /// The small scope of one policy on one level, clean or dirty.
-fn scope(number: u64, shards: Shards) -> Totals {
+fn scope(number: u64) -> Totals {
     let policies = policies();
     let (name, knobs) = policies[number as usize % policies.len()];
     let shapes = [(Level::Raid4, 3), (Level::Raid5, 4), (Level::Raid6, 5), (Level::Raid5, 3)];
@@ -301,21 +227,17 @@ fn scope(number: u64, shards: Shards) -> Totals {
     let mut options = Options::new(level, members, chunk_kib(8));
     options.knobs = knobs;
     options.discards = number.is_multiple_of(2);
-    options.shards = shards;
     let mut search = Search { seed: number, ..Search::default() };
     let start = begin(options, Start::ALL[number as usize % 3]);
     search.run_scripts(&start, SCOPE_BUDGET, &format!("{name}, {level} x {members}"));
-    let mut totals = Totals {
+    Totals {
         scope_states: search.states,
         coverage: search.coverage,
         kills: search.kills,
         verified: search.verified,
         scrubbed: search.scrubbed,
         ..Totals::default()
-    };
-    let undelivered = search.undelivered;
-    totals.count_on(shards, OnShards { undelivered, ..OnShards::default() });
-    totals
+    }
 }
 
 /// A request of some load. Of a hundred 58 are writes, and so many of these FUA.

@@ -28,7 +28,7 @@ use weft_parity::Parity;
 use weft_units::{ByteRange, ClientId, MemberIndex, SECTOR_BYTES, Sectors, Slot, Time};
 
 use at_stake::AtStake;
-pub use carry_out::{Delays, Pending};
+pub use carry_out::Pending;
 use clients::{Issued, Waiting};
 pub(crate) use fingerprint::Text;
 use memory::Memory;
@@ -160,9 +160,7 @@ pub struct World {
     pub coverage: Coverage,
     /// What was read with an excuse.
     excuses: Excuses,
-    /// What became of queues.
-    pub delays: Delays,
-    /// Requests, computations and queues that ended.
+    /// Requests and computations that ended.
     pub(crate) completed: u64,
     /// The stream that chooses completions.
     pub rng: Rng,
@@ -241,7 +239,6 @@ impl World {
             digest: Digest::default(),
             coverage: Coverage::default(),
             excuses: Excuses::default(),
-            delays: Delays::default(),
             completed: 0,
             rng: Rng::new(options.seed),
             parity: Parity::detect(),
@@ -276,16 +273,11 @@ impl World {
         }
         let knobs = self.options.knobs;
         let row_frames = assembly.row_frames(knobs.stripe_size);
-        let shards = self.options.shards;
-        // Each has one.
-        let least = u32::from(shards.count);
-        let rows = self.options.rows_max.unwrap_or(knobs.stripe_cache_size).max(least);
+        let rows = self.options.rows_max.unwrap_or(knobs.stripe_cache_size).max(1);
         let rows_max = self.options.rows_max;
         let config = Config {
-            // Shards have equal parts.
-            cache_frames: row_frames
-                * self.options.cache_rows.unwrap_or(rows).next_multiple_of(least),
-            volumes: vec![VolumeConfig { assembly, knobs, rows_max, shards }],
+            cache_frames: row_frames * self.options.cache_rows.unwrap_or(rows),
+            volumes: vec![VolumeConfig { assembly, knobs, rows_max }],
             client_frames: self.options.client_frames,
             client_credit: self.options.client_credit,
             turn_rows_max: 8,
@@ -450,11 +442,9 @@ impl World {
     fn counts(&self, checker: &str) -> bool {
         // What was acknowledged may be on members that are not believed any more, or are not there.
         let lost = ["I1 ", "I3 ", "I4 ", "I5 ", "I6 ", "I7 ", "I8 ", "I2 "];
-        // Nothing is known of data where disks lie about flushes; and nothing is asked of shards behind
-        // queues, which are going to be removed.
-        let unknown = self.options.disks_lie || self.options.shards.queues;
         let lost = match (self.options.data_promised, self.interrupted) {
-            (false, _) if unknown => &lost[..],
+            // Nothing is known of data where disks lie about flushes.
+            (false, _) if self.options.disks_lie => &lost[..],
             (false, true) => &lost[..7],
             (true, _) | (false, false) => &[],
         };

@@ -2,7 +2,7 @@
 //! administrators at any time, knobs changed in mid-flight. Every checker watches.
 //!
 //! `WEFT_SIM_PROFILE=name` and `WEFT_SIM_SEED=n` replay one seed, `WEFT_SIM_SEEDS=n` runs more,
-//! `WEFT_SIM_FIRST=n` others, `WEFT_SIM_SHARDS=n` on shards behind queues.
+//! `WEFT_SIM_FIRST=n` others.
 #![allow(
     clippy::cast_possible_truncation,
     clippy::cast_possible_wrap,
@@ -10,7 +10,6 @@
     reason = "numbers of a test are small"
 )]
 
-use weft_engine::Shards;
 use weft_sim::script::{Profile, Report, Script};
 use weft_sim::shrink::shrink;
 
@@ -19,18 +18,12 @@ fn variable(name: &str) -> Option<u64> {
 }
 
 fn run(profile: Profile, first: u64, seeds: u64) -> Report {
-    let shards =
-        variable("WEFT_SIM_SHARDS").map(|count| Shards { count: count as u16, queues: true });
-    run_on(shards.unwrap_or_default(), profile, first, seeds)
-}
-
-fn run_on(shards: Shards, profile: Profile, first: u64, seeds: u64) -> Report {
     let seeds = variable("WEFT_SIM_SEEDS").unwrap_or(seeds);
     let first = variable("WEFT_SIM_FIRST").unwrap_or(first);
     let mut total = Report::default();
     let mut failures = Vec::new();
     for seed in first..first + seeds {
-        match Script::generate(seed, profile).on(shards).run() {
+        match Script::generate(seed, profile).run() {
             Ok(report) => {
                 total.coverage.merge(report.coverage);
                 total.kills += report.kills;
@@ -38,8 +31,6 @@ fn run_on(shards: Shards, profile: Profile, first: u64, seeds: u64) -> Report {
                 total.requests += report.requests;
                 total.verified += report.verified;
                 total.scrubbed += report.scrubbed;
-                total.queues.0 += report.queues.0;
-                total.queues.1 += report.queues.1;
             }
             Err(failure) => {
                 // At once, for whoever watches a long run.
@@ -112,30 +103,6 @@ fn disks_that_lie_about_flushes_do_not_keep_an_array_from_assembling() {
     assert!(report.coverage.points > 100 && report.requests > 1000, "{report:?}");
 }
 
-/// The same with rows dealt to shards, and queues that are delivered when chance will have it.
-#[test]
-fn shards_behind_queues_break_nothing() {
-    for count in 1..=3 {
-        for (profile, first) in Profile::ALL.into_iter().zip((0..).step_by(1000)) {
-            let report = run_on(Shards { count, queues: true }, profile, 20_000 + first, 40);
-            let (queues, overtaken) = report.queues;
-            assert!(report.requests > 500, "{report:?}");
-            assert!(queues > 4000 && overtaken * 10 > queues, "not delayed: {report:?}");
-        }
-    }
-}
-
-/// The same with shards that are called.
-#[test]
-fn several_shards_without_queues_break_nothing() {
-    for count in 2..=3 {
-        for (profile, first) in Profile::ALL.into_iter().zip((0..).step_by(1000)) {
-            let report = run_on(Shards { count, queues: false }, profile, 30_000 + first, 20);
-            assert!(report.requests > 250 && report.queues == (0, 0), "{report:?}");
-        }
-    }
-}
-
 /// Seeds that found a bug, with what it was.
 #[test]
 fn seeds_that_failed_once_do_not_fail_again() {
@@ -191,9 +158,7 @@ fn replay() {
     let name = std::env::var("WEFT_SIM_PROFILE").expect("WEFT_SIM_PROFILE says of which profile");
     let profile = Profile::ALL.into_iter().find(|profile| profile.name == name);
     let profile = profile.unwrap_or_else(|| panic!("WEFT_SIM_PROFILE: no profile {name}"));
-    let shards =
-        variable("WEFT_SIM_SHARDS").map(|count| Shards { count: count as u16, queues: true });
-    let script = Script::generate(seed, profile).on(shards.unwrap_or_default());
+    let script = Script::generate(seed, profile);
     if let Err(failure) = script.run() {
         let shortest = shrink(&failure, &|_| (), 2000);
         panic!("{failure}\n\nshrunk: {shortest}");

@@ -19,7 +19,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use weft_engine::assemble;
 use weft_engine::mutant::Mutant;
-use weft_engine::{Flags, RequestOp, Shards};
+use weft_engine::{Flags, RequestOp};
 use weft_ondisk::Level;
 use weft_sim::scope::{Budget, Search, Start, begin, policies};
 use weft_sim::script::{Profile, Script};
@@ -129,32 +129,6 @@ fn every_policy_on_every_level_survives_sampled_cuts_of_short_scripts() {
     assert!(search.states > 4000, "{}", search.states);
     assert_sampled(&search);
     assert_covered(search.coverage);
-}
-
-/// Rows dealt to shards, with queues that are delivered in every order with all else.
-#[test]
-fn sampled_orders_and_cuts_of_short_scripts_on_shards_behind_queues() {
-    let budget = Budget { operations: 2, scripts: 56, walks: 4, states: 5, cuts: 2 };
-    for count in 1..=3 {
-        let mut search = Search::default();
-        for (level, members) in [(Level::Raid4, 3), (Level::Raid5, 3), (Level::Raid6, 4)] {
-            for start in [Start::Clean, Start::Dirty] {
-                let mut options = Options::new(level, members, chunk_kib(4));
-                options.rows_max = Some(4);
-                options.shards = Shards { count, queues: true };
-                options.discards = start == Start::Clean;
-                let note = format!("{level} x {members} on {count} shards, {start:?}");
-                search.run_scripts(&begin(options, start), budget, &note);
-            }
-        }
-        println!("{count} shards: {search:?}");
-        let Search { states, undelivered, verified, .. } = search;
-        assert!(states > 1500 && verified > states, "{states} {verified}");
-        let cuts = states * budget.cuts;
-        assert!(undelivered * 2 > cuts, "queues were not delayed: {undelivered} of {cuts}");
-        // Many states are those in which a queue has what a row will be written with.
-        assert_covered_with(search.coverage, 25);
-    }
 }
 
 /// Scripts of one operation, with so many walks that most orders of the shorter ones are tried.

@@ -1,6 +1,5 @@
 //! Known failures still fail: the list of what is open is true.
 
-use weft_engine::Shards;
 use weft_engine::mutant::Mutant;
 use weft_sim::World;
 use weft_sim::known_open::{KNOWN_OPEN, KnownOpen};
@@ -15,8 +14,7 @@ fn known_failures_still_fail() {
 }
 
 fn entry(seed: u64, violation: &'static [&'static str]) -> KnownOpen {
-    let shards = Shards { count: 1, queues: false };
-    KnownOpen { profile: Profile::CUTS, seed, spares: 0, shards, reason: "planted", violation }
+    KnownOpen { profile: Profile::CUTS, seed, spares: 0, reason: "planted", violation }
 }
 
 fn plant(world: &mut World) {

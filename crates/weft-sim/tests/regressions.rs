@@ -1,7 +1,6 @@
 //! What did a review find, and does it stay away? One test per bug that the sweeps had not seen: late
 //! answers, clean marks, members without space, spares, two volumes, syncs that nobody starts.
 
-use weft_engine::Shards;
 use weft_engine::assemble::{self, Candidate};
 use weft_engine::knobs::Knobs;
 use weft_engine::{
@@ -118,12 +117,7 @@ fn volume(first: u16) -> VolumeConfig {
     };
     let candidates: Vec<_> = (first..).zip(supers).map(candidate).collect();
     let assembly = assemble::assemble(&candidates, &assemble::Options::default());
-    VolumeConfig {
-        assembly: assembly.expect("a new array"),
-        knobs: Knobs::md(),
-        rows_max: None,
-        shards: Shards::default(),
-    }
+    VolumeConfig { assembly: assembly.expect("a new array"), knobs: Knobs::md(), rows_max: None }
 }
 
 fn read(tag: u64, volume: u16, len: u64, frames: Run) -> Input {

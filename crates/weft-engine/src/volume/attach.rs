@@ -1,27 +1,26 @@
-//! Which shards or members does a request turn to?
+//! Attaching of requests: to members straight, or to rows of the stripe cache.
 //!
 //! A read of a whole array goes straight to its members, chunk by chunk, exactly what was asked for.
-//! Everything else is dealt to the shards whose chunk rows it touches ([`super::shard`]).
+//! Everything else goes through the stripe cache ([`crate::raid::parity::split`]).
 //!
 //! Source   md-raid.md §2.1
 
 use weft_units::{ByteRange, Bytes, FRAME_BYTES, SECTOR_BYTES, SectorRange, Sectors};
 
-use super::queues::ToShard;
-use super::shard::{Attaching, Dealt, Detour, Shard, beside, shard_of_byte};
 use super::{ATTACHING, Active, Volume};
 use crate::align::whole_blocks;
-use crate::array::MemberRequest;
+use crate::array::{Array, MemberRequest};
 use crate::error::ReplyError;
 use crate::frame::Run;
 use crate::input::RequestOp;
+use crate::knobs::Knobs;
 use crate::membership::Around;
 use crate::mutant::Mutant;
 use crate::outbox::{Outbox, ReadPart, Who};
 use crate::output::Output;
+use crate::raid::parity::split::{Attaching, Dealt, Detour};
 use crate::ranges::RequestId;
 use crate::sched::merge::Kind;
-use crate::shard::ShardId;
 
 impl Volume {
     /// Reads straight from the members, chunk by chunk, exactly what was asked for; through the cache
@@ -84,16 +83,11 @@ impl Volume {
         request.pending += ATTACHING - 1;
         let (frames, start, attr) = (request.frames, request.range.start, request.attr);
         let detour = Detour { part, failed, frames, start, attr, pieces: 0 };
-        let shard = shard_of_byte(&self.array.geometry, self.shards.len() as u64, part.start.0);
-        if self.is_far() {
-            self.tell(shard, ToShard::Detour(detour));
-        } else {
-            self.shards[shard.index()].detours.push_back(detour);
-        }
+        self.raid.detours.push_back(detour);
     }
 
-    /// Deals what is ready to shards; those wait for rows. While the cache waits for its new shape nothing
-    /// is begun.
+    /// Attaches what is ready, or has it wait for rows. While the cache waits for its new shape nothing is
+    /// begun.
     pub(super) fn deal_ready(&mut self, out: &mut Outbox) {
         if self.ready.is_empty() {
             return;
@@ -118,124 +112,53 @@ impl Volume {
             self.piece_done(id, Ok(()), out);
             return;
         }
-        if !self.is_far() && self.attach_at_once(id) {
+        if self.attach_at_once(id) {
             // Its piece is pending instead of its dealing.
             self.attached(id, out);
         } else {
-            self.deal_to_touched(id);
+            self.attach_later(id);
         }
     }
 
-    /// Deals a request to the shards that it touches.
+    /// Has a request wait until it is attached.
     #[inline(never)]
-    fn deal_to_touched(&mut self, id: RequestId) {
+    fn attach_later(&mut self, id: RequestId) {
         let dealt = self.active(id).dealt(id);
-        if self.shards.len() == 1 {
-            self.active(id).pending += ATTACHING - 1;
-            self.deal_to(ShardId(0), dealt);
-            return;
-        }
-        let touched = self.touched(&dealt);
-        let shards = touched.iter().filter(|touched| **touched).count() as u64;
-        assert!(shards > 0, "what is not discarded is somewhere");
-        self.active(id).pending += ATTACHING * shards - 1;
-        for (shard, touched) in (0..).map(ShardId).zip(touched) {
-            if touched {
-                self.deal_to(shard, dealt.clone());
-            }
-        }
+        self.active(id).pending += ATTACHING - 1;
+        self.raid.ready.push_back(dealt);
     }
 
     /// Attaches a short request to its row, if nobody waits for rows and there is one.
     #[inline]
     fn attach_at_once(&mut self, id: RequestId) -> bool {
         let dealt = self.active(id).dealt(id);
-        let place = match self.shards.len() {
-            1 => 0,
-            shards => {
-                let start = dealt.range.start.0;
-                shard_of_byte(&self.array.geometry, shards as u64, start).index()
-            }
-        };
-        let cx = Attaching {
-            geometry: &self.array.geometry,
-            shards: self.shards.len() as u64,
-            writes: self.knobs.writes,
-            frozen: false,
-            off_by_one: self.array.is_planted(Mutant::ChunkEdgeOffByOne),
-        };
-        self.shards[place].attach_at_once(&dealt, &cx)
-    }
-
-    /// Which shards have rows of a request.
-    fn touched(&self, dealt: &Dealt) -> Vec<bool> {
-        let geometry = &self.array.geometry;
-        let chunk_row = geometry.chunk().bytes().0 * u64::from(geometry.data_members());
-        let shards = self.shards.len();
-        let mut touched = vec![false; shards];
-        let mut at = dealt.range.start.0;
-        loop {
-            let (from, end) = beside(dealt.discarded, at, dealt.range.end().0);
-            if from >= end {
-                return touched;
-            }
-            for chunk_row in (from / chunk_row..end.div_ceil(chunk_row)).take(shards) {
-                touched[(chunk_row % shards as u64) as usize] = true;
-            }
-            at = end;
-        }
-    }
-
-    #[inline]
-    fn deal_to(&mut self, shard: ShardId, dealt: Dealt) {
-        if self.is_far() {
-            self.tell(shard, ToShard::Attach(Box::new(dealt)));
-        } else {
-            self.shards[shard.index()].ready.push_back(dealt);
-        }
+        let cx = attaching(&self.array, &self.knobs, false);
+        self.raid.attach_at_once(&dealt, &cx)
     }
 
     /// Attaches what waits for rows.
     pub(super) fn attach_waiting(&mut self, out: &mut Outbox) {
-        let (far, shards) = (self.is_far(), self.shards.len() as u64);
-        for place in 0..self.shards.len() {
-            let shard = &mut self.shards[place];
-            if !shard.has_waiting() {
-                continue;
-            }
-            let cx = Attaching {
-                geometry: &self.array.geometry,
-                shards,
-                writes: shard.far.as_ref().map_or(&self.knobs, |far| &far.knobs).writes,
-                frozen: self.resizing.is_some() && !far,
-                off_by_one: self.array.is_planted(Mutant::ChunkEdgeOffByOne),
-            };
-            shard.attach_waiting(&cx);
+        if self.raid.has_waiting() {
+            let cx = attaching(&self.array, &self.knobs, self.resizing.is_some());
+            self.raid.attach_waiting(&cx);
             self.take_events(out);
         }
-    }
-
-    /// Whether something waits for a row of the cache, and none will come back.
-    pub(super) fn waits_in_vain(&self) -> bool {
-        !self.is_far() && self.shards.iter().any(Shard::waits_in_vain)
     }
 
     /// Ends what waits for rows of a broken array when all rows that are in use hold deferred writes:
     /// nothing is written any more, so these rows stay in use, for only they know what belongs there.
     #[cold]
     pub(super) fn end_vain_waits(&mut self, out: &mut Outbox) {
-        for place in 0..self.shards.len() {
-            if self.is_far() || !self.shards[place].waits_in_vain() {
-                continue;
-            }
-            for id in self.shards[place].end_waits() {
-                self.active(id).error.get_or_insert(ReplyError::Io);
-            }
+        if !self.raid.waits_in_vain() {
+            return;
+        }
+        for id in self.raid.end_waits() {
+            self.active(id).error.get_or_insert(ReplyError::Io);
         }
         self.take_events(out);
     }
 
-    /// A shard has attached all that it was to of a request.
+    /// All of a request is attached.
     pub(super) fn attached(&mut self, id: RequestId, out: &mut Outbox) {
         let request = self.active(id);
         let (stream, end) = (request.stream, request.range.end().0);
@@ -248,7 +171,7 @@ impl Volume {
 }
 
 impl Active {
-    /// What a shard has to know of it.
+    /// What the stripe cache has to know of it.
     #[inline(always)]
     fn dealt(&self, id: RequestId) -> Dealt {
         Dealt {
@@ -267,6 +190,16 @@ impl Active {
             pieces: 0,
             cursor: None,
         }
+    }
+}
+
+#[inline]
+fn attaching<'a>(array: &'a Array, knobs: &Knobs, frozen: bool) -> Attaching<'a> {
+    Attaching {
+        geometry: &array.geometry,
+        writes: knobs.writes,
+        frozen,
+        off_by_one: array.is_planted(Mutant::ChunkEdgeOffByOne),
     }
 }
 

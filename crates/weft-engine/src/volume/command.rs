@@ -6,7 +6,6 @@
 use weft_units::{Bytes, ClientId, FRAME_BYTES};
 
 use super::Volume;
-use super::shard::Shard;
 use crate::error::ReplyError;
 use crate::input::{Command, Verb};
 use crate::knobs::{Knob, Knobs};
@@ -119,8 +118,7 @@ impl Volume {
             ));
         }
         let row_frames = knobs.stripe_size.row_frames(&self.array.geometry);
-        let shards = self.shards.len() as u32;
-        let room = self.memory.frames / shards / row_frames * shards;
+        let room = self.memory.frames / row_frames;
         let too_large = |name: &str, found: u64, room: u64| {
             Err(ReplyError::Refused(format!(
                 "{name}: found {found}, expected at most {room}, for which memory was set aside at the \
@@ -133,7 +131,7 @@ impl Volume {
                 // size with which the volume was started is taken again.
                 let auto = Knobs { stripe_size: StripeSize::AUTO, ..knobs };
                 let row_frames = auto.stripe_size.row_frames(&self.array.geometry);
-                let room = self.memory.frames / shards / row_frames * shards;
+                let room = self.memory.frames / row_frames;
                 if bytes > Bytes::ZERO && auto.cache_rows(&self.array.geometry) > room {
                     let bytes_max = u64::from(room + 1) * u64::from(row_frames) * FRAME_BYTES - 1;
                     return too_large("stripe_cache_bytes", bytes.0, bytes_max);
@@ -159,7 +157,6 @@ impl Volume {
         if self.can_never_resize() {
             self.give_up_resize(&ReplyError::Io, out);
         }
-        self.ask_for_quiet();
         if self.may_resize()
             && let Some(knob) = self.resizing.take()
         {
@@ -169,15 +166,7 @@ impl Volume {
             {
                 return;
             }
-            let count = self.shards.len() as u16;
-            self.cache_rows = self.memory.rows_of_all(&self.array.geometry, &self.knobs, count);
-            if self.is_far() {
-                self.tell_shape();
-            } else {
-                let count = count.into();
-                let (geometry, knobs) = (&self.array.geometry, &self.knobs);
-                self.shards.iter_mut().for_each(|shard| shard.reshape(geometry, knobs, count));
-            }
+            self.raid.reshape(self.memory.rows(self.id, &self.array.geometry, &self.knobs));
         }
     }
 
@@ -189,7 +178,6 @@ impl Volume {
     /// The cache does not take its new shape, for rows stay in use.
     pub(super) fn give_up_resize(&mut self, error: &ReplyError, out: &mut Outbox) {
         self.resizing = None;
-        self.forget_quiet();
         self.commands.retain(|waiting| {
             let given_up = waiting.until == Until::Resized;
             if given_up {
@@ -200,13 +188,7 @@ impl Volume {
     }
 
     pub(super) fn may_resize(&self) -> bool {
-        self.resizing.is_some()
-            && self.sync.is_none()
-            && if self.is_far() {
-                self.ends.iter().all(|end| end.quiet)
-            } else {
-                self.shards.iter().all(Shard::is_quiet)
-            }
+        self.resizing.is_some() && self.sync.is_none() && self.raid.is_quiet()
     }
 
     pub(super) fn is_idle(&self) -> bool {

@@ -15,8 +15,6 @@ use std::ops::Range;
 use weft_units::{ByteRange, Sectors, Slot};
 
 use super::Volume;
-use super::queues::ToShard;
-use super::shard::About;
 use crate::array::Array;
 use crate::error::ReplyError;
 use crate::input::{Attr, Fault, Request, RequestOp};
@@ -24,7 +22,6 @@ use crate::mutant::Mutant;
 use crate::outbox::{Outbox, Owner};
 use crate::output::MemberOp;
 use crate::ranges::RequestId;
-use crate::shard::ShardId;
 
 /// What of a request is discarded.
 #[derive(Clone, Debug)]
@@ -38,19 +35,8 @@ pub(super) struct Discard {
     in_flight: u32,
     /// One that had no space.
     full: Option<Slot>,
-    /// Shards behind queues that were asked about the next run.
-    asked: Option<Asked>,
     fua: bool,
     attr: Attr,
-}
-
-/// Whether shards are quiet about a run.
-#[derive(Clone, Debug)]
-struct Asked {
-    run: Range<u64>,
-    number: u64,
-    /// Shards that did not say so yet.
-    waits_for: usize,
 }
 
 impl Array {
@@ -114,17 +100,9 @@ impl Volume {
             let (fua, attr) = (request.flags.fua, request.attr);
             let run = chunk_rows.start..chunk_rows.start;
             self.discarded.enter(chunk_rows.clone());
-            let (in_flight, full, asked) = (0, None, None);
-            self.discards.push(Discard {
-                request: id,
-                chunk_rows,
-                run,
-                in_flight,
-                full,
-                asked,
-                fua,
-                attr,
-            });
+            let (in_flight, full) = (0, None);
+            let discard = Discard { request: id, chunk_rows, run, in_flight, full, fua, attr };
+            self.discards.push(discard);
         }
         rows == self.active(id).range
     }
@@ -133,9 +111,6 @@ impl Volume {
     pub(super) fn run_discards(&mut self, out: &mut Outbox) {
         let mut place = 0;
         while place < self.discards.len() {
-            if self.is_to_ask(&self.discards[place]) {
-                self.ask_about_run(place);
-            }
             let may = self.may_go_on(&self.discards[place]);
             let ends = may && self.array.membership.broken;
             if ends {
@@ -151,32 +126,7 @@ impl Volume {
 
     /// Whether a turn would tell members to discard something.
     pub(super) fn has_discards_to_run(&self) -> bool {
-        self.discards.iter().any(|discard| self.may_go_on(discard) || self.is_to_ask(discard))
-    }
-
-    /// Whether shards behind queues have to be asked about the next run of a discard.
-    fn is_to_ask(&self, discard: &Discard) -> bool {
-        let asked = discard.asked.as_ref().map(|asked| &asked.run);
-        self.is_far() && discard.in_flight == 0 && asked != Some(&self.run_after(discard))
-    }
-
-    fn ask_about_run(&mut self, place: usize) {
-        self.questions += 1;
-        let (number, waits_for) = (self.questions, self.shards.len());
-        let run = self.run_after(&self.discards[place]);
-        for id in (0..waits_for as u16).map(ShardId) {
-            let about = About::ChunkRows(run.clone());
-            self.tell(id, ToShard::Ask { number, about });
-        }
-        self.discards[place].asked = Some(Asked { run, number, waits_for });
-    }
-
-    /// A shard knows nothing any more of the rows that it was asked about.
-    pub(super) fn discard_is_quiet(&mut self, number: u64) {
-        let mut asked = self.discards.iter_mut().filter_map(|discard| discard.asked.as_mut());
-        if let Some(asked) = asked.find(|asked| asked.number == number) {
-            asked.waits_for -= 1;
-        }
+        self.discards.iter().any(|discard| self.may_go_on(discard))
     }
 
     fn may_go_on(&self, discard: &Discard) -> bool {
@@ -186,11 +136,7 @@ impl Volume {
         let keys = self.keys_of(&self.run_after(discard));
         let waits = self.array.is_planted(Mutant::DiscardUnderSync);
         let sync = self.sync.as_ref();
-        let are_quiet = || match &discard.asked {
-            Some(asked) => asked.waits_for == 0 && sync.is_none_or(|sync| !sync.waits_for(&keys)),
-            None => self.shards.iter().all(|shard| shard.rows.are_quiet(&keys, sync)),
-        };
-        self.array.membership.broken || waits || are_quiet()
+        self.array.membership.broken || waits || self.raid.rows.are_quiet(&keys, sync)
     }
 
     /// The rows of these chunk rows.
@@ -208,9 +154,8 @@ impl Volume {
     fn next_run(&mut self, place: usize, out: &mut Outbox) {
         let run = self.run_after(&self.discards[place]);
         let keys = self.keys_of(&run);
-        // Those behind queues did so before they said that they are quiet.
-        if !self.is_far() && !self.array.is_planted(Mutant::DiscardKeepsRows) {
-            self.shards.iter_mut().for_each(|shard| shard.rows.forget(&keys));
+        if !self.array.is_planted(Mutant::DiscardKeepsRows) {
+            self.raid.rows.forget(&keys);
         }
         let discard = &mut self.discards[place];
         discard.run = run;

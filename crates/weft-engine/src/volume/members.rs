@@ -139,9 +139,7 @@ impl Volume {
             out.abort(token);
             let fault = Err(Fault::Aborted);
             match owner {
-                Owner::Compute(..) | Owner::FromShard(_) | Owner::ToShard(_) => {
-                    unreachable!("members have nothing to do with it")
-                }
+                Owner::Compute(_) => unreachable!("members have nothing to do with it"),
                 Owner::Discard(request) => {
                     self.discard_done(request, Some(position), fault, out);
                 }
@@ -161,9 +159,7 @@ impl Volume {
                             }
                             Who::Row(part) => self.row_done(part, answer, out),
                             Who::Rows(run) => {
-                                self.with_rows(run.shard, out, |rows, cx| {
-                                    rows.run_done(run, answer, cx);
-                                });
+                                self.with_rows(out, |rows, cx| rows.run_done(run, answer, cx));
                             }
                         }
                     }
@@ -177,10 +173,7 @@ impl Volume {
     /// Whether anybody gains by giving up a read of a member that does not answer.
     fn reads_around(&self, part: &Who) -> bool {
         match part {
-            Who::Row(part) => {
-                let rows = &self.shards[part.shard.index()].rows;
-                rows.reads_around(*part, &self.array.membership)
-            }
+            Who::Row(part) => self.raid.rows.reads_around(*part, &self.array.membership),
             Who::Read(_) | Who::Rows(_) => true,
         }
     }
@@ -189,10 +182,7 @@ impl Volume {
     /// given up, or one that takes longer than `after` would be given up for ever.
     fn patience(&self, first: Who, after: Span) -> Span {
         let given_up = match first {
-            Who::Row(part) => {
-                let rows = &self.shards[part.shard.index()].rows;
-                rows.given_up(part.row)
-            }
+            Who::Row(part) => self.raid.rows.given_up(part.row),
             Who::Read(_) | Who::Rows(_) => 0,
         };
         Span(after.0.saturating_mul(1 << given_up.min(20)))
@@ -206,10 +196,7 @@ impl Volume {
         let mut each = Vec::new();
         for part in parts {
             match part {
-                Who::Rows(run) => {
-                    let rows = &self.shards[run.shard.index()].rows;
-                    each.extend(rows.parts_of(*run).map(Who::Row));
-                }
+                Who::Rows(run) => each.extend(self.raid.rows.parts_of(*run).map(Who::Row)),
                 Who::Read(_) | Who::Row(_) => each.push(*part),
             }
         }

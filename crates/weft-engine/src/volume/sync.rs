@@ -8,8 +8,6 @@
 use weft_units::{Sectors, Time};
 
 use super::command::Until;
-use super::queues::ToShard;
-use super::shard::shard_of;
 use super::{FULL_RETRY, Volume};
 use crate::error::ReplyError;
 use crate::input::SyncAction;
@@ -50,46 +48,26 @@ impl Volume {
         }
     }
 
-    /// Asks for the next rows of the sync that runs.
+    /// Gives the sync that runs its next rows.
     fn feed_sync(&mut self) {
-        let (shards, per_chunk) = (self.shards.len() as u64, self.rows_per_chunk());
-        let (far, cache_rows) = (self.is_far(), self.cache_rows);
-        let mut asked = Vec::new();
+        let per_chunk = self.rows_per_chunk();
         let Some(sync) = &mut self.sync else { return };
-        sync.feed(cache_rows, |key, action| {
-            let chunk_row = key / per_chunk;
-            if self.discarded.has(chunk_row) {
+        let rows = &mut self.raid.rows;
+        sync.feed(rows.cache.size(), |key, action| {
+            if self.discarded.has(key / per_chunk) {
                 return false;
             }
-            let id = shard_of(chunk_row, shards);
-            if far {
-                asked.push((id, ToShard::Sync { key, action }));
-                return true;
-            }
-            let rows = &mut self.shards[id.index()].rows;
             let free = rows.cache.acquire_free(key, &self.array.geometry);
             if let Acquired::Row(row) = free {
                 rows.attach_sync(row, action);
             }
             free != Acquired::Starved
         });
-        for (id, message) in asked {
-            self.tell(id, message);
-        }
     }
 
-    /// Whether the sync that runs could ask for a row.
+    /// Whether there is a row for the next one that the sync takes.
     pub(super) fn may_sync_row(&self, key: u64) -> bool {
-        let chunk_row = key / self.rows_per_chunk();
-        let id = shard_of(chunk_row, self.shards.len() as u64);
-        (self.is_far() || self.shards[id.index()].rows.cache.is_free(key))
-            && !self.discarded.has(chunk_row)
-    }
-
-    /// Whether something is in flight for the sync of a row, whose end brings the next turn.
-    pub(super) fn syncs_row(&self, key: u64) -> bool {
-        let id = shard_of(key / self.rows_per_chunk(), self.shards.len() as u64);
-        self.shards[id.index()].rows.syncs_row(key)
+        self.raid.rows.cache.is_free(key) && !self.discarded.has(key / self.rows_per_chunk())
     }
 
     /// Starts what is due.

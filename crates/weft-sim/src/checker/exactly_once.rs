@@ -63,9 +63,7 @@ impl ExactlyOnce {
     pub fn output(&mut self, output: &Output, found: &mut Vec<Violation>) {
         let mut fail = |message: String| found.push(Violation::new(NAME, message));
         match output {
-            Output::Submit { token, .. }
-            | Output::Compute { token, .. }
-            | Output::Deliver(token) => {
+            Output::Submit { token, .. } | Output::Compute { token, .. } => {
                 if self.newest.is_some_and(|newest| newest >= *token) {
                     fail(format!("{token:?} is not fresh"));
                 }

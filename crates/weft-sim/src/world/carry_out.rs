@@ -3,7 +3,6 @@
 //! Each output becomes a request to a disk, a computation, an answer or a note; each completion becomes
 //! the value that the engine gets. Checkers see both sides.
 
-use std::collections::BTreeMap;
 use std::hash::{Hash, Hasher};
 
 use weft_engine::{
@@ -31,12 +30,6 @@ pub struct Pending {
 }
 
 impl Pending {
-    /// Whether it is a queue with something in it.
-    #[must_use]
-    pub fn is_queue(&self) -> bool {
-        matches!(self.work, Work::Deliver)
-    }
-
     /// Whether the engine has given it up.
     #[must_use]
     pub fn is_aborted(&self) -> bool {
@@ -47,7 +40,6 @@ impl Pending {
 #[derive(Clone, Debug)]
 enum Work {
     Compute(Vec<ComputeOp>),
-    Deliver,
     Flush,
     Read { at: u64, count: u64, into: Parts },
     ReadMetadata,
@@ -101,13 +93,6 @@ impl World {
                 }
             }
             Output::Notice(notice) => self.notice(notice),
-            Output::Deliver(token) => {
-                let pending =
-                    Pending { disk: None, origin: None, work: Work::Deliver, aborted: false };
-                self.delays.queues += 1;
-                self.delays.sent.insert(token, self.completed);
-                self.pending.insert(token, pending);
-            }
         }
         None
     }
@@ -198,7 +183,7 @@ impl World {
 
     pub(crate) fn end(&mut self, token: Token, pending: Pending) -> Result<Value, Fault> {
         let Some(disk) = pending.disk else {
-            let Work::Compute(ops) = pending.work else { return Ok(self.deliver(token)) };
+            let Work::Compute(ops) = pending.work else { unreachable!("disks do all else") };
             return Ok(compute::execute(&self.parity, &mut self.memory.slab(), &ops));
         };
         if pending.aborted && !self.disks[disk].can_complete() {
@@ -267,26 +252,6 @@ impl World {
             (_, result) => result.map(|_| Value::Nothing),
         }
     }
-}
-
-impl World {
-    /// What is in a queue goes its way.
-    fn deliver(&mut self, token: Token) -> Value {
-        let sent = self.delays.sent.remove(&token).expect("it was sent");
-        // Of completions since then, one is its own.
-        self.delays.overtaken += u64::from(self.completed > sent + 1);
-        Value::Nothing
-    }
-}
-
-/// What became of queues between shards and their coordinator.
-#[derive(Clone, Debug, Default)]
-pub struct Delays {
-    /// Times that one with something in it was to be delivered.
-    pub queues: u64,
-    /// Times that other things completed before it was.
-    pub overtaken: u64,
-    sent: BTreeMap<Token, u64>,
 }
 
 struct Fnv(Digest);

@@ -148,7 +148,7 @@ impl Alone {
             let before = answered;
             while let Some(output) = self.engine.poll() {
                 match output {
-                    Output::Submit { token, .. } | Output::Deliver(token) => self.done.push(token),
+                    Output::Submit { token, .. } => self.done.push(token),
                     Output::Compute { token, ops } => {
                         self.done.push(token);
                         self.engine.recycle(ops);

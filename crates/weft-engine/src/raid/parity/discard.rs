@@ -87,7 +87,6 @@ mod tests {
     use crate::raid::geometry::Geometry;
     use crate::raid::parity::cache::{Acquired, Cache};
     use crate::raid::parity::row::{Row, RowSyncState};
-    use crate::shard::ShardId;
 
     /// Rows of three members, 8 of them in a chunk row; one is in use, row 5.
     fn rows(change: fn(&mut Row)) -> Rows {
@@ -95,7 +94,7 @@ mod tests {
         let mut cache = Cache::new(16, Frame(0), 3, Sectors(8), None, CacheForm::Today);
         let Acquired::Row(id) = cache.acquire(5, &geometry) else { panic!("all are free") };
         change(cache.row_mut(id));
-        Rows::new(VolumeId(0), ShardId(0), cache, Sectors(64))
+        Rows::new(VolumeId(0), cache, Sectors(64))
     }
 
     #[test]

@@ -8,6 +8,7 @@ pub mod plan;
 pub mod priority;
 mod row;
 pub(crate) mod rows;
+pub(crate) mod split;
 pub mod stripe_size;
 pub(crate) mod sync;
 pub mod waits;

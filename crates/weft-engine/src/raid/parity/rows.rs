@@ -38,15 +38,13 @@ use crate::raid::geometry::{Geometry, Placement};
 use crate::raid::slot_set::SlotSet;
 use crate::ranges::RequestId;
 use crate::sched::merge::Kind;
-use crate::shard::ShardId;
 
-pub(crate) use self::surroundings::{Link, Surroundings};
+pub(crate) use self::surroundings::Surroundings;
 
-/// The rows of one shard of a volume.
+/// The rows of a volume.
 #[derive(Clone, Debug)]
 pub(crate) struct Rows {
     volume: VolumeId,
-    shard: ShardId,
     pub(crate) cache: Cache,
     rows_per_chunk: u64,
     /// Rows that requests of this turn were attached to, in order.
@@ -65,8 +63,8 @@ pub(crate) struct Rows {
 /// What the rows of a volume have to tell it.
 #[derive(Clone, Debug)]
 pub(crate) enum Event {
-    /// All that a shard was to attach of a request is, to rows that have so many pieces of it. `whole` of
-    /// the request, as far as it is this shard's; else of a piece that was read in vain before.
+    /// A request is attached, to rows that have so many pieces of it: the `whole` request, or a piece of it
+    /// that was read in vain before.
     Attached { request: RequestId, pieces: u32, whole: bool },
     /// Pieces of a request are done.
     PiecesDone { request: RequestId, pieces: u32, result: Result<(), ReplyError> },
@@ -119,12 +117,11 @@ struct Displaced {
 }
 
 impl Rows {
-    pub(crate) fn new(volume: VolumeId, shard: ShardId, cache: Cache, chunk: Sectors) -> Self {
+    pub(crate) fn new(volume: VolumeId, cache: Cache, chunk: Sectors) -> Self {
         let rows_per_chunk = chunk.0 / cache.height().0;
         assert!(rows_per_chunk.is_power_of_two(), "a row is never higher than the chunk");
         Self {
             volume,
-            shard,
             cache,
             rows_per_chunk,
             plug: Vec::new(),
@@ -139,11 +136,6 @@ impl Rows {
     /// How often a read of a row was given up since it has been worked on.
     pub(crate) fn given_up(&self, id: RowId) -> u8 {
         self.cache.row(id).given_up
-    }
-
-    /// Whose they are.
-    pub(crate) fn volume(&self) -> VolumeId {
-        self.volume
     }
 
     /// Rows of one chunk.
@@ -671,7 +663,7 @@ impl Rows {
         let (first, count) = (run.first as usize, run.count as usize);
         rows.into_iter().skip(first).take(count).map(move |row| {
             let lender = self.cache.row(row).lender(run.slot).map(|piece| piece.request);
-            RowPart { shard: run.shard, row, slot: run.slot, lender }
+            RowPart { row, slot: run.slot, lender }
         })
     }
 
@@ -842,7 +834,7 @@ impl Rows {
         assert_eq!(row.in_flight, 0);
         row.in_flight = 1;
         row.operation = operation;
-        cx.out.compute(self.volume, self.shard, id, ops);
+        cx.out.compute(self.volume, id, ops);
     }
 
     /// Sends reads or writes (with or without FUA) of whole blocks, highest slot first.
@@ -868,7 +860,7 @@ impl Rows {
         let mut sent = 0;
         for slot in slots.descending() {
             let (memory, lender) = row.memory(slot, frames);
-            let who = Who::Row(RowPart { shard: self.shard, row: id, slot, lender });
+            let who = Who::Row(RowPart { row: id, slot, lender });
             sent += u32::from(cx.stage(slot, &request, &[memory], who));
         }
         row.in_flight += sent;

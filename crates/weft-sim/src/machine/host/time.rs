@@ -113,9 +113,6 @@ impl Host {
                 Output::Submit { token, member, op, attr } => {
                     self.submit_to(member, token, op, attr);
                 }
-                Output::Deliver(token) => {
-                    self.inbox.push(Input::Done { token, result: Ok(Value::Nothing) });
-                }
                 Output::Compute { token, ops } => {
                     for op in &ops {
                         if let ComputeOp::Recover { lost, .. } = op {

@@ -13,7 +13,7 @@ use crate::array::MemberRequest;
 use crate::error::ReplyError;
 use crate::frame::{Part, Parts, ZERO_FRAME};
 use crate::mutant::Mutant;
-use crate::outbox::{RowPart, RowRun, Who};
+use crate::outbox::{RowRun, Who};
 use crate::output::ComputeOp;
 use crate::raid::parity::plan::Mode;
 use crate::raid::parity::row::{Batch, Operation, Piece};
@@ -190,9 +190,6 @@ impl Rows {
             kind: Kind { fua: row.written_durably(), rows: true, attr },
         };
         let Some(room) = cx.room(slot, &block) else { return rows.len() };
-        if cx.is_far() {
-            return self.stage_each(head, slot, &block, rows, cx);
-        }
         let room = room / height.bytes().0;
         let mut parts = Parts::new();
         let mut count = 0;
@@ -207,32 +204,10 @@ impl Rows {
         let bytes = Bytes(height.bytes().0 * count as u64);
         let request = MemberRequest { bytes, ..block };
         let (first, rows) = (first as u32, count as u32);
-        let run = RowRun { shard: self.shard, head, slot, first, count: rows };
+        let run = RowRun { head, slot, first, count: rows };
         cx.stage(slot, &request, &parts, Who::Rows(run));
         self.cache.row_mut(head).in_flight += 1;
         count
-    }
-
-    /// The same block by block: who takes them out of a queue does not know of batches.
-    fn stage_each(
-        &mut self,
-        head: RowId,
-        slot: Slot,
-        block: &MemberRequest,
-        rows: &[RowId],
-        cx: &mut Surroundings<'_>,
-    ) -> usize {
-        let (height, frames) = (self.cache.height(), self.cache.block_frames());
-        for id in rows {
-            let row = self.cache.row(*id);
-            let (memory, lender) = row.memory(slot, frames);
-            let kind = Kind { attr: row.member_attr(), ..block.kind };
-            let request = MemberRequest { sector: row.sector(height), kind, ..*block };
-            let part = RowPart { shard: self.shard, row: *id, slot, lender };
-            let sent = cx.stage(slot, &request, &[memory], Who::Row(part));
-            self.cache.row_mut(head).in_flight += u32::from(sent);
-        }
-        rows.len()
     }
 
     /// Every member has answered: the writers are answered.

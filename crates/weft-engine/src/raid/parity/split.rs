@@ -1,10 +1,7 @@
-//! Which rows does a request touch, and in which order?
+//! Splitting of requests into rows: which rows a request touches, and in which order.
 //!
-//! The volume's rows are dealt to shards by chunk row. A shard has a part of the stripe cache, and requests
-//! that wait for rows of it: each is attached to its rows, each row once with all of its blocks. What finds no
+//! Each request is attached to its rows, each row once with all of its blocks. A request that finds no free
 //! row waits, and holds none meanwhile.
-//!
-//! A shard is called by the volume, and calls it; or both are at an end of queues ([`crate::shard`]).
 //!
 //! Source   md-raid.md §2.1, §2.8
 
@@ -14,112 +11,83 @@ use std::ops::Range;
 use smallvec::{SmallVec, smallvec};
 use weft_units::{ByteRange, Bytes, FRAME_BYTES, RowId, SECTOR_BYTES, Slot, Time};
 
-use super::Memory;
+use super::Piece;
+use super::cache::Acquired;
+use super::rows::{Arrival, Event, Rows};
 use crate::frame::Run;
-use crate::input::{Attr, SyncAction};
-use crate::knobs::{Knobs, Writes};
-use crate::membership::Membership;
+use crate::input::Attr;
+use crate::knobs::Writes;
 use crate::outbox::ReadPart;
 use crate::raid::geometry::{Geometry, Placement};
-use crate::raid::parity::Piece;
-use crate::raid::parity::cache::Acquired;
-use crate::raid::parity::rows::{Arrival, Event, Rows};
 use crate::ranges::RequestId;
-use crate::shard::{Far, ShardId, ToCoordinator};
 
-/// A part of the rows, and what waits for them.
+/// The stripe cache of a volume, and the requests that wait for rows of it.
 #[derive(Clone, Debug)]
-pub(super) struct Shard {
-    id: ShardId,
-    pub(super) rows: Rows,
-    memory: Memory,
+pub(crate) struct ParityRaid {
+    pub(crate) rows: Rows,
     /// Requests that go on attaching in this turn.
-    pub(super) ready: VecDeque<Dealt>,
+    pub(crate) ready: VecDeque<Dealt>,
     /// Requests that found no row.
-    pub(super) starved: VecDeque<Dealt>,
+    pub(crate) starved: VecDeque<Dealt>,
     /// Pieces of reads that go through the cache.
-    pub(super) detours: VecDeque<Detour>,
+    pub(crate) detours: VecDeque<Detour>,
     /// The first of the starved ones was refused after detours had rows: its turn is before theirs.
     detours_wait: bool,
     /// Rows that are handled in this turn.
-    pub(super) picked: Vec<RowId>,
-    /// With queues: its end of them, and what it was told.
-    pub(super) far: Option<Box<FarEnd>>,
+    pub(crate) picked: Vec<RowId>,
 }
 
-/// What a shard has that is reached through queues.
+/// What the stripe cache has to know of a request.
 #[derive(Clone, Debug)]
-pub(super) struct FarEnd {
-    pub(super) queues: Far,
-    pub(super) knobs: Knobs,
-    /// Rows that a sync asked for and that found none free.
-    pub(super) syncs: VecDeque<(u64, SyncAction)>,
-    /// What is to be quiet, by the number of the question.
-    pub(super) asked: Vec<(u64, About)>,
-}
-
-/// What a shard is asked about.
-#[derive(Clone, Debug)]
-pub(super) enum About {
-    /// All of it.
-    All,
-    /// What it knows of these chunk rows, which it is to forget.
-    ChunkRows(Range<u64>),
-}
-
-/// Of a request, what a shard has to know.
-#[derive(Clone, Debug)]
-pub(super) struct Dealt {
-    pub(super) id: RequestId,
-    pub(super) range: ByteRange,
-    pub(super) frames: Run,
-    pub(super) attr: Attr,
+pub(crate) struct Dealt {
+    pub(crate) id: RequestId,
+    pub(crate) range: ByteRange,
+    pub(crate) frames: Run,
+    pub(crate) attr: Attr,
     /// What of it goes past the cache.
-    pub(super) discarded: Option<ByteRange>,
-    pub(super) writes: bool,
-    pub(super) zeroes: bool,
-    pub(super) fua: bool,
-    pub(super) sync: bool,
-    pub(super) streams: bool,
+    pub(crate) discarded: Option<ByteRange>,
+    pub(crate) writes: bool,
+    pub(crate) zeroes: bool,
+    pub(crate) fua: bool,
+    pub(crate) sync: bool,
+    pub(crate) streams: bool,
     /// Another request waits for it.
-    pub(super) waited_for: bool,
+    pub(crate) waited_for: bool,
     /// A piece of it failed: the rest need not be attached.
-    pub(super) failed: bool,
+    pub(crate) failed: bool,
     /// Pieces that were attached.
-    pub(super) pieces: u32,
+    pub(crate) pieces: u32,
     /// Of a long one that is being attached.
-    pub(super) cursor: Option<Box<Cursor>>,
+    pub(crate) cursor: Option<Box<Cursor>>,
 }
 
 /// A piece of a read that goes through the cache: its member is missing, or did not give it.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Detour {
-    pub(super) part: ReadPart,
+pub(crate) struct Detour {
+    pub(crate) part: ReadPart,
     /// The member was asked.
-    pub(super) failed: bool,
+    pub(crate) failed: bool,
     /// Of its request.
-    pub(super) frames: Run,
-    pub(super) start: Bytes,
-    pub(super) attr: Attr,
+    pub(crate) frames: Run,
+    pub(crate) start: Bytes,
+    pub(crate) attr: Attr,
     /// Pieces that were attached.
-    pub(super) pieces: u32,
+    pub(crate) pieces: u32,
 }
 
 /// What attaching depends on.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Attaching<'a> {
-    pub(super) geometry: &'a Geometry,
-    /// How many shards there are.
-    pub(super) shards: u64,
-    pub(super) writes: Writes,
+pub(crate) struct Attaching<'a> {
+    pub(crate) geometry: &'a Geometry,
+    pub(crate) writes: Writes,
     /// The cache waits for its new shape: only what was begun goes on.
-    pub(super) frozen: bool,
-    pub(super) off_by_one: bool,
+    pub(crate) frozen: bool,
+    pub(crate) off_by_one: bool,
 }
 
 /// How far a long request is attached: which units of the present piece of at most 256 are done.
 #[derive(Clone, Debug)]
-pub(super) struct Cursor {
+pub(crate) struct Cursor {
     /// Bytes of the volume that the present piece is made of.
     from: u64,
     to: u64,
@@ -156,139 +124,41 @@ enum Attached {
     Starved,
 }
 
-impl FarEnd {
-    pub(super) fn new(membership: Membership, knobs: Knobs) -> Self {
-        let queues = Far::new(membership);
-        Self { queues, knobs, syncs: VecDeque::new(), asked: Vec::new() }
-    }
-}
-
-impl Shard {
-    pub(super) fn id(&self) -> ShardId {
-        self.id
-    }
-
-    pub(super) fn is_far(&self) -> bool {
-        self.far.is_some()
-    }
-
-    /// The knobs as it knows them.
-    pub(super) fn knobs<'a>(&'a self, of_volume: &'a Knobs) -> &'a Knobs {
-        self.far.as_ref().map_or(of_volume, |far| &far.knobs)
-    }
-
-    pub(super) fn new(id: ShardId, memory: Memory, rows: Rows, far: Option<Box<FarEnd>>) -> Self {
+impl ParityRaid {
+    pub(crate) fn new(rows: Rows) -> Self {
         Self {
-            id,
             rows,
-            memory,
             ready: VecDeque::new(),
             starved: VecDeque::new(),
             detours: VecDeque::new(),
             detours_wait: false,
             picked: Vec::new(),
-            far,
         }
     }
 
-    /// Gives the cache a new shape. No row is in use.
-    pub(super) fn reshape(&mut self, geometry: &Geometry, knobs: &Knobs, shards: u64) {
+    /// Takes rows of a new shape. No row of the old one is in use.
+    pub(crate) fn reshape(&mut self, rows: Rows) {
         let waits = std::mem::take(&mut self.rows.waits);
-        let whose = (self.rows.volume(), self.id);
-        self.rows = self.memory.rows(whose, geometry, knobs, shards);
+        self.rows = rows;
         self.rows.waits = waits;
-        if let Some(far) = &mut self.far {
-            far.knobs = *knobs;
-        }
     }
 
     /// Whether no row is in use, and nothing waits for one that was begun.
-    pub(super) fn is_quiet(&self) -> bool {
+    pub(crate) fn is_quiet(&self) -> bool {
         self.rows.cache.is_quiet()
             && !self.rows.has_displaced()
             && self.detours.is_empty()
             && self.starved.is_empty()
     }
 
-    /// The same where all that it was told of was begun.
-    fn is_quiet_about(&self, about: &About) -> bool {
-        let far = self.far.as_ref().expect("only shards behind queues are asked");
-        match about {
-            About::All => self.is_quiet() && self.ready.is_empty() && far.syncs.is_empty(),
-            About::ChunkRows(chunk_rows) => {
-                let keys = self.rows.keys_of(chunk_rows);
-                let waits = far.syncs.iter().any(|(key, _)| keys.contains(key));
-                !waits && self.rows.are_quiet(&keys, None)
-            }
-        }
-    }
-
-    /// Whether something that it was asked about is quiet.
-    pub(super) fn can_say_quiet(&self) -> bool {
-        let far = self.far.as_ref();
-        far.is_some_and(|far| far.asked.iter().any(|(_, about)| self.is_quiet_about(about)))
-    }
-
-    /// Says so. What it knows of rows that it was asked about is forgotten.
-    pub(super) fn say_quiet(&mut self) {
-        let Some(far) = &mut self.far else { return };
-        let mut waiting = std::mem::take(&mut far.asked);
-        waiting.retain(|(number, about)| {
-            let quiet = self.is_quiet_about(about);
-            if quiet {
-                if let About::ChunkRows(chunk_rows) = about {
-                    let keys = self.rows.keys_of(chunk_rows);
-                    self.rows.forget(&keys);
-                }
-                let far = self.far.as_mut().expect("it was there");
-                far.queues.queue.push_back(ToCoordinator::Quiet(*number));
-            }
-            !quiet
-        });
-        self.far.as_mut().expect("it was there").asked = waiting;
-    }
-
-    /// Puts what its rows have to say into its queue.
-    #[inline(never)]
-    pub(super) fn queue_events(&mut self) {
-        let Some(FarEnd { queues, .. }) = self.far.as_deref_mut() else { return };
-        let rows = &mut self.rows;
-        // It owes before it says what for, and no more after all was said.
-        if rows.is_owing() {
-            queues.tell_owing(true);
-        }
-        queues.queue.extend(rows.events.drain(..).map(ToCoordinator::Event));
-        queues.tell_owing(rows.is_owing());
-    }
-
-    /// Gives rows to a sync that asked for them, as far as there are any.
-    pub(super) fn place_syncs(&mut self, geometry: &Geometry) {
-        while let Some((key, action)) = self.next_sync() {
-            let Acquired::Row(id) = self.rows.cache.acquire_free(key, geometry) else { return };
-            self.rows.attach_sync(id, action);
-            if let Some(far) = &mut self.far {
-                far.syncs.pop_front();
-            }
-        }
-    }
-
-    fn next_sync(&self) -> Option<(u64, SyncAction)> {
-        self.far.as_ref().and_then(|far| far.syncs.front().copied())
-    }
-
-    /// Whether it would give a row to a sync.
-    pub(super) fn can_place_sync(&self) -> bool {
-        self.next_sync().is_some_and(|(key, _)| self.rows.cache.is_free(key))
-    }
-
     /// Whether something waits for a row, and may try.
-    pub(super) fn can_attach(&self) -> bool {
+    pub(crate) fn can_attach(&self) -> bool {
         self.waits_for_rows() && self.rows.cache.is_relieved()
     }
 
     /// Whether there is anything to attach.
     #[inline]
-    pub(super) fn has_waiting(&self) -> bool {
+    pub(crate) fn has_waiting(&self) -> bool {
         !self.ready.is_empty() || self.waits_for_rows()
     }
 
@@ -298,12 +168,12 @@ impl Shard {
     }
 
     /// Whether something waits for a row while every row that is in use holds a deferred write.
-    pub(super) fn waits_in_vain(&self) -> bool {
+    pub(crate) fn waits_in_vain(&self) -> bool {
         self.waits_for_rows() && !self.rows.cache.is_relieved() && self.rows.only_owe()
     }
 
     /// Ends what waits for rows. Of which requests.
-    pub(super) fn end_waits(&mut self) -> Vec<RequestId> {
+    pub(crate) fn end_waits(&mut self) -> Vec<RequestId> {
         let mut requests = Vec::new();
         for dealt in std::mem::take(&mut self.starved) {
             requests.push(dealt.id);
@@ -319,14 +189,14 @@ impl Shard {
     }
 
     /// A piece of a request failed.
-    pub(super) fn request_failed(&mut self, id: RequestId) {
+    pub(crate) fn request_failed(&mut self, id: RequestId) {
         for dealt in self.ready.iter_mut().chain(&mut self.starved) {
             dealt.failed |= dealt.id == id;
         }
     }
 
     /// A request waits for another that lies in these chunk rows: its rows do not wait long to be filled.
-    pub(super) fn hurry(&mut self, id: RequestId, chunk_rows: &Range<u64>, now: Time) {
+    pub(crate) fn hurry(&mut self, id: RequestId, chunk_rows: &Range<u64>, now: Time) {
         for dealt in self.ready.iter_mut().chain(&mut self.starved) {
             dealt.waited_for |= dealt.id == id;
         }
@@ -337,7 +207,7 @@ impl Shard {
     /// Attaches what waits for rows: work that lost its row, failed reads, requests in order. While
     /// the cache waits for its new shape, only what was begun goes on.
     #[inline(never)]
-    pub(super) fn attach_waiting(&mut self, cx: &Attaching<'_>) {
+    pub(crate) fn attach_waiting(&mut self, cx: &Attaching<'_>) {
         let relieved = self.rows.cache.relieve();
         let first = self.starved.front().map(|dealt| dealt.id);
         let mut first_refused = false;
@@ -412,7 +282,7 @@ impl Shard {
     /// Attaches a request that lies within one unit, if nobody waits for rows. Whether it is attached: to
     /// one row, with one piece.
     #[inline(always)]
-    pub(super) fn attach_at_once(&mut self, dealt: &Dealt, cx: &Attaching<'_>) -> bool {
+    pub(crate) fn attach_at_once(&mut self, dealt: &Dealt, cx: &Attaching<'_>) -> bool {
         let unit = self.rows.cache.block_bytes();
         let range = dealt.range;
         range.start.0 / unit == (range.end().0 - 1) / unit
@@ -462,12 +332,8 @@ impl Shard {
                     if cx.frozen || others {
                         return Attached::Piece;
                     }
-                    let new = Cursor::new(cx, self.id, from, end, unit);
-                    let cursor = cursor.insert(Box::new(new));
-                    if cursor.left == 0 {
-                        continue;
-                    }
-                    cursor
+                    let new = Cursor::new(cx, from, end, unit);
+                    cursor.insert(Box::new(new))
                 }
             };
             let run = cursor.run(cx.geometry, unit, request_end);
@@ -638,27 +504,12 @@ impl Dealt {
 
 impl Cursor {
     /// The next piece of a request that goes on at the byte `from` and ends at `request_end`.
-    fn new(cx: &Attaching<'_>, shard: ShardId, from: u64, request_end: u64, unit: u64) -> Self {
+    fn new(cx: &Attaching<'_>, from: u64, request_end: u64, unit: u64) -> Self {
         let first = from / unit;
         let end = request_end.div_ceil(unit).min(first + UNITS_MAX);
         let (at, left) = (first_unit(cx.geometry, first, end, unit), end - first);
         let done = smallvec![0; left.div_ceil(64) as usize];
-        let mut cursor = Self { from, to: end * unit, first, end, at, done, left };
-        if cx.shards > 1 {
-            cursor.leave_to_others(cx, shard, unit);
-        }
-        cursor
-    }
-
-    /// Takes the units of other shards for done.
-    fn leave_to_others(&mut self, cx: &Attaching<'_>, shard: ShardId, unit: u64) {
-        for number in self.first..self.end {
-            if shard_of_byte(cx.geometry, cx.shards, number * unit) != shard {
-                let bit = number - self.first;
-                self.done[(bit / 64) as usize] |= 1 << (bit % 64);
-                self.left -= 1;
-            }
-        }
+        Self { from, to: end * unit, first, end, at, done, left }
     }
 
     /// The next unit that is not attached, going up from where it began and around.
@@ -743,20 +594,9 @@ fn first_unit(geometry: &Geometry, first: u64, end: u64, unit: u64) -> u64 {
     if higher { next_chunk } else { first }
 }
 
-/// The shard of a chunk row.
-pub(super) fn shard_of(chunk_row: u64, shards: u64) -> ShardId {
-    ShardId((chunk_row % shards) as u16)
-}
-
-/// The shard of a byte of the volume.
-pub(super) fn shard_of_byte(geometry: &Geometry, shards: u64, byte: u64) -> ShardId {
-    let bytes = geometry.chunk().bytes().0 * u64::from(geometry.data_members());
-    shard_of(byte / bytes, shards)
-}
-
 /// Where a request that goes on at a byte attaches next, and up to where: what is discarded needs no rows
 /// of the cache.
-pub(super) fn beside(discarded: Option<ByteRange>, from: u64, end: u64) -> (u64, u64) {
+pub(crate) fn beside(discarded: Option<ByteRange>, from: u64, end: u64) -> (u64, u64) {
     match discarded {
         Some(discarded) if from < discarded.start.0 => (from, discarded.start.0),
         Some(discarded) => (from.max(discarded.end().0), end),
