@@ -4,7 +4,7 @@
 use weft_engine::assemble::{self, Candidate};
 use weft_engine::knobs::Knobs;
 use weft_engine::{
-    Attr, Config, Engine, Fault, Flags, Input, MemberInfo, MemberState, Output, ReplyError,
+    Attr, Config, Engine, Fault, Flags, Input, MemberInfo, MemberState, Origin, Output, ReplyError,
     Request, RequestOp, Run, SyncAction, Tag, Token, Value, Verb, VolumeConfig,
 };
 use weft_ondisk::{Level, NewArray, NewMember, Super1, Uuid, Version};
@@ -885,10 +885,24 @@ fn what_was_rebuilt_wrongly_is_known_after_the_next_cut() {
 
 /// RAID 5 or 6 of four on which disk 3 holds wrong parity for the first row of blocks.
 fn with_wrong_parity(level: Level, assume_clean: bool) -> Rig {
-    let mut rig = Rig::raid(level, 4, None, chunk_kib(64)).with(|o| o.assume_clean = assume_clean);
+    let mut rig = Rig::raid(level, 4, None, chunk_kib(4)).with(|o| {
+        o.assume_clean = assume_clean;
+        // Twice as many rows as a sync asks for at a time.
+        o.chunk_rows = 16;
+    });
+    while !assume_clean && rig.outstanding().all(|(_, p)| p.origin != Some(Origin::Sync)) {
+        assert!(rig.step(Order::Fifo), "no resync begins");
+    }
     let first = rig.array.data_offset[3].0;
     rig.disks[3].poke(first, &[7; 4096]);
     rig
+}
+
+/// A disk answers no more, and has a write of the last row outstanding, which is never given up.
+fn stall(rig: &mut Rig, disk: usize) {
+    rig.disks[disk].faults.stalled = true;
+    let row = rig.size() / 16;
+    rig.put(15 * row, row);
 }
 
 // A resync read round a member that did not answer, compared what it had computed with what it had
@@ -899,7 +913,7 @@ fn a_resync_compares_what_a_member_holds_that_answers_late() {
     for level in [Level::Raid5, Level::Raid6] {
         for stalled in [0, 3] {
             let mut rig = with_wrong_parity(level, false);
-            rig.disks[stalled].faults.stalled = true;
+            stall(&mut rig, stalled);
             rig.pass(Span::secs(60));
             assert_eq!(rig.volume().sync_action, SyncAction::Resync, "{level}, disk {stalled}");
             rig.disks[stalled].faults.stalled = false;
@@ -916,7 +930,7 @@ fn a_resync_compares_what_a_member_holds_that_answers_late() {
 fn a_check_compares_what_a_member_holds_that_answers_late() {
     for level in [Level::Raid5, Level::Raid6] {
         let mut rig = with_wrong_parity(level, true);
-        rig.disks[0].faults.stalled = true;
+        stall(&mut rig, 0);
         rig.admin(Verb::SyncAction(SyncAction::Check));
         rig.pass(Span::secs(60));
         assert_eq!(rig.volume().sync_action, SyncAction::Check, "{level}");
@@ -931,15 +945,15 @@ fn a_check_compares_what_a_member_holds_that_answers_late() {
 #[test]
 fn no_read_goes_round_a_slow_member_where_parity_was_not_checked() {
     let mut rig = with_wrong_parity(Level::Raid5, false);
-    rig.disks[0].faults.stalled = true;
+    stall(&mut rig, 0);
     let read = rig.get(0, BLOCK);
     rig.pass(Span::secs(60));
     assert!(!rig.is_answered(read));
     rig.disks[0].faults.stalled = false;
     assert_eq!(rig.wait(read), Ok(vec![0; 4096]));
     rig.until_idle();
-    rig.disks[0].faults.stalled = true;
-    let read = rig.get(BLOCK, BLOCK);
+    stall(&mut rig, 0);
+    let read = rig.get(0, BLOCK);
     rig.pass(Span::secs(10));
     assert_eq!(rig.take_answer(read), Some(Ok(vec![0; 4096])));
 }
