@@ -34,7 +34,8 @@ pub struct Knobs {
     pub preread_wait_max: Span,
     /// Which rule picks the next row (patch 000).
     pub priority: PriorityRule,
-    /// How long a read may stall before it is answered from the other members. Zero: never.
+    /// How long a read may stall before it is answered from the other members, where their parity is to be
+    /// trusted. Zero: never.
     pub read_around: Span,
     /// When read-modify-write may be chosen.
     pub rmw_level: RmwLevel,
@@ -343,7 +344,8 @@ pub const TABLE: &[Row] = &[
         unit: "seconds",
         range: "0..=86400",
         origin: "weft",
-        doc: "Answers a read from the other members when its own has stalled this long; 0 never does.",
+        doc: "Answers a read from the other members when its own has stalled this long, and parity is not \
+              to be resynced there; 0 never does.",
         parse: |text, _| Some(Knob::ReadAround(seconds(text)?)),
         show: |knobs| show_seconds(knobs.read_around),
     },
