@@ -20,8 +20,6 @@ pub struct Config {
     pub turn_rows_max: u32,
     /// Seconds since the Unix epoch at `Time(0)`: superblocks carry the time of their last update.
     pub epoch_secs: u64,
-    /// For policies that need randomness. None does yet.
-    pub seed: u64,
 }
 
 /// One volume.
@@ -76,7 +74,6 @@ impl Config {
             client_credit: Bytes::mib(32),
             turn_rows_max: 8,
             epoch_secs: 0,
-            seed: 0,
         }
     }
 

@@ -163,8 +163,6 @@ pub enum Value {
     Differs(Differs),
     /// Of `Locate`: the one block that explains every difference.
     Located(Located),
-    /// Of a metadata read.
-    Metadata(Box<[u8]>),
 }
 
 /// Which block of a row is wrong.

@@ -79,13 +79,6 @@ pub enum MemberOp {
         /// Where to, in order.
         into: Parts,
     },
-    /// Read metadata.
-    ReadMetadata {
-        /// First sector.
-        at: Sectors,
-        /// Length, a multiple of the member's logical block.
-        len: Bytes,
-    },
     /// Store the parts.
     Write {
         /// First sector.

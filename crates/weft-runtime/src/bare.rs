@@ -159,7 +159,7 @@ impl Bare {
         };
         match op {
             MemberOp::Flush => self.counts.flushes += 1,
-            MemberOp::Read { .. } | MemberOp::ReadMetadata { .. } => {
+            MemberOp::Read { .. } => {
                 self.counts.reads += 1;
                 self.counts.bytes_read += range.len.0;
             }

@@ -122,7 +122,6 @@ enum Kind {
     Discard { durable: bool },
     Flush,
     Read,
-    ReadMetadata,
     Write { durable: bool },
     WriteMetadata,
 }
@@ -270,7 +269,8 @@ impl<R: Ring> MemberIo<R> {
         }
         if let Some(mapping) = &entry.mapping {
             entry.check(&op);
-            self.answers.push_back((token, Ok(entry.perform(mapping, slab, op))));
+            entry.perform(mapping, slab, op);
+            self.answers.push_back((token, Ok(Value::Nothing)));
             return;
         }
         entry.check(&op);
@@ -292,11 +292,6 @@ impl<R: Ring> MemberIo<R> {
             }
             MemberOp::Flush => (Kind::Flush, Stage::FlushAfter, Sectors(0), None),
             MemberOp::Read { at, into } => (Kind::Read, transfer, at, leased(into, false)),
-            MemberOp::ReadMetadata { at, len } => {
-                let len = usize::try_from(len.0).expect("metadata is a few KiB long");
-                let buffer = Some(Buffer::Owned(AlignedBytes::zeroed(len)));
-                (Kind::ReadMetadata, transfer, at, buffer)
-            }
             MemberOp::Write { at, from, fua } => {
                 let stage = Stage::Transfer { dsync: fua && dsync };
                 (Kind::Write { durable: fua }, stage, at, leased(from, true))
@@ -520,7 +515,7 @@ impl<R: Ring> MemberIo<R> {
                 }
                 let buffer = operation.buffer.take().expect("not with the ring now");
                 match operation.kind {
-                    Kind::Read | Kind::ReadMetadata => Action::Read(buffer),
+                    Kind::Read => Action::Read(buffer),
                     Kind::Discard { .. }
                     | Kind::Flush
                     | Kind::Write { .. }
@@ -642,12 +637,8 @@ impl<R: Ring> MemberIo<R> {
     fn finish(&mut self, id: u32, result: Result<(), Fault>) {
         let operation = self.operations[id as usize].take().expect("finished once");
         self.free.push(id);
-        let Operation { token, member, kind, buffer, .. } = operation;
-        let value = || match (kind, buffer.and_then(Buffer::into_owned)) {
-            (Kind::ReadMetadata, Some(bytes)) => Value::Metadata(bytes.as_ref().into()),
-            _ => Value::Nothing,
-        };
-        self.answers.push_back((token, result.map(|()| value())));
+        let Operation { token, member, .. } = operation;
+        self.answers.push_back((token, result.map(|()| Value::Nothing)));
         // Those that waited for its flush must not wait for ever if it never ran.
         if let Some(Some(entry)) = self.members.get_mut(member.index())
             && entry.flushing.is_none()
@@ -708,7 +699,6 @@ impl Entry {
             MemberOp::Discard { at, len, .. } => (*at, len.bytes().0, true),
             MemberOp::Flush => return,
             MemberOp::Read { at, into } => (*at, bytes(into), false),
-            MemberOp::ReadMetadata { at, len } => (*at, len.0, false),
             MemberOp::Write { at, from, .. } => (*at, bytes(from), true),
             MemberOp::WriteMetadata { at, bytes } => (*at, bytes.len() as u64, true),
         };
@@ -723,7 +713,7 @@ impl Entry {
     }
 
     /// Does a request to memory, which cannot fail and keeps nothing to be flushed.
-    fn perform(&self, mapping: &Mapping, slab: &mut Slab, op: MemberOp) -> Value {
+    fn perform(&self, mapping: &Mapping, slab: &mut Slab, op: MemberOp) {
         let start = self.member.start().0;
         match op {
             MemberOp::Discard { at, len, .. } => {
@@ -742,12 +732,6 @@ impl Entry {
                     at += u64::from(part.len);
                 }
             }
-            MemberOp::ReadMetadata { at, len } => {
-                let len = usize::try_from(len.0).expect("metadata is a few KiB long");
-                let mut bytes = vec![0; len];
-                mapping.copy_out(start + at.bytes().0, &mut bytes);
-                return Value::Metadata(bytes.into());
-            }
             MemberOp::Write { at, from, .. } => {
                 let mut at = start + at.bytes().0;
                 for part in from {
@@ -759,7 +743,6 @@ impl Entry {
                 mapping.copy_in(start + at.bytes().0, &bytes);
             }
         }
-        Value::Nothing
     }
 }
 
@@ -776,7 +759,7 @@ impl Operation {
             let dsync = self.stage == Stage::Transfer { dsync: true };
             let durable = match self.kind {
                 Kind::Discard { durable } | Kind::Write { durable } => durable,
-                Kind::Flush | Kind::Read | Kind::ReadMetadata => false,
+                Kind::Flush | Kind::Read => false,
                 Kind::WriteMetadata => true,
             };
             self.moved = self.len;

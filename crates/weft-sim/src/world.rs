@@ -282,7 +282,6 @@ impl World {
             client_credit: self.options.client_credit,
             turn_rows_max: 8,
             epoch_secs: 1_750_000_000,
-            seed: self.options.seed,
         };
         self.memory = Memory::new(&config, self.options.payload);
         self.credit.clear();

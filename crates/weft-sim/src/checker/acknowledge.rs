@@ -121,7 +121,7 @@ impl Acknowledge {
                         };
                         self.writes.insert(*token, write);
                     }
-                    MemberOp::Read { .. } | MemberOp::ReadMetadata { .. } => {}
+                    MemberOp::Read { .. } => {}
                 }
             }
             Output::Reply { client, tag, result } => {

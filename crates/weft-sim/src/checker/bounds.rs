@@ -48,7 +48,6 @@ impl Bounds {
             MemberOp::Read { at, into: parts } | MemberOp::Write { at, from: parts, .. } => {
                 (at.0, parts.iter().map(|part| u64::from(part.len)).sum::<u64>())
             }
-            MemberOp::ReadMetadata { at, len } => (at.0, len.0),
             MemberOp::WriteMetadata { at, bytes } => (at.0, bytes.len() as u64),
             MemberOp::Flush => return,
             // It moves nothing.

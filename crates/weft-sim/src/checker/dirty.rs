@@ -59,7 +59,7 @@ impl Dirty {
                 self.submitted = Some(*token);
             }
             MemberOp::WriteMetadata { bytes, .. } => self.superblock(view, bytes, found),
-            MemberOp::Flush | MemberOp::Read { .. } | MemberOp::ReadMetadata { .. } => {}
+            MemberOp::Flush | MemberOp::Read { .. } => {}
         }
     }
 

@@ -68,7 +68,7 @@ impl SingleFlight {
                     MemberOp::Discard { at, len, .. } => {
                         flight.sectors = Some((disk, at.0, at.0 + len.0));
                     }
-                    MemberOp::Flush | MemberOp::ReadMetadata { .. } => {}
+                    MemberOp::Flush => {}
                 }
                 (*token, flight)
             }

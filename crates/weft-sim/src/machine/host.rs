@@ -19,7 +19,7 @@ use weft_engine::{
 };
 use weft_units::{ByteRange, Bytes, ClientId, Span, Time, VolumeId};
 
-use self::array::{Stripes, Superblocks, new_array};
+use self::array::{Stripes, new_array};
 use super::faults::Faults;
 use super::files::Files;
 use super::member::Member;
@@ -44,8 +44,6 @@ pub struct Host {
     /// What the engine said and when it leaves: its work comes before it. And whether it had more to do.
     leaving: VecDeque<(Time, Vec<Output>, bool)>,
     engine_woken: Option<Time>,
-    /// Superblocks: by member and place.
-    metadata: Superblocks,
     /// Who asked for what: by the tag of the request.
     requests: BTreeMap<u64, (Asked, Request)>,
     next_tag: u64,
@@ -112,7 +110,7 @@ impl Host {
             (0..).zip(models).map(|(n, model)| Drive::new(model, parts.seed ^ (n << 56))).collect();
         let smallest = drives.iter().map(Drive::capacity).min().unwrap_or_default();
         let size = parts.member_size.unwrap_or(smallest);
-        let (assembly, metadata) = new_array(parts, models.len(), size)?;
+        let assembly = new_array(parts, models.len(), size)?;
         let stripes = Stripes::new(parts, &assembly);
         let volume_size = assembly.geometry.array_size().bytes();
         let mut config = Config::for_volume(assembly, parts.knobs);
@@ -135,7 +133,6 @@ impl Host {
             inbox: Vec::new(),
             leaving: VecDeque::new(),
             engine_woken: None,
-            metadata,
             requests: BTreeMap::new(),
             next_tag: 0,
             next_frame: frames.0,

@@ -1,7 +1,7 @@
 //! How long does it take?
 //!
 //! A [`Machine`] is an engine over [`Drive`](crate::drive::Drive)s, with processes that use it, in virtual time. It moves no
-//! payload: frames are numbers. Superblocks are real bytes. It is what experiments, `weft sim` and `weft
+//! payload: frames are numbers. It is what experiments, `weft sim` and `weft
 //! replay` run; what happens when things go wrong is the business of a [`World`](crate::World).
 //!
 //! ```text

@@ -42,7 +42,6 @@ enum Work {
     Compute(Vec<ComputeOp>),
     Flush,
     Read { at: u64, count: u64, into: Parts },
-    ReadMetadata,
     Write { at: u64, count: u64, from: Parts },
     WriteMetadata,
 }
@@ -135,11 +134,6 @@ impl World {
                 let (at, count) = (at.0, sectors(&into));
                 let logged = Logged::Read { disk, at, count, origin };
                 (Work::Read { at, count, into }, DiskOp::Read { at, count }, logged)
-            }
-            MemberOp::ReadMetadata { at, len } => {
-                let (at, count) = (at.0, len.0 / 512);
-                let logged = Logged::Read { disk, at, count, origin };
-                (Work::ReadMetadata, DiskOp::Read { at, count }, logged)
             }
             MemberOp::Write { at, from, fua } => {
                 let (at, count) = (at.0, sectors(&from));
@@ -244,7 +238,6 @@ impl World {
                 }
                 Err(fault)
             }
-            (Work::ReadMetadata, Ok(bytes)) => Ok(Value::Metadata(bytes.into())),
             (Work::WriteMetadata, result) => {
                 self.read_record();
                 result.map(|_| Value::Nothing)

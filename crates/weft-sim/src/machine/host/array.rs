@@ -1,7 +1,5 @@
 //! Which array is the machine's, and how do writes lie in its rows?
 
-use std::collections::BTreeMap;
-
 use weft_engine::MemberInfo;
 use weft_engine::assemble::{Assembly, Candidate, Options, assemble};
 use weft_ondisk::{NewArray, NewMember};
@@ -42,15 +40,12 @@ impl Stripes {
     }
 }
 
-/// By member and place.
-pub(super) type Superblocks = BTreeMap<(u16, Sectors), Box<[u8]>>;
-
-/// A new array in sync, and its superblocks by member and place.
+/// A new array in sync.
 pub(super) fn new_array(
     parts: &Parts,
     members: usize,
     size: Sectors,
-) -> Result<(Assembly, Superblocks), PartsError> {
+) -> Result<Assembly, PartsError> {
     let new = |n: usize| {
         let mut uuid = [u8::try_from((n + 1) % 256).expect("below 256"); 16];
         uuid[0] ^= u8::try_from((n + 1) / 256).expect("an array has few hundred members");
@@ -60,10 +55,6 @@ pub(super) fn new_array(
     array.chunk = Some(parts.chunk);
     (array.set_uuid, array.assume_clean) = ([9; 16].into(), true);
     let superblocks = array.plan()?;
-    let bytes = (0..).zip(&superblocks).map(|(member, superblock)| {
-        ((member, superblock.super_offset), superblock.encode().into())
-    });
-    let metadata = bytes.collect();
     let candidates: Vec<Candidate> = (0..)
         .zip(superblocks)
         .map(|(index, superblock)| {
@@ -74,5 +65,5 @@ pub(super) fn new_array(
         })
         .collect();
     let assembly = assemble(&candidates, &Options::default());
-    Ok((assembly.map_err(|refusal| PartsError::Assembly(refusal.to_string()))?, metadata))
+    assembly.map_err(|refusal| PartsError::Assembly(refusal.to_string()))
 }

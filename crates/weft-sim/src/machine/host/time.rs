@@ -196,16 +196,8 @@ impl Host {
             MemberOp::Flush => Wanted::Flush,
             MemberOp::Read { at, into } => moves(Direction::Read, at, sum(&into), false),
             MemberOp::Write { at, from, fua } => moves(Direction::Write, at, sum(&from), fua),
-            MemberOp::ReadMetadata { at, len } => {
-                let bytes = self.metadata.get(&(index.0, at)).cloned();
-                let bytes = bytes.unwrap_or_else(|| vec![0; len.0 as usize].into());
-                self.inbox.push(Input::Done { token, result: Ok(Value::Metadata(bytes)) });
-                return;
-            }
             MemberOp::WriteMetadata { at, bytes } => {
-                let wanted = moves(Direction::Write, at, bytes.len() as u64, true);
-                self.metadata.insert((index.0, at), bytes);
-                wanted
+                moves(Direction::Write, at, bytes.len() as u64, true)
             }
             MemberOp::Discard { .. } => {
                 self.inbox.push(Input::Done { token, result: Ok(Value::Nothing) });
