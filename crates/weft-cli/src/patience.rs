@@ -140,20 +140,26 @@ mod tests {
         gates.enumerate().map(|(index, (open, gate))| (open, (format!("m{index}"), gate))).unzip()
     }
 
+    /// Names a silent member three times, and is long enough for threads of a busy machine to answer.
+    fn short() -> Patience {
+        Patience { notice: Duration::from_millis(600), bound: Some(Duration::from_secs(2)) }
+    }
+
     #[test]
     fn those_that_answer_are_used_and_one_that_does_not_is_named_and_left_out() {
         let (gates, members) = members(3);
         gates[0].send(10).unwrap();
         gates[2].send(12).unwrap();
-        let patience =
-            Patience { notice: Duration::from_millis(10), bound: Some(Duration::from_millis(35)) };
+        let patience = short();
         let mut said = Vec::new();
         let found = patience.each(members, act, &mut |line| said.push(line.to_owned()));
         assert_eq!(found, [Some(10), None, Some(12)]);
-        assert_eq!(said.len(), 3, "{said:?}");
-        for line in said {
-            assert!(line.starts_with("m1: no answer for 0 s while its metadata"), "{line}");
-            assert!(line.ends_with("going on without it after 0 s"), "{line}");
+        // A busy machine may be late with the others: then they are named as well, and used.
+        let of_m1: Vec<&String> = said.iter().filter(|line| line.starts_with("m1: ")).collect();
+        assert_eq!(of_m1.len(), 3, "{said:?}");
+        for (line, waited) in of_m1.into_iter().zip([0, 1, 1]) {
+            assert!(line.contains(&format!("no answer for {waited} s while its")), "{line}");
+            assert!(line.ends_with("going on without it after 2 s"), "{line}");
         }
     }
 
@@ -192,8 +198,7 @@ mod tests {
             let nothing = Metadata::read(info.size, |_, _| Err(std::io::ErrorKind::Other.into()));
             Candidate::new(info.clone(), nothing)
         };
-        let patience =
-            Patience { notice: Duration::from_millis(10), bound: Some(Duration::from_millis(35)) };
+        let patience = short();
         let (answered, candidates) = patience.candidates(members, read, &mut |_| ());
         let answered: Vec<_> = answered.iter().map(|(info, _)| info.label.as_str()).collect();
         assert_eq!(answered, ["m0", "m2"]);
