@@ -30,7 +30,7 @@ use crate::error::ReplyError;
 use crate::flush::flush_batch::{FlushBatch, Variant};
 use crate::frame::Part;
 use crate::input::{Attr, Fault, Origin};
-use crate::member::Member;
+use crate::member::{Attempt, Member};
 use crate::membership::{Membership, Report};
 use crate::mutant::Mutant;
 use crate::outbox::{Outbox, Owner, Who};
@@ -124,6 +124,11 @@ struct Rounds {
     /// crash finds one in a slot whose own superblock does not say that it is being rebuilt. (md takes
     /// the role of a member that lags by one from the others.)
     introducing: bool,
+    /// What was written last says that writes may be in flight.
+    said_in_use: bool,
+    /// A round is under way, and nothing of it is outstanding: what it writes next says clean and
+    /// waits until the members are flushed, as blocks were made good since it began.
+    held: bool,
     /// The first round that records every failure so far.
     records_failures: u64,
 }
@@ -382,18 +387,22 @@ impl Array {
     /// Starts the rounds that are wanted: of flushes, of superblocks. Whom a round of flushes served
     /// that found no member to ask.
     pub(crate) fn start_rounds(&mut self, out: &mut Outbox) -> Vec<RequestId> {
-        let idle = self.rounds.started == self.rounds.done && self.rounds.outstanding == 0;
+        let Rounds { held, started, .. } = self.rounds;
+        let idle = started == self.rounds.done && self.rounds.outstanding == 0 && !held;
         let sealed = self.membership.read_only && !self.is_planted(Mutant::WriteWhileReadOnly);
-        let wanted = self.rounds.wanted > self.rounds.started && !sealed && !self.membership.broken;
+        let may_write = !sealed && !self.membership.broken;
+        let wanted = self.rounds.wanted > started && may_write;
         let may = self.rounds.not_before.is_none_or(|time| out.now >= time);
         let due = idle && wanted && may;
+        let goes_on = held && may_write;
         let corrects = self.corrections == Corrections::Written && self.is_correcting(out);
         if due {
             self.rounds.not_before = None;
-            let to_flush = self.waits_for_corrections() && !corrects;
-            if to_flush && self.flushes.is_idle() {
-                self.flushes.arrive(FlushFor::Corrections);
-            }
+        }
+        let waits = due && self.waits_for_corrections()
+            || goes_on && self.corrections != Corrections::Durable;
+        if waits && !corrects && self.flushes.is_idle() {
+            self.flushes.arrive(FlushFor::Corrections);
         }
         let mut served = Vec::new();
         if self.flushes.start() {
@@ -408,10 +417,17 @@ impl Array {
         if due && !self.waits_for_corrections() {
             self.start_superblocks(out);
         }
+        if goes_on && self.corrections == Corrections::Durable {
+            self.rounds.held = false;
+            self.try_again(out);
+            if self.rounds.outstanding == 0 {
+                self.finish_superblocks(out);
+            }
+        }
         served
     }
 
-    /// Whether the next round says clean, and a block that was made good is not durable.
+    /// Whether what is written next says clean, and a block that was made good is not durable.
     fn waits_for_corrections(&self) -> bool {
         !self.says_in_use() && self.corrections != Corrections::Durable
     }
@@ -430,9 +446,11 @@ impl Array {
 
     /// When a round is due that found no space before.
     pub(crate) fn round_wake(&self) -> Option<Time> {
-        // While others of the last round have not answered, their answers are what wakes.
+        // While others of the last round have not answered, their answers are what wakes, and those
+        // to a flush while the round is held.
+        let Rounds { held, outstanding, .. } = self.rounds;
         let waits =
-            self.rounds.outstanding == 0 && !self.membership.read_only && !self.membership.broken;
+            outstanding == 0 && !held && !self.membership.read_only && !self.membership.broken;
         self.rounds.not_before.filter(|_| waits)
     }
 
@@ -466,6 +484,7 @@ impl Array {
 
     /// Writes those of the members that are chosen, highest slot first, as md; spares after them.
     fn write_superblocks(&mut self, chosen: impl Fn(&Member) -> bool, out: &mut Outbox) {
+        self.rounds.said_in_use = self.says_in_use();
         let mut positions: Vec<usize> = (0..self.members.len()).collect();
         positions.sort_by_key(|position| {
             std::cmp::Reverse(self.members[*position].slot.map_or(-1, |slot| i32::from(slot.0)))
@@ -503,7 +522,7 @@ impl Array {
         self.write_bitmap(position, out);
         let member = &mut self.members[position];
         member.superblock.update(&update);
-        member.second_try = false;
+        member.attempt = Attempt::First;
         self.send_superblock(position, out);
     }
 
@@ -567,15 +586,17 @@ impl Array {
             }
             // Once more: it may have been a passing trouble.
             (Some(position), Err(Fault::Io))
-                if !self.members[position].is_faulty() && !self.members[position].second_try =>
+                if !self.members[position].is_faulty()
+                    && self.members[position].attempt == Attempt::First =>
             {
                 let has_bitmap = self.bitmap.is_some();
                 let member = &mut self.members[position];
-                member.second_try = true;
+                member.attempt = Attempt::SecondDue;
                 // Which of the two it was is not known.
                 member.lacks_bitmap = member.state != MemberState::InSync && has_bitmap;
-                self.write_bitmap(position, out);
-                self.send_superblock(position, out);
+                if self.rounds.said_in_use || self.corrections == Corrections::Durable {
+                    self.try_again(out);
+                }
             }
             (Some(position), Err(_)) => self.fail(position, out),
             (Some(position), Ok(())) => self.members[position].superblock_full_since = None,
@@ -587,7 +608,23 @@ impl Array {
         }
     }
 
+    /// Writes the superblocks once more that were not written, as they were.
+    fn try_again(&mut self, out: &mut Outbox) {
+        for position in 0..self.members.len() {
+            if self.members[position].is_to_try_again() {
+                self.members[position].attempt = Attempt::Second;
+                self.write_bitmap(position, out);
+                self.send_superblock(position, out);
+            }
+        }
+    }
+
+    /// What was outstanding of a round was answered: on to the rest of it, if there is any.
     fn finish_superblocks(&mut self, out: &mut Outbox) {
+        if self.members.iter().any(Member::is_to_try_again) {
+            self.rounds.held = true;
+            return;
+        }
         if self.rounds.not_before.is_some() {
             // Again, from the start: whoever waits for its number goes on waiting.
             self.rounds.started = self.rounds.done;
@@ -597,6 +634,10 @@ impl Array {
             return;
         }
         if std::mem::take(&mut self.rounds.catching_up) {
+            return;
+        }
+        if self.rounds.introducing && self.waits_for_corrections() {
+            self.rounds.held = true;
             return;
         }
         if std::mem::take(&mut self.rounds.introducing) {
@@ -775,7 +816,7 @@ impl Array {
 
     /// Whether a round of superblocks waits for space.
     pub(crate) fn round_waits_for_space(&self) -> bool {
-        self.rounds.not_before.is_some() && self.rounds.outstanding == 0
+        self.rounds.not_before.is_some() && self.rounds.outstanding == 0 && !self.rounds.held
     }
 
     /// Whether members without space may be given up, of those that are in sync: the others suffice, who

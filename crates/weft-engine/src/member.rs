@@ -12,6 +12,16 @@ use crate::config::MemberInfo;
 use crate::sched::merge::Last;
 use crate::snapshot::{MemberSnapshot, MemberState};
 
+/// The last attempt to write the superblock of a member in a round: a second one follows the first
+/// that fails.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Attempt {
+    First,
+    /// The first failed, and the second waits to be sent.
+    SecondDue,
+    Second,
+}
+
 /// A member in use, or one that failed and was not removed yet.
 #[derive(Clone, Debug)]
 pub(crate) struct Member {
@@ -35,8 +45,8 @@ pub(crate) struct Member {
     /// Since when it has had no space for blocks, and for its superblock.
     pub(crate) full_since: Option<Time>,
     pub(crate) superblock_full_since: Option<Time>,
-    /// A superblock was not written in this round, and is written again.
-    pub(crate) second_try: bool,
+    /// To write its superblock in this round.
+    pub(crate) attempt: Attempt,
     /// It came without the bitmap that the members of the array have.
     pub(crate) lacks_bitmap: bool,
     /// Read errors in a row.
@@ -81,7 +91,7 @@ impl Member {
             warned: false,
             full_since: None,
             superblock_full_since: None,
-            second_try: false,
+            attempt: Attempt::First,
             lacks_bitmap: false,
             read_errors: 0,
             counters: Counters::default(),
@@ -93,6 +103,11 @@ impl Member {
 
     pub(crate) fn is_faulty(&self) -> bool {
         self.state == MemberState::Faulty
+    }
+
+    /// Whether its superblock is to be written once more.
+    pub(crate) fn is_to_try_again(&self) -> bool {
+        self.attempt == Attempt::SecondDue && !self.is_faulty()
     }
 
     /// Since when it has had no space.

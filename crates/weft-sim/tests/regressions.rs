@@ -668,6 +668,52 @@ fn block_made_good_by_a_read_is_durable_before_superblocks_say_clean() {
     assert_eq!(state_of(&rig, 4), None);
 }
 
+/// Ends every request but this one, until there is no other. By then disk 1 has its block back.
+fn until_made_good_without(rig: &mut Rig, held: Token) {
+    loop {
+        let other = rig.outstanding().map(|(token, _)| token).find(|token| *token != held);
+        let Some(other) = other else { break };
+        rig.complete(other);
+        rig.must();
+    }
+    assert_eq!(rig.volume().members[1].corrected, 8);
+}
+
+// The same while a new member is told its slot: the superblocks of the others, which follow in the
+// same round, said clean before the members were flushed.
+#[test]
+fn block_made_good_while_a_member_takes_a_slot_is_durable_before_superblocks_say_clean() {
+    let mut rig = raid6_with_a_bad_block();
+    let new = rig.remove(4).fail_disk(3).add_blank().0;
+    while !matches!(state_of(&rig, new), Some(MemberState::Rebuilding { .. })) {
+        rig.settle();
+        assert!(rig.step(Order::Fifo), "nobody takes the slot");
+    }
+    let introduced = hold_back(&mut rig, new, 1)[0];
+    until_made_good_without(&mut rig, introduced);
+    rig.until_idle();
+    assert_eq!(state_of(&rig, new), Some(MemberState::InSync));
+    assert!(rig.read(0).is_all(1));
+}
+
+// The same of a superblock that was not written and is written once more, as it was.
+#[test]
+fn block_made_good_is_durable_before_a_superblock_says_clean_at_the_second_try() {
+    let mut rig = raid6_with_a_bad_block();
+    let spare = rig.member_of(4);
+    let next = rig.disks[0].operations();
+    rig.disks[0].faults.schedule.insert(next, Planned::Once(Fault::Io));
+    rig.admin(Verb::Remove(spare));
+    rig.settle();
+    let superblock = outstanding_of(&rig, 0)[0];
+    let read = rig.get(0, BLOCK);
+    until_made_good_without(&mut rig, superblock);
+    rig.until_idle();
+    assert_eq!(rig.take_answer(read), Some(Ok(vec![1; 4096])));
+    assert_eq!(rig.disks[0].stats.io_errors.superblocks, 1);
+    assert_eq!(state_of(&rig, 0), Some(MemberState::InSync));
+}
+
 // Of a run of P that could not be read no block was read alone: with a data block, all of the
 // chunk's P was taken for lost, and two members missing made the data of a whole chunk unreadable.
 #[test]
