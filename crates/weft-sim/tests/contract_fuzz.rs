@@ -145,6 +145,9 @@ fn seeds_that_failed_once_do_not_fail_again() {
         (Profile::BEYOND, 2_102_536),
         (Profile::BEYOND_POWERED, 2_101_464),
         (Profile::BEYOND_POWERED, 3_001_869),
+        // A recovery made a block good while the new member was told its slot, and the others were told in
+        // superblocks that said clean before it was durable.
+        (Profile::FAULTS, 7_001_061),
     ];
     for (profile, seed) in seeds {
         Script::generate(seed, profile).run().unwrap_or_else(|failure| panic!("{failure}"));
