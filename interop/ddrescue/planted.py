@@ -23,16 +23,16 @@ def main(command, member, *rest):
         return
     gone, slot = {int(word) for word in rest[0].split(",")}, int(rest[1])
     assert len(gone) == geometry.parities, "so many are missing that every other block counts"
-    rows = set()
+    stripes = set()
     for word in rest[2:]:
         first, count = map(int, word.split(":"))
-        rows.update(range(first // 8, (first + count + 7) // 8))
+        stripes.update(range(first // 8, (first + count + 7) // 8))
     blocks = set()
-    for row in rows:
-        chunk_row, within = divmod(row * 8, geometry.chunk)
-        for index, data_slot in enumerate(geometry.data_slots(chunk_row)):
+    for stripe in stripes:
+        full_stripe, within = divmod(stripe * 8, geometry.chunk)
+        for index, data_slot in enumerate(geometry.data_slots(full_stripe)):
             if data_slot in gone | {slot}:
-                sector = (chunk_row * geometry.data_members + index) * geometry.chunk + within
+                sector = (full_stripe * geometry.data_members + index) * geometry.chunk + within
                 blocks.add(sector // 8)
     print(*sorted(blocks), sep="\n")
 

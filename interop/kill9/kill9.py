@@ -10,7 +10,7 @@ level can do without.
 
 After each kill, from the members alone:
 - `weft examine` says active whenever a write was unanswered, and clean after a stop in good order;
-- parity agrees with the data everywhere if it says clean, else in every row in which no write was
+- parity agrees with the data everywhere if it says clean, else in every stripe in which no write was
   unanswered since the array was last whole and clean.
 After each restart every sector is read: every *acknowledged* write is there, for weft writes
 through and a kill takes no cache away; so is every trim and write of zeros, of which one that was not
@@ -105,8 +105,8 @@ class Writer(threading.Thread):
         fua = nbd.FUA if self.rng.random() < 0.08 else 0
         asked = first * SECTOR, count * SECTOR
         if kind == "trim":
-            # What lies around whole chunk rows stays, and may be written meanwhile.
-            first, count = self.model.geometry.whole_chunk_rows(first, count)
+            # What lies around full stripes stays, and may be written meanwhile.
+            first, count = self.model.geometry.full_stripes_within(first, count)
         busy = [o for o in self.outstanding.values() if o[0] != "flush"]
         if any(first < o[1] + o[2] and o[1] < first + count for o in busy):
             return
@@ -218,9 +218,9 @@ class Judge:
 
     def __init__(self, weft, model, members):
         self.weft, self.model, self.members = weft, model, members
-        self.rows = set()
+        self.full_stripes = set()
         for first, count in model.windows:
-            self.rows.update(model.geometry.chunk_rows_of(first, count))
+            self.full_stripes.update(model.geometry.full_stripes_of(first, count))
         self.counts = Counter()
 
     def examined(self):
@@ -253,8 +253,8 @@ class Judge:
         states = {state for _, events, state in said if events == freshest}
         return "clean" if states == {"clean"} else "active"
 
-    def wrong_rows(self):
-        """The rows whose parity disagrees, or None of an array that is not whole."""
+    def wrong_stripes(self):
+        """The stripes whose parity disagrees, or None of an array that is not whole."""
         by_slot = self.whole()
         if by_slot is None:
             return None
@@ -264,25 +264,25 @@ class Judge:
             files[slot].seek((self.model.geometry.data_offset + at) * SECTOR)
             return files[slot].read(count * SECTOR)
 
-        wrong = self.model.geometry.wrong_rows(read, self.rows)
+        wrong = self.model.geometry.wrong_stripes(read, self.full_stripes)
         for file in files.values():
             file.close()
         return wrong
 
     def after_kill(self, must_be_active, count=True):
-        """Answers (what is wrong, state, wrong rows)."""
-        state, wrong = self.state(), self.wrong_rows()
+        """Answers (what is wrong, state, wrong stripes)."""
+        state, wrong = self.state(), self.wrong_stripes()
         errors = []
         if must_be_active and state == "clean":
             errors.append("the members say clean, but writes were unanswered")
         allowed = set() if state == "clean" else self.model.suspect
         if wrong and wrong - allowed:
-            errors.append(f"members say {state}; parity of rows {sorted(wrong - allowed)[:5]} is wrong without excuse")
+            errors.append(f"members say {state}; parity of stripes {sorted(wrong - allowed)[:5]} is wrong without excuse")
         if count:
             self.counts["killed, found " + state] += 1
             self.counts["must be active"] += must_be_active
             self.counts["parity judged"] += wrong is not None
-            self.counts["rows of wrong parity"] += len(wrong or ())
+            self.counts["stripes of wrong parity"] += len(wrong or ())
         return errors, state, wrong
 
     def after_stop(self, count=True):
@@ -291,9 +291,9 @@ class Judge:
         freshest = max(events for _, events, _ in said)
         current = [s for s in said if s[1] + 1 >= freshest]
         errors = [f"{m} says {state}, {events} events" for m, events, state in current if state != "clean" or events != freshest]
-        wrong = self.wrong_rows()
+        wrong = self.wrong_stripes()
         if wrong:
-            errors.append(f"stopped, but parity of rows {sorted(wrong)[:5]} is wrong")
+            errors.append(f"stopped, but parity of stripes {sorted(wrong)[:5]} is wrong")
         if count:
             self.counts["stopped"] += 1
             self.counts["parity judged after a stop"] += wrong is not None
@@ -411,7 +411,7 @@ class Run:
             return
         self.counts["kills with writes unanswered"] += bool(unanswered)
         for first, count in unanswered:
-            self.model.suspect |= self.model.geometry.rows(first, count)
+            self.model.suspect |= self.model.geometry.stripes(first, count)
         must_be_active = bool(unanswered) and recent
         errors, state, wrong = self.judge.after_kill(must_be_active)
         self.fail(f"turn {number}, {kind}", errors)
@@ -490,13 +490,13 @@ class Run:
     # Planted faults: each check must be able to fail
 
     def plant_in_killed(self, wrong):
-        """Parity made wrong in a row where a write was unanswered, which is excused until the members are
-        marked clean by hand; and in a row where none was, which is not."""
+        """Parity made wrong in a stripe where a write was unanswered, which is excused until the members are
+        marked clean by hand; and in a stripe where none was, which is not."""
         self.planted["killed"] += 1
         path, geometry = self.judge.whole()[1], self.model.geometry
-        rows = [r for c in sorted(self.judge.rows) for r in range(c * geometry.chunk // 8, (c + 1) * geometry.chunk // 8)]
-        excused = next(r for r in rows if r in self.model.suspect and r not in wrong)
-        other = next(r for r in rows if r not in self.model.suspect)
+        stripes = [r for c in sorted(self.judge.full_stripes) for r in range(c * geometry.chunk // 8, (c + 1) * geometry.chunk // 8)]
+        excused = next(r for r in stripes if r in self.model.suspect and r not in wrong)
+        other = next(r for r in stripes if r not in self.model.suspect)
 
         def errors():
             return self.judge.after_kill(True, count=False)[0]
@@ -538,9 +538,9 @@ class Run:
         self.flip(self.judge.whole()[1], 3)
         assert self.judge.after_stop(count=False) == []
 
-    def flip(self, path, row):
+    def flip(self, path, stripe):
         with open(path, "r+b") as f:
-            f.seek((self.model.geometry.data_offset + row * 8) * SECTOR + 77)
+            f.seek((self.model.geometry.data_offset + stripe * 8) * SECTOR + 77)
             old = f.read(1)
             f.seek(-1, os.SEEK_CUR)
             f.write(bytes([old[0] ^ 4]))
@@ -561,14 +561,14 @@ class Run:
             client.write(sector * SECTOR, data)
             errors = self.verify(0, keep=False).errors
             assert len(errors) == 1 and f"sector {sector}:" in errors[0], errors
-            slot, _, row = model.geometry.place(sector)
-            model.suspect = {row}
+            slot, _, stripe = model.geometry.place(sector)
+            model.suspect = {stripe}
             # The hole excuses it while its own member is missing, and not while another is.
             for missing, expected in (({slot}, 0), ({(slot + 1) % model.geometry.members}, 1)):
                 verdict = model.verify(client.read, missing, keep=False)
                 assert len(verdict.errors) == expected and verdict.holes == 1 - expected, verdict.errors
-            model.suspect = {row + 1000}
-            assert len(model.verify(client.read, {slot}, keep=False).errors) == 1, "another row is no excuse"
+            model.suspect = {stripe + 1000}
+            assert len(model.verify(client.read, {slot}, keep=False).errors) == 1, "another stripe is no excuse"
             model.suspect = set()
             client.write(sector * SECTOR, good)
             self.planted["content"] += 1
@@ -581,7 +581,7 @@ class Run:
         sector of a trim that was not answered, of which nothing and all is right."""
         model, client = self.model, nbd.Client(self.server.uri)
         low, length = model.windows[0]
-        first, count = model.geometry.whole_chunk_rows(low, length // 2)
+        first, count = model.geometry.full_stripes_within(low, length // 2)
         write_id = model.issue(low, length // 2)
         client.write(low * SECTOR, pattern.words(low * SECTOR, length // 2 * SECTOR, write_id))
         model.cover(low, length // 2, write_id)
@@ -601,7 +601,7 @@ class Run:
         sector = first + 5
         assert after(sector, bytes(SECTOR)) == 0, "the trim was sent"
         assert after(sector, written(sector, 256) + bytes(256)) == 1, "it does not tear sectors"
-        # Its ends are not whole chunk rows.
+        # Its ends are not full stripes.
         client.trim((first - 1 if first > low else first) * SECTOR, (count + 2) * SECTOR)
         assert self.verify(0, keep=False).errors == []
         assert after(sector, written(sector)) == 0, "the trim is not answered yet"

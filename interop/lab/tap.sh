@@ -30,7 +30,7 @@ stop_md() {
 	fail "md0 does not stop"
 }
 
-# sync_action ACTION : runs it to its end; sets `rows_read` (least sectors read of a member) and
+# sync_action ACTION : runs it to its end; sets `stripes_read` (least sectors read of a member) and
 # `mismatches`
 sync_action() {
 	local before=() loop sectors index=0
@@ -38,11 +38,11 @@ sync_action() {
 	echo "$1" >/sys/block/md0/md/sync_action || fail "$1 was refused"
 	wait_idle
 	mismatches=$(cat /sys/block/md0/md/mismatch_cnt)
-	rows_read=
+	stripes_read=
 	for loop in "${loops[@]}"; do
 		sectors=$(($(awk '{print $3}' "/sys/block/${loop#/dev/}/stat") - before[index]))
 		index=$((index + 1))
-		[ -n "$rows_read" ] && [ "$rows_read" -le "$sectors" ] || rows_read=$sectors
+		[ -n "$stripes_read" ] && [ "$stripes_read" -le "$sectors" ] || stripes_read=$sectors
 	done
 }
 

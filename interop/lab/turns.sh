@@ -26,7 +26,7 @@ expect_zeros() {
 	truncate -s "$(blockdev --getsize64 /dev/md0)" /tmp/expected
 }
 
-# kernel_writes SEED : rows, and small pieces of them, all over the array
+# kernel_writes SEED : stripes, and small pieces of them, all over the array
 kernel_writes() {
 	put $((16 * $1)) 400
 	put $((900 + $1)) 3
@@ -84,7 +84,7 @@ assemble() {
 	[ "$(cat /sys/block/md0/md/array_state)" != inactive ] || fail "$1: the array did not start"
 }
 
-# checked TEXT : the kernel's check reads every row of every member, and counts no mismatch
+# checked TEXT : the kernel's check reads every stripe of every member, and counts no mismatch
 checked() {
 	local before least
 	before=$(sectors_read)
@@ -138,7 +138,7 @@ W
 	equal "$1: weft was killed while it wrote" "$status $(examined | cut -d';' -f2)" "137  active"
 }
 
-# resynced TEXT : the kernel resyncs every row, finds what was acknowledged, and no mismatch
+# resynced TEXT : the kernel resyncs every stripe, finds what was acknowledged, and no mismatch
 resynced() {
 	local before least
 	dmesg -C
@@ -148,7 +148,7 @@ resynced() {
 	dmesg >/tmp/dmesg
 	grep -q 'md: resync of RAID array md0' /tmp/dmesg || fail "$1: the kernel did not resync"
 	least=$(least_read "$before")
-	at_least "$1: the kernel resyncs all rows" "$least" "$(component_sectors)"
+	at_least "$1: the kernel resyncs all stripes" "$least" "$(component_sectors)"
 	check "$1: content below" cmp -n $((8 << 20)) /dev/md0 /tmp/expected
 	check "$1: content above" cmp -i $((17 << 20)) /dev/md0 /tmp/expected
 	checked "$1"

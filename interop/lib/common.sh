@@ -145,24 +145,24 @@ wait_idle() {
 	fail "$1: the sync action does not end"
 }
 
-# weft_check NAME : runs a check to its end; sets `rows` (least sectors read of a member),
-# `rows_all` (data sectors of each member) and `mismatches`; the exit status must agree
+# weft_check NAME : runs a check to its end; sets `stripes` (least sectors read of a member),
+# `stripes_all` (data sectors of each member) and `mismatches`; the exit status must agree
 weft_check() {
 	local before exit_status=0
 	before=$(status "$1" read_min) || fail "$1: status"
 	"$WEFT" check "$1" >"$WORK/check.log" 2>&1 || exit_status=$?
 	wait_idle "$1"
-	rows=$(($(status "$1" read_min) - before))
-	rows_all=$(status "$1" member_sectors)
+	stripes=$(($(status "$1" read_min) - before))
+	stripes_all=$(status "$1" member_sectors)
 	mismatches=$(status "$1" mismatch_cnt)
 	[ "$exit_status" = "$([ "$mismatches" = 0 ] && echo 0 || echo 5)" ] ||
 		fail "$1: weft check exited $exit_status with $mismatches mismatches: $(cat "$WORK/check.log")"
 }
 
-# clean_check NAME : three checks: every row was read, nothing differs
+# clean_check NAME : three checks: every stripe was read, nothing differs
 clean_check() {
 	weft_check "$1"
-	at_least "$1: weft check reads every row of every member" "$rows" "$rows_all"
+	at_least "$1: weft check reads every stripe of every member" "$stripes" "$stripes_all"
 	equal "$1: weft check counts 0" "$mismatches" 0
 }
 

@@ -10,7 +10,7 @@
 A point is a cut of each member's log between two neighbouring marks. Half of them lose, beyond that,
 any part of what was not flushed. Every write that a flush or FUA covers before the first mark must be
 there, whole; one that was sent before the second may be. Parity agrees if the members say clean, else
-in every row that has no write which was sent and not covered.
+in every stripe that has no write which was sent and not covered.
 """
 
 import copy
@@ -30,7 +30,7 @@ import stripes  # noqa: E402
 from model import Model  # noqa: E402
 
 SECTOR = 512
-WINDOW = 768  # sectors, eight chunk rows
+WINDOW = 768  # sectors, eight full stripes
 DEPTH = 6
 
 
@@ -199,15 +199,15 @@ def model_at(recording, interval):
                 model.cover(*entry)
                 sent.pop(entry[2], None)
     for place in sent.values():
-        model.suspect |= geometry.rows(*place)
+        model.suspect |= geometry.stripes(*place)
     return model
 
 
 def walk(recording, points):
-    """(number, images, model, say clean, wrong rows) of each point; points are in the order of time."""
+    """(number, images, model, say clean, wrong stripes) of each point; points are in the order of time."""
     replays = [logwrites.Replay(log, recording.size) for log in recording.logs]
     geometry, at = recording.geometry, None
-    chunk_rows = sorted({row for w in windows(geometry.sectors) for row in geometry.chunk_rows_of(*w)})
+    full_stripes = sorted({stripe for w in windows(geometry.sectors) for stripe in geometry.full_stripes_of(*w)})
     for number, (interval, cuts, seed) in enumerate(points):
         if interval != at:
             for replay in replays:
@@ -222,14 +222,14 @@ def walk(recording, points):
             start = (geometry.data_offset + first) * SECTOR
             return images[slot][start : start + count * SECTOR]
 
-        yield number, images, model, freshest.clean, geometry.wrong_rows(read, chunk_rows)
+        yield number, images, model, freshest.clean, geometry.wrong_stripes(read, full_stripes)
 
 
 def of_parity(model, clean, wrong):
     """What is wrong with parity, in words."""
     excused = set() if clean else model.suspect
-    rows = sorted(wrong - excused)
-    return [f"members say {'clean' if clean else 'active'}, parity of rows {rows[:5]} is wrong"] if rows else []
+    stripes = sorted(wrong - excused)
+    return [f"members say {'clean' if clean else 'active'}, parity of stripes {stripes[:5]} is wrong"] if stripes else []
 
 
 def content(model, data, missing=()):
@@ -264,7 +264,7 @@ class Weft:
             found += content(model, data).errors if status == 0 else [f"weft cat: exit {status}, {said}"]
             self.counts["points"] += 1
             self.counts["clean"] += clean
-            self.counts["with rows of wrong parity"] += bool(wrong)
+            self.counts["with stripes of wrong parity"] += bool(wrong)
             self.counts["that lost a part of what was not flushed"] += points[number][2] is not None
             if deep and number % 8 == 0:
                 found += self.degraded(model, number // 8 % len(self.files))
@@ -312,7 +312,7 @@ def weft(program, folder, path, count):
     if errors:
         sys.exit(f"{len(errors)} errors, first: " + "; ".join(errors[:3]))
     assert judge.counts["points"] >= count, f"{judge.counts['points']} points, expected {count}"
-    for text in ("clean", "with rows of wrong parity", "served, resynced and checked", "sectors excused there by the write hole"):
+    for text in ("clean", "with stripes of wrong parity", "served, resynced and checked", "sectors excused there by the write hole"):
         assert judge.counts[text] > 0, f"{text}: none"
     plant(program, folder, recording, points)
 

@@ -5,12 +5,12 @@ too, whole. Every word of a sector names its write and address (pattern.py), so 
 another address or of two writes is told apart. What was read once becomes the floor: a second read
 must not differ.
 
-A *write hole* is the one excuse. While an array is dirty, a row in which a write was unanswered may
+A *write hole* is the one excuse. While an array is dirty, a stripe in which a write was unanswered may
 have parity that disagrees, and what is reconstructed from it, for a member that is missing, may be
 anything. What was found there is kept in `odd`: from then on that must be there.
 
 A trim, or a write of zeros, is a write whose sectors are zero; of a trim that is the part which is
-whole chunk rows, for weft leaves its ends as they are.
+full stripes, for weft leaves its ends as they are.
 """
 
 import struct
@@ -31,7 +31,7 @@ class Model:
         self.issued = {}  # sector → ids issued above the floor
         self.zeros = set()  # ids that leave zeros
         self.odd = {}  # sector → bytes that a write hole left
-        self.suspect = set()  # rows whose parity may disagree
+        self.suspect = set()  # stripes whose parity may disagree
         self.next_id = 0
         self.lock = threading.Lock()
 
@@ -56,8 +56,8 @@ class Model:
         """Whether a write hole excuses what is read there while the slots `missing` are reconstructed."""
         if not missing or not self.suspect:
             return False
-        slot, _, row = self.geometry.place(sector)
-        return slot in missing and row in self.suspect
+        slot, _, stripe = self.geometry.place(sector)
+        return slot in missing and stripe in self.suspect
 
     def judge(self, sector, data):
         """The id found in a sector, or an error in words."""

@@ -50,7 +50,7 @@ def difference(at, expected, found):
 
 
 def lengths(rng, sector=512):
-    """A length: small ones often, chunk and row sized ones too, not always aligned."""
+    """A length: small ones often, chunk and stripe sized ones too, not always aligned."""
     kind = rng.random()
     if kind < 0.2:
         return rng.randrange(1, 4 * sector)

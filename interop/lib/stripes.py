@@ -1,14 +1,14 @@
 """Stripes on the members of an array: superblock, geometry, parity against data.
 
 Written from md's on-disk format, apart from weft's own code. RAID 5 and 6, left-symmetric, metadata
-1.2. A *row* is what one 4 KiB block of every member makes up; it is named by that block's number
+1.2. A *stripe* is what one 4 KiB block of every member makes up; it is named by that block's number
 within the data of a member.
 """
 
 import struct
 
 SECTOR = 512
-ROW = 8  # sectors
+STRIPE = 8  # sectors
 MAX_SECTOR = (1 << 64) - 1
 SUPER = 4096  # bytes into the member
 MAGIC = 0xA92B4EFC
@@ -78,54 +78,54 @@ class Geometry:
         self.data_members = self.members - self.parities
         self.chunk = superblock.chunk
         self.data_offset = superblock.data_offset
-        self.chunk_rows = superblock.data_size // self.chunk
-        self.sectors = self.chunk_rows * self.chunk * self.data_members
+        self.full_stripes = superblock.data_size // self.chunk
+        self.sectors = self.full_stripes * self.chunk * self.data_members
 
-    def data_slots(self, chunk_row):
-        """The slots of a chunk row's data, in the order of the volume, which is that of Q too."""
-        parity = self.members - 1 - chunk_row % self.members
+    def data_slots(self, full_stripe):
+        """The slots of a full stripe's data, in the order of the volume, which is that of Q too."""
+        parity = self.members - 1 - full_stripe % self.members
         first = parity + self.parities
         return [(first + i) % self.members for i in range(self.data_members)]
 
     def place(self, sector):
-        """(slot, sector of the member's data, row) of a sector of the volume."""
+        """(slot, sector of the member's data, stripe) of a sector of the volume."""
         chunk, within = divmod(sector, self.chunk)
-        chunk_row, index = divmod(chunk, self.data_members)
-        at = chunk_row * self.chunk + within
-        return self.data_slots(chunk_row)[index], at, at // ROW
+        full_stripe, index = divmod(chunk, self.data_members)
+        at = full_stripe * self.chunk + within
+        return self.data_slots(full_stripe)[index], at, at // STRIPE
 
-    def rows(self, first, count):
-        """The rows that sectors of the volume lie in."""
+    def stripes(self, first, count):
+        """The stripes that sectors of the volume lie in."""
         found, sector = set(), first
         while sector < first + count:
             found.add(self.place(sector)[2])
-            sector = sector // ROW * ROW + ROW
+            sector = sector // STRIPE * STRIPE + STRIPE
         return found
 
-    def chunk_rows_of(self, first, count):
-        """The chunk rows that sectors of the volume lie in."""
+    def full_stripes_of(self, first, count):
+        """The full stripes that sectors of the volume lie in."""
         width = self.chunk * self.data_members
         return range(first // width, (first + count + width - 1) // width)
 
-    def whole_chunk_rows(self, first, count):
-        """(first sector, count) of what is whole chunk rows: what a trim discards."""
+    def full_stripes_within(self, first, count):
+        """(first sector, count) of what is full stripes: what a trim discards."""
         width = self.chunk * self.data_members
         start, end = -(-first // width) * width, (first + count) // width * width
         return start, max(0, end - start)
 
-    def wrong_rows(self, read, chunk_rows):
-        """The rows of a whole array whose parity disagrees with the data; `read(slot, first sector,
+    def wrong_stripes(self, read, full_stripes):
+        """The stripes of a whole array whose parity disagrees with the data; `read(slot, first sector,
         count)` gives the data of a member."""
         wrong = set()
-        for chunk_row in chunk_rows:
-            at = chunk_row * self.chunk
+        for full_stripe in full_stripes:
+            at = full_stripe * self.chunk
             strips = [read(slot, at, self.chunk) for slot in range(self.members)]
-            for row in self.differing(strips, self.data_slots(chunk_row)):
-                wrong.add(at // ROW + row)
+            for stripe in self.differing(strips, self.data_slots(full_stripe)):
+                wrong.add(at // STRIPE + stripe)
         return wrong
 
     def differing(self, strips, data_slots):
-        """Which 4 KiB blocks of a chunk row disagree."""
+        """Which 4 KiB blocks of a full stripe disagree."""
         size = len(strips[0])
         number = [int.from_bytes(strip, "little") for strip in strips]
         syndromes = [0]
@@ -140,7 +140,7 @@ class Geometry:
         found = set()
         for syndrome in syndromes:
             if syndrome:
-                data, block = syndrome.to_bytes(size, "little"), ROW * SECTOR
+                data, block = syndrome.to_bytes(size, "little"), STRIPE * SECTOR
                 found |= {i for i in range(size // block) if any(data[i * block : (i + 1) * block])}
         return found
 

@@ -109,12 +109,12 @@ def requests(uri, expected):
     # Zero length: either outcome is allowed, but one answer comes and nothing changes.
     for command in (nbd.READ, nbd.WRITE, nbd.TRIM, nbd.WRITE_ZEROES):
         assert refused(client, command, 4096, 0) in (0, EINVAL)
-    # Less than a row of chunks: the answer is yes, and nothing changes.
+    # Less than a full stripe: the answer is yes, and nothing changes.
     assert refused(client, nbd.TRIM, 511, 4096) == 0
     # Unknown.
     assert refused(client, 99, 0, 0) in (EINVAL, ENOTSUP)
     assert refused(client, nbd.READ, 0, 512, 0x4000) in (EINVAL, ENOTSUP), "unknown flag"
-    # Unaligned to one byte, over sector, block, chunk and row edges.
+    # Unaligned to one byte, over sector, block, chunk and stripe edges.
     for edge in (512, 4096, 65536, 3 * 65536, 524288):
         for at in range(edge - 2, edge + 2):
             for length in (1, 2, 3, 513):

@@ -34,13 +34,13 @@ fn the_tour_goes_through_a_bad_day_and_measures_it() {
     ];
     assert_eq!(names, expected);
     let step = |name: &str| &steps[expected.iter().position(|it| *it == name).unwrap()];
-    let rows = step("check")["rows"].as_u64().unwrap();
-    assert!(rows > 1000, "{rows}");
+    let stripes = step("check")["stripes"].as_u64().unwrap();
+    assert!(stripes > 1000, "{stripes}");
     for name in ["rebuild", "find", "repair", "check-again"] {
-        assert_eq!(step(name)["rows"], rows, "{name}");
+        assert_eq!(step(name)["stripes"], stripes, "{name}");
     }
     let bytes = step("check")["bytes"].as_u64().unwrap();
-    assert!(bytes >= rows * 4096 * 4, "{bytes}");
+    assert!(bytes >= stripes * 4096 * 4, "{bytes}");
     assert!(contents(dir.path()).is_empty());
     let left = std::fs::read_dir(dir.path()).unwrap().count();
     assert_eq!(left, 0, "nothing is left behind");

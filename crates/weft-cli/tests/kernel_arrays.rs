@@ -268,7 +268,7 @@ fn a_bad_block_is_a_missing_block() {
         assert!(whole.status.success(), "{whole:?}");
         // Where nobody has marked what is wrong, it is data.
         assert_eq!(whole.stdout == content, marked);
-        // With another member missing, what is in those rows cannot be had: an error, not zeros.
+        // With another member missing, what is in those stripes cannot be had: an error, not zeros.
         let degraded = cat(&members[1..]);
         assert_eq!(degraded.status.success(), !marked, "{degraded:?}");
         if marked {

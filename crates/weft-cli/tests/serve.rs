@@ -65,7 +65,7 @@ fn a_volume_is_served_written_administered_and_stopped_clean() {
     assert!(text.contains("held by another process"), "{text}");
 
     let checked = json(path, &["check", "--json", "vol"]);
-    assert_eq!(checked["rows"], (7 << 20) / 4096);
+    assert_eq!(checked["stripes"], (7 << 20) / 4096);
     assert_eq!(checked["mismatch_cnt"], 0);
 
     exits(path, 2, &["fail", "vol", "nobody"]);
@@ -126,12 +126,12 @@ fn a_flipped_byte_is_counted_and_repaired() {
     let served = Served::start(path, &["a", "b", "c"]);
     let mut client = Client::connect(&served.uri);
     client.write(0, &data(0, 4 << 20));
-    // Chunk row 0 of left-symmetric on three members has its parity on slot 2.
+    // Full stripe 0 of left-symmetric on three members has its parity on slot 2.
     let file = std::fs::File::options().write(true).open(path.join("c")).unwrap();
     file.write_all_at(&[0xa5], (1 << 20) + 5000).unwrap();
     file.sync_all().unwrap();
     let text = exits(path, 5, &["check", "vol"]).out;
-    assert!(text.contains("1792 rows read") && text.contains("mismatch_cnt 8"), "{text}");
+    assert!(text.contains("1792 stripes read") && text.contains("mismatch_cnt 8"), "{text}");
     exits(path, 0, &["repair", "vol"]);
     exits(path, 0, &["check", "vol"]);
     assert!(client.read(0, 4 << 20) == data(0, 4 << 20));
@@ -500,7 +500,7 @@ fn members_are_failed_all_or_none() {
     assert_eq!(served.wait(), Some(0));
 }
 
-/// With every number of members: the default is no multiple of their rows.
+/// With every number of members: the default is no multiple of their stripes.
 #[test]
 fn a_knob_takes_the_value_that_it_shows_and_sizes_have_units() {
     for (level, count) in [("-l5", 3), ("-l5", 4), ("-l5", 6), ("-l6", 5), ("-l6", 6)] {

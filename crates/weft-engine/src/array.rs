@@ -1,6 +1,6 @@
 //! Who is in the array, and what do the superblocks say of it?
 //!
-//! The coordinator of one volume: membership, clean and dirty, superblock rounds, flush rounds. Rows
+//! The coordinator of one volume: membership, clean and dirty, superblock rounds, flush rounds. Stripes
 //! ask it who can be read and written, and report who did not do it.
 //!
 //! A *round* writes the superblock of every member that is not faulty, each durably and after
@@ -8,7 +8,7 @@
 //! first round that starts after it. Three things depend on one:
 //!
 //! - the first write after clean: the dirty mark comes before it (I5);
-//! - an acknowledgement after a member failed: the failure comes before it (I4d), and no row is
+//! - an acknowledgement after a member failed: the failure comes before it (I4d), and no stripe is
 //!   handled meanwhile, as in md;
 //! - the clean mark: every member is flushed before any superblock says clean.
 //!
@@ -436,7 +436,7 @@ impl Array {
     /// that are in sync.
     fn is_correcting(&self, out: &Outbox) -> bool {
         let mut in_sync = self.members.iter().filter(|it| it.state == MemberState::InSync);
-        in_sync.any(|member| out.is_writing_rows(member.info.index))
+        in_sync.any(|member| out.is_writing_stripes(member.info.index))
     }
 
     /// Whether superblocks say, from now on, that writes may be in flight.
@@ -1021,7 +1021,7 @@ impl Array {
         }
     }
 
-    /// Rows report something of a member.
+    /// Stripes report something of a member.
     pub(crate) fn report(&mut self, report: Report, out: &mut Outbox) {
         let Some(position) = self.position_at(report.slot()) else { return };
         match report {

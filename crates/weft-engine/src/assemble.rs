@@ -159,7 +159,7 @@ pub struct Assembly {
     pub name: String,
     /// Freshest update count.
     pub events: u64,
-    /// Rows at or above this member data sector may have wrong parity; `None` when clean.
+    /// Stripes at or above this member data sector may have wrong parity; `None` when clean.
     pub resync_from: Option<Sectors>,
     /// No byte of any member may be written.
     pub read_only: bool,
@@ -208,10 +208,10 @@ impl Assembly {
         self.slots.iter().filter(|slot| !matches!(slot, SlotState::InSync(_))).count()
     }
 
-    /// Frames that one row of the stripe cache takes.
+    /// Frames that one stripe of the stripe cache takes.
     #[must_use]
-    pub fn row_frames(&self, stripe_size: StripeSize) -> u32 {
-        stripe_size.row_frames(&self.geometry)
+    pub fn stripe_frames(&self, stripe_size: StripeSize) -> u32 {
+        stripe_size.stripe_frames(&self.geometry)
     }
 
     /// Every member in use, with its slot.

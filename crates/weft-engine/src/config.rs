@@ -10,14 +10,14 @@ use crate::knobs::Knobs;
 pub struct Config {
     /// The volumes; [`weft_units::VolumeId`] counts them.
     pub volumes: Vec<VolumeConfig>,
-    /// Frames `1 ..= cache_frames` are the engine's. At least one row of the widest array.
+    /// Frames `1 ..= cache_frames` are the engine's. At least one stripe of the widest array.
     pub cache_frames: u32,
     /// Frames after those are the driver's, for payload of requests.
     pub client_frames: u32,
     /// How much payload a client may have outstanding; see [`crate::Request::payload`].
     pub client_credit: Bytes,
-    /// Rows decided per turn (md: `MAX_STRIPE_BATCH`, 8).
-    pub turn_rows_max: u32,
+    /// Stripes decided per turn (md: `MAX_STRIPE_BATCH`, 8).
+    pub turn_stripes_max: u32,
     /// Seconds since the Unix epoch at `Time(0)`: superblocks carry the time of their last update.
     pub epoch_secs: u64,
 }
@@ -29,8 +29,8 @@ pub struct VolumeConfig {
     pub assembly: Assembly,
     /// Its knobs at the start.
     pub knobs: Knobs,
-    /// Stripe-cache rows when fewer than the knobs allow: tests with a cache of two.
-    pub rows_max: Option<u32>,
+    /// Stripe-cache stripes when fewer than the knobs allow: tests with a cache of two.
+    pub stripes_max: Option<u32>,
 }
 
 /// What is known of a member that was opened.
@@ -65,14 +65,14 @@ impl Config {
     /// A configuration for one volume, with memory for a full stripe cache and 64 MiB of payload.
     #[must_use]
     pub fn for_volume(assembly: Assembly, knobs: Knobs) -> Self {
-        let rows = knobs.cache_rows(&assembly.geometry);
-        let cache_frames = assembly.row_frames(knobs.stripe_size) * rows;
+        let stripes = knobs.cache_stripes(&assembly.geometry);
+        let cache_frames = assembly.stripe_frames(knobs.stripe_size) * stripes;
         Self {
-            volumes: vec![VolumeConfig { assembly, knobs, rows_max: None }],
+            volumes: vec![VolumeConfig { assembly, knobs, stripes_max: None }],
             cache_frames,
             client_frames: 16_384,
             client_credit: Bytes::mib(32),
-            turn_rows_max: 8,
+            turn_stripes_max: 8,
             epoch_secs: 0,
         }
     }

@@ -44,9 +44,9 @@ pub enum ConfigError {
     /// A knob has an impossible value.
     #[error("{0}")]
     Knob(#[from] crate::knobs::KnobError),
-    /// The frame pool cannot hold one row, so nothing would ever finish.
+    /// The frame pool cannot hold one stripe, so nothing would ever finish.
     #[error(
-        "cache_frames: found {found}, expected at least {expected} (one row of the widest array)"
+        "cache_frames: found {found}, expected at least {expected} (one stripe of the widest array)"
     )]
     TooFewFrames {
         /// Configured.

@@ -4,7 +4,7 @@
 //!
 //! ```text
 //! frame 0          zeros, for ever; shared by everything that writes zeros
-//! 1 ..= cache      the engine's: rows of the stripe cache, scratch
+//! 1 ..= cache      the engine's: stripes of the stripe cache, scratch
 //! cache+1 ..       the driver's: payload of client requests
 //! ```
 //!

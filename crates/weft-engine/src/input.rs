@@ -70,7 +70,7 @@ pub enum RequestOp {
     Read,
     /// Store the frames.
     Write,
-    /// Nothing of the range is needed any more. Advice: where it is taken, in whole chunk rows whose
+    /// Nothing of the range is needed any more. Advice: where it is taken, in full stripes whose
     /// members all discard, the range reads as zeroes; the rest keeps what it has.
     Trim,
     /// Store zeros.
@@ -80,7 +80,7 @@ pub enum RequestOp {
 /// How a request is to be done; the block layer's own flags.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Flags {
-    /// Somebody waits for it: do not delay it for more of its row (`REQ_SYNC`).
+    /// Somebody waits for it: do not delay it for more of its stripe (`REQ_SYNC`).
     pub sync: bool,
     /// Durable before it is acknowledged (`REQ_FUA`).
     pub fua: bool,
@@ -89,7 +89,7 @@ pub struct Flags {
     /// Metadata of whoever sits above (`REQ_META`).
     pub meta: bool,
     /// Of zeroes: nothing needs to be stored for the range (`!REQ_NOUNMAP`). Arrays store what is not
-    /// a whole chunk row.
+    /// a full stripe.
     pub discard: bool,
     /// Readahead: may be refused when it would have to wait (`REQ_RAHEAD`).
     pub ahead: bool,
@@ -165,7 +165,7 @@ pub enum Value {
     Located(Located),
 }
 
-/// Which block of a row is wrong.
+/// Which block of a stripe is wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Located {
     /// None.
@@ -236,7 +236,7 @@ pub enum Verb {
 /// md's `sync_action` words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum SyncAction {
-    /// Read every row and count those whose parity disagrees.
+    /// Read every stripe and count those whose parity disagrees.
     Check,
     /// None, and none is to start.
     Frozen,
@@ -244,7 +244,7 @@ pub enum SyncAction {
     Idle,
     /// Fill a new or returned member.
     Recover,
-    /// Read every row and rewrite parity that disagrees.
+    /// Read every stripe and rewrite parity that disagrees.
     Repair,
     /// The same after an unclean stop, from where it stopped.
     Resync,

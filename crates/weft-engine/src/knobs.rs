@@ -15,9 +15,9 @@ use crate::raid::parity::stripe_size::StripeSize;
 /// Every knob's present value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Knobs {
-    /// When delayed rows become held ones (patch 000).
+    /// When delayed stripes become held ones (patch 000).
     pub activation: Activation,
-    /// Whether a check reads rows again that are in the cache.
+    /// Whether a check reads stripes again that are in the cache.
     pub check_reads: CheckReads,
     /// Largest member request that merging makes. Zero merges nothing.
     pub max_sectors: Bytes,
@@ -25,14 +25,14 @@ pub struct Knobs {
     pub member_timeout: Span,
     /// How long a member may have no space before it is failed, if the others suffice. Zero: never.
     pub no_space_wait: Span,
-    /// How a row comes by the blocks that it needs.
+    /// How a stripe comes by the blocks that it needs.
     pub plan_rule: PlanRule,
-    /// How many rows that are ready may pass a held one (patch 000).
+    /// How many stripes that are ready may pass a held one (patch 000).
     pub preread_bypass_threshold: u32,
-    /// How long a row waits at most to be filled, by whatever rule. [`WAITS_WITHOUT_BOUND`] is md's: for
-    /// as long as other rows are preread, or full rows are written.
+    /// How long a stripe waits at most to be filled, by whatever rule. [`WAITS_WITHOUT_BOUND`] is md's: for
+    /// as long as other stripes are preread, or filled stripes are written.
     pub preread_wait_max: Span,
-    /// Which rule picks the next row (patch 000).
+    /// Which rule picks the next stripe (patch 000).
     pub priority: PriorityRule,
     /// How long a read may stall before it is answered from the other members, where their parity is to be
     /// trusted. Zero: never.
@@ -44,19 +44,19 @@ pub struct Knobs {
     /// Whether a block that is written from end to end is written from the client's memory, and not
     /// kept in the cache.
     pub skip_copy: bool,
-    /// Memory of the stripe cache with [`StripeSize::AUTO`]; zero for that of `stripe_cache_size` rows.
+    /// Memory of the stripe cache with [`StripeSize::AUTO`]; zero for that of `stripe_cache_size` stripes.
     pub stripe_cache_bytes: Bytes,
     /// What the stripe cache does around the policies.
     pub stripe_cache_form: CacheForm,
-    /// Rows in the stripe cache.
+    /// Stripes in the stripe cache.
     pub stripe_cache_size: u32,
-    /// Bytes of a row on one member (patch 004).
+    /// Bytes of a stripe on one member (patch 004).
     pub stripe_size: StripeSize,
-    /// Which client writes wait for more of their row.
+    /// Which client writes wait for more of their stripe.
     pub writes: Writes,
 }
 
-/// What a check or repair believes of a row that is in the cache.
+/// What a check or repair believes of a stripe that is in the cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum CheckReads {
     /// The cache, as md.
@@ -69,14 +69,14 @@ pub enum CheckReads {
 /// The stripe cache around the policies (md-raid.md §1.10).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum CacheForm {
-    /// As in 2.6.25: rows of full stripes are written one by one, and inactive rows are one list.
+    /// As in 2.6.25: the stripes of a full stripe are written one by one, and inactive stripes are one list.
     Of2008,
-    /// As in 6.12: full rows of a chunk are written as a batch, and inactive rows are in eight classes.
+    /// As in 6.12: filled stripes of a chunk are written as a batch, and inactive stripes are in eight classes.
     #[default]
     Today,
 }
 
-/// How a row comes by the blocks that it needs.
+/// How a stripe comes by the blocks that it needs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum PlanRule {
     /// With the fewest reads.
@@ -89,12 +89,12 @@ pub enum PlanRule {
 /// The two rules of patch 000, and weft's own.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum PriorityRule {
-    /// Held rows may be bypassed `preread_bypass_threshold` times (Linux since 2.6.26).
+    /// Held stripes may be bypassed `preread_bypass_threshold` times (Linux since 2.6.26).
     #[default]
     Bypass,
-    /// Held rows go first come, first served (Linux before).
+    /// Held stripes go first come, first served (Linux before).
     Fifo,
-    /// Each row waits for as long as it pays, and `preread_wait_max` at most (weft's own).
+    /// Each stripe waits for as long as it pays, and `preread_wait_max` at most (weft's own).
     Stream,
 }
 
@@ -110,10 +110,10 @@ pub enum RmwLevel {
     Tie,
 }
 
-/// Which client writes wait for more of their row.
+/// Which client writes wait for more of their stripe.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Writes {
-    /// A write waits when something else was recorded for its row in the same turn.
+    /// A write waits when something else was recorded for its stripe in the same turn.
     #[default]
     Auto,
     /// Every write without the `sync` flag.
@@ -205,8 +205,8 @@ pub const TABLE: &[Row] = &[
         unit: "word",
         range: "at_unplug | each_turn",
         origin: "weft",
-        doc: "When rows that wait for a preread may be read: each turn, as md does, or after 3 ms, as in 2008. \
-              With stripe_size=auto rows of a stream wait 500 µs for the rest of it.",
+        doc: "When stripes that wait for a preread may be read: each turn, as md does, or after 3 ms, as in 2008. \
+              With stripe_size=auto stripes of a stream wait 500 µs for the rest of it.",
         parse: |text, _| {
             Some(Knob::Activation(match text {
                 "at_unplug" => Activation::AtUnplug,
@@ -224,7 +224,7 @@ pub const TABLE: &[Row] = &[
         unit: "word",
         range: "cache | media",
         origin: "weft",
-        doc: "Whether check and repair believe rows that are in the cache, as md does, or read them.",
+        doc: "Whether check and repair believe stripes that are in the cache, as md does, or read them.",
         parse: |text, _| {
             Some(Knob::CheckReads(match text {
                 "cache" => CheckReads::Cache,
@@ -273,7 +273,7 @@ pub const TABLE: &[Row] = &[
         unit: "word",
         range: "md | least",
         origin: "weft",
-        doc: "How a row comes by the blocks that it needs: read for read as md, or with the fewest reads. \
+        doc: "How a stripe comes by the blocks that it needs: read for read as md, or with the fewest reads. \
               With least, blocks of healthy members are read straight from them though others are missing.",
         parse: |text, _| {
             Some(Knob::PlanRule(match text {
@@ -289,10 +289,10 @@ pub const TABLE: &[Row] = &[
     },
     Row {
         name: "preread_bypass_threshold",
-        unit: "rows",
+        unit: "stripes",
         range: "0..=stripe_cache_size",
         origin: "md",
-        doc: "How many ready rows may pass a held one; 0 holds it until no full-row write is in flight. \
+        doc: "How many ready stripes may pass a held one; 0 holds it until no full-stripe write is in flight. \
               With stripe_size=auto 64 at least.",
         parse: |text, knobs| {
             Some(Knob::PrereadBypassThreshold(number(text, 0, knobs.stripe_cache_size)?))
@@ -304,8 +304,8 @@ pub const TABLE: &[Row] = &[
         unit: "seconds",
         range: "0..=60, or none",
         origin: "weft",
-        doc: "How long a row waits at most to be filled before it is preread, and a request for a row; \
-              none, as md, while other rows are preread or full rows are written.",
+        doc: "How long a stripe waits at most to be filled before it is preread, and a request for a stripe; \
+              none, as md, while other stripes are preread or filled stripes are written.",
         parse: |text, _| {
             let span = match text {
                 "none" => WAITS_WITHOUT_BOUND,
@@ -323,7 +323,7 @@ pub const TABLE: &[Row] = &[
         unit: "word",
         range: "bypass | fifo | stream",
         origin: "weft",
-        doc: "Which rule picks the next row: patch 000's, the one before it, or weft's own, by which a row \
+        doc: "Which rule picks the next stripe: patch 000's, the one before it, or weft's own, by which a stripe \
               waits for the stream that will fill it, and none longer than preread_wait_max.",
         parse: |text, _| {
             Some(Knob::Priority(match text {
@@ -384,7 +384,7 @@ pub const TABLE: &[Row] = &[
         range: "0 | 1",
         origin: "md",
         doc: "Writes whole blocks from the client's memory, and does not keep them in the cache. \
-              stripe_size=auto does so for full rows.",
+              stripe_size=auto does so for filled stripes.",
         parse: |text, _| {
             Some(Knob::SkipCopy(match text {
                 "0" => false,
@@ -399,7 +399,7 @@ pub const TABLE: &[Row] = &[
         unit: "bytes",
         range: "0, or 1048576..=68719476736",
         origin: "weft",
-        doc: "Memory of the stripe cache with stripe_size=auto; 0 for that of stripe_cache_size rows of \
+        doc: "Memory of the stripe cache with stripe_size=auto; 0 for that of stripe_cache_size stripes of \
               4 KiB.",
         parse: |text, _| {
             let bytes = text.parse().ok().filter(|b| *b == 0 || (1 << 20..=1 << 36).contains(b))?;
@@ -412,9 +412,9 @@ pub const TABLE: &[Row] = &[
         unit: "word",
         range: "2008 | today",
         origin: "weft",
-        doc: "What is around the policies: with 2008 rows of full stripes are written one by one, every free \
-              row fits everywhere, and without patch 000 whoever brings a request takes the first step of its \
-              row, as when patch 000 was written.",
+        doc: "What is around the policies: with 2008 the stripes of a full stripe are written one by one, every free \
+              stripe fits everywhere, and without patch 000 whoever brings a request takes the first step of its \
+              stripe, as when patch 000 was written.",
         parse: |text, _| {
             Some(Knob::StripeCacheForm(match text {
                 "2008" => CacheForm::Of2008,
@@ -429,10 +429,10 @@ pub const TABLE: &[Row] = &[
     },
     Row {
         name: "stripe_cache_size",
-        unit: "rows",
+        unit: "stripes",
         range: "17..=32768",
         origin: "md",
-        doc: "Rows in the stripe cache, per volume.",
+        doc: "Stripes in the stripe cache, per volume.",
         parse: |text, _| Some(Knob::StripeCacheSize(number(text, 17, 32_768)?)),
         show: |knobs| knobs.stripe_cache_size.to_string(),
     },
@@ -441,7 +441,7 @@ pub const TABLE: &[Row] = &[
         unit: "bytes",
         range: "a power of two, 4096..=65536, or auto",
         origin: "md",
-        doc: "Bytes of a row on one member: what the cache looks up, reads and writes. auto moves 4 KiB \
+        doc: "Bytes of a stripe on one member: what the cache looks up, reads and writes. auto moves 4 KiB \
               for small writes and whole chunks for large ones.",
         parse: |text, _| {
             let size = match text {
@@ -460,7 +460,7 @@ pub const TABLE: &[Row] = &[
         unit: "word",
         range: "auto | gather | sync",
         origin: "weft",
-        doc: "Which client writes wait for more of their row: those that came with company, all, none.",
+        doc: "Which client writes wait for more of their stripe: those that came with company, all, none.",
         parse: |text, _| {
             Some(Knob::Writes(match text {
                 "auto" => Writes::Auto,
@@ -543,7 +543,7 @@ impl Knobs {
         }
     }
 
-    /// When delayed rows become held ones.
+    /// When delayed stripes become held ones.
     #[must_use]
     pub fn activation(&self) -> Activation {
         // Nothing else is delayed with `auto` than what belongs to a stream.
@@ -555,14 +555,15 @@ impl Knobs {
         }
     }
 
-    /// Rows of the stripe cache of an array.
+    /// Stripes of the stripe cache of an array.
     #[must_use]
-    pub fn cache_rows(&self, geometry: &Geometry) -> u32 {
+    pub fn cache_stripes(&self, geometry: &Geometry) -> u32 {
         if !self.stripe_size.is_auto() || self.stripe_cache_bytes == Bytes::ZERO {
             return self.stripe_cache_size;
         }
-        let row_bytes = u64::from(self.stripe_size.row_frames(geometry)) * FRAME_BYTES;
-        u32::try_from(self.stripe_cache_bytes.0 / row_bytes).map_or(u32::MAX, |rows| rows.max(17))
+        let stripe_bytes = u64::from(self.stripe_size.stripe_frames(geometry)) * FRAME_BYTES;
+        u32::try_from(self.stripe_cache_bytes.0 / stripe_bytes)
+            .map_or(u32::MAX, |stripes| stripes.max(17))
     }
 }
 
@@ -607,10 +608,10 @@ impl Default for Knobs {
     }
 }
 
-/// [`Knobs::preread_wait_max`] of md: its rows wait for others without a bound.
+/// [`Knobs::preread_wait_max`] of md: its stripes wait for others without a bound.
 pub const WAITS_WITHOUT_BOUND: Span = Span(u64::MAX);
 
-/// Chunk rows that may pass a held one of a stream.
+/// Full stripes that may pass a held one of a stream.
 const AUTO_THRESHOLD: u32 = 64;
 
 fn names() -> String {

@@ -7,9 +7,9 @@
 //! lib.rs      inputs of a turn to their volumes, credit
 //! volume.rs   the gates that a request passes        attach, sync, members, command beside it
 //! ranges.rs   which requests wait for each other
-//! raid/       geometry; parity/: rows.rs carries out what plan.rs decides, cache.rs says which row,
+//! raid/       geometry; parity/: stripes.rs carries out what plan.rs decides, cache.rs says which stripe,
 //!             priority.rs (◆ patch 000) and stripe_size.rs (◆ patch 004) are policies
-//! array.rs    the coordinator: clean and dirty, superblock rounds; membership.rs is what rows know of it
+//! array.rs    the coordinator: clean and dirty, superblock rounds; membership.rs is what stripes know of it
 //! flush/      ◆ flush_batch.rs (patch 002): which flush serves whom
 //! sched/      merging; outbox.rs gives out tokens and keeps who is to be told
 //! assemble.rs metadata of all members to an array, or a refusal
@@ -122,7 +122,7 @@ pub use input::{
 };
 pub use output::{ComputeOp, Differs, MemberOp, Notice, Output, Source, Sources};
 pub use snapshot::{
-    MemberSnapshot, MemberState, Mismatch, Mismatches, RowsInUse, Snapshot, VolumeSnapshot,
+    MemberSnapshot, MemberState, Mismatch, Mismatches, Snapshot, StripesInUse, VolumeSnapshot,
     WrongStrip,
 };
 pub use token::{Tag, Token};
@@ -139,7 +139,7 @@ use weft_units::{Bytes, Time, VolumeId};
 /// - Time enters only as `now` and never decreases. Two inputs may share one instant.
 /// - `handle` records a fact and decides nothing. What was recorded since the last turn is the
 ///   *plug*: small writes that arrive together are seen together.
-/// - `turn` decides for at most `turn_rows_max` rows (8, as md) and says what it did, so that the
+/// - `turn` decides for at most `turn_stripes_max` stripes (8, as md) and says what it did, so that the
 ///   simulator can charge CPU time for it before the outputs leave.
 /// - Every `Submit` and `Compute` carries a fresh [`Token`] and gets exactly one [`Input::Done`].
 /// - Same config, same sequence of `(now, input)`, same outputs, bit for bit.
@@ -150,7 +150,7 @@ use weft_units::{Bytes, Time, VolumeId};
 pub struct Engine {
     volumes: Vec<Volume>,
     credit: Credit,
-    turn_rows_max: u32,
+    turn_stripes_max: u32,
     inbox: Vec<Input>,
     out: Outbox,
 }
@@ -164,15 +164,15 @@ pub struct Turn {
     pub more: bool,
 }
 
-/// How hard it is to get a row of the stripe cache. md tells the page cache so, and blocks who asks for
+/// How hard it is to get a stripe of the cache. md tells the page cache so, and blocks who asks for
 /// one; whoever stands for the page cache asks here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Congestion {
-    /// A row is free.
+    /// A stripe is free.
     None,
-    /// No row is free: flushers that can do something else do.
+    /// No stripe is free: flushers that can do something else do.
     Congested,
-    /// Requests wait for rows: in md their callers are blocked.
+    /// Requests wait for stripes: in md their callers are blocked.
     Blocked,
 }
 
@@ -181,11 +181,11 @@ pub enum Congestion {
 pub struct Work {
     /// Inputs looked at.
     pub inputs: u32,
-    /// Times that a request was attached to a row.
+    /// Times that a request was attached to a stripe.
     pub attaches: u32,
-    /// Rows handled.
-    pub rows: u32,
-    /// Full rows that were written with one that was handled.
+    /// Stripes handled.
+    pub stripes: u32,
+    /// Filled stripes that were written with one that was handled.
     pub followers: u32,
     /// Member requests made, after merging.
     pub submits: u32,
@@ -212,10 +212,10 @@ impl Engine {
                     return Err(ConfigError::Members(member.info.index.0));
                 }
             }
-            let row_frames = volume.assembly.row_frames(volume.knobs.stripe_size);
+            let stripe_frames = volume.assembly.stripe_frames(volume.knobs.stripe_size);
             let frames = config.cache_frames / count;
-            if frames < row_frames {
-                let expected = row_frames * count;
+            if frames < stripe_frames {
+                let expected = stripe_frames * count;
                 return Err(ConfigError::TooFewFrames { found: config.cache_frames, expected });
             }
             volumes.push(Volume::new(
@@ -231,7 +231,7 @@ impl Engine {
         Ok(Self {
             volumes,
             credit: Credit::new(config.client_credit),
-            turn_rows_max: config.turn_rows_max.max(1),
+            turn_stripes_max: config.turn_stripes_max.max(1),
             inbox: Vec::new(),
             out: Outbox::new(now),
         })
@@ -246,7 +246,7 @@ impl Engine {
         self.inbox.push(input);
     }
 
-    /// Decides, for a bounded number of rows.
+    /// Decides, for a bounded number of stripes.
     pub fn turn(&mut self, now: Time) -> Turn {
         assert!(now >= self.out.now, "time does not run backwards");
         self.out.now = now;
@@ -260,7 +260,7 @@ impl Engine {
         // Given back for its allocation, as the list of credit below.
         self.inbox = inbox;
         for volume in &mut self.volumes {
-            self.out.work.rows += volume.turn(self.turn_rows_max, &mut self.out);
+            self.out.work.stripes += volume.turn(self.turn_stripes_max, &mut self.out);
         }
         self.out.seal();
         let mut credit = std::mem::take(&mut self.out.credit);
@@ -292,7 +292,7 @@ impl Engine {
         self.volumes.iter().filter_map(|volume| volume.next_wake(&self.out)).min()
     }
 
-    /// How hard it is to get a row of a volume's stripe cache.
+    /// How hard it is to get a stripe of a volume's stripe cache.
     ///
     /// # Panics
     /// There is no such volume.
@@ -301,7 +301,7 @@ impl Engine {
         self.volumes[volume.index()].congestion()
     }
 
-    /// How many rows of a volume's stripe cache are in use: of a snapshot, what is asked for often.
+    /// How many stripes of a volume's stripe cache are in use: of a snapshot, what is asked for often.
     ///
     /// # Panics
     /// There is no such volume.
@@ -310,13 +310,13 @@ impl Engine {
         self.volumes[volume.index()].stripe_cache_active()
     }
 
-    /// Where the rows of a volume's stripe cache are. It counts them: for those who look now and then.
+    /// Where the stripes of a volume's stripe cache are. It counts them: for those who look now and then.
     ///
     /// # Panics
     /// There is no such volume.
     #[must_use]
-    pub fn rows_in_use(&self, volume: VolumeId) -> RowsInUse {
-        self.volumes[volume.index()].rows_in_use()
+    pub fn stripes_in_use(&self, volume: VolumeId) -> StripesInUse {
+        self.volumes[volume.index()].stripes_in_use()
     }
 
     /// Counters and states for people and tests.

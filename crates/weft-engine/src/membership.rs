@@ -9,7 +9,7 @@ use crate::raid::geometry::Geometry;
 use crate::raid::slot_set::SlotSet;
 use crate::snapshot::MemberState;
 
-/// What rows have to know of an array.
+/// What stripes have to know of an array.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Membership {
     pub(crate) read_only: bool,
@@ -42,7 +42,7 @@ struct Seat {
 /// Whether the others stand in for a member that does not answer, and only takes long to say what is right.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Around {
-    /// The row knows that its data and parity agree.
+    /// The stripe knows that its data and parity agree.
     Always,
     /// Parity is compared: what is computed agrees with what it was computed from.
     Never,
@@ -50,7 +50,7 @@ pub(crate) enum Around {
     WhereChecked,
 }
 
-/// What rows have to say of a member.
+/// What stripes have to say of a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Report {
     /// A block is about to be written again that could not be read.
@@ -133,7 +133,7 @@ impl Membership {
         }
     }
 
-    /// Slots that can be read in a row whose last sector is before `end`.
+    /// Slots that can be read in a stripe whose last sector is before `end`.
     pub(crate) fn in_sync(&self, end: Sectors) -> SlotSet {
         let mut set = self.in_sync;
         for slot in self.present.without(self.in_sync).ascending() {
@@ -144,27 +144,27 @@ impl Membership {
         set
     }
 
-    /// Slots that can be read in a row of these sectors: without members that have bad blocks there,
+    /// Slots that can be read in a stripe of these sectors: without members that have bad blocks there,
     /// and without those that do not answer, if the others suffice and may stand in for them.
     #[inline]
-    pub(crate) fn readable(&self, row: SectorRange, around: Around) -> SlotSet {
+    pub(crate) fn readable(&self, stripe: SectorRange, around: Around) -> SlotSet {
         if self.stalled.is_empty() && self.present == self.in_sync && self.with_bad.is_empty() {
             return self.in_sync;
         }
-        self.readable_in_part(row, around)
+        self.readable_in_part(stripe, around)
     }
 
     #[inline(never)]
-    fn readable_in_part(&self, row: SectorRange, around: Around) -> SlotSet {
-        let mut in_sync = self.in_sync(row.end());
+    fn readable_in_part(&self, stripe: SectorRange, around: Around) -> SlotSet {
+        let mut in_sync = self.in_sync(stripe.end());
         for slot in self.with_bad.ascending() {
-            if self.seats[slot.index()].bad.first_in(row).is_some() {
+            if self.seats[slot.index()].bad.first_in(stripe).is_some() {
                 in_sync.remove(slot);
             }
         }
         let may = match around {
             Around::Always => true,
-            Around::WhereChecked => self.resync_from.is_none_or(|from| row.end() <= from),
+            Around::WhereChecked => self.resync_from.is_none_or(|from| stripe.end() <= from),
             Around::Never => false,
         };
         if !may {

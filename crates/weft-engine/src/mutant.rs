@@ -14,7 +14,7 @@ pub enum Mutant {
     AckBeforeSuperblock,
     /// An array that broke acknowledges writes that a member missed.
     BrokenAcknowledges,
-    /// A stripe cache that was made smaller keeps its rows.
+    /// A stripe cache that was made smaller keeps its stripes.
     CacheNotResized,
     /// One sector past a chunk boundary goes to the wrong member.
     ChunkEdgeOffByOne,
@@ -22,11 +22,11 @@ pub enum Mutant {
     CreditLostOnDisconnect,
     /// What is discarded does not wait for the dirty mark.
     DiscardBeforeDirty,
-    /// Rows of the cache are kept though their blocks are discarded.
-    DiscardKeepsRows,
+    /// Stripes of the cache are kept though their blocks are discarded.
+    DiscardKeepsStripes,
     /// A discard does not go to the first member.
     DiscardSkipsOneMember,
-    /// A discard does not wait for a sync of its rows.
+    /// A discard does not wait for a sync of its stripes.
     DiscardUnderSync,
     /// Superblocks are written with the update count they had.
     EventsNotRaised,
@@ -34,13 +34,13 @@ pub enum Mutant {
     FlushSkipsOneMember,
     /// A write's frames are given back before they were taken in.
     FrameReusedInFlight,
-    /// A full-row write forgets the last block of its parity.
-    FullRowWithoutTail,
+    /// A full-stripe write forgets the last block of its parity.
+    FullStripeWriteWithoutTail,
     /// What a member had no space for is not copied from the memory that its client lent.
     LentNotSaved,
     /// Memory that a client lent goes back while a member that stalls may still use it.
     LentNotPinned,
-    /// Rows that a turn left over wait until something happens.
+    /// Stripes that a turn left over wait until something happens.
     LostWakeUp,
     /// A resync does not keep the array from being marked clean.
     ResyncIsNoWriter,
@@ -52,7 +52,7 @@ pub enum Mutant {
     SuperblockRetriedLate,
     /// A write that comes while superblocks that say clean are being written takes them to say dirty.
     UnmarkedWhileBecomingClean,
-    /// Rows wait to be filled for as long as others are read or written.
+    /// Stripes wait to be filled for as long as others are read or written.
     WaitWithoutEnd,
     /// A write is taken though the array is read-only.
     WriteWhileReadOnly,
@@ -74,13 +74,13 @@ impl Mutant {
         Self::ChunkEdgeOffByOne,
         Self::CreditLostOnDisconnect,
         Self::DiscardBeforeDirty,
-        Self::DiscardKeepsRows,
+        Self::DiscardKeepsStripes,
         Self::DiscardSkipsOneMember,
         Self::DiscardUnderSync,
         Self::EventsNotRaised,
         Self::FlushSkipsOneMember,
         Self::FrameReusedInFlight,
-        Self::FullRowWithoutTail,
+        Self::FullStripeWriteWithoutTail,
         Self::LentNotPinned,
         Self::LostWakeUp,
         Self::ResyncIsNoWriter,

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use smallvec::smallvec;
-use weft_units::{Bytes, ClientId, MemberIndex, RowId, Sectors, Slot, Time, VolumeId};
+use weft_units::{Bytes, ClientId, MemberIndex, Sectors, Slot, StripeId, Time, VolumeId};
 
 use crate::Work;
 use crate::array::MemberRequest;
@@ -19,7 +19,7 @@ use crate::token::{Tag, Token};
 /// Who is to be told of a `Done`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Owner {
-    /// Blocks of rows, or pieces of reads that bypass the cache: one, and those merged with it.
+    /// Blocks of stripes, or pieces of reads that bypass the cache: one, and those merged with it.
     Parts(Who, Chain),
     /// What a request discards.
     Discard(RequestId),
@@ -27,8 +27,8 @@ pub(crate) enum Owner {
     Flush,
     /// The running superblock round.
     Superblock,
-    /// A computation of a row.
-    Compute(RowId),
+    /// A computation of a stripe.
+    Compute(StripeId),
 }
 
 /// A chain through a table, by its ends: the parts after the first one of a member request, or the
@@ -39,21 +39,21 @@ pub(crate) struct Chain {
     last: u32,
 }
 
-/// A block of a row.
+/// A block of a stripe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct RowPart {
-    pub(crate) row: RowId,
+pub(crate) struct StripePart {
+    pub(crate) stripe: StripeId,
     pub(crate) slot: Slot,
-    /// The request whose memory it is; else it is the row's.
+    /// The request whose memory it is; else it is the stripe's.
     pub(crate) lender: Option<RequestId>,
 }
 
-/// Blocks of one slot: of rows of a batch that follow each other.
+/// Blocks of one slot: of stripes of a batch that follow each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct RowRun {
-    pub(crate) head: RowId,
+pub(crate) struct StripeRun {
+    pub(crate) head: StripeId,
     pub(crate) slot: Slot,
-    /// Which row of the batch, counted from its head, and how many.
+    /// Which stripe of the batch, counted from its head, and how many.
     pub(crate) first: u32,
     pub(crate) count: u32,
 }
@@ -62,8 +62,8 @@ pub(crate) struct RowRun {
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Who {
     Read(ReadPart),
-    Row(RowPart),
-    Rows(RowRun),
+    Stripe(StripePart),
+    Stripes(StripeRun),
 }
 
 /// A piece of a client's read.
@@ -268,8 +268,8 @@ impl Outbox {
         token
     }
 
-    pub(crate) fn compute(&mut self, volume: VolumeId, row: RowId, ops: Vec<ComputeOp>) {
-        let token = self.issue(volume, None, false, Owner::Compute(row));
+    pub(crate) fn compute(&mut self, volume: VolumeId, stripe: StripeId, ops: Vec<ComputeOp>) {
+        let token = self.issue(volume, None, false, Owner::Compute(stripe));
         self.work.operations += ops.len() as u32;
         self.outputs.push_back(Output::Compute { token, ops });
     }
@@ -358,8 +358,8 @@ impl Outbox {
         entries.map(|entry| entry.token).collect()
     }
 
-    /// Whether a member is writing for rows that wait for it.
-    pub(crate) fn is_writing_rows(&self, member: MemberIndex) -> bool {
+    /// Whether a member is writing for stripes that wait for it.
+    pub(crate) fn is_writing_stripes(&self, member: MemberIndex) -> bool {
         self.tokens_of(member).into_iter().any(|token| {
             let outstanding = self.tokens[token_place(token)].outstanding.as_ref();
             outstanding
@@ -422,7 +422,7 @@ impl Outbox {
 /// and never given out twice: 2^24 outstanding, 2^40 in a lifetime (34 years at 1,000 a millisecond).
 const TOKEN_PLACE_BITS: u32 = 24;
 
-/// Lists of computations that are kept, and how long one may be: that of one row, as a rule.
+/// Lists of computations that are kept, and how long one may be: that of one stripe, as a rule.
 const SPARE_OPS_MAX: usize = 64;
 const SPARE_OPS_LONG: usize = 16;
 

@@ -168,10 +168,10 @@ pub enum ComputeOp {
     },
 }
 
-/// Data blocks of a row, each with its exponent.
+/// Data blocks of a stripe, each with its exponent.
 pub type Sources = SmallVec<[Source; 4]>;
 
-/// A data block of a row.
+/// A data block of a stripe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Source {
     /// Power of the generator that multiplies it in Q.
@@ -233,7 +233,7 @@ pub enum Notice {
         /// How many sectors.
         sectors: Sectors,
     },
-    /// Row sync ended.
+    /// Resync ended.
     SyncFinished {
         /// Of which volume.
         volume: VolumeId,
@@ -241,12 +241,12 @@ pub enum Notice {
         action: SyncAction,
         /// Sectors whose parity disagreed, in md's counting.
         mismatch_cnt: u64,
-        /// Rows looked at.
-        rows: u64,
+        /// Stripes looked at.
+        stripes: u64,
         /// Whether it reached the end.
         complete: bool,
     },
-    /// Row sync began.
+    /// Resync began.
     SyncStarted {
         /// Of which volume.
         volume: VolumeId,

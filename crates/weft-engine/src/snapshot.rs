@@ -4,7 +4,7 @@ use weft_units::{Bytes, ClientId, MemberIndex, Sectors, Slot};
 
 use crate::input::SyncAction;
 use crate::knobs::Knobs;
-use crate::raid::parity::waits::RowWaits;
+use crate::raid::parity::waits::StripeWaits;
 
 /// What an engine is doing.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,8 +34,8 @@ pub struct VolumeSnapshot {
     pub sync_action: SyncAction,
     /// Data sectors of each member that the running or last sync has passed, and of how many.
     pub sync_completed: Option<(Sectors, Sectors)>,
-    /// Rows that the running or last sync has looked at.
-    pub sync_rows: u64,
+    /// Stripes that the running or last sync has looked at.
+    pub sync_stripes: u64,
     /// md's `mismatch_cnt`, in sectors.
     pub mismatch_cnt: u64,
     /// Where that is, as far as the running or last sync is a check.
@@ -44,10 +44,10 @@ pub struct VolumeSnapshot {
     pub no_space: bool,
     /// Where parity may be wrong from; `None` when it is right everywhere.
     pub resync_from: Option<Sectors>,
-    /// Rows of the cache in use.
+    /// Stripes of the cache in use.
     pub stripe_cache_active: u32,
-    /// How long rows waited to be read or filled.
-    pub row_waits: RowWaits,
+    /// How long stripes waited to be read or filled.
+    pub stripe_waits: StripeWaits,
     /// Client requests not answered yet.
     pub requests_active: usize,
     /// The knobs now.
@@ -156,19 +156,19 @@ pub enum MemberState {
     Spare,
 }
 
-/// Where the rows of a stripe cache are, at one moment.
+/// Where the stripes of a stripe cache are, at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct RowsInUse {
+pub struct StripesInUse {
     /// All that are in use: on a list below, or with something in flight.
     pub active: u32,
     /// That wait for a permission to preread.
     pub delayed: u32,
     /// That may be handled.
     pub ready: u32,
-    /// That may preread, and that rows which are ready go before.
+    /// That may preread, and that stripes which are ready go before.
     pub held: u32,
     /// That may preread or do, held ones among them.
     pub prereading: u32,
     /// That are written whole, and not done with it.
-    pub full_row_writes: u32,
+    pub full_stripe_writes: u32,
 }

@@ -4,7 +4,7 @@
 //!
 //! 1. earlier requests that overlap it ([`crate::ranges`]);
 //! 2. for a write, the dirty mark of the array; with `preflush`, a round of flushes;
-//! 3. rows of the stripe cache, one at a time; a read of a whole array goes straight to its members;
+//! 3. stripes of the stripe cache, one at a time; a read of a whole array goes straight to its members;
 //! 4. its pieces are done;
 //! 5. failures that happened meanwhile are recorded on the other members.
 //!
@@ -20,7 +20,7 @@ mod sync;
 use std::collections::VecDeque;
 
 use smallvec::SmallVec;
-use weft_units::{ByteRange, Bytes, ClientId, RowId, Sectors, Slot, Span, Time, VolumeId};
+use weft_units::{ByteRange, Bytes, ClientId, Sectors, Slot, Span, StripeId, Time, VolumeId};
 
 use self::command::Waiting;
 use self::discard::Discard;
@@ -35,16 +35,16 @@ use crate::frame::{Frame, Run, frames_needed};
 use crate::input::{Fault, Flags, Request, RequestOp, SyncAction, Value};
 use crate::knobs::{Knob, Knobs, PlanRule, PriorityRule, WAITS_WITHOUT_BOUND};
 use crate::mutant::Mutant;
-use crate::outbox::{Outbox, Outstanding, Owner, ReadPart, RowPart, Who};
+use crate::outbox::{Outbox, Outstanding, Owner, ReadPart, StripePart, Who};
 use crate::output::{Notice, Output};
 use crate::raid::geometry::Geometry;
 use crate::raid::parity::cache::Cache;
 use crate::raid::parity::discard::Discarded;
-use crate::raid::parity::rows::{Answer, Event, Rows, Surroundings};
 use crate::raid::parity::split::ParityRaid;
-use crate::raid::parity::sync::RowSync;
+use crate::raid::parity::stripes::{Answer, Event, Stripes, Surroundings};
+use crate::raid::parity::sync::Resync;
 use crate::ranges::{Ranges, RequestId};
-use crate::snapshot::{RowsInUse, VolumeSnapshot, WrongStrip};
+use crate::snapshot::{StripesInUse, VolumeSnapshot, WrongStrip};
 use crate::token::Tag;
 
 /// One volume: an array of level 4, 5 or 6 and the requests to it.
@@ -60,23 +60,23 @@ pub(crate) struct Volume {
     ranges: Ranges,
     /// Writes that wait for the dirty mark.
     before_dirty: VecDeque<RequestId>,
-    /// Requests that may be attached to rows.
+    /// Requests that may be attached to stripes.
     ready: VecDeque<RequestId>,
-    /// What is being discarded, request by request, and the rows of it.
+    /// What is being discarded, request by request, and the stripes of it.
     discards: Vec<Discard>,
     discarded: Discarded,
     streams: Streams,
     /// Done, but a failure is not recorded yet.
     held: VecDeque<RequestId>,
-    sync: Option<RowSync>,
+    sync: Option<Resync>,
     /// The last one, for people.
-    last_sync: Option<RowSync>,
+    last_sync: Option<Resync>,
     /// Asked for by an administrator.
     wanted_sync: Option<SyncAction>,
     frozen: bool,
     /// A recovery failed: none is tried until the members change.
     recovery_disabled: bool,
-    /// Waits until no row is in use.
+    /// Waits until no stripe is in use.
     resizing: Option<Knob>,
     /// Who asked for what, and waits.
     commands: Vec<Waiting>,
@@ -87,12 +87,12 @@ pub(crate) struct Volume {
     sync_failed_full: bool,
 }
 
-/// The part of the frame pool that holds the rows.
+/// The part of the frame pool that holds the stripes.
 #[derive(Clone, Copy, Debug)]
 struct Memory {
     first: Frame,
     frames: u32,
-    rows_max: Option<u32>,
+    stripes_max: Option<u32>,
 }
 
 /// A request that is not answered yet, or whose frames are still in use.
@@ -111,7 +111,7 @@ struct Active {
     /// Pieces that are not done, one for dealing it, and [`ATTACHING`] while it is being attached.
     pending: u64,
     /// What of it goes past the cache.
-    discarded: Option<Box<discard::Rows>>,
+    discarded: Option<Box<discard::Stripes>>,
     error: Option<ReplyError>,
     /// A member that it read has stalled.
     stalled: bool,
@@ -120,9 +120,9 @@ struct Active {
     writes: bool,
     /// Another request waits for it.
     waited_for: bool,
-    /// More of its row is on its way.
+    /// More of its stripe is on its way.
     streams: bool,
-    /// And as much of it as a chunk row holds has come without a pause.
+    /// And as much of it as a full stripe holds has come without a pause.
     pours: bool,
     /// What it belongs to, if anybody wants to know.
     stream: StreamId,
@@ -142,8 +142,8 @@ impl Volume {
         now: Time,
     ) -> Self {
         let array = Array::new(id, &config.assembly, epoch_secs, now);
-        let memory = Memory { first, frames, rows_max: config.rows_max };
-        let raid = ParityRaid::new(memory.rows(id, &array.geometry, &config.knobs));
+        let memory = Memory { first, frames, stripes_max: config.stripes_max };
+        let raid = ParityRaid::new(memory.stripes(id, &array.geometry, &config.knobs));
         Self {
             id,
             array,
@@ -200,13 +200,14 @@ impl Volume {
         }
         let discarded = self.to_discard(request);
         let range = match discarded {
-            Some(rows) if trims => rows,
+            Some(stripes) if trims => stripes,
             // Advice that cannot be taken.
             None if trims => ByteRange::new(range.start.0, 0),
             _ => range,
         };
         let id = self.enter(&Request { range, ..*request }, writes, out.now);
-        self.active(id).discarded = discarded.map(|rows| Box::new(discard::Rows::new(rows)));
+        self.active(id).discarded =
+            discarded.map(|stripes| Box::new(discard::Stripes::new(stripes)));
         if request.op == RequestOp::Flush || (range.len == Bytes::ZERO && request.flags.preflush) {
             self.array.flushes.arrive(FlushFor::Request(id));
         } else if range.len == Bytes::ZERO {
@@ -221,7 +222,7 @@ impl Volume {
         Ok(())
     }
 
-    /// A request waits for others that it overlaps. Rows of these wait not for long to be filled: those who
+    /// A request waits for others that it overlaps. Stripes of these wait not for long to be filled: those who
     /// could fill them may be kept waiting by that. md does not queue whole requests.
     #[cold]
     fn hurry_those_before(&mut self, id: RequestId, now: Time) {
@@ -229,20 +230,20 @@ impl Volume {
             return;
         }
         let before: SmallVec<[RequestId; 4]> = self.ranges.held_up_by(id).collect();
-        let chunk_row = self.chunk_row_bytes();
+        let full_stripe = self.full_stripe_bytes();
         for id in before {
             let request = self.active(id);
             if !request.writes || std::mem::replace(&mut request.waited_for, true) {
                 continue;
             }
             let range = request.range;
-            let chunk_rows = range.start.0 / chunk_row..range.end().0.div_ceil(chunk_row);
-            self.raid.hurry(id, &chunk_rows, now);
+            let full_stripes = range.start.0 / full_stripe..range.end().0.div_ceil(full_stripe);
+            self.raid.hurry(id, &full_stripes, now);
         }
     }
 
-    /// Data bytes of a row of chunks.
-    fn chunk_row_bytes(&self) -> u64 {
+    /// Data bytes of a full stripe.
+    fn full_stripe_bytes(&self) -> u64 {
         let geometry = &self.array.geometry;
         geometry.chunk().bytes().0 * u64::from(geometry.data_members())
     }
@@ -276,7 +277,9 @@ impl Volume {
         }
         let result = value.as_ref().map(|_| ()).map_err(|fault| *fault);
         match outstanding.owner {
-            Owner::Compute(row) => self.with_rows(out, |rows, cx| rows.computed(row, value, cx)),
+            Owner::Compute(stripe) => {
+                self.with_stripes(out, |stripes, cx| stripes.computed(stripe, value, cx))
+            }
             Owner::Discard(request) if !detached => {
                 self.discard_done(request, position, result, out);
             }
@@ -299,13 +302,13 @@ impl Volume {
                 let mut next = Some(first);
                 while let Some(part) = next {
                     match part {
-                        Who::Row(part) if detached => self.raid.rows.unpin(part),
-                        Who::Row(part) => self.row_done(part, answer, out),
-                        Who::Rows(_) if detached => {
-                            unreachable!("what is given up is told row by row")
+                        Who::Stripe(part) if detached => self.raid.stripes.unpin(part),
+                        Who::Stripe(part) => self.stripe_done(part, answer, out),
+                        Who::Stripes(_) if detached => {
+                            unreachable!("what is given up is told stripe by stripe")
                         }
-                        Who::Rows(run) => {
-                            self.with_rows(out, |rows, cx| rows.run_done(run, answer, cx));
+                        Who::Stripes(run) => {
+                            self.with_stripes(out, |stripes, cx| stripes.run_done(run, answer, cx));
                         }
                         Who::Read(part) if detached => self.unpin(part.request, out),
                         Who::Read(part) => self.read_done(part, result, out),
@@ -319,13 +322,13 @@ impl Volume {
 
     // What is decided: one turn.
 
-    /// Decides for at most `rows_max` rows. How many it handled.
-    pub(crate) fn turn(&mut self, rows_max: u32, out: &mut Outbox) -> u32 {
+    /// Decides for at most `stripes_max` stripes. How many it handled.
+    pub(crate) fn turn(&mut self, stripes_max: u32, out: &mut Outbox) -> u32 {
         self.watch_members(out);
         self.start_dirty_writers();
         self.pay_off(out);
-        // Those who waited for rows are relieved before a sync takes what is free.
-        self.raid.rows.cache.relieve_within(wait_max(&self.knobs, &self.array), out.now);
+        // Those who waited for stripes are relieved before a sync takes what is free.
+        self.raid.stripes.cache.relieve_within(wait_max(&self.knobs, &self.array), out.now);
         self.run_syncs(out);
         self.resize(out);
         self.deal_ready(out);
@@ -334,10 +337,10 @@ impl Volume {
             self.end_vain_waits(out);
         }
         let may_move = self.members_are_known();
-        let mut handled = self.with_rows(out, |rows, cx| rows.release_plug(cx, may_move));
-        handled += self.handle_rows(rows_max, out);
+        let mut handled = self.with_stripes(out, |stripes, cx| stripes.release_plug(cx, may_move));
+        handled += self.handle_stripes(stripes_max, out);
         self.run_discards(out);
-        self.raid.rows.cache.plug_delayed(self.knobs.activation(), out.now);
+        self.raid.stripes.cache.plug_delayed(self.knobs.activation(), out.now);
         self.release_held(out);
         let delay =
             if self.stopping && self.is_idle() { None } else { Some(self.knobs.safe_mode_delay) };
@@ -355,14 +358,15 @@ impl Volume {
         let lost = self.array.is_planted(Mutant::LostWakeUp);
         let variant = self.knobs.priority_variant();
         let (activation, wait_max) = (self.knobs.activation(), wait_max(&self.knobs, &self.array));
-        let rows_wait = self.members_are_known()
-            && self.raid.rows.cache.has_runnable(variant, activation, wait_max, now);
+        let stripes_wait = self.members_are_known()
+            && self.raid.stripes.cache.has_runnable(variant, activation, wait_max, now);
         let sync_goes_on = self.sync.as_ref().is_some_and(|sync| {
-            let may = |key| self.may_sync_row(key);
-            sync.has_work(self.raid.rows.cache.size(), may, |key| self.raid.rows.syncs_row(key))
-                && (self.array.is_dirty() || !changes_parity(sync.action))
+            let may = |key| self.may_sync_stripe(key);
+            sync.has_work(self.raid.stripes.cache.size(), may, |key| {
+                self.raid.stripes.syncs_stripe(key)
+            }) && (self.array.is_dirty() || !changes_parity(sync.action))
         });
-        (rows_wait && !lost)
+        (stripes_wait && !lost)
             || self.raid.can_attach()
             || (!self.raid.ready.is_empty() && self.resizing.is_none())
             || sync_goes_on
@@ -384,18 +388,18 @@ impl Volume {
     }
 
     pub(crate) fn stripe_cache_active(&self) -> u32 {
-        self.raid.rows.cache.active()
+        self.raid.stripes.cache.active()
     }
 
-    pub(crate) fn rows_in_use(&self) -> RowsInUse {
-        self.raid.rows.cache.rows_in_use()
+    pub(crate) fn stripes_in_use(&self) -> StripesInUse {
+        self.raid.stripes.cache.stripes_in_use()
     }
 
     /// Source: md's `raid5_congested`; `md_write_start`, in which a writer waits for the superblock.
     pub(crate) fn congestion(&self) -> Congestion {
         if !self.raid.starved.is_empty() || !self.before_dirty.is_empty() {
             Congestion::Blocked
-        } else if self.stripe_cache_active() == self.raid.rows.cache.size() {
+        } else if self.stripe_cache_active() == self.raid.stripes.cache.size() {
             Congestion::Congested
         } else {
             Congestion::None
@@ -418,7 +422,7 @@ impl Volume {
         });
         let retry = self.retry_wake();
         let wait_max = wait_max(&self.knobs, &self.array);
-        let cache = &self.raid.rows.cache;
+        let cache = &self.raid.stripes.cache;
         let activation = self
             .members_are_known()
             .then(|| cache.activation_wake(self.knobs.priority_variant(), wait_max))
@@ -439,13 +443,13 @@ impl Volume {
                 None => SyncAction::Idle,
             },
             sync_completed: sync.map(|sync| (sync.completed(), sync.total())),
-            sync_rows: sync.map_or(0, |sync| sync.rows),
+            sync_stripes: sync.map_or(0, |sync| sync.stripes),
             mismatch_cnt: sync.map_or(0, |sync| sync.mismatch_cnt),
             mismatches: sync.map(|sync| sync.mismatches.clone()).unwrap_or_default(),
             no_space: self.full_since.is_some() || self.array.round_waits_for_space(),
             resync_from: self.array.membership.resync_from,
             stripe_cache_active: self.stripe_cache_active(),
-            row_waits: self.raid.rows.waits.clone(),
+            stripe_waits: self.raid.stripes.waits.clone(),
             requests_active: self.requests.iter().flatten().filter(|r| !r.answered).count(),
             knobs: self.knobs,
             members: self.array.members.iter().map(crate::member::Member::snapshot).collect(),
@@ -517,7 +521,7 @@ impl Volume {
         }
     }
 
-    /// The stream of a request, if anybody wants to know; and whether its rows are to wait for more of it.
+    /// The stream of a request, if anybody wants to know; and whether its stripes are to wait for more of it.
     fn stream_of(&mut self, range: ByteRange, writes: bool, now: Time) -> (StreamId, bool) {
         let gathers = self.knobs.stripe_size.is_auto();
         if !writes || (!gathers && self.knobs.priority != PriorityRule::Stream) {
@@ -525,25 +529,26 @@ impl Volume {
         }
         let before_answer = self.ranges.write_ends_at(range.start.0);
         let (stream, flows) = self.streams.arrive(range, before_answer, now);
-        (stream, gathers && flows && self.streams.reaches(stream, self.rest_of_rows(range)))
+        (stream, gathers && flows && self.streams.reaches(stream, self.rest_of_stripes(range)))
     }
 
-    /// How many bytes from the start of a write to the end of the last one that fills its rows.
-    fn rest_of_rows(&self, range: ByteRange) -> u64 {
-        let (chunk, chunk_row) = (self.array.geometry.chunk().bytes().0, self.chunk_row_bytes());
+    /// How many bytes from the start of a write to the end of the last one that fills its stripes.
+    fn rest_of_stripes(&self, range: ByteRange) -> u64 {
+        let (chunk, full_stripe) =
+            (self.array.geometry.chunk().bytes().0, self.full_stripe_bytes());
         let last = range.end().0 - 1;
-        let begins = last - last % chunk_row;
+        let begins = last - last % full_stripe;
         let first = range.start.0.max(begins);
-        let of_rows = if first / chunk == last / chunk {
-            chunk_row - chunk + last % chunk + 1
+        let of_stripes = if first / chunk == last / chunk {
+            full_stripe - chunk + last % chunk + 1
         } else {
-            chunk_row
+            full_stripe
         };
-        begins + of_rows - range.start.0
+        begins + of_stripes - range.start.0
     }
 
     fn pours(&self, stream: StreamId) -> bool {
-        self.knobs.stripe_size.is_auto() && self.streams.run(stream).0 >= self.chunk_row_bytes()
+        self.knobs.stripe_size.is_auto() && self.streams.run(stream).0 >= self.full_stripe_bytes()
     }
 
     fn active(&mut self, id: RequestId) -> &mut Active {
@@ -591,7 +596,7 @@ impl Volume {
     }
 
     fn start_read(&mut self, id: RequestId, out: &mut Outbox) {
-        // What a member has no space for is known to its row only. A read whose member stalled
+        // What a member has no space for is known to its stripe only. A read whose member stalled
         // would be given up once more if members need longer for it than `read_around`, and so on
         // for ever.
         let bypasses =
@@ -603,7 +608,7 @@ impl Volume {
         }
     }
 
-    /// A member answered a read that bypassed the cache. If it could not be read, rows do not say so.
+    /// A member answered a read that bypassed the cache. If it could not be read, stripes do not say so.
     fn bypass_answered(
         &mut self,
         position: Option<usize>,
@@ -740,19 +745,19 @@ impl Volume {
     }
 
     #[inline]
-    fn with_rows<T>(
+    fn with_stripes<T>(
         &mut self,
         out: &mut Outbox,
-        act: impl FnOnce(&mut Rows, &mut Surroundings<'_>) -> T,
+        act: impl FnOnce(&mut Stripes, &mut Surroundings<'_>) -> T,
     ) -> T {
         let mut cx = Surroundings { array: &mut self.array, knobs: &self.knobs, out };
-        act(&mut self.raid.rows, &mut cx)
+        act(&mut self.raid.stripes, &mut cx)
     }
 
-    /// A member request of a row is done, or was given up.
+    /// A member request of a stripe is done, or was given up.
     #[inline]
-    fn row_done(&mut self, part: RowPart, answer: Answer, out: &mut Outbox) {
-        self.with_rows(out, |rows, cx| rows.done(part, answer, cx));
+    fn stripe_done(&mut self, part: StripePart, answer: Answer, out: &mut Outbox) {
+        self.with_stripes(out, |stripes, cx| stripes.done(part, answer, cx));
     }
 
     /// Whether every failure is recorded, or never will be.
@@ -760,38 +765,40 @@ impl Volume {
         self.array.failures_recorded() || self.array.membership.broken
     }
 
-    fn handle_rows(&mut self, rows_max: u32, out: &mut Outbox) -> u32 {
+    fn handle_stripes(&mut self, stripes_max: u32, out: &mut Outbox) -> u32 {
         // As md: nothing moves while a failure is not recorded.
         if !self.members_are_known() {
             return 0;
         }
-        let chunk_row = self.chunk_row_bytes();
+        let full_stripe = self.full_stripe_bytes();
         let (geometry, streams, now) = (&self.array.geometry, &self.streams, out.now);
         let (knobs, wait_max) = (&self.knobs, wait_max(&self.knobs, &self.array));
-        let ParityRaid { rows, picked, .. } = &mut self.raid;
-        rows.activate(knobs, wait_max, geometry, now, |lacks| {
-            streams.moved(&lacks, chunk_row, now)
+        let ParityRaid { stripes, picked, .. } = &mut self.raid;
+        stripes.activate(knobs, wait_max, geometry, now, |lacks| {
+            streams.moved(&lacks, full_stripe, now)
         });
         let variant = knobs.priority_variant();
         // For its allocation.
         let mut picked = std::mem::take(picked);
-        // What goes by chunk rows ends a turn when it has made the longest request that there is: members
+        // What goes by full stripes ends a turn when it has made the longest request that there is: members
         // are to begin while the next one is worked on.
-        let most = (knobs.max_sectors.0 / rows.cache.block_bytes()).max(1);
+        let most = (knobs.max_sectors.0 / stripes.cache.block_bytes()).max(1);
         let (mut picks, mut count) = (0, 0);
-        while picks < rows_max && count < most {
+        while picks < stripes_max && count < most {
             let first = picked.len();
-            if !rows.cache.pick(variant, &mut picked) {
+            if !stripes.cache.pick(variant, &mut picked) {
                 break;
             }
             picks += 1;
-            if rows.cache.goes_by_chunk_rows() {
-                let led = |id: &RowId| 1 + rows.cache.row(*id).followers();
+            if stripes.cache.goes_by_full_stripes() {
+                let led = |id: &StripeId| 1 + stripes.cache.stripe(*id).followers();
                 count += picked[first..].iter().map(led).sum::<u64>();
             }
         }
         let handled = picked.len() as u32;
-        self.with_rows(out, |rows, cx| picked.drain(..).for_each(|row| rows.handle(row, cx)));
+        self.with_stripes(out, |stripes, cx| {
+            picked.drain(..).for_each(|stripe| stripes.handle(stripe, cx))
+        });
         self.raid.picked = picked;
         self.take_events(out);
         handled
@@ -802,7 +809,7 @@ impl Volume {
         if self.owes() && self.retry_wake().is_some_and(|time| out.now >= time) {
             self.full_since = Some(out.now);
             self.array.give_up_full(self.knobs.no_space_wait, out);
-            self.with_rows(out, |rows, cx| rows.pay_off(cx));
+            self.with_stripes(out, |stripes, cx| stripes.pay_off(cx));
             self.take_events(out);
         }
     }
@@ -817,20 +824,20 @@ impl Volume {
 
     #[inline]
     fn take_events(&mut self, out: &mut Outbox) {
-        if !self.raid.rows.events.is_empty() {
+        if !self.raid.stripes.events.is_empty() {
             self.take_some_events(out);
         }
     }
 
     #[inline(never)]
     fn take_some_events(&mut self, out: &mut Outbox) {
-        let mut events = std::mem::take(&mut self.raid.rows.events);
+        let mut events = std::mem::take(&mut self.raid.stripes.events);
         for event in events.drain(..) {
             self.event(event, out);
         }
-        // Keeps the allocation; nothing was added meanwhile but by rows, which are not handled here.
-        if self.raid.rows.events.is_empty() {
-            self.raid.rows.events = events;
+        // Keeps the allocation; nothing was added meanwhile but by stripes, which are not handled here.
+        if self.raid.stripes.events.is_empty() {
+            self.raid.stripes.events = events;
         }
     }
 
@@ -855,8 +862,8 @@ impl Volume {
                 if self.array.is_planted(Mutant::LentNotPinned) => {}
             Event::Pinned { request } => self.active(request).pins += 1,
             Event::SyncDone { key, mismatch, wrong, ok } => {
-                let sync = self.sync.as_mut().expect("rows are synced for a sync");
-                sync.row_done(key, mismatch, ok);
+                let sync = self.sync.as_mut().expect("stripes are synced for a sync");
+                sync.stripe_done(key, mismatch, ok);
                 if mismatch && sync.action == SyncAction::Check {
                     let sector = sync.sector_of(key);
                     let wrong = wrong.and_then(|slot| {
@@ -886,12 +893,12 @@ impl Volume {
         }
     }
 
-    /// A member has no space for a row.
+    /// A member has no space for a stripe.
     fn no_space(&mut self, slot: Slot, sector: Sectors, out: &mut Outbox) {
-        let row = sector.0 / self.height().0;
+        let stripe = sector.0 / self.height().0;
         if let Some(sync) = &mut self.sync {
             self.sync_failed_full = true;
-            sync.rewind(row);
+            sync.rewind(stripe);
         }
         self.array.found_no_space(slot, out.now);
         let first = self.full_since.replace(out.now).is_none();
@@ -926,35 +933,36 @@ impl Volume {
         }
     }
 
-    /// Row height in sectors.
+    /// Stripe height in sectors.
     fn height(&self) -> Sectors {
         height_of(&self.array.geometry, &self.knobs)
     }
 
-    fn rows_per_chunk(&self) -> u64 {
+    fn stripes_per_chunk(&self) -> u64 {
         self.array.geometry.chunk().0 / self.height().0
     }
 
-    /// Whether members had no space for something that is only in rows.
+    /// Whether members had no space for something that is only in stripes.
     fn owes(&self) -> bool {
-        self.raid.rows.is_owing()
+        self.raid.stripes.is_owing()
     }
 }
 
 impl Memory {
-    /// As many rows as are wanted, or as many of them as fit.
-    fn rows(&self, volume: VolumeId, geometry: &Geometry, knobs: &Knobs) -> Rows {
+    /// As many stripes as are wanted, or as many of them as fit.
+    fn stripes(&self, volume: VolumeId, geometry: &Geometry, knobs: &Knobs) -> Stripes {
         let (chunk, height) = (geometry.chunk(), height_of(geometry, knobs));
-        let wanted = self.rows_max.unwrap_or(u32::MAX).min(knobs.cache_rows(geometry));
-        let rows = wanted.max(1).min(self.frames / knobs.stripe_size.row_frames(geometry));
-        let by_chunk_rows = knobs.stripe_size.is_auto().then(|| chunk.0 / height.0);
+        let wanted = self.stripes_max.unwrap_or(u32::MAX).min(knobs.cache_stripes(geometry));
+        let stripes = wanted.max(1).min(self.frames / knobs.stripe_size.stripe_frames(geometry));
+        let by_full_stripes = knobs.stripe_size.is_auto().then(|| chunk.0 / height.0);
         let form = knobs.stripe_cache_form;
-        let cache = Cache::new(rows, self.first, geometry.members(), height, by_chunk_rows, form);
-        Rows::new(volume, cache, chunk)
+        let cache =
+            Cache::new(stripes, self.first, geometry.members(), height, by_full_stripes, form);
+        Stripes::new(volume, cache, chunk)
     }
 }
 
-/// How long a row waits at most to be filled, by a rule that has no bound of its own, and a request for a row.
+/// How long a stripe waits at most to be filled, by a rule that has no bound of its own, and a request for a stripe.
 #[inline]
 fn wait_max(knobs: &Knobs, array: &Array) -> Span {
     if array.is_planted(Mutant::WaitWithoutEnd) {

@@ -1,6 +1,6 @@
 //! Which parts of a volume are holes?
 //!
-//! Of a bare member those of its file. Of an array those rows of chunks that are a hole in every member
+//! Of a bare member those of its file. Of an array those full stripes that are a hole in every member
 //! that is in sync: data, P and Q of zeroes are zeroes. An answer is about what was acknowledged: that
 //! is on the members. Whoever cannot be asked holds data: overlays, block devices, members that came
 //! later, a volume that has no space.
@@ -21,7 +21,7 @@ use crate::looks::LOOKS_MAX;
 #[derive(Debug)]
 pub(crate) enum Allocation {
     /// Those of the members' files.
-    Array(Rows),
+    Array(FullStripes),
     /// Those of the member's file.
     Bare,
     /// It has none that are known.
@@ -30,10 +30,10 @@ pub(crate) enum Allocation {
 
 /// What of an array's shape is needed.
 #[derive(Debug)]
-pub(crate) struct Rows {
-    /// Bytes of a member in a row of chunks.
+pub(crate) struct FullStripes {
+    /// Bytes of a member in a full stripe.
     chunk: u64,
-    /// Members' worth of data in a row.
+    /// Members' worth of data in a full stripe.
     data_members: u64,
     /// Where the data begins on each member that was there at the start.
     starts: BTreeMap<MemberIndex, u64>,
@@ -45,7 +45,7 @@ impl Allocation {
             SlotState::InSync(member) | SlotState::Rebuilding { member, .. } => Some(member),
             SlotState::Missing => None,
         });
-        Self::Array(Rows {
+        Self::Array(FullStripes {
             chunk: assembly.geometry.chunk().bytes().0,
             data_members: u64::from(assembly.geometry.data_members()),
             starts: members
@@ -54,10 +54,10 @@ impl Allocation {
         })
     }
 
-    /// Bytes of a chunk row, where one is discarded as a whole.
-    pub(crate) fn row_bytes(&self) -> u64 {
+    /// Bytes of a full stripe, where one is discarded as a whole.
+    pub(crate) fn full_stripe_bytes(&self) -> u64 {
         match self {
-            Self::Array(rows) => rows.chunk * rows.data_members,
+            Self::Array(full_stripes) => full_stripes.chunk * full_stripes.data_members,
             Self::Bare | Self::Unknown => 1,
         }
     }
@@ -86,16 +86,16 @@ impl Allocation {
                     }
                 }
             }
-            Self::Array(rows) => {
+            Self::Array(full_stripes) => {
                 let snapshot = driver.shared_snapshot();
                 let state =
                     snapshot.as_ref().and_then(|all| all.volumes.get(usize::from(volume.0)));
-                let members = state.and_then(|state| rows.in_sync(driver, state));
+                let members = state.and_then(|state| full_stripes.in_sync(driver, state));
                 while let Some(members) = &members
                     && at < end
                     && told.has_room()
                 {
-                    let (hole, until) = rows.stretch(members, at, end);
+                    let (hole, until) = full_stripes.stretch(members, at, end);
                     told.push(hole, until - at, members.len());
                     at = until;
                 }
@@ -122,20 +122,20 @@ impl Allocation {
                 let mut members = driver.members().members();
                 members.next().is_some_and(|member| member.hole(Bytes(offset), len) == len)
             }
-            Self::Array(rows) if len >= ARRAY_BYTES_MIN => {
+            Self::Array(full_stripes) if len >= ARRAY_BYTES_MIN => {
                 let snapshot = driver.shared_snapshot();
                 let volumes = snapshot.as_ref().map_or(&[][..], |all| &all.volumes);
                 let state = volumes.get(usize::from(volume.0));
-                state
-                    .and_then(|state| rows.in_sync(driver, state))
-                    .is_some_and(|members| rows.is_hole(&members, offset, offset + u64::from(len)))
+                state.and_then(|state| full_stripes.in_sync(driver, state)).is_some_and(|members| {
+                    full_stripes.is_hole(&members, offset, offset + u64::from(len))
+                })
             }
             Self::Array(_) | Self::Bare | Self::Unknown => false,
         }
     }
 }
 
-impl Rows {
+impl FullStripes {
     /// The members that are in sync, and where their data begins. `None` when one of them cannot be
     /// asked.
     fn in_sync<'d>(
@@ -161,22 +161,24 @@ impl Rows {
     }
 
     fn is_hole(&self, members: &[(&OpenMember, u64)], at: u64, end: u64) -> bool {
-        let row_bytes = self.chunk * self.data_members;
-        let (row, row_end) = (at / row_bytes, end.div_ceil(row_bytes));
-        let len = Bytes((row_end - row) * self.chunk);
+        let full_stripe_bytes = self.chunk * self.data_members;
+        let (full_stripe, full_stripe_end) =
+            (at / full_stripe_bytes, end.div_ceil(full_stripe_bytes));
+        let len = Bytes((full_stripe_end - full_stripe) * self.chunk);
         let mut members = members.iter();
-        members.all(|(member, start)| member.hole(Bytes(start + row * self.chunk), len) == len)
+        members
+            .all(|(member, start)| member.hole(Bytes(start + full_stripe * self.chunk), len) == len)
     }
 
     /// Whether a hole begins at a byte of the array, and up to where this is so at least.
     fn stretch(&self, members: &[(&OpenMember, u64)], at: u64, end: u64) -> (bool, u64) {
-        let row_bytes = self.chunk * self.data_members;
-        let row = at / row_bytes;
-        let rows = end.div_ceil(row_bytes) - row;
-        // Rows that are a hole in all, and rows that have data in at least one.
-        let (mut holes, mut data) = (rows, 0);
+        let full_stripe_bytes = self.chunk * self.data_members;
+        let full_stripe = at / full_stripe_bytes;
+        let full_stripes = end.div_ceil(full_stripe_bytes) - full_stripe;
+        // Full stripes that are a hole in all, and full stripes that have data in at least one.
+        let (mut holes, mut data) = (full_stripes, 0);
         for (member, start) in members {
-            let (from, len) = (start + row * self.chunk, rows * self.chunk);
+            let (from, len) = (start + full_stripe * self.chunk, full_stripes * self.chunk);
             let Stretch { hole, len } = member.stretch(Bytes(from), Bytes(len));
             if hole {
                 holes = holes.min(len.0 / self.chunk);
@@ -186,9 +188,9 @@ impl Rows {
             }
         }
         let hole = holes > 0;
-        // A hole that ends within its first row is no hole of the array.
+        // A hole that ends within its first full stripe is no hole of the array.
         let count = if hole { holes } else { data.max(1) };
-        (hole, ((row + count) * row_bytes).min(end))
+        (hole, ((full_stripe + count) * full_stripe_bytes).min(end))
     }
 }
 
@@ -218,7 +220,7 @@ impl Told {
         self.looks
     }
 
-    /// Whether to look further. Rows with a little data each are one extent and a look at every member
+    /// Whether to look further. Full stripes with a little data each are one extent and a look at every member
     /// each, and nobody else is served meanwhile: who wants to know more asks again.
     fn has_room(&self) -> bool {
         self.looks < LOOKS_MAX && self.extents.len() <= self.most

@@ -158,9 +158,9 @@ pub struct VolumeStatus {
     /// Sectors passed and sectors in all, of each member.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sync_completed: Option<(u64, u64)>,
-    /// Rows of the cache that the running or last sync has looked at.
+    /// Stripes of the cache that the running or last sync has looked at.
     #[serde(default)]
-    pub sync_rows: u64,
+    pub sync_stripes: u64,
     /// md's `mismatch_cnt`.
     pub mismatch_cnt: u64,
     /// Where that is and who is wrong, if a check has found any.
@@ -172,7 +172,7 @@ pub struct VolumeStatus {
     /// Whether writes are refused for want of space behind a member.
     #[serde(default)]
     pub no_space: bool,
-    /// Rows in use.
+    /// Stripes in use.
     pub stripe_cache_active: u32,
     /// Requests not answered yet.
     pub requests_active: usize,

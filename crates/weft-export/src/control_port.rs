@@ -296,7 +296,7 @@ impl ControlPort {
                 events: volume.events,
                 sync_action: sync_word(volume.sync_action).to_owned(),
                 sync_completed: volume.sync_completed.map(|(done, all)| (done.0, all.0)),
-                sync_rows: volume.sync_rows,
+                sync_stripes: volume.sync_stripes,
                 mismatch_cnt: volume.mismatch_cnt,
                 mismatches: mismatches_of(volume),
                 resync_from: volume.resync_from.map(|sectors| sectors.0),

@@ -148,10 +148,10 @@ fn stored(dir: &std::path::Path, count: u8) -> u64 {
     (0..count).map(path).map(blocks).sum()
 }
 
-/// Trim and zeroes on arrays: whole chunk rows are given back by every member, what is beside them stays,
+/// Trim and zeroes on arrays: full stripes are given back by every member, what is beside them stays,
 /// and parity is right, also with a member missing.
 #[test]
-fn an_array_gives_back_whole_chunk_rows() {
+fn an_array_gives_back_full_stripes() {
     for (level, count, missing) in [
         (Level::Raid5, 3, None),
         (Level::Raid6, 5, None),
@@ -171,23 +171,25 @@ fn an_array_gives_back_whole_chunk_rows() {
         let dir = dir.recv().unwrap();
         let mut client = server.client();
         let parities = if level == Level::Raid6 { 2 } else { 1 };
-        let row = 65_536 * u64::from(count - parities);
+        let full_stripe = 65_536 * u64::from(count - parities);
         let mut image = pattern(5, client.size() as usize);
         for (at, bytes) in image.chunks(1 << 20).enumerate() {
             client.write((at as u64) << 20, bytes).unwrap();
         }
         client.flush().unwrap();
         let before = stored(&dir, count);
-        // Rows 1 to 19, with ends that are kept; then row 30 alone, by zeroes with ends that are stored.
-        let (trimmed, edge) = (row - 4096, 8192);
-        let trim = Op::Trim { offset: trimmed, len: 19 * row + edge, fua: true };
+        // Full stripes 1 to 19, with ends that are kept; then full stripe 30 alone, by zeroes with ends that are stored.
+        let (trimmed, edge) = (full_stripe - 4096, 8192);
+        let trim = Op::Trim { offset: trimmed, len: 19 * full_stripe + edge, fua: true };
         client.call(trim, &[]).unwrap();
-        image[row as usize..20 * row as usize].fill(0);
-        let (offset, len) = (30 * row - 512, row + 1024);
+        image[full_stripe as usize..20 * full_stripe as usize].fill(0);
+        let (offset, len) = (30 * full_stripe - 512, full_stripe + 1024);
         client.zero(offset, len).unwrap();
         image[offset as usize..(offset + len) as usize].fill(0);
-        // Less than a row: advice that is not taken.
-        client.call(Op::Trim { offset: 25 * row + 1, len: row, fua: false }, &[]).unwrap();
+        // Less than a full stripe: advice that is not taken.
+        client
+            .call(Op::Trim { offset: 25 * full_stripe + 1, len: full_stripe, fua: false }, &[])
+            .unwrap();
         for (at, bytes) in image.chunks(1 << 20).enumerate() {
             let found = client.read((at as u64) << 20, bytes.len() as u32).unwrap();
             assert!(found == bytes, "{level} {missing:?}: MiB {at}");
@@ -196,16 +198,19 @@ fn an_array_gives_back_whole_chunk_rows() {
         let members = u64::from(count) - missing.iter().len() as u64;
         let saved = before - stored(&dir, count);
         // With a member missing zeros are stored. A file with more holes needs a block or two to say so.
-        let rows_discarded = if missing.is_none() { 20 } else { 19 };
+        let full_stripes_discarded = if missing.is_none() { 20 } else { 19 };
         assert!(
-            saved + members * 16 >= members * rows_discarded * 128,
+            saved + members * 16 >= members * full_stripes_discarded * 128,
             "{level}: {saved} sectors of {before} saved"
         );
         let holes = map_all(&mut client, image.len() as u64);
-        let sectors = (row / 512) as usize;
-        for (number, rows) in holes.chunks(sectors).enumerate() {
+        let sectors = (full_stripe / 512) as usize;
+        for (number, full_stripes) in holes.chunks(sectors).enumerate() {
             let expected = (1..20).contains(&number) || (missing.is_none() && number == 30);
-            assert!(rows.iter().all(|hole| *hole == expected), "{level}: row {number}");
+            assert!(
+                full_stripes.iter().all(|hole| *hole == expected),
+                "{level}: full stripe {number}"
+            );
         }
         if missing.is_none() {
             assert_eq!(mismatches(&server), 0);
@@ -232,13 +237,13 @@ fn extended_headers_carry_long_ranges() {
     for at in places {
         client.write(at, &pattern(at + 1, 8192)).unwrap();
     }
-    // Of each place its chunk row, which is of two chunks.
+    // Of each place its full stripe, which is of two chunks.
     let data: u64 = client.map(0, size).iter().filter(|extent| !extent.hole).map(|e| e.len).sum();
     assert_eq!(data, 3 * 2 * 65_536);
     client.call(Op::Cache { offset: 0, len: size }, &[]).unwrap();
     client.call(Op::Trim { offset: 512, len: size - 512, fua: true }, &[]).unwrap();
-    let row = 2 * 65_536;
-    assert_eq!(client.map(0, size), [Extent::data(row), Extent::hole(size - row)]);
+    let full_stripe = 2 * 65_536;
+    assert_eq!(client.map(0, size), [Extent::data(full_stripe), Extent::hole(size - full_stripe)]);
     client.zero(0, size).unwrap();
     assert_eq!(client.map(0, size), [Extent::hole(size)]);
     for at in places {
@@ -249,20 +254,20 @@ fn extended_headers_carry_long_ranges() {
     assert_eq!(server.stop(), ExitState::Clean);
 }
 
-/// Rows with a little data each are one extent, and members are asked for every one: a request for all of a
+/// Full stripes with a little data each are one extent, and members are asked for every one: a request for all of a
 /// large array would keep everybody else waiting. It is answered in part, and whoever goes on gets the rest.
 #[test]
-fn one_look_at_many_rows_ends_before_the_last() {
-    let rows = EXTENTS_MAX as u64 + 50;
+fn one_look_at_many_full_stripes_ends_before_the_last() {
+    let full_stripes = EXTENTS_MAX as u64 + 50;
     let source = move |dir: &std::path::Path| {
-        let size = Sectors(128 * (rows + 64) + (8 << 11));
+        let size = Sectors(128 * (full_stripes + 64) + (8 << 11));
         assembled(&array_files_of(dir, Level::Raid5, 3, size), 2048, 4 << 20)
     };
     let server = Server::start(source, Backend::Auto);
     let mut client = Client::extended(&server.socket());
-    let row = 2 * 65_536;
-    for number in 0..rows {
-        client.write(number * row, &pattern(number + 1, 4096)).unwrap();
+    let full_stripe = 2 * 65_536;
+    for number in 0..full_stripes {
+        client.write(number * full_stripe, &pattern(number + 1, 4096)).unwrap();
     }
     // 256 looks, at each of three members.
     let (mut at, mut looks, size, at_once) = (0, 0, client.size(), 86);
@@ -270,11 +275,14 @@ fn one_look_at_many_rows_ends_before_the_last() {
     while at < size {
         let extents = client.map(at, size - at);
         let told: u64 = extents.iter().map(|extent| extent.len).sum();
-        assert!(told <= at_once * row || extents.last().unwrap().hole, "{told}");
+        assert!(told <= at_once * full_stripe || extents.last().unwrap().hole, "{told}");
         data += extents.iter().filter(|extent| !extent.hole).map(|extent| extent.len).sum::<u64>();
         (at, looks) = (at + told, looks + 1);
     }
-    assert_eq!((at, looks, data), (size, rows.div_ceil(at_once), rows * row));
+    assert_eq!(
+        (at, looks, data),
+        (size, full_stripes.div_ceil(at_once), full_stripes * full_stripe)
+    );
     drop(client);
     server.settled();
     assert_eq!(server.stop(), ExitState::Clean);
@@ -288,7 +296,7 @@ fn mismatches(server: &Server) -> u64 {
     loop {
         let status = server.status();
         let volume = &status.volumes[0];
-        if volume.sync_action == "idle" && volume.sync_rows > 0 {
+        if volume.sync_action == "idle" && volume.sync_stripes > 0 {
             return volume.mismatch_cnt;
         }
         std::thread::sleep(std::time::Duration::from_millis(5));

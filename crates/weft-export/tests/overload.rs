@@ -171,15 +171,16 @@ fn an_administrator_who_does_not_read_is_not_read_either() {
 /// (`src/nbd/stepped.rs`).
 #[test]
 fn reads_end_beside_block_status_that_does_not() {
-    let rows = EXTENTS_MAX as u64;
+    let full_stripes = EXTENTS_MAX as u64;
     let source = move |dir: &Path| {
-        let size = Sectors(256 * rows + (8 << 11));
+        let size = Sectors(256 * full_stripes + (8 << 11));
         assembled(&array_files_of(dir, Level::Raid5, 3, size), 2048, 4 << 20)
     };
     let server = Server::start(source, Backend::Auto);
     let mut good = server.client();
-    let row = 2 * 65_536;
-    (0..rows).for_each(|index| good.write(2 * index * row, &pattern(index, 4096)).unwrap());
+    let full_stripe = 2 * 65_536;
+    (0..full_stripes)
+        .for_each(|index| good.write(2 * index * full_stripe, &pattern(index, 4096)).unwrap());
     let over = AtomicBool::new(false);
     let (sent, ready) = std::sync::mpsc::channel();
     std::thread::scope(|scope| {
@@ -187,7 +188,7 @@ fn reads_end_beside_block_status_that_does_not() {
             let (server, over, sent) = (&server, &over, sent.clone());
             scope.spawn(move || {
                 let mut client = server.client();
-                let len = client.size().min(u64::from(u32::MAX) / row * row);
+                let len = client.size().min(u64::from(u32::MAX) / full_stripe * full_stripe);
                 let op = Op::BlockStatus { offset: 0, len, one: false };
                 for _ in 0..100 {
                     client.send(op, &[]);
@@ -203,12 +204,12 @@ fn reads_end_beside_block_status_that_does_not() {
         }
         (0..8).for_each(|_| ready.recv().unwrap());
         for index in 0..20 {
-            assert!(good.read(2 * index * row, 4096).unwrap() == pattern(index, 4096));
+            assert!(good.read(2 * index * full_stripe, 4096).unwrap() == pattern(index, 4096));
         }
         over.store(true, Ordering::Relaxed);
     });
     // They have left with questions that were not answered yet, and leave their turns.
-    assert!(good.map(0, 64 * row).len() == 64);
+    assert!(good.map(0, 64 * full_stripe).len() == 64);
     drop(good);
     server.settled();
     assert_eq!(server.stop(), ExitState::Clean);

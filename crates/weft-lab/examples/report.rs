@@ -47,7 +47,7 @@ fn main() {
     };
     let sizes = Lines {
         title: "Writes per second by block size".to_owned(),
-        description: "Small rows win below 64 KiB.".to_owned(),
+        description: "Small stripes win below 64 KiB.".to_owned(),
         across: "block size in KiB".to_owned(),
         up: "writes per second".to_owned(),
         axis: Axis::Doubling,
@@ -110,7 +110,7 @@ fn main() {
         Section {
             title: "Why".to_owned(),
             blocks: vec![
-                text("The hold list keeps rows that a stream will fill."),
+                text("The hold list keeps stripes that a stream will fill."),
                 Block::Lines(sizes),
                 Block::Lines(latency),
             ],

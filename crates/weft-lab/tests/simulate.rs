@@ -254,7 +254,7 @@ fn blocks_that_cannot_be_read_are_computed_and_written_again() {
     let outcome = with_faults(Level::Raid5, "media=2/50", READS);
     assert_eq!((outcome.stop, outcome.answered.1), (Stop::Done, 0));
     assert!(outcome.unreadable > 10, "{}", outcome.unreadable);
-    // Each block fails twice: read past the cache, and then for the row.
+    // Each block fails twice: read past the cache, and then for the stripe.
     let blocks = outcome.members[2].corrected / 8;
     assert!((outcome.unreadable / 3..=outcome.unreadable).contains(&blocks), "{outcome:?}");
     assert!(outcome.members[2].in_sync && outcome.recovered > Bytes(0));

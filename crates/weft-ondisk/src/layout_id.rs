@@ -1,4 +1,4 @@
-//! Where within a chunk row: the layout numbers on disk and mdadm's names for them.
+//! Where within a full stripe: the layout numbers on disk and mdadm's names for them.
 //!
 //! What a layout does with data and parity is the engine's; here are only the numbers, which of
 //! them a level allows, and how they are called.
@@ -56,7 +56,7 @@ pub struct Raid10 {
     pub near: u32,
     /// Copies far from each other, bits 8 to 15.
     pub far: u32,
-    /// Whether far copies are in the next chunk row instead of a later section, bit 16.
+    /// Whether far copies are in the next full stripe instead of a later section, bit 16.
     pub offset: bool,
     /// How members are grouped for far copies, bits 17 and 18: 0 not at all, 1 by `n / far`
     /// members, 2 by `near * far`.

@@ -88,7 +88,7 @@ impl Level {
         }
     }
 
-    /// Strips of parity in a chunk row: P, or P and Q.
+    /// Strips of parity in a full stripe: P, or P and Q.
     #[must_use]
     pub const fn parity_count(self) -> u32 {
         match self {

@@ -1,6 +1,6 @@
 //! Which parity was under way, and what makes it right again? The partial parity log of RAID5.
 //!
-//! Before a row is written in part, the member with its parity logs the XOR of the strips that are
+//! Before a stripe is written in part, the member with its parity logs the XOR of the strips that are
 //! not written. After a crash, that and the strips that were written, whatever they hold by then,
 //! give parity that fits: a strip that is lost besides can be reconstructed.
 //!
@@ -82,12 +82,12 @@ pub struct PplHeader {
     pub entries: Vec<PplEntry>,
 }
 
-/// A write that was under way, within one chunk row.
+/// A write that was under way, within one full stripe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PplEntry {
     /// First array sector that was written. Byte 0.
     pub data_sector: Sectors,
-    /// Bytes of partial parity; none when whole rows were written. Byte 8.
+    /// Bytes of partial parity; none when whole stripes were written. Byte 8.
     pub pp_size: u32,
     /// Bytes of data that were written. Byte 12.
     pub data_size: u32,
@@ -112,10 +112,10 @@ pub struct PplContext {
     pub owner: Slot,
 }
 
-/// Parity to be computed anew: the XOR of what is read, sector for sector, written to `rows` of the
+/// Parity to be computed anew: the XOR of what is read, sector for sector, written to `stripes` of the
 /// member in `parity_slot`.
 ///
-/// If a member with some of `data` is missing, the rows are to be left alone.
+/// If a member with some of `data` is missing, the stripes are to be left alone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PplRecompute {
     /// Which entry says so. Nothing may be done before its partial parity has been checked.
@@ -123,10 +123,10 @@ pub struct PplRecompute {
     /// Who gets the parity.
     pub parity_slot: Slot,
     /// Where: sectors of a member's data.
-    pub rows: SectorRange,
-    /// Array sectors to be read, each as long as `rows`.
+    pub stripes: SectorRange,
+    /// Array sectors to be read, each as long as `stripes`.
     pub data: Vec<SectorRange>,
-    /// The partial parity, as long as `rows`: sectors from the header on. None for whole rows.
+    /// The partial parity, as long as `stripes`: sectors from the header on. None for whole stripes.
     pub partial: Option<SectorRange>,
 }
 
@@ -267,7 +267,7 @@ impl PplHeader {
 
     /// What to compute from what, in order.
     ///
-    /// Shape    `parity_slot` gives the slot of a chunk row's parity by the array's layout
+    /// Shape    `parity_slot` gives the slot of a full stripe's parity by the array's layout
     ///
     /// # Errors
     ///
@@ -301,14 +301,14 @@ impl PplHeader {
         };
         let write = Write::of(entry, index, context)?;
         let at = entry_at(index, 16, "entries.parity_disk");
-        let expected = parity_slot(write.chunk_row);
+        let expected = parity_slot(write.full_stripe);
         let owner = context.owner;
         if entry.parity_disk != u32::from(expected.0) || expected != owner {
             let expected =
                 format!("{}, by the layout, and {}, whose log it is", expected.0, owner.0);
             return Err(LogError::value(at, entry.parity_disk, expected));
         }
-        // The last strip may be shorter: then there are rows with it and rows without it.
+        // The last strip may be shorter: then there are stripes with it and stripes without it.
         let mut cuts = vec![0];
         cuts.extend(write.strips.iter().map(|strip| strip.len.0));
         cuts.sort_unstable();
@@ -322,7 +322,7 @@ impl PplHeader {
             .map(|(from, len)| PplRecompute {
                 entry: index,
                 parity_slot: expected,
-                rows: part(write.member_sector, from, len),
+                stripes: part(write.member_sector, from, len),
                 data: write
                     .strips
                     .iter()
@@ -337,7 +337,7 @@ impl PplHeader {
 
 /// What an entry wrote, by strips.
 struct Write {
-    chunk_row: u64,
+    full_stripe: u64,
     /// Of the first sector, in a member's data.
     member_sector: Sectors,
     /// Array sectors.
@@ -346,7 +346,7 @@ struct Write {
 
 impl Write {
     /// Source   a partial parity shorter than a chunk is as long as each of the strips written;
-    ///          without one all strips of the row were; with a whole chunk of it, strips follow each
+    ///          without one all strips of the stripe were; with a whole chunk of it, strips follow each
     ///          other until the data ends
     fn of(entry: &PplEntry, index: usize, context: &PplContext) -> Result<Self, LogError> {
         let data_size = entry_at(index, 12, "entries.data_size");
@@ -377,7 +377,7 @@ impl Write {
         }
         let first = entry.data_sector.0;
         let (number, inside) = (first / chunk, first % chunk);
-        let chunk_row = number / all;
+        let full_stripe = number / all;
         let len = |strip_index: u64| strip.min(data - strip_index * strip.min(data));
         let strips: Vec<SectorRange> = (0..count)
             .map(|strip_index| {
@@ -386,17 +386,17 @@ impl Write {
                 SectorRange::new(start, whole)
             })
             .collect();
-        let in_row = number % all + count <= all && inside + strip <= chunk;
+        let in_stripe = number % all + count <= all && inside + strip <= chunk;
         let end = strips.last().and_then(|strip| strip.start.checked_add(strip.len));
-        if !in_row || end.is_none_or(|end| end > context.array_size) {
+        if !in_stripe || end.is_none_or(|end| end > context.array_size) {
             let at = entry_at(index, 0, "entries.data_sector");
             let expected = format!(
-                "{} bytes from there to be in one row of the array's {} sectors",
+                "{} bytes from there to be in one stripe of the array's {} sectors",
                 entry.data_size, context.array_size.0
             );
             return Err(LogError::value(at, first, expected));
         }
-        Ok(Self { chunk_row, member_sector: Sectors(chunk_row * chunk + inside), strips })
+        Ok(Self { full_stripe, member_sector: Sectors(full_stripe * chunk + inside), strips })
     }
 }
 
@@ -514,7 +514,7 @@ mod tests {
         PplEntry { data_sector, pp_size, data_size, parity_disk, checksum }
     }
 
-    /// Four members, chunks of 64 KiB, left-symmetric, 100 rows.
+    /// Four members, chunks of 64 KiB, left-symmetric, 100 stripes.
     fn recovery(entry: PplEntry) -> Result<Vec<PplRecompute>, LogError> {
         let context = PplContext {
             raid_disks: 4,
@@ -524,7 +524,7 @@ mod tests {
             owner: Slot(entry.parity_disk.try_into().unwrap_or(99)),
         };
         let header = PplHeader { signature: 0, generation: 1, entries: vec![entry] };
-        header.recovery(&context, |row| Slot(3 - u16::try_from(row % 4).unwrap()))
+        header.recovery(&context, |stripe| Slot(3 - u16::try_from(stripe % 4).unwrap()))
     }
 
     type Ranges = Vec<(u64, u64)>;
@@ -532,34 +532,34 @@ mod tests {
     fn plain(found: &PplRecompute) -> ((u64, u64), Ranges, Option<(u64, u64)>) {
         let pair = |range: &SectorRange| (range.start.0, range.len.0);
         let data = found.data.iter().map(pair).collect();
-        (pair(&found.rows), data, found.partial.as_ref().map(pair))
+        (pair(&found.stripes), data, found.partial.as_ref().map(pair))
     }
 
     #[test]
     fn what_was_written_is_what_is_read() {
         // Entries that Linux wrote for the array raid5-4-ppl, and two of other shapes.
         for (entry, expected) in [
-            // 16 rows of 4 KiB in all members, row 3
+            // 16 stripes of 4 KiB in all members, stripe 3
             (
                 entry(1152, 0, 98304, 0, 0),
                 vec![((384, 64), vec![(1152, 64), (1280, 64), (1408, 64)], None)],
             ),
-            // the first two chunks of row 10
+            // the first two chunks of stripe 10
             (
                 entry(3840, 65536, 131_072, 1, 1),
                 vec![((1280, 128), vec![(3840, 128), (3968, 128)], Some((8, 128)))],
             ),
-            // the last chunk of row 10
+            // the last chunk of stripe 10
             (
                 entry(4096, 65536, 65536, 1, 1),
                 vec![((1280, 128), vec![(4096, 128)], Some((8, 128)))],
             ),
-            // the second half of two chunks of row 5
+            // the second half of two chunks of stripe 5
             (
                 entry(2112, 32768, 65536, 2, 1),
                 vec![((704, 64), vec![(2112, 64), (2240, 64)], Some((8, 64)))],
             ),
-            // a whole row
+            // a whole stripe
             (
                 entry(0, 0, 196_608, 3, 0),
                 vec![((0, 128), vec![(0, 128), (128, 128), (256, 128)], None)],

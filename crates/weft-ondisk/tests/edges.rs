@@ -97,7 +97,7 @@ const NEW: &[Edge<Super1>] = &[
         -1917,
     ),
     (
-        "position of a reshape, whole rows",
+        "position of a reshape, full stripes",
         |it, n| {
             reshaping(it);
             it.reshape.position = n.cast_unsigned();
@@ -116,7 +116,7 @@ const NEW: &[Edge<Super1>] = &[
         4 * 384 + 384,
     ),
     (
-        "row of a reshape, the larger chunk",
+        "full stripe of a reshape, the larger chunk",
         |it, n| {
             reshaping(it);
             it.reshape.new_chunk = Sectors(256);

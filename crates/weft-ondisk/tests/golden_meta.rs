@@ -283,8 +283,8 @@ fn bits_are_where_writes_were() {
     };
     // Two blocks of 4 KiB at 20 KiB, and a bit for each.
     assert_eq!(ranges("bitmap-raid10-active", 0), [(40, 16)]);
-    // Two blocks of 4 KiB at 400 KiB: in row 3 of two chunks of 64 KiB. This kernel marks all of a
-    // chunk row, 8 bits.
+    // Two blocks of 4 KiB at 400 KiB: in stripe 3 of two chunks of 64 KiB. This kernel marks all of a
+    // full stripe, 8 bits.
     assert_eq!(ranges("bitmap-degraded", 0), [(3 * 128, 128)]);
     assert_eq!(ranges("raid5-4-bitmap-stale", 0), [(0, 2048)]);
     assert_eq!(ranges("raid5-4-v11-bitmap", 0), []);
@@ -382,19 +382,19 @@ fn the_parity_a_log_asks_for_is_the_one_the_kernel_wrote() {
         owner: Slot(2),
     };
     // Left-symmetric on three members.
-    let parity_slot = |row: u64| Slot(2 - u16::try_from(row % 3).unwrap());
+    let parity_slot = |stripe: u64| Slot(2 - u16::try_from(stripe % 3).unwrap());
     let found = header.recovery(&context, parity_slot).unwrap();
-    let [PplRecompute { entry: 0, parity_slot: Slot(2), rows, data, partial: Some(partial) }] =
+    let [PplRecompute { entry: 0, parity_slot: Slot(2), stripes, data, partial: Some(partial) }] =
         &found[..]
     else {
         panic!("{found:?}")
     };
-    // 4 KiB of the second data chunk of row 0, which is on member 1.
-    assert_eq!((*rows, &data[..]), (SectorRange::new(8, 8), &[SectorRange::new(136, 8)][..]));
+    // 4 KiB of the second data chunk of stripe 0, which is on member 1.
+    assert_eq!((*stripes, &data[..]), (SectorRange::new(8, 8), &[SectorRange::new(136, 8)][..]));
     let start = usize::try_from((at + partial.start).bytes().0).unwrap();
     let partial = &area.bytes[start..start + 4096];
     let written = area::one("ppl-active", 1, "data");
-    assert_eq!(written.start, superblock.data_offset + rows.start);
+    assert_eq!(written.start, superblock.data_offset + stripes.start);
     let parity: Vec<u8> = written.bytes.iter().zip(partial).map(|(a, b)| a ^ b).collect();
     assert!(parity == area::one("ppl-active", 2, "data").bytes);
 }

@@ -184,7 +184,7 @@ fn each_broken_field_of_a_raid5_member_is_named() {
 
 #[test]
 fn each_broken_field_of_a_reshape_is_named() {
-    // RAID5 from 3 members to 4, 6 rows of 3 chunks done.
+    // RAID5 from 3 members to 4, 6 full stripes of 3 chunks done.
     let reshape = |extra: &[Edit]| {
         let mut edits = vec![
             u32_at(8, 4),

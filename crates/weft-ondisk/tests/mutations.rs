@@ -369,10 +369,10 @@ fn partial_parity_logs() {
             Ok(found) => {
                 believed += 1;
                 for part in found {
-                    assert!(part.rows.len.0 > 0 && part.rows.len <= context.chunk);
+                    assert!(part.stripes.len.0 > 0 && part.stripes.len <= context.chunk);
                     assert!(!part.data.is_empty() && part.data.len() < members as usize);
                     for read in part.data.iter().chain(&part.partial) {
-                        assert_eq!(read.len, part.rows.len);
+                        assert_eq!(read.len, part.stripes.len);
                     }
                     assert!(part.data.iter().all(|read| read.end() <= context.array_size));
                     assert!(part.partial.is_none_or(|read| read.end() <= context.room));

@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 
 use smallvec::SmallVec;
 use weft_engine::knobs::Knobs;
-use weft_engine::raid::parity::waits::RowWaits;
+use weft_engine::raid::parity::waits::StripeWaits;
 use weft_engine::{
     Fault, Input, MemberInfo, MemberOp, MemberSnapshot, MemberState, Mismatches, Output, Part,
     ReplyError, Request, RequestOp, Run, Snapshot, SyncAction, Tag, Token, Turn, Verb,
@@ -350,13 +350,13 @@ impl Core for Bare {
                 events: 0,
                 sync_action: SyncAction::Idle,
                 sync_completed: None,
-                sync_rows: 0,
+                sync_stripes: 0,
                 mismatch_cnt: 0,
                 mismatches: Mismatches::default(),
                 no_space: false,
                 resync_from: None,
                 stripe_cache_active: 0,
-                row_waits: RowWaits::default(),
+                stripe_waits: StripeWaits::default(),
                 requests_active: self.in_flight(),
                 knobs: Knobs::default(),
                 members: vec![member],

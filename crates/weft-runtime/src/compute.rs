@@ -166,7 +166,7 @@ mod tests {
     }
 
     /// Frames 1 to 3 hold data, 4 P, 5 Q.
-    fn row() -> (Parity, Slab) {
+    fn stripe() -> (Parity, Slab) {
         let (parity, mut slab) = (Parity::detect(), Slab::new(16).unwrap());
         for frame in 1..=3 {
             let bytes = slab.bytes_mut(part(frame));
@@ -189,7 +189,7 @@ mod tests {
 
     #[test]
     fn lost_blocks_come_back_from_what_is_left() {
-        let (parity, mut slab) = row();
+        let (parity, mut slab) = stripe();
         let cases: [(&[u8], Option<Part>, Option<Part>); 5] = [
             (&[1], Some(part(4)), None),
             (&[1], Some(part(4)), Some(part(5))),
@@ -211,7 +211,7 @@ mod tests {
 
     #[test]
     fn parity_is_updated_compared_and_located() {
-        let (parity, mut slab) = row();
+        let (parity, mut slab) = stripe();
         let (p, q) = (Some(part(4)), Some(part(5)));
         let compare = ComputeOp::Compare { data: all(), p, q };
         let agrees = Value::Differs(Differs { p: false, q: false });

@@ -430,12 +430,12 @@ impl Driver {
                 sectors = sectors.0,
                 "read error corrected"
             ),
-            Notice::SyncFinished { volume, action, mismatch_cnt, rows, complete } => {
+            Notice::SyncFinished { volume, action, mismatch_cnt, stripes, complete } => {
                 tracing::info!(
                     volume = volume.0,
                     ?action,
                     mismatch_cnt,
-                    rows,
+                    stripes,
                     complete,
                     "sync finished"
                 );
@@ -450,7 +450,7 @@ impl Driver {
 /// Numbers that a port can give its clients: 16 million connections before a name returns.
 pub const CLIENTS_MAX: u32 = 1 << CLIENT_BITS;
 const CLIENT_BITS: u32 = 24;
-/// Turns before outputs are looked at: md's 8 rows times 64 are more than the default cache.
+/// Turns before outputs are looked at: md's 8 stripes times 64 are more than the default cache.
 const TURNS_MAX: u32 = 64;
 /// Passes before sockets are looked at again, so that a resync from the page cache starves nobody.
 const PASSES_MAX: u32 = 16;

@@ -102,10 +102,10 @@ fn gate() -> ExitCode {
             format!("{states} sampled states of short scripts; {kills} deaths of the process alone")
         }),
         Gate(
-            "% half-written rows",
-            cuts.percent(cuts.half_written_row),
+            "% half-written stripes",
+            cuts.percent(cuts.half_written_stripe),
             30,
-            of_cuts(cuts.half_written_row),
+            of_cuts(cuts.half_written_stripe),
         ),
         Gate("% strict subsets", cuts.percent(cuts.strict_subset), 20, of_cuts(cuts.strict_subset)),
         Gate(
@@ -114,7 +114,7 @@ fn gate() -> ExitCode {
             10,
             of_cuts(cuts.inside_metadata),
         ),
-        Gate("% during row sync", cuts.percent(cuts.during_sync), 5, of_cuts(cuts.during_sync)),
+        Gate("% during resync", cuts.percent(cuts.during_sync), 5, of_cuts(cuts.during_sync)),
         Gate("% judged by I6", cuts.percent(cuts.judged), 25, {
             let (columns, degraded) = (cuts.judged_columns, cuts.judged_degraded);
             format!(

@@ -34,13 +34,13 @@ pub const SEEN_BY: [(Mutant, &[&str]); 21] = [
     (Mutant::ChunkEdgeOffByOne, &["I1 ", "I2 ", "I7 "]),
     (Mutant::CreditLostOnDisconnect, &["I11"]),
     (Mutant::DiscardBeforeDirty, &["I5 "]),
-    (Mutant::DiscardKeepsRows, &["I6 "]),
+    (Mutant::DiscardKeepsStripes, &["I6 "]),
     (Mutant::DiscardSkipsOneMember, &["I4 ", "I8 ", "I6 "]),
     (Mutant::DiscardUnderSync, &["I10"]),
     (Mutant::EventsNotRaised, &["I5 ", "I4 ", "I6 "]),
     (Mutant::FlushSkipsOneMember, &["I4 ", "I5 "]),
     (Mutant::FrameReusedInFlight, &["I10", "I7 ", "I11"]),
-    (Mutant::FullRowWithoutTail, &["I4 ", "I8 ", "I6 "]),
+    (Mutant::FullStripeWriteWithoutTail, &["I4 ", "I8 ", "I6 "]),
     (Mutant::LostWakeUp, &["I13"]),
     (Mutant::ResyncIsNoWriter, &["I13", "I11"]),
     (Mutant::RmwNewAsOld, &["I6 ", "I2 ", "I7 "]),
@@ -103,7 +103,7 @@ pub fn hunt(
 /// Options of scripts that are made for one bug: a small array of RAID 5.
 fn small(number: u64) -> Options {
     let mut options = Options::new(Level::Raid5, 3, chunk_kib(4));
-    options.chunk_rows = 64;
+    options.full_stripes = 64;
     options.seed = number;
     options
 }
@@ -132,13 +132,13 @@ fn trimming(number: u64) -> Script {
     let mut options = small(number);
     options.discards = true;
     let mut rng = Rng::new(number);
-    let (row, rows) = (8192, 64);
+    let (stripe, stripes) = (8192, 64);
     let mut steps = Vec::new();
     for _ in 0..12 {
-        steps.extend([write(1, 0, row * rows, true), Step::Finish]);
+        steps.extend([write(1, 0, stripe * stripes, true), Step::Finish]);
         steps.extend([Step::Sync(SyncAction::Repair), Step::Steps(rng.below(40) as u32)]);
-        let (start, flags) = (rng.below(rows) * row, Flags::NONE);
-        let len = row * rows - start;
+        let (start, flags) = (rng.below(stripes) * stripe, Flags::NONE);
+        let len = stripe * stripes - start;
         steps.push(Step::Ask { client: 2, op: RequestOp::Trim, start, len, flags });
         steps.extend([Step::Steps(rng.below(60) as u32), Step::Finish]);
     }
@@ -151,22 +151,22 @@ fn filling(number: u64) -> Script {
     let mut options = small(number);
     options.knobs.skip_copy = true;
     let mut rng = Rng::new(number);
-    let row = 8192;
+    let stripe = 8192;
     let mut steps = Vec::new();
     for turn in 0..6 {
         let disk = rng.index(3);
-        let start = rng.below(32) * row;
+        let start = rng.below(32) * stripe;
         // In every other turn the array is clean before, and the mark finds no space.
         let before = if turn % 2 == 0 { Step::Sleep(500) } else { write(1, 0, 4096, true) };
-        steps.extend([before, Step::NoSpace(disk), write(2, start, row * 8, true)]);
-        steps.extend([Step::Sleep(100), write(1, row * 48, row * 4, true), Step::Steps(20)]);
+        steps.extend([before, Step::NoSpace(disk), write(2, start, stripe * 8, true)]);
+        steps.extend([Step::Sleep(100), write(1, stripe * 48, stripe * 4, true), Step::Steps(20)]);
         steps.extend([Step::NoSpace(disk), Step::Finish, Step::Sleep(3000)]);
     }
     made("filling", options, Order::Random, steps)
 }
 
 /// A load that starves a block under most rules, where nothing bounds its wait: the block is written by a
-/// client that is in no hurry, and rows beside it by one that does not pause.
+/// client that is in no hurry, and stripes beside it by one that does not pause.
 fn starving(number: u64) -> Script {
     let priorities = [
         (PriorityRule::Bypass, 1),
@@ -193,13 +193,13 @@ fn starving(number: u64) -> Script {
         plan_rule: if (number / 4).is_multiple_of(2) { PlanRule::Md } else { PlanRule::Least },
         ..Knobs::md()
     };
-    let (block, row) = (4096, 8192);
+    let (block, stripe) = (4096, 8192);
     // The array is dirty: nobody waits for that.
-    let mut steps = vec![write(1, 0, block, true), Step::Finish, write(2, row, block, false)];
-    // A full row, or one block of a row that is to be read for at once; as much as ends meanwhile.
+    let mut steps = vec![write(1, 0, block, true), Step::Finish, write(2, stripe, block, false)];
+    // A filled stripe, or one block of a stripe that is to be read for at once; as much as ends meanwhile.
     for turn in 0..460 {
-        let len = if turn % 3 == 0 { block } else { row };
-        steps.push(write(1, (2 + turn % 60) * row, len, true));
+        let len = if turn % 3 == 0 { block } else { stripe };
+        steps.push(write(1, (2 + turn % 60) * stripe, len, true));
         if turn > 4 {
             steps.push(Step::Steps(3));
         }

@@ -44,7 +44,7 @@ fn execute_one(parity: &Parity, slab: &mut Slab<'_>, op: &ComputeOp) -> Value {
             Value::Located(match parity.locate(&borrowed(&data), &p, &q) {
                 weft_parity::Located::Clean => Located::Clean,
                 weft_parity::Located::Data(index) => {
-                    Located::Data(u16::try_from(index).expect("a row has at most 64 members"))
+                    Located::Data(u16::try_from(index).expect("a stripe has at most 64 members"))
                 }
                 weft_parity::Located::P => Located::P,
                 weft_parity::Located::Q => Located::Q,

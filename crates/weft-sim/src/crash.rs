@@ -50,13 +50,13 @@ pub struct CutReport {
 /// What a cut did to the array, for asserting that a set of cuts is worth something.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CutShape {
-    /// A row has sectors that survived and sectors that did not, or parity that is wrong.
-    pub half_written_row: bool,
+    /// A stripe has sectors that survived and sectors that did not, or parity that is wrong.
+    pub half_written_stripe: bool,
     /// A strict subset of what was not durable is lost: something was, something was not.
     pub strict_subset: bool,
     /// A metadata write was outstanding.
     pub inside_metadata: bool,
-    /// Row sync was running.
+    /// Resync was running.
     pub during_sync: bool,
     /// Superblocks that are there in part.
     pub torn_superblocks: u64,
@@ -69,8 +69,8 @@ pub struct CutShape {
 pub struct Coverage {
     /// All cuts.
     pub points: u64,
-    /// See [`CutShape::half_written_row`].
-    pub half_written_row: u64,
+    /// See [`CutShape::half_written_stripe`].
+    pub half_written_stripe: u64,
     /// See [`CutShape::strict_subset`].
     pub strict_subset: u64,
     /// See [`CutShape::inside_metadata`].
@@ -98,7 +98,7 @@ pub struct Coverage {
     pub consents: u64,
     /// The longest that it took until everything was answered, with all members answering.
     pub longest_finish: Span,
-    /// The longest that row sync took at the end of a script.
+    /// The longest that resync took at the end of a script.
     pub longest_sync: Span,
     /// Scripts that ended early, as torn superblocks left fewer members than the level needs.
     pub given_up: u64,
@@ -112,7 +112,7 @@ impl Coverage {
     /// Counts one cut.
     pub fn add(&mut self, shape: CutShape) {
         self.points += 1;
-        self.half_written_row += u64::from(shape.half_written_row);
+        self.half_written_stripe += u64::from(shape.half_written_stripe);
         self.strict_subset += u64::from(shape.strict_subset);
         self.inside_metadata += u64::from(shape.inside_metadata);
         self.during_sync += u64::from(shape.during_sync);
@@ -127,7 +127,7 @@ impl Coverage {
     /// Adds what another run counted.
     pub fn merge(&mut self, other: Self) {
         self.points += other.points;
-        self.half_written_row += other.half_written_row;
+        self.half_written_stripe += other.half_written_stripe;
         self.strict_subset += other.strict_subset;
         self.inside_metadata += other.inside_metadata;
         self.during_sync += other.during_sync;

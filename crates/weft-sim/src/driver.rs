@@ -28,7 +28,7 @@ const TURNS_MAX: u32 = 100_000;
 const WAKES_MAX: u32 = 20_000;
 
 /// How long it takes at most until everything is answered, once members answer and have space (I13). What
-/// waits longest is what found no space: it is tried again every second. (A row waits to be filled for a
+/// waits longest is what found no space: it is tried again every second. (A stripe waits to be filled for a
 /// minute at most, if a knob says so; nobody sets that.)
 pub const ANSWERED_WITHIN: Span = Span::secs(10);
 
@@ -294,7 +294,7 @@ impl World {
     }
 
     /// An engine that said that it has no more to do, nor asked to be woken by now, has none (I13): one
-    /// turn more, of a copy, changes nothing. Row sync may leave it to the end of one of its requests
+    /// turn more, of a copy, changes nothing. Resync may leave it to the end of one of its requests
     /// to ask for more of them.
     fn ask_for_lost_work(&mut self) {
         // A copy is dear. Which states are looked at depends on what happened, and so differs by seed.
@@ -311,7 +311,7 @@ impl World {
         let mut lost = outputs.into_iter().find(|output| {
             let of_sync = match output {
                 Output::Submit { attr, .. } => attr.origin == Origin::Sync,
-                // What a row begins with that is all in the cache; only row sync compares.
+                // What a stripe begins with that is all in the cache; only resync compares.
                 Output::Compute { ops, .. } => {
                     ops.iter().all(|op| matches!(op, ComputeOp::Compare { .. }))
                 }
@@ -320,7 +320,7 @@ impl World {
             !(syncing && of_sync)
         });
         // Or with a strip that its member does not give at present, and that is computed before anything
-        // is compared. Nobody but row sync did that if nothing is done when it asks for no more rows.
+        // is compared. Nobody but resync did that if nothing is done when it asks for no more stripes.
         if syncing && matches!(lost, Some(Output::Compute { .. })) {
             lost = lost.filter(|_| self.is_lost_without_sync());
         }
@@ -331,14 +331,14 @@ impl World {
         }
     }
 
-    /// Whether one turn more does something though row sync, which runs, asks for no more rows.
+    /// Whether one turn more does something though resync, which runs, asks for no more stripes.
     fn is_lost_without_sync(&self) -> bool {
         let action = self.snapshot().volumes[0].sync_action;
         let Some(mut twin) = self.engine.clone() else { return false };
         if matches!(action, SyncAction::Idle | SyncAction::Frozen) {
             return true;
         }
-        // It is answered when the rows are done that were asked for.
+        // It is answered when the stripes are done that were asked for.
         let verb = Verb::SyncAction(SyncAction::Frozen);
         let (client, tag, volume) = (ClientId(u32::MAX), Tag(u64::MAX), VolumeId(0));
         let command = Command { client, tag, volume, verb };

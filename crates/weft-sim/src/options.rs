@@ -17,8 +17,8 @@ pub struct Options {
     pub layout: Option<u32>,
     /// Chunk.
     pub chunk: Sectors,
-    /// Chunk rows.
-    pub chunk_rows: u64,
+    /// Full stripes.
+    pub full_stripes: u64,
     /// Disks that wait as spares.
     pub spares: usize,
     /// Which superblocks, and with it where.
@@ -40,10 +40,10 @@ pub struct Options {
     pub payload: PayloadMode,
     /// Knobs at each start.
     pub knobs: Knobs,
-    /// Rows of the stripe cache, if not `stripe_cache_size`.
-    pub rows_max: Option<u32>,
-    /// Rows' worth of frames, if not enough for every row of the cache.
-    pub cache_rows: Option<u32>,
+    /// Stripes of the stripe cache, if not `stripe_cache_size`.
+    pub stripes_max: Option<u32>,
+    /// Stripes' worth of frames, if not enough for every stripe of the cache.
+    pub cache_stripes: Option<u32>,
     /// Frames for payload.
     pub client_frames: u32,
     /// Bytes that a client may have outstanding.
@@ -79,7 +79,7 @@ impl Options {
             members,
             layout: None,
             chunk,
-            chunk_rows: 16,
+            full_stripes: 16,
             spares: 0,
             version: Version::V1_2,
             first_number: 0,
@@ -90,8 +90,8 @@ impl Options {
             torn_writes: false,
             payload: PayloadMode::Bytes,
             knobs: Knobs { stripe_cache_size: 32, ..Knobs::md() },
-            rows_max: None,
-            cache_rows: None,
+            stripes_max: None,
+            cache_stripes: None,
             client_frames: 1024,
             client_credit: Bytes::mib(32),
             seed: 0,
@@ -115,7 +115,7 @@ impl Options {
     }
 }
 
-/// What one member request may be at most: what merging makes, or what a row or a chunk is.
+/// What one member request may be at most: what merging makes, or what a stripe or a chunk is.
 pub(crate) fn member_bytes_max(knobs: &Knobs, chunk: Sectors) -> u64 {
     knobs.max_sectors.0.max(knobs.stripe_size.bytes().0).max(chunk.bytes().0)
 }

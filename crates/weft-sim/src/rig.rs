@@ -290,7 +290,7 @@ impl Rig {
         disk
     }
 
-    /// Starts a kind of row sync.
+    /// Starts a kind of resync.
     ///
     /// # Errors
     /// The engine refuses.
@@ -298,23 +298,23 @@ impl Rig {
         self.command(Verb::SyncAction(action))
     }
 
-    /// Compares all parity. Returns `mismatch_cnt` and the rows looked at.
+    /// Compares all parity. Returns `mismatch_cnt` and the stripes looked at.
     pub fn check(&mut self) -> (u64, u64) {
         self.sync(SyncAction::Check).unwrap_or_else(|error| panic!("check: {error}"));
         self.until_idle();
         let volume = self.volume();
-        (volume.mismatch_cnt, volume.sync_rows)
+        (volume.mismatch_cnt, volume.sync_stripes)
     }
 
-    /// Compares all parity and mends it. Returns `mismatch_cnt` and the rows looked at.
+    /// Compares all parity and mends it. Returns `mismatch_cnt` and the stripes looked at.
     pub fn repair(&mut self) -> (u64, u64) {
         self.sync(SyncAction::Repair).unwrap_or_else(|error| panic!("repair: {error}"));
         self.until_idle();
         let volume = self.volume();
-        (volume.mismatch_cnt, volume.sync_rows)
+        (volume.mismatch_cnt, volume.sync_stripes)
     }
 
-    /// Waits until no row sync runs.
+    /// Waits until no resync runs.
     pub fn until_idle(&mut self) -> &mut Self {
         for _ in 0..10_000 {
             self.finish();
@@ -324,7 +324,7 @@ impl Rig {
             self.world.idle(Span::millis(100));
             self.must();
         }
-        panic!("row sync does not end: {:?}", self.volume());
+        panic!("resync does not end: {:?}", self.volume());
     }
 
     /// Lets time pass.

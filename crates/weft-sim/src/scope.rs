@@ -399,7 +399,7 @@ impl Start {
 /// A small array of this shape.
 #[must_use]
 pub fn begin(mut options: Options, start: Start) -> World {
-    options.chunk_rows = 4;
+    options.full_stripes = 4;
     // RAID 4 is the sample with all bytes of the payload.
     if options.level != Level::Raid4 {
         options.payload = PayloadMode::Tags;
@@ -440,7 +440,7 @@ pub fn policies() -> Vec<(&'static str, Knobs)> {
         knobs
     };
     vec![
-        ("8K rows", with(&[("stripe_size", "8192")])),
+        ("8K stripes", with(&[("stripe_size", "8192")])),
         ("auto", with(&[("stripe_size", "auto")])),
         ("least", with(&[("plan_rule", "least")])),
         ("skip_copy", with(&[("skip_copy", "1")])),
@@ -497,19 +497,19 @@ impl Op {
     }
 }
 
-/// The smallest thing of each kind: a sector, a block, a row, two rows across, zeros, a trim, FUA, flush, a
+/// The smallest thing of each kind: a sector, a block, a stripe, two stripes across, zeros, a trim, FUA, flush, a
 /// read; a member that joins, and one that fails if the level can bear it.
 fn alphabet(world: &World, degraded: bool) -> Vec<Op> {
     let geometry = &world.array.geometry;
-    let row = u64::from(geometry.data_members()) * geometry.chunk().bytes().0;
+    let stripe = u64::from(geometry.data_members()) * geometry.chunk().bytes().0;
     let mut ops = vec![
         Op::Ask(RequestOp::Write, 512, 512, SYNC),
         Op::Ask(RequestOp::Write, 0, 4096, SYNC),
-        Op::Ask(RequestOp::Write, 0, row, NO_SYNC),
-        Op::Ask(RequestOp::Write, row - 2048, 4096, SYNC),
+        Op::Ask(RequestOp::Write, 0, stripe, NO_SYNC),
+        Op::Ask(RequestOp::Write, stripe - 2048, 4096, SYNC),
         Op::Ask(RequestOp::WriteZeroes, 0, 4096, SYNC),
-        Op::Ask(RequestOp::WriteZeroes, 0, row, UNMAP),
-        Op::Ask(RequestOp::Trim, 0, row, SYNC),
+        Op::Ask(RequestOp::WriteZeroes, 0, stripe, UNMAP),
+        Op::Ask(RequestOp::Trim, 0, stripe, SYNC),
         Op::Ask(RequestOp::Write, 4096, 4096, FUA),
         Op::Ask(RequestOp::Flush, 0, 0, SYNC),
         Op::Ask(RequestOp::Read, 0, 4096, SYNC),

@@ -130,7 +130,7 @@ pub enum Step {
     Stop,
     /// If that was asked for: it has stopped; the power goes; restart; read everything.
     Stopped,
-    /// An administrator starts or stops row sync.
+    /// An administrator starts or stops resync.
     Sync(SyncAction),
     /// Milliseconds pass in which nothing completes: timers fire, and what they begin stays outstanding.
     Wait(u64),
@@ -720,7 +720,7 @@ impl Script {
         Ok(())
     }
 
-    /// Once members answer, row sync that is needed begins and ends (I13).
+    /// Once members answer, resync that is needed begins and ends (I13).
     fn run_syncs(&self, world: &mut World) {
         let begun = world.now;
         while world.failure().is_none() {
@@ -751,7 +751,7 @@ impl Script {
 /// For how long a disk stalls at least, where something could be done without it: longer than `read_around`.
 const STALL: Span = Span::secs(5);
 
-/// How long row sync takes at most once members answer, on arrays as small as scripts have.
+/// How long resync takes at most once members answer, on arrays as small as scripts have.
 const SYNCED_WITHIN: Span = Span::secs(10);
 
 /// Ends the run, if what the checker says counts.

@@ -147,7 +147,7 @@ impl Strips {
         disk_of: impl Fn(Slot) -> Option<usize>,
     ) -> Self {
         let geometry = &array.geometry;
-        let placement = geometry.placement(geometry.chunk_row_of(Sectors(column)));
+        let placement = geometry.placement(geometry.full_stripe_of(Sectors(column)));
         let block = |slot: u16| {
             let disk = disk_of(Slot(slot))?;
             Some(disks[disk].peek(column + array.data_offset[disk].0, 1))
@@ -365,7 +365,7 @@ impl Suspects {
     pub fn errors_if_lost(&self, array: &Array, column: u64, slot: Slot) -> Vec<Vec<u8>> {
         let Some(suspect) = self.columns.get(&column) else { return Vec::new() };
         let (geometry, mut errors) = (&array.geometry, BTreeSet::new());
-        let placement = geometry.placement(geometry.chunk_row_of(Sectors(column)));
+        let placement = geometry.placement(geometry.full_stripe_of(Sectors(column)));
         for syndrome in closure(&placement, geometry.members(), &suspect.syndromes) {
             errors.extend(errors_by(&placement, geometry.members(), &syndrome, slot));
         }
@@ -468,10 +468,10 @@ mod tests {
 
     const LEN: usize = 16;
 
-    /// The members of a row whose parities are of other times than its data: what each slot holds.
+    /// The members of a stripe whose parities are of other times than its data: what each slot holds.
     fn torn(level: Level, members: u16, rng: &mut Rng) -> (Array, Strips) {
         let geometry = Geometry::new(level, 2, members.into(), Sectors(8), Sectors(64)).unwrap();
-        let placement = geometry.placement(geometry.chunk_row_of(Sectors(0)));
+        let placement = geometry.placement(geometry.full_stripe_of(Sectors(0)));
         let block = |rng: &mut Rng| -> Vec<u8> { (0..LEN).map(|_| rng.below(256) as u8).collect() };
         let data_offset = vec![Sectors(8); members.into()];
         let blocks = (0..members).map(|_| Some(block(rng))).collect();

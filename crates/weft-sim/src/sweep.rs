@@ -269,7 +269,7 @@ fn steady(number: u64) -> Result<Totals, String> {
     let mut options = Options::new(level, members, chunk_kib(rng.pick(&[16, 64])));
     options.payload = PayloadMode::Tags;
     options.seed = number;
-    options.chunk_rows = STEADY_CHUNK_ROWS;
+    options.full_stripes = STEADY_FULL_STRIPES;
     options.discards = rng.percent(50);
     options.knobs = if rng.percent(50) { Knobs::md() } else { Knobs::default() };
     let order = rng.pick(&[Order::Fifo, Order::Fifo, Order::Lifo, Order::Random]);
@@ -315,6 +315,6 @@ const SCOPE_BUDGET: Budget = Budget { operations: 2, scripts: 56, walks: 6, stat
 /// Requests of one steady load.
 const STEADY_REQUESTS: u64 = 20_000;
 /// Its array: a MiB or a few of each member.
-const STEADY_CHUNK_ROWS: u64 = 64;
+const STEADY_FULL_STRIPES: u64 = 64;
 /// Requests that are outstanding.
 const DEPTH: usize = 32;

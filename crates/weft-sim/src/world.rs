@@ -115,8 +115,8 @@ pub struct World {
     /// Of writes whose client is gone, until nothing is served any more.
     pub(crate) orphans: Vec<ByteRange>,
     commands: BTreeSet<Ticket>,
-    /// Rows of the stripe cache, and those that were asked for and not answered.
-    cache_rows: u32,
+    /// Stripes of the stripe cache, and those that were asked for and not answered.
+    cache_stripes: u32,
     resizes: BTreeMap<Ticket, u32>,
     waiting: VecDeque<Waiting>,
     credit: BTreeMap<ClientId, u64>,
@@ -174,7 +174,7 @@ impl World {
     /// The options make no array.
     #[must_use]
     pub fn new(options: Options) -> Self {
-        let size = options.chunk.0 * options.chunk_rows;
+        let size = options.chunk.0 * options.full_stripes;
         // Before and behind the data; before that of large members md leaves 128 MiB.
         let room = if size > 1 << 24 { 1 << 19 } else { 16_384 };
         let member_size = Sectors(room + size);
@@ -201,7 +201,7 @@ impl World {
         .unwrap_or_else(|error| panic!("{options:?}: {error}"));
         let data_offset = supers.iter().map(Superblock::data_offset).collect();
         let record = Record::read(&disks, options.version);
-        let limits = Limits { rows: 0, client_frames: 0, member_bytes: 0 };
+        let limits = Limits { stripes: 0, client_frames: 0, member_bytes: 0 };
         let mut world = Self {
             now: Time(1_000_000_000),
             disk_of: (0..count).collect(),
@@ -213,7 +213,7 @@ impl World {
             issued: BTreeMap::new(),
             orphans: Vec::new(),
             commands: BTreeSet::new(),
-            cache_rows: 0,
+            cache_stripes: 0,
             resizes: BTreeMap::new(),
             waiting: VecDeque::new(),
             credit: BTreeMap::new(),
@@ -272,22 +272,22 @@ impl World {
             self.measure_all(&assembly);
         }
         let knobs = self.options.knobs;
-        let row_frames = assembly.row_frames(knobs.stripe_size);
-        let rows = self.options.rows_max.unwrap_or(knobs.stripe_cache_size).max(1);
-        let rows_max = self.options.rows_max;
+        let stripe_frames = assembly.stripe_frames(knobs.stripe_size);
+        let stripes = self.options.stripes_max.unwrap_or(knobs.stripe_cache_size).max(1);
+        let stripes_max = self.options.stripes_max;
         let config = Config {
-            cache_frames: row_frames * self.options.cache_rows.unwrap_or(rows),
-            volumes: vec![VolumeConfig { assembly, knobs, rows_max }],
+            cache_frames: stripe_frames * self.options.cache_stripes.unwrap_or(stripes),
+            volumes: vec![VolumeConfig { assembly, knobs, stripes_max }],
             client_frames: self.options.client_frames,
             client_credit: self.options.client_credit,
-            turn_rows_max: 8,
+            turn_stripes_max: 8,
             epoch_secs: 1_750_000_000,
         };
         self.memory = Memory::new(&config, self.options.payload);
         self.credit.clear();
-        self.cache_rows = rows;
+        self.cache_stripes = stripes;
         self.checkers.limit(|limits| {
-            limits.rows = rows;
+            limits.stripes = stripes;
             limits.client_frames = config.client_frames;
             limits.member_bytes = member_bytes_max(&knobs, self.options.chunk);
         });

@@ -1,6 +1,6 @@
 //! Bounded waits: no request is starved by others, under any rule, and loads that once were are served
 //!
-//! The first half checks I19 in small worlds whose rows would wait for as long as the load goes on; a planted
+//! The first half checks I19 in small worlds whose stripes would wait for as long as the load goes on; a planted
 //! bug shows that it sees. The second runs the loads that a review found starved on simulated drives, for a
 //! short simulated time, against md untuned in the same test.
 
@@ -20,13 +20,13 @@ use weft_units::{ByteRange, Bytes, Span, Time};
 
 // Small worlds.
 
-/// How long rows may wait here.
+/// How long stripes may wait here.
 const WAIT_MAX: Span = Span::millis(20);
 
 /// Longer than I19 lets anybody wait.
 const LOAD: Span = Span::millis(1300);
 
-/// One block of a row is written by a client that is in no hurry, while rows beside it are read and written
+/// One block of a stripe is written by a client that is in no hurry, while stripes beside it are read and written
 /// without a pause. The violation, if there was one; when the block was answered, and how much else was.
 struct Starved {
     found: Option<&'static str>,
@@ -35,30 +35,30 @@ struct Starved {
 }
 
 fn starve(knobs: Knobs, planted: Option<Mutant>, overlapped: bool) -> Starved {
-    // Data of a row is contiguous: 8 KiB. RAID 5 of three.
+    // Data of a stripe is contiguous: 8 KiB. RAID 5 of three.
     let mut rig = Rig::raid5(3, chunk_kib(4)).with(|o| {
         o.knobs = knobs;
         o.latency = Span::millis(1);
-        o.chunk_rows = 64;
+        o.full_stripes = 64;
     });
     if let (Some(mutant), Some(engine)) = (planted, rig.engine_mut()) {
         engine.plant(mutant);
     }
     // The array is dirty: nobody waits for that.
     rig.store(0, BLOCK).expect("nothing is wrong");
-    let (rows, row) = (60, 2 * BLOCK);
+    let (stripes, stripe) = (60, 2 * BLOCK);
     let begun = rig.now;
-    let waits = rig.put_nosync(row, BLOCK);
+    let waits = rig.put_nosync(stripe, BLOCK);
     if overlapped {
-        rig.put_nosync(row + 512, 512);
+        rig.put_nosync(stripe + 512, 512);
     }
     let (mut next, mut others): (u64, Vec<Ticket>) = (0, Vec::new());
     let (mut waited, mut answered) = (None, 0);
     while rig.now.since(begun) < LOAD && rig.failure().is_none() {
         while others.len() < 6 {
-            // A full row, or one block of a row that is to be read for at once.
-            let place = (2 + next % rows) * row;
-            let len = if next.is_multiple_of(3) { BLOCK } else { row };
+            // A filled stripe, or one block of a stripe that is to be read for at once.
+            let place = (2 + next % stripes) * stripe;
+            let len = if next.is_multiple_of(3) { BLOCK } else { stripe };
             let flags = Flags { sync: true, ..Flags::NONE };
             others.push(rig.issue(RequestOp::Write, place, len, Payload::Tags, flags));
             next += 1;
@@ -73,7 +73,7 @@ fn starve(knobs: Knobs, planted: Option<Mutant>, overlapped: bool) -> Starved {
     Starved { found: rig.failure().map(|violation| violation.checker), waited, others: answered }
 }
 
-/// Every rule that decides how long a row waits. With each the row is held, or could be.
+/// Every rule that decides how long a stripe waits. With each the stripe is held, or could be.
 fn rules() -> Vec<Knobs> {
     let mut all = Vec::new();
     let base = Knobs { stripe_cache_size: 32, writes: Writes::Gather, ..Knobs::md() };
@@ -106,7 +106,7 @@ fn rules() -> Vec<Knobs> {
 }
 
 #[test]
-fn under_every_rule_a_row_goes_when_it_has_waited_for_as_long_as_it_may() {
+fn under_every_rule_a_stripe_goes_when_it_has_waited_for_as_long_as_it_may() {
     let mut starved = 0;
     for knobs in rules() {
         let found = starve(Knobs { preread_wait_max: WAIT_MAX, ..knobs }, None, false);
@@ -115,7 +115,7 @@ fn under_every_rule_a_row_goes_when_it_has_waited_for_as_long_as_it_may() {
         // Each step of it takes its turn among the others.
         assert!(waited.0 < WAIT_MAX.0 + 100_000_000, "{waited:?} with {knobs:?}");
         assert!(found.others > 200, "{}: the load is too light", found.others);
-        // As md, the same row waits for as long as the load lasts, and nothing is promised.
+        // As md, the same stripe waits for as long as the load lasts, and nothing is promised.
         let unbounded =
             starve(Knobs { preread_wait_max: WAITS_WITHOUT_BOUND, ..knobs }, None, false);
         assert_eq!(unbounded.found, None, "{knobs:?}");
@@ -141,10 +141,10 @@ fn a_wait_without_an_end_is_found_by_i19_and_by_nobody_else() {
     assert!(seen >= 3, "{seen}");
 }
 
-/// The stripe waits for its stream, the stream for an overlapping write, and that for the stripe: rows that
+/// The stripe waits for its stream, the stream for an overlapping write, and that for the stripe: stripes that
 /// have what others wait for do not wait for as long as they may.
 #[test]
-fn a_row_does_not_wait_for_long_while_somebody_waits_for_what_it_has() {
+fn a_stripe_does_not_wait_for_long_while_somebody_waits_for_what_it_has() {
     let mut long = 0;
     for knobs in rules() {
         let knobs = Knobs { preread_wait_max: Span::secs(1), ..knobs };
@@ -215,7 +215,7 @@ fn own() -> [Knobs; 3] {
 
 #[test]
 fn a_stream_beside_random_writes_gets_its_share() {
-    // As many in flight as fill no row of chunks, and as many as fill more than one.
+    // As many in flight as fill no full stripe, and as many as fill more than one.
     for depth in [8, 40] {
         let load = || vec![(depth, stream(65_536)), (8, random(7))];
         let (md, md_waited) = run(Knobs::md(), load());

@@ -121,8 +121,8 @@ fn write_where_a_recovery_has_been_reaches_no_member_once_the_array_is_broken() 
     let mut rig = raid5().with(|options| {
         options.data_promised = false;
         options.logged = true;
-        // A recovery has as many stripes in flight as the cache has rows.
-        options.rows_max = Some(32);
+        // A recovery has as many stripes in flight as the cache has stripes.
+        options.stripes_max = Some(32);
         options.knobs.safe_mode_delay = Span::secs(3600);
     });
     let write = rig.write(0, 1);
@@ -131,7 +131,7 @@ fn write_where_a_recovery_has_been_reaches_no_member_once_the_array_is_broken() 
     let (added, _) = rig.add_blank();
     rig.settle();
     // The first stripe is not in the cache any more.
-    while rig.volume().sync_rows < 100 {
+    while rig.volume().sync_stripes < 100 {
         assert!(rig.step(Order::Fifo), "the recovery goes on");
     }
     rig.sync(SyncAction::Frozen).expect("a recovery may be stopped");
@@ -165,16 +165,16 @@ fn knobs(options: &mut Options, settings: &[(&str, &str)]) {
     }
 }
 
-// Both rows of the cache held what a member had no space for when the array broke. They stay in use, and
-// whoever waited for a row waited for ever. Found by seed 20637 of `beyond` with a spare.
+// Both stripes of the cache held what a member had no space for when the array broke. They stay in use, and
+// whoever waited for a stripe waited for ever. Found by seed 20637 of `beyond` with a spare.
 #[test]
-fn requests_that_wait_for_rows_of_a_broken_array_end_when_all_rows_hold_deferred_writes() {
+fn requests_that_wait_for_stripes_of_a_broken_array_end_when_all_stripes_hold_deferred_writes() {
     let mut options = Options::new(Level::Raid5, 8, Sectors(8));
     options.layout = Some(5);
-    options.chunk_rows = 12;
+    options.full_stripes = 12;
     options.spares = 1;
     options.assume_clean = false;
-    options.rows_max = Some(2);
+    options.stripes_max = Some(2);
     options.data_promised = false;
     knobs(
         &mut options,
@@ -206,12 +206,12 @@ fn requests_that_wait_for_rows_of_a_broken_array_end_when_all_rows_hold_deferred
     script.run().unwrap_or_else(|failure| panic!("{failure}"));
 }
 
-// Every row that a resync had asked for was one that a client's write to a stalled member was in flight
+// Every stripe that a resync had asked for was one that a client's write to a stalled member was in flight
 // for. The others waited for whatever happened next. Found by seed 21486 of `faults-and-cuts` with a spare.
 #[test]
-fn resync_asks_for_more_rows_when_those_that_it_asked_for_wait_for_a_stalled_member() {
+fn resync_asks_for_more_stripes_when_those_that_it_asked_for_wait_for_a_stalled_member() {
     let mut options = Options::new(Level::Raid5, 3, Sectors(16));
-    options.chunk_rows = 12;
+    options.full_stripes = 12;
     options.spares = 1;
     options.logical_block = 4096;
     options.discards = true;

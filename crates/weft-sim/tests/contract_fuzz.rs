@@ -77,7 +77,7 @@ fn faults_and_administrators_break_nothing() {
 }
 
 #[test]
-fn faults_with_power_cuts_break_nothing_but_predicted_rows() {
+fn faults_with_power_cuts_break_nothing_but_predicted_stripes() {
     let report = run(Profile::FAULTS_AND_CUTS, 3000, 80);
     assert!(report.coverage.points > 100, "{report:?}");
 }
@@ -129,7 +129,7 @@ fn seeds_that_failed_once_do_not_fail_again() {
         // A member that had failed called another failed whose number was given to the freshest since (0.90):
         // that passed for two halves that were used on their own, and was refused.
         (Profile::FAULTS_AND_CUTS, 2_100_616),
-        // No bug of the engine: a row of a resync whose member stalls is computed before it is compared, which
+        // No bug of the engine: a stripe of a resync whose member stalls is computed before it is compared, which
         // passed for work that was forgotten.
         (Profile::BEYOND, 3_003_051),
         // Nor here: of a member that had failed it was demanded that it be flushed, as those who say that it

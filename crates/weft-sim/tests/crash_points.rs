@@ -4,7 +4,7 @@
 //! level, each in six orders, with two cuts in each of a few states. The tests print how many orders and
 //! states that were, and hold them to floors.
 //!
-//! The same with each policy that is not what md does untuned, on chunks of more than a row, for a sample of
+//! The same with each policy that is not what md does untuned, on chunks of more than a stripe, for a sample of
 //! the scripts.
 //!
 //! Wider: random scripts on larger shapes, cut often.
@@ -41,7 +41,7 @@ const SYNC: Flags = Flags { sync: true, ..Flags::NONE };
 
 fn smallest(level: Level, members: usize, start: Start) -> World {
     let mut options = Options::new(level, members, chunk_kib(4));
-    options.rows_max = Some(4);
+    options.stripes_max = Some(4);
     options.discards = true;
     begin(options, start)
 }
@@ -74,16 +74,20 @@ fn assert_covered(coverage: Coverage) {
 }
 
 fn assert_covered_with(coverage: Coverage, half_written_least: u64) {
-    let Coverage { points, half_written_row, strict_subset, inside_metadata, during_sync, .. } =
-        coverage;
+    let Coverage {
+        points, half_written_stripe, strict_subset, inside_metadata, during_sync, ..
+    } = coverage;
     assert!(points >= 1000, "{coverage:?}");
     let percent = |count| coverage.percent(count);
-    assert!(percent(half_written_row) >= half_written_least, "half-written rows: {coverage:?}");
+    assert!(
+        percent(half_written_stripe) >= half_written_least,
+        "half-written stripes: {coverage:?}"
+    );
     assert!(percent(strict_subset) >= 20, "strict subsets: {coverage:?}");
     assert!(percent(inside_metadata) >= 10, "inside metadata: {coverage:?}");
-    assert!(percent(during_sync) >= 5, "during row sync: {coverage:?}");
+    assert!(percent(during_sync) >= 5, "during resync: {coverage:?}");
     assert!(coverage.hole_predicted > 0, "no write hole was looked at: {coverage:?}");
-    assert!(coverage.hole_wrong > 0, "blind: no predicted row was ever wrong: {coverage:?}");
+    assert!(coverage.hole_wrong > 0, "blind: no predicted stripe was ever wrong: {coverage:?}");
 }
 
 const WHOLE: Budget = Budget { operations: 2, scripts: usize::MAX, walks: 4, states: 3, cuts: 2 };
@@ -231,7 +235,7 @@ fn planted_bugs_are_found_in_the_small_scope() {
     }
 }
 
-/// Dirty and degraded is refused unless it is consented to, and then only predicted rows are wrong.
+/// Dirty and degraded is refused unless it is consented to, and then only predicted stripes are wrong.
 #[test]
 fn dirty_and_degraded_needs_consent() {
     let mut world = smallest(Level::Raid5, 3, Start::Dirty);

@@ -1,4 +1,4 @@
-//! Whole chunk rows are discarded, on every member or as if on every member; their ends are kept. What
+//! Full stripes are discarded, on every member or as if on every member; their ends are kept. What
 //! goes wrong meanwhile leaves parity right or known to be suspect.
 #![allow(
     clippy::cast_possible_truncation,
@@ -18,7 +18,7 @@ const CHUNK: u64 = 16 << 10;
 fn options(level: Level, members: usize) -> Options {
     let mut options = Options::new(level, members, chunk_kib(CHUNK >> 10));
     options.discards = true;
-    options.chunk_rows = 8;
+    options.full_stripes = 8;
     options
 }
 
@@ -30,8 +30,8 @@ fn full(options: Options) -> Rig {
     rig.flushed()
 }
 
-/// Bytes of a chunk row.
-fn row(rig: &Rig) -> u64 {
+/// Bytes of a full stripe.
+fn full_stripe(rig: &Rig) -> u64 {
     CHUNK * u64::from(rig.array.geometry.data_members())
 }
 
@@ -48,19 +48,19 @@ fn written(rig: &Rig) -> Vec<(usize, u64)> {
 fn a_trim_is_one_discard_for_each_member_and_leaves_its_ends_alone() {
     for (level, members) in [(Level::Raid4, 3), (Level::Raid5, 4), (Level::Raid6, 5)] {
         let mut rig = full(Options { logged: true, ..options(level, members) });
-        let row = row(&rig);
+        let full_stripe = full_stripe(&rig);
         rig.log.clear();
-        let trim = rig.trim(row - 512, 3 * row + 1024);
+        let trim = rig.trim(full_stripe - 512, 3 * full_stripe + 1024);
         assert_eq!(rig.wait(trim), Ok(Vec::new()));
         let chunk_sectors = CHUNK / 512;
         let expected: Vec<_> = (0..members).rev().map(|disk| (disk, 3 * chunk_sectors)).collect();
         assert_eq!(written(&rig), expected, "{level}");
-        assert!(rig.read_bytes(row, 3 * row).unwrap().is_all(0));
-        assert!(!rig.read_bytes(row - 512, 512).unwrap().is_all(0));
-        assert!(!rig.read_bytes(4 * row, 512).unwrap().is_all(0));
+        assert!(rig.read_bytes(full_stripe, 3 * full_stripe).unwrap().is_all(0));
+        assert!(!rig.read_bytes(full_stripe - 512, 512).unwrap().is_all(0));
+        assert!(!rig.read_bytes(4 * full_stripe, 512).unwrap().is_all(0));
         rig.log.clear();
-        // Less than a row.
-        let trim = rig.trim(5 * row + 512, 2 * row - 1024);
+        // Less than a full stripe.
+        let trim = rig.trim(5 * full_stripe + 512, 2 * full_stripe - 1024);
         assert_eq!(rig.wait(trim), Ok(Vec::new()));
         assert_eq!(written(&rig), []);
         rig.verify();
@@ -70,19 +70,19 @@ fn a_trim_is_one_discard_for_each_member_and_leaves_its_ends_alone() {
 }
 
 #[test]
-fn zeroes_are_discarded_where_rows_are_whole_and_written_beside() {
+fn zeroes_are_discarded_where_full_stripes_are_whole_and_written_beside() {
     let mut rig = full(Options { logged: true, ..options(Level::Raid5, 4) });
-    let row = row(&rig);
+    let full_stripe = full_stripe(&rig);
     let zeroes = |rig: &mut Rig, discard| {
         rig.log.clear();
         let flags = Flags { discard, ..Flags::NONE };
-        let (start, len) = (2 * row - 4096, row + 8192);
+        let (start, len) = (2 * full_stripe - 4096, full_stripe + 8192);
         let ticket = rig.issue(RequestOp::WriteZeroes, start, len, Payload::Zeros, flags);
         assert_eq!(rig.wait(ticket), Ok(Vec::new()));
         assert!(rig.read_bytes(start, len).unwrap().is_all(0));
-        let rows = |(_, count): &(usize, u64)| *count == CHUNK / 512;
+        let full_stripes = |(_, count): &(usize, u64)| *count == CHUNK / 512;
         let written = written(rig);
-        (written.iter().filter(|write| rows(write)).count(), written.len())
+        (written.iter().filter(|write| full_stripes(write)).count(), written.len())
     };
     // One discard for each member; data and parity of a block at both ends.
     assert_eq!(zeroes(&mut rig, true), (4, 8));
@@ -97,7 +97,7 @@ fn zeroes_are_discarded_where_rows_are_whole_and_written_beside() {
 #[test]
 fn long_ones_go_run_by_run() {
     let mut long = options(Level::Raid5, 3);
-    long.chunk_rows = (64 << 20) / CHUNK + 3;
+    long.full_stripes = (64 << 20) / CHUNK + 3;
     let mut rig = Rig::of(Options { logged: true, ..long });
     let size = rig.size();
     let trim = rig.trim(0, size);
@@ -110,8 +110,8 @@ fn long_ones_go_run_by_run() {
 fn members_that_do_not_discard_are_left_alone() {
     let mut rig = full(Options { logged: true, discards: false, ..options(Level::Raid5, 4) });
     rig.log.clear();
-    let row = row(&rig);
-    let trim = rig.trim(0, 3 * row);
+    let full_stripe = full_stripe(&rig);
+    let trim = rig.trim(0, 3 * full_stripe);
     assert_eq!(rig.wait(trim), Ok(Vec::new()));
     assert_eq!(written(&rig), []);
     rig.verify();
@@ -119,23 +119,23 @@ fn members_that_do_not_discard_are_left_alone() {
 
 /// Power goes after each step of a trim between writes, in many ways.
 #[test]
-fn a_cut_in_the_middle_leaves_rows_that_are_resynced() {
+fn a_cut_in_the_middle_leaves_full_stripes_that_are_resynced() {
     let mut suspect = 0;
     for (level, members) in [(Level::Raid5, 4), (Level::Raid6, 5)] {
         let mut points = 0;
         for point in 0..200 {
             let mut rig = full(Options { seed: point, ..options(level, members) });
-            let row = row(&rig);
+            let full_stripe = full_stripe(&rig);
             rig.order = Order::Random;
-            rig.trim(row, 2 * row);
-            rig.put(2 * row - 4096, 8192);
-            rig.write_zeroes(4 * row - 512, 1024);
+            rig.trim(full_stripe, 2 * full_stripe);
+            rig.put(2 * full_stripe - 4096, 8192);
+            rig.write_zeroes(4 * full_stripe - 512, 1024);
             let before = rig.unanswered();
             rig.steps(point as usize % 25);
             points += u64::from(before > 0 && rig.unanswered() > 0);
             let modes = [CutMode::Subset, CutMode::Ordered, CutMode::Nothing];
             let shape = rig.cut(modes[point as usize % modes.len()]);
-            suspect += u64::from(shape.half_written_row);
+            suspect += u64::from(shape.half_written_stripe);
             rig.recover();
             rig.verify();
             rig.until_idle();
@@ -148,16 +148,16 @@ fn a_cut_in_the_middle_leaves_rows_that_are_resynced() {
 }
 
 #[test]
-fn a_member_that_fails_is_failed_and_the_rows_are_zero_without_it() {
+fn a_member_that_fails_is_failed_and_the_full_stripes_are_zero_without_it() {
     for how in [Planned::Once(Fault::Io), Planned::Gone] {
         let mut rig = full(options(Level::Raid5, 4));
-        let row = row(&rig);
+        let full_stripe = full_stripe(&rig);
         let next = rig.disks[2].operations();
         rig.disks[2].faults.schedule.insert(next, how);
-        let trim = rig.trim(row, 2 * row);
+        let trim = rig.trim(full_stripe, 2 * full_stripe);
         assert_eq!(rig.wait(trim), Ok(Vec::new()));
         assert_eq!(rig.volume().degraded, 1);
-        assert!(rig.read_bytes(row, 2 * row).unwrap().is_all(0));
+        assert!(rig.read_bytes(full_stripe, 2 * full_stripe).unwrap().is_all(0));
         rig.verify();
         let spare = rig.add();
         rig.until_idle();
@@ -168,12 +168,12 @@ fn a_member_that_fails_is_failed_and_the_rows_are_zero_without_it() {
 }
 
 #[test]
-fn without_space_the_rows_are_checked_and_no_member_is_failed() {
+fn without_space_the_full_stripes_are_checked_and_no_member_is_failed() {
     let mut rig = full(options(Level::Raid5, 4));
-    let row = row(&rig);
+    let full_stripe = full_stripe(&rig);
     let next = rig.disks[1].operations();
     rig.disks[1].faults.schedule.insert(next, Planned::Once(Fault::NoSpace));
-    let trim = rig.trim(row, row);
+    let trim = rig.trim(full_stripe, full_stripe);
     assert_eq!(rig.wait(trim), Err(ReplyError::NoSpace));
     assert!(!rig.scrub(weft_sim::checker::parity::Bytes::Visible).wrong.is_empty());
     rig.pass(Span::secs(2));
@@ -184,24 +184,25 @@ fn without_space_the_rows_are_checked_and_no_member_is_failed() {
     rig.scrub_clean();
 }
 
-/// Neither sees rows of which some members have discarded theirs and others not.
+/// Neither sees full stripes of which some members have discarded theirs and others not.
 #[test]
-fn a_trim_and_a_sync_of_its_rows_wait_for_each_other() {
+fn a_trim_and_a_sync_of_its_full_stripes_wait_for_each_other() {
     for action in [SyncAction::Check, SyncAction::Repair] {
         for steps in (0..60).step_by(3) {
             let mut rig = full(Options { seed: steps, ..options(Level::Raid6, 5) });
             rig.order = Order::Random;
-            let row = row(&rig);
+            let full_stripe = full_stripe(&rig);
             rig.admin(weft_engine::Verb::SyncAction(action));
             rig.settle();
             rig.steps(steps as usize);
-            let trims = [rig.trim(row, 4 * row), rig.trim(7 * row, row)];
+            let trims =
+                [rig.trim(full_stripe, 4 * full_stripe), rig.trim(7 * full_stripe, full_stripe)];
             rig.until_idle();
             for trim in trims {
                 assert_eq!(rig.take_answer(trim), Some(Ok(Vec::new())));
             }
             let volume = rig.volume();
-            assert_eq!((volume.mismatch_cnt, volume.sync_rows), (0, 8 * CHUNK / 4096));
+            assert_eq!((volume.mismatch_cnt, volume.sync_stripes), (0, 8 * CHUNK / 4096));
             rig.verify();
             rig.scrub_clean();
         }

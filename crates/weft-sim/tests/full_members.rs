@@ -134,9 +134,9 @@ fn a_level_goes_on_without_its_full_members_and_starts_again_without_them() {
         for disk in &full {
             rig.disks[*disk].faults.no_space = true;
         }
-        // A whole chunk row: every member has part of it.
-        let row = 64 << 10 << 2;
-        let write = rig.put(0, row);
+        // A full stripe: every member has part of it.
+        let full_stripe = 64 << 10 << 2;
+        let write = rig.put(0, full_stripe);
         rig.pass(Span::millis(100));
         assert_eq!(answer(&mut rig, write), Err(ReplyError::NoSpace), "{level} {full:?}");
         assert!(rig.volume().no_space);
@@ -149,8 +149,8 @@ fn a_level_goes_on_without_its_full_members_and_starts_again_without_them() {
             }
             rig.pass(Span::secs(3));
         }
-        rig.store(0, row).unwrap_or_else(|error| panic!("{level} {full:?}: {error}"));
-        rig.store(row, row).unwrap();
+        rig.store(0, full_stripe).unwrap_or_else(|error| panic!("{level} {full:?}: {error}"));
+        rig.store(full_stripe, full_stripe).unwrap();
         rig.pass(Span::secs(3)).until_idle();
         assert_eq!(rig.volume().resync_from, None, "{level} {full:?}");
         restart(&mut rig);
@@ -322,9 +322,9 @@ fn a_stop_waits_for_a_failure_that_is_recorded_once_a_full_member_is_given_up() 
     restart(&mut rig);
 }
 
-// Full chunk rows are written from the memory of their client, who has it back with the answer.
+// Full stripes are written from the memory of their client, who has it back with the answer.
 #[test]
-fn what_a_full_member_lacks_of_a_full_chunk_row_is_kept_for_it() {
+fn what_a_full_member_lacks_of_a_full_stripe_is_kept_for_it() {
     for stripe_size in [StripeSize::default(), StripeSize::AUTO] {
         let mut options = Options::new(Level::Raid5, 4, chunk_kib(64));
         options.knobs.stripe_size = stripe_size;

@@ -85,7 +85,7 @@ fn two_clones_write_the_same_from_the_start_with_64_in_flight_each() {
 
 #[test]
 fn whoever_is_blocked_hands_nothing_over() {
-    // A thousand rows hold four of these requests.
+    // A thousand stripes hold four of these requests.
     let mut parts = parts("hdd-2007-7200", 4096);
     parts.knobs.stripe_cache_size = 1024;
     let deepest = |plug| {
@@ -103,12 +103,12 @@ fn whoever_is_blocked_hands_nothing_over() {
 }
 
 #[test]
-fn nobody_is_left_without_rows_by_others() {
-    for (plug, row) in
+fn nobody_is_left_without_stripes_by_others() {
+    for (plug, stripe) in
         [(Plug::Moment, 0), (Plug::Moment, 2000), (Plug::Request, 0), (Plug::Request, 2000)]
     {
         let mut parts = parts("ssd-sata-2020-slowflush", 4096);
-        parts.costs = Costs { row, bio: row / 8, ..Costs::ZERO };
+        parts.costs = Costs { stripe, bio: stripe / 8, ..Costs::ZERO };
         let mut machine = in_use(&parts);
         let pace = Pace { plug, run_time: Some(Span::secs(1)), ..Pace::depth(64) };
         let clones: Vec<Pid> = (0..3)
@@ -120,7 +120,7 @@ fn nobody_is_left_without_rows_by_others() {
         let (least, most) = (found.iter().min().copied(), found.iter().max().copied());
         assert!(
             least.zip(most).is_some_and(|(least, most)| most <= 2 * least),
-            "{plug:?}, {row}: {found:?}"
+            "{plug:?}, {stripe}: {found:?}"
         );
     }
 }
@@ -142,10 +142,10 @@ fn alone(stripe_size: u64, at: u64) -> Vec<(u64, u64)> {
 
 #[test]
 fn a_small_write_alone_moves_four_times_the_stripe_size() {
-    // Statement 27. Chunk 0 lies on member 0, the parity of its row on member 3.
+    // Statement 27. Chunk 0 lies on member 0, the parity of its stripe on member 3.
     assert_eq!(alone(65_536, 0), [(128, 128), (0, 0), (0, 0), (128, 128)], "old data, old parity");
     assert_eq!(alone(4096, 0), [(0, 8), (8, 0), (8, 0), (0, 8)], "the other data");
-    // Chunk 4 is the second of the second row: parity on member 2, data from member 3 on.
+    // Chunk 4 is the second of the second stripe: parity on member 2, data from member 3 on.
     let at = 4 * (512 << 10) + 8192;
     assert_eq!(alone(65_536, at), [(128, 128), (0, 0), (128, 128), (0, 0)]);
     assert_eq!(alone(4096, at), [(0, 8), (8, 0), (0, 8), (8, 0)]);
@@ -212,7 +212,7 @@ fn auto_is_as_fast_as_the_better_stripe_size() {
             "{name}, costs × {factor}: {small} {large} {auto}"
         );
     }
-    // It waits for the rest of a row that is on its way; told not to wait, it reads it.
+    // It waits for the rest of a stripe that is on its way; told not to wait, it reads it.
     let (_, waits) = rate_of(&auto(), same);
     let mut hasty = auto();
     hasty.knobs.writes = Writes::Sync;
@@ -224,7 +224,7 @@ fn auto_is_as_fast_as_the_better_stripe_size() {
 fn what_is_in_flight_is_rate_times_latency() {
     // Statement 16, on solid-state drives and on disks, without and with CPU time.
     for (model, costs) in [
-        ("ssd-sata-dc-2019", Costs { row: 3000, bio: 2000, ..Costs::ZERO }),
+        ("ssd-sata-dc-2019", Costs { stripe: 3000, bio: 2000, ..Costs::ZERO }),
         ("hdd-2007-7200", Costs::ZERO),
     ] {
         let seconds = if model.starts_with("hdd") { 60 } else { 2 };
@@ -308,7 +308,7 @@ fn a_job_that_ends_tells_of_each_request() {
 fn the_same_seed_gives_the_same_latencies() {
     let run = |seed| {
         let mut parts = parts("ssd-sata-2020-slowflush", 4096);
-        (parts.seed, parts.costs.row) = (seed, 2000);
+        (parts.seed, parts.costs.stripe) = (seed, 2000);
         let pace = Pace { run_time: Some(Span::millis(300)), ..Pace::depth(32) };
         let (machine, clones) = random_writes(&parts, pace);
         let traffic: Vec<_> = machine.host.traffic().collect();

@@ -77,14 +77,14 @@ fn dd_hands_over_one_page_after_the_other() {
 
 /// Statement 25 of `experiments.md` §7; the test before says that pages come in this order.
 #[test]
-fn experiments_25_the_pages_of_a_row_are_a_chunk_apart() {
+fn experiments_25_the_pages_of_a_stripe_are_a_chunk_apart() {
     let geometry =
         Geometry::new(Level::Raid5, 2, 4, Sectors(128), Sectors(1 << 21)).expect("an array");
-    // Where it lies on its member: what a row is known by.
-    let row = |page: u64| geometry.locate(Sectors(page * 8)).sector;
+    // Where it lies on its member: what a stripe is known by.
+    let stripe = |page: u64| geometry.locate(Sectors(page * 8)).sector;
     for first in (0..1 << 12).filter(|number| number / 16 % 3 == 0) {
         let alike: Vec<u64> =
-            (first..first + 48).filter(|other| row(*other) == row(first)).collect();
+            (first..first + 48).filter(|other| stripe(*other) == stripe(first)).collect();
         assert_eq!(alike, [first, first + 16, first + 32]);
     }
 }
@@ -99,7 +99,7 @@ fn pages_counted_are_pages_written_and_nothing_stays_behind() {
     let cache = machine.host.page_cache();
     assert_eq!(cache.sums().total(), 0, "no page is dirty");
     assert_eq!(cache.pool().counts().total(), 0);
-    // Every data page once and a page of parity per three, and no more than what partial rows add.
+    // Every data page once and a page of parity per three, and no more than what partial stripes add.
     let (_, written) = moved(&machine);
     let least = 300 * 2048 * 4 / 3;
     assert!((least..least * 11 / 10).contains(&written), "{written} of {least}");
@@ -122,7 +122,7 @@ fn nobody_writes_on_before_the_array_is_marked_dirty() {
 fn patch_000_saves_prereads_and_time() {
     let found = |priority| {
         let mut parts = parts("hdd-2007-7200", knobs_of_2008(priority));
-        parts.costs = Costs { bio: 3000, row: 2000, submit: 1000, xor: 300, ..Costs::ZERO };
+        parts.costs = Costs { bio: 3000, stripe: 2000, submit: 1000, xor: 300, ..Costs::ZERO };
         let (mut machine, pid) = dd(&parts, 512);
         machine.run(an_hour());
         let closed = machine.process::<Dd>(pid).closed.expect("it ended");
@@ -138,7 +138,7 @@ fn patch_000_saves_prereads_and_time() {
 fn who_looks_on_sees_the_lists_and_changes_nothing() {
     let run = |priority, looks: Option<Span>| {
         let mut parts = parts("hdd-2007-7200", knobs_of_2008(priority));
-        parts.costs = Costs { bio: 3000, row: 2000, ..Costs::ZERO };
+        parts.costs = Costs { bio: 3000, stripe: 2000, ..Costs::ZERO };
         let (mut machine, pid) = dd(&parts, 128);
         if let Some(every) = looks {
             machine.host.watch_over_time(every);
@@ -158,7 +158,7 @@ fn who_looks_on_sees_the_lists_and_changes_nothing() {
     assert!(all.sums.written.0 * 100 > written * 512 * 99, "{:?} of {written} sectors", all.sums);
     assert!(all.sums.answered.0 * 100 > Bytes::mib(128).0 * 99);
     assert!(all.sums.engine.0 * 100 > seen.host.engine_work().0 * 99);
-    // The mechanism of patch 000: rows wait on the hold list, and before it there is none.
+    // The mechanism of patch 000: stripes wait on the hold list, and before it there is none.
     assert!(all.held.most > 0 && all.active.most <= 256 && all.at_disks.most > 0, "{all:?}");
     assert!(all.mean(all.held) < f64::from(all.held.most));
     let (_, before) = run(PriorityRule::Fifo, Some(Span::millis(1)));
@@ -180,7 +180,7 @@ fn who_looks_on_sees_the_lists_and_changes_nothing() {
 fn the_same_seed_takes_the_same_time() {
     let run = |seed| {
         let mut parts = parts("hdd-2007-7200", knobs_of_2008(PriorityRule::Bypass));
-        (parts.seed, parts.costs) = (seed, Costs { bio: 3000, row: 2000, ..Costs::ZERO });
+        (parts.seed, parts.costs) = (seed, Costs { bio: 3000, stripe: 2000, ..Costs::ZERO });
         let (mut machine, pid) = dd(&parts, 128);
         machine.run(an_hour());
         let traffic: Vec<_> = machine.host.traffic().collect();
@@ -194,13 +194,13 @@ fn the_same_seed_takes_the_same_time() {
 fn a_busy_engine_is_a_server_of_its_own() {
     let mut parts = parts("null", knobs_of_2008(PriorityRule::Bypass));
     parts.member_size = Some(Sectors(1 << 21));
-    // Each row is handled once at least.
-    parts.costs = Costs { row: 100_000, ..Costs::ZERO };
+    // Each stripe is handled once at least.
+    parts.costs = Costs { stripe: 100_000, ..Costs::ZERO };
     let (mut machine, pid) = dd(&parts, 64);
     machine.run(an_hour());
     let took = machine.process::<Dd>(pid).closed.expect("it ended").0;
-    let rows = 64 * 256 / 3;
-    assert!(took > rows * 100_000, "{took} ns for {rows} rows");
+    let stripes = 64 * 256 / 3;
+    assert!(took > stripes * 100_000, "{took} ns for {stripes} stripes");
     let work = machine.host.engine_work().0;
     assert!(work <= took, "one thread: {work} ns of work in {took}");
 }

@@ -16,9 +16,9 @@ use weft_units::{ByteRange, ClientId, Span};
 
 fn options(level: Level, members: usize) -> Options {
     let mut options = Options::new(level, members, chunk_kib(8));
-    options.chunk_rows = 6;
+    options.full_stripes = 6;
     options.client_frames = 128;
-    options.rows_max = Some(8);
+    options.stripes_max = Some(8);
     options
 }
 

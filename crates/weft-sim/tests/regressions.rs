@@ -53,7 +53,7 @@ fn wait_without_space_for_first(
 
 /// RAID 5 of five, chunk 64 KiB, that stays dirty: block 0 is on disk 0, 16 on 1 and so on, P on 4.
 /// Each of them is filled with 0x40 and the number of its disk, and none is in the cache.
-fn five_with_a_row(knobs: Knobs) -> Rig {
+fn five_with_a_stripe(knobs: Knobs) -> Rig {
     let mut rig = Rig::raid5(5, chunk_kib(64)).with(|o| {
         o.knobs = knobs;
         o.knobs.safe_mode_delay = NEVER;
@@ -65,7 +65,7 @@ fn five_with_a_row(knobs: Knobs) -> Rig {
     rig.written(100, 1)
 }
 
-/// Begins to write a full row beside it, with a disk that does not answer.
+/// Begins to write a filled stripe beside it, with a disk that does not answer.
 fn stall_a_write(rig: &mut Rig, disk: usize) {
     rig.disks[disk].faults.stalled = true;
     for disk in 0..4 {
@@ -75,19 +75,19 @@ fn stall_a_write(rig: &mut Rig, disk: usize) {
     rig.settle();
 }
 
-/// The cache is one chunk row of sixteen rows, and every block was written.
-fn one_chunk_row_of_cache() -> Rig {
+/// The cache is one full stripe of sixteen stripes, and every block was written.
+fn one_full_stripe_of_cache() -> Rig {
     let mut rig = raid5().with(|o| {
         o.knobs = Knobs::default();
-        o.rows_max = Some(16);
+        o.stripes_max = Some(16);
     });
-    for row in 0..16 {
-        rig.store(row * STRIPE, STRIPE).expect("nothing is wrong with it");
+    for stripe in 0..16 {
+        rig.store(stripe * STRIPE, STRIPE).expect("nothing is wrong with it");
     }
     rig
 }
 
-/// Data of a chunk row of [`raid5`].
+/// Data of a full stripe of [`raid5`].
 const STRIPE: u64 = 192 << 10;
 
 fn state_of(rig: &Rig, disk: usize) -> Option<MemberState> {
@@ -117,7 +117,7 @@ fn volume(first: u16) -> VolumeConfig {
     };
     let candidates: Vec<_> = (first..).zip(supers).map(candidate).collect();
     let assembly = assemble::assemble(&candidates, &assemble::Options::default());
-    VolumeConfig { assembly: assembly.expect("a new array"), knobs: Knobs::md(), rows_max: None }
+    VolumeConfig { assembly: assembly.expect("a new array"), knobs: Knobs::md(), stripes_max: None }
 }
 
 fn read(tag: u64, volume: u16, len: u64, frames: Run) -> Input {
@@ -153,9 +153,9 @@ fn late_errors_of_a_failed_member_do_not_fail_its_replacement() {
     assert!(rig.scrub_clean() > 0);
 }
 
-// A rebuild that was past the row cleared the mark that its parity has to be made right.
+// A rebuild that was past the stripe cleared the mark that its parity has to be made right.
 #[test]
-fn rebuild_does_not_forget_a_row_behind_it_that_found_no_space() {
+fn rebuild_does_not_forget_a_stripe_behind_it_that_found_no_space() {
     let mut rig = raid5().with(|o| o.knobs.safe_mode_delay = NEVER);
     for chunk in 0..40 {
         rig = rig.written(chunk * 16, 1);
@@ -192,7 +192,7 @@ fn flush_and_stop_are_answered_when_no_member_is_left() {
     assert_eq!(rig.command(Verb::Stop), Ok(()));
 }
 
-// Only a member that an administrator failed was given up; one that failed by an error held its rows
+// Only a member that an administrator failed was given up; one that failed by an error held its stripes
 // for ever.
 #[test]
 fn what_a_failed_member_never_answers_is_given_up() {
@@ -236,7 +236,7 @@ fn clean_mark_waits_for_a_flush_that_began_after_the_last_write() {
     assert_eq!(rig.volume().array_state, "clean");
 }
 
-// Rows of a stalled member stay in use; the resize waited for them and everybody for the resize.
+// Stripes of a stalled member stay in use; the resize waited for them and everybody for the resize.
 #[test]
 fn resize_of_the_cache_is_given_up_when_a_member_stalls() {
     let mut rig = raid5().written(0, 1).written(16, 1).written(32, 1);
@@ -247,7 +247,7 @@ fn resize_of_the_cache_is_given_up_when_a_member_stalls() {
     rig.pass(Span::secs(1));
     let resize = rig.set("stripe_cache_size", "17");
     rig.settle();
-    let writes: Vec<Ticket> = (0..16).map(|row| rig.write(48 * row + 5, 9)).collect();
+    let writes: Vec<Ticket> = (0..16).map(|stripe| rig.write(48 * stripe + 5, 9)).collect();
     rig.pass(Span::secs(100));
     assert!(matches!(rig.take_answer(resize), Some(Err(ReplyError::Busy(_)))));
     // What needs nothing of the member goes on.
@@ -272,7 +272,7 @@ fn full_member_is_not_failed_by_the_rewrite_of_a_bad_block() {
     rig.finish();
     assert_eq!(rig.volume().degraded, 0);
     assert_eq!(state_of(&rig, 0), Some(MemberState::InSync));
-    // With space again and the row out of the cache, it is mended.
+    // With space again and the stripe out of the cache, it is mended.
     rig.disks[0].faults.no_space = false;
     rig.stop().recover();
     assert!(rig.read(0).is_all(1));
@@ -282,7 +282,7 @@ fn full_member_is_not_failed_by_the_rewrite_of_a_bad_block() {
 
 // P was written and the data was not: what was missing became garbage, though nobody wrote it.
 #[test]
-fn no_space_in_a_degraded_row_leaves_the_blocks_that_nobody_wrote() {
+fn no_space_in_a_degraded_stripe_leaves_the_blocks_that_nobody_wrote() {
     for lost in 0..3 {
         let mut rig = raid5().with(|o| o.knobs.safe_mode_delay = NEVER);
         let before = [(0, 0x40), (16, 0x50), (32, 0x60)];
@@ -304,9 +304,9 @@ fn no_space_in_a_degraded_row_leaves_the_blocks_that_nobody_wrote() {
     }
 }
 
-// Clients that waited for rows kept the rebuild from ever asking for one.
+// Clients that waited for stripes kept the rebuild from ever asking for one.
 #[test]
-fn rebuild_ends_while_clients_want_more_rows_than_there_are() {
+fn rebuild_ends_while_clients_want_more_stripes_than_there_are() {
     let mut rig = raid5();
     rig.fail_disk(3).remove(3);
     rig.add_blank();
@@ -390,7 +390,7 @@ fn spare_whose_number_is_now_another_members_is_not_believed() {
     assert!(rig.verify() > 0);
 }
 
-// What the failed read left in the row's memory counted as its block, and was even written to the
+// What the failed read left in the stripe's memory counted as its block, and was even written to the
 // replacement.
 #[test]
 fn block_that_cannot_be_read_back_is_not_taken_from_memory() {
@@ -437,10 +437,10 @@ fn lengths_near_the_largest_number_are_refused() {
     assert!(matches!(refusals[..], [ReplyError::OutOfRange, ReplyError::Busy(_)]), "{refusals:?}");
 }
 
-// Whoever came after a request of many rows waited for its last one.
+// Whoever came after a request of many stripes waited for its last one.
 #[test]
 fn small_write_goes_between_the_pieces_of_a_huge_one() {
-    let mut rig = raid5().with(|o| o.chunk_rows = 64);
+    let mut rig = raid5().with(|o| o.full_stripes = 64);
     let size = rig.size();
     let huge = rig.write_zeroes(0, size - 65_536);
     let small = rig.write(size / BLOCK - 1, 1);
@@ -470,13 +470,13 @@ fn command_after_a_stop_is_refused_and_writes_nothing() {
     assert!(!rig.log.iter().any(|line| matches!(line, Logged::Write { .. })), "{:?}", rig.log);
 }
 
-// The row lost what only it knew when its memory was pinned: the blocks that nobody wrote were computed
+// The stripe lost what only it knew when its memory was pinned: the blocks that nobody wrote were computed
 // from old data and new parity.
 #[test]
-fn row_that_owes_is_kept_when_a_read_of_it_is_given_up() {
+fn stripe_that_owes_is_kept_when_a_read_of_it_is_given_up() {
     for knobs in [Knobs::md(), Knobs::default()] {
         for failed in [false, true] {
-            let mut rig = five_with_a_row(knobs);
+            let mut rig = five_with_a_stripe(knobs);
             if !failed {
                 // It stays stalled when the read is given up.
                 stall_a_write(&mut rig, 2);
@@ -503,10 +503,10 @@ fn row_that_owes_is_kept_when_a_read_of_it_is_given_up() {
     }
 }
 
-// It was forgotten what it owed while a read of it was in flight: it went to the inactive rows twice.
+// It was forgotten what it owed while a read of it was in flight: it went to the inactive stripes twice.
 #[test]
-fn row_that_owed_a_failed_member_is_released_once() {
-    let mut rig = five_with_a_row(Knobs::md());
+fn stripe_that_owed_a_failed_member_is_released_once() {
+    let mut rig = five_with_a_stripe(Knobs::md());
     let ticket = rig.write(0, 0xee);
     let answer = wait_without_space_for_first(&mut rig, 0, ticket);
     assert_eq!(answer, Err(ReplyError::NoSpace));
@@ -523,10 +523,10 @@ fn row_that_owed_a_failed_member_is_released_once() {
     assert_eq!(rig.volume().stripe_cache_active, 0);
 }
 
-// A cache that is no larger than a chunk row had to be all free, and was not while a row owed.
+// A cache that is no larger than a full stripe had to be all free, and was not while a stripe owed.
 #[test]
-fn row_that_owes_does_not_keep_a_large_read_from_going_on() {
-    let mut rig = one_chunk_row_of_cache();
+fn stripe_that_owes_does_not_keep_a_large_read_from_going_on() {
+    let mut rig = one_full_stripe_of_cache();
     rig.disks[0].faults.no_space = true;
     let write = rig.write(0, 9);
     rig.pass(Span::millis(100));
@@ -538,15 +538,16 @@ fn row_that_owes_does_not_keep_a_large_read_from_going_on() {
     }
 }
 
-// Reads of a lost member go through the cache. They always had rows first, so that a write that needs
+// Reads of a lost member go through the cache. They always had stripes first, so that a write that needs
 // many never found them.
 #[test]
 fn large_write_goes_between_reads_of_a_lost_member() {
-    let mut rig = one_chunk_row_of_cache();
+    let mut rig = one_full_stripe_of_cache();
     rig.fail_disk(0);
-    // The data of disk 0: of every fourth chunk row it has the parity.
-    let rows = (0..12).filter(|row| row % 4 < 3);
-    let blocks = rows.flat_map(|row| (0..16).map(move |block| row * 48 + row % 4 * 16 + block));
+    // The data of disk 0: of every fourth full stripe it has the parity.
+    let stripes = (0..12).filter(|stripe| stripe % 4 < 3);
+    let blocks =
+        stripes.flat_map(|stripe| (0..16).map(move |block| stripe * 48 + stripe % 4 * 16 + block));
     let mut blocks = blocks.cycle();
     let mut reads: Vec<Ticket> = Vec::new();
     let mut write = None;
@@ -566,7 +567,7 @@ fn large_write_goes_between_reads_of_a_lost_member() {
 // Nobody was to rebuild it, and the engine asked to be woken for it at a time that had passed.
 #[test]
 fn full_member_is_not_waited_for_while_syncs_are_frozen() {
-    let mut rig = one_chunk_row_of_cache();
+    let mut rig = one_full_stripe_of_cache();
     rig.fail_disk(3).remove(3);
     let (disk, _) = rig.add_blank();
     rig.settle();
@@ -593,7 +594,7 @@ fn full_member_is_not_waited_for_while_syncs_are_frozen() {
 // until something else happened.
 #[test]
 fn read_goes_round_a_member_that_stalled_with_an_earlier_write() {
-    let mut rig = five_with_a_row(Knobs::md());
+    let mut rig = five_with_a_stripe(Knobs::md());
     stall_a_write(&mut rig, 2);
     rig.pass(Span::secs(1));
     let read = rig.get(32 * BLOCK, BLOCK);
@@ -603,8 +604,8 @@ fn read_goes_round_a_member_that_stalled_with_an_earlier_write() {
     rig.finish();
 }
 
-// A batch of full rows goes to each member as one request. Given up, it is many blocks: those that
-// are written from the client's memory keep that, those of the rows keep the rows.
+// A batch of filled stripes goes to each member as one request. Given up, it is many blocks: those that
+// are written from the client's memory keep that, those of the stripes keep the stripes.
 #[test]
 fn full_stripe_that_is_given_up_keeps_the_memory_that_its_member_may_read() {
     for (disk, kept) in [(1, 48), (3, 0)] {
@@ -752,7 +753,7 @@ fn a_check_corrects_a_bad_block_and_no_other() {
     }
 }
 
-// A read straight from a member failed while rows read the same blocks, together, for a member that
+// A read straight from a member failed while stripes read the same blocks, together, for a member that
 // is missing: that counted as two failures of each of them, and what is computed from good blocks
 // was an error.
 #[test]
@@ -776,9 +777,9 @@ fn two_reads_of_a_run_with_a_bad_block_cost_that_block_only() {
     }
 }
 
-/// A batch is written with the FUA of its head: a full row with FUA and one without do not go together.
+/// A batch is written with the FUA of its head: a filled stripe with FUA and one without do not go together.
 #[test]
-fn a_full_row_with_fua_goes_with_none_that_has_not() {
+fn a_filled_stripe_with_fua_goes_with_none_that_has_not() {
     for durable in [[false, true], [true, false], [true, true]] {
         let mut rig = raid5().with(|o| {
             o.logged = true;
@@ -786,9 +787,9 @@ fn a_full_row_with_fua_goes_with_none_that_has_not() {
         });
         rig.store(100 * BLOCK, BLOCK).expect("nothing is wrong with it");
         let mut tickets = Vec::new();
-        for (row, fua) in durable.into_iter().enumerate() {
+        for (stripe, fua) in durable.into_iter().enumerate() {
             let flags = Flags { sync: true, fua, ..Flags::NONE };
-            let block = |disk: u64| (disk * 16 + row as u64) * BLOCK;
+            let block = |disk: u64| (disk * 16 + stripe as u64) * BLOCK;
             let write = |disk| rig.plug(RequestOp::Write, block(disk), BLOCK, Payload::Tags, flags);
             tickets.extend((0..3).map(write));
         }
@@ -800,7 +801,7 @@ fn a_full_row_with_fua_goes_with_none_that_has_not() {
             Logged::Write { count, fua, metadata: false, .. } => Some((*count, *fua)),
             _ => None,
         });
-        // Two that are alike do: both rows in one request to each member.
+        // Two that are alike do: both stripes in one request to each member.
         let runs: Vec<(u64, bool)> = runs.collect();
         let expected =
             if durable[0] == durable[1] { vec![(16, true); 4] } else { vec![(8, true); 4] };
@@ -817,31 +818,31 @@ fn a_full_row_with_fua_goes_with_none_that_has_not() {
 /// another member. md: rows `raid6-6-unsynced-without-…` of `kernel-md-traces.csv`.
 #[test]
 fn what_is_written_ahead_of_a_resync_survives_two_failures() {
-    // Of a chunk row whose number is a multiple of six: Q, four of data, P.
-    const ROW: u64 = 120;
+    // Of a full stripe whose number is a multiple of six: Q, four of data, P.
+    const FULL_STRIPE: u64 = 120;
     let (q, d0, d1, p) = (0, 1, 2, 5);
     for first in [d1, p, q] {
         let mut rig = Rig::raid6(6, chunk_kib(64)).with(|o| {
             o.knobs = Knobs::default();
             o.knobs.safe_mode_delay = NEVER;
-            o.chunk_rows = 240;
+            o.full_stripes = 240;
             o.assume_clean = false;
             // Members are not blank where the array was made.
             o.checked = false;
         });
         for (disk, byte) in (0x11..0x17).enumerate() {
-            let at = rig.array.data_offset[disk].0 + ROW * 128;
+            let at = rig.array.data_offset[disk].0 + FULL_STRIPE * 128;
             for sector in 0..8 {
                 rig.disks[disk].poke(at + sector, &[byte; 512]);
             }
         }
         rig.sync(SyncAction::Frozen).expect("a resync may be held back");
-        assert!(rig.volume().resync_from.is_some_and(|from| from.0 < ROW * 128));
+        assert!(rig.volume().resync_from.is_some_and(|from| from.0 < FULL_STRIPE * 128));
         rig.fail_disk(first);
-        let mut rig = rig.written(ROW * 64, 0x5a).flushed();
+        let mut rig = rig.written(FULL_STRIPE * 64, 0x5a).flushed();
         rig.fail_disk(d0);
         rig.stop().recover(); // from the members, not from the cache
-        assert!(rig.read(ROW * 64).is_all(0x5a), "disks {first} and {d0} failed");
+        assert!(rig.read(FULL_STRIPE * 64).is_all(0x5a), "disks {first} and {d0} failed");
     }
 }
 
@@ -929,12 +930,12 @@ fn what_was_rebuilt_wrongly_is_known_after_the_next_cut() {
     assert!(rig.verify() > 0);
 }
 
-/// RAID 5 or 6 of four on which disk 3 holds wrong parity for the first row of blocks.
+/// RAID 5 or 6 of four on which disk 3 holds wrong parity for the first stripe of blocks.
 fn with_wrong_parity(level: Level, assume_clean: bool) -> Rig {
     let mut rig = Rig::raid(level, 4, None, chunk_kib(4)).with(|o| {
         o.assume_clean = assume_clean;
-        // Twice as many rows as a sync asks for at a time.
-        o.chunk_rows = 16;
+        // Twice as many stripes as a sync asks for at a time.
+        o.full_stripes = 16;
     });
     while !assume_clean && rig.outstanding().all(|(_, p)| p.origin != Some(Origin::Sync)) {
         assert!(rig.step(Order::Fifo), "no resync begins");
@@ -944,11 +945,11 @@ fn with_wrong_parity(level: Level, assume_clean: bool) -> Rig {
     rig
 }
 
-/// A disk answers no more, and has a write of the last row outstanding, which is never given up.
+/// A disk answers no more, and has a write of the last stripe outstanding, which is never given up.
 fn stall(rig: &mut Rig, disk: usize) {
     rig.disks[disk].faults.stalled = true;
-    let row = rig.size() / 16;
-    rig.put(15 * row, row);
+    let stripe = rig.size() / 16;
+    rig.put(15 * stripe, stripe);
 }
 
 // A resync read round a member that did not answer, compared what it had computed with what it had

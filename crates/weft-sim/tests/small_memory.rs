@@ -1,4 +1,4 @@
-//! A cache of two rows and the frames of one: everything still finishes.
+//! A cache of two stripes and the frames of one: everything still finishes.
 #![allow(
     clippy::cast_possible_truncation,
     clippy::cast_possible_wrap,
@@ -14,7 +14,7 @@ use weft_sim::{Options, Order, Payload, Rig, chunk_kib};
 use weft_units::{ByteRange, ClientId};
 
 #[test]
-fn two_rows_and_the_frames_of_one_are_enough() {
+fn two_stripes_and_the_frames_of_one_are_enough() {
     for (level, members, order) in [
         (Level::Raid5, 3, Order::Fifo),
         (Level::Raid5, 5, Order::Random),
@@ -24,8 +24,8 @@ fn two_rows_and_the_frames_of_one_are_enough() {
     ] {
         for stripe_size in ["4096", "16384"] {
             let mut options = Options::new(level, members, chunk_kib(16));
-            options.rows_max = Some(2);
-            options.cache_rows = Some(1);
+            options.stripes_max = Some(2);
+            options.cache_stripes = Some(1);
             options.client_frames = 64;
             options.seed = members as u64;
             options.knobs.set(options.knobs.parse("stripe_size", stripe_size).unwrap());
@@ -60,7 +60,7 @@ fn two_rows_and_the_frames_of_one_are_enough() {
             rig.until_idle();
             let volume = rig.volume();
             assert_eq!(volume.mismatch_cnt, 0);
-            assert!(volume.sync_rows > 0);
+            assert!(volume.sync_stripes > 0);
             assert!(rig.scrub_clean() > 100);
         }
     }

@@ -17,7 +17,7 @@ const SIZES: [u64; 5] = [3 * TIB, 17 * TIB, (512 << 32) - CHUNK, (512 << 32) + C
 
 fn rig(level: Level, members: usize, minor: Minor, size: u64) -> Rig {
     Rig::of(Options {
-        chunk_rows: size / CHUNK,
+        full_stripes: size / CHUNK,
         version: minor.into(),
         ..Options::new(level, members, chunk_kib(CHUNK >> 10))
     })

@@ -18,10 +18,10 @@ const K: u64 = 1024;
 const SYNC: Flags = Flags { sync: true, ..Flags::NONE };
 const NOSYNC: Flags = Flags::NONE;
 
-/// A clean array with a chunk of 64 KiB under md's conditions, cold but for row 0, and dirty.
+/// A clean array with a chunk of 64 KiB under md's conditions, cold but for stripe 0, and dirty.
 fn raid(level: Level, members: usize) -> Rig {
     let mut rig = Rig::of(options(level, members));
-    // Far from where the tests write, so that its row does not help them.
+    // Far from where the tests write, so that its stripe does not help them.
     rig.store(rig.size() - 4096, 4096).unwrap();
     rig.log.clear();
     rig
@@ -29,7 +29,7 @@ fn raid(level: Level, members: usize) -> Rig {
 
 fn options(level: Level, members: usize) -> Options {
     let mut options = Options::new(level, members, chunk_kib(64));
-    options.chunk_rows = 64;
+    options.full_stripes = 64;
     options.logged = true;
     options.client_frames = 2048;
     options.knobs = Knobs::md();
@@ -146,16 +146,16 @@ fn statement_6_rmw_level_moves_the_tie() {
 }
 
 #[test]
-fn statement_7_a_full_row_is_one_batch_member_by_member() {
+fn statement_7_a_filled_stripe_is_one_batch_member_by_member() {
     let mut rig = raid(Level::Raid5, 4);
     let groups = put(&mut rig, 0, 192 * K);
-    let run = |member: u64| (0..16).map(move |row| format!("W{member}@{}+4", row * 4));
+    let run = |member: u64| (0..16).map(move |stripe| format!("W{member}@{}+4", stripe * 4));
     let expected: Vec<String> = [3, 2, 1, 0].into_iter().flat_map(run).collect();
     assert_eq!(groups, [expected.join(" "), "ack".to_owned()]);
 }
 
 #[test]
-fn statement_8_9_chunks_of_a_row() {
+fn statement_8_9_chunks_of_a_stripe() {
     let mut rig = raid(Level::Raid5, 4);
     let one = put(&mut rig, 0, 64 * K);
     assert_eq!((count(&one, 'R'), count(&one, 'W')), (32, 32));
@@ -206,7 +206,7 @@ fn statement_13_degraded_reads_go_through_the_cache() {
     assert_eq!(get(&mut rig, 64 * K, 4 * K), ["ack"]);
 }
 
-/// Chunk row 0 of RAID 5 on four members is d0 d1 d2 P.
+/// Full stripe 0 of RAID 5 on four members is d0 d1 d2 P.
 #[test]
 fn statement_14_degraded_writes_of_raid5() {
     let cases = [
@@ -225,7 +225,7 @@ fn statement_14_degraded_writes_of_raid5() {
     }
 }
 
-/// Chunk row 0 of RAID 6 on six members is Q d0 d1 d2 d3 P.
+/// Full stripe 0 of RAID 6 on six members is Q d0 d1 d2 d3 P.
 #[test]
 fn statement_14_degraded_writes_of_raid6() {
     let cases: [(&[usize], &str, &str); 8] = [
@@ -272,14 +272,14 @@ fn statement_16_raid6_reads_of_lost_blocks() {
 }
 
 #[test]
-fn statement_17_fua_is_on_every_write_of_the_row_and_on_no_read() {
+fn statement_17_fua_is_on_every_write_of_the_stripe_and_on_no_read() {
     let mut rig = raid(Level::Raid5, 4);
     rig.fua(0, 4 * K);
     assert_eq!(rounds(&mut rig), ["R2@0+4 R1@0+4", "W3@0+4!f W0@0+4!f", "ack"]);
     rig.fua(192 * 4 * K, 192 * K);
-    let row = rounds(&mut rig);
-    assert_eq!((count(&row, 'W'), count(&row, 'R')), (64, 0));
-    assert!(row[0].split(' ').all(|word| word.ends_with("!f")));
+    let stripe = rounds(&mut rig);
+    assert_eq!((count(&stripe, 'W'), count(&stripe, 'R')), (64, 0));
+    assert!(stripe[0].split(' ').all(|word| word.ends_with("!f")));
 }
 
 #[test]
@@ -314,10 +314,10 @@ fn statement_20_data_waits_for_its_preflush() {
 }
 
 #[test]
-fn statement_25_ten_delayed_rows_go_eight_and_two() {
+fn statement_25_ten_delayed_stripes_go_eight_and_two() {
     let mut rig = raid(Level::Raid5, 4);
-    for row in 0..10 {
-        rig.plug(RequestOp::Write, row * 4 * K, 4 * K, Payload::Tags, NOSYNC);
+    for stripe in 0..10 {
+        rig.plug(RequestOp::Write, stripe * 4 * K, 4 * K, Payload::Tags, NOSYNC);
     }
     let groups = rounds(&mut rig);
     let numbers: Vec<(usize, usize)> = groups
@@ -328,7 +328,7 @@ fn statement_25_ten_delayed_rows_go_eight_and_two() {
 }
 
 #[test]
-fn statement_27_stripe_size_is_the_unit_of_row_io() {
+fn statement_27_stripe_size_is_the_unit_of_stripe_io() {
     let mut options = options(Level::Raid5, 4);
     let knob = options.knobs.parse("stripe_size", "16384").unwrap();
     options.knobs.set(knob);
@@ -338,10 +338,10 @@ fn statement_27_stripe_size_is_the_unit_of_row_io() {
     assert_eq!(put(&mut rig, 0, 4 * K), ["R3@0+16 R0@0+16", "W3@0+16 W0@0+16", "ack"]);
 }
 
-fn small(level: Level, members: usize, rows: u64) -> Rig {
+fn small(level: Level, members: usize, stripes: u64) -> Rig {
     let mut options = options(level, members);
     options.chunk = chunk_kib(4);
-    options.chunk_rows = rows;
+    options.full_stripes = stripes;
     // Parity is changed behind the engine's back.
     options.checked = false;
     Rig::of(options)
@@ -350,8 +350,8 @@ fn small(level: Level, members: usize, rows: u64) -> Rig {
 #[test]
 fn statement_28_check_counts_and_repair_mends() {
     let mut rig = small(Level::Raid5, 4, 3);
-    let mut rows_read = 0;
-    // Chunk row 1 of four members has its parity on member 2.
+    let mut stripes_read = 0;
+    // Full stripe 1 of four members has its parity on member 2.
     let at = rig.array.data_offset[2].0 + 8;
     rig.disks[2].poke(at, &[0x5a; 512]);
     rig.log.clear();
@@ -364,17 +364,17 @@ fn statement_28_check_counts_and_repair_mends() {
     let data =
         rig.log.iter().filter(|logged| matches!(logged, Logged::Write { metadata: false, .. }));
     assert_eq!(data.count(), 1);
-    let (mismatches, rows) = rig.check();
-    rows_read += rows;
-    assert_eq!((mismatches, rows_read), (0, 3));
+    let (mismatches, stripes) = rig.check();
+    stripes_read += stripes;
+    assert_eq!((mismatches, stripes_read), (0, 3));
     assert_eq!(rig.scrub_clean(), 0, "the array is all zeros again");
 }
 
 #[test]
 fn statement_29_recovery_reads_the_others_and_writes_the_new_member() {
-    for rows in [1, 7, 24] {
-        let mut rig = small(Level::Raid5, 4, rows);
-        rig.put(0, rows * 3 * 4 * K);
+    for stripes in [1, 7, 24] {
+        let mut rig = small(Level::Raid5, 4, stripes);
+        rig.put(0, stripes * 3 * 4 * K);
         rig.finish();
         rig.fail_disk(1).remove(1);
         // Cold: what is cached is not read.
@@ -396,9 +396,9 @@ fn statement_29_recovery_reads_the_others_and_writes_the_new_member() {
                 })
                 .count() as u64
         };
-        assert_eq!((recovery(false), recovery(true)), (3 * rows, rows));
+        assert_eq!((recovery(false), recovery(true)), (3 * stripes, stripes));
         assert_eq!(rig.volume().degraded, 0);
-        assert_eq!(rig.scrub_clean(), rows * 8);
+        assert_eq!(rig.scrub_clean(), stripes * 8);
     }
 }
 
@@ -466,7 +466,7 @@ fn statement_33_a_read_error_is_computed_written_and_read_again() {
 }
 
 #[test]
-fn statement_39_a_write_across_chunks_begins_at_the_lower_row() {
+fn statement_39_a_write_across_chunks_begins_at_the_lower_stripe() {
     let mut rig = raid(Level::Raid5, 4);
     let groups = put(&mut rig, 60 * K, 8 * K);
     assert_eq!(groups[0], "R2@0+4 R0@0+4 R2@60+4 R1@60+4");
@@ -477,8 +477,8 @@ fn statement_39_a_write_across_chunks_begins_at_the_lower_row() {
 fn statement_41_a_full_cache_makes_misses_wait_and_hits_proceed() {
     let mut rig = raid(Level::Raid5, 4);
     set(&mut rig, "stripe_cache_size", "17");
-    for row in 0..40 {
-        let start = row / 16 * 192 * K + row % 16 * 4 * K;
+    for stripe in 0..40 {
+        let start = stripe / 16 * 192 * K + stripe % 16 * 4 * K;
         rig.plug(RequestOp::Write, start, 4 * K, Payload::Tags, SYNC);
     }
     rig.settle();

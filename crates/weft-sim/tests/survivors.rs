@@ -138,11 +138,11 @@ fn array_is_marked_clean_as_long_after_its_resync_as_after_a_write() {
     assert!(clean.since(ended) >= delay, "{:?}", clean.since(ended));
 }
 
-// Members are written as long as the cache has rows; then writers are told, and with none left they
+// Members are written as long as the cache has stripes; then writers are told, and with none left they
 // wait.
 #[test]
-fn volume_is_congested_with_all_rows_in_use_and_blocked_when_a_request_waits_for_one() {
-    let mut rig = raid5().with(|options| options.rows_max = Some(8)).written(100, 1);
+fn volume_is_congested_with_all_stripes_in_use_and_blocked_when_a_request_waits_for_one() {
+    let mut rig = raid5().with(|options| options.stripes_max = Some(8)).written(100, 1);
     let mut told = Vec::new();
     for block in 0..9 {
         told.push(rig.engine_mut().expect("it runs").congestion(VolumeId(0)));
@@ -155,7 +155,7 @@ fn volume_is_congested_with_all_rows_in_use_and_blocked_when_a_request_waits_for
 
 #[test]
 fn cache_for_which_no_memory_was_set_aside_is_refused() {
-    let mut rig = raid5().with(|options| options.rows_max = Some(256));
+    let mut rig = raid5().with(|options| options.stripes_max = Some(256));
     let knob = |value: &str| {
         let knob = Knobs::default().parse("stripe_cache_bytes", value);
         Verb::Set(knob.expect("it is a size"))
@@ -267,28 +267,28 @@ fn a_stream_that_runs_ahead_of_its_answers_reads_little_and_no_other_is_kept_wai
     assert!(one_by_one.1.0 <= stream(1, true).1.0 * 2, "{one_by_one:?}");
 }
 
-/// The cache has eight rows. Chunk rows are filled from their middle on, and writes that wait for rows bring
-/// what those lack that are there: of the 16 chunk rows few are read.
+/// The cache has eight stripes. Full stripes are filled from their middle on, and writes that wait for stripes bring
+/// what those lack that are there: of the 16 full stripes few are read.
 #[test]
-fn a_write_that_waits_for_rows_fills_those_that_wait_for_it() {
+fn a_write_that_waits_for_stripes_fills_those_that_wait_for_it() {
     let mut rig = raid5().with(|options| {
         options.knobs = Knobs::default();
-        options.rows_max = Some(8);
-        options.chunk_rows = 24;
+        options.stripes_max = Some(8);
+        options.full_stripes = 24;
         options.logged = true;
     });
     rig.store(rig.size() - BLOCK, BLOCK).expect("nothing is wrong with it");
     rig.log.clear();
-    let row = 48 * BLOCK;
+    let stripe = 48 * BLOCK;
     for pair in 0..8 {
-        let at = pair * 2 * row;
-        let (second, rest) = (at + row, row - 3 * BLOCK);
+        let at = pair * 2 * stripe;
+        let (second, rest) = (at + stripe, stripe - 3 * BLOCK);
         for block in 0..3 {
             rig.put_nosync(second + block * BLOCK, BLOCK);
         }
-        rig.put_nosync(at, row);
+        rig.put_nosync(at, stripe);
         rig.put_nosync(second + 3 * BLOCK, rest);
-        rig.put_nosync(at, 2 * row);
+        rig.put_nosync(at, 2 * stripe);
         rig.settle();
     }
     rig.finish();
@@ -358,11 +358,11 @@ fn superblock_that_is_written_again_takes_a_bitmap_only_to_a_new_member() {
     }
 }
 
-// In the kernel of 2008, before its patch, whoever brought a request took the first step of its rows, however
+// In the kernel of 2008, before its patch, whoever brought a request took the first step of its stripes, however
 // many others were to be handled.
 #[test]
-fn turn_says_how_many_rows_it_handled() {
-    for (form, priority, rows) in [
+fn turn_says_how_many_stripes_it_handled() {
+    for (form, priority, stripes) in [
         (CacheForm::Today, PriorityRule::Bypass, 8),
         (CacheForm::Today, PriorityRule::Fifo, 8),
         (CacheForm::Of2008, PriorityRule::Bypass, 8),
@@ -378,7 +378,7 @@ fn turn_says_how_many_rows_it_handled() {
         rig.plug(RequestOp::Write, 0, 12 * BLOCK, Payload::Fill(1), Flags::NONE);
         let now = rig.now;
         let turn = rig.engine_mut().expect("it runs").turn(now);
-        assert_eq!(turn.work.rows, rows, "{form:?} {priority:?}");
+        assert_eq!(turn.work.stripes, stripes, "{form:?} {priority:?}");
         rig.finish();
     }
 }
@@ -393,7 +393,7 @@ fn superblocks_say_when_they_were_written() {
     assert!(written >= 60 && utime.secs == 1_750_000_000 + written, "{utime:?} after {written} s");
 }
 
-// As in md: with more read errors than the cache has rows, and no good read in between.
+// As in md: with more read errors than the cache has stripes, and no good read in between.
 #[test]
 fn member_falls_after_too_many_read_errors_in_a_row() {
     for (bad, degraded) in [(8, 0), (16, 1)] {
@@ -410,7 +410,7 @@ fn member_falls_after_too_many_read_errors_in_a_row() {
 }
 
 #[test]
-fn parity_of_a_chunk_row_that_is_written_at_once_is_one_computation() {
+fn parity_of_a_full_stripe_that_is_written_at_once_is_one_computation() {
     let mut rig = raid5().with(|options| {
         options.knobs = Knobs::default();
         options.knobs.safe_mode_delay = Span::secs(3600);

@@ -90,11 +90,11 @@ fn each_column_is_cleared_on_its_own_when_a_resync_has_passed_it() {
     rig = (0..8).fold(rig, |rig, block| rig.written(block, 1)).flushed();
     let parities: Vec<(usize, u64, Vec<u8>)> = (0..4usize)
         .zip([0, 8, 16, 24])
-        .map(|(row, column)| (2 - row % 3, column))
+        .map(|(stripe, column)| (2 - stripe % 3, column))
         .map(|(disk, column)| (disk, stripe(&rig, disk) + column))
         .map(|(disk, at)| (disk, at, rig.disks[disk].peek(at, 8)))
         .collect();
-    (0..4).for_each(|row| _ = rig.write(2 * row, 7));
+    (0..4).for_each(|stripe| _ = rig.write(2 * stripe, 7));
     rig.finish();
     parities.iter().for_each(|(disk, at, old)| rig.disks[*disk].poke(*at, old));
     rig.cut(CutMode::Everything);

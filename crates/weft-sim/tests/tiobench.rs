@@ -41,8 +41,8 @@ fn tiobench(
     change: impl FnOnce(&mut Tiobench),
 ) -> (Machine, Pid, Xfs) {
     let mut machine = Machine::new(parts);
-    let row = Bytes(3 * CHUNK.0);
-    let xfs = Xfs::new(machine.host.size(), CHUNK, row, Bytes::mib(2048));
+    let full_stripe = Bytes(3 * CHUNK.0);
+    let xfs = Xfs::new(machine.host.size(), CHUNK, full_stripe, Bytes::mib(2048));
     let pool = PoolConfig::new(Kernel::V2_6_24, 4, 262_144, 230_000);
     machine.add_page_cache(pool, Box::new(xfs), Bytes::kib(256));
     let mut tiobench = Tiobench::published(threads, Bytes::kib(128), xfs.log(), 7);
@@ -148,8 +148,8 @@ fn reading_is_ahead_by_a_window_and_reads_each_byte_once() {
 
 #[test]
 fn groups_lie_apart_and_begin_on_another_disk_each() {
-    let (volume, chunk, row) = (Bytes::mib(100_000), CHUNK, Bytes(3 * CHUNK.0));
-    let mut xfs = Xfs::new(volume, chunk, row, Bytes::mib(1024));
+    let (volume, chunk, full_stripe) = (Bytes::mib(100_000), CHUNK, Bytes(3 * CHUNK.0));
+    let mut xfs = Xfs::new(volume, chunk, full_stripe, Bytes::mib(1024));
     let starts: Vec<u64> = (0..17).map(|inode| xfs.file(InodeId(inode)).0).collect();
     let disks: Vec<u64> = starts[..3].iter().map(|start| start / chunk.0 % 3).collect();
     assert!(disks[0] != disks[1] && disks[1] != disks[2], "{disks:?}");
@@ -178,8 +178,8 @@ fn the_same_seed_takes_the_same_time() {
     assert_ne!(found(7).0, found(8).0, "other places");
 }
 
-/// Published for patch 000: +13 %, with threshold 0 +37 %. Held rows are passed by rows that have not been
-/// started, twice soon, and then threshold 1 reads them while full rows are being written.
+/// Published for patch 000: +13 %, with threshold 0 +37 %. Held full stripes are passed by full stripes that have not been
+/// started, twice soon, and then threshold 1 reads them while full full stripes are being written.
 #[test]
 fn threshold_0_saves_more_of_patch_000s_prereads_than_threshold_1() {
     let found = |priority, threshold| {

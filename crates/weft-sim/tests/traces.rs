@@ -201,7 +201,7 @@ struct Lab {
     done: BTreeSet<String>,
     exact: u32,
     totals: u32,
-    by_row: u32,
+    by_stripe: u32,
     wrong: Vec<String>,
 }
 
@@ -213,16 +213,16 @@ enum Same {
     /// Requests and sectors of each member.
     Totals,
     /// Request by request within each stripe.
-    WithinRows,
+    WithinStripes,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Compare {
     /// As recorded.
     AsRecorded,
-    /// Row sync: rows are in flight together in numbers of weft's own, so the order is compared within
-    /// each row of 4 KiB.
-    WithinRows,
+    /// Resync: stripes are in flight together in numbers of weft's own, so the order is compared within
+    /// each stripe of 4 KiB.
+    WithinStripes,
 }
 
 impl Lab {
@@ -254,11 +254,11 @@ impl Lab {
         }
     }
 
-    /// An array of 240 chunk rows of which a resync, frozen since, has passed about 100; nothing is
+    /// An array of 240 full stripes of which a resync, frozen since, has passed about 100; nothing is
     /// cached.
     fn make_half_synced(&mut self, level: Level, members: u64, sector: u64) {
         self.make_with(level, members, 64, false, |options| {
-            options.chunk_rows = 240;
+            options.full_stripes = 240;
             options.assume_clean = false;
             options.logical_block = sector as u32;
         });
@@ -352,7 +352,7 @@ impl Lab {
         match self.differs(&row, &found, compare) {
             Ok(Same::Requests) => self.exact += 1,
             Ok(Same::Totals) => self.totals += 1,
-            Ok(Same::WithinRows) => self.by_row += 1,
+            Ok(Same::WithinStripes) => self.by_stripe += 1,
             Err(why) => self.wrong.push(format!("{name}: {why}")),
         }
     }
@@ -429,8 +429,8 @@ impl Lab {
                 if row.varies == "order" && same {
                     return Ok(Same::Requests);
                 }
-                if compare == Compare::WithinRows && same && by_row(found) == by_row(io) {
-                    return Ok(Same::WithinRows);
+                if compare == Compare::WithinStripes && same && by_stripe(found) == by_stripe(io) {
+                    return Ok(Same::WithinStripes);
                 }
                 Err(format!("\n    found    {}\n    expected {}", show(found), show(io)))
             }
@@ -438,7 +438,7 @@ impl Lab {
     }
 }
 
-fn by_row(io: &Io) -> BTreeMap<i64, Vec<Item>> {
+fn by_stripe(io: &Io) -> BTreeMap<i64, Vec<Item>> {
     let mut rows: BTreeMap<i64, Vec<Item>> = BTreeMap::new();
     for (_, item) in &io.items {
         rows.entry(item.at).or_default().push(item.clone());
@@ -476,7 +476,7 @@ fn show(io: &Io) -> String {
 
 fn options(level: Level, members: usize, chunk: u64) -> Options {
     let mut options = Options::new(level, members, chunk_kib(chunk));
-    options.chunk_rows = 90 * 1024 / chunk;
+    options.full_stripes = 90 * 1024 / chunk;
     options.logged = true;
     options.client_frames = 2048;
     options.knobs = weft_engine::knobs::Knobs::md();
@@ -509,7 +509,7 @@ fn lab() -> Lab {
         done: BTreeSet::new(),
         exact: 0,
         totals: 0,
-        by_row: 0,
+        by_stripe: 0,
         wrong: Vec::new(),
     }
 }
@@ -519,8 +519,8 @@ impl Lab {
     /// totals and within stripes.
     fn finish(self, list: &str, counts: [u32; 3]) {
         println!(
-            "{} rows as recorded, {} totals, {} within rows",
-            self.exact, self.totals, self.by_row
+            "{} stripes as recorded, {} totals, {} within stripes",
+            self.exact, self.totals, self.by_stripe
         );
         assert!(
             self.wrong.is_empty(),
@@ -533,7 +533,7 @@ impl Lab {
             self.done.iter().filter(|name| !different(name)).map(String::as_str).collect();
         let listed: BTreeSet<&str> = list.split_whitespace().collect();
         assert_eq!(done, listed);
-        assert_eq!([self.exact, self.totals, self.by_row], counts);
+        assert_eq!([self.exact, self.totals, self.by_stripe], counts);
     }
 }
 
@@ -887,7 +887,7 @@ fn run_sync(lab: &mut Lab, action: SyncAction) {
 fn sync_case(lab: &mut Lab, name: &str, action: SyncAction) {
     lab.case_by(
         name,
-        Compare::WithinRows,
+        Compare::WithinStripes,
         |item| item.meta || item.op == 'F',
         |lab| {
             run_sync(lab, action);
@@ -910,7 +910,7 @@ fn poke(lab: &mut Lab, member: usize, byte_offset: u64, byte: u8) {
 fn check_repair_and_rebuild_submit_what_the_kernel_does() {
     let mut lab = lab();
     let small = |options: &mut Options| {
-        options.chunk_rows = 1;
+        options.full_stripes = 1;
         // The content of the array is changed behind its back.
         options.checked = false;
     };

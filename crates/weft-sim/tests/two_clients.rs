@@ -1,5 +1,5 @@
 //! Two connections write the same thousand ranges at once. Whoever wins a sector, parity is right at
-//! the end: of every row, recomputed from the media.
+//! the end: of every stripe, recomputed from the media.
 #![allow(
     clippy::cast_possible_truncation,
     clippy::cast_possible_wrap,
@@ -16,7 +16,7 @@ use weft_units::{ByteRange, ClientId};
 
 fn contend(level: Level, members: usize, seed: u64) {
     let mut options = Options::new(level, members, chunk_kib(16));
-    options.chunk_rows = 24;
+    options.full_stripes = 24;
     options.seed = seed;
     options.defer_computes = seed.is_multiple_of(2);
     let mut world = World::new(options);
@@ -51,7 +51,7 @@ fn contend(level: Level, members: usize, seed: u64) {
     let scrub = world.scrub(Bytes::Visible);
     assert!(scrub.wrong.is_empty(), "{:?}", scrub.wrong);
     assert_eq!(scrub.columns, 24 * 32);
-    assert!(scrub.written >= scrub.columns * 95 / 100, "{} rows hold something", scrub.written);
+    assert!(scrub.written >= scrub.columns * 95 / 100, "{} stripes hold something", scrub.written);
     assert!(world.verify(Order::Random) * 512 > size / 2);
     assert_eq!(world.failure(), None);
 }

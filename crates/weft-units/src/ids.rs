@@ -34,9 +34,9 @@ index! {
 }
 index! {
     /// A stripe-cache entry.
-    RowId(u32)
+    StripeId(u32)
 }
 
-/// A chunk row: one chunk per member at the same chunk number, counted from the start of the data.
+/// A full stripe: one chunk per member at the same chunk number, counted from the start of the data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ChunkRow(pub u64);
+pub struct FullStripe(pub u64);

@@ -9,7 +9,7 @@ mod ranges;
 mod sectors;
 mod time;
 
-pub use ids::{ChunkRow, ClientId, MemberIndex, RowId, Slot, VolumeId};
+pub use ids::{ClientId, FullStripe, MemberIndex, Slot, StripeId, VolumeId};
 pub use ranges::{ByteRange, SectorRange};
 pub use sectors::{Bytes, FRAME_BYTES, SECTOR_BYTES, Sectors};
 pub use time::{Span, Time};

@@ -34,7 +34,7 @@ for set in /lab/weft/*/; do
 	check "$name: assembles read-write" mdadm --assemble /dev/md0 "${loops[@]}"
 	wait_idle
 	sync_action check
-	at_least "$name: check reads every row of every member" "$rows_read" "$(component_sectors)"
+	at_least "$name: check reads every stripe of every member" "$stripes_read" "$(component_sectors)"
 	equal "$name: check counts 0" "$mismatches" 0
 	stop_md
 	detach

@@ -36,7 +36,7 @@ W
 	equal "turn $turn: it was clean, nothing to resync" "$(cat /sys/block/md0/md/sync_action)" idle
 	check "turn $turn: content" same_as /tmp/expected
 	sync_action check
-	at_least "turn $turn: check reads every row" "$rows_read" "$(component_sectors)"
+	at_least "turn $turn: check reads every stripe" "$stripes_read" "$(component_sectors)"
 	equal "turn $turn: check counts 0" "$mismatches" 0
 	dd if=/lab/pattern-b of=/dev/md0 bs=20k seek=$turn skip=$turn count=9 oflag=direct 2>/dev/null || fail "write"
 	dd if=/lab/pattern-b of=/tmp/expected bs=20k seek=$turn skip=$turn count=9 conv=notrunc 2>/dev/null

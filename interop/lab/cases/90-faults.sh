@@ -87,7 +87,7 @@ without_dm
 begin "control, a flipped bit" 5 1
 without_dm
 offset=$(mdadm --examine "${disks[2]}" | awk '/Data Offset/ {print $4}')
-flip /tmp/w/m2 $((offset * 512 + 77)) # a byte of the first chunk row, data of slot 2
+flip /tmp/w/m2 $((offset * 512 + 77)) # a byte of the first full stripe, data of slot 2
 assemble "$name"
 same_as /tmp/expected >&2 && fail "$name: the comparison does not see it"
 ok "$name: the comparison sees it"

@@ -256,7 +256,7 @@ fn read_blocks(
 /// What is read or not as a whole where something cannot be.
 const BLOCK_BYTES: u64 = 4096;
 
-/// A few chunk rows of common arrays, so that every member is busy.
+/// A few full stripes of common arrays, so that every member is busy.
 const READ_BYTES: u64 = 1 << 20;
 
 /// Reads on their way: enough to keep members busy, 8 MiB of memory.

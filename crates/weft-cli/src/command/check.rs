@@ -5,7 +5,7 @@ use clap::Args;
 use super::sync::{self, Sync};
 use crate::outcome::Outcome;
 
-/// Reads every row of a running volume and counts where parity disagrees with the data
+/// Reads every stripe of a running volume and counts where parity disagrees with the data
 ///
 /// Waits for the end, with a progress bar on a terminal. Exit status: 0, or 5 when mismatches were found.
 #[derive(Debug, Args)]

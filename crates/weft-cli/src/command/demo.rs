@@ -2,7 +2,7 @@
 //!
 //! A RAID 5 volume on files lives through a bad day: served over NBD, written and verified, a member
 //! failing in the middle of the writes, rebuilt on a fifth file while writes go on, a check that reads
-//! every row, a flipped byte found and repaired. Every byte goes through the same server, engine and
+//! every stripe, a flipped byte found and repaired. Every byte goes through the same server, engine and
 //! protocol as with `weft serve`. Each step is measured and asserted; the first that fails ends it. Then the
 //! same engine runs on simulated disks, before and with the patches that `weft reproduce` knows.
 
@@ -18,12 +18,12 @@ use serde_json::{Map, Value, json};
 use weft_engine::knobs::Knobs;
 use weft_engine::raid::geometry::Geometry;
 use weft_export::control::{Command, VolumeStatus};
-use weft_units::{Bytes, ChunkRow};
+use weft_units::{Bytes, FullStripe};
 
 use super::create::make_files_of_array;
 use super::reproduce::Reproduced;
 use super::status::only_volume;
-use super::sync::{self, ROW_SECTORS};
+use super::sync::{self, STRIPE_SECTORS};
 use crate::inside::Inside;
 use crate::look::Looked;
 use crate::nbd::NbdClient;
@@ -146,16 +146,20 @@ fn day(
     let fresh = fifth.first().ok_or_else(|| Failure::failed("no fifth file"))?;
     tour.step("rebuild", || volume.rebuild_amid_writes(fresh, arguments.member_size))?;
     tour.step("verify-rebuilt", || volume.verify("read back after the rebuild"))?;
-    let rows = geometry.member_size().0 / ROW_SECTORS;
-    tour.step("check", || volume.check("check", rows, 0..=0, "every row read, parity right"))?;
+    let stripes = geometry.member_size().0 / STRIPE_SECTORS;
+    tour.step("check", || {
+        volume.check("check", stripes, 0..=0, "every stripe read, parity right")
+    })?;
     tour.step("flip", || {
         let (text, member) = flip_a_byte(&geometry, files, &mut volume)?;
         let _ = member;
         Ok(((), Measured::new(text)))
     })?;
-    tour.step("find", || volume.check("check", rows, 1..=u64::MAX, "the flipped byte is found"))?;
-    tour.step("repair", || volume.check("repair", rows, 1..=u64::MAX, "parity written again"))?;
-    tour.step("check-again", || volume.check("check", rows, 0..=0, "nothing differs any more"))?;
+    tour.step("find", || {
+        volume.check("check", stripes, 1..=u64::MAX, "the flipped byte is found")
+    })?;
+    tour.step("repair", || volume.check("repair", stripes, 1..=u64::MAX, "parity written again"))?;
+    tour.step("check-again", || volume.check("check", stripes, 0..=0, "nothing differs any more"))?;
     let Used { mut inside, client, target, expected, all, .. } = volume;
     tour.step("stop", || {
         drop((client, target));
@@ -313,28 +317,30 @@ impl Used {
             name(fresh),
             size::human(Bytes(written))
         );
-        Ok(((), Measured::new(text).bytes(total * 512, elapsed).rows(total / ROW_SECTORS)))
+        Ok(((), Measured::new(text).bytes(total * 512, elapsed).stripes(total / STRIPE_SECTORS)))
     }
 
-    /// A check or repair that must read `rows` rows and count within the range.
+    /// A check or repair that must read `stripes` stripes and count within the range.
     fn check(
         &mut self,
         action: &'static str,
-        rows: u64,
+        stripes: u64,
         count: std::ops::RangeInclusive<u64>,
         what: &str,
     ) -> Result<((), Measured), Failure> {
         let before = self.volume()?;
         let report = sync::perform(&mut self.target, action)?;
         let after = self.volume()?;
-        ensure(report.rows == rows, || format!("{action} passed {} rows of {rows}", report.rows))?;
+        ensure(report.stripes == stripes, || {
+            format!("{action} passed {} stripes of {stripes}", report.stripes)
+        })?;
         // What the members were asked for, not what the action says of itself.
         let mut bytes = 0;
         for member in after.members.iter().filter(|member| member.state == "in_sync") {
             let earlier = before.members.iter().find(|other| other.index == member.index);
             let read = member.sectors_read - earlier.map_or(0, |earlier| earlier.sectors_read);
             bytes += read * 512;
-            ensure(read >= rows * ROW_SECTORS, || {
+            ensure(read >= stripes * STRIPE_SECTORS, || {
                 format!("{action} read {read} sectors of {}, expected all", member.label)
             })?;
         }
@@ -342,7 +348,7 @@ impl Used {
             format!("{action}: mismatch_cnt: found {}, expected {count:?}", report.mismatch_cnt)
         })?;
         let text = format!("{what}; mismatch_cnt {}", report.mismatch_cnt);
-        Ok(((), Measured::new(text).bytes(bytes, report.took).rows(rows)))
+        Ok(((), Measured::new(text).bytes(bytes, report.took).stripes(stripes)))
     }
 
     /// A write of one to 64 blocks somewhere, apart from those on their way.
@@ -415,15 +421,15 @@ fn flip_a_byte(
     files: &[PathBuf],
     volume: &mut Used,
 ) -> Result<(String, PathBuf), Failure> {
-    let chunk_row = ChunkRow(geometry.member_size().0 / geometry.chunk().0 / 3);
-    let slot = geometry.placement(chunk_row).p;
+    let full_stripe = FullStripe(geometry.member_size().0 / geometry.chunk().0 / 3);
+    let slot = geometry.placement(full_stripe).p;
     let status = volume.volume()?;
     let held = status.members.iter().find(|member| member.slot == Some(slot.0));
     let path = held
         .and_then(|member| files.iter().find(|file| label(file) == member.label))
         .ok_or_else(|| Failure::failed(format!("no file holds slot {}", slot.0)))?;
     let superblock = Looked::open(path)?.superblock().map_err(Failure::Failed)?;
-    let sector = superblock.data_offset().0 + chunk_row.0 * geometry.chunk().0;
+    let sector = superblock.data_offset().0 + full_stripe.0 * geometry.chunk().0;
     let byte = sector * 512 + 1234;
     let at = |error: std::io::Error| Failure::failed(format!("{}: {error}", label(path)));
     let file = std::fs::File::options().read(true).write(true).open(path).map_err(at)?;
@@ -431,7 +437,7 @@ fn flip_a_byte(
     file.read_exact_at(&mut old, byte).map_err(at)?;
     file.write_all_at(&[old[0] ^ 0x10], byte).map_err(at)?;
     file.sync_all().map_err(at)?;
-    let text = format!("one bit of byte {byte} of {}, in the parity of a row", name(path));
+    let text = format!("one bit of byte {byte} of {}, in the parity of a stripe", name(path));
     Ok((text, path.clone()))
 }
 
@@ -487,17 +493,17 @@ impl Measured {
         self
     }
 
-    fn rows(mut self, rows: u64) -> Self {
-        self.numbers.insert("rows".into(), json!(rows));
+    fn stripes(mut self, stripes: u64) -> Self {
+        self.numbers.insert("stripes".into(), json!(stripes));
         self
     }
 
-    /// `189 MiB, 512 MB/s, 16128 rows`.
+    /// `189 MiB, 512 MB/s, 16128 stripes`.
     fn numbers_text(&self) -> String {
         let number = |name: &str| self.numbers.get(name).and_then(Value::as_u64);
         let mut parts = Vec::new();
-        if let Some(rows) = number("rows") {
-            parts.push(format!("{rows} rows"));
+        if let Some(stripes) = number("stripes") {
+            parts.push(format!("{stripes} stripes"));
         }
         if let Some(bytes) = number("bytes") {
             parts.push(size::human(Bytes(bytes)));
@@ -642,7 +648,7 @@ impl Tour {
         if self.json {
             let names: Vec<String> = files.iter().map(|file| label(file)).collect();
             let mut sheet = json!({
-                "schema": "weft.demo/1",
+                "schema": "weft.demo/2",
                 "ok": result.is_ok(),
                 "duration_ms": u64::try_from(self.start.elapsed().as_millis()).unwrap_or(u64::MAX),
                 "files": if kept { names } else { Vec::new() },

@@ -1,7 +1,7 @@
 //! `weft explain`: what does a read or write of this range do, and why?
 //!
 //! Which members hold it, at which sectors, where parity is, and which plan the engine would follow.
-//! The places are the engine's geometry, the plans its planner, asked step by step for a row of which
+//! The places are the engine's geometry, the plans its planner, asked step by step for a stripe of which
 //! nothing is cached.
 
 use std::fmt;
@@ -17,7 +17,7 @@ use weft_engine::raid::parity::plan::{Facts, Mode, Step};
 use weft_engine::raid::slot_set::SlotSet;
 use weft_export::control::Command;
 use weft_ondisk::{Level, layout_id};
-use weft_units::{Bytes, ChunkRow, Sectors, Slot};
+use weft_units::{Bytes, FullStripe, Sectors, Slot};
 
 use super::assemble::{Selection, refusal, tell_dropped};
 use super::status::{only_volume, superblock_at};
@@ -113,16 +113,16 @@ struct Range {
 /// A part of the range that is on one member, side by side.
 struct Piece {
     bytes: std::ops::Range<u64>,
-    chunk_row: ChunkRow,
+    full_stripe: FullStripe,
     slot: Slot,
     /// On the member, counted from its data offset.
     sector: Sectors,
     len: Sectors,
 }
 
-/// Rows that are treated alike.
-struct Rows {
-    chunk_row: ChunkRow,
+/// Stripes that are treated alike.
+struct Stripes {
+    full_stripe: FullStripe,
     /// Sectors of each member's data.
     sectors: std::ops::Range<u64>,
     count: u64,
@@ -150,7 +150,7 @@ struct WritePlan {
 struct Explained {
     range: Range,
     pieces: Vec<Piece>,
-    rows: Vec<Rows>,
+    stripes: Vec<Stripes>,
     /// Bytes at the end of the range that are left out, because there are too many.
     left_out: u64,
 }
@@ -255,55 +255,56 @@ impl Array {
             pieces.push(Piece {
                 // What is not whole sectors at either end is read and written with its sector.
                 bytes: (at * 512).max(range.bytes.start)..((at + len) * 512).min(range.bytes.end),
-                chunk_row: position.chunk_row,
+                full_stripe: position.full_stripe,
                 slot: position.slot,
                 sector: position.sector,
                 len: Sectors(len),
             });
             at += len;
         }
-        let rows = self.rows(&pieces);
-        Explained { left_out: range.bytes.end.saturating_sub(at * 512), range, pieces, rows }
+        let stripes = self.stripes(&pieces);
+        Explained { left_out: range.bytes.end.saturating_sub(at * 512), range, pieces, stripes }
     }
 
-    /// The rows that the pieces are on, those alike together.
-    fn rows(&self, pieces: &[Piece]) -> Vec<Rows> {
+    /// The stripes that the pieces are on, those alike together.
+    fn stripes(&self, pieces: &[Piece]) -> Vec<Stripes> {
         let height = self.knobs.stripe_size.at_most(self.geometry.chunk().bytes()).bytes().0 / 512;
-        let mut found: Vec<Rows> = Vec::new();
+        let mut found: Vec<Stripes> = Vec::new();
         let mut rest = pieces;
         while let Some(first) = rest.first() {
-            let chunk_row = first.chunk_row;
-            let count = rest.iter().take_while(|piece| piece.chunk_row == chunk_row).count();
+            let full_stripe = first.full_stripe;
+            let count = rest.iter().take_while(|piece| piece.full_stripe == full_stripe).count();
             let (together, others) = rest.split_at(count);
             rest = others;
             let start = together.iter().map(|piece| piece.sector.0).min().unwrap_or(0);
             let end = together.iter().map(|piece| piece.sector.0 + piece.len.0).max().unwrap_or(0);
-            let mut row = start / height * height;
-            while row < end {
-                let sectors = row..row + height;
-                row += height;
+            let mut stripe = start / height * height;
+            while stripe < end {
+                let sectors = stripe..stripe + height;
+                stripe += height;
                 let Some((touched, whole)) = touched(together, &sectors) else { continue };
                 let (read, write) =
                     (self.plan_read(&sectors, touched), self.plan_write(&sectors, touched, whole));
                 match found.last_mut() {
                     Some(last)
-                        if last.chunk_row == chunk_row
+                        if last.full_stripe == full_stripe
                             && last.sectors.end == sectors.start
                             && (&last.read, &last.write) == (&read, &write) =>
                     {
                         last.sectors.end = sectors.end;
                         last.count += 1;
                     }
-                    _ => found.push(Rows { chunk_row, sectors, count: 1, read, write }),
+                    _ => found.push(Stripes { full_stripe, sectors, count: 1, read, write }),
                 }
             }
         }
         found
     }
 
-    /// What is known of a row of which nothing is cached.
+    /// What is known of a stripe of which nothing is cached.
     fn facts(&self, sectors: &std::ops::Range<u64>) -> Facts {
-        let placement = self.geometry.placement(self.geometry.chunk_row_of(Sectors(sectors.start)));
+        let placement =
+            self.geometry.placement(self.geometry.full_stripe_of(Sectors(sectors.start)));
         let slots = self.slots.iter().zip(0_u16..);
         Facts {
             all: SlotSet::first(self.geometry.members()),
@@ -357,7 +358,7 @@ impl Array {
         WritePlan { mode, reads, recovered, writes, why: self.why(&facts, mode) }
     }
 
-    /// Why a row is written the way it is.
+    /// Why a stripe is written the way it is.
     fn why(&self, facts: &Facts, mode: Option<Mode>) -> String {
         let rmw = facts.to_write.or(facts.parity());
         let rcw = facts.data().without(facts.overwrite);
@@ -408,12 +409,12 @@ impl Array {
         held.data_offset.map(|offset| offset.0 + piece.sector.0)
     }
 
-    /// `D7`, `P`, `Q`: what a slot holds in a chunk row.
-    fn role(&self, chunk_row: ChunkRow, slot: Slot) -> String {
-        let placement = self.geometry.placement(chunk_row);
+    /// `D7`, `P`, `Q`: what a slot holds in a full stripe.
+    fn role(&self, full_stripe: FullStripe, slot: Slot) -> String {
+        let placement = self.geometry.placement(full_stripe);
         match placement.data_index(slot) {
             Some(index) => {
-                let first = chunk_row.0 * u64::from(self.geometry.data_members());
+                let first = full_stripe.0 * u64::from(self.geometry.data_members());
                 format!("D{}", first + u64::from(index))
             }
             None if slot == placement.p => "P".into(),
@@ -439,15 +440,15 @@ impl Array {
         )?;
         let mut shown = None;
         for piece in &explained.pieces {
-            if shown != Some(piece.chunk_row) {
-                shown = Some(piece.chunk_row);
+            if shown != Some(piece.full_stripe) {
+                shown = Some(piece.full_stripe);
                 let row: Vec<String> = (0..geometry.members())
-                    .map(|slot| format!("{:>6}", self.role(piece.chunk_row, Slot(slot))))
+                    .map(|slot| format!("{:>6}", self.role(piece.full_stripe, Slot(slot))))
                     .collect();
                 writeln!(
                     out,
-                    "\nchunk row {}, slots 0 to {}: {}",
-                    piece.chunk_row.0,
+                    "\nfull stripe {}, slots 0 to {}: {}",
+                    piece.full_stripe.0,
                     geometry.members() - 1,
                     row.join(" ")
                 )?;
@@ -464,7 +465,7 @@ impl Array {
                 "  bytes {}..{}: {} of {}, {place}",
                 piece.bytes.start,
                 piece.bytes.end,
-                self.role(piece.chunk_row, piece.slot),
+                self.role(piece.full_stripe, piece.slot),
                 self.title(piece.slot),
             )?;
         }
@@ -472,16 +473,19 @@ impl Array {
             let left_out = size::human(weft_units::Bytes(explained.left_out));
             writeln!(out, "  … and {left_out} more, not shown; name a shorter range")?;
         }
-        for rows in &explained.rows {
-            let count =
-                if rows.count == 1 { "1 row".into() } else { format!("{} rows", rows.count) };
+        for stripes in &explained.stripes {
+            let count = if stripes.count == 1 {
+                "1 stripe".into()
+            } else {
+                format!("{} stripes", stripes.count)
+            };
             writeln!(
                 out,
-                "\n{count} of the stripe cache in chunk row {}, data sectors {}..{}, each:",
-                rows.chunk_row.0, rows.sectors.start, rows.sectors.end
+                "\n{count} of the stripe cache in full stripe {}, data sectors {}..{}, each:",
+                stripes.full_stripe.0, stripes.sectors.start, stripes.sectors.end
             )?;
-            writeln!(out, "  read:  {}", self.read_text(&rows.read))?;
-            let write = &rows.write;
+            writeln!(out, "  read:  {}", self.read_text(&stripes.read))?;
+            let write = &stripes.write;
             let mode = write.mode.map_or("no parity to keep", mode_text);
             let reads = if write.reads.is_empty() {
                 "reads nothing".into()
@@ -527,7 +531,7 @@ impl Array {
                 json!({
                     "offset": piece.bytes.start,
                     "length": piece.bytes.end - piece.bytes.start,
-                    "chunk_row": piece.chunk_row.0,
+                    "full_stripe": piece.full_stripe.0,
                     "slot": piece.slot.0,
                     "member": held.and_then(|held| held.label.clone()),
                     "sector": self.sector_on_member(piece),
@@ -535,42 +539,42 @@ impl Array {
                 })
             })
             .collect();
-        let rows: Vec<Value> = explained
-            .rows
+        let stripes: Vec<Value> = explained
+            .stripes
             .iter()
-            .map(|rows| {
-                let placement = self.geometry.placement(rows.chunk_row);
+            .map(|stripes| {
+                let placement = self.geometry.placement(stripes.full_stripe);
                 json!({
-                    "chunk_row": rows.chunk_row.0,
-                    "data_sector": rows.sectors.start,
-                    "data_sectors": rows.sectors.end - rows.sectors.start,
-                    "rows": rows.count,
+                    "full_stripe": stripes.full_stripe.0,
+                    "data_sector": stripes.sectors.start,
+                    "data_sectors": stripes.sectors.end - stripes.sectors.start,
+                    "stripes": stripes.count,
                     "p_slot": placement.p.0,
                     "q_slot": placement.q.map(|slot| slot.0),
                     "read": {
-                        "bypass": rows.read.bypass,
-                        "reads": slots(rows.read.reads),
-                        "computes": slots(rows.read.recovered),
+                        "bypass": stripes.read.bypass,
+                        "reads": slots(stripes.read.reads),
+                        "computes": slots(stripes.read.recovered),
                     },
                     "write": {
-                        "plan": rows.write.mode.map(mode_text),
-                        "reads": slots(rows.write.reads),
-                        "computes": slots(rows.write.recovered),
-                        "writes": slots(rows.write.writes),
-                        "why": rows.write.why,
+                        "plan": stripes.write.mode.map(mode_text),
+                        "reads": slots(stripes.write.reads),
+                        "computes": slots(stripes.write.recovered),
+                        "writes": slots(stripes.write.writes),
+                        "why": stripes.write.why,
                     },
                 })
             })
             .collect();
         json!({
-            "schema": "weft.explain/1",
+            "schema": "weft.explain/2",
             "name": self.name,
             "level": self.geometry.level().name(),
             "offset": explained.range.bytes.start,
             "length": explained.range.bytes.end - explained.range.bytes.start,
             "left_out_bytes": explained.left_out,
             "pieces": pieces,
-            "rows": rows,
+            "stripes": stripes,
         })
     }
 }
@@ -587,24 +591,24 @@ impl fmt::Debug for Held {
     }
 }
 
-/// Slots of a row that the pieces touch, and those that they cover from end to end.
-fn touched(pieces: &[Piece], row: &std::ops::Range<u64>) -> Option<(SlotSet, SlotSet)> {
+/// Slots of a stripe that the pieces touch, and those that they cover from end to end.
+fn touched(pieces: &[Piece], stripe: &std::ops::Range<u64>) -> Option<(SlotSet, SlotSet)> {
     let (mut touched, mut whole) = (SlotSet::EMPTY, SlotSet::EMPTY);
     for piece in pieces {
         let (start, end) = (piece.sector.0, piece.sector.0 + piece.len.0);
-        if start < row.end && row.start < end {
+        if start < stripe.end && stripe.start < end {
             touched.insert(piece.slot);
-            whole.set(piece.slot, start <= row.start && row.end <= end);
+            whole.set(piece.slot, start <= stripe.start && stripe.end <= end);
         }
     }
     (!touched.is_empty()).then_some((touched, whole))
 }
 
-/// Follows a row from step to step as the engine does: what is read, what is computed, and how
+/// Follows a stripe from step to step as the engine does: what is read, what is computed, and how
 /// parity is made.
 fn follow(mut facts: Facts, done: impl Fn(&Facts) -> bool) -> (SlotSet, SlotSet, Option<Mode>) {
     let (mut reads, mut recovered) = (SlotSet::EMPTY, SlotSet::EMPTY);
-    // A row needs a few steps; the bound is for a planner that goes in circles.
+    // A stripe needs a few steps; the bound is for a planner that goes in circles.
     for _ in 0..STEPS_MAX {
         if done(&facts) {
             break;

@@ -1,4 +1,4 @@
-//! `weft idle`: stop what runs over all rows.
+//! `weft idle`: stop what runs over all stripes.
 
 use clap::Args;
 use serde_json::json;

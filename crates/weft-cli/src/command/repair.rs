@@ -5,7 +5,7 @@ use clap::Args;
 use super::sync::{self, Sync};
 use crate::outcome::Outcome;
 
-/// Reads every row of a running volume and rewrites parity that disagrees with the data
+/// Reads every stripe of a running volume and rewrites parity that disagrees with the data
 ///
 /// Waits for the end, with a progress bar on a terminal. Data is taken to be right, as md does: a member whose data was changed behind the array is not found out.
 #[derive(Debug, Args)]

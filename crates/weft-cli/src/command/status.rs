@@ -36,7 +36,7 @@ pub(crate) fn run(arguments: &StatusOf) -> Outcome {
         None => target::running().into_iter().map(|(_, status)| status).collect(),
     };
     if arguments.json {
-        let mut all = json!({"schema": "weft.status/1", "servers": servers});
+        let mut all = json!({"schema": "weft.status/2", "servers": servers});
         for (server, index) in servers.iter().zip(0..) {
             for (volume, place) in server.volumes.iter().zip(0..) {
                 let states: &mut Value = &mut all["servers"][index]["volumes"][place]["states"];

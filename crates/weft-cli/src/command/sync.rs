@@ -31,8 +31,8 @@ pub(crate) struct Sync {
 /// What a finished run has found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Report {
-    /// 4 KiB rows that were read on every member.
-    pub(crate) rows: u64,
+    /// 4 KiB stripes that were read on every member.
+    pub(crate) stripes: u64,
     /// Sectors, as md counts them.
     pub(crate) mismatch_cnt: u64,
     /// Where, and who is wrong.
@@ -47,7 +47,7 @@ pub(crate) fn run(action: &'static str, arguments: &Sync) -> Outcome {
     if arguments.no_wait {
         target.ask(Command::SyncAction { action: action.into() })?;
         if arguments.json {
-            let schema = format!("weft.{action}/1");
+            let schema = format!("weft.{action}/2");
             print_json(&json!({"schema": schema, "volume": target.name, "started": true}))?;
         }
         return Ok(Exit::Done);
@@ -55,10 +55,10 @@ pub(crate) fn run(action: &'static str, arguments: &Sync) -> Outcome {
     let report = perform(&mut target, action)?;
     if arguments.json {
         print_json(&json!({
-            "schema": format!("weft.{action}/1"),
+            "schema": format!("weft.{action}/2"),
             "volume": target.name,
-            "rows": report.rows,
-            "row_bytes": ROW_SECTORS * 512,
+            "stripes": report.stripes,
+            "stripe_bytes": STRIPE_SECTORS * 512,
             "mismatch_cnt": report.mismatch_cnt,
             "mismatches": report.mismatches,
             "duration_ms": u64::try_from(report.took.as_millis()).unwrap_or(u64::MAX),
@@ -72,9 +72,9 @@ pub(crate) fn run(action: &'static str, arguments: &Sync) -> Outcome {
         let mut out = stdout();
         writeln!(
             out,
-            "{action} of {}: {} rows read in {}; {verdict}",
+            "{action} of {}: {} stripes read in {}; {verdict}",
             target.name,
-            report.rows,
+            report.stripes,
             took(report.took)
         )?;
         if let Some(mismatches) = &report.mismatches {
@@ -103,17 +103,17 @@ pub(crate) fn perform(target: &mut Target, action: &'static str) -> Result<Repor
             target.name, volume.mismatch_cnt
         )));
     }
-    // Rows that come after the loss of the last parity have nothing to compare.
+    // Stripes that come after the loss of the last parity have nothing to compare.
     let parities = if volume.level == "raid6" { 2 } else { 1 };
     if volume.degraded >= parities {
         return Err(Failure::failed(format!(
             "{}: {action}: members were lost on the way and no parity is left; it did not compare \
-             every row; mismatch_cnt {} so far; add a member, wait for its rebuild, start again",
+             every stripe; mismatch_cnt {} so far; add a member, wait for its rebuild, start again",
             target.name, volume.mismatch_cnt
         )));
     }
     Ok(Report {
-        rows: done.div_ceil(ROW_SECTORS),
+        stripes: done.div_ceil(STRIPE_SECTORS),
         mismatch_cnt: volume.mismatch_cnt,
         mismatches: volume.mismatches,
         took: start.elapsed(),
@@ -189,8 +189,8 @@ pub(crate) fn mismatch_lines(mismatches: &MismatchesStatus) -> Vec<String> {
 /// Places that a line names; JSON has more of them.
 const PLACES: usize = 8;
 
-/// Rows are 4 KiB high.
-pub(crate) const ROW_SECTORS: u64 = 8;
+/// Stripes are 4 KiB high.
+pub(crate) const STRIPE_SECTORS: u64 = 8;
 /// Small arrays are done in a moment.
 pub(crate) const POLL_MIN: Duration = Duration::from_millis(2);
 /// As often as a bar moves.

@@ -8,7 +8,7 @@
 use weft_ondisk::{
     DeviceIdentity, Features, JournalState, Level, PplContext, Role, Superblock, Uuid, Version,
 };
-use weft_units::{ChunkRow, SectorRange, Sectors, Slot};
+use weft_units::{FullStripe, SectorRange, Sectors, Slot};
 
 use super::states::State;
 use super::{Assembly, Candidate, Dropped, Member, Options, Refused, SlotState};
@@ -591,9 +591,9 @@ impl Decision<'_> {
         Err(self.refused(State::TooFewMembers, found))
     }
 
-    /// The write hole: parity of rows that were in flight may be wrong, and a missing block would be
+    /// The write hole: parity of stripes that were in flight may be wrong, and a missing block would be
     /// computed from it. A slot that only ever holds parity loses nothing; a partial parity log says
-    /// which rows were in flight.
+    /// which stripes were in flight.
     fn dirty_and_degraded(
         &mut self,
         assembly: &mut Assembly,
@@ -616,7 +616,7 @@ impl Decision<'_> {
             _ => "all".to_owned(),
         };
         let found = format!(
-            "dirty and degraded: every row written shortly before the crash may reconstruct wrong \
+            "dirty and degraded: every stripe written shortly before the crash may reconstruct wrong \
              data; suspect ranges: {ranges}"
         );
         if self.options.force_dirty {
@@ -624,10 +624,10 @@ impl Decision<'_> {
             return Ok(());
         }
         match logged(assembly) {
-            // Parity in these rows counts as a block that nobody has.
-            Ok(Some(rows)) if self.options.read_only => {
+            // Parity in these stripes counts as a block that nobody has.
+            Ok(Some(stripes)) if self.options.read_only => {
                 let mut count = 0;
-                for (state, suspect) in assembly.slots.iter_mut().zip(rows) {
+                for (state, suspect) in assembly.slots.iter_mut().zip(stripes) {
                     if let SlotState::InSync(member) = state {
                         count += suspect.iter().map(|range| range.len.0).sum::<u64>();
                         member.suspect = suspect;
@@ -750,16 +750,16 @@ impl Described {
     }
 }
 
-/// The rows of each member whose parity was being written, by its partial parity log; `None` without
+/// The stripes of each member whose parity was being written, by its partial parity log; `None` without
 /// such logs.
 ///
 /// Source   md-ondisk.md §4 "Recovery": the newest log of each member; parity elsewhere is right
 fn logged(assembly: &Assembly) -> Result<Option<Vec<Vec<SectorRange>>>, String> {
     let geometry = &assembly.geometry;
-    let mut rows = Vec::new();
+    let mut stripes = Vec::new();
     for (state, slot) in assembly.slots.iter().zip(0u16..) {
         let SlotState::InSync(member) = state else {
-            rows.push(Vec::new());
+            stripes.push(Vec::new());
             continue;
         };
         let (Some(log), Some(area)) = (&member.logs.ppl, member.superblock.ppl_area()) else {
@@ -775,11 +775,11 @@ fn logged(assembly: &Assembly) -> Result<Option<Vec<Vec<SectorRange>>>, String> 
         let label = &member.info.label;
         let log = log.as_ref().map_err(|error| format!("{label}: {error}"))?;
         let computations = log
-            .recovery(&context, |chunk_row| geometry.placement(ChunkRow(chunk_row)).p)
+            .recovery(&context, |full_stripe| geometry.placement(FullStripe(full_stripe)).p)
             .map_err(|error| format!("{label}: {error}"))?;
-        rows.push(computations.iter().map(|computation| computation.rows).collect());
+        stripes.push(computations.iter().map(|computation| computation.stripes).collect());
     }
-    Ok(Some(rows))
+    Ok(Some(stripes))
 }
 
 /// Numbers and roles of the members with slots that are as fresh as the freshest superblock, as far as
@@ -791,7 +791,7 @@ fn logged(assembly: &Assembly) -> Result<Option<Vec<Vec<SectorRange>>>, String> 
 /// that number, without ever having been half of an array that was used on its own. The other half of one
 /// calls every member of this half failed, for none was there when it was started.
 ///
-/// Source   md-ondisk.md §8.1.6, §11 row 40; mdadm leaves out a member that says so of the freshest
+/// Source   md-ondisk.md §8.1.6, §11 stripe 40; mdadm leaves out a member that says so of the freshest
 fn unmistakable(pool: &[Member], freshest: &Superblock) -> Vec<(u32, Role)> {
     let number_of = |member: &Member| member.superblock.dev_number();
     let believed = |member: &&Member| {

@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use weft_ondisk::{
     JOURNAL_BLOCK_BYTES, JournalState, Payload, journal_block_checksum, journal_seed,
 };
-use weft_units::{ChunkRow, Sectors, Slot};
+use weft_units::{FullStripe, Sectors, Slot};
 
 use super::{Assembly, Candidate, Member, Options, SlotState, assemble};
 use crate::config::MemberInfo;
@@ -81,7 +81,7 @@ impl Stripes {
                     if *sector >= geometry.member_size() {
                         return None;
                     }
-                    let placement = geometry.placement(ChunkRow(sector.0 / geometry.chunk().0));
+                    let placement = geometry.placement(FullStripe(sector.0 / geometry.chunk().0));
                     let slots = std::iter::once(placement.p).chain(placement.q);
                     let stripe = stripes.0.entry(sector.0).or_default();
                     for (slot, checksum) in slots.zip(checksums) {

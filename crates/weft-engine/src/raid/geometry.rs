@@ -4,17 +4,17 @@
 //!
 //! ```text
 //!             slot 0   slot 1   slot 2   slot 3
-//! chunk row 0   D0       D1       D2       P
-//! chunk row 1   D4       D5       P        D3
-//! chunk row 2   D8       P        D6       D7
-//! chunk row 3   P        D9       D10      D11
+//! full stripe 0   D0       D1       D2       P
+//! full stripe 1   D4       D5       P        D3
+//! full stripe 2   D8       P        D6       D7
+//! full stripe 3   P        D9       D10      D11
 //! ```
 //!
 //! Source   md-raid.md §5.1 and §5.2; each placement was compared with Linux 6.12 there
 
 use thiserror::Error;
 use weft_ondisk::Level;
-use weft_units::{ChunkRow, Sectors, Slot};
+use weft_units::{FullStripe, Sectors, Slot};
 
 use crate::raid::slot_set::SlotSet;
 
@@ -28,7 +28,7 @@ pub struct Geometry {
     member_size: Sectors,
 }
 
-/// Who holds what in one chunk row.
+/// Who holds what in one full stripe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Placement {
     /// Slot of P.
@@ -43,13 +43,13 @@ pub struct Placement {
 /// Where an array sector lives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Position {
-    /// Its chunk row.
-    pub chunk_row: ChunkRow,
+    /// Its full stripe.
+    pub full_stripe: FullStripe,
     /// The slot that holds it.
     pub slot: Slot,
     /// Sector on the member, counted from its data offset.
     pub sector: Sectors,
-    /// Which data chunk of the chunk row it is in, counted from 0.
+    /// Which data chunk of the full stripe it is in, counted from 0.
     pub data_index: u16,
 }
 
@@ -182,13 +182,13 @@ impl Geometry {
         self.members
     }
 
-    /// Parity blocks per row: failures that the array survives.
+    /// Parity blocks per full stripe: failures that the array survives.
     #[must_use]
     pub fn parities(&self) -> u16 {
         if self.level == Level::Raid6 { 2 } else { 1 }
     }
 
-    /// Data blocks per row.
+    /// Data blocks per full stripe.
     #[must_use]
     pub fn data_members(&self) -> u16 {
         self.members - self.parities()
@@ -212,10 +212,10 @@ impl Geometry {
         Sectors(self.member_size.0 * u64::from(self.data_members()))
     }
 
-    /// The chunk row of a member data sector.
+    /// The full stripe of a member data sector.
     #[must_use]
-    pub fn chunk_row_of(&self, member_sector: Sectors) -> ChunkRow {
-        ChunkRow(member_sector.0 / self.chunk.0)
+    pub fn full_stripe_of(&self, member_sector: Sectors) -> FullStripe {
+        FullStripe(member_sector.0 / self.chunk.0)
     }
 
     /// Where an array sector lives.
@@ -224,19 +224,19 @@ impl Geometry {
         self.place(array_sector).0
     }
 
-    /// The same, and who holds the rest of its chunk row.
+    /// The same, and who holds the rest of its full stripe.
     #[must_use]
     pub fn place(&self, array_sector: Sectors) -> (Position, Placement) {
         debug_assert!(array_sector < self.array_size());
         let chunk_number = array_sector.0 / self.chunk.0;
         let data_members = u64::from(self.data_members());
-        let chunk_row = ChunkRow(chunk_number / data_members);
+        let full_stripe = FullStripe(chunk_number / data_members);
         let data_index = (chunk_number % data_members) as u16;
-        let placement = self.placement(chunk_row);
+        let placement = self.placement(full_stripe);
         let position = Position {
-            chunk_row,
+            full_stripe,
             slot: placement.data_slot(data_index),
-            sector: Sectors(chunk_row.0 * self.chunk.0 + array_sector.0 % self.chunk.0),
+            sector: Sectors(full_stripe.0 * self.chunk.0 + array_sector.0 % self.chunk.0),
             data_index,
         };
         (position, placement)
@@ -245,18 +245,18 @@ impl Geometry {
     /// The array sector at a member data sector; `None` where the slot holds parity.
     #[must_use]
     pub fn array_sector(&self, slot: Slot, member_sector: Sectors) -> Option<Sectors> {
-        let chunk_row = self.chunk_row_of(member_sector);
-        let data_index = self.placement(chunk_row).data_index(slot)?;
-        let chunk_number = chunk_row.0 * u64::from(self.data_members()) + u64::from(data_index);
+        let full_stripe = self.full_stripe_of(member_sector);
+        let data_index = self.placement(full_stripe).data_index(slot)?;
+        let chunk_number = full_stripe.0 * u64::from(self.data_members()) + u64::from(data_index);
         Some(Sectors(chunk_number * self.chunk.0 + member_sector.0 % self.chunk.0))
     }
 
-    /// Who holds what in a chunk row.
+    /// Who holds what in a full stripe.
     #[must_use]
-    pub fn placement(&self, chunk_row: ChunkRow) -> Placement {
+    pub fn placement(&self, full_stripe: FullStripe) -> Placement {
         let members = self.members;
-        let row = chunk_row.0;
-        let turn = |modulus: u16| (row % u64::from(modulus)) as u16;
+        let full_stripe = full_stripe.0;
+        let turn = |modulus: u16| (full_stripe % u64::from(modulus)) as u16;
         let at = |p: u16, q: Option<u16>, data: DataRule, exponents: ExponentRule| Placement {
             p: Slot(p),
             q: q.map(Slot),
@@ -299,7 +299,7 @@ impl Geometry {
                     4 => at(0, Some(1), DataRule::Asymmetric { first: 2, skip: 0 }, after_q),
                     5 => at(members - 2, last, DataRule::Asymmetric { first: 0, skip: 0 }, after_q),
                     8 => pair(right, ddf),
-                    9 => pair(members - 1 - ((row + 1) % u64::from(members)) as u16, ddf),
+                    9 => pair(members - 1 - ((full_stripe + 1) % u64::from(members)) as u16, ddf),
                     10 => {
                         let from = (left + 1) % members;
                         let data = DataRule::Symmetric { from, modulus: members };
@@ -332,11 +332,11 @@ impl Geometry {
         }
     }
 
-    /// Whether a slot never holds data, whatever the chunk row.
+    /// Whether a slot never holds data, whatever the full stripe.
     #[must_use]
     pub fn only_parity(&self, slot: Slot) -> bool {
         (0..u64::from(self.members))
-            .all(|row| self.placement(ChunkRow(row)).data_index(slot).is_none())
+            .all(|full_stripe| self.placement(FullStripe(full_stripe)).data_index(slot).is_none())
     }
 }
 
@@ -400,7 +400,7 @@ impl Placement {
     }
 }
 
-/// Slots that one array can have here: row states are sets of 64 bits.
+/// Slots that one array can have here: full stripe states are sets of 64 bits.
 pub const MEMBERS_MAX: u32 = 64;
 
 #[cfg(test)]
@@ -411,18 +411,19 @@ mod tests {
         Geometry::new(level, layout, members, Sectors(8), Sectors(8 * 64)).unwrap()
     }
 
-    fn picture(level: Level, layout: u32, members: u32, rows: u64) -> Vec<String> {
+    fn picture(level: Level, layout: u32, members: u32, full_stripes: u64) -> Vec<String> {
         let geometry = geometry(level, layout, members);
         let ddf = matches!((level, layout), (Level::Raid6, 8..=10));
-        (0..rows)
-            .map(|row| {
-                let placement = geometry.placement(ChunkRow(row));
+        (0..full_stripes)
+            .map(|full_stripe| {
+                let placement = geometry.placement(FullStripe(full_stripe));
                 let cells =
                     (0..members as u16).map(|slot| match placement.data_index(Slot(slot)) {
                         None if Slot(slot) == placement.p => "P".to_owned(),
                         None => "Q".to_owned(),
                         Some(x) => {
-                            let number = row * u64::from(geometry.data_members()) + u64::from(x);
+                            let number =
+                                full_stripe * u64::from(geometry.data_members()) + u64::from(x);
                             if level == Level::Raid6 && (ddf || members == 5) {
                                 format!("D{number}^{}", placement.exponent(Slot(slot)))
                             } else {
@@ -446,8 +447,8 @@ mod tests {
             (4, ["P D0 D1 D2", "P D3 D4 D5", "P D6 D7 D8", "P D9 D10 D11"]),
             (5, ["D0 D1 D2 P", "D3 D4 D5 P", "D6 D7 D8 P", "D9 D10 D11 P"]),
         ];
-        for (layout, rows) in cases {
-            assert_eq!(picture(Level::Raid5, layout, 4, 4), rows, "layout {layout}");
+        for (layout, full_stripes) in cases {
+            assert_eq!(picture(Level::Raid5, layout, 4, 4), full_stripes, "layout {layout}");
         }
         assert_eq!(picture(Level::Raid4, 0, 3, 2), ["D0 D1 P", "D2 D3 P"]);
     }
@@ -471,8 +472,8 @@ mod tests {
             (19, ["P D0^0 D1^1 D2^2 Q", "D5^0 P D3^1 D4^2 Q", "D7^0 D8^1 P D6^2 Q"]),
             (20, ["P D0^0 D1^1 D2^2 Q", "P D3^0 D4^1 D5^2 Q", "P D6^0 D7^1 D8^2 Q"]),
         ];
-        for (layout, rows) in cases {
-            assert_eq!(picture(Level::Raid6, layout, 5, 3), rows, "layout {layout}");
+        for (layout, full_stripes) in cases {
+            assert_eq!(picture(Level::Raid6, layout, 5, 3), full_stripes, "layout {layout}");
         }
     }
 
@@ -495,15 +496,15 @@ mod tests {
                 assert_eq!(geometry.array_sector(position.slot, position.sector), Some(sector));
                 looked_at += 1;
             }
-            for row in 0..40 {
-                let placement = geometry.placement(ChunkRow(row));
+            for full_stripe in 0..40 {
+                let placement = geometry.placement(FullStripe(full_stripe));
                 assert_ne!(Some(placement.p), placement.q);
                 let parity = (0..members as u16).map(Slot).filter(|slot| {
                     placement.parity().contains(*slot)
                         && (*slot == placement.p || Some(*slot) == placement.q)
                 });
                 assert_eq!(parity.count(), usize::from(geometry.parities()));
-                assert_eq!(geometry.array_sector(placement.p, Sectors(row * 8)), None);
+                assert_eq!(geometry.array_sector(placement.p, Sectors(full_stripe * 8)), None);
                 let exponents: std::collections::BTreeSet<_> = (0..geometry.data_members())
                     .map(|x| placement.exponent(placement.data_slot(x)))
                     .collect();
@@ -523,8 +524,8 @@ mod tests {
         assert_eq!((geometry.members(), geometry.parities(), geometry.data_members()), (7, 2, 5));
         assert_eq!((geometry.chunk(), geometry.member_size()), (Sectors(128), Sectors(1280)));
         assert_eq!(geometry.array_size(), Sectors(1280 * 5));
-        for (sector, row) in [(0, 0), (127, 0), (128, 1), (1279, 9)] {
-            assert_eq!(geometry.chunk_row_of(Sectors(sector)), ChunkRow(row));
+        for (sector, full_stripe) in [(0, 0), (127, 0), (128, 1), (1279, 9)] {
+            assert_eq!(geometry.full_stripe_of(Sectors(sector)), FullStripe(full_stripe));
         }
     }
 
@@ -553,7 +554,7 @@ mod tests {
 
     #[test]
     fn without_q_each_data_slot_has_a_number_of_its_own() {
-        let placement = geometry(Level::Raid5, 2, 4).placement(ChunkRow(1));
+        let placement = geometry(Level::Raid5, 2, 4).placement(FullStripe(1));
         assert_eq!([3, 0, 1].map(|slot| placement.exponent(Slot(slot))), [0, 1, 2]);
     }
 

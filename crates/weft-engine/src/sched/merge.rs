@@ -1,6 +1,6 @@
 //! Which member requests of one turn become one?
 //!
-//! Rows are decided one at a time, so that a full stripe arrives here as many small requests that lie
+//! Stripes are decided one at a time, so that a full stripe arrives here as many small requests that lie
 //! side by side. A request is appended to the last one of the same member and kind when it begins
 //! where that one ends, carries the same flags, and the sum stays within `max_sectors_kb`. Order is
 //! never changed.
@@ -18,8 +18,8 @@ use crate::input::Attr;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Kind {
     pub(crate) fua: bool,
-    /// For rows of the cache; else for a read that bypasses it.
-    pub(crate) rows: bool,
+    /// For stripes of the cache; else for a read that bypasses it.
+    pub(crate) stripes: bool,
     pub(crate) attr: Attr,
 }
 
@@ -41,7 +41,7 @@ impl Last {
     /// None was sent yet.
     pub(crate) const NONE: Self = Self {
         turn: 0,
-        kind: Kind { fua: false, rows: false, attr: Attr::NONE },
+        kind: Kind { fua: false, stripes: false, attr: Attr::NONE },
         end: Sectors(u64::MAX),
         bytes: 0,
         max: 0,
@@ -105,7 +105,7 @@ mod tests {
     type Staged = (u16, bool, bool, u64);
 
     fn request(write: bool, fua: bool, max_kib: u64) -> MemberRequest {
-        let kind = Kind { fua, rows: true, attr: Attr::NONE };
+        let kind = Kind { fua, stripes: true, attr: Attr::NONE };
         let (sector, bytes) = (Sectors::ZERO, Bytes(4096));
         MemberRequest { write, sector, bytes, max: Bytes::kib(max_kib), kind }
     }

@@ -1,4 +1,4 @@
-//! Attaching of requests: to members straight, or to rows of the stripe cache.
+//! Attaching of requests: to members straight, or to stripes of the stripe cache.
 //!
 //! A read of a whole array goes straight to its members, chunk by chunk, exactly what was asked for.
 //! Everything else goes through the stripe cache ([`crate::raid::parity::split`]).
@@ -60,7 +60,7 @@ impl Volume {
                 sector: position.sector.round_down(self.array.geometry.chunk()) + sector_in_chunk,
                 bytes: whole.len,
                 max: self.knobs.max_sectors,
-                kind: Kind { fua: false, rows: false, attr },
+                kind: Kind { fua: false, stripes: false, attr },
             };
             let memory = frames.part(in_frames, whole.len.0);
             self.array.stage(place, &read, &[memory], Who::Read(part), out);
@@ -86,7 +86,7 @@ impl Volume {
         self.raid.detours.push_back(detour);
     }
 
-    /// Attaches what is ready, or has it wait for rows. While the cache waits for its new shape nothing is
+    /// Attaches what is ready, or has it wait for stripes. While the cache waits for its new shape nothing is
     /// begun.
     pub(super) fn deal_ready(&mut self, out: &mut Outbox) {
         if self.ready.is_empty() {
@@ -128,7 +128,7 @@ impl Volume {
         self.raid.ready.push_back(dealt);
     }
 
-    /// Attaches a short request to its row, if nobody waits for rows and there is one.
+    /// Attaches a short request to its stripe, if nobody waits for stripes and there is one.
     #[inline]
     fn attach_at_once(&mut self, id: RequestId) -> bool {
         let dealt = self.active(id).dealt(id);
@@ -136,7 +136,7 @@ impl Volume {
         self.raid.attach_at_once(&dealt, &cx)
     }
 
-    /// Attaches what waits for rows.
+    /// Attaches what waits for stripes.
     pub(super) fn attach_waiting(&mut self, out: &mut Outbox) {
         if self.raid.has_waiting() {
             let cx = attaching(&self.array, &self.knobs, self.resizing.is_some());
@@ -145,8 +145,8 @@ impl Volume {
         }
     }
 
-    /// Ends what waits for rows of a broken array when all rows that are in use hold deferred writes:
-    /// nothing is written any more, so these rows stay in use, for only they know what belongs there.
+    /// Ends what waits for stripes of a broken array when all stripes that are in use hold deferred writes:
+    /// nothing is written any more, so these stripes stay in use, for only they know what belongs there.
     #[cold]
     pub(super) fn end_vain_waits(&mut self, out: &mut Outbox) {
         if !self.raid.waits_in_vain() {
@@ -179,7 +179,7 @@ impl Active {
             range: self.range,
             frames: self.frames,
             attr: self.attr,
-            discarded: self.discarded.as_ref().map(|rows| rows.range),
+            discarded: self.discarded.as_ref().map(|stripes| stripes.range),
             writes: self.writes,
             zeroes: self.op == RequestOp::WriteZeroes,
             fua: self.flags.fua,

@@ -114,11 +114,11 @@ impl Volume {
             |member: &Member| member.stalled || (member.is_faulty() && member.in_flight > 0);
         if self.array.members.iter().any(unanswered) || self.owes() {
             return Err(ReplyError::Busy(
-                "rows are in use for as long as a member does not answer",
+                "stripes are in use for as long as a member does not answer",
             ));
         }
-        let row_frames = knobs.stripe_size.row_frames(&self.array.geometry);
-        let room = self.memory.frames / row_frames;
+        let stripe_frames = knobs.stripe_size.stripe_frames(&self.array.geometry);
+        let room = self.memory.frames / stripe_frames;
         let too_large = |name: &str, found: u64, room: u64| {
             Err(ReplyError::Refused(format!(
                 "{name}: found {found}, expected at most {room}, for which memory was set aside at the \
@@ -127,24 +127,25 @@ impl Volume {
         };
         match knob {
             Knob::StripeCacheBytes(bytes) => {
-                // As at the start: a size counts as far as it holds whole rows of `auto`, so that the
+                // As at the start: a size counts as far as it holds whole stripes of `auto`, so that the
                 // size with which the volume was started is taken again.
                 let auto = Knobs { stripe_size: StripeSize::AUTO, ..knobs };
-                let row_frames = auto.stripe_size.row_frames(&self.array.geometry);
-                let room = self.memory.frames / row_frames;
-                if bytes > Bytes::ZERO && auto.cache_rows(&self.array.geometry) > room {
-                    let bytes_max = u64::from(room + 1) * u64::from(row_frames) * FRAME_BYTES - 1;
+                let stripe_frames = auto.stripe_size.stripe_frames(&self.array.geometry);
+                let room = self.memory.frames / stripe_frames;
+                if bytes > Bytes::ZERO && auto.cache_stripes(&self.array.geometry) > room {
+                    let bytes_max =
+                        u64::from(room + 1) * u64::from(stripe_frames) * FRAME_BYTES - 1;
                     return too_large("stripe_cache_bytes", bytes.0, bytes_max);
                 }
             }
-            Knob::StripeCacheSize(rows) if rows > room => {
-                return too_large("stripe_cache_size", u64::from(rows), u64::from(room));
+            Knob::StripeCacheSize(stripes) if stripes > room => {
+                return too_large("stripe_cache_size", u64::from(stripes), u64::from(room));
             }
             _ => {}
         }
         if room == 0 {
             return Err(ReplyError::Refused(format!(
-                "stripe_size: a row of {row_frames} frames does not fit into the {} of the cache",
+                "stripe_size: a stripe of {stripe_frames} frames does not fit into the {} of the cache",
                 self.memory.frames
             )));
         }
@@ -152,7 +153,7 @@ impl Volume {
         Ok(Some(Until::Resized))
     }
 
-    /// Gives the cache its new shape once no row is in use.
+    /// Gives the cache its new shape once no stripe is in use.
     pub(super) fn resize(&mut self, out: &mut Outbox) {
         if self.can_never_resize() {
             self.give_up_resize(&ReplyError::Io, out);
@@ -166,16 +167,16 @@ impl Volume {
             {
                 return;
             }
-            self.raid.reshape(self.memory.rows(self.id, &self.array.geometry, &self.knobs));
+            self.raid.reshape(self.memory.stripes(self.id, &self.array.geometry, &self.knobs));
         }
     }
 
-    /// What a member had no space for is not written any more, and stays in its rows.
+    /// What a member had no space for is not written any more, and stays in its stripes.
     pub(super) fn can_never_resize(&self) -> bool {
         self.resizing.is_some() && self.array.membership.broken && self.owes()
     }
 
-    /// The cache does not take its new shape, for rows stay in use.
+    /// The cache does not take its new shape, for stripes stay in use.
     pub(super) fn give_up_resize(&mut self, error: &ReplyError, out: &mut Outbox) {
         self.resizing = None;
         self.commands.retain(|waiting| {

@@ -1,9 +1,9 @@
 //! How does a range come to read as zeroes without being stored?
 //!
-//! The part of a trim that is whole chunk rows is discarded on every member, a run of rows at a time and
+//! The part of a trim that is full stripes is discarded on every member, a run of stripes at a time and
 //! past the cache ([`crate::raid::parity::discard`]). The same goes for zeros that need not be stored; what
 //! they have left over at both ends is written like any other zeros. A trim leaves its ends alone: it is
-//! advice, and less than a chunk row cannot be discarded, for the parity of the rest.
+//! advice, and less than a full stripe cannot be discarded, for the parity of the rest.
 //!
 //! All or nothing: a member that does not discard while the others do makes the parity of what is
 //! written next to it wrong. So the array is marked dirty before, a member that fails is failed, and a
@@ -28,7 +28,7 @@ use crate::ranges::RequestId;
 pub(super) struct Discard {
     request: RequestId,
     /// All of it.
-    chunk_rows: Range<u64>,
+    full_stripes: Range<u64>,
     /// What members are discarding, or are told to discard next.
     run: Range<u64>,
     /// Members that have not answered.
@@ -46,18 +46,18 @@ impl Array {
         slots.ascending().all(|slot| self.at(slot).is_some_and(|member| member.info.discards))
     }
 
-    /// The bytes of whole chunk rows within a range.
-    fn whole_rows(&self, range: ByteRange) -> ByteRange {
-        let bytes = self.chunk_row_bytes();
+    /// The bytes of full stripes within a range.
+    fn full_stripes_within(&self, range: ByteRange) -> ByteRange {
+        let bytes = self.full_stripe_bytes();
         let (first, end) = (range.start.0.div_ceil(bytes), range.end().0 / bytes);
         ByteRange::new(first * bytes, end.saturating_sub(first) * bytes)
     }
 
-    fn chunk_row_bytes(&self) -> u64 {
+    fn full_stripe_bytes(&self) -> u64 {
         self.geometry.chunk().bytes().0 * u64::from(self.geometry.data_members())
     }
 
-    /// Tells a member to discard chunk rows.
+    /// Tells a member to discard full stripes.
     fn discard(&mut self, position: usize, discard: &Discard, out: &mut Outbox) {
         let chunk = self.geometry.chunk().0;
         let Discard { run, fua, attr, request, .. } = discard;
@@ -76,7 +76,7 @@ impl Volume {
         let wanted = match request.op {
             RequestOp::Flush | RequestOp::Read | RequestOp::Write => false,
             RequestOp::Trim => true,
-            // Of zeros that a member has no space for, their row knows what belongs there. After a
+            // Of zeros that a member has no space for, their stripe knows what belongs there. After a
             // discard nobody would know what a missing member has.
             RequestOp::WriteZeroes => {
                 request.flags.discard && self.array.membership.degraded() == 0
@@ -85,26 +85,27 @@ impl Volume {
         if !wanted || !self.array.can_discard() {
             return None;
         }
-        Some(self.array.whole_rows(request.range)).filter(|rows| rows.len.0 > 0)
+        Some(self.array.full_stripes_within(request.range))
+            .filter(|full_stripes| full_stripes.len.0 > 0)
     }
 
     /// Begins to discard what of a request is to be. Whether that is all of it.
     pub(super) fn begin_discard(&mut self, id: RequestId) -> bool {
-        let bytes = self.array.chunk_row_bytes();
+        let bytes = self.array.full_stripe_bytes();
         let request = self.active(id);
         let discarded = request.discarded.as_deref_mut().expect("some of it is to be discarded");
-        let rows = discarded.range;
+        let full_stripes = discarded.range;
         if !std::mem::replace(&mut discarded.begun, true) {
-            let chunk_rows = rows.start.0 / bytes..rows.end().0 / bytes;
+            let full_stripes = full_stripes.start.0 / bytes..full_stripes.end().0 / bytes;
             request.pending += 1;
             let (fua, attr) = (request.flags.fua, request.attr);
-            let run = chunk_rows.start..chunk_rows.start;
-            self.discarded.enter(chunk_rows.clone());
+            let run = full_stripes.start..full_stripes.start;
+            self.discarded.enter(full_stripes.clone());
             let (in_flight, full) = (0, None);
-            let discard = Discard { request: id, chunk_rows, run, in_flight, full, fua, attr };
+            let discard = Discard { request: id, full_stripes, run, in_flight, full, fua, attr };
             self.discards.push(discard);
         }
-        rows == self.active(id).range
+        full_stripes == self.active(id).range
     }
 
     /// Tells members to discard the next runs of those that may go on.
@@ -136,26 +137,26 @@ impl Volume {
         let keys = self.keys_of(&self.run_after(discard));
         let waits = self.array.is_planted(Mutant::DiscardUnderSync);
         let sync = self.sync.as_ref();
-        self.array.membership.broken || waits || self.raid.rows.are_quiet(&keys, sync)
+        self.array.membership.broken || waits || self.raid.stripes.are_quiet(&keys, sync)
     }
 
-    /// The rows of these chunk rows.
-    fn keys_of(&self, chunk_rows: &Range<u64>) -> Range<u64> {
-        let rows = self.rows_per_chunk();
-        chunk_rows.start * rows..chunk_rows.end * rows
+    /// The stripes of these full stripes.
+    fn keys_of(&self, full_stripes: &Range<u64>) -> Range<u64> {
+        let stripes = self.stripes_per_chunk();
+        full_stripes.start * stripes..full_stripes.end * stripes
     }
 
     fn run_after(&self, discard: &Discard) -> Range<u64> {
         let most = (RUN_SECTORS / self.array.geometry.chunk().0).max(1);
         let start = discard.run.end;
-        start..discard.chunk_rows.end.min(start + most)
+        start..discard.full_stripes.end.min(start + most)
     }
 
     fn next_run(&mut self, place: usize, out: &mut Outbox) {
         let run = self.run_after(&self.discards[place]);
         let keys = self.keys_of(&run);
-        if !self.array.is_planted(Mutant::DiscardKeepsRows) {
-            self.raid.rows.forget(&keys);
+        if !self.array.is_planted(Mutant::DiscardKeepsStripes) {
+            self.raid.stripes.forget(&keys);
         }
         let discard = &mut self.discards[place];
         discard.run = run;
@@ -201,7 +202,7 @@ impl Volume {
             self.array.resync_for_space(sector, true);
             self.end_discard(place, Err(ReplyError::NoSpace), out);
             self.no_space(slot, sector, out);
-        } else if discard.run.end == discard.chunk_rows.end {
+        } else if discard.run.end == discard.full_stripes.end {
             let result = if self.array.membership.broken { Err(ReplyError::Io) } else { Ok(()) };
             self.end_discard(place, result, out);
         }
@@ -209,19 +210,19 @@ impl Volume {
 
     fn end_discard(&mut self, place: usize, result: Result<(), ReplyError>, out: &mut Outbox) {
         let discard = self.discards.remove(place);
-        self.discarded.leave(&discard.chunk_rows);
+        self.discarded.leave(&discard.full_stripes);
         self.piece_done(discard.request, result, out);
     }
 }
 
 /// The range of a request that is discarded.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Rows {
+pub(super) struct Stripes {
     pub(super) range: ByteRange,
     begun: bool,
 }
 
-impl Rows {
+impl Stripes {
     pub(super) fn new(range: ByteRange) -> Self {
         Self { range, begun: false }
     }

@@ -14,7 +14,7 @@ use crate::input::Fault;
 use crate::knobs::Knobs;
 use crate::outbox::{Outbox, Outstanding, Owner, Who};
 use crate::output::Notice;
-use crate::raid::parity::rows::Answer;
+use crate::raid::parity::stripes::Answer;
 use crate::ranges::RequestId;
 use crate::token::Token;
 
@@ -88,8 +88,8 @@ impl Volume {
                 out.notice(Notice::MemberStalled { member: index, read_around: stalled });
             }
             if stalled && self.resizing.is_some() {
-                // Its rows are in use until then; nobody should wait for that.
-                let why = "a member does not answer, so that rows stay in use; try again";
+                // Its stripes are in use until then; nobody should wait for that.
+                let why = "a member does not answer, so that stripes stay in use; try again";
                 self.give_up_resize(&ReplyError::Busy(why), out);
             }
             if stalled != was_stalled {
@@ -148,7 +148,7 @@ impl Volume {
                     let member = Some(self.array.members[position].info.index);
                     let answer = Answer { result: fault, member, given_up: true };
                     let parts = out.parts(first, merged);
-                    self.tell_each_row(token, &parts, out);
+                    self.tell_each_stripe(token, &parts, out);
                     for part in parts {
                         match part {
                             Who::Read(part) => {
@@ -157,9 +157,11 @@ impl Volume {
                                 request.stalled = true;
                                 self.piece_done(part.request, Ok(()), out);
                             }
-                            Who::Row(part) => self.row_done(part, answer, out),
-                            Who::Rows(run) => {
-                                self.with_rows(out, |rows, cx| rows.run_done(run, answer, cx));
+                            Who::Stripe(part) => self.stripe_done(part, answer, out),
+                            Who::Stripes(run) => {
+                                self.with_stripes(out, |stripes, cx| {
+                                    stripes.run_done(run, answer, cx)
+                                });
                             }
                         }
                     }
@@ -173,31 +175,31 @@ impl Volume {
     /// Whether anybody gains by giving up a read of a member that does not answer.
     fn reads_around(&self, part: &Who) -> bool {
         match part {
-            Who::Row(part) => self.raid.rows.reads_around(*part, &self.array.membership),
-            Who::Read(_) | Who::Rows(_) => true,
+            Who::Stripe(part) => self.raid.stripes.reads_around(*part, &self.array.membership),
+            Who::Read(_) | Who::Stripes(_) => true,
         }
     }
 
-    /// How long a read is waited for: twice as long as the last time for a row whose reads were
+    /// How long a read is waited for: twice as long as the last time for a stripe whose reads were
     /// given up, or one that takes longer than `after` would be given up for ever.
     fn patience(&self, first: Who, after: Span) -> Span {
         let given_up = match first {
-            Who::Row(part) => self.raid.rows.given_up(part.row),
-            Who::Read(_) | Who::Rows(_) => 0,
+            Who::Stripe(part) => self.raid.stripes.given_up(part.stripe),
+            Who::Read(_) | Who::Stripes(_) => 0,
         };
         Span(after.0.saturating_mul(1 << given_up.min(20)))
     }
 
-    /// A batch may end before the member answers: then its rows are to be told, each on its own.
-    fn tell_each_row(&mut self, token: Token, parts: &[Who], out: &mut Outbox) {
-        if !parts.iter().any(|part| matches!(part, Who::Rows(_))) {
+    /// A batch may end before the member answers: then its stripes are to be told, each on its own.
+    fn tell_each_stripe(&mut self, token: Token, parts: &[Who], out: &mut Outbox) {
+        if !parts.iter().any(|part| matches!(part, Who::Stripes(_))) {
             return;
         }
         let mut each = Vec::new();
         for part in parts {
             match part {
-                Who::Rows(run) => each.extend(self.raid.rows.parts_of(*run).map(Who::Row)),
-                Who::Read(_) | Who::Row(_) => each.push(*part),
+                Who::Stripes(run) => each.extend(self.raid.stripes.parts_of(*run).map(Who::Stripe)),
+                Who::Read(_) | Who::Stripe(_) => each.push(*part),
             }
         }
         out.replace_parts(token, &each);

@@ -1,7 +1,7 @@
-//! Will more of this write's row follow by itself?
+//! Will more of this write's stripe follow by itself?
 //!
 //! A write that goes on where another one ended belongs to a stream. A client that sends the next write
-//! before the last one is answered keeps a pipeline full: the rest of the row is on its way, and waiting
+//! before the last one is answered keeps a pipeline full: the rest of the stripe is on its way, and waiting
 //! for it costs less than reading what it will overwrite. A client that waits for each answer would only
 //! be kept waiting, so its stream does not count.
 //!
@@ -10,20 +10,20 @@
 //! hide it. Each write that comes before an answer speaks for its stream four times as loud as one that
 //! does not speaks against it.
 //!
-//! Of each stream it is known as well how far its writes have reached their rows, because a client may be
-//! far ahead of what has found rows: what lies in front of that, and not too far in front of the end, the
+//! Of each stream it is known as well how far its writes have reached their stripes, because a client may be
+//! far ahead of what has found stripes: what lies in front of that, and not too far in front of the end, the
 //! stream will bring.
 //!
 //! Who asks for a write at once (md's `sync` flag) may want only that one: a journal writes some blocks one
 //! behind the other and then waits. Therefore it is known how much of a stream came without a pause.
 //!
 //! What a client can bring before it has an answer is bounded as well: by the most of the stream that was ever
-//! unanswered at a time, known with the first answer. Rows whose rest lies further off are not kept waiting:
+//! unanswered at a time, known with the first answer. Stripes whose rest lies further off are not kept waiting:
 //! the client waits for them.
 //!
 //! Inputs   where a write lies, whether a write that is not answered yet ends where it begins, and when
-//!          writes reach their rows
-//! Answer   whether its row may wait ([`super::super::raid::parity::priority`] says how long); which bytes
+//!          writes reach their stripes
+//! Answer   whether its stripe may wait ([`super::super::raid::parity::priority`] says how long); which bytes
 //!          a stream will bring
 //! Source   weft's own. md gathers whatever does not carry `REQ_SYNC` (md-raid.md §8, rows 7 and 8)
 
@@ -50,9 +50,9 @@ struct End {
     stream: u32,
     /// Bytes that came without a pause: each write before the answer to the last.
     run: u64,
-    /// Where the rows end that its writes have reached. Between that and `at` writes wait for rows.
+    /// Where the stripes end that its writes have reached. Between that and `at` writes wait for stripes.
     attached: u64,
-    /// When a write came or reached its rows.
+    /// When a write came or reached its stripes.
     seen: Time,
     /// Bytes that are not answered.
     in_flight: u64,
@@ -133,7 +133,7 @@ impl Streams {
         Bytes(if id.stream != 0 && stream.stream == id.stream { stream.run } else { 0 })
     }
 
-    /// A write of a stream has reached its rows, up to this byte.
+    /// A write of a stream has reached its stripes, up to this byte.
     pub(super) fn attached(&mut self, id: StreamId, end: u64, now: Time) {
         let stream = &mut self.ends[usize::from(id.place)];
         if id.stream != 0 && stream.stream == id.stream {
@@ -208,7 +208,7 @@ mod tests {
         assert_eq!(streams.moved(&block(1), reach, at(1)), None, "it may be a single write");
         let (id, flows) = streams.arrive(write(1), true, at(2));
         assert!(flows && id == first);
-        // Neither write has found rows: both will, whatever time it is.
+        // Neither write has found stripes: both will, whatever time it is.
         assert_eq!(streams.moved(&block(0), reach, at(9)), Some(at(9)));
         streams.attached(id, write(0).end().0, at(10));
         streams.attached(id, write(1).end().0, at(11));

@@ -15,7 +15,7 @@ use crate::mutant::Mutant;
 use crate::outbox::Outbox;
 use crate::output::Notice;
 use crate::raid::parity::cache::Acquired;
-use crate::raid::parity::sync::RowSync;
+use crate::raid::parity::sync::Resync;
 
 impl Volume {
     pub(super) fn run_syncs(&mut self, out: &mut Outbox) {
@@ -48,26 +48,26 @@ impl Volume {
         }
     }
 
-    /// Gives the sync that runs its next rows.
+    /// Gives the sync that runs its next stripes.
     fn feed_sync(&mut self) {
-        let per_chunk = self.rows_per_chunk();
+        let per_chunk = self.stripes_per_chunk();
         let Some(sync) = &mut self.sync else { return };
-        let rows = &mut self.raid.rows;
-        sync.feed(rows.cache.size(), |key, action| {
+        let stripes = &mut self.raid.stripes;
+        sync.feed(stripes.cache.size(), |key, action| {
             if self.discarded.has(key / per_chunk) {
                 return false;
             }
-            let free = rows.cache.acquire_free(key, &self.array.geometry);
-            if let Acquired::Row(row) = free {
-                rows.attach_sync(row, action);
+            let free = stripes.cache.acquire_free(key, &self.array.geometry);
+            if let Acquired::Stripe(stripe) = free {
+                stripes.attach_sync(stripe, action);
             }
             free != Acquired::Starved
         });
     }
 
-    /// Whether there is a row for the next one that the sync takes.
-    pub(super) fn may_sync_row(&self, key: u64) -> bool {
-        self.raid.rows.cache.is_free(key) && !self.discarded.has(key / self.rows_per_chunk())
+    /// Whether there is a stripe for the next one that the sync takes.
+    pub(super) fn may_sync_stripe(&self, key: u64) -> bool {
+        self.raid.stripes.cache.is_free(key) && !self.discarded.has(key / self.stripes_per_chunk())
     }
 
     /// Starts what is due.
@@ -93,7 +93,7 @@ impl Volume {
         }
         self.sync_failed_full = false;
         out.notice(Notice::SyncStarted { volume: self.id, action });
-        self.sync = Some(RowSync::new(action, from, &self.array, self.height()));
+        self.sync = Some(Resync::new(action, from, &self.array, self.height()));
     }
 
     /// Recovery before resync, what is needed before what was asked for.
@@ -136,7 +136,7 @@ impl Volume {
         self.array.membership.degraded() < usize::from(self.array.geometry.parities())
     }
 
-    /// Whether a member had no space a moment ago, or rows wait for some.
+    /// Whether a member had no space a moment ago, or stripes wait for some.
     fn is_full(&self, now: Time) -> bool {
         self.owes() || self.full_since.is_some_and(|since| now < since + FULL_RETRY)
     }

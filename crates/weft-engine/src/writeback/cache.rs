@@ -377,7 +377,7 @@ impl PageCache {
     /// everyone wakes who waits for room in whichever queue.
     ///
     /// A disk's queue of that time is full with 113 of its 128 requests and has room again with 103
-    /// (not checked). An array's of RAID 5 is full while its stripe cache has no free row, and nobody is
+    /// (not checked). An array's of RAID 5 is full while its stripe cache has no free stripe, and nobody is
     /// woken when that ends, only when a member's queue has room (the first read in raid5.c of 2006 and
     /// 2008, the second not checked).
     pub fn set_congested(&mut self, bdi: BdiId, congested: bool) {

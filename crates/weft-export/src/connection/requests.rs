@@ -221,7 +221,7 @@ impl Connection {
     fn submit_pieces(&mut self, driver: &mut Driver, slot: u32, again: bool) {
         let open = self.slots[slot as usize].as_mut().expect("open until answered");
         let Served { volume, discards, allocation, .. } = self.served.as_ref().expect(CHOSEN);
-        let (volume, discards, row) = (*volume, *discards, allocation.row_bytes());
+        let (volume, discards, full_stripe) = (*volume, *discards, allocation.full_stripe_bytes());
         let flags = Flags { fua: open.fua, discard: open.discard, again, ..Flags::NONE };
         let mut ask = |index: usize, range: ByteRange, frames: Run| {
             driver.request(Request {
@@ -243,7 +243,7 @@ impl Connection {
                 let start = open.start + open.submitted;
                 let stored = open.op == RequestOp::WriteZeroes && !(open.discard && discards);
                 let most = if stored { ZEROES_BYTES_MAX } else { DISCARD_BYTES_MAX };
-                let len = (open.len - open.submitted).min(slice(start, row, most));
+                let len = (open.len - open.submitted).min(slice(start, full_stripe, most));
                 open.pieces.clear();
                 open.pieces.push(Piece { run: Run::EMPTY, start, len, at: At::Engine });
                 ask(0, ByteRange::new(start, len), Run::EMPTY);
@@ -469,10 +469,10 @@ fn is_sliced(op: RequestOp, len: u64) -> bool {
     is_long(op) && len > TURNLESS_BYTES_MAX
 }
 /// Bytes from `start` on that are discarded or zeroed in one turn, about `most`: up to the end of a
-/// chunk row, so that nothing has to be stored, or read, where two slices meet.
-fn slice(start: u64, row: u64, most: u64) -> u64 {
-    let last = (start / row + 1).saturating_mul(row);
-    let end = start.saturating_add(most) / row * row;
+/// full stripe, so that nothing has to be stored, or read, where two slices meet.
+fn slice(start: u64, full_stripe: u64, most: u64) -> u64 {
+    let last = (start / full_stripe + 1).saturating_mul(full_stripe);
+    let end = start.saturating_add(most) / full_stripe * full_stripe;
     end.max(last) - start
 }
 
@@ -488,7 +488,7 @@ pub(super) fn errno_of(error: &ReplyError, op: RequestOp) -> NbdError {
         _ => NbdError::Io,
     }
 }
-/// Where requests are cut: a MiB is several chunk rows and a few tenths of a millisecond.
+/// Where requests are cut: a MiB is several full stripes and a few tenths of a millisecond.
 const PIECE_BYTES: u64 = 1 << 20;
 /// Trims and zeroes up to this length are as good as writes, and need no turn.
 const TURNLESS_BYTES_MAX: u64 = 64 << 10;
@@ -509,16 +509,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn long_discards_are_cut_between_chunk_rows() {
-        let (row, most) = (3 << 19, DISCARD_BYTES_MAX);
-        let first = slice(512, row, most);
-        assert_eq!((512 + first) % row, 0);
-        assert!(first <= most && first > most - row, "{first}");
+    fn long_discards_are_cut_between_full_stripes() {
+        let (full_stripe, most) = (3 << 19, DISCARD_BYTES_MAX);
+        let first = slice(512, full_stripe, most);
+        assert_eq!((512 + first) % full_stripe, 0);
+        assert!(first <= most && first > most - full_stripe, "{first}");
         assert_eq!(slice(7, 1, most), most);
-        // A row is never cut, however long it is.
+        // A full stripe is never cut, however long it is.
         assert_eq!(slice(512, 5 << 30, most), (5 << 30) - 512);
         assert_eq!(slice(5 << 30, 5 << 30, most), 5 << 30);
         let end = u64::MAX - 4096;
-        assert!(slice(end, row, most) > 0);
+        assert!(slice(end, full_stripe, most) > 0);
     }
 }

@@ -29,9 +29,9 @@ pub enum Metric {
     WriteAverage,
     /// What members read, for what the load wrote.
     Prereads,
-    /// How long 99.9 % of the rows that had to be preread waited for that, at most.
+    /// How long 99.9 % of the stripes that had to be preread waited for that, at most.
     PrereadWaitP999,
-    /// How long the row waited that waited longest for its preread.
+    /// How long the stripe waited that waited longest for its preread.
     PrereadWaitMax,
     /// What members read and write for one write of the load.
     MemberKibPerWrite,

@@ -6,7 +6,7 @@
 //!
 //! Source   experiments.md §4 (5)
 
-use weft_engine::raid::parity::waits::RowWaits;
+use weft_engine::raid::parity::waits::StripeWaits;
 use weft_sim::machine::{History, Machine, Ran, Traffic};
 use weft_units::{Span, Time};
 
@@ -53,8 +53,8 @@ pub struct Totals {
 pub struct Inside {
     /// Its lists, disks and engine over time.
     pub history: Option<History>,
-    /// How long rows waited to be read or filled.
-    pub waits: RowWaits,
+    /// How long stripes waited to be read or filled.
+    pub waits: StripeWaits,
     /// What each member was asked for.
     pub members: Vec<Traffic>,
 }
@@ -66,7 +66,7 @@ pub(super) fn look_into(machine: &mut Machine) {
 
 impl Inside {
     pub(super) fn of(machine: &Machine) -> Self {
-        let waits = &machine.host.snapshot().volumes[0].row_waits;
+        let waits = &machine.host.snapshot().volumes[0].stripe_waits;
         Self {
             history: machine.host.history().cloned(),
             waits: waits.clone(),
@@ -74,7 +74,7 @@ impl Inside {
         }
     }
 
-    /// How long rows waited that had to be preread.
+    /// How long stripes waited that had to be preread.
     pub(super) fn preread_waits(&self) -> [(Metric, f64); 2] {
         let preread = &self.waits.preread;
         let [p999, most] = [preread.permille(999), preread.longest()];

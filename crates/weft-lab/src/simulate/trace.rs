@@ -4,7 +4,7 @@
 //! once to be replayed. It is not held in memory. Requests are handed over at their own times (open loop), however
 //! the volume keeps up, or as many at a time as is said (closed loop). In an open loop the time between when a
 //! request was due and when it was handed over is its submission latency: a caller is held up while the volume
-//! has no rows, as md holds it up.
+//! has no stripes, as md holds it up.
 
 use std::cell::{Cell, RefCell};
 use std::path::PathBuf;

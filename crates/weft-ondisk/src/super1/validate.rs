@@ -339,9 +339,9 @@ impl Super1 {
         }
         let data_disks = u64::from(self.raid_disks.saturating_sub(level.parity_count()));
         if level.parity_count() > 0 {
-            let row = self.chunk.max(reshape.new_chunk).0 * data_disks;
-            if reshape.position.checked_rem(row) != Some(0) {
-                let expected = format!("a multiple of a row, {row} sectors");
+            let full_stripe = self.chunk.max(reshape.new_chunk).0 * data_disks;
+            if reshape.position.checked_rem(full_stripe) != Some(0) {
+                let expected = format!("a multiple of a full stripe, {full_stripe} sectors");
                 return Err(SuperblockError::value(
                     at!(reshape_position),
                     reshape.position,

@@ -9,8 +9,8 @@ const NAME: &str = "I12 bounds";
 /// What the configuration allows.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Rows of the stripe cache.
-    pub rows: u32,
+    /// Stripes of the stripe cache.
+    pub stripes: u32,
     /// Frames that clients may hold.
     pub client_frames: u32,
     /// Bytes of one member request.
@@ -77,11 +77,11 @@ impl Bounds {
 
     /// See [`super::Checkers::settled`].
     pub fn settled(&mut self, snapshot: &Snapshot, found: &mut Vec<Violation>) {
-        let rows: u32 = snapshot.volumes.iter().map(|volume| volume.stripe_cache_active).sum();
-        if rows > self.limits.rows {
+        let stripes: u32 = snapshot.volumes.iter().map(|volume| volume.stripe_cache_active).sum();
+        if stripes > self.limits.stripes {
             found.push(Violation::new(
                 NAME,
-                format!("{rows} rows of the cache in use; at most {}", self.limits.rows),
+                format!("{stripes} stripes of the cache in use; at most {}", self.limits.stripes),
             ));
         }
         if snapshot.frames_held > self.limits.client_frames {

@@ -14,10 +14,10 @@ const NAME: &str = "P5 dirty and degraded";
 #[must_use]
 pub fn needs_consent(array: &Array, with: &Assembly, dirty_from: Option<Sectors>) -> bool {
     let geometry = &array.geometry;
-    let rows = geometry.member_size().0 / geometry.chunk().0;
+    let stripes = geometry.member_size().0 / geometry.chunk().0;
     let holds_data = |slot: u16| {
-        (0..rows).any(|row| {
-            geometry.array_sector(Slot(slot), Sectors(row * geometry.chunk().0)).is_some()
+        (0..stripes).any(|stripe| {
+            geometry.array_sector(Slot(slot), Sectors(stripe * geometry.chunk().0)).is_some()
         })
     };
     let mut slots = with.slots.iter().zip(0u16..);

@@ -90,7 +90,7 @@ pub struct Array {
     pub data_offset: Vec<Sectors>,
 }
 
-/// Who has to have stored what: one column of a row.
+/// Who has to have stored what: one column of a stripe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Column {
     /// Data sector on each member.
@@ -115,7 +115,7 @@ impl Array {
     #[must_use]
     pub fn column(&self, array_sector: u64) -> Column {
         let position = self.geometry.locate(Sectors(array_sector));
-        let placement = self.geometry.placement(position.chunk_row);
+        let placement = self.geometry.placement(position.full_stripe);
         let sector = position.sector.0;
         Column { sector, data: position.slot, p: placement.p, q: placement.q }
     }
@@ -127,7 +127,7 @@ impl Array {
 
     /// The part of a range that a trim discards.
     #[must_use]
-    pub fn whole_chunk_rows(&self, range: ByteRange) -> ByteRange {
+    pub fn full_stripes_within(&self, range: ByteRange) -> ByteRange {
         let data_members = u64::from(self.geometry.data_members());
         let bytes = self.geometry.chunk().bytes().0 * data_members;
         let first = range.start.0.div_ceil(bytes) * bytes;
@@ -140,7 +140,7 @@ impl Array {
     pub fn stored_by(&self, op: RequestOp, range: ByteRange) -> Option<ByteRange> {
         match op {
             RequestOp::Flush | RequestOp::Read => None,
-            RequestOp::Trim => Some(self.whole_chunk_rows(range)),
+            RequestOp::Trim => Some(self.full_stripes_within(range)),
             RequestOp::Write | RequestOp::WriteZeroes => Some(range),
         }
     }
@@ -305,7 +305,7 @@ impl Checkers {
         self.single_flight.knows(token)
     }
 
-    /// How long rows wait at most, from now on.
+    /// How long stripes wait at most, from now on.
     pub fn allow_waits(&mut self, wait_max: Span, now: Time) {
         self.bounded_wait.allow(wait_max, now);
     }

@@ -1,7 +1,7 @@
-//! I6: is every row's parity right, or the row known to be suspect?
+//! I6: is every stripe's parity right, or the stripe known to be suspect?
 //!
 //! Computes P and Q of every column anew from what is on the media and compares. A scrub says how much
-//! it looked at, so that a test can tell zero mismatches from zero rows. RAID 6 with one member missing
+//! it looked at, so that a test can tell zero mismatches from zero stripes. RAID 6 with one member missing
 //! has one parity left to compare.
 //!
 //! After a cut a column is judged where the superblocks promise that its parity is right; and, whatever
@@ -105,7 +105,7 @@ impl<'a> Media<'a> {
     /// Whether the parity of a column is right; `None` if it holds nothing but zeros.
     fn look(&self, column: u64) -> Option<bool> {
         let geometry = &self.array.geometry;
-        let placement = geometry.placement(geometry.chunk_row_of(Sectors(column)));
+        let placement = geometry.placement(geometry.full_stripe_of(Sectors(column)));
         let read = |disk: usize| {
             let at = column + self.array.data_offset[disk].0;
             match self.bytes {

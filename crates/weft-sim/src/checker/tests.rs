@@ -58,7 +58,7 @@ impl Stage {
         }
         let geometry = Geometry::new(Level::Raid5, 2, 3, Sectors(8), Sectors(64)).unwrap();
         let data_offset = supers.iter().map(|sb| sb.data_offset).collect();
-        let limits = Limits { rows: 4, client_frames: 16, member_bytes: 8192 };
+        let limits = Limits { stripes: 4, client_frames: 16, member_bytes: 8192 };
         Self {
             record: Record::read(&disks, Minor::V1_2),
             written: None,
@@ -408,7 +408,7 @@ fn i5_a_write_to_a_disk_that_left_without_its_superblock_is_no_write() {
     }
 }
 
-/// Superblocks say clean, or dirty only from sector 16 on, while row sync writes to a member in sync.
+/// Superblocks say clean, or dirty only from sector 16 on, while resync writes to a member in sync.
 #[test]
 fn i5_clean_while_a_resync_writes_is_caught() {
     let found = |column: u64, changes: bool, mark: ResyncOffset, done: bool| {
@@ -560,7 +560,7 @@ fn i6_judges_the_parity_that_is_left() {
 #[test]
 fn i6_knows_raid6() {
     let geometry = Geometry::new(Level::Raid6, 2, 5, Sectors(8), Sectors(64)).unwrap();
-    let placement = geometry.placement(geometry.chunk_row_of(Sectors(0)));
+    let placement = geometry.placement(geometry.full_stripe_of(Sectors(0)));
     let data: Vec<(u8, Vec<u8>)> = (0..3u16)
         .map(|x| (placement.exponent(placement.data_slot(x)), vec![x as u8 + 1; 512]))
         .collect();

@@ -1,4 +1,4 @@
-//! I7: does a write to a row change only what was asked?
+//! I7: does a write to a stripe change only what was asked?
 //!
 //! Every sector of data that goes to a member is either one that a client wrote there and that is not
 //! overwritten since, or what the array already holds there. A wrong address, a stale block carried

@@ -235,11 +235,11 @@ mod tests {
     #[test]
     fn what_is_wrong_is_said() {
         let frozen = CostTable::named("frozen").unwrap().to_toml();
-        let row = format!("row_ns = {}\n", CostTable::named("frozen").unwrap().costs.row);
+        let row = format!("stripe_ns = {}\n", CostTable::named("frozen").unwrap().costs.stripe);
         for (text, expected) in [
-            (frozen.replace(&row, ""), "costs: row_ns: found nothing, expected a whole number"),
-            (frozen.replace(&row, "row_ns = -1\n"), "costs: row_ns: found -1, expected"),
-            (frozen.replace(&row, "row_ns = 1.5\n"), "costs: row_ns: found 1.5, expected"),
+            (frozen.replace(&row, ""), "costs: stripe_ns: found nothing, expected a whole number"),
+            (frozen.replace(&row, "stripe_ns = -1\n"), "costs: stripe_ns: found -1, expected"),
+            (frozen.replace(&row, "stripe_ns = 1.5\n"), "costs: stripe_ns: found 1.5, expected"),
             (frozen.clone() + "rwo_ns = 1\n", "costs: rwo_ns: found 1, expected no such key"),
             (frozen.replace("cpu = ", "# "), "costs: cpu: found nothing, expected a text"),
             ("=".to_owned(), "costs: not TOML: "),

@@ -19,18 +19,18 @@ pub struct Costs {
     pub turn: u64,
     /// An input, ns: a request or a completion.
     pub input: u64,
-    /// A request attached to a row, ns.
+    /// A request attached to a stripe, ns.
     pub attach: u64,
-    /// A row that was handled, ns (`stripe_handle`).
-    pub row: u64,
-    /// A full row that was written with another one, ns.
+    /// A stripe that was handled, ns (`stripe_handle`).
+    pub stripe: u64,
+    /// A filled stripe that was written with another one, ns.
     pub follower: u64,
     /// A member request taken through the block layer to its member, ns (`bio_submit` and `mqdl_request`).
     /// What the engine itself does for it is in the input that ends it.
     pub submit: u64,
     /// A part that went with a member request instead of being one, ns.
     pub merge: u64,
-    /// A step of a computation, without its bytes, ns: a copy, or the parity of a row.
+    /// A step of a computation, without its bytes, ns: a copy, or the parity of a stripe.
     pub operation: u64,
     /// XOR and syndromes: a byte that is read, ps.
     pub xor: u64,
@@ -53,7 +53,7 @@ impl Costs {
         turn: 0,
         input: 0,
         attach: 0,
-        row: 0,
+        stripe: 0,
         follower: 0,
         submit: 0,
         merge: 0,
@@ -70,7 +70,7 @@ impl Costs {
         ("turn_ns", |costs| &mut costs.turn),
         ("input_ns", |costs| &mut costs.input),
         ("attach_ns", |costs| &mut costs.attach),
-        ("row_ns", |costs| &mut costs.row),
+        ("stripe_ns", |costs| &mut costs.stripe),
         ("follower_ns", |costs| &mut costs.follower),
         ("submit_ns", |costs| &mut costs.submit),
         ("merge_ns", |costs| &mut costs.merge),
@@ -100,12 +100,12 @@ impl Costs {
 
     /// What a turn cost by what it says that it did.
     pub(super) fn of_turn(&self, work: Work) -> Span {
-        let Work { inputs, attaches, rows, followers, submits, merges, operations } = work;
+        let Work { inputs, attaches, stripes, followers, submits, merges, operations } = work;
         Span(
             self.turn
                 + self.input * u64::from(inputs)
                 + self.attach * u64::from(attaches)
-                + self.row * u64::from(rows)
+                + self.stripe * u64::from(stripes)
                 + self.follower * u64::from(followers)
                 + self.submit * u64::from(submits)
                 + self.merge * u64::from(merges)

@@ -55,7 +55,7 @@ pub struct Host {
     pub(super) ready: VecDeque<(Pid, Woken)>,
     /// Requests that failed: none should.
     failed: u64,
-    /// Who waits until requests find rows, in the order of `turns`.
+    /// Who waits until requests find stripes, in the order of `turns`.
     blocked: BTreeMap<u64, Pid>,
     /// Since when somebody waits, whether woken again meanwhile or not.
     turns: BTreeMap<Pid, u64>,
@@ -219,18 +219,18 @@ impl Host {
         self.faults = Some(Box::new(Faults::new(planned, seed)));
     }
 
-    /// How hard it is to get a row of the stripe cache.
+    /// How hard it is to get a stripe of the cache.
     #[must_use]
     pub fn congestion(&self) -> Congestion {
         self.engine.congestion(VolumeId(0))
     }
 
-    /// Whether a call that asks for something more would block. It is woken when requests find rows again.
+    /// Whether a call that asks for something more would block. It is woken when requests find stripes again.
     ///
-    /// md's callers take the rows of their writes themselves. Here the engine does, so while it works on
+    /// md's callers take the stripes of their writes themselves. Here the engine does, so while it works on
     /// something else, what it has not taken in yet counts as if it had.
     pub fn would_block(&mut self, pid: Pid) -> bool {
-        if self.engine_free > self.now && self.rows_wanted() >= self.rows_free() {
+        if self.engine_free > self.now && self.stripes_wanted() >= self.stripes_free() {
             self.wait_turn(pid);
             return true;
         }
@@ -247,24 +247,24 @@ impl Host {
         true
     }
 
-    /// Rows of the stripe cache that writes will take which the engine has not taken in yet; at most.
-    fn rows_wanted(&self) -> u64 {
-        let rows = self.inbox.iter().map(|input| match input {
+    /// Stripes of the stripe cache that writes will take which the engine has not taken in yet; at most.
+    fn stripes_wanted(&self) -> u64 {
+        let stripes = self.inbox.iter().map(|input| match input {
             Input::Client(request) if request.op == RequestOp::Write => {
-                self.stripes.rows_of(request.range)
+                self.stripes.stripes_of(request.range)
             }
             _ => 0,
         });
-        rows.sum()
+        stripes.sum()
     }
 
-    fn rows_free(&self) -> u64 {
+    fn stripes_free(&self) -> u64 {
         let active = self.engine.stripe_cache_active(VolumeId(0));
-        self.stripes.rows.saturating_sub(u64::from(active))
+        self.stripes.stripes.saturating_sub(u64::from(active))
     }
 
     /// Whether whoever has just submitted is blocked, as md blocks its callers: if so it is woken when
-    /// requests find rows again, first come first: who is woken and finds none keeps its place.
+    /// requests find stripes again, first come first: who is woken and finds none keeps its place.
     pub fn blocks(&mut self, pid: Pid) -> bool {
         if self.congestion() < Congestion::Blocked {
             self.turns.remove(&pid);
@@ -274,7 +274,7 @@ impl Host {
         true
     }
 
-    /// Before those who are answered now: these would take the rows again, each time.
+    /// Before those who are answered now: these would take the stripes again, each time.
     fn wake_blocked(&mut self) {
         while let Some((_, pid)) = self.blocked.pop_last() {
             self.ready.push_front((pid, Woken::Unblocked));

@@ -5,8 +5,8 @@
 //! merged. A disk without a volatile cache is never told to flush, as the kernel does.
 //!
 //! In 2008 a queue that was empty kept what came (it was *plugged*) until four requests were in it, until 3 ms
-//! had passed, until its disk had ended a command, or until whoever brought it was done: raid5d was when no row
-//! was left to handle. So rows that were handled one after the other became one request though the disk had
+//! had passed, until its disk had ended a command, or until whoever brought it was done: raid5d was when no stripe
+//! was left to handle. So stripes that were handled one after the other became one request though the disk had
 //! nothing to do.
 
 use std::collections::VecDeque;

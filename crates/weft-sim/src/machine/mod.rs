@@ -89,7 +89,7 @@ pub enum Woken {
     Done(u64),
     /// The time has come that it asked for.
     Timer,
-    /// Requests find rows again.
+    /// Requests find stripes again.
     Unblocked,
     /// Another process told it.
     Told(u64),

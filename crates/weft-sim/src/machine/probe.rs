@@ -1,12 +1,12 @@
 //! How is a machine, over time?
 //!
-//! Who looks at it every so often in virtual time sees where the rows of the stripe cache are, how many
+//! Who looks at it every so often in virtual time sees where the stripes of the stripe cache are, how many
 //! commands the disks have, what was moved and how long the engine worked. Nothing happens between two
 //! events, so a look between them sees what was there all the time: looks are even in time, whatever
 //! happens when. What was seen is kept as a bounded number of samples; when there are too many, two become
 //! one. Nobody looks unless asked to.
 
-use weft_engine::RowsInUse;
+use weft_engine::StripesInUse;
 use weft_units::{Bytes, Span, Time};
 
 use super::member::Traffic;
@@ -31,15 +31,15 @@ pub struct Sample {
     /// When it began.
     pub at: Time,
     looks: u64,
-    /// Rows that are in use.
+    /// Stripes that are in use.
     pub active: Count,
-    /// Rows that wait for a permission to preread.
+    /// Stripes that wait for a permission to preread.
     pub delayed: Count,
-    /// Rows that may preread, and that ready ones go before.
+    /// Stripes that may preread, and that ready ones go before.
     pub held: Count,
-    /// Rows that may be handled.
+    /// Stripes that may be handled.
     pub ready: Count,
-    /// Rows that may preread or do.
+    /// Stripes that may preread or do.
     pub prereading: Count,
     /// Commands that all disks together have.
     pub at_disks: Count,
@@ -71,7 +71,7 @@ pub struct Sums {
 /// What there is to see now.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct View {
-    pub(super) rows: RowsInUse,
+    pub(super) stripes: StripesInUse,
     pub(super) at_disks: u32,
     pub(super) sums: Sums,
 }
@@ -141,7 +141,7 @@ impl History {
 
 impl Sample {
     fn add(&mut self, looks: u64, view: &View, moved: &Sums) {
-        let RowsInUse { active, delayed, ready, held, prereading, .. } = view.rows;
+        let StripesInUse { active, delayed, ready, held, prereading, .. } = view.stripes;
         for (count, now) in [
             (&mut self.active, active),
             (&mut self.delayed, delayed),
@@ -215,8 +215,8 @@ mod tests {
     use super::*;
 
     fn view(held: u32, answered: u64) -> View {
-        let rows = RowsInUse { held, ..RowsInUse::default() };
-        View { rows, sums: Sums { answered: Bytes(answered), ..Sums::default() }, at_disks: 2 }
+        let stripes = StripesInUse { held, ..StripesInUse::default() };
+        View { stripes, sums: Sums { answered: Bytes(answered), ..Sums::default() }, at_disks: 2 }
     }
 
     #[test]

@@ -59,7 +59,7 @@ impl Script {
         options.seed = seed;
         options.data_promised = !profile.beyond && !profile.lies;
         options.disks_lie = profile.lies;
-        options.chunk_rows = if chunk.0 > 32 { 4 } else { 12 };
+        options.full_stripes = if chunk.0 > 32 { 4 } else { 12 };
         options.defer_computes = rng.percent(50);
         options.assume_clean = rng.percent(80);
         // Not drawn, so that seeds of before mean what they meant.
@@ -72,9 +72,9 @@ impl Script {
         options.logical_block = if rng.percent(80) { 512 } else { 4096 };
         options.discards = profile.discards > 0 && rng.percent(80);
         options.knobs.stripe_cache_size = rng.pick(&[17, 32, 64]);
-        options.rows_max = rng.percent(25).then(|| rng.pick(&[2, 3, 5]));
-        if rng.percent(25) && options.rows_max.is_some() {
-            options.cache_rows = Some(1);
+        options.stripes_max = rng.percent(25).then(|| rng.pick(&[2, 3, 5]));
+        if rng.percent(25) && options.stripes_max.is_some() {
+            options.cache_stripes = Some(1);
         }
         options.client_frames = rng.pick(&[80, 256, 1024]);
         options.knobs = draw_knobs(&mut rng, options.knobs, chunk);
@@ -83,7 +83,7 @@ impl Script {
             draw_media(&mut more, &mut options);
         }
         let spares = options.spares;
-        let columns = chunk.0 * options.chunk_rows;
+        let columns = chunk.0 * options.full_stripes;
         let size = columns * (members - parities) as u64 * 512;
         let hot = (0..4).map(|_| rng.below(size)).collect();
         let mut draw = Draw {
@@ -170,7 +170,7 @@ impl Draw {
         }
     }
 
-    /// Rows are being written, or everything is over and the array is marked clean.
+    /// Full stripes are being written, or everything is over and the array is marked clean.
     fn before_a_cut(&mut self, steps: &mut Vec<Step>) {
         match self.around.below(100) {
             0..=29 => {
@@ -338,14 +338,16 @@ impl Draw {
         if too_high { Step::Set("stripe_size", "4096") } else { Step::Set(name, value) }
     }
 
-    /// A few chunk rows, with ends that lie anywhere.
+    /// A few full stripes, with ends that lie anywhere.
     fn discard(&mut self) -> Step {
         let (rng, size) = (&mut self.rng, self.size);
-        let row = self.chunk.bytes().0 * (self.members - self.parities) as u64;
-        let edge = |rng: &mut Rng| rng.pick(&[0, 0, 512, 4096, row - 512, row / 2 / 512 * 512]);
+        let full_stripe = self.chunk.bytes().0 * (self.members - self.parities) as u64;
+        let edge = |rng: &mut Rng| {
+            rng.pick(&[0, 0, 512, 4096, full_stripe - 512, full_stripe / 2 / 512 * 512])
+        };
         let near = if rng.percent(60) { rng.pick(&self.hot) } else { rng.below(size) };
-        let start = near / row * row + edge(rng);
-        let len = row * rng.below(4) + edge(rng);
+        let start = near / full_stripe * full_stripe + edge(rng);
+        let len = full_stripe * rng.below(4) + edge(rng);
         let len = len.clamp(512, size - start);
         let op = if rng.percent(70) { RequestOp::Trim } else { RequestOp::WriteZeroes };
         let flags = Flags {

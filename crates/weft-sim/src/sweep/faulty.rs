@@ -19,7 +19,7 @@ use crate::world::World;
 pub(super) const REQUESTS: u64 = 20_000;
 /// Requests from one fault to its end, and from there to the next.
 const PERIOD: u64 = 60;
-const CHUNK_ROWS: u64 = 16;
+const FULL_STRIPES: u64 = 16;
 
 /// The load of a number. Never is more than one member hurt, so that everything is promised.
 pub(super) fn faulty(number: u64) -> Result<Totals, String> {
@@ -29,7 +29,7 @@ pub(super) fn faulty(number: u64) -> Result<Totals, String> {
     let mut options = Options::new(level, members, chunk_kib(rng.pick(&[16, 64])));
     options.payload = PayloadMode::Tags;
     options.seed = number;
-    options.chunk_rows = CHUNK_ROWS;
+    options.full_stripes = FULL_STRIPES;
     options.torn_writes = true;
     options.discards = rng.percent(50);
     let order = rng.pick(&[Order::Fifo, Order::Lifo, Order::Random]);

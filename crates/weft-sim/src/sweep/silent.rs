@@ -170,7 +170,7 @@ fn check(world: &mut World) -> Result<(u64, Mismatches), String> {
 /// The disk that explains what is wrong with a stripe.
 fn culprit(world: &World, column: u64) -> Option<usize> {
     let geometry = &world.array.geometry;
-    let placement = geometry.placement(geometry.chunk_row_of(Sectors(column)));
+    let placement = geometry.placement(geometry.full_stripe_of(Sectors(column)));
     let disk = |slot: Slot| world.record.in_sync(slot);
     let read = |slot: Slot| {
         let disk = disk(slot)?;

@@ -22,7 +22,7 @@ pub struct Mixed {
     pub writers: u64,
     /// Of each writer.
     pub writes: u64,
-    /// Whether their writes carry the `sync` flag, as those of `O_DIRECT` do today: such a write's row is read for
+    /// Whether their writes carry the `sync` flag, as those of `O_DIRECT` do today: such a write's stripe is read for
     /// at once. The md of 2008 knew no such flag.
     pub sync_flag: bool,
     /// Where writers write.

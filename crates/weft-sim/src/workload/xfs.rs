@@ -31,15 +31,15 @@ const GROUPS: u64 = 16;
 const LOG: Bytes = Bytes::mib(32);
 
 impl Xfs {
-    /// On a volume of so many bytes, with chunks and whole rows of these; for files of `room` at most.
+    /// On a volume of so many bytes, with chunks and full stripes of these; for files of `room` at most.
     ///
     /// # Panics
     /// A group has no room for such a file beside the log.
     #[must_use]
-    pub fn new(volume: Bytes, chunk: Bytes, row: Bytes, room: Bytes) -> Self {
+    pub fn new(volume: Bytes, chunk: Bytes, full_stripe: Bytes, room: Bytes) -> Self {
         let group = volume.0 / GROUPS / chunk.0 * chunk.0;
         // The next group does not begin on the same disk.
-        let group = if group.is_multiple_of(row.0) { group - chunk.0 } else { group };
+        let group = if group.is_multiple_of(full_stripe.0) { group - chunk.0 } else { group };
         let room = room.0.next_multiple_of(chunk.0);
         let log = ByteRange::new(GROUPS / 2 * group + chunk.0, LOG.0);
         let first = (chunk.0 + LOG.0).next_multiple_of(chunk.0);

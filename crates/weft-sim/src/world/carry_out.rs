@@ -207,7 +207,7 @@ impl World {
             self.at_stake.cannot_read();
         }
         if let (Work::Write { at, count, .. }, Err(Fault::NoSpace)) = (&pending.work, &result) {
-            // Nobody is failed for it, so the row is suspect until it is synced.
+            // Nobody is failed for it, so the stripe is suspect until it is synced.
             let columns: Vec<u64> =
                 (*at..*at + *count).filter_map(|at| self.array.data_sector(disk, at)).collect();
             self.at_stake.extend(columns.iter().copied());

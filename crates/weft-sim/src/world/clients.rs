@@ -114,9 +114,9 @@ impl World {
             let knobs = self.options.knobs;
             let chunk = self.options.chunk;
             self.checkers.allow_waits(knobs.preread_wait_max, self.now);
-            if let Knob::StripeCacheSize(rows) = knob {
-                self.resizes.insert(ticket, self.options.rows_max.unwrap_or(*rows));
-                self.limit_rows();
+            if let Knob::StripeCacheSize(stripes) = knob {
+                self.resizes.insert(ticket, self.options.stripes_max.unwrap_or(*stripes));
+                self.limit_stripes();
             }
             self.checkers.limit(|limits| {
                 limits.member_bytes = limits.member_bytes.max(member_bytes_max(&knobs, chunk));
@@ -129,9 +129,9 @@ impl World {
     }
 
     /// The cache has the size that it was given last and the engine agreed to, or one that it was asked for.
-    fn limit_rows(&mut self) {
-        let most = self.resizes.values().copied().fold(self.cache_rows, u32::max);
-        self.checkers.limit(|limits| limits.rows = most);
+    fn limit_stripes(&mut self) {
+        let most = self.resizes.values().copied().fold(self.cache_stripes, u32::max);
+        self.checkers.limit(|limits| limits.stripes = most);
     }
 
     /// Sets a knob by its name.
@@ -259,9 +259,9 @@ impl World {
             _ if !inside || range.len.0 == 0 => None,
             RequestOp::Read => Some(Expected::Read(self.model.read_issued(range))),
             RequestOp::Trim => {
-                let rows = self.array.whole_chunk_rows(range);
-                Some(if self.options.discards && rows.len.0 > 0 {
-                    let (write, _) = self.model.write_issued(rows, Payload::Zeros);
+                let stripes = self.array.full_stripes_within(range);
+                Some(if self.options.discards && stripes.len.0 > 0 {
+                    let (write, _) = self.model.write_issued(stripes, Payload::Zeros);
                     Expected::Write(write, flags, mark)
                 } else {
                     Expected::Advice
@@ -293,9 +293,9 @@ impl World {
             self.log.push(Logged::Answer(ticket, result.is_ok()));
         }
         if self.commands.remove(&ticket) {
-            if let Some(rows) = self.resizes.remove(&ticket) {
-                self.cache_rows = if result.is_ok() { rows } else { self.cache_rows };
-                self.limit_rows();
+            if let Some(stripes) = self.resizes.remove(&ticket) {
+                self.cache_stripes = if result.is_ok() { stripes } else { self.cache_stripes };
+                self.limit_stripes();
             }
             self.answers.insert(ticket, result.map(|()| Vec::new()));
             return;
@@ -379,7 +379,7 @@ impl World {
         let state = volumes.and_then(|volumes| {
             let volume = volumes.into_iter().next()?;
             Some(format!(
-                "{} {:?} rows {} requests {}",
+                "{} {:?} stripes {} requests {}",
                 volume.array_state,
                 volume.sync_action,
                 volume.stripe_cache_active,

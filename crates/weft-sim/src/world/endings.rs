@@ -30,7 +30,7 @@ impl World {
         self.was_cut = true;
         self.measure_due = true;
         let mut shape = CutShape { during_sync: syncing, ..CutShape::default() };
-        let (mut kept_rows, mut lost_rows) = (BTreeSet::new(), BTreeSet::new());
+        let (mut kept_stripes, mut lost_stripes) = (BTreeSet::new(), BTreeSet::new());
         let mut lost_by_others = Vec::new();
         let (mut any_kept, mut any_lost) = (false, false);
         for disk in 0..self.disks.len() {
@@ -41,11 +41,12 @@ impl World {
             self.torn.extend(report.metadata_torn.then_some(disk));
             any_kept |= !report.kept.is_empty();
             any_lost |= !report.lost.is_empty();
-            for (sectors, rows) in [(&report.kept, &mut kept_rows), (&report.lost, &mut lost_rows)]
+            for (sectors, stripes) in
+                [(&report.kept, &mut kept_stripes), (&report.lost, &mut lost_stripes)]
             {
                 for absolute in sectors {
                     if let Some(column) = self.array.data_sector(disk, *absolute) {
-                        rows.insert(column / 8);
+                        stripes.insert(column / 8);
                         self.at_stake.extend([column]);
                     }
                 }
@@ -57,7 +58,7 @@ impl World {
             }
         }
         shape.strict_subset = any_kept && any_lost;
-        shape.half_written_row = kept_rows.intersection(&lost_rows).next().is_some();
+        shape.half_written_stripe = kept_stripes.intersection(&lost_stripes).next().is_some();
         let written = self.columns_being_written();
         self.stopped();
         self.model.power_cut();
@@ -96,7 +97,7 @@ impl World {
             self.at_stake.extend(sectors.filter_map(|at| self.array.data_sector(disk, at)));
             self.disks[disk].process_killed(&mut rng);
         }
-        // A part of a row may be complete and the rest not even submitted.
+        // A part of a stripe may be complete and the rest not even submitted.
         let written = self.columns_being_written();
         self.at_stake.extend(written.iter().copied());
         self.stopped();

@@ -3,7 +3,7 @@
 //! A list is what a test must have replayed when it ends, and all lists together, with the rows that are
 //! skipped or different for a reason, are the file: a row that no test replays, or that two do, is found.
 
-/// One write of each shape: of so many blocks of a chunk row each, and of a sector.
+/// One write of each shape: of so many blocks of a full stripe each, and of a sector.
 pub(crate) fn one_write() -> String {
     let raid5 = [3, 4, 5, 6, 7, 8].map(|members| (5, members, members - 1));
     let raid6 = [4, 5, 6, 7, 8, 9].map(|members| (6, members, members - 2));

@@ -21,7 +21,7 @@ const MEMBERS: u8 = 4;
 const MEMBER_SIZE: Sectors = Sectors(1 << 24);
 const CHUNK: Sectors = Sectors(128);
 
-/// Bytes of data in a chunk row.
+/// Bytes of data in a full stripe.
 pub(super) const FULL_STRIPE: u64 = 3 * (64 << 10);
 
 const BLOCK: u64 = 4096;
@@ -72,7 +72,7 @@ pub(super) struct Worked {
     pub(super) turns: u64,
     pub(super) inputs: u64,
     pub(super) attaches: u64,
-    pub(super) rows: u64,
+    pub(super) stripes: u64,
     pub(super) followers: u64,
     pub(super) submits: u64,
     pub(super) merges: u64,
@@ -95,7 +95,7 @@ impl Worked {
         self.turns += 1;
         self.inputs += u64::from(work.inputs);
         self.attaches += u64::from(work.attaches);
-        self.rows += u64::from(work.rows);
+        self.stripes += u64::from(work.stripes);
         self.followers += u64::from(work.followers);
         self.submits += u64::from(work.submits);
         self.merges += u64::from(work.merges);
@@ -166,7 +166,7 @@ impl Alone {
                 }
             }
             if self.done.is_empty() && answered == before && answered < count {
-                // Nothing is on its way: a row waits for more of its stream, until a time that comes.
+                // Nothing is on its way: a stripe waits for more of its stream, until a time that comes.
                 let Some(wake) = self.engine.next_wake() else {
                     let still = format!("the engine stands still after {answered}");
                     return Err(Failure::failed(still));
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn random_writes_read_and_write_a_row_each() {
+    fn random_writes_read_and_write_a_stripe_each() {
         let mut alone = Alone::new(Knobs::md(), 4096, 64).unwrap();
         alone.carry_out(Asked::RandomWrite, 500).unwrap();
         let [reads, _, writes, _] = counted(&alone);

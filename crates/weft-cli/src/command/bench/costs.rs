@@ -78,7 +78,7 @@ const KINDS: &[(&str, &str)] = &[
     ("turn", "ns"),
     ("input", "ns"),
     ("attach", "ns"),
-    ("row", "ns"),
+    ("stripe", "ns"),
     ("follower", "ns"),
     ("merge", "ns"),
     ("operation", "ns"),
@@ -96,7 +96,7 @@ fn fields(costs: &mut Costs) -> [&mut u64; KINDS.len()] {
         turn,
         input,
         attach,
-        row,
+        stripe,
         follower,
         submit,
         merge,
@@ -107,7 +107,7 @@ fn fields(costs: &mut Costs) -> [&mut u64; KINDS.len()] {
         bio,
         hop,
     } = costs;
-    [turn, input, attach, row, follower, merge, operation, submit, xor, copy, syscall, bio, hop]
+    [turn, input, attach, stripe, follower, merge, operation, submit, xor, copy, syscall, bio, hop]
 }
 
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "no cost is below zero")]

@@ -3,7 +3,7 @@
 //! Two questions. Alone, without members and memory: how many 4 KiB random writes go through it in a
 //! second of CPU time? And on a RAID 5 of four real files, served within this process over NBD: how many
 //! requests do members get, and how fast is it, with the policies of patches 000 and 004 on and off? The
-//! cache is 4 MiB for every variant (17 rows of 64 KiB are the least, 6 % more), as it is for kernel md, whose counts stand beside.
+//! cache is 4 MiB for every variant (17 stripes of 64 KiB are the least, 6 % more), as it is for kernel md, whose counts stand beside.
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
@@ -51,12 +51,12 @@ impl OfEngine {
     pub(super) fn measure(&self, effort: Effort, sheet: &mut Sheet) -> Result<(), Failure> {
         let rounds = effort.rounds(5, 1);
         let cases = cases(effort.quick)?;
-        let rows = [256, 4096, 65_536];
-        sheet.expect(rows.len() + cases.iter().map(|case| case.rows_count()).sum::<usize>());
-        for rows in rows {
-            let case = format!("4 KiB random writes alone, {rows} rows");
+        let stripes = [256, 4096, 65_536];
+        sheet.expect(stripes.len() + cases.iter().map(|case| case.rows_count()).sum::<usize>());
+        for stripes in stripes {
+            let case = format!("4 KiB random writes alone, {stripes} stripes");
             sheet.now(&case);
-            sheet.push(alone(case, rows, rounds, effort.quick)?);
+            sheet.push(alone(case, stripes, rounds, effort.quick)?);
         }
         let scratch = terminal::scratch()?;
         let place = match &self.dir {
@@ -73,11 +73,11 @@ impl OfEngine {
 }
 
 /// Requests for each second of CPU time that the engine alone carries out.
-fn alone(case: String, rows: u32, rounds: u32, quick: bool) -> Result<Row, Failure> {
-    let knobs = Knobs { stripe_cache_size: rows, ..Knobs::md() };
+fn alone(case: String, stripes: u32, rounds: u32, quick: bool) -> Result<Row, Failure> {
+    let knobs = Knobs { stripe_cache_size: stripes, ..Knobs::md() };
     let mut engine = Alone::new(knobs, 4096, 64)?;
     // Until the cache is full.
-    engine.carry_out(Asked::RandomWrite, u64::from(rows) + 2000)?;
+    engine.carry_out(Asked::RandomWrite, u64::from(stripes) + 2000)?;
     let batch = 2000;
     let wall = Duration::from_millis(if quick { 50 } else { 300 });
     let mut failed = Ok(());
@@ -140,10 +140,10 @@ fn cases(quick: bool) -> Result<Vec<Case>, Failure> {
         let auto = Ok(("stripe_size=auto".to_owned(), knobs(&auto)?));
         let fixed = sizes.iter().map(|kib| {
             let bytes = kib << 10;
-            // The least that md takes as well: 6 % more memory for rows of 64 KiB.
-            let rows = (CACHE_BYTES / bytes).max(17);
+            // The least that md takes as well: 6 % more memory for stripes of 64 KiB.
+            let stripes = (CACHE_BYTES / bytes).max(17);
             let settings =
-                [("stripe_size", bytes.to_string()), ("stripe_cache_size", rows.to_string())];
+                [("stripe_size", bytes.to_string()), ("stripe_cache_size", stripes.to_string())];
             Ok((format!("stripe_size={kib}K"), knobs(&settings)?))
         });
         fixed.chain([auto]).collect()
@@ -205,7 +205,7 @@ fn files(
                 counted.push(run(&files, sockets, case.load, *knobs)?);
             }
         }
-        // Before the patches: rows of 4 KiB, and held rows first come, first served.
+        // Before the patches: stripes of 4 KiB, and held stripes first come, first served.
         let of = |index: usize, figure: fn(&Counted) -> f64| -> Vec<f64> {
             counted[index].iter().map(figure).collect()
         };
@@ -234,7 +234,7 @@ fn files(
                 let both: Vec<f64> = reads.iter().zip(&writes).map(|(r, w)| r + w).collect();
                 let md = vec![md_reads + md_writes; both.len()];
                 let md = Some(("kernel md", &md[..]));
-                // Issue 3: with rows of 4 KiB no more requests in all than kernel md.
+                // Issue 3: with stripes of 4 KiB no more requests in all than kernel md.
                 let mark = (index == 0).then_some(1.0);
                 let row = Row::fewer(name("reads and writes"), "member requests", &both, md);
                 sheet.push(row.mark(mark));
@@ -244,7 +244,7 @@ fn files(
     Ok(())
 }
 
-/// The most member requests of one kind that a variant may make of a sequential load: with rows of 4 KiB
+/// The most member requests of one kind that a variant may make of a sequential load: with stripes of 4 KiB
 /// the writes of kernel md, with `auto` 6 % above one write of each chunk, and one read at the end.
 fn limit(case: &Case, auto: bool, first: bool, of_reads: bool) -> Option<f64> {
     let md = case.kernel.filter(|_| case.load == Load::Sequential)?;

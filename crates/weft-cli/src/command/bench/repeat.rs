@@ -47,10 +47,10 @@ enum Case {
     EngineFullStripeWrite,
     /// The same with `stripe_size=auto`
     EngineFullStripeWriteAuto,
-    /// A 4 KiB write somewhere in a RAID 5, with 256 rows in the cache
+    /// A 4 KiB write somewhere in a RAID 5, with 256 stripes in the cache
     #[value(name = "engine-random-write-256")]
     EngineRandomWrite256,
-    /// The same with 65,536 rows
+    /// The same with 65,536 stripes
     #[value(name = "engine-random-write-65536")]
     EngineRandomWrite65536,
     /// An NBD read request parsed and the header of its reply written
@@ -67,19 +67,19 @@ pub(super) fn run(arguments: &Repeat) -> Outcome {
     let count = arguments.count + arguments.count * arguments.extra / 100;
     match arguments.case {
         Case::Assemble => assemble(count)?,
-        Case::EngineRead => engine(rows(256), 4096, 64, Asked::RandomRead, 2000, count)?,
+        Case::EngineRead => engine(stripes(256), 4096, 64, Asked::RandomRead, 2000, count)?,
         Case::EngineFullStripeWrite => {
-            engine(rows(256), FULL_STRIPE, 4, Asked::SequentialWrite, 50, count)?;
+            engine(stripes(256), FULL_STRIPE, 4, Asked::SequentialWrite, 50, count)?;
         }
         Case::EngineFullStripeWriteAuto => {
             engine(Knobs::default(), FULL_STRIPE, 4, Asked::SequentialWrite, 50, count)?;
         }
         Case::EngineRandomWrite256 => {
-            engine(rows(256), 4096, 64, Asked::RandomWrite, 2000, count)?;
+            engine(stripes(256), 4096, 64, Asked::RandomWrite, 2000, count)?;
         }
-        // Until the cache is full and rows have to leave it.
+        // Until the cache is full and stripes have to leave it.
         Case::EngineRandomWrite65536 => {
-            engine(rows(65_536), 4096, 64, Asked::RandomWrite, 70_000, count)?;
+            engine(stripes(65_536), 4096, 64, Asked::RandomWrite, 70_000, count)?;
         }
         Case::NbdRequest => nbd_request(count)?,
         Case::ParityPqScalar => parity_pq(Level::Scalar, count)?,
@@ -96,9 +96,9 @@ fn measured_part<T>(work: &mut dyn FnMut() -> T) -> T {
     black_box(work())
 }
 
-/// md's knobs, with as many rows in the cache.
-fn rows(rows: u32) -> Knobs {
-    Knobs { stripe_cache_size: rows, ..Knobs::md() }
+/// md's knobs, with as many stripes in the cache.
+fn stripes(stripes: u32) -> Knobs {
+    Knobs { stripe_cache_size: stripes, ..Knobs::md() }
 }
 
 fn engine(
@@ -166,7 +166,7 @@ fn nbd_request(count: u64) -> Result<(), Failure> {
 /// 64 writes at a time, members that answer in rounds, a flush after a thousand.
 fn sim_random_write(count: u64) {
     let mut options = Options::new(weft_ondisk::Level::Raid5, 4, chunk_kib(64));
-    options.chunk_rows = 256;
+    options.full_stripes = 256;
     options.knobs.stripe_cache_size = 256;
     (options.payload, options.checked) = (PayloadMode::Tags, false);
     let mut world = World::new(options);

@@ -42,7 +42,7 @@ fn flush(stripes: &[u64]) -> Payload {
     Payload::Flush { flags: 0, stripes: stripes.to_vec() }
 }
 
-/// Left-symmetric with chunks of 1024 sectors: in chunk row 0 of four members, P is on slot 3 (RAID 5),
+/// Left-symmetric with chunks of 1024 sectors: in full stripe 0 of four members, P is on slot 3 (RAID 5),
 /// or P on slot 3 and Q on slot 0 (RAID 6).
 const CASES: &[Case] = &[
     Case {
@@ -134,7 +134,7 @@ const CASES: &[Case] = &[
         empty: false,
     },
     Case {
-        what: "parity of a later chunk row is where the layout has it",
+        what: "parity of a later full stripe is where the layout has it",
         level: Level::Raid5,
         missing: &[],
         payloads: || vec![parity(1024, &[3])],

@@ -6,7 +6,7 @@ use super::outcomes::{ask, bad_blocks, each, outcome, read};
 use super::*;
 
 /// A RAID 5 that was not stopped, without its first member, whose other members have partial parity
-/// logs. Slot 2 has the parity of chunk row 1, and was writing 8 sectors of it.
+/// logs. Slot 2 has the parity of full stripe 1, and was writing 8 sectors of it.
 fn with_parity_logs(change: impl FnOnce(&mut Vec<Candidate>)) -> Vec<Candidate> {
     let mut set = set(Level::Raid5, 4);
     each(&mut set, |superblock| {
@@ -31,7 +31,7 @@ fn with_parity_logs(change: impl FnOnce(&mut Vec<Candidate>)) -> Vec<Candidate> 
 }
 
 #[test]
-fn partial_parity_logs_say_which_rows_are_not_to_be_believed() {
+fn partial_parity_logs_say_which_stripes_are_not_to_be_believed() {
     let candidates = with_parity_logs(|_| {});
     assert!(outcome(&candidates, &read()).starts_with(
         "_UUU [degraded resync-pending] dirty and degraded: partial parity logs name 8 sectors"

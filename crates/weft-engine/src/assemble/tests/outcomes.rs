@@ -391,7 +391,7 @@ const CASES: &[Case] = &[
             set.remove(3);
         },
         options: run,
-        is: "dirty-degraded: dirty and degraded: every row written shortly before the crash may \
+        is: "dirty-degraded: dirty and degraded: every stripe written shortly before the crash may \
              reconstruct wrong data; suspect ranges: all from sector 400 of each member",
         says: &[],
     },
@@ -594,10 +594,10 @@ fn features_of_the_array_are_the_same_on_all_members() {
 }
 
 #[test]
-fn a_row_of_the_cache_has_frames_for_every_slot() {
+fn a_stripe_of_the_cache_has_frames_for_every_slot() {
     let assembly = assemble(&set(Level::Raid5, 4), &ask()).unwrap();
     for (bytes, frames) in [(4096, 4), (65_536, 64)] {
-        assert_eq!(assembly.row_frames(StripeSize::new(bytes).unwrap()), frames);
+        assert_eq!(assembly.stripe_frames(StripeSize::new(bytes).unwrap()), frames);
     }
 }
 

@@ -1,4 +1,4 @@
-//! Which rows are in memory, and which list is each on?
+//! Which stripes are in memory, and which list is each on?
 //!
 //! ```text
 //!  inactive ──acquire──▶ held by an arrival ──plug released──▶ handle ──picked──▶ handled
@@ -8,13 +8,13 @@
 //!     └──────────────── nothing left to do ◀─────────────────────┴── in flight ◀─────┘
 //! ```
 //!
-//! Rows without work are reused longest unused first, within one of eight classes, as md's eight
-//! hash locks have it. By weft's own rule delayed rows wait on one more list before they are held
+//! Stripes without work are reused longest unused first, within one of eight classes, as md's eight
+//! hash locks have it. By weft's own rule delayed stripes wait on one more list before they are held
 //! (`cache/wait.rs`). Once a lookup found none, all misses wait until a quarter of the cache is
-//! free again; hits go on. Rows that go by chunk rows ([`super::stripe_size`]) are of one class, and a
-//! miss waits for as many rows as its request needs of one chunk, or half of all: rows that a member
+//! free again; hits go on. Stripes that go by full stripes ([`super::stripe_size`]) are of one class, and a
+//! miss waits for as many stripes as its request needs of one chunk, or half of all: stripes that a member
 //! has no space for, or keeps by not answering, must not keep others from going on. Who has waited for
-//! `preread_wait_max` waits no more behind those who find rows that are not in use: they wait then.
+//! `preread_wait_max` waits no more behind those who find stripes that are not in use: they wait then.
 //!
 //! Source   md-raid.md §1.1, §1.2, §1.4, §1.5
 
@@ -22,98 +22,98 @@ mod wait;
 
 use std::ops::Range;
 
-use weft_units::{FRAME_BYTES, RowId, Sectors, Span, Time};
+use weft_units::{FRAME_BYTES, Sectors, Span, StripeId, Time};
 
 use self::wait::{Bounds, Waiting};
 use super::index::Index;
 use super::list::{CLASSES_MAX, List, Lists};
 use super::priority::{Activation, Patience, Pick, Plug, Pressure, Priority, Ready, Variant};
-use super::row::{Batch, Row};
+use super::stripe::{Batch, Stripe};
 use crate::frame::Frame;
 use crate::knobs::CacheForm;
 use crate::raid::geometry::{Geometry, Placement};
-use crate::snapshot::RowsInUse;
+use crate::snapshot::StripesInUse;
 
 /// The stripe cache of one volume.
 #[derive(Clone, Debug)]
 pub(crate) struct Cache {
-    rows: Vec<Row>,
+    stripes: Vec<Stripe>,
     index: Index,
     lists: Lists,
     classes: u8,
     form: CacheForm,
-    /// Rows that are not inactive.
+    /// Stripes that are not inactive.
     active: u32,
     /// A miss found too little; see the module comment.
     starved: Option<Starved>,
-    /// Rows on the inactive lists.
+    /// Stripes on the inactive lists.
     inactive: u32,
-    /// Rows of a chunk row, if rows go by chunk rows.
-    by_chunk_rows: Option<u64>,
-    /// Rows with the permission to preread.
+    /// Stripes of a full stripe, if stripes go by full stripes.
+    by_full_stripes: Option<u64>,
+    /// Stripes with the permission to preread.
     preread_active: u32,
-    /// Full-row writes in flight.
-    pub(crate) full_row_writes: u32,
+    /// Full-stripe writes in flight.
+    pub(crate) full_stripe_writes: u32,
     priority: Priority,
     plug: Plug,
     waiting: Waiting,
     /// Of those that wait to be filled.
     bounds: Bounds,
-    /// Requests have found no row since then.
+    /// Requests have found no stripe since then.
     starved_since: Option<Time>,
     /// That has been for too long: what is not in use is for them, whoever might find it.
     reserved: bool,
-    /// A row was put on the delayed list since rows were last put behind the plug.
+    /// A stripe was put on the delayed list since stripes were last put behind the plug.
     newly_delayed: bool,
-    /// Row height in sectors.
+    /// Stripe height in sectors.
     height: Sectors,
 }
 
 /// What a miss waits for.
 #[derive(Clone, Copy, Debug)]
 enum Starved {
-    /// A row of this class, and a quarter of all rows.
+    /// A stripe of this class, and a quarter of all stripes.
     Class(u8),
-    /// So many rows.
-    Rows(u32),
+    /// So many stripes.
+    Stripes(u32),
 }
 
 /// What a lookup found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Acquired {
-    /// The row, in whatever state.
-    Row(RowId),
-    /// No row is free now.
+    /// The stripe, in whatever state.
+    Stripe(StripeId),
+    /// No stripe is free now.
     Starved,
 }
 
 impl Cache {
-    /// A cache of `rows` rows whose memory begins at `frames`.
+    /// A cache of `stripes` stripes whose memory begins at `frames`.
     pub(crate) fn new(
-        rows: u32,
+        stripes: u32,
         frames: Frame,
         members: u16,
         height: Sectors,
-        by_chunk_rows: Option<u64>,
+        by_full_stripes: Option<u64>,
         form: CacheForm,
     ) -> Self {
-        // Fewer rows than md allows are for tests, where classes would starve each other.
-        let classes_pay = rows >= 2 * u32::from(CLASSES_MAX)
-            && by_chunk_rows.is_none()
+        // Fewer stripes than md allows are for tests, where classes would starve each other.
+        let classes_pay = stripes >= 2 * u32::from(CLASSES_MAX)
+            && by_full_stripes.is_none()
             && form == CacheForm::Today;
         let classes = if classes_pay { CLASSES_MAX } else { 1 };
         let mut cache = Self {
-            rows: Vec::new(),
-            index: Index::new(rows),
-            lists: Lists::new(rows),
+            stripes: Vec::new(),
+            index: Index::new(stripes),
+            lists: Lists::new(stripes),
             classes,
             form,
             active: 0,
             starved: None,
-            inactive: rows,
-            by_chunk_rows,
+            inactive: stripes,
+            by_full_stripes,
             preread_active: 0,
-            full_row_writes: 0,
+            full_stripe_writes: 0,
             priority: Priority::default(),
             plug: Plug::default(),
             waiting: Waiting::default(),
@@ -124,41 +124,41 @@ impl Cache {
             height,
         };
         let block_frames = cache.block_frames();
-        for number in 0..rows {
+        for number in 0..stripes {
             let class = (number % u32::from(classes)) as u8;
             let first = Frame(frames.0 + number * block_frames);
-            cache.rows.push(Row::new(class, first, rows * block_frames, members));
-            cache.lists.push(List::Inactive(class), RowId(number));
+            cache.stripes.push(Stripe::new(class, first, stripes * block_frames, members));
+            cache.lists.push(List::Inactive(class), StripeId(number));
         }
         cache
     }
 
-    pub(crate) fn row(&self, row: RowId) -> &Row {
-        &self.rows[row.index()]
+    pub(crate) fn stripe(&self, stripe: StripeId) -> &Stripe {
+        &self.stripes[stripe.index()]
     }
 
-    pub(crate) fn row_mut(&mut self, row: RowId) -> &mut Row {
-        &mut self.rows[row.index()]
+    pub(crate) fn stripe_mut(&mut self, stripe: StripeId) -> &mut Stripe {
+        &mut self.stripes[stripe.index()]
     }
 
-    /// Row height in sectors.
+    /// Stripe height in sectors.
     pub(crate) fn height(&self) -> Sectors {
         self.height
     }
 
-    /// Row height in bytes.
+    /// Stripe height in bytes.
     pub(crate) fn block_bytes(&self) -> u64 {
         self.height.bytes().0
     }
 
-    /// Row height in frames.
+    /// Stripe height in frames.
     pub(crate) fn block_frames(&self) -> u32 {
         (self.block_bytes() / FRAME_BYTES) as u32
     }
 
-    /// Whether rows go by chunk rows.
-    pub(crate) fn goes_by_chunk_rows(&self) -> bool {
-        self.by_chunk_rows.is_some()
+    /// Whether stripes go by full stripes.
+    pub(crate) fn goes_by_full_stripes(&self) -> bool {
+        self.by_full_stripes.is_some()
     }
 
     /// What it does around the policies.
@@ -166,8 +166,8 @@ impl Cache {
         self.form
     }
 
-    /// Takes a row off the list of those that are ready, if it is on it.
-    pub(crate) fn take_ready(&mut self, id: RowId) -> bool {
+    /// Takes a stripe off the list of those that are ready, if it is on it.
+    pub(crate) fn take_ready(&mut self, id: StripeId) -> bool {
         let ready = self.lists.of(id) == Some(List::Handle);
         if ready {
             self.lists.remove(id);
@@ -175,47 +175,47 @@ impl Cache {
         ready
     }
 
-    /// Whether full rows of a chunk are written as one batch.
+    /// Whether filled stripes of a chunk are written as one batch.
     pub(crate) fn batches(&self) -> bool {
         self.form == CacheForm::Today
     }
 
-    /// All rows.
+    /// All stripes.
     pub(crate) fn size(&self) -> u32 {
-        self.rows.len() as u32
+        self.stripes.len() as u32
     }
 
-    /// Rows that are not inactive.
+    /// Stripes that are not inactive.
     pub(crate) fn active(&self) -> u32 {
         self.active
     }
 
-    /// Where the rows are that are not inactive.
-    pub(crate) fn rows_in_use(&self) -> RowsInUse {
-        RowsInUse {
+    /// Where the stripes are that are not inactive.
+    pub(crate) fn stripes_in_use(&self) -> StripesInUse {
+        StripesInUse {
             active: self.active,
             delayed: self.lists.count(List::Delayed) + self.lists.waiting(),
             ready: self.lists.count(List::Handle),
             held: self.lists.count(List::Hold),
             prereading: self.preread_active,
-            full_row_writes: self.full_row_writes,
+            full_stripe_writes: self.full_stripe_writes,
         }
     }
 
-    /// Looks a row up, or makes an unused one stand for it. It is on no list afterwards, unless it
+    /// Looks a stripe up, or makes an unused one stand for it. It is on no list afterwards, unless it
     /// is in flight or goes with a batch.
     pub(crate) fn acquire(&mut self, key: u64, geometry: &Geometry) -> Acquired {
-        let chunk_row = geometry.chunk_row_of(Sectors(key * self.height.0));
-        self.acquire_some(key, 1, || geometry.placement(chunk_row))
+        let full_stripe = geometry.full_stripe_of(Sectors(key * self.height.0));
+        self.acquire_some(key, 1, || geometry.placement(full_stripe))
     }
 
-    /// The same for the first of so many rows of one chunk, where the placement may be known already:
+    /// The same for the first of so many stripes of one chunk, where the placement may be known already:
     /// a miss takes none if there are fewer.
     #[inline(always)]
     pub(crate) fn acquire_some(
         &mut self,
         key: u64,
-        rows: u64,
+        stripes: u64,
         placement: impl FnOnce() -> Placement,
     ) -> Acquired {
         if let Some(id) = self.index.find(key) {
@@ -227,15 +227,15 @@ impl Cache {
                 self.inactive -= 1;
             }
             self.lists.remove(id);
-            return Acquired::Row(id);
+            return Acquired::Stripe(id);
         }
         if self.starved.is_some() {
             return Acquired::Starved;
         }
-        if self.by_chunk_rows.is_some() {
-            let rows = rows.min(u64::from(self.size() / 2).max(1)) as u32;
-            if self.inactive < rows {
-                self.starved = Some(Starved::Rows(rows));
+        if self.by_full_stripes.is_some() {
+            let stripes = stripes.min(u64::from(self.size() / 2).max(1)) as u32;
+            if self.inactive < stripes {
+                self.starved = Some(Starved::Stripes(stripes));
                 return Acquired::Starved;
             }
         }
@@ -246,41 +246,41 @@ impl Cache {
         };
         self.active += 1;
         self.inactive -= 1;
-        let old = self.row(id);
+        let old = self.stripe(id);
         if old.hashed {
             let old_key = old.key;
             self.index.remove(old_key);
         }
-        self.row_mut(id).reuse(key, placement());
+        self.stripe_mut(id).reuse(key, placement());
         self.index.insert(key, id);
-        Acquired::Row(id)
+        Acquired::Stripe(id)
     }
 
-    /// Whether a row stands for this place and waits, delayed or held, for more of it to come.
+    /// Whether a stripe stands for this place and waits, delayed or held, for more of it to come.
     pub(crate) fn is_delayed(&self, key: u64) -> bool {
         let list = self.index.find(key).and_then(|id| self.lists.of(id));
         matches!(list, Some(List::Delayed | List::Hold | List::Wait))
     }
 
-    /// The row that stands for a place, wherever it is.
-    pub(crate) fn find(&self, key: u64) -> Option<RowId> {
+    /// The stripe that stands for a place, wherever it is.
+    pub(crate) fn find(&self, key: u64) -> Option<StripeId> {
         self.index.find(key)
     }
 
-    /// The rows that stand for one of these places.
-    pub(crate) fn rows_of(&self, keys: &Range<u64>) -> Vec<RowId> {
-        if keys.end - keys.start < self.rows.len() as u64 {
+    /// The stripes that stand for one of these places.
+    pub(crate) fn stripes_of(&self, keys: &Range<u64>) -> Vec<StripeId> {
+        if keys.end - keys.start < self.stripes.len() as u64 {
             return keys.clone().filter_map(|key| self.index.find(key)).collect();
         }
-        let stands = |(row, _): &(&Row, u32)| row.hashed && keys.contains(&row.key);
-        self.rows.iter().zip(0..).filter(stands).map(|(_, id)| RowId(id)).collect()
+        let stands = |(stripe, _): &(&Stripe, u32)| stripe.hashed && keys.contains(&stripe.key);
+        self.stripes.iter().zip(0..).filter(stands).map(|(_, id)| StripeId(id)).collect()
     }
 
-    /// Makes an inactive row stand for nothing.
-    pub(crate) fn forget(&mut self, id: RowId) {
-        let row = &mut self.rows[id.index()];
-        if std::mem::take(&mut row.hashed) {
-            self.index.remove(row.key);
+    /// Makes an inactive stripe stand for nothing.
+    pub(crate) fn forget(&mut self, id: StripeId) {
+        let stripe = &mut self.stripes[id.index()];
+        if std::mem::take(&mut stripe.hashed) {
+            self.index.remove(stripe.key);
         }
     }
 
@@ -289,7 +289,7 @@ impl Cache {
         if self.is_free(key) { self.acquire(key, geometry) } else { Acquired::Starved }
     }
 
-    /// Whether a lookup would find a row now.
+    /// Whether a lookup would find a stripe now.
     pub(crate) fn is_free(&self, key: u64) -> bool {
         let unused = || self.lists.first(List::Inactive(self.class_of(key))).is_some();
         match self.index.find(key) {
@@ -298,7 +298,7 @@ impl Cache {
         }
     }
 
-    /// Whether those who wait for a row may try again.
+    /// Whether those who wait for a stripe may try again.
     pub(crate) fn is_relieved(&self) -> bool {
         match self.starved {
             None => true,
@@ -306,7 +306,7 @@ impl Cache {
                 let unused = self.lists.first(List::Inactive(class)).is_some();
                 unused && self.active * 4 < self.size() * 3
             }
-            Some(Starved::Rows(rows)) => self.inactive >= rows,
+            Some(Starved::Stripes(stripes)) => self.inactive >= stripes,
         }
     }
 
@@ -320,7 +320,7 @@ impl Cache {
         relieved
     }
 
-    /// The same at the beginning of a turn. Those who have waited for too long need not see any more how rows
+    /// The same at the beginning of a turn. Those who have waited for too long need not see any more how stripes
     /// that others find again are in use all the time.
     pub(crate) fn relieve_within(&mut self, wait_max: Span, now: Time) {
         if self.relieve() {
@@ -335,72 +335,72 @@ impl Cache {
         (key % u64::from(self.classes)) as u8
     }
 
-    /// Puts a row that nobody holds where it belongs.
-    pub(crate) fn release(&mut self, id: RowId) {
-        let row = self.row(id);
-        if row.in_flight > 0 || row.plugged || matches!(row.batch, Batch::Follower(_)) {
+    /// Puts a stripe that nobody holds where it belongs.
+    pub(crate) fn release(&mut self, id: StripeId) {
+        let stripe = self.stripe(id);
+        if stripe.in_flight > 0 || stripe.plugged || matches!(stripe.batch, Batch::Follower(_)) {
             return;
         }
-        if row.pins > 0 && !row.hashed {
+        if stripe.pins > 0 && !stripe.hashed {
             return;
         }
-        if !row.owed.is_empty() && !row.handle {
+        if !stripe.owed.is_empty() && !stripe.handle {
             // It stays where it is found, on no list.
             return;
         }
         self.lists.remove(id);
-        let row = self.row_mut(id);
-        if row.handle {
-            if row.delayed && !row.preread {
+        let stripe = self.stripe_mut(id);
+        if stripe.handle {
+            if stripe.delayed && !stripe.preread {
                 self.newly_delayed = true;
                 self.begins_to_wait(id);
                 self.lists.push(List::Delayed, id);
             } else {
-                row.delayed = false;
+                stripe.delayed = false;
                 self.lists.push(List::Handle, id);
             }
             return;
         }
-        debug_assert!(!row.has_work(), "a row with work is handled: {row:?}");
-        let class = row.class;
+        debug_assert!(!stripe.has_work(), "a stripe with work is handled: {stripe:?}");
+        let class = stripe.class;
         self.forbid_preread(id);
         self.active -= 1;
         self.inactive += 1;
         self.lists.push(List::Inactive(class), id);
     }
 
-    /// Takes a row out of lookups: its memory is pinned, another row will stand for its place. It
+    /// Takes a stripe out of lookups: its memory is pinned, another stripe will stand for its place. It
     /// comes back through [`Cache::release`] once nothing pins it.
-    pub(crate) fn retire(&mut self, id: RowId) {
+    pub(crate) fn retire(&mut self, id: StripeId) {
         self.forbid_preread(id);
         self.lists.remove(id);
-        let row = self.row_mut(id);
-        row.hashed = false;
-        row.handle = false;
-        let key = row.key;
+        let stripe = self.stripe_mut(id);
+        stripe.hashed = false;
+        stripe.handle = false;
+        let key = stripe.key;
         self.index.remove(key);
     }
 
-    /// Permits a row to preread.
-    pub(crate) fn permit_preread(&mut self, id: RowId) {
-        if !std::mem::replace(&mut self.row_mut(id).preread, true) {
+    /// Permits a stripe to preread.
+    pub(crate) fn permit_preread(&mut self, id: StripeId) {
+        if !std::mem::replace(&mut self.stripe_mut(id).preread, true) {
             self.preread_active += 1;
         }
     }
 
     /// Takes the permission back: it is used up, or not needed.
-    pub(crate) fn forbid_preread(&mut self, id: RowId) {
-        if std::mem::replace(&mut self.row_mut(id).preread, false) {
+    pub(crate) fn forbid_preread(&mut self, id: StripeId) {
+        if std::mem::replace(&mut self.stripe_mut(id).preread, false) {
             self.preread_active -= 1;
         }
     }
 
-    /// Moves a whole generation of delayed rows to the hold list, when its time has come; before patch
+    /// Moves a whole generation of delayed stripes to the hold list, when its time has come; before patch
     /// 000 to the end of those that are ready.
     pub(crate) fn activate_delayed(&mut self, activation: Activation, variant: Variant, now: Time) {
         self.wait_no_more();
         if self.lists.first(List::Delayed).is_none() {
-            self.plug.no_row_waits(activation, self.starved.is_some(), now);
+            self.plug.no_stripe_waits(activation, self.starved.is_some(), now);
             return;
         }
         let pressure = self.pressure(variant);
@@ -409,13 +409,13 @@ impl Cache {
         }
         let to = if variant == Variant::Fifo { List::Handle } else { List::Hold };
         while let Some(id) = self.lists.pop(List::Delayed) {
-            self.row_mut(id).delayed = false;
+            self.stripe_mut(id).delayed = false;
             self.permit_preread(id);
             self.lists.push(to, id);
         }
     }
 
-    /// Rows that were delayed in this turn wait from now on. Those that were delayed before it do not put
+    /// Stripes that were delayed in this turn wait from now on. Those that were delayed before it do not put
     /// the plug of 2008 in again: once it is pulled they go as soon as they may.
     pub(crate) fn plug_delayed(&mut self, activation: Activation, now: Time) {
         let new = std::mem::take(&mut self.newly_delayed);
@@ -429,37 +429,37 @@ impl Cache {
         }
     }
 
-    /// When delayed rows are due though nothing else happens.
+    /// When delayed stripes are due though nothing else happens.
     pub(crate) fn activation_wake(&self, variant: Variant, wait_max: Span) -> Option<Time> {
         let due = [self.plug.due(), self.waiting_wake(), self.overdue_at(variant, wait_max)];
         due.into_iter().flatten().min()
     }
 
-    /// The next rows to handle: one, or the rows beside it that wait on the same list, ascending, if
-    /// rows go by chunk rows. Whether there were any.
-    pub(crate) fn pick(&mut self, variant: Variant, picked: &mut Vec<RowId>) -> bool {
+    /// The next stripes to handle: one, or the stripes beside it that wait on the same list, ascending, if
+    /// stripes go by full stripes. Whether there were any.
+    pub(crate) fn pick(&mut self, variant: Variant, picked: &mut Vec<StripeId>) -> bool {
         let (list, id) = match self.pick_one(variant) {
             None => return false,
             Some(picked) => picked,
         };
-        let Some(rows) = self.by_chunk_rows else {
+        let Some(stripes) = self.by_full_stripes else {
             picked.push(id);
             return true;
         };
-        let key = self.row(id).key;
-        let chunk_row = key / rows * rows;
+        let key = self.stripe(id).key;
+        let full_stripe = key / stripes * stripes;
         let waits = |cache: &Self, key: u64| {
             cache.index.find(key).filter(|id| cache.lists.of(*id) == Some(list))
         };
         let first = picked.len();
-        for below in (chunk_row..key).rev() {
+        for below in (full_stripe..key).rev() {
             let Some(id) = waits(self, below) else { break };
             self.lists.remove(id);
             picked.push(id);
         }
         picked[first..].reverse();
         picked.push(id);
-        for above in key + 1..chunk_row + rows {
+        for above in key + 1..full_stripe + stripes {
             let Some(id) = waits(self, above) else { break };
             self.lists.remove(id);
             picked.push(id);
@@ -467,20 +467,20 @@ impl Cache {
         true
     }
 
-    fn pick_one(&mut self, variant: Variant) -> Option<(List, RowId)> {
+    fn pick_one(&mut self, variant: Variant) -> Option<(List, StripeId)> {
         let ready = self
             .lists
             .first(List::Handle)
-            .map(|row| Ready { row, io_started: self.row(row).io_started });
+            .map(|stripe| Ready { stripe, io_started: self.stripe(stripe).io_started });
         let held = self.lists.first(List::Hold);
-        match self.priority.pick(variant, ready, held, self.full_row_writes) {
+        match self.priority.pick(variant, ready, held, self.full_stripe_writes) {
             Pick::Held => self.lists.pop(List::Hold).map(|id| (List::Hold, id)),
             Pick::Nothing => None,
             Pick::Ready => self.lists.pop(List::Handle).map(|id| (List::Handle, id)),
         }
     }
 
-    /// Whether a turn would find a row to handle.
+    /// Whether a turn would find a stripe to handle.
     pub(crate) fn has_runnable(
         &self,
         variant: Variant,
@@ -496,7 +496,7 @@ impl Cache {
         }
         let held = self.lists.first(List::Hold);
         if held.is_some() {
-            let pick = self.priority.clone().pick(variant, None, held, self.full_row_writes);
+            let pick = self.priority.clone().pick(variant, None, held, self.full_stripe_writes);
             return pick != Pick::Nothing;
         }
         self.lists.first(List::Delayed).is_some() && { self.plug }.opens(
@@ -508,7 +508,7 @@ impl Cache {
     }
 
     fn pressure(&self, variant: Variant) -> Pressure {
-        // Rows that wait each for their own time do not wait for those before them.
+        // Stripes that wait each for their own time do not wait for those before them.
         let by_generation = !matches!(variant, Variant::Stream { .. });
         Pressure {
             reading: by_generation && self.preread_active > 0,
@@ -530,26 +530,26 @@ mod tests {
     use super::*;
     use crate::knobs::WAITS_WITHOUT_BOUND;
 
-    /// A row that a request was attached to, on no list.
-    fn take(cache: &mut Cache, key: u64) -> RowId {
+    /// A stripe that a request was attached to, on no list.
+    fn take(cache: &mut Cache, key: u64) -> StripeId {
         let geometry = Geometry::new(Level::Raid5, 2, 3, Sectors(8), Sectors(512));
         match cache.acquire(key, &geometry.expect("it is legal")) {
-            Acquired::Row(id) => id,
-            Acquired::Starved => panic!("a row is free"),
+            Acquired::Stripe(id) => id,
+            Acquired::Starved => panic!("a stripe is free"),
         }
     }
 
-    /// A row that was found to need a preread.
-    fn delay(cache: &mut Cache, key: u64) -> RowId {
+    /// A stripe that was found to need a preread.
+    fn delay(cache: &mut Cache, key: u64) -> StripeId {
         let id = take(cache, key);
-        let row = cache.row_mut(id);
-        (row.handle, row.delayed) = (true, true);
+        let stripe = cache.stripe_mut(id);
+        (stripe.handle, stripe.delayed) = (true, true);
         cache.release(id);
         id
     }
 
     #[test]
-    fn a_plug_that_was_pulled_is_put_in_by_a_row_that_is_delayed_and_not_by_one_that_waits() {
+    fn a_plug_that_was_pulled_is_put_in_by_a_stripe_that_is_delayed_and_not_by_one_that_waits() {
         let (unplug, fifo) = (Activation::AtUnplug, Variant::Fifo);
         let millis = |millis: u64| Time(millis * 1_000_000);
         for another in [false, true] {
@@ -560,7 +560,7 @@ mod tests {
             cache.plug_delayed(unplug, millis(0));
             let wake = |cache: &Cache| cache.activation_wake(fifo, WAITS_WITHOUT_BOUND);
             assert_eq!(wake(&cache), Some(millis(3)));
-            // It is pulled while a row is being read, for nothing.
+            // It is pulled while a stripe is being read, for nothing.
             cache.activate_delayed(unplug, fifo, millis(3));
             assert!(!cache.take_ready(waits));
             if another {
@@ -568,7 +568,7 @@ mod tests {
             }
             cache.plug_delayed(unplug, millis(3));
             assert_eq!(wake(&cache), another.then_some(millis(6)));
-            // As soon as that row is through, the next generation goes, unless the plug is in again.
+            // As soon as that stripe is through, the next generation goes, unless the plug is in again.
             cache.forbid_preread(reads);
             cache.activate_delayed(unplug, fifo, millis(4));
             assert_eq!(cache.take_ready(waits), !another);
@@ -576,18 +576,18 @@ mod tests {
     }
 
     #[test]
-    fn no_row_waits_longer_than_it_may_on_whatever_list_it_is() {
+    fn no_stripe_waits_longer_than_it_may_on_whatever_list_it_is() {
         let millis = |millis: u64| Time(millis * 1_000_000);
         let zero = Variant::Bypass { threshold: 0 };
         let wait_max = Span::millis(10);
         let mut cache = Cache::new(32, Frame(0), 3, Sectors(8), None, CacheForm::Today);
         let reads = take(&mut cache, 0);
         cache.permit_preread(reads);
-        cache.full_row_writes = 1;
+        cache.full_stripe_writes = 1;
         let waits = |cache: &mut Cache, key: u64, since: u64| {
             let id = take(cache, key);
-            let row = cache.row_mut(id);
-            (row.handle, row.delayed, row.waits_since) = (true, true, Some(millis(since)));
+            let stripe = cache.stripe_mut(id);
+            (stripe.handle, stripe.delayed, stripe.waits_since) = (true, true, Some(millis(since)));
             cache.release(id);
             id
         };
@@ -610,23 +610,23 @@ mod tests {
         assert_eq!(turn(&mut cache, 15), [true, true, false]);
         assert_eq!(turn(&mut cache, 17), [true, true, true]);
         assert_eq!(cache.activation_wake(zero, wait_max), None);
-        assert!([first, second, third].iter().all(|id| cache.row(*id).preread));
-        // Without a bound a row stays where it is.
+        assert!([first, second, third].iter().all(|id| cache.stripe(*id).preread));
+        // Without a bound a stripe stays where it is.
         let fourth = waits(&mut cache, 4, 20);
         cache.end_overdue(zero, WAITS_WITHOUT_BOUND, Time(u64::MAX));
         assert_eq!(cache.lists.of(fourth), Some(List::Delayed));
     }
 
     #[test]
-    fn rows_that_wait_make_room_for_a_request_when_they_are_more_than_half_of_all() {
+    fn stripes_that_wait_make_room_for_a_request_when_they_are_more_than_half_of_all() {
         let stream = Variant::Stream { wait_max: Span::secs(1) };
         for (waiting, request_waits, made_room) in
             [(4, true, false), (5, true, true), (5, false, false)]
         {
             let mut cache = Cache::new(8, Frame(0), 3, Sectors(8), None, CacheForm::Of2008);
-            let ids: Vec<RowId> = (0..8).map(|key| take(&mut cache, key)).collect();
-            // A full stripe is being written, so there will be free rows.
-            cache.full_row_writes = 1;
+            let ids: Vec<StripeId> = (0..8).map(|key| take(&mut cache, key)).collect();
+            // A full stripe is being written, so there will be free stripes.
+            cache.full_stripe_writes = 1;
             ids[..waiting].iter().for_each(|id| cache.lists.push(List::Wait, *id));
             if request_waits {
                 let geometry = Geometry::new(Level::Raid5, 2, 3, Sectors(8), Sectors(512)).unwrap();
@@ -637,14 +637,14 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_for_a_row_waits_no_longer_than_that_behind_others_that_find_theirs_again() {
+    fn who_waits_for_a_stripe_waits_no_longer_than_that_behind_others_that_find_theirs_again() {
         let geometry = Geometry::new(Level::Raid5, 2, 3, Sectors(8), Sectors(512)).unwrap();
         let (wait_max, now) = (Span::millis(10), |millis: u64| Time(millis * 1_000_000));
         let mut cache = Cache::new(4, Frame(0), 3, Sectors(8), Some(8), CacheForm::Today);
-        let known: Vec<RowId> = (0..4).map(|key| take(&mut cache, key)).collect();
+        let known: Vec<StripeId> = (0..4).map(|key| take(&mut cache, key)).collect();
         known.iter().for_each(|id| cache.release(*id));
         let others = [take(&mut cache, 0), take(&mut cache, 1), take(&mut cache, 2)];
-        let placement = geometry.placement(weft_units::ChunkRow(1));
+        let placement = geometry.placement(weft_units::FullStripe(1));
         assert_eq!(cache.acquire_some(8, 2, || placement), Acquired::Starved);
         cache.relieve_within(wait_max, now(0));
         cache.release(others[0]);
@@ -654,8 +654,8 @@ mod tests {
         cache.release(others[0]);
         assert!(!cache.is_free(0));
         assert_eq!(cache.acquire(0, &geometry), Acquired::Starved, "it is kept");
-        assert_eq!(cache.acquire(1, &geometry), Acquired::Row(others[1]), "it is in use");
+        assert_eq!(cache.acquire(1, &geometry), Acquired::Stripe(others[1]), "it is in use");
         cache.relieve_within(wait_max, now(11));
-        assert!(matches!(cache.acquire_some(8, 2, || placement), Acquired::Row(_)));
+        assert!(matches!(cache.acquire_some(8, 2, || placement), Acquired::Stripe(_)));
     }
 }

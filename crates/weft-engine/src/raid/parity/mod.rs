@@ -1,4 +1,4 @@
-//! RAID 4, 5 and 6: a stripe cache of rows, and one explicit plan per row.
+//! RAID 4, 5 and 6: a stripe cache, and one explicit plan per stripe.
 
 pub(crate) mod cache;
 pub(crate) mod discard;
@@ -6,11 +6,11 @@ mod index;
 mod list;
 pub mod plan;
 pub mod priority;
-mod row;
-pub(crate) mod rows;
 pub(crate) mod split;
+mod stripe;
 pub mod stripe_size;
+pub(crate) mod stripes;
 pub(crate) mod sync;
 pub mod waits;
 
-pub(crate) use row::Piece;
+pub(crate) use stripe::Piece;

@@ -1,6 +1,6 @@
-//! What does this row need next?
+//! What does this stripe need next?
 //!
-//! One pure function from what is known of a row's blocks to its next step. The rules and their
+//! One pure function from what is known of a stripe's blocks to its next step. The rules and their
 //! order are md's, so that the member requests are md's too (`plan_rule=md`): first *fill* (blocks
 //! that a reader, a partial write or a sync needs), then the *dirtying decision* between
 //! reconstruct-write (parity from all data) and read-modify-write (parity from old data and old
@@ -21,7 +21,7 @@ use weft_units::Slot;
 use crate::knobs::{PlanRule, RmwLevel};
 use crate::raid::slot_set::SlotSet;
 
-/// What is known of a row's blocks when nothing of it is in flight.
+/// What is known of a stripe's blocks when nothing of it is in flight.
 #[derive(Clone, Copy, Debug)]
 pub struct Facts {
     /// Every slot.
@@ -54,7 +54,7 @@ pub struct Facts {
     pub rule: PlanRule,
 }
 
-/// The next step of a row.
+/// The next step of a stripe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     /// Read these blocks; if `delay`, then wait for the permission to read more.
@@ -77,7 +77,7 @@ pub enum Step {
 pub enum Mode {
     /// From the old data, the old parity and the new data.
     ReadModifyWrite,
-    /// From all data of the row.
+    /// From all data of the stripe.
     Reconstruct,
 }
 
@@ -223,7 +223,7 @@ impl Facts {
         }
         // Whatever it waits for, it can only come with the permission to preread.
         delay |= blocks.is_empty();
-        assert!(!(delay && self.preread), "a row with every permission has a next step");
+        assert!(!(delay && self.preread), "a stripe with every permission has a next step");
         Step::Read { blocks, delay }
     }
 
@@ -246,7 +246,7 @@ enum Fill {
 mod tests {
     use super::*;
 
-    /// A cold row of `members` blocks, data first, then P and Q, as row 0 of a parity-last layout. By
+    /// A cold stripe of `members` blocks, data first, then P and Q, as stripe 0 of a parity-last layout. By
     /// md's rule.
     pub(super) fn cold(members: u16, parities: u16) -> Facts {
         let data = members - parities;
@@ -288,7 +288,7 @@ mod tests {
         facts
     }
 
-    /// Follows a row to its write: blocks read, how parity is computed, members written.
+    /// Follows a stripe to its write: blocks read, how parity is computed, members written.
     fn follow(mut facts: Facts) -> (Vec<u16>, Mode, Vec<u16>) {
         let mut reads = SlotSet::EMPTY;
         for _ in 0..8 {
@@ -307,7 +307,7 @@ mod tests {
                     let list = |set: SlotSet| set.ascending().map(|slot| slot.0).collect();
                     return (list(reads), mode, list(written));
                 }
-                Step::Rest => panic!("a row with a writer rests: {facts:?}"),
+                Step::Rest => panic!("a stripe with a writer rests: {facts:?}"),
             }
         }
         panic!("no write after eight steps: {facts:?}");
@@ -335,7 +335,8 @@ mod tests {
             (8, &[(RMW, 3), (RCW, 4), (RCW, 3), (RCW, 2)]),
             (9, &[(RMW, 3), (RMW, 4), (RCW, 4), (RCW, 3)]),
         ];
-        let shapes = raid5.iter().map(|row| (1, row)).chain(raid6.iter().map(|row| (2, row)));
+        let shapes =
+            raid5.iter().map(|stripe| (1, stripe)).chain(raid6.iter().map(|stripe| (2, stripe)));
         for (parities, (members, entries)) in shapes {
             for (expected, full) in entries.iter().zip(1..) {
                 let (reads, mode, writes) = follow(writing(cold(*members, parities), full));
@@ -380,8 +381,11 @@ mod tests {
             (&[0, 5], false, RCW, &[1, 2, 3, 4], &[4]),
             (&[1, 4], false, RCW, &[0, 2, 3, 5], &[0, 5]),
         ];
-        let rows = raid5.iter().map(|row| (4, 1, row)).chain(raid6.iter().map(|row| (6, 2, row)));
-        for (members, parities, (failed, full, mode, reads, writes)) in rows {
+        let stripes = raid5
+            .iter()
+            .map(|stripe| (4, 1, stripe))
+            .chain(raid6.iter().map(|stripe| (6, 2, stripe)));
+        for (members, parities, (failed, full, mode, reads, writes)) in stripes {
             let facts = cold(members, parities);
             let facts = if *full { writing(facts, 1) } else { partial(facts) };
             let found = follow(without(facts, failed));
@@ -391,7 +395,7 @@ mod tests {
     }
 
     #[test]
-    fn without_permission_a_row_is_delayed_and_reads_only_its_own_block() {
+    fn without_permission_a_stripe_is_delayed_and_reads_only_its_own_block() {
         let mut facts = writing(cold(4, 1), 1);
         facts.preread = false;
         assert_eq!(facts.plan(), Step::Read { blocks: SlotSet::EMPTY, delay: true });
@@ -421,7 +425,7 @@ mod tests {
     /// Ahead of the resync parity cannot be trusted: what was lost is computed from all there is, now that it
     /// still can, and parity from all data. md: `need_this_block`, "parity cannot be trusted".
     #[test]
-    fn ahead_of_the_resync_a_degraded_row_is_read_as_a_whole() {
+    fn ahead_of_the_resync_a_degraded_stripe_is_read_as_a_whole() {
         for (members, parities, others) in
             [(4, 1, vec![0, 2, 3]), (5, 1, vec![0, 2, 3, 4]), (6, 2, vec![0, 2, 3, 4, 5])]
         {
@@ -455,7 +459,7 @@ mod tests {
     /// Whatever has failed within the level and whatever is written: a write is reached, and no
     /// block is read twice (`follow` asserts both). md-raid.md §2.12, invariant 1.
     #[test]
-    fn every_row_within_the_level_reaches_its_write() {
+    fn every_stripe_within_the_level_reaches_its_write() {
         let mut looked_at = 0;
         for (members, parities) in [(3, 1), (4, 1), (5, 1), (4, 2), (5, 2), (6, 2), (7, 2)] {
             let failures = (0..members)

@@ -1,7 +1,7 @@
-//! Splitting of requests into rows: which rows a request touches, and in which order.
+//! Splitting of requests into stripes: which stripes a request touches, and in which order.
 //!
-//! Each request is attached to its rows, each row once with all of its blocks. A request that finds no free
-//! row waits, and holds none meanwhile.
+//! Each request is attached to its stripes, each stripe once with all of its blocks. A request that finds no free
+//! stripe waits, and holds none meanwhile.
 //!
 //! Source   md-raid.md §2.1, §2.8
 
@@ -9,11 +9,11 @@ use std::collections::VecDeque;
 use std::ops::Range;
 
 use smallvec::{SmallVec, smallvec};
-use weft_units::{ByteRange, Bytes, FRAME_BYTES, RowId, SECTOR_BYTES, Slot, Time};
+use weft_units::{ByteRange, Bytes, FRAME_BYTES, SECTOR_BYTES, Slot, StripeId, Time};
 
 use super::Piece;
 use super::cache::Acquired;
-use super::rows::{Arrival, Event, Rows};
+use super::stripes::{Arrival, Event, Stripes};
 use crate::frame::Run;
 use crate::input::Attr;
 use crate::knobs::Writes;
@@ -21,20 +21,20 @@ use crate::outbox::ReadPart;
 use crate::raid::geometry::{Geometry, Placement};
 use crate::ranges::RequestId;
 
-/// The stripe cache of a volume, and the requests that wait for rows of it.
+/// The stripe cache of a volume, and the requests that wait for stripes of it.
 #[derive(Clone, Debug)]
 pub(crate) struct ParityRaid {
-    pub(crate) rows: Rows,
+    pub(crate) stripes: Stripes,
     /// Requests that go on attaching in this turn.
     pub(crate) ready: VecDeque<Dealt>,
-    /// Requests that found no row.
+    /// Requests that found no stripe.
     pub(crate) starved: VecDeque<Dealt>,
     /// Pieces of reads that go through the cache.
     pub(crate) detours: VecDeque<Detour>,
-    /// The first of the starved ones was refused after detours had rows: its turn is before theirs.
+    /// The first of the starved ones was refused after detours had stripes: its turn is before theirs.
     detours_wait: bool,
-    /// Rows that are handled in this turn.
-    pub(crate) picked: Vec<RowId>,
+    /// Stripes that are handled in this turn.
+    pub(crate) picked: Vec<StripeId>,
 }
 
 /// What the stripe cache has to know of a request.
@@ -100,16 +100,16 @@ pub(crate) struct Cursor {
     left: u64,
 }
 
-/// Units of a request that lie in rows of one chunk row that follow each other: of the same data chunks
+/// Units of a request that lie in stripes of one full stripe that follow each other: of the same data chunks
 /// in each.
 #[derive(Clone, Debug)]
 struct UnitRun {
-    /// Where the cursor was: one of the units of the lowest row.
+    /// Where the cursor was: one of the units of the lowest stripe.
     first: u64,
-    rows: u64,
-    /// Rows that the request needs of this chunk.
+    stripes: u64,
+    /// Stripes that the request needs of this chunk.
     wanted: u64,
-    /// The unit of each data chunk in the lowest row, if it is meant.
+    /// The unit of each data chunk in the lowest stripe, if it is meant.
     units: SmallVec<[Option<u64>; 4]>,
 }
 
@@ -120,14 +120,14 @@ enum Attached {
     All,
     /// With a piece of it: others have their turn.
     Piece,
-    /// No row was free.
+    /// No stripe was free.
     Starved,
 }
 
 impl ParityRaid {
-    pub(crate) fn new(rows: Rows) -> Self {
+    pub(crate) fn new(stripes: Stripes) -> Self {
         Self {
-            rows,
+            stripes,
             ready: VecDeque::new(),
             starved: VecDeque::new(),
             detours: VecDeque::new(),
@@ -136,43 +136,43 @@ impl ParityRaid {
         }
     }
 
-    /// Takes rows of a new shape. No row of the old one is in use.
-    pub(crate) fn reshape(&mut self, rows: Rows) {
-        let waits = std::mem::take(&mut self.rows.waits);
-        self.rows = rows;
-        self.rows.waits = waits;
+    /// Takes stripes of a new shape. No stripe of the old one is in use.
+    pub(crate) fn reshape(&mut self, stripes: Stripes) {
+        let waits = std::mem::take(&mut self.stripes.waits);
+        self.stripes = stripes;
+        self.stripes.waits = waits;
     }
 
-    /// Whether no row is in use, and nothing waits for one that was begun.
+    /// Whether no stripe is in use, and nothing waits for one that was begun.
     pub(crate) fn is_quiet(&self) -> bool {
-        self.rows.cache.is_quiet()
-            && !self.rows.has_displaced()
+        self.stripes.cache.is_quiet()
+            && !self.stripes.has_displaced()
             && self.detours.is_empty()
             && self.starved.is_empty()
     }
 
-    /// Whether something waits for a row, and may try.
+    /// Whether something waits for a stripe, and may try.
     pub(crate) fn can_attach(&self) -> bool {
-        self.waits_for_rows() && self.rows.cache.is_relieved()
+        self.waits_for_stripes() && self.stripes.cache.is_relieved()
     }
 
     /// Whether there is anything to attach.
     #[inline]
     pub(crate) fn has_waiting(&self) -> bool {
-        !self.ready.is_empty() || self.waits_for_rows()
+        !self.ready.is_empty() || self.waits_for_stripes()
     }
 
     #[inline]
-    fn waits_for_rows(&self) -> bool {
-        !self.starved.is_empty() || !self.detours.is_empty() || self.rows.has_displaced()
+    fn waits_for_stripes(&self) -> bool {
+        !self.starved.is_empty() || !self.detours.is_empty() || self.stripes.has_displaced()
     }
 
-    /// Whether something waits for a row while every row that is in use holds a deferred write.
+    /// Whether something waits for a stripe while every stripe that is in use holds a deferred write.
     pub(crate) fn waits_in_vain(&self) -> bool {
-        self.waits_for_rows() && !self.rows.cache.is_relieved() && self.rows.only_owe()
+        self.waits_for_stripes() && !self.stripes.cache.is_relieved() && self.stripes.only_owe()
     }
 
-    /// Ends what waits for rows. Of which requests.
+    /// Ends what waits for stripes. Of which requests.
     pub(crate) fn end_waits(&mut self) -> Vec<RequestId> {
         let mut requests = Vec::new();
         for dealt in std::mem::take(&mut self.starved) {
@@ -182,9 +182,9 @@ impl ParityRaid {
         for Detour { part, pieces, .. } in std::mem::take(&mut self.detours) {
             requests.push(part.request);
             let request = part.request;
-            self.rows.events.push(Event::Attached { request, pieces, whole: false });
+            self.stripes.events.push(Event::Attached { request, pieces, whole: false });
         }
-        self.rows.end_displaced();
+        self.stripes.end_displaced();
         requests
     }
 
@@ -195,24 +195,24 @@ impl ParityRaid {
         }
     }
 
-    /// A request waits for another that lies in these chunk rows: its rows do not wait long to be filled.
-    pub(crate) fn hurry(&mut self, id: RequestId, chunk_rows: &Range<u64>, now: Time) {
+    /// A request waits for another that lies in these full stripes: its stripes do not wait long to be filled.
+    pub(crate) fn hurry(&mut self, id: RequestId, full_stripes: &Range<u64>, now: Time) {
         for dealt in self.ready.iter_mut().chain(&mut self.starved) {
             dealt.waited_for |= dealt.id == id;
         }
-        let keys = self.rows.keys_of(chunk_rows);
-        self.rows.hurry(id, &keys, now);
+        let keys = self.stripes.keys_of(full_stripes);
+        self.stripes.hurry(id, &keys, now);
     }
 
-    /// Attaches what waits for rows: work that lost its row, failed reads, requests in order. While
+    /// Attaches what waits for stripes: work that lost its stripe, failed reads, requests in order. While
     /// the cache waits for its new shape, only what was begun goes on.
     #[inline(never)]
     pub(crate) fn attach_waiting(&mut self, cx: &Attaching<'_>) {
-        let relieved = self.rows.cache.relieve();
+        let relieved = self.stripes.cache.relieve();
         let first = self.starved.front().map(|dealt| dealt.id);
         let mut first_refused = false;
         if relieved {
-            self.rows.place_displaced(cx.geometry);
+            self.stripes.place_displaced(cx.geometry);
             if !self.detours_wait {
                 self.take_detours(cx.geometry);
             }
@@ -243,7 +243,7 @@ impl ParityRaid {
         }
         self.ready.extend(later);
         if relieved {
-            // One who needs many rows would never find them between detours that need one each.
+            // One who needs many stripes would never find them between detours that need one each.
             self.detours_wait = first_refused;
             if !first_refused {
                 self.take_detours(cx.geometry);
@@ -262,13 +262,13 @@ impl ParityRaid {
 
     fn attached(&mut self, dealt: &Dealt) {
         let Dealt { id: request, pieces, .. } = *dealt;
-        self.rows.events.push(Event::Attached { request, pieces, whole: true });
+        self.stripes.events.push(Event::Attached { request, pieces, whole: true });
     }
 
     /// Attaches a request, or the rest of it.
     #[inline(never)]
     fn attach(&mut self, dealt: &mut Dealt, cx: &Attaching<'_>) -> Attached {
-        let unit = self.rows.cache.block_bytes();
+        let unit = self.stripes.cache.block_bytes();
         let range = dealt.range;
         if range.start.0 / unit == (range.end().0 - 1) / unit {
             let attached = self.attach_short(dealt, unit, cx);
@@ -279,24 +279,24 @@ impl ParityRaid {
         }
     }
 
-    /// Attaches a request that lies within one unit, if nobody waits for rows. Whether it is attached: to
-    /// one row, with one piece.
+    /// Attaches a request that lies within one unit, if nobody waits for stripes. Whether it is attached: to
+    /// one stripe, with one piece.
     #[inline(always)]
     pub(crate) fn attach_at_once(&mut self, dealt: &Dealt, cx: &Attaching<'_>) -> bool {
-        let unit = self.rows.cache.block_bytes();
+        let unit = self.stripes.cache.block_bytes();
         let range = dealt.range;
         range.start.0 / unit == (range.end().0 - 1) / unit
             && !self.has_waiting()
             && self.attach_short(dealt, unit, cx) == Attached::All
     }
 
-    /// Attaches a request that lies within one unit: one piece of one row.
+    /// Attaches a request that lies within one unit: one piece of one stripe.
     #[inline(always)]
     fn attach_short(&mut self, dealt: &Dealt, unit: u64, cx: &Attaching<'_>) -> Attached {
         let range = dealt.range;
         let (position, placement) = cx.geometry.place(range.start.sectors_floor());
-        let key = position.sector.0 / self.rows.cache.height().0;
-        let Acquired::Row(row) = self.rows.cache.acquire_some(key, 1, || placement) else {
+        let key = position.sector.0 / self.stripes.cache.height().0;
+        let Acquired::Stripe(stripe) = self.stripes.cache.acquire_some(key, 1, || placement) else {
             return Attached::Starved;
         };
         let slot = if dealt.writes && cx.off_by_one {
@@ -307,11 +307,11 @@ impl ParityRaid {
         };
         let piece = dealt.piece(slot, range.start.0, range.end().0, unit);
         let arrival = dealt.arrival(cx.writes);
-        self.rows.attach(row, &[piece], arrival);
+        self.stripes.attach(stripe, &[piece], arrival);
         Attached::All
     }
 
-    /// Attaches the rest of a longer one, row by row.
+    /// Attaches the rest of a longer one, stripe by stripe.
     ///
     /// Source   md-raid.md §2.1: pieces of 256 units; a request that reaches into the next member's
     ///          chunk begins there, so that member offsets go up
@@ -338,7 +338,7 @@ impl ParityRaid {
             };
             let run = cursor.run(cx.geometry, unit, request_end);
             if !self.attach_run(dealt, &run, unit, cx) {
-                if self.rows.cache.goes_by_chunk_rows() {
+                if self.stripes.cache.goes_by_full_stripes() {
                     self.attach_to_active(dealt, unit, cx);
                 }
                 return Attached::Starved;
@@ -346,18 +346,18 @@ impl ParityRaid {
         }
     }
 
-    /// Attaches of a request's present piece what belongs to rows that wait for more: they take no row from
-    /// anybody, and what waits for a row must not keep them waiting.
+    /// Attaches of a request's present piece what belongs to stripes that wait for more: they take no stripe from
+    /// anybody, and what waits for a stripe must not keep them waiting.
     fn attach_to_active(&mut self, dealt: &mut Dealt, unit: u64, cx: &Attaching<'_>) {
         let mut after = 0;
         while let Some(run) = self.active_run(dealt, after, unit, cx.geometry) {
-            after = run.first + run.rows;
+            after = run.first + run.stripes;
             let attached = self.attach_run(dealt, &run, unit, cx);
-            debug_assert!(attached, "these rows are there");
+            debug_assert!(attached, "these stripes are there");
         }
     }
 
-    /// The next rows, from this unit on, that wait for more and get some from a request's present piece.
+    /// The next stripes, from this unit on, that wait for more and get some from a request's present piece.
     fn active_run(
         &self,
         dealt: &Dealt,
@@ -368,17 +368,17 @@ impl ParityRaid {
         let cursor = dealt.cursor.as_ref().expect("it was made before");
         let waits = |number: u64| {
             let sector = geometry.locate(Bytes(number * unit).sectors_floor()).sector;
-            self.rows.cache.is_delayed(sector.0 / self.rows.cache.height().0)
+            self.stripes.cache.is_delayed(sector.0 / self.stripes.cache.height().0)
         };
         let first = cursor.units_left(after).find(|number| waits(*number))?;
         let mut run = cursor.run_from(first, geometry, unit, dealt.range.end().0);
-        let active = (1..run.rows).take_while(|row| waits(first + row)).count();
-        run.rows = 1 + active as u64;
+        let active = (1..run.stripes).take_while(|stripe| waits(first + stripe)).count();
+        run.stripes = 1 + active as u64;
         Some(run)
     }
 
-    /// Attaches a request to rows of one chunk row that follow each other, each with its blocks of the
-    /// same data chunks. Whether there were rows for all.
+    /// Attaches a request to stripes of one full stripe that follow each other, each with its blocks of the
+    /// same data chunks. Whether there were stripes for all.
     fn attach_run(
         &mut self,
         dealt: &mut Dealt,
@@ -388,7 +388,7 @@ impl ParityRaid {
     ) -> bool {
         let sector = Bytes(run.first * unit).sectors_floor();
         let (position, placement) = cx.geometry.place(sector);
-        let height = self.rows.cache.height().0;
+        let height = self.stripes.cache.height().0;
         let key = position.sector.0 / height;
         let in_chunk = key & (cx.geometry.chunk().0 / height - 1);
         let arrival = dealt.arrival(cx.writes);
@@ -404,35 +404,36 @@ impl ParityRaid {
             let end = dealt.range.end().0.min((number + 1) * unit);
             pieces.push(dealt.piece(slot, start, end, unit));
         }
-        let mut rows = 0;
-        while rows < run.rows {
-            let wanted = run.wanted - rows;
-            let Acquired::Row(row) = self.rows.cache.acquire_some(key + rows, wanted, || placement)
+        let mut stripes = 0;
+        while stripes < run.stripes {
+            let wanted = run.wanted - stripes;
+            let Acquired::Stripe(stripe) =
+                self.stripes.cache.acquire_some(key + stripes, wanted, || placement)
             else {
                 break;
             };
-            self.rows.attach(row, &pieces, arrival);
+            self.stripes.attach(stripe, &pieces, arrival);
             for memory in pieces.iter_mut().filter_map(|piece| piece.memory.as_mut()) {
                 memory.frame.0 += (unit / FRAME_BYTES) as u32;
             }
-            rows += 1;
+            stripes += 1;
         }
-        dealt.pieces += pieces.len() as u32 * rows as u32;
-        dealt.cursor.as_mut().expect("it was made before").take(run, rows);
-        rows == run.rows
+        dealt.pieces += pieces.len() as u32 * stripes as u32;
+        dealt.cursor.as_mut().expect("it was made before").take(run, stripes);
+        stripes == run.stripes
     }
 
-    /// Reads through the cache what a member did not give. What is left of it if no row was free.
+    /// Reads through the cache what a member did not give. What is left of it if no stripe was free.
     fn take_detour(&mut self, mut detour: Detour, geometry: &Geometry) -> Option<Detour> {
-        let unit = self.rows.cache.block_bytes();
+        let unit = self.stripes.cache.block_bytes();
         let part = detour.part;
         let mut start = part.start.0;
         let end = start + u64::from(part.len);
         while start < end {
             let stop = end.min((start / unit + 1) * unit);
             let position = geometry.locate(Bytes(start).sectors_floor());
-            let key = position.sector.0 / self.rows.cache.height().0;
-            let Acquired::Row(row) = self.rows.cache.acquire(key, geometry) else {
+            let key = position.sector.0 / self.stripes.cache.height().0;
+            let Acquired::Stripe(stripe) = self.stripes.cache.acquire(key, geometry) else {
                 detour.part = ReadPart { start: Bytes(start), len: (end - start) as u32, ..part };
                 return Some(detour);
             };
@@ -453,12 +454,12 @@ impl ParityRaid {
                 retried: detour.failed,
                 attr: detour.attr,
             };
-            self.rows.attach(row, &[piece], arrival);
+            self.stripes.attach(stripe, &[piece], arrival);
             detour.pieces += 1;
             start = stop;
         }
         let (request, pieces) = (part.request, detour.pieces);
-        self.rows.events.push(Event::Attached { request, pieces, whole: false });
+        self.stripes.events.push(Event::Attached { request, pieces, whole: false });
         None
     }
 }
@@ -472,7 +473,7 @@ impl Attaching<'_> {
 }
 
 impl Dealt {
-    /// How its pieces come to a row.
+    /// How its pieces come to a stripe.
     #[inline]
     fn arrival(&self, writes: Writes) -> Arrival {
         Arrival {
@@ -486,7 +487,7 @@ impl Dealt {
         }
     }
 
-    /// The piece of a request between two bytes of one block, as its row takes it.
+    /// The piece of a request between two bytes of one block, as its stripe takes it.
     #[inline(always)]
     fn piece(&self, slot: Slot, start: u64, end: u64, unit: u64) -> Piece {
         let in_frames = start - self.range.start.0 / FRAME_BYTES * FRAME_BYTES;
@@ -523,7 +524,7 @@ impl Cursor {
         self.done[(bit / 64) as usize] >> (bit % 64) & 1 == 1
     }
 
-    /// The rows to attach next, of a request that ends at the byte `end`: from the next unit upwards.
+    /// The stripes to attach next, of a request that ends at the byte `end`: from the next unit upwards.
     fn run(&self, geometry: &Geometry, unit: u64, end: u64) -> UnitRun {
         let first = self.next().expect("units are left");
         self.run_from(first, geometry, unit, end)
@@ -539,32 +540,32 @@ impl Cursor {
         let units_per_chunk = geometry.chunk().bytes().0 / unit;
         let data_members = u64::from(geometry.data_members());
         let in_chunk = first & (units_per_chunk - 1);
-        let chunk_row = first / (units_per_chunk * data_members) * data_members;
+        let full_stripe = first / (units_per_chunk * data_members) * data_members;
         let wanted = (units_per_chunk - in_chunk).min(self.end - first);
-        let mut rows = (1..wanted).find(|row| self.is_done(first + row)).unwrap_or(wanted);
+        let mut stripes = (1..wanted).find(|stripe| self.is_done(first + stripe)).unwrap_or(wanted);
         // Units that the request begins or ends within are runs of their own.
         let begins_within = u64::from(self.from > self.first * unit);
         let ends_within = u64::from(end < self.end * unit);
         let edges =
             [self.first, self.first + begins_within, self.end - ends_within, self.end, u64::MAX];
         let mut units = SmallVec::new();
-        for chunk in chunk_row..chunk_row + data_members {
+        for chunk in full_stripe..full_stripe + data_members {
             let number = chunk * units_per_chunk + in_chunk;
             units.push((self.first..self.end).contains(&number).then_some(number));
             let edge = edges.into_iter().find(|edge| *edge > number).expect("the last is far away");
-            rows = rows.min(edge - number);
+            stripes = stripes.min(edge - number);
         }
-        UnitRun { first, rows, wanted, units }
+        UnitRun { first, stripes, wanted, units }
     }
 
-    /// Marks the units of so many rows.
-    fn take(&mut self, run: &UnitRun, rows: u64) {
+    /// Marks the units of so many stripes.
+    fn take(&mut self, run: &UnitRun, stripes: u64) {
         for (_, number) in run.blocks() {
-            for bit in number - self.first..number - self.first + rows {
+            for bit in number - self.first..number - self.first + stripes {
                 debug_assert_eq!(self.done[(bit / 64) as usize] >> (bit % 64) & 1, 0);
                 self.done[(bit / 64) as usize] |= 1 << (bit % 64);
             }
-            self.left -= rows;
+            self.left -= stripes;
         }
         while self.at < self.end && self.is_done(self.at) {
             self.at += 1;
@@ -573,7 +574,7 @@ impl Cursor {
 }
 
 impl UnitRun {
-    /// The data chunks that are meant, and the unit of each in the lowest row.
+    /// The data chunks that are meant, and the unit of each in the lowest stripe.
     fn blocks(&self) -> impl Iterator<Item = (u16, u64)> {
         let meant = |(index, unit): (u16, &Option<u64>)| unit.map(|unit| (index, unit));
         (0..).zip(&self.units).filter_map(meant)
@@ -588,13 +589,13 @@ fn first_unit(geometry: &Geometry, first: u64, end: u64, unit: u64) -> u64 {
         return first;
     }
     let position = geometry.locate(Bytes(first * unit).sectors_floor());
-    let parity = geometry.placement(position.chunk_row).parity();
+    let parity = geometry.placement(position.full_stripe).parity();
     let members = geometry.members();
     let higher = (position.slot.0 + 1..members).any(|slot| !parity.contains(Slot(slot)));
     if higher { next_chunk } else { first }
 }
 
-/// Where a request that goes on at a byte attaches next, and up to where: what is discarded needs no rows
+/// Where a request that goes on at a byte attaches next, and up to where: what is discarded needs no stripes
 /// of the cache.
 pub(crate) fn beside(discarded: Option<ByteRange>, from: u64, end: u64) -> (u64, u64) {
     match discarded {

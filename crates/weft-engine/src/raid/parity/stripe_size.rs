@@ -1,22 +1,22 @@
 //! How many bytes does one stripe-cache entry cover on each member?
 //!
-//! A row is looked up, locked, read and written as a whole. Small rows move little for a small
-//! write; large rows cost fewer lookups and requests for a large one. md used the page size, 64 KiB
+//! A stripe is looked up, locked, read and written as a whole. Small stripes move little for a small
+//! write; large stripes cost fewer lookups and requests for a large one. md used the page size, 64 KiB
 //! on some machines, where a 4 KiB write then moves 256 KiB instead of 16; since 2020 it is 4 KiB by
 //! default and configurable.
 //!
 //! [`StripeSize::AUTO`] is weft's own, for both ends at once. What is known of a block is known for
-//! 4 KiB, so a small write moves no more than it must. But rows of one chunk row that are ready
+//! 4 KiB, so a small write moves no more than it must. But stripes of one full stripe that are ready
 //! together are handled together, so that each member gets the longest runs there are; a request
-//! that finds no room for its part of a chunk row waits for it, or half the cache, so that they are not
-//! taken apart; a write that goes on where another one ended waits, while full rows are on their way
-//! to the members, for the rest of its row, with md's `sync` flag if a chunk row's
+//! that finds no room for its part of a full stripe waits for it, or half the cache, so that they are not
+//! taken apart; a write that goes on where another one ended waits, while filled stripes are on their way
+//! to the members, for the rest of its stripe, with md's `sync` flag if a full stripe's
 //! worth of its stream came without a pause; a request that finds no
-//! room still brings such rows what it has for them; a turn ends with the longest request that members
-//! take; and a full row is written from the client's own memory.
+//! room still brings such stripes what it has for them; a turn ends with the longest request that members
+//! take; and a filled stripe is written from the client's own memory.
 //!
 //! Inputs   the configured size
-//! Answer   [`StripeSize`]: row height, and whether rows go by chunk rows
+//! Answer   [`StripeSize`]: stripe height, and whether stripes go by full stripes
 //! Knob     `stripe_size` (bytes, power of two, 4096..=65536, or `auto`)
 //! Source   spec of md, "stripe_size"; Linux "md/raid5: set default stripe_size as 4096", 2020
 //! Compare  65536 is the behaviour before the change on a kernel with 64 KiB pages
@@ -27,7 +27,7 @@ use weft_units::{Bytes, FRAME_BYTES, Sectors};
 use crate::knobs::KnobError;
 use crate::raid::geometry::Geometry;
 
-/// Bytes of a row on one member.
+/// Bytes of a stripe on one member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct StripeSize {
     bytes: u32,
@@ -35,7 +35,7 @@ pub struct StripeSize {
 }
 
 impl StripeSize {
-    /// Blocks of 4 KiB, handled by chunk rows.
+    /// Blocks of 4 KiB, handled by full stripes.
     pub const AUTO: Self = Self { bytes: MIN, auto: true };
 
     /// Checks a size.
@@ -55,7 +55,7 @@ impl StripeSize {
         }
     }
 
-    /// Whether rows go by chunk rows.
+    /// Whether stripes go by full stripes.
     #[must_use]
     pub const fn is_auto(self) -> bool {
         self.auto
@@ -73,15 +73,15 @@ impl StripeSize {
         Bytes(self.bytes as u64).sectors_floor()
     }
 
-    /// Frames of one block of a row.
+    /// Frames of one block of a stripe.
     #[must_use]
     pub const fn frames(self) -> u32 {
         self.bytes / FRAME_BYTES as u32
     }
 
-    /// Frames of a whole row of an array, parity included.
+    /// Frames of a whole stripe of an array, parity included.
     #[must_use]
-    pub fn row_frames(self, geometry: &Geometry) -> u32 {
+    pub fn stripe_frames(self, geometry: &Geometry) -> u32 {
         u32::from(geometry.members()) * self.at_most(geometry.chunk().bytes()).frames()
     }
 
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_is_never_higher_than_the_chunk() {
+    fn a_stripe_is_never_higher_than_the_chunk() {
         let size = StripeSize::new(65_536).unwrap();
         assert_eq!(size.at_most(Bytes::kib(16)).bytes(), Bytes::kib(16));
         assert_eq!(size.at_most(Bytes::kib(512)), size);

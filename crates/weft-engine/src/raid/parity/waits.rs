@@ -1,7 +1,7 @@
-//! How long did rows wait before they were read or filled?
+//! How long did stripes wait before they were read or filled?
 //!
-//! A row that lacks blocks is delayed, then held ([`super::priority`]). Its wait ends when its prereads are
-//! submitted, or when writes have brought what it lacked: then waiting paid off. Rows that never waited
+//! A stripe that lacks blocks is delayed, then held ([`super::priority`]). Its wait ends when its prereads are
+//! submitted, or when writes have brought what it lacked: then waiting paid off. Stripes that never waited
 //! are not counted.
 //!
 //! Times are counted in buckets, eight for each doubling, so that a percentile is at most an eighth above
@@ -9,12 +9,12 @@
 
 use weft_units::{Span, Time};
 
-/// How long rows of one volume waited, since it was started.
+/// How long stripes of one volume waited, since it was started.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct RowWaits {
-    /// Rows that had to be preread after all.
+pub struct StripeWaits {
+    /// Stripes that had to be preread after all.
     pub preread: Waits,
-    /// Rows that were filled meanwhile.
+    /// Stripes that were filled meanwhile.
     pub filled: Waits,
 }
 

@@ -3,7 +3,7 @@
 //! Clones of one job with direct I/O keep so many requests in flight each. As published for patch 004 they all
 //! begin at the start of the device; beside it each may have a part of its own.
 //!
-//! Isolated writes come one after the other, each in rows that nobody has touched before: what members move for
+//! Isolated writes come one after the other, each in stripes that nobody has touched before: what members move for
 //! each of them is exact.
 
 use hdrhistogram::Histogram;
@@ -144,7 +144,7 @@ impl Isolated {
         let mut machine = Machine::new(&ground.parts);
         look_into(&mut machine);
         let block = self.block_kib << 10;
-        // A prime number of blocks apart: no two in one chunk row, and chunk by chunk on other members.
+        // A prime number of blocks apart: no two in one full stripe, and chunk by chunk on other members.
         let apart = 7919 * block;
         let asks = (0..=count)
             .map(move |nth| Io { op: RequestOp::Write, range: ByteRange::new(nth * apart, block) });

@@ -52,9 +52,9 @@ impl Tiobench {
         let mut machine = Machine::new(&ground.parts);
         look_into(&mut machine);
         let chunk = ground.parts.chunk.bytes();
-        let row = Bytes(chunk.0 * u64::from(ground.parts.members - 1));
+        let full_stripe = Bytes(chunk.0 * u64::from(ground.parts.members - 1));
         let total = Bytes::mib(self.mib.at(size));
-        let xfs = Xfs::new(machine.host.size(), chunk, row, total);
+        let xfs = Xfs::new(machine.host.size(), chunk, full_stripe, total);
         machine.add_page_cache(ground.pool, Box::new(xfs), BIO);
         let published = tiobench::Tiobench::published(threads, block, xfs.log(), ground.parts.seed);
         let phases = vec![Phase::Write, Phase::RandomWrite];

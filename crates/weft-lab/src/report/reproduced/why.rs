@@ -1,9 +1,9 @@
 //! How does the patch do it?
 //!
-//! Charts of the mechanism, not of the figure: what is read for what is written, where rows wait and for how
+//! Charts of the mechanism, not of the figure: what is read for what is written, where stripes wait and for how
 //! long, how large the requests are that reach the disks.
 
-use weft_engine::raid::parity::waits::{RowWaits, Waits};
+use weft_engine::raid::parity::waits::{StripeWaits, Waits};
 use weft_sim::machine::{Count, Sample, Sizes, Traffic};
 
 use super::super::{Axis, Bars, Block, Cell, Group, Lines, Mark, Series, Table, Value, number};
@@ -20,12 +20,12 @@ type ListOf = (&'static str, &'static str, fn(&Sample) -> Count);
 const LISTS: [ListOf; 2] = [
     (
         "delayed list",
-        "Rows that lack blocks and wait for a permission to read them. Meanwhile writes may fill them.",
+        "Stripes that lack blocks and wait for a permission to read them. Meanwhile writes may fill them.",
         |sample| sample.delayed,
     ),
     (
         "hold list",
-        "Rows that may read what they lack, and that rows which are ready go before. Before patch 000 there was \
+        "Stripes that may read what they lack, and that stripes which are ready go before. Before patch 000 there was \
          no such list.",
         |sample| sample.held,
     ),
@@ -38,8 +38,9 @@ impl Found<'_> {
             blocks.extend(self.of_columns(&cases, Metric::Prereads).map(|bars| {
                 Block::Bars(Bars {
                     title: bars.title.replace("Prereads", "Read for each MiB written"),
-                    description: "What members read because a row was handled before it was full."
-                        .to_owned(),
+                    description:
+                        "What members read because a stripe was handled before it was full."
+                            .to_owned(),
                     ..bars
                 })
             }));
@@ -49,7 +50,7 @@ impl Found<'_> {
                         .title
                         .replace("Preread wait p999", "99.9 % of prereads waited up to"),
                     description:
-                        "How long rows that were read for in the end had waited to be filled."
+                        "How long stripes that were read for in the end had waited to be filled."
                             .to_owned(),
                     ..bars
                 })
@@ -147,7 +148,7 @@ impl Found<'_> {
         }))
     }
 
-    /// How long a list of rows was over time, in the first run.
+    /// How long a list of stripes was over time, in the first run.
     fn length(&self, case: &CaseRuns, (name, about, of): &ListOf) -> Option<Block> {
         let series: Vec<Series> = self
             .columns()
@@ -169,7 +170,7 @@ impl Found<'_> {
                 title: format!("Length of the {name}: {}", case_of(case)),
                 description: format!("{about} One run of each column."),
                 across: "seconds".to_owned(),
-                up: "rows".to_owned(),
+                up: "stripes".to_owned(),
                 baseline: true,
                 series,
                 ..Lines::default()
@@ -177,9 +178,9 @@ impl Found<'_> {
         })
     }
 
-    /// How long rows waited that lacked blocks.
+    /// How long stripes waited that lacked blocks.
     fn waits(&self, case: &CaseRuns) -> Vec<Block> {
-        let all: Vec<(&str, RowWaits)> =
+        let all: Vec<(&str, StripeWaits)> =
             self.columns().into_iter().map(|column| (column, waits(case, column))).collect();
         if all.iter().all(|(_, waits)| waits.preread.count() + waits.filled.count() == 0) {
             return Vec::new();
@@ -198,11 +199,11 @@ impl Found<'_> {
                 Series { name: words(name), points: points.collect() }
             });
         let chart = Lines {
-            title: format!("How long rows waited before they were read: {}", case_of(case)),
-            description: "Of all runs together. Each line is a column: so many of a hundred rows that had to be read \
+            title: format!("How long stripes waited before they were read: {}", case_of(case)),
+            description: "Of all runs together. Each line is a column: so many of a hundred stripes that had to be read \
                           after all waited no longer. Where that is not at all, nothing is drawn."
                 .to_owned(),
-            across: "of rows that were read".to_owned(),
+            across: "of stripes that were read".to_owned(),
             up: "milliseconds".to_owned(),
             axis: Axis::Names(ends.iter().map(|(name, _)| (*name).to_owned()).collect()),
             logarithmic: true,
@@ -215,7 +216,7 @@ impl Found<'_> {
             ["filled", "read after all", "filled, 99.9 % ms", "read, 99.9 % ms", "longest ms"]
                 .map(str::to_owned),
         );
-        let rows = all.iter().map(|(name, RowWaits { preread, filled })| {
+        let rows = all.iter().map(|(name, StripeWaits { preread, filled })| {
             let longest = ms(preread, 1000).max(ms(filled, 1000));
             let cells = [
                 number(filled.count() as f64),
@@ -226,7 +227,7 @@ impl Found<'_> {
             ];
             std::iter::once(Cell::Text(words(name))).chain(cells.map(Cell::Number)).collect()
         });
-        let caption = format!("Did waiting pay off? Rows that waited: {}", case_of(case));
+        let caption = format!("Did waiting pay off? Stripes that waited: {}", case_of(case));
         vec![Block::Lines(chart), Block::Table(Table { caption, columns, rows: rows.collect() })]
     }
 
@@ -295,8 +296,8 @@ fn where_below_one(points: &[(f64, Value)]) -> String {
 }
 
 /// All waits of a column.
-fn waits(case: &CaseRuns, column: &str) -> RowWaits {
-    let mut sum = RowWaits::default();
+fn waits(case: &CaseRuns, column: &str) -> StripeWaits {
+    let mut sum = StripeWaits::default();
     for part in case.column(column).iter().flat_map(|sample| &sample.parts) {
         sum.preread.merge(&part.inside.waits.preread);
         sum.filled.merge(&part.inside.waits.filled);

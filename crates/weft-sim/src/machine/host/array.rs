@@ -1,4 +1,4 @@
-//! Which array is the machine's, and how do writes lie in its rows?
+//! Which array is the machine's, and how do writes lie in its stripes?
 
 use weft_engine::MemberInfo;
 use weft_engine::assemble::{Assembly, Candidate, Options, assemble};
@@ -7,36 +7,36 @@ use weft_units::{ByteRange, MemberIndex, Sectors};
 
 use super::super::{Parts, PartsError};
 
-/// Of the stripe cache: how many rows it has, and how long what is.
+/// Of the stripe cache: how many stripes it has, and how long what is.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Stripes {
-    pub(super) rows: u64,
-    row: u64,
+    pub(super) stripes: u64,
+    stripe: u64,
     chunk: u64,
-    chunk_row: u64,
+    full_stripe: u64,
 }
 
 impl Stripes {
     pub(super) fn new(parts: &Parts, assembly: &Assembly) -> Self {
         let chunk = parts.chunk.bytes().0.max(1);
         Self {
-            rows: u64::from(parts.knobs.cache_rows(&assembly.geometry)),
-            row: parts.knobs.stripe_size.bytes().0,
+            stripes: u64::from(parts.knobs.cache_stripes(&assembly.geometry)),
+            stripe: parts.knobs.stripe_size.bytes().0,
             chunk,
-            chunk_row: chunk * u64::from(assembly.geometry.data_members()),
+            full_stripe: chunk * u64::from(assembly.geometry.data_members()),
         }
     }
 
-    /// How many rows a write takes, at most.
-    pub(super) fn rows_of(&self, range: ByteRange) -> u64 {
+    /// How many stripes a write takes, at most.
+    pub(super) fn stripes_of(&self, range: ByteRange) -> u64 {
         let (mut at, end) = (range.start.0, range.start.0 + range.len.0);
-        let mut rows = 0;
+        let mut stripes = 0;
         while at < end {
-            let piece = end.min((at / self.chunk_row + 1) * self.chunk_row) - at;
-            rows += piece.min(self.chunk).div_ceil(self.row);
+            let piece = end.min((at / self.full_stripe + 1) * self.full_stripe) - at;
+            stripes += piece.min(self.chunk).div_ceil(self.stripe);
             at += piece;
         }
-        rows
+        stripes
     }
 }
 

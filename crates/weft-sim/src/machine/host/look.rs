@@ -54,7 +54,7 @@ impl Host {
     pub(super) fn view(&self) -> View {
         let sums = Sums { engine: self.engine_work, answered: self.bytes_done, ..Sums::default() };
         View {
-            rows: self.engine.rows_in_use(VolumeId(0)),
+            stripes: self.engine.stripes_in_use(VolumeId(0)),
             at_disks: self.members.iter().map(Member::commands).sum(),
             sums: self.members.iter().fold(sums, |sums, member| sums.with(&member.traffic)),
         }

@@ -1,7 +1,7 @@
 //! What does a clone with direct I/O do?
 //!
 //! It keeps up to so many requests in flight, as `libaio` with `direct=1`: a request that ends makes room for
-//! the next. As a process that calls into md it goes no further while the volume has no rows.
+//! the next. As a process that calls into md it goes no further while the volume has no stripes.
 //!
 //! Source   experiments.md §1.5; md-raid.md §1.5; fio HOWTO; `wait_for_completions` of fio 3.33 for `answers`
 //! and `low`

@@ -1,6 +1,6 @@
 //! What does each kind of the engine's work cost?
 //!
-//! Each load does another mixture: reads do no rows, large writes attach many rows to one input, rows of 4 KiB
+//! Each load does another mixture: reads do no stripes, large writes attach many stripes to one input, stripes of 4 KiB
 //! merge many parts into one member request. What a load did and how long it took is an observation;
 //! [`weft_lab::least_squares`] finds the costs that explain all of them.
 
@@ -32,11 +32,11 @@ const KINDS: usize = 7;
 
 impl Loads {
     pub(super) fn new() -> Result<Self, Failure> {
-        let rows = |kib: u64| -> Result<Knobs, Failure> {
+        let stripes = |kib: u64| -> Result<Knobs, Failure> {
             let stripe_size = StripeSize::new(kib << 10).map_err(Failure::failed)?;
             Ok(Knobs { stripe_size, ..Knobs::md() })
         };
-        let (small, large, auto) = (rows(4)?, rows(64)?, Knobs::default());
+        let (small, large, auto) = (stripes(4)?, stripes(64)?, Knobs::default());
         let (read, random, onwards) =
             (Asked::RandomRead, Asked::RandomWrite, Asked::SequentialWrite);
         let all = [
@@ -45,7 +45,7 @@ impl Loads {
             ("64 KiB reads, depth 8", small, read, 65_536, 8),
             ("4 KiB random writes, depth 64", small, random, 4096, 64),
             ("4 KiB random writes, depth 1", small, random, 4096, 1),
-            ("4 KiB random writes, rows of 64K", large, random, 4096, 64),
+            ("4 KiB random writes, stripes of 64K", large, random, 4096, 64),
             ("4 KiB random writes, auto", auto, random, 4096, 64),
             ("4 KiB sequential writes, depth 64", small, onwards, 4096, 64),
             ("4 KiB sequential writes, auto", auto, onwards, 4096, 64),
@@ -53,10 +53,10 @@ impl Loads {
             ("64 KiB random writes, auto", auto, random, 65_536, 8),
             ("full stripes, depth 4", small, onwards, FULL_STRIPE, 4),
             ("full stripes, depth 1", small, onwards, FULL_STRIPE, 1),
-            ("full stripes, rows of 64K", large, onwards, FULL_STRIPE, 4),
+            ("full stripes, stripes of 64K", large, onwards, FULL_STRIPE, 4),
             ("full stripes, auto", auto, onwards, FULL_STRIPE, 4),
             ("1 MiB writes, depth 2", small, onwards, 1 << 20, 2),
-            ("1 MiB writes, rows of 64K", large, onwards, 1 << 20, 8),
+            ("1 MiB writes, stripes of 64K", large, onwards, 1 << 20, 8),
             ("1 MiB writes, auto", auto, onwards, 1 << 20, 8),
         ];
         let loads = all.into_iter().map(|(name, knobs, asked, bytes, depth)| {
@@ -82,8 +82,8 @@ impl Loads {
 
     /// What a table says that each load takes, as a part of what it took, round by round.
     pub(super) fn explained(&self, costs: &Costs) -> Vec<(&'static str, Vec<f64>)> {
-        let Costs { turn, input, attach, row, follower, merge, operation, .. } = *costs;
-        let costs: [u64; KINDS] = [turn, input, attach, row, follower, merge, operation];
+        let Costs { turn, input, attach, stripe, follower, merge, operation, .. } = *costs;
+        let costs: [u64; KINDS] = [turn, input, attach, stripe, follower, merge, operation];
         let costs = costs.map(|cost| cost as f64);
         let of = |load: &Load| {
             let parts = load.observed.iter().map(|it| least_squares::explained(&costs, it));
@@ -110,8 +110,8 @@ impl Load {
 }
 
 fn counts(worked: Worked) -> [f64; KINDS] {
-    let Worked { turns, inputs, attaches, rows, followers, merges, operations, .. } = worked;
-    [turns, inputs, attaches, rows, followers, merges, operations].map(|count| count as f64)
+    let Worked { turns, inputs, attaches, stripes, followers, merges, operations, .. } = worked;
+    [turns, inputs, attaches, stripes, followers, merges, operations].map(|count| count as f64)
 }
 
 #[cfg(test)]

@@ -22,9 +22,9 @@ pub(super) fn serve(socket: &Path, stripe_size: &str, bytes: u64) -> Result<(), 
     let mut knobs = Knobs::default();
     let knob = knobs.parse("stripe_size", stripe_size).map_err(Failure::usage)?;
     knobs.set(knob);
-    // The same memory for all, that of md's 256 rows of 4 KiB.
-    let rows = (CACHE_BYTES / MEMBERS / knobs.stripe_size.bytes().0).max(17);
-    knobs.stripe_cache_size = u32::try_from(rows).map_err(Failure::failed)?;
+    // The same memory for all, that of md's 256 stripes of 4 KiB.
+    let stripes = (CACHE_BYTES / MEMBERS / knobs.stripe_size.bytes().0).max(17);
+    knobs.stripe_cache_size = u32::try_from(stripes).map_err(Failure::failed)?;
     knobs.stripe_cache_bytes = Bytes(CACHE_BYTES);
     let members = members(bytes)?;
     let candidates: Vec<_> = members.iter().map(read_metadata).collect();

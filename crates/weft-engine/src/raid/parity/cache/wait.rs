@@ -1,30 +1,30 @@
-//! Rows that have waited long enough: by weft's own rule, and by the bound that every rule has
+//! Stripes that have waited long enough: by weft's own rule, and by the bound that every rule has
 //!
-//! No row that lacks blocks waits longer than `preread_wait_max`, whatever it waits for: then it is ready and
+//! No stripe that lacks blocks waits longer than `preread_wait_max`, whatever it waits for: then it is ready and
 //! may read. md has no such bound (`preread_wait_max=none`).
 //!
-//! Rows that were delayed wait on a list of their own, each until its own time ([`Patience`]). When the
+//! Stripes that were delayed wait on a list of their own, each until its own time ([`Patience`]). When the
 //! first of these times comes all are looked at again: a stream may have moved on meanwhile, or away. When
 //! one goes, all go that no stream will fill: disks sort what they are given together. Nothing waits while
-//! requests find no row and no full-row write will free one.
+//! requests find no stripe and no full-stripe write will free one.
 
-use weft_units::{RowId, Span, Time};
+use weft_units::{Span, StripeId, Time};
 
-use super::{Activation, Cache, List, Patience, Row, Variant};
+use super::{Activation, Cache, List, Patience, Stripe, Variant};
 use crate::knobs::WAITS_WITHOUT_BOUND;
 
-/// What is known of the rows that wait.
+/// What is known of the stripes that wait.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Waiting {
     /// The first time that one of them may have come to, while disks are idle and while they are not.
     next: Option<(Time, Time)>,
-    /// When the last full-row write ended.
+    /// When the last full-stripe write ended.
     idle_since: Option<Time>,
     /// Since the last of them came, those that no stream fills were sent off to make room.
     made_room: bool,
 }
 
-/// Of the rows that wait, whatever for: none of them waits since before that, and none is due before that.
+/// Of the stripes that wait, whatever for: none of them waits since before that, and none is due before that.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Bounds {
     since: Option<Time>,
@@ -32,35 +32,36 @@ pub(super) struct Bounds {
 }
 
 impl Bounds {
-    fn add(&mut self, row: &Row) {
+    fn add(&mut self, stripe: &Stripe) {
         let first = |all: Option<Time>, one: Option<Time>| all.into_iter().chain(one).min();
-        *self = Self { since: first(self.since, row.waits_since), due: first(self.due, row.due) };
+        *self =
+            Self { since: first(self.since, stripe.waits_since), due: first(self.due, stripe.due) };
     }
 }
 
-/// Lists on which rows wait to be filled.
+/// Lists on which stripes wait to be filled.
 const WAITS: [List; 3] = [List::Delayed, List::Wait, List::Hold];
 
 impl Cache {
-    /// A row is about to be on one of them.
-    pub(super) fn begins_to_wait(&mut self, id: RowId) {
-        if !self.rows_wait() {
+    /// A stripe is about to be on one of them.
+    pub(super) fn begins_to_wait(&mut self, id: StripeId) {
+        if !self.stripes_wait() {
             self.bounds = Bounds::default();
         }
-        self.bounds.add(&self.rows[id.index()]);
+        self.bounds.add(&self.stripes[id.index()]);
     }
 
-    fn rows_wait(&self) -> bool {
+    fn stripes_wait(&self) -> bool {
         WAITS.into_iter().any(|list| self.lists.first(list).is_some())
     }
 
-    /// When a row may have waited for as long as it may. Weft's own rule knows `wait_max` for each row.
+    /// When a stripe may have waited for as long as it may. Weft's own rule knows `wait_max` for each stripe.
     pub(super) fn overdue_at(&self, variant: Variant, wait_max: Span) -> Option<Time> {
         let own = matches!(variant, Variant::Stream { .. });
         let bounded = self.bounds.since.filter(|_| !own && wait_max < WAITS_WITHOUT_BOUND);
         let at =
             [bounded.map(|since| since + wait_max), self.bounds.due].into_iter().flatten().min();
-        at.filter(|_| self.rows_wait())
+        at.filter(|_| self.stripes_wait())
     }
 
     /// Whether one has, as far as is known without looking.
@@ -70,13 +71,13 @@ impl Cache {
             && self.overdue_at(variant, wait_max).is_some_and(|at| at <= now)
     }
 
-    /// Rows that have waited for as long as they may are ready, and may read.
+    /// Stripes that have waited for as long as they may are ready, and may read.
     #[inline]
     pub(crate) fn end_overdue(&mut self, variant: Variant, wait_max: Span, now: Time) {
         if self.is_overdue(variant, wait_max, now) {
             let own = matches!(variant, Variant::Stream { .. });
             self.end_waits_since(if own { WAITS_WITHOUT_BOUND } else { wait_max }, now);
-            debug_assert!(!self.is_overdue(variant, wait_max, now), "no row waits longer");
+            debug_assert!(!self.is_overdue(variant, wait_max, now), "no stripe waits longer");
         }
     }
 
@@ -87,47 +88,47 @@ impl Cache {
             let mut next = self.lists.first(list);
             while let Some(id) = next {
                 next = self.lists.next(id);
-                let row = self.row(id);
-                let too_long = row.waits_since.is_some_and(|since| since + wait_max <= now);
-                if too_long || row.due.is_some_and(|due| due <= now) {
+                let stripe = self.stripe(id);
+                let too_long = stripe.waits_since.is_some_and(|since| since + wait_max <= now);
+                if too_long || stripe.due.is_some_and(|due| due <= now) {
                     self.lists.remove(id);
-                    self.row_mut(id).delayed = false;
+                    self.stripe_mut(id).delayed = false;
                     self.permit_preread(id);
                     self.lists.push(List::Handle, id);
                 } else {
-                    self.bounds.add(&self.rows[id.index()]);
+                    self.bounds.add(&self.stripes[id.index()]);
                 }
             }
         }
     }
 
-    /// A request waits for what a row has been given: if it waits to be filled, then not longer than until
+    /// A request waits for what a stripe has been given: if it waits to be filled, then not longer than until
     /// that time.
-    pub(crate) fn hurry(&mut self, id: RowId, due: Time) {
+    pub(crate) fn hurry(&mut self, id: StripeId, due: Time) {
         let waits = self.lists.of(id).is_some_and(|list| WAITS.contains(&list));
-        let row = &mut self.rows[id.index()];
-        row.waited_for = true;
+        let stripe = &mut self.stripes[id.index()];
+        stripe.waited_for = true;
         if waits {
-            row.due.get_or_insert(due);
-            self.bounds.add(row);
+            stripe.due.get_or_insert(due);
+            self.bounds.add(stripe);
         }
     }
 
-    /// Delayed rows begin to wait, and those that have waited long enough become held ones.
+    /// Delayed stripes begin to wait, and those that have waited long enough become held ones.
     pub(crate) fn activate_each(
         &mut self,
         activation: Activation,
         variant: Variant,
         now: Time,
-        patience: &impl Fn(&Row) -> Patience,
+        patience: &impl Fn(&Stripe) -> Patience,
     ) {
         self.waiting.idle_since = self.idle_since(now);
         if self.lists.first(List::Delayed).is_none() {
-            self.plug.no_row_waits(activation, self.starved.is_some(), now);
+            self.plug.no_stripe_waits(activation, self.starved.is_some(), now);
         } else if self.plug.opens(activation, variant, self.pressure(variant), now) {
             while let Some(id) = self.lists.pop(List::Delayed) {
                 self.lists.push(List::Wait, id);
-                self.waits(patience(self.row(id)));
+                self.waits(patience(self.stripe(id)));
                 self.waiting.made_room = false;
             }
         }
@@ -136,27 +137,27 @@ impl Cache {
         }
     }
 
-    fn end_waits(&mut self, now: Time, patience: &impl Fn(&Row) -> Patience) {
+    fn end_waits(&mut self, now: Time, patience: &impl Fn(&Stripe) -> Patience) {
         let (idle_since, stuck) = (self.idle_since(now), self.is_stuck());
         self.waiting.next = None;
         self.waiting.made_room = self.starved.is_some();
         let mut next = self.lists.first(List::Wait);
         while let Some(id) = next {
             next = self.lists.next(id);
-            let of_row = patience(self.row(id));
-            let streams = matches!(of_row, Patience::Streams { .. });
-            if streams && now < of_row.until(idle_since) && !stuck {
-                self.waits(of_row);
+            let of_stripe = patience(self.stripe(id));
+            let streams = matches!(of_stripe, Patience::Streams { .. });
+            if streams && now < of_stripe.until(idle_since) && !stuck {
+                self.waits(of_stripe);
                 continue;
             }
             self.lists.remove(id);
-            self.row_mut(id).delayed = false;
+            self.stripe_mut(id).delayed = false;
             self.permit_preread(id);
             self.lists.push(List::Hold, id);
         }
     }
 
-    /// A row waits from now on, or still.
+    /// A stripe waits from now on, or still.
     fn waits(&mut self, patience: Patience) {
         let idle_since = self.waiting.idle_since.unwrap_or(Time(0));
         let (idle, busy) = (patience.until(Some(idle_since)), patience.until(None));
@@ -165,10 +166,10 @@ impl Cache {
     }
 
     fn idle_since(&self, now: Time) -> Option<Time> {
-        (self.full_row_writes == 0).then(|| self.waiting.idle_since.unwrap_or(now))
+        (self.full_stripe_writes == 0).then(|| self.waiting.idle_since.unwrap_or(now))
     }
 
-    /// Whether rows wait of which one may have waited long enough.
+    /// Whether stripes wait of which one may have waited long enough.
     pub(super) fn has_waited(&self, variant: Variant, now: Time) -> bool {
         if self.lists.first(List::Wait).is_none() {
             return false;
@@ -182,22 +183,22 @@ impl Cache {
     /// When one of those that wait may have waited long enough.
     pub(super) fn waiting_wake(&self) -> Option<Time> {
         let (idle, busy) = self.waiting.next.filter(|_| self.lists.first(List::Wait).is_some())?;
-        Some(if self.full_row_writes == 0 { idle } else { busy })
+        Some(if self.full_stripe_writes == 0 { idle } else { busy })
     }
 
-    /// Requests find no row, and none is on its way to be free.
+    /// Requests find no stripe, and none is on its way to be free.
     fn is_stuck(&self) -> bool {
         let ready = self.lists.first(List::Handle).is_some();
-        self.starved.is_some() && self.full_row_writes == 0 && !ready
+        self.starved.is_some() && self.full_stripe_writes == 0 && !ready
     }
 
-    /// Requests find no row, and more than half of all wait.
+    /// Requests find no stripe, and more than half of all wait.
     fn is_crowded(&self) -> bool {
         let crowds = self.lists.waiting() > self.size() / 2;
         self.starved.is_some() && !self.waiting.made_room && crowds
     }
 
-    /// The rule has changed: rows that wait are delayed ones again.
+    /// The rule has changed: stripes that wait are delayed ones again.
     pub(super) fn wait_no_more(&mut self) {
         while let Some(id) = self.lists.pop(List::Wait) {
             self.lists.push(List::Delayed, id);

@@ -1,4 +1,4 @@
-//! What is the least that a row must read?
+//! What is the least that a stripe must read?
 //!
 //! md reads by rules that look at one block at a time. Here the blocks that are wanted are named first,
 //! then the cheapest way to have them all is taken, in one go:
@@ -130,7 +130,7 @@ mod tests {
         Facts { rule: PlanRule::Least, ..facts }
     }
 
-    /// Follows a row to the end of what it has to do: how many blocks it reads. Every step must be one
+    /// Follows a stripe to the end of what it has to do: how many blocks it reads. Every step must be one
     /// that can be carried out.
     fn follow(mut facts: Facts) -> u32 {
         let mut reads = 0;
@@ -162,7 +162,7 @@ mod tests {
         panic!("no end after eight steps: {facts:?}");
     }
 
-    /// As `Rows::recover` does it.
+    /// As `Stripes::recover` does it.
     fn check_recovery(facts: &Facts, lost: SlotSet) {
         assert!(lost.and(facts.uptodate).is_empty(), "{facts:?} {lost:?}");
         let data = lost.and(facts.data());
@@ -197,7 +197,7 @@ mod tests {
     }
 
     /// Every shape, failure within the level, set of readers and writers, permission and level: the
-    /// row gets there, and never reads more than by md's rule.
+    /// stripe gets there, and never reads more than by md's rule.
     #[test]
     fn least_gets_there_and_never_reads_more_than_md() {
         let (mut looked_at, mut fewer) = (0, 0);

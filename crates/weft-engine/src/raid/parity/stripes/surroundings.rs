@@ -1,4 +1,4 @@
-//! Surroundings of the rows while they are handled: the array, the knobs, and where requests go out.
+//! Surroundings of the stripes while they are handled: the array, the knobs, and where requests go out.
 
 use weft_units::Slot;
 
@@ -9,7 +9,7 @@ use crate::membership::{Membership, Report};
 use crate::mutant::Mutant;
 use crate::outbox::{Outbox, Who};
 
-/// What rows need of the world while they are handled.
+/// What stripes need of the world while they are handled.
 pub(crate) struct Surroundings<'a> {
     pub(crate) array: &'a mut Array,
     pub(crate) knobs: &'a Knobs,

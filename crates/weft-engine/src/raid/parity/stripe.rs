@@ -1,6 +1,6 @@
-//! One row of the stripe cache: a block of `stripe_size` bytes on every slot.
+//! One stripe of the stripe cache: a block of `stripe_size` bytes on every slot.
 //!
-//! A row is worked on by one *operation* at a time. It is handled when none is in flight; then it
+//! A stripe is worked on by one *operation* at a time. It is handled when none is in flight; then it
 //! takes its next step ([`super::plan`]) or rests.
 //!
 //! ```text
@@ -14,7 +14,7 @@
 
 use std::ops::Range;
 
-use weft_units::{FRAME_BYTES, RowId, Sectors, Slot, Time};
+use weft_units::{FRAME_BYTES, Sectors, Slot, StripeId, Time};
 
 use super::plan::Mode;
 use crate::frame::{Frame, Part};
@@ -38,7 +38,7 @@ pub(crate) struct Piece {
     pub(crate) fua: bool,
 }
 
-/// What is in flight for a row.
+/// What is in flight for a stripe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Operation {
     /// Stored parity is compared with the data. `whole`: every block was read from its member.
@@ -71,9 +71,9 @@ pub(crate) enum Operation {
     Writing,
 }
 
-/// How far a sync is with a row.
+/// How far a sync is with a stripe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum RowSyncState {
+pub(crate) enum ResyncState {
     /// Wanted; begins at the next handling.
     Requested,
     /// Every block is being made valid.
@@ -82,13 +82,13 @@ pub(crate) enum RowSyncState {
     Compared,
 }
 
-/// Rows that are written as one because they lie side by side and are full.
+/// Stripes that are written as one because they lie side by side and are full.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Batch {
     /// It leads these, ascending.
-    Head(Vec<RowId>),
+    Head(Vec<StripeId>),
     /// It goes with that one.
-    Follower(RowId),
+    Follower(StripeId),
     /// On its own.
     #[default]
     None,
@@ -103,8 +103,8 @@ impl Piece {
 
 /// An entry of the stripe cache.
 #[derive(Clone, Debug)]
-pub(crate) struct Row {
-    /// Row number: member sector over row height.
+pub(crate) struct Stripe {
+    /// Stripe number: member sector over stripe height.
     pub(crate) key: u64,
     /// Whether lookups find it.
     pub(crate) hashed: bool,
@@ -112,7 +112,7 @@ pub(crate) struct Row {
     pub(crate) class: u8,
     pub(crate) placement: Option<Placement>,
     /// Its memory: the block of slot 0. That of the next slot is `stride` frames further, and beside a
-    /// block is the one of the next row, so that rows in order are runs of memory.
+    /// block is the one of the next stripe, so that stripes in order are runs of memory.
     pub(crate) frames: Frame,
     stride: u32,
     /// Blocks, parity included.
@@ -138,10 +138,10 @@ pub(crate) struct Row {
     pub(crate) given_up: u8,
     /// Parity computed for the write in flight: of members that were there when it began.
     pub(crate) new_parity: SlotSet,
-    /// Slots whose member had no space for the block. The row stays until they have it: only it knows
+    /// Slots whose member had no space for the block. The stripe stays until they have it: only it knows
     /// what belongs there, and the others may not add up to it.
     pub(crate) owed: SlotSet,
-    /// Of the write in flight: slots that are written from the memory of their writer. What the row has
+    /// Of the write in flight: slots that are written from the memory of their writer. What the stripe has
     /// of them is old.
     pub(crate) lent: SlotSet,
     /// Of the operation in flight: slots whose member did not do it.
@@ -163,7 +163,7 @@ pub(crate) struct Row {
     /// Counted in the cache.
     pub(crate) full_write: bool,
     pub(crate) batch: Batch,
-    pub(crate) sync: Option<(SyncAction, RowSyncState)>,
+    pub(crate) sync: Option<(SyncAction, ResyncState)>,
     /// A sync found parity that disagreed and corrects it.
     pub(crate) mismatch: bool,
     /// Waits to be released at the end of the turn's arrivals.
@@ -184,7 +184,7 @@ pub(crate) struct Row {
     pub(crate) reads_since: Option<Time>,
 }
 
-impl Row {
+impl Stripe {
     pub(crate) fn new(class: u8, frames: Frame, stride: u32, members: u16) -> Self {
         Self {
             key: 0,
@@ -267,7 +267,7 @@ impl Row {
 
     /// Who holds what in it.
     pub(crate) fn placement(&self) -> Placement {
-        self.placement.expect("a row that is handled stands for a place")
+        self.placement.expect("a stripe that is handled stands for a place")
     }
 
     /// A client wants something of one block.
@@ -416,7 +416,7 @@ impl Row {
         }
     }
 
-    /// Whether every block that is written lies in memory right after the same block of another row,
+    /// Whether every block that is written lies in memory right after the same block of another stripe,
     /// which was taken in and lends all of them, so that both can be computed as one.
     pub(crate) fn goes_on_after(&self, before: &Self, frames: u32) -> bool {
         let goes_on = |(mine, other): (&Piece, &Piece)| {
@@ -438,7 +438,7 @@ impl Row {
         self.taken_slots
     }
 
-    /// Rows that are written with it.
+    /// Stripes that are written with it.
     pub(crate) fn followers(&self) -> u64 {
         match &self.batch {
             Batch::Head(followers) => followers.len() as u64,

@@ -1,10 +1,10 @@
-//! How long do rows wait to be filled, and for what?
+//! How long do stripes wait to be filled, and for what?
 
 use std::any::Any;
 
 use weft_engine::knobs::{Knobs, PriorityRule, Writes};
 use weft_engine::raid::parity::priority::Activation;
-use weft_engine::raid::parity::waits::RowWaits;
+use weft_engine::raid::parity::waits::StripeWaits;
 use weft_engine::sched::mq_deadline::Settings;
 use weft_engine::writeback::{Kernel, PoolConfig};
 use weft_engine::{Flags, RequestOp};
@@ -69,7 +69,7 @@ fn parts(model: &str, knobs: Knobs) -> Parts {
     }
 }
 
-fn waits(model: &str, knobs: Knobs, writes: &[(u64, u64)]) -> RowWaits {
+fn waits(model: &str, knobs: Knobs, writes: &[(u64, u64)]) -> StripeWaits {
     let mut machine = Machine::new(&parts(model, knobs));
     let writes = writes.iter().map(|(micros, page)| (Time(micros * 1000), *page)).collect();
     machine.add_with(|pid| {
@@ -80,23 +80,23 @@ fn waits(model: &str, knobs: Knobs, writes: &[(u64, u64)]) -> RowWaits {
     waits_of(&machine)
 }
 
-fn waits_of(machine: &Machine) -> RowWaits {
-    machine.host.snapshot().volumes[0].row_waits.clone()
+fn waits_of(machine: &Machine) -> StripeWaits {
+    machine.host.snapshot().volumes[0].stripe_waits.clone()
 }
 
 fn gathering() -> Knobs {
     Knobs { activation: Activation::AtUnplug, writes: Writes::Gather, ..Knobs::md() }
 }
 
-/// One page of row 0, and at 10 ms a row that is filled in two steps. The plug of 2008 is pulled after 3 ms.
+/// One page of stripe 0, and at 10 ms a stripe that is filled in two steps. The plug of 2008 is pulled after 3 ms.
 #[test]
-fn a_wait_ends_with_the_prereads_or_when_the_row_is_full() {
-    let next_row = 3 * CHUNK_PAGES;
+fn a_wait_ends_with_the_prereads_or_when_the_stripe_is_full() {
+    let next_stripe = 3 * CHUNK_PAGES;
     let writes = [
         (0, 0),
-        (10_000, next_row),
-        (11_000, next_row + CHUNK_PAGES),
-        (12_000, next_row + 2 * CHUNK_PAGES),
+        (10_000, next_stripe),
+        (11_000, next_stripe + CHUNK_PAGES),
+        (12_000, next_stripe + 2 * CHUNK_PAGES),
     ];
     let found = waits("null", gathering(), &writes);
     assert_eq!((found.preread.count(), found.preread.longest()), (1, Span::millis(3)));
@@ -104,11 +104,11 @@ fn a_wait_ends_with_the_prereads_or_when_the_row_is_full() {
 }
 
 #[test]
-fn a_row_that_need_not_wait_is_not_counted() {
+fn a_stripe_that_need_not_wait_is_not_counted() {
     let full = [(0, 0), (0, CHUNK_PAGES), (0, 2 * CHUNK_PAGES)];
-    assert_eq!(waits("null", gathering(), &full), RowWaits::default());
+    assert_eq!(waits("null", gathering(), &full), StripeWaits::default());
     // A page that came alone is read for at once.
-    assert_eq!(waits("null", Knobs::md(), &[(0, 0)]), RowWaits::default());
+    assert_eq!(waits("null", Knobs::md(), &[(0, 0)]), StripeWaits::default());
 }
 
 /// A stream that pauses now and then, and single pages here and there: when, and which page.
@@ -131,14 +131,14 @@ fn stream_and_single_pages(seed: u64) -> Vec<(u64, u64)> {
     writes
 }
 
-fn longest(waits: &RowWaits) -> Span {
+fn longest(waits: &StripeWaits) -> Span {
     waits.preread.longest().max(waits.filled.longest())
 }
 
 /// The bound of weft's own rule. Here a generation takes no time: what has waited long enough is read in the
-/// same turn; the plug of 2008 may keep a row that it fell on for 3 ms more.
+/// same turn; the plug of 2008 may keep a stripe that it fell on for 3 ms more.
 #[test]
-fn no_row_waits_longer_than_is_allowed_whatever_comes() {
+fn no_stripe_waits_longer_than_is_allowed_whatever_comes() {
     let mut beyond = 0;
     for seed in 0..6 {
         let writes = stream_and_single_pages(seed);
@@ -167,9 +167,9 @@ fn no_row_waits_longer_than_is_allowed_whatever_comes() {
 
 /// What a stream will fill waits longer than what nobody will, beside the same stream.
 #[test]
-fn a_row_that_nobody_fills_goes_first() {
+fn a_stripe_that_nobody_fills_goes_first() {
     let mut writes: Vec<_> = (0..80_000).map(|page| (100_000 + page * 10, page)).collect();
-    // Nothing of their rows follows. The first comes before the stream: it shows how long a preread takes.
+    // Nothing of their stripes follows. The first comes before the stream: it shows how long a preread takes.
     writes.extend([(0, 1 << 21), (200_000, 1 << 20)]);
     writes.sort_unstable();
     let (priority, preread_wait_max) = (PriorityRule::Stream, Span::secs(1));
@@ -208,8 +208,8 @@ impl Process for Scattered {
     }
 }
 
-/// How fast `dd` is beside 200 single writes, bytes per second, when all is written, and how long rows waited.
-fn mixed(knobs: Knobs) -> (f64, Time, RowWaits) {
+/// How fast `dd` is beside 200 single writes, bytes per second, when all is written, and how long stripes waited.
+fn mixed(knobs: Knobs) -> (f64, Time, StripeWaits) {
     let mut parts = parts("hdd-2007-7200", knobs);
     parts.member_size = None;
     let mut machine = Machine::new(&parts);
@@ -241,8 +241,8 @@ fn single_writes_beside_a_stream_are_not_starved_and_all_is_done_as_soon() {
     }
 }
 
-/// `dd`'s rate beside eight who write single blocks, bytes per second, and how long rows waited.
-fn beside_writers(knobs: Knobs, sync_flag: bool) -> (f64, RowWaits) {
+/// `dd`'s rate beside eight who write single blocks, bytes per second, and how long stripes waited.
+fn beside_writers(knobs: Knobs, sync_flag: bool) -> (f64, StripeWaits) {
     let mut parts = parts("hdd-2007-7200", knobs);
     parts.member_size = None;
     let mut machine = Machine::new(&parts);
@@ -258,7 +258,7 @@ fn beside_writers(knobs: Knobs, sync_flag: bool) -> (f64, RowWaits) {
     (dd.bytes().0 as f64 / took, waits_of(&machine))
 }
 
-/// Rows of writes with the flag are read for at once: nobody puts them off, whatever the rule is.
+/// Stripes of writes with the flag are read for at once: nobody puts them off, whatever the rule is.
 #[test]
 fn single_writes_with_the_sync_flag_wait_for_no_stream() {
     let zero = Knobs { preread_bypass_threshold: 0, ..gathering() };

@@ -1,4 +1,4 @@
-//! What does a sync do with a row whose blocks are all valid?
+//! What does a sync do with a stripe whose blocks are all valid?
 //!
 //! ```text
 //! all valid ──▶ compare parity ──▶ compute what disagrees ──▶ write it, and blocks being rebuilt
@@ -7,27 +7,27 @@
 //!
 //! Source   md-raid.md §6.2; md does not locate: H. P. Anvin, "The mathematics of RAID-6", §4
 
-use weft_units::{RowId, Slot};
+use weft_units::{Slot, StripeId};
 
-use super::{Event, Rows, Surroundings};
+use super::{Event, Stripes, Surroundings};
 use crate::input::{Located, SyncAction};
 use crate::output::{ComputeOp, Differs};
 use crate::raid::parity::plan::Facts;
-use crate::raid::parity::row::{Operation, RowSyncState};
+use crate::raid::parity::stripe::{Operation, ResyncState};
 use crate::raid::slot_set::SlotSet;
 
-impl Rows {
-    /// Whether something is in flight for the sync of this row. What is in flight when a sync is asked for
+impl Stripes {
+    /// Whether something is in flight for the sync of this stripe. What is in flight when a sync is asked for
     /// is a client's, and its member may not answer.
-    pub(crate) fn syncs_row(&self, key: u64) -> bool {
-        let row = self.cache.find(key).map(|id| self.cache.row(id));
-        row.is_some_and(|row| {
-            row.in_flight > 0 && !matches!(row.sync, Some((_, RowSyncState::Requested)))
+    pub(crate) fn syncs_stripe(&self, key: u64) -> bool {
+        let stripe = self.cache.find(key).map(|id| self.cache.stripe(id));
+        stripe.is_some_and(|stripe| {
+            stripe.in_flight > 0 && !matches!(stripe.sync, Some((_, ResyncState::Requested)))
         })
     }
 
     /// Every block is valid: stored parity is compared, where it says anything.
-    pub(super) fn sync_compare(&mut self, id: RowId, facts: &Facts, cx: &mut Surroundings<'_>) {
+    pub(super) fn sync_compare(&mut self, id: StripeId, facts: &Facts, cx: &mut Surroundings<'_>) {
         let failed = facts.failed();
         // With as many blocks computed as there is parity, parity agrees by construction; a block
         // that was computed from P agrees with P. But a block may be here from before its member
@@ -54,21 +54,21 @@ impl Rows {
     /// Parity was compared: what disagrees is computed again, unless nothing may be changed.
     pub(super) fn sync_compared(
         &mut self,
-        id: RowId,
+        id: StripeId,
         differs: Differs,
         whole: bool,
         cx: &mut Surroundings<'_>,
     ) {
-        let row = self.cache.row_mut(id);
-        let Some((action, state)) = &mut row.sync else {
+        let stripe = self.cache.stripe_mut(id);
+        let Some((action, state)) = &mut stripe.sync else {
             unreachable!("parity is compared for a sync only")
         };
-        *state = RowSyncState::Compared;
+        *state = ResyncState::Compared;
         let checks_only = *action == SyncAction::Check;
-        let placement = row.placement();
-        if placement.q.is_none() && !row.owed.contains(placement.p) {
+        let placement = stripe.placement();
+        if placement.q.is_none() && !stripe.owed.contains(placement.p) {
             // md's check of one parity spends the cached copy of it, but not the only one.
-            row.uptodate.remove(placement.p);
+            stripe.uptodate.remove(placement.p);
         }
         if differs == Differs::default() || checks_only {
             let mismatch = differs != Differs::default();
@@ -96,8 +96,8 @@ impl Rows {
     }
 
     /// P and Q have told which block is wrong, if one is. It is counted, and nothing is changed.
-    pub(super) fn sync_located(&mut self, id: RowId, located: Located) {
-        let placement = self.cache.row(id).placement();
+    pub(super) fn sync_located(&mut self, id: StripeId, located: Located) {
+        let placement = self.cache.stripe(id).placement();
         let wrong = match located {
             Located::Data(place) => self.data_slots(id).ascending().nth(place.into()),
             Located::P => Some(placement.p),
@@ -109,27 +109,32 @@ impl Rows {
     }
 
     /// Writes what a sync corrects: parity that disagreed, and the blocks of members being rebuilt.
-    pub(super) fn sync_correct(&mut self, id: RowId, differs: Differs, cx: &mut Surroundings<'_>) {
-        let row = self.cache.row_mut(id);
-        let placement = row.placement();
-        let Some((action, state)) = &mut row.sync else { unreachable!("only a sync corrects") };
-        *state = RowSyncState::Compared;
+    pub(super) fn sync_correct(
+        &mut self,
+        id: StripeId,
+        differs: Differs,
+        cx: &mut Surroundings<'_>,
+    ) {
+        let stripe = self.cache.stripe_mut(id);
+        let placement = stripe.placement();
+        let Some((action, state)) = &mut stripe.sync else { unreachable!("only a sync corrects") };
+        *state = ResyncState::Compared;
         let mut blocks = SlotSet::EMPTY;
         blocks.set(placement.p, differs.p);
         if let Some(q) = placement.q {
             blocks.set(q, differs.q);
         }
-        row.uptodate = row.uptodate.or(blocks);
-        row.mismatch = !blocks.is_empty();
+        stripe.uptodate = stripe.uptodate.or(blocks);
+        stripe.mismatch = !blocks.is_empty();
         let recovers = *action == SyncAction::Recover;
         if recovers {
             let rebuilding = |slot: &Slot| cx.membership().is_rebuilding(*slot);
             let wanted: SlotSet =
                 cx.membership().present().ascending().filter(rebuilding).collect();
-            blocks = blocks.or(wanted.and(row.uptodate));
+            blocks = blocks.or(wanted.and(stripe.uptodate));
             // What could not be read was another member's.
-            row.read_error = row.read_error.without(blocks);
-            row.uncorrectable = row.uncorrectable.without(blocks);
+            stripe.read_error = stripe.read_error.without(blocks);
+            stripe.uncorrectable = stripe.uncorrectable.without(blocks);
         }
         let slots = blocks.and(cx.membership().present());
         let max = cx.knobs.max_sectors;
@@ -141,22 +146,22 @@ impl Rows {
         } else {
             self.stage(id, slots, Some(false), max, cx);
         }
-        let row = self.cache.row_mut(id);
-        row.operation = Operation::SyncWriting;
-        if row.in_flight == 0 {
+        let stripe = self.cache.stripe_mut(id);
+        stripe.operation = Operation::SyncWriting;
+        if stripe.in_flight == 0 {
             self.sync_written(id, cx);
         }
     }
 
-    pub(super) fn sync_written(&mut self, id: RowId, cx: &mut Surroundings<'_>) {
+    pub(super) fn sync_written(&mut self, id: StripeId, cx: &mut Surroundings<'_>) {
         let height = self.cache.height();
-        let row = self.cache.row_mut(id);
-        let no_space = row.no_space.take();
-        let mismatch = std::mem::take(&mut row.mismatch);
-        row.faults = SlotSet::EMPTY;
+        let stripe = self.cache.stripe_mut(id);
+        let no_space = stripe.no_space.take();
+        let mismatch = std::mem::take(&mut stripe.mismatch);
+        stripe.faults = SlotSet::EMPTY;
         if let Some(slot) = no_space {
-            row.uptodate = row.uptodate.and(row.owed);
-            let sector = row.sector(height);
+            stripe.uptodate = stripe.uptodate.and(stripe.owed);
+            let sector = stripe.sector(height);
             self.events.push(Event::NoSpace { slot, sector });
         }
         let ok = no_space.is_none() && !cx.membership().broken;
@@ -166,15 +171,15 @@ impl Rows {
 
     pub(super) fn sync_finished(
         &mut self,
-        id: RowId,
+        id: StripeId,
         mismatch: bool,
         wrong: Option<Slot>,
         ok: bool,
     ) {
-        let row = self.cache.row_mut(id);
-        row.sync = None;
-        row.operation = Operation::Idle;
-        let key = row.key;
+        let stripe = self.cache.stripe_mut(id);
+        stripe.sync = None;
+        stripe.operation = Operation::Idle;
+        let key = stripe.key;
         self.events.push(Event::SyncDone { key, mismatch, wrong, ok });
     }
 }

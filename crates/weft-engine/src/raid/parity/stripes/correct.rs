@@ -1,0 +1,87 @@
+//! What if a block cannot be read?
+//!
+//! It is read once more, alone, so that its neighbours do not fail with it. Then it counts as lost in
+//! this stripe: readers are served from the others, and with nothing else to do the block is written
+//! again and read back. A member that fails that, or has too many errors in a row, is failed.
+//!
+//! Source   md-raid.md §2.10
+
+use weft_units::{Bytes, Slot, StripeId};
+
+use super::{Stripes, Surroundings};
+use crate::membership::Report;
+use crate::outbox::StripePart;
+use crate::raid::parity::stripe::Operation;
+use crate::raid::slot_set::SlotSet;
+
+impl Stripes {
+    /// Writes a block again that could not be read and was computed. Whether there was one.
+    pub(super) fn correct(&mut self, id: StripeId, cx: &mut Surroundings<'_>) -> bool {
+        if cx.membership().read_only || cx.membership().broken {
+            return false;
+        }
+        let bad = self.cache.stripe(id).correctable().and(cx.membership().present());
+        let Some(slot) = bad.ascending().next() else { return false };
+        cx.report(Report::Correcting { slot });
+        self.cache.stripe_mut(id).operation = Operation::Rewriting(slot);
+        self.stage(id, SlotSet::only(slot), Some(false), Bytes::ZERO, cx);
+        true
+    }
+
+    pub(super) fn rewritten(&mut self, id: StripeId, slot: Slot, cx: &mut Surroundings<'_>) {
+        let failed = !std::mem::take(&mut self.cache.stripe_mut(id).faults).is_empty();
+        if failed {
+            // The member failed by it, or it has no space: then the block stays lost for now.
+            let stripe = self.cache.stripe_mut(id);
+            stripe.operation = Operation::Idle;
+            stripe.uncorrectable.insert(slot);
+            self.rest(id);
+            return;
+        }
+        self.cache.stripe_mut(id).operation = Operation::Rereading(slot);
+        self.stage(id, SlotSet::only(slot), None, Bytes::ZERO, cx);
+        if self.cache.stripe(id).in_flight == 0 {
+            self.reread(id, slot, cx);
+        }
+    }
+
+    pub(super) fn reread(&mut self, id: StripeId, slot: Slot, cx: &mut Surroundings<'_>) {
+        let height = self.cache.height();
+        let stripe = self.cache.stripe_mut(id);
+        let failed = !std::mem::take(&mut stripe.faults).is_empty();
+        stripe.operation = Operation::Idle;
+        stripe.read_error.remove(slot);
+        stripe.retried.remove(slot);
+        if failed {
+            // What the read left in the block's memory is nobody's, also where the member is gone by now.
+            stripe.uptodate.remove(slot);
+        }
+        let sector = stripe.sector(height);
+        if cx.membership().member_at(slot).is_none() {
+            self.rest(id);
+            return;
+        }
+        if failed {
+            // It takes writes that it cannot read back: not a member to trust, if there is a choice.
+            let stripe = self.cache.stripe_mut(id);
+            stripe.read_error.insert(slot);
+            stripe.uncorrectable.insert(slot);
+            cx.report(Report::Doubted { slot });
+        } else {
+            cx.report(Report::Corrected { slot, sector, sectors: height });
+        }
+        self.rest(id);
+    }
+
+    /// A block could not be read: once more, alone; then it counts as lost in this stripe.
+    pub(super) fn read_failed(&mut self, part: StripePart, cx: &mut Surroundings<'_>) {
+        let stripe = self.cache.stripe_mut(part.stripe);
+        // So is P of RAID 6, which md gives up at once, with all that was read together with it.
+        if stripe.retried.contains(part.slot) {
+            stripe.read_error.insert(part.slot);
+        } else {
+            stripe.retried.insert(part.slot);
+        }
+        cx.report(Report::ReadFailed { slot: part.slot, most: cx.knobs.stripe_cache_size });
+    }
+}
