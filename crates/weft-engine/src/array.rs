@@ -73,9 +73,9 @@ pub(crate) struct Array {
     lacked_space_for_discard: bool,
 }
 
-/// Blocks that were made good after a read error. That takes no dirty mark, for it changes nothing that a
+/// Strips that were made good after a read error. That takes no dirty mark, for it changes nothing that a
 /// crash could leave half done; but the members are flushed before a superblock says clean. So it
-/// is with blocks that a member had no space for, once they are written and no resync is to come.
+/// is with strips that a member had no space for, once they are written and no resync is to come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Corrections {
     Durable,
@@ -104,7 +104,7 @@ pub(crate) enum FlushFor {
     Request(RequestId),
     /// The round of superblocks that is about to say clean, in its so manieth attempt.
     CleanMark(u64),
-    /// Any round that says clean, after blocks were made good.
+    /// Any round that says clean, after strips were made good.
     Corrections,
 }
 
@@ -127,7 +127,7 @@ struct Rounds {
     /// What was written last says that writes may be in flight.
     said_in_use: bool,
     /// A round is under way, and nothing of it is outstanding: what it writes next says clean and
-    /// waits until the members are flushed, as blocks were made good since it began.
+    /// waits until the members are flushed, as strips were made good since it began.
     held: bool,
     /// The first round that records every failure so far.
     records_failures: u64,
@@ -427,12 +427,12 @@ impl Array {
         served
     }
 
-    /// Whether what is written next says clean, and a block that was made good is not durable.
+    /// Whether what is written next says clean, and a strip that was made good is not durable.
     fn waits_for_corrections(&self) -> bool {
         !self.says_in_use() && self.corrections != Corrections::Durable
     }
 
-    /// Whether a block may be being made good: when the array is not in use, nobody else writes to members
+    /// Whether a strip may be being made good: when the array is not in use, nobody else writes to members
     /// that are in sync.
     fn is_correcting(&self, out: &Outbox) -> bool {
         let mut in_sync = self.members.iter().filter(|it| it.state == MemberState::InSync);
@@ -763,7 +763,7 @@ impl Array {
 
     // Members without space.
 
-    /// A member had no space for blocks.
+    /// A member had no space for strips.
     pub(crate) fn found_no_space(&mut self, slot: Slot, now: Time) {
         if let Some(position) = self.position_at(slot) {
             self.members[position].full_since.get_or_insert(now);

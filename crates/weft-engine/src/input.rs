@@ -161,22 +161,22 @@ pub enum Value {
     Nothing,
     /// Of `Compare`: which of the stored parities disagree with the data.
     Differs(Differs),
-    /// Of `Locate`: the one block that explains every difference.
+    /// Of `Locate`: the one strip that explains every difference.
     Located(Located),
 }
 
-/// Which block of a stripe is wrong.
+/// Which strip of a stripe is wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Located {
     /// None.
     Clean,
-    /// The data block at this position of the operation's list.
+    /// The data strip at this position of the operation's list.
     Data(u16),
     /// P.
     P,
     /// Q.
     Q,
-    /// No single block explains what differs.
+    /// No single strip explains what differs.
     Unknown,
 }
 

@@ -25,7 +25,7 @@ pub struct Knobs {
     pub member_timeout: Span,
     /// How long a member may have no space before it is failed, if the others suffice. Zero: never.
     pub no_space_wait: Span,
-    /// How a stripe comes by the blocks that it needs.
+    /// How a stripe comes by the strips that it needs.
     pub plan_rule: PlanRule,
     /// How many stripes that are ready may pass a held one (patch 000).
     pub preread_bypass_threshold: u32,
@@ -41,7 +41,7 @@ pub struct Knobs {
     pub rmw_level: RmwLevel,
     /// How long an array stays dirty after its last write. Zero: until it is stopped.
     pub safe_mode_delay: Span,
-    /// Whether a block that is written from end to end is written from the client's memory, and not
+    /// Whether a strip that is written from end to end is written from the client's memory, and not
     /// kept in the cache.
     pub skip_copy: bool,
     /// Memory of the stripe cache with [`StripeSize::AUTO`]; zero for that of `stripe_cache_size` stripes.
@@ -76,7 +76,7 @@ pub enum CacheForm {
     Today,
 }
 
-/// How a stripe comes by the blocks that it needs.
+/// How a stripe comes by the strips that it needs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum PlanRule {
     /// With the fewest reads.
@@ -273,8 +273,8 @@ pub const TABLE: &[Row] = &[
         unit: "word",
         range: "md | least",
         origin: "weft",
-        doc: "How a stripe comes by the blocks that it needs: read for read as md, or with the fewest reads. \
-              With least, blocks of healthy members are read straight from them though others are missing.",
+        doc: "How a stripe comes by the strips that it needs: read for read as md, or with the fewest reads. \
+              With least, strips of healthy members are read straight from them though others are missing.",
         parse: |text, _| {
             Some(Knob::PlanRule(match text {
                 "least" => PlanRule::Least,
@@ -383,7 +383,7 @@ pub const TABLE: &[Row] = &[
         unit: "flag",
         range: "0 | 1",
         origin: "md",
-        doc: "Writes whole blocks from the client's memory, and does not keep them in the cache. \
+        doc: "Writes whole strips from the client's memory, and does not keep them in the cache. \
               stripe_size=auto does so for filled stripes.",
         parse: |text, _| {
             Some(Knob::SkipCopy(match text {

@@ -73,7 +73,7 @@
 //!         engine.handle(Time(0), Input::Done { token, result: Ok(Value::Nothing) });
 //!     }
 //! }
-//! // The array is marked dirty before anything else; the other data block is read for parity.
+//! // The array is marked dirty before anything else; the other data strip is read for parity.
 //! let expected =
 //!     ["superblock", "superblock", "superblock", "read", "parity", "write", "write", "reply"];
 //! assert_eq!(log, expected);

@@ -53,9 +53,9 @@ pub(crate) enum Around {
 /// What stripes have to say of a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Report {
-    /// A block is about to be written again that could not be read.
+    /// A strip is about to be written again that could not be read.
     Correcting { slot: Slot },
-    /// A block was written again, and read back.
+    /// A strip was written again, and read back.
     Corrected { slot: Slot, sector: Sectors, sectors: Sectors },
     /// It takes writes that it cannot read back: not one to trust, if there is a choice.
     Doubted { slot: Slot },

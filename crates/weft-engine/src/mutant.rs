@@ -22,7 +22,7 @@ pub enum Mutant {
     CreditLostOnDisconnect,
     /// What is discarded does not wait for the dirty mark.
     DiscardBeforeDirty,
-    /// Stripes of the cache are kept though their blocks are discarded.
+    /// Stripes of the cache are kept though their strips are discarded.
     DiscardKeepsStripes,
     /// A discard does not go to the first member.
     DiscardSkipsOneMember,
@@ -34,7 +34,7 @@ pub enum Mutant {
     FlushSkipsOneMember,
     /// A write's frames are given back before they were taken in.
     FrameReusedInFlight,
-    /// A full-stripe write forgets the last block of its parity.
+    /// A full-stripe write forgets the last strip of its parity.
     FullStripeWriteWithoutTail,
     /// What a member had no space for is not copied from the memory that its client lent.
     LentNotSaved,
@@ -56,7 +56,7 @@ pub enum Mutant {
     WaitWithoutEnd,
     /// A write is taken though the array is read-only.
     WriteWhileReadOnly,
-    /// Data blocks past the second have the wrong exponent in Q.
+    /// Data strips past the second have the wrong exponent in Q.
     WrongQExponent,
 }
 

@@ -19,7 +19,7 @@ use crate::token::{Tag, Token};
 /// Who is to be told of a `Done`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Owner {
-    /// Blocks of stripes, or pieces of reads that bypass the cache: one, and those merged with it.
+    /// Strips of stripes, or pieces of reads that bypass the cache: one, and those merged with it.
     Parts(Who, Chain),
     /// What a request discards.
     Discard(RequestId),
@@ -39,18 +39,18 @@ pub(crate) struct Chain {
     last: u32,
 }
 
-/// A block of a stripe.
+/// A strip of a stripe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct StripePart {
+pub(crate) struct StripIo {
     pub(crate) stripe: StripeId,
     pub(crate) slot: Slot,
     /// The request whose memory it is; else it is the stripe's.
     pub(crate) lender: Option<RequestId>,
 }
 
-/// Blocks of one slot: of stripes of a batch that follow each other.
+/// Strips of one slot: of stripes of a batch that follow each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct StripeRun {
+pub(crate) struct StripRun {
     pub(crate) head: StripeId,
     pub(crate) slot: Slot,
     /// Which stripe of the batch, counted from its head, and how many.
@@ -62,8 +62,8 @@ pub(crate) struct StripeRun {
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Who {
     Read(ReadPart),
-    Stripe(StripePart),
-    Stripes(StripeRun),
+    Stripe(StripIo),
+    Stripes(StripRun),
 }
 
 /// A piece of a client's read.

@@ -100,12 +100,12 @@ pub enum MemberOp {
 
 /// A computation over frames. All parts of one operation have the same length.
 ///
-/// The exponent of a data block is that of the generator in Q (md-raid.md §5.2).
+/// The exponent of a data strip is that of the generator in Q (md-raid.md §5.2).
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum ComputeOp {
     /// Which of the stored parities disagree with the data. Answers [`crate::Value::Differs`].
     Compare {
-        /// Every data block.
+        /// Every data strip.
         data: Sources,
         /// Stored P.
         p: Option<Part>,
@@ -119,38 +119,38 @@ pub enum ComputeOp {
         /// To.
         to: Part,
     },
-    /// Which single block is wrong. Answers [`crate::Value::Located`].
+    /// Which single strip is wrong. Answers [`crate::Value::Located`].
     Locate {
-        /// Every data block.
+        /// Every data strip.
         data: Sources,
         /// Stored P.
         p: Part,
         /// Stored Q.
         q: Part,
     },
-    /// Generate parity from all data blocks.
+    /// Generate parity from all data strips.
     Pq {
-        /// Every data block.
+        /// Every data strip.
         data: Sources,
         /// Where P goes.
         p: Option<Part>,
         /// Where Q goes.
         q: Option<Part>,
     },
-    /// Compute lost data blocks: one from P, one from Q (when `p` is `None`), or two from both.
+    /// Compute lost data strips: one from P, one from Q (when `p` is `None`), or two from both.
     Recover {
-        /// The data blocks that are there.
+        /// The data strips that are there.
         data: Sources,
         /// Stored P.
         p: Option<Part>,
         /// Stored Q.
         q: Option<Part>,
-        /// One or two lost data blocks: where they go.
+        /// One or two lost data strips: where they go.
         lost: SmallVec<[Source; 2]>,
     },
-    /// Exchange one data block's share in the parity: `p ^= old ^ new`, `q ^= g^exponent (old ^ new)`.
+    /// Exchange one data strip's share in the parity: `p ^= old ^ new`, `q ^= g^exponent (old ^ new)`.
     UpdatePq {
-        /// Of the data block.
+        /// Of the data strip.
         exponent: u8,
         /// Its content so far.
         old: Part,
@@ -168,10 +168,10 @@ pub enum ComputeOp {
     },
 }
 
-/// Data blocks of a stripe, each with its exponent.
+/// Data strips of a stripe, each with its exponent.
 pub type Sources = SmallVec<[Source; 4]>;
 
-/// A data block of a stripe.
+/// A data strip of a stripe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Source {
     /// Power of the generator that multiplies it in Q.
@@ -224,7 +224,7 @@ pub enum Notice {
         /// Which member.
         member: MemberIndex,
     },
-    /// A block that could not be read was computed from the others and written again.
+    /// A strip that could not be read was computed from the others and written again.
     ReadErrorCorrected {
         /// Where.
         member: MemberIndex,

@@ -56,7 +56,7 @@ pub struct VolumeSnapshot {
     pub members: Vec<MemberSnapshot>,
 }
 
-/// Stripes of one block per member in which a check found that data and parity disagree. With P and
+/// Stripes of one strip per member in which a check found that data and parity disagree. With P and
 /// Q the two differences say which strip is wrong, if it is one alone; with one parity nobody can
 /// say.
 ///
@@ -65,7 +65,7 @@ pub struct VolumeSnapshot {
 pub struct Mismatches {
     /// How many stripes each member alone explains.
     pub by_member: Vec<(MemberIndex, u64)>,
-    /// Stripes that no member alone explains, or with too few blocks to say.
+    /// Stripes that no member alone explains, or with too few strips to say.
     pub not_located: u64,
     /// The first of all that were found, [`Mismatches::LISTED`] at most.
     pub first: Vec<Mismatch>,

@@ -35,7 +35,7 @@ use crate::frame::{Frame, Run, frames_needed};
 use crate::input::{Fault, Flags, Request, RequestOp, SyncAction, Value};
 use crate::knobs::{Knob, Knobs, PlanRule, PriorityRule, WAITS_WITHOUT_BOUND};
 use crate::mutant::Mutant;
-use crate::outbox::{Outbox, Outstanding, Owner, ReadPart, StripePart, Who};
+use crate::outbox::{Outbox, Outstanding, Owner, ReadPart, StripIo, Who};
 use crate::output::{Notice, Output};
 use crate::raid::geometry::Geometry;
 use crate::raid::parity::cache::Cache;
@@ -756,7 +756,7 @@ impl Volume {
 
     /// A member request of a stripe is done, or was given up.
     #[inline]
-    fn stripe_done(&mut self, part: StripePart, answer: Answer, out: &mut Outbox) {
+    fn stripe_done(&mut self, part: StripIo, answer: Answer, out: &mut Outbox) {
         self.with_stripes(out, |stripes, cx| stripes.done(part, answer, cx));
     }
 
@@ -782,7 +782,7 @@ impl Volume {
         let mut picked = std::mem::take(picked);
         // What goes by full stripes ends a turn when it has made the longest request that there is: members
         // are to begin while the next one is worked on.
-        let most = (knobs.max_sectors.0 / stripes.cache.block_bytes()).max(1);
+        let most = (knobs.max_sectors.0 / stripes.cache.strip_bytes()).max(1);
         let (mut picks, mut count) = (0, 0);
         while picks < stripes_max && count < most {
             let first = picked.len();
@@ -875,7 +875,7 @@ impl Volume {
                 }
             }
             Event::NoSpace { slot, sector } => {
-                // The others agree about a block that is being rebuilt, or whose member failed
+                // The others agree about a strip that is being rebuilt, or whose member failed
                 // meanwhile.
                 let membership = &self.array.membership;
                 if membership.present().contains(slot) && !membership.is_rebuilding(slot) {
@@ -908,7 +908,7 @@ impl Volume {
     }
 
     /// A superblock found no space, or its round waits for some. Nobody waits with it: who would is told so,
-    /// as those are whose blocks find no space.
+    /// as those are whose strips find no space.
     #[cold]
     fn no_superblock_space(&mut self, position: Option<usize>, out: &mut Outbox) {
         let first = self.full_since.is_none();

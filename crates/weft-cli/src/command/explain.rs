@@ -364,7 +364,7 @@ impl Array {
         let rcw = facts.data().without(facts.overwrite);
         let lost = facts.failed();
         if rcw.is_empty() {
-            return "every data block is overwritten, so nothing has to be read".into();
+            return "every data strip is overwritten, so nothing has to be read".into();
         }
         if facts.rmw_level == RmwLevel::Never {
             return "rmw_level 0 forbids read-modify-write".into();
@@ -386,7 +386,7 @@ impl Array {
         };
         let tie =
             if rmw == rcw { format!("; rmw_level {level} decides the tie") } else { String::new() };
-        format!("read-modify-write would read {rmw} blocks, reconstruct-write {rcw}{tie}")
+        format!("read-modify-write would read {rmw} strips, reconstruct-write {rcw}{tie}")
     }
 
     /// `slot 1 (b.img), slot 3 (d.img)`.
@@ -614,13 +614,13 @@ fn follow(mut facts: Facts, done: impl Fn(&Facts) -> bool) -> (SlotSet, SlotSet,
             break;
         }
         match facts.plan() {
-            Step::Read { blocks, .. } => {
-                reads = reads.or(blocks);
-                facts.uptodate = facts.uptodate.or(blocks);
+            Step::Read { strips, .. } => {
+                reads = reads.or(strips);
+                facts.uptodate = facts.uptodate.or(strips);
             }
-            Step::Recover(blocks) => {
-                recovered = recovered.or(blocks);
-                facts.uptodate = facts.uptodate.or(blocks);
+            Step::Recover(strips) => {
+                recovered = recovered.or(strips);
+                facts.uptodate = facts.uptodate.or(strips);
             }
             Step::Write(mode) => return (reads, recovered, Some(mode)),
             Step::Rest => break,

@@ -182,13 +182,13 @@ impl Geometry {
         self.members
     }
 
-    /// Parity blocks per full stripe: failures that the array survives.
+    /// Parity strips per full stripe: failures that the array survives.
     #[must_use]
     pub fn parities(&self) -> u16 {
         if self.level == Level::Raid6 { 2 } else { 1 }
     }
 
-    /// Data blocks per full stripe.
+    /// Data strips per full stripe.
     #[must_use]
     pub fn data_members(&self) -> u16 {
         self.members - self.parities()

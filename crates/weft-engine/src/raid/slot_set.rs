@@ -1,4 +1,4 @@
-//! Sets of slots: what is known of each block of a stripe, one bit per slot.
+//! Sets of slots: what is known of each strip of a stripe, one bit per slot.
 
 use weft_units::Slot;
 

@@ -153,21 +153,21 @@ mod tests {
         assert_eq!(merged(&requests, |number| if number == 1 { 0 } else { 512 }).len(), 3);
     }
 
-    /// What goes as one run is what would have been merged block by block.
+    /// What goes as one run is what would have been merged strip by strip.
     #[test]
-    fn a_run_goes_as_far_as_its_blocks_would() {
-        let block = request(true, false, 64);
+    fn a_run_goes_as_far_as_its_strips_would() {
+        let strip = request(true, false, 64);
         let mut last = Last::NONE;
-        assert_eq!(last.room(1, Sectors(0), &block), 65_536);
+        assert_eq!(last.room(1, Sectors(0), &strip), 65_536);
         let mut joined = 0;
-        last.merge(1, Sectors(0), &block, 0);
-        let room = last.room(1, Sectors(8), &block);
-        while last.merge(1, Sectors(8 + joined * 8), &block, 0).is_some() {
+        last.merge(1, Sectors(0), &strip, 0);
+        let room = last.room(1, Sectors(8), &strip);
+        while last.merge(1, Sectors(8 + joined * 8), &strip, 0).is_some() {
             joined += 1;
         }
         assert_eq!((joined, room), (15, 15 * 4096));
-        assert_eq!(last.room(1, Sectors(136), &block), 15 * 4096, "the last one took its place");
-        assert_eq!(last.room(1, Sectors(999), &block), 65_536, "elsewhere it goes on its own");
+        assert_eq!(last.room(1, Sectors(136), &strip), 15 * 4096, "the last one took its place");
+        assert_eq!(last.room(1, Sectors(999), &strip), 65_536, "elsewhere it goes on its own");
     }
 
     #[test]

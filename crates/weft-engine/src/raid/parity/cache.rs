@@ -123,11 +123,11 @@ impl Cache {
             newly_delayed: false,
             height,
         };
-        let block_frames = cache.block_frames();
+        let strip_frames = cache.strip_frames();
         for number in 0..stripes {
             let class = (number % u32::from(classes)) as u8;
-            let first = Frame(frames.0 + number * block_frames);
-            cache.stripes.push(Stripe::new(class, first, stripes * block_frames, members));
+            let first = Frame(frames.0 + number * strip_frames);
+            cache.stripes.push(Stripe::new(class, first, stripes * strip_frames, members));
             cache.lists.push(List::Inactive(class), StripeId(number));
         }
         cache
@@ -147,13 +147,13 @@ impl Cache {
     }
 
     /// Stripe height in bytes.
-    pub(crate) fn block_bytes(&self) -> u64 {
+    pub(crate) fn strip_bytes(&self) -> u64 {
         self.height.bytes().0
     }
 
     /// Stripe height in frames.
-    pub(crate) fn block_frames(&self) -> u32 {
-        (self.block_bytes() / FRAME_BYTES) as u32
+    pub(crate) fn strip_frames(&self) -> u32 {
+        (self.strip_bytes() / FRAME_BYTES) as u32
     }
 
     /// Whether stripes go by full stripes.

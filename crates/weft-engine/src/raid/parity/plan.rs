@@ -1,14 +1,14 @@
 //! What does this stripe need next?
 //!
-//! One pure function from what is known of a stripe's blocks to its next step. The rules and their
-//! order are md's, so that the member requests are md's too (`plan_rule=md`): first *fill* (blocks
+//! One pure function from what is known of a stripe's strips to its next step. The rules and their
+//! order are md's, so that the member requests are md's too (`plan_rule=md`): first *fill* (strips
 //! that a reader, a partial write or a sync needs), then the *dirtying decision* between
 //! reconstruct-write (parity from all data) and read-modify-write (parity from old data and old
 //! parity), whichever reads less.
 //!
 //! `plan_rule=least` takes another way (`plan/least.rs`): the fewest reads that lead to the same result.
 //!
-//! A read may go along with a delay: a partial write reads its own block at once and waits for the
+//! A read may go along with a delay: a partial write reads its own strip at once and waits for the
 //! permission to read the others.
 //!
 //! Source   md-raid.md §2.2 to §2.6 (every entry of its tables was traced on Linux 6.12; the traces
@@ -21,7 +21,7 @@ use weft_units::Slot;
 use crate::knobs::{PlanRule, RmwLevel};
 use crate::raid::slot_set::SlotSet;
 
-/// What is known of a stripe's blocks when nothing of it is in flight.
+/// What is known of a stripe's strips when nothing of it is in flight.
 #[derive(Clone, Copy, Debug)]
 pub struct Facts {
     /// Every slot.
@@ -30,19 +30,19 @@ pub struct Facts {
     pub p: Slot,
     /// Slot of Q.
     pub q: Option<Slot>,
-    /// Blocks whose cached content is valid.
+    /// Strips whose cached content is valid.
     pub uptodate: SlotSet,
-    /// Blocks that can be read from their member.
+    /// Strips that can be read from their member.
     pub insync: SlotSet,
-    /// Blocks that can be written to their member.
+    /// Strips that can be written to their member.
     pub writable: SlotSet,
-    /// Blocks with a reader.
+    /// Strips with a reader.
     pub to_read: SlotSet,
-    /// Blocks with a writer.
+    /// Strips with a writer.
     pub to_write: SlotSet,
     /// Those of them that are written from end to end.
     pub overwrite: SlotSet,
-    /// A sync wants every block.
+    /// A sync wants every strip.
     pub syncing: bool,
     /// Prereads are permitted.
     pub preread: bool,
@@ -57,14 +57,14 @@ pub struct Facts {
 /// The next step of a stripe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Read these blocks; if `delay`, then wait for the permission to read more.
+    /// Read these strips; if `delay`, then wait for the permission to read more.
     Read {
         /// Which. May be empty if `delay`.
-        blocks: SlotSet,
+        strips: SlotSet,
         /// Whether there is something to wait for.
         delay: bool,
     },
-    /// Compute these one or two blocks from the others.
+    /// Compute these one or two strips from the others.
     Recover(SlotSet),
     /// Take in what is written and compute parity.
     Write(Mode),
@@ -98,7 +98,7 @@ impl Facts {
         parity
     }
 
-    /// Blocks that cannot be read from their member.
+    /// Strips that cannot be read from their member.
     #[must_use]
     pub fn failed(&self) -> SlotSet {
         self.all.without(self.insync)
@@ -106,7 +106,7 @@ impl Facts {
 
     /// Decides.
     ///
-    /// Shape    no more blocks have failed than there is parity; see [`Facts::failed`]
+    /// Shape    no more strips have failed than there is parity; see [`Facts::failed`]
     #[must_use]
     pub fn plan(&self) -> Step {
         match self.rule {
@@ -126,20 +126,20 @@ impl Facts {
         if wants_fill {
             match self.fill(partial) {
                 Fill::Recover(lost) => return Step::Recover(lost),
-                Fill::Read(blocks) => reads = blocks,
+                Fill::Read(strips) => reads = strips,
             }
         }
         if self.to_write.is_empty() || self.syncing {
             return if reads.is_empty() {
                 Step::Rest
             } else {
-                Step::Read { blocks: reads, delay: false }
+                Step::Read { strips: reads, delay: false }
             };
         }
         self.dirty(reads)
     }
 
-    /// Which blocks a reader, a partial write or a sync needs, and how to come by them.
+    /// Which strips a reader, a partial write or a sync needs, and how to come by them.
     fn fill(&self, partial: SlotSet) -> Fill {
         let failed = self.failed();
         let missing = self.all.without(self.uptodate);
@@ -168,7 +168,7 @@ impl Facts {
         if self.to_read.contains(slot) || partial.contains(slot) || self.syncing {
             return true;
         }
-        // A lost block is computed from all the others.
+        // A lost strip is computed from all the others.
         if !failed.and(self.to_read).is_empty() {
             return true;
         }
@@ -188,7 +188,7 @@ impl Facts {
         reconstruct && !lost.and(self.data()).without(self.overwrite).is_empty()
     }
 
-    /// Read-modify-write, reconstruct-write, or what is missing for either. `reads` are the blocks
+    /// Read-modify-write, reconstruct-write, or what is missing for either. `reads` are the strips
     /// that the fill reads anyway.
     fn dirty(&self, reads: SlotSet) -> Step {
         let cost = |wanted: SlotSet| {
@@ -209,28 +209,28 @@ impl Facts {
             self.rmw_level == RmwLevel::Never || (self.resync_pending && self.failed().is_empty());
         let (rmw, mut rcw) = if forced { (2, 1) } else { (cost(rmw_reads), cost(rcw_reads)) };
         let tie_goes_to_rmw = self.rmw_level == RmwLevel::Tie;
-        let mut blocks = reads;
+        let mut strips = reads;
         let mut delay = false;
         if (rmw < rcw || (rmw == rcw && tie_goes_to_rmw)) && rmw > 0 {
-            self.preread(rmw_reads, &mut blocks, &mut delay);
+            self.preread(rmw_reads, &mut strips, &mut delay);
         }
         if (rcw < rmw || (rcw == rmw && !tie_goes_to_rmw)) && rcw > 0 {
             rcw = rcw_reads.count();
-            self.preread(rcw_reads, &mut blocks, &mut delay);
+            self.preread(rcw_reads, &mut strips, &mut delay);
         }
-        if blocks.is_empty() && (rcw == 0 || rmw == 0) {
+        if strips.is_empty() && (rcw == 0 || rmw == 0) {
             return Step::Write(if rcw == 0 { Mode::Reconstruct } else { Mode::ReadModifyWrite });
         }
         // Whatever it waits for, it can only come with the permission to preread.
-        delay |= blocks.is_empty();
+        delay |= strips.is_empty();
         assert!(!(delay && self.preread), "a stripe with every permission has a next step");
-        Step::Read { blocks, delay }
+        Step::Read { strips, delay }
     }
 
-    fn preread(&self, wanted: SlotSet, blocks: &mut SlotSet, delay: &mut bool) {
+    fn preread(&self, wanted: SlotSet, strips: &mut SlotSet, delay: &mut bool) {
         let here = wanted.and(self.insync);
         if self.preread {
-            *blocks = blocks.or(here);
+            *strips = strips.or(here);
         } else if !here.is_empty() {
             *delay = true;
         }
@@ -246,7 +246,7 @@ enum Fill {
 mod tests {
     use super::*;
 
-    /// A cold stripe of `members` blocks, data first, then P and Q, as stripe 0 of a parity-last layout. By
+    /// A cold stripe of `members` strips, data first, then P and Q, as stripe 0 of a parity-last layout. By
     /// md's rule.
     pub(super) fn cold(members: u16, parities: u16) -> Facts {
         let data = members - parities;
@@ -288,18 +288,18 @@ mod tests {
         facts
     }
 
-    /// Follows a stripe to its write: blocks read, how parity is computed, members written.
+    /// Follows a stripe to its write: strips read, how parity is computed, members written.
     fn follow(mut facts: Facts) -> (Vec<u16>, Mode, Vec<u16>) {
         let mut reads = SlotSet::EMPTY;
         for _ in 0..8 {
             match facts.plan() {
-                Step::Read { blocks, delay } => {
+                Step::Read { strips, delay } => {
                     assert!(!(delay && facts.preread));
-                    assert!(delay || !blocks.is_empty());
+                    assert!(delay || !strips.is_empty());
                     facts.preread |= delay;
-                    assert!(blocks.and(reads).is_empty(), "read twice");
-                    reads = reads.or(blocks);
-                    facts.uptodate = facts.uptodate.or(blocks);
+                    assert!(strips.and(reads).is_empty(), "read twice");
+                    reads = reads.or(strips);
+                    facts.uptodate = facts.uptodate.or(strips);
                 }
                 Step::Recover(lost) => facts.uptodate = facts.uptodate.or(lost),
                 Step::Write(mode) => {
@@ -318,7 +318,7 @@ mod tests {
 
     /// md-raid.md §2.5: every entry of both tables.
     #[test]
-    fn cold_full_blocks_choose_as_md_does() {
+    fn cold_full_strips_choose_as_md_does() {
         let raid5: [(u16, &[(Mode, usize)]); 6] = [
             (3, &[(RCW, 1), (RCW, 0)]),
             (4, &[(RCW, 2), (RCW, 1), (RCW, 0)]),
@@ -340,7 +340,7 @@ mod tests {
         for (parities, (members, entries)) in shapes {
             for (expected, full) in entries.iter().zip(1..) {
                 let (reads, mode, writes) = follow(writing(cold(*members, parities), full));
-                assert_eq!((mode, reads.len()), *expected, "{members} members, {full} blocks");
+                assert_eq!((mode, reads.len()), *expected, "{members} members, {full} strips");
                 assert_eq!(writes.len(), usize::from(full + parities));
             }
         }
@@ -395,21 +395,21 @@ mod tests {
     }
 
     #[test]
-    fn without_permission_a_stripe_is_delayed_and_reads_only_its_own_block() {
+    fn without_permission_a_stripe_is_delayed_and_reads_only_its_own_strip() {
         let mut facts = writing(cold(4, 1), 1);
         facts.preread = false;
-        assert_eq!(facts.plan(), Step::Read { blocks: SlotSet::EMPTY, delay: true });
+        assert_eq!(facts.plan(), Step::Read { strips: SlotSet::EMPTY, delay: true });
         let mut facts = partial(cold(4, 1));
         facts.preread = false;
-        assert_eq!(facts.plan(), Step::Read { blocks: SlotSet::only(Slot(0)), delay: true });
+        assert_eq!(facts.plan(), Step::Read { strips: SlotSet::only(Slot(0)), delay: true });
     }
 
     /// md-raid.md §2.12, invariant 2: a partial write to a missing member must ask for permission.
     #[test]
-    fn a_partial_write_to_a_lost_block_is_delayed_not_forgotten() {
+    fn a_partial_write_to_a_lost_strip_is_delayed_not_forgotten() {
         let mut facts = without(partial(cold(4, 1)), &[0]);
         facts.preread = false;
-        assert_eq!(facts.plan(), Step::Read { blocks: SlotSet::EMPTY, delay: true });
+        assert_eq!(facts.plan(), Step::Read { strips: SlotSet::EMPTY, delay: true });
     }
 
     /// md-raid.md §9, statement 30.
@@ -457,7 +457,7 @@ mod tests {
     }
 
     /// Whatever has failed within the level and whatever is written: a write is reached, and no
-    /// block is read twice (`follow` asserts both). md-raid.md §2.12, invariant 1.
+    /// strip is read twice (`follow` asserts both). md-raid.md §2.12, invariant 1.
     #[test]
     fn every_stripe_within_the_level_reaches_its_write() {
         let mut looked_at = 0;

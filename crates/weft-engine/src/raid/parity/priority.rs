@@ -20,7 +20,7 @@
 //! a moment in which the pipeline is empty, which all other rules allow.
 //!
 //! Inputs   heads of the ready and held lists, full-stripe writes in flight; of weft's own: since when a stripe
-//!          lacks blocks, when the stream was last seen that will bring them, how long prereads take
+//!          lacks strips, when the stream was last seen that will bring them, how long prereads take
 //! Answer   [`Pick`], [`Patience`]
 //! Knobs    `priority`, `preread_bypass_threshold` (stripes, 0..=stripe_cache_size, default 1), `activation`,
 //!          `preread_wait_max` (seconds, default 1; md: none)
@@ -179,7 +179,7 @@ pub enum Patience {
 }
 
 impl Patience {
-    /// Of a stripe that lacks blocks since then. `moved` is when the stream was last seen that will fill it, if
+    /// Of a stripe that lacks strips since then. `moved` is when the stream was last seen that will fill it, if
     /// there is one; `preread` is how long prereads take. While that is not known a stripe waits for full-stripe
     /// writes as long as it may: by a short guess disks that turn read in the midst of their first filled stripes.
     #[must_use]

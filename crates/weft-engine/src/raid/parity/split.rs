@@ -1,6 +1,6 @@
 //! Splitting of requests into stripes: which stripes a request touches, and in which order.
 //!
-//! Each request is attached to its stripes, each stripe once with all of its blocks. A request that finds no free
+//! Each request is attached to its stripes, each stripe once with all of its strips. A request that finds no free
 //! stripe waits, and holds none meanwhile.
 //!
 //! Source   md-raid.md §2.1, §2.8
@@ -268,7 +268,7 @@ impl ParityRaid {
     /// Attaches a request, or the rest of it.
     #[inline(never)]
     fn attach(&mut self, dealt: &mut Dealt, cx: &Attaching<'_>) -> Attached {
-        let unit = self.stripes.cache.block_bytes();
+        let unit = self.stripes.cache.strip_bytes();
         let range = dealt.range;
         if range.start.0 / unit == (range.end().0 - 1) / unit {
             let attached = self.attach_short(dealt, unit, cx);
@@ -283,7 +283,7 @@ impl ParityRaid {
     /// one stripe, with one piece.
     #[inline(always)]
     pub(crate) fn attach_at_once(&mut self, dealt: &Dealt, cx: &Attaching<'_>) -> bool {
-        let unit = self.stripes.cache.block_bytes();
+        let unit = self.stripes.cache.strip_bytes();
         let range = dealt.range;
         range.start.0 / unit == (range.end().0 - 1) / unit
             && !self.has_waiting()
@@ -377,7 +377,7 @@ impl ParityRaid {
         Some(run)
     }
 
-    /// Attaches a request to stripes of one full stripe that follow each other, each with its blocks of the
+    /// Attaches a request to stripes of one full stripe that follow each other, each with its strips of the
     /// same data chunks. Whether there were stripes for all.
     fn attach_run(
         &mut self,
@@ -393,7 +393,7 @@ impl ParityRaid {
         let in_chunk = key & (cx.geometry.chunk().0 / height - 1);
         let arrival = dealt.arrival(cx.writes);
         let mut pieces: SmallVec<[Piece; 4]> = SmallVec::new();
-        for (data_index, number) in run.blocks() {
+        for (data_index, number) in run.strips() {
             let slot = if dealt.writes {
                 cx.written_slot(placement, data_index, in_chunk)
             } else {
@@ -425,7 +425,7 @@ impl ParityRaid {
 
     /// Reads through the cache what a member did not give. What is left of it if no stripe was free.
     fn take_detour(&mut self, mut detour: Detour, geometry: &Geometry) -> Option<Detour> {
-        let unit = self.stripes.cache.block_bytes();
+        let unit = self.stripes.cache.strip_bytes();
         let part = detour.part;
         let mut start = part.start.0;
         let end = start + u64::from(part.len);
@@ -487,7 +487,7 @@ impl Dealt {
         }
     }
 
-    /// The piece of a request between two bytes of one block, as its stripe takes it.
+    /// The piece of a request between two bytes of one strip, as its stripe takes it.
     #[inline(always)]
     fn piece(&self, slot: Slot, start: u64, end: u64, unit: u64) -> Piece {
         let in_frames = start - self.range.start.0 / FRAME_BYTES * FRAME_BYTES;
@@ -560,7 +560,7 @@ impl Cursor {
 
     /// Marks the units of so many stripes.
     fn take(&mut self, run: &UnitRun, stripes: u64) {
-        for (_, number) in run.blocks() {
+        for (_, number) in run.strips() {
             for bit in number - self.first..number - self.first + stripes {
                 debug_assert_eq!(self.done[(bit / 64) as usize] >> (bit % 64) & 1, 0);
                 self.done[(bit / 64) as usize] |= 1 << (bit % 64);
@@ -575,7 +575,7 @@ impl Cursor {
 
 impl UnitRun {
     /// The data chunks that are meant, and the unit of each in the lowest stripe.
-    fn blocks(&self) -> impl Iterator<Item = (u16, u64)> {
+    fn strips(&self) -> impl Iterator<Item = (u16, u64)> {
         let meant = |(index, unit): (u16, &Option<u64>)| unit.map(|unit| (index, unit));
         (0..).zip(&self.units).filter_map(meant)
     }

@@ -1,4 +1,4 @@
-//! One stripe of the stripe cache: a block of `stripe_size` bytes on every slot.
+//! One stripe of the stripe cache: a strip of `stripe_size` bytes on every slot.
 //!
 //! A stripe is worked on by one *operation* at a time. It is handled when none is in flight; then it
 //! takes its next step ([`super::plan`]) or rests.
@@ -24,12 +24,12 @@ use crate::raid::geometry::{Geometry, Placement};
 use crate::raid::slot_set::SlotSet;
 use crate::ranges::RequestId;
 
-/// A client's bytes within one block.
+/// A client's bytes within one strip.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Piece {
     pub(crate) request: RequestId,
     pub(crate) slot: Slot,
-    /// First byte within the block.
+    /// First byte within the strip.
     pub(crate) offset: u32,
     /// Bytes.
     pub(crate) len: u32,
@@ -41,31 +41,31 @@ pub(crate) struct Piece {
 /// What is in flight for a stripe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Operation {
-    /// Stored parity is compared with the data. `whole`: every block was read from its member.
+    /// Stored parity is compared with the data. `whole`: every strip was read from its member.
     Comparing { whole: bool },
     /// New data is taken in and parity computed.
     Computing(Mode),
-    /// Readers are served from valid blocks.
+    /// Readers are served from valid strips.
     CopyingOut,
     /// Nothing.
     Idle,
-    /// P and Q disagree with the data, and tell whose block is wrong.
+    /// P and Q disagree with the data, and tell whose strip is wrong.
     Locating,
-    /// Blocks that a member had no space for are written again.
+    /// Strips that a member had no space for are written again.
     PayingOff,
-    /// Blocks are read from their members.
+    /// Strips are read from their members.
     Reading,
     /// Parity that disagreed is computed for a sync.
     Regenerating(Differs),
-    /// Lost blocks are computed.
+    /// Lost strips are computed.
     Recovering(SlotSet),
-    /// A corrected block is read back.
+    /// A corrected strip is read back.
     Rereading(Slot),
-    /// A block that could not be read is written again.
+    /// A strip that could not be read is written again.
     Rewriting(Slot),
-    /// Blocks that a member had no space for are copied from the memory of their writers.
+    /// Strips that a member had no space for are copied from the memory of their writers.
     Saving,
-    /// A sync writes blocks.
+    /// A sync writes strips.
     SyncWriting,
     /// Data and parity are on their way to the members.
     Writing,
@@ -76,7 +76,7 @@ pub(crate) enum Operation {
 pub(crate) enum ResyncState {
     /// Wanted; begins at the next handling.
     Requested,
-    /// Every block is being made valid.
+    /// Every strip is being made valid.
     Filling,
     /// Parity was compared, or there was none to compare; corrections may follow.
     Compared,
@@ -95,9 +95,9 @@ pub(crate) enum Batch {
 }
 
 impl Piece {
-    /// Its memory, if a block can be written from it: whole, and placed as blocks are.
-    pub(crate) fn whole_block(&self, block_bytes: u64) -> Option<Part> {
-        self.memory.filter(|part| u64::from(self.len) == block_bytes && part.offset == 0)
+    /// Its memory, if a strip can be written from it: whole, and placed as strips are.
+    pub(crate) fn whole_strip(&self, strip_bytes: u64) -> Option<Part> {
+        self.memory.filter(|part| u64::from(self.len) == strip_bytes && part.offset == 0)
     }
 }
 
@@ -111,11 +111,11 @@ pub(crate) struct Stripe {
     /// Class of its inactive list, for life.
     pub(crate) class: u8,
     pub(crate) placement: Option<Placement>,
-    /// Its memory: the block of slot 0. That of the next slot is `stride` frames further, and beside a
-    /// block is the one of the next stripe, so that stripes in order are runs of memory.
+    /// Its memory: the strip of slot 0. That of the next slot is `stride` frames further, and beside a
+    /// strip is the one of the next stripe, so that stripes in order are runs of memory.
     pub(crate) frames: Frame,
     stride: u32,
-    /// Blocks, parity included.
+    /// Strips, parity included.
     pub(crate) members: u16,
     reads: Vec<Piece>,
     readers: SlotSet,
@@ -127,18 +127,18 @@ pub(crate) struct Stripe {
     taken: Vec<Piece>,
     taken_slots: SlotSet,
     pub(crate) uptodate: SlotSet,
-    /// Blocks that could not be read, twice.
+    /// Strips that could not be read, twice.
     pub(crate) read_error: SlotSet,
-    /// Of those, blocks that could not be read after they were written again either.
+    /// Of those, strips that could not be read after they were written again either.
     pub(crate) uncorrectable: SlotSet,
-    /// Blocks whose read failed once and is repeated alone.
+    /// Strips whose read failed once and is repeated alone.
     pub(crate) retried: SlotSet,
     /// How often a read of it was given up, its member being slow. The next one is waited for twice
     /// as long.
     pub(crate) given_up: u8,
     /// Parity computed for the write in flight: of members that were there when it began.
     pub(crate) new_parity: SlotSet,
-    /// Slots whose member had no space for the block. The stripe stays until they have it: only it knows
+    /// Slots whose member had no space for the strip. The stripe stays until they have it: only it knows
     /// what belongs there, and the others may not add up to it.
     pub(crate) owed: SlotSet,
     /// Of the write in flight: slots that are written from the memory of their writer. What the stripe has
@@ -174,7 +174,7 @@ pub(crate) struct Stripe {
     pub(crate) arrivals: u32,
     /// One of them goes on where another one ended.
     pub(crate) streams: bool,
-    /// Since when it lacks blocks that it was not permitted to read.
+    /// Since when it lacks strips that it was not permitted to read.
     pub(crate) waits_since: Option<Time>,
     /// A request waits for one that it has a piece of.
     pub(crate) waited_for: bool,
@@ -270,12 +270,12 @@ impl Stripe {
         self.placement.expect("a stripe that is handled stands for a place")
     }
 
-    /// A client wants something of one block.
-    pub(crate) fn attach(&mut self, piece: Piece, write: bool, block_bytes: u64) {
-        debug_assert!(u64::from(piece.offset) + u64::from(piece.len) <= block_bytes);
+    /// A client wants something of one strip.
+    pub(crate) fn attach(&mut self, piece: Piece, write: bool, strip_bytes: u64) {
+        debug_assert!(u64::from(piece.offset) + u64::from(piece.len) <= strip_bytes);
         if write {
             self.writers.insert(piece.slot);
-            if u64::from(piece.len) == block_bytes {
+            if u64::from(piece.len) == strip_bytes {
                 self.covered.insert(piece.slot);
             }
             self.writes.push(piece);
@@ -295,7 +295,7 @@ impl Stripe {
         &self.writes
     }
 
-    /// Serves the readers of these blocks: they are answered at the end of the operation.
+    /// Serves the readers of these strips: they are answered at the end of the operation.
     pub(crate) fn take_readers(&mut self, served: SlotSet) {
         debug_assert!(self.taken.is_empty());
         let taken = &mut self.taken;
@@ -331,7 +331,7 @@ impl Stripe {
         self.taken.drain(..)
     }
 
-    /// Gives up every writer, and the readers of these blocks.
+    /// Gives up every writer, and the readers of these strips.
     pub(crate) fn give_up(&mut self, lost: SlotSet) -> Vec<Piece> {
         let mut given_up = std::mem::take(&mut self.writes);
         (self.writers, self.covered) = (SlotSet::EMPTY, SlotSet::EMPTY);
@@ -360,12 +360,12 @@ impl Stripe {
         self.writers
     }
 
-    /// Slots whose writers cover the block. Writers never overlap each other.
-    pub(crate) fn overwrite(&self, block_bytes: u64) -> SlotSet {
+    /// Slots whose writers cover the strip. Writers never overlap each other.
+    pub(crate) fn overwrite(&self, strip_bytes: u64) -> SlotSet {
         let mut whole = self.covered;
         for slot in self.writers.without(whole).ascending() {
             let pieces = self.writes.iter().filter(|piece| piece.slot == slot);
-            whole.set(slot, pieces.map(|piece| u64::from(piece.len)).sum::<u64>() == block_bytes);
+            whole.set(slot, pieces.map(|piece| u64::from(piece.len)).sum::<u64>() == strip_bytes);
         }
         whole
     }
@@ -373,37 +373,37 @@ impl Stripe {
     /// The bytes of the volume that a writer has to bring to fill it: from the first that is missing to the
     /// last.
     pub(crate) fn lacks(&self, geometry: &Geometry, height: Sectors) -> Option<Range<u64>> {
-        let block_bytes = height.bytes().0;
+        let strip_bytes = height.bytes().0;
         let data = SlotSet::first(self.members).without(self.placement().parity());
-        let missing = data.without(self.overwrite(block_bytes)).without(self.uptodate);
+        let missing = data.without(self.overwrite(strip_bytes)).without(self.uptodate);
         let mut lacks: Option<Range<u64>> = None;
         for slot in missing.ascending() {
-            let block = geometry.array_sector(slot, self.sector(height))?.bytes().0;
+            let strip = geometry.array_sector(slot, self.sector(height))?.bytes().0;
             let pieces = self.writes.iter().filter(|piece| piece.slot == slot);
             let brought = pieces.map(|piece| u64::from(piece.offset + piece.len)).max();
-            let (start, end) = (block + brought.unwrap_or(0), block + block_bytes);
+            let (start, end) = (strip + brought.unwrap_or(0), strip + strip_bytes);
             let (first, last) = lacks.map_or((start, end), |lacks| (lacks.start, lacks.end));
             lacks = Some(first.min(start)..last.max(end));
         }
         lacks
     }
 
-    /// Blocks that could not be read and whose content is known all the same.
+    /// Strips that could not be read and whose content is known all the same.
     pub(crate) fn correctable(&self) -> SlotSet {
         self.read_error.and(self.uptodate).without(self.uncorrectable)
     }
 
-    /// Who is being written, of the blocks that are lent.
+    /// Who is being written, of the strips that are lent.
     pub(crate) fn lender(&self, slot: Slot) -> Option<&Piece> {
         let lent = self.lent.contains(slot);
         lent.then(|| self.taken.iter().find(|piece| piece.slot == slot)).flatten()
     }
 
-    /// Where a block of the write in flight is, and the request that lends it.
+    /// Where a strip of the write in flight is, and the request that lends it.
     pub(crate) fn memory(&self, slot: Slot, frames: u32) -> (Part, Option<RequestId>) {
         match self.lender(slot) {
             Some(piece) => (piece.memory.expect("it lends memory"), Some(piece.request)),
-            None => (self.block(slot, frames), None),
+            None => (self.strip(slot, frames), None),
         }
     }
 
@@ -416,7 +416,7 @@ impl Stripe {
         }
     }
 
-    /// Whether every block that is written lies in memory right after the same block of another stripe,
+    /// Whether every strip that is written lies in memory right after the same strip of another stripe,
     /// which was taken in and lends all of them, so that both can be computed as one.
     pub(crate) fn goes_on_after(&self, before: &Self, frames: u32) -> bool {
         let goes_on = |(mine, other): (&Piece, &Piece)| {
@@ -459,12 +459,12 @@ impl Stripe {
         self.taken.iter().any(|piece| piece.fua)
     }
 
-    /// Memory of a whole block of so many frames.
-    pub(crate) fn block(&self, slot: Slot, frames: u32) -> Part {
+    /// Memory of a whole strip of so many frames.
+    pub(crate) fn strip(&self, slot: Slot, frames: u32) -> Part {
         Part { frame: self.first(slot), offset: 0, len: frames * FRAME_BYTES as u32 }
     }
 
-    /// Memory of a piece of a block.
+    /// Memory of a piece of a strip.
     pub(crate) fn part(&self, slot: Slot, offset: u32, len: u32) -> Part {
         Part::at(self.first(slot), u64::from(offset), u64::from(len))
     }

@@ -5,7 +5,7 @@
 //! on some machines, where a 4 KiB write then moves 256 KiB instead of 16; since 2020 it is 4 KiB by
 //! default and configurable.
 //!
-//! [`StripeSize::AUTO`] is weft's own, for both ends at once. What is known of a block is known for
+//! [`StripeSize::AUTO`] is weft's own, for both ends at once. What is known of a strip is known for
 //! 4 KiB, so a small write moves no more than it must. But stripes of one full stripe that are ready
 //! together are handled together, so that each member gets the longest runs there are; a request
 //! that finds no room for its part of a full stripe waits for it, or half the cache, so that they are not
@@ -35,7 +35,7 @@ pub struct StripeSize {
 }
 
 impl StripeSize {
-    /// Blocks of 4 KiB, handled by full stripes.
+    /// Strips of 4 KiB, handled by full stripes.
     pub const AUTO: Self = Self { bytes: MIN, auto: true };
 
     /// Checks a size.
@@ -73,7 +73,7 @@ impl StripeSize {
         Bytes(self.bytes as u64).sectors_floor()
     }
 
-    /// Frames of one block of a stripe.
+    /// Frames of one strip of a stripe.
     #[must_use]
     pub const fn frames(self) -> u32 {
         self.bytes / FRAME_BYTES as u32

@@ -32,7 +32,7 @@ use crate::input::{Attr, Fault, Located, SyncAction, Value};
 use crate::knobs::{CacheForm, CheckReads, Knobs, PriorityRule, Writes};
 use crate::membership::{Around, Membership, Report};
 use crate::mutant::Mutant;
-use crate::outbox::{StripePart, StripeRun, Who};
+use crate::outbox::{StripIo, StripRun, Who};
 use crate::output::{ComputeOp, Differs, Source, Sources};
 use crate::raid::geometry::{Geometry, Placement};
 use crate::raid::slot_set::SlotSet;
@@ -70,7 +70,7 @@ pub(crate) enum Event {
     PiecesDone { request: RequestId, pieces: u32, result: Result<(), ReplyError> },
     /// A member write from the memory of a request was given up, and may go on using it.
     Pinned { request: RequestId },
-    /// A sync is done with a stripe. `wrong` is the slot whose block alone explains the mismatch.
+    /// A sync is done with a stripe. `wrong` is the slot whose strip alone explains the mismatch.
     SyncDone { key: u64, mismatch: bool, wrong: Option<Slot>, ok: bool },
     /// There was no space behind a member; parity may be wrong from this data sector.
     NoSpace { slot: Slot, sector: Sectors },
@@ -148,12 +148,12 @@ impl Stripes {
     /// Attaches a client's pieces to a stripe that was acquired.
     pub(crate) fn attach(&mut self, id: StripeId, pieces: &[Piece], arrival: Arrival) {
         let Arrival { write, sync, streams, waited_for, retried, attr } = arrival;
-        let block_bytes = self.cache.block_bytes();
+        let strip_bytes = self.cache.strip_bytes();
         let stripe = self.cache.stripe_mut(id);
         stripe.attr = attr;
         assert!(stripe.batch == Batch::None, "a batch is covered by writes that exclude others");
         for piece in pieces {
-            stripe.attach(*piece, write, block_bytes);
+            stripe.attach(*piece, write, strip_bytes);
             // What is being read now may be read together with what failed: that is no second time.
             if retried && stripe.in_flight == 0 {
                 stripe.retried.insert(piece.slot);
@@ -229,12 +229,12 @@ impl Stripes {
         while let Some(work) = self.displaced.front() {
             let Acquired::Stripe(id) = self.cache.acquire(work.key, geometry) else { return };
             let work = self.displaced.pop_front().expect("there is a front");
-            let block_bytes = self.cache.block_bytes();
+            let strip_bytes = self.cache.strip_bytes();
             let stripe = self.cache.stripe_mut(id);
             stripe.batch_ready = false;
             stripe.given_up = stripe.given_up.max(work.given_up);
-            work.reads.into_iter().for_each(|piece| stripe.attach(piece, false, block_bytes));
-            work.writes.into_iter().for_each(|piece| stripe.attach(piece, true, block_bytes));
+            work.reads.into_iter().for_each(|piece| stripe.attach(piece, false, strip_bytes));
+            work.writes.into_iter().for_each(|piece| stripe.attach(piece, true, strip_bytes));
             if let Some(action) = work.sync {
                 stripe.sync = Some((action, ResyncState::Requested));
             }
@@ -306,7 +306,7 @@ impl Stripes {
         stripe.batch_ready
             && stripe.to_write() == data
             && stripe.sync.is_none()
-            && stripe.overwrite(self.cache.block_bytes()) == data
+            && stripe.overwrite(self.cache.strip_bytes()) == data
     }
 
     /// Delayed stripes that have waited long enough become held ones. `moved` says when the stream was last
@@ -380,7 +380,7 @@ impl Stripes {
             return;
         }
         match facts.plan() {
-            Step::Read { blocks, delay } => {
+            Step::Read { strips, delay } => {
                 let stripe = self.cache.stripe_mut(id);
                 if delay {
                     stripe.handle = true;
@@ -393,7 +393,7 @@ impl Stripes {
                     stripe.reads_since = Some(cx.out.now);
                     self.waits.preread.record(since, cx.out.now);
                 }
-                self.read(id, blocks, cx);
+                self.read(id, strips, cx);
             }
             // P of RAID 6 is computed where all else is here, but not to get around a read that
             // failed.
@@ -407,7 +407,7 @@ impl Stripes {
                 }
                 self.take_in(id, mode, cx);
             }
-            // A block is made good before parity is compared, so that a sync ends with all of it.
+            // A strip is made good before parity is compared, so that a sync ends with all of it.
             Step::Rest if self.correct(id, cx) => {}
             Step::Rest if facts.syncing => self.sync_compare(id, &facts, cx),
             Step::Rest => self.rest(id),
@@ -427,8 +427,8 @@ impl Stripes {
         membership.readable(SectorRange::new(stripe.sector(height).0, height.0), around)
     }
 
-    /// Whether a stripe does without a block whose member does not answer.
-    pub(crate) fn reads_around(&self, part: StripePart, membership: &Membership) -> bool {
+    /// Whether a stripe does without a strip whose member does not answer.
+    pub(crate) fn reads_around(&self, part: StripIo, membership: &Membership) -> bool {
         !self.readable(part.stripe, membership).contains(part.slot)
     }
 
@@ -447,7 +447,7 @@ impl Stripes {
             writable: cx.membership().present(),
             to_read: stripe.to_read(),
             to_write: stripe.to_write(),
-            overwrite: stripe.overwrite(self.cache.block_bytes()),
+            overwrite: stripe.overwrite(self.cache.strip_bytes()),
             syncing: matches!(stripe.sync, Some((_, ResyncState::Filling))),
             preread: stripe.preread,
             resync_pending: cx.membership().resync_from.is_some_and(|from| sector >= from),
@@ -465,7 +465,7 @@ impl Stripes {
             stripe.uptodate.without(facts.parity().and(facts.failed()).without(stripe.owed));
     }
 
-    /// Serves readers of valid blocks. Whether there were any.
+    /// Serves readers of valid strips. Whether there were any.
     fn copy_out(&mut self, id: StripeId, cx: &mut Surroundings<'_>) -> bool {
         let stripe = self.cache.stripe_mut(id);
         let served = stripe.to_read().and(stripe.uptodate);
@@ -482,7 +482,7 @@ impl Stripes {
         true
     }
 
-    /// Too many blocks cannot be had: what needs them fails, the rest is read.
+    /// Too many strips cannot be had: what needs them fails, the rest is read.
     fn fail_stripe(&mut self, id: StripeId, facts: &Facts, cx: &mut Surroundings<'_>) {
         let lost = facts.failed().without(facts.uptodate);
         for id in self.batch_of(id) {
@@ -504,18 +504,18 @@ impl Stripes {
         }
     }
 
-    /// Blocks whose read failed once, of members that may be read.
-    fn to_repeat(&self, id: StripeId, blocks: SlotSet, facts: &Facts) -> SlotSet {
-        self.cache.stripe(id).retried.and(blocks).and(facts.insync).without(facts.uptodate)
+    /// Strips whose read failed once, of members that may be read.
+    fn to_repeat(&self, id: StripeId, strips: SlotSet, facts: &Facts) -> SlotSet {
+        self.cache.stripe(id).retried.and(strips).and(facts.insync).without(facts.uptodate)
     }
 
-    fn read(&mut self, id: StripeId, blocks: SlotSet, cx: &mut Surroundings<'_>) {
+    fn read(&mut self, id: StripeId, strips: SlotSet, cx: &mut Surroundings<'_>) {
         // A read that is repeated goes alone, so that its neighbours do not fail with it.
-        let alone = self.cache.stripe(id).retried.and(blocks);
+        let alone = self.cache.stripe(id).retried.and(strips);
         if !alone.is_empty() {
             self.stage(id, alone, None, Bytes::ZERO, cx);
         }
-        self.stage(id, blocks.without(alone), None, cx.knobs.max_sectors, cx);
+        self.stage(id, strips.without(alone), None, cx.knobs.max_sectors, cx);
         let stripe = self.cache.stripe_mut(id);
         if stripe.in_flight > 0 {
             stripe.operation = Operation::Reading;
@@ -534,7 +534,7 @@ impl Stripes {
         let whole = |slot: Slot| self.whole(id, slot);
         let mut ops = Vec::new();
         if !lost_data.is_empty() {
-            // One lost block comes from P when P is there; two need both parities.
+            // One lost strip comes from P when P is there; two need both parities.
             let needs_q = lost_p || lost_data.count() == 2;
             ops.push(ComputeOp::Recover {
                 data: self.sources(id, data.without(lost_data), cx),
@@ -603,7 +603,7 @@ impl Stripes {
     }
 
     /// A member request that was given up is done at last.
-    pub(crate) fn unpin(&mut self, part: StripePart) {
+    pub(crate) fn unpin(&mut self, part: StripIo) {
         if let Some(request) = part.lender {
             self.events.push(Event::Unpinned { request });
             return;
@@ -616,7 +616,7 @@ impl Stripes {
     }
 
     /// A member request of a stripe is done, or was given up, in which case it pins memory.
-    pub(crate) fn done(&mut self, part: StripePart, answer: Answer, cx: &mut Surroundings<'_>) {
+    pub(crate) fn done(&mut self, part: StripIo, answer: Answer, cx: &mut Surroundings<'_>) {
         let head = self.head_of(part.stripe);
         let operation = self.cache.stripe(head).operation;
         if answer.given_up {
@@ -642,15 +642,15 @@ impl Stripes {
     }
 
     /// The same for a run of stripes of a batch.
-    pub(crate) fn run_done(&mut self, run: StripeRun, answer: Answer, cx: &mut Surroundings<'_>) {
+    pub(crate) fn run_done(&mut self, run: StripRun, answer: Answer, cx: &mut Surroundings<'_>) {
         let operation = self.cache.stripe(run.head).operation;
         debug_assert_eq!(operation, Operation::Writing, "batches are written, nothing else");
         if answer.given_up {
-            let parts: Vec<StripePart> = self.parts_of(run).collect();
+            let parts: Vec<StripIo> = self.parts_of(run).collect();
             parts.into_iter().for_each(|part| self.pin(part));
         }
         if let Err(fault) = answer.result {
-            let parts: Vec<StripePart> = self.parts_of(run).collect();
+            let parts: Vec<StripIo> = self.parts_of(run).collect();
             for part in parts {
                 self.part_failed(part, fault, operation, answer, cx);
             }
@@ -658,18 +658,18 @@ impl Stripes {
         self.one_done(run.head, cx);
     }
 
-    /// The blocks of a run, each for itself.
-    pub(crate) fn parts_of(&self, run: StripeRun) -> impl Iterator<Item = StripePart> {
+    /// The strips of a run, each for itself.
+    pub(crate) fn parts_of(&self, run: StripRun) -> impl Iterator<Item = StripIo> {
         let stripes = self.batch_of(run.head);
         let (first, count) = (run.first as usize, run.count as usize);
         stripes.into_iter().skip(first).take(count).map(move |stripe| {
             let lender = self.cache.stripe(stripe).lender(run.slot).map(|piece| piece.request);
-            StripePart { stripe, slot: run.slot, lender }
+            StripIo { stripe, slot: run.slot, lender }
         })
     }
 
-    /// A member request that was given up may still use a block.
-    fn pin(&mut self, part: StripePart) {
+    /// A member request that was given up may still use a strip.
+    fn pin(&mut self, part: StripIo) {
         match part.lender {
             Some(request) => self.events.push(Event::Pinned { request }),
             None => self.cache.stripe_mut(part.stripe).pins += 1,
@@ -715,7 +715,7 @@ impl Stripes {
     #[cold]
     fn part_failed(
         &mut self,
-        part: StripePart,
+        part: StripIo,
         fault: Fault,
         operation: Operation,
         answer: Answer,
@@ -838,7 +838,7 @@ impl Stripes {
         cx.out.compute(self.volume, id, ops);
     }
 
-    /// Sends reads or writes (with or without FUA) of whole blocks, highest slot first.
+    /// Sends reads or writes (with or without FUA) of whole strips, highest slot first.
     fn stage(
         &mut self,
         id: StripeId,
@@ -848,7 +848,7 @@ impl Stripes {
         cx: &mut Surroundings<'_>,
     ) {
         assert!(write.is_none() || !cx.membership().read_only, "no write while read-only");
-        let (height, frames) = (self.cache.height(), self.cache.block_frames());
+        let (height, frames) = (self.cache.height(), self.cache.strip_frames());
         let stripe = self.cache.stripe_mut(id);
         stripe.io_started = true;
         let request = MemberRequest {
@@ -861,14 +861,14 @@ impl Stripes {
         let mut sent = 0;
         for slot in slots.descending() {
             let (memory, lender) = stripe.memory(slot, frames);
-            let who = Who::Stripe(StripePart { stripe: id, slot, lender });
+            let who = Who::Stripe(StripIo { stripe: id, slot, lender });
             sent += u32::from(cx.stage(slot, &request, &[memory], who));
         }
         stripe.in_flight += sent;
     }
 
     fn whole(&self, id: StripeId, slot: Slot) -> Part {
-        self.cache.stripe(id).block(slot, self.cache.block_frames())
+        self.cache.stripe(id).strip(slot, self.cache.strip_frames())
     }
 
     #[inline]
@@ -878,12 +878,12 @@ impl Stripes {
     }
 
     fn sources(&self, id: StripeId, slots: SlotSet, cx: &Surroundings<'_>) -> Sources {
-        let (stripe, frames) = (self.cache.stripe(id), self.cache.block_frames());
+        let (stripe, frames) = (self.cache.stripe(id), self.cache.strip_frames());
         let placement = stripe.placement();
         let mut sources = Sources::new();
         for slot in slots.ascending() {
             let exponent = exponent(placement, slot, cx);
-            sources.push(Source { exponent, part: stripe.block(slot, frames) });
+            sources.push(Source { exponent, part: stripe.strip(slot, frames) });
         }
         sources
     }

@@ -1,6 +1,6 @@
 //! How long did stripes wait before they were read or filled?
 //!
-//! A stripe that lacks blocks is delayed, then held ([`super::priority`]). Its wait ends when its prereads are
+//! A stripe that lacks strips is delayed, then held ([`super::priority`]). Its wait ends when its prereads are
 //! submitted, or when writes have brought what it lacked: then waiting paid off. Stripes that never waited
 //! are not counted.
 //!

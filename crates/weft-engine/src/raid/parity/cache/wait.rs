@@ -1,6 +1,6 @@
 //! Stripes that have waited long enough: by weft's own rule, and by the bound that every rule has
 //!
-//! No stripe that lacks blocks waits longer than `preread_wait_max`, whatever it waits for: then it is ready and
+//! No stripe that lacks strips waits longer than `preread_wait_max`, whatever it waits for: then it is ready and
 //! may read. md has no such bound (`preread_wait_max=none`).
 //!
 //! Stripes that were delayed wait on a list of their own, each until its own time ([`Patience`]). When the

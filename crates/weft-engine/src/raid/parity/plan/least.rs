@@ -1,13 +1,13 @@
 //! What is the least that a stripe must read?
 //!
-//! md reads by rules that look at one block at a time. Here the blocks that are wanted are named first,
+//! md reads by rules that look at one strip at a time. Here the strips that are wanted are named first,
 //! then the cheapest way to have them all is taken, in one go:
 //!
-//! - a lost block of data is computed from the other data and as many parities as data is lost, not
-//!   from every block there is (RAID 6 with one member missing: one read less);
+//! - a lost strip of data is computed from the other data and as many parities as data is lost, not
+//!   from every strip there is (RAID 6 with one member missing: one read less);
 //! - a parity that has no member to be written to is neither read nor computed, and nothing is read
 //!   for it (RAID 5 without the member of P: no read at all);
-//! - the block of a partial write and what its parity needs are read together.
+//! - the strip of a partial write and what its parity needs are read together.
 //!
 //! Inputs   [`Facts`]
 //! Answer   [`Step`], as md's rule gives
@@ -19,7 +19,7 @@ use super::{Facts, Mode, Step};
 use crate::knobs::RmwLevel;
 use crate::raid::slot_set::SlotSet;
 
-/// How blocks come to be valid.
+/// How strips come to be valid.
 #[derive(Clone, Copy, Debug, Default)]
 struct Fetch {
     /// Read from their members.
@@ -41,13 +41,13 @@ impl Facts {
         let (mode, second) = self.write(uptodate);
         let more = second.reads;
         if !more.is_empty() && !self.preread {
-            return Step::Read { blocks: first.reads, delay: true };
+            return Step::Read { strips: first.reads, delay: true };
         }
         let fetch = Fetch { reads: first.reads.or(more), lost: second.lost };
         fetch.step().unwrap_or(Step::Write(mode))
     }
 
-    /// The cheapest way to have blocks, given those that are valid.
+    /// The cheapest way to have strips, given those that are valid.
     fn fetch(&self, wanted: SlotSet, uptodate: SlotSet) -> Fetch {
         let wanted = wanted.without(uptodate);
         let reads = wanted.and(self.insync);
@@ -73,7 +73,7 @@ impl Facts {
             left -= 1;
         }
         debug_assert_eq!(left, 0, "no more is lost than there is parity: {self:?}");
-        // One block of data from Q: P is computed along with it, not read.
+        // One strip of data from Q: P is computed along with it, not read.
         let from_q = unknown.count() == 1 && !sources.contains(self.p);
         if from_q && !uptodate.contains(self.p) {
             lost.insert(self.p);
@@ -112,7 +112,7 @@ impl Fetch {
     /// What comes first, if there is anything to do.
     fn step(self) -> Option<Step> {
         if !self.reads.is_empty() {
-            return Some(Step::Read { blocks: self.reads, delay: false });
+            return Some(Step::Read { strips: self.reads, delay: false });
         }
         (!self.lost.is_empty()).then_some(Step::Recover(self.lost))
     }
@@ -130,19 +130,19 @@ mod tests {
         Facts { rule: PlanRule::Least, ..facts }
     }
 
-    /// Follows a stripe to the end of what it has to do: how many blocks it reads. Every step must be one
+    /// Follows a stripe to the end of what it has to do: how many strips it reads. Every step must be one
     /// that can be carried out.
     fn follow(mut facts: Facts) -> u32 {
         let mut reads = 0;
         for _ in 0..8 {
             match facts.plan() {
-                Step::Read { blocks, delay } => {
-                    assert!(!(delay && facts.preread) && (delay || !blocks.is_empty()));
-                    assert!(blocks.and(facts.uptodate).is_empty(), "{facts:?}");
-                    assert!(blocks.without(facts.insync).is_empty(), "{facts:?}");
+                Step::Read { strips, delay } => {
+                    assert!(!(delay && facts.preread) && (delay || !strips.is_empty()));
+                    assert!(strips.and(facts.uptodate).is_empty(), "{facts:?}");
+                    assert!(strips.without(facts.insync).is_empty(), "{facts:?}");
                     facts.preread |= delay;
-                    reads += blocks.count();
-                    facts.uptodate = facts.uptodate.or(blocks);
+                    reads += strips.count();
+                    facts.uptodate = facts.uptodate.or(strips);
                 }
                 Step::Recover(lost) => {
                     check_recovery(&facts, lost);
@@ -243,14 +243,14 @@ mod tests {
         assert!(fewer > 1_000, "{fewer}");
     }
 
-    /// As md, which reads every block then: `need_this_block`, "parity cannot be trusted".
+    /// As md, which reads every strip then: `need_this_block`, "parity cannot be trusted".
     #[test]
     fn ahead_of_the_resync_parity_is_computed_anew_while_another_member_may_fail() {
         let reads = |members, parities, lost: &[u16], resync_pending| {
             let facts = writing(without(least(cold(members, parities)), lost), 1);
             follow(Facts { resync_pending, ..facts })
         };
-        // RAID 6 of four data blocks, the first is written: the second is lost, then P, then Q.
+        // RAID 6 of four data strips, the first is written: the second is lost, then P, then Q.
         for (lost, rmw, rcw) in [(1, 3, 4), (4, 2, 3), (5, 2, 3)] {
             assert_eq!((reads(6, 2, &[lost], false), reads(6, 2, &[lost], true)), (rmw, rcw));
         }

@@ -1,7 +1,7 @@
-//! What if a block cannot be read?
+//! What if a strip cannot be read?
 //!
 //! It is read once more, alone, so that its neighbours do not fail with it. Then it counts as lost in
-//! this stripe: readers are served from the others, and with nothing else to do the block is written
+//! this stripe: readers are served from the others, and with nothing else to do the strip is written
 //! again and read back. A member that fails that, or has too many errors in a row, is failed.
 //!
 //! Source   md-raid.md §2.10
@@ -10,12 +10,12 @@ use weft_units::{Bytes, Slot, StripeId};
 
 use super::{Stripes, Surroundings};
 use crate::membership::Report;
-use crate::outbox::StripePart;
+use crate::outbox::StripIo;
 use crate::raid::parity::stripe::Operation;
 use crate::raid::slot_set::SlotSet;
 
 impl Stripes {
-    /// Writes a block again that could not be read and was computed. Whether there was one.
+    /// Writes a strip again that could not be read and was computed. Whether there was one.
     pub(super) fn correct(&mut self, id: StripeId, cx: &mut Surroundings<'_>) -> bool {
         if cx.membership().read_only || cx.membership().broken {
             return false;
@@ -31,7 +31,7 @@ impl Stripes {
     pub(super) fn rewritten(&mut self, id: StripeId, slot: Slot, cx: &mut Surroundings<'_>) {
         let failed = !std::mem::take(&mut self.cache.stripe_mut(id).faults).is_empty();
         if failed {
-            // The member failed by it, or it has no space: then the block stays lost for now.
+            // The member failed by it, or it has no space: then the strip stays lost for now.
             let stripe = self.cache.stripe_mut(id);
             stripe.operation = Operation::Idle;
             stripe.uncorrectable.insert(slot);
@@ -53,7 +53,7 @@ impl Stripes {
         stripe.read_error.remove(slot);
         stripe.retried.remove(slot);
         if failed {
-            // What the read left in the block's memory is nobody's, also where the member is gone by now.
+            // What the read left in the strip's memory is nobody's, also where the member is gone by now.
             stripe.uptodate.remove(slot);
         }
         let sector = stripe.sector(height);
@@ -73,8 +73,8 @@ impl Stripes {
         self.rest(id);
     }
 
-    /// A block could not be read: once more, alone; then it counts as lost in this stripe.
-    pub(super) fn read_failed(&mut self, part: StripePart, cx: &mut Surroundings<'_>) {
+    /// A strip could not be read: once more, alone; then it counts as lost in this stripe.
+    pub(super) fn read_failed(&mut self, part: StripIo, cx: &mut Surroundings<'_>) {
         let stripe = self.cache.stripe_mut(part.stripe);
         // So is P of RAID 6, which md gives up at once, with all that was read together with it.
         if stripe.retried.contains(part.slot) {

@@ -1,7 +1,7 @@
-//! What does a sync do with a stripe whose blocks are all valid?
+//! What does a sync do with a stripe whose strips are all valid?
 //!
 //! ```text
-//! all valid ──▶ compare parity ──▶ compute what disagrees ──▶ write it, and blocks being rebuilt
+//! all valid ──▶ compare parity ──▶ compute what disagrees ──▶ write it, and strips being rebuilt
 //!                    └── check: locate it with P and Q, count it ──▶ done
 //! ```
 //!
@@ -26,11 +26,11 @@ impl Stripes {
         })
     }
 
-    /// Every block is valid: stored parity is compared, where it says anything.
+    /// Every strip is valid: stored parity is compared, where it says anything.
     pub(super) fn sync_compare(&mut self, id: StripeId, facts: &Facts, cx: &mut Surroundings<'_>) {
         let failed = facts.failed();
-        // With as many blocks computed as there is parity, parity agrees by construction; a block
-        // that was computed from P agrees with P. But a block may be here from before its member
+        // With as many strips computed as there is parity, parity agrees by construction; a strip
+        // that was computed from P agrees with P. But a strip may be here from before its member
         // failed, and parity that was not checked since a crash may disagree with it.
         let unchecked = facts.resync_pending;
         let lost_data = !failed.and(facts.data()).is_empty();
@@ -46,7 +46,7 @@ impl Stripes {
             p: p.then(|| self.whole(id, facts.p)),
             q: q.map(|q| self.whole(id, q)),
         };
-        // A block that was computed agrees with what it was computed from, and hides who is wrong.
+        // A strip that was computed agrees with what it was computed from, and hides who is wrong.
         let operation = Operation::Comparing { whole: failed.is_empty() };
         self.compute(id, operation, vec![op], cx);
     }
@@ -95,7 +95,7 @@ impl Stripes {
         self.compute(id, Operation::Regenerating(differs), vec![op], cx);
     }
 
-    /// P and Q have told which block is wrong, if one is. It is counted, and nothing is changed.
+    /// P and Q have told which strip is wrong, if one is. It is counted, and nothing is changed.
     pub(super) fn sync_located(&mut self, id: StripeId, located: Located) {
         let placement = self.cache.stripe(id).placement();
         let wrong = match located {
@@ -108,7 +108,7 @@ impl Stripes {
         self.rest(id);
     }
 
-    /// Writes what a sync corrects: parity that disagreed, and the blocks of members being rebuilt.
+    /// Writes what a sync corrects: parity that disagreed, and the strips of members being rebuilt.
     pub(super) fn sync_correct(
         &mut self,
         id: StripeId,
@@ -119,27 +119,27 @@ impl Stripes {
         let placement = stripe.placement();
         let Some((action, state)) = &mut stripe.sync else { unreachable!("only a sync corrects") };
         *state = ResyncState::Compared;
-        let mut blocks = SlotSet::EMPTY;
-        blocks.set(placement.p, differs.p);
+        let mut strips = SlotSet::EMPTY;
+        strips.set(placement.p, differs.p);
         if let Some(q) = placement.q {
-            blocks.set(q, differs.q);
+            strips.set(q, differs.q);
         }
-        stripe.uptodate = stripe.uptodate.or(blocks);
-        stripe.mismatch = !blocks.is_empty();
+        stripe.uptodate = stripe.uptodate.or(strips);
+        stripe.mismatch = !strips.is_empty();
         let recovers = *action == SyncAction::Recover;
         if recovers {
             let rebuilding = |slot: &Slot| cx.membership().is_rebuilding(*slot);
             let wanted: SlotSet =
                 cx.membership().present().ascending().filter(rebuilding).collect();
-            blocks = blocks.or(wanted.and(stripe.uptodate));
+            strips = strips.or(wanted.and(stripe.uptodate));
             // What could not be read was another member's.
-            stripe.read_error = stripe.read_error.without(blocks);
-            stripe.uncorrectable = stripe.uncorrectable.without(blocks);
+            stripe.read_error = stripe.read_error.without(strips);
+            stripe.uncorrectable = stripe.uncorrectable.without(strips);
         }
-        let slots = blocks.and(cx.membership().present());
+        let slots = strips.and(cx.membership().present());
         let max = cx.knobs.max_sectors;
         if recovers {
-            // md completes rebuilt blocks one by one, from the lowest.
+            // md completes rebuilt strips one by one, from the lowest.
             for slot in slots.ascending() {
                 self.stage(id, SlotSet::only(slot), Some(false), max, cx);
             }

@@ -13,7 +13,7 @@ use crate::array::MemberRequest;
 use crate::error::ReplyError;
 use crate::frame::{Part, Parts, ZERO_FRAME};
 use crate::mutant::Mutant;
-use crate::outbox::{StripeRun, Who};
+use crate::outbox::{StripRun, Who};
 use crate::output::ComputeOp;
 use crate::raid::parity::plan::Mode;
 use crate::raid::parity::stripe::{Batch, Operation, Piece};
@@ -51,12 +51,12 @@ impl Stripes {
     fn goes_on(&self, id: StripeId, before: StripeId, ops: &mut [ComputeOp]) -> bool {
         let (stripe, before) = (self.cache.stripe(id), self.cache.stripe(before));
         let Some(ComputeOp::Pq { data, p, q }) = ops.last_mut() else { return false };
-        if !stripe.goes_on_after(before, self.cache.block_frames()) {
+        if !stripe.goes_on_after(before, self.cache.strip_frames()) {
             return false;
         }
-        let block_bytes = self.cache.block_bytes() as u32;
+        let strip_bytes = self.cache.strip_bytes() as u32;
         let parts = data.iter_mut().map(|source| &mut source.part).chain(p).chain(q);
-        parts.for_each(|part| part.len += block_bytes);
+        parts.for_each(|part| part.len += strip_bytes);
         true
     }
 
@@ -67,7 +67,7 @@ impl Stripes {
         ops: &mut Vec<ComputeOp>,
         cx: &mut Surroundings<'_>,
     ) {
-        let block_bytes = self.cache.block_bytes();
+        let strip_bytes = self.cache.strip_bytes();
         let auto = cx.knobs.stripe_size.is_auto();
         let placement = self.cache.stripe(id).placement();
         let present = cx.membership().present();
@@ -81,7 +81,7 @@ impl Stripes {
         // Two for each piece, or one and the parity; zeros may take more.
         ops.reserve(2 * stripe.writes().len());
         for piece in stripe.writes() {
-            let lender = piece.whole_block(block_bytes).filter(|_| lends);
+            let lender = piece.whole_strip(strip_bytes).filter(|_| lends);
             if lender.is_some() {
                 lent.insert(piece.slot);
             }
@@ -171,7 +171,7 @@ impl Stripes {
         }
     }
 
-    /// Sends the blocks of one slot, as many as fit into one request. How many.
+    /// Sends the strips of one slot, as many as fit into one request. How many.
     fn stage_run(
         &mut self,
         head: StripeId,
@@ -181,17 +181,17 @@ impl Stripes {
         cx: &mut Surroundings<'_>,
     ) -> usize {
         assert!(!cx.membership().read_only, "no write while read-only");
-        let (height, frames) = (self.cache.height(), self.cache.block_frames());
+        let (height, frames) = (self.cache.height(), self.cache.strip_frames());
         let stripe = self.cache.stripe(stripes[0]);
         let attr = stripe.member_attr();
-        let block = MemberRequest {
+        let strip = MemberRequest {
             write: true,
             sector: stripe.sector(height),
             bytes: height.bytes(),
             max: cx.knobs.max_sectors,
             kind: Kind { fua: stripe.written_durably(), stripes: true, attr },
         };
-        let Some(room) = cx.room(slot, &block) else { return stripes.len() };
+        let Some(room) = cx.room(slot, &strip) else { return stripes.len() };
         let room = room / height.bytes().0;
         let mut parts = Parts::new();
         let mut count = 0;
@@ -204,9 +204,9 @@ impl Stripes {
             count += 1;
         }
         let bytes = Bytes(height.bytes().0 * count as u64);
-        let request = MemberRequest { bytes, ..block };
+        let request = MemberRequest { bytes, ..strip };
         let (first, stripes) = (first as u32, count as u32);
-        let run = StripeRun { head, slot, first, count: stripes };
+        let run = StripRun { head, slot, first, count: stripes };
         cx.stage(slot, &request, &parts, Who::Stripes(run));
         self.cache.stripe_mut(head).in_flight += 1;
         count
@@ -389,7 +389,7 @@ impl Stripes {
 }
 
 impl Piece {
-    /// Zeros instead of its memory: parts of at most one frame, with offsets within the block.
+    /// Zeros instead of its memory: parts of at most one frame, with offsets within the strip.
     fn zeros(&self) -> impl Iterator<Item = (Part, u32)> {
         let frame = FRAME_BYTES as u32;
         (0..self.len.div_ceil(frame)).map(move |nth| {
