@@ -288,7 +288,10 @@ impl Volume {
                 self.array.superblock_done(position, result, out);
                 if result == Err(Fault::NoSpace) || self.array.round_waits_for_space() {
                     self.no_superblock_space(position, out);
-                } else if self.full_since.is_some() && self.array.nobody_is_full() && !self.owes() {
+                } else if self.full_since.is_some()
+                    && self.array.nobody_is_full()
+                    && !self.has_deferred()
+                {
                     self.full_since = None;
                 }
             }
@@ -326,7 +329,7 @@ impl Volume {
     pub(crate) fn turn(&mut self, stripes_max: u32, out: &mut Outbox) -> u32 {
         self.watch_members(out);
         self.start_dirty_writers();
-        self.pay_off(out);
+        self.write_deferred(out);
         // Those who waited for stripes are relieved before a sync takes what is free.
         self.raid.stripes.cache.relieve_within(wait_max(&self.knobs, &self.array), out.now);
         self.run_syncs(out);
@@ -384,7 +387,7 @@ impl Volume {
 
     /// What a member had no space for is written to it later, and that is for a dirty array.
     fn may_settle(&self) -> bool {
-        self.stopping || !self.owes()
+        self.stopping || !self.has_deferred()
     }
 
     pub(crate) fn stripe_cache_active(&self) -> u32 {
@@ -601,7 +604,7 @@ impl Volume {
         // for ever.
         let bypasses =
             self.array.membership.reads_bypass() || self.knobs.plan_rule == PlanRule::Least;
-        if bypasses && !self.active(id).flags.again && !self.owes() {
+        if bypasses && !self.active(id).flags.again && !self.has_deferred() {
             self.bypass(id, out);
         } else {
             self.ready.push_back(id);
@@ -805,11 +808,11 @@ impl Volume {
     }
 
     /// Writes again, now and then, what members had no space for.
-    fn pay_off(&mut self, out: &mut Outbox) {
-        if self.owes() && self.retry_wake().is_some_and(|time| out.now >= time) {
+    fn write_deferred(&mut self, out: &mut Outbox) {
+        if self.has_deferred() && self.retry_wake().is_some_and(|time| out.now >= time) {
             self.full_since = Some(out.now);
             self.array.give_up_full(self.knobs.no_space_wait, out);
-            self.with_stripes(out, |stripes, cx| stripes.pay_off(cx));
+            self.with_stripes(out, |stripes, cx| stripes.write_deferred(cx));
             self.take_events(out);
         }
     }
@@ -818,7 +821,7 @@ impl Volume {
     fn retry_wake(&self) -> Option<Time> {
         let due = self.full_since? + FULL_RETRY;
         // A sync that is not to run needs no wake-up.
-        let waits = self.owes() || (self.sync.is_none() && self.sync_is_due(due));
+        let waits = self.has_deferred() || (self.sync.is_none() && self.sync_is_due(due));
         (waits && !self.array.membership.broken).then_some(due)
     }
 
@@ -943,8 +946,8 @@ impl Volume {
     }
 
     /// Whether members had no space for something that is only in stripes.
-    fn owes(&self) -> bool {
-        self.raid.stripes.is_owing()
+    fn has_deferred(&self) -> bool {
+        self.raid.stripes.has_deferred()
     }
 }
 

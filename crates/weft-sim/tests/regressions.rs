@@ -473,7 +473,7 @@ fn command_after_a_stop_is_refused_and_writes_nothing() {
 // The stripe lost what only it knew when its memory was pinned: the blocks that nobody wrote were computed
 // from old data and new parity.
 #[test]
-fn stripe_that_owes_is_kept_when_a_read_of_it_is_given_up() {
+fn stripe_with_a_deferred_write_is_kept_when_a_read_of_it_is_given_up() {
     for knobs in [Knobs::md(), Knobs::default()] {
         for failed in [false, true] {
             let mut rig = five_with_a_stripe(knobs);
@@ -503,9 +503,9 @@ fn stripe_that_owes_is_kept_when_a_read_of_it_is_given_up() {
     }
 }
 
-// It was forgotten what it owed while a read of it was in flight: it went to the inactive stripes twice.
+// Its deferred write was forgotten while a read of it was in flight: it went to the inactive stripes twice.
 #[test]
-fn stripe_that_owed_a_failed_member_is_released_once() {
+fn stripe_with_a_deferred_write_to_a_failed_member_is_released_once() {
     let mut rig = five_with_a_stripe(Knobs::md());
     let ticket = rig.write(0, 0xee);
     let answer = wait_without_space_for_first(&mut rig, 0, ticket);
@@ -523,9 +523,9 @@ fn stripe_that_owed_a_failed_member_is_released_once() {
     assert_eq!(rig.volume().stripe_cache_active, 0);
 }
 
-// A cache that is no larger than a full stripe had to be all free, and was not while a stripe owed.
+// A cache that is no larger than a full stripe had to be all free, and was not while a stripe had a deferred write.
 #[test]
-fn stripe_that_owes_does_not_keep_a_large_read_from_going_on() {
+fn stripe_with_a_deferred_write_does_not_keep_a_large_read_from_going_on() {
     let mut rig = one_full_stripe_of_cache();
     rig.disks[0].faults.no_space = true;
     let write = rig.write(0, 9);

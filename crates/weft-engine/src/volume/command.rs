@@ -112,7 +112,7 @@ impl Volume {
         }
         let unanswered =
             |member: &Member| member.stalled || (member.is_faulty() && member.in_flight > 0);
-        if self.array.members.iter().any(unanswered) || self.owes() {
+        if self.array.members.iter().any(unanswered) || self.has_deferred() {
             return Err(ReplyError::Busy(
                 "stripes are in use for as long as a member does not answer",
             ));
@@ -173,7 +173,7 @@ impl Volume {
 
     /// What a member had no space for is not written any more, and stays in its stripes.
     pub(super) fn can_never_resize(&self) -> bool {
-        self.resizing.is_some() && self.array.membership.broken && self.owes()
+        self.resizing.is_some() && self.array.membership.broken && self.has_deferred()
     }
 
     /// The cache does not take its new shape, for stripes stay in use.

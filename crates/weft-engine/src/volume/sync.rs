@@ -138,7 +138,7 @@ impl Volume {
 
     /// Whether a member had no space a moment ago, or stripes wait for some.
     fn is_full(&self, now: Time) -> bool {
-        self.owes() || self.full_since.is_some_and(|since| now < since + FULL_RETRY)
+        self.has_deferred() || self.full_since.is_some_and(|since| now < since + FULL_RETRY)
     }
 
     pub(super) fn sync_action(&mut self, action: SyncAction) -> Result<Option<Until>, ReplyError> {

@@ -344,7 +344,7 @@ impl Cache {
         if stripe.pins > 0 && !stripe.hashed {
             return;
         }
-        if !stripe.owed.is_empty() && !stripe.handle {
+        if !stripe.deferred.is_empty() && !stripe.handle {
             // It stays where it is found, on no list.
             return;
         }

@@ -65,10 +65,10 @@ impl Stripes {
     pub(crate) fn forget(&mut self, keys: &Range<u64>) {
         for id in self.cache.stripes_of(keys) {
             let stripe = self.cache.stripe_mut(id);
-            if !stripe.owed.is_empty() {
+            if !stripe.deferred.is_empty() {
                 // Its member needs no space for nothing.
-                stripe.owed = SlotSet::EMPTY;
-                self.no_longer_owing(id);
+                stripe.deferred = SlotSet::EMPTY;
+                self.forget_deferred(id);
             }
             self.cache.forget(id);
         }
@@ -115,14 +115,14 @@ mod tests {
     }
 
     #[test]
-    fn stripes_of_a_full_stripe_that_is_discarded_are_forgotten_and_owe_nothing() {
+    fn stripes_of_a_full_stripe_that_is_discarded_are_forgotten_and_defer_nothing() {
         for keys in [0..5, 0..8, 0..64] {
-            let mut stripes = stripes(|stripe| stripe.owed = SlotSet::only(Slot(1)));
+            let mut stripes = stripes(|stripe| stripe.deferred = SlotSet::only(Slot(1)));
             let id = stripes.cache.find(5).unwrap();
             stripes.forget(&keys);
             let forgotten = keys.contains(&5);
             assert_eq!(stripes.cache.find(5).is_none(), forgotten, "{keys:?}");
-            assert_eq!(stripes.cache.stripe(id).owed.is_empty(), forgotten, "{keys:?}");
+            assert_eq!(stripes.cache.stripe(id).deferred.is_empty(), forgotten, "{keys:?}");
         }
     }
 }

@@ -169,7 +169,9 @@ impl ParityRaid {
 
     /// Whether something waits for a stripe while every stripe that is in use holds a deferred write.
     pub(crate) fn waits_in_vain(&self) -> bool {
-        self.waits_for_stripes() && !self.stripes.cache.is_relieved() && self.stripes.only_owe()
+        self.waits_for_stripes()
+            && !self.stripes.cache.is_relieved()
+            && self.stripes.only_deferred()
     }
 
     /// Ends what waits for stripes. Of which requests.

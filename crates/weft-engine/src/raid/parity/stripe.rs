@@ -52,7 +52,7 @@ pub(crate) enum Operation {
     /// P and Q disagree with the data, and tell whose strip is wrong.
     Locating,
     /// Strips that a member had no space for are written again.
-    PayingOff,
+    WritingDeferred,
     /// Strips are read from their members.
     Reading,
     /// Parity that disagreed is computed for a sync.
@@ -140,7 +140,7 @@ pub(crate) struct Stripe {
     pub(crate) new_parity: SlotSet,
     /// Slots whose member had no space for the strip. The stripe stays until they have it: only it knows
     /// what belongs there, and the others may not add up to it.
-    pub(crate) owed: SlotSet,
+    pub(crate) deferred: SlotSet,
     /// Of the write in flight: slots that are written from the memory of their writer. What the stripe has
     /// of them is old.
     pub(crate) lent: SlotSet,
@@ -207,7 +207,7 @@ impl Stripe {
             retried: SlotSet::EMPTY,
             given_up: 0,
             new_parity: SlotSet::EMPTY,
-            owed: SlotSet::EMPTY,
+            deferred: SlotSet::EMPTY,
             lent: SlotSet::EMPTY,
             faults: SlotSet::EMPTY,
             no_space: None,
@@ -239,7 +239,7 @@ impl Stripe {
         assert_eq!(self.in_flight, 0);
         assert_eq!(self.pins, 0);
         assert!(!self.has_work());
-        assert!(self.owed.is_empty());
+        assert!(self.deferred.is_empty());
         assert!(self.lent.is_empty());
         self.key = key;
         self.hashed = true;

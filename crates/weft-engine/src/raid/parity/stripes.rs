@@ -50,7 +50,7 @@ pub(crate) struct Stripes {
     /// Stripes that requests of this turn were attached to, in order.
     plug: Vec<StripeId>,
     /// Stripes that members had no space for.
-    owing: Vec<StripeId>,
+    with_deferred: Vec<StripeId>,
     /// Work of retired stripes, waiting for fresh ones.
     displaced: VecDeque<Displaced>,
     pub(crate) waits: StripeWaits,
@@ -125,7 +125,7 @@ impl Stripes {
             cache,
             stripes_per_chunk,
             plug: Vec::new(),
-            owing: Vec::new(),
+            with_deferred: Vec::new(),
             displaced: VecDeque::new(),
             waits: StripeWaits::default(),
             preread: None,
@@ -363,7 +363,7 @@ impl Stripes {
             let requested = matches!(action, SyncAction::Check | SyncAction::Repair);
             if requested && cx.knobs.check_reads == CheckReads::Media {
                 // The media do not have what their member had no space for.
-                stripe.uptodate = stripe.uptodate.and(stripe.owed);
+                stripe.uptodate = stripe.uptodate.and(stripe.deferred);
             }
             if action == SyncAction::Recover {
                 self.forget_lost_parity(id, cx);
@@ -421,7 +421,7 @@ impl Stripes {
         let around = match stripe.sync {
             Some((action, _)) if action != SyncAction::Recover => Around::Never,
             // What a member has no space for is here, and the others add up to it.
-            _ if !stripe.owed.is_empty() => Around::Always,
+            _ if !stripe.deferred.is_empty() => Around::Always,
             _ => Around::WhereChecked,
         };
         membership.readable(SectorRange::new(stripe.sector(height).0, height.0), around)
@@ -462,7 +462,7 @@ impl Stripes {
         let facts = self.facts(id, cx);
         let stripe = self.cache.stripe_mut(id);
         stripe.uptodate =
-            stripe.uptodate.without(facts.parity().and(facts.failed()).without(stripe.owed));
+            stripe.uptodate.without(facts.parity().and(facts.failed()).without(stripe.deferred));
     }
 
     /// Serves readers of valid strips. Whether there were any.
@@ -593,7 +593,7 @@ impl Stripes {
             Operation::Regenerating(differs) => self.sync_correct(id, differs, cx),
             Operation::Saving => self.saved(id, cx),
             operation @ (Operation::Idle
-            | Operation::PayingOff
+            | Operation::WritingDeferred
             | Operation::Reading
             | Operation::Rereading(_)
             | Operation::Rewriting(_)
@@ -632,8 +632,8 @@ impl Stripes {
                 stripe.uptodate.insert(part.slot);
                 stripe.retried.remove(part.slot);
             }
-            (Ok(()), Operation::Writing | Operation::PayingOff) => {
-                self.cache.stripe_mut(part.stripe).owed.remove(part.slot);
+            (Ok(()), Operation::Writing | Operation::WritingDeferred) => {
+                self.cache.stripe_mut(part.stripe).deferred.remove(part.slot);
             }
             (Ok(()), _) => {}
             (Err(fault), operation) => self.part_failed(part, fault, operation, answer, cx),
@@ -693,7 +693,7 @@ impl Stripes {
                 }
                 self.rest(head);
             }
-            Operation::PayingOff => self.paid_off(head, cx),
+            Operation::WritingDeferred => self.deferred_written(head, cx),
             Operation::Rereading(slot) => self.reread(head, slot, cx),
             Operation::Rewriting(slot) => self.rewritten(head, slot, cx),
             Operation::SyncWriting => self.sync_written(head, cx),
@@ -730,8 +730,8 @@ impl Stripes {
             (_, Operation::Reading) if !still_there => {}
             (Fault::Gone, Operation::Reading) => cx.report(Report::Failed { slot: part.slot }),
             (_, Operation::Reading) => self.read_failed(part, cx),
-            (Fault::NoSpace, Operation::Writing | Operation::PayingOff) if still_there => {
-                stripe.owed.insert(part.slot);
+            (Fault::NoSpace, Operation::Writing | Operation::WritingDeferred) if still_there => {
+                stripe.deferred.insert(part.slot);
             }
             (Fault::NoSpace, Operation::SyncWriting) if still_there => {
                 stripe.no_space = Some(part.slot);
@@ -768,13 +768,13 @@ impl Stripes {
         self.cache.release(id);
     }
 
-    /// Does without a stripe whose memory is pinned. One that owes cannot be done without: what belongs
+    /// Does without a stripe whose memory is pinned. A stripe with a deferred write cannot be done without: what belongs
     /// there is known to it only, and the others do not add up to it. It waits for its memory or for
     /// space.
     fn set_aside(&mut self, id: StripeId) {
         self.unbatch(id, |stripes, id| stripes.rest(id));
         let stripe = self.cache.stripe_mut(id);
-        if stripe.owed.is_empty() {
+        if stripe.deferred.is_empty() {
             self.displace(id);
         } else {
             stripe.handle = false;
@@ -787,7 +787,7 @@ impl Stripes {
         let (reads, writes) = stripe.move_out();
         let sync = stripe.sync.take().map(|(action, _)| action);
         let work = Displaced { key: stripe.key, reads, writes, sync, given_up: stripe.given_up };
-        self.owing.retain(|other| *other != id);
+        self.with_deferred.retain(|other| *other != id);
         self.cache.retire(id);
         if !(work.reads.is_empty() && work.writes.is_empty() && work.sync.is_none()) {
             self.displaced.push_back(work);

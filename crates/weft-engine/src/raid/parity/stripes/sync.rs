@@ -66,7 +66,7 @@ impl Stripes {
         *state = ResyncState::Compared;
         let checks_only = *action == SyncAction::Check;
         let placement = stripe.placement();
-        if placement.q.is_none() && !stripe.owed.contains(placement.p) {
+        if placement.q.is_none() && !stripe.deferred.contains(placement.p) {
             // md's check of one parity spends the cached copy of it, but not the only one.
             stripe.uptodate.remove(placement.p);
         }
@@ -160,7 +160,7 @@ impl Stripes {
         let mismatch = std::mem::take(&mut stripe.mismatch);
         stripe.faults = SlotSet::EMPTY;
         if let Some(slot) = no_space {
-            stripe.uptodate = stripe.uptodate.and(stripe.owed);
+            stripe.uptodate = stripe.uptodate.and(stripe.deferred);
             let sector = stripe.sector(height);
             self.events.push(Event::NoSpace { slot, sector });
         }

@@ -215,8 +215,8 @@ impl Stripes {
     /// Every member has answered: the writers are answered.
     pub(super) fn written(&mut self, id: StripeId, cx: &mut Surroundings<'_>) {
         let stripe = self.cache.stripe(id);
-        let may_owe = stripe.batch != Batch::None || !stripe.owed.is_empty();
-        if may_owe && self.save_lent(id, &self.batch_of(id), cx) {
+        let may_defer = stripe.batch != Batch::None || !stripe.deferred.is_empty();
+        if may_defer && self.save_lent(id, &self.batch_of(id), cx) {
             return;
         }
         let stripe = self.cache.stripe_mut(id);
@@ -227,14 +227,14 @@ impl Stripes {
         if std::mem::take(&mut stripe.full_write) {
             self.cache.full_stripe_writes -= 1;
         }
-        let mut owing = self.owe(id);
+        let mut with_deferred = self.defer(id);
         for id in &followers {
-            owing |= self.owe(*id);
+            with_deferred |= self.defer(*id);
         }
-        let result = if owing {
+        let result = if with_deferred {
             Err(ReplyError::NoSpace)
         } else {
-            if self.owing.is_empty() {
+            if self.with_deferred.is_empty() {
                 self.events.push(Event::Written);
             }
             Ok(())
@@ -290,7 +290,7 @@ impl Stripes {
         let mut ops = Vec::new();
         for id in stripes {
             let stripe = self.cache.stripe(*id);
-            for slot in stripe.owed.and(stripe.lent).ascending() {
+            for slot in stripe.deferred.and(stripe.lent).ascending() {
                 let lender = stripe.lender(slot).expect("writers stay until they are answered");
                 let from = lender.memory.expect("it lends memory");
                 ops.push(ComputeOp::Copy { from, to: self.whole(*id, slot) });
@@ -307,7 +307,7 @@ impl Stripes {
     pub(super) fn saved(&mut self, id: StripeId, cx: &mut Surroundings<'_>) {
         for id in self.batch_of(id) {
             let stripe = self.cache.stripe_mut(id);
-            let saved = stripe.owed.and(stripe.lent);
+            let saved = stripe.deferred.and(stripe.lent);
             stripe.uptodate = stripe.uptodate.or(saved);
             stripe.lent = stripe.lent.without(saved);
         }
@@ -316,71 +316,72 @@ impl Stripes {
 
     /// Remembers a stripe that a member had no space for, forgets one that it has by now. Whether it has
     /// not.
-    fn owe(&mut self, id: StripeId) -> bool {
+    fn defer(&mut self, id: StripeId) -> bool {
         let stripe = self.cache.stripe(id);
-        let owed = stripe.owed;
-        if owed.is_empty() {
-            if !self.owing.is_empty() {
-                self.owing.retain(|other| *other != id);
+        let deferred = stripe.deferred;
+        if deferred.is_empty() {
+            if !self.with_deferred.is_empty() {
+                self.with_deferred.retain(|other| *other != id);
             }
             return false;
         }
         let sector = stripe.sector(self.cache.height());
-        for slot in owed.ascending() {
+        for slot in deferred.ascending() {
             self.events.push(Event::NoSpace { slot, sector });
         }
-        if !self.owing.contains(&id) {
-            self.owing.push(id);
+        if !self.with_deferred.contains(&id) {
+            self.with_deferred.push(id);
         }
         true
     }
 
     /// Writes again what members had no space for, stripe by stripe.
-    pub(crate) fn pay_off(&mut self, cx: &mut Surroundings<'_>) {
-        for id in self.owing.clone() {
+    pub(crate) fn write_deferred(&mut self, cx: &mut Surroundings<'_>) {
+        for id in self.with_deferred.clone() {
             let stripe = self.cache.stripe_mut(id);
             if stripe.in_flight > 0 || stripe.plugged || stripe.handle {
                 continue;
             }
             // A member that failed meanwhile is rebuilt, or not; either way from the others.
-            let owed = stripe.owed.and(cx.membership().present());
-            stripe.owed = owed;
-            stripe.operation = Operation::PayingOff;
-            self.stage(id, owed, Some(false), cx.knobs.max_sectors, cx);
+            let deferred = stripe.deferred.and(cx.membership().present());
+            stripe.deferred = deferred;
+            stripe.operation = Operation::WritingDeferred;
+            self.stage(id, deferred, Some(false), cx.knobs.max_sectors, cx);
             if self.cache.stripe(id).in_flight == 0 {
-                self.paid_off(id, cx);
+                self.deferred_written(id, cx);
             }
         }
     }
 
     /// Whether stripes wait for space.
-    pub(crate) fn is_owing(&self) -> bool {
-        !self.owing.is_empty()
+    pub(crate) fn has_deferred(&self) -> bool {
+        !self.with_deferred.is_empty()
     }
 
     /// Whether every stripe that is in use is at rest, but for a deferred write.
-    pub(crate) fn only_owe(&self) -> bool {
+    pub(crate) fn only_deferred(&self) -> bool {
         let rests = |id: &StripeId| {
             let stripe = self.cache.stripe(*id);
             stripe.in_flight == 0 && !stripe.handle && !stripe.plugged
         };
-        self.owing.len() == self.cache.active() as usize && self.owing.iter().all(rests)
+        self.with_deferred.len() == self.cache.active() as usize
+            && self.with_deferred.iter().all(rests)
     }
 
     /// A stripe has nothing any more that its member could miss.
-    pub(crate) fn no_longer_owing(&mut self, id: StripeId) {
-        self.owing.retain(|other| *other != id);
+    pub(crate) fn forget_deferred(&mut self, id: StripeId) {
+        self.with_deferred.retain(|other| *other != id);
         self.rest(id);
     }
 
-    pub(super) fn paid_off(&mut self, id: StripeId, cx: &mut Surroundings<'_>) {
+    pub(super) fn deferred_written(&mut self, id: StripeId, cx: &mut Surroundings<'_>) {
         let stripe = self.cache.stripe_mut(id);
         stripe.operation = Operation::Idle;
         stripe.faults = SlotSet::EMPTY;
-        stripe.owed = stripe.owed.and(cx.membership().present());
-        if stripe.owed.is_empty() {
-            self.owing.retain(|other| *other != id);
-            if self.owing.is_empty() {
+        stripe.deferred = stripe.deferred.and(cx.membership().present());
+        if stripe.deferred.is_empty() {
+            self.with_deferred.retain(|other| *other != id);
+            if self.with_deferred.is_empty() {
                 self.events.push(Event::Written);
             }
         }
