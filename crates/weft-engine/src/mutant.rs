@@ -36,10 +36,10 @@ pub enum Mutant {
     FrameReusedInFlight,
     /// A full-stripe write forgets the last strip of its parity.
     FullStripeWriteWithoutTail,
-    /// What a member had no space for is not copied from the memory that its client lent.
-    LentNotSaved,
-    /// Memory that a client lent goes back while a member that stalls may still use it.
-    LentNotPinned,
+    /// What a member had no space for is not copied from the zero-copy pages of its client.
+    ZeroCopyNotSaved,
+    /// A zero-copy page goes back to its client while a member that stalls may still use it.
+    ZeroCopyNotPinned,
     /// Stripes that a turn left over wait until something happens.
     LostWakeUp,
     /// A resync does not keep the array from being marked clean.
@@ -63,7 +63,7 @@ pub enum Mutant {
 impl Mutant {
     /// Those that random runs miss: they take so rare an order of things that few seeds have it.
     /// The small scope brings [`Self::UnmarkedWhileBecomingClean`] about.
-    pub const MISSED: [Self; 2] = [Self::LentNotSaved, Self::UnmarkedWhileBecomingClean];
+    pub const MISSED: [Self; 2] = [Self::ZeroCopyNotSaved, Self::UnmarkedWhileBecomingClean];
 
     /// Those that scripts show.
     pub const ALL: [Self; 23] = [
@@ -81,7 +81,7 @@ impl Mutant {
         Self::FlushSkipsOneMember,
         Self::FrameReusedInFlight,
         Self::FullStripeWriteWithoutTail,
-        Self::LentNotPinned,
+        Self::ZeroCopyNotPinned,
         Self::LostWakeUp,
         Self::ResyncIsNoWriter,
         Self::RmwNewAsOld,

@@ -45,7 +45,7 @@ pub(crate) struct StripIo {
     pub(crate) stripe: StripeId,
     pub(crate) slot: Slot,
     /// The request whose memory it is; else it is the stripe's.
-    pub(crate) lender: Option<RequestId>,
+    pub(crate) zero_copy_from: Option<RequestId>,
 }
 
 /// Strips of one slot: of stripes of a batch that follow each other.

@@ -862,7 +862,7 @@ impl Volume {
                 self.pieces_done(request, pieces.into(), result, out);
             }
             Event::Pinned { .. } | Event::Unpinned { .. }
-                if self.array.is_planted(Mutant::LentNotPinned) => {}
+                if self.array.is_planted(Mutant::ZeroCopyNotPinned) => {}
             Event::Pinned { request } => self.active(request).pins += 1,
             Event::SyncDone { key, mismatch, wrong, ok } => {
                 let sync = self.sync.as_mut().expect("stripes are synced for a sync");

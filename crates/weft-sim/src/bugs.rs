@@ -51,7 +51,7 @@ pub const SEEN_BY: [(Mutant, &[&str]); 21] = [
 ];
 
 /// Those that take too many scripts for that: whoever sees them first.
-pub const RARE: [Mutant; 2] = [Mutant::LentNotPinned, Mutant::WriteWhileReadOnly];
+pub const RARE: [Mutant; 2] = [Mutant::ZeroCopyNotPinned, Mutant::WriteWhileReadOnly];
 
 /// Checkers that no bug of the table needs, and who shows that they see.
 pub const UNUSED: [(&str, &str); 3] = [
@@ -146,7 +146,7 @@ fn trimming(number: u64) -> Script {
 }
 
 /// A disk has no space for a while, for data and for its superblock, and what is written is written from the
-/// memory that clients lend.
+/// memory that clients has zero-copy.
 fn filling(number: u64) -> Script {
     let mut options = small(number);
     options.knobs.skip_copy = true;

@@ -143,7 +143,7 @@ pub(crate) struct Stripe {
     pub(crate) deferred: SlotSet,
     /// Of the write in flight: slots that are written from the memory of their writer. What the stripe has
     /// of them is old.
-    pub(crate) lent: SlotSet,
+    pub(crate) zero_copy: SlotSet,
     /// Of the operation in flight: slots whose member did not do it.
     pub(crate) faults: SlotSet,
     /// Of the sync's write in flight: the slot whose member had no space.
@@ -208,7 +208,7 @@ impl Stripe {
             given_up: 0,
             new_parity: SlotSet::EMPTY,
             deferred: SlotSet::EMPTY,
-            lent: SlotSet::EMPTY,
+            zero_copy: SlotSet::EMPTY,
             faults: SlotSet::EMPTY,
             no_space: None,
             operation: Operation::Idle,
@@ -240,7 +240,7 @@ impl Stripe {
         assert_eq!(self.pins, 0);
         assert!(!self.has_work());
         assert!(self.deferred.is_empty());
-        assert!(self.lent.is_empty());
+        assert!(self.zero_copy.is_empty());
         self.key = key;
         self.hashed = true;
         self.placement = Some(placement);
@@ -311,7 +311,7 @@ impl Stripe {
 
     /// Takes in what all writers brought: they are answered at the end of the operation. These parities
     /// are computed with it; these slots are written from the memory of their writers.
-    pub(crate) fn take_in(&mut self, new_parity: SlotSet, lent: SlotSet) {
+    pub(crate) fn take_in(&mut self, new_parity: SlotSet, zero_copy: SlotSet) {
         debug_assert!(self.taken.is_empty());
         self.handle = false;
         self.delayed = false;
@@ -319,7 +319,7 @@ impl Stripe {
         self.batch_ready = false;
         self.new_parity = new_parity;
         self.uptodate = self.uptodate.without(self.writers).without(self.placement().parity());
-        self.lent = lent;
+        self.zero_copy = zero_copy;
         std::mem::swap(&mut self.taken, &mut self.writes);
         self.taken_slots = std::mem::take(&mut self.writers);
         self.covered = SlotSet::EMPTY;
@@ -393,16 +393,18 @@ impl Stripe {
         self.read_error.and(self.uptodate).without(self.uncorrectable)
     }
 
-    /// Who is being written, of the strips that are lent.
-    pub(crate) fn lender(&self, slot: Slot) -> Option<&Piece> {
-        let lent = self.lent.contains(slot);
-        lent.then(|| self.taken.iter().find(|piece| piece.slot == slot)).flatten()
+    /// Who is being written, of the strips that are zero-copy pages.
+    pub(crate) fn zero_copy_from(&self, slot: Slot) -> Option<&Piece> {
+        let zero_copy = self.zero_copy.contains(slot);
+        zero_copy.then(|| self.taken.iter().find(|piece| piece.slot == slot)).flatten()
     }
 
-    /// Where a strip of the write in flight is, and the request that lends it.
+    /// Where a strip of the write in flight is, and the request whose zero-copy page it is.
     pub(crate) fn memory(&self, slot: Slot, frames: u32) -> (Part, Option<RequestId>) {
-        match self.lender(slot) {
-            Some(piece) => (piece.memory.expect("it lends memory"), Some(piece.request)),
+        match self.zero_copy_from(slot) {
+            Some(piece) => {
+                (piece.memory.expect("a zero-copy page has memory"), Some(piece.request))
+            }
             None => (self.strip(slot, frames), None),
         }
     }
@@ -417,7 +419,7 @@ impl Stripe {
     }
 
     /// Whether every strip that is written lies in memory right after the same strip of another stripe,
-    /// which was taken in and lends all of them, so that both can be computed as one.
+    /// which was taken in and is all zero-copy pages, so that both can be computed as one.
     pub(crate) fn goes_on_after(&self, before: &Self, frames: u32) -> bool {
         let goes_on = |(mine, other): (&Piece, &Piece)| {
             let memory = mine.memory.zip(other.memory);
@@ -427,7 +429,7 @@ impl Stripe {
                 && memory.is_some_and(|(mine, other)| mine.slab_start() == other.slab_end())
         };
         self.frames.0 == before.frames.0 + frames
-            && before.lent == before.taken_slots
+            && before.zero_copy == before.taken_slots
             && self.writers == before.taken_slots
             && self.writes.len() == before.taken.len()
             && self.writes.iter().zip(&before.taken).all(goes_on)

@@ -604,7 +604,7 @@ impl Stripes {
 
     /// A member request that was given up is done at last.
     pub(crate) fn unpin(&mut self, part: StripIo) {
-        if let Some(request) = part.lender {
+        if let Some(request) = part.zero_copy_from {
             self.events.push(Event::Unpinned { request });
             return;
         }
@@ -663,14 +663,15 @@ impl Stripes {
         let stripes = self.batch_of(run.head);
         let (first, count) = (run.first as usize, run.count as usize);
         stripes.into_iter().skip(first).take(count).map(move |stripe| {
-            let lender = self.cache.stripe(stripe).lender(run.slot).map(|piece| piece.request);
-            StripIo { stripe, slot: run.slot, lender }
+            let zero_copy_from =
+                self.cache.stripe(stripe).zero_copy_from(run.slot).map(|piece| piece.request);
+            StripIo { stripe, slot: run.slot, zero_copy_from }
         })
     }
 
     /// A member request that was given up may still use a strip.
     fn pin(&mut self, part: StripIo) {
-        match part.lender {
+        match part.zero_copy_from {
             Some(request) => self.events.push(Event::Pinned { request }),
             None => self.cache.stripe_mut(part.stripe).pins += 1,
         }
@@ -860,8 +861,8 @@ impl Stripes {
         };
         let mut sent = 0;
         for slot in slots.descending() {
-            let (memory, lender) = stripe.memory(slot, frames);
-            let who = Who::Stripe(StripIo { stripe: id, slot, lender });
+            let (memory, zero_copy_from) = stripe.memory(slot, frames);
+            let who = Who::Stripe(StripIo { stripe: id, slot, zero_copy_from });
             sent += u32::from(cx.stage(slot, &request, &[memory], who));
         }
         stripe.in_flight += sent;

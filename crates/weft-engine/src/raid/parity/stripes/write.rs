@@ -29,9 +29,9 @@ impl Stripes {
             let goes_on = before.is_some_and(|before| self.goes_on(id, before, &mut ops));
             if goes_on {
                 let stripe = self.cache.stripe_mut(id);
-                let (new_parity, lent) =
+                let (new_parity, zero_copy) =
                     (stripe.placement().parity().and(cx.membership().present()), stripe.to_write());
-                stripe.take_in(new_parity, lent);
+                stripe.take_in(new_parity, zero_copy);
             } else {
                 self.take_in_stripe(id, mode, &mut ops, cx);
             }
@@ -76,16 +76,16 @@ impl Stripes {
         let stripe = self.cache.stripe(id);
         let written = stripe.to_write();
         let full = written == SlotSet::first(stripe.members).without(placement.parity());
-        let lends = cx.knobs.skip_copy || (auto && full);
-        let mut lent = SlotSet::EMPTY;
+        let skip_copy = cx.knobs.skip_copy || (auto && full);
+        let mut zero_copy = SlotSet::EMPTY;
         // Two for each piece, or one and the parity; zeros may take more.
         ops.reserve(2 * stripe.writes().len());
         for piece in stripe.writes() {
-            let lender = piece.whole_strip(strip_bytes).filter(|_| lends);
-            if lender.is_some() {
-                lent.insert(piece.slot);
+            let zero_copy_from = piece.whole_strip(strip_bytes).filter(|_| skip_copy);
+            if zero_copy_from.is_some() {
+                zero_copy.insert(piece.slot);
             }
-            if lender.is_some() && mode == Mode::Reconstruct {
+            if zero_copy_from.is_some() && mode == Mode::Reconstruct {
                 continue;
             }
             let mut take = |new: Part, offset: u32| {
@@ -97,7 +97,7 @@ impl Stripes {
                     let (p, q) = (p.map(here), q.map(here));
                     ops.push(ComputeOp::UpdatePq { exponent, old, new, p, q });
                 }
-                if lender.is_some() {
+                if zero_copy_from.is_some() {
                     return;
                 }
                 ops.push(if new.is_zero() {
@@ -114,15 +114,16 @@ impl Stripes {
         // Without a member to write parity to there is none to compute, and nothing was read for it.
         if mode == Mode::Reconstruct && (p.is_some() || q.is_some()) {
             let mut data = self.sources(id, self.data_slots(id), cx);
-            for piece in stripe.writes().iter().filter(|piece| lent.contains(piece.slot)) {
+            for piece in stripe.writes().iter().filter(|piece| zero_copy.contains(piece.slot)) {
                 let mine = self.whole(id, piece.slot);
                 let source = data.iter_mut().find(|source| source.part == mine);
-                source.expect("data is written").part = piece.memory.expect("it lends memory");
+                source.expect("data is written").part =
+                    piece.memory.expect("a zero-copy page has memory");
             }
             let whole = |slot: Slot| self.whole(id, slot);
             ops.push(ComputeOp::Pq { data, p: p.map(whole), q: q.map(whole) });
         }
-        self.cache.stripe_mut(id).take_in(placement.parity().and(present), lent);
+        self.cache.stripe_mut(id).take_in(placement.parity().and(present), zero_copy);
     }
 
     /// Parity is computed: data and parity go to the members.
@@ -131,8 +132,10 @@ impl Stripes {
         let present = cx.membership().present();
         for id in &stripes {
             let stripe = self.cache.stripe_mut(*id);
-            stripe.uptodate =
-                stripe.uptodate.or(stripe.written().without(stripe.lent)).or(stripe.new_parity);
+            stripe.uptodate = stripe
+                .uptodate
+                .or(stripe.written().without(stripe.zero_copy))
+                .or(stripe.new_parity);
             stripe.io_started = true;
         }
         if let [alone] = stripes[..] {
@@ -216,7 +219,7 @@ impl Stripes {
     pub(super) fn written(&mut self, id: StripeId, cx: &mut Surroundings<'_>) {
         let stripe = self.cache.stripe(id);
         let may_defer = stripe.batch != Batch::None || !stripe.deferred.is_empty();
-        if may_defer && self.save_lent(id, &self.batch_of(id), cx) {
+        if may_defer && self.save_zero_copy(id, &self.batch_of(id), cx) {
             return;
         }
         let stripe = self.cache.stripe_mut(id);
@@ -257,7 +260,7 @@ impl Stripes {
         stripe.read_error = stripe.read_error.without(rewritten);
         stripe.retried = stripe.retried.without(rewritten);
         stripe.faults = SlotSet::EMPTY;
-        stripe.lent = SlotSet::EMPTY;
+        stripe.zero_copy = SlotSet::EMPTY;
         self.answer_writers(&[id], result);
     }
 
@@ -283,16 +286,22 @@ impl Stripes {
 impl Stripes {
     /// Copies what members had no space for from the memory of writers that are about to be answered.
     /// Whether there was any.
-    fn save_lent(&mut self, id: StripeId, stripes: &[StripeId], cx: &mut Surroundings<'_>) -> bool {
-        if cx.is_planted(Mutant::LentNotSaved) {
+    fn save_zero_copy(
+        &mut self,
+        id: StripeId,
+        stripes: &[StripeId],
+        cx: &mut Surroundings<'_>,
+    ) -> bool {
+        if cx.is_planted(Mutant::ZeroCopyNotSaved) {
             return false;
         }
         let mut ops = Vec::new();
         for id in stripes {
             let stripe = self.cache.stripe(*id);
-            for slot in stripe.deferred.and(stripe.lent).ascending() {
-                let lender = stripe.lender(slot).expect("writers stay until they are answered");
-                let from = lender.memory.expect("it lends memory");
+            for slot in stripe.deferred.and(stripe.zero_copy).ascending() {
+                let zero_copy_from =
+                    stripe.zero_copy_from(slot).expect("writers stay until they are answered");
+                let from = zero_copy_from.memory.expect("a zero-copy page has memory");
                 ops.push(ComputeOp::Copy { from, to: self.whole(*id, slot) });
             }
         }
@@ -307,9 +316,9 @@ impl Stripes {
     pub(super) fn saved(&mut self, id: StripeId, cx: &mut Surroundings<'_>) {
         for id in self.batch_of(id) {
             let stripe = self.cache.stripe_mut(id);
-            let saved = stripe.deferred.and(stripe.lent);
+            let saved = stripe.deferred.and(stripe.zero_copy);
             stripe.uptodate = stripe.uptodate.or(saved);
-            stripe.lent = stripe.lent.without(saved);
+            stripe.zero_copy = stripe.zero_copy.without(saved);
         }
         self.written(id, cx);
     }
