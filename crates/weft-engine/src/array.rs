@@ -140,8 +140,8 @@ impl Array {
         for (state, slot) in assembly.slots.iter().zip(0u16..) {
             let (member, state) = match state {
                 SlotState::InSync(member) => (member, MemberState::InSync),
-                SlotState::Rebuilding { member, good_to } => {
-                    (member, MemberState::Rebuilding { good_to: *good_to })
+                SlotState::Rebuilding { member, recovery_offset } => {
+                    (member, MemberState::Rebuilding { recovery_offset: *recovery_offset })
                 }
                 SlotState::Missing => continue,
             };
@@ -514,8 +514,8 @@ impl Array {
             },
             members: &standings,
             number: member.number,
-            good_to: match member.state {
-                MemberState::Rebuilding { good_to } => Some(good_to),
+            recovery_offset: match member.state {
+                MemberState::Rebuilding { recovery_offset } => Some(recovery_offset),
                 MemberState::Faulty | MemberState::InSync | MemberState::Spare => None,
             },
         };
@@ -962,7 +962,7 @@ impl Array {
             member.state = if stale {
                 MemberState::InSync
             } else {
-                MemberState::Rebuilding { good_to: Sectors::ZERO }
+                MemberState::Rebuilding { recovery_offset: Sectors::ZERO }
             };
             member.slot = Some(Slot(slot as u16));
             member.lacks_bitmap = self.bitmap.is_some();
@@ -987,27 +987,29 @@ impl Array {
             && self.members.iter().any(|member| member.state == MemberState::Spare)
     }
 
-    /// Slots being rebuilt, and the least that any of them is good to.
+    /// Slots being rebuilt, and the least recovery offset of their members.
     pub(crate) fn rebuilding(&self) -> Option<(SlotSet, Sectors)> {
         let mut slots = SlotSet::EMPTY;
         let mut least: Option<Sectors> = None;
         for member in &self.members {
-            if let (MemberState::Rebuilding { good_to }, Some(slot)) = (member.state, member.slot) {
+            if let (MemberState::Rebuilding { recovery_offset }, Some(slot)) =
+                (member.state, member.slot)
+            {
                 slots.insert(slot);
-                least = Some(least.map_or(good_to, |least| least.min(good_to)));
+                least = Some(least.map_or(recovery_offset, |least| least.min(recovery_offset)));
             }
         }
         least.map(|least| (slots, least))
     }
 
-    /// The members being rebuilt are good to here; `end` makes them whole.
+    /// Moves the recovery offset of the members being rebuilt; `end` makes them whole.
     pub(crate) fn rebuilt_to(&mut self, slots: SlotSet, to: Sectors, end: bool) {
         for member in &mut self.members {
             let Some(slot) = member.slot else { continue };
-            if let MemberState::Rebuilding { good_to } = &mut member.state
+            if let MemberState::Rebuilding { recovery_offset } = &mut member.state
                 && slots.contains(slot)
             {
-                *good_to = to.max(*good_to);
+                *recovery_offset = to.max(*recovery_offset);
                 if end {
                     member.state = MemberState::InSync;
                 }

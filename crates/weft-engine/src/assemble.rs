@@ -87,12 +87,12 @@ pub enum SlotState {
     InSync(Box<Member>),
     /// Nobody.
     Missing,
-    /// A member that is good below `good_to`.
+    /// A member that is being rebuilt: its data below `recovery_offset` is there.
     Rebuilding {
         /// Who.
         member: Box<Member>,
         /// Data sectors of it that are good.
-        good_to: Sectors,
+        recovery_offset: Sectors,
     },
 }
 

@@ -35,7 +35,7 @@ pub(crate) struct Membership {
 struct Seat {
     member: Option<MemberIndex>,
     /// Of a member that is being rebuilt.
-    good_to: Option<Sectors>,
+    recovery_offset: Option<Sectors>,
     bad: BadBlocks,
 }
 
@@ -119,7 +119,7 @@ impl Membership {
             let member = members.iter().find(|member| member.slot == Some(Slot(slot)));
             let member = member.filter(|member| !member.is_faulty());
             seat.member = member.map(|member| member.info.index);
-            seat.good_to = member.and_then(good_to);
+            seat.recovery_offset = member.and_then(recovery_offset);
             seat.bad = member.map(|member| member.bad.clone()).unwrap_or_default();
         }
     }
@@ -128,7 +128,7 @@ impl Membership {
     pub(crate) fn rebuilt(&mut self, members: &[Member]) {
         for member in members {
             if let Some(slot) = member.slot {
-                self.seats[slot.index()].good_to = good_to(member);
+                self.seats[slot.index()].recovery_offset = recovery_offset(member);
             }
         }
     }
@@ -137,7 +137,10 @@ impl Membership {
     pub(crate) fn in_sync(&self, end: Sectors) -> SlotSet {
         let mut set = self.in_sync;
         for slot in self.present.without(self.in_sync).ascending() {
-            if self.seats[slot.index()].good_to.is_some_and(|good_to| good_to >= end) {
+            if self.seats[slot.index()]
+                .recovery_offset
+                .is_some_and(|recovery_offset| recovery_offset >= end)
+            {
                 set.insert(slot);
             }
         }
@@ -222,9 +225,9 @@ impl Membership {
     }
 }
 
-fn good_to(member: &Member) -> Option<Sectors> {
+fn recovery_offset(member: &Member) -> Option<Sectors> {
     match member.state {
-        MemberState::Rebuilding { good_to } => Some(good_to),
+        MemberState::Rebuilding { recovery_offset } => Some(recovery_offset),
         MemberState::Faulty | MemberState::InSync | MemberState::Spare => None,
     }
 }

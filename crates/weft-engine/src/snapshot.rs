@@ -150,7 +150,7 @@ pub enum MemberState {
     /// Good below the sector.
     Rebuilding {
         /// Data sectors.
-        good_to: Sectors,
+        recovery_offset: Sectors,
     },
     /// Waits for a slot.
     Spare,

@@ -254,7 +254,7 @@ pub struct MemberStatus {
     pub state: String,
     /// Of one that is rebuilding: data sectors that are good.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub good_to: Option<u64>,
+    pub recovery_offset: Option<u64>,
     /// `direct` or `buffered`.
     pub mode: String,
     /// Requests.

@@ -318,8 +318,8 @@ impl ControlPort {
                             MemberState::Spare => "spare",
                         }
                         .to_owned(),
-                        good_to: match member.state {
-                            MemberState::Rebuilding { good_to } => Some(good_to.0),
+                        recovery_offset: match member.state {
+                            MemberState::Rebuilding { recovery_offset } => Some(recovery_offset.0),
                             MemberState::Faulty | MemberState::InSync | MemberState::Spare => None,
                         },
                         mode: mode(member.member),

@@ -45,7 +45,7 @@ pub struct Update<'a> {
     /// The number of the member whose superblock it is.
     pub number: u32,
     /// Sectors of data that a member has that is being rebuilt.
-    pub good_to: Option<Sectors>,
+    pub recovery_offset: Option<Sectors>,
 }
 
 /// Why a device cannot be a spare.
@@ -148,9 +148,9 @@ impl Super1 {
         self.utime = update.utime;
         self.roles = update.members.iter().map(|member| member.role.code()).collect();
         self.resync_offset = update.resync;
-        if let Some(good_to) = update.good_to {
+        if let Some(recovery_offset) = update.recovery_offset {
             self.feature_map.insert(Features::RECOVERY);
-            self.recovery_offset_raw = good_to.0;
+            self.recovery_offset_raw = recovery_offset.0;
         } else {
             self.feature_map.remove(Features::RECOVERY);
             self.recovery_offset_raw = 0;

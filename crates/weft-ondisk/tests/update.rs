@@ -32,9 +32,9 @@ fn members() -> Vec<Standing> {
     ]
 }
 
-fn update(members: &[Standing], number: u32, good_to: Option<Sectors>) -> Update<'_> {
+fn update(members: &[Standing], number: u32, recovery_offset: Option<Sectors>) -> Update<'_> {
     let (utime, resync) = (MdTime::from_secs(77), ResyncOffset::At(Sectors(64)));
-    Update { events: 50, utime, resync, members, number, good_to }
+    Update { events: 50, utime, resync, members, number, recovery_offset }
 }
 
 #[test]

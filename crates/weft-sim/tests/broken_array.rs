@@ -135,11 +135,11 @@ fn write_where_a_recovery_has_been_reaches_no_member_once_the_array_is_broken() 
         assert!(rig.step(Order::Fifo), "the recovery goes on");
     }
     rig.sync(SyncAction::Frozen).expect("a recovery may be stopped");
-    let good_to = match rig.volume().members[added].state {
-        MemberState::Rebuilding { good_to } => good_to,
+    let recovery_offset = match rig.volume().members[added].state {
+        MemberState::Rebuilding { recovery_offset } => recovery_offset,
         state => panic!("{state:?}"),
     };
-    assert!(good_to >= Sectors(8), "{good_to:?}");
+    assert!(recovery_offset >= Sectors(8), "{recovery_offset:?}");
     rig.log.clear();
     let write = rig.write(0, 2);
     rig.disks[1].faults.gone = true;

@@ -145,8 +145,8 @@ fn late_errors_of_a_failed_member_do_not_fail_its_replacement() {
     for token in tokens {
         rig.complete(token);
         assert_eq!(state_of(&rig, 0), Some(MemberState::Faulty));
-        let good_to = Sectors(0);
-        assert_eq!(state_of(&rig, 4), Some(MemberState::Rebuilding { good_to }));
+        let recovery_offset = Sectors(0);
+        assert_eq!(state_of(&rig, 4), Some(MemberState::Rebuilding { recovery_offset }));
     }
     rig.until_idle();
     assert_eq!(state_of(&rig, 4), Some(MemberState::InSync));

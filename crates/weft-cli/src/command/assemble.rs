@@ -179,8 +179,8 @@ fn standing(
             SlotState::InSync(member) if member.info.index == index => {
                 return Some((Some(slot), "in sync", String::new()));
             }
-            SlotState::Rebuilding { member, good_to } if member.info.index == index => {
-                let good = size::human(good_to.bytes());
+            SlotState::Rebuilding { member, recovery_offset } if member.info.index == index => {
+                let good = size::human(recovery_offset.bytes());
                 let all = size::human(assembly.geometry.member_size().bytes());
                 return Some((Some(slot), "rebuilding", format!("good up to {good} of {all}")));
             }

@@ -100,7 +100,7 @@ struct Held {
     /// `None` where it is not known.
     data_offset: Option<Sectors>,
     /// Data sectors that are good.
-    good_to: Sectors,
+    recovery_offset: Sectors,
 }
 
 /// A range of sectors of the array. What is smaller than a sector is read and written with it.
@@ -170,13 +170,13 @@ impl Array {
                 SlotState::InSync(member) => Held {
                     label: Some(member.info.label.clone()),
                     data_offset: Some(member.superblock.data_offset()),
-                    good_to: assembly.geometry.member_size(),
+                    recovery_offset: assembly.geometry.member_size(),
                 },
                 SlotState::Missing => Held::nobody(),
-                SlotState::Rebuilding { member, good_to } => Held {
+                SlotState::Rebuilding { member, recovery_offset } => Held {
                     label: Some(member.info.label.clone()),
                     data_offset: Some(member.superblock.data_offset()),
-                    good_to: *good_to,
+                    recovery_offset: *recovery_offset,
                 },
             })
             .collect();
@@ -211,7 +211,7 @@ impl Array {
                 label: Some(member.label.clone()),
                 // That of a member in memory is not to be seen from here.
                 data_offset: superblock.as_ref().map(|superblock| superblock.data_offset()),
-                good_to: member.good_to.map_or(Sectors(u64::MAX), Sectors),
+                recovery_offset: member.recovery_offset.map_or(Sectors(u64::MAX), Sectors),
             };
         }
         let failed = |error: &dyn fmt::Display| Failure::failed(format!("{name}: {error}"));
@@ -312,7 +312,7 @@ impl Array {
             q: placement.q,
             uptodate: SlotSet::EMPTY,
             insync: slots
-                .filter(|(held, _)| held.label.is_some() && held.good_to.0 >= sectors.end)
+                .filter(|(held, _)| held.label.is_some() && held.recovery_offset.0 >= sectors.end)
                 .map(|(_, slot)| Slot(slot))
                 .collect(),
             writable: (0_u16..)
@@ -333,7 +333,8 @@ impl Array {
 
     fn plan_read(&self, sectors: &std::ops::Range<u64>, touched: SlotSet) -> ReadPlan {
         let mut facts = self.facts(sectors);
-        let degraded = self.slots.iter().any(|held| held.good_to < self.geometry.member_size());
+        let degraded =
+            self.slots.iter().any(|held| held.recovery_offset < self.geometry.member_size());
         let healthy =
             self.knobs.plan_rule == PlanRule::Least && touched.without(facts.insync).is_empty();
         if !degraded || healthy {
@@ -581,7 +582,7 @@ impl Array {
 
 impl Held {
     fn nobody() -> Self {
-        Self { label: None, data_offset: None, good_to: Sectors::ZERO }
+        Self { label: None, data_offset: None, recovery_offset: Sectors::ZERO }
     }
 }
 

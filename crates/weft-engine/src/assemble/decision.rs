@@ -460,7 +460,9 @@ impl Decision<'_> {
                     dirty_from = Some(dirty_from.map_or(from, |other| other.min(from)));
                 }
                 *place = match member.superblock.recovery_offset() {
-                    Some(good_to) => SlotState::Rebuilding { member: Box::new(member), good_to },
+                    Some(recovery_offset) => {
+                        SlotState::Rebuilding { member: Box::new(member), recovery_offset }
+                    }
                     None => SlotState::InSync(Box::new(member)),
                 };
             } else if role == Role::Journal {
@@ -577,9 +579,10 @@ impl Decision<'_> {
             .filter_map(|(slot, state)| match state {
                 SlotState::InSync(_) => None,
                 SlotState::Missing => Some(format!("slot {slot} missing")),
-                SlotState::Rebuilding { member, good_to } => {
-                    Some(format!("slot {slot} ({}) rebuilt only to {good_to}", member.info.label))
-                }
+                SlotState::Rebuilding { member, recovery_offset } => Some(format!(
+                    "slot {slot} ({}) rebuilt only to {recovery_offset}",
+                    member.info.label
+                )),
             })
             .collect();
         let found = format!(

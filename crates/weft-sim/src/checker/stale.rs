@@ -183,14 +183,16 @@ impl Stale {
     /// See [`super::Checkers::assembled`].
     pub fn assembled(&self, view: View<'_>, assembly: &Assembly, found: &mut Vec<Violation>) {
         for state in &assembly.slots {
-            let (member, good_to) = match state {
+            let (member, recovery_offset) = match state {
                 SlotState::InSync(member) => (member, u64::MAX),
-                SlotState::Rebuilding { member, good_to } => (member, good_to.0),
+                SlotState::Rebuilding { member, recovery_offset } => (member, recovery_offset.0),
                 SlotState::Missing => continue,
             };
             let disk = view.disk(member.info.index);
             let missing = self.missing.get(&disk);
-            if let Some(column) = missing.and_then(|columns| columns.range(..good_to).next()) {
+            if let Some(column) =
+                missing.and_then(|columns| columns.range(..recovery_offset).next())
+            {
                 found.push(Violation::new(
                     NAME,
                     format!("disk {disk} is believed and misses what was acknowledged at {column}"),

@@ -29,8 +29,8 @@ impl World {
     /// suspect, and what may be read there.
     pub(super) fn measure_all(&mut self, assembly: &Assembly) {
         let rebuilding = |(slot, state): (u16, &SlotState)| match state {
-            SlotState::Rebuilding { member, good_to } => {
-                Some((slot, (member.info.index.index(), good_to.0)))
+            SlotState::Rebuilding { member, recovery_offset } => {
+                Some((slot, (member.info.index.index(), recovery_offset.0)))
             }
             _ => None,
         };
@@ -54,8 +54,8 @@ impl World {
                     let at = column + self.array.data_offset[disk].0;
                     member.cut_at.is_none_or(|end| at < end.0).then_some(disk)
                 }
-                Some(SlotState::Rebuilding { member, good_to }) => {
-                    (column < good_to.0).then_some(member.info.index.index())
+                Some(SlotState::Rebuilding { member, recovery_offset }) => {
+                    (column < recovery_offset.0).then_some(member.info.index.index())
                 }
                 _ => None,
             };
@@ -187,12 +187,12 @@ impl World {
         let members = volume.map_or_else(Vec::new, |volume| volume.members);
         let read = members.iter().filter_map(|member| {
             let slot = member.slot?.0;
-            let good_to = match member.state {
+            let recovery_offset = match member.state {
                 MemberState::InSync => u64::MAX,
-                MemberState::Rebuilding { good_to } => good_to.0,
+                MemberState::Rebuilding { recovery_offset } => recovery_offset.0,
                 MemberState::Faulty | MemberState::Spare => return None,
             };
-            Some((slot, (self.disk_of[member.member.index()], good_to)))
+            Some((slot, (self.disk_of[member.member.index()], recovery_offset)))
         });
         read.filter(|(slot, _)| missing.contains(slot)).collect()
     }
