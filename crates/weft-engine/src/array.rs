@@ -1034,7 +1034,7 @@ impl Array {
                 let (at, index) = (member.data_sector(sector), member.info.index);
                 out.notice(Notice::ReadErrorCorrected { member: index, at, sectors });
             }
-            Report::Doubted { .. } => {
+            Report::Suspect { .. } => {
                 if !self.breaks(position) {
                     self.fail(position, out);
                 }

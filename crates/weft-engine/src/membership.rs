@@ -58,7 +58,7 @@ pub(crate) enum Report {
     /// A strip was written again, and read back.
     Corrected { slot: Slot, sector: Sectors, sectors: Sectors },
     /// It takes writes that it cannot read back: not one to trust, if there is a choice.
-    Doubted { slot: Slot },
+    Suspect { slot: Slot },
     /// It did not do what it was told to: it has failed, whatever follows from that.
     Failed { slot: Slot },
     /// A read failed; of more than so many in a row it is failed, if there is a choice.
@@ -71,7 +71,7 @@ impl Report {
         match self {
             Self::Correcting { slot }
             | Self::Corrected { slot, .. }
-            | Self::Doubted { slot }
+            | Self::Suspect { slot }
             | Self::Failed { slot }
             | Self::ReadFailed { slot, .. } => slot,
         }

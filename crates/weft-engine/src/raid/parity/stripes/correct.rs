@@ -66,7 +66,7 @@ impl Stripes {
             let stripe = self.cache.stripe_mut(id);
             stripe.read_error.insert(slot);
             stripe.uncorrectable.insert(slot);
-            cx.report(Report::Doubted { slot });
+            cx.report(Report::Suspect { slot });
         } else {
             cx.report(Report::Corrected { slot, sector, sectors: height });
         }
