@@ -7,17 +7,17 @@
 //! everything before it. Rounds are numbered; whoever depends on a change waits for the number of the
 //! first round that starts after it. Three things depend on one:
 //!
-//! - the first write after clean: the dirty mark comes before it (I5);
+//! - the first write after clean: the dirty state comes before it (I5);
 //! - an acknowledgement after a member failed: the failure comes before it (I4d), and no stripe is
 //!   handled meanwhile, as in md;
-//! - the clean mark: every member is flushed before any superblock says clean.
+//! - the clean state: every member is flushed before any superblock says clean.
 //!
 //! A superblock that is not written is written once more before its member falls: a passing error must
 //! not cost a member, and two of them in one round not the array. (What a flush lost is lost all the same:
 //! a driver says so again.) One that finds no space is written again every second, until there is some
 //! or the member is given up ([`Array::give_up_full`]).
 //!
-//! Update counts only go up (md takes one back on a clean mark; both are accepted by md).
+//! Update counts only go up (md takes one back on a clean state; both are accepted by md).
 //!
 //! Source   md-raid.md §6.5 to §6.7, md-ondisk.md §1.7 and §8.4, reliability.md I4 to I6
 
@@ -58,8 +58,8 @@ pub(crate) struct Array {
     bitmap: Option<Bitmap>,
     events: u64,
     epoch_secs: u64,
-    mark: Mark,
-    settlings: u64,
+    clean_state: CleanState,
+    safe_mode_attempts: u64,
     /// Client writes and syncs that change parity.
     writers: u32,
     last_write: Time,
@@ -73,7 +73,7 @@ pub(crate) struct Array {
     lacked_space_for_discard: bool,
 }
 
-/// Strips that were made good after a read error. That takes no dirty mark, for it changes nothing that a
+/// Strips that were made good after a read error. That takes no dirty state, for it changes nothing that a
 /// crash could leave half done; but the members are flushed before a superblock says clean. So it
 /// is with strips that a member had no space for, once they are written and no resync is to come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,7 +86,7 @@ enum Corrections {
 
 /// What the superblocks say, and are about to say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Mark {
+enum CleanState {
     /// The round of this number will say clean.
     BecomingClean(u64),
     /// The round of this number will say dirty.
@@ -95,7 +95,7 @@ enum Mark {
     Dirty,
     /// Dirty, and the members are being flushed so that a round may say clean: the flush of this
     /// number, for one that was asked for before a later write does not cover it.
-    Settling(u64),
+    EnteringSafeMode(u64),
 }
 
 /// Who asked for a flush.
@@ -103,7 +103,7 @@ enum Mark {
 pub(crate) enum FlushFor {
     Request(RequestId),
     /// The round of superblocks that is about to say clean, in its so manieth attempt.
-    CleanMark(u64),
+    Clean(u64),
     /// Any round that says clean, after strips were made good.
     Corrections,
 }
@@ -172,7 +172,8 @@ impl Array {
                 *role = Role::Faulty;
             }
         }
-        let mark = if assembly.resync_from.is_some() { Mark::Dirty } else { Mark::Clean };
+        let clean_state =
+            if assembly.resync_from.is_some() { CleanState::Dirty } else { CleanState::Clean };
         let mut array = Self {
             volume,
             geometry: assembly.geometry.clone(),
@@ -188,8 +189,8 @@ impl Array {
             bitmap: assembly.bitmap().cloned(),
             events: assembly.events,
             epoch_secs,
-            mark,
-            settlings: 0,
+            clean_state,
+            safe_mode_attempts: 0,
             writers: 0,
             last_write: now,
             rounds: Rounds::default(),
@@ -202,9 +203,9 @@ impl Array {
         array.recount();
         array.index_members();
         // A crash now must find what was found: recorded before the first write.
-        if mark == Mark::Dirty && !array.membership.read_only {
+        if clean_state == CleanState::Dirty && !array.membership.read_only {
             let number = array.want_round();
-            array.mark = Mark::BecomingDirty(number);
+            array.clean_state = CleanState::BecomingDirty(number);
         }
         array
     }
@@ -276,14 +277,15 @@ impl Array {
     /// else it waits for [`Array::is_dirty`].
     pub(crate) fn write_begins(&mut self) -> bool {
         self.writers += 1;
-        match self.mark {
-            Mark::Settling(_) => self.mark = Mark::Dirty,
-            Mark::BecomingClean(_) if self.is_planted(Mutant::UnmarkedWhileBecomingClean) => {}
-            Mark::Clean | Mark::BecomingClean(_) => {
-                let number = self.want_round();
-                self.mark = Mark::BecomingDirty(number);
+        match self.clean_state {
+            CleanState::EnteringSafeMode(_) => self.clean_state = CleanState::Dirty,
+            CleanState::BecomingClean(_) if self.is_planted(Mutant::NotDirtyWhileBecomingClean) => {
             }
-            Mark::Dirty | Mark::BecomingDirty(_) => {}
+            CleanState::Clean | CleanState::BecomingClean(_) => {
+                let number = self.want_round();
+                self.clean_state = CleanState::BecomingDirty(number);
+            }
+            CleanState::Dirty | CleanState::BecomingDirty(_) => {}
         }
         self.is_dirty()
     }
@@ -297,31 +299,31 @@ impl Array {
     /// Whether the members say, durably, that writes may be in flight.
     pub(crate) fn is_dirty(&self) -> bool {
         self.is_planted(Mutant::AckBeforeSuperblock)
-            || matches!(self.mark, Mark::Dirty | Mark::Settling(_))
-            || (matches!(self.mark, Mark::BecomingClean(_))
-                && self.is_planted(Mutant::UnmarkedWhileBecomingClean))
+            || matches!(self.clean_state, CleanState::Dirty | CleanState::EnteringSafeMode(_))
+            || (matches!(self.clean_state, CleanState::BecomingClean(_))
+                && self.is_planted(Mutant::NotDirtyWhileBecomingClean))
     }
 
     /// Begins to mark the array clean once it has been quiet for `delay`; `None` when it stops.
-    pub(crate) fn settle(&mut self, delay: Option<Span>, now: Time) {
-        if self.mark != Mark::Dirty
+    pub(crate) fn enter_safe_mode(&mut self, delay: Option<Span>, now: Time) {
+        if self.clean_state != CleanState::Dirty
             || self.writers > 0
             || self.membership.read_only
             || self.membership.broken
         {
             return;
         }
-        if delay.is_none_or(|delay| self.settle_wake(delay).is_some_and(|due| due <= now)) {
-            self.settlings += 1;
-            self.mark = Mark::Settling(self.settlings);
-            self.flushes.arrive(FlushFor::CleanMark(self.settlings));
+        if delay.is_none_or(|delay| self.safe_mode_wake(delay).is_some_and(|due| due <= now)) {
+            self.safe_mode_attempts += 1;
+            self.clean_state = CleanState::EnteringSafeMode(self.safe_mode_attempts);
+            self.flushes.arrive(FlushFor::Clean(self.safe_mode_attempts));
         }
     }
 
-    /// When [`Array::settle`] has something to do.
-    pub(crate) fn settle_wake(&self, delay: Span) -> Option<Time> {
+    /// When [`Array::enter_safe_mode`] has something to do.
+    pub(crate) fn safe_mode_wake(&self, delay: Span) -> Option<Time> {
         // Parity that was not checked yet keeps the array dirty until it stops.
-        let waits = self.mark == Mark::Dirty
+        let waits = self.clean_state == CleanState::Dirty
             && self.writers == 0
             && delay > Span::ZERO
             && self.membership.resync_from.is_none()
@@ -342,18 +344,20 @@ impl Array {
     /// Whether the members say that it was stopped, as far as they may be written.
     pub(crate) fn is_settled(&self) -> bool {
         self.is_quiet()
-            && (self.mark == Mark::Clean || self.membership.read_only || self.membership.broken)
+            && (self.clean_state == CleanState::Clean
+                || self.membership.read_only
+                || self.membership.broken)
     }
 
     /// md's word for it.
     pub(crate) fn state_word(&self) -> &'static str {
-        match self.mark {
+        match self.clean_state {
             _ if self.membership.read_only => "readonly",
             _ if self.membership.broken => "broken",
-            Mark::BecomingDirty(_) => "write-pending",
-            Mark::Clean | Mark::BecomingClean(_) => "clean",
-            Mark::Settling(_) => "active-idle",
-            Mark::Dirty => "active",
+            CleanState::BecomingDirty(_) => "write-pending",
+            CleanState::Clean | CleanState::BecomingClean(_) => "clean",
+            CleanState::EnteringSafeMode(_) => "active-idle",
+            CleanState::Dirty => "active",
         }
     }
 
@@ -441,7 +445,7 @@ impl Array {
 
     /// Whether superblocks say, from now on, that writes may be in flight.
     fn says_in_use(&self) -> bool {
-        !matches!(self.mark, Mark::Clean | Mark::BecomingClean(_))
+        !matches!(self.clean_state, CleanState::Clean | CleanState::BecomingClean(_))
     }
 
     /// When a round is due that found no space before.
@@ -647,13 +651,13 @@ impl Array {
         }
         let recorded_before = self.failures_recorded();
         self.rounds.done = self.rounds.started;
-        match self.mark {
-            Mark::BecomingClean(number) if self.rounds.done >= number => {
-                self.mark = Mark::Clean;
+        match self.clean_state {
+            CleanState::BecomingClean(number) if self.rounds.done >= number => {
+                self.clean_state = CleanState::Clean;
                 out.notice(Notice::ArrayClean(self.volume));
             }
-            Mark::BecomingDirty(number) if self.rounds.done >= number => {
-                self.mark = Mark::Dirty;
+            CleanState::BecomingDirty(number) if self.rounds.done >= number => {
+                self.clean_state = CleanState::Dirty;
                 self.last_write = out.now;
                 out.notice(Notice::ArrayDirty(self.volume));
             }
@@ -700,10 +704,10 @@ impl Array {
         }
         for served in self.flushes.finish() {
             match served {
-                FlushFor::CleanMark(attempt) => {
-                    if self.mark == Mark::Settling(attempt) {
+                FlushFor::Clean(attempt) => {
+                    if self.clean_state == CleanState::EnteringSafeMode(attempt) {
                         let number = self.want_round();
-                        self.mark = Mark::BecomingClean(number);
+                        self.clean_state = CleanState::BecomingClean(number);
                     }
                 }
                 FlushFor::Corrections => {}

@@ -20,7 +20,7 @@ pub enum Mutant {
     ChunkEdgeOffByOne,
     /// The credit of requests of a client that left is not given back.
     CreditLostOnDisconnect,
-    /// What is discarded does not wait for the dirty mark.
+    /// What is discarded does not wait for the dirty state.
     DiscardBeforeDirty,
     /// Stripes of the cache are kept though their strips are discarded.
     DiscardKeepsStripes,
@@ -51,7 +51,7 @@ pub enum Mutant {
     /// A superblock that found no space is tried again much too late.
     SuperblockRetriedLate,
     /// A write that comes while superblocks that say clean are being written takes them to say dirty.
-    UnmarkedWhileBecomingClean,
+    NotDirtyWhileBecomingClean,
     /// Stripes wait to be filled for as long as others are read or written.
     WaitWithoutEnd,
     /// A write is taken though the array is read-only.
@@ -62,8 +62,8 @@ pub enum Mutant {
 
 impl Mutant {
     /// Those that random runs miss: they take so rare an order of things that few seeds have it.
-    /// The small scope brings [`Self::UnmarkedWhileBecomingClean`] about.
-    pub const MISSED: [Self; 2] = [Self::ZeroCopyNotSaved, Self::UnmarkedWhileBecomingClean];
+    /// The small scope brings [`Self::NotDirtyWhileBecomingClean`] about.
+    pub const MISSED: [Self; 2] = [Self::ZeroCopyNotSaved, Self::NotDirtyWhileBecomingClean];
 
     /// Those that scripts show.
     pub const ALL: [Self; 23] = [

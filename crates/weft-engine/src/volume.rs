@@ -3,7 +3,7 @@
 //! A request passes these gates, in order, and waits at each without holding what others need:
 //!
 //! 1. earlier requests that overlap it ([`crate::ranges`]);
-//! 2. for a write, the dirty mark of the array; with `preflush`, a round of flushes;
+//! 2. for a write, the dirty state of the array; with `preflush`, a round of flushes;
 //! 3. stripes of the stripe cache, one at a time; a read of a whole array goes straight to its members;
 //! 4. its pieces are done;
 //! 5. failures that happened meanwhile are recorded on the other members.
@@ -58,7 +58,7 @@ pub(crate) struct Volume {
     requests: Vec<Option<Active>>,
     free: Vec<u32>,
     ranges: Ranges,
-    /// Writes that wait for the dirty mark.
+    /// Writes that wait for the dirty state.
     before_dirty: VecDeque<RequestId>,
     /// Requests that may be attached to stripes.
     ready: VecDeque<RequestId>,
@@ -347,8 +347,8 @@ impl Volume {
         self.release_held(out);
         let delay =
             if self.stopping && self.is_idle() { None } else { Some(self.knobs.safe_mode_delay) };
-        if self.may_settle() {
-            self.array.settle(delay, out.now);
+        if self.may_enter_safe_mode() {
+            self.array.enter_safe_mode(delay, out.now);
         }
         let served = self.array.start_rounds(out);
         self.flushed(served, out);
@@ -386,7 +386,7 @@ impl Volume {
     }
 
     /// What a member had no space for is written to it later, and that is for a dirty array.
-    fn may_settle(&self) -> bool {
+    fn may_enter_safe_mode(&self) -> bool {
         self.stopping || !self.has_deferred()
     }
 
@@ -411,8 +411,8 @@ impl Volume {
 
     /// When something is due though nothing else happens.
     pub(crate) fn next_wake(&self, out: &Outbox) -> Option<Time> {
-        let settle = self.array.settle_wake(self.knobs.safe_mode_delay);
-        let settle = settle.filter(|_| self.may_settle());
+        let enter_safe_mode = self.array.safe_mode_wake(self.knobs.safe_mode_delay);
+        let enter_safe_mode = enter_safe_mode.filter(|_| self.may_enter_safe_mode());
         let Knobs { read_around, member_timeout, .. } = self.knobs;
         let stalls = self.array.members.iter().enumerate().filter_map(|(position, member)| {
             let since = out.oldest(member.info.index).filter(|_| !member.is_faulty())?;
@@ -430,7 +430,12 @@ impl Volume {
             .members_are_known()
             .then(|| cache.activation_wake(self.knobs.priority_variant(), wait_max))
             .flatten();
-        stalls.chain(settle).chain(retry).chain(self.array.round_wake()).chain(activation).min()
+        stalls
+            .chain(enter_safe_mode)
+            .chain(retry)
+            .chain(self.array.round_wake())
+            .chain(activation)
+            .min()
     }
 
     pub(crate) fn snapshot(&self) -> VolumeSnapshot {

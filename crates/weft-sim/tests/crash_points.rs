@@ -204,7 +204,7 @@ fn whatever_a_cut_depends_on_changes_the_fingerprint() {
 fn planted_bugs_are_found_in_the_small_scope() {
     type Bug = (Mutant, &'static str, fn(&mut World));
     const BUGS: [Bug; 10] = [
-        bug!(UnmarkedWhileBecomingClean, "I5"),
+        bug!(NotDirtyWhileBecomingClean, "I5"),
         bug!(AckBeforeParity, "I4"),
         bug!(AckBeforeSuperblock, "I5"),
         bug!(DiscardBeforeDirty, "I5"),

@@ -1,5 +1,5 @@
 //! What did a review find, and does it stay away? One test per bug that the sweeps had not seen: late
-//! answers, clean marks, members without space, spares, two volumes, syncs that nobody starts.
+//! answers, clean state, members without space, spares, two volumes, syncs that nobody starts.
 
 use weft_engine::assemble::{self, Candidate};
 use weft_engine::knobs::Knobs;
@@ -213,7 +213,7 @@ fn what_a_failed_member_never_answers_is_given_up() {
 
 // The flush of a first attempt to mark the array clean counted for the second as well.
 #[test]
-fn clean_mark_waits_for_a_flush_that_began_after_the_last_write() {
+fn clean_state_waits_for_a_flush_that_began_after_the_last_write() {
     let mut rig = Rig::raid5(3, chunk_kib(64)).written(0, 1);
     assert!(rig.wake());
     assert_eq!(rig.volume().array_state, "active-idle");
@@ -640,7 +640,7 @@ fn raid6_with_a_bad_block() -> Rig {
     rig
 }
 
-// A recovery makes blocks good without a dirty mark, and ended with superblocks that said clean before the
+// A recovery makes blocks good without a dirty state, and ended with superblocks that said clean before the
 // members were flushed.
 #[test]
 fn block_made_good_by_a_recovery_is_durable_before_superblocks_say_clean() {
