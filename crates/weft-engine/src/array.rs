@@ -1,11 +1,11 @@
 //! Who is in the array, and what do the superblocks say of it?
 //!
-//! The coordinator of one volume: membership, clean and dirty, superblock rounds, flush rounds. Stripes
+//! The coordinator of one volume: membership, clean and dirty, superblock updates, flush rounds. Stripes
 //! ask it who can be read and written, and report who did not do it.
 //!
-//! A *round* writes the superblock of every member that is not faulty, each durably and after
-//! everything before it. Rounds are numbered; whoever depends on a change waits for the number of the
-//! first round that starts after it. Three things depend on one:
+//! A *superblock update* writes the superblock of every member that is not faulty, each durably and after
+//! everything before it. Updates are numbered; whoever depends on a change waits for the number of the
+//! first update that starts after it. Three things depend on one:
 //!
 //! - the first write after clean: the dirty state comes before it (I5);
 //! - an acknowledgement after a member failed: the failure comes before it (I4d), and no stripe is
@@ -13,7 +13,7 @@
 //! - the clean state: every member is flushed before any superblock says clean.
 //!
 //! A superblock that is not written is written once more before its member falls: a passing error must
-//! not cost a member, and two of them in one round not the array. (What a flush lost is lost all the same:
+//! not cost a member, and two of them in one update not the array. (What a flush lost is lost all the same:
 //! a driver says so again.) One that finds no space is written again every second, until there is some
 //! or the member is given up ([`Array::give_up_full`]).
 //!
@@ -63,7 +63,7 @@ pub(crate) struct Array {
     /// Client writes and syncs that change parity.
     writers: u32,
     last_write: Time,
-    rounds: Rounds,
+    updates: SuperblockUpdates,
     pub(crate) flushes: FlushBatch<FlushFor>,
     flushing: u32,
     corrections: Corrections,
@@ -87,13 +87,13 @@ enum Corrections {
 /// What the superblocks say, and are about to say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum CleanState {
-    /// The round of this number will say clean.
+    /// The superblock update of this number will say clean.
     BecomingClean(u64),
-    /// The round of this number will say dirty.
+    /// The superblock update of this number will say dirty.
     BecomingDirty(u64),
     Clean,
     Dirty,
-    /// Dirty, and the members are being flushed so that a round may say clean: the flush of this
+    /// Dirty, and the members are being flushed so that a superblock update may say clean: the flush of this
     /// number, for one that was asked for before a later write does not cover it.
     EnteringSafeMode(u64),
 }
@@ -102,22 +102,22 @@ enum CleanState {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FlushFor {
     Request(RequestId),
-    /// The round of superblocks that is about to say clean, in its so manieth attempt.
+    /// The superblock update that is about to say clean, in its so manieth attempt.
     Clean(u64),
-    /// Any round that says clean, after strips were made good.
+    /// Any superblock update that says clean, after strips were made good.
     Corrections,
 }
 
-/// Superblock rounds, by number.
+/// Superblock updates, by number.
 #[derive(Clone, Copy, Debug, Default)]
-struct Rounds {
+struct SuperblockUpdates {
     wanted: u64,
     started: u64,
     done: u64,
     outstanding: u32,
-    /// A member had no space for its superblock: the round is repeated then.
+    /// A member had no space for its superblock: the update is repeated then.
     not_before: Option<Time>,
-    /// What is outstanding brings members that lag by one up to the others, before a round would
+    /// What is outstanding brings members that lag by one up to the others, before an update would
     /// make it two: then a crash in its middle could not tell them from stale ones.
     catching_up: bool,
     /// What is outstanding are the members that just took a slot, before any other says so: then no
@@ -126,10 +126,10 @@ struct Rounds {
     introducing: bool,
     /// What was written last says that writes may be in flight.
     said_in_use: bool,
-    /// A round is under way, and nothing of it is outstanding: what it writes next says clean and
+    /// A superblock update is under way, and nothing of it is outstanding: what it writes next says clean and
     /// waits until the members are flushed, as strips were made good since it began.
     held: bool,
-    /// The first round that records every failure so far.
+    /// The first superblock update that records every failure so far.
     records_failures: u64,
 }
 
@@ -193,7 +193,7 @@ impl Array {
             safe_mode_attempts: 0,
             writers: 0,
             last_write: now,
-            rounds: Rounds::default(),
+            updates: SuperblockUpdates::default(),
             flushes: FlushBatch::new(Variant::Batch),
             flushing: 0,
             corrections: Corrections::Durable,
@@ -204,7 +204,7 @@ impl Array {
         array.index_members();
         // A crash now must find what was found: recorded before the first write.
         if clean_state == CleanState::Dirty && !array.membership.read_only {
-            let number = array.want_round();
+            let number = array.want_update();
             array.clean_state = CleanState::BecomingDirty(number);
         }
         array
@@ -282,7 +282,7 @@ impl Array {
             CleanState::BecomingClean(_) if self.is_planted(Mutant::NotDirtyWhileBecomingClean) => {
             }
             CleanState::Clean | CleanState::BecomingClean(_) => {
-                let number = self.want_round();
+                let number = self.want_update();
                 self.clean_state = CleanState::BecomingDirty(number);
             }
             CleanState::Dirty | CleanState::BecomingDirty(_) => {}
@@ -334,9 +334,9 @@ impl Array {
 
     /// Whether nothing of the coordinator's is in flight or waits.
     pub(crate) fn is_quiet(&self) -> bool {
-        self.rounds.outstanding == 0
+        self.updates.outstanding == 0
             && self.flushes.is_idle()
-            && (self.rounds.done == self.rounds.wanted
+            && (self.updates.done == self.updates.wanted
                 || self.membership.read_only
                 || self.membership.broken)
     }
@@ -361,47 +361,47 @@ impl Array {
         }
     }
 
-    // Superblock rounds.
+    // Superblock updates.
 
-    /// Wants a round that starts after now, and says which.
-    pub(crate) fn want_round(&mut self) -> u64 {
-        if self.rounds.wanted == self.rounds.started {
-            self.rounds.wanted += 1;
+    /// Wants a superblock update that starts after now, and says which.
+    pub(crate) fn want_update(&mut self) -> u64 {
+        if self.updates.wanted == self.updates.started {
+            self.updates.wanted += 1;
         }
-        self.rounds.wanted
+        self.updates.wanted
     }
 
-    /// Whether a round is done.
-    pub(crate) fn round_done(&self, number: u64) -> bool {
-        self.rounds.done >= number
+    /// Whether a superblock update is done.
+    pub(crate) fn update_done(&self, number: u64) -> bool {
+        self.updates.done >= number
     }
 
-    /// The last round that was wanted.
-    pub(crate) fn last_round(&self) -> u64 {
-        self.rounds.wanted
+    /// The last superblock update that was wanted.
+    pub(crate) fn last_update(&self) -> u64 {
+        self.updates.wanted
     }
 
     /// Whether everything that failed is recorded on the others. Of a broken array it never is: the
-    /// member that broke it may have failed in the very round that was to record another's failure.
+    /// member that broke it may have failed in the very update that was to record another's failure.
     pub(crate) fn failures_recorded(&self) -> bool {
-        self.rounds.done >= self.rounds.records_failures
+        self.updates.done >= self.updates.records_failures
             || self.is_planted(Mutant::AckBeforeSuperblock)
     }
 
-    /// Starts the rounds that are wanted: of flushes, of superblocks. Whom a round of flushes served
+    /// Starts the flush rounds and superblock updates that are wanted. Whom a round of flushes served
     /// that found no member to ask.
     pub(crate) fn start_rounds(&mut self, out: &mut Outbox) -> Vec<RequestId> {
-        let Rounds { held, started, .. } = self.rounds;
-        let idle = started == self.rounds.done && self.rounds.outstanding == 0 && !held;
+        let SuperblockUpdates { held, started, .. } = self.updates;
+        let idle = started == self.updates.done && self.updates.outstanding == 0 && !held;
         let sealed = self.membership.read_only && !self.is_planted(Mutant::WriteWhileReadOnly);
         let may_write = !sealed && !self.membership.broken;
-        let wanted = self.rounds.wanted > started && may_write;
-        let may = self.rounds.not_before.is_none_or(|time| out.now >= time);
+        let wanted = self.updates.wanted > started && may_write;
+        let may = self.updates.not_before.is_none_or(|time| out.now >= time);
         let due = idle && wanted && may;
         let goes_on = held && may_write;
         let corrects = self.corrections == Corrections::Written && self.is_correcting(out);
         if due {
-            self.rounds.not_before = None;
+            self.updates.not_before = None;
         }
         let waits = due && self.waits_for_corrections()
             || goes_on && self.corrections != Corrections::Durable;
@@ -422,9 +422,9 @@ impl Array {
             self.start_superblocks(out);
         }
         if goes_on && self.corrections == Corrections::Durable {
-            self.rounds.held = false;
+            self.updates.held = false;
             self.try_again(out);
-            if self.rounds.outstanding == 0 {
+            if self.updates.outstanding == 0 {
                 self.finish_superblocks(out);
             }
         }
@@ -448,14 +448,14 @@ impl Array {
         !matches!(self.clean_state, CleanState::Clean | CleanState::BecomingClean(_))
     }
 
-    /// When a round is due that found no space before.
-    pub(crate) fn round_wake(&self) -> Option<Time> {
-        // While others of the last round have not answered, their answers are what wakes, and those
-        // to a flush while the round is held.
-        let Rounds { held, outstanding, .. } = self.rounds;
+    /// When a superblock update is due that found no space before.
+    pub(crate) fn update_wake(&self) -> Option<Time> {
+        // While others of the last superblock update have not answered, their answers are what wakes, and those
+        // to a flush while the superblock update is held.
+        let SuperblockUpdates { held, outstanding, .. } = self.updates;
         let waits =
             outstanding == 0 && !held && !self.membership.read_only && !self.membership.broken;
-        self.rounds.not_before.filter(|_| waits)
+        self.updates.not_before.filter(|_| waits)
     }
 
     fn start_superblocks(&mut self, out: &mut Outbox) {
@@ -463,23 +463,23 @@ impl Array {
         let lags = |member: &Member| {
             !member.is_faulty() && member.slot.is_some() && member.superblock.events() < events
         };
-        self.rounds.catching_up = self.members.iter().any(lags);
-        if !self.rounds.catching_up {
-            self.rounds.started = self.rounds.wanted;
+        self.updates.catching_up = self.members.iter().any(lags);
+        if !self.updates.catching_up {
+            self.updates.started = self.updates.wanted;
             if !self.is_planted(Mutant::EventsNotRaised) {
                 self.events += 1;
             }
         }
-        let catching_up = self.rounds.catching_up;
+        let catching_up = self.updates.catching_up;
         let takes_slot = |member: &Member| {
             matches!(member.state, MemberState::Rebuilding { .. })
                 && member.superblock.tells_rebuilding()
                 && !member.superblock.features().contains(Features::RECOVERY)
         };
-        self.rounds.introducing = !catching_up && self.members.iter().any(takes_slot);
+        self.updates.introducing = !catching_up && self.members.iter().any(takes_slot);
         if catching_up {
             self.write_superblocks(lags, out);
-        } else if self.rounds.introducing {
+        } else if self.updates.introducing {
             self.write_superblocks(takes_slot, out);
         } else {
             self.write_superblocks(|_| true, out);
@@ -488,7 +488,7 @@ impl Array {
 
     /// Writes those of the members that are chosen, highest slot first, as md; spares after them.
     fn write_superblocks(&mut self, chosen: impl Fn(&Member) -> bool, out: &mut Outbox) {
-        self.rounds.said_in_use = self.says_in_use();
+        self.updates.said_in_use = self.says_in_use();
         let mut positions: Vec<usize> = (0..self.members.len()).collect();
         positions.sort_by_key(|position| {
             std::cmp::Reverse(self.members[*position].slot.map_or(-1, |slot| i32::from(slot.0)))
@@ -499,7 +499,7 @@ impl Array {
                 self.write_superblock(position, out);
             }
         }
-        if self.rounds.outstanding == 0 {
+        if self.updates.outstanding == 0 {
             self.finish_superblocks(out);
         }
     }
@@ -536,10 +536,10 @@ impl Array {
         let bytes = superblock.encode_for(info.logical_block).into_boxed_slice();
         let op = MemberOp::WriteMetadata { at: superblock.super_offset(), bytes };
         self.submit(position, op, Owner::Superblock, out);
-        self.rounds.outstanding += 1;
+        self.updates.outstanding += 1;
     }
 
-    /// Gives a new member a bitmap, in the round in which it is first told who it is. What was there
+    /// Gives a new member a bitmap, in the superblock update in which it is first told who it is. What was there
     /// is nobody's, and md would refuse the array or believe it.
     fn write_bitmap(&mut self, position: usize, out: &mut Outbox) {
         let member = &mut self.members[position];
@@ -551,7 +551,7 @@ impl Array {
         let bytes = bitmap.of_new_member(member.info.logical_block).into_boxed_slice();
         let op = MemberOp::WriteMetadata { at: room.start, bytes };
         self.submit(position, op, Owner::Superblock, out);
-        self.rounds.outstanding += 1;
+        self.updates.outstanding += 1;
     }
 
     /// Everybody, by number, as superblocks tell it.
@@ -578,11 +578,11 @@ impl Array {
         out: &mut Outbox,
     ) {
         match (position, result) {
-            // The member is well; nothing depends on the round until it is done, later.
+            // The member is well; nothing depends on the superblock update until it is done, later.
             (Some(position), Err(Fault::NoSpace)) => {
                 let late = self.is_planted(Mutant::SuperblockRetriedLate);
-                let retry = if late { Span::secs(60) } else { ROUND_RETRY };
-                self.rounds.not_before = Some(out.now + retry);
+                let retry = if late { Span::secs(60) } else { UPDATE_RETRY };
+                self.updates.not_before = Some(out.now + retry);
                 let has_bitmap = self.bitmap.is_some();
                 let member = &mut self.members[position];
                 member.lacks_bitmap = member.state != MemberState::InSync && has_bitmap;
@@ -598,7 +598,7 @@ impl Array {
                 member.attempt = Attempt::SecondDue;
                 // Which of the two it was is not known.
                 member.lacks_bitmap = member.state != MemberState::InSync && has_bitmap;
-                if self.rounds.said_in_use || self.corrections == Corrections::Durable {
+                if self.updates.said_in_use || self.corrections == Corrections::Durable {
                     self.try_again(out);
                 }
             }
@@ -606,8 +606,8 @@ impl Array {
             (Some(position), Ok(())) => self.members[position].superblock_full_since = None,
             (None, Ok(()) | Err(_)) => {}
         }
-        self.rounds.outstanding -= 1;
-        if self.rounds.outstanding == 0 {
+        self.updates.outstanding -= 1;
+        if self.updates.outstanding == 0 {
             self.finish_superblocks(out);
         }
     }
@@ -623,40 +623,40 @@ impl Array {
         }
     }
 
-    /// What was outstanding of a round was answered: on to the rest of it, if there is any.
+    /// What was outstanding of a superblock update was answered: on to the rest of it, if there is any.
     fn finish_superblocks(&mut self, out: &mut Outbox) {
         if self.members.iter().any(Member::is_to_try_again) {
-            self.rounds.held = true;
+            self.updates.held = true;
             return;
         }
-        if self.rounds.not_before.is_some() {
+        if self.updates.not_before.is_some() {
             // Again, from the start: whoever waits for its number goes on waiting.
-            self.rounds.started = self.rounds.done;
-            self.rounds.catching_up = false;
-            self.rounds.introducing = false;
-            self.rounds.wanted = self.rounds.wanted.max(self.rounds.done + 1);
+            self.updates.started = self.updates.done;
+            self.updates.catching_up = false;
+            self.updates.introducing = false;
+            self.updates.wanted = self.updates.wanted.max(self.updates.done + 1);
             return;
         }
-        if std::mem::take(&mut self.rounds.catching_up) {
+        if std::mem::take(&mut self.updates.catching_up) {
             return;
         }
-        if self.rounds.introducing && self.waits_for_corrections() {
-            self.rounds.held = true;
+        if self.updates.introducing && self.waits_for_corrections() {
+            self.updates.held = true;
             return;
         }
-        if std::mem::take(&mut self.rounds.introducing) {
+        if std::mem::take(&mut self.updates.introducing) {
             let events = self.events;
             self.write_superblocks(|member| member.superblock.events() < events, out);
             return;
         }
         let recorded_before = self.failures_recorded();
-        self.rounds.done = self.rounds.started;
+        self.updates.done = self.updates.started;
         match self.clean_state {
-            CleanState::BecomingClean(number) if self.rounds.done >= number => {
+            CleanState::BecomingClean(number) if self.updates.done >= number => {
                 self.clean_state = CleanState::Clean;
                 out.notice(Notice::ArrayClean(self.volume));
             }
-            CleanState::BecomingDirty(number) if self.rounds.done >= number => {
+            CleanState::BecomingDirty(number) if self.updates.done >= number => {
                 self.clean_state = CleanState::Dirty;
                 self.last_write = out.now;
                 out.notice(Notice::ArrayDirty(self.volume));
@@ -706,7 +706,7 @@ impl Array {
             match served {
                 FlushFor::Clean(attempt) => {
                     if self.clean_state == CleanState::EnteringSafeMode(attempt) {
-                        let number = self.want_round();
+                        let number = self.want_update();
                         self.clean_state = CleanState::BecomingClean(number);
                     }
                 }
@@ -747,13 +747,13 @@ impl Array {
             out.notice(Notice::Broken(self.volume));
         }
         if self.membership.broken {
-            self.rounds.records_failures = NEVER;
+            self.updates.records_failures = NEVER;
             return;
         }
         if let Some(role) = self.roles.get_mut(number) {
             *role = Role::Faulty;
         }
-        // Before the round that records the failure: the array may be stopped after it.
+        // Before the superblock update that records the failure: the array may be stopped after it.
         if !self.members.iter().any(|member| member.full_since.is_some()) {
             // Of a discard others may have had no space either.
             let for_discard = self.lacked_space_for_discard;
@@ -761,7 +761,7 @@ impl Array {
             self.take_back_resync_for_space(least);
         }
         if !self.membership.read_only {
-            self.rounds.records_failures = self.want_round();
+            self.updates.records_failures = self.want_update();
         }
     }
 
@@ -795,7 +795,7 @@ impl Array {
             // be. A flush that runs may have begun before it.
             self.corrections = Corrections::Written;
             if !self.says_in_use() {
-                self.want_round();
+                self.want_update();
             }
         }
     }
@@ -818,9 +818,9 @@ impl Array {
         self.members.iter().all(|member| member.is_full_since().is_none())
     }
 
-    /// Whether a round of superblocks waits for space.
-    pub(crate) fn round_waits_for_space(&self) -> bool {
-        self.rounds.not_before.is_some() && self.rounds.outstanding == 0 && !self.rounds.held
+    /// Whether a superblock update waits for space.
+    pub(crate) fn update_waits_for_space(&self) -> bool {
+        self.updates.not_before.is_some() && self.updates.outstanding == 0 && !self.updates.held
     }
 
     /// Whether members without space may be given up, of those that are in sync: the others suffice, who
@@ -849,22 +849,22 @@ impl Array {
             let member = &self.members[position];
             if is_due(member) && (suffices || member.state != MemberState::InSync) {
                 self.fail(position, out);
-                if self.round_waits_for_space() {
+                if self.update_waits_for_space() {
                     // It may have been for this one only.
-                    self.rounds.not_before = None;
+                    self.updates.not_before = None;
                 }
             }
         }
     }
 
-    /// Whether a round of superblocks waits for space and for nothing else, however long that takes.
+    /// Whether a superblock update waits for space and for nothing else, however long that takes.
     pub(crate) fn is_stuck(&self, wait: Span) -> bool {
         let may_give_up = |member: &Member| {
             member.superblock_full_since.is_some()
                 && !member.is_faulty()
                 && (member.state != MemberState::InSync || self.can_do_without_full())
         };
-        self.round_waits_for_space()
+        self.update_waits_for_space()
             && (wait == Span::ZERO || !self.members.iter().any(may_give_up))
     }
 
@@ -898,7 +898,7 @@ impl Array {
         {
             *role = Role::Spare;
             if !self.membership.read_only {
-                self.want_round();
+                self.want_update();
             }
         }
         self.members.remove(position);
@@ -948,7 +948,7 @@ impl Array {
         member.lacks_bitmap = self.bitmap.is_some();
         self.members.push(member);
         self.index_members();
-        self.want_round();
+        self.want_update();
         Ok(())
     }
 
@@ -980,7 +980,7 @@ impl Array {
         }
         if filled {
             self.recount();
-            self.want_round();
+            self.want_update();
         }
         filled
     }
@@ -1021,7 +1021,7 @@ impl Array {
         }
         if end {
             self.recount();
-            self.want_round();
+            self.want_update();
         } else {
             self.membership.rebuilt(&self.members);
         }
@@ -1146,8 +1146,8 @@ const fn metadata_attr() -> Attr {
     Attr { class: crate::input::Class::None, weight: 0, origin: Origin::Metadata }
 }
 
-/// A round that does not come.
+/// A superblock update that does not come.
 const NEVER: u64 = u64::MAX;
 
-/// How long after a superblock found no space its round is repeated.
-const ROUND_RETRY: Span = Span::secs(1);
+/// How long after a superblock found no space the update is repeated.
+const UPDATE_RETRY: Span = Span::secs(1);

@@ -9,7 +9,7 @@
 //! ranges.rs   which requests wait for each other
 //! raid/       geometry; parity/: stripes.rs carries out what plan.rs decides, cache.rs says which stripe,
 //!             priority.rs (◆ patch 000) and stripe_size.rs (◆ patch 004) are policies
-//! array.rs    the coordinator: clean and dirty, superblock rounds; membership.rs is what stripes know of it
+//! array.rs    the coordinator: clean and dirty, superblock updates; membership.rs is what stripes know of it
 //! flush/      ◆ flush_batch.rs (patch 002): which flush serves whom
 //! sched/      merging; outbox.rs gives out tokens and keeps who is to be told
 //! assemble.rs metadata of all members to an array, or a refusal

@@ -25,7 +25,7 @@ pub(crate) enum Owner {
     Discard(RequestId),
     /// The running flush round.
     Flush,
-    /// The running superblock round.
+    /// The running superblock update.
     Superblock,
     /// A computation of a stripe.
     Compute(StripeId),

@@ -286,7 +286,7 @@ impl Volume {
             Owner::Flush if !detached => self.flush_done(position, result, out),
             Owner::Superblock if !detached => {
                 self.array.superblock_done(position, result, out);
-                if result == Err(Fault::NoSpace) || self.array.round_waits_for_space() {
+                if result == Err(Fault::NoSpace) || self.array.update_waits_for_space() {
                     self.no_superblock_space(position, out);
                 } else if self.full_since.is_some()
                     && self.array.nobody_is_full()
@@ -433,7 +433,7 @@ impl Volume {
         stalls
             .chain(enter_safe_mode)
             .chain(retry)
-            .chain(self.array.round_wake())
+            .chain(self.array.update_wake())
             .chain(activation)
             .min()
     }
@@ -454,7 +454,7 @@ impl Volume {
             sync_stripes: sync.map_or(0, |sync| sync.stripes),
             mismatch_cnt: sync.map_or(0, |sync| sync.mismatch_cnt),
             mismatches: sync.map(|sync| sync.mismatches.clone()).unwrap_or_default(),
-            no_space: self.full_since.is_some() || self.array.round_waits_for_space(),
+            no_space: self.full_since.is_some() || self.array.update_waits_for_space(),
             resync_from: self.array.membership.resync_from,
             stripe_cache_active: self.stripe_cache_active(),
             stripe_waits: self.raid.stripes.waits.clone(),
@@ -915,7 +915,7 @@ impl Volume {
         }
     }
 
-    /// A superblock found no space, or its round waits for some. Nobody waits with it: who would is told so,
+    /// A superblock found no space, or its update waits for some. Nobody waits with it: who would is told so,
     /// as those are whose strips find no space.
     #[cold]
     fn no_superblock_space(&mut self, position: Option<usize>, out: &mut Outbox) {
@@ -925,7 +925,7 @@ impl Volume {
             out.notice(Notice::NoSpace { member });
         }
         self.full_since = Some(out.now);
-        if !self.array.round_waits_for_space() {
+        if !self.array.update_waits_for_space() {
             return;
         }
         self.array.give_up_full(self.knobs.no_space_wait, out);

@@ -34,7 +34,7 @@ fn begin_to_write(rig: &mut Rig) -> Ticket {
     ticket
 }
 
-/// Declares disk 1 failed, and has disk 2 fail in the round of superblocks that is to record it.
+/// Declares disk 1 failed, and has disk 2 fail in the superblock update that is to record it.
 fn fail_1_and_2_in_the_round(rig: &mut Rig) -> Ticket {
     let number = rig.disks[2].operations();
     for attempt in 0..4 {

@@ -67,7 +67,7 @@ fn a_stalled_read_goes_round_as_soon_as_a_rebuilt_member_allows_it() {
 
 /// It would keep a driver awake without end: the checker of [`weft_sim::World::wake`] objects.
 #[test]
-fn a_superblock_round_that_waits_for_space_and_for_an_answer_wakes_nobody() {
+fn a_superblock_update_that_waits_for_space_and_for_an_answer_wakes_nobody() {
     let mut rig = raid5();
     rig.disks[0].faults.no_space = true;
     rig.disks[1].faults.stalled = true;

@@ -26,7 +26,7 @@ pub(super) struct Waiting {
 /// What a command waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Until {
-    /// The superblock round of this number is done, or there will be none.
+    /// The superblock update of this number is done, or there will be none.
     Recorded(u64),
     /// The cache has its new shape.
     Resized,
@@ -84,7 +84,7 @@ impl Volume {
 
     /// What was changed is on the members.
     pub(super) fn recorded(&self) -> Option<Until> {
-        Some(Until::Recorded(self.array.last_round()))
+        Some(Until::Recorded(self.array.last_update()))
     }
 
     fn set(&mut self, knob: Knob) -> Result<Option<Until>, ReplyError> {
@@ -210,7 +210,7 @@ impl Volume {
             let answer = match waiting.until {
                 // There are no more superblocks to record it on, and the last ones may not do.
                 Until::Recorded(_) if self.array.membership.broken => Some(Err(ReplyError::Io)),
-                Until::Recorded(round) if self.array.round_done(round) => Some(Ok(())),
+                Until::Recorded(update) if self.array.update_done(update) => Some(Ok(())),
                 Until::Recorded(_) => stuck.then_some(Err(ReplyError::NoSpace)),
                 Until::Resized => resized.then_some(Ok(())),
                 Until::Stopped if idle && stuck => Some(Err(ReplyError::NoSpace)),

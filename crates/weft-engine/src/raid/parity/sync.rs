@@ -190,7 +190,7 @@ impl Resync {
         if matches!(self.action, SyncAction::Recover | SyncAction::Resync)
             && !array.membership.read_only
         {
-            array.want_round();
+            array.want_update();
         }
         out.notice(Notice::SyncFinished {
             volume,
