@@ -32,7 +32,7 @@ pub enum Mutant {
     EventsNotRaised,
     /// A flush does not go to the last member.
     FlushSkipsOneMember,
-    /// A write's frames are given back before they were taken in.
+    /// A write's frames are given back before they were drained.
     FrameReusedInFlight,
     /// A full-stripe write forgets the last strip of its parity.
     FullStripeWriteWithoutTail,

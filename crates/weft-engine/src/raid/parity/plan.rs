@@ -66,7 +66,7 @@ pub enum Step {
     },
     /// Compute these one or two strips from the others.
     Recover(SlotSet),
-    /// Take in what is written and compute parity.
+    /// Drain what is written and compute parity.
     Write(Mode),
     /// Nothing that a plan could say: no reader or writer is left, or a sync has all it wants.
     Rest,

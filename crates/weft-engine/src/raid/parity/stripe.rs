@@ -43,7 +43,7 @@ pub(crate) struct Piece {
 pub(crate) enum Operation {
     /// Stored parity is compared with the data. `whole`: every strip was read from its member.
     Comparing { whole: bool },
-    /// New data is taken in and parity computed.
+    /// New data is drained into the stripe and parity computed.
     Computing(Mode),
     /// Readers are served from valid strips.
     CopyingOut,
@@ -123,7 +123,7 @@ pub(crate) struct Stripe {
     writers: SlotSet,
     /// Of those, slots that one writer covers.
     covered: SlotSet,
-    /// Served or taken in by the operation in flight, to be answered at its end.
+    /// Served or drained by the operation in flight, to be answered at its end.
     taken: Vec<Piece>,
     taken_slots: SlotSet,
     pub(crate) uptodate: SlotSet,
@@ -311,7 +311,7 @@ impl Stripe {
 
     /// Takes in what all writers brought: they are answered at the end of the operation. These parities
     /// are computed with it; these slots are written from the memory of their writers.
-    pub(crate) fn take_in(&mut self, new_parity: SlotSet, zero_copy: SlotSet) {
+    pub(crate) fn drain(&mut self, new_parity: SlotSet, zero_copy: SlotSet) {
         debug_assert!(self.taken.is_empty());
         self.handle = false;
         self.delayed = false;
@@ -419,7 +419,7 @@ impl Stripe {
     }
 
     /// Whether every strip that is written lies in memory right after the same strip of another stripe,
-    /// which was taken in and is all zero-copy pages, so that both can be computed as one.
+    /// which was drained and is all zero-copy pages, so that both can be computed as one.
     pub(crate) fn goes_on_after(&self, before: &Self, frames: u32) -> bool {
         let goes_on = |(mine, other): (&Piece, &Piece)| {
             let memory = mine.memory.zip(other.memory);

@@ -405,7 +405,7 @@ impl Stripes {
                 if let Some(since) = self.cache.stripe_mut(id).waits_since.take() {
                     self.waits.filled.record(since, cx.out.now);
                 }
-                self.take_in(id, mode, cx);
+                self.drain(id, mode, cx);
             }
             // A strip is made good before parity is compared, so that a sync ends with all of it.
             Step::Rest if self.correct(id, cx) => {}

@@ -1,6 +1,6 @@
 //! How does a stripe, or a batch of filled stripes, get written?
 //!
-//! New data is taken in and parity computed in one computation; then data and parity go to the
+//! New data is drained into the stripe and parity computed in one computation; then data and parity go to the
 //! members, highest slot first and stripes ascending within a slot, so that a batch reaches each member
 //! as one run. The writers are answered when every member has answered.
 //!
@@ -22,7 +22,7 @@ use crate::sched::merge::{self, Kind};
 
 impl Stripes {
     /// Takes in what is written and computes parity: of one stripe, or of a batch.
-    pub(super) fn take_in(&mut self, id: StripeId, mode: Mode, cx: &mut Surroundings<'_>) {
+    pub(super) fn drain(&mut self, id: StripeId, mode: Mode, cx: &mut Surroundings<'_>) {
         let mut ops = cx.out.ops();
         let mut before: Option<StripeId> = None;
         for id in self.batch_of(id) {
@@ -31,9 +31,9 @@ impl Stripes {
                 let stripe = self.cache.stripe_mut(id);
                 let (new_parity, zero_copy) =
                     (stripe.placement().parity().and(cx.membership().present()), stripe.to_write());
-                stripe.take_in(new_parity, zero_copy);
+                stripe.drain(new_parity, zero_copy);
             } else {
-                self.take_in_stripe(id, mode, &mut ops, cx);
+                self.drain_stripe(id, mode, &mut ops, cx);
             }
             cx.out.work.followers += u32::from(before.is_some());
             before = Some(id);
@@ -60,7 +60,7 @@ impl Stripes {
         true
     }
 
-    fn take_in_stripe(
+    fn drain_stripe(
         &mut self,
         id: StripeId,
         mode: Mode,
@@ -123,7 +123,7 @@ impl Stripes {
             let whole = |slot: Slot| self.whole(id, slot);
             ops.push(ComputeOp::Pq { data, p: p.map(whole), q: q.map(whole) });
         }
-        self.cache.stripe_mut(id).take_in(placement.parity().and(present), zero_copy);
+        self.cache.stripe_mut(id).drain(placement.parity().and(present), zero_copy);
     }
 
     /// Parity is computed: data and parity go to the members.
