@@ -73,7 +73,7 @@ pub(crate) struct Array {
     lacked_space_for_discard: bool,
 }
 
-/// Strips that were made good after a read error. That takes no dirty state, for it changes nothing that a
+/// Strips that were corrected after a read error. That takes no dirty state, for it changes nothing that a
 /// crash could leave half done; but the members are flushed before a superblock says clean. So it
 /// is with strips that a member had no space for, once they are written and no resync is to come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -104,7 +104,7 @@ pub(crate) enum FlushFor {
     Request(RequestId),
     /// The superblock update that is about to say clean, in its so manieth attempt.
     Clean(u64),
-    /// Any superblock update that says clean, after strips were made good.
+    /// Any superblock update that says clean, after strips were corrected.
     Corrections,
 }
 
@@ -127,7 +127,7 @@ struct SuperblockUpdates {
     /// What was written last says that writes may be in flight.
     said_in_use: bool,
     /// A superblock update is under way, and nothing of it is outstanding: what it writes next says clean and
-    /// waits until the members are flushed, as strips were made good since it began.
+    /// waits until the members are flushed, as strips were corrected since it began.
     held: bool,
     /// The first superblock update that records every failure so far.
     records_failures: u64,
@@ -431,12 +431,12 @@ impl Array {
         served
     }
 
-    /// Whether what is written next says clean, and a strip that was made good is not durable.
+    /// Whether what is written next says clean, and a strip that was corrected is not durable.
     fn waits_for_corrections(&self) -> bool {
         !self.says_in_use() && self.corrections != Corrections::Durable
     }
 
-    /// Whether a strip may be being made good: when the array is not in use, nobody else writes to members
+    /// Whether a strip may be being corrected: when the array is not in use, nobody else writes to members
     /// that are in sync.
     fn is_correcting(&self, out: &Outbox) -> bool {
         let mut in_sync = self.members.iter().filter(|it| it.state == MemberState::InSync);

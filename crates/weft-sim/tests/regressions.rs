@@ -640,10 +640,10 @@ fn raid6_with_a_bad_block() -> Rig {
     rig
 }
 
-// A recovery makes blocks good without a dirty state, and ended with superblocks that said clean before the
+// A recovery corrects blocks without a dirty state, and ended with superblocks that said clean before the
 // members were flushed.
 #[test]
-fn block_made_good_by_a_recovery_is_durable_before_superblocks_say_clean() {
+fn strip_corrected_by_a_recovery_is_durable_before_superblocks_say_clean() {
     let mut rig = raid6_with_a_bad_block();
     rig.fail_disk(3).until_idle();
     assert_eq!(state_of(&rig, 4), Some(MemberState::InSync));
@@ -651,9 +651,9 @@ fn block_made_good_by_a_recovery_is_durable_before_superblocks_say_clean() {
     assert!(rig.read(0).is_all(1));
 }
 
-// The same of a block that a read made good while somebody else wanted superblocks.
+// The same of a block that a read corrected while somebody else wanted superblocks.
 #[test]
-fn block_made_good_by_a_read_is_durable_before_superblocks_say_clean() {
+fn strip_corrected_by_a_read_is_durable_before_superblocks_say_clean() {
     let mut rig = raid6_with_a_bad_block();
     let ticket = rig.get(0, BLOCK);
     while rig.disks[1].outstanding_writes().next().is_none() {

@@ -407,7 +407,7 @@ impl Stripes {
                 }
                 self.drain(id, mode, cx);
             }
-            // A strip is made good before parity is compared, so that a sync ends with all of it.
+            // A strip is corrected before parity is compared, so that a sync ends with all of it.
             Step::Rest if self.correct(id, cx) => {}
             Step::Rest if facts.syncing => self.sync_compare(id, &facts, cx),
             Step::Rest => self.rest(id),
