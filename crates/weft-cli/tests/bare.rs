@@ -78,7 +78,7 @@ fn a_member_of_an_array_is_not_written_past_its_array() {
     }
 }
 
-/// Clients of different lanes, which are threads, see one member.
+/// Clients of different workers, which are threads, see one member.
 #[test]
 fn memory_is_one_for_all_clients() {
     let dir = tempdir().unwrap();

@@ -1,14 +1,14 @@
 //! Looks at members: how many one round may take, and which client has the next ones.
 //!
-//! A request for block status is answered on the thread that serves the clients of a lane, by
+//! A request for block status is answered on the thread that serves the clients of a worker, by
 //! asking the members where their holes are. Nobody else is served meanwhile. So all clients of a
-//! lane together have [`LOOKS_MAX`] looks a round, however many of them ask, and a last request may
+//! worker together have [`LOOKS_MAX`] looks a round, however many of them ask, and a last request may
 //! take as many again. A client that finds none left stands in line; the looks of a round go to the
 //! first in line, until it asks for nothing more or has used them up, and then it stands at the
 //! end.
 //!
 //! `weft-runtime/src/turns.rs` cannot do this: a look ends before the next one begins, so that the
-//! time of a lane's round has to be bounded, and not what is under way.
+//! time of a worker's round has to be bounded, and not what is under way.
 
 use std::collections::VecDeque;
 

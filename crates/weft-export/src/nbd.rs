@@ -8,8 +8,8 @@
 //! A handshake that takes longer than [`TimeLimits::handshake`] is ended; while somebody waits for a place,
 //! one that takes longer than [`TimeLimits::handshake_wanted`].
 //!
-//! Clients are spread over lanes, which are threads (`reactor.rs`): the port of the first lane accepts,
-//! and gives a client to the lane with the fewest, the first among equals. So a lone client is served
+//! Clients are spread over workers, which are threads (`reactor.rs`): the port of the first worker accepts,
+//! and gives a client to the worker with the fewest, the first among equals. So a lone client is served
 //! where the members are looked after, and several share the CPUs.
 //!
 //! Source   NBD `proto.md`; reliability.md F16, F20, F22
@@ -33,9 +33,9 @@ use crate::rare::Rare;
 use crate::serve::TimeLimits;
 use crate::socket::Listener;
 
-/// The clients of one lane.
+/// The clients of one worker.
 pub(crate) struct NbdPort {
-    lane: usize,
+    worker: usize,
     exports: Arc<[ExportInfo]>,
     /// What each export stands for.
     served: Vec<Served>,
@@ -76,10 +76,10 @@ struct Log {
     turned_away: Rare,
 }
 
-/// How many clients there are, of all lanes.
+/// How many clients there are, of all workers.
 #[derive(Debug)]
 pub(crate) struct Crowd {
-    of_lanes: Box<[AtomicUsize]>,
+    of_workers: Box<[AtomicUsize]>,
     max: usize,
     /// Somebody waits for a place.
     wanted: AtomicBool,
@@ -87,43 +87,43 @@ pub(crate) struct Crowd {
 
 impl Crowd {
     /// Nobody yet.
-    pub(crate) fn new(lanes: usize, max: usize) -> Self {
-        let of_lanes = (0..lanes).map(|_| AtomicUsize::new(0)).collect();
+    pub(crate) fn new(workers: usize, max: usize) -> Self {
+        let of_workers = (0..workers).map(|_| AtomicUsize::new(0)).collect();
         let max = max.clamp(1, PLACES_MAX as usize);
-        Self { of_lanes, max, wanted: AtomicBool::new(false) }
+        Self { of_workers, max, wanted: AtomicBool::new(false) }
     }
 
-    fn lanes(&self) -> usize {
-        self.of_lanes.len()
+    fn workers(&self) -> usize {
+        self.of_workers.len()
     }
 
     /// All clients.
     pub(crate) fn count(&self) -> usize {
-        self.of_lanes.iter().map(|count| count.load(Ordering::Relaxed)).sum()
+        self.of_workers.iter().map(|count| count.load(Ordering::Relaxed)).sum()
     }
 
     fn is_full(&self) -> bool {
         self.count() >= self.max
     }
 
-    /// A place in the lane with the fewest clients.
+    /// A place in the worker with the fewest clients.
     fn enter(&self) -> usize {
-        let counts = self.of_lanes.iter().map(|count| count.load(Ordering::Relaxed));
+        let counts = self.of_workers.iter().map(|count| count.load(Ordering::Relaxed));
         let fewest = counts.enumerate().min_by_key(|(_, count)| *count);
-        let (lane, _) = fewest.expect("there is a first lane");
-        self.of_lanes[lane].fetch_add(1, Ordering::Relaxed);
-        lane
+        let (worker, _) = fewest.expect("there is a first worker");
+        self.of_workers[worker].fetch_add(1, Ordering::Relaxed);
+        worker
     }
 
-    fn leave(&self, lane: usize) {
-        self.of_lanes[lane].fetch_sub(1, Ordering::Relaxed);
+    fn leave(&self, worker: usize) {
+        self.of_workers[worker].fetch_sub(1, Ordering::Relaxed);
     }
 }
 
 impl NbdPort {
-    /// The port of a lane. Only the first has listeners.
+    /// The port of a worker. Only the first has listeners.
     pub(crate) fn new(
-        lane: usize,
+        worker: usize,
         exports: Arc<[ExportInfo]>,
         served: Vec<Served>,
         listeners: Vec<Listener>,
@@ -132,7 +132,7 @@ impl NbdPort {
         crowd: Arc<Crowd>,
     ) -> Self {
         Self {
-            lane,
+            worker,
             exports,
             served,
             listeners,
@@ -179,12 +179,12 @@ impl NbdPort {
 
     fn give_place(&mut self, cx: &mut Context<'_, '_>, socket: OwnedFd) {
         match self.crowd.enter() {
-            lane if lane == self.lane => self.admit(cx, socket),
-            lane => cx.hand_over(lane, socket),
+            worker if worker == self.worker => self.admit(cx, socket),
+            worker => cx.hand_over(worker, socket),
         }
     }
 
-    /// Somebody waits for a place, or nobody. Lanes have less patience with handshakes meanwhile.
+    /// Somebody waits for a place, or nobody. Workers have less patience with handshakes meanwhile.
     fn set_waiting(&mut self, cx: &mut Context<'_, '_>, socket: Option<OwnedFd>) {
         self.crowd.wanted.store(socket.is_some(), Ordering::Relaxed);
         if socket.is_some() {
@@ -194,8 +194,8 @@ impl NbdPort {
     }
 
     fn wake_others(&self, cx: &Context<'_, '_>) {
-        let lanes = 0..self.crowd.lanes();
-        lanes.filter(|lane| *lane != self.lane).for_each(|lane| cx.wake_lane(lane));
+        let workers = 0..self.crowd.workers();
+        workers.filter(|worker| *worker != self.worker).for_each(|worker| cx.wake_worker(worker));
     }
 
     fn admit(&mut self, cx: &mut Context<'_, '_>, socket: OwnedFd) {
@@ -220,7 +220,7 @@ impl NbdPort {
                 tracing::warn!(%error, more, "client turned away");
             }
             self.free.push_back(place);
-            self.crowd.leave(self.lane);
+            self.crowd.leave(self.worker);
             return;
         }
         let codec = ServerConnection::new(Arc::clone(&self.exports), Some(0));
@@ -263,11 +263,11 @@ impl NbdPort {
         }
         self.free.push_back(place);
         let was_full = self.crowd.is_full();
-        self.crowd.leave(self.lane);
-        if self.lane == 0 {
+        self.crowd.leave(self.worker);
+        if self.worker == 0 {
             self.accept_if_there_is_room(cx);
         } else if was_full {
-            cx.wake_lane(0);
+            cx.wake_worker(0);
         }
     }
 
@@ -418,7 +418,7 @@ impl Port for NbdPort {
         if self.accept_again.is_some_and(|at| at <= cx.driver.now()) {
             self.accept_again = None;
         }
-        if self.lane == 0 && !self.accepting {
+        if self.worker == 0 && !self.accepting {
             self.accept_if_there_is_room(cx);
         }
         self.looks.begin_round();

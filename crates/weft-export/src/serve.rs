@@ -205,8 +205,8 @@ pub enum ServeError {
 pub fn serve(options: ServeOptions) -> Result<ExitState, ServeError> {
     let ServeOptions { source, exports, listen, control, backend, clients_max, .. } = options;
     let limits = options.limits;
-    let lanes = std::thread::available_parallelism().map_or(1, usize::from).min(LANES_MAX);
-    let Made { crews, credit, block, shapes, allocations, trims } = make(source, lanes)?;
+    let workers = std::thread::available_parallelism().map_or(1, usize::from).min(WORKERS_MAX);
+    let Made { crews, credit, block, shapes, allocations, trims } = make(source, workers)?;
     let mut drivers = VecDeque::with_capacity(crews.len());
     for crew in crews {
         drivers.push_back(crew.driver(backend, clients_max)?);
@@ -229,7 +229,7 @@ pub fn serve(options: ServeOptions) -> Result<ExitState, ServeError> {
     let names: Vec<String> = exports.iter().map(|export| export.name.clone()).collect();
     let uris: Vec<String> =
         listeners.iter().flat_map(|listener| names.iter().map(|name| listener.uri(name))).collect();
-    let crowd = Arc::new(Crowd::new(lanes, clients_max));
+    let crowd = Arc::new(Crowd::new(workers, clients_max));
     let shared = Arc::new(Shared {
         names,
         shapes,
@@ -256,16 +256,16 @@ pub fn serve(options: ServeOptions) -> Result<ExitState, ServeError> {
         })
         .collect();
     let infos: Arc<[_]> = infos.into();
-    let nbd = |lane, listeners| {
+    let nbd = |worker, listeners| {
         let (infos, crowd) = (Arc::clone(&infos), Arc::clone(&crowd));
-        Box::new(NbdPort::new(lane, infos, served.clone(), listeners, credit, limits, crowd))
+        Box::new(NbdPort::new(worker, infos, served.clone(), listeners, credit, limits, crowd))
     };
     reactor.add_port(nbd(0, listeners));
     if let Some(path) = control {
         reactor.add_port(Box::new(ControlPort::new(Listener::unix(&path)?, shared)));
     }
-    for lane in 1..lanes {
-        reactor.add_lane(nbd(lane, Vec::new()));
+    for worker in 1..workers {
+        reactor.add_worker(nbd(worker, Vec::new()));
     }
     let on_ready = options.on_ready;
     Ok(match reactor.run(|| on_ready(&Ready { uris, backend }))? {
@@ -324,7 +324,7 @@ impl Shape {
 
 /// A source, made ready.
 struct Made {
-    /// One, or one for each lane.
+    /// One, or one for each worker.
     crews: Vec<Crew>,
     credit: Bytes,
     block: u32,
@@ -362,7 +362,7 @@ impl Crew {
     }
 }
 
-fn make(source: Source, lanes: usize) -> Result<Made, ServeError> {
+fn make(source: Source, workers: usize) -> Result<Made, ServeError> {
     Ok(match source {
         Source::Arrays { config, members } => {
             let arrays = || config.volumes.iter().map(|volume| &volume.assembly);
@@ -388,9 +388,9 @@ fn make(source: Source, lanes: usize) -> Result<Made, ServeError> {
             let block = member.info().logical_block;
             let trims = !read_only && member.info().discards;
             let mut members: Vec<OpenMember> =
-                (1..lanes).filter_map(|_| member.share_memory()).collect();
+                (1..workers).filter_map(|_| member.share_memory()).collect();
             members.push(*member);
-            let count = u32::try_from(members.len()).expect("at most LANES_MAX");
+            let count = u32::try_from(members.len()).expect("at most WORKERS_MAX");
             let crew = |member: OpenMember| Crew {
                 core: Box::new(Bare::new(member.info().clone(), read_only)),
                 members: vec![member],
@@ -447,7 +447,7 @@ const CLIENT_FRAMES: u32 = 16_384;
 /// What a client of a bare member may have outstanding.
 const CREDIT: Bytes = Bytes::mib(32);
 /// Threads that serve clients: what they have in common is done by one at a time.
-const LANES_MAX: usize = 4;
+const WORKERS_MAX: usize = 4;
 /// A block of the cache.
 const PREFERRED_BYTES: u32 = 4096;
 /// What clients may assume when nothing is said; more is cut to pieces anyhow.

@@ -88,7 +88,7 @@ fn holes_are_made_by_trim_and_by_zeroes_that_need_not_be_stored() {
         for at in [1_usize, 3, 5] {
             image[at << 20..(at + 1) << 20].fill(0);
         }
-        // Another client, in another lane.
+        // Another client, in another worker.
         assert!(server.client().read(0, 8 << 20).unwrap() == image);
         drop(client);
         server.settled();

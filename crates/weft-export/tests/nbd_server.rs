@@ -201,10 +201,10 @@ fn be_rude(server: &Server, random: &mut Random, round: u64) {
     }
 }
 
-/// Several at a time, so that they are in different lanes: replies of one are on their way from another
-/// lane when it leaves.
+/// Several at a time, so that they are in different workers: replies of one are on their way from another
+/// worker when it leaves.
 #[test]
-fn rude_clients_of_several_lanes_leave_nothing_behind() {
+fn rude_clients_of_several_workers_leave_nothing_behind() {
     let server = Server::start(raid5(1024, 1 << 20), Backend::Auto);
     std::thread::scope(|scope| {
         for seed in 0..6 {

@@ -1,17 +1,17 @@
 //! How do the threads that serve clients share a driver?
 //!
-//! By a lock. A *lane* is a thread with its own `epoll` and its own clients. What costs most of serving
-//! a client is moving bytes through its socket; that needs no engine, so that a lane lets go of the
+//! By a lock. A *worker* is a thread with its own `epoll` and its own clients. What costs most of serving
+//! a client is moving bytes through its socket; that needs no engine, so that a worker lets go of the
 //! driver for it ([`Held::unlocked`]) and others go on, whoever has waited first (`gate.rs`). Bytes
 //! on their way from or to a socket are held by a lease (`buffers.rs`), not by the lock.
 //!
 //! Whoever has the driver lets the engine decide and carries it out, for everybody. What concerns the
-//! clients of another lane is put on its desk, and its bell is rung. A lane clears its desk before it
+//! clients of another worker is put in its mailbox, and its eventfd is written. A worker clears its mailbox before it
 //! takes what the driver has for it, all under the lock, so that everybody hears of everything in the
 //! order in which it happened.
 //!
-//! Where volumes consist of nothing but memory, as a bare member of RAM, each lane has a driver of its
-//! own: there is nothing about which lanes would have to agree, and what they would share would only
+//! Where volumes consist of nothing but memory, as a bare member of RAM, each worker has a driver of its
+//! own: there is nothing about which workers would have to agree, and what they would share would only
 //! travel from one CPU's cache to the other's.
 
 use std::ops::{Deref, DerefMut};
@@ -25,33 +25,33 @@ use crate::driver::{Driver, Event};
 use crate::gate::Gate;
 use crate::reactor::Exit;
 
-/// The driver, or one for each lane, and a desk for each lane.
+/// The driver, or one for each worker, and a mailbox for each worker.
 pub(crate) struct Hub {
     drivers: Box<[Gate<Driver>]>,
-    desks: Box<[Desk]>,
-    /// When the first lane will look at the clock again; 0 while it is awake.
+    mailboxes: Box<[Mailbox]>,
+    /// When the first worker will look at the clock again; 0 while it is awake.
     wake_at: AtomicU64,
     /// Runs of frames that had come back when somebody last looked.
     returns: AtomicU64,
-    /// Lanes are asked whether they have sent all.
+    /// Workers are asked whether they have sent all.
     draining: AtomicBool,
     /// Nothing is acknowledged any more, by any driver.
     poisoned: AtomicBool,
 }
 
-/// What others have for a lane.
-struct Desk {
-    letters: Mutex<Vec<Letter>>,
-    bell: OwnedFd,
+/// What others have for a worker.
+struct Mailbox {
+    messages: Mutex<Vec<Message>>,
+    eventfd: OwnedFd,
     /// Its clients wait for frames that others have.
     waits: AtomicBool,
     /// Everything its clients are owed has been sent.
     drained: AtomicBool,
 }
 
-/// Something for a lane.
+/// Something for a worker.
 #[derive(Debug)]
-pub(crate) enum Letter {
+pub(crate) enum Message {
     /// Hang up on everybody and end.
     End,
     /// For one of its clients.
@@ -71,20 +71,20 @@ pub struct Held<'h> {
 }
 
 impl Hub {
-    /// One driver, or one for each lane.
-    pub(crate) fn new(drivers: Vec<Driver>, lanes: usize) -> std::io::Result<Self> {
-        assert!(drivers.len() == 1 || drivers.len() == lanes);
-        let desk = |_| {
-            Ok(Desk {
-                letters: Mutex::default(),
-                bell: rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
+    /// One driver, or one for each worker.
+    pub(crate) fn new(drivers: Vec<Driver>, workers: usize) -> std::io::Result<Self> {
+        assert!(drivers.len() == 1 || drivers.len() == workers);
+        let mailbox = |_| {
+            Ok(Mailbox {
+                messages: Mutex::default(),
+                eventfd: rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
                 waits: AtomicBool::new(false),
                 drained: AtomicBool::new(false),
             })
         };
         Ok(Self {
             drivers: drivers.into_iter().map(Gate::new).collect(),
-            desks: (0..lanes).map(desk).collect::<std::io::Result<_>>()?,
+            mailboxes: (0..workers).map(mailbox).collect::<std::io::Result<_>>()?,
             wake_at: AtomicU64::new(0),
             returns: AtomicU64::new(0),
             draining: AtomicBool::new(false),
@@ -92,8 +92,8 @@ impl Hub {
         })
     }
 
-    pub(crate) fn lanes(&self) -> usize {
-        self.desks.len()
+    pub(crate) fn workers(&self) -> usize {
+        self.mailboxes.len()
     }
 
     /// How many drivers there are.
@@ -101,21 +101,21 @@ impl Hub {
         self.drivers.len()
     }
 
-    /// Whether a lane looks after a driver: its ring, its clock.
-    pub(crate) fn looks_after(&self, lane: usize) -> bool {
-        lane < self.drivers.len()
+    /// Whether a worker looks after a driver: its ring, its clock.
+    pub(crate) fn looks_after(&self, worker: usize) -> bool {
+        worker < self.drivers.len()
     }
 
-    /// Waits for the driver of a lane.
-    pub(crate) fn hold(&self, lane: usize) -> Held<'_> {
-        let driver = &self.drivers[lane % self.drivers.len()];
+    /// Waits for the driver of a worker.
+    pub(crate) fn hold(&self, worker: usize) -> Held<'_> {
+        let driver = &self.drivers[worker % self.drivers.len()];
         Held { driver, guard: Some(lock_driver(driver)) }
     }
 
-    /// The other drivers, for the first lane, which has its own. Nobody waits for another driver
+    /// The other drivers, for the first worker, which has its own. Nobody waits for another driver
     /// while it has one, except here.
     pub(crate) fn others(&self) -> impl Iterator<Item = Held<'_>> {
-        (1..self.drivers.len()).map(|lane| self.hold(lane))
+        (1..self.drivers.len()).map(|worker| self.hold(worker))
     }
 
     /// Takes part in the poison of any driver. Whether there is some.
@@ -128,52 +128,52 @@ impl Hub {
         driver.poison().is_some()
     }
 
-    /// Readable when something is on the desk of a lane.
-    pub(crate) fn bell(&self, lane: usize) -> BorrowedFd<'_> {
-        self.desks[lane].bell.as_fd()
+    /// Readable when something is in the mailbox of a worker.
+    pub(crate) fn eventfd(&self, worker: usize) -> BorrowedFd<'_> {
+        self.mailboxes[worker].eventfd.as_fd()
     }
 
-    /// Wakes a lane.
-    pub(crate) fn ring(&self, lane: usize) {
+    /// Wakes a worker.
+    pub(crate) fn ring(&self, worker: usize) {
         // Cannot fail: the counter is far from its limit.
-        let _ = rustix::io::write(&self.desks[lane].bell, &1_u64.to_ne_bytes());
+        let _ = rustix::io::write(&self.mailboxes[worker].eventfd, &1_u64.to_ne_bytes());
     }
 
-    /// Wakes all lanes but one.
-    pub(crate) fn ring_others(&self, lane: usize) {
-        (0..self.lanes()).filter(|other| *other != lane).for_each(|other| self.ring(other));
+    /// Wakes all workers but one.
+    pub(crate) fn ring_others(&self, worker: usize) {
+        (0..self.workers()).filter(|other| *other != worker).for_each(|other| self.ring(other));
     }
 
-    /// Silences the bell of a lane, which is awake.
-    pub(crate) fn silence(&self, lane: usize) {
-        let _ = rustix::io::read(&self.desks[lane].bell, &mut [0; 8]);
+    /// Silences the eventfd of a worker, which is awake.
+    pub(crate) fn silence(&self, worker: usize) {
+        let _ = rustix::io::read(&self.mailboxes[worker].eventfd, &mut [0; 8]);
     }
 
-    /// Puts letters on a desk; none are left.
-    pub(crate) fn tell(&self, lane: usize, letters: &mut Vec<Letter>) {
-        if letters.is_empty() {
+    /// Puts messages into a mailbox; none are left.
+    pub(crate) fn tell(&self, worker: usize, messages: &mut Vec<Message>) {
+        if messages.is_empty() {
             return;
         }
-        let mut desk = lock(&self.desks[lane].letters);
-        let first = desk.is_empty();
-        desk.append(letters);
-        drop(desk);
+        let mut mailbox = lock(&self.mailboxes[worker].messages);
+        let first = mailbox.is_empty();
+        mailbox.append(messages);
+        drop(mailbox);
         if first {
-            self.ring(lane);
+            self.ring(worker);
         }
     }
 
-    /// Takes what is on the desk of a lane.
-    pub(crate) fn clear_desk(&self, lane: usize) -> Vec<Letter> {
-        std::mem::take(&mut *lock(&self.desks[lane].letters))
+    /// Takes what is in the mailbox of a worker.
+    pub(crate) fn take_messages(&self, worker: usize) -> Vec<Message> {
+        std::mem::take(&mut *lock(&self.mailboxes[worker].messages))
     }
 
-    /// A lane says whether its clients wait for frames.
-    pub(crate) fn report_waits(&self, lane: usize, waits: bool) {
-        self.desks[lane].waits.store(waits, Ordering::Relaxed);
+    /// A worker says whether its clients wait for frames.
+    pub(crate) fn report_waits(&self, worker: usize, waits: bool) {
+        self.mailboxes[worker].waits.store(waits, Ordering::Relaxed);
     }
 
-    /// From now on lanes say when their clients have been sent all.
+    /// From now on workers say when their clients have been sent all.
     pub(crate) fn begin_draining(&self) {
         self.draining.store(true, Ordering::Relaxed);
     }
@@ -182,36 +182,36 @@ impl Hub {
         self.draining.load(Ordering::Relaxed)
     }
 
-    /// The clients of a lane have been sent all.
-    pub(crate) fn report_drained(&self, lane: usize) {
-        if !self.desks[lane].drained.swap(true, Ordering::Relaxed) && lane > 0 {
+    /// The clients of a worker have been sent all.
+    pub(crate) fn report_drained(&self, worker: usize) {
+        if !self.mailboxes[worker].drained.swap(true, Ordering::Relaxed) && worker > 0 {
             self.ring(0);
         }
     }
 
-    /// Whether the clients of all other lanes have been sent all.
+    /// Whether the clients of all other workers have been sent all.
     pub(crate) fn others_drained(&self) -> bool {
-        self.desks[1..].iter().all(|desk| desk.drained.load(Ordering::Relaxed))
+        self.mailboxes[1..].iter().all(|mailbox| mailbox.drained.load(Ordering::Relaxed))
     }
 
     /// Wakes who waits for frames, if frames have come back.
-    pub(crate) fn offer_frames(&self, lane: usize, returns: u64) {
+    pub(crate) fn offer_frames(&self, worker: usize, returns: u64) {
         if self.returns.swap(returns, Ordering::Relaxed) == returns {
             return;
         }
-        for (other, desk) in self.desks.iter().enumerate() {
-            if other != lane && desk.waits.load(Ordering::Relaxed) {
+        for (other, mailbox) in self.mailboxes.iter().enumerate() {
+            if other != worker && mailbox.waits.load(Ordering::Relaxed) {
                 self.ring(other);
             }
         }
     }
 
-    /// The first lane says when it will wake by itself.
+    /// The first worker says when it will wake by itself.
     pub(crate) fn set_wake_at(&self, at: u64) {
         self.wake_at.store(at, Ordering::Relaxed);
     }
 
-    /// Another lane says when somebody has to be awake.
+    /// Another worker says when somebody has to be awake.
     pub(crate) fn want_wake_at(&self, at: u64) {
         if at < self.wake_at.load(Ordering::Relaxed) {
             self.ring(0);
@@ -245,7 +245,7 @@ impl DerefMut for Held<'_> {
 
 fn lock_driver(driver: &Gate<Driver>) -> MutexGuard<'_, Driver> {
     driver.lock().unwrap_or_else(|poisoned| {
-        // A lane has panicked while it had the driver; what it left half done is not used.
+        // A worker has panicked while it had the driver; what it left half done is not used.
         let mut guard = PoisonError::into_inner(poisoned);
         guard.set_poison("a thread that serves clients panicked");
         driver.clear_poison();
@@ -253,7 +253,7 @@ fn lock_driver(driver: &Gate<Driver>) -> MutexGuard<'_, Driver> {
     })
 }
 
-/// Letters are whole after every statement, so that a panic leaves them usable.
+/// Messages are whole after every statement, so that a panic leaves them usable.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -3,7 +3,7 @@
 //! ```text
 //!              ports (NBD, control socket: weft-export)
 //!                │ requests, commands      ▲ replies, frames, credit
-//!   reactor.rs   ▼  a thread and an epoll per lane (lane.rs), one driver (hub.rs)
+//!   reactor.rs   ▼  a thread and an epoll per worker (worker.rs), one driver (hub.rs)
 //!   driver.rs   engine: handle, turn, poll ┴──► compute.rs, on the slab (buffers.rs, pool.rs)
 //!                │ member requests         ▲ one answer each
 //!   member_io.rs ▼  stages, short transfers, faults
@@ -22,7 +22,7 @@
 //! | How does a member request get its one answer? | `member_io.rs` |
 //! | What does a computation come to? | `compute.rs` |
 //! | How does the engine meet the world? | `driver.rs`, `reactor.rs`, `clock.rs` |
-//! | What does a thread wait for, and how do threads share the driver? | `lane.rs`, `hub.rs`, `gate.rs` |
+//! | What does a thread wait for, and how do threads share the driver? | `worker.rs`, `hub.rs`, `gate.rs` |
 //! | What happens after a panic? | `poison.rs` |
 //! | How is a member served without metadata? | `bare.rs` |
 //! | Where does a member hold nothing? | `holes.rs` |
@@ -44,7 +44,6 @@ pub mod faulty;
 mod gate;
 pub mod holes;
 mod hub;
-mod lane;
 pub mod member_io;
 pub mod overlay;
 pub mod partition;
@@ -57,6 +56,7 @@ pub mod threads;
 pub mod turns;
 #[allow(unsafe_code, reason = "hands addresses to the kernel")]
 pub mod uring;
+mod worker;
 
 use thiserror::Error;
 

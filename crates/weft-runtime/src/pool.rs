@@ -1,9 +1,9 @@
 //! Which frames of the slab hold the payload of requests?
 //!
 //! First fit over a bitmap: runs of frames side by side, lowest first, so that small requests stay
-//! together at the bottom and long runs stay free above them. Each lane has a bottom of its own, its
+//! together at the bottom and long runs stay free above them. Each worker has a bottom of its own, its
 //! *home*, where it looks first: frames that it has used lately are in the cache of its CPU, and those
-//! of another lane in another's. `low` keeps the search short: no frame from home to there is free.
+//! of another worker in another's. `low` keeps the search short: no frame from home to there is free.
 //!
 //! # Shares
 //!
@@ -20,7 +20,7 @@ use weft_engine::{Frame, Run};
 use weft_units::ClientId;
 
 use crate::driver::Driver;
-use crate::lane::LANE_PORTS;
+use crate::worker::WORKER_PORTS;
 
 /// The driver's part of the slab.
 #[derive(Debug)]
@@ -249,12 +249,12 @@ impl Pool {
     }
 }
 
-/// Where a client's lane looks first.
+/// Where a client's worker looks first.
 fn home_of(client: ClientId) -> usize {
-    usize::from(Driver::port_of(client) / LANE_PORTS) % HOMES
+    usize::from(Driver::port_of(client) / WORKER_PORTS) % HOMES
 }
 
-/// As many as there are lanes, mostly.
+/// As many as there are workers, mostly.
 const HOMES: usize = 4;
 
 #[cfg(test)]
@@ -307,17 +307,17 @@ mod tests {
     }
 
     #[test]
-    fn lanes_keep_to_their_homes_until_these_are_full() {
+    fn workers_keep_to_their_homes_until_these_are_full() {
         let mut pool = Pool::new(1, 1024);
-        let lanes = [Driver::client(0, 5), Driver::client(LANE_PORTS, 5)];
-        let runs = lanes.map(|client| pool.take(client, 3).unwrap());
+        let workers = [Driver::client(0, 5), Driver::client(WORKER_PORTS, 5)];
+        let runs = workers.map(|client| pool.take(client, 3).unwrap());
         assert_eq!(runs, [Run::new(1, 3), Run::new(257, 3)]);
-        assert_eq!(pool.give_back(runs[1]), lanes[1]);
-        assert_eq!(pool.take(lanes[1], 2), Some(Run::new(257, 2)));
-        assert_eq!(pool.take(lanes[1], 766), Some(Run::new(259, 766)));
-        assert_eq!(pool.take(lanes[1], 1), Some(Run::new(4, 1)));
-        assert_eq!(pool.take(lanes[0], 252), Some(Run::new(5, 252)));
-        assert_eq!(pool.take(lanes[0], 1), None);
+        assert_eq!(pool.give_back(runs[1]), workers[1]);
+        assert_eq!(pool.take(workers[1], 2), Some(Run::new(257, 2)));
+        assert_eq!(pool.take(workers[1], 766), Some(Run::new(259, 766)));
+        assert_eq!(pool.take(workers[1], 1), Some(Run::new(4, 1)));
+        assert_eq!(pool.take(workers[0], 252), Some(Run::new(5, 252)));
+        assert_eq!(pool.take(workers[0], 1), None);
     }
 
     /// As many frames as a client can get, one by one.

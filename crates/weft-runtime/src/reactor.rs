@@ -2,12 +2,12 @@
 //!
 //! A [`Port`] is a way in: an NBD server, the control socket. It owns its descriptors, watches them
 //! through the [`Context`] and records inputs; replies come to it as events. In each pass all ports of
-//! a lane read first, then the engine decides, then all ports send: what arrived together is looked at
-//! together. Each port lives in one lane, which is a thread (`lane.rs`); all share one driver
+//! a worker read first, then the engine decides, then all ports send: what arrived together is looked at
+//! together. Each port lives in one worker, which is a thread (`worker.rs`); all share one driver
 //! (`hub.rs`).
 //!
 //! Stopping, in order: ports refuse new work; every volume gets `Stop`, which finishes, flushes and
-//! marks clean; ports send what they still have, for at most [`DRAIN_SPAN`]; the lanes end. Being told
+//! marks clean; ports send what they still have, for at most [`DRAIN_SPAN`]; the workers end. Being told
 //! twice ends it at once.
 
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -18,11 +18,11 @@ use weft_units::Time;
 
 use crate::RuntimeError;
 use crate::driver::{Driver, Event};
-use crate::hub::{Hub, Letter};
-use crate::lane::{LANE_PORTS, LANES_MAX, Lane};
+use crate::hub::{Hub, Message};
+use crate::worker::{WORKER_PORTS, WORKERS_MAX, Worker};
 
 pub use crate::hub::Held;
-pub use crate::lane::DRAIN_SPAN;
+pub use crate::worker::DRAIN_SPAN;
 
 /// A way in.
 pub trait Port {
@@ -35,8 +35,8 @@ pub trait Port {
     fn on_ready(&mut self, cx: &mut Context<'_, '_>, key: u32, ready: EventFlags);
     /// Something about one of its clients.
     fn on_event(&mut self, cx: &mut Context<'_, '_>, event: Event);
-    /// A client that a port of another lane has accepted, see [`Context::hand_over`]. Only the first
-    /// port of a lane is called.
+    /// A client that a port of another worker has accepted, see [`Context::hand_over`]. Only the first
+    /// port of a worker is called.
     fn on_socket(&mut self, cx: &mut Context<'_, '_>, socket: OwnedFd) {
         let _ = (cx, socket);
     }
@@ -85,85 +85,85 @@ pub struct Reactor {
     drivers: Vec<Driver>,
     volumes: u16,
     shutdown: OwnedFd,
-    lanes: Vec<Vec<Box<dyn Port + Send>>>,
+    workers: Vec<Vec<Box<dyn Port + Send>>>,
 }
 
 impl Reactor {
     /// A loop over a driver of `volumes` volumes, to be stopped when `shutdown` becomes readable. It
-    /// has one lane and no ports.
+    /// has one worker and no ports.
     #[must_use]
     pub fn new(driver: Driver, volumes: u16, shutdown: OwnedFd) -> Self {
-        Self { drivers: vec![driver], volumes, shutdown, lanes: vec![Vec::new()] }
+        Self { drivers: vec![driver], volumes, shutdown, workers: vec![Vec::new()] }
     }
 
-    /// A driver for the next lane, of the same volumes, which must consist of memory alone: lanes with
-    /// drivers of their own agree on nothing. All lanes have one, or only the first.
+    /// A driver for the next worker, of the same volumes, which must consist of memory alone: workers with
+    /// drivers of their own agree on nothing. All workers have one, or only the first.
     pub fn add_driver(&mut self, driver: Driver) {
         self.drivers.push(driver);
     }
 
-    /// Takes a port into the first lane.
+    /// Takes a port into the first worker.
     ///
     /// # Panics
     /// With more than eight.
     pub fn add_port(&mut self, port: Box<dyn Port + Send>) {
-        assert!(self.lanes[0].len() < usize::from(LANE_PORTS));
-        self.lanes[0].push(port);
+        assert!(self.workers[0].len() < usize::from(WORKER_PORTS));
+        self.workers[0].push(port);
     }
 
-    /// Takes a port in with a lane of its own.
+    /// Takes a port in with a worker of its own.
     ///
     /// # Panics
-    /// With more lanes than [`lanes_max`].
-    pub fn add_lane(&mut self, port: Box<dyn Port + Send>) {
-        assert!(self.lanes.len() < LANES_MAX);
-        self.lanes.push(vec![port]);
+    /// With more workers than [`workers_max`].
+    pub fn add_worker(&mut self, port: Box<dyn Port + Send>) {
+        assert!(self.workers.len() < WORKERS_MAX);
+        self.workers.push(vec![port]);
     }
 
-    /// Runs until stopped, on this thread and one for each further lane. `on_ready` is called when all
+    /// Runs until stopped, on this thread and one for each further worker. `on_ready` is called when all
     /// ports have begun.
     ///
     /// # Errors
     /// A port cannot begin, or no thread or descriptor is left.
     pub fn run(self, on_ready: impl FnOnce()) -> Result<Exit, RuntimeError> {
         let failed = |what| move |source| RuntimeError::Io { what, source };
-        let Self { drivers, volumes, shutdown, lanes } = self;
-        let hub = Hub::new(drivers, lanes.len()).map_err(failed("eventfd"))?;
-        let mut made = Vec::with_capacity(lanes.len());
-        for (index, ports) in lanes.into_iter().enumerate() {
-            made.push(Lane::new(&hub, index, ports)?);
+        let Self { drivers, volumes, shutdown, workers } = self;
+        let hub = Hub::new(drivers, workers.len()).map_err(failed("eventfd"))?;
+        let mut made = Vec::with_capacity(workers.len());
+        for (index, ports) in workers.into_iter().enumerate() {
+            made.push(Worker::new(&hub, index, ports)?);
         }
-        for lane in &mut made {
-            lane.start().map_err(failed("watching sockets"))?;
+        for worker in &mut made {
+            worker.start().map_err(failed("watching sockets"))?;
         }
         let mut made = made.into_iter();
-        let first = made.next().expect("there is a first lane");
+        let first = made.next().expect("there is a first worker");
         let first = first.with_head(volumes, shutdown)?;
         std::thread::scope(|scope| {
-            let started = made.zip(1..).try_for_each(|(lane, number)| {
-                let name = format!("weft-lane-{number}");
+            let started = made.zip(1..).try_for_each(|(worker, number)| {
+                let name = format!("weft-worker-{number}");
                 let thread = std::thread::Builder::new().name(name);
-                thread.spawn_scoped(scope, move || lane.run()).map(|_| ())
+                thread.spawn_scoped(scope, move || worker.run()).map(|_| ())
             });
             let exit = started.map_err(failed("starting threads")).and_then(|()| {
                 on_ready();
                 first.run()
             });
             // Also when nothing has begun: the scope waits for the others.
-            (1..hub.lanes()).for_each(|lane| hub.tell(lane, &mut vec![Letter::End]));
+            (1..hub.workers()).for_each(|worker| hub.tell(worker, &mut vec![Message::End]));
             exit
         })
     }
 }
 
-/// Most lanes of a reactor.
+/// Most workers of a reactor.
 #[must_use]
-pub fn lanes_max() -> usize {
-    LANES_MAX
+pub fn workers_max() -> usize {
+    WORKERS_MAX
 }
 
 impl Context<'_, '_> {
-    /// Counters and states of all drivers. `None` after a panic. Only for ports of the first lane.
+    /// Counters and states of all drivers. `None` after a panic. Only for ports of the first worker.
     pub fn snapshot(&mut self) -> Option<Snapshot> {
         let mut whole = self.driver.snapshot()?;
         for mut driver in self.hub.others() {
@@ -172,7 +172,7 @@ impl Context<'_, '_> {
         Some(whole)
     }
 
-    /// Frames of the pools that somebody has. Only for ports of the first lane.
+    /// Frames of the pools that somebody has. Only for ports of the first worker.
     #[must_use]
     pub fn frames_held(&self) -> u32 {
         let others: u32 = self.hub.others().map(|driver| driver.pool().held()).sum();
@@ -185,14 +185,14 @@ impl Context<'_, '_> {
         self.port
     }
 
-    /// Gives a client to the first port of a lane.
-    pub fn hand_over(&self, lane: usize, socket: OwnedFd) {
-        self.hub.tell(lane, &mut vec![Letter::Socket(socket)]);
+    /// Gives a client to the first port of a worker.
+    pub fn hand_over(&self, worker: usize, socket: OwnedFd) {
+        self.hub.tell(worker, &mut vec![Message::Socket(socket)]);
     }
 
-    /// Lets a lane have a pass soon.
-    pub fn wake_lane(&self, lane: usize) {
-        self.hub.ring(lane);
+    /// Lets a worker have a pass soon.
+    pub fn wake_worker(&self, worker: usize) {
+        self.hub.ring(worker);
     }
 
     /// Watches a descriptor; `key` comes back with `on_ready`.
@@ -216,7 +216,7 @@ impl Context<'_, '_> {
         let _ = epoll::delete(self.epoll, fd);
     }
 
-    /// Ends the loop in good order. Only for ports of the first lane.
+    /// Ends the loop in good order. Only for ports of the first worker.
     pub fn stop(&mut self) {
         *self.stop = true;
     }

@@ -7,7 +7,7 @@
 //! [`TURNS_MAX`] slices before it.
 //!
 //! `weft-export/src/looks.rs` cannot do this: a slice goes on for many rounds, and clients of all
-//! lanes share the members, so that what is under way has to be bounded, and not a round.
+//! workers share the members, so that what is under way has to be bounded, and not a round.
 
 use std::collections::VecDeque;
 

@@ -1,8 +1,8 @@
 //! What does a thread wait for, and who is called when it comes?
 //!
-//! One `epoll_wait`: the bell and the sockets of the lane's ports, and as timeout the earliest moment
+//! One `epoll_wait`: the eventfd and the sockets of the worker's ports, and as timeout the earliest moment
 //! that anybody asked for. With nothing to do it sleeps without end; an idle server uses no CPU at all.
-//! The first lane also has what is there once: the ring, the descriptor that says stop, the engine's
+//! The first worker also has what is there once: the ring, the descriptor that says stop, the engine's
 //! clock, and the end. Legal phases of it:
 //!
 //! ```text
@@ -20,11 +20,11 @@ use weft_units::{Span, Time, VolumeId};
 
 use crate::RuntimeError;
 use crate::driver::{Driver, Event};
-use crate::hub::{Held, Hub, Letter};
+use crate::hub::{Held, Hub, Message};
 use crate::reactor::{Context, Exit, Port, data};
 
 /// A thread's part of the loop.
-pub(crate) struct Lane<'h> {
+pub(crate) struct Worker<'h> {
     hub: &'h Hub,
     index: usize,
     ports: Vec<Box<dyn Port + Send>>,
@@ -34,16 +34,16 @@ pub(crate) struct Lane<'h> {
     /// Told to end.
     ended: bool,
     eagerness: Eagerness,
-    /// What is found out for the other lanes, while the driver is emptied.
-    letters: Vec<Vec<Letter>>,
+    /// What is found out for the other workers, while the driver is emptied.
+    messages: Vec<Vec<Message>>,
 }
 
-/// How long a lane looks for events before it sleeps. Clients who were answered a moment ago ask again a
-/// moment later, and a thread that sleeps takes longer to wake than that. Each look lets others run first,
+/// How long a worker looks for events before it sleeps. Clients who were answered a moment ago ask again a
+/// moment later, and a thread that sleeps takes longer to wake than that. Each busy poll lets others run first,
 /// so that a client on the same CPU is not held up.
 #[derive(Debug, Default)]
 struct Eagerness {
-    /// How often in a row all looks were in vain.
+    /// How often in a row all busy polls were in vain.
     misses: u32,
 }
 
@@ -56,13 +56,13 @@ impl Eagerness {
     ) -> Result<usize, Errno> {
         let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
         if timeout != Some(&at_once) {
-            // Who looked in vain too often looks rarely.
-            let looks = if self.misses < MISSES_MAX || self.misses.is_multiple_of(MISSES_MAX) {
-                LOOKS
+            // A worker that polled in vain too often polls rarely.
+            let polls = if self.misses < MISSES_MAX || self.misses.is_multiple_of(MISSES_MAX) {
+                POLLS
             } else {
                 0
             };
-            for _ in 0..looks {
+            for _ in 0..polls {
                 let found =
                     epoll::wait(epoll, rustix::buffer::spare_capacity(ready), Some(&at_once))?;
                 if found > 0 {
@@ -77,13 +77,13 @@ impl Eagerness {
     }
 }
 
-/// Looks before a lane sleeps: some 20 µs.
-const LOOKS: u32 = 40;
+/// Busy polls before a worker sleeps: some 20 µs.
+const POLLS: u32 = 40;
 
 /// After so many waits in vain only every so many looks at all.
 const MISSES_MAX: u32 = 16;
 
-/// What only the first lane has.
+/// What only the first worker has.
 struct Head {
     shutdown: OwnedFd,
     volumes: u16,
@@ -106,18 +106,18 @@ enum Phase {
     },
 }
 
-impl<'h> Lane<'h> {
-    /// A lane with its bell.
+impl<'h> Worker<'h> {
+    /// A worker with its eventfd.
     pub(crate) fn new(
         hub: &'h Hub,
         index: usize,
         ports: Vec<Box<dyn Port + Send>>,
     ) -> Result<Self, RuntimeError> {
-        assert!(ports.len() <= usize::from(LANE_PORTS));
+        assert!(ports.len() <= usize::from(WORKER_PORTS));
         let epoll = epoll::create(CreateFlags::CLOEXEC).map_err(failed("epoll_create"))?;
-        let letters = (0..hub.lanes()).map(|_| Vec::new()).collect();
+        let messages = (0..hub.workers()).map(|_| Vec::new()).collect();
         let (head, ended) = (None, false);
-        let lane = Self {
+        let worker = Self {
             hub,
             index,
             ports,
@@ -126,16 +126,16 @@ impl<'h> Lane<'h> {
             poison_told: false,
             ended,
             eagerness: Eagerness::default(),
-            letters,
+            messages,
         };
-        lane.watch(hub.bell(index), PORT_BELL)?;
+        worker.watch(hub.eventfd(index), PORT_EVENTFD)?;
         if hub.looks_after(index) {
-            lane.watch(hub.hold(index).members().ring().wait_fd(), PORT_RING)?;
+            worker.watch(hub.hold(index).members().ring().wait_fd(), PORT_RING)?;
         }
-        Ok(lane)
+        Ok(worker)
     }
 
-    /// The first lane.
+    /// The first worker.
     pub(crate) fn with_head(
         mut self,
         volumes: u16,
@@ -158,7 +158,7 @@ impl<'h> Lane<'h> {
             .try_for_each(|index| self.call(&mut driver, index, |port, cx| port.on_start(cx)))
     }
 
-    /// Runs until stopped. What a lane that is not the first returns is of no interest.
+    /// Runs until stopped. What a worker that is not the first returns is of no interest.
     pub(crate) fn run(mut self) -> Result<Exit, RuntimeError> {
         let mut ready = Vec::with_capacity(READY_MAX);
         let mut driver = self.hub.hold(self.index);
@@ -203,30 +203,30 @@ impl<'h> Lane<'h> {
 
     /// Hands out what has happened: first what others found out, then what is new.
     fn deliver(&mut self, driver: &mut Held<'h>) {
-        for letter in self.hub.clear_desk(self.index) {
-            match letter {
-                Letter::End => self.ended = true,
-                Letter::Event(event) => self.on_event(driver, event),
-                Letter::Socket(socket) => self.call(driver, 0, |port, cx| {
+        for message in self.hub.take_messages(self.index) {
+            match message {
+                Message::End => self.ended = true,
+                Message::Event(event) => self.on_event(driver, event),
+                Message::Socket(socket) => self.call(driver, 0, |port, cx| {
                     port.on_socket(cx, socket);
                 }),
-                Letter::Stop => self.each(driver, |port, cx| port.on_stop(cx)),
-                Letter::Stopped(exit) => {
+                Message::Stop => self.each(driver, |port, cx| port.on_stop(cx)),
+                Message::Stopped(exit) => {
                     self.each(driver, |port, cx| port.on_stopped(cx, &exit));
                 }
             }
         }
         while let Some(event) = driver.event() {
             let port = Driver::port_of(event.client());
-            let lane = if port == PORT_SHUTDOWN { 0 } else { usize::from(port / LANE_PORTS) };
-            if lane == self.index {
+            let worker = if port == PORT_SHUTDOWN { 0 } else { usize::from(port / WORKER_PORTS) };
+            if worker == self.index {
                 self.on_event(driver, event);
-            } else if let Some(letters) = self.letters.get_mut(lane) {
-                letters.push(Letter::Event(event));
+            } else if let Some(messages) = self.messages.get_mut(worker) {
+                messages.push(Message::Event(event));
             }
         }
-        for (lane, letters) in self.letters.iter_mut().enumerate() {
-            self.hub.tell(lane, letters);
+        for (worker, messages) in self.messages.iter_mut().enumerate() {
+            self.hub.tell(worker, messages);
         }
     }
 
@@ -238,7 +238,7 @@ impl<'h> Lane<'h> {
             }
             return;
         }
-        let index = usize::from(port % LANE_PORTS);
+        let index = usize::from(port % WORKER_PORTS);
         if index < self.ports.len() {
             self.call(driver, index, |port, cx| port.on_event(cx, event));
         }
@@ -248,10 +248,10 @@ impl<'h> Lane<'h> {
         tracing::info!("stopping");
         let Some(head) = &mut self.head else { return };
         let volumes = head.volumes;
-        let drivers = u16::try_from(self.hub.drivers()).expect("at most LANES_MAX");
+        let drivers = u16::try_from(self.hub.drivers()).expect("at most WORKERS_MAX");
         head.phase = Phase::Stopping { left: volumes * drivers, error: None };
         self.each(driver, |port, cx| port.on_stop(cx));
-        self.tell_others(|| Letter::Stop);
+        self.tell_others(|| Message::Stop);
         let client = Driver::client(PORT_SHUTDOWN, 0);
         let stop = |driver: &mut Driver| {
             for volume in 0..volumes {
@@ -291,7 +291,7 @@ impl<'h> Lane<'h> {
                 let over = *until <= driver.now();
                 let exit = ((drained && self.hub.others_drained()) || over).then(|| exit.clone());
                 if exit.is_some() {
-                    self.tell_others(|| Letter::End);
+                    self.tell_others(|| Message::End);
                 }
                 return exit;
             }
@@ -303,7 +303,7 @@ impl<'h> Lane<'h> {
         }
         self.each(driver, |port, cx| port.on_stopped(cx, &exit));
         self.hub.begin_draining();
-        self.tell_others(|| Letter::Stopped(exit.clone()));
+        self.tell_others(|| Message::Stopped(exit.clone()));
         self.each(driver, |port, cx| port.on_pass(cx));
         let until = Time(driver.now().0 + DRAIN_SPAN.0);
         if let Some(head) = &mut self.head {
@@ -312,9 +312,9 @@ impl<'h> Lane<'h> {
         self.finished(driver)
     }
 
-    fn tell_others(&self, letter: impl Fn() -> Letter) {
-        for lane in (0..self.hub.lanes()).filter(|lane| *lane != self.index) {
-            self.hub.tell(lane, &mut vec![letter()]);
+    fn tell_others(&self, message: impl Fn() -> Message) {
+        for worker in (0..self.hub.workers()).filter(|worker| *worker != self.index) {
+            self.hub.tell(worker, &mut vec![message()]);
         }
     }
 
@@ -355,7 +355,7 @@ impl<'h> Lane<'h> {
         }
     }
 
-    /// When this lane has to be awake again though nothing comes.
+    /// When this worker has to be awake again though nothing comes.
     fn next_wake(&mut self, driver: &mut Held<'h>) -> Option<Time> {
         let ports = self.ports.iter().filter_map(|port| port.next_wake()).min();
         let engine = driver.next_wake();
@@ -380,13 +380,13 @@ impl<'h> Lane<'h> {
     fn dispatch(&mut self, driver: &mut Held<'h>, data: u64, flags: EventFlags) {
         let [key_low @ .., _, _, _, port] = data.to_le_bytes();
         match port {
-            PORT_BELL => self.hub.silence(self.index),
+            PORT_EVENTFD => self.hub.silence(self.index),
             // Reaped in `settle`.
             PORT_RING => {}
             PORT_SHUTDOWN => self.on_shutdown(),
             port => {
                 let key = u32::from_le_bytes(key_low);
-                let index = usize::from(port % LANE_PORTS);
+                let index = usize::from(port % WORKER_PORTS);
                 self.call(driver, index, |port, cx| port.on_ready(cx, key, flags));
             }
         }
@@ -427,8 +427,8 @@ impl<'h> Lane<'h> {
         action: impl FnOnce(&mut dyn Port, &mut Context<'_, 'h>) -> T,
     ) -> T {
         let Self { hub, ports, epoll, head, .. } = self;
-        let lane = u8::try_from(self.index).expect("at most LANES_MAX");
-        let port = lane * LANE_PORTS + u8::try_from(index).expect("at most LANE_PORTS");
+        let worker = u8::try_from(self.index).expect("at most WORKERS_MAX");
+        let port = worker * WORKER_PORTS + u8::try_from(index).expect("at most WORKER_PORTS");
         let mut stop = false;
         let value =
             action(&mut *ports[index], &mut Context { driver, hub, epoll, port, stop: &mut stop });
@@ -439,8 +439,8 @@ impl<'h> Lane<'h> {
     }
 }
 
-impl Drop for Lane<'_> {
-    /// The first lane must not sleep on when another one has panicked.
+impl Drop for Worker<'_> {
+    /// The first worker must not sleep on when another one has panicked.
     fn drop(&mut self) {
         if std::thread::panicking() {
             self.hub.ring_others(self.index);
@@ -455,13 +455,13 @@ fn failed(what: &'static str) -> impl Fn(Errno) -> RuntimeError {
 /// How long ports may take to send their last replies.
 pub const DRAIN_SPAN: Span = Span::secs(1);
 /// Most threads that serve clients.
-pub(crate) const LANES_MAX: usize = 16;
-/// Most ports of one lane.
-pub(crate) const LANE_PORTS: u8 = 8;
-const _: () = assert!(LANES_MAX * (LANE_PORTS as usize) < PORT_BELL as usize);
+pub(crate) const WORKERS_MAX: usize = 16;
+/// Most ports of one worker.
+pub(crate) const WORKER_PORTS: u8 = 8;
+const _: () = assert!(WORKERS_MAX * (WORKER_PORTS as usize) < PORT_EVENTFD as usize);
 const PORT_RING: u8 = 255;
 const PORT_SHUTDOWN: u8 = 254;
-const PORT_BELL: u8 = 253;
+const PORT_EVENTFD: u8 = 253;
 const NANOS: u64 = 1_000_000_000;
 /// Descriptors looked at per wait.
 const READY_MAX: usize = 256;
