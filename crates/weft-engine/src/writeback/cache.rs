@@ -7,12 +7,12 @@ use super::flusher::{Flush, Flusher};
 use super::fsync::{Fsync, SyncStep};
 use super::id::{BdiId, InodeId, WriterId};
 use super::index::{Discarded, PageState};
+use super::pass::{Pass, Reason, WriteOut, WritebackControl};
 use super::pool::{Amount, Counts, Kernel, Pool, PoolConfig};
 use super::proportion::Share;
 use super::queue::{Inodes, List, Queues};
 use super::throttle::Step;
 use super::vanilla::Vanilla;
-use super::walk::{Ground, Reason, Walk, WriteOut};
 use std::collections::VecDeque;
 use std::ops::Range;
 use weft_units::Time;
@@ -93,7 +93,7 @@ struct Writer {
 struct Visit {
     bdi: BdiId,
     policy: Vanilla,
-    walk: Option<Walk>,
+    pass: Option<Pass>,
     written: u64,
 }
 
@@ -205,10 +205,10 @@ impl PageCache {
         let count = may.min(pages.end - pages.start);
         let new = file.pages.write(pages.start..pages.start + count);
         self.pool.dirtied(bdi, &mut state.share, new);
-        if let Some(duty) = self.pool.count_writes(state.cpu, bdi, count) {
+        if let Some(nr_to_write) = self.pool.count_writes(state.cpu, bdi, count) {
             let config = self.pool.config();
-            let policy = Vanilla::new(config.kernel, config.ticks, now, duty);
-            state.visit = Some(Visit { bdi, policy, walk: None, written: 0 });
+            let policy = Vanilla::new(config.kernel, config.ticks, now, nr_to_write);
+            state.visit = Some(Visit { bdi, policy, pass: None, written: 0 });
         }
         let balance = state.visit.is_some();
         if new > 0 {
@@ -229,7 +229,7 @@ impl PageCache {
         let bdi = visit.bdi;
         let device = &mut self.bdis[bdi.index()];
         loop {
-            let mut ground = Ground::new(
+            let mut wbc = WritebackControl::new(
                 bdi,
                 now,
                 &mut self.pool,
@@ -237,8 +237,8 @@ impl PageCache {
                 &mut device.queues,
                 device.congested,
             );
-            if let Some(walk) = &mut visit.walk {
-                let out = walk.next(&mut ground, pages_max);
+            if let Some(pass) = &mut visit.pass {
+                let out = pass.next(&mut wbc, pages_max);
                 let free = device.flusher.awaited().is_some_and(|id| !self.inodes.is_busy(id));
                 if free {
                     self.wakes.push_back(Wake::Flusher(bdi));
@@ -246,8 +246,8 @@ impl PageCache {
                 if let Some(out) = out {
                     return Balance::Write(out);
                 }
-                visit.written = walk.written();
-                visit.walk = None;
+                visit.written = pass.written();
+                visit.pass = None;
             }
             let busy = device.flusher.is_busy();
             let facts = self.pool.facts(bdi, &mut state.share, busy);
@@ -272,7 +272,7 @@ impl PageCache {
                     return Balance::Sleep { until, or_uncongested };
                 }
                 Step::WriteBack { pages } => {
-                    let mut ground = Ground::new(
+                    let mut wbc = WritebackControl::new(
                         bdi,
                         now,
                         &mut self.pool,
@@ -281,7 +281,7 @@ impl PageCache {
                         device.congested,
                     );
                     let reason = Reason::Writer(writer);
-                    visit.walk = Some(Walk::new(&mut ground, reason, pages, None));
+                    visit.pass = Some(Pass::new(&mut wbc, reason, pages, None));
                 }
             }
         }
@@ -294,7 +294,7 @@ impl PageCache {
     pub fn flush(&mut self, now: Time, bdi: BdiId, pages_max: u64) -> Flush {
         assert!(pages_max > 0, "at least a page at a time");
         let device = &mut self.bdis[bdi.index()];
-        let mut ground = Ground::new(
+        let mut wbc = WritebackControl::new(
             bdi,
             now,
             &mut self.pool,
@@ -302,7 +302,7 @@ impl PageCache {
             &mut device.queues,
             device.congested,
         );
-        let next = device.flusher.next(now, &mut ground, pages_max);
+        let next = device.flusher.next(now, &mut wbc, pages_max);
         for _ in 0..device.flusher.take_syncs_done() {
             self.wakes.push_back(Wake::Synced(bdi));
         }

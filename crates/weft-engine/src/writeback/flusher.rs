@@ -17,9 +17,9 @@
 //! Source   writeback.md §3; for 2.6.24 `background_writeout` and `wb_kupdate`, January 2008
 
 use super::id::InodeId;
+use super::pass::{Pass, Reason, WriteOut, WritebackControl};
 use super::pool::Kernel;
 use super::queue::List;
-use super::walk::{Ground, Reason, Walk, WriteOut};
 use weft_units::Time;
 
 /// What a flusher does next.
@@ -59,18 +59,18 @@ enum Stage {
     Background,
 }
 
-/// One piece of work: walks until it is done.
+/// One piece of work: passes until it is done.
 #[derive(Clone, Debug)]
 struct Run {
     reason: Reason,
     start: u64,
     /// Pages that it may still write.
     budget: u64,
-    walk: Option<Walk>,
+    pass: Option<Pass>,
     wait: Option<Wait>,
 }
 
-/// What a run waits for between two walks.
+/// What a run waits for between two passes.
 #[derive(Clone, Copy, Debug)]
 enum Wait {
     /// A tick, or room in a queue; the run is over after it unless it met a full queue.
@@ -136,21 +136,26 @@ impl Flusher {
     }
 
     /// What to do next.
-    pub(crate) fn next(&mut self, now: Time, ground: &mut Ground<'_>, pages_max: u64) -> Flush {
+    pub(crate) fn next(
+        &mut self,
+        now: Time,
+        wbc: &mut WritebackControl<'_>,
+        pages_max: u64,
+    ) -> Flush {
         loop {
             let Some(run) = &mut self.run else {
-                if let Some(sleep) = self.next_stage(ground) {
+                if let Some(sleep) = self.next_stage(wbc) {
                     return sleep;
                 }
                 continue;
             };
-            if let Some(walk) = &mut run.walk {
-                if let Some(out) = walk.next(ground, pages_max) {
+            if let Some(pass) = &mut run.pass {
+                if let Some(out) = pass.next(wbc, pages_max) {
                     return Flush::Write(out);
                 }
-                let walk = run.walk.take().expect("it was there a line above");
-                run.budget = run.budget.saturating_sub(walk.written());
-                let wait = run.after_walk(now, ground, &walk);
+                let pass = run.pass.take().expect("it was there a line above");
+                run.budget = run.budget.saturating_sub(pass.written());
+                let wait = run.after_pass(now, wbc, &pass);
                 match wait {
                     After::Again => {}
                     After::Over => self.end_run(),
@@ -159,11 +164,11 @@ impl Flusher {
                 continue;
             }
             match run.wait {
-                Some(Wait::Congestion { until, .. }) if ground.tick < until => {
-                    let until = Some(ground.pool.ticks().at(until));
+                Some(Wait::Congestion { until, .. }) if wbc.tick < until => {
+                    let until = Some(wbc.pool.ticks().at(until));
                     return Flush::Sleep { until, or_uncongested: true };
                 }
-                Some(Wait::Inode(id)) if ground.inodes.is_busy(id) => {
+                Some(Wait::Inode(id)) if wbc.inodes.is_busy(id) => {
                     return Flush::Sleep { until: None, or_uncongested: false };
                 }
                 Some(Wait::Congestion { goes_on: false, .. }) => {
@@ -172,23 +177,23 @@ impl Flusher {
                 }
                 Some(_) | None => run.wait = None,
             }
-            if run.is_over(ground, !self.syncs.is_empty()) {
+            if run.is_over(wbc, !self.syncs.is_empty()) {
                 self.end_run();
             } else {
-                run.start_walk(ground);
+                run.start_pass(wbc);
             }
         }
     }
 
     /// Goes on to the next kind of work. Sleep, if there is none.
-    fn next_stage(&mut self, ground: &mut Ground<'_>) -> Option<Flush> {
-        let hz = ground.pool.ticks().hz();
+    fn next_stage(&mut self, wbc: &mut WritebackControl<'_>) -> Option<Flush> {
+        let hz = wbc.pool.ticks().hz();
         let due = self.last_periodic + PERIODIC_SECONDS * hz;
         match self.stage {
             Stage::Asleep => {
-                let is_due = ground.tick >= due && ground.queues.len() > 0;
+                let is_due = wbc.tick >= due && wbc.queues.len() > 0;
                 if !(self.kicked || is_due) && self.syncs.is_empty() {
-                    let until = (ground.queues.len() > 0).then(|| ground.pool.ticks().at(due));
+                    let until = (wbc.queues.len() > 0).then(|| wbc.pool.ticks().at(due));
                     return Some(Flush::Sleep { until, or_uncongested: false });
                 }
                 self.stage = Stage::Syncs;
@@ -198,10 +203,10 @@ impl Flusher {
                     self.stage = Stage::Periodic;
                 } else {
                     let start = self.syncs.remove(0);
-                    let budget = match ground.kernel() {
+                    let budget = match wbc.kernel() {
                         // Enough, and an end for a file that somebody keeps writing to.
                         Kernel::V2_6_24 => {
-                            let all = 2 * ground.pool.counts().dirty + ground.queues.len();
+                            let all = 2 * wbc.pool.counts().dirty + wbc.queues.len();
                             all + all / 2
                         }
                         Kernel::V3_1 => u64::MAX,
@@ -211,22 +216,22 @@ impl Flusher {
             }
             Stage::Periodic => {
                 self.stage = Stage::Background;
-                if ground.tick >= due {
-                    self.last_periodic = ground.tick;
-                    let budget = ground.pool.counts().dirty + ground.queues.len();
-                    self.run = Some(Run::new(Reason::Periodic, ground.tick, budget));
+                if wbc.tick >= due {
+                    self.last_periodic = wbc.tick;
+                    let budget = wbc.pool.counts().dirty + wbc.queues.len();
+                    self.run = Some(Run::new(Reason::Periodic, wbc.tick, budget));
                 }
             }
             Stage::Background => {
                 let kicked = std::mem::replace(&mut self.kicked, false);
                 self.stage = if self.syncs.is_empty() { Stage::Asleep } else { Stage::Syncs };
-                let wanted = match ground.kernel() {
+                let wanted = match wbc.kernel() {
                     Kernel::V2_6_24 => kicked,
-                    Kernel::V3_1 => ground.pool.over_background(),
+                    Kernel::V3_1 => wbc.pool.over_background(),
                 };
                 if wanted {
                     self.stage = Stage::Background;
-                    self.run = Some(Run::new(Reason::Background, ground.tick, u64::MAX));
+                    self.run = Some(Run::new(Reason::Background, wbc.tick, u64::MAX));
                 }
             }
         }
@@ -255,27 +260,27 @@ enum After {
 
 impl Run {
     const fn new(reason: Reason, start: u64, budget: u64) -> Self {
-        Self { reason, start, budget, walk: None, wait: None }
+        Self { reason, start, budget, pass: None, wait: None }
     }
 
-    fn is_over(&self, ground: &Ground<'_>, sync_waits: bool) -> bool {
+    fn is_over(&self, wbc: &WritebackControl<'_>, sync_waits: bool) -> bool {
         let background = self.reason == Reason::Background;
-        let enough = match ground.kernel() {
-            Kernel::V2_6_24 => ground.pool.counts().dirty < ground.pool.thresholds().background,
-            Kernel::V3_1 => !ground.pool.over_background(),
+        let enough = match wbc.kernel() {
+            Kernel::V2_6_24 => wbc.pool.counts().dirty < wbc.pool.thresholds().background,
+            Kernel::V3_1 => !wbc.pool.over_background(),
         };
-        let gives_way = ground.kernel() == Kernel::V3_1 && self.reason != Reason::Sync;
+        let gives_way = wbc.kernel() == Kernel::V3_1 && self.reason != Reason::Sync;
         self.budget == 0 || (background && enough) || (gives_way && sync_waits)
     }
 
-    fn start_walk(&mut self, ground: &mut Ground<'_>) {
-        let hz = ground.pool.ticks().hz();
-        let kernel = ground.kernel();
+    fn start_pass(&mut self, wbc: &mut WritebackControl<'_>) {
+        let hz = wbc.pool.ticks().hz();
+        let kernel = wbc.kernel();
         let older_than = match (self.reason, kernel) {
             (Reason::Periodic, Kernel::V2_6_24) => self.start.checked_sub(EXPIRE_SECONDS * hz),
-            (Reason::Periodic, Kernel::V3_1) => ground.tick.checked_sub(EXPIRE_SECONDS * hz),
+            (Reason::Periodic, Kernel::V3_1) => wbc.tick.checked_sub(EXPIRE_SECONDS * hz),
             (Reason::Background, Kernel::V2_6_24) => Some(u64::MAX),
-            (Reason::Background | Reason::Writer(_), _) => Some(ground.tick),
+            (Reason::Background | Reason::Writer(_), _) => Some(wbc.tick),
             (Reason::Sync, _) => Some(self.start),
         };
         let Some(older_than) = older_than else {
@@ -284,20 +289,20 @@ impl Run {
             return;
         };
         let budget = match (self.reason, kernel) {
-            (Reason::Background | Reason::Periodic, Kernel::V2_6_24) => WALK_PAGES_2_6_24,
+            (Reason::Background | Reason::Periodic, Kernel::V2_6_24) => PASS_PAGES_2_6_24,
             _ => self.budget,
         };
-        self.walk = Some(Walk::new(ground, self.reason, budget, Some(older_than)));
+        self.pass = Some(Pass::new(wbc, self.reason, budget, Some(older_than)));
     }
 
-    fn after_walk(&self, now: Time, ground: &mut Ground<'_>, walk: &Walk) -> After {
-        match ground.kernel() {
+    fn after_pass(&self, now: Time, wbc: &mut WritebackControl<'_>, pass: &Pass) -> After {
+        match wbc.kernel() {
             Kernel::V3_1 => {
-                ground.pool.update_bandwidth(now, ground.bdi, self.start, false);
-                if walk.made_progress() {
+                wbc.pool.update_bandwidth(now, wbc.bdi, self.start, false);
+                if pass.made_progress() {
                     return After::Again;
                 }
-                match ground.queues.first(List::More) {
+                match wbc.queues.first(List::More) {
                     None => After::Over,
                     Some(id) => After::Wait(Wait::Inode(id)),
                 }
@@ -306,13 +311,13 @@ impl Run {
                 if self.reason == Reason::Sync {
                     return After::Over;
                 }
-                if walk.written() >= WALK_PAGES_2_6_24 {
+                if pass.written() >= PASS_PAGES_2_6_24 {
                     return After::Again;
                 }
-                let hz = ground.pool.ticks().hz();
-                let until = ground.tick + (hz / 10).max(1);
-                let wait = Wait::Congestion { until, goes_on: walk.met_congestion };
-                let waits = walk.met_congestion || self.reason == Reason::Background;
+                let hz = wbc.pool.ticks().hz();
+                let until = wbc.tick + (hz / 10).max(1);
+                let wait = Wait::Congestion { until, goes_on: pass.met_congestion };
+                let waits = pass.met_congestion || self.reason == Reason::Background;
                 if waits { After::Wait(wait) } else { After::Over }
             }
         }
@@ -325,5 +330,5 @@ const PERIODIC_SECONDS: u64 = 5;
 /// `dirty_expire_centisecs` 3000.
 const EXPIRE_SECONDS: u64 = 30;
 
-/// `MAX_WRITEBACK_PAGES`: what one walk of the older kernel's flusher writes.
-const WALK_PAGES_2_6_24: u64 = 1024;
+/// `MAX_WRITEBACK_PAGES`: what one pass of the older kernel's flusher writes.
+const PASS_PAGES_2_6_24: u64 = 1024;

@@ -15,9 +15,9 @@
 
 use super::id::InodeId;
 use super::index::Marked;
+use super::pass::{Reason, WriteOut};
 use super::pool::Pool;
 use super::queue::Inodes;
-use super::walk::{Reason, WriteOut};
 use std::ops::Range;
 
 /// A sync of one file, under way.

@@ -9,7 +9,7 @@
 //! cache.rs       joins what follows; the API
 //! index.rs       per file: which pages are dirty, which under writeback
 //! queue.rs       per device: which dirty file is next
-//! walk.rs        turns of files: shared by flushers and throttled writers
+//! pass.rs        turns of files: shared by flushers and throttled writers
 //! flusher.rs     per device: background, periodic and sync work
 //! fsync.rs       per call: what was dirty, written and waited for
 //! pool.rs        limits and counts of all; proportion.rs and bandwidth.rs keep shares and speeds
@@ -96,6 +96,7 @@ mod flusher;
 mod fsync;
 mod id;
 mod index;
+mod pass;
 mod pool;
 mod proportion;
 mod queue;
@@ -104,7 +105,6 @@ mod tests;
 mod throttle;
 mod ticks;
 mod vanilla;
-mod walk;
 
 pub use bandwidth::Bandwidth;
 pub use cache::{Balance, PageCache, Wake, Written};
@@ -112,9 +112,9 @@ pub use flusher::Flush;
 pub use fsync::{Fsync, SyncStep};
 pub use id::{BdiId, InodeId, WriterId};
 pub use index::{Discarded, PageState, Pages};
+pub use pass::{Reason, WriteOut};
 pub use pool::{Amount, Counts, Kernel, PAGE_BYTES, Pool, PoolConfig, Thresholds};
 pub use proportion::{Fraction, Proportion, Share};
 pub use throttle::{Answer, Facts, Step};
 pub use ticks::TickRate;
 pub use vanilla::Vanilla;
-pub use walk::{Reason, WriteOut};

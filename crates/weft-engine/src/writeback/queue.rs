@@ -27,8 +27,8 @@ pub(crate) struct Inode {
     pub touched: bool,
     /// It is somebody's turn on it: the kernel's `I_SYNC`.
     pub busy: bool,
-    /// Walks that are on it, busy or not.
-    pub walks: u32,
+    /// Passes that are on it, busy or not.
+    pub passes: u32,
     /// Gone, as soon as nothing of it is under way.
     pub removed: bool,
     /// Somebody waits for writes of it.
@@ -61,7 +61,7 @@ impl Inodes {
             dirtied_when: 0,
             touched: false,
             busy: false,
-            walks: 0,
+            passes: 0,
             removed: false,
             watched: false,
             place: None,
@@ -94,7 +94,7 @@ impl Inodes {
     /// Lets go of a removed file if nothing of it is under way any more.
     pub(crate) fn free_if_over(&mut self, id: InodeId) {
         let inode = self.of(id);
-        if inode.removed && inode.walks == 0 && inode.pages.writeback() == 0 {
+        if inode.removed && inode.passes == 0 && inode.pages.writeback() == 0 {
             debug_assert!(inode.place.is_none() && inode.pages.dirty() == 0);
             self.slots[id.0 as usize] = None;
             self.free.push(id.0);

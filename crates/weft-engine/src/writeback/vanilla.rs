@@ -1,13 +1,13 @@
 //! What must a writer do that has dirtied too much?
 //!
-//! Before patch 001 the answer was: write it back yourself. A writer over its limit walks the device's
+//! Before patch 001 the answer was: write it back yourself. A writer over its limit makes a pass over the device's
 //! dirty files like a flusher, whoever's they are, until it has written about one and a half times what
-//! it dirtied, and naps when there is nothing to write but everything is under way. Two rules of it:
+//! it dirtied, and pauses when there is nothing to write but everything is under way. Two rules of it:
 //!
 //! *3.1* (the baseline of patch 001). Nothing happens below half-way between the two limits. Above, a
-//! writer whose device is over the writer's limit, or anyone when all is over, writes or naps 1, 2, 4, …
+//! writer whose device is over the writer's limit, or anyone when all is over, writes or pauses 1, 2, 4, …
 //! ticks up to 100 ms. It goes on when it has written enough, when it is below, or after 200 ms if things
-//! are not too bad. A pool that the disk drains in 17 ms stands empty during the longer naps.
+//! are not too bad. A pool that the disk drains in 17 ms stands empty during the longer pauses.
 //!
 //! *2.6.24* (the kernel of patch 000). The device's share of the limit is cut to what is left of the
 //! whole; a writer over it writes, or waits up to 100 ms for any queue to have room.
@@ -29,10 +29,10 @@ pub struct Vanilla {
     kernel: Kernel,
     ticks: TickRate,
     /// How much is enough, pages.
-    duty: u64,
+    nr_to_write: u64,
     written: u64,
     start: u64,
-    /// The next nap, ticks.
+    /// The next pause, ticks.
     pause: u64,
     state: State,
 }
@@ -57,7 +57,7 @@ enum State {
     Over,
 }
 
-/// What was seen when the limits were last looked at; 3.1 decides by it even after the nap.
+/// What was seen when the limits were last looked at; 3.1 decides by it even after the pause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Look {
     /// Whether nobody can be over a limit, so that the mark goes.
@@ -68,11 +68,11 @@ struct Look {
 }
 
 impl Vanilla {
-    /// A visit begins, of a writer that `duty` pages are asked of.
+    /// A visit begins, of a writer that `nr_to_write` pages are asked of.
     #[must_use]
-    pub fn new(kernel: Kernel, ticks: TickRate, now: Time, duty: u64) -> Self {
+    pub fn new(kernel: Kernel, ticks: TickRate, now: Time, nr_to_write: u64) -> Self {
         let start = ticks.tick(now);
-        Self { kernel, ticks, duty, written: 0, start, pause: 1, state: State::Look }
+        Self { kernel, ticks, nr_to_write, written: 0, start, pause: 1, state: State::Look }
     }
 
     /// The tick in which the visit began.
@@ -99,10 +99,10 @@ impl Vanilla {
         match self.state {
             State::Look | State::Over => {}
             State::Wrote(look) => {
-                if self.written >= self.duty {
+                if self.written >= self.nr_to_write {
                     return self.go_on(facts, look);
                 }
-                return self.nap(now, look);
+                return self.pause(now, look);
             }
             State::Slept(look) => {
                 let long = self.ticks.tick(now) > self.start + self.ticks.hz() / 5;
@@ -134,11 +134,11 @@ impl Vanilla {
         }
         if facts.bdi.dirty > task_limit {
             self.state = State::Wrote(look);
-            let step = Step::WriteBack { pages: self.duty };
+            let step = Step::WriteBack { pages: self.nr_to_write };
             return Answer { exceeded: Some(true), ..Answer::only(step) };
         }
-        // Its duty is measured only when it has just written; what is under way already is napped for.
-        Answer { exceeded: Some(true), ..self.nap(now, look) }
+        // Its `nr_to_write` is measured only when it has just written; what is under way already is paused for.
+        Answer { exceeded: Some(true), ..self.pause(now, look) }
     }
 
     fn step_2_6_24(&mut self, now: Time, facts: &Facts) -> Answer {
@@ -161,10 +161,10 @@ impl Vanilla {
         }
         if !wrote && facts.bdi.dirty > 0 {
             self.state = State::Wrote(look);
-            let step = Step::WriteBack { pages: self.duty };
+            let step = Step::WriteBack { pages: self.nr_to_write };
             return Answer { exceeded: Some(true), ..Answer::only(step) };
         }
-        if self.written >= self.duty {
+        if self.written >= self.nr_to_write {
             return self.go_on(facts, look);
         }
         self.state = State::Slept(look);
@@ -173,7 +173,7 @@ impl Vanilla {
         Answer { exceeded: Some(true), ..Answer::only(step) }
     }
 
-    fn nap(&mut self, now: Time, look: Look) -> Answer {
+    fn pause(&mut self, now: Time, look: Look) -> Answer {
         self.state = State::Slept(look);
         let until = self.ticks.wake(now, self.pause);
         Answer::only(Step::Sleep { until, or_uncongested: false })
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn over_the_limit_it_writes_and_its_duty_is_enough() {
+    fn over_the_limit_it_writes_and_its_nr_to_write_is_enough() {
         let mut visit = visit(Kernel::V3_1, 250);
         let over = facts(23_000, 0);
         let answer = visit.step(Time(0), &over, 0);
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn a_duty_half_done_is_followed_by_a_nap_and_a_look() {
+    fn a_nr_to_write_half_done_is_followed_by_a_pause_and_a_look() {
         let mut visit = visit(Kernel::V3_1, 250);
         assert_eq!(visit.step(Time(0), &facts(23_000, 0), 0).step, Step::WriteBack { pages: 1536 });
         assert_eq!(sleep_ms(visit.step(Time(0), &facts(22_000, 1000), 1000)), Some(4));
@@ -275,14 +275,14 @@ mod tests {
     }
 
     #[test]
-    fn writeback_statements_48_and_49_naps_and_the_way_out_after_200_ms() {
+    fn writeback_statements_48_and_49_pauses_and_the_way_out_after_200_ms() {
         // All under way already, below 24,000 (the bound of statement 48), over 22,400.
         let table: [(u32, &[u64]); 3] = [
             (1000, &[1, 3, 7, 15, 31, 63, 127, 227]),
             (250, &[4, 12, 28, 60, 124, 224]),
             (100, &[10, 30, 70, 150, 250]),
         ];
-        for (hz, naps) in table {
+        for (hz, pauses) in table {
             for (writeback, leaves) in [(23_999, true), (24_000, false)] {
                 let mut visit = visit(Kernel::V3_1, hz);
                 let mut now = Time(0);
@@ -294,11 +294,11 @@ mod tests {
                     };
                     now = until;
                     seen.push(until.0 / 1_000_000);
-                    if seen.len() > naps.len() {
+                    if seen.len() > pauses.len() {
                         break answer;
                     }
                 };
-                assert_eq!(seen[..naps.len()], *naps, "HZ {hz}");
+                assert_eq!(seen[..pauses.len()], *pauses, "HZ {hz}");
                 assert_eq!(last.step == Step::Continue, leaves, "HZ {hz}, {writeback} pages");
             }
         }
@@ -344,7 +344,7 @@ mod tests {
         let answer = visit.step(Time(0), &facts(22_000, 1000), 1000);
         let until = Time(100_000_000);
         assert_eq!(answer.step, Step::Sleep { until, or_uncongested: true });
-        // Written in all, not since the nap.
+        // Written in all, not since the pause.
         let answer = visit.step(until, &facts(22_500, 500), 0);
         assert_eq!(answer.step, Step::WriteBack { pages: 1536 });
         assert_eq!(visit.step(until, &facts(22_000, 1000), 536).step, Step::Continue);
@@ -388,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn the_older_kernel_naps_when_nothing_is_left_to_write() {
+    fn the_older_kernel_pauses_when_nothing_is_left_to_write() {
         let mut visit = visit(Kernel::V2_6_24, 1000);
         let answer = visit.step(Time(0), &facts(0, 24_000), 0);
         assert_eq!(sleep_ms(answer), Some(100));

@@ -223,7 +223,7 @@ fn a_writer_in_2_6_24_does_not_start_on_what_came_after_it() {
     let later = Time(0) + SECOND;
     let (new, writer) = (cache.add_inode(BdiId(0)), cache.add_writer(0));
     assert!(!cache.write(later, writer, new, 0..4).balance);
-    // The second writer's walk puts the new file behind the first one.
+    // The second writer's pass puts the new file behind the first one.
     let Balance::Write(out) = cache.balance(later, writers[1], 64) else { panic!("over") };
     assert_eq!(out.inode, files[0]);
     let mut pages = 64;
@@ -310,7 +310,7 @@ fn a_second_writer_takes_another_file_or_in_2_6_24_the_same() {
 #[test]
 fn writers_wait_for_room_in_2_6_24_and_are_woken_by_it() {
     let (mut cache, files, writers) = two_over_the_limit(Kernel::V2_6_24);
-    // 1,200 pages: the first writer writes its duty of 900 and a bit, so the second cannot.
+    // 1,200 pages: the first writer writes its `nr_to_write` of 900 and a bit, so the second cannot.
     let mut all = |writer| {
         let mut pages = 0;
         loop {
@@ -435,7 +435,7 @@ fn background_work_of_2_6_24_goes_on_at_the_threshold_itself() {
     cache.set_limits(Amount::Bytes(4096 * PAGE_BYTES), Amount::Bytes(1964 * PAGE_BYTES));
     write(&mut cache, Time(0), writer, files[0], 0..3000);
     let outs = flush_all(&mut cache, Time(0), bdi).0;
-    // 1,964 are left after the first walk.
+    // 1,964 are left after the first pass.
     assert_eq!(runs(&outs), [(files[0], 0..1036), (files[0], 1036..2072)]);
 }
 

@@ -1,7 +1,7 @@
 //! Do writers, flushers and devices together behave as was measured?
 //!
 //! The device here is no model of a disk (that is the simulator's affair), only a constant speed and a
-//! constant cost per jump: enough for what is due to naps and limits alone.
+//! constant cost per jump: enough for what is due to pauses and limits alone.
 
 use super::super::*;
 use super::rig::World;
@@ -29,11 +29,11 @@ fn measured(world: &mut World, seconds: u64) -> (f64, f64) {
 }
 
 #[test]
-fn writeback_statement_59_naps_drain_a_small_pool() {
+fn writeback_statement_59_pauses_drain_a_small_pool() {
     let (rate, idle) = measured(&mut world(Kernel::V3_1, 1, 250, 1), 20);
     assert!((30.0..38.0).contains(&rate), "{rate} MiB/s");
     assert!(idle >= 0.3, "idle {idle}");
-    // Finer naps do less harm, and a larger pool none.
+    // Finer pauses do less harm, and a larger pool none.
     let (finer, _) = measured(&mut world(Kernel::V3_1, 1, 1000, 1), 20);
     assert!(finer > rate + 5.0, "{finer} MiB/s");
     let (rate, idle) = measured(&mut world(Kernel::V3_1, 100, 250, 1), 20);

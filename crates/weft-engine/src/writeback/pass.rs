@@ -1,8 +1,8 @@
 //! How are the dirty files of a device written, one after the other?
 //!
-//! One walk over them: from the first file of *io*, a turn of at most so many pages each, ascending from
-//! where the file's last turn ended and around its end. Flushers walk, and before patch 001 throttled
-//! writers walk as well; all of them share the lists, so ten writers write ten files at once.
+//! One pass over them: from the first file of *io*, a turn of at most so many pages each, ascending from
+//! where the file's last turn ended and around its end. Flushers make passes, and before patch 001 throttled
+//! writers too; all of them share the lists, so ten writers write ten files at once.
 //!
 //! After its turn a file goes
 //! - off the lists when it is clean;
@@ -12,10 +12,10 @@
 //!
 //! A file that is another's turn is passed over (3.1), or written by both (2.6.24).
 //!
-//! Two things are otherwise when it is a sync that walks: it goes through a file from its start, and in 3.1
+//! Two things are otherwise when a pass is made for a sync: it goes through a file from its start, and in 3.1
 //! writes only what was dirty when its turn began.
 //!
-//! A walk hands out one [`WriteOut`] at a time and may be left waiting for as long as it takes to submit
+//! A pass hands out one [`WriteOut`] at a time and may be left waiting for as long as it takes to submit
 //! that: so a full queue holds up its writer, and with it the file.
 //!
 //! Source   writeback.md §3; for 2.6.24 `sync_sb_inodes` and `write_cache_pages`, January 2008
@@ -53,8 +53,8 @@ pub struct WriteOut {
     pub reason: Reason,
 }
 
-/// What a walk works on, borrowed from the page cache for one step.
-pub(crate) struct Ground<'a> {
+/// What a pass works on, borrowed from the page cache for one step.
+pub(crate) struct WritebackControl<'a> {
     pub bdi: BdiId,
     pub pool: &'a mut Pool,
     pub queues: &'a mut Queues,
@@ -64,7 +64,7 @@ pub(crate) struct Ground<'a> {
     pub tick: u64,
 }
 
-impl<'a> Ground<'a> {
+impl<'a> WritebackControl<'a> {
     pub(crate) fn new(
         bdi: BdiId,
         now: Time,
@@ -78,9 +78,9 @@ impl<'a> Ground<'a> {
     }
 }
 
-/// One walk.
+/// One pass.
 #[derive(Clone, Debug)]
-pub(crate) struct Walk {
+pub(crate) struct Pass {
     reason: Reason,
     start: u64,
     budget: u64,
@@ -103,29 +103,29 @@ struct Turn {
     /// From where, if the end of the file has to be gone around.
     around: Option<u64>,
     cursor: u64,
-    /// Whether it is this walk that makes the file busy.
+    /// Whether it is this pass that makes the file busy.
     owner: bool,
 }
 
-impl Walk {
-    /// A walk that is to write `budget` pages, or a bit more. It fills *io* if that is the rule.
+impl Pass {
+    /// A pass that is to write `budget` pages, or a bit more. It fills *io* if that is the rule.
     pub(crate) fn new(
-        ground: &mut Ground<'_>,
+        wbc: &mut WritebackControl<'_>,
         reason: Reason,
         budget: u64,
         older_than: Option<u64>,
     ) -> Self {
-        let io_is_empty = ground.queues.is_empty(List::Io);
-        match ground.kernel() {
+        let io_is_empty = wbc.queues.is_empty(List::Io);
+        match wbc.kernel() {
             Kernel::V2_6_24 if reason != Reason::Periodic || io_is_empty => {
-                ground.queues.fill_2_6_24(ground.inodes, older_than);
+                wbc.queues.fill_2_6_24(wbc.inodes, older_than);
             }
-            Kernel::V3_1 if io_is_empty => ground.queues.fill(ground.inodes, older_than),
+            Kernel::V3_1 if io_is_empty => wbc.queues.fill(wbc.inodes, older_than),
             Kernel::V2_6_24 | Kernel::V3_1 => {}
         }
         Self {
             reason,
-            start: ground.tick,
+            start: wbc.tick,
             budget,
             written: 0,
             cleaned: 0,
@@ -135,17 +135,21 @@ impl Walk {
         }
     }
 
-    /// The next pages to write; nothing when the walk is over.
-    pub(crate) fn next(&mut self, ground: &mut Ground<'_>, pages_max: u64) -> Option<WriteOut> {
+    /// The next pages to write; nothing when the pass is over.
+    pub(crate) fn next(
+        &mut self,
+        wbc: &mut WritebackControl<'_>,
+        pages_max: u64,
+    ) -> Option<WriteOut> {
         while !self.over {
-            if self.turn.is_none() && !self.begin_turn(ground) {
+            if self.turn.is_none() && !self.begin_turn(wbc) {
                 break;
             }
-            if let Some((inode, pages)) = self.take(ground, pages_max) {
-                return Some(WriteOut { bdi: ground.bdi, inode, pages, reason: self.reason });
+            if let Some((inode, pages)) = self.take(wbc, pages_max) {
+                return Some(WriteOut { bdi: wbc.bdi, inode, pages, reason: self.reason });
             }
-            self.end_turn(ground);
-            self.over = self.is_enough(ground);
+            self.end_turn(wbc);
+            self.over = self.is_enough(wbc);
         }
         self.over = true;
         None
@@ -161,23 +165,23 @@ impl Walk {
         self.written + self.cleaned > 0
     }
 
-    fn begin_turn(&mut self, ground: &mut Ground<'_>) -> bool {
-        let kernel = ground.kernel();
-        while let Some(id) = ground.queues.first(List::Io) {
+    fn begin_turn(&mut self, wbc: &mut WritebackControl<'_>) -> bool {
+        let kernel = wbc.kernel();
+        while let Some(id) = wbc.queues.first(List::Io) {
             if kernel == Kernel::V2_6_24 {
-                if self.goes_around_congestion() && ground.congested {
+                if self.goes_around_congestion() && wbc.congested {
                     self.met_congestion = true;
                     return false;
                 }
-                // Another walk has put it there: it is too new for this one.
-                if ground.inodes.of(id).dirtied_when > self.start {
+                // Another pass has put it there: it is too new for this one.
+                if wbc.inodes.of(id).dirtied_when > self.start {
                     return false;
                 }
             }
-            let inode = ground.inodes.of_mut(id);
+            let inode = wbc.inodes.of_mut(id);
             let owner = !inode.busy;
             if inode.busy {
-                ground.queues.append(List::More, id, inode);
+                wbc.queues.append(List::More, id, inode);
                 if kernel == Kernel::V3_1 {
                     continue;
                 }
@@ -185,7 +189,7 @@ impl Walk {
                 inode.busy = true;
                 inode.touched = false;
             }
-            inode.walks += 1;
+            inode.passes += 1;
             if self.takes_marked(kernel) {
                 inode.pages.mark(&(0..u64::MAX));
             }
@@ -195,7 +199,7 @@ impl Walk {
                     self.left().checked_next_multiple_of(PAGES_AT_A_LOOK).unwrap_or(u64::MAX)
                 }
                 Kernel::V3_1 if self.reason == Reason::Sync => u64::MAX,
-                Kernel::V3_1 => ground.pool.chunk_pages(ground.bdi, self.left()),
+                Kernel::V3_1 => wbc.pool.chunk_pages(wbc.bdi, self.left()),
             };
             let (pages, cursor) = (&inode.pages, inode.cursor);
             let (from, around) = first_page(kernel, self.reason, pages, cursor);
@@ -206,11 +210,15 @@ impl Walk {
         false
     }
 
-    fn take(&mut self, ground: &mut Ground<'_>, pages_max: u64) -> Option<(InodeId, Range<u64>)> {
+    fn take(
+        &mut self,
+        wbc: &mut WritebackControl<'_>,
+        pages_max: u64,
+    ) -> Option<(InodeId, Range<u64>)> {
         let goes_around = self.goes_around_congestion();
-        let marked = self.takes_marked(ground.kernel());
+        let marked = self.takes_marked(wbc.kernel());
         let turn = self.turn.as_mut()?;
-        if goes_around && ground.kernel() == Kernel::V2_6_24 && ground.congested {
+        if goes_around && wbc.kernel() == Kernel::V2_6_24 && wbc.congested {
             self.met_congestion = true;
             return None;
         }
@@ -218,7 +226,7 @@ impl Walk {
         if most == 0 {
             return None;
         }
-        let pages = &mut ground.inodes.of_mut(turn.inode).pages;
+        let pages = &mut wbc.inodes.of_mut(turn.inode).pages;
         let mut take = |within: Range<u64>| {
             if marked { pages.take_marked_free(within, most) } else { pages.take(within, most) }
         };
@@ -232,30 +240,30 @@ impl Walk {
         let run = run?;
         let count = run.end - run.start;
         turn.within.start = run.end;
-        turn.cursor = match ground.kernel() {
+        turn.cursor = match wbc.kernel() {
             Kernel::V2_6_24 => run.end,
             Kernel::V3_1 => run.end - 1,
         };
         turn.left = turn.left.saturating_sub(count);
         self.written += count;
-        ground.pool.started(ground.bdi, count);
+        wbc.pool.started(wbc.bdi, count);
         Some((turn.inode, run))
     }
 
-    fn end_turn(&mut self, ground: &mut Ground<'_>) {
+    fn end_turn(&mut self, wbc: &mut WritebackControl<'_>) {
         let Some(turn) = self.turn.take() else { return };
         let id = turn.inode;
-        let kernel = ground.kernel();
-        let inode = ground.inodes.of_mut(id);
+        let kernel = wbc.kernel();
+        let inode = wbc.inodes.of_mut(id);
         inode.cursor = turn.cursor;
-        inode.walks -= 1;
+        inode.passes -= 1;
         if turn.owner {
             inode.busy = false;
             let (dirty, touched) = (inode.pages.dirty() > 0, inode.touched);
             inode.touched |= dirty;
             if touched && self.reason == Reason::Sync && kernel == Kernel::V3_1 {
                 // Too new for this sync, which would otherwise never end.
-                inode.dirtied_when = ground.tick;
+                inode.dirtied_when = wbc.tick;
             }
             let unfinished = match kernel {
                 Kernel::V2_6_24 => !touched && self.reason == Reason::Periodic,
@@ -263,20 +271,20 @@ impl Walk {
             };
             if inode.removed || !(dirty || touched) {
                 inode.touched = false;
-                ground.queues.remove(id, inode);
+                wbc.queues.remove(id, inode);
                 self.cleaned += 1;
             } else if dirty && unfinished {
-                ground.queues.append(List::More, id, inode);
+                wbc.queues.append(List::More, id, inode);
             } else {
-                ground.queues.redirty(id, ground.inodes, ground.tick);
+                wbc.queues.redirty(id, wbc.inodes, wbc.tick);
             }
         }
-        ground.inodes.free_if_over(id);
+        wbc.inodes.free_if_over(id);
     }
 
-    fn is_enough(&self, ground: &Ground<'_>) -> bool {
-        let hz = ground.pool.ticks().hz();
-        let long = ground.kernel() == Kernel::V3_1 && ground.tick > self.start + hz / 10;
+    fn is_enough(&self, wbc: &WritebackControl<'_>) -> bool {
+        let hz = wbc.pool.ticks().hz();
+        let long = wbc.kernel() == Kernel::V3_1 && wbc.tick > self.start + hz / 10;
         self.made_progress() && (self.left() == 0 || long)
     }
 
@@ -295,7 +303,7 @@ impl Walk {
     }
 }
 
-impl Ground<'_> {
+impl WritebackControl<'_> {
     pub(crate) const fn kernel(&self) -> Kernel {
         self.pool.config().kernel
     }
