@@ -19,7 +19,7 @@ use crate::token::{Tag, Token};
 /// Who is to be told of a `Done`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Owner {
-    /// Strips of stripes, or pieces of reads that bypass the cache: one, and those merged with it.
+    /// Strips of stripes, or sub-requests of reads that bypass the cache: one, and those merged with it.
     Parts(Who, Chain),
     /// What a request discards.
     Discard(RequestId),
@@ -66,7 +66,7 @@ pub(crate) enum Who {
     Stripes(StripRun),
 }
 
-/// A piece of a client's read.
+/// A sub-request of a client's read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ReadPart {
     pub(crate) request: RequestId,

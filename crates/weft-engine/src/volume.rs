@@ -5,7 +5,7 @@
 //! 1. earlier requests that overlap it ([`crate::ranges`]);
 //! 2. for a write, the dirty state of the array; with `preflush`, a round of flushes;
 //! 3. stripes of the stripe cache, one at a time; a read of a whole array goes straight to its members;
-//! 4. its pieces are done;
+//! 4. its sub-requests are done;
 //! 5. failures that happened meanwhile are recorded on the other members.
 //!
 //! Then it is answered, its frames and credit go back, and the next one that overlaps it starts.
@@ -108,7 +108,7 @@ struct Active {
     frames: Run,
     flags: Flags,
     attr: crate::input::Attr,
-    /// Pieces that are not done, one for dealing it, and [`ATTACHING`] while it is being attached.
+    /// Sub-requests that are not done, one for splitting it, and [`ATTACHING`] while it is being attached.
     pending: u64,
     /// What of it goes past the cache.
     discarded: Option<Box<discard::Stripes>>,
@@ -334,7 +334,7 @@ impl Volume {
         self.raid.stripes.cache.relieve_within(wait_max(&self.knobs, &self.array), out.now);
         self.run_syncs(out);
         self.resize(out);
-        self.deal_ready(out);
+        self.split_ready(out);
         self.attach_waiting(out);
         if self.array.membership.broken {
             self.end_vain_waits(out);
@@ -630,27 +630,32 @@ impl Volume {
         }
     }
 
-    /// A piece of such a read is done.
+    /// A sub-request of such a read is done.
     fn read_done(&mut self, part: ReadPart, result: Result<(), Fault>, out: &mut Outbox) {
         if result.is_ok() {
-            self.piece_done(part.request, Ok(()), out);
+            self.sub_request_done(part.request, Ok(()), out);
         } else {
             self.detour(part, true);
         }
     }
 
-    /// One piece of a request is done, or its attaching.
+    /// One sub-request of a request is done, or its attaching.
     #[inline]
-    fn piece_done(&mut self, id: RequestId, result: Result<(), ReplyError>, out: &mut Outbox) {
-        self.pieces_done(id, 1, result, out);
-    }
-
-    /// So many pieces of a request are done.
-    #[inline]
-    fn pieces_done(
+    fn sub_request_done(
         &mut self,
         id: RequestId,
-        pieces: u64,
+        result: Result<(), ReplyError>,
+        out: &mut Outbox,
+    ) {
+        self.sub_requests_done(id, 1, result, out);
+    }
+
+    /// So many sub-requests of a request are done.
+    #[inline]
+    fn sub_requests_done(
+        &mut self,
+        id: RequestId,
+        sub_requests: u64,
         result: Result<(), ReplyError>,
         out: &mut Outbox,
     ) {
@@ -658,7 +663,7 @@ impl Volume {
         if let Err(error) = result {
             request.error.get_or_insert(error);
         }
-        request.pending -= pieces;
+        request.pending -= sub_requests;
         if request.pending == 0 {
             self.all_done(id, out);
         }
@@ -745,7 +750,7 @@ impl Volume {
         for id in served {
             let request = self.active(id);
             if request.op == RequestOp::Flush || request.range.len == Bytes::ZERO {
-                self.piece_done(id, Ok(()), out);
+                self.sub_request_done(id, Ok(()), out);
             } else {
                 self.ready.push_back(id);
             }
@@ -852,19 +857,19 @@ impl Volume {
     #[inline(always)]
     fn event(&mut self, event: Event, out: &mut Outbox) {
         match event {
-            Event::Attached { request, pieces, whole } => {
+            Event::Attached { request, sub_requests, whole } => {
                 if whole {
                     self.attached(request, out);
                 }
-                let pieces = u64::from(pieces);
-                self.active(request).pending += pieces;
-                self.pieces_done(request, ATTACHING, Ok(()), out);
+                let sub_requests = u64::from(sub_requests);
+                self.active(request).pending += sub_requests;
+                self.sub_requests_done(request, ATTACHING, Ok(()), out);
             }
-            Event::PiecesDone { request, pieces, result } => {
+            Event::SubRequestsDone { request, sub_requests, result } => {
                 if result.is_err() {
                     self.raid.request_failed(request);
                 }
-                self.pieces_done(request, pieces.into(), result, out);
+                self.sub_requests_done(request, sub_requests.into(), result, out);
             }
             Event::Pinned { .. } | Event::Unpinned { .. }
                 if self.array.is_planted(Mutant::ZeroCopyNotPinned) => {}
@@ -987,5 +992,5 @@ fn height_of(geometry: &Geometry, knobs: &Knobs) -> Sectors {
 /// How often a full member is tried.
 const FULL_RETRY: Span = Span::secs(1);
 
-/// What counts as pending for a request that is being attached: more than a request has pieces.
+/// What counts as pending for a request that is being attached: more than a request has sub-requests.
 const ATTACHING: u64 = 1 << 32;

@@ -18,7 +18,7 @@ use crate::membership::Around;
 use crate::mutant::Mutant;
 use crate::outbox::{Outbox, ReadPart, Who};
 use crate::output::Output;
-use crate::raid::parity::split::{Attaching, Dealt, Detour};
+use crate::raid::parity::split::{Attaching, Detour, SplitRequest};
 use crate::ranges::RequestId;
 use crate::sched::merge::Kind;
 
@@ -30,12 +30,12 @@ impl Volume {
         let request = self.active(id);
         let (range, frames, attr) = (request.range, request.frames, request.attr);
         let mut start = range.start.0;
-        let mut pieces = 0;
+        let mut sub_requests = 0;
         while start < range.end().0 {
             let end = range.end().0.min((start / chunk + 1) * chunk);
             let position = self.array.geometry.locate(Bytes(start).sectors_floor());
             let len = (end - start) as u32;
-            pieces += 1;
+            sub_requests += 1;
             // Whatever the member's blocks are, the ones that are read lie within these frames.
             let first = position.sector.0 / FRAME_SECTORS * FRAME_SECTORS;
             let last = position.sector.0 + (end - 1) / SECTOR_BYTES - start / SECTOR_BYTES;
@@ -66,29 +66,29 @@ impl Volume {
             self.array.stage(place, &read, &[memory], Who::Read(part), out);
             start = end;
         }
-        self.active(id).pending += pieces;
-        self.piece_done(id, Ok(()), out);
+        self.active(id).pending += sub_requests;
+        self.sub_request_done(id, Ok(()), out);
     }
 
-    /// Sends a piece of a read through the cache whose member is not asked.
+    /// Sends a sub-request of a read through the cache whose member is not asked.
     #[inline(never)]
     fn detour_unread(&mut self, request: RequestId, start: u64, len: u32) {
         self.detour(ReadPart { request, start: Bytes(start), len }, false);
     }
 
-    /// Sends a piece of a read, which is pending, through the cache.
+    /// Sends a sub-request of a read, which is pending, through the cache.
     #[inline(never)]
     pub(super) fn detour(&mut self, part: ReadPart, failed: bool) {
         let request = self.active(part.request);
         request.pending += ATTACHING - 1;
         let (frames, start, attr) = (request.frames, request.range.start, request.attr);
-        let detour = Detour { part, failed, frames, start, attr, pieces: 0 };
+        let detour = Detour { part, failed, frames, start, attr, sub_requests: 0 };
         self.raid.detours.push_back(detour);
     }
 
     /// Attaches what is ready, or has it wait for stripes. While the cache waits for its new shape nothing is
     /// begun.
-    pub(super) fn deal_ready(&mut self, out: &mut Outbox) {
+    pub(super) fn split_ready(&mut self, out: &mut Outbox) {
         if self.ready.is_empty() {
             return;
         }
@@ -96,24 +96,24 @@ impl Volume {
         while let Some(id) = self.ready.pop_front() {
             if self.active(id).error.is_some() {
                 self.attached(id, out);
-                self.piece_done(id, Ok(()), out);
+                self.sub_request_done(id, Ok(()), out);
             } else if self.resizing.is_some() {
                 later.push(id);
             } else {
-                self.deal(id, out);
+                self.split_up(id, out);
             }
         }
         self.ready.extend(later);
     }
 
-    fn deal(&mut self, id: RequestId, out: &mut Outbox) {
+    fn split_up(&mut self, id: RequestId, out: &mut Outbox) {
         if self.active(id).discarded.is_some() && self.begin_discard(id) {
             self.attached(id, out);
-            self.piece_done(id, Ok(()), out);
+            self.sub_request_done(id, Ok(()), out);
             return;
         }
         if self.attach_at_once(id) {
-            // Its piece is pending instead of its dealing.
+            // Its sub-request is pending instead of its splitting.
             self.attached(id, out);
         } else {
             self.attach_later(id);
@@ -123,17 +123,17 @@ impl Volume {
     /// Has a request wait until it is attached.
     #[inline(never)]
     fn attach_later(&mut self, id: RequestId) {
-        let dealt = self.active(id).dealt(id);
+        let split = self.active(id).split(id);
         self.active(id).pending += ATTACHING - 1;
-        self.raid.ready.push_back(dealt);
+        self.raid.ready.push_back(split);
     }
 
     /// Attaches a short request to its stripe, if nobody waits for stripes and there is one.
     #[inline]
     fn attach_at_once(&mut self, id: RequestId) -> bool {
-        let dealt = self.active(id).dealt(id);
+        let split = self.active(id).split(id);
         let cx = attaching(&self.array, &self.knobs, false);
-        self.raid.attach_at_once(&dealt, &cx)
+        self.raid.attach_at_once(&split, &cx)
     }
 
     /// Attaches what waits for stripes.
@@ -173,8 +173,8 @@ impl Volume {
 impl Active {
     /// What the stripe cache has to know of it.
     #[inline(always)]
-    fn dealt(&self, id: RequestId) -> Dealt {
-        Dealt {
+    fn split(&self, id: RequestId) -> SplitRequest {
+        SplitRequest {
             id,
             range: self.range,
             frames: self.frames,
@@ -187,7 +187,7 @@ impl Active {
             streams: self.streams,
             waited_for: self.waited_for,
             failed: false,
-            pieces: 0,
+            sub_requests: 0,
             cursor: None,
         }
     }

@@ -211,7 +211,7 @@ impl Volume {
     fn end_discard(&mut self, place: usize, result: Result<(), ReplyError>, out: &mut Outbox) {
         let discard = self.discards.remove(place);
         self.discarded.leave(&discard.full_stripes);
-        self.piece_done(discard.request, result, out);
+        self.sub_request_done(discard.request, result, out);
     }
 }
 

@@ -155,7 +155,7 @@ impl Volume {
                                 let request = self.active(part.request);
                                 request.pins += 1;
                                 request.stalled = true;
-                                self.piece_done(part.request, Ok(()), out);
+                                self.sub_request_done(part.request, Ok(()), out);
                             }
                             Who::Stripe(part) => self.stripe_done(part, answer, out),
                             Who::Stripes(run) => {

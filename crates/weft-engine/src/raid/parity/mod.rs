@@ -13,4 +13,4 @@ pub(crate) mod stripes;
 pub(crate) mod sync;
 pub mod waits;
 
-pub(crate) use stripe::Piece;
+pub(crate) use stripe::SubRequest;

@@ -11,7 +11,7 @@ use std::ops::Range;
 use smallvec::{SmallVec, smallvec};
 use weft_units::{ByteRange, Bytes, FRAME_BYTES, SECTOR_BYTES, Slot, StripeId, Time};
 
-use super::Piece;
+use super::SubRequest;
 use super::cache::Acquired;
 use super::stripes::{Arrival, Event, Stripes};
 use crate::frame::Run;
@@ -26,10 +26,10 @@ use crate::ranges::RequestId;
 pub(crate) struct ParityRaid {
     pub(crate) stripes: Stripes,
     /// Requests that go on attaching in this turn.
-    pub(crate) ready: VecDeque<Dealt>,
+    pub(crate) ready: VecDeque<SplitRequest>,
     /// Requests that found no stripe.
-    pub(crate) starved: VecDeque<Dealt>,
-    /// Pieces of reads that go through the cache.
+    pub(crate) starved: VecDeque<SplitRequest>,
+    /// Sub-requests of reads that go through the cache.
     pub(crate) detours: VecDeque<Detour>,
     /// The first of the starved ones was refused after detours had stripes: its turn is before theirs.
     detours_wait: bool,
@@ -39,7 +39,7 @@ pub(crate) struct ParityRaid {
 
 /// What the stripe cache has to know of a request.
 #[derive(Clone, Debug)]
-pub(crate) struct Dealt {
+pub(crate) struct SplitRequest {
     pub(crate) id: RequestId,
     pub(crate) range: ByteRange,
     pub(crate) frames: Run,
@@ -53,15 +53,15 @@ pub(crate) struct Dealt {
     pub(crate) streams: bool,
     /// Another request waits for it.
     pub(crate) waited_for: bool,
-    /// A piece of it failed: the rest need not be attached.
+    /// A sub-request of it failed: the rest need not be attached.
     pub(crate) failed: bool,
-    /// Pieces that were attached.
-    pub(crate) pieces: u32,
+    /// Sub-requests that were attached.
+    pub(crate) sub_requests: u32,
     /// Of a long one that is being attached.
     pub(crate) cursor: Option<Box<Cursor>>,
 }
 
-/// A piece of a read that goes through the cache: its member is missing, or did not give it.
+/// A sub-request of a read that goes through the cache: its member is missing, or did not give it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Detour {
     pub(crate) part: ReadPart,
@@ -71,8 +71,8 @@ pub(crate) struct Detour {
     pub(crate) frames: Run,
     pub(crate) start: Bytes,
     pub(crate) attr: Attr,
-    /// Pieces that were attached.
-    pub(crate) pieces: u32,
+    /// Sub-requests that were attached.
+    pub(crate) sub_requests: u32,
 }
 
 /// What attaching depends on.
@@ -85,16 +85,16 @@ pub(crate) struct Attaching<'a> {
     pub(crate) off_by_one: bool,
 }
 
-/// How far a long request is attached: which units of the present piece of at most 256 are done.
+/// How far a long request is attached: which units of the present sub-request of at most 256 are done.
 #[derive(Clone, Debug)]
 pub(crate) struct Cursor {
-    /// Bytes of the volume that the present piece is made of.
+    /// Bytes of the volume that the present sub-request is made of.
     from: u64,
     to: u64,
     /// The same in units, rounded out.
     first: u64,
     end: u64,
-    /// Where to go on within the piece.
+    /// Where to go on within the sub-request.
     at: u64,
     done: SmallVec<[u64; 4]>,
     left: u64,
@@ -118,8 +118,8 @@ struct UnitRun {
 enum Attached {
     /// With all of it.
     All,
-    /// With a piece of it: others have their turn.
-    Piece,
+    /// With a sub-request of it: others have their turn.
+    SubRequest,
     /// No stripe was free.
     Starved,
 }
@@ -177,30 +177,30 @@ impl ParityRaid {
     /// Ends what waits for stripes. Of which requests.
     pub(crate) fn end_waits(&mut self) -> Vec<RequestId> {
         let mut requests = Vec::new();
-        for dealt in std::mem::take(&mut self.starved) {
-            requests.push(dealt.id);
-            self.attached(&dealt);
+        for split in std::mem::take(&mut self.starved) {
+            requests.push(split.id);
+            self.attached(&split);
         }
-        for Detour { part, pieces, .. } in std::mem::take(&mut self.detours) {
+        for Detour { part, sub_requests, .. } in std::mem::take(&mut self.detours) {
             requests.push(part.request);
             let request = part.request;
-            self.stripes.events.push(Event::Attached { request, pieces, whole: false });
+            self.stripes.events.push(Event::Attached { request, sub_requests, whole: false });
         }
         self.stripes.end_displaced();
         requests
     }
 
-    /// A piece of a request failed.
+    /// A sub-request of a request failed.
     pub(crate) fn request_failed(&mut self, id: RequestId) {
-        for dealt in self.ready.iter_mut().chain(&mut self.starved) {
-            dealt.failed |= dealt.id == id;
+        for split in self.ready.iter_mut().chain(&mut self.starved) {
+            split.failed |= split.id == id;
         }
     }
 
     /// A request waits for another that lies in these full stripes: its stripes do not wait long to be filled.
     pub(crate) fn hurry(&mut self, id: RequestId, full_stripes: &Range<u64>, now: Time) {
-        for dealt in self.ready.iter_mut().chain(&mut self.starved) {
-            dealt.waited_for |= dealt.id == id;
+        for split in self.ready.iter_mut().chain(&mut self.starved) {
+            split.waited_for |= split.id == id;
         }
         let keys = self.stripes.keys_of(full_stripes);
         self.stripes.hurry(id, &keys, now);
@@ -211,7 +211,7 @@ impl ParityRaid {
     #[inline(never)]
     pub(crate) fn attach_waiting(&mut self, cx: &Attaching<'_>) {
         let relieved = self.stripes.cache.relieve();
-        let first = self.starved.front().map(|dealt| dealt.id);
+        let first = self.starved.front().map(|split| split.id);
         let mut first_refused = false;
         if relieved {
             self.stripes.place_displaced(cx.geometry);
@@ -219,27 +219,27 @@ impl ParityRaid {
                 self.take_detours(cx.geometry);
             }
             // In order of arrival: those that waited go on before the new ones.
-            while let Some(dealt) = self.starved.pop_back() {
-                self.ready.push_front(dealt);
+            while let Some(split) = self.starved.pop_back() {
+                self.ready.push_front(split);
             }
         }
         let mut later = Vec::new();
-        while let Some(mut dealt) = self.ready.pop_front() {
-            if dealt.failed {
-                self.attached(&dealt);
+        while let Some(mut split) = self.ready.pop_front() {
+            if split.failed {
+                self.attached(&split);
                 continue;
             }
-            let begun = dealt.cursor.as_ref().is_some_and(|cursor| cursor.left > 0);
+            let begun = split.cursor.as_ref().is_some_and(|cursor| cursor.left > 0);
             if cx.frozen && !begun {
-                later.push(dealt);
+                later.push(split);
                 continue;
             }
-            match self.attach(&mut dealt, cx) {
-                Attached::All => self.attached(&dealt),
-                Attached::Piece => later.push(dealt),
+            match self.attach(&mut split, cx) {
+                Attached::All => self.attached(&split),
+                Attached::SubRequest => later.push(split),
                 Attached::Starved => {
-                    first_refused |= first == Some(dealt.id);
-                    self.starved.push_back(dealt);
+                    first_refused |= first == Some(split.id);
+                    self.starved.push_back(split);
                 }
             }
         }
@@ -262,118 +262,118 @@ impl ParityRaid {
         }
     }
 
-    fn attached(&mut self, dealt: &Dealt) {
-        let Dealt { id: request, pieces, .. } = *dealt;
-        self.stripes.events.push(Event::Attached { request, pieces, whole: true });
+    fn attached(&mut self, split: &SplitRequest) {
+        let SplitRequest { id: request, sub_requests, .. } = *split;
+        self.stripes.events.push(Event::Attached { request, sub_requests, whole: true });
     }
 
     /// Attaches a request, or the rest of it.
     #[inline(never)]
-    fn attach(&mut self, dealt: &mut Dealt, cx: &Attaching<'_>) -> Attached {
+    fn attach(&mut self, split: &mut SplitRequest, cx: &Attaching<'_>) -> Attached {
         let unit = self.stripes.cache.strip_bytes();
-        let range = dealt.range;
+        let range = split.range;
         if range.start.0 / unit == (range.end().0 - 1) / unit {
-            let attached = self.attach_short(dealt, unit, cx);
-            dealt.pieces += u32::from(attached == Attached::All);
+            let attached = self.attach_short(split, unit, cx);
+            split.sub_requests += u32::from(attached == Attached::All);
             attached
         } else {
-            self.attach_long(dealt, unit, cx)
+            self.attach_long(split, unit, cx)
         }
     }
 
     /// Attaches a request that lies within one unit, if nobody waits for stripes. Whether it is attached: to
-    /// one stripe, with one piece.
+    /// one stripe, with one sub-request.
     #[inline(always)]
-    pub(crate) fn attach_at_once(&mut self, dealt: &Dealt, cx: &Attaching<'_>) -> bool {
+    pub(crate) fn attach_at_once(&mut self, split: &SplitRequest, cx: &Attaching<'_>) -> bool {
         let unit = self.stripes.cache.strip_bytes();
-        let range = dealt.range;
+        let range = split.range;
         range.start.0 / unit == (range.end().0 - 1) / unit
             && !self.has_waiting()
-            && self.attach_short(dealt, unit, cx) == Attached::All
+            && self.attach_short(split, unit, cx) == Attached::All
     }
 
-    /// Attaches a request that lies within one unit: one piece of one stripe.
+    /// Attaches a request that lies within one unit: one sub-request of one stripe.
     #[inline(always)]
-    fn attach_short(&mut self, dealt: &Dealt, unit: u64, cx: &Attaching<'_>) -> Attached {
-        let range = dealt.range;
+    fn attach_short(&mut self, split: &SplitRequest, unit: u64, cx: &Attaching<'_>) -> Attached {
+        let range = split.range;
         let (position, placement) = cx.geometry.place(range.start.sectors_floor());
         let key = position.sector.0 / self.stripes.cache.height().0;
         let Acquired::Stripe(stripe) = self.stripes.cache.acquire_some(key, 1, || placement) else {
             return Attached::Starved;
         };
-        let slot = if dealt.writes && cx.off_by_one {
+        let slot = if split.writes && cx.off_by_one {
             let in_chunk = position.sector.0 % cx.geometry.chunk().0 * SECTOR_BYTES / unit;
             cx.written_slot(placement, position.data_index, in_chunk)
         } else {
             position.slot
         };
-        let piece = dealt.piece(slot, range.start.0, range.end().0, unit);
-        let arrival = dealt.arrival(cx.writes);
-        self.stripes.attach(stripe, &[piece], arrival);
+        let sub_request = split.sub_request(slot, range.start.0, range.end().0, unit);
+        let arrival = split.arrival(cx.writes);
+        self.stripes.attach(stripe, &[sub_request], arrival);
         Attached::All
     }
 
     /// Attaches the rest of a longer one, stripe by stripe.
     ///
-    /// Source   md-raid.md §2.1: pieces of 256 units; a request that reaches into the next member's
+    /// Source   md-raid.md §2.1: sub-requests of 256 units; a request that reaches into the next member's
     ///          chunk begins there, so that member offsets go up
-    fn attach_long(&mut self, dealt: &mut Dealt, unit: u64, cx: &Attaching<'_>) -> Attached {
+    fn attach_long(&mut self, split: &mut SplitRequest, unit: u64, cx: &Attaching<'_>) -> Attached {
         loop {
-            let request_end = dealt.range.end().0;
-            let cursor = match &mut dealt.cursor {
+            let request_end = split.range.end().0;
+            let cursor = match &mut split.cursor {
                 Some(cursor) if cursor.left > 0 => cursor,
                 cursor => {
                     let to = cursor.as_ref().map(|cursor| cursor.to);
-                    let from = to.unwrap_or(0).max(dealt.range.start.0);
-                    let (from, end) = beside(dealt.discarded, from, request_end);
+                    let from = to.unwrap_or(0).max(split.range.start.0);
+                    let (from, end) = beside(split.discarded, from, request_end);
                     if from >= end {
                         return Attached::All;
                     }
-                    // A long one lets others go between its pieces.
+                    // A long one lets others go between its sub-requests.
                     let others = to.is_some() && !self.ready.is_empty();
                     if cx.frozen || others {
-                        return Attached::Piece;
+                        return Attached::SubRequest;
                     }
                     let new = Cursor::new(cx, from, end, unit);
                     cursor.insert(Box::new(new))
                 }
             };
             let run = cursor.run(cx.geometry, unit, request_end);
-            if !self.attach_run(dealt, &run, unit, cx) {
+            if !self.attach_run(split, &run, unit, cx) {
                 if self.stripes.cache.goes_by_full_stripes() {
-                    self.attach_to_active(dealt, unit, cx);
+                    self.attach_to_active(split, unit, cx);
                 }
                 return Attached::Starved;
             }
         }
     }
 
-    /// Attaches of a request's present piece what belongs to stripes that wait for more: they take no stripe from
+    /// Attaches of a request's present sub-request what belongs to stripes that wait for more: they take no stripe from
     /// anybody, and what waits for a stripe must not keep them waiting.
-    fn attach_to_active(&mut self, dealt: &mut Dealt, unit: u64, cx: &Attaching<'_>) {
+    fn attach_to_active(&mut self, split: &mut SplitRequest, unit: u64, cx: &Attaching<'_>) {
         let mut after = 0;
-        while let Some(run) = self.active_run(dealt, after, unit, cx.geometry) {
+        while let Some(run) = self.active_run(split, after, unit, cx.geometry) {
             after = run.first + run.stripes;
-            let attached = self.attach_run(dealt, &run, unit, cx);
+            let attached = self.attach_run(split, &run, unit, cx);
             debug_assert!(attached, "these stripes are there");
         }
     }
 
-    /// The next stripes, from this unit on, that wait for more and get some from a request's present piece.
+    /// The next stripes, from this unit on, that wait for more and get some from a request's present sub-request.
     fn active_run(
         &self,
-        dealt: &Dealt,
+        split: &SplitRequest,
         after: u64,
         unit: u64,
         geometry: &Geometry,
     ) -> Option<UnitRun> {
-        let cursor = dealt.cursor.as_ref().expect("it was made before");
+        let cursor = split.cursor.as_ref().expect("it was made before");
         let waits = |number: u64| {
             let sector = geometry.locate(Bytes(number * unit).sectors_floor()).sector;
             self.stripes.cache.is_delayed(sector.0 / self.stripes.cache.height().0)
         };
         let first = cursor.units_left(after).find(|number| waits(*number))?;
-        let mut run = cursor.run_from(first, geometry, unit, dealt.range.end().0);
+        let mut run = cursor.run_from(first, geometry, unit, split.range.end().0);
         let active = (1..run.stripes).take_while(|stripe| waits(first + stripe)).count();
         run.stripes = 1 + active as u64;
         Some(run)
@@ -383,7 +383,7 @@ impl ParityRaid {
     /// same data chunks. Whether there were stripes for all.
     fn attach_run(
         &mut self,
-        dealt: &mut Dealt,
+        split: &mut SplitRequest,
         run: &UnitRun,
         unit: u64,
         cx: &Attaching<'_>,
@@ -393,18 +393,18 @@ impl ParityRaid {
         let height = self.stripes.cache.height().0;
         let key = position.sector.0 / height;
         let in_chunk = key & (cx.geometry.chunk().0 / height - 1);
-        let arrival = dealt.arrival(cx.writes);
-        let mut pieces: SmallVec<[Piece; 4]> = SmallVec::new();
+        let arrival = split.arrival(cx.writes);
+        let mut sub_requests: SmallVec<[SubRequest; 4]> = SmallVec::new();
         for (data_index, number) in run.strips() {
-            let slot = if dealt.writes {
+            let slot = if split.writes {
                 cx.written_slot(placement, data_index, in_chunk)
             } else {
                 placement.data_slot(data_index)
             };
-            let cursor = dealt.cursor.as_ref().expect("it was made before");
+            let cursor = split.cursor.as_ref().expect("it was made before");
             let start = cursor.from.max(number * unit);
-            let end = dealt.range.end().0.min((number + 1) * unit);
-            pieces.push(dealt.piece(slot, start, end, unit));
+            let end = split.range.end().0.min((number + 1) * unit);
+            sub_requests.push(split.sub_request(slot, start, end, unit));
         }
         let mut stripes = 0;
         while stripes < run.stripes {
@@ -414,14 +414,16 @@ impl ParityRaid {
             else {
                 break;
             };
-            self.stripes.attach(stripe, &pieces, arrival);
-            for memory in pieces.iter_mut().filter_map(|piece| piece.memory.as_mut()) {
+            self.stripes.attach(stripe, &sub_requests, arrival);
+            for memory in
+                sub_requests.iter_mut().filter_map(|sub_request| sub_request.memory.as_mut())
+            {
                 memory.frame.0 += (unit / FRAME_BYTES) as u32;
             }
             stripes += 1;
         }
-        dealt.pieces += pieces.len() as u32 * stripes as u32;
-        dealt.cursor.as_mut().expect("it was made before").take(run, stripes);
+        split.sub_requests += sub_requests.len() as u32 * stripes as u32;
+        split.cursor.as_mut().expect("it was made before").take(run, stripes);
         stripes == run.stripes
     }
 
@@ -440,7 +442,7 @@ impl ParityRaid {
                 return Some(detour);
             };
             let in_frames = start - detour.start.0 / FRAME_BYTES * FRAME_BYTES;
-            let piece = Piece {
+            let sub_request = SubRequest {
                 request: part.request,
                 slot: position.slot,
                 offset: (start % unit) as u32,
@@ -456,12 +458,12 @@ impl ParityRaid {
                 retried: detour.failed,
                 attr: detour.attr,
             };
-            self.stripes.attach(stripe, &[piece], arrival);
-            detour.pieces += 1;
+            self.stripes.attach(stripe, &[sub_request], arrival);
+            detour.sub_requests += 1;
             start = stop;
         }
-        let (request, pieces) = (part.request, detour.pieces);
-        self.stripes.events.push(Event::Attached { request, pieces, whole: false });
+        let (request, sub_requests) = (part.request, detour.sub_requests);
+        self.stripes.events.push(Event::Attached { request, sub_requests, whole: false });
         None
     }
 }
@@ -474,8 +476,8 @@ impl Attaching<'_> {
     }
 }
 
-impl Dealt {
-    /// How its pieces come to a stripe.
+impl SplitRequest {
+    /// How its sub-requests come to a stripe.
     #[inline]
     fn arrival(&self, writes: Writes) -> Arrival {
         Arrival {
@@ -489,12 +491,12 @@ impl Dealt {
         }
     }
 
-    /// The piece of a request between two bytes of one strip, as its stripe takes it.
+    /// The sub-request of a request between two bytes of one strip, as its stripe takes it.
     #[inline(always)]
-    fn piece(&self, slot: Slot, start: u64, end: u64, unit: u64) -> Piece {
+    fn sub_request(&self, slot: Slot, start: u64, end: u64, unit: u64) -> SubRequest {
         let in_frames = start - self.range.start.0 / FRAME_BYTES * FRAME_BYTES;
         let memory = (!self.zeroes).then(|| self.frames.part(in_frames, end - start));
-        Piece {
+        SubRequest {
             request: self.id,
             slot,
             offset: (start % unit) as u32,
@@ -506,7 +508,7 @@ impl Dealt {
 }
 
 impl Cursor {
-    /// The next piece of a request that goes on at the byte `from` and ends at `request_end`.
+    /// The next sub-request of a request that goes on at the byte `from` and ends at `request_end`.
     fn new(cx: &Attaching<'_>, from: u64, request_end: u64, unit: u64) -> Self {
         let first = from / unit;
         let end = request_end.div_ceil(unit).min(first + UNITS_MAX);
@@ -583,7 +585,7 @@ impl UnitRun {
     }
 }
 
-/// The unit that a request's piece begins with (md's `raid5_bio_lowest_chunk_sector`).
+/// The unit that a request's sub-request begins with (md's `raid5_bio_lowest_chunk_sector`).
 fn first_unit(geometry: &Geometry, first: u64, end: u64, unit: u64) -> u64 {
     let units_per_chunk = geometry.chunk().bytes().0 / unit;
     let next_chunk = (first / units_per_chunk + 1) * units_per_chunk;

@@ -26,7 +26,7 @@ use crate::ranges::RequestId;
 
 /// A client's bytes within one strip.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Piece {
+pub(crate) struct SubRequest {
     pub(crate) request: RequestId,
     pub(crate) slot: Slot,
     /// First byte within the strip.
@@ -94,7 +94,7 @@ pub(crate) enum Batch {
     None,
 }
 
-impl Piece {
+impl SubRequest {
     /// Its memory, if a strip can be written from it: whole, and placed as strips are.
     pub(crate) fn whole_strip(&self, strip_bytes: u64) -> Option<Part> {
         self.memory.filter(|part| u64::from(self.len) == strip_bytes && part.offset == 0)
@@ -117,14 +117,14 @@ pub(crate) struct Stripe {
     stride: u32,
     /// Strips, parity included.
     pub(crate) members: u16,
-    reads: Vec<Piece>,
+    reads: Vec<SubRequest>,
     readers: SlotSet,
-    writes: Vec<Piece>,
+    writes: Vec<SubRequest>,
     writers: SlotSet,
     /// Of those, slots that one writer covers.
     covered: SlotSet,
     /// Served or drained by the operation in flight, to be answered at its end.
-    taken: Vec<Piece>,
+    taken: Vec<SubRequest>,
     taken_slots: SlotSet,
     pub(crate) uptodate: SlotSet,
     /// Strips that could not be read, twice.
@@ -176,7 +176,7 @@ pub(crate) struct Stripe {
     pub(crate) streams: bool,
     /// Since when it lacks strips that it was not permitted to read.
     pub(crate) waits_since: Option<Time>,
-    /// A request waits for one that it has a piece of.
+    /// A request waits for one that it has a sub-request of.
     pub(crate) waited_for: bool,
     /// Therefore it waits at most until then.
     pub(crate) due: Option<Time>,
@@ -271,27 +271,27 @@ impl Stripe {
     }
 
     /// A client wants something of one strip.
-    pub(crate) fn attach(&mut self, piece: Piece, write: bool, strip_bytes: u64) {
-        debug_assert!(u64::from(piece.offset) + u64::from(piece.len) <= strip_bytes);
+    pub(crate) fn attach(&mut self, sub_request: SubRequest, write: bool, strip_bytes: u64) {
+        debug_assert!(u64::from(sub_request.offset) + u64::from(sub_request.len) <= strip_bytes);
         if write {
-            self.writers.insert(piece.slot);
-            if u64::from(piece.len) == strip_bytes {
-                self.covered.insert(piece.slot);
+            self.writers.insert(sub_request.slot);
+            if u64::from(sub_request.len) == strip_bytes {
+                self.covered.insert(sub_request.slot);
             }
-            self.writes.push(piece);
+            self.writes.push(sub_request);
         } else {
-            self.readers.insert(piece.slot);
-            self.reads.push(piece);
+            self.readers.insert(sub_request.slot);
+            self.reads.push(sub_request);
         }
     }
 
     /// What readers want.
-    pub(crate) fn reads(&self) -> &[Piece] {
+    pub(crate) fn reads(&self) -> &[SubRequest] {
         &self.reads
     }
 
     /// What writers want.
-    pub(crate) fn writes(&self) -> &[Piece] {
+    pub(crate) fn writes(&self) -> &[SubRequest] {
         &self.writes
     }
 
@@ -299,10 +299,10 @@ impl Stripe {
     pub(crate) fn take_readers(&mut self, served: SlotSet) {
         debug_assert!(self.taken.is_empty());
         let taken = &mut self.taken;
-        self.reads.retain(|piece| {
-            let serve = served.contains(piece.slot);
+        self.reads.retain(|sub_request| {
+            let serve = served.contains(sub_request.slot);
             if serve {
-                taken.push(*piece);
+                taken.push(*sub_request);
             }
             !serve
         });
@@ -326,24 +326,24 @@ impl Stripe {
     }
 
     /// Ends the operation for those it served.
-    pub(crate) fn answered(&mut self) -> std::vec::Drain<'_, Piece> {
+    pub(crate) fn answered(&mut self) -> std::vec::Drain<'_, SubRequest> {
         self.taken_slots = SlotSet::EMPTY;
         self.taken.drain(..)
     }
 
     /// Gives up every writer, and the readers of these strips.
-    pub(crate) fn give_up(&mut self, lost: SlotSet) -> Vec<Piece> {
+    pub(crate) fn give_up(&mut self, lost: SlotSet) -> Vec<SubRequest> {
         let mut given_up = std::mem::take(&mut self.writes);
         (self.writers, self.covered) = (SlotSet::EMPTY, SlotSet::EMPTY);
         (self.waits_since, self.reads_since) = (None, None);
         (self.waited_for, self.due) = (false, None);
-        given_up.extend(self.reads.extract_if(.., |piece| lost.contains(piece.slot)));
+        given_up.extend(self.reads.extract_if(.., |sub_request| lost.contains(sub_request.slot)));
         self.readers = self.readers.without(lost);
         given_up
     }
 
     /// Moves everybody who is not being served out: readers, writers.
-    pub(crate) fn move_out(&mut self) -> (Vec<Piece>, Vec<Piece>) {
+    pub(crate) fn move_out(&mut self) -> (Vec<SubRequest>, Vec<SubRequest>) {
         debug_assert!(self.taken.is_empty());
         (self.readers, self.writers) = (SlotSet::EMPTY, SlotSet::EMPTY);
         self.covered = SlotSet::EMPTY;
@@ -364,8 +364,12 @@ impl Stripe {
     pub(crate) fn overwrite(&self, strip_bytes: u64) -> SlotSet {
         let mut whole = self.covered;
         for slot in self.writers.without(whole).ascending() {
-            let pieces = self.writes.iter().filter(|piece| piece.slot == slot);
-            whole.set(slot, pieces.map(|piece| u64::from(piece.len)).sum::<u64>() == strip_bytes);
+            let sub_requests = self.writes.iter().filter(|sub_request| sub_request.slot == slot);
+            whole.set(
+                slot,
+                sub_requests.map(|sub_request| u64::from(sub_request.len)).sum::<u64>()
+                    == strip_bytes,
+            );
         }
         whole
     }
@@ -379,8 +383,10 @@ impl Stripe {
         let mut lacks: Option<Range<u64>> = None;
         for slot in missing.ascending() {
             let strip = geometry.array_sector(slot, self.sector(height))?.bytes().0;
-            let pieces = self.writes.iter().filter(|piece| piece.slot == slot);
-            let brought = pieces.map(|piece| u64::from(piece.offset + piece.len)).max();
+            let sub_requests = self.writes.iter().filter(|sub_request| sub_request.slot == slot);
+            let brought = sub_requests
+                .map(|sub_request| u64::from(sub_request.offset + sub_request.len))
+                .max();
             let (start, end) = (strip + brought.unwrap_or(0), strip + strip_bytes);
             let (first, last) = lacks.map_or((start, end), |lacks| (lacks.start, lacks.end));
             lacks = Some(first.min(start)..last.max(end));
@@ -394,17 +400,18 @@ impl Stripe {
     }
 
     /// Who is being written, of the strips that are zero-copy pages.
-    pub(crate) fn zero_copy_from(&self, slot: Slot) -> Option<&Piece> {
+    pub(crate) fn zero_copy_from(&self, slot: Slot) -> Option<&SubRequest> {
         let zero_copy = self.zero_copy.contains(slot);
-        zero_copy.then(|| self.taken.iter().find(|piece| piece.slot == slot)).flatten()
+        zero_copy.then(|| self.taken.iter().find(|sub_request| sub_request.slot == slot)).flatten()
     }
 
     /// Where a strip of the write in flight is, and the request whose zero-copy page it is.
     pub(crate) fn memory(&self, slot: Slot, frames: u32) -> (Part, Option<RequestId>) {
         match self.zero_copy_from(slot) {
-            Some(piece) => {
-                (piece.memory.expect("a zero-copy page has memory"), Some(piece.request))
-            }
+            Some(sub_request) => (
+                sub_request.memory.expect("a zero-copy page has memory"),
+                Some(sub_request.request),
+            ),
             None => (self.strip(slot, frames), None),
         }
     }
@@ -421,7 +428,7 @@ impl Stripe {
     /// Whether every strip that is written lies in memory right after the same strip of another stripe,
     /// which was drained and is all zero-copy pages, so that both can be computed as one.
     pub(crate) fn goes_on_after(&self, before: &Self, frames: u32) -> bool {
-        let goes_on = |(mine, other): (&Piece, &Piece)| {
+        let goes_on = |(mine, other): (&SubRequest, &SubRequest)| {
             let memory = mine.memory.zip(other.memory);
             mine.slot == other.slot
                 && mine.offset == 0
@@ -458,7 +465,7 @@ impl Stripe {
 
     /// Whether somebody who is being written wants it durable.
     pub(crate) fn written_durably(&self) -> bool {
-        self.taken.iter().any(|piece| piece.fua)
+        self.taken.iter().any(|sub_request| sub_request.fua)
     }
 
     /// Memory of a whole strip of so many frames.
@@ -466,7 +473,7 @@ impl Stripe {
         Part { frame: self.first(slot), offset: 0, len: frames * FRAME_BYTES as u32 }
     }
 
-    /// Memory of a piece of a strip.
+    /// Memory of a sub-request of a strip.
     pub(crate) fn part(&self, slot: Slot, offset: u32, len: u32) -> Part {
         Part::at(self.first(slot), u64::from(offset), u64::from(len))
     }

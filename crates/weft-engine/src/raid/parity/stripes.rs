@@ -23,7 +23,7 @@ use weft_units::{Bytes, MemberIndex, SectorRange, Sectors, Slot, Span, StripeId,
 use super::cache::{Acquired, Cache};
 use super::plan::{Facts, Step};
 use super::priority::{Patience, Variant, patience_for_others};
-use super::stripe::{Batch, Operation, Piece, ResyncState, Stripe};
+use super::stripe::{Batch, Operation, ResyncState, Stripe, SubRequest};
 use super::waits::StripeWaits;
 use crate::array::MemberRequest;
 use crate::error::ReplyError;
@@ -63,11 +63,11 @@ pub(crate) struct Stripes {
 /// What the stripes of a volume have to tell it.
 #[derive(Clone, Debug)]
 pub(crate) enum Event {
-    /// A request is attached, to stripes that have so many pieces of it: the `whole` request, or a piece of it
+    /// A request is attached, to stripes that have so many sub-requests of it: the `whole` request, or a sub-request of it
     /// that was read in vain before.
-    Attached { request: RequestId, pieces: u32, whole: bool },
-    /// Pieces of a request are done.
-    PiecesDone { request: RequestId, pieces: u32, result: Result<(), ReplyError> },
+    Attached { request: RequestId, sub_requests: u32, whole: bool },
+    /// Sub-requests of a request are done.
+    SubRequestsDone { request: RequestId, sub_requests: u32, result: Result<(), ReplyError> },
     /// A member write from the memory of a request was given up, and may go on using it.
     Pinned { request: RequestId },
     /// A sync is done with a stripe. `wrong` is the slot whose strip alone explains the mismatch.
@@ -80,7 +80,7 @@ pub(crate) enum Event {
     Written,
 }
 
-/// How pieces come to a stripe.
+/// How sub-requests come to a stripe.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Arrival {
     pub(crate) write: bool,
@@ -109,8 +109,8 @@ pub(crate) struct Answer {
 #[derive(Clone, Debug)]
 struct Displaced {
     key: u64,
-    reads: Vec<Piece>,
-    writes: Vec<Piece>,
+    reads: Vec<SubRequest>,
+    writes: Vec<SubRequest>,
     sync: Option<SyncAction>,
     /// See [`super::stripe::Stripe::given_up`].
     given_up: u8,
@@ -145,18 +145,18 @@ impl Stripes {
 
     // Arrivals.
 
-    /// Attaches a client's pieces to a stripe that was acquired.
-    pub(crate) fn attach(&mut self, id: StripeId, pieces: &[Piece], arrival: Arrival) {
+    /// Attaches a client's sub-requests to a stripe that was acquired.
+    pub(crate) fn attach(&mut self, id: StripeId, sub_requests: &[SubRequest], arrival: Arrival) {
         let Arrival { write, sync, streams, waited_for, retried, attr } = arrival;
         let strip_bytes = self.cache.strip_bytes();
         let stripe = self.cache.stripe_mut(id);
         stripe.attr = attr;
         assert!(stripe.batch == Batch::None, "a batch is covered by writes that exclude others");
-        for piece in pieces {
-            stripe.attach(*piece, write, strip_bytes);
+        for sub_request in sub_requests {
+            stripe.attach(*sub_request, write, strip_bytes);
             // What is being read now may be read together with what failed: that is no second time.
             if retried && stripe.in_flight == 0 {
-                stripe.retried.insert(piece.slot);
+                stripe.retried.insert(sub_request.slot);
             }
         }
         stripe.handle = true;
@@ -233,8 +233,12 @@ impl Stripes {
             let stripe = self.cache.stripe_mut(id);
             stripe.batch_ready = false;
             stripe.given_up = stripe.given_up.max(work.given_up);
-            work.reads.into_iter().for_each(|piece| stripe.attach(piece, false, strip_bytes));
-            work.writes.into_iter().for_each(|piece| stripe.attach(piece, true, strip_bytes));
+            work.reads
+                .into_iter()
+                .for_each(|sub_request| stripe.attach(sub_request, false, strip_bytes));
+            work.writes
+                .into_iter()
+                .for_each(|sub_request| stripe.attach(sub_request, true, strip_bytes));
             if let Some(action) = work.sync {
                 stripe.sync = Some((action, ResyncState::Requested));
             }
@@ -251,9 +255,9 @@ impl Stripes {
         for Displaced { key, reads, writes, sync, given_up: _ } in
             std::mem::take(&mut self.displaced)
         {
-            for piece in reads.into_iter().chain(writes) {
-                let (request, result) = (piece.request, Err(ReplyError::Io));
-                self.events.push(Event::PiecesDone { request, pieces: 1, result });
+            for sub_request in reads.into_iter().chain(writes) {
+                let (request, result) = (sub_request.request, Err(ReplyError::Io));
+                self.events.push(Event::SubRequestsDone { request, sub_requests: 1, result });
             }
             if sync.is_some() {
                 self.events.push(Event::SyncDone { key, mismatch: false, wrong: None, ok: false });
@@ -287,7 +291,7 @@ impl Stripes {
             Batch::Follower(head) => *head,
             Batch::Head(_) | Batch::None => before,
         };
-        let fua = |stripe: &Stripe| stripe.writes().iter().any(|piece| piece.fua);
+        let fua = |stripe: &Stripe| stripe.writes().iter().any(|sub_request| sub_request.fua);
         if fua(self.cache.stripe(before)) != fua(self.cache.stripe(id)) {
             return;
         }
@@ -332,12 +336,18 @@ impl Stripes {
         });
     }
 
-    /// A request waits for one whose pieces are in these stripes: they wait no longer than it takes to fill stripes
+    /// A request waits for one whose sub-requests are in these stripes: they wait no longer than it takes to fill stripes
     /// that are about to be filled.
     pub(crate) fn hurry(&mut self, request: RequestId, keys: &Range<u64>, now: Time) {
         let due = now + patience_for_others(self.preread);
         for id in self.cache.stripes_of(keys) {
-            if self.cache.stripe(id).writes().iter().any(|piece| piece.request == request) {
+            if self
+                .cache
+                .stripe(id)
+                .writes()
+                .iter()
+                .any(|sub_request| sub_request.request == request)
+            {
                 self.cache.hurry(id, due);
             }
         }
@@ -473,9 +483,14 @@ impl Stripes {
             return false;
         }
         let mut ops = Vec::new();
-        for piece in stripe.reads().iter().filter(|piece| served.contains(piece.slot)) {
-            let from = stripe.part(piece.slot, piece.offset, piece.len);
-            ops.push(ComputeOp::Copy { from, to: piece.memory.expect("a reader brings memory") });
+        for sub_request in
+            stripe.reads().iter().filter(|sub_request| served.contains(sub_request.slot))
+        {
+            let from = stripe.part(sub_request.slot, sub_request.offset, sub_request.len);
+            ops.push(ComputeOp::Copy {
+                from,
+                to: sub_request.memory.expect("a reader brings memory"),
+            });
         }
         stripe.take_readers(served);
         self.compute(id, Operation::CopyingOut, ops, cx);
@@ -486,9 +501,9 @@ impl Stripes {
     fn fail_stripe(&mut self, id: StripeId, facts: &Facts, cx: &mut Surroundings<'_>) {
         let lost = facts.failed().without(facts.uptodate);
         for id in self.batch_of(id) {
-            for piece in self.cache.stripe_mut(id).give_up(lost) {
-                let (request, result) = (piece.request, Err(ReplyError::Io));
-                self.events.push(Event::PiecesDone { request, pieces: 1, result });
+            for sub_request in self.cache.stripe_mut(id).give_up(lost) {
+                let (request, result) = (sub_request.request, Err(ReplyError::Io));
+                self.events.push(Event::SubRequestsDone { request, sub_requests: 1, result });
             }
         }
         self.unbatch(id, |stripes, id| stripes.rest(id));
@@ -663,8 +678,11 @@ impl Stripes {
         let stripes = self.batch_of(run.head);
         let (first, count) = (run.first as usize, run.count as usize);
         stripes.into_iter().skip(first).take(count).map(move |stripe| {
-            let zero_copy_from =
-                self.cache.stripe(stripe).zero_copy_from(run.slot).map(|piece| piece.request);
+            let zero_copy_from = self
+                .cache
+                .stripe(stripe)
+                .zero_copy_from(run.slot)
+                .map(|sub_request| sub_request.request);
             StripIo { stripe, slot: run.slot, zero_copy_from }
         })
     }

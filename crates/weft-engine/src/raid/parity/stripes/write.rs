@@ -16,7 +16,7 @@ use crate::mutant::Mutant;
 use crate::outbox::{StripRun, Who};
 use crate::output::ComputeOp;
 use crate::raid::parity::plan::Mode;
-use crate::raid::parity::stripe::{Batch, Operation, Piece};
+use crate::raid::parity::stripe::{Batch, Operation, SubRequest};
 use crate::raid::slot_set::SlotSet;
 use crate::sched::merge::{self, Kind};
 
@@ -78,21 +78,21 @@ impl Stripes {
         let full = written == SlotSet::first(stripe.members).without(placement.parity());
         let skip_copy = cx.knobs.skip_copy || (auto && full);
         let mut zero_copy = SlotSet::EMPTY;
-        // Two for each piece, or one and the parity; zeros may take more.
+        // Two for each sub-request, or one and the parity; zeros may take more.
         ops.reserve(2 * stripe.writes().len());
-        for piece in stripe.writes() {
-            let zero_copy_from = piece.whole_strip(strip_bytes).filter(|_| skip_copy);
+        for sub_request in stripe.writes() {
+            let zero_copy_from = sub_request.whole_strip(strip_bytes).filter(|_| skip_copy);
             if zero_copy_from.is_some() {
-                zero_copy.insert(piece.slot);
+                zero_copy.insert(sub_request.slot);
             }
             if zero_copy_from.is_some() && mode == Mode::Reconstruct {
                 continue;
             }
             let mut take = |new: Part, offset: u32| {
                 let here = |slot: Slot| stripe.part(slot, offset, new.len);
-                let to = here(piece.slot);
+                let to = here(sub_request.slot);
                 if mode == Mode::ReadModifyWrite {
-                    let exponent = exponent(placement, piece.slot, cx);
+                    let exponent = exponent(placement, sub_request.slot, cx);
                     let old = if cx.is_planted(Mutant::RmwNewAsOld) { new } else { to };
                     let (p, q) = (p.map(here), q.map(here));
                     ops.push(ComputeOp::UpdatePq { exponent, old, new, p, q });
@@ -106,19 +106,21 @@ impl Stripes {
                     ComputeOp::Copy { from: new, to }
                 });
             };
-            match piece.memory {
-                Some(memory) => take(memory, piece.offset),
-                None => piece.zeros().for_each(|(part, offset)| take(part, offset)),
+            match sub_request.memory {
+                Some(memory) => take(memory, sub_request.offset),
+                None => sub_request.zeros().for_each(|(part, offset)| take(part, offset)),
             }
         }
         // Without a member to write parity to there is none to compute, and nothing was read for it.
         if mode == Mode::Reconstruct && (p.is_some() || q.is_some()) {
             let mut data = self.sources(id, self.data_slots(id), cx);
-            for piece in stripe.writes().iter().filter(|piece| zero_copy.contains(piece.slot)) {
-                let mine = self.whole(id, piece.slot);
+            for sub_request in
+                stripe.writes().iter().filter(|sub_request| zero_copy.contains(sub_request.slot))
+            {
+                let mine = self.whole(id, sub_request.slot);
                 let source = data.iter_mut().find(|source| source.part == mine);
                 source.expect("data is written").part =
-                    piece.memory.expect("a zero-copy page has memory");
+                    sub_request.memory.expect("a zero-copy page has memory");
             }
             let whole = |slot: Slot| self.whole(id, slot);
             ops.push(ComputeOp::Pq { data, p: p.map(whole), q: q.map(whole) });
@@ -266,16 +268,20 @@ impl Stripes {
 
     pub(super) fn answer_writers(&mut self, stripes: &[StripeId], result: &Result<(), ReplyError>) {
         for id in stripes {
-            for piece in self.cache.stripe_mut(*id).answered() {
+            for sub_request in self.cache.stripe_mut(*id).answered() {
                 match self.events.last_mut() {
-                    Some(Event::PiecesDone { request, pieces, result: Ok(()) })
-                        if *request == piece.request && result.is_ok() =>
+                    Some(Event::SubRequestsDone { request, sub_requests, result: Ok(()) })
+                        if *request == sub_request.request && result.is_ok() =>
                     {
-                        *pieces += 1;
+                        *sub_requests += 1;
                     }
                     _ => {
-                        let (request, result) = (piece.request, result.clone());
-                        self.events.push(Event::PiecesDone { request, pieces: 1, result });
+                        let (request, result) = (sub_request.request, result.clone());
+                        self.events.push(Event::SubRequestsDone {
+                            request,
+                            sub_requests: 1,
+                            result,
+                        });
                     }
                 }
             }
@@ -398,7 +404,7 @@ impl Stripes {
     }
 }
 
-impl Piece {
+impl SubRequest {
     /// Zeros instead of its memory: parts of at most one frame, with offsets within the strip.
     fn zeros(&self) -> impl Iterator<Item = (Part, u32)> {
         let frame = FRAME_BYTES as u32;
