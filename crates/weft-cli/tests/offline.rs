@@ -378,7 +378,7 @@ fn explain_names_members_sectors_and_the_plan() {
     assert_eq!(one["pieces"][0]["sector"], 2048);
     let plan = |value: &serde_json::Value| value["stripes"][0]["write"]["plan"].clone();
     assert_eq!(plan(&one), "read-modify-write");
-    assert_eq!(one["stripes"][0]["read"]["bypass"], true);
+    assert_eq!(one["stripes"][0]["read"]["chunk_aligned"], true);
     let two = explain(&["0", "128K"], &all);
     assert_eq!(plan(&two), "reconstruct-write");
     assert_eq!(two["stripes"][0]["stripes"], 16);

@@ -189,7 +189,7 @@ impl Membership {
     }
 
     /// Whether a read may go straight to its member.
-    pub(crate) fn reads_bypass(&self) -> bool {
+    pub(crate) fn reads_aligned(&self) -> bool {
         self.degraded() == 0
             && (self.stalled.is_empty()
                 || self.readable(SectorRange::new(0, 0), Around::Always) == self.in_sync)

@@ -19,7 +19,7 @@ use crate::token::{Tag, Token};
 /// Who is to be told of a `Done`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Owner {
-    /// Strips of stripes, or sub-requests of reads that bypass the cache: one, and those merged with it.
+    /// Strips of stripes, or sub-requests of chunk-aligned reads: one, and those merged with it.
     Parts(Who, Chain),
     /// What a request discards.
     Discard(RequestId),

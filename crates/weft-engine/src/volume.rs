@@ -298,7 +298,7 @@ impl Volume {
             Owner::Discard(_) | Owner::Flush | Owner::Superblock => {}
             Owner::Parts(first, mut merged) => {
                 if matches!(first, Who::Read(_)) && !detached {
-                    self.bypass_answered(position, result, out);
+                    self.aligned_answered(position, result, out);
                 }
                 let member = outstanding.member;
                 let answer = Answer { result, member, given_up: false };
@@ -607,17 +607,17 @@ impl Volume {
         // What a member has no space for is known to its stripe only. A read whose member stalled
         // would be given up once more if members need longer for it than `read_around`, and so on
         // for ever.
-        let bypasses =
-            self.array.membership.reads_bypass() || self.knobs.plan_rule == PlanRule::Least;
-        if bypasses && !self.active(id).flags.again && !self.has_deferred() {
-            self.bypass(id, out);
+        let aligned =
+            self.array.membership.reads_aligned() || self.knobs.plan_rule == PlanRule::Least;
+        if aligned && !self.active(id).flags.again && !self.has_deferred() {
+            self.read_aligned(id, out);
         } else {
             self.ready.push_back(id);
         }
     }
 
-    /// A member answered a read that bypassed the cache. If it could not be read, stripes do not say so.
-    fn bypass_answered(
+    /// A member answered a chunk-aligned read. If it could not be read, stripes do not say so.
+    fn aligned_answered(
         &mut self,
         position: Option<usize>,
         result: Result<(), Fault>,

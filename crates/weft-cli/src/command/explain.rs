@@ -133,7 +133,7 @@ struct Stripes {
 #[derive(Clone, PartialEq, Eq)]
 struct ReadPlan {
     /// Members asked for exactly what is wanted, past the stripe cache.
-    bypass: bool,
+    chunk_aligned: bool,
     reads: SlotSet,
     recovered: SlotSet,
 }
@@ -338,12 +338,12 @@ impl Array {
         let healthy =
             self.knobs.plan_rule == PlanRule::Least && touched.without(facts.insync).is_empty();
         if !degraded || healthy {
-            return ReadPlan { bypass: true, reads: touched, recovered: SlotSet::EMPTY };
+            return ReadPlan { chunk_aligned: true, reads: touched, recovered: SlotSet::EMPTY };
         }
         facts.to_read = touched;
         let (reads, recovered, _) =
             follow(facts, |facts| facts.to_read.without(facts.uptodate).is_empty());
-        ReadPlan { bypass: false, reads, recovered }
+        ReadPlan { chunk_aligned: false, reads, recovered }
     }
 
     fn plan_write(
@@ -510,7 +510,7 @@ impl Array {
     }
 
     fn read_text(&self, read: &ReadPlan) -> String {
-        if read.bypass {
+        if read.chunk_aligned {
             return format!("{}, just the sectors wanted, past the cache", self.list(read.reads));
         }
         let reads =
@@ -553,7 +553,7 @@ impl Array {
                     "p_slot": placement.p.0,
                     "q_slot": placement.q.map(|slot| slot.0),
                     "read": {
-                        "bypass": stripes.read.bypass,
+                        "chunk_aligned": stripes.read.chunk_aligned,
                         "reads": slots(stripes.read.reads),
                         "computes": slots(stripes.read.recovered),
                     },

@@ -18,7 +18,7 @@ use crate::input::Attr;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Kind {
     pub(crate) fua: bool,
-    /// For stripes of the cache; else for a read that bypasses it.
+    /// For stripes of the cache; else for a chunk-aligned read.
     pub(crate) stripes: bool,
     pub(crate) attr: Attr,
 }

@@ -25,7 +25,7 @@ use crate::sched::merge::Kind;
 impl Volume {
     /// Reads straight from the members, chunk by chunk, exactly what was asked for; through the cache
     /// what a member does not have.
-    pub(super) fn bypass(&mut self, id: RequestId, out: &mut Outbox) {
+    pub(super) fn read_aligned(&mut self, id: RequestId, out: &mut Outbox) {
         let chunk = self.array.geometry.chunk().bytes().0;
         let request = self.active(id);
         let (range, frames, attr) = (request.range, request.frames, request.attr);
