@@ -86,7 +86,7 @@ impl Volume {
         self.raid.detours.push_back(detour);
     }
 
-    /// Attaches what is ready, or has it wait for stripes. While the cache waits for its new shape nothing is
+    /// Attaches what is ready, or has it wait for stripes. While the cache waits for its new size nothing is
     /// begun.
     pub(super) fn split_ready(&mut self, out: &mut Outbox) {
         if self.ready.is_empty() {

@@ -28,7 +28,7 @@ pub(super) struct Waiting {
 pub(super) enum Until {
     /// The superblock update of this number is done, or there will be none.
     Recorded(u64),
-    /// The cache has its new shape.
+    /// The cache has its new size.
     Resized,
     /// Everything is finished, flushed and marked.
     Stopped,
@@ -153,7 +153,7 @@ impl Volume {
         Ok(Some(Until::Resized))
     }
 
-    /// Gives the cache its new shape once no stripe is in use.
+    /// Gives the cache its new size once no stripe is in use.
     pub(super) fn resize(&mut self, out: &mut Outbox) {
         if self.can_never_resize() {
             self.give_up_resize(&ReplyError::Io, out);
@@ -167,7 +167,7 @@ impl Volume {
             {
                 return;
             }
-            self.raid.reshape(self.memory.stripes(self.id, &self.array.geometry, &self.knobs));
+            self.raid.resize(self.memory.stripes(self.id, &self.array.geometry, &self.knobs));
         }
     }
 
@@ -176,7 +176,7 @@ impl Volume {
         self.resizing.is_some() && self.array.membership.broken && self.has_deferred()
     }
 
-    /// The cache does not take its new shape, for stripes stay in use.
+    /// The cache does not take its new size, for stripes stay in use.
     pub(super) fn give_up_resize(&mut self, error: &ReplyError, out: &mut Outbox) {
         self.resizing = None;
         self.commands.retain(|waiting| {

@@ -80,7 +80,7 @@ pub(crate) struct Detour {
 pub(crate) struct Attaching<'a> {
     pub(crate) geometry: &'a Geometry,
     pub(crate) writes: Writes,
-    /// The cache waits for its new shape: only what was begun goes on.
+    /// The cache waits for its new size: only what was begun goes on.
     pub(crate) frozen: bool,
     pub(crate) off_by_one: bool,
 }
@@ -136,8 +136,8 @@ impl ParityRaid {
         }
     }
 
-    /// Takes stripes of a new shape. No stripe of the old one is in use.
-    pub(crate) fn reshape(&mut self, stripes: Stripes) {
+    /// Takes stripes of a new size. No stripe of the old one is in use.
+    pub(crate) fn resize(&mut self, stripes: Stripes) {
         let waits = std::mem::take(&mut self.stripes.waits);
         self.stripes = stripes;
         self.stripes.waits = waits;
@@ -207,7 +207,7 @@ impl ParityRaid {
     }
 
     /// Attaches what waits for stripes: work that lost its stripe, failed reads, requests in order. While
-    /// the cache waits for its new shape, only what was begun goes on.
+    /// the cache waits for its new size, only what was begun goes on.
     #[inline(never)]
     pub(crate) fn attach_waiting(&mut self, cx: &Attaching<'_>) {
         let relieved = self.stripes.cache.relieve();
