@@ -4,18 +4,17 @@
 //! and its two forms.
 
 use serde_json::{Value, json};
-use weft_engine::assemble::states::State;
+use weft_engine::assemble::states::AssemblyState;
 use weft_export::control::VolumeStatus;
 
 /// `[{"state", "says", "next"}]`.
-pub(crate) fn to_json(states: &[State]) -> Value {
-    let one =
-        |state: &State| json!({"state": state.id(), "says": state.says(), "next": state.next()});
+pub(crate) fn to_json(states: &[AssemblyState]) -> Value {
+    let one = |state: &AssemblyState| json!({"state": state.id(), "says": state.says(), "next": state.next()});
     states.iter().map(one).collect()
 }
 
 /// One line of each: what is wrong, and what to do next.
-pub(crate) fn lines(states: &[State]) -> Vec<String> {
+pub(crate) fn lines(states: &[AssemblyState]) -> Vec<String> {
     states
         .iter()
         .map(|state| format!("{}: {}; {}", state.id(), state.says(), state.next()))
@@ -23,42 +22,44 @@ pub(crate) fn lines(states: &[State]) -> Vec<String> {
 }
 
 /// What to do next with an array that is being rescued: nothing that writes to a member, as
-/// [`State::next`] of some states does.
-pub(crate) fn next_reading(state: State) -> &'static str {
+/// [`AssemblyState::next`] of some states does.
+pub(crate) fn next_reading(state: AssemblyState) -> &'static str {
     match state {
-        State::NoIdentity => "weft examine MEMBER… shows what its superblocks say",
-        State::NewlyDegraded => "name it too; weft cat --run MEMBER… reads without it",
-        State::JournalHoldsData => "--read-only --without-journal reads what members have",
-        State::Reshaping => {
+        AssemblyState::NoIdentity => "weft examine MEMBER… shows what its superblocks say",
+        AssemblyState::NewlyDegraded => "name it too; weft cat --run MEMBER… reads without it",
+        AssemblyState::JournalHoldsData => "--read-only --without-journal reads what members have",
+        AssemblyState::Reshaping => {
             "weft examine MEMBER… shows how far it is; copies of the disks can be continued"
         }
-        State::Replacing => "weft cat MEMBER… reads it",
-        State::WriteBitmap
-        | State::WriteLogged
-        | State::WriteBadBlocks
-        | State::WriteForeign
-        | State::WriteUnknown => "weft cat or --read-only reads it",
-        State::BitmapBehind => "nothing, as long as the array is only read",
-        State::Degraded => "name the missing member too, if it can still be read",
-        State::Rebuilding => "weft cat MEMBER… computes the rest from the others",
-        State::ResyncPending => {
+        AssemblyState::Replacing => "weft cat MEMBER… reads it",
+        AssemblyState::WriteBitmap
+        | AssemblyState::WriteLogged
+        | AssemblyState::WriteBadBlocks
+        | AssemblyState::WriteForeign
+        | AssemblyState::WriteUnknown => "weft cat or --read-only reads it",
+        AssemblyState::BitmapBehind => "nothing, as long as the array is only read",
+        AssemblyState::Degraded => "name the missing member too, if it can still be read",
+        AssemblyState::Rebuilding => "weft cat MEMBER… computes the rest from the others",
+        AssemblyState::ResyncPending => {
             "weft cat, serve --read-only and serve --overlay leave members as they are"
         }
-        State::BadBlocks => "mdadm --examine-badblocks DEVICE lists them",
-        State::WithoutJournal => "name the journal too",
-        State::MemberFaulty | State::Broken => "weft assemble MEMBER… says what is left",
+        AssemblyState::BadBlocks => "mdadm --examine-badblocks DEVICE lists them",
+        AssemblyState::WithoutJournal => "name the journal too",
+        AssemblyState::MemberFaulty | AssemblyState::Broken => {
+            "weft assemble MEMBER… says what is left"
+        }
         other => other.next(),
     }
 }
 
 /// As [`to_json`], for an array that is being rescued.
-pub(crate) fn to_json_reading(states: &[State]) -> Value {
-    let one = |state: &State| json!({"state": state.id(), "says": state.says(), "next": next_reading(*state)});
+pub(crate) fn to_json_reading(states: &[AssemblyState]) -> Value {
+    let one = |state: &AssemblyState| json!({"state": state.id(), "says": state.says(), "next": next_reading(*state)});
     states.iter().map(one).collect()
 }
 
 /// As [`lines`], for an array that is being rescued.
-pub(crate) fn lines_reading(states: &[State]) -> Vec<String> {
+pub(crate) fn lines_reading(states: &[AssemblyState]) -> Vec<String> {
     states
         .iter()
         .map(|state| format!("{}: {}; {}", state.id(), state.says(), next_reading(*state)))
@@ -66,7 +67,7 @@ pub(crate) fn lines_reading(states: &[State]) -> Vec<String> {
 }
 
 /// What is not as it should be with a volume that is being served.
-pub(crate) fn of_running(volume: &VolumeStatus) -> Vec<State> {
+pub(crate) fn of_running(volume: &VolumeStatus) -> Vec<AssemblyState> {
     let any = |state: &str| volume.members.iter().any(|member| member.state == state);
     let filled = |slot: usize| {
         let at = |slot_of: Option<u16>| slot_of.map(usize::from) == Some(slot);
@@ -74,12 +75,12 @@ pub(crate) fn of_running(volume: &VolumeStatus) -> Vec<State> {
     };
     let is_array = volume.array.is_some();
     [
-        (State::Degraded, is_array && (0..volume.slots).any(|slot| !filled(slot))),
-        (State::Rebuilding, any("rebuilding")),
-        (State::ResyncPending, volume.resync_from.is_some()),
-        (State::MemberFaulty, any("faulty")),
-        (State::NoSpace, volume.no_space),
-        (State::Broken, volume.array_state == "broken"),
+        (AssemblyState::Degraded, is_array && (0..volume.slots).any(|slot| !filled(slot))),
+        (AssemblyState::Rebuilding, any("rebuilding")),
+        (AssemblyState::ResyncPending, volume.resync_from.is_some()),
+        (AssemblyState::MemberFaulty, any("faulty")),
+        (AssemblyState::NoSpace, volume.no_space),
+        (AssemblyState::Broken, volume.array_state == "broken"),
     ]
     .into_iter()
     .filter_map(|(state, holds)| holds.then_some(state))
@@ -95,7 +96,7 @@ mod tests {
     fn the_readme_has_the_table_as_it_is() {
         let readme = concat!(env!("CARGO_MANIFEST_DIR"), "/../../README.md");
         let readme = std::fs::read_to_string(readme).unwrap();
-        let row = |row: &weft_engine::assemble::states::Row| {
+        let row = |row: &weft_engine::assemble::states::StateRow| {
             format!("| `{}` | {} | {} |\n", row.id, row.says, row.next)
         };
         let of = |refused| -> String {
@@ -138,7 +139,7 @@ mod tests {
 
     #[test]
     fn each_state_is_an_object_with_three_texts() {
-        let states: Vec<State> = TABLE.iter().map(|row| row.state).collect();
+        let states: Vec<AssemblyState> = TABLE.iter().map(|row| row.state).collect();
         let Value::Array(all) = to_json(&states) else { panic!("a list") };
         assert_eq!(all.len(), TABLE.len());
         for (object, row) in all.iter().zip(&TABLE) {

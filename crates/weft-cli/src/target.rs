@@ -9,7 +9,9 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use weft_export::control::{Client, Command, ControlError, Kind, Request, Response, Status};
+use weft_export::control::{
+    Client, Command, ControlError, ControlRequest, FailureKind, Response, Status,
+};
 
 use crate::outcome::Failure;
 use crate::terminal::complain;
@@ -67,7 +69,7 @@ impl Target {
     /// # Errors
     /// The volume refuses or cannot, with the exit status that goes with it.
     pub(crate) fn ask(&mut self, command: Command) -> Result<Response, Failure> {
-        let response = self.client.ask(&Request::new(command)).map_err(|error| {
+        let response = self.client.ask(&ControlRequest::new(command)).map_err(|error| {
             let ended = matches!(error, ControlError::Io(_) | ControlError::Closed);
             let hint = if ended { "; the volume has ended" } else { "" };
             Failure::failed(format!("{}: {error}{hint}", self.name))
@@ -77,10 +79,10 @@ impl Target {
         }
         let text = response.error.unwrap_or_else(|| "not done, and no reason given".into());
         let message = format!("{}: {text}", self.name);
-        Err(match response.kind.unwrap_or(Kind::Failed) {
-            Kind::Failed => Failure::Failed(message),
-            Kind::Refused => Failure::Refused(message),
-            Kind::Usage => Failure::Usage(message),
+        Err(match response.kind.unwrap_or(FailureKind::Failed) {
+            FailureKind::Failed => Failure::Failed(message),
+            FailureKind::Refused => Failure::Refused(message),
+            FailureKind::Usage => Failure::Usage(message),
         })
     }
 

@@ -28,7 +28,7 @@ use crate::assemble::{Assembly, SlotState};
 use crate::config::MemberInfo;
 use crate::error::ReplyError;
 use crate::flush::flush_batch::{FlushBatch, Variant};
-use crate::frame::Part;
+use crate::frame::Segment;
 use crate::input::{Attr, Fault, Origin};
 use crate::member::{Attempt, Member};
 use crate::membership::{Membership, Report};
@@ -38,7 +38,7 @@ use crate::output::{MemberOp, Notice};
 use crate::raid::geometry::Geometry;
 use crate::raid::slot_set::SlotSet;
 use crate::ranges::RequestId;
-use crate::sched::merge::Kind;
+use crate::sched::merge::MergeKind;
 use crate::snapshot::MemberState;
 
 /// The coordinator of one array.
@@ -1076,7 +1076,7 @@ impl Array {
         &mut self,
         position: usize,
         request: &MemberRequest,
-        parts: &[Part],
+        parts: &[Segment],
         who: Who,
         out: &mut Outbox,
     ) {
@@ -1100,7 +1100,7 @@ pub(crate) struct MemberRequest {
     pub(crate) bytes: Bytes,
     /// How large the request may become.
     pub(crate) max: Bytes,
-    pub(crate) kind: Kind,
+    pub(crate) kind: MergeKind,
 }
 
 /// The superblock of a new spare, after that of a member.

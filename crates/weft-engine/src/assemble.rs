@@ -17,7 +17,7 @@ use crate::config::MemberInfo;
 use crate::raid::geometry::Geometry;
 use crate::raid::parity::stripe_size::StripeSize;
 
-pub use states::State;
+pub use states::AssemblyState;
 
 /// A device that may be a member, with what was found on it.
 #[derive(Clone, Debug)]
@@ -164,7 +164,7 @@ pub struct Assembly {
     /// No byte of any member may be written.
     pub read_only: bool,
     /// What is not as it should be.
-    pub states: Vec<State>,
+    pub states: Vec<AssemblyState>,
     /// What people should know, one sentence each.
     pub notes: Vec<String>,
 }
@@ -174,7 +174,7 @@ pub struct Assembly {
 #[error("{reason}")]
 pub struct Refused {
     /// Which row of the table of states.
-    pub state: State,
+    pub state: AssemblyState,
     /// What was found and what was expected.
     pub reason: String,
     /// The option that overrides it, if any, and what may be lost by it.

@@ -9,7 +9,7 @@
 //! ```
 //!
 //! A *run* is frames side by side, which are also side by side in memory. The engine never sees a
-//! byte of them: it names [`Part`]s in its outputs and the driver moves or computes.
+//! byte of them: it names [`Segment`]s in its outputs and the driver moves or computes.
 
 use smallvec::SmallVec;
 use weft_units::FRAME_BYTES;
@@ -30,7 +30,7 @@ pub struct Run {
 /// A piece of memory: `len` bytes that begin `offset` bytes into `frame` and may go on into the
 /// frames beside it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Part {
+pub struct Segment {
     /// Where the offset counts from.
     pub frame: Frame,
     /// Bytes from the start of `frame`; less than [`FRAME_BYTES`].
@@ -40,7 +40,7 @@ pub struct Part {
 }
 
 /// What a member request moves, in order. One part in the common case.
-pub type Parts = SmallVec<[Part; 2]>;
+pub type Segments = SmallVec<[Segment; 2]>;
 
 /// The frame that always holds zeros.
 pub const ZERO_FRAME: Frame = Frame(0);
@@ -57,14 +57,14 @@ impl Run {
 
     /// Bytes `offset .. offset + len` of the run.
     #[must_use]
-    pub fn part(self, offset: u64, len: u64) -> Part {
+    pub fn part(self, offset: u64, len: u64) -> Segment {
         assert!(len > 0);
         assert!(offset + len <= u64::from(self.count) * FRAME_BYTES);
-        Part::at(self.first, offset, len)
+        Segment::at(self.first, offset, len)
     }
 }
 
-impl Part {
+impl Segment {
     /// `len` bytes that begin `offset` bytes after the start of `frame`, in whichever frame that is.
     #[must_use]
     pub fn at(frame: Frame, offset: u64, len: u64) -> Self {
@@ -126,7 +126,7 @@ mod tests {
             assert_eq!(frames_needed(start, len), frames, "{start}+{len}");
         }
         let part = Run::new(10, 4).part(5000, 100);
-        assert_eq!(part, Part { frame: Frame(11), offset: 904, len: 100 });
+        assert_eq!(part, Segment { frame: Frame(11), offset: 904, len: 100 });
         assert_eq!(part.slab_start(), 11 * 4096 + 904);
     }
 }

@@ -13,7 +13,7 @@ use crate::token::{Tag, Token};
 #[derive(Clone, Debug)]
 pub enum Input {
     /// A client asks for something. Its frames are the engine's until they come back.
-    Client(Request),
+    Client(ClientRequest),
     /// A connection is gone. What it asked for still finishes; its frames come back. Answers that were
     /// decided before this was looked at may still come, with the frames of a read as usual.
     ClientGone(ClientId),
@@ -33,7 +33,7 @@ pub enum Input {
 
 /// What a client asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Request {
+pub struct ClientRequest {
     /// Who.
     pub client: ClientId,
     /// The client's name for it.
@@ -53,7 +53,7 @@ pub struct Request {
     pub attr: Attr,
 }
 
-impl Request {
+impl ClientRequest {
     /// What it takes of its client's credit, until it is answered.
     #[must_use]
     pub fn payload(&self) -> Bytes {

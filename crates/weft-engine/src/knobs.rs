@@ -183,7 +183,7 @@ pub enum KnobError {
 }
 
 /// A knob's row in the table: what people need to know.
-pub struct Row {
+pub struct KnobRow {
     /// Its name.
     pub name: &'static str,
     /// Its unit, or the words it takes.
@@ -199,8 +199,8 @@ pub struct Row {
 }
 
 /// The table, in alphabetical order.
-pub const TABLE: &[Row] = &[
-    Row {
+pub const TABLE: &[KnobRow] = &[
+    KnobRow {
         name: "activation",
         unit: "word",
         range: "at_unplug | each_turn",
@@ -219,7 +219,7 @@ pub const TABLE: &[Row] = &[
             Activation::EachTurn | Activation::Soon => "each_turn".into(),
         },
     },
-    Row {
+    KnobRow {
         name: "check_reads",
         unit: "word",
         range: "cache | media",
@@ -237,7 +237,7 @@ pub const TABLE: &[Row] = &[
             CheckReads::Media => "media".into(),
         },
     },
-    Row {
+    KnobRow {
         name: "max_sectors_kb",
         unit: "KiB",
         range: "0..=32768",
@@ -249,7 +249,7 @@ pub const TABLE: &[Row] = &[
         },
         show: |knobs| (knobs.max_sectors.0 >> 10).to_string(),
     },
-    Row {
+    KnobRow {
         name: "member_timeout",
         unit: "seconds",
         range: "0..=86400",
@@ -258,7 +258,7 @@ pub const TABLE: &[Row] = &[
         parse: |text, _| Some(Knob::MemberTimeout(seconds(text)?)),
         show: |knobs| show_seconds(knobs.member_timeout),
     },
-    Row {
+    KnobRow {
         name: "no_space_wait",
         unit: "seconds",
         range: "0..=86400",
@@ -268,7 +268,7 @@ pub const TABLE: &[Row] = &[
         parse: |text, _| Some(Knob::NoSpaceWait(seconds(text)?)),
         show: |knobs| show_seconds(knobs.no_space_wait),
     },
-    Row {
+    KnobRow {
         name: "plan_rule",
         unit: "word",
         range: "md | least",
@@ -287,7 +287,7 @@ pub const TABLE: &[Row] = &[
             PlanRule::Md => "md".into(),
         },
     },
-    Row {
+    KnobRow {
         name: "preread_bypass_threshold",
         unit: "stripes",
         range: "0..=stripe_cache_size",
@@ -299,7 +299,7 @@ pub const TABLE: &[Row] = &[
         },
         show: |knobs| knobs.preread_bypass_threshold.to_string(),
     },
-    Row {
+    KnobRow {
         name: "preread_wait_max",
         unit: "seconds",
         range: "0..=60, or none",
@@ -318,7 +318,7 @@ pub const TABLE: &[Row] = &[
             span => show_seconds(span),
         },
     },
-    Row {
+    KnobRow {
         name: "priority",
         unit: "word",
         range: "bypass | fifo | stream",
@@ -339,7 +339,7 @@ pub const TABLE: &[Row] = &[
             PriorityRule::Stream => "stream".into(),
         },
     },
-    Row {
+    KnobRow {
         name: "read_around",
         unit: "seconds",
         range: "0..=86400",
@@ -349,7 +349,7 @@ pub const TABLE: &[Row] = &[
         parse: |text, _| Some(Knob::ReadAround(seconds(text)?)),
         show: |knobs| show_seconds(knobs.read_around),
     },
-    Row {
+    KnobRow {
         name: "rmw_level",
         unit: "level",
         range: "0 | 1 | 2",
@@ -369,7 +369,7 @@ pub const TABLE: &[Row] = &[
             RmwLevel::Tie => "2".into(),
         },
     },
-    Row {
+    KnobRow {
         name: "safe_mode_delay",
         unit: "seconds",
         range: "0..=86400",
@@ -378,7 +378,7 @@ pub const TABLE: &[Row] = &[
         parse: |text, _| Some(Knob::SafeModeDelay(seconds(text)?)),
         show: |knobs| show_seconds(knobs.safe_mode_delay),
     },
-    Row {
+    KnobRow {
         name: "skip_copy",
         unit: "flag",
         range: "0 | 1",
@@ -394,7 +394,7 @@ pub const TABLE: &[Row] = &[
         },
         show: |knobs| u8::from(knobs.skip_copy).to_string(),
     },
-    Row {
+    KnobRow {
         name: "stripe_cache_bytes",
         unit: "bytes",
         range: "0, or 1048576..=68719476736",
@@ -407,7 +407,7 @@ pub const TABLE: &[Row] = &[
         },
         show: |knobs| knobs.stripe_cache_bytes.0.to_string(),
     },
-    Row {
+    KnobRow {
         name: "stripe_cache_form",
         unit: "word",
         range: "2008 | today",
@@ -427,7 +427,7 @@ pub const TABLE: &[Row] = &[
             CacheForm::Today => "today".into(),
         },
     },
-    Row {
+    KnobRow {
         name: "stripe_cache_size",
         unit: "stripes",
         range: "17..=32768",
@@ -436,7 +436,7 @@ pub const TABLE: &[Row] = &[
         parse: |text, _| Some(Knob::StripeCacheSize(number(text, 17, 32_768)?)),
         show: |knobs| knobs.stripe_cache_size.to_string(),
     },
-    Row {
+    KnobRow {
         name: "stripe_size",
         unit: "bytes",
         range: "a power of two, 4096..=65536, or auto",
@@ -455,7 +455,7 @@ pub const TABLE: &[Row] = &[
             size => size.bytes().0.to_string(),
         },
     },
-    Row {
+    KnobRow {
         name: "writes",
         unit: "word",
         range: "auto | gather | sync",

@@ -115,10 +115,10 @@ use volume::Volume;
 
 pub use config::{Config, MemberInfo, VolumeConfig};
 pub use error::{ConfigError, ReplyError};
-pub use frame::{Frame, Part, Parts, Run, ZERO_FRAME, frames_needed};
+pub use frame::{Frame, Run, Segment, Segments, ZERO_FRAME, frames_needed};
 pub use input::{
-    Attr, Class, Command, Fault, Flags, Input, Located, Origin, Request, RequestOp, SyncAction,
-    Value, Verb,
+    Attr, Class, ClientRequest, Command, Fault, Flags, Input, Located, Origin, RequestOp,
+    SyncAction, Value, Verb,
 };
 pub use output::{ComputeOp, Differs, MemberOp, Notice, Output, Source, Sources};
 pub use snapshot::{
@@ -369,8 +369,8 @@ impl Engine {
         }
     }
 
-    fn take_request(&mut self, request: &Request) {
-        let Request { client, tag, frames, .. } = *request;
+    fn take_request(&mut self, request: &ClientRequest) {
+        let ClientRequest { client, tag, frames, .. } = *request;
         let bytes = request.payload().0;
         let result = if self.credit.take(client, bytes) {
             match self.volumes.get_mut(request.volume.index()) {

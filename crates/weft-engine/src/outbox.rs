@@ -8,12 +8,12 @@ use weft_units::{Bytes, ClientId, MemberIndex, Sectors, Slot, StripeId, Time, Vo
 use crate::Work;
 use crate::array::MemberRequest;
 use crate::error::ReplyError;
-use crate::frame::{Part, Parts};
+use crate::frame::{Segment, Segments};
 use crate::input::Attr;
 use crate::member::Member;
 use crate::output::{ComputeOp, MemberOp, Notice, Output};
 use crate::ranges::RequestId;
-use crate::sched::merge::{self, Kind, Last};
+use crate::sched::merge::{self, Last, MergeKind};
 use crate::token::{Tag, Token};
 
 /// Who is to be told of a `Done`.
@@ -142,10 +142,11 @@ impl Outbox {
         volume: VolumeId,
         member: &mut Member,
         request: &MemberRequest,
-        parts: &[Part],
+        parts: &[Segment],
         who: Who,
     ) {
-        let MemberRequest { write, sector, bytes, kind: Kind { fua, attr, .. }, .. } = *request;
+        let MemberRequest { write, sector, bytes, kind: MergeKind { fua, attr, .. }, .. } =
+            *request;
         let at = member.data_sector(sector);
         let last = &mut member.last[usize::from(write)];
         if let Some(place) = last.merge(self.turn, at, request, self.outputs.len()) {
@@ -168,7 +169,7 @@ impl Outbox {
     }
 
     #[inline(never)]
-    fn append(&mut self, place: usize, new: &[Part], who: Who) {
+    fn append(&mut self, place: usize, new: &[Segment], who: Who) {
         let Some(Output::Submit { token, op, .. }) = self.outputs.get_mut(place) else {
             unreachable!("a turn's requests stay where they are until it ends")
         };
@@ -431,10 +432,10 @@ const END: u32 = u32::MAX;
 
 /// The list of a request; of one part as a rule.
 #[inline]
-fn parts_of(parts: &[Part]) -> Parts {
+fn parts_of(parts: &[Segment]) -> Segments {
     match parts {
         [part] => smallvec![*part],
-        parts => Parts::from_slice(parts),
+        parts => Segments::from_slice(parts),
     }
 }
 

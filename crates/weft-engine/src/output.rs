@@ -4,7 +4,7 @@ use smallvec::SmallVec;
 use weft_units::{Bytes, ClientId, MemberIndex, Sectors, Slot, VolumeId};
 
 use crate::error::ReplyError;
-use crate::frame::{Part, Parts, Run};
+use crate::frame::{Run, Segment, Segments};
 use crate::input::{Attr, SyncAction};
 use crate::token::{Tag, Token};
 
@@ -77,14 +77,14 @@ pub enum MemberOp {
         /// First sector.
         at: Sectors,
         /// Where to, in order.
-        into: Parts,
+        into: Segments,
     },
     /// Store the parts.
     Write {
         /// First sector.
         at: Sectors,
         /// From where, in order.
-        from: Parts,
+        from: Segments,
         /// Durable before `Done`.
         fua: bool,
     },
@@ -108,43 +108,43 @@ pub enum ComputeOp {
         /// Every data strip.
         data: Sources,
         /// Stored P.
-        p: Option<Part>,
+        p: Option<Segment>,
         /// Stored Q.
-        q: Option<Part>,
+        q: Option<Segment>,
     },
     /// Copy bytes.
     Copy {
         /// From.
-        from: Part,
+        from: Segment,
         /// To.
-        to: Part,
+        to: Segment,
     },
     /// Which single strip is wrong. Answers [`crate::Value::Located`].
     Locate {
         /// Every data strip.
         data: Sources,
         /// Stored P.
-        p: Part,
+        p: Segment,
         /// Stored Q.
-        q: Part,
+        q: Segment,
     },
     /// Generate parity from all data strips.
     Pq {
         /// Every data strip.
         data: Sources,
         /// Where P goes.
-        p: Option<Part>,
+        p: Option<Segment>,
         /// Where Q goes.
-        q: Option<Part>,
+        q: Option<Segment>,
     },
     /// Compute lost data strips: one from P, one from Q (when `p` is `None`), or two from both.
     Recover {
         /// The data strips that are there.
         data: Sources,
         /// Stored P.
-        p: Option<Part>,
+        p: Option<Segment>,
         /// Stored Q.
-        q: Option<Part>,
+        q: Option<Segment>,
         /// One or two lost data strips: where they go.
         lost: SmallVec<[Source; 2]>,
     },
@@ -153,18 +153,18 @@ pub enum ComputeOp {
         /// Of the data strip.
         exponent: u8,
         /// Its content so far.
-        old: Part,
+        old: Segment,
         /// Its content to be.
-        new: Part,
+        new: Segment,
         /// P, changed in place.
-        p: Option<Part>,
+        p: Option<Segment>,
         /// Q, changed in place.
-        q: Option<Part>,
+        q: Option<Segment>,
     },
     /// Fill with zeros.
     Zero {
         /// What.
-        to: Part,
+        to: Segment,
     },
 }
 
@@ -177,7 +177,7 @@ pub struct Source {
     /// Power of the generator that multiplies it in Q.
     pub exponent: u8,
     /// Where it is.
-    pub part: Part,
+    pub part: Segment,
 }
 
 /// Which stored parities disagree with the data.

@@ -32,7 +32,7 @@ use crate::array::{Array, FlushFor};
 use crate::config::VolumeConfig;
 use crate::error::ReplyError;
 use crate::frame::{Frame, Run, frames_needed};
-use crate::input::{Fault, Flags, Request, RequestOp, SyncAction, Value};
+use crate::input::{ClientRequest, Fault, Flags, RequestOp, SyncAction, Value};
 use crate::knobs::{Knob, Knobs, PlanRule, PriorityRule, WAITS_WITHOUT_BOUND};
 use crate::mutant::Mutant;
 use crate::outbox::{Outbox, Outstanding, Owner, ReadPart, StripIo, Who};
@@ -177,7 +177,7 @@ impl Volume {
     /// A request arrives.
     pub(crate) fn request(
         &mut self,
-        request: &Request,
+        request: &ClientRequest,
         out: &mut Outbox,
     ) -> Result<(), ReplyError> {
         let range = request.range;
@@ -205,7 +205,7 @@ impl Volume {
             None if trims => ByteRange::new(range.start.0, 0),
             _ => range,
         };
-        let id = self.enter(&Request { range, ..*request }, writes, out.now);
+        let id = self.enter(&ClientRequest { range, ..*request }, writes, out.now);
         self.active(id).discarded =
             discarded.map(|stripes| Box::new(discard::Stripes::new(stripes)));
         if request.op == RequestOp::Flush || (range.len == Bytes::ZERO && request.flags.preflush) {
@@ -491,7 +491,7 @@ impl Volume {
         }
     }
 
-    fn enter(&mut self, request: &Request, writes: bool, now: Time) -> RequestId {
+    fn enter(&mut self, request: &ClientRequest, writes: bool, now: Time) -> RequestId {
         let (stream, streams) = self.stream_of(request.range, writes, now);
         let active = Active {
             client: request.client,

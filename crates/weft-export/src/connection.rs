@@ -69,7 +69,7 @@ pub(crate) struct Connection {
     stash: Vec<u8>,
     stash_at: usize,
     /// Parsed, and waiting for credit or frames.
-    pending: Option<weft_nbd::Request>,
+    pending: Option<weft_nbd::NbdRequest>,
     /// The write whose payload comes next.
     receiving: Option<u32>,
     slots: Vec<Option<Open>>,
@@ -102,7 +102,7 @@ pub(crate) struct Connection {
 
 /// What became of a connection's latest step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Step {
+pub(crate) enum ConnectionStep {
     /// Hang up.
     Closed,
     /// It goes on.
@@ -206,22 +206,22 @@ impl Connection {
         exports: &[Served],
         looks: &mut Looks,
         buffer: &mut [u8],
-    ) -> Step {
+    ) -> ConnectionStep {
         if !self.may_receive() {
             // Nobody is there for whom the rest could be worth waiting for.
-            return if self.hung_up { Step::Closed } else { Step::Open };
+            return if self.hung_up { ConnectionStep::Closed } else { ConnectionStep::Open };
         }
         let (direct, extra, asked) = match self.receive_bytes(driver, buffer) {
             Ok(counts) => counts,
             Err(Errno::AGAIN) => {
                 self.readable = false;
-                return Step::Open;
+                return ConnectionStep::Open;
             }
-            Err(Errno::INTR) => return Step::Open,
-            Err(_) => return Step::Closed,
+            Err(Errno::INTR) => return ConnectionStep::Open,
+            Err(_) => return ConnectionStep::Closed,
         };
         if direct + extra == 0 {
-            return Step::Closed;
+            return ConnectionStep::Closed;
         }
         // The edge comes again when more arrives, but not for an end that came together with this.
         self.readable = direct + extra == asked || self.hung_up;
@@ -239,13 +239,13 @@ impl Connection {
         driver: &mut Driver,
         exports: &[Served],
         looks: &mut Looks,
-    ) -> Step {
+    ) -> ConnectionStep {
         for _ in 0..self.starved.len() {
             let slot = self.starved.pop_front().expect("counted");
             self.next_pieces(driver, slot);
         }
         if self.pending.is_none() && self.stash.is_empty() {
-            return Step::Open;
+            return ConnectionStep::Open;
         }
         let stash = std::mem::take(&mut self.stash);
         let (step, left) = self.parse(driver, exports, looks, &stash[self.stash_at..]);
@@ -302,7 +302,7 @@ impl Connection {
     }
 
     /// Sends what is ready.
-    pub(crate) fn send(&mut self, driver: &mut Held<'_>) -> Step {
+    pub(crate) fn send(&mut self, driver: &mut Held<'_>) -> ConnectionStep {
         while self.writable && !self.broken {
             let (wanted, sent) = match self.send_once(driver) {
                 Ok(None) => break,
@@ -312,12 +312,16 @@ impl Connection {
                     break;
                 }
                 Err(Errno::INTR) => continue,
-                Err(_) => return Step::Closed,
+                Err(_) => return ConnectionStep::Closed,
             };
             self.writable = sent == wanted;
             self.on_sent(driver, sent);
         }
-        if self.broken || (self.leaving && self.is_drained()) { Step::Closed } else { Step::Open }
+        if self.broken || (self.leaving && self.is_drained()) {
+            ConnectionStep::Closed
+        } else {
+            ConnectionStep::Open
+        }
     }
 
     /// Gives back what is ours; says what the engine still has of reads. A client that has a turn is gone

@@ -2,7 +2,7 @@
 //!
 //! Over a unix socket of mode 0600: one JSON object per line and direction, in order. A request names
 //! its version and command, `{"v":1,"cmd":"status"}`; the answer says `"ok":true` with what was asked
-//! for, or `"ok":false` with a sentence and the kind of failure. [`Request`] and [`Response`] are the
+//! for, or `"ok":false` with a sentence and the kind of failure. [`ControlRequest`] and [`Response`] are the
 //! whole language, [`Client`] speaks it, and [`crate::serve()`] answers.
 //!
 //! Source   cli.md "Volumes" and "Exit status"
@@ -23,7 +23,7 @@ pub const LINE_BYTES_MAX: usize = 1 << 20;
 
 /// One line to the server.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Request {
+pub struct ControlRequest {
     /// See [`VERSION`].
     pub v: u32,
     /// Name of the volume; the only one when absent.
@@ -87,9 +87,9 @@ pub struct Response {
     /// Why not, for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
-    /// Why not, for programs; see [`Kind::exit_code`].
+    /// Why not, for programs; see [`FailureKind::exit_code`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub kind: Option<Kind>,
+    pub kind: Option<FailureKind>,
     /// Of `get`: name and value of each knob asked for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub knobs: Vec<(String, String)>,
@@ -101,7 +101,7 @@ pub struct Response {
 /// Why a command was not done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Kind {
+pub enum FailureKind {
     /// It was tried and failed.
     Failed,
     /// Not done for safety; nothing was written.
@@ -302,7 +302,7 @@ pub struct Client {
     reader: BufReader<UnixStream>,
 }
 
-impl Request {
+impl ControlRequest {
     /// For the only volume.
     #[must_use]
     pub fn new(command: Command) -> Self {
@@ -319,18 +319,18 @@ impl Response {
 
     /// It was not.
     #[must_use]
-    pub fn error(kind: Kind, text: impl Into<String>) -> Self {
+    pub fn error(kind: FailureKind, text: impl Into<String>) -> Self {
         Self { v: VERSION, error: Some(text.into()), kind: Some(kind), ..Self::default() }
     }
 
     /// What `weft` exits with.
     #[must_use]
     pub fn exit_code(&self) -> u8 {
-        if self.ok { 0 } else { self.kind.unwrap_or(Kind::Failed).exit_code() }
+        if self.ok { 0 } else { self.kind.unwrap_or(FailureKind::Failed).exit_code() }
     }
 }
 
-impl Kind {
+impl FailureKind {
     /// What `weft` exits with.
     #[must_use]
     pub const fn exit_code(self) -> u8 {
@@ -365,7 +365,7 @@ impl Client {
     ///
     /// # Errors
     /// The connection broke or the answer was not one.
-    pub fn ask(&mut self, request: &Request) -> Result<Response, ControlError> {
+    pub fn ask(&mut self, request: &ControlRequest) -> Result<Response, ControlError> {
         let mut line = serde_json::to_vec(request)?;
         line.push(b'\n');
         self.reader.get_mut().write_all(&line)?;
@@ -381,7 +381,7 @@ impl Client {
     /// # Errors
     /// As [`Client::ask`].
     pub fn command(&mut self, command: Command) -> Result<Response, ControlError> {
-        self.ask(&Request::new(command))
+        self.ask(&ControlRequest::new(command))
     }
 }
 
@@ -404,11 +404,11 @@ mod tests {
             ),
         ];
         for (command, line) in cases {
-            let request = Request::new(command);
+            let request = ControlRequest::new(command);
             assert_eq!(serde_json::to_string(&request).unwrap(), line);
-            assert_eq!(serde_json::from_str::<Request>(line).unwrap(), request);
+            assert_eq!(serde_json::from_str::<ControlRequest>(line).unwrap(), request);
         }
-        let refused = Response::error(Kind::Refused, "no");
+        let refused = Response::error(FailureKind::Refused, "no");
         let line = serde_json::to_string(&refused).unwrap();
         assert_eq!(line, r#"{"v":1,"ok":false,"error":"no","kind":"refused"}"#);
         assert_eq!(refused.exit_code(), 3);

@@ -30,8 +30,8 @@ use weft_runtime::reactor::{Context, Exit, Port};
 use weft_units::{MemberIndex, Time, VolumeId};
 
 use crate::control::{
-    Command, Kind, LINE_BYTES_MAX, MemberStatus, MismatchStatus, MismatchesStatus, Request,
-    Response, Status, VERSION, VolumeStatus, WrongMember,
+    Command, ControlRequest, FailureKind, LINE_BYTES_MAX, MemberStatus, MismatchStatus,
+    MismatchesStatus, Response, Status, VERSION, VolumeStatus, WrongMember,
 };
 use crate::serve::Shared;
 use crate::socket::Listener;
@@ -139,10 +139,10 @@ impl ControlPort {
     }
 
     fn begin(&mut self, cx: &mut Context<'_, '_>, administrator: &mut Administrator, line: &[u8]) {
-        let response = match serde_json::from_slice::<Request>(line) {
-            Err(error) => Err(refusal(Kind::Usage, format!("request: {error}"))),
+        let response = match serde_json::from_slice::<ControlRequest>(line) {
+            Err(error) => Err(refusal(FailureKind::Usage, format!("request: {error}"))),
             Ok(request) if request.v != VERSION => Err(refusal(
-                Kind::Usage,
+                FailureKind::Usage,
                 format!("request v: found {}, expected {VERSION}", request.v),
             )),
             Ok(request) => self.plan(cx, request),
@@ -161,7 +161,7 @@ impl ControlPort {
     fn plan(
         &mut self,
         cx: &mut Context<'_, '_>,
-        request: Request,
+        request: ControlRequest,
     ) -> Result<(VolumeId, Vec<Step>), Box<Response>> {
         let volume = self.volume_of(request.volume.as_deref())?;
         if matches!(request.command, Command::Status) {
@@ -170,7 +170,7 @@ impl ControlPort {
         if let (Some(poison), false) =
             (cx.driver.poison(), matches!(request.command, Command::Stop))
         {
-            return Err(refusal(Kind::Failed, format!("poisoned by a panic: {poison}")));
+            return Err(refusal(FailureKind::Failed, format!("poisoned by a panic: {poison}")));
         }
         let each = |members: Vec<String>, step: fn(String) -> Step| {
             members.into_iter().map(step).collect::<Vec<_>>()
@@ -200,7 +200,7 @@ impl ControlPort {
         let list = names.join(", ");
         let usage = || {
             let found = name.unwrap_or("none");
-            refusal(Kind::Usage, format!("volume: found {found}, expected one of {list}"))
+            refusal(FailureKind::Usage, format!("volume: found {found}, expected one of {list}"))
         };
         let index = position.ok_or_else(usage)?;
         Ok(VolumeId(u16::try_from(index).expect("volumes are numbered with 16 bits")))
@@ -369,7 +369,7 @@ impl Port for ControlPort {
         let text = "poisoned by a panic: nothing is acknowledged any more";
         self.finish(cx, |step| match step {
             Step::Stop => None,
-            _ => Some(refusal(Kind::Failed, text)),
+            _ => Some(refusal(FailureKind::Failed, text)),
         });
     }
 
@@ -378,8 +378,10 @@ impl Port for ControlPort {
     fn on_stopped(&mut self, cx: &mut Context<'_, '_>, exit: &Exit) {
         let response = match exit {
             Exit::Clean => Box::new(Response::done()),
-            Exit::Poisoned(text) => refusal(Kind::Failed, format!("poisoned by a panic: {text}")),
-            Exit::StopFailed(text) => refusal(Kind::Failed, text.clone()),
+            Exit::Poisoned(text) => {
+                refusal(FailureKind::Failed, format!("poisoned by a panic: {text}"))
+            }
+            Exit::StopFailed(text) => refusal(FailureKind::Failed, text.clone()),
         };
         self.finish(cx, |_| Some(response.clone()));
     }
@@ -452,7 +454,7 @@ impl Administrator {
             if self.input.len() >= LINE_BYTES_MAX {
                 self.input.clear();
                 self.eof = true;
-                self.answer(&refusal(Kind::Usage, "request: longer than 1 MiB"));
+                self.answer(&refusal(FailureKind::Usage, "request: longer than 1 MiB"));
             }
             return None;
         };
@@ -504,12 +506,12 @@ fn start(cx: &mut Context<'_, '_>, step: Step) -> Result<(Verb, Step), Box<Respo
             let snapshot = cx.driver.snapshot();
             let knobs = snapshot.and_then(|snapshot| snapshot.volumes.first().map(|v| v.knobs));
             let knob = knobs.unwrap_or_default().parse(&name, &value);
-            let knob = knob.map_err(|error| refusal(Kind::Usage, error.to_string()))?;
+            let knob = knob.map_err(|error| refusal(FailureKind::Usage, error.to_string()))?;
             Ok((Verb::Set(knob), Step::Waiting))
         }
         Step::Sync(action) => Ok((Verb::SyncAction(action), Step::Sync(action))),
         Step::Adding(_) | Step::Removing(_) | Step::Stop | Step::Waiting => {
-            Err(refusal(Kind::Failed, "internal: not a first step"))
+            Err(refusal(FailureKind::Failed, "internal: not a first step"))
         }
     }
 }
@@ -519,16 +521,16 @@ fn add(cx: &mut Context<'_, '_>, member: &str) -> Result<(Verb, Step), Box<Respo
         let kind = match error {
             DeviceError::Claimed { .. }
             | DeviceError::Locked { .. }
-            | DeviceError::Overlay { .. } => Kind::Refused,
+            | DeviceError::Overlay { .. } => FailureKind::Refused,
             DeviceError::Duplicate { .. }
             | DeviceError::Overlap { .. }
             | DeviceError::Partition { .. }
-            | DeviceError::Spec { .. } => Kind::Usage,
-            _ => Kind::Failed,
+            | DeviceError::Spec { .. } => FailureKind::Usage,
+            _ => FailureKind::Failed,
         };
         refusal(kind, error.to_string())
     };
-    let failed = |error: &dyn std::fmt::Display| refusal(Kind::Failed, error.to_string());
+    let failed = |error: &dyn std::fmt::Display| refusal(FailureKind::Failed, error.to_string());
     let spec = MemberSpec::parse(member).map_err(unusable)?;
     let lasts = cx.driver.members().members().any(|other| !other.is_memory());
     if lasts && member.starts_with("ram:") {
@@ -536,7 +538,7 @@ fn add(cx: &mut Context<'_, '_>, member: &str) -> Result<(Verb, Step), Box<Respo
             "{member}: found memory, expected a file or a block device: the other members are still there \
              at the next start, and it would be lost"
         );
-        return Err(refusal(Kind::Refused, text));
+        return Err(refusal(FailureKind::Refused, text));
     }
     // What keeps its changes in overlays does so for a new member too.
     let overlays = cx.driver.members().members().find_map(|member| member.overlay().cloned());
@@ -574,7 +576,7 @@ fn member_of(cx: &mut Context<'_, '_>, name: &str) -> Result<MemberIndex, Box<Re
         let labels: Vec<_> =
             cx.driver.members().members().map(|member| member.info().label.clone()).collect();
         let text = format!("{name}: found no such member, expected one of {}", labels.join(", "));
-        refusal(Kind::Usage, text)
+        refusal(FailureKind::Usage, text)
     })
 }
 
@@ -591,7 +593,7 @@ fn get(cx: &mut Context<'_, '_>, volume: VolumeId, names: &[String]) -> Response
             Some(value) => found.push((name.clone(), value)),
             None => {
                 let text = format!("{name}: no such knob; expected one of {}", all.join(", "));
-                return *refusal(Kind::Usage, text);
+                return *refusal(FailureKind::Usage, text);
             }
         }
     }
@@ -618,7 +620,7 @@ fn what_runs(cx: &mut Context<'_, '_>, volume: VolumeId) -> Option<String> {
 }
 
 /// An answer that says no. Boxed, as the rare case.
-fn refusal(kind: Kind, text: impl Into<String>) -> Box<Response> {
+fn refusal(kind: FailureKind, text: impl Into<String>) -> Box<Response> {
     Box::new(Response::error(kind, text))
 }
 
@@ -629,11 +631,11 @@ fn is_allowed(socket: &OwnedFd) -> bool {
         .is_ok_and(|peer| peer.uid == own || peer.uid.is_root())
 }
 
-fn kind_of(error: &ReplyError) -> Kind {
+fn kind_of(error: &ReplyError) -> FailureKind {
     match error {
-        ReplyError::ReadOnly | ReplyError::Refused(_) => Kind::Refused,
-        ReplyError::Invalid(_) | ReplyError::OutOfRange => Kind::Usage,
-        _ => Kind::Failed,
+        ReplyError::ReadOnly | ReplyError::Refused(_) => FailureKind::Refused,
+        ReplyError::Invalid(_) | ReplyError::OutOfRange => FailureKind::Usage,
+        _ => FailureKind::Failed,
     }
 }
 
@@ -649,7 +651,7 @@ fn sync_action(word: &str) -> Result<SyncAction, Box<Response>> {
     all.into_iter().find(|action| sync_word(*action) == word).ok_or_else(|| {
         let words: Vec<_> = all.into_iter().map(sync_word).collect();
         let text = format!("sync_action: found {word}, expected one of {}", words.join(", "));
-        refusal(Kind::Usage, text)
+        refusal(FailureKind::Usage, text)
     })
 }
 

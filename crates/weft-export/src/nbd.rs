@@ -27,7 +27,7 @@ use weft_runtime::driver::{CLIENTS_MAX, Driver, Event};
 use weft_runtime::reactor::{Context, Exit, Port};
 use weft_units::{Bytes, ClientId, Span, Time};
 
-use crate::connection::{Connection, Served, Step, end_turn_of_gone};
+use crate::connection::{Connection, ConnectionStep, Served, end_turn_of_gone};
 use crate::looks::Looks;
 use crate::rare::Rare;
 use crate::serve::TimeLimits;
@@ -339,21 +339,21 @@ impl NbdPort {
     fn work(&mut self, cx: &mut Context<'_, '_>, place: u32) {
         let Some(connection) = self.clients[place as usize].as_mut() else { return };
         let mut step = connection.send(cx.driver);
-        if step == Step::Open {
+        if step == ConnectionStep::Open {
             step = connection.resume(cx.driver, &self.served, &mut self.looks);
         }
-        if step == Step::Open {
+        if step == ConnectionStep::Open {
             step = connection.receive(cx.driver, &self.served, &mut self.looks, &mut self.buffer);
         }
         // Refusals, and replies to what needs no engine.
-        if step == Step::Open {
+        if step == ConnectionStep::Open {
             step = connection.send(cx.driver);
         }
         let more = connection.may_receive() || connection.is_waiting();
         match step {
-            Step::Closed => self.drop_client(cx, place),
-            Step::Open if more => self.set_due(place),
-            Step::Open => {}
+            ConnectionStep::Closed => self.drop_client(cx, place),
+            ConnectionStep::Open if more => self.set_due(place),
+            ConnectionStep::Open => {}
         }
     }
 }
@@ -381,7 +381,7 @@ impl Port for NbdPort {
             ready.intersects(gone),
         );
         let step = connection.receive(cx.driver, &self.served, &mut self.looks, &mut self.buffer);
-        if step == Step::Closed {
+        if step == ConnectionStep::Closed {
             self.drop_client(cx, place);
         } else {
             self.set_due(place);

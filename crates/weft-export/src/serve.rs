@@ -17,7 +17,7 @@ use weft_nbd::{BlockSizes, ExportInfo, TransmissionFlags};
 use weft_runtime::bare::Bare;
 use weft_runtime::buffers::Slab;
 use weft_runtime::devices::{Access, DeviceError, OpenMember};
-use weft_runtime::driver::{Driver, Parts};
+use weft_runtime::driver::{Driver, DriverParts};
 use weft_runtime::poison::Core;
 use weft_runtime::pool::Pool;
 use weft_runtime::reactor::{Exit, Reactor};
@@ -358,7 +358,7 @@ impl Crew {
             backend.open_for(&slab, &members)?
         };
         let pool = Pool::new(1 + cache_frames, client_frames).with_floors(clients_max.max(1));
-        Ok(Driver::new(Parts { core, slab, pool, ring, members })?)
+        Ok(Driver::new(DriverParts { core, slab, pool, ring, members })?)
     }
 }
 

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use common::{Client, Meddled, Random, Server, bare, core, descriptors, pattern, raid5};
 use weft_engine::{Input, Output, ReplyError, Run, Snapshot, Tag, Turn};
-use weft_export::control::{Command, Kind};
+use weft_export::control::{Command, FailureKind};
 use weft_export::{ExitState, TimeLimits};
 use weft_nbd::{NbdError, Op};
 use weft_runtime::Backend;
@@ -365,7 +365,7 @@ fn after_a_panic_nothing_is_acknowledged() {
     assert!(server.status().poisoned);
     let mut control = server.control();
     let refused = control.command(Command::Get { knobs: Vec::new() }).unwrap();
-    assert_eq!(refused.kind, Some(Kind::Failed));
+    assert_eq!(refused.kind, Some(FailureKind::Failed));
     match server.stop() {
         ExitState::Poisoned(text) => assert!(text.contains("planted panic"), "{text}"),
         other => panic!("{other:?}"),
@@ -449,9 +449,9 @@ fn administrators_are_answered() {
     assert!(control.command(set("rmw_level", "2")).unwrap().ok);
     let level = control.command(Command::Get { knobs: vec!["rmw_level".into()] }).unwrap();
     assert_eq!(level.knobs, [("rmw_level".to_owned(), "2".to_owned())]);
-    assert_eq!(control.command(set("rmw_level", "9")).unwrap().kind, Some(Kind::Usage));
+    assert_eq!(control.command(set("rmw_level", "9")).unwrap().kind, Some(FailureKind::Usage));
     let none = Command::Fail { members: vec!["/no/such".into()] };
-    assert_eq!(control.command(none).unwrap().kind, Some(Kind::Usage));
+    assert_eq!(control.command(none).unwrap().kind, Some(FailureKind::Usage));
 
     let label = status.volumes[0].members[1].label.clone();
     let mut client = server.client();

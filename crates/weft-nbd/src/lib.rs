@@ -86,6 +86,6 @@ pub use client::{
 };
 pub use handshake::{BlockSizes, ExportError, ExportInfo};
 pub use server::{CloseReason, EXTENTS_MAX, OUTPUT_BYTES_HIGH, ServerConnection, ServerEvent};
-pub use transmission::{Extent, Op, ReplyHeader, Request, RequestBytes};
+pub use transmission::{Extent, NbdRequest, Op, ReplyHeader, RequestBytes};
 pub use uri::{NbdAddress, NbdUri, UriError};
 pub use wire::{NbdError, TransmissionFlags};

@@ -25,7 +25,7 @@ use crate::handshake::{
     push_info_replies, push_option_reply,
 };
 use crate::transmission::{
-    Extent, Headers, Op, Reply, ReplyHeader, Request, Terms, To, Verdict, reply_header,
+    Extent, Headers, NbdRequest, Op, Reply, ReplyHeader, Terms, To, Verdict, reply_header,
 };
 use crate::wire::{
     self, NbdError, OptionHeader, RequestHeader, TransmissionFlags, client_flag, command,
@@ -41,7 +41,7 @@ use crate::wire::{
 /// 2. gives what it received to [`input`](Self::input) until that takes nothing and returns nothing;
 /// 3. after a [`Op::Write`], takes the payload itself, from its receive buffer or straight from the
 ///    socket into its own memory, and says so with [`payload_consumed`](Self::payload_consumed);
-/// 4. answers each [`Request`] once, in any order, with [`reply`](Self::reply) or, for a read, with
+/// 4. answers each [`NbdRequest`] once, in any order, with [`reply`](Self::reply) or, for a read, with
 ///    [`reply_header`](Self::reply_header) and the data.
 ///
 /// `output` is a stream of whole messages. A driver that sends headers and data on its own does so
@@ -172,14 +172,14 @@ impl ServerConnection {
     /// # Panics
     /// For a successful read, whose data the driver has to send: see
     /// [`reply_header`](Self::reply_header).
-    pub fn reply(&mut self, request: &Request, result: Result<(), NbdError>) {
+    pub fn reply(&mut self, request: &NbdRequest, result: Result<(), NbdError>) {
         let reply = Reply::to(request, result);
         assert!(!matches!(reply, Reply::Read { .. }), "a successful read is answered with data");
         self.out.push(&reply_header(self.to(request), reply));
     }
 
     /// Where the reply to a request goes.
-    fn to(&self, request: &Request) -> To {
+    fn to(&self, request: &NbdRequest) -> To {
         let offset = if self.terms.headers.are_extended() {
             request.op.header(request.cookie).offset
         } else {
@@ -196,7 +196,7 @@ impl ServerConnection {
     ///
     /// Source   proto.md "Request types", `NBD_CMD_READ`
     #[must_use]
-    pub fn reply_header(&self, request: &Request, result: Result<(), NbdError>) -> ReplyHeader {
+    pub fn reply_header(&self, request: &NbdRequest, result: Result<(), NbdError>) -> ReplyHeader {
         reply_header(self.to(request), Reply::to(request, result))
     }
 
@@ -207,7 +207,7 @@ impl ServerConnection {
     ///
     /// # Panics
     /// Without an extent, or with an empty one.
-    pub fn reply_extents(&mut self, request: &Request, extents: &[Extent]) {
+    pub fn reply_extents(&mut self, request: &NbdRequest, extents: &[Extent]) {
         let Op::BlockStatus { len, one, .. } = request.op else {
             panic!("{request:?} does not ask for extents");
         };
@@ -245,7 +245,7 @@ impl ServerConnection {
     /// # Panics
     /// Without structured replies, or for a read that must be one piece and is not.
     #[must_use]
-    pub fn piece_header(&self, request: &Request, extent: Extent, offset: u64) -> ReplyHeader {
+    pub fn piece_header(&self, request: &NbdRequest, extent: Extent, offset: u64) -> ReplyHeader {
         let Op::Read { offset: first, len, df } = request.op else {
             panic!("{request:?} does not read");
         };
@@ -260,7 +260,7 @@ impl ServerConnection {
     ///
     /// # Panics
     /// Without structured replies.
-    pub fn reply_hole(&mut self, request: &Request) {
+    pub fn reply_hole(&mut self, request: &NbdRequest) {
         let Op::Read { offset, len, .. } = request.op else {
             panic!("{request:?} does not read");
         };
@@ -586,7 +586,7 @@ impl ServerConnection {
                     assert!(len > 0);
                     self.phase = Phase::Payload { remaining: len };
                 }
-                Step::Event(ServerEvent::Request(Request { cookie, op }))
+                Step::Event(ServerEvent::Request(NbdRequest { cookie, op }))
             }
             Verdict::Refuse(error) => {
                 self.phase = Phase::RequestSkip { remaining: payload_len, to, error };
@@ -625,7 +625,7 @@ pub enum ServerEvent {
         export: usize,
     },
     /// Something to do. After [`Op::Write`] the next bytes are payload.
-    Request(Request),
+    Request(NbdRequest),
 }
 
 /// Why a session cannot go on.

@@ -116,7 +116,7 @@ impl Op {
 
 /// A request a server is to carry out; keep it until it is answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Request {
+pub struct NbdRequest {
     /// The client's name for it; goes back with the reply. Clients may reuse one that is answered.
     pub cookie: u64,
     /// What to do.
@@ -137,7 +137,7 @@ pub(crate) enum Reply {
 }
 
 impl Reply {
-    pub(crate) fn to(request: &Request, result: Result<(), NbdError>) -> Self {
+    pub(crate) fn to(request: &NbdRequest, result: Result<(), NbdError>) -> Self {
         match (result, request.op) {
             (Err(error), _) => Self::Error(error),
             (Ok(()), Op::Read { offset, len, .. }) => Self::Read { offset, len },

@@ -4,7 +4,7 @@ mod common;
 
 use common::{Server, client_flags, hex, info_data, option, request, show};
 use weft_nbd::{
-    CloseReason, ExportInfo, Op, Request, ServerConnection, ServerEvent, TransmissionFlags,
+    CloseReason, ExportInfo, NbdRequest, Op, ServerConnection, ServerEvent, TransmissionFlags,
 };
 
 const SIZE: u64 = 1 << 30;
@@ -15,7 +15,7 @@ fn expect_in_step(server: &mut Server, structured: bool, after: &str) {
     server.events.clear();
     server.receive(&request(0, 0, GOOD, 0, 1));
     let op = Op::Read { offset: 0, len: 1, df: false };
-    assert_eq!(server.events, [ServerEvent::Request(Request { cookie: GOOD, op })], "{after}");
+    assert_eq!(server.events, [ServerEvent::Request(NbdRequest { cookie: GOOD, op })], "{after}");
     let expected = if structured {
         "668e33ef 0001 0001 000000000000600d 00000009 0000000000000000 00"
     } else {
@@ -146,13 +146,13 @@ fn flags_reach_the_driver() {
     ] {
         let mut server = Server::new(vec![export.clone()]).open(true);
         server.receive(&request(command, flags, 9, offset, short));
-        assert_eq!(server.events, [ServerEvent::Request(Request { cookie: 9, op })]);
+        assert_eq!(server.events, [ServerEvent::Request(NbdRequest { cookie: 9, op })]);
         let payload = if command == 1 { 512 } else { 0 };
         assert_eq!(server.connection.payload_remaining(), payload);
     }
     let mut server = Server::new(vec![export]).open(true);
     server.receive(&request(3, 0x1, 9, 0, 0));
-    assert_eq!(server.events, [ServerEvent::Request(Request { cookie: 9, op: Op::Flush })]);
+    assert_eq!(server.events, [ServerEvent::Request(NbdRequest { cookie: 9, op: Op::Flush })]);
 }
 
 #[test]
@@ -163,7 +163,7 @@ fn payload_is_the_drivers() {
     let (count, event) = connection.input(&[&write[..], &[7; 100]].concat());
     assert_eq!(count, 28, "not a byte of payload is taken");
     let op = Op::Write { offset: 8, len: 100, fua: false };
-    assert_eq!(event, Some(ServerEvent::Request(Request { cookie: 3, op })));
+    assert_eq!(event, Some(ServerEvent::Request(NbdRequest { cookie: 3, op })));
     assert_eq!(connection.payload_remaining(), 100);
     connection.payload_consumed(0);
     connection.payload_consumed(99);
@@ -242,7 +242,7 @@ fn payload_limit_of_4_gib_keeps_replies_countable() {
     server.receive(&request(0, 0, 7, 0, u32::MAX - 7));
     assert!(server.events.is_empty());
     let op = Op::Read { offset: 0, len: u32::MAX - 8, df: false };
-    let header = server.connection.reply_header(&Request { cookie: 7, op }, Ok(()));
+    let header = server.connection.reply_header(&NbdRequest { cookie: 7, op }, Ok(()));
     assert_eq!(header[16..20], u32::MAX.to_be_bytes());
 }
 
@@ -265,7 +265,7 @@ fn requests_hold_no_memory() {
 fn read_without_data_is_a_bug_of_the_driver() {
     let mut server = Server::with_disk(4096).open(true);
     let op = Op::Read { offset: 0, len: 1, df: false };
-    server.connection.reply(&Request { cookie: 1, op }, Ok(()));
+    server.connection.reply(&NbdRequest { cookie: 1, op }, Ok(()));
 }
 
 #[test]
@@ -276,7 +276,7 @@ fn failed_reads_are_answered_by_the_connection() {
     ] {
         let mut server = Server::with_disk(4096).open(structured);
         let op = Op::Read { offset: 0, len: 1, df: false };
-        server.connection.reply(&Request { cookie: 1, op }, Err(weft_nbd::NbdError::Io));
+        server.connection.reply(&NbdRequest { cookie: 1, op }, Err(weft_nbd::NbdError::Io));
         assert_eq!(show(&server.take_sent()), show(&hex(expected)));
     }
 }

@@ -11,8 +11,8 @@ use smallvec::SmallVec;
 use weft_engine::knobs::Knobs;
 use weft_engine::raid::parity::waits::StripeWaits;
 use weft_engine::{
-    Fault, Input, MemberInfo, MemberOp, MemberSnapshot, MemberState, Mismatches, Output, Part,
-    ReplyError, Request, RequestOp, Run, Snapshot, SyncAction, Tag, Token, Turn, Verb,
+    ClientRequest, Fault, Input, MemberInfo, MemberOp, MemberSnapshot, MemberState, Mismatches,
+    Output, ReplyError, RequestOp, Run, Segment, Snapshot, SyncAction, Tag, Token, Turn, Verb,
     VolumeSnapshot, Work, ZERO_FRAME,
 };
 use weft_units::{Bytes, ClientId, FRAME_BYTES, Time};
@@ -51,7 +51,7 @@ struct Account {
 #[derive(Clone, Copy, Debug)]
 struct Active {
     token: Token,
-    request: Request,
+    request: ClientRequest,
     /// Bytes of a `WriteZeroes` that are done or under way.
     begun: u64,
     /// By one hole.
@@ -89,7 +89,7 @@ impl Bare {
         }
     }
 
-    fn on_request(&mut self, request: Request) {
+    fn on_request(&mut self, request: ClientRequest) {
         let (client, bytes) = (request.client, charge(&request));
         if bytes.0 > 0 {
             match self.accounts.iter_mut().find(|account| account.client == client) {
@@ -105,7 +105,7 @@ impl Bare {
         }
     }
 
-    fn check(&self, request: &Request) -> Result<(), ReplyError> {
+    fn check(&self, request: &ClientRequest) -> Result<(), ReplyError> {
         if self.stopping.is_some() || self.stopped {
             return Err(ReplyError::Stopping);
         }
@@ -125,7 +125,7 @@ impl Bare {
     }
 
     fn submit(&mut self, mut active: Active) {
-        let Request { op, range, frames, flags, attr, .. } = active.request;
+        let ClientRequest { op, range, frames, flags, attr, .. } = active.request;
         let start = range.start.0;
         let at = |byte: u64| Bytes(byte).sectors_floor();
         let payload = || SmallVec::from_slice(&[frames.part(start % FRAME_BYTES, range.len.0)]);
@@ -152,7 +152,8 @@ impl Bare {
                 let first = start + active.begun;
                 let len = (range.len.0 - active.begun).min(ZERO_BYTES_MAX);
                 active.begun += len;
-                let zeros = |offset: u64| Part::at(ZERO_FRAME, 0, (len - offset).min(FRAME_BYTES));
+                let zeros =
+                    |offset: u64| Segment::at(ZERO_FRAME, 0, (len - offset).min(FRAME_BYTES));
                 let from = (0..len.div_ceil(FRAME_BYTES)).map(|index| zeros(index * FRAME_BYTES));
                 MemberOp::Write { at: at(first), from: from.collect(), fua: flags.fua }
             }
@@ -213,7 +214,7 @@ impl Bare {
         self.stop_if_idle();
     }
 
-    fn answer(&mut self, request: &Request, result: Result<(), ReplyError>) {
+    fn answer(&mut self, request: &ClientRequest, result: Result<(), ReplyError>) {
         let (client, tag) = (request.client, request.tag);
         let kept = request.op == RequestOp::Read && result.is_ok();
         self.outputs.push_back(Output::Reply { client, tag, result });
@@ -272,7 +273,7 @@ impl Bare {
 }
 
 impl Active {
-    fn new(request: Request) -> Self {
+    fn new(request: ClientRequest) -> Self {
         Self {
             token: Token(0),
             request,
@@ -373,12 +374,12 @@ impl Core for Bare {
 }
 
 /// What a request takes of its client's credit: its payload.
-fn charge(request: &Request) -> Bytes {
+fn charge(request: &ClientRequest) -> Bytes {
     if request.frames.count > 0 { request.range.len } else { Bytes::ZERO }
 }
 
-fn flush_of(client: ClientId, tag: Tag) -> Request {
-    Request {
+fn flush_of(client: ClientId, tag: Tag) -> ClientRequest {
+    ClientRequest {
         client,
         tag,
         volume: weft_units::VolumeId(0),

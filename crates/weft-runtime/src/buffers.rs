@@ -35,7 +35,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use rustix::fd::AsFd;
 use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap, mmap_anonymous, mprotect, munmap};
 use smallvec::SmallVec;
-use weft_engine::{Part, Parts, ZERO_FRAME};
+use weft_engine::{Segment, Segments, ZERO_FRAME};
 use weft_units::{FRAME_BYTES, SECTOR_BYTES};
 
 /// All payload memory of an engine.
@@ -74,7 +74,7 @@ pub enum Access {
 #[must_use = "a lease that is dropped is over"]
 pub struct Lease {
     memory: Arc<Memory>,
-    parts: Parts,
+    parts: Segments,
     access: Access,
 }
 
@@ -156,7 +156,7 @@ impl Slab {
     /// # Panics
     /// While somebody holds an exclusive lease on them.
     #[must_use]
-    pub fn bytes(&self, part: Part) -> &[u8] {
+    pub fn bytes(&self, part: Segment) -> &[u8] {
         let memory = &*self.memory;
         memory.check(part, Access::Shared);
         let start = memory.start(part);
@@ -171,7 +171,7 @@ impl Slab {
     /// # Panics
     /// While somebody holds a lease on them, and for the frame of zeros.
     #[must_use]
-    pub fn bytes_mut(&mut self, part: Part) -> &mut [u8] {
+    pub fn bytes_mut(&mut self, part: Segment) -> &mut [u8] {
         let memory = &*self.memory;
         memory.check(part, Access::Exclusive);
         let start = memory.start(part);
@@ -184,7 +184,7 @@ impl Slab {
     ///
     /// # Panics
     /// When one to write overlaps any other, or when a lease forbids it.
-    pub fn split(&mut self, shared: &[Part], exclusive: &[Part]) -> Split<'_> {
+    pub fn split(&mut self, shared: &[Segment], exclusive: &[Segment]) -> Split<'_> {
         let memory = &*self.memory;
         for (index, target) in exclusive.iter().enumerate() {
             assert!(exclusive[..index].iter().all(|other| !target.overlaps(*other)));
@@ -209,7 +209,7 @@ impl Slab {
     ///
     /// # Panics
     /// While somebody holds an exclusive lease on them.
-    pub fn lease_shared(&self, parts: Parts) -> Lease {
+    pub fn lease_shared(&self, parts: Segments) -> Lease {
         self.lease(parts, Access::Shared)
     }
 
@@ -217,7 +217,7 @@ impl Slab {
     ///
     /// # Panics
     /// While somebody holds any lease on them, and for the frame of zeros.
-    pub fn lease_exclusive(&mut self, parts: Parts) -> Lease {
+    pub fn lease_exclusive(&mut self, parts: Segments) -> Lease {
         self.lease(parts, Access::Exclusive)
     }
 
@@ -233,7 +233,7 @@ impl Slab {
         Arc::clone(&self.memory)
     }
 
-    fn lease(&self, parts: Parts, access: Access) -> Lease {
+    fn lease(&self, parts: Segments, access: Access) -> Lease {
         for (index, part) in parts.iter().enumerate() {
             if let Err(error) = self.memory.acquire(*part, access) {
                 for part in &parts[..index] {
@@ -252,7 +252,7 @@ impl Memory {
         Address { start: self.base.as_ptr(), len: self.bytes }
     }
 
-    fn start(&self, part: Part) -> *mut u8 {
+    fn start(&self, part: Segment) -> *mut u8 {
         let start = usize::try_from(part.slab_start()).expect("a slab fits the address space");
         let end = usize::try_from(part.slab_end()).expect("a slab fits the address space");
         assert!(end <= self.bytes, "{part:?} is outside the slab");
@@ -262,7 +262,7 @@ impl Memory {
     }
 
     /// Whether a reference may be made now.
-    fn check(&self, part: Part, access: Access) {
+    fn check(&self, part: Segment, access: Access) {
         assert!(part.slab_end() <= self.bytes as u64, "{part:?} is outside the slab");
         if part.is_zero() {
             assert!(access == Access::Shared, "the frame of zeros cannot be written");
@@ -278,7 +278,7 @@ impl Memory {
         }
     }
 
-    fn acquire(&self, part: Part, access: Access) -> Result<(), &'static str> {
+    fn acquire(&self, part: Segment, access: Access) -> Result<(), &'static str> {
         if part.slab_end() > self.bytes as u64 {
             return Err("outside the slab");
         }
@@ -307,7 +307,7 @@ impl Memory {
         Ok(())
     }
 
-    fn release(&self, part: Part, access: Access) {
+    fn release(&self, part: Segment, access: Access) {
         if part.is_zero() {
             return;
         }
@@ -568,7 +568,7 @@ impl Window {
 }
 
 /// The frames a part touches, each with ones in the bytes of the sectors touched.
-fn masks(part: Part) -> impl Iterator<Item = (usize, u64)> {
+fn masks(part: Segment) -> impl Iterator<Item = (usize, u64)> {
     let first = part.slab_start() / SECTOR_BYTES;
     let last = (part.slab_end() - 1) / SECTOR_BYTES;
     let per_frame = FRAME_BYTES / SECTOR_BYTES;
@@ -597,8 +597,8 @@ mod tests {
     use smallvec::smallvec;
     use weft_engine::Frame;
 
-    fn part(frame: u32, offset: u32, len: u32) -> Part {
-        Part { frame: Frame(frame), offset, len }
+    fn part(frame: u32, offset: u32, len: u32) -> Segment {
+        Segment { frame: Frame(frame), offset, len }
     }
 
     fn panics(action: impl FnOnce()) -> bool {
@@ -607,7 +607,7 @@ mod tests {
 
     #[test]
     fn masks_cover_the_sectors_touched() {
-        let cases: [(Part, &[(usize, u64)]); 4] = [
+        let cases: [(Segment, &[(usize, u64)]); 4] = [
             (part(1, 0, 4096), &[(1, u64::MAX)]),
             (part(1, 512, 512), &[(1, 0xff00)]),
             (part(1, 511, 2), &[(1, 0xffff)]),

@@ -5,7 +5,7 @@
 //! Source   md-raid.md §5.2 (exponents), §2.4 (updates)
 
 use smallvec::SmallVec;
-use weft_engine::{ComputeOp, Differs, Located, Part, Source, Value};
+use weft_engine::{ComputeOp, Differs, Located, Segment, Source, Value};
 use weft_parity::Parity;
 
 use crate::buffers::Slab;
@@ -49,8 +49,8 @@ fn pq(
     parity: &Parity,
     slab: &mut Slab,
     data: &[Source],
-    p: Option<Part>,
-    q: Option<Part>,
+    p: Option<Segment>,
+    q: Option<Segment>,
 ) -> Value {
     let targets: Parts = p.iter().chain(&q).copied().collect();
     let split = slab.split(&parts_of(data), &targets);
@@ -69,8 +69,8 @@ fn compare(
     parity: &Parity,
     slab: &mut Slab,
     data: &[Source],
-    p: Option<Part>,
-    q: Option<Part>,
+    p: Option<Segment>,
+    q: Option<Segment>,
 ) -> Value {
     let mut shared = parts_of(data);
     shared.extend(p.iter().chain(&q).copied());
@@ -82,7 +82,7 @@ fn compare(
     Value::Differs(Differs { p: found.p, q: found.q })
 }
 
-fn locate(parity: &Parity, slab: &mut Slab, data: &[Source], p: Part, q: Part) -> Value {
+fn locate(parity: &Parity, slab: &mut Slab, data: &[Source], p: Segment, q: Segment) -> Value {
     let mut shared = parts_of(data);
     shared.extend([p, q]);
     let split = slab.split(&shared, &[]);
@@ -103,8 +103,8 @@ fn recover(
     parity: &Parity,
     slab: &mut Slab,
     data: &[Source],
-    p: Option<Part>,
-    q: Option<Part>,
+    p: Option<Segment>,
+    q: Option<Segment>,
     lost: &[Source],
 ) -> Value {
     let mut shared = parts_of(data);
@@ -133,7 +133,7 @@ fn recover(
     Value::Nothing
 }
 
-type Parts = SmallVec<[Part; 8]>;
+type Parts = SmallVec<[Segment; 8]>;
 type Weighted<'a> = SmallVec<[(u8, &'a [u8]); 8]>;
 
 fn parts_of(sources: &[Source]) -> Parts {
@@ -157,8 +157,8 @@ mod tests {
     use super::*;
     use weft_engine::Frame;
 
-    fn part(frame: u32) -> Part {
-        Part { frame: Frame(frame), offset: 0, len: 4096 }
+    fn part(frame: u32) -> Segment {
+        Segment { frame: Frame(frame), offset: 0, len: 4096 }
     }
 
     fn source(exponent: u8, frame: u32) -> Source {
@@ -190,7 +190,7 @@ mod tests {
     #[test]
     fn lost_blocks_come_back_from_what_is_left() {
         let (parity, mut slab) = stripe();
-        let cases: [(&[u8], Option<Part>, Option<Part>); 5] = [
+        let cases: [(&[u8], Option<Segment>, Option<Segment>); 5] = [
             (&[1], Some(part(4)), None),
             (&[1], Some(part(4)), Some(part(5))),
             (&[0], None, Some(part(5))),

@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use weft_engine::{
-    Command, Input, Notice, Output, ReplyError, Request, Run, Snapshot, Tag, Token, Value,
+    ClientRequest, Command, Input, Notice, Output, ReplyError, Run, Snapshot, Tag, Token, Value,
 };
 use weft_parity::Parity;
 use weft_units::{Bytes, ClientId, MemberIndex, Span, Time};
@@ -107,7 +107,7 @@ impl Event {
 }
 
 /// What a driver is made of.
-pub struct Parts {
+pub struct DriverParts {
     /// What it drives.
     pub core: Box<dyn Core>,
     /// All of the memory.
@@ -125,7 +125,7 @@ impl Driver {
     ///
     /// # Errors
     /// A member's file cannot be registered.
-    pub fn new(parts: Parts) -> Result<Self, RuntimeError> {
+    pub fn new(parts: DriverParts) -> Result<Self, RuntimeError> {
         let clock = Clock::start();
         let mut io = MemberIo::new(parts.ring).with_memory_inline();
         for member in parts.members {
@@ -175,7 +175,7 @@ impl Driver {
     }
 
     /// Records a client's request.
-    pub fn request(&mut self, request: Request) {
+    pub fn request(&mut self, request: ClientRequest) {
         self.handle(Input::Client(request));
     }
 

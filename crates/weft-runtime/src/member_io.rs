@@ -49,7 +49,7 @@ use std::sync::Arc;
 
 use rustix::io::Errno;
 use smallvec::SmallVec;
-use weft_engine::{Fault, MemberOp, Part, Parts, Token, Value};
+use weft_engine::{Fault, MemberOp, Segment, Segments, Token, Value};
 use weft_units::{MemberIndex, Sectors};
 
 use crate::buffers::{AlignedBytes, Buffer, Mapping, Slab};
@@ -280,7 +280,7 @@ impl<R: Ring> MemberIo<R> {
         };
         let dsync = entry.dsync;
         let start = entry.member.start().0;
-        let mut leased = |parts: Parts, write: bool| {
+        let mut leased = |parts: Segments, write: bool| {
             // An exclusive lease of a member read, a shared one of a member write.
             let lease = if write { slab.lease_shared(parts) } else { slab.lease_exclusive(parts) };
             Some(Buffer::Frames(lease))
@@ -694,7 +694,7 @@ impl Entry {
 
     /// Holds a request against what the member is.
     fn check(&self, op: &MemberOp) {
-        let bytes = |parts: &Parts| parts.iter().map(|part| u64::from(part.len)).sum();
+        let bytes = |parts: &Segments| parts.iter().map(|part| u64::from(part.len)).sum();
         let (at, len, writes): (Sectors, u64, bool) = match op {
             MemberOp::Discard { at, len, .. } => (*at, len.bytes().0, true),
             MemberOp::Flush => return,
@@ -809,7 +809,7 @@ fn fault_of(errno: Errno, is_transfer: bool) -> Fault {
 
 /// Parts of one request, for tests and simple engines.
 #[must_use]
-pub fn parts(list: &[Part]) -> Parts {
+pub fn parts(list: &[Segment]) -> Segments {
     SmallVec::from_slice(list)
 }
 

@@ -40,7 +40,7 @@ use crate::spec::read_exact_at;
 pub use commit::{Commit, CommitPlan, discard};
 pub use ring::OverlayRing;
 
-use format::{GRANULE, GRANULE_LEN, HEADER, Header, MAP_AT, PAGE, PAGE_GRANULES, State};
+use format::{GRANULE, GRANULE_LEN, HEADER, Header, MAP_AT, OverlayState, PAGE, PAGE_GRANULES};
 use map::Map;
 
 /// The changes of one member.
@@ -71,8 +71,9 @@ impl Overlay {
         access: Access,
     ) -> Result<Option<Self>, DeviceError> {
         let overlay = Self::open_any(member, dir, access)?;
-        if let Some(Overlay { header: Header { state: State::Committing, .. }, path, .. }) =
-            &overlay
+        if let Some(Overlay {
+            header: Header { state: OverlayState::Committing, .. }, path, ..
+        }) = &overlay
         {
             return Err(refused(
                 member,
@@ -142,7 +143,7 @@ impl Overlay {
         if found != expected {
             return Err(wrong(format!("size: found {found}, expected {expected}")));
         }
-        if header.state == State::Open && header.base_sum != base.sum {
+        if header.state == OverlayState::Open && header.base_sum != base.sum {
             return Err(wrong(format!(
                 "the member was written since: found its superblock at {} events with sum {:#010x}, \
                  expected {} events and {:#010x}, as when the overlay was made; what is in the \
@@ -150,7 +151,10 @@ impl Overlay {
                 base.events, base.sum, header.events, header.base_sum
             )));
         }
-        if header.written != 0 && header.written != base.written && header.state == State::Open {
+        if header.written != 0
+            && header.written != base.written
+            && header.state == OverlayState::Open
+        {
             tracing::warn!(
                 "{}: its file was touched since its overlay was made; its superblock is the same, so \
                  it is taken to be unchanged",
@@ -451,7 +455,7 @@ fn make(member: &OpenMember, base: &Base, dir: &Path, path: &Path) -> Result<(),
     made.map_err(failed("making the directory of its overlay (--overlay)"))?;
     let size = member.info().size.bytes().0;
     let header = Header {
-        state: State::Open,
+        state: OverlayState::Open,
         size,
         base_sum: base.sum,
         events: base.events,

@@ -288,7 +288,7 @@ mod tests {
     use super::*;
     use crate::buffers::{Buffer, Slab};
     use smallvec::smallvec;
-    use weft_engine::{Frame, Part};
+    use weft_engine::{Frame, Segment};
 
     /// A job that is never done: the tests look at who would do it.
     fn job(id: u32, file: u16) -> Job {
@@ -324,7 +324,7 @@ mod tests {
         ring.set_file(0, Some(Arc::new(file))).unwrap();
         for id in 0..2 {
             // A read through a shared lease is a bug that the buffers catch by a panic.
-            let part = Part { frame: Frame(1), offset: 0, len: 512 };
+            let part = Segment { frame: Frame(1), offset: 0, len: 512 };
             let buffer = Buffer::Frames(slab.lease_shared(smallvec![part]));
             let action = match id {
                 0 => Action::Read(buffer),

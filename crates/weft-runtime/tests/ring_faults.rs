@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
-use weft_engine::{Fault, Frame, MemberOp, Part, Token, Value};
+use weft_engine::{Fault, Frame, MemberOp, Segment, Token, Value};
 use weft_runtime::Backend;
 use weft_runtime::buffers::Slab;
 use weft_runtime::devices::{Access, MemberSpec, OpenOptions};
@@ -110,19 +110,19 @@ impl Bench {
 }
 
 /// 16 KiB of frames per write: up to 8 KiB in one part, 512 bytes to 4 KiB in a second.
-fn whole(index: u32) -> Part {
-    Part { frame: Frame(1 + index * 4), offset: 0, len: 8192 - index % 4 * 512 }
+fn whole(index: u32) -> Segment {
+    Segment { frame: Frame(1 + index * 4), offset: 0, len: 8192 - index % 4 * 512 }
 }
 
 /// The last frame of the first write, which uses three.
-const UNUSED: Part = Part { frame: Frame(4), offset: 0, len: 4096 };
+const UNUSED: Segment = Segment { frame: Frame(4), offset: 0, len: 4096 };
 
-fn second(index: u32) -> Part {
-    Part { frame: Frame(1 + index * 4 + 2), offset: 512, len: 512 + index % 7 * 512 }
+fn second(index: u32) -> Segment {
+    Segment { frame: Frame(1 + index * 4 + 2), offset: 512, len: 512 + index % 7 * 512 }
 }
 
-fn moved(part: Part) -> Part {
-    Part { frame: Frame(part.frame.0 + WRITES * 4), ..part }
+fn moved(part: Segment) -> Segment {
+    Segment { frame: Frame(part.frame.0 + WRITES * 4), ..part }
 }
 
 fn place(index: u32) -> Sectors {

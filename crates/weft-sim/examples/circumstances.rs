@@ -26,7 +26,7 @@ use weft_engine::sched::mq_deadline::Settings;
 use weft_engine::writeback::{Kernel, PoolConfig};
 use weft_ondisk::Level;
 use weft_sim::drive::Drive;
-use weft_sim::machine::{CostTable, Costs, Machine, Parts};
+use weft_sim::machine::{CostTable, Costs, Machine, MachineParts};
 use weft_sim::workload::dd::Device;
 use weft_sim::workload::mixed::Mixed;
 use weft_sim::workload::tiobench::{Phase, Run, Tiobench};
@@ -119,7 +119,7 @@ impl Words {
         costs
     }
 
-    fn parts(&self, variant: &[&str], seed: u64) -> Parts {
+    fn parts(&self, variant: &[&str], seed: u64) -> MachineParts {
         let mut knobs = Knobs::md();
         let size = format!("stripe_cache_size={}", self.number("cache", 256));
         let activation = format!("activation={}", self.text("activation").unwrap_or("at_unplug"));
@@ -134,7 +134,7 @@ impl Words {
             self.under("drive:").map(|(key, value)| format!("{key} = {value}\n")).collect();
         let model = Drive::model(self.text("model").unwrap_or("hdd-2007-7200"))
             .and_then(|model| model.with(&drive));
-        Parts {
+        MachineParts {
             level: Level::Raid5,
             model: model.unwrap_or_else(|error| panic!("{error}")),
             members: 4,
@@ -152,7 +152,7 @@ impl Words {
 }
 
 /// What a run found: MB/s, the same until all are done, and the machine to look at.
-fn run(words: &Words, parts: &Parts) -> (f64, f64, Machine) {
+fn run(words: &Words, parts: &MachineParts) -> (f64, f64, Machine) {
     let mut machine = Machine::new(parts);
     let pages = 262_144;
     let pool = PoolConfig::new(Kernel::V2_6_24, 4, pages, pages / 8 * 7);

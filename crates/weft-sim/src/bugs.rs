@@ -16,7 +16,7 @@ use crate::chunk_kib;
 use crate::driver::Order;
 use crate::options::Options;
 use crate::rng::Rng;
-use crate::script::{Plant, Profile, Script, Step};
+use crate::script::{Plant, Profile, Script, ScriptStep};
 
 /// The checkers that a script can run with alone, by the beginning of their names.
 pub const CHECKERS: [&str; 15] = [
@@ -108,20 +108,20 @@ fn small(number: u64) -> Options {
     options
 }
 
-fn made(profile: &'static str, options: Options, order: Order, steps: Vec<Step>) -> Script {
+fn made(profile: &'static str, options: Options, order: Order, steps: Vec<ScriptStep>) -> Script {
     Script { profile, options, order, steps, within_promises: true, assembles: true }
 }
 
-fn write(client: u32, start: u64, len: u64, sync: bool) -> Step {
+fn write(client: u32, start: u64, len: u64, sync: bool) -> ScriptStep {
     let flags = Flags { sync, ..Flags::NONE };
-    Step::Ask { client, op: RequestOp::Write, start, len, flags }
+    ScriptStep::Ask { client, op: RequestOp::Write, start, len, flags }
 }
 
 /// The stripe cache is made smaller; then more stripes are written together than it has.
 fn shrinking(number: u64) -> Script {
     let mut options = small(number);
     options.knobs.stripe_cache_size = 64;
-    let mut steps = vec![Step::Set("stripe_cache_size", "17"), Step::Finish];
+    let mut steps = vec![ScriptStep::Set("stripe_cache_size", "17"), ScriptStep::Finish];
     steps
         .extend((0..3).map(|client| write(client + 1, u64::from(client) * 131_072, 131_072, true)));
     made("shrinking", options, Order::Random, steps)
@@ -135,12 +135,15 @@ fn trimming(number: u64) -> Script {
     let (stripe, stripes) = (8192, 64);
     let mut steps = Vec::new();
     for _ in 0..12 {
-        steps.extend([write(1, 0, stripe * stripes, true), Step::Finish]);
-        steps.extend([Step::Sync(SyncAction::Repair), Step::Steps(rng.below(40) as u32)]);
+        steps.extend([write(1, 0, stripe * stripes, true), ScriptStep::Finish]);
+        steps.extend([
+            ScriptStep::Sync(SyncAction::Repair),
+            ScriptStep::Steps(rng.below(40) as u32),
+        ]);
         let (start, flags) = (rng.below(stripes) * stripe, Flags::NONE);
         let len = stripe * stripes - start;
-        steps.push(Step::Ask { client: 2, op: RequestOp::Trim, start, len, flags });
-        steps.extend([Step::Steps(rng.below(60) as u32), Step::Finish]);
+        steps.push(ScriptStep::Ask { client: 2, op: RequestOp::Trim, start, len, flags });
+        steps.extend([ScriptStep::Steps(rng.below(60) as u32), ScriptStep::Finish]);
     }
     made("trimming", options, Order::Random, steps)
 }
@@ -157,10 +160,14 @@ fn filling(number: u64) -> Script {
         let disk = rng.index(3);
         let start = rng.below(32) * stripe;
         // In every other turn the array is clean before, and the mark finds no space.
-        let before = if turn % 2 == 0 { Step::Sleep(500) } else { write(1, 0, 4096, true) };
-        steps.extend([before, Step::NoSpace(disk), write(2, start, stripe * 8, true)]);
-        steps.extend([Step::Sleep(100), write(1, stripe * 48, stripe * 4, true), Step::Steps(20)]);
-        steps.extend([Step::NoSpace(disk), Step::Finish, Step::Sleep(3000)]);
+        let before = if turn % 2 == 0 { ScriptStep::Sleep(500) } else { write(1, 0, 4096, true) };
+        steps.extend([before, ScriptStep::NoSpace(disk), write(2, start, stripe * 8, true)]);
+        steps.extend([
+            ScriptStep::Sleep(100),
+            write(1, stripe * 48, stripe * 4, true),
+            ScriptStep::Steps(20),
+        ]);
+        steps.extend([ScriptStep::NoSpace(disk), ScriptStep::Finish, ScriptStep::Sleep(3000)]);
     }
     made("filling", options, Order::Random, steps)
 }
@@ -195,13 +202,14 @@ fn starving(number: u64) -> Script {
     };
     let (block, stripe) = (4096, 8192);
     // The array is dirty: nobody waits for that.
-    let mut steps = vec![write(1, 0, block, true), Step::Finish, write(2, stripe, block, false)];
+    let mut steps =
+        vec![write(1, 0, block, true), ScriptStep::Finish, write(2, stripe, block, false)];
     // A filled stripe, or one block of a stripe that is to be read for at once; as much as ends meanwhile.
     for turn in 0..460 {
         let len = if turn % 3 == 0 { block } else { stripe };
         steps.push(write(1, (2 + turn % 60) * stripe, len, true));
         if turn > 4 {
-            steps.push(Step::Steps(3));
+            steps.push(ScriptStep::Steps(3));
         }
     }
     made("starving", options, Order::Fifo, steps)

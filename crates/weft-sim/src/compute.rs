@@ -4,7 +4,7 @@
 //! that no two slices of the slab are borrowed at once; that costs nothing that a simulation would
 //! notice.
 
-use weft_engine::{ComputeOp, Differs, Located, Part, Source, Value};
+use weft_engine::{ComputeOp, Differs, Located, Segment, Source, Value};
 use weft_parity::Parity;
 
 use crate::payload::PayloadMode;
@@ -89,7 +89,7 @@ fn execute_one(parity: &Parity, slab: &mut Slab<'_>, op: &ComputeOp) -> Value {
 /// The parts that an operation reads, and those that it writes. A part that is changed in place is
 /// in both.
 #[must_use]
-pub fn footprint(ops: &[ComputeOp]) -> (Vec<Part>, Vec<Part>) {
+pub fn footprint(ops: &[ComputeOp]) -> (Vec<Segment>, Vec<Segment>) {
     let (mut reads, mut writes) = (Vec::new(), Vec::new());
     for op in ops {
         let (more_reads, more_writes) = footprint_of_one(op);
@@ -99,9 +99,9 @@ pub fn footprint(ops: &[ComputeOp]) -> (Vec<Part>, Vec<Part>) {
     (reads, writes)
 }
 
-fn footprint_of_one(op: &ComputeOp) -> (Vec<Part>, Vec<Part>) {
+fn footprint_of_one(op: &ComputeOp) -> (Vec<Segment>, Vec<Segment>) {
     let of = |sources: &[Source]| sources.iter().map(|source| source.part).collect::<Vec<_>>();
-    let both = |p: &Option<Part>, q: &Option<Part>| [*p, *q].into_iter().flatten();
+    let both = |p: &Option<Segment>, q: &Option<Segment>| [*p, *q].into_iter().flatten();
     match op {
         ComputeOp::Compare { data, p, q } => {
             (of(data).into_iter().chain(both(p, q)).collect(), Vec::new())
@@ -139,7 +139,7 @@ fn recover(
     parity: &Parity,
     slab: &mut Slab<'_>,
     data: &[Source],
-    (p, q): (Option<Part>, Option<Part>),
+    (p, q): (Option<Segment>, Option<Segment>),
     lost: &[Source],
 ) {
     let data = weighted(slab, data);
@@ -177,23 +177,23 @@ fn borrowed(data: &[(u8, Vec<u8>)]) -> Vec<(u8, &[u8])> {
 }
 
 impl Slab<'_> {
-    fn copied(&self, part: Part) -> Vec<u8> {
+    fn copied(&self, part: Segment) -> Vec<u8> {
         self.bytes[self.payload.part(part)].to_vec()
     }
 
-    fn copy(&mut self, from: Part, to: Part) {
+    fn copy(&mut self, from: Segment, to: Segment) {
         let from = self.payload.part(from);
         let to = self.writable(to);
         assert_eq!(from.len(), to.len(), "what is copied lies alike in its sectors");
         self.bytes.copy_within(from, to.start);
     }
 
-    fn range(&mut self, part: Part) -> &mut [u8] {
+    fn range(&mut self, part: Segment) -> &mut [u8] {
         let range = self.writable(part);
         &mut self.bytes[range]
     }
 
-    fn writable(&self, part: Part) -> std::ops::Range<usize> {
+    fn writable(&self, part: Segment) -> std::ops::Range<usize> {
         assert!(!part.is_zero(), "the frame of zeros is never written");
         self.payload.part(part)
     }
@@ -210,7 +210,7 @@ mod tests {
         for payload in [PayloadMode::Bytes, PayloadMode::Tags] {
             let mut memory = vec![0; payload.bytes_of(8) * 9];
             let mut slab = Slab { bytes: &mut memory, payload };
-            let part = |frame| Part::at(Frame(frame), 0, 4096);
+            let part = |frame| Segment::at(Frame(frame), 0, 4096);
             for frame in 1..4 {
                 slab.range(part(frame)).fill(frame as u8 * 37);
             }
@@ -241,10 +241,10 @@ mod tests {
         for payload in [PayloadMode::Bytes, PayloadMode::Tags] {
             let mut memory = vec![0; payload.bytes_of(8) * 4];
             let mut slab = Slab { bytes: &mut memory, payload };
-            slab.range(Part::at(Frame(1), 0, 4096)).fill(5);
-            slab.range(Part::at(Frame(2), 0, 4096)).fill(5);
-            let at = |frame| Part::at(Frame(frame), 530, 70);
-            let new = Part::at(Frame(0), 0, 70);
+            slab.range(Segment::at(Frame(1), 0, 4096)).fill(5);
+            slab.range(Segment::at(Frame(2), 0, 4096)).fill(5);
+            let at = |frame| Segment::at(Frame(frame), 530, 70);
+            let new = Segment::at(Frame(0), 0, 70);
             let update =
                 ComputeOp::UpdatePq { exponent: 0, old: at(1), new, p: Some(at(2)), q: None };
             execute(&parity, &mut slab, &[update, ComputeOp::Zero { to: at(1) }]);

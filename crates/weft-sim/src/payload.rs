@@ -22,7 +22,7 @@
 use std::ops::Range;
 
 use thiserror::Error;
-use weft_engine::Part;
+use weft_engine::Segment;
 use weft_units::SECTOR_BYTES;
 
 /// How much of the payload is there.
@@ -80,7 +80,7 @@ impl PayloadMode {
 
     /// Where in the slab a part is.
     #[must_use]
-    pub fn part(self, part: Part) -> Range<usize> {
+    pub fn part(self, part: Segment) -> Range<usize> {
         self.place(part.slab_start(), part.slab_end())
     }
 

@@ -31,7 +31,7 @@ use crate::world::{Ticket, World};
 
 /// One step of a script.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum ScriptStep {
     /// A blank disk joins.
     Add,
     /// A client asks for something, in bytes.
@@ -221,7 +221,7 @@ pub struct Script {
     /// Which request completes next.
     pub order: Order,
     /// What is done.
-    pub steps: Vec<Step>,
+    pub steps: Vec<ScriptStep>,
     /// Whether what is left at the end has to be whole.
     pub within_promises: bool,
     /// Whether the array has to assemble whenever enough superblocks can be read.
@@ -295,7 +295,7 @@ struct Course {
 /// Done to a world after each start of an engine: planting a bug.
 pub type Plant<'a> = &'a dyn Fn(&mut World);
 
-impl Step {
+impl ScriptStep {
     /// The disk that something goes wrong with.
     fn hurts(self) -> Option<usize> {
         match self {
@@ -355,12 +355,12 @@ impl Script {
         for (index, step) in self.steps.iter().enumerate() {
             *at = index;
             let step = match *step {
-                Step::Ask { client, op, start, len, flags } => {
-                    Step::Ask { client: names[client as usize - 1], op, start, len, flags }
+                ScriptStep::Ask { client, op, start, len, flags } => {
+                    ScriptStep::Ask { client: names[client as usize - 1], op, start, len, flags }
                 }
-                Step::Disconnect(client) => {
+                ScriptStep::Disconnect(client) => {
                     names[client as usize - 1] += 3;
-                    Step::Disconnect(names[client as usize - 1] - 3)
+                    ScriptStep::Disconnect(names[client as usize - 1] - 3)
                 }
                 other => other,
             };
@@ -391,17 +391,17 @@ impl Script {
     fn step(
         &self,
         world: &mut World,
-        step: Step,
+        step: ScriptStep,
         course: &mut Course,
         plant: Plant<'_>,
         report: &mut Report,
     ) -> Result<(), Violation> {
         match step {
-            Step::Add => {
+            ScriptStep::Add => {
                 world.add_blank();
                 world.settle();
             }
-            Step::Ask { client, op, start, len, flags } => {
+            ScriptStep::Ask { client, op, start, len, flags } => {
                 let range = ByteRange::new(start, len);
                 world.request(ClientId(client), op, range, Payload::Tags, flags);
                 // One in two is seen together with what comes next.
@@ -409,12 +409,12 @@ impl Script {
                     world.settle();
                 }
             }
-            Step::Cut(mode) => {
+            ScriptStep::Cut(mode) => {
                 course.stop = None;
                 world.power_cut(mode);
                 self.restart(world, false, course, plant, report)?;
             }
-            Step::CutAgain { mode, after, stop } => {
+            ScriptStep::CutAgain { mode, after, stop } => {
                 course.stop = None;
                 world.power_cut(mode);
                 self.begin(world, false, course, plant)?;
@@ -435,13 +435,13 @@ impl Script {
                     self.restart(world, false, course, plant, report)?;
                 }
             }
-            Step::Kill => {
+            ScriptStep::Kill => {
                 course.stop = None;
                 world.kill();
                 report.kills += 1;
                 self.restart(world, false, course, plant, report)?;
             }
-            Step::Look(mode) => {
+            ScriptStep::Look(mode) => {
                 course.stop = None;
                 world.power_cut(mode);
                 world.disks.iter_mut().for_each(|disk| disk.read_only = true);
@@ -456,28 +456,28 @@ impl Script {
                     self.restart(world, false, course, plant, report)?;
                 }
             }
-            Step::Disconnect(client) => {
+            ScriptStep::Disconnect(client) => {
                 world.disconnect(ClientId(client));
                 world.settle();
             }
-            Step::FailOperation { disk, after, how } => {
+            ScriptStep::FailOperation { disk, after, how } => {
                 if let Some(disk) = world.disks.get_mut(disk) {
                     let number = disk.operations() + after;
                     disk.faults.schedule.insert(number, how);
                 }
             }
-            Step::FailDisk(disk) => {
+            ScriptStep::FailDisk(disk) => {
                 let member = world.member_of(disk);
                 world.admin(Verb::Fail(member));
                 world.settle();
             }
-            Step::BadRead { disk, column, dead } => {
+            ScriptStep::BadRead { disk, column, dead } => {
                 let sector = column + world.array.data_offset[disk].0;
                 let faults = &mut world.disks[disk].faults;
                 let set = if dead { &mut faults.dead_reads } else { &mut faults.bad_reads };
                 set.insert(sector);
             }
-            Step::BadSuperblock { disk, dead } => {
+            ScriptStep::BadSuperblock { disk, dead } => {
                 let state = &mut world.disks[disk];
                 if let Some(at) = self.options.version.position(state.size()) {
                     let faults = &mut state.faults;
@@ -485,17 +485,17 @@ impl Script {
                     set.insert(at.0);
                 }
             }
-            Step::BadWrite { disk, column } => {
+            ScriptStep::BadWrite { disk, column } => {
                 let sector = column + world.array.data_offset[disk].0;
                 world.disks[disk].faults.bad_writes.insert(sector);
             }
-            Step::FlushError(disk) => world.disks[disk].faults.flush_error = true,
-            Step::LyingFlush(disk) => world.disks[disk].faults.lying_flush = true,
-            Step::Shrink { disk, sectors } => {
+            ScriptStep::FlushError(disk) => world.disks[disk].faults.flush_error = true,
+            ScriptStep::LyingFlush(disk) => world.disks[disk].faults.lying_flush = true,
+            ScriptStep::Shrink { disk, sectors } => {
                 let ends_at = &mut world.disks[disk].faults.ends_at;
                 *ends_at = Some(ends_at.map_or(sectors, |before| before.min(sectors)));
             }
-            Step::Finish => {
+            ScriptStep::Finish => {
                 // What can be done without a disk that stalls is done, and then the stall goes on.
                 if stalls(world) {
                     world.idle(STALL);
@@ -505,28 +505,28 @@ impl Script {
                     world.run(self.order);
                 }
             }
-            Step::NoSpace(disk) => {
+            ScriptStep::NoSpace(disk) => {
                 if let Some(disk) = world.disks.get_mut(disk) {
                     disk.faults.no_space = !disk.faults.no_space;
                 }
             }
-            Step::Return(disk) => {
+            ScriptStep::Return(disk) => {
                 if world.is_out(disk) && !world.disks[disk].faults.gone {
                     world.add(disk, None);
                     world.settle();
                 }
             }
-            Step::Remove(disk) => {
+            ScriptStep::Remove(disk) => {
                 let member = world.member_of(disk);
                 world.admin(Verb::Remove(member));
                 world.settle();
             }
-            Step::Set(name, value) => {
+            ScriptStep::Set(name, value) => {
                 world.set(name, value);
                 world.settle();
             }
-            Step::Sleep(millis) => world.idle(Span::millis(millis)),
-            Step::Steps(count) => {
+            ScriptStep::Sleep(millis) => world.idle(Span::millis(millis)),
+            ScriptStep::Steps(count) => {
                 world.settle();
                 for _ in 0..count {
                     if world.failure().is_some() || !world.step(self.order) {
@@ -534,25 +534,25 @@ impl Script {
                     }
                 }
             }
-            Step::Stall(disk) => {
+            ScriptStep::Stall(disk) => {
                 let faults = &mut world.disks[disk].faults;
                 faults.stalled = !faults.stalled;
             }
-            Step::Stop => {
+            ScriptStep::Stop => {
                 let ticket = world.admin(Verb::Stop);
                 course.stop.get_or_insert(ticket);
                 world.settle();
             }
-            Step::Stopped => {
+            ScriptStep::Stopped => {
                 if let Some(ticket) = course.stop.take() {
                     self.stopped(world, ticket, course, plant, report)?;
                 }
             }
-            Step::Sync(action) => {
+            ScriptStep::Sync(action) => {
                 world.admin(Verb::SyncAction(action));
                 world.settle();
             }
-            Step::Wait(millis) => world.pass_time(Span::millis(millis)),
+            ScriptStep::Wait(millis) => world.pass_time(Span::millis(millis)),
         }
         Ok(())
     }

@@ -19,7 +19,7 @@ mod memory;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use weft_engine::assemble::{self, Assembly, Candidate, Refused, SlotState, State};
+use weft_engine::assemble::{self, Assembly, AssemblyState, Candidate, Refused, SlotState};
 use weft_engine::{
     Config, Engine, MemberInfo, Notice, Origin, ReplyError, Snapshot, Tag, Token, VolumeConfig,
 };
@@ -319,7 +319,7 @@ impl World {
         let found = (0..self.disks.len()).find(logged).map(|_| NeedsPayload::Ppl);
         found.map_or(Ok(()), |what| self.options.payload.needed_for(what)).map_err(|needs| {
             Refused {
-                state: State::WriteLogged,
+                state: AssemblyState::WriteLogged,
                 reason: needs.to_string(),
                 way_out: None,
                 dropped: Vec::new(),

@@ -12,7 +12,7 @@ use weft_engine::sched::mq_deadline::Settings;
 use weft_engine::{Flags, RequestOp};
 use weft_ondisk::Level;
 use weft_sim::drive::Drive;
-use weft_sim::machine::{Costs, Machine, Parts, Pid};
+use weft_sim::machine::{Costs, Machine, MachineParts, Pid};
 use weft_sim::rng::Rng;
 use weft_sim::workload::jobs::{Io, Job, Pace};
 use weft_sim::{BLOCK, Order, Payload, Rig, Ticket, chunk_kib};
@@ -158,8 +158,8 @@ fn a_stripe_does_not_wait_for_long_while_somebody_waits_for_what_it_has() {
 
 // Loads on drives.
 
-fn parts(knobs: Knobs) -> Parts {
-    Parts {
+fn parts(knobs: Knobs) -> MachineParts {
+    MachineParts {
         level: Level::Raid5,
         model: Drive::model("ssd-sata-dc-2019").expect("the model exists"),
         members: 4,

@@ -4,7 +4,7 @@
 use weft_engine::mutant::Mutant;
 use weft_engine::{Fault, Flags, MemberState, Notice, ReplyError, RequestOp, SyncAction, Verb};
 use weft_ondisk::Level;
-use weft_sim::script::{Script, Step};
+use weft_sim::script::{Script, ScriptStep};
 use weft_sim::{CutMode, Logged, Options, Order, Planned, Rig, Ticket, chunk_kib};
 use weft_units::{Sectors, Slot, Span};
 
@@ -153,9 +153,9 @@ fn write_where_a_recovery_has_been_reaches_no_member_once_the_array_is_broken() 
     assert!(!rig.log.iter().any(|logged| matches!(logged, Logged::Write { .. })), "{:?}", rig.log);
 }
 
-fn ask(client: u32, op: RequestOp, start: u64, len: u64, sync: bool, fua: bool) -> Step {
+fn ask(client: u32, op: RequestOp, start: u64, len: u64, sync: bool, fua: bool) -> ScriptStep {
     let flags = Flags { sync, fua, ..Flags::NONE };
-    Step::Ask { client, op, start, len, flags }
+    ScriptStep::Ask { client, op, start, len, flags }
 }
 
 fn knobs(options: &mut Options, settings: &[(&str, &str)]) {
@@ -190,13 +190,13 @@ fn requests_that_wait_for_stripes_of_a_broken_array_end_when_all_stripes_hold_de
         ],
     );
     let steps = vec![
-        Step::FailDisk(6),
-        Step::BadRead { disk: 3, column: 3, dead: true },
-        Step::Finish,
-        Step::FailOperation { disk: 3, after: 2, how: Planned::Gone },
+        ScriptStep::FailDisk(6),
+        ScriptStep::BadRead { disk: 3, column: 3, dead: true },
+        ScriptStep::Finish,
+        ScriptStep::FailOperation { disk: 3, after: 2, how: Planned::Gone },
         ask(2, RequestOp::Write, 266_240, 77_824, false, true),
-        Step::NoSpace(3),
-        Step::Steps(21),
+        ScriptStep::NoSpace(3),
+        ScriptStep::Steps(21),
         ask(2, RequestOp::Flush, 0, 0, true, false),
     ];
     let profile = "written by hand";
@@ -232,17 +232,17 @@ fn resync_asks_for_more_stripes_when_those_that_it_asked_for_wait_for_a_stalled_
     let steps = vec![
         ask(3, RequestOp::Write, 152_064, 1024, true, false),
         ask(3, RequestOp::Read, 73_728, 57_344, false, false),
-        Step::Cut(CutMode::Subset),
+        ScriptStep::Cut(CutMode::Subset),
         ask(1, RequestOp::Flush, 0, 0, true, false),
-        Step::Steps(2),
-        Step::Stall(1),
-        Step::Steps(1),
-        Step::Sleep(3000),
+        ScriptStep::Steps(2),
+        ScriptStep::Stall(1),
+        ScriptStep::Steps(1),
+        ScriptStep::Sleep(3000),
         ask(2, RequestOp::Write, 28_672, 4096, true, true),
         ask(1, RequestOp::Write, 168_586, 422, false, false),
         ask(1, RequestOp::Read, 122_880, 4096, true, false),
-        Step::Sync(SyncAction::Repair),
-        Step::Steps(6),
+        ScriptStep::Sync(SyncAction::Repair),
+        ScriptStep::Steps(6),
     ];
     let profile = "written by hand";
     let order = Order::Lifo;

@@ -10,8 +10,10 @@ use weft_engine::sched::mq_deadline::Settings as Queue;
 use weft_engine::writeback::{Kernel, PoolConfig};
 use weft_ondisk::Level;
 use weft_sim::drive::Drive;
-use weft_sim::machine::{Costs, Machine, Parts, Seen};
-use weft_sim::workload::dbench::{Client, Kind, Load, Op, Run, Settings, Synthetic, Table};
+use weft_sim::machine::{Costs, Machine, MachineParts, Seen};
+use weft_sim::workload::dbench::{
+    Client, Load, Op, OperationKind, Run, Settings, Synthetic, Table,
+};
 use weft_sim::workload::ext4::Ext4;
 use weft_testing::skip;
 use weft_units::{Sectors, Span};
@@ -28,7 +30,7 @@ struct Bench {
 impl Bench {
     /// A run to its end on ext4 on RAID 5 of four disks, as patch 004 was measured on.
     fn new(model: &str, costs: Costs, settings: &Settings) -> Self {
-        let parts = Parts {
+        let parts = MachineParts {
             level: Level::Raid5,
             model: Drive::model(model).expect("the model exists"),
             members: 4,
@@ -113,28 +115,28 @@ fn pass(seed: u64, client: u32) -> Vec<Op> {
 }
 
 /// What experiments.md §1.6 says of a pass of the stock load.
-const PASS: [(Kind, u64); 16] = [
-    (Kind::ReadX, 124_199),
-    (Kind::NtCreateX, 79_230),
-    (Kind::QueryPath, 71_814),
-    (Kind::Close, 58_200),
-    (Kind::WriteX, 39_502),
-    (Kind::FindFirst, 27_765),
-    (Kind::Unlink, 16_000),
-    (Kind::QueryFs, 13_168),
-    (Kind::QueryFile, 12_585),
-    (Kind::SetFile, 6_454),
-    (Kind::Flush, 5_553),
-    (Kind::Rename, 3_355),
-    (Kind::LockX, 258),
-    (Kind::UnlockX, 258),
-    (Kind::Deltree, 2),
-    (Kind::Mkdir, 1),
+const PASS: [(OperationKind, u64); 16] = [
+    (OperationKind::ReadX, 124_199),
+    (OperationKind::NtCreateX, 79_230),
+    (OperationKind::QueryPath, 71_814),
+    (OperationKind::Close, 58_200),
+    (OperationKind::WriteX, 39_502),
+    (OperationKind::FindFirst, 27_765),
+    (OperationKind::Unlink, 16_000),
+    (OperationKind::QueryFs, 13_168),
+    (OperationKind::QueryFile, 12_585),
+    (OperationKind::SetFile, 6_454),
+    (OperationKind::Flush, 5_553),
+    (OperationKind::Rename, 3_355),
+    (OperationKind::LockX, 258),
+    (OperationKind::UnlockX, 258),
+    (OperationKind::Deltree, 2),
+    (OperationKind::Mkdir, 1),
 ];
 const PASS_WRITTEN: u64 = 1_015_974_170;
 const PASS_READ: u64 = 1_472_088_767;
 
-fn counts(ops: &[Op]) -> BTreeMap<Kind, u64> {
+fn counts(ops: &[Op]) -> BTreeMap<OperationKind, u64> {
     let mut counts = BTreeMap::new();
     for op in ops {
         *counts.entry(op.kind()).or_default() += 1;
@@ -142,7 +144,7 @@ fn counts(ops: &[Op]) -> BTreeMap<Kind, u64> {
     counts
 }
 
-fn bytes(ops: &[Op], kind: Kind) -> u64 {
+fn bytes(ops: &[Op], kind: OperationKind) -> u64 {
     ops.iter().filter(|op| op.kind() == kind).map(Op::bytes).sum()
 }
 
@@ -185,7 +187,9 @@ fn experiments_17_the_synthetic_load_has_the_marginals_of_the_stock_one() {
     for client in 0..3 {
         let ops = pass(u64::from(client), 1 + client);
         assert_eq!(counts(&ops), PASS.into(), "the counts of a pass are exact");
-        for (kind, expected) in [(Kind::WriteX, PASS_WRITTEN), (Kind::ReadX, PASS_READ)] {
+        for (kind, expected) in
+            [(OperationKind::WriteX, PASS_WRITTEN), (OperationKind::ReadX, PASS_READ)]
+        {
             let found = bytes(&ops, kind);
             assert!(is_within(found as f64, expected as f64, 2.0), "{kind:?}: {found}");
         }
@@ -207,9 +211,11 @@ fn a_part_of_the_load_has_the_shares_of_the_whole() {
         let (found, share) = (found[&kind] as f64 / ops.len() as f64, count as f64 / all as f64);
         assert!(is_within(found, share, 2.0), "{kind:?}: {found} instead of {share}");
     }
-    let (written, writes) = (bytes(&ops, Kind::WriteX) as f64, found[&Kind::WriteX] as f64);
+    let (written, writes) =
+        (bytes(&ops, OperationKind::WriteX) as f64, found[&OperationKind::WriteX] as f64);
     assert!(is_within(written / writes, 25_719.6, 2.0), "{}", written / writes);
-    let (read, reads) = (bytes(&ops, Kind::ReadX) as f64, found[&Kind::ReadX] as f64);
+    let (read, reads) =
+        (bytes(&ops, OperationKind::ReadX) as f64, found[&OperationKind::ReadX] as f64);
     assert!(is_within(read / reads, 11_852.7, 2.0), "{}", read / reads);
     assert_ne!(pass(9, 1)[..5000], pass(9, 2)[..5000], "each client has its own");
     assert_eq!(pass(9, 1), pass(9, 1));
@@ -237,15 +243,15 @@ fn experiments_18_the_stock_load_is_read_to_the_byte() {
     let load = Load::parse(&text).unwrap();
     assert_eq!(load.ops.len(), 458_344);
     assert_eq!(counts(&load.ops), PASS.into());
-    assert_eq!(bytes(&load.ops, Kind::WriteX), PASS_WRITTEN);
-    assert_eq!(bytes(&load.ops, Kind::ReadX), PASS_READ);
+    assert_eq!(bytes(&load.ops, OperationKind::WriteX), PASS_WRITTEN);
+    assert_eq!(bytes(&load.ops, OperationKind::ReadX), PASS_READ);
     let dirty = dirty_pages(&load.ops);
     let mean = dirty.iter().sum::<usize>() as f64 / dirty.len() as f64;
     assert!(is_within(mean, 5.5, 5.0), "{mean} pages at a flush");
     // It runs: nothing that it works on is missing.
     let settings = Settings { load: Some(Rc::new(load)), ..settings(2, 2) };
     let bench = Bench::new("null", COSTS, &settings);
-    assert!(bench.table().row(Kind::Flush).count > 5_000);
+    assert!(bench.table().row(OperationKind::Flush).count > 5_000);
 }
 
 #[test]
@@ -315,7 +321,7 @@ fn experiments_21_a_synchronous_write_is_durable_when_it_returns() {
     let model = "ssd-sata-2020-slowflush";
     let sync = |settings: &mut Settings| settings.sync_open = true;
     let bench = Bench::of_text(model, COSTS, WRITES, sync);
-    let writes = bench.table().row(Kind::WriteX);
+    let writes = bench.table().row(OperationKind::WriteX);
     assert!(writes.count > 100, "{writes:?}");
     assert!(writes.mean_ms() > 2.0, "{} ms, and a flush takes 2 to 3", writes.mean_ms());
     // The last one may not have ended in time.
@@ -324,7 +330,7 @@ fn experiments_21_a_synchronous_write_is_durable_when_it_returns() {
 
     // The twin: writes that nobody waits for reach no disk in this time.
     let buffered = Bench::of_text(model, COSTS, WRITES, |_| {});
-    assert!(buffered.table().row(Kind::WriteX).count > 100);
+    assert!(buffered.table().row(OperationKind::WriteX).count > 100);
     assert_eq!(durable_writes(&buffered), Ok(0));
 }
 
@@ -339,7 +345,7 @@ Flush 1 NT_STATUS_OK
 Close 1 NT_STATUS_OK
 "#;
     let bench = Bench::of_text("ssd-sata-2020-slowflush", COSTS, text, |_| {});
-    let (flushes, commits) = (bench.table().row(Kind::Flush).count, bench.fs.commits());
+    let (flushes, commits) = (bench.table().row(OperationKind::Flush).count, bench.fs.commits());
     assert!(flushes > 30);
     assert!((flushes / 3..=flushes / 3 + 1).contains(&commits.transactions), "{commits:?}");
     assert_eq!(commits.empty_flushes, bench.count(Request::Flush));
@@ -383,7 +389,7 @@ fn those_who_wait_share_a_commit() {
     let model = "ssd-sata-2020-slowflush";
     let text = WRITES.replace("Close", "Flush 1 NT_STATUS_OK\nClose");
     let bench = Bench::of_text(model, COSTS, &text, |settings| settings.clients = 8);
-    let flushes = bench.table().row(Kind::Flush).count;
+    let flushes = bench.table().row(OperationKind::Flush).count;
     let transactions = bench.fs.commits().transactions;
     assert!(transactions * 3 < flushes, "{transactions} commits for {flushes} flushes");
 }
@@ -464,7 +470,8 @@ Close 1 NT_STATUS_OK
 Deltree "\a" NT_STATUS_OK
 "#;
     let bench = Bench::of_text("null", COSTS, text, |settings| settings.measured.0 /= 100);
-    assert!(bench.table().row(Kind::Deltree).count > 10);
-    let (data, flushes) = (bench.count(Request::Data), bench.table().row(Kind::Flush).count);
+    assert!(bench.table().row(OperationKind::Deltree).count > 10);
+    let (data, flushes) =
+        (bench.count(Request::Data), bench.table().row(OperationKind::Flush).count);
     assert!(data.abs_diff(flushes) <= 1, "{data} writes for {flushes} flushes");
 }

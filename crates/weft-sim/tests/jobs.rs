@@ -9,16 +9,16 @@ use weft_engine::raid::parity::stripe_size::StripeSize;
 use weft_engine::sched::mq_deadline::Settings;
 use weft_ondisk::Level;
 use weft_sim::drive::Drive;
-use weft_sim::machine::{CostTable, Costs, Machine, Parts, Pid};
+use weft_sim::machine::{CostTable, Costs, Machine, MachineParts, Pid};
 use weft_sim::rng::Rng;
 use weft_sim::workload::jobs::{Io, Job, Pace, Plug};
 use weft_units::{ByteRange, Bytes, Sectors, Span, Time};
 
 /// Four members with chunks of 512 KiB, as patch 004 was measured on; the array is never marked clean again.
-fn parts(model: &str, stripe_size: u64) -> Parts {
+fn parts(model: &str, stripe_size: u64) -> MachineParts {
     let stripe_size = StripeSize::new(stripe_size).expect("a size that md has");
     let knobs = Knobs { stripe_size, safe_mode_delay: Span::ZERO, ..Knobs::md() };
-    Parts {
+    MachineParts {
         level: Level::Raid5,
         model: Drive::model(model).expect("the model exists"),
         members: 4,
@@ -50,7 +50,7 @@ fn add(machine: &mut Machine, pace: Pace, asks: Box<dyn Iterator<Item = Io>>) ->
 }
 
 /// A machine whose array has been marked dirty by a first write: what comes before that waits for it.
-fn in_use(parts: &Parts) -> Machine {
+fn in_use(parts: &MachineParts) -> Machine {
     let mut machine = Machine::new(parts);
     add(&mut machine, Pace::depth(1), Box::new(std::iter::once(write(512 << 20, 4096))));
     machine.run(an_hour());
@@ -157,7 +157,7 @@ fn a_small_write_alone_moves_four_times_the_stripe_size() {
 }
 
 /// Two clones that write 4 KiB anywhere for some time.
-fn random_writes(parts: &Parts, pace: Pace) -> (Machine, Vec<Pid>) {
+fn random_writes(parts: &MachineParts, pace: Pace) -> (Machine, Vec<Pid>) {
     let mut machine = Machine::new(parts);
     let size = machine.host.size();
     let clones = (0..2)
@@ -168,7 +168,10 @@ fn random_writes(parts: &Parts, pace: Pace) -> (Machine, Vec<Pid>) {
 }
 
 /// MB/s of two clones with 64 in flight each, and sectors read for each that is written.
-fn rate_of(parts: &Parts, asks: impl Fn(u64, Bytes) -> Box<dyn Iterator<Item = Io>>) -> (f64, f64) {
+fn rate_of(
+    parts: &MachineParts,
+    asks: impl Fn(u64, Bytes) -> Box<dyn Iterator<Item = Io>>,
+) -> (f64, f64) {
     let mut machine = in_use(parts);
     let size = machine.host.size();
     // In its first 300 ms the drive fills its buffer and stalls once.
@@ -198,7 +201,7 @@ fn auto_is_as_fast_as_the_better_stripe_size() {
     let fixed = |bytes| parts("ssd-sata-2020-slowflush", bytes);
     let auto = || {
         let knobs = Knobs { safe_mode_delay: Span::ZERO, ..Knobs::default() };
-        Parts { knobs, ..fixed(4096) }
+        MachineParts { knobs, ..fixed(4096) }
     };
     type Asks<'a> = &'a dyn Fn(u64, Bytes) -> Box<dyn Iterator<Item = Io>>;
     let cases: [(&str, Asks<'_>, u64); 4] =
@@ -206,7 +209,7 @@ fn auto_is_as_fast_as_the_better_stripe_size() {
     for (name, asks, factor) in cases {
         let costs = frozen(factor);
         let [small, large, auto] = [fixed(4096), fixed(65_536), auto()]
-            .map(|parts| rate_of(&Parts { costs, ..parts }, asks).0);
+            .map(|parts| rate_of(&MachineParts { costs, ..parts }, asks).0);
         assert!(
             auto >= small.max(large) * 0.99,
             "{name}, costs × {factor}: {small} {large} {auto}"

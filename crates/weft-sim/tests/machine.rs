@@ -7,13 +7,13 @@ use weft_engine::sched::mq_deadline::Settings;
 use weft_engine::writeback::{Kernel, PoolConfig};
 use weft_ondisk::Level;
 use weft_sim::drive::{Drive, Model};
-use weft_sim::machine::{Costs, Machine, Parts, Pid, Sizes};
+use weft_sim::machine::{Costs, Machine, MachineParts, Pid, Sizes};
 use weft_sim::workload::dd::{Dd, Device};
 use weft_units::{Bytes, Sectors, Span, Time};
 
 /// Four disks with chunks of 64 KiB, as patch 000 was measured on.
-fn parts(model: &str, knobs: Knobs) -> Parts {
-    Parts {
+fn parts(model: &str, knobs: Knobs) -> MachineParts {
+    MachineParts {
         level: Level::Raid5,
         model: Drive::model(model).expect("the model exists"),
         members: 4,
@@ -37,7 +37,7 @@ fn knobs_of_2008(priority: PriorityRule) -> Knobs {
 }
 
 /// A `dd` of so many MiB onto the block device, with a GiB of memory under 2.6.24.
-fn dd(parts: &Parts, mib: u64) -> (Machine, Pid) {
+fn dd(parts: &MachineParts, mib: u64) -> (Machine, Pid) {
     let mut machine = Machine::new(parts);
     let pool = PoolConfig::new(Kernel::V2_6_24, 4, 262_144, 230_000);
     machine.add_page_cache(pool, Box::new(Device), Bytes(4096));

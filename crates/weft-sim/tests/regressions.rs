@@ -4,8 +4,8 @@
 use weft_engine::assemble::{self, Candidate};
 use weft_engine::knobs::Knobs;
 use weft_engine::{
-    Attr, Config, Engine, Fault, Flags, Input, MemberInfo, MemberState, Origin, Output, ReplyError,
-    Request, RequestOp, Run, SyncAction, Tag, Token, Value, Verb, VolumeConfig,
+    Attr, ClientRequest, Config, Engine, Fault, Flags, Input, MemberInfo, MemberState, Origin,
+    Output, ReplyError, RequestOp, Run, SyncAction, Tag, Token, Value, Verb, VolumeConfig,
 };
 use weft_ondisk::{Level, NewArray, NewMember, Super1, Uuid, Version};
 use weft_sim::rng::Rng;
@@ -121,7 +121,7 @@ fn volume(first: u16) -> VolumeConfig {
 }
 
 fn read(tag: u64, volume: u16, len: u64, frames: Run) -> Input {
-    Input::Client(Request {
+    Input::Client(ClientRequest {
         client: ClientId(1),
         tag: Tag(tag),
         volume: VolumeId(volume),

@@ -10,7 +10,7 @@ use weft_engine::writeback::{Kernel, PoolConfig};
 use weft_engine::{Flags, RequestOp};
 use weft_ondisk::Level;
 use weft_sim::drive::Drive;
-use weft_sim::machine::{Costs, Host, Machine, Parts, Pid, Process, Woken};
+use weft_sim::machine::{Costs, Host, Machine, MachineParts, Pid, Process, Woken};
 use weft_sim::rng::Rng;
 use weft_sim::workload::dd::{Dd, Device};
 use weft_sim::workload::mixed::Mixed;
@@ -55,8 +55,8 @@ impl Process for Arrivals {
 
 const CHUNK_PAGES: u64 = 16;
 
-fn parts(model: &str, knobs: Knobs) -> Parts {
-    Parts {
+fn parts(model: &str, knobs: Knobs) -> MachineParts {
+    MachineParts {
         level: Level::Raid5,
         model: Drive::model(model).expect("the model exists"),
         members: 4,

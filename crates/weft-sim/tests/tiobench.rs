@@ -6,14 +6,14 @@ use weft_engine::sched::mq_deadline::Settings;
 use weft_engine::writeback::{InodeId, Kernel, PoolConfig};
 use weft_ondisk::Level;
 use weft_sim::drive::Drive;
-use weft_sim::machine::{Costs, Machine, Parts, Pid, Place};
+use weft_sim::machine::{Costs, Machine, MachineParts, Pid, Place};
 use weft_sim::workload::tiobench::{Phase, Run, Timed, Tiobench};
 use weft_sim::workload::xfs::Xfs;
 use weft_units::{Bytes, Sectors, Span, Time};
 
 const CHUNK: Bytes = Bytes::kib(64);
 
-fn parts(model: &str, priority: PriorityRule) -> Parts {
+fn parts(model: &str, priority: PriorityRule) -> MachineParts {
     let knobs = Knobs {
         priority,
         activation: Activation::AtUnplug,
@@ -21,7 +21,7 @@ fn parts(model: &str, priority: PriorityRule) -> Parts {
         writes: Writes::Gather,
         ..Knobs::md()
     };
-    Parts {
+    MachineParts {
         level: Level::Raid5,
         model: Drive::model(model).expect("the model exists"),
         members: 4,
@@ -36,7 +36,7 @@ fn parts(model: &str, priority: PriorityRule) -> Parts {
 
 /// A machine with an XFS on it and a GiB of memory under 2.6.24, and tiobench.
 fn tiobench(
-    parts: &Parts,
+    parts: &MachineParts,
     threads: u32,
     change: impl FnOnce(&mut Tiobench),
 ) -> (Machine, Pid, Xfs) {

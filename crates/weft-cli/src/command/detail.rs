@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use serde_json::{Value, json};
-use weft_engine::assemble::states::State;
+use weft_engine::assemble::states::AssemblyState;
 use weft_engine::assemble::{Assembly, Options, SlotState, assemble};
 use weft_export::control::{ArrayStatus, MemberStatus, VolumeStatus};
 use weft_ondisk::{Level, Superblock};
@@ -88,7 +88,7 @@ struct Facts {
     state: String,
     events: u64,
     degraded: usize,
-    states: Vec<State>,
+    states: Vec<AssemblyState>,
     rows: Vec<Row>,
 }
 

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use weft_engine::assemble::{Options, SlotState, assemble};
 use weft_engine::knobs::{Knobs, PlanRule, RmwLevel};
 use weft_engine::raid::geometry::Geometry;
-use weft_engine::raid::parity::plan::{Facts, Mode, Step};
+use weft_engine::raid::parity::plan::{Facts, Mode, StripeStep};
 use weft_engine::raid::slot_set::SlotSet;
 use weft_export::control::Command;
 use weft_ondisk::{Level, layout_id};
@@ -615,16 +615,16 @@ fn follow(mut facts: Facts, done: impl Fn(&Facts) -> bool) -> (SlotSet, SlotSet,
             break;
         }
         match facts.plan() {
-            Step::Read { strips, .. } => {
+            StripeStep::Read { strips, .. } => {
                 reads = reads.or(strips);
                 facts.uptodate = facts.uptodate.or(strips);
             }
-            Step::Recover(strips) => {
+            StripeStep::Recover(strips) => {
                 recovered = recovered.or(strips);
                 facts.uptodate = facts.uptodate.or(strips);
             }
-            Step::Write(mode) => return (reads, recovered, Some(mode)),
-            Step::Rest => break,
+            StripeStep::Write(mode) => return (reads, recovered, Some(mode)),
+            StripeStep::Rest => break,
         }
     }
     (reads, recovered, None)

@@ -13,8 +13,8 @@ use clap::Args;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use weft_lab::experiment::{
-    Beyond, Calibrated, CaseRuns, Control, Counts, Curve, Effort, Experiment, Kind, Measured,
-    Metric, Outcome as Found, Ranged, Results, Row, Size, Tally, estimate, run_all,
+    Beyond, Calibrated, CaseRuns, ClaimKind, Control, Counts, Curve, Effort, Experiment, Measured,
+    Metric, Outcome as Found, PublishedRow, Ranged, Results, Size, Tally, estimate, run_all,
 };
 use weft_lab::report::Report;
 use weft_lab::statistics::{Band, Estimate, Verdict, gain_percent};
@@ -351,7 +351,7 @@ fn ranges(experiments: &[Experiment], effort: Effort, json: bool) -> Outcome {
 }
 
 /// Between what a row's gain lies when something is other than assumed, as its text has it.
-fn assumed(row: &Row) -> Option<Value> {
+fn assumed(row: &PublishedRow) -> Option<Value> {
     row.assumed
         .as_ref()
         .map(|assumed| json!({ "gain_pct": assumed.gain_pct, "over": assumed.over }))
@@ -722,7 +722,7 @@ fn values(values: &std::collections::BTreeMap<Metric, f64>) -> Value {
 fn row(experiment: &Experiment, measured: &Measured) -> Value {
     let Measured { row, baseline, patched, ratio, verdict, .. } = measured;
     let band = match row.band() {
-        _ if row.kind == Kind::Beside => Value::Null,
+        _ if row.kind == ClaimKind::Beside => Value::Null,
         Band::Above(_) | Band::Below(_) => json!("direction"),
         Band::Inside { low, high } => json!([low, high]),
     };
@@ -765,12 +765,12 @@ fn row(experiment: &Experiment, measured: &Measured) -> Value {
         },
         "beyond": beyond,
         "band": band,
-        "verdict": (row.kind != Kind::Beside).then(|| verdict.word()),
+        "verdict": (row.kind != ClaimKind::Beside).then(|| verdict.word()),
         "reason": measured.reason(),
         "no_magnitude": measured.no_magnitude,
         "note": row.note,
         "cell": row.counted_as(),
-        "counted": row.kind != Kind::Beside && row.uncounted.is_empty(),
+        "counted": row.kind != ClaimKind::Beside && row.uncounted.is_empty(),
         "assumed": assumed(row),
     })
 }

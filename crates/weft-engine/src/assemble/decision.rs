@@ -1,7 +1,7 @@
 //! How is it decided which members are believed?
 //!
 //! One step after the other, each a method, in the order of [`decide`]. Who is not used is dropped
-//! with a reason; what cannot be is refused with a [`State`].
+//! with a reason; what cannot be is refused with a [`AssemblyState`].
 //!
 //! Source   md-ondisk.md §8.1; kernel and mdadm where they differ is said there
 
@@ -10,7 +10,7 @@ use weft_ondisk::{
 };
 use weft_units::{FullStripe, SectorRange, Sectors, Slot};
 
-use super::states::State;
+use super::states::AssemblyState;
 use super::{Assembly, Candidate, Dropped, Member, Options, Refused, SlotState};
 use crate::config::MemberInfo;
 use crate::raid::geometry::Geometry;
@@ -33,7 +33,7 @@ pub(super) fn decide(candidates: &[Candidate], options: &Options) -> Result<Asse
 struct Decision<'a> {
     dropped: Vec<Dropped>,
     notes: Vec<String>,
-    states: Vec<State>,
+    states: Vec<AssemblyState>,
     options: &'a Options,
 }
 
@@ -89,17 +89,17 @@ impl Decision<'_> {
                     }
                     count => format!("no md superblock on any of {count} devices"),
                 };
-                Err(self.refused(State::NoMember, what))
+                Err(self.refused(AssemblyState::NoMember, what))
             }
             [array] if array.set_uuid() == Uuid([0; 16]) => {
                 let found = "set_uuid: found all zeros, expected the uuid of an array";
-                Err(self.refused(State::NoIdentity, found))
+                Err(self.refused(AssemblyState::NoIdentity, found))
             }
             [_] => Ok(()),
             several => {
                 let list: Vec<_> = several.iter().map(|array| array_title(array)).collect();
                 let found = format!("members of {} arrays: {}", several.len(), list.join("; "));
-                Err(self.refused(State::SeveralArrays, found))
+                Err(self.refused(AssemblyState::SeveralArrays, found))
             }
         }
     }
@@ -129,7 +129,7 @@ impl Decision<'_> {
                          than that of {}: one looks like a copy of the other",
                         b.info.label, a.info.label
                     );
-                    return Err(self.refused(State::Copies, found));
+                    return Err(self.refused(AssemblyState::Copies, found));
                 }
             }
         }
@@ -144,7 +144,7 @@ impl Decision<'_> {
             .max_by_key(|index| (pool[*index].superblock.events(), std::cmp::Reverse(*index)))
             .ok_or_else(|| {
                 let found = "only spares: no member has a slot in the array";
-                self.refused(State::OnlySpares, found)
+                self.refused(AssemblyState::OnlySpares, found)
             })
     }
 
@@ -160,7 +160,7 @@ impl Decision<'_> {
                          as on {}, of the same array",
                         member.info.label, reference.info.label
                     );
-                    return Err(self.refused(State::MembersDisagree, text));
+                    return Err(self.refused(AssemblyState::MembersDisagree, text));
                 }
             }
             let bits = |member: &Member| member.superblock.features().0 & ARRAY_FEATURES;
@@ -175,7 +175,7 @@ impl Decision<'_> {
                     reference.info.label,
                     reference.superblock.features()
                 );
-                return Err(self.refused(State::MembersDisagree, text));
+                return Err(self.refused(AssemblyState::MembersDisagree, text));
             }
         }
         Ok(())
@@ -197,20 +197,20 @@ impl Decision<'_> {
             );
             if features.contains(Features::RESHAPE) {
                 let text = format!("{found}, expected no reshape");
-                return Err(self.refused(State::Reshaping, text));
+                return Err(self.refused(AssemblyState::Reshaping, text));
             }
             if !self.options.read_only && features.contains(Features::REPLACEMENT) {
                 let text = format!("{found}, expected no member that replaces another");
-                return Err(self.refused(State::Replacing, text));
+                return Err(self.refused(AssemblyState::Replacing, text));
             }
             if !self.options.read_only
                 && let Some(reason) = member.superblock.refuses_writing().first()
             {
                 let state = match reason.name {
-                    "PPL" | "MULTI_PPL" | "JOURNAL" => State::WriteLogged,
-                    "BADBLOCKS" => State::WriteBadBlocks,
-                    "magic" => State::WriteForeign,
-                    _ => State::WriteUnknown,
+                    "PPL" | "MULTI_PPL" | "JOURNAL" => AssemblyState::WriteLogged,
+                    "BADBLOCKS" => AssemblyState::WriteBadBlocks,
+                    "magic" => AssemblyState::WriteForeign,
+                    _ => AssemblyState::WriteUnknown,
                 };
                 let text = format!(
                     "{}: superblock {}: found {}, expected none for writing",
@@ -234,7 +234,7 @@ impl Decision<'_> {
                 }
                 Some(Ok(bad)) if !bad.is_empty() => {
                     self.note(
-                        State::BadBlocks,
+                        AssemblyState::BadBlocks,
                         format!(
                             "{}: bad-block log: found {} ranges; they are computed from the others",
                             member.info.label,
@@ -258,7 +258,7 @@ impl Decision<'_> {
                 }
                 let label = &member.info.label;
                 self.note(
-                    State::BadBlocks,
+                    AssemblyState::BadBlocks,
                     format!("{label}: {text}; what lies behind is computed"),
                 );
             }
@@ -284,13 +284,13 @@ impl Decision<'_> {
                 bitmap.header.events
             ),
             Some(Ok(_)) => {
-                self.states.push(State::BitmapBehind);
+                self.states.push(AssemblyState::BitmapBehind);
                 return Ok(());
             }
             Some(Err(error)) => error.clone(),
             None => "found no bitmap, expected one: feature_map at byte 8 has BITMAP".to_owned(),
         };
-        Err(self.refused(State::WriteBitmap, format!("{label}: {found}")))
+        Err(self.refused(AssemblyState::WriteBitmap, format!("{label}: {found}")))
     }
 
     /// Bitmaps that differ do not keep anybody from reading.
@@ -364,7 +364,7 @@ impl Decision<'_> {
                     reference.info.label,
                     freshest.events()
                 );
-                return Err(self.refused(State::SplitBrain, found));
+                return Err(self.refused(AssemblyState::SplitBrain, found));
             }
             if events.saturating_add(1) < freshest.events() {
                 let reason = format!(
@@ -409,7 +409,7 @@ impl Decision<'_> {
                      members of different sizes",
                     reference.info.label
                 );
-                return Err(self.refused(State::Unsupported, found));
+                return Err(self.refused(AssemblyState::Unsupported, found));
             }
         }
         let geometry = Geometry::new(
@@ -421,7 +421,7 @@ impl Decision<'_> {
         )
         .map_err(|error| {
             let found = format!("{}: superblock {error}", reference.info.label);
-            self.refused(State::Unsupported, found)
+            self.refused(AssemblyState::Unsupported, found)
         })?;
         let mut slots: Vec<SlotState> = Vec::new();
         slots.resize_with(usize::from(geometry.members()), || SlotState::Missing);
@@ -454,7 +454,7 @@ impl Decision<'_> {
                         other.info.label,
                         member.superblock.events()
                     );
-                    return Err(self.refused(State::SlotTwice, found));
+                    return Err(self.refused(AssemblyState::SlotTwice, found));
                 }
                 if let Some(from) = member.superblock.dirty_from() {
                     dirty_from = Some(dirty_from.map_or(from, |other| other.min(from)));
@@ -507,10 +507,10 @@ impl Decision<'_> {
     fn standing(&mut self, assembly: &Assembly) {
         let has = |wanted: fn(&SlotState) -> bool| assembly.slots.iter().any(wanted);
         for (state, holds) in [
-            (State::Degraded, has(|slot| matches!(slot, SlotState::Missing))),
-            (State::Rebuilding, has(|slot| matches!(slot, SlotState::Rebuilding { .. }))),
-            (State::ResyncPending, assembly.resync_from.is_some()),
-            (State::MembersNotUsed, !self.dropped.is_empty()),
+            (AssemblyState::Degraded, has(|slot| matches!(slot, SlotState::Missing))),
+            (AssemblyState::Rebuilding, has(|slot| matches!(slot, SlotState::Rebuilding { .. }))),
+            (AssemblyState::ResyncPending, assembly.resync_from.is_some()),
+            (AssemblyState::MembersNotUsed, !self.dropped.is_empty()),
         ] {
             if holds {
                 self.states.push(state);
@@ -530,10 +530,10 @@ impl Decision<'_> {
             (false, [journal, ..]) => {
                 let label = &journal.info.label;
                 let why = "found a journal, expected none: feature_map at byte 8 has no JOURNAL";
-                (State::JournalUnexpected, format!("{label}: {why}"))
+                (AssemblyState::JournalUnexpected, format!("{label}: {why}"))
             }
             (true, []) => (
-                State::JournalMissing,
+                AssemblyState::JournalMissing,
                 "found no journal, expected one: data may be in it only".to_owned(),
             ),
             (true, [journal]) => {
@@ -548,17 +548,17 @@ impl Decision<'_> {
                     Some(Err(error)) => error.clone(),
                     None => "the journal was not read".to_owned(),
                 };
-                (State::JournalHoldsData, format!("{label}: {why}"))
+                (AssemblyState::JournalHoldsData, format!("{label}: {why}"))
             }
             (true, [first, second, ..]) => {
                 let (first, second) = (&first.info.label, &second.info.label);
                 let why = format!("found two journals, {first} and {second}, expected one");
-                (State::JournalUnexpected, why)
+                (AssemblyState::JournalUnexpected, why)
             }
         };
         if self.options.without_journal && self.options.read_only {
             let note = format!("{why}; what was in the journal only is old or wrong here");
-            self.note(State::WithoutJournal, note);
+            self.note(AssemblyState::WithoutJournal, note);
             return Ok(());
         }
         Err(self.refused(state, why))
@@ -591,7 +591,7 @@ impl Decision<'_> {
             total - missing,
             list.join(", ")
         );
-        Err(self.refused(State::TooFewMembers, found))
+        Err(self.refused(AssemblyState::TooFewMembers, found))
     }
 
     /// The write hole: parity of stripes that were in flight may be wrong, and a missing block would be
@@ -623,7 +623,7 @@ impl Decision<'_> {
              data; suspect ranges: {ranges}"
         );
         if self.options.force_dirty {
-            self.note(State::SuspectData, found);
+            self.note(AssemblyState::SuspectData, found);
             return Ok(());
         }
         match logged(assembly) {
@@ -643,8 +643,10 @@ impl Decision<'_> {
                 Ok(())
             }
             // As the kernel, also read-only: what nobody can check would pass for data.
-            Ok(_) => Err(self.refused(State::DirtyDegraded, found)),
-            Err(error) => Err(self.refused(State::DirtyDegraded, format!("{found}; {error}"))),
+            Ok(_) => Err(self.refused(AssemblyState::DirtyDegraded, found)),
+            Err(error) => {
+                Err(self.refused(AssemblyState::DirtyDegraded, format!("{found}; {error}")))
+            }
         }
     }
 
@@ -676,7 +678,7 @@ impl Decision<'_> {
             )
         };
         if !(self.options.run || self.options.read_only) {
-            return Err(self.refused(State::NewlyDegraded, what));
+            return Err(self.refused(AssemblyState::NewlyDegraded, what));
         }
         self.notes.push(what);
         Ok(())
@@ -694,7 +696,7 @@ impl Decision<'_> {
                     member.info.label,
                     superblock.data_offset()
                 );
-                return Err(self.refused(State::Misaligned, found));
+                return Err(self.refused(AssemblyState::Misaligned, found));
             }
             let needed = superblock.data_offset().checked_add(assembly.geometry.member_size());
             if slot.is_some() && needed.is_none_or(|needed| needed > member.info.size) {
@@ -706,7 +708,7 @@ impl Decision<'_> {
                     assembly.geometry.member_size(),
                     member.info.size
                 );
-                return Err(self.refused(State::Truncated, found));
+                return Err(self.refused(AssemblyState::Truncated, found));
             }
         }
         Ok(())
@@ -716,12 +718,12 @@ impl Decision<'_> {
         self.dropped.push(Dropped { member, reason });
     }
 
-    fn note(&mut self, state: State, note: String) {
+    fn note(&mut self, state: AssemblyState, note: String) {
         self.states.push(state);
         self.notes.push(note);
     }
 
-    fn refused(&self, state: State, found: impl Into<String>) -> Refused {
+    fn refused(&self, state: AssemblyState, found: impl Into<String>) -> Refused {
         let (reason, way_out) = (found.into(), Some(state.next().to_owned()));
         Refused { state, reason, way_out, dropped: self.dropped.clone() }
     }

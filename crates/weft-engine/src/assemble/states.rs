@@ -6,7 +6,7 @@
 /// What is wrong with an array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[expect(missing_docs, reason = "each has its sentence in the table")]
-pub enum State {
+pub enum AssemblyState {
     NoMember,
     SeveralArrays,
     NoIdentity,
@@ -46,9 +46,9 @@ pub enum State {
 
 /// A row of the table.
 #[derive(Clone, Copy, Debug)]
-pub struct Row {
+pub struct StateRow {
     /// Which.
-    pub state: State,
+    pub state: AssemblyState,
     /// For programs; stays what it is.
     pub id: &'static str,
     /// Whether nothing is served.
@@ -59,240 +59,250 @@ pub struct Row {
     pub next: &'static str,
 }
 
-const fn refused(state: State, id: &'static str, says: &'static str, next: &'static str) -> Row {
-    Row { state, id, refused: true, says, next }
+const fn refused(
+    state: AssemblyState,
+    id: &'static str,
+    says: &'static str,
+    next: &'static str,
+) -> StateRow {
+    StateRow { state, id, refused: true, says, next }
 }
 
-const fn served(state: State, id: &'static str, says: &'static str, next: &'static str) -> Row {
-    Row { state, id, refused: false, says, next }
+const fn served(
+    state: AssemblyState,
+    id: &'static str,
+    says: &'static str,
+    next: &'static str,
+) -> StateRow {
+    StateRow { state, id, refused: false, says, next }
 }
 
-/// All rows, in the order of [`State`].
-pub const TABLE: [Row; 35] = [
+/// All rows, in the order of [`AssemblyState`].
+pub const TABLE: [StateRow; 35] = [
     refused(
-        State::NoMember,
+        AssemblyState::NoMember,
         "no-member",
         "none of the devices is a member of an md array",
         "weft examine --deep DEVICE… finds superblocks in odd places; a partition is DEVICE#N",
     ),
     refused(
-        State::SeveralArrays,
+        AssemblyState::SeveralArrays,
         "several-arrays",
         "the devices are of several arrays",
         "--uuid UUID or --array NAME chooses one",
     ),
     refused(
-        State::NoIdentity,
+        AssemblyState::NoIdentity,
         "no-identity",
         "the uuid of the array is all zeros, which names no array",
         "mdadm --assemble --update=uuid gives it one",
     ),
     refused(
-        State::MembersDisagree,
+        AssemblyState::MembersDisagree,
         "members-disagree",
         "members of one array describe it differently",
         "weft examine MEMBER… shows each; leave out the one that is wrong",
     ),
     refused(
-        State::Copies,
+        AssemblyState::Copies,
         "copies",
         "two devices say that they are the same member",
         "weft examine MEMBER… shows both; leave the copy out",
     ),
     refused(
-        State::OnlySpares,
+        AssemblyState::OnlySpares,
         "only-spares",
         "none of the members has a slot in the array",
         "name members with data too; weft examine --deep DEVICE… finds them",
     ),
     refused(
-        State::SplitBrain,
+        AssemblyState::SplitBrain,
         "split-brain",
         "two halves of the array were used on their own",
         "give only the half whose data is wanted",
     ),
     refused(
-        State::SlotTwice,
+        AssemblyState::SlotTwice,
         "slot-twice",
         "two members say that they are at the same slot",
         "weft examine MEMBER… shows both; leave one out",
     ),
     refused(
-        State::TooFewMembers,
+        AssemblyState::TooFewMembers,
         "too-few-members",
         "more members are missing than the level can do without",
         "name the missing ones too; weft examine --deep DEVICE… finds members in odd places",
     ),
     refused(
-        State::DirtyDegraded,
+        AssemblyState::DirtyDegraded,
         "dirty-degraded",
         "the array was not stopped and a member is missing: what is reconstructed may be wrong",
         "name the missing member too; --force-dirty accepts it as it is",
     ),
     refused(
-        State::NewlyDegraded,
+        AssemblyState::NewlyDegraded,
         "newly-degraded",
         "a member that the array knows is missing",
         "name it too; --run serves without it, and what is written then is not on it; --read-only \
          needs no consent",
     ),
     refused(
-        State::JournalMissing,
+        AssemblyState::JournalMissing,
         "journal-missing",
         "the journal is missing: data may be in it only",
         "name the journal too; --read-only --without-journal reads what members have",
     ),
     refused(
-        State::JournalHoldsData,
+        AssemblyState::JournalHoldsData,
         "journal-holds-data",
         "the journal holds what members do not have yet",
         "mdadm --assemble MEMBER… lets the kernel replay it; --read-only --without-journal reads \
          what members have",
     ),
     refused(
-        State::JournalUnexpected,
+        AssemblyState::JournalUnexpected,
         "journal-unexpected",
         "journals and superblocks do not fit each other",
         "leave the journal out that is not the array's; --read-only --without-journal reads what \
          members have",
     ),
     refused(
-        State::Reshaping,
+        AssemblyState::Reshaping,
         "reshaping",
         "a reshape is under way, which this release does not read",
         "mdadm --assemble MEMBER… lets the kernel finish it",
     ),
     refused(
-        State::Replacing,
+        AssemblyState::Replacing,
         "replacing",
         "a member is being replaced, which this release does not continue",
         "mdadm --assemble MEMBER… lets the kernel finish it; weft cat MEMBER… reads it",
     ),
     refused(
-        State::Unsupported,
+        AssemblyState::Unsupported,
         "unsupported",
         "this release has no such level or layout",
         "mdadm --assemble --readonly MEMBER… reads it with the kernel",
     ),
     refused(
-        State::Truncated,
+        AssemblyState::Truncated,
         "truncated",
         "a member is smaller than its data",
         "weft cat and serve --read-only compute its end from the others; for writing, name all of the \
          device it was copied from, or leave the member out",
     ),
     refused(
-        State::Misaligned,
+        AssemblyState::Misaligned,
         "misaligned",
         "a member's data does not begin with a block of its device",
         "copy it to a device with blocks that fit",
     ),
     refused(
-        State::WriteBitmap,
+        AssemblyState::WriteBitmap,
         "write-bitmap",
         "the array has a bitmap that is damaged or of a kind which weft does not write beside",
         "weft cat or --read-only reads it; mdadm --grow --bitmap=none /dev/mdX takes the bitmap \
          away",
     ),
     refused(
-        State::WriteLogged,
+        AssemblyState::WriteLogged,
         "write-logged",
         "the array logs its writes (partial parity or journal), which this release does not",
         "weft cat or --read-only reads it; mdadm --grow --consistency-policy=resync /dev/mdX ends \
          the log",
     ),
     refused(
-        State::WriteBadBlocks,
+        AssemblyState::WriteBadBlocks,
         "write-bad-blocks",
         "a bad-block log is not empty, which this release does not keep up to date",
         "weft cat or --read-only reads it; a new member with mdadm --replace has none",
     ),
     refused(
-        State::WriteForeign,
+        AssemblyState::WriteForeign,
         "write-foreign",
         "the superblock is in the byte order of another kind of machine",
         "weft cat or --read-only reads it; mdadm --assemble --update=byteorder turns it",
     ),
     refused(
-        State::WriteUnknown,
+        AssemblyState::WriteUnknown,
         "write-unknown",
         "the array uses something that this release does not keep up to date",
         "weft cat or --read-only reads it",
     ),
     served(
-        State::BitmapBehind,
+        AssemblyState::BitmapBehind,
         "bitmap-behind",
         "the array has a bitmap, which weft leaves as it is: all of its bits count as set afterwards",
         "after a crash, or for a member that comes back, all is resynced and not a part; mdadm \
          --assemble MEMBER… makes it current again",
     ),
     served(
-        State::Degraded,
+        AssemblyState::Degraded,
         "degraded",
         "a slot has no member; its blocks are computed from the others",
         "weft add TARGET DEVICE gives it a new one",
     ),
     served(
-        State::Rebuilding,
+        AssemblyState::Rebuilding,
         "rebuilding",
         "a member does not have all of its data yet",
         "weft wait TARGET ends when it has",
     ),
     served(
-        State::ResyncPending,
+        AssemblyState::ResyncPending,
         "resync-pending",
         "the array was not stopped: parity may be wrong",
         "weft serve MEMBER… corrects it, weft wait TARGET ends when it has",
     ),
     served(
-        State::BadBlocks,
+        AssemblyState::BadBlocks,
         "bad-blocks",
         "blocks of a member are recorded as bad; they are computed from the others",
         "mdadm --examine-badblocks DEVICE lists them; mdadm --replace gives the slot a new member",
     ),
     served(
-        State::SuspectData,
+        AssemblyState::SuspectData,
         "suspect-data",
         "the array was not stopped and a member is missing: what is reconstructed may be wrong",
         "check what is inside (fsck -n) before it is trusted",
     ),
     served(
-        State::WithoutJournal,
+        AssemblyState::WithoutJournal,
         "without-journal",
         "the journal is left out: data may be old or wrong",
         "name the journal too, or mdadm --assemble MEMBER… lets the kernel replay it",
     ),
     served(
-        State::MembersNotUsed,
+        AssemblyState::MembersNotUsed,
         "members-not-used",
         "a device that was named is not used",
         "weft assemble MEMBER… says why",
     ),
     served(
-        State::MemberFaulty,
+        AssemblyState::MemberFaulty,
         "member-faulty",
         "a member has failed",
         "weft remove TARGET MEMBER, then weft add TARGET DEVICE",
     ),
     served(
-        State::NoSpace,
+        AssemblyState::NoSpace,
         "no-space",
         "a member has no space for what is written",
         "free space on its file system; after no_space_wait the volume goes on without it, if the others \
          suffice",
     ),
     served(
-        State::Broken,
+        AssemblyState::Broken,
         "broken",
         "too many members have failed while it ran: writes end in errors",
         "weft stop TARGET, then weft assemble MEMBER… says what is left",
     ),
 ];
 
-impl State {
+impl AssemblyState {
     /// Its row of the table.
     #[must_use]
-    pub const fn row(self) -> &'static Row {
+    pub const fn row(self) -> &'static StateRow {
         &TABLE[self as usize]
     }
 
@@ -318,7 +328,8 @@ impl State {
 /// The table as people read it, one paragraph a state.
 #[must_use]
 pub fn as_text() -> String {
-    let row = |row: &Row| format!("  {}\n      {}\n      next: {}\n", row.id, row.says, row.next);
+    let row =
+        |row: &StateRow| format!("  {}\n      {}\n      next: {}\n", row.id, row.says, row.next);
     let of = |refused: bool| -> String {
         TABLE.iter().filter(|line| line.refused == refused).map(row).collect()
     };

@@ -224,7 +224,7 @@ fn members_of_two_arrays_or_copies_are_not_mixed() {
     let mut candidates = set(Level::Raid5, 3);
     edit(&mut candidates[1], |superblock| superblock.chunk = Sectors(64));
     let refused = assemble(&candidates, &run()).unwrap_err();
-    assert_eq!(refused.state, State::MembersDisagree);
+    assert_eq!(refused.state, AssemblyState::MembersDisagree);
     assert!(refused.reason.starts_with("m1: superblock chunksize at byte 88"), "{refused}");
 }
 
@@ -294,7 +294,7 @@ fn with_bits(events: u64, change: impl Fn(&mut BitmapHeader), bits: u8) -> Vec<C
 #[test]
 fn a_plain_bitmap_falls_behind_and_others_are_not_written_beside() {
     let assembly = assemble(&with_bitmaps(7, |_| {}), &run()).unwrap();
-    assert_eq!((assembly.events, &assembly.states[..]), (7, &[State::BitmapBehind][..]));
+    assert_eq!((assembly.events, &assembly.states[..]), (7, &[AssemblyState::BitmapBehind][..]));
     assert!(assembly.bitmap().is_some());
     // An old one stays behind.
     let old = with_bitmaps(7, |bitmap| bitmap.events = 3);
@@ -319,7 +319,7 @@ fn a_plain_bitmap_falls_behind_and_others_are_not_written_beside() {
     ] {
         let spoiled = with_bitmaps(7, change);
         let refused = assemble(&spoiled, &run()).unwrap_err();
-        assert_eq!(refused.state, State::WriteBitmap);
+        assert_eq!(refused.state, AssemblyState::WriteBitmap);
         assert!(refused.reason.starts_with("m0: ") && refused.reason.contains(says), "{refused}");
         assert!(assemble(&spoiled, &read_only).is_ok());
     }
@@ -342,7 +342,7 @@ struct Malformed {
     level: Level,
     spoil: fn(&mut Vec<Candidate>),
     /// The state, or `None` if the set assembles without the member at fault.
-    state: Option<State>,
+    state: Option<AssemblyState>,
     /// All of these are in the message, or in the reason why the member is not used.
     says: &'static [&'static str],
 }
@@ -361,7 +361,7 @@ const MALFORMED: &[Malformed] = &[
                 });
             }
         },
-        state: Some(State::Unsupported),
+        state: Some(AssemblyState::Unsupported),
         says: &["layout at byte 76", "expected 1 or 2"],
     },
     Malformed {
@@ -379,70 +379,70 @@ const MALFORMED: &[Malformed] = &[
                 edit(candidate, |superblock| superblock.roles[1] = 0);
             }
         },
-        state: Some(State::SlotTwice),
+        state: Some(AssemblyState::SlotTwice),
         says: &["m1", "second member at slot 0", "m0"],
     },
     Malformed {
         row: 34,
         level: Level::Raid5,
         spoil: |set| edit(&mut set[1], |superblock| superblock.dev_number = 0),
-        state: Some(State::Copies),
+        state: Some(AssemblyState::Copies),
         says: &["m1: superblock dev_number at byte 160: found device number 0", "m0"],
     },
     Malformed {
         row: 34,
         level: Level::Raid5,
         spoil: |set| edit(&mut set[1], |superblock| superblock.device_uuid = Uuid([1; 16])),
-        state: Some(State::Copies),
+        state: Some(AssemblyState::Copies),
         says: &["m1: superblock device_uuid at byte 168", "m0", "copy"],
     },
     Malformed {
         row: 35,
         level: Level::Raid5,
         spoil: |set| edit(&mut set[2], |superblock| superblock.set_uuid = Uuid([7; 16])),
-        state: Some(State::SeveralArrays),
+        state: Some(AssemblyState::SeveralArrays),
         says: &["members of 2 arrays", "raid5 of 4"],
     },
     Malformed {
         row: 36,
         level: Level::Raid5,
         spoil: |set| edit(&mut set[2], |superblock| superblock.level = Level::Raid4),
-        state: Some(State::MembersDisagree),
+        state: Some(AssemblyState::MembersDisagree),
         says: &["m2: superblock level at byte 72: found raid4, expected raid5 as on m0"],
     },
     Malformed {
         row: 36,
         level: Level::Raid5,
         spoil: |set| edit(&mut set[2], |superblock| superblock.layout = 0),
-        state: Some(State::MembersDisagree),
+        state: Some(AssemblyState::MembersDisagree),
         says: &["m2: superblock layout at byte 76: found 0, expected 2 as on m0"],
     },
     Malformed {
         row: 36,
         level: Level::Raid5,
         spoil: |set| edit(&mut set[2], |superblock| superblock.size = Sectors(8192)),
-        state: Some(State::MembersDisagree),
+        state: Some(AssemblyState::MembersDisagree),
         says: &["m2: superblock size at byte 80: found 8192", "as on m0"],
     },
     Malformed {
         row: 36,
         level: Level::Raid5,
         spoil: |set| edit(&mut set[2], |superblock| superblock.raid_disks = 5),
-        state: Some(State::MembersDisagree),
+        state: Some(AssemblyState::MembersDisagree),
         says: &["m2: superblock raid_disks at byte 92: found 5, expected 4 as on m0"],
     },
     Malformed {
         row: 36,
         level: Level::Raid5,
         spoil: |set| edit(&mut set[2], |superblock| superblock.ctime.secs += 1),
-        state: Some(State::MembersDisagree),
+        state: Some(AssemblyState::MembersDisagree),
         says: &["m2: superblock ctime at byte 64", "as on m0"],
     },
     Malformed {
         row: 37,
         level: Level::Raid5,
         spoil: |set| edit(&mut set[2], |superblock| superblock.minor = weft_ondisk::Minor::V1_1),
-        state: Some(State::MembersDisagree),
+        state: Some(AssemblyState::MembersDisagree),
         says: &["m2: superblock version", "found 1.1, expected 1.2 as on m0"],
     },
     Malformed {
@@ -464,7 +464,7 @@ const MALFORMED: &[Malformed] = &[
                 edit(candidate, |superblock| superblock.events = 2);
             }
         },
-        state: Some(State::TooFewMembers),
+        state: Some(AssemblyState::TooFewMembers),
         says: &["need 3 of 4 members in sync, have 2: slot 0 missing, slot 1 missing"],
     },
     Malformed {
@@ -494,7 +494,7 @@ const MALFORMED: &[Malformed] = &[
                 });
             }
         },
-        state: Some(State::SplitBrain),
+        state: Some(AssemblyState::SplitBrain),
         says: &["m2 and m0 each say that the other failed"],
     },
     Malformed {
@@ -506,7 +506,7 @@ const MALFORMED: &[Malformed] = &[
                 superblock.bitmap_offset_raw = 8i32.to_le_bytes();
             });
         },
-        state: Some(State::MembersDisagree),
+        state: Some(AssemblyState::MembersDisagree),
         says: &["m2: superblock feature_map at byte 8: found 0x1 (BITMAP)", "as on m0, 0x0"],
     },
     Malformed {
@@ -517,7 +517,7 @@ const MALFORMED: &[Malformed] = &[
                 edit(candidate, |superblock| superblock.feature_map.insert(Features::JOURNAL));
             }
         },
-        state: Some(State::WriteLogged),
+        state: Some(AssemblyState::WriteLogged),
         says: &["m0: superblock JOURNAL"],
     },
     Malformed {
@@ -553,7 +553,7 @@ fn malformed_sets_are_refused_by_member_field_found_and_expected() {
             }
             (Ok(assembly), None) => {
                 assert_eq!(assembly.dropped.len(), 1, "row {}", case.row);
-                assert!(assembly.states.contains(&State::MembersNotUsed));
+                assert!(assembly.states.contains(&AssemblyState::MembersNotUsed));
                 assembly.dropped[0].reason.clone()
             }
             (other, _) => panic!("row {}: {other:?}", case.row),
@@ -571,10 +571,10 @@ fn a_journal_that_is_not_there_is_named_for_reading() {
         edit(candidate, |superblock| superblock.feature_map.insert(Features::JOURNAL));
     }
     let reading = Options { read_only: true, ..Options::default() };
-    assert_eq!(assemble(&candidates, &reading).unwrap_err().state, State::JournalMissing);
+    assert_eq!(assemble(&candidates, &reading).unwrap_err().state, AssemblyState::JournalMissing);
     let without = Options { without_journal: true, ..reading };
     let assembly = assemble(&candidates, &without).unwrap();
-    assert!(assembly.states.contains(&State::WithoutJournal));
+    assert!(assembly.states.contains(&AssemblyState::WithoutJournal));
 }
 
 /// Any byte of any superblock of a set is changed, its sum made right again: whatever is said, it is

@@ -11,12 +11,12 @@
 use weft_units::Sectors;
 
 use crate::array::MemberRequest;
-use crate::frame::{Part, Parts};
+use crate::frame::{Segment, Segments};
 use crate::input::Attr;
 
 /// What two requests of one member and direction have in common if one goes to the end of the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Kind {
+pub(crate) struct MergeKind {
     pub(crate) fua: bool,
     /// For stripes of the cache; else for a chunk-aligned read.
     pub(crate) stripes: bool,
@@ -28,7 +28,7 @@ pub(crate) struct Kind {
 pub(crate) struct Last {
     /// In which turn. What a turn sent is out of reach for the next one.
     turn: u64,
-    kind: Kind,
+    kind: MergeKind,
     end: Sectors,
     bytes: u64,
     /// How large it may become.
@@ -41,7 +41,7 @@ impl Last {
     /// None was sent yet.
     pub(crate) const NONE: Self = Self {
         turn: 0,
-        kind: Kind { fua: false, stripes: false, attr: Attr::NONE },
+        kind: MergeKind { fua: false, stripes: false, attr: Attr::NONE },
         end: Sectors(u64::MAX),
         bytes: 0,
         max: 0,
@@ -84,7 +84,7 @@ impl Last {
 }
 
 /// Adds a part, as the rest of the last one where memory goes on.
-pub(crate) fn append(parts: &mut Parts, part: Part) {
+pub(crate) fn append(parts: &mut Segments, part: Segment) {
     if let Some(last) = parts.last_mut()
         && last.slab_end() == part.slab_start()
         && !part.is_zero()
@@ -105,7 +105,7 @@ mod tests {
     type Staged = (u16, bool, bool, u64);
 
     fn request(write: bool, fua: bool, max_kib: u64) -> MemberRequest {
-        let kind = Kind { fua, stripes: true, attr: Attr::NONE };
+        let kind = MergeKind { fua, stripes: true, attr: Attr::NONE };
         let (sector, bytes) = (Sectors::ZERO, Bytes(4096));
         MemberRequest { write, sector, bytes, max: Bytes::kib(max_kib), kind }
     }
@@ -181,8 +181,8 @@ mod tests {
 
     #[test]
     fn memory_that_goes_on_is_one_part() {
-        let part = |frame| Part { frame: crate::frame::Frame(frame), offset: 0, len: 4096 };
-        let mut parts = Parts::new();
+        let part = |frame| Segment { frame: crate::frame::Frame(frame), offset: 0, len: 4096 };
+        let mut parts = Segments::new();
         for frame in [10, 11, 30, 0, 0] {
             append(&mut parts, part(frame));
         }

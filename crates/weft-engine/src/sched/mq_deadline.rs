@@ -6,7 +6,7 @@
 //!
 //! A request that begins where a queued one ends (or ends where one begins) becomes a part of it.
 //!
-//! Inputs   [`Request`]s, the time
+//! Inputs   [`QueuedRequest`]s, the time
 //! Answer   [`MqDeadline::dispatch`]: the next one, with everything that was merged into it
 //! Knobs    [`Settings`]: those of `queue/iosched/`, and `max_sectors_kb`
 //! Source   io-schedulers.md §1; Linux `block/mq-deadline.c`, rules checked against 6.12
@@ -61,7 +61,7 @@ pub enum Direction {
 
 /// The classes of `ioprio`; no class counts as best effort.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Level {
+pub enum IoPriority {
     /// Before everything else.
     RealTime,
     /// What nothing was said about.
@@ -73,13 +73,13 @@ pub enum Level {
 
 /// What is queued.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Request {
+pub struct QueuedRequest {
     /// The caller's name for it.
     pub id: u64,
     /// Which way.
     pub direction: Direction,
     /// Its class.
-    pub level: Level,
+    pub level: IoPriority,
     /// Where it begins.
     pub first: Sectors,
     /// How long it is; not zero.
@@ -94,7 +94,7 @@ pub struct Dispatched {
     /// Which way.
     pub direction: Direction,
     /// Its class; [`MqDeadline::completed`] wants it back.
-    pub level: Level,
+    pub level: IoPriority,
     /// Where it begins.
     pub first: Sectors,
     /// How long it is.
@@ -149,7 +149,7 @@ struct Queued {
 /// Where a queued request is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Place {
-    level: Level,
+    level: IoPriority,
     direction: Direction,
     key: (Sectors, u64),
 }
@@ -182,7 +182,7 @@ impl MqDeadline {
     }
 
     /// Queues a request, or makes it a part of a queued one. Says whether it was merged.
-    pub fn insert(&mut self, request: &Request, now: Time) -> bool {
+    pub fn insert(&mut self, request: &QueuedRequest, now: Time) -> bool {
         assert!(request.len > Sectors::ZERO, "a request has a length");
         if request.merges && self.merge(request) {
             return true;
@@ -208,7 +208,7 @@ impl MqDeadline {
         false
     }
 
-    fn merge(&mut self, request: &Request) -> bool {
+    fn merge(&mut self, request: &QueuedRequest) -> bool {
         let max = self.settings.max;
         let level = &mut self.levels[request.level as usize];
         let queue = &mut level.of[request.direction as usize];
@@ -246,13 +246,13 @@ impl MqDeadline {
         if levels > 1
             && let Some(before) = now.0.checked_sub(self.settings.prio_aging_expire.0).map(Time)
         {
-            for level in [Level::BestEffort, Level::Idle] {
+            for level in [IoPriority::BestEffort, IoPriority::Idle] {
                 if let Some(dispatched) = self.pick(level, before, now) {
                     return Some(dispatched);
                 }
             }
         }
-        for level in [Level::RealTime, Level::BestEffort, Level::Idle] {
+        for level in [IoPriority::RealTime, IoPriority::BestEffort, IoPriority::Idle] {
             if let Some(dispatched) = self.pick(level, now, now) {
                 return Some(dispatched);
             }
@@ -265,12 +265,12 @@ impl MqDeadline {
     }
 
     /// A dispatched request of this class is done.
-    pub fn completed(&mut self, level: Level) {
+    pub fn completed(&mut self, level: IoPriority) {
         self.levels[level as usize].queued -= 1;
     }
 
     /// The next one of a class that did not come after `latest_start`. Changes nothing if there is none.
-    fn pick(&mut self, level: Level, latest_start: Time, now: Time) -> Option<Dispatched> {
+    fn pick(&mut self, level: IoPriority, latest_start: Time, now: Time) -> Option<Dispatched> {
         let queues = &self.levels[level as usize];
         let of = |direction: Direction| &queues.of[direction as usize];
         let mut starved = self.starved;
@@ -354,7 +354,7 @@ impl Queue {
     fn grow_back(
         &mut self,
         key: (Sectors, u64),
-        request: &Request,
+        request: &QueuedRequest,
         max: Sectors,
     ) -> (Sectors, u64) {
         let mut queued = self.take(key);
@@ -377,7 +377,7 @@ impl Queue {
     fn grow_front(
         &mut self,
         key: (Sectors, u64),
-        request: &Request,
+        request: &QueuedRequest,
         max: Sectors,
     ) -> (Sectors, u64) {
         let mut queued = self.take(key);
@@ -411,9 +411,9 @@ impl Queued {
 mod tests {
     use super::*;
 
-    fn request(id: u64, direction: Direction, first: u64, len: u64) -> Request {
+    fn request(id: u64, direction: Direction, first: u64, len: u64) -> QueuedRequest {
         let (first, len) = (Sectors(first), Sectors(len));
-        Request { id, direction, level: Level::BestEffort, first, len, merges: true }
+        QueuedRequest { id, direction, level: IoPriority::BestEffort, first, len, merges: true }
     }
 
     fn at(millis: u64) -> Time {
@@ -498,7 +498,7 @@ mod tests {
     #[test]
     fn d9_classes_are_strict_until_somebody_waited_too_long() {
         let mut queue = MqDeadline::new(Settings::default());
-        let real_time = Request { level: Level::RealTime, ..request(1, R, 0, 4) };
+        let real_time = QueuedRequest { level: IoPriority::RealTime, ..request(1, R, 0, 4) };
         queue.insert(&real_time, at(0));
         queue.insert(&request(2, R, 100, 4), at(0));
         assert_eq!(queue.dispatch(at(1)).map(|next| next.ids[0]), Some(1));
@@ -506,7 +506,7 @@ mod tests {
         assert_eq!(queue.dispatch(at(10_001)).map(|next| next.ids[0]), Some(2), "10 s are over");
         queue.insert(&request(3, R, 100, 4), at(10_001));
         assert_eq!(queue.dispatch(at(10_002)), None);
-        queue.completed(Level::RealTime);
+        queue.completed(IoPriority::RealTime);
         assert_eq!(queue.dispatch(at(10_002)).map(|next| next.ids[0]), Some(3));
     }
 

@@ -20,7 +20,7 @@ use crate::outbox::{Outbox, ReadPart, Who};
 use crate::output::Output;
 use crate::raid::parity::split::{Attaching, Detour, SplitRequest};
 use crate::ranges::RequestId;
-use crate::sched::merge::Kind;
+use crate::sched::merge::MergeKind;
 
 impl Volume {
     /// Reads straight from the members, chunk by chunk, exactly what was asked for; through the cache
@@ -60,7 +60,7 @@ impl Volume {
                 sector: position.sector.round_down(self.array.geometry.chunk()) + sector_in_chunk,
                 bytes: whole.len,
                 max: self.knobs.max_sectors,
-                kind: Kind { fua: false, stripes: false, attr },
+                kind: MergeKind { fua: false, stripes: false, attr },
             };
             let memory = frames.part(in_frames, whole.len.0);
             self.array.stage(place, &read, &[memory], Who::Read(part), out);

@@ -17,7 +17,7 @@ use weft_units::{ByteRange, Sectors, Slot};
 use super::Volume;
 use crate::array::Array;
 use crate::error::ReplyError;
-use crate::input::{Attr, Fault, Request, RequestOp};
+use crate::input::{Attr, ClientRequest, Fault, RequestOp};
 use crate::mutant::Mutant;
 use crate::outbox::{Outbox, Owner};
 use crate::output::MemberOp;
@@ -72,7 +72,7 @@ impl Array {
 
 impl Volume {
     /// What of a request is to be discarded; `None` for no part of it.
-    pub(super) fn to_discard(&self, request: &Request) -> Option<ByteRange> {
+    pub(super) fn to_discard(&self, request: &ClientRequest) -> Option<ByteRange> {
         let wanted = match request.op {
             RequestOp::Flush | RequestOp::Read | RequestOp::Write => false,
             RequestOp::Trim => true,

@@ -11,7 +11,7 @@ use super::pass::{Pass, Reason, WriteOut, WritebackControl};
 use super::pool::{Amount, Counts, Kernel, Pool, PoolConfig};
 use super::proportion::Share;
 use super::queue::{Inodes, List, Queues};
-use super::throttle::Step;
+use super::throttle::ThrottleStep;
 use super::vanilla::Vanilla;
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -263,15 +263,15 @@ impl PageCache {
                 self.wakes.push_back(Wake::Flusher(bdi));
             }
             match answer.step {
-                Step::Continue => {
+                ThrottleStep::Continue => {
                     state.visit = None;
                     return Balance::Continue;
                 }
-                Step::Sleep { until, or_uncongested } => {
+                ThrottleStep::Sleep { until, or_uncongested } => {
                     state.waits_for_room = or_uncongested;
                     return Balance::Sleep { until, or_uncongested };
                 }
-                Step::WriteBack { pages } => {
+                ThrottleStep::WriteBack { pages } => {
                     let mut wbc = WritebackControl::new(
                         bdi,
                         now,

@@ -115,6 +115,6 @@ pub use index::{Discarded, PageState, Pages};
 pub use pass::{Reason, WriteOut};
 pub use pool::{Amount, Counts, Kernel, PAGE_BYTES, Pool, PoolConfig, Thresholds};
 pub use proportion::{Fraction, Proportion, Share};
-pub use throttle::{Answer, Facts, Step};
+pub use throttle::{Answer, Facts, ThrottleStep};
 pub use ticks::TickRate;
 pub use vanilla::Vanilla;

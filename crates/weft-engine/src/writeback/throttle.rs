@@ -1,8 +1,8 @@
 //! What is a throttling policy told, and what does it answer?
 //!
 //! A writer that has dirtied its fill looks at the limits. The policy gets [`Facts`] and answers one
-//! [`Step`]; whoever carries it out comes back with the next facts, until the answer is
-//! [`Step::Continue`]. The page cache knows nothing else of a policy, so the answer of patch 001 (sleep,
+//! [`ThrottleStep`]; whoever carries it out comes back with the next facts, until the answer is
+//! [`ThrottleStep::Continue`]. The page cache knows nothing else of a policy, so the answer of patch 001 (sleep,
 //! never write) will be one more file beside [`vanilla`](super::vanilla).
 
 use super::pool::{Counts, Thresholds};
@@ -30,7 +30,7 @@ pub struct Facts {
 
 /// What a writer does next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum ThrottleStep {
     /// Go on writing.
     Continue,
     /// Sleep.
@@ -51,7 +51,7 @@ pub enum Step {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Answer {
     /// What the writer does.
-    pub step: Step,
+    pub step: ThrottleStep,
     /// A new value for the device's *exceeded* mark: while it is set, writers are looked at every 8 pages.
     pub exceeded: Option<bool>,
     /// Whether to wake the device's flusher for background work.
@@ -61,7 +61,7 @@ pub struct Answer {
 impl Answer {
     /// A step that changes nothing for others.
     #[must_use]
-    pub const fn only(step: Step) -> Self {
+    pub const fn only(step: ThrottleStep) -> Self {
         Self { step, exceeded: None, wake_flusher: false }
     }
 }

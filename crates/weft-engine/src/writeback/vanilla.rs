@@ -19,7 +19,7 @@
 //! Compare  patch 001, which only sleeps; to come as `dirty_throttle.rs`
 
 use super::pool::Kernel;
-use super::throttle::{Answer, Facts, Step};
+use super::throttle::{Answer, Facts, ThrottleStep};
 use super::ticks::TickRate;
 use weft_units::Time;
 
@@ -82,10 +82,10 @@ impl Vanilla {
     }
 
     /// What to do next. `written` is how many pages were written since the last answer, which is
-    /// nothing unless that was [`Step::WriteBack`].
+    /// nothing unless that was [`ThrottleStep::WriteBack`].
     ///
     /// # Panics
-    /// After [`Step::Continue`].
+    /// After [`ThrottleStep::Continue`].
     pub fn step(&mut self, now: Time, facts: &Facts, written: u64) -> Answer {
         assert!(self.state != State::Over, "the visit is over");
         self.written += written;
@@ -134,7 +134,7 @@ impl Vanilla {
         }
         if facts.bdi.dirty > task_limit {
             self.state = State::Wrote(look);
-            let step = Step::WriteBack { pages: self.nr_to_write };
+            let step = ThrottleStep::WriteBack { pages: self.nr_to_write };
             return Answer { exceeded: Some(true), ..Answer::only(step) };
         }
         // Its `nr_to_write` is measured only when it has just written; what is under way already is paused for.
@@ -161,7 +161,7 @@ impl Vanilla {
         }
         if !wrote && facts.bdi.dirty > 0 {
             self.state = State::Wrote(look);
-            let step = Step::WriteBack { pages: self.nr_to_write };
+            let step = ThrottleStep::WriteBack { pages: self.nr_to_write };
             return Answer { exceeded: Some(true), ..Answer::only(step) };
         }
         if self.written >= self.nr_to_write {
@@ -169,20 +169,20 @@ impl Vanilla {
         }
         self.state = State::Slept(look);
         let until = self.ticks.wake(now, (self.ticks.hz() / 10).max(1));
-        let step = Step::Sleep { until, or_uncongested: true };
+        let step = ThrottleStep::Sleep { until, or_uncongested: true };
         Answer { exceeded: Some(true), ..Answer::only(step) }
     }
 
     fn pause(&mut self, now: Time, look: Look) -> Answer {
         self.state = State::Slept(look);
         let until = self.ticks.wake(now, self.pause);
-        Answer::only(Step::Sleep { until, or_uncongested: false })
+        Answer::only(ThrottleStep::Sleep { until, or_uncongested: false })
     }
 
     fn go_on(&mut self, facts: &Facts, look: Look) -> Answer {
         self.state = State::Over;
         Answer {
-            step: Step::Continue,
+            step: ThrottleStep::Continue,
             exceeded: look.may_clear.then_some(false),
             wake_flusher: look.background_due && !facts.flusher_busy,
         }
@@ -222,8 +222,8 @@ mod tests {
 
     fn sleep_ms(answer: Answer) -> Option<u64> {
         match answer.step {
-            Step::Sleep { until, .. } => Some(until.0 / 1_000_000),
-            Step::Continue | Step::WriteBack { .. } => None,
+            ThrottleStep::Sleep { until, .. } => Some(until.0 / 1_000_000),
+            ThrottleStep::Continue | ThrottleStep::WriteBack { .. } => None,
         }
     }
 
@@ -243,7 +243,8 @@ mod tests {
         let free = facts(19_200, 0);
         let flusher_asleep = Facts { flusher_busy: false, ..free };
         let answer = visit(Kernel::V3_1, 250).step(Time(0), &flusher_asleep, 0);
-        let expected = Answer { step: Step::Continue, exceeded: Some(false), wake_flusher: true };
+        let expected =
+            Answer { step: ThrottleStep::Continue, exceeded: Some(false), wake_flusher: true };
         assert_eq!(answer, expected);
         let answer = visit(Kernel::V3_1, 250).step(Time(0), &free, 0);
         assert!(!answer.wake_flusher, "it is at work already");
@@ -257,21 +258,27 @@ mod tests {
         let mut visit = visit(Kernel::V3_1, 250);
         let over = facts(23_000, 0);
         let answer = visit.step(Time(0), &over, 0);
-        assert_eq!(answer.step, Step::WriteBack { pages: 1536 });
+        assert_eq!(answer.step, ThrottleStep::WriteBack { pages: 1536 });
         assert_eq!(answer.exceeded, Some(true));
         let answer = visit.step(Time(0), &facts(21_464, 1536), 1536);
-        assert_eq!(answer.step, Step::Continue);
+        assert_eq!(answer.step, ThrottleStep::Continue);
         assert_eq!(answer.exceeded, None, "23,000 is above seven eighths");
     }
 
     #[test]
     fn a_nr_to_write_half_done_is_followed_by_a_pause_and_a_look() {
         let mut visit = visit(Kernel::V3_1, 250);
-        assert_eq!(visit.step(Time(0), &facts(23_000, 0), 0).step, Step::WriteBack { pages: 1536 });
+        assert_eq!(
+            visit.step(Time(0), &facts(23_000, 0), 0).step,
+            ThrottleStep::WriteBack { pages: 1536 }
+        );
         assert_eq!(sleep_ms(visit.step(Time(0), &facts(22_000, 1000), 1000)), Some(4));
         let answer = visit.step(Time(4_000_000), &facts(22_500, 500), 0);
-        assert_eq!(answer.step, Step::WriteBack { pages: 1536 });
-        assert_eq!(visit.step(Time(4_000_000), &facts(22_000, 536), 536).step, Step::Continue);
+        assert_eq!(answer.step, ThrottleStep::WriteBack { pages: 1536 });
+        assert_eq!(
+            visit.step(Time(4_000_000), &facts(22_000, 536), 536).step,
+            ThrottleStep::Continue
+        );
     }
 
     #[test]
@@ -289,7 +296,7 @@ mod tests {
                 let mut seen = Vec::new();
                 let last = loop {
                     let answer = visit.step(now, &facts(0, writeback), 0);
-                    let Step::Sleep { until, or_uncongested: false } = answer.step else {
+                    let ThrottleStep::Sleep { until, or_uncongested: false } = answer.step else {
                         break answer;
                     };
                     now = until;
@@ -299,7 +306,11 @@ mod tests {
                     }
                 };
                 assert_eq!(seen[..pauses.len()], *pauses, "HZ {hz}");
-                assert_eq!(last.step == Step::Continue, leaves, "HZ {hz}, {writeback} pages");
+                assert_eq!(
+                    last.step == ThrottleStep::Continue,
+                    leaves,
+                    "HZ {hz}, {writeback} pages"
+                );
             }
         }
     }
@@ -327,9 +338,9 @@ mod tests {
             let last = loop {
                 let answer = visit.step(now, &facts, 0);
                 match answer.step {
-                    Step::Sleep { until, .. } => now = until,
-                    Step::Continue => break answer,
-                    Step::WriteBack { .. } => unreachable!("nothing is dirty"),
+                    ThrottleStep::Sleep { until, .. } => now = until,
+                    ThrottleStep::Continue => break answer,
+                    ThrottleStep::WriteBack { .. } => unreachable!("nothing is dirty"),
                 }
             };
             assert_eq!(last.exceeded, mark, "{all:?} {bdi:?}");
@@ -340,22 +351,25 @@ mod tests {
     fn the_older_kernel_waits_100_ms_or_for_room_in_a_queue() {
         let mut visit = visit(Kernel::V2_6_24, 250);
         let answer = visit.step(Time(0), &facts(23_000, 0), 0);
-        assert_eq!(answer.step, Step::WriteBack { pages: 1536 });
+        assert_eq!(answer.step, ThrottleStep::WriteBack { pages: 1536 });
         let answer = visit.step(Time(0), &facts(22_000, 1000), 1000);
         let until = Time(100_000_000);
-        assert_eq!(answer.step, Step::Sleep { until, or_uncongested: true });
+        assert_eq!(answer.step, ThrottleStep::Sleep { until, or_uncongested: true });
         // Written in all, not since the pause.
         let answer = visit.step(until, &facts(22_500, 500), 0);
-        assert_eq!(answer.step, Step::WriteBack { pages: 1536 });
-        assert_eq!(visit.step(until, &facts(22_000, 1000), 536).step, Step::Continue);
+        assert_eq!(answer.step, ThrottleStep::WriteBack { pages: 1536 });
+        assert_eq!(visit.step(until, &facts(22_000, 1000), 536).step, ThrottleStep::Continue);
     }
 
     #[test]
     fn the_older_kernel_looks_again_after_it_has_written() {
         let mut visit = visit(Kernel::V2_6_24, 250);
-        assert_eq!(visit.step(Time(0), &facts(23_000, 0), 0).step, Step::WriteBack { pages: 1536 });
+        assert_eq!(
+            visit.step(Time(0), &facts(23_000, 0), 0).step,
+            ThrottleStep::WriteBack { pages: 1536 }
+        );
         let answer = visit.step(Time(0), &facts(21_000, 1000), 500);
-        assert_eq!(answer.step, Step::Continue, "22,000 is not over 22,400");
+        assert_eq!(answer.step, ThrottleStep::Continue, "22,000 is not over 22,400");
         assert_eq!(answer.exceeded, Some(false));
     }
 
@@ -367,8 +381,8 @@ mod tests {
             Facts { all, bdi: Counts { dirty, writeback: 0 }, ..facts(0, 0) }
         };
         let step = |dirty| visit(Kernel::V2_6_24, 250).step(Time(0), &of(dirty), 0).step;
-        assert_eq!(step(4900), Step::Continue);
-        assert_eq!(step(4901), Step::WriteBack { pages: 1536 });
+        assert_eq!(step(4900), ThrottleStep::Continue);
+        assert_eq!(step(4901), ThrottleStep::WriteBack { pages: 1536 });
     }
 
     #[test]
@@ -379,12 +393,15 @@ mod tests {
             let facts = Facts { bdi_share: none, ..facts(dirty, 0) };
             visit(Kernel::V2_6_24, 250).step(Time(0), &facts, 0).step
         };
-        assert_eq!(step(19_199), Step::Continue);
-        assert_eq!(step(19_200), Step::WriteBack { pages: 1536 });
+        assert_eq!(step(19_199), ThrottleStep::Continue);
+        assert_eq!(step(19_200), ThrottleStep::WriteBack { pages: 1536 });
         // Exactly at its limit a writer goes on, and the mark stays.
         let mark = |dirty| visit(Kernel::V2_6_24, 250).step(Time(0), &facts(dirty, 0), 0);
-        assert_eq!((mark(22_400).step, mark(22_400).exceeded), (Step::Continue, None));
-        assert_eq!((mark(22_399).step, mark(22_399).exceeded), (Step::Continue, Some(false)));
+        assert_eq!((mark(22_400).step, mark(22_400).exceeded), (ThrottleStep::Continue, None));
+        assert_eq!(
+            (mark(22_399).step, mark(22_399).exceeded),
+            (ThrottleStep::Continue, Some(false))
+        );
     }
 
     #[test]

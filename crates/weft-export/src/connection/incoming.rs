@@ -8,7 +8,7 @@ use std::os::fd::OwnedFd;
 
 use rustix::io::Errno;
 use rustix::net::{RecvAncillaryBuffer, RecvFlags};
-use weft_engine::Parts;
+use weft_engine::Segments;
 use weft_nbd::{Op, ServerEvent};
 use weft_runtime::buffers::Buffer;
 use weft_runtime::driver::Driver;
@@ -16,7 +16,7 @@ use weft_runtime::reactor::Held;
 use weft_units::FRAME_BYTES;
 
 use super::requests::At;
-use super::{Connection, REQUESTS_MAX, Served, Step};
+use super::{Connection, ConnectionStep, REQUESTS_MAX, Served};
 use crate::looks::Looks;
 
 impl Connection {
@@ -27,7 +27,7 @@ impl Connection {
         driver: &mut Held<'_>,
         buffer: &mut [u8],
     ) -> Result<(usize, usize, usize), Errno> {
-        let mut parts = Parts::new();
+        let mut parts = Segments::new();
         self.reserve(driver);
         if self.codec.payload_remaining() >= DIRECT_BYTES
             && let Some(slot) = self.receiving
@@ -68,7 +68,7 @@ impl Connection {
         exports: &[Served],
         looks: &mut Looks,
         bytes: &[u8],
-    ) -> (Step, usize) {
+    ) -> (ConnectionStep, usize) {
         let mut rest = bytes;
         self.yielded = false;
         // Data of reads asked for in this pass.
@@ -98,7 +98,7 @@ impl Connection {
                 continue;
             }
             if self.leaving {
-                return (Step::Open, 0);
+                return (ConnectionStep::Open, 0);
             }
             if self.open() >= REQUESTS_MAX || self.is_flooded() {
                 break;
@@ -126,7 +126,7 @@ impl Connection {
                 }
             }
         }
-        (Step::Open, rest.len())
+        (ConnectionStep::Open, rest.len())
     }
 
     /// Takes frames for what of a long write comes next, as far as there are some.

@@ -7,7 +7,7 @@ use std::io::IoSlice;
 use rustix::io::Errno;
 use rustix::net::{SendAncillaryBuffer, SendFlags};
 use smallvec::SmallVec;
-use weft_engine::{Parts, RequestOp};
+use weft_engine::{RequestOp, Segments};
 use weft_runtime::buffers::Buffer;
 use weft_runtime::driver::Driver;
 use weft_runtime::reactor::Held;
@@ -148,7 +148,7 @@ impl Connection {
 struct Line<'a> {
     items: SmallVec<[Item<'a>; 64]>,
     /// Where the payload is, in order.
-    parts: Parts,
+    parts: Segments,
     /// Bytes of the first reply that were sent before.
     skip: usize,
     wanted: usize,

@@ -4,7 +4,7 @@
 //! place among the replies when nothing of it is outstanding.
 
 use smallvec::SmallVec;
-use weft_engine::{Flags, ReplyError, Request, RequestOp, Run, frames_needed};
+use weft_engine::{ClientRequest, Flags, ReplyError, RequestOp, Run, frames_needed};
 use weft_nbd::{EXTENTS_MAX, NbdError, Op, ReplyHeader};
 use weft_runtime::driver::Driver;
 use weft_units::{ByteRange, ClientId, FRAME_BYTES};
@@ -14,7 +14,7 @@ use crate::looks::Looks;
 
 /// A request that is not answered yet.
 pub(super) struct Open {
-    pub(super) request: weft_nbd::Request,
+    pub(super) request: weft_nbd::NbdRequest,
     pub(super) op: RequestOp,
     pub(super) fua: bool,
     pub(super) discard: bool,
@@ -59,7 +59,7 @@ impl Connection {
     pub(super) fn begin(
         &mut self,
         driver: &mut Driver,
-        request: weft_nbd::Request,
+        request: weft_nbd::NbdRequest,
         looks: &mut Looks,
     ) -> bool {
         let mut discard = false;
@@ -159,7 +159,7 @@ impl Connection {
 
     /// Answers what needs no engine: where holes are, and what is to be read soon, which is as near as
     /// it gets. How many looks at members it took.
-    fn answer_here(&mut self, driver: &mut Driver, request: &weft_nbd::Request) -> usize {
+    fn answer_here(&mut self, driver: &mut Driver, request: &weft_nbd::NbdRequest) -> usize {
         let Served { volume, allocation, .. } = self.served.as_ref().expect(CHOSEN);
         match request.op {
             _ if self.poisoned => self.codec.reply(request, Err(NbdError::Io)),
@@ -175,7 +175,7 @@ impl Connection {
     }
 
     /// Whether a long read is of a hole, and its client can be told so.
-    fn is_hole(&self, driver: &mut Driver, request: &weft_nbd::Request) -> bool {
+    fn is_hole(&self, driver: &mut Driver, request: &weft_nbd::NbdRequest) -> bool {
         let Op::Read { offset, len, df: false } = request.op else { return false };
         let Served { volume, allocation, .. } = self.served.as_ref().expect(CHOSEN);
         self.codec.is_structured()
@@ -224,7 +224,7 @@ impl Connection {
         let (volume, discards, full_stripe) = (*volume, *discards, allocation.full_stripe_bytes());
         let flags = Flags { fua: open.fua, discard: open.discard, again, ..Flags::NONE };
         let mut ask = |index: usize, range: ByteRange, frames: Run| {
-            driver.request(Request {
+            driver.request(ClientRequest {
                 client: self.client,
                 tag: tag_of(slot, index),
                 volume,

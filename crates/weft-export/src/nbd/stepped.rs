@@ -14,7 +14,7 @@ use weft_runtime::Backend;
 use weft_runtime::bare::Bare;
 use weft_runtime::buffers::Slab;
 use weft_runtime::devices::{Access, MemberSpec, OpenOptions};
-use weft_runtime::driver::Parts;
+use weft_runtime::driver::DriverParts;
 use weft_runtime::pool::Pool;
 use weft_runtime::reactor::Reactor;
 use weft_units::{MemberIndex, VolumeId};
@@ -205,7 +205,7 @@ fn reader_beside(floods: usize) -> Seen {
     let spec = MemberSpec::parse("ram:64M").unwrap();
     let member = OpenOptions::new(Access::ReadWrite).open(&spec, MemberIndex(0), []).unwrap();
     let slab = Slab::new(1025).unwrap();
-    let parts = Parts {
+    let parts = DriverParts {
         core: Box::new(Bare::new(member.info().clone(), false)),
         ring: Backend::Threads.open(&slab).unwrap(),
         slab,

@@ -22,7 +22,7 @@ use weft_sim::drive::Model;
 use super::control::sample;
 use super::error::ExperimentError;
 use super::ground::{self, Ground, Hardware};
-use super::text::Row;
+use super::text::PublishedRow;
 use super::{Effort, Experiment, Sample, pool};
 use crate::fit::{Baseline, Figures, Fitted, Range, fit};
 use crate::statistics::{Estimate, is_same, mean};
@@ -106,7 +106,7 @@ impl Experiment {
 
     /// Published figures by row, apart by what may be done with them.
     pub(super) fn figures(&self) -> Figures {
-        let of = |published: fn(&Row) -> Option<f64>| {
+        let of = |published: fn(&PublishedRow) -> Option<f64>| {
             let rows = self.text.row.iter();
             rows.filter_map(move |row| published(row).map(|figure| (row.to_string(), figure)))
         };
@@ -191,7 +191,7 @@ impl Experiment {
     }
 
     /// The row that a fit names.
-    pub(super) fn row_of(&self, fit: &Fit) -> Result<&Row, ExperimentError> {
+    pub(super) fn row_of(&self, fit: &Fit) -> Result<&PublishedRow, ExperimentError> {
         let rows = || self.text.row.iter();
         rows().find(|row| row.to_string() == fit.row).ok_or_else(|| ExperimentError::Unknown {
             patch: self.text.patch.clone(),

@@ -18,7 +18,7 @@
 use super::error::ExperimentError;
 use super::ground::Ground;
 use super::metric::Metric;
-use super::text::{Row, Text};
+use super::text::{PublishedRow, Text};
 use super::{Case, Effort, Experiment, Sample, pool};
 use crate::statistics::{Band, Estimate, is_same, ratio};
 
@@ -237,7 +237,7 @@ pub(super) fn sample(case: &Case, ground: &Ground, effort: Effort) -> Sample {
 }
 
 /// The first row of the case that controls are run in.
-pub(super) fn row_of(text: &Text) -> Result<Row, ExperimentError> {
+pub(super) fn row_of(text: &Text) -> Result<PublishedRow, ExperimentError> {
     let of = &text.control.case;
     let rows = || text.row.iter().filter(|row| row.metric == Metric::Throughput);
     let row = rows().find(|row| row.of == *of).cloned();

@@ -8,7 +8,7 @@ use weft_engine::sched::mq_deadline::Settings;
 use weft_engine::writeback::{Kernel, PoolConfig};
 use weft_ondisk::Level;
 use weft_sim::drive::{Drive, Model};
-use weft_sim::machine::{Costs, Parts};
+use weft_sim::machine::{Costs, MachineParts};
 use weft_units::Bytes;
 
 use super::error::ExperimentError;
@@ -24,7 +24,7 @@ pub(super) struct Hardware {
 /// What a run needs apart from its load.
 #[derive(Clone, Debug)]
 pub(super) struct Ground {
-    pub(super) parts: Parts,
+    pub(super) parts: MachineParts,
     pub(super) pool: PoolConfig,
 }
 
@@ -56,7 +56,7 @@ impl Ground {
             "raid6" => Level::Raid6,
             found => return Err(unknown(text, "machine.level", found, "raid4, raid5, raid6")),
         };
-        let parts = Parts {
+        let parts = MachineParts {
             level,
             model: hardware.model.clone(),
             members: *members,
@@ -73,8 +73,8 @@ impl Ground {
     /// For whoever wants to run it again: knobs as `--set` takes them, the drive and the costs as the texts are that
     /// name them.
     pub(super) fn to_json(&self, case: &Case) -> serde_json::Value {
-        let Parts { level, model, members, chunk, knobs, costs, .. } = &self.parts;
-        let of_knob = |row: &knobs::Row| (row.name.to_owned(), knobs.show(row.name).into());
+        let MachineParts { level, model, members, chunk, knobs, costs, .. } = &self.parts;
+        let of_knob = |row: &knobs::KnobRow| (row.name.to_owned(), knobs.show(row.name).into());
         let knobs: serde_json::Map<_, _> = knobs::TABLE.iter().map(of_knob).collect();
         let costs: serde_json::Map<_, _> =
             costs.named().map(|(name, cost)| (name.to_owned(), cost.into())).collect();
@@ -92,7 +92,7 @@ impl Ground {
 
     /// The same for a run that has this seed.
     pub(super) fn with_seed(&self, seed: u64) -> Self {
-        Self { parts: Parts { seed, ..self.parts.clone() }, pool: self.pool }
+        Self { parts: MachineParts { seed, ..self.parts.clone() }, pool: self.pool }
     }
 }
 

@@ -5,7 +5,7 @@
 
 use super::error::ExperimentError;
 use super::metric::Metric;
-use super::text::{Assumed, Kind, Row};
+use super::text::{Assumed, ClaimKind, PublishedRow};
 use super::{CaseRuns, Sample};
 use crate::statistics::{Band, Estimate, Verdict, mean, ratio, verdict};
 
@@ -13,7 +13,7 @@ use crate::statistics::{Band, Estimate, Verdict, mean, ratio, verdict};
 #[derive(Clone, Debug)]
 pub struct Measured {
     /// Which row.
-    pub row: Row,
+    pub row: PublishedRow,
     /// Before the patch.
     pub baseline: Side,
     /// With it.
@@ -55,7 +55,7 @@ pub struct Beyond {
 }
 
 impl Measured {
-    pub(super) fn of(row: &Row, cases: &[CaseRuns]) -> Result<Self, ExperimentError> {
+    pub(super) fn of(row: &PublishedRow, cases: &[CaseRuns]) -> Result<Self, ExperimentError> {
         let case = of_name(cases, &row.of);
         let sides = match &row.against {
             None => (side(case, &row.baseline, row.metric)?, side(case, &row.patched, row.metric)?),
@@ -92,7 +92,7 @@ impl Measured {
     /// The same if the baseline is not what was published, to which it was fitted: it has no size,
     /// but a direction.
     pub(super) fn not_calibrated(mut self, why: &str) -> Self {
-        if self.row.kind != Kind::Magnitude || self.row.exact {
+        if self.row.kind != ClaimKind::Magnitude || self.row.exact {
             return self;
         }
         let before = if self.no_magnitude.is_empty() { "" } else { "; " };
@@ -110,7 +110,7 @@ impl Measured {
             (Some(Assumed { gain_pct: [low, high], over }), _) => {
                 format!("{low:+.1}…{high:+.1} % over {over}")
             }
-            (None, Kind::Magnitude) => {
+            (None, ClaimKind::Magnitude) => {
                 "its range over the assumed parameters was not measured".to_owned()
             }
             (None, _) => String::new(),
@@ -153,7 +153,7 @@ fn undecided(Estimate { low, high, .. }: &Estimate) -> String {
 }
 
 fn row_verdict(
-    row: &Row,
+    row: &PublishedRow,
     unsettled: usize,
     ratio: &Estimate,
     baseline: &Side,
@@ -163,7 +163,7 @@ fn row_verdict(
         // A size of what still changes is the size of the time that it was looked at: only its
         // direction counts.
         let sized = unsettled == 0 && row.no_magnitude.is_empty();
-        if row.kind == Kind::Magnitude && !sized {
+        if row.kind == ClaimKind::Magnitude && !sized {
             return direction_only(ratio, row.band());
         }
         return match verdict(ratio, row.band()) {
@@ -196,7 +196,7 @@ fn direction_only(ratio: &Estimate, band: Band) -> Verdict {
 }
 
 fn beyond(
-    row: &Row,
+    row: &PublishedRow,
     case: &CaseRuns,
     name: &str,
     baseline: &Side,

@@ -52,7 +52,7 @@ pub use metric::Metric;
 pub use ranges::{Circumstance, Ranged};
 pub use results::{Results, ResultsError};
 pub use tally::{Counts, Tally};
-pub use text::{Assumed, Case, Column, Kind, Published, Row};
+pub use text::{Assumed, Case, ClaimKind, Column, Published, PublishedRow};
 pub use watch::{Inside, Series, TICK, Totals};
 
 use crate::statistics::Estimate;
@@ -70,9 +70,9 @@ const TEXTS: &[&str] = &[
 pub struct Experiment {
     text: Text,
     /// The row that its controls are of, whichever rows are left.
-    control: Row,
+    control: PublishedRow,
     /// The rows to whose baselines it was fitted, whichever are left.
-    fitted: Vec<Row>,
+    fitted: Vec<PublishedRow>,
     costs: CostTable,
     /// Lines of the drive's model on top of what the text says.
     drive: String,
@@ -234,7 +234,7 @@ impl Experiment {
 
     /// Its rows, as the text has them.
     #[must_use]
-    pub fn rows(&self) -> &[Row] {
+    pub fn rows(&self) -> &[PublishedRow] {
         &self.text.row
     }
 
@@ -303,8 +303,8 @@ impl Experiment {
             runs.columns.entry(column).or_default().push(Sample::of(parts));
         }
         let cases: Vec<CaseRuns> = cases.into_values().collect();
-        let measured = |rows: &[Row]| -> Result<Vec<Measured>, ExperimentError> {
-            let measured = |row: &Row| -> Result<Measured, ExperimentError> {
+        let measured = |rows: &[PublishedRow]| -> Result<Vec<Measured>, ExperimentError> {
+            let measured = |row: &PublishedRow| -> Result<Measured, ExperimentError> {
                 let not_met = self.not_met(row, &cases)?;
                 not_met.iter().try_fold(Measured::of(row, &cases)?, |measured, why| {
                     Ok(measured.not_calibrated(why))
@@ -317,7 +317,11 @@ impl Experiment {
     }
 
     /// What was published of a row's baseline, was fitted to, and is not what these runs measured.
-    fn not_met(&self, row: &Row, cases: &[CaseRuns]) -> Result<Vec<String>, ExperimentError> {
+    fn not_met(
+        &self,
+        row: &PublishedRow,
+        cases: &[CaseRuns],
+    ) -> Result<Vec<String>, ExperimentError> {
         let mut not_met = Vec::new();
         for fitted in &self.fitted {
             let Some(case) = cases.iter().find(|case| case.name == fitted.of) else { continue };
@@ -341,7 +345,8 @@ impl Experiment {
     /// What rows need, once each. Parts of a sample follow each other.
     fn jobs(&self, effort: Effort) -> Result<Vec<Job>, ExperimentError> {
         let hardware = self.hardware()?;
-        let needed: BTreeSet<(&str, &str)> = self.compared().flat_map(Row::needs).collect();
+        let needed: BTreeSet<(&str, &str)> =
+            self.compared().flat_map(PublishedRow::needs).collect();
         let mut jobs = Vec::new();
         for (number, case) in self.text.case.iter().enumerate() {
             for (name, column) in &self.text.column {
@@ -369,12 +374,12 @@ impl Experiment {
     }
 
     /// Everything that is compared.
-    fn compared(&self) -> impl Iterator<Item = &Row> {
+    fn compared(&self) -> impl Iterator<Item = &PublishedRow> {
         self.text.row.iter().chain(&self.text.beside)
     }
 
     /// The case that a row is of.
-    fn case_of(&self, row: &Row) -> &Case {
+    fn case_of(&self, row: &PublishedRow) -> &Case {
         let case = self.text.case.iter().find(|case| case.name == row.of);
         case.expect("a text names only cases that it has")
     }
@@ -449,7 +454,7 @@ pub struct Curve {
 
 impl Outcome {
     /// What has to be known of rows whatever their verdicts are.
-    pub fn notes(&self) -> impl Iterator<Item = (&Row, &str)> {
+    pub fn notes(&self) -> impl Iterator<Item = (&PublishedRow, &str)> {
         let rows = self.rows.iter().chain(&self.beside).map(|measured| &measured.row);
         rows.filter(|row| !row.note.is_empty()).map(|row| (row, row.note.as_str()))
     }

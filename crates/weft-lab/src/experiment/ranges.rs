@@ -9,7 +9,7 @@ use serde::Deserialize;
 use weft_sim::machine::CostTable;
 
 use super::error::ExperimentError;
-use super::text::{Kind, Row};
+use super::text::{ClaimKind, PublishedRow};
 use super::{Effort, Experiment, run_all};
 use crate::statistics::{Estimate, gain_percent};
 
@@ -31,7 +31,7 @@ pub struct Circumstance {
 #[derive(Clone, Debug)]
 pub struct Ranged {
     /// Which row.
-    pub row: Row,
+    pub row: PublishedRow,
     /// By circumstance; the first is as committed.
     pub points: Vec<(String, Estimate)>,
 }
@@ -58,7 +58,7 @@ impl Experiment {
     ) -> Result<Vec<Ranged>, ExperimentError> {
         let mut plain = self.clone();
         plain.text.beside.clear();
-        plain.text.row.retain(Row::has_magnitude);
+        plain.text.row.retain(PublishedRow::has_magnitude);
         for row in &mut plain.text.row {
             row.beyond = None;
         }
@@ -70,7 +70,7 @@ impl Experiment {
         let found = run_all(&all, effort, progress)?;
         let found: Vec<_> = names.zip(found).collect();
         let rows = plain.text.row.into_iter().enumerate();
-        let ranged = |(nth, row): (usize, Row)| {
+        let ranged = |(nth, row): (usize, PublishedRow)| {
             let points =
                 found.iter().map(|(name, outcome)| ((*name).to_owned(), outcome.rows[nth].ratio));
             Ranged { row, points: points.collect() }
@@ -92,9 +92,9 @@ impl Experiment {
     }
 }
 
-impl Row {
+impl PublishedRow {
     /// Whether it claims a size.
     fn has_magnitude(&self) -> bool {
-        self.kind == Kind::Magnitude && self.no_magnitude.is_empty()
+        self.kind == ClaimKind::Magnitude && self.no_magnitude.is_empty()
     }
 }

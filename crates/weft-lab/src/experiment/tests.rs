@@ -311,11 +311,11 @@ fn a_published_cell_counts_once_with_the_worst_of_its_rows() {
     assert_eq!(no_magnitude.verdict, Verdict::Direction);
     assert!(no_magnitude.reason().contains("no magnitude: not calibrated"));
 
-    let all = |patch: &str, of: &dyn Fn(&Row) -> Verdict| -> Vec<Measured> {
+    let all = |patch: &str, of: &dyn Fn(&PublishedRow) -> Verdict| -> Vec<Measured> {
         let rows = Experiment::named(patch).unwrap().text.row;
         rows.into_iter().map(|row| Measured { verdict: of(&row), row, ..one.clone() }).collect()
     };
-    let as_texts = |row: &Row| match row.otherwise {
+    let as_texts = |row: &PublishedRow| match row.otherwise {
         true => Verdict::AgreesOtherwise,
         false => Verdict::Agrees,
     };

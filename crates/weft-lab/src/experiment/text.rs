@@ -31,9 +31,9 @@ pub(super) struct Text {
     pub(super) fit: Vec<Fit>,
     #[serde(default)]
     pub(super) circumstance: Vec<Circumstance>,
-    pub(super) row: Vec<Row>,
+    pub(super) row: Vec<PublishedRow>,
     #[serde(default)]
-    pub(super) beside: Vec<Row>,
+    pub(super) beside: Vec<PublishedRow>,
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -119,7 +119,7 @@ pub struct Case {
 /// A published figure, and what is compared with it.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Row {
+pub struct PublishedRow {
     /// Which workload, as it was published.
     pub experiment: String,
     /// What distinguishes it from the workload's other rows.
@@ -143,7 +143,7 @@ pub struct Row {
     pub beyond: Option<String>,
     /// What kind of a claim it is.
     #[serde(default)]
-    pub kind: Kind,
+    pub kind: ClaimKind,
     /// Whether baseline and patched have to be what was published, to the last digit.
     #[serde(default)]
     pub exact: bool,
@@ -191,7 +191,7 @@ pub struct Assumed {
 /// What kind of a claim a row is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Kind {
+pub enum ClaimKind {
     /// No claim.
     #[default]
     Beside,
@@ -203,7 +203,7 @@ pub enum Kind {
     Mechanism,
 }
 
-impl Kind {
+impl ClaimKind {
     /// The word in JSON and in reports.
     #[must_use]
     pub fn word(self) -> &'static str {
@@ -256,7 +256,7 @@ enum Side {
     Below,
 }
 
-impl Row {
+impl PublishedRow {
     /// Puts NaN in place of everything that is said of what is predicted.
     #[cfg(test)]
     pub(super) fn blind(&mut self) {
@@ -299,7 +299,7 @@ impl Row {
     }
 }
 
-impl std::fmt::Display for Row {
+impl std::fmt::Display for PublishedRow {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{} {}", self.experiment, self.case)
     }

@@ -4,14 +4,14 @@
 //!
 //! Source   README of alibaba/block-traces; experiments.md §5.6
 
-use super::line::{Fault, Fields, LineFormat, Separator, Step, range};
+use super::line::{Fault, Fields, LineFormat, LineStep, Separator, range};
 use super::{Assume, Context, Op, Record};
 use weft_units::{Bytes, Time};
 
 pub(crate) struct Alibaba(pub(crate) Assume);
 
 impl LineFormat for Alibaba {
-    fn parse(&mut self, _: u64, line: &str, context: &mut Context) -> Result<Step, Fault> {
+    fn parse(&mut self, _: u64, line: &str, context: &mut Context) -> Result<LineStep, Fault> {
         let mut fields = Fields::new(line, Separator::Comma);
         let id = fields.next("device_id")?;
         let number = id.number32()?;
@@ -23,7 +23,7 @@ impl LineFormat for Alibaba {
         fields.end()?;
         let device = id.device(&number.to_string(), context)?;
         let flags = self.0.flags(op);
-        Ok(Step::Record(Record {
+        Ok(LineStep::Record(Record {
             time,
             device,
             op,

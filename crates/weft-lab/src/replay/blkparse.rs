@@ -7,7 +7,7 @@
 //!
 //! Source   blkparse(1), "Default output"; experiments.md §5.2; output of blkparse 1.2.0
 
-use super::line::{Fault, Field, Fields, LineFormat, Separator, Step, range};
+use super::line::{Fault, Field, Fields, LineFormat, LineStep, Separator, range};
 use super::{Context, Event, Op, Record, rwbs};
 use weft_units::Bytes;
 
@@ -34,9 +34,9 @@ const ACTIONS: &[(&str, &str)] = &[
 pub(crate) struct Blkparse(pub(crate) Event);
 
 impl LineFormat for Blkparse {
-    fn parse(&mut self, number: u64, line: &str, context: &mut Context) -> Result<Step, Fault> {
+    fn parse(&mut self, number: u64, line: &str, context: &mut Context) -> Result<LineStep, Fault> {
         if number > 1 && (line.starts_with("CPU") || line.starts_with("Total")) {
-            return Ok(Step::SkipRest("summary lines"));
+            return Ok(LineStep::SkipRest("summary lines"));
         }
         let mut fields = Fields::new(line, Separator::Blank);
         let device = fields.next("device")?;
@@ -54,7 +54,7 @@ impl LineFormat for Blkparse {
             Event::Issue => "D",
         };
         if action.text != chosen {
-            return Ok(Step::Skip(kind));
+            return Ok(LineStep::Skip(kind));
         }
         let mut rest = Fields::new(fields.rest(), Separator::Blank);
         let shift = line.len() - rest.rest().len();
@@ -63,14 +63,14 @@ impl LineFormat for Blkparse {
         let (offset, length) = match place {
             Extent::Sectors(offset, length) => (offset, length),
             Extent::Nothing => (Bytes::ZERO, Bytes::ZERO),
-            Extent::PassThrough => return Ok(Step::Skip("pass-through commands")),
+            Extent::PassThrough => return Ok(LineStep::Skip("pass-through commands")),
         };
         let Some((op, flags)) = rwbs::request(op, flags, length == Bytes::ZERO) else {
-            return Ok(Step::Skip("requests without a transfer"));
+            return Ok(LineStep::Skip("requests without a transfer"));
         };
         let offset = if op == Op::Flush { Bytes::ZERO } else { offset };
         let device = device.device(name, context)?;
-        Ok(Step::Record(Record { time, device, op, flags, offset, length, pid, latency: None }))
+        Ok(LineStep::Record(Record { time, device, op, flags, offset, length, pid, latency: None }))
     }
 }
 

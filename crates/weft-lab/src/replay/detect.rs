@@ -117,7 +117,7 @@ impl LineFormat for Box<dyn LineFormat> {
         number: u64,
         line: &str,
         context: &mut Context,
-    ) -> Result<super::line::Step, super::line::Fault> {
+    ) -> Result<super::line::LineStep, super::line::Fault> {
         self.as_mut().parse(number, line, context)
     }
 

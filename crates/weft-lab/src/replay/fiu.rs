@@ -5,14 +5,14 @@
 //!
 //! Source   FIU IODedup traces at SNIA; experiments.md §5.5
 
-use super::line::{Fault, Fields, LineFormat, Separator, Step, range};
+use super::line::{Fault, Fields, LineFormat, LineStep, Separator, range};
 use super::{Assume, Context, Op, Record};
 use weft_units::Time;
 
 pub(crate) struct Fiu(pub(crate) Assume);
 
 impl LineFormat for Fiu {
-    fn parse(&mut self, _: u64, line: &str, context: &mut Context) -> Result<Step, Fault> {
+    fn parse(&mut self, _: u64, line: &str, context: &mut Context) -> Result<LineStep, Fault> {
         let mut fields = Fields::new(line, Separator::Blank);
         let time = Time(fields.next("timestamp")?.number()?);
         let pid = Some(fields.next("pid")?.number32()?);
@@ -31,6 +31,6 @@ impl LineFormat for Fiu {
         let name = format!("{},{minor}", major.number32()?);
         let device = major.device(&name, context)?;
         let flags = self.0.flags(op);
-        Ok(Step::Record(Record { time, device, op, flags, offset, length, pid, latency: None }))
+        Ok(LineStep::Record(Record { time, device, op, flags, offset, length, pid, latency: None }))
     }
 }

@@ -14,7 +14,7 @@
 //!
 //! Source   fio HOWTO, "Trace file format v2" and "v3"; logs that fio 3.33 wrote; experiments.md §5.3
 
-use super::line::{Fault, Field, Fields, LineFormat, Separator, Step, range};
+use super::line::{Fault, Field, Fields, LineFormat, LineStep, Separator, range};
 use super::{Context, Devices, Flags, Op, Record};
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -97,7 +97,7 @@ impl Iolog {
         word: &Field<'_>,
         fields: &mut Fields<'_>,
         context: &mut Context,
-    ) -> Result<Step, Fault> {
+    ) -> Result<LineStep, Fault> {
         let closes = word.text == "close";
         if !closes {
             fields.end()?;
@@ -127,16 +127,16 @@ impl Iolog {
                 _ => return Err(field.fault(EXPECTED)),
             }
         }
-        Ok(Step::Skip("files added, opened or closed"))
+        Ok(LineStep::Skip("files added, opened or closed"))
     }
 }
 
 impl LineFormat for Iolog {
-    fn parse(&mut self, number: u64, line: &str, context: &mut Context) -> Result<Step, Fault> {
+    fn parse(&mut self, number: u64, line: &str, context: &mut Context) -> Result<LineStep, Fault> {
         let mut fields = Fields::new(line, Separator::Blank);
         if number == 1 {
             if line == self.version.header() {
-                return Ok(Step::Skip("header lines"));
+                return Ok(LineStep::Skip("header lines"));
             }
             let text = fields.rest();
             let field = Field { text, column: 1, name: "header" };
@@ -163,11 +163,11 @@ impl LineFormat for Iolog {
                 }
                 fields.end()?;
                 if us < WAIT_US_MIN {
-                    return Ok(Step::Skip("waits below 100 µs"));
+                    return Ok(LineStep::Skip("waits below 100 µs"));
                 }
                 let clock = self.clock_us.checked_add(us).filter(|us| *us <= u64::MAX / 1000);
                 self.clock_us = clock.ok_or_else(|| wait.fault("a time below 2^64 nanoseconds"))?;
-                return Ok(Step::Skip("waits"));
+                return Ok(LineStep::Skip("waits"));
             }
             Action::Transfer(op) => op,
         };
@@ -197,7 +197,7 @@ impl LineFormat for Iolog {
         if let Some(requests) = self.open.get_mut(&device) {
             *requests += 1;
         }
-        Ok(Step::Record(record))
+        Ok(LineStep::Record(record))
     }
 
     /// What was opened is closed at the end of a log that is whole.

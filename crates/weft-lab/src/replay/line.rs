@@ -1,6 +1,6 @@
 //! How is a line taken apart so that every error knows its column?
 //!
-//! A format sees one line at a time, as [`Fields`], and answers with a [`Step`] or a [`Fault`].
+//! A format sees one line at a time, as [`Fields`], and answers with a [`LineStep`] or a [`Fault`].
 //! [`Lines`] reads the file, bounds the length of a line, and adds file and line to a fault.
 
 use super::{Context, Op, Record, ReplayError, Source};
@@ -12,7 +12,7 @@ pub(crate) const LINE_BYTES_MAX: usize = 64 << 10;
 
 /// What a line comes to.
 #[derive(Debug)]
-pub(crate) enum Step {
+pub(crate) enum LineStep {
     /// A request.
     Record(Record),
     /// Understood, and of no use here; counted under this name.
@@ -33,7 +33,7 @@ pub(crate) struct Fault {
 /// A format whose files are lines of text.
 pub(crate) trait LineFormat {
     /// What `line`, the `number`th of its file (1-based), comes to.
-    fn parse(&mut self, number: u64, line: &str, context: &mut Context) -> Result<Step, Fault>;
+    fn parse(&mut self, number: u64, line: &str, context: &mut Context) -> Result<LineStep, Fault>;
 
     /// Whether the file may end here, as far as the format tells. Where it may not, a last line without
     /// its end was cut in the middle.
@@ -110,9 +110,9 @@ impl<F: LineFormat> Source for Lines<F> {
             }
             let line = text(&self.buffer).map_err(|fault| self.error(fault))?;
             match self.format.parse(self.number, line, context) {
-                Ok(Step::Record(record)) => return Ok(Some((record, 0))),
-                Ok(Step::Skip(kind)) => context.skip(kind),
-                Ok(Step::SkipRest(kind)) => {
+                Ok(LineStep::Record(record)) => return Ok(Some((record, 0))),
+                Ok(LineStep::Skip(kind)) => context.skip(kind),
+                Ok(LineStep::SkipRest(kind)) => {
                     context.skip(kind);
                     self.rest = Some(kind);
                 }

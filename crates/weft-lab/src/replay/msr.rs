@@ -5,7 +5,7 @@
 //!
 //! Source   README of the traces at SNIA; experiments.md §5.4
 
-use super::line::{Fault, Fields, LineFormat, Separator, Step, range};
+use super::line::{Fault, Fields, LineFormat, LineStep, Separator, range};
 use super::{Assume, Context, Op, Record};
 use weft_units::{Bytes, Span, Time};
 
@@ -15,7 +15,7 @@ const TICK_NS: u64 = 100;
 pub(crate) struct Msr(pub(crate) Assume);
 
 impl LineFormat for Msr {
-    fn parse(&mut self, _: u64, line: &str, context: &mut Context) -> Result<Step, Fault> {
+    fn parse(&mut self, _: u64, line: &str, context: &mut Context) -> Result<LineStep, Fault> {
         let mut fields = Fields::new(line, Separator::Comma);
         let time = Time(fields.next("Timestamp")?.scaled(TICK_NS)?);
         let host = fields.next("Hostname")?;
@@ -29,6 +29,6 @@ impl LineFormat for Msr {
         fields.end()?;
         let device = host.device(&format!("{name}_{disk}"), context)?;
         let flags = self.0.flags(op);
-        Ok(Step::Record(Record { time, device, op, flags, offset, length, pid: None, latency }))
+        Ok(LineStep::Record(Record { time, device, op, flags, offset, length, pid: None, latency }))
     }
 }

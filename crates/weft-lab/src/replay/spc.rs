@@ -5,14 +5,14 @@
 //! Source   Storage Performance Council trace file format 1.0.1, as used by the UMass repository;
 //! experiments.md §5.5
 
-use super::line::{Fault, Fields, LineFormat, Separator, Step, range};
+use super::line::{Fault, Fields, LineFormat, LineStep, Separator, range};
 use super::{Assume, Context, Op, Record};
 use weft_units::Bytes;
 
 pub(crate) struct Spc(pub(crate) Assume);
 
 impl LineFormat for Spc {
-    fn parse(&mut self, _: u64, line: &str, context: &mut Context) -> Result<Step, Fault> {
+    fn parse(&mut self, _: u64, line: &str, context: &mut Context) -> Result<LineStep, Fault> {
         const OPS: &[(&str, Op)] =
             &[("r", Op::Read), ("w", Op::Write), ("R", Op::Read), ("W", Op::Write)];
         let mut fields = Fields::new(line, Separator::Comma);
@@ -26,7 +26,7 @@ impl LineFormat for Spc {
         fields.end()?;
         let device = unit.device(&format!("asu{number}"), context)?;
         let flags = self.0.flags(op);
-        Ok(Step::Record(Record {
+        Ok(LineStep::Record(Record {
             time,
             device,
             op,

@@ -5,7 +5,7 @@
 //!
 //! Source   README of the traces at SNIA; experiments.md §5.5
 
-use super::line::{Fault, Fields, LineFormat, Separator, Step, range};
+use super::line::{Fault, Fields, LineFormat, LineStep, Separator, range};
 use super::{Assume, Context, Op, Record};
 use weft_units::Bytes;
 
@@ -15,9 +15,9 @@ const HEADER: &str = "Timestamp,Response,IOType,LUN,Offset,Size";
 pub(crate) struct Systor(pub(crate) Assume);
 
 impl LineFormat for Systor {
-    fn parse(&mut self, number: u64, line: &str, context: &mut Context) -> Result<Step, Fault> {
+    fn parse(&mut self, number: u64, line: &str, context: &mut Context) -> Result<LineStep, Fault> {
         if number == 1 && line == HEADER {
-            return Ok(Step::Skip("header lines"));
+            return Ok(LineStep::Skip("header lines"));
         }
         let mut fields = Fields::new(line, Separator::Comma);
         let time = fields.next("Timestamp")?.time_in_seconds()?;
@@ -33,6 +33,6 @@ impl LineFormat for Systor {
         fields.end()?;
         let device = lun.device(&format!("lun{unit}"), context)?;
         let flags = self.0.flags(op);
-        Ok(Step::Record(Record { time, device, op, flags, offset, length, pid: None, latency }))
+        Ok(LineStep::Record(Record { time, device, op, flags, offset, length, pid: None, latency }))
     }
 }

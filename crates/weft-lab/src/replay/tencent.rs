@@ -5,14 +5,14 @@
 //!
 //! Source   README of the traces at SNIA; experiments.md §5.6
 
-use super::line::{Fault, Fields, LineFormat, Separator, Step, range};
+use super::line::{Fault, Fields, LineFormat, LineStep, Separator, range};
 use super::{Assume, Context, Op, Record};
 use weft_units::Time;
 
 pub(crate) struct Tencent(pub(crate) Assume);
 
 impl LineFormat for Tencent {
-    fn parse(&mut self, _: u64, line: &str, context: &mut Context) -> Result<Step, Fault> {
+    fn parse(&mut self, _: u64, line: &str, context: &mut Context) -> Result<LineStep, Fault> {
         let mut fields = Fields::new(line, Separator::Comma);
         let time = Time(fields.next("Timestamp")?.scaled(1_000_000_000)?);
         let offset = fields.next("Offset")?.sectors()?;
@@ -24,7 +24,7 @@ impl LineFormat for Tencent {
         fields.end()?;
         let device = id.device(&number.to_string(), context)?;
         let flags = self.0.flags(op);
-        Ok(Step::Record(Record {
+        Ok(LineStep::Record(Record {
             time,
             device,
             op,

@@ -5,7 +5,7 @@ use weft_engine::knobs::Knobs;
 use weft_engine::sched::mq_deadline::Settings;
 use weft_ondisk::Level;
 use weft_sim::drive::{Drive, Model};
-use weft_sim::machine::{CostTable, Machine, Parts, PlannedFault};
+use weft_sim::machine::{CostTable, Machine, MachineParts, PlannedFault};
 use weft_units::Bytes;
 
 use super::SimulateError;
@@ -112,7 +112,7 @@ impl Volume {
         let Some(model) = models.first().cloned() else {
             return Err(VolumeError::Devices { found: 0, members: 0 }.into());
         };
-        let parts = Parts {
+        let parts = MachineParts {
             level: self.level,
             model,
             members: u16::try_from(models.len()).unwrap_or(u16::MAX),

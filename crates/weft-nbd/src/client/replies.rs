@@ -7,30 +7,30 @@
 
 use std::ops::Range;
 
-use super::requests::{ClientConnection, ClientEvent, OpenRequest, Phase, Step};
+use super::requests::{ClientConnection, ClientEvent, OpenRequest, Phase, ReplyStep};
 use super::{ClientError, REPLY_BYTES_MAX};
 use crate::buffer::{collect, skip};
 use crate::transmission::{Extent, Headers, Op};
 use crate::wire::{self, ChunkHeader, NbdError, SimpleReply, chunk};
 
 impl ClientConnection {
-    pub(super) fn step(&mut self, rest: &mut &[u8]) -> Result<Step, ClientError> {
+    pub(super) fn step(&mut self, rest: &mut &[u8]) -> Result<ReplyStep, ClientError> {
         match &mut self.phase {
             Phase::Reply => {
                 if !self.gather.fill(rest, 4) {
-                    return Ok(Step::NeedInput);
+                    return Ok(ReplyStep::NeedInput);
                 }
                 match u32::from_be_bytes(self.gather.peek()) {
                     wire::SIMPLE_REPLY_MAGIC if !self.is_extended() => {
                         if !self.gather.fill(rest, SimpleReply::BYTES) {
-                            return Ok(Step::NeedInput);
+                            return Ok(ReplyStep::NeedInput);
                         }
                         let reply = SimpleReply::parse(&self.gather.take());
                         self.on_simple_reply(reply)
                     }
                     wire::EXTENDED_CHUNK_MAGIC if self.is_extended() => {
                         if !self.gather.fill(rest, ChunkHeader::EXTENDED_BYTES) {
-                            return Ok(Step::NeedInput);
+                            return Ok(ReplyStep::NeedInput);
                         }
                         let (header, offset) = ChunkHeader::parse_extended(&self.gather.take())
                             .map_err(|len| ClientError::ReplyTooLong { len })?;
@@ -42,7 +42,7 @@ impl ClientConnection {
                     }
                     wire::CHUNK_MAGIC if self.terms.headers == Headers::Structured => {
                         if !self.gather.fill(rest, ChunkHeader::BYTES) {
-                            return Ok(Step::NeedInput);
+                            return Ok(ReplyStep::NeedInput);
                         }
                         let header = ChunkHeader::parse(&self.gather.take());
                         self.on_chunk(header)
@@ -52,35 +52,35 @@ impl ClientConnection {
             }
             Phase::Chunk { header, prefix_len } => {
                 if !self.gather.fill(rest, usize::from(*prefix_len)) {
-                    return Ok(Step::NeedInput);
+                    return Ok(ReplyStep::NeedInput);
                 }
                 let header = *header;
                 self.on_chunk_prefix(header)
             }
             Phase::Extents { header, data } => {
                 if !collect(rest, data, header.len) {
-                    return Ok(Step::NeedInput);
+                    return Ok(ReplyStep::NeedInput);
                 }
                 let (header, data) = (*header, std::mem::take(data));
                 self.on_extents(header, &data)
             }
             Phase::Skip { remaining, cookie, done } => {
                 if !skip(rest, remaining) {
-                    return Ok(Step::NeedInput);
+                    return Ok(ReplyStep::NeedInput);
                 }
                 let (cookie, done) = (*cookie, *done);
                 self.end_chunk(cookie, done)
             }
             // Not reached from `input`, which has asserted that there is no payload to take.
-            Phase::Payload { .. } => Ok(Step::NeedInput),
+            Phase::Payload { .. } => Ok(ReplyStep::NeedInput),
             Phase::Closed => {
                 *rest = &[];
-                Ok(Step::NeedInput)
+                Ok(ReplyStep::NeedInput)
             }
         }
     }
 
-    fn on_simple_reply(&mut self, reply: SimpleReply) -> Result<Step, ClientError> {
+    fn on_simple_reply(&mut self, reply: SimpleReply) -> Result<ReplyStep, ClientError> {
         let SimpleReply { error, cookie } = reply;
         let structured = self.is_structured();
         let request = self.find(cookie)?;
@@ -91,16 +91,16 @@ impl ClientConnection {
             if error == 0 {
                 request.covered.add(0..len)?;
                 self.phase = Phase::Payload { remaining: len, cookie, done: true };
-                return Ok(Step::Event(ClientEvent::Data { cookie, offset, len }));
+                return Ok(ReplyStep::Event(ClientEvent::Data { cookie, offset, len }));
             }
         }
         if error != 0 {
             request.error = Some(NbdError::from_code(error));
         }
-        self.end(cookie).map(Step::Event)
+        self.end(cookie).map(ReplyStep::Event)
     }
 
-    fn on_chunk(&mut self, header: ChunkHeader) -> Result<Step, ClientError> {
+    fn on_chunk(&mut self, header: ChunkHeader) -> Result<ReplyStep, ClientError> {
         let ChunkHeader { flags, kind, cookie, len } = header;
         let done = flags & chunk::DONE != 0;
         let asked = matches!(self.find(cookie)?.op, Op::BlockStatus { .. });
@@ -124,11 +124,11 @@ impl ClientConnection {
             }
             chunk::BLOCK_STATUS if len >= 12 && len % 8 == 4 => {
                 self.phase = Phase::Extents { header, data: Vec::new() };
-                return Ok(Step::Again);
+                return Ok(ReplyStep::Again);
             }
             chunk::BLOCK_STATUS_EXT if len >= 24 && len % 16 == 8 => {
                 self.phase = Phase::Extents { header, data: Vec::new() };
-                return Ok(Step::Again);
+                return Ok(ReplyStep::Again);
             }
             chunk::BLOCK_STATUS | chunk::BLOCK_STATUS_EXT => "extents of the wrong length",
             _ if kind & chunk::ERROR_BIT == 0 => "unknown type of chunk",
@@ -141,12 +141,16 @@ impl ClientConnection {
         Err(ClientError::Malformed { what })
     }
 
-    fn expect_prefix(&mut self, header: ChunkHeader, prefix_len: u8) -> Result<Step, ClientError> {
+    fn expect_prefix(
+        &mut self,
+        header: ChunkHeader,
+        prefix_len: u8,
+    ) -> Result<ReplyStep, ClientError> {
         self.phase = Phase::Chunk { header, prefix_len };
-        Ok(Step::Again)
+        Ok(ReplyStep::Again)
     }
 
-    fn on_chunk_prefix(&mut self, header: ChunkHeader) -> Result<Step, ClientError> {
+    fn on_chunk_prefix(&mut self, header: ChunkHeader) -> Result<ReplyStep, ClientError> {
         let ChunkHeader { flags, kind, cookie, len } = header;
         let done = flags & chunk::DONE != 0;
         self.phase = Phase::Reply;
@@ -156,7 +160,7 @@ impl ClientConnection {
                 let len = len - 8;
                 self.cover(cookie, offset, len)?;
                 self.phase = Phase::Payload { remaining: len, cookie, done };
-                Ok(Step::Event(ClientEvent::Data { cookie, offset, len }))
+                Ok(ReplyStep::Event(ClientEvent::Data { cookie, offset, len }))
             }
             chunk::OFFSET_HOLE => {
                 let prefix: [u8; 12] = self.gather.take();
@@ -165,7 +169,7 @@ impl ClientConnection {
                 if done {
                     self.ended = Some(self.end(cookie)?);
                 }
-                Ok(Step::Event(ClientEvent::Hole { cookie, offset, len }))
+                Ok(ReplyStep::Event(ClientEvent::Hole { cookie, offset, len }))
             }
             _ => {
                 let prefix: [u8; 6] = self.gather.take();
@@ -176,13 +180,13 @@ impl ClientConnection {
                 }
                 self.find(cookie)?.error.get_or_insert(NbdError::from_code(code));
                 self.phase = Phase::Skip { remaining: len - 6, cookie, done };
-                Ok(Step::Again)
+                Ok(ReplyStep::Again)
             }
         }
     }
 
     /// Extents have come: of the context that was agreed on, once, none empty, and as many as asked for.
-    fn on_extents(&mut self, header: ChunkHeader, data: &[u8]) -> Result<Step, ClientError> {
+    fn on_extents(&mut self, header: ChunkHeader, data: &[u8]) -> Result<ReplyStep, ClientError> {
         let ChunkHeader { flags, cookie, kind, .. } = header;
         self.phase = Phase::Reply;
         let malformed = |what| ClientError::Malformed { what };
@@ -218,12 +222,12 @@ impl ClientConnection {
         if flags & chunk::DONE != 0 {
             self.ended = Some(self.end(cookie)?);
         }
-        Ok(Step::Event(ClientEvent::Extents { cookie, extents }))
+        Ok(ReplyStep::Event(ClientEvent::Extents { cookie, extents }))
     }
 
-    fn end_chunk(&mut self, cookie: u64, done: bool) -> Result<Step, ClientError> {
+    fn end_chunk(&mut self, cookie: u64, done: bool) -> Result<ReplyStep, ClientError> {
         self.phase = Phase::Reply;
-        if done { self.end(cookie).map(Step::Event) } else { Ok(Step::Again) }
+        if done { self.end(cookie).map(ReplyStep::Event) } else { Ok(ReplyStep::Again) }
     }
 
     /// Data or a hole has come: inside what was asked, and not twice.

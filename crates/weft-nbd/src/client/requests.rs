@@ -143,9 +143,9 @@ impl ClientConnection {
         let mut rest = bytes;
         let event = loop {
             match self.step(&mut rest) {
-                Ok(Step::Again) => {}
-                Ok(Step::Event(event)) => break Some(event),
-                Ok(Step::NeedInput) => break None,
+                Ok(ReplyStep::Again) => {}
+                Ok(ReplyStep::Event(event)) => break Some(event),
+                Ok(ReplyStep::NeedInput) => break None,
                 Err(error) => {
                     self.phase = Phase::Closed;
                     break Some(ClientEvent::Close(error));
@@ -275,7 +275,7 @@ pub(super) enum Phase {
     },
 }
 
-pub(super) enum Step {
+pub(super) enum ReplyStep {
     Again,
     Event(ClientEvent),
     NeedInput,

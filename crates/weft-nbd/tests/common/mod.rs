@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use weft_nbd::wire::{OptionHeader, RequestHeader, client_flag};
 use weft_nbd::{
-    ExportInfo, Extent, OUTPUT_BYTES_HIGH, Op, Request, ServerConnection, ServerEvent,
+    ExportInfo, Extent, NbdRequest, OUTPUT_BYTES_HIGH, Op, ServerConnection, ServerEvent,
     TransmissionFlags,
 };
 
@@ -69,7 +69,7 @@ pub(crate) struct Server {
     pub(crate) disk: Vec<u8>,
     pub(crate) events: Vec<ServerEvent>,
     pub(crate) sent: Vec<u8>,
-    writing: Option<(Request, usize)>,
+    writing: Option<(NbdRequest, usize)>,
     /// Reads are answered in pieces where there are zeroes.
     pub(crate) sparse: bool,
 }

@@ -23,7 +23,7 @@ use std::path::{Path, PathBuf};
 use weft_ondisk::{SUPER_BYTES, Version};
 use weft_units::{Bytes, MemberIndex};
 
-use super::format::{GRANULE, Header, State};
+use super::format::{GRANULE, Header, OverlayState};
 use super::{Base, Overlay, index, io_error, sync_dir};
 use crate::devices::{Access, DeviceError, MemberSpec, OpenMember, OpenOptions};
 
@@ -90,7 +90,7 @@ impl Commit {
             label: member.info().label.clone(),
             overlay: overlay.path.clone(),
             bytes: overlay.bytes(),
-            begun: overlay.header.state == State::Committing,
+            begun: overlay.header.state == OverlayState::Committing,
         };
         self.members.iter().map(plan).collect()
     }
@@ -115,7 +115,7 @@ impl Commit {
     pub fn run(mut self, progress: &mut dyn FnMut(Bytes)) -> Result<(), DeviceError> {
         for (member, overlay) in &mut self.members {
             let failed = |source| io_error(member, "marking its overlay", source);
-            overlay.header.state = State::Committing;
+            overlay.header.state = OverlayState::Committing;
             overlay.file.write_all_at(&overlay.header.encode(), 0).map_err(failed)?;
             overlay.file.sync_data().map_err(failed)?;
         }
@@ -190,7 +190,7 @@ pub fn discard(dir: &Path, specs: &[MemberSpec]) -> Result<Vec<PathBuf>, DeviceE
             )?;
             let mut bytes = [0; super::HEADER];
             let header = file.read_exact_at(&mut bytes, 0).map(|()| Header::decode(&bytes));
-            if let Ok(Ok(Header { state: State::Committing, .. })) = header {
+            if let Ok(Ok(Header { state: OverlayState::Committing, .. })) = header {
                 return Err(super::refused(
                     &member,
                     format!(
@@ -240,7 +240,7 @@ pub(super) fn find(member: &OpenMember, base: &Base, dir: &Path) -> Option<PathB
     by_name.or_else(|| {
         // A commit that was cut short may have given the member another superblock.
         let begun = |header: &Header| {
-            header.state == State::Committing && header.label == member.info().label
+            header.state == OverlayState::Committing && header.label == member.info().label
         };
         let mut all = list(dir).into_iter();
         all.find_map(|(path, header)| header.is_ok_and(|header| begun(&header)).then_some(path))

@@ -32,7 +32,7 @@ const LABEL_MAX: usize = HEADER - 4 - LABEL_AT;
 
 /// Whether an overlay may be used, or has to be committed to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum State {
+pub(super) enum OverlayState {
     /// The member may have been changed already.
     Committing,
     /// The member is as it was.
@@ -42,7 +42,7 @@ pub(super) enum State {
 /// What an overlay is for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Header {
-    pub(super) state: State,
+    pub(super) state: OverlayState,
     /// Of the member, in bytes.
     pub(super) size: u64,
     /// Sum of the places where the member has its superblock.
@@ -63,7 +63,7 @@ impl Header {
         let mut put = |at: usize, field: &[u8]| bytes[at..at + field.len()].copy_from_slice(field);
         put(0, &MAGIC);
         put(12, &VERSION.to_le_bytes());
-        put(16, &u32::from(self.state == State::Committing).to_le_bytes());
+        put(16, &u32::from(self.state == OverlayState::Committing).to_le_bytes());
         put(20, &self.base_sum.to_le_bytes());
         put(24, &self.size.to_le_bytes());
         put(32, &self.events.to_le_bytes());
@@ -103,8 +103,8 @@ impl Header {
             return wrong("granule", 64, u64_at(bytes, 64).to_string(), GRANULE.to_string());
         }
         let state = match u32_at(bytes, 16) {
-            0 => State::Open,
-            1 => State::Committing,
+            0 => OverlayState::Open,
+            1 => OverlayState::Committing,
             other => return wrong("state", 16, other.to_string(), "0 or 1".into()),
         };
         let label = bytes[LABEL_AT..HEADER - 4].split(|byte| *byte == 0).next();
@@ -152,7 +152,7 @@ mod tests {
 
     fn header() -> Header {
         Header {
-            state: State::Committing,
+            state: OverlayState::Committing,
             size: 7 << 30,
             base_sum: 0x1234_5678,
             events: 99,

@@ -3,7 +3,7 @@
 //! Parity of what was being written may be wrong, and a missing block would be computed from it. A member
 //! that holds nothing but parity may be missing.
 
-use weft_engine::assemble::{Assembly, Refused, SlotState, State};
+use weft_engine::assemble::{Assembly, AssemblyState, Refused, SlotState};
 use weft_units::{Sectors, Slot};
 
 use super::{Array, Violation};
@@ -30,7 +30,7 @@ pub fn needs_consent(array: &Array, with: &Assembly, dirty_from: Option<Sectors>
 pub fn judge(needed: bool, without: &Result<Assembly, Refused>) -> Option<Violation> {
     match without {
         Ok(_) if needed => Some(Violation::new(NAME, "dirty and degraded, and not refused")),
-        Err(refused) if !needed && refused.state == State::DirtyDegraded => {
+        Err(refused) if !needed && refused.state == AssemblyState::DirtyDegraded => {
             Some(Violation::new(NAME, format!("refused without need: {refused}")))
         }
         Ok(_) | Err(_) => None,

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use weft_engine::{Input, MemberOp, Output, Part, RequestOp, Run, Tag, Token};
+use weft_engine::{Input, MemberOp, Output, RequestOp, Run, Segment, Tag, Token};
 use weft_units::ClientId;
 
 use super::{View, Violation};
@@ -25,8 +25,8 @@ pub struct SingleFlight {
 struct Flight {
     /// Written sectors of a disk.
     sectors: Option<(usize, u64, u64)>,
-    reads: Vec<Part>,
-    writes: Vec<Part>,
+    reads: Vec<Segment>,
+    writes: Vec<Segment>,
 }
 
 impl SingleFlight {
@@ -136,6 +136,6 @@ impl SingleFlight {
     }
 }
 
-fn clash(a: &[Part], b: &[Part]) -> Option<Part> {
+fn clash(a: &[Segment], b: &[Segment]) -> Option<Segment> {
     a.iter().find(|x| b.iter().any(|y| x.overlaps(*y))).copied()
 }

@@ -6,8 +6,8 @@ use smallvec::SmallVec;
 use weft_engine::assemble::{Assembly, Candidate, Options, assemble};
 use weft_engine::knobs::WAITS_WITHOUT_BOUND;
 use weft_engine::{
-    Attr, Fault, Flags, Frame, Input, MemberInfo, MemberOp, Origin, Output, Part, Request,
-    RequestOp, Run, Snapshot, Tag, Token, Value,
+    Attr, ClientRequest, Fault, Flags, Frame, Input, MemberInfo, MemberOp, Origin, Output,
+    RequestOp, Run, Segment, Snapshot, Tag, Token, Value,
 };
 use weft_ondisk::{Features, Level, Minor, NewArray, NewMember, ResyncOffset, Role, Super1, Uuid};
 use weft_units::{ByteRange, Bytes, ClientId, MemberIndex, Sectors, Slot, Span, Time, VolumeId};
@@ -109,7 +109,7 @@ impl Stage {
             RequestOp::Flush => ByteRange::default(),
             _ => ByteRange::new(0, 512),
         };
-        self.tell(&Input::Client(Request {
+        self.tell(&Input::Client(ClientRequest {
             client: CLIENT,
             tag,
             volume: VolumeId(0),
@@ -144,7 +144,7 @@ impl Stage {
 
     fn data(&mut self, disk: usize, column: u64, bytes: &[u8], fua: bool) -> Token {
         let at = column + self.array.data_offset[disk].0;
-        let part = Part::at(Frame(disk as u32 + 1), 0, bytes.len() as u64);
+        let part = Segment::at(Frame(disk as u32 + 1), 0, bytes.len() as u64);
         let op = MemberOp::Write { at: Sectors(at), from: SmallVec::from_slice(&[part]), fua };
         let (count, bytes) = (bytes.len() as u64 / 512, bytes.to_vec());
         self.submit(disk, op, DiskOp::Write { at, count, bytes, fua, preflush: false })
@@ -444,7 +444,7 @@ fn waits_beside_others(
     let mut now = Time(1_000);
     waits.allow(wait_max, now);
     let write = |tag: u64, at: u64| {
-        Input::Client(Request {
+        Input::Client(ClientRequest {
             client: CLIENT,
             tag: Tag(tag),
             volume: VolumeId(0),
@@ -712,7 +712,7 @@ fn i10_two_writes_of_one_sector_are_caught() {
 #[test]
 fn i10_a_frame_that_is_read_and_written_is_caught() {
     let mut stage = Stage::new();
-    let part = |frame| Part::at(Frame(frame), 0, 512);
+    let part = |frame| Segment::at(Frame(frame), 0, 512);
     let submit = |stage: &mut Stage, op| {
         stage.tokens += 1;
         let token = Token(stage.tokens);
@@ -740,7 +740,7 @@ fn i10_a_frame_that_is_read_and_written_is_caught() {
 fn i10_frames_that_come_back_too_early_are_caught() {
     let mut stage = Stage::new();
     let tag = stage.ask(RequestOp::Read, Flags::NONE, Run::new(8, 1));
-    let into = SmallVec::from_slice(&[Part::at(Frame(8), 0, 512)]);
+    let into = SmallVec::from_slice(&[Segment::at(Frame(8), 0, 512)]);
     stage.tokens += 1;
     let token = Token(stage.tokens);
     let op = MemberOp::Read { at: Sectors(8), into };
@@ -847,7 +847,7 @@ fn i12_what_exceeds_its_bounds_is_caught() {
     let mut stage = Stage::new();
     let submit = |stage: &mut Stage, at, len| {
         stage.tokens += 1;
-        let into = SmallVec::from_slice(&[Part::at(Frame(stage.tokens as u32 * 8), 0, len)]);
+        let into = SmallVec::from_slice(&[Segment::at(Frame(stage.tokens as u32 * 8), 0, len)]);
         stage.say(&Output::Submit {
             token: Token(stage.tokens),
             member: MemberIndex(0),

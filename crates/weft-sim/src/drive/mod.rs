@@ -126,9 +126,9 @@ impl Drive {
     #[must_use]
     pub fn new(model: &Model, seed: u64) -> Self {
         match model.kind() {
-            model::Kind::Hdd(parameters) => Self::Hdd(Hdd::new(parameters, seed)),
-            model::Kind::Ssd(parameters) => Self::Ssd(Ssd::new(parameters, seed)),
-            model::Kind::Null(parameters) => Self::Null(Null::new(parameters)),
+            model::DriveKind::Hdd(parameters) => Self::Hdd(Hdd::new(parameters, seed)),
+            model::DriveKind::Ssd(parameters) => Self::Ssd(Ssd::new(parameters, seed)),
+            model::DriveKind::Null(parameters) => Self::Null(Null::new(parameters)),
         }
     }
 

@@ -72,11 +72,11 @@ pub fn models() -> &'static [(&'static str, &'static str)] {
 #[derive(Clone, Debug)]
 pub struct Model {
     table: Table,
-    kind: Kind,
+    kind: DriveKind,
 }
 
 #[derive(Clone, Debug)]
-pub(super) enum Kind {
+pub(super) enum DriveKind {
     Hdd(Arc<HddParameters>),
     Ssd(Arc<SsdParameters>),
     Null(NullParameters),
@@ -176,7 +176,7 @@ impl Model {
         self.table.to_string()
     }
 
-    pub(super) fn kind(&self) -> &Kind {
+    pub(super) fn kind(&self) -> &DriveKind {
         &self.kind
     }
 }
@@ -189,12 +189,12 @@ fn merged(mut base: Table, changes: &Table) -> Table {
     base
 }
 
-fn kind(table: &Table) -> Result<Kind, ModelError> {
+fn kind(table: &Table) -> Result<DriveKind, ModelError> {
     let mut fields = Fields::new(table);
     let kind = match fields.word("kind", &["hdd", "ssd", "null"])? {
-        "hdd" => Kind::Hdd(Arc::new(hdd(&mut fields)?)),
-        "ssd" => Kind::Ssd(Arc::new(ssd(&mut fields)?)),
-        _ => Kind::Null(null(&mut fields)?),
+        "hdd" => DriveKind::Hdd(Arc::new(hdd(&mut fields)?)),
+        "ssd" => DriveKind::Ssd(Arc::new(ssd(&mut fields)?)),
+        _ => DriveKind::Null(null(&mut fields)?),
     };
     fields.end()?;
     Ok(kind)

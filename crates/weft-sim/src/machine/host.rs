@@ -14,8 +14,8 @@ use std::ops::Range;
 use weft_engine::knobs::CacheForm;
 use weft_engine::writeback::InodeId;
 use weft_engine::{
-    Attr, Class, Config, Congestion, Engine, Flags, Input, Notice, Output, Request, RequestOp, Run,
-    Tag,
+    Attr, Class, ClientRequest, Config, Congestion, Engine, Flags, Input, Notice, Output,
+    RequestOp, Run, Tag,
 };
 use weft_units::{ByteRange, Bytes, ClientId, Span, Time, VolumeId};
 
@@ -24,7 +24,7 @@ use super::faults::Faults;
 use super::files::Files;
 use super::member::Member;
 use super::probe::History;
-use super::{Costs, Parts, PartsError, Pid, PlannedFault, Woken};
+use super::{Costs, MachineParts, PartsError, Pid, PlannedFault, Woken};
 use crate::drive::{Drive, Model};
 
 /// An engine, its disks, and what is planned.
@@ -45,7 +45,7 @@ pub struct Host {
     leaving: VecDeque<(Time, Vec<Output>, bool)>,
     engine_woken: Option<Time>,
     /// Who asked for what: by the tag of the request.
-    requests: BTreeMap<u64, (Asked, Request)>,
+    requests: BTreeMap<u64, (Asked, ClientRequest)>,
     next_tag: u64,
     next_frame: u32,
     frames: (u32, u32),
@@ -105,7 +105,7 @@ pub(super) enum Asked {
 }
 
 impl Host {
-    pub(super) fn new(parts: &Parts, models: &[Model]) -> Result<Self, PartsError> {
+    pub(super) fn new(parts: &MachineParts, models: &[Model]) -> Result<Self, PartsError> {
         let drives: Vec<Drive> =
             (0..).zip(models).map(|(n, model)| Drive::new(model, parts.seed ^ (n << 56))).collect();
         let smallest = drives.iter().map(Drive::capacity).min().unwrap_or_default();
@@ -204,7 +204,8 @@ impl Host {
         };
         let attr = Attr { class, ..Attr::default() };
         let (client, volume) = (ClientId(1), VolumeId(0));
-        let request = Request { client, tag: Tag(tag), volume, op, range, frames, flags, attr };
+        let request =
+            ClientRequest { client, tag: Tag(tag), volume, op, range, frames, flags, attr };
         self.requests.insert(tag, (asked, request));
         self.inbox.push(Input::Client(request));
     }

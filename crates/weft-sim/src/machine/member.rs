@@ -13,7 +13,7 @@ use std::collections::VecDeque;
 
 use smallvec::{SmallVec, smallvec};
 use weft_engine::Token;
-use weft_engine::sched::mq_deadline::{Direction, Level, MqDeadline, Request, Settings};
+use weft_engine::sched::mq_deadline::{Direction, IoPriority, MqDeadline, QueuedRequest, Settings};
 use weft_units::{Bytes, Sectors, Span, Time};
 
 use crate::drive::{Access, Command, Done, Drive};
@@ -66,7 +66,7 @@ pub(super) struct Member {
 #[derive(Debug)]
 struct InFlight {
     /// Of the scheduler; `None` passed it by.
-    level: Option<Level>,
+    level: Option<IoPriority>,
     tokens: SmallVec<[u64; 4]>,
 }
 
@@ -74,7 +74,7 @@ struct InFlight {
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Wanted {
     Flush,
-    Move { direction: Direction, first: Sectors, len: Sectors, fua: bool, level: Level },
+    Move { direction: Direction, first: Sectors, len: Sectors, fua: bool, level: IoPriority },
 }
 
 impl Member {
@@ -120,7 +120,8 @@ impl Member {
                 if self.plugs && self.queue.is_empty() {
                     self.plugged = Some(now + UNPLUG_DELAY);
                 }
-                let request = Request { id: token.0, direction, level, first, len, merges: true };
+                let request =
+                    QueuedRequest { id: token.0, direction, level, first, len, merges: true };
                 self.queue.insert(&request, now);
                 if self.queue.waiting() >= UNPLUG_REQUESTS {
                     self.plugged = None;
@@ -240,7 +241,7 @@ mod tests {
         let model = Drive::model("null").expect("the model exists");
         let mut member = Member::new(Drive::new(&model, 1), Settings::default(), plugs);
         for (token, first) in (0..).zip(at) {
-            let (direction, level) = (Direction::Write, Level::BestEffort);
+            let (direction, level) = (Direction::Write, IoPriority::BestEffort);
             let (first, len) = (Sectors(*first), Sectors(8));
             let wanted = Wanted::Move { direction, first, len, fua: false, level };
             assert!(member.submit(Time(0), Token(token), wanted));
@@ -274,7 +275,7 @@ mod tests {
     fn a_command_that_ends_unplugs_its_queue() {
         let mut member = written(true, &[0, 80, 160, 240]);
         let ends = member.drive.next_event().expect("it has commands");
-        let (direction, level) = (Direction::Write, Level::BestEffort);
+        let (direction, level) = (Direction::Write, IoPriority::BestEffort);
         let wanted =
             Wanted::Move { direction, first: Sectors(800), len: Sectors(8), fua: false, level };
         assert!(member.submit(Time(0), Token(9), wanted));

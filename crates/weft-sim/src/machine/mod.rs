@@ -40,7 +40,7 @@ use crate::drive::Model;
 
 /// What a machine is made of.
 #[derive(Clone, Debug)]
-pub struct Parts {
+pub struct MachineParts {
     /// md's level.
     pub level: weft_ondisk::Level,
     /// The members' disks, all of one model.
@@ -121,7 +121,7 @@ impl Machine {
     /// # Panics
     /// The parts do not fit together: an array of these cannot be made.
     #[must_use]
-    pub fn new(parts: &Parts) -> Self {
+    pub fn new(parts: &MachineParts) -> Self {
         let models = vec![parts.model.clone(); usize::from(parts.members)];
         Self::of_models(parts, &models).expect("the parts fit together")
     }
@@ -131,7 +131,7 @@ impl Machine {
     ///
     /// # Errors
     /// An array cannot be made of these parts.
-    pub fn of_models(parts: &Parts, models: &[Model]) -> Result<Self, PartsError> {
+    pub fn of_models(parts: &MachineParts, models: &[Model]) -> Result<Self, PartsError> {
         Ok(Self { host: Host::new(parts, models)?, processes: Vec::new() })
     }
 

@@ -8,7 +8,7 @@ use weft_engine::{Fault, Flags, RequestOp, SyncAction};
 use weft_ondisk::{Level, Version};
 use weft_units::Sectors;
 
-use super::{Profile, Script, Step};
+use super::{Profile, Script, ScriptStep};
 use crate::crash::CutMode;
 use crate::driver::Order;
 use crate::faults::Planned;
@@ -122,26 +122,27 @@ impl Script {
 
 impl Draw {
     /// What comes before a step, of what [`Profile::more`] adds.
-    fn before(&mut self, step: Step, steps: &mut Vec<Step>) {
+    fn before(&mut self, step: ScriptStep, steps: &mut Vec<ScriptStep>) {
         if !self.profile.more {
             return;
         }
-        let asks = matches!(step, Step::Ask { op: RequestOp::Write | RequestOp::WriteZeroes, .. });
+        let asks =
+            matches!(step, ScriptStep::Ask { op: RequestOp::Write | RequestOp::WriteZeroes, .. });
         if asks && self.more.percent(10) {
             // With nothing outstanding, the array is being marked clean when the request comes.
             if self.more.percent(70) {
-                steps.push(Step::Finish);
+                steps.push(ScriptStep::Finish);
             }
-            steps.push(Step::Wait(self.more.pick(&[1, 5, 100, 210, 210, 400, 1100])));
+            steps.push(ScriptStep::Wait(self.more.pick(&[1, 5, 100, 210, 210, 400, 1100])));
             if self.more.percent(60) {
                 steps.push(self.flushes());
             }
         }
         // A cut while superblocks are being written.
-        if matches!(step, Step::Cut(_) | Step::Look(_)) && self.more.percent(4) {
-            steps.extend([Step::Finish, Step::Wait(400), self.flushes()]);
+        if matches!(step, ScriptStep::Cut(_) | ScriptStep::Look(_)) && self.more.percent(4) {
+            steps.extend([ScriptStep::Finish, ScriptStep::Wait(400), self.flushes()]);
         }
-        if matches!(step, Step::Cut(_) | Step::Look(_) | Step::Kill) {
+        if matches!(step, ScriptStep::Cut(_) | ScriptStep::Look(_) | ScriptStep::Kill) {
             self.before_a_cut(steps);
         }
         if self.profile.faults && self.more.percent(4) {
@@ -153,25 +154,25 @@ impl Draw {
         if self.profile.lies && self.more.percent(5) {
             let disk = self.more.index(self.members);
             if self.may_hurt(disk) {
-                steps.push(Step::LyingFlush(disk));
+                steps.push(ScriptStep::LyingFlush(disk));
             }
         }
         match &mut self.stops_in {
             Some(0) => {
                 self.stops_in = None;
-                steps.push(Step::Stopped);
+                steps.push(ScriptStep::Stopped);
             }
             Some(rest) => *rest -= 1,
             None if self.more.percent(2) => {
                 self.stops_in = Some(self.more.pick(&[0, 0, 1, 4]));
-                steps.push(Step::Stop);
+                steps.push(ScriptStep::Stop);
             }
             None => {}
         }
     }
 
     /// Full stripes are being written, or everything is over and the array is marked clean.
-    fn before_a_cut(&mut self, steps: &mut Vec<Step>) {
+    fn before_a_cut(&mut self, steps: &mut Vec<ScriptStep>) {
         match self.around.below(100) {
             0..=29 => {
                 for _ in 0..2 {
@@ -181,43 +182,43 @@ impl Draw {
                     let len = len.min(self.size - start);
                     let client = 1 + self.around.below(3) as u32;
                     let flags = Flags { sync: true, ..Flags::NONE };
-                    steps.push(Step::Ask { client, op: RequestOp::Write, start, len, flags });
+                    steps.push(ScriptStep::Ask { client, op: RequestOp::Write, start, len, flags });
                 }
-                steps.push(Step::Steps(4 + self.around.below(16) as u32));
+                steps.push(ScriptStep::Steps(4 + self.around.below(16) as u32));
             }
-            30..=33 => steps.extend([Step::Finish, Step::Sleep(400)]),
+            30..=33 => steps.extend([ScriptStep::Finish, ScriptStep::Sleep(400)]),
             // In the middle of a resync.
             34..=49 => {
                 let after = self.around.below(80) as u32;
                 let stop = self.around.percent(50);
-                steps.push(Step::CutAgain { mode: CutMode::Subset, after, stop });
+                steps.push(ScriptStep::CutAgain { mode: CutMode::Subset, after, stop });
             }
             _ => {}
         }
     }
 
     /// About as many completions as members have flushes before an array is marked clean.
-    fn flushes(&mut self) -> Step {
+    fn flushes(&mut self) -> ScriptStep {
         let (from, to) = (self.members - self.parities, self.members + self.spares);
-        Step::Steps((from + self.more.index(to - from + 1)) as u32)
+        ScriptStep::Steps((from + self.more.index(to - from + 1)) as u32)
     }
 
     /// Something that a disk cannot do any more.
-    fn failing(&mut self, disk: usize) -> Step {
+    fn failing(&mut self, disk: usize) -> ScriptStep {
         let rng = &mut self.more;
         match rng.below(12) {
-            0..=2 => Step::BadWrite { disk, column: rng.below(self.columns) },
-            3 | 4 => Step::FlushError(disk),
+            0..=2 => ScriptStep::BadWrite { disk, column: rng.below(self.columns) },
+            3 | 4 => ScriptStep::FlushError(disk),
             5 | 6 => {
                 let how = rng.pick(&[Fault::Io, Fault::Io, Fault::NoSpace]);
-                Step::FailOperation { disk, after: rng.below(6), how: Planned::Once(how) }
+                ScriptStep::FailOperation { disk, after: rng.below(6), how: Planned::Once(how) }
             }
-            7..=9 => Step::BadSuperblock { disk, dead: rng.percent(30) },
+            7..=9 => ScriptStep::BadSuperblock { disk, dead: rng.percent(30) },
             _ => {
                 // In the data, in the metadata, nothing at all.
                 let left = rng.pick(&[16_384, 4096, 0]);
                 let data = if left > 4096 { rng.below(self.columns) } else { 0 };
-                Step::Shrink { disk, sectors: left / 2 + data }
+                ScriptStep::Shrink { disk, sectors: left / 2 + data }
             }
         }
     }
@@ -232,7 +233,7 @@ impl Draw {
         may
     }
 
-    fn step(&mut self) -> Step {
+    fn step(&mut self) -> ScriptStep {
         let Profile { cuts, knobs, faults, admin, discards, .. } = self.profile;
         if self.rng.percent(cuts) {
             return self.ending();
@@ -246,17 +247,17 @@ impl Draw {
         let choice = self.rng.below(100);
         match choice {
             0..=50 => self.ask(),
-            51..=75 => Step::Steps(1 + self.rng.below(12) as u32),
-            76..=80 => Step::Finish,
-            81..=82 => Step::Sleep(self.rng.pick(&[1, 100, 300, 3000])),
+            51..=75 => ScriptStep::Steps(1 + self.rng.below(12) as u32),
+            76..=80 => ScriptStep::Finish,
+            81..=82 => ScriptStep::Sleep(self.rng.pick(&[1, 100, 300, 3000])),
             83..=88 if faults => self.fault(choice),
             89..=94 if admin => self.command(choice),
-            95 => Step::Disconnect(1 + self.rng.below(3) as u32),
+            95 => ScriptStep::Disconnect(1 + self.rng.below(3) as u32),
             _ => self.ask(),
         }
     }
 
-    fn ending(&mut self) -> Step {
+    fn ending(&mut self) -> ScriptStep {
         let mode = self.rng.pick(&[
             CutMode::Subset,
             CutMode::Subset,
@@ -268,9 +269,9 @@ impl Draw {
         let tears = self.profile.more && self.more.percent(20);
         let mode = if tears { CutMode::Torn } else { mode };
         match self.rng.below(8) {
-            0 => Step::Kill,
-            1 => Step::Look(mode),
-            _ => Step::Cut(mode),
+            0 => ScriptStep::Kill,
+            1 => ScriptStep::Look(mode),
+            _ => ScriptStep::Cut(mode),
         }
     }
 
@@ -280,14 +281,14 @@ impl Draw {
         self.may_hurt(disk).then_some(disk)
     }
 
-    fn fault(&mut self, choice: u64) -> Step {
+    fn fault(&mut self, choice: u64) -> ScriptStep {
         // A disk that joined takes a slot that was hurt.
         if self.added > 0 && self.rng.percent(20) {
             let disk = self.members + self.spares + self.rng.index(self.added);
             let how = Planned::Once(Fault::NoSpace);
-            return Step::FailOperation { disk, after: self.rng.below(12), how };
+            return ScriptStep::FailOperation { disk, after: self.rng.below(12), how };
         }
-        let Some(disk) = self.victim() else { return Step::Steps(1) };
+        let Some(disk) = self.victim() else { return ScriptStep::Steps(1) };
         match choice {
             83..=84 => {
                 let how = self.rng.pick(&[
@@ -296,30 +297,30 @@ impl Draw {
                     Planned::Once(Fault::NoSpace),
                     Planned::Silent,
                 ]);
-                Step::FailOperation { disk, after: self.rng.below(12), how }
+                ScriptStep::FailOperation { disk, after: self.rng.below(12), how }
             }
             85..=86 => {
                 let column = self.rng.below(self.columns);
-                Step::BadRead { disk, column, dead: self.rng.percent(30) }
+                ScriptStep::BadRead { disk, column, dead: self.rng.percent(30) }
             }
-            87 => Step::NoSpace(disk),
-            _ => Step::Stall(disk),
+            87 => ScriptStep::NoSpace(disk),
+            _ => ScriptStep::Stall(disk),
         }
     }
 
-    fn command(&mut self, choice: u64) -> Step {
+    fn command(&mut self, choice: u64) -> ScriptStep {
         match choice {
             89 => match self.victim() {
-                Some(disk) => Step::FailDisk(disk),
-                None => Step::Steps(1),
+                Some(disk) => ScriptStep::FailDisk(disk),
+                None => ScriptStep::Steps(1),
             },
-            90 if !self.hurt.is_empty() => Step::Remove(self.rng.pick(&self.hurt)),
+            90 if !self.hurt.is_empty() => ScriptStep::Remove(self.rng.pick(&self.hurt)),
             91 if self.added < 2 && !self.hurt.is_empty() => {
                 self.added += 1;
-                Step::Add
+                ScriptStep::Add
             }
-            92 if !self.hurt.is_empty() => Step::Return(self.rng.pick(&self.hurt)),
-            93 => Step::Sync(self.rng.pick(&[
+            92 if !self.hurt.is_empty() => ScriptStep::Return(self.rng.pick(&self.hurt)),
+            93 => ScriptStep::Sync(self.rng.pick(&[
                 SyncAction::Check,
                 SyncAction::Repair,
                 SyncAction::Idle,
@@ -327,19 +328,19 @@ impl Draw {
                 SyncAction::Recover,
             ])),
             94 => self.knob(),
-            _ => Step::Steps(2),
+            _ => ScriptStep::Steps(2),
         }
     }
 
-    fn knob(&mut self) -> Step {
+    fn knob(&mut self) -> ScriptStep {
         let (name, value) = self.rng.pick(&KNOBS);
         let too_high = name == "stripe_size"
             && value.parse::<u64>().is_ok_and(|bytes| bytes > self.chunk.bytes().0);
-        if too_high { Step::Set("stripe_size", "4096") } else { Step::Set(name, value) }
+        if too_high { ScriptStep::Set("stripe_size", "4096") } else { ScriptStep::Set(name, value) }
     }
 
     /// A few full stripes, with ends that lie anywhere.
-    fn discard(&mut self) -> Step {
+    fn discard(&mut self) -> ScriptStep {
         let (rng, size) = (&mut self.rng, self.size);
         let full_stripe = self.chunk.bytes().0 * (self.members - self.parities) as u64;
         let edge = |rng: &mut Rng| {
@@ -356,10 +357,10 @@ impl Draw {
             discard: op == RequestOp::WriteZeroes,
             ..Flags::NONE
         };
-        Step::Ask { client: 1 + rng.below(3) as u32, op, start, len, flags }
+        ScriptStep::Ask { client: 1 + rng.below(3) as u32, op, start, len, flags }
     }
 
-    fn ask(&mut self) -> Step {
+    fn ask(&mut self) -> ScriptStep {
         let rng = &mut self.rng;
         let size = self.size;
         let near = if rng.percent(80) { rng.pick(&self.hot) } else { rng.below(size) };
@@ -385,7 +386,7 @@ impl Draw {
             ..Flags::NONE
         };
         let (start, len) = if op == RequestOp::Flush { (0, 0) } else { (start, len) };
-        Step::Ask { client: 1 + rng.below(3) as u32, op, start, len, flags }
+        ScriptStep::Ask { client: 1 + rng.below(3) as u32, op, start, len, flags }
     }
 }
 

@@ -6,7 +6,7 @@
 use std::hash::{Hash, Hasher};
 
 use weft_engine::{
-    ComputeOp, Fault, Input, MemberOp, Notice, Origin, Output, Parts, SyncAction, Token, Value,
+    ComputeOp, Fault, Input, MemberOp, Notice, Origin, Output, Segments, SyncAction, Token, Value,
 };
 use weft_ondisk::Role;
 use weft_units::Slot;
@@ -41,8 +41,8 @@ impl Pending {
 enum Work {
     Compute(Vec<ComputeOp>),
     Flush,
-    Read { at: u64, count: u64, into: Parts },
-    Write { at: u64, count: u64, from: Parts },
+    Read { at: u64, count: u64, into: Segments },
+    Write { at: u64, count: u64, from: Segments },
     WriteMetadata,
 }
 
@@ -117,7 +117,7 @@ impl World {
 
     fn submit(&mut self, token: Token, disk: usize, op: MemberOp, origin: Origin) {
         let sectors =
-            |parts: &Parts| parts.iter().map(|part| u64::from(part.len)).sum::<u64>() / 512;
+            |parts: &Segments| parts.iter().map(|part| u64::from(part.len)).sum::<u64>() / 512;
         let (work, disk_op, logged) = match op {
             MemberOp::Discard { at, len, fua } => {
                 // A disk of the simulator stores zeros.
@@ -125,7 +125,7 @@ impl World {
                 let bytes = vec![0; self.options.payload.bytes_of(count)];
                 self.check_write(disk, at, count, &bytes);
                 let logged = Logged::Write { disk, at, count, fua, metadata: false, origin };
-                let from = Parts::new();
+                let from = Segments::new();
                 let disk_op = DiskOp::Write { at, count, bytes, fua, preflush: false };
                 (Work::Write { at, count, from }, disk_op, logged)
             }

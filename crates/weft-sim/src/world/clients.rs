@@ -7,8 +7,8 @@ use std::collections::{BTreeSet, VecDeque};
 
 use weft_engine::knobs::Knob;
 use weft_engine::{
-    Attr, Command, Flags, Input, Origin, ReplyError, Request, RequestOp, Run, SyncAction, Tag,
-    Verb, frames_needed,
+    Attr, ClientRequest, Command, Flags, Input, Origin, ReplyError, RequestOp, Run, SyncAction,
+    Tag, Verb, frames_needed,
 };
 use weft_ondisk::Superblock;
 use weft_units::{ByteRange, ClientId, FRAME_BYTES, MemberIndex, VolumeId};
@@ -283,7 +283,7 @@ impl World {
         let (client, tag) = ticket;
         let attr = Attr { origin: Origin::Client(client), ..Attr::default() };
         let volume = VolumeId(0);
-        let request = Request { client, tag, volume, op, range, frames, flags, attr };
+        let request = ClientRequest { client, tag, volume, op, range, frames, flags, attr };
         self.input(Input::Client(request));
         true
     }

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use weft_engine::{Config, Part, Parts, Run};
+use weft_engine::{Config, Run, Segment, Segments};
 use weft_units::{FRAME_BYTES, SECTOR_BYTES};
 
 use crate::compute::Slab;
@@ -77,7 +77,7 @@ impl Memory {
     }
 
     /// What stands for a part.
-    pub(super) fn part(&mut self, part: Part) -> &mut [u8] {
+    pub(super) fn part(&mut self, part: Segment) -> &mut [u8] {
         &mut self.slab[self.payload.part(part)]
     }
 
@@ -87,7 +87,7 @@ impl Memory {
     }
 
     /// What stands for parts, one after the other.
-    pub(super) fn gather(&self, parts: &Parts) -> Vec<u8> {
+    pub(super) fn gather(&self, parts: &Segments) -> Vec<u8> {
         let mut bytes = Vec::new();
         for part in parts {
             bytes.extend_from_slice(&self.slab[self.payload.part(*part)]);

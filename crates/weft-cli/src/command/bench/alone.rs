@@ -8,8 +8,8 @@ use std::collections::VecDeque;
 use weft_engine::assemble::{Assembly, Candidate, Options, assemble};
 use weft_engine::knobs::Knobs;
 use weft_engine::{
-    Attr, Config, Engine, Flags, Input, MemberInfo, Output, Request, RequestOp, Run, Tag, Token,
-    Value, Work,
+    Attr, ClientRequest, Config, Engine, Flags, Input, MemberInfo, Output, RequestOp, Run, Tag,
+    Token, Value, Work,
 };
 use weft_ondisk::{Level, NewArray, NewMember, Super1};
 use weft_units::{ByteRange, ClientId, MemberIndex, Sectors, Time, VolumeId};
@@ -182,7 +182,7 @@ impl Alone {
         u32::try_from(self.bytes / BLOCK).expect("requests are small")
     }
 
-    fn request(&mut self, asked: Asked, frames: Run) -> Request {
+    fn request(&mut self, asked: Asked, frames: Run) -> ClientRequest {
         let places = self.size / self.bytes;
         let place = match asked {
             Asked::SequentialWrite => self.tag % places,
@@ -200,7 +200,7 @@ impl Alone {
                 (RequestOp::Write, self.tag + u64::from(u32::MAX))
             }
         };
-        Request {
+        ClientRequest {
             client: ClientId(1),
             tag: Tag(tag),
             volume: VolumeId(0),

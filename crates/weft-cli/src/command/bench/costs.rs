@@ -15,7 +15,7 @@ use clap::Args;
 use weft_sim::machine::{CostTable, Costs};
 
 use super::rounds::{Effort, median};
-use super::sheet::{Row, Sheet};
+use super::sheet::{Sheet, SheetRow};
 use crate::outcome::Failure;
 use crate::result_file::ResultFile;
 use crate::when;
@@ -53,10 +53,10 @@ impl OfCosts {
         for ((kind, figures), field) in KINDS.iter().zip(&figures).zip(fields(&mut costs)) {
             *field = whole(median(figures));
             let (name, unit) = kind;
-            sheet.push(Row::fewer(*name, unit, figures, None).with_quartiles(figures));
+            sheet.push(SheetRow::fewer(*name, unit, figures, None).with_quartiles(figures));
         }
         for (load, explained) in loads.explained(&costs) {
-            let row = Row::faster(format!("of {load}"), "explained", &explained, None);
+            let row = SheetRow::faster(format!("of {load}"), "explained", &explained, None);
             sheet.push(row.with_quartiles(&explained));
         }
         let (cpu, date) = (cpu(), when::today());

@@ -15,7 +15,7 @@ use weft_units::Bytes;
 
 use super::alone::{Alone, Asked};
 use super::rounds::{Effort, per_cpu_second};
-use super::sheet::{Row, Sheet};
+use super::sheet::{Sheet, SheetRow};
 use crate::command::create::make_files_of_array;
 use crate::command::status::only_volume;
 use crate::inside::Inside;
@@ -73,7 +73,7 @@ impl OfEngine {
 }
 
 /// Requests for each second of CPU time that the engine alone carries out.
-fn alone(case: String, stripes: u32, rounds: u32, quick: bool) -> Result<Row, Failure> {
+fn alone(case: String, stripes: u32, rounds: u32, quick: bool) -> Result<SheetRow, Failure> {
     let knobs = Knobs { stripe_cache_size: stripes, ..Knobs::md() };
     let mut engine = Alone::new(knobs, 4096, 64)?;
     // Until the cache is full.
@@ -91,7 +91,7 @@ fn alone(case: String, stripes: u32, rounds: u32, quick: bool) -> Result<Row, Fa
         figures.push(rate * batch as f64);
     }
     failed?;
-    Ok(Row::faster(case, "writes per CPU second", &figures, None))
+    Ok(SheetRow::faster(case, "writes per CPU second", &figures, None))
 }
 
 /// A workload with the variants that it compares.
@@ -214,7 +214,7 @@ fn files(
             let name = |what: &str| format!("{}, {variant}: {what}", case.name);
             let rate = of(index, |it| it.mb_per_s);
             let baseline = (index > 0).then_some((case.variants[0].0.as_str(), &before[..]));
-            sheet.push(Row::faster(name("rate"), "MB/s", &rate, baseline));
+            sheet.push(SheetRow::faster(name("rate"), "MB/s", &rate, baseline));
             let reads = of(index, |it| it.reads);
             let writes = of(index, |it| it.writes);
             let md = case.kernel.map(|(reads, writes)| {
@@ -227,7 +227,7 @@ fn files(
                 let md = named(&md, of_reads);
                 let md = md.as_ref().map(|(name, figures)| (*name, &figures[..]));
                 let limit = limit(case, *variant == "stripe_size=auto", index == 0, of_reads);
-                let row = Row::fewer(name(what), "member requests", figures, md);
+                let row = SheetRow::fewer(name(what), "member requests", figures, md);
                 sheet.push(row.limit(limit));
             }
             if let (Load::Random, Some((md_reads, md_writes))) = (case.load, case.kernel) {
@@ -236,7 +236,7 @@ fn files(
                 let md = Some(("kernel md", &md[..]));
                 // Issue 3: with stripes of 4 KiB no more requests in all than kernel md.
                 let mark = (index == 0).then_some(1.0);
-                let row = Row::fewer(name("reads and writes"), "member requests", &both, md);
+                let row = SheetRow::fewer(name("reads and writes"), "member requests", &both, md);
                 sheet.push(row.mark(mark));
             }
         }

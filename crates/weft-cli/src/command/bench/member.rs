@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use rustix::event::{PollFd, PollFlags, poll};
-use weft_engine::{Frame, MemberOp, Part, Token};
+use weft_engine::{Frame, MemberOp, Segment, Token};
 use weft_runtime::Backend;
 use weft_runtime::buffers::Slab;
 use weft_runtime::devices::{Access, MemberSpec, OpenOptions};
@@ -19,7 +19,7 @@ use weft_runtime::ring::Ring;
 use weft_units::{MemberIndex, Sectors};
 
 use super::rounds::{Effort, in_turns};
-use super::sheet::{Row, Sheet};
+use super::sheet::{Sheet, SheetRow};
 use crate::outcome::Failure;
 
 /// Measures reads and writes of a member
@@ -64,10 +64,10 @@ impl OfMember {
             if has_fio {
                 let figures = in_turns(rounds, &mut [&mut ours, &mut other])?;
                 let baseline = Some(("fio io_uring", &figures[1][..]));
-                sheet.push(Row::faster(case, "kIOPS", &figures[0], baseline).mark(MARK));
+                sheet.push(SheetRow::faster(case, "kIOPS", &figures[0], baseline).mark(MARK));
             } else {
                 let figures = in_turns(rounds, &mut [&mut ours])?;
-                sheet.push(Row::faster(case, "kIOPS", &figures[0], None));
+                sheet.push(SheetRow::faster(case, "kIOPS", &figures[0], None));
             }
         }
         Ok(())
@@ -101,7 +101,7 @@ fn weft(path: &Path, write: bool, span: Duration) -> Result<f64, Failure> {
         random ^= random >> 7;
         random ^= random << 17;
         let at = Sectors(random % blocks * 8);
-        let payload = parts(&[Part { frame: Frame(1 + frame), offset: 0, len: 4096 }]);
+        let payload = parts(&[Segment { frame: Frame(1 + frame), offset: 0, len: 4096 }]);
         let op = match write {
             true => MemberOp::Write { at, from: payload, fua: false },
             false => MemberOp::Read { at, into: payload },

@@ -20,10 +20,10 @@ use clap::Args;
 use tempfile::TempDir;
 
 use super::rounds::Effort;
-use super::sheet::{Row, Sheet};
+use super::sheet::{Sheet, SheetRow};
 use crate::outcome::Failure;
 use load::{Job, Result as Loaded};
-use server::{Kind, Server};
+use server::{Server, ServerKind};
 
 /// Measures volumes over NBD
 ///
@@ -120,10 +120,10 @@ impl Figure {
         }
     }
 
-    fn row(self, case: String, ours: &[f64], baseline: Option<(&str, &[f64])>) -> Row {
+    fn row(self, case: String, ours: &[f64], baseline: Option<(&str, &[f64])>) -> SheetRow {
         match self {
-            Self::Rate | Self::Bytes => Row::faster(case, self.unit(), ours, baseline),
-            Self::Latency => Row::fewer(case, self.unit(), ours, baseline),
+            Self::Rate | Self::Bytes => SheetRow::faster(case, self.unit(), ours, baseline),
+            Self::Latency => SheetRow::fewer(case, self.unit(), ours, baseline),
         }
     }
 }
@@ -140,8 +140,9 @@ impl Bench {
             return Ok(());
         }
         let dir = self.dir.path();
-        let mut servers = vec![Server::start(Kind::Bare, dir)?, Server::start(Kind::Least, dir)?];
-        match Server::start(Kind::Nbdkit, dir) {
+        let mut servers =
+            vec![Server::start(ServerKind::Bare, dir)?, Server::start(ServerKind::Least, dir)?];
+        match Server::start(ServerKind::Nbdkit, dir) {
             Ok(server) => servers.push(server),
             Err(failure) => sheet.absent(&server::absent(&failure)),
         }
@@ -164,7 +165,7 @@ impl Bench {
                 let cpu = |index: usize| each(&results[index], Loaded::cpu_us_per_request);
                 let name = format!("{}, server CPU per request", case.name);
                 let baseline = Some((servers[1].kind.name(), &cpu(1)[..]));
-                let row = Row::fewer(name, "us", &cpu(0), baseline);
+                let row = SheetRow::fewer(name, "us", &cpu(0), baseline);
                 sheet.push(row.mark(1.0 / CPU_RATIO_MAX));
             }
         }
@@ -179,7 +180,8 @@ impl Bench {
             return Ok(());
         }
         let dir = self.dir.path();
-        let servers = [Server::start(Kind::Bare, dir)?, Server::start(Kind::Recorded, dir)?];
+        let servers =
+            [Server::start(ServerKind::Bare, dir)?, Server::start(ServerKind::Recorded, dir)?];
         servers.iter().try_for_each(Server::fill)?;
         for case in cases {
             sheet.now(case.name);
@@ -193,7 +195,7 @@ impl Bench {
             let [cpu, baseline] =
                 [recorded, bare].map(|loaded| each(loaded, Loaded::cpu_us_per_request));
             let name = format!("{}, server CPU per request", case.name);
-            sheet.push(Row::fewer(name, "us", &cpu, Some((NOT_RECORDED, &baseline[..]))));
+            sheet.push(SheetRow::fewer(name, "us", &cpu, Some((NOT_RECORDED, &baseline[..]))));
         }
         Ok(())
     }
@@ -204,9 +206,9 @@ impl Bench {
             return Ok(());
         }
         let dir = self.dir.path();
-        let mut servers = vec![Server::start(Kind::Bare, dir)?];
+        let mut servers = vec![Server::start(ServerKind::Bare, dir)?];
         for stripe_size in STRIPE_SIZES {
-            match Server::start(Kind::Array(stripe_size), dir) {
+            match Server::start(ServerKind::Array(stripe_size), dir) {
                 Ok(server) => servers.push(server),
                 Err(failure) => sheet.absent(&server::absent(&failure)),
             }
@@ -217,7 +219,7 @@ impl Bench {
             let results = self.in_turns(&servers[1..], &case.job)?;
             let figures: Vec<Vec<f64>> =
                 results.iter().map(|loaded| each(loaded, |one| case.figure.of(one))).collect();
-            let is_auto = |server: &&Server| matches!(server.kind, Kind::Array("auto"));
+            let is_auto = |server: &&Server| matches!(server.kind, ServerKind::Array("auto"));
             let auto = servers[1..].iter().position(|server| is_auto(&server));
             for (index, server) in servers[1..].iter().enumerate() {
                 let name = format!("{}, {}", case.name, server.kind.name());
@@ -245,7 +247,7 @@ impl Bench {
         for (index, server) in servers.iter().enumerate().skip(1) {
             let case = format!("{}, {}", FULL_STRIPES.0, server.kind.name());
             let baseline = Some((servers[0].kind.name(), &figures[0][..]));
-            let row = Row::faster(case, "MB/CPU s", &figures[index], baseline);
+            let row = SheetRow::faster(case, "MB/CPU s", &figures[index], baseline);
             sheet.push(row.mark(FULL_STRIPE_RATIO));
         }
         Ok(())

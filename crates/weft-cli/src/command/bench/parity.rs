@@ -16,7 +16,7 @@ use clap::Args;
 use weft_parity::{Level, Parity, Store, gf};
 
 use super::rounds::{Effort, in_turns, per_cpu_second};
-use super::sheet::{Row, Sheet};
+use super::sheet::{Sheet, SheetRow};
 use crate::outcome::Failure;
 use arena::Arena;
 use isal::IsaL;
@@ -189,7 +189,7 @@ impl Case {
         arena: &mut Arena,
         rounds: u32,
         turn: Duration,
-    ) -> Result<Row, Failure> {
+    ) -> Result<SheetRow, Failure> {
         let span = if self.place == Place::L2 { L2 } else { arena.bytes().len() };
         let stripe_bytes = (self.sources + self.results()) * self.strip;
         let stripes = (span / stripe_bytes).max(1);
@@ -225,7 +225,7 @@ impl Case {
         let figures = in_turns(rounds, &mut [&mut || Ok(work(&ours)), &mut || Ok(work(&others))])?;
         let mark = self.mark().filter(|_| matches!(other, Other::IsaL(_)));
         let baseline = Some((other.name(), &figures[1][..]));
-        Ok(Row::faster(self.name(), "GB/s", &figures[0], baseline).mark(mark))
+        Ok(SheetRow::faster(self.name(), "GB/s", &figures[0], baseline).mark(mark))
     }
 
     /// Whether both leave the same results.

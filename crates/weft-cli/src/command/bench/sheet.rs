@@ -13,7 +13,7 @@ use crate::terminal::{self, complain, stdout, style};
 
 /// One comparison.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub(crate) struct Row {
+pub(crate) struct SheetRow {
     /// Which benchmark.
     bench: &'static str,
     /// What was done.
@@ -39,7 +39,7 @@ pub(crate) struct Row {
     quartiles: Option<[f64; 2]>,
 }
 
-impl Row {
+impl SheetRow {
     /// A row of figures where more is better, over all rounds, against those of a baseline.
     pub(crate) fn faster(
         case: impl Into<String>,
@@ -130,7 +130,7 @@ impl Row {
 #[derive(Debug)]
 pub(crate) struct Sheet {
     bench: &'static str,
-    rows: Vec<Row>,
+    rows: Vec<SheetRow>,
     /// What is true of all rows: names and texts.
     notes: Vec<(&'static str, String)>,
     bar: ProgressBar,
@@ -152,8 +152,8 @@ impl Sheet {
     }
 
     /// One row more.
-    pub(crate) fn push(&mut self, row: Row) {
-        self.rows.push(Row { bench: self.bench, ..row });
+    pub(crate) fn push(&mut self, row: SheetRow) {
+        self.rows.push(SheetRow { bench: self.bench, ..row });
         self.step();
     }
 
@@ -241,9 +241,14 @@ mod tests {
     fn json_of_a_row_has_the_promised_names() {
         let other = [50.0, 60.0, 70.0];
         let mut sheet = Sheet::new("parity");
-        sheet.push(Row::faster("xor", "GB/s", &[100.0, 120.0, 210.0], Some(("isa-l", &other))));
-        sheet.push(Row::fewer("writes", "requests", &[10.0], Some(("md", &[15.0]))));
-        sheet.push(Row::faster("alone", "GB/s", &[1.0], None));
+        sheet.push(SheetRow::faster(
+            "xor",
+            "GB/s",
+            &[100.0, 120.0, 210.0],
+            Some(("isa-l", &other)),
+        ));
+        sheet.push(SheetRow::fewer("writes", "requests", &[10.0], Some(("md", &[15.0]))));
+        sheet.push(SheetRow::faster("alone", "GB/s", &[1.0], None));
         assert_eq!(
             serde_json::to_value(&sheet.rows).unwrap(),
             json!([
@@ -262,7 +267,7 @@ mod tests {
         let row = |mark: Option<f64>, limit: Option<f64>, other: Option<f64>| {
             let other = other.map(|other| [other]);
             let baseline = other.as_ref().map(|other| ("other", &other[..]));
-            Row::faster("case", "unit", &[10.0], baseline).mark(mark).limit(limit)
+            SheetRow::faster("case", "unit", &[10.0], baseline).mark(mark).limit(limit)
         };
         for (row, below) in [
             (row(None, None, Some(20.0)), 0),
@@ -280,14 +285,14 @@ mod tests {
 
     #[test]
     fn quartiles_stand_where_a_mark_would() {
-        let row = Row::fewer("turn", "ns", &[12.0], None).with_quartiles(&[14.0, 10.0, 12.0]);
+        let row = SheetRow::fewer("turn", "ns", &[12.0], None).with_quartiles(&[14.0, 10.0, 12.0]);
         assert_eq!((row.judged(), row.is_good()), ("11 to 13".to_owned(), true));
         assert_eq!(serde_json::to_value(&row).unwrap()["quartiles"], json!([11.0, 13.0]));
     }
 
     #[test]
     fn nothing_against_nothing_is_no_ratio() {
-        let row = Row::fewer("reads", "requests", &[0.0], Some(("md", &[0.0])));
+        let row = SheetRow::fewer("reads", "requests", &[0.0], Some(("md", &[0.0])));
         assert_eq!((row.ratio, row.baseline_value), (None, Some(0.0)));
         assert!(row.mark(1.0).is_good());
     }

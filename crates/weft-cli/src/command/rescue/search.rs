@@ -37,20 +37,20 @@ pub(super) struct Found {
     pub(super) name: PathBuf,
     pub(super) looked: Looked,
     pub(super) set_uuid: Uuid,
-    pub(super) kind: Kind,
+    pub(super) kind: FoundKind,
     /// Where its superblock is on the disk.
     super_sector: Sectors,
 }
 
 /// How it was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum FoundKind {
     OddPlace,
     Partition,
     WholeDisk,
 }
 
-impl Kind {
+impl FoundKind {
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::OddPlace => "in no partition",
@@ -81,14 +81,14 @@ pub(super) fn search(name: &Path, disk: &Looked, deep: bool) -> Result<Disk, Fai
                 let end = partition.start.saturating_add(partition.len);
                 let bytes = partition.start..end.min(seen.bytes);
                 if bytes.start < bytes.end && end <= seen.bytes {
-                    seen.look(disk, part.into(), bytes, Kind::Partition)?;
+                    seen.look(disk, part.into(), bytes, FoundKind::Partition)?;
                 }
             }
         }
         Err(TableError::Nothing) => {}
         Err(error) => seen.notices.push(error.to_string()),
     }
-    seen.look(disk, name.to_owned(), 0..seen.bytes, Kind::WholeDisk)?;
+    seen.look(disk, name.to_owned(), 0..seen.bytes, FoundKind::WholeDisk)?;
     for misplaced in odd_places(disk, deep) {
         seen.place(disk, name, &misplaced)?;
     }
@@ -103,7 +103,7 @@ impl Disk {
         disk: &Looked,
         name: PathBuf,
         bytes: std::ops::Range<u64>,
-        kind: Kind,
+        kind: FoundKind,
     ) -> Result<(), Failure> {
         let start = bytes.start;
         let place = disk.start() + bytes.start..disk.start() + bytes.end;
@@ -146,7 +146,7 @@ impl Disk {
         let mut part = OsString::from(spec.file().unwrap_or(name));
         part.push(format!("@{}+{}", disk.start() + start, end - start));
         let before = self.found.len();
-        self.look(disk, part.into(), start..end, Kind::OddPlace)?;
+        self.look(disk, part.into(), start..end, FoundKind::OddPlace)?;
         if self.found.len() == before {
             self.notices.push(format!("{what}, which does not fit what is around it"));
         }

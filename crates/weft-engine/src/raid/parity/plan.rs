@@ -56,7 +56,7 @@ pub struct Facts {
 
 /// The next step of a stripe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum StripeStep {
     /// Read these strips; if `delay`, then wait for the permission to read more.
     Read {
         /// Which. May be empty if `delay`.
@@ -108,14 +108,14 @@ impl Facts {
     ///
     /// Shape    no more strips have failed than there is parity; see [`Facts::failed`]
     #[must_use]
-    pub fn plan(&self) -> Step {
+    pub fn plan(&self) -> StripeStep {
         match self.rule {
             PlanRule::Least => self.least(),
             PlanRule::Md => self.as_md(),
         }
     }
 
-    fn as_md(&self) -> Step {
+    fn as_md(&self) -> StripeStep {
         let partial = self.to_write.without(self.overwrite);
         let failed = self.failed();
         let wants_fill = !self.to_read.is_empty()
@@ -125,15 +125,15 @@ impl Facts {
         let mut reads = SlotSet::EMPTY;
         if wants_fill {
             match self.fill(partial) {
-                Fill::Recover(lost) => return Step::Recover(lost),
+                Fill::Recover(lost) => return StripeStep::Recover(lost),
                 Fill::Read(strips) => reads = strips,
             }
         }
         if self.to_write.is_empty() || self.syncing {
             return if reads.is_empty() {
-                Step::Rest
+                StripeStep::Rest
             } else {
-                Step::Read { strips: reads, delay: false }
+                StripeStep::Read { strips: reads, delay: false }
             };
         }
         self.dirty(reads)
@@ -190,7 +190,7 @@ impl Facts {
 
     /// Read-modify-write, reconstruct-write, or what is missing for either. `reads` are the strips
     /// that the fill reads anyway.
-    fn dirty(&self, reads: SlotSet) -> Step {
+    fn dirty(&self, reads: SlotSet) -> StripeStep {
         let cost = |wanted: SlotSet| {
             let lost = wanted.without(self.insync);
             if lost.is_empty() {
@@ -203,7 +203,7 @@ impl Facts {
         let rmw_reads = missing.and(self.to_write.or(self.parity()));
         let rcw_reads = missing.and(self.data()).without(self.overwrite);
         if reads.is_empty() && rcw_reads.is_empty() {
-            return Step::Write(Mode::Reconstruct);
+            return StripeStep::Write(Mode::Reconstruct);
         }
         let forced =
             self.rmw_level == RmwLevel::Never || (self.resync_pending && self.failed().is_empty());
@@ -219,12 +219,16 @@ impl Facts {
             self.preread(rcw_reads, &mut strips, &mut delay);
         }
         if strips.is_empty() && (rcw == 0 || rmw == 0) {
-            return Step::Write(if rcw == 0 { Mode::Reconstruct } else { Mode::ReadModifyWrite });
+            return StripeStep::Write(if rcw == 0 {
+                Mode::Reconstruct
+            } else {
+                Mode::ReadModifyWrite
+            });
         }
         // Whatever it waits for, it can only come with the permission to preread.
         delay |= strips.is_empty();
         assert!(!(delay && self.preread), "a stripe with every permission has a next step");
-        Step::Read { strips, delay }
+        StripeStep::Read { strips, delay }
     }
 
     fn preread(&self, wanted: SlotSet, strips: &mut SlotSet, delay: &mut bool) {
@@ -293,7 +297,7 @@ mod tests {
         let mut reads = SlotSet::EMPTY;
         for _ in 0..8 {
             match facts.plan() {
-                Step::Read { strips, delay } => {
+                StripeStep::Read { strips, delay } => {
                     assert!(!(delay && facts.preread));
                     assert!(delay || !strips.is_empty());
                     facts.preread |= delay;
@@ -301,13 +305,13 @@ mod tests {
                     reads = reads.or(strips);
                     facts.uptodate = facts.uptodate.or(strips);
                 }
-                Step::Recover(lost) => facts.uptodate = facts.uptodate.or(lost),
-                Step::Write(mode) => {
+                StripeStep::Recover(lost) => facts.uptodate = facts.uptodate.or(lost),
+                StripeStep::Write(mode) => {
                     let written = facts.to_write.or(facts.parity()).and(facts.insync);
                     let list = |set: SlotSet| set.ascending().map(|slot| slot.0).collect();
                     return (list(reads), mode, list(written));
                 }
-                Step::Rest => panic!("a stripe with a writer rests: {facts:?}"),
+                StripeStep::Rest => panic!("a stripe with a writer rests: {facts:?}"),
             }
         }
         panic!("no write after eight steps: {facts:?}");
@@ -350,8 +354,8 @@ mod tests {
     /// Statement 14.
     #[test]
     fn statement_14_degraded_writes_choose_as_md_does() {
-        type Row = (&'static [u16], bool, Mode, &'static [u16], &'static [u16]);
-        let raid5: [Row; 6] = [
+        type Case = (&'static [u16], bool, Mode, &'static [u16], &'static [u16]);
+        let raid5: [Case; 6] = [
             (&[0], true, RCW, &[1, 2], &[3]),
             (&[1], true, RMW, &[0, 3], &[0, 3]),
             (&[3], true, RCW, &[1, 2], &[0]),
@@ -359,7 +363,7 @@ mod tests {
             (&[1], false, RMW, &[0, 3], &[0, 3]),
             (&[3], false, RCW, &[0, 1, 2], &[0]),
         ];
-        let raid6: [Row; 20] = [
+        let raid6: [Case; 20] = [
             (&[0], true, RCW, &[1, 2, 3], &[4, 5]),
             (&[1], true, RMW, &[0, 4, 5], &[0, 4, 5]),
             (&[4], true, RCW, &[1, 2, 3], &[0, 5]),
@@ -398,10 +402,10 @@ mod tests {
     fn without_permission_a_stripe_is_delayed_and_reads_only_its_own_strip() {
         let mut facts = writing(cold(4, 1), 1);
         facts.preread = false;
-        assert_eq!(facts.plan(), Step::Read { strips: SlotSet::EMPTY, delay: true });
+        assert_eq!(facts.plan(), StripeStep::Read { strips: SlotSet::EMPTY, delay: true });
         let mut facts = partial(cold(4, 1));
         facts.preread = false;
-        assert_eq!(facts.plan(), Step::Read { strips: SlotSet::only(Slot(0)), delay: true });
+        assert_eq!(facts.plan(), StripeStep::Read { strips: SlotSet::only(Slot(0)), delay: true });
     }
 
     /// md-raid.md §2.12, invariant 2: a partial write to a missing member must ask for permission.
@@ -409,7 +413,7 @@ mod tests {
     fn a_partial_write_to_a_lost_strip_is_delayed_not_forgotten() {
         let mut facts = without(partial(cold(4, 1)), &[0]);
         facts.preread = false;
-        assert_eq!(facts.plan(), Step::Read { strips: SlotSet::EMPTY, delay: true });
+        assert_eq!(facts.plan(), StripeStep::Read { strips: SlotSet::EMPTY, delay: true });
     }
 
     /// md-raid.md §9, statement 30.

@@ -17,7 +17,7 @@ use std::ops::Range;
 use weft_units::{FRAME_BYTES, Sectors, Slot, StripeId, Time};
 
 use super::plan::Mode;
-use crate::frame::{Frame, Part};
+use crate::frame::{Frame, Segment};
 use crate::input::{Attr, Origin, SyncAction};
 use crate::output::Differs;
 use crate::raid::geometry::{Geometry, Placement};
@@ -34,7 +34,7 @@ pub(crate) struct SubRequest {
     /// Bytes.
     pub(crate) len: u32,
     /// The client's memory; `None` writes zeros.
-    pub(crate) memory: Option<Part>,
+    pub(crate) memory: Option<Segment>,
     pub(crate) fua: bool,
 }
 
@@ -96,7 +96,7 @@ pub(crate) enum Batch {
 
 impl SubRequest {
     /// Its memory, if a strip can be written from it: whole, and placed as strips are.
-    pub(crate) fn whole_strip(&self, strip_bytes: u64) -> Option<Part> {
+    pub(crate) fn whole_strip(&self, strip_bytes: u64) -> Option<Segment> {
         self.memory.filter(|part| u64::from(self.len) == strip_bytes && part.offset == 0)
     }
 }
@@ -406,7 +406,7 @@ impl Stripe {
     }
 
     /// Where a strip of the write in flight is, and the request whose zero-copy page it is.
-    pub(crate) fn memory(&self, slot: Slot, frames: u32) -> (Part, Option<RequestId>) {
+    pub(crate) fn memory(&self, slot: Slot, frames: u32) -> (Segment, Option<RequestId>) {
         match self.zero_copy_from(slot) {
             Some(sub_request) => (
                 sub_request.memory.expect("a zero-copy page has memory"),
@@ -469,13 +469,13 @@ impl Stripe {
     }
 
     /// Memory of a whole strip of so many frames.
-    pub(crate) fn strip(&self, slot: Slot, frames: u32) -> Part {
-        Part { frame: self.first(slot), offset: 0, len: frames * FRAME_BYTES as u32 }
+    pub(crate) fn strip(&self, slot: Slot, frames: u32) -> Segment {
+        Segment { frame: self.first(slot), offset: 0, len: frames * FRAME_BYTES as u32 }
     }
 
     /// Memory of a sub-request of a strip.
-    pub(crate) fn part(&self, slot: Slot, offset: u32, len: u32) -> Part {
-        Part::at(self.first(slot), u64::from(offset), u64::from(len))
+    pub(crate) fn part(&self, slot: Slot, offset: u32, len: u32) -> Segment {
+        Segment::at(self.first(slot), u64::from(offset), u64::from(len))
     }
 
     fn first(&self, slot: Slot) -> Frame {

@@ -21,13 +21,13 @@ use smallvec::{SmallVec, smallvec};
 use weft_units::{Bytes, MemberIndex, SectorRange, Sectors, Slot, Span, StripeId, Time, VolumeId};
 
 use super::cache::{Acquired, Cache};
-use super::plan::{Facts, Step};
+use super::plan::{Facts, StripeStep};
 use super::priority::{Patience, Variant, patience_for_others};
 use super::stripe::{Batch, Operation, ResyncState, Stripe, SubRequest};
 use super::waits::StripeWaits;
 use crate::array::MemberRequest;
 use crate::error::ReplyError;
-use crate::frame::Part;
+use crate::frame::Segment;
 use crate::input::{Attr, Fault, Located, SyncAction, Value};
 use crate::knobs::{CacheForm, CheckReads, Knobs, PriorityRule, Writes};
 use crate::membership::{Around, Membership, Report};
@@ -37,7 +37,7 @@ use crate::output::{ComputeOp, Differs, Source, Sources};
 use crate::raid::geometry::{Geometry, Placement};
 use crate::raid::slot_set::SlotSet;
 use crate::ranges::RequestId;
-use crate::sched::merge::Kind;
+use crate::sched::merge::MergeKind;
 
 pub(crate) use self::surroundings::Surroundings;
 
@@ -390,7 +390,7 @@ impl Stripes {
             return;
         }
         match facts.plan() {
-            Step::Read { strips, delay } => {
+            StripeStep::Read { strips, delay } => {
                 let stripe = self.cache.stripe_mut(id);
                 if delay {
                     stripe.handle = true;
@@ -407,20 +407,20 @@ impl Stripes {
             }
             // P of RAID 6 is computed where all else is here, but not to get around a read that
             // failed.
-            Step::Recover(lost) if !self.to_repeat(id, lost, &facts).is_empty() => {
+            StripeStep::Recover(lost) if !self.to_repeat(id, lost, &facts).is_empty() => {
                 self.read(id, self.to_repeat(id, lost, &facts), cx);
             }
-            Step::Recover(lost) => self.recover(id, lost, cx),
-            Step::Write(mode) => {
+            StripeStep::Recover(lost) => self.recover(id, lost, cx),
+            StripeStep::Write(mode) => {
                 if let Some(since) = self.cache.stripe_mut(id).waits_since.take() {
                     self.waits.filled.record(since, cx.out.now);
                 }
                 self.drain(id, mode, cx);
             }
             // A strip is corrected before parity is compared, so that a sync ends with all of it.
-            Step::Rest if self.correct(id, cx) => {}
-            Step::Rest if facts.syncing => self.sync_compare(id, &facts, cx),
-            Step::Rest => self.rest(id),
+            StripeStep::Rest if self.correct(id, cx) => {}
+            StripeStep::Rest if facts.syncing => self.sync_compare(id, &facts, cx),
+            StripeStep::Rest => self.rest(id),
         }
     }
 
@@ -875,7 +875,7 @@ impl Stripes {
             sector: stripe.sector(height),
             bytes: height.bytes(),
             max,
-            kind: Kind { fua: write == Some(true), stripes: true, attr: stripe.member_attr() },
+            kind: MergeKind { fua: write == Some(true), stripes: true, attr: stripe.member_attr() },
         };
         let mut sent = 0;
         for slot in slots.descending() {
@@ -886,7 +886,7 @@ impl Stripes {
         stripe.in_flight += sent;
     }
 
-    fn whole(&self, id: StripeId, slot: Slot) -> Part {
+    fn whole(&self, id: StripeId, slot: Slot) -> Segment {
         self.cache.stripe(id).strip(slot, self.cache.strip_frames())
     }
 

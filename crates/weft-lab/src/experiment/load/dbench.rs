@@ -5,7 +5,7 @@
 
 use serde::Deserialize;
 use weft_sim::machine::Machine;
-use weft_sim::workload::dbench::{Kind, Settings};
+use weft_sim::workload::dbench::{OperationKind, Settings};
 use weft_sim::workload::ext4::Ext4;
 use weft_units::Span;
 
@@ -47,7 +47,7 @@ impl Dbench {
         let mut series = Series::default();
         let steady = series.watch_steady(&mut machine, time, |m| run.table(m).bytes);
         let table = run.table(&machine);
-        let (flush, write) = (table.row(Kind::Flush), table.row(Kind::WriteX));
+        let (flush, write) = (table.row(OperationKind::Flush), table.row(OperationKind::WriteX));
         // From the beginning, like the journal's own count.
         let all = steady.seconds() + warm_up.0 as f64 / 1e9;
         let values = [

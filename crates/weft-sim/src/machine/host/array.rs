@@ -5,7 +5,7 @@ use weft_engine::assemble::{Assembly, Candidate, Options, assemble};
 use weft_ondisk::{NewArray, NewMember};
 use weft_units::{ByteRange, MemberIndex, Sectors};
 
-use super::super::{Parts, PartsError};
+use super::super::{MachineParts, PartsError};
 
 /// Of the stripe cache: how many stripes it has, and how long what is.
 #[derive(Clone, Copy, Debug)]
@@ -17,7 +17,7 @@ pub(super) struct Stripes {
 }
 
 impl Stripes {
-    pub(super) fn new(parts: &Parts, assembly: &Assembly) -> Self {
+    pub(super) fn new(parts: &MachineParts, assembly: &Assembly) -> Self {
         let chunk = parts.chunk.bytes().0.max(1);
         Self {
             stripes: u64::from(parts.knobs.cache_stripes(&assembly.geometry)),
@@ -42,7 +42,7 @@ impl Stripes {
 
 /// A new array in sync.
 pub(super) fn new_array(
-    parts: &Parts,
+    parts: &MachineParts,
     members: usize,
     size: Sectors,
 ) -> Result<Assembly, PartsError> {

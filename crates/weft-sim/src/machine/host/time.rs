@@ -2,10 +2,10 @@
 
 use std::cmp::Reverse;
 
-use weft_engine::sched::mq_deadline::{Direction, Level};
+use weft_engine::sched::mq_deadline::{Direction, IoPriority};
 use weft_engine::{
-    Attr, Class, ComputeOp, Congestion, Differs, Flags, Input, Located, MemberOp, Output,
-    ReplyError, Request, Run, Token, Value, frames_needed,
+    Attr, Class, ClientRequest, ComputeOp, Congestion, Differs, Flags, Input, Located, MemberOp,
+    Output, ReplyError, Run, Token, Value, frames_needed,
 };
 use weft_units::{ByteRange, Bytes, MemberIndex, Span, Time};
 
@@ -135,7 +135,7 @@ impl Host {
                         // The member that was read may still fill these frames.
                         let flags = Flags { again: true, ..request.flags };
                         let frames = self.take_frames(request.range);
-                        let request = Request { frames, flags, ..request };
+                        let request = ClientRequest { frames, flags, ..request };
                         self.requests.insert(tag.0, (asked, request));
                         self.inbox.push(Input::Client(request));
                         continue;
@@ -174,9 +174,9 @@ impl Host {
 
     fn submit_to(&mut self, index: MemberIndex, token: Token, op: MemberOp, attr: Attr) {
         let level = match attr.class {
-            Class::RealTime(_) => Level::RealTime,
-            Class::Idle => Level::Idle,
-            Class::BestEffort(_) | Class::None => Level::BestEffort,
+            Class::RealTime(_) => IoPriority::RealTime,
+            Class::Idle => IoPriority::Idle,
+            Class::BestEffort(_) | Class::None => IoPriority::BestEffort,
         };
         let moves = |direction, first, bytes: u64, fua| Wanted::Move {
             direction,
@@ -191,7 +191,8 @@ impl Host {
             self.inbox.push(Input::Done { token, result: Err(fault) });
             return;
         }
-        let sum = |parts: &weft_engine::Parts| parts.iter().map(|part| u64::from(part.len)).sum();
+        let sum =
+            |parts: &weft_engine::Segments| parts.iter().map(|part| u64::from(part.len)).sum();
         let wanted = match op {
             MemberOp::Flush => Wanted::Flush,
             MemberOp::Read { at, into } => moves(Direction::Read, at, sum(&into), false),

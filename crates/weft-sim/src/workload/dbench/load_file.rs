@@ -12,7 +12,7 @@
 //!
 //! Source   experiments.md §1.6; dbench 4.0, `README`
 
-use super::op::{Handle, Kind, Names, Op, Open};
+use super::op::{Handle, Names, Op, Open, OperationKind};
 
 /// A load: what one pass does.
 #[derive(Clone, Debug, Default)]
@@ -72,28 +72,28 @@ const AN_OPERATION: &str = "an operation: Close, Deltree, FIND_FIRST, Flush, Loc
 
 fn operation(fields: &mut Fields<'_>, names: &mut Names) -> Result<Op, Error> {
     let (column, name) = fields.next(AN_OPERATION)?;
-    let Some(kind) = Kind::ALL.into_iter().find(|kind| kind.name() == name) else {
+    let Some(kind) = OperationKind::ALL.into_iter().find(|kind| kind.name() == name) else {
         return Err(fields.error(column, format!("{name:?}"), AN_OPERATION));
     };
     let op = match kind {
-        Kind::Close => Op::Close(fields.handle()?),
-        Kind::Deltree => Op::Deltree(names.path(fields.path()?)),
-        Kind::FindFirst => {
+        OperationKind::Close => Op::Close(fields.handle()?),
+        OperationKind::Deltree => Op::Deltree(names.path(fields.path()?)),
+        OperationKind::FindFirst => {
             fields.path()?;
             for expected in ["a level", "the most names to find", "how many names were found"] {
                 fields.number(expected)?;
             }
             Op::Other(kind)
         }
-        Kind::Flush => Op::Flush(fields.handle()?),
-        Kind::LockX | Kind::UnlockX => {
+        OperationKind::Flush => Op::Flush(fields.handle()?),
+        OperationKind::LockX | OperationKind::UnlockX => {
             fields.handle()?;
             fields.number("an offset")?;
             fields.number("a length")?;
             Op::Other(kind)
         }
-        Kind::Mkdir => Op::Mkdir(names.path(fields.path()?)),
-        Kind::NtCreateX => {
+        OperationKind::Mkdir => Op::Mkdir(names.path(fields.path()?)),
+        OperationKind::NtCreateX => {
             let path = names.path(fields.path()?);
             let options = fields.number("create options")?;
             let disposition = fields.number("a create disposition")?;
@@ -106,41 +106,41 @@ fn operation(fields: &mut Fields<'_>, names: &mut Names) -> Result<Op, Error> {
             };
             Op::Open(path, Some((handle, open)))
         }
-        Kind::QueryFile => {
+        OperationKind::QueryFile => {
             fields.handle()?;
             fields.number("a level")?;
             Op::Other(kind)
         }
-        Kind::QueryFs => {
+        OperationKind::QueryFs => {
             fields.number("a level")?;
             Op::Other(kind)
         }
-        Kind::QueryPath => {
+        OperationKind::QueryPath => {
             fields.path()?;
             fields.number("a level")?;
             Op::Other(kind)
         }
-        Kind::ReadX | Kind::WriteX => {
+        OperationKind::ReadX | OperationKind::WriteX => {
             let handle = fields.handle()?;
             let offset = fields.number("an offset")?;
             let len = fields.length()?;
             fields.number("how many bytes were moved")?;
-            if kind == Kind::ReadX {
+            if kind == OperationKind::ReadX {
                 Op::Read { handle, offset, len }
             } else {
                 Op::Write { handle, offset, len }
             }
         }
-        Kind::Rename => {
+        OperationKind::Rename => {
             let from = names.path(fields.path()?);
             Op::Rename(from, names.path(fields.path()?))
         }
-        Kind::SetFile => {
+        OperationKind::SetFile => {
             let handle = fields.handle()?;
             fields.number("a level")?;
             Op::SetFile(handle)
         }
-        Kind::Unlink => {
+        OperationKind::Unlink => {
             let path = names.path(fields.path()?);
             fields.number("attributes")?;
             Op::Unlink(path)
@@ -276,7 +276,7 @@ Unlink "\top\b" 0x6 NT_STATUS_OK
             Op::Open(file, Some((handle, Open::Create))),
             Op::Write { handle, offset: 4095, len: 2 },
             Op::Flush(handle),
-            Op::Other(Kind::QueryPath),
+            Op::Other(OperationKind::QueryPath),
             Op::Open(none, None),
             Op::Close(handle),
             Op::Rename(file, renamed),

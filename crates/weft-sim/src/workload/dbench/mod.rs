@@ -21,6 +21,6 @@ mod table;
 
 pub use client::{Client, Run, Settings, Source};
 pub use load_file::{Error, Load};
-pub use op::{Handle, Kind, Names, Op, Open, Path};
+pub use op::{Handle, Names, Op, Open, OperationKind, Path};
 pub use synthetic::Synthetic;
-pub use table::{Row, Table};
+pub use table::{OperationRow, Table};

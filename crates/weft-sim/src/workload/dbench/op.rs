@@ -42,7 +42,7 @@ pub enum Op {
     /// `NTCreateX`; `None` finds nothing.
     Open(Path, Option<(Handle, Open)>),
     /// An operation that reads names or attributes only, or that failed.
-    Other(Kind),
+    Other(OperationKind),
     /// `ReadX`.
     Read {
         /// Of which file.
@@ -72,7 +72,7 @@ pub enum Op {
 /// What a table of latencies has a row for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[allow(missing_docs, reason = "they are the names of the operations")]
-pub enum Kind {
+pub enum OperationKind {
     Close,
     Deltree,
     FindFirst,
@@ -91,7 +91,7 @@ pub enum Kind {
     WriteX,
 }
 
-impl Kind {
+impl OperationKind {
     /// All of them, in order.
     pub const ALL: [Self; 16] = [
         Self::Close,
@@ -149,19 +149,19 @@ impl Kind {
 impl Op {
     /// The row of a table that it belongs to.
     #[must_use]
-    pub fn kind(&self) -> Kind {
+    pub fn kind(&self) -> OperationKind {
         match self {
-            Self::Close(_) => Kind::Close,
-            Self::Deltree(_) => Kind::Deltree,
-            Self::Flush(_) => Kind::Flush,
-            Self::Mkdir(_) => Kind::Mkdir,
-            Self::Open(..) => Kind::NtCreateX,
+            Self::Close(_) => OperationKind::Close,
+            Self::Deltree(_) => OperationKind::Deltree,
+            Self::Flush(_) => OperationKind::Flush,
+            Self::Mkdir(_) => OperationKind::Mkdir,
+            Self::Open(..) => OperationKind::NtCreateX,
             Self::Other(kind) => *kind,
-            Self::Read { .. } => Kind::ReadX,
-            Self::Rename(..) => Kind::Rename,
-            Self::SetFile(_) => Kind::SetFile,
-            Self::Unlink(_) => Kind::Unlink,
-            Self::Write { .. } => Kind::WriteX,
+            Self::Read { .. } => OperationKind::ReadX,
+            Self::Rename(..) => OperationKind::Rename,
+            Self::SetFile(_) => OperationKind::SetFile,
+            Self::Unlink(_) => OperationKind::Unlink,
+            Self::Write { .. } => OperationKind::WriteX,
         }
     }
 

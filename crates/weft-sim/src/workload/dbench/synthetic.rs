@@ -19,7 +19,7 @@ use std::collections::VecDeque;
 
 use weft_engine::writeback::PAGE_BYTES;
 
-use super::op::{Handle, Kind, Names, Op, Open, Path};
+use super::op::{Handle, Names, Op, Open, OperationKind, Path};
 use crate::rng::Rng;
 
 /// Repetitions of a pass.
@@ -141,7 +141,7 @@ pub struct Synthetic {
 enum Item {
     Session(usize),
     NotFound,
-    Other(Kind),
+    Other(OperationKind),
     Rename,
     Unlink(Path),
 }
@@ -255,7 +255,7 @@ impl Synthetic {
             }
             ops.push(Op::Close(handle));
         }
-        ops.extend([Op::Other(Kind::QueryPath); PROLOGUE_QUERIES]);
+        ops.extend([Op::Other(OperationKind::QueryPath); PROLOGUE_QUERIES]);
         ops
     }
 
@@ -319,9 +319,9 @@ impl Synthetic {
     fn items(&mut self, sessions: usize, share: impl Fn(u64) -> u64) -> Vec<Item> {
         let mut items: Vec<Item> = (0..sessions).map(Item::Session).collect();
         for (kind, count) in [
-            (Kind::QueryPath, pass::QUERY_PATH),
-            (Kind::FindFirst, pass::FIND_FIRST),
-            (Kind::QueryFs, pass::QUERY_FS),
+            (OperationKind::QueryPath, pass::QUERY_PATH),
+            (OperationKind::FindFirst, pass::FIND_FIRST),
+            (OperationKind::QueryFs, pass::QUERY_FS),
         ] {
             items.extend((0..share(count)).map(|_| Item::Other(kind)));
         }
@@ -390,9 +390,9 @@ impl Synthetic {
             self.existing(session.reads.iter().copied().max().unwrap_or(0))
         };
         let handle = self.open(ops, path, open);
-        ops.extend((0..session.queries).map(|_| Op::Other(Kind::QueryFile)));
+        ops.extend((0..session.queries).map(|_| Op::Other(OperationKind::QueryFile)));
         for _ in 0..session.locks {
-            ops.extend([Op::Other(Kind::LockX), Op::Other(Kind::UnlockX)]);
+            ops.extend([Op::Other(OperationKind::LockX), Op::Other(OperationKind::UnlockX)]);
         }
         let mut reads = session.reads.iter().copied();
         let between = session.reads.len() / session.groups.len().max(1);

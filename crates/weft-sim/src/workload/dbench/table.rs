@@ -2,11 +2,11 @@
 
 use weft_units::Span;
 
-use super::op::{Kind, Op};
+use super::op::{Op, OperationKind};
 
 /// A kind of operation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Row {
+pub struct OperationRow {
     /// How many were done.
     pub count: u64,
     /// How long they took together.
@@ -15,7 +15,7 @@ pub struct Row {
     pub max: Span,
 }
 
-impl Row {
+impl OperationRow {
     /// How long one took, ms.
     #[must_use]
     pub fn mean_ms(&self) -> f64 {
@@ -26,7 +26,7 @@ impl Row {
 /// Operations that ended within the measured time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Table {
-    rows: [Row; Kind::ALL.len()],
+    rows: [OperationRow; OperationKind::ALL.len()],
     /// Bytes of `WriteX` and `ReadX`.
     pub bytes: u64,
     /// Operations that a load says succeed, and here there was nothing for them to work on.
@@ -36,13 +36,13 @@ pub struct Table {
 impl Table {
     /// A row.
     #[must_use]
-    pub fn row(&self, kind: Kind) -> Row {
+    pub fn row(&self, kind: OperationKind) -> OperationRow {
         self.rows[kind as usize]
     }
 
     /// All rows that have operations.
-    pub fn rows(&self) -> impl Iterator<Item = (Kind, Row)> + '_ {
-        let all = Kind::ALL.into_iter().map(|kind| (kind, self.row(kind)));
+    pub fn rows(&self) -> impl Iterator<Item = (OperationKind, OperationRow)> + '_ {
+        let all = OperationKind::ALL.into_iter().map(|kind| (kind, self.row(kind)));
         all.filter(|(_, row)| row.count > 0)
     }
 

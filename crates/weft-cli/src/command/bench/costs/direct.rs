@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use weft_engine::sched::mq_deadline::{Direction, Level, MqDeadline, Request, Settings};
+use weft_engine::sched::mq_deadline::{Direction, IoPriority, MqDeadline, QueuedRequest, Settings};
 use weft_nbd::{
     ClientConnection, ClientEvent, ClientHandshake, ExportInfo, Goal, HandshakeEvent, Op,
     ServerConnection, ServerEvent,
@@ -38,10 +38,10 @@ fn scheduler(turn: Duration) -> f64 {
         // Source: D. E. Knuth, MMIX: a linear congruential generator.
         random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
         id += 1;
-        let request = Request {
+        let request = QueuedRequest {
             id,
             direction: if id.is_multiple_of(2) { Direction::Read } else { Direction::Write },
-            level: Level::BestEffort,
+            level: IoPriority::BestEffort,
             first: Sectors((random >> 30) * 16),
             len: Sectors(8),
             merges: true,

@@ -14,7 +14,7 @@ use crate::outcome::Failure;
 
 /// What serves.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Kind {
+pub(super) enum ServerKind {
     /// Weft, a RAID 5 on memory, with this stripe size.
     Array(&'static str),
     /// Weft, memory as it is.
@@ -27,7 +27,7 @@ pub(super) enum Kind {
     Recorded,
 }
 
-impl Kind {
+impl ServerKind {
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Array(stripe_size) => stripe_size,
@@ -41,41 +41,41 @@ impl Kind {
 
 /// A server that runs until the value is dropped.
 pub(super) struct Server {
-    pub(super) kind: Kind,
+    pub(super) kind: ServerKind,
     child: Child,
     socket: PathBuf,
 }
 
 impl Server {
     /// Starts it and waits until clients may connect.
-    pub(super) fn start(kind: Kind, dir: &Path) -> std::result::Result<Self, Failure> {
+    pub(super) fn start(kind: ServerKind, dir: &Path) -> std::result::Result<Self, Failure> {
         let word = kind.name().replace(' ', "-");
         let socket = dir.join(format!("{word}.nbd"));
         let _ = std::fs::remove_file(&socket);
         let failed = |error: std::io::Error| Failure::failed(format!("{}: {error}", kind.name()));
         let mut weft = Command::new(std::env::current_exe().map_err(failed)?);
         let mut command = match kind {
-            Kind::Array(stripe_size) => {
+            ServerKind::Array(stripe_size) => {
                 weft.args(["bench", "nbd", "--stripe-size", stripe_size]);
                 weft.arg("--serve-array").arg(&socket);
                 weft
             }
-            Kind::Bare | Kind::Recorded => {
+            ServerKind::Bare | ServerKind::Recorded => {
                 let uri = format!("nbd+unix:///?socket={}", socket.display());
                 let name = format!("bench-{word}-{}", std::process::id());
                 weft.args(["serve", "--bare", "--name", &name, "--listen", &uri]);
                 weft.arg(format!("ram:{}M", EXPORT_BYTES >> 20));
                 weft.env("XDG_RUNTIME_DIR", dir);
-                if let Kind::Recorded = kind {
+                if let ServerKind::Recorded = kind {
                     weft.arg("--record").arg(socket.with_extension("iolog"));
                 }
                 weft
             }
-            Kind::Least => {
+            ServerKind::Least => {
                 weft.args(["bench", "nbd", "--serve-least"]).arg(&socket);
                 weft
             }
-            Kind::Nbdkit => {
+            ServerKind::Nbdkit => {
                 let mut nbdkit = Command::new("nbdkit");
                 nbdkit.args(["-f", "-U"]).arg(&socket).args(["memory", &EXPORT_BYTES.to_string()]);
                 nbdkit
@@ -83,7 +83,7 @@ impl Server {
         };
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         let child = command.spawn().map_err(|error| match (kind, error.kind()) {
-            (Kind::Nbdkit, ErrorKind::NotFound) => {
+            (ServerKind::Nbdkit, ErrorKind::NotFound) => {
                 Failure::failed("nbdkit is not installed; for it install the package nbdkit")
             }
             _ => failed(error),

@@ -10,12 +10,12 @@
 //! - the strip of a partial write and what its parity needs are read together.
 //!
 //! Inputs   [`Facts`]
-//! Answer   [`Step`], as md's rule gives
+//! Answer   [`StripeStep`], as md's rule gives
 //! Knob     `plan_rule=least`
 //! Source   weft's own; what md does instead is md-raid.md §2.3, §2.6, §2.7 and §8, rows 10 to 12
 //! Compare  [`PlanRule::Md`](crate::knobs::PlanRule::Md)
 
-use super::{Facts, Mode, Step};
+use super::{Facts, Mode, StripeStep};
 use crate::knobs::RmwLevel;
 use crate::raid::slot_set::SlotSet;
 
@@ -29,22 +29,22 @@ struct Fetch {
 }
 
 impl Facts {
-    pub(super) fn least(&self) -> Step {
+    pub(super) fn least(&self) -> StripeStep {
         let partial = self.to_write.without(self.overwrite);
         let wanted = if self.syncing { self.all } else { self.to_read.or(partial) };
         let first = self.fetch(wanted, self.uptodate);
         let writes = !self.to_write.is_empty() && !self.syncing;
         if !first.lost.is_empty() || !writes {
-            return first.step().unwrap_or(Step::Rest);
+            return first.step().unwrap_or(StripeStep::Rest);
         }
         let uptodate = self.uptodate.or(first.reads);
         let (mode, second) = self.write(uptodate);
         let more = second.reads;
         if !more.is_empty() && !self.preread {
-            return Step::Read { strips: first.reads, delay: true };
+            return StripeStep::Read { strips: first.reads, delay: true };
         }
         let fetch = Fetch { reads: first.reads.or(more), lost: second.lost };
-        fetch.step().unwrap_or(Step::Write(mode))
+        fetch.step().unwrap_or(StripeStep::Write(mode))
     }
 
     /// The cheapest way to have strips, given those that are valid.
@@ -110,11 +110,11 @@ impl Facts {
 
 impl Fetch {
     /// What comes first, if there is anything to do.
-    fn step(self) -> Option<Step> {
+    fn step(self) -> Option<StripeStep> {
         if !self.reads.is_empty() {
-            return Some(Step::Read { strips: self.reads, delay: false });
+            return Some(StripeStep::Read { strips: self.reads, delay: false });
         }
-        (!self.lost.is_empty()).then_some(Step::Recover(self.lost))
+        (!self.lost.is_empty()).then_some(StripeStep::Recover(self.lost))
     }
 }
 
@@ -136,7 +136,7 @@ mod tests {
         let mut reads = 0;
         for _ in 0..8 {
             match facts.plan() {
-                Step::Read { strips, delay } => {
+                StripeStep::Read { strips, delay } => {
                     assert!(!(delay && facts.preread) && (delay || !strips.is_empty()));
                     assert!(strips.and(facts.uptodate).is_empty(), "{facts:?}");
                     assert!(strips.without(facts.insync).is_empty(), "{facts:?}");
@@ -144,15 +144,15 @@ mod tests {
                     reads += strips.count();
                     facts.uptodate = facts.uptodate.or(strips);
                 }
-                Step::Recover(lost) => {
+                StripeStep::Recover(lost) => {
                     check_recovery(&facts, lost);
                     facts.uptodate = facts.uptodate.or(lost);
                 }
-                Step::Write(mode) => {
+                StripeStep::Write(mode) => {
                     check_write(&facts, mode);
                     return reads;
                 }
-                Step::Rest => {
+                StripeStep::Rest => {
                     let wanted = if facts.syncing { facts.all } else { facts.to_read };
                     assert!(wanted.without(facts.uptodate).is_empty(), "{facts:?}");
                     return reads;

@@ -3,7 +3,7 @@
 use weft_units::Slot;
 
 use crate::array::{Array, MemberRequest};
-use crate::frame::Part;
+use crate::frame::Segment;
 use crate::knobs::Knobs;
 use crate::membership::{Membership, Report};
 use crate::mutant::Mutant;
@@ -40,7 +40,7 @@ impl Surroundings<'_> {
         &mut self,
         slot: Slot,
         request: &MemberRequest,
-        parts: &[Part],
+        parts: &[Segment],
         who: Who,
     ) -> bool {
         let Some(position) = self.array.position_at(slot) else { return false };

@@ -11,14 +11,14 @@ use weft_units::{Bytes, FRAME_BYTES, Slot, StripeId};
 use super::{Event, Stripes, Surroundings, exponent};
 use crate::array::MemberRequest;
 use crate::error::ReplyError;
-use crate::frame::{Part, Parts, ZERO_FRAME};
+use crate::frame::{Segment, Segments, ZERO_FRAME};
 use crate::mutant::Mutant;
 use crate::outbox::{StripRun, Who};
 use crate::output::ComputeOp;
 use crate::raid::parity::plan::Mode;
 use crate::raid::parity::stripe::{Batch, Operation, SubRequest};
 use crate::raid::slot_set::SlotSet;
-use crate::sched::merge::{self, Kind};
+use crate::sched::merge::{self, MergeKind};
 
 impl Stripes {
     /// Takes in what is written and computes parity: of one stripe, or of a batch.
@@ -88,7 +88,7 @@ impl Stripes {
             if zero_copy_from.is_some() && mode == Mode::Reconstruct {
                 continue;
             }
-            let mut take = |new: Part, offset: u32| {
+            let mut take = |new: Segment, offset: u32| {
                 let here = |slot: Slot| stripe.part(slot, offset, new.len);
                 let to = here(sub_request.slot);
                 if mode == Mode::ReadModifyWrite {
@@ -194,11 +194,11 @@ impl Stripes {
             sector: stripe.sector(height),
             bytes: height.bytes(),
             max: cx.knobs.max_sectors,
-            kind: Kind { fua: stripe.written_durably(), stripes: true, attr },
+            kind: MergeKind { fua: stripe.written_durably(), stripes: true, attr },
         };
         let Some(room) = cx.room(slot, &strip) else { return stripes.len() };
         let room = room / height.bytes().0;
-        let mut parts = Parts::new();
+        let mut parts = Segments::new();
         let mut count = 0;
         for id in stripes.iter().take((room as usize).max(1)) {
             let stripe = self.cache.stripe(*id);
@@ -406,11 +406,11 @@ impl Stripes {
 
 impl SubRequest {
     /// Zeros instead of its memory: parts of at most one frame, with offsets within the strip.
-    fn zeros(&self) -> impl Iterator<Item = (Part, u32)> {
+    fn zeros(&self) -> impl Iterator<Item = (Segment, u32)> {
         let frame = FRAME_BYTES as u32;
         (0..self.len.div_ceil(frame)).map(move |nth| {
             let len = frame.min(self.len - nth * frame);
-            (Part { frame: ZERO_FRAME, offset: 0, len }, self.offset + nth * frame)
+            (Segment { frame: ZERO_FRAME, offset: 0, len }, self.offset + nth * frame)
         })
     }
 }
