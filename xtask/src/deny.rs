@@ -1,9 +1,10 @@
 //! Does every crate that is built have an allowed licence and source, and is none of them banned?
 //!
-//! What `cargo deny check licenses bans sources` asks, read out of the same `deny.toml`: this file is
-//! the gate, on every machine. cargo-deny itself is no part of `check`, for a part that runs only where
-//! somebody has installed it says nothing about CI, and building it takes three to five minutes on two
-//! cores. By hand it finds one thing more: licence files that say other than a manifest.
+//! What `cargo deny check licenses bans sources` asks, read out of the same `deny.toml`: this file
+//! is the gate, on every machine. cargo-deny itself is no part of `check`, for a part that runs
+//! only where somebody has installed it says nothing about CI, and building it takes three to five
+//! minutes on two cores. By hand it finds one thing more: licence files that say other than a
+//! manifest.
 
 use anyhow::Context;
 use serde_json::Value;

@@ -1,11 +1,12 @@
 //! How many instructions does one operation take, and is it more than it was?
 //!
-//! `weft bench repeat` does one thing many times; callgrind counts what its `measured_part` executes.
-//! The counts do not depend on the machine's load, and hardly on the machine: two runs of one binary give
-//! the same number. They depend on the compiler, which the committed file therefore names: another one's
-//! counts are not compared. `benches/rust-toolchain.toml` pins it for `cargo` in that folder, and for
-//! nothing else, as rustup lets the nearest such file decide: weft is built by any Rust that its manifest
-//! admits, and a machine that has the right compiler under another name (`stable`) fetches nothing.
+//! `weft bench repeat` does one thing many times; callgrind counts what its `measured_part`
+//! executes. The counts do not depend on the machine's load, and hardly on the machine: two runs of
+//! one binary give the same number. They depend on the compiler, which the committed file therefore
+//! names: another one's counts are not compared. `benches/rust-toolchain.toml` pins it for `cargo`
+//! in that folder, and for nothing else, as rustup lets the nearest such file decide: weft is built
+//! by any Rust that its manifest admits, and a machine that has the right compiler under another
+//! name (`stable`) fetches nothing.
 
 use crate::part::{Ending, has};
 use crate::tree;

@@ -42,7 +42,8 @@ fn suites() -> anyhow::Result<Vec<Suite>> {
 /// What tests of weft-lab and weft-sim compare with, and skip when it is absent.
 const OF_TESTS: [&str; 3] = ["blkparse", "dbench", "fio"];
 
-/// The packages that any suite, any test, or the count of instructions, needs and this machine lacks.
+/// The packages that any suite, any test, or the count of instructions, needs and this machine
+/// lacks.
 pub(crate) fn packages_missing() -> Vec<&'static str> {
     let suites = suites().unwrap_or_default();
     let needs = suites.iter().flat_map(|suite| suite.needs.iter().map(String::as_str));

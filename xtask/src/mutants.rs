@@ -1,12 +1,13 @@
 //! Mutants: changes of the code, and which of them no test notices.
 //!
-//! cargo-mutants changes one thing at a time, as the configuration of a *set* says, and runs tests. A change
-//! that all tests let pass is a *survivor*: a test is missing, or the change makes no
+//! cargo-mutants changes one thing at a time, as the configuration of a *set* says, and runs tests.
+//! A change that all tests let pass is a *survivor*: a test is missing, or the change makes no
 //! difference. Survivors of the second kind are in `xtask/mutants-survivors.txt`, each with the
 //! reason; any other is a failure, and so is a line for which nothing survives any more.
 //!
-//! Nothing here is part of `cargo xtask test`: all of it takes hours, of the set `stripes` days. So runs are
-//! mostly shards, and each is added to a ledger ([`ledger`]) that says how much of which file was run.
+//! Nothing here is part of `cargo xtask test`: all of it takes hours, of the set `stripes` days. So
+//! runs are mostly shards, and each is added to a ledger ([`ledger`]) that says how much of which
+//! file was run.
 
 mod ledger;
 mod together;
@@ -36,9 +37,9 @@ const SETS: [Set; 4] = [
 
 /// `cargo xtask mutants [SET…] [-- OPTION…]`; options are those of `cargo mutants`.
 ///
-/// `cargo xtask mutants record SET SHARD FOLDER` adds to the ledger what was run elsewhere, in a copy of the
-/// commit that is checked out; FOLDER is the one that holds `mutants.out`, SHARD is as in `--shard`,
-/// `all`, or `again` if what had survived was tried again.
+/// `cargo xtask mutants record SET SHARD FOLDER` adds to the ledger what was run elsewhere, in a
+/// copy of the commit that is checked out; FOLDER is the one that holds `mutants.out`, SHARD is as
+/// in `--shard`, `all`, or `again` if what had survived was tried again.
 ///
 /// `cargo xtask mutants together SHARD` builds the changes of a shard of `stripes` together
 /// ([`together`]).

@@ -1,9 +1,9 @@
 //! Tests, each with a limit of its own: with nextest where it is installed, and without it.
 //!
-//! `cargo test` has no limit for one test, so that one that hangs takes the time of all others and is
-//! not named. Without nextest each test is therefore a process of its own here as well, as many at a
-//! time as there are processors, and one that is not done in [`LIMIT`] is ended and has failed.
-//! Building nextest instead would take longer than the tests, and needs a network.
+//! `cargo test` has no limit for one test, so that one that hangs takes the time of all others and
+//! is not named. Without nextest each test is therefore a process of its own here as well, as many
+//! at a time as there are processors, and one that is not done in [`LIMIT`] is ended and has
+//! failed. Building nextest instead would take longer than the tests, and needs a network.
 
 use crate::part::{Ending, cargo, run};
 use anyhow::Context;

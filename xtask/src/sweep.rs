@@ -1,9 +1,9 @@
 //! How much has been simulated, over time?
 //!
-//! `cargo xtask sweep N` simulates N seeds of each profile, and for each ten of them one small scope and one
-//! steady load, on all CPUs (`crates/weft-sim/src/sweep.rs`), and adds a line to the ledger: which commit, how
-//! much, how many failures. Seeds go on where the last sweep ended, so that none counts twice. Whoever runs
-//! a sweep commits the line.
+//! `cargo xtask sweep N` simulates N seeds of each profile, and for each ten of them one small
+//! scope and one steady load, on all CPUs (`crates/weft-sim/src/sweep.rs`), and adds a line to the
+//! ledger: which commit, how much, how many failures. Seeds go on where the last sweep ended, so
+//! that none counts twice. Whoever runs a sweep commits the line.
 
 use crate::lines::{commit, count, date, printed, text};
 use crate::part::cargo;
@@ -154,7 +154,8 @@ fn sum(sweeps: &[Sweep]) -> Sum {
     })
 }
 
-/// The commit that is checked out, with nothing changed since but the ledger: a count is of a commit.
+/// The commit that is checked out, with nothing changed since but the ledger: a count is of a
+/// commit.
 fn clean_commit() -> anyhow::Result<String> {
     let changed = printed("git", &["status", "--porcelain"])?;
     let others: Vec<&str> =

@@ -1,7 +1,7 @@
 //! How is a volume served within this process?
 //!
-//! In a thread, on unix sockets in a private directory, until the value is stopped or dropped. `cat`
-//! and `demo` use a volume this way, so that they go through all of what `serve` does.
+//! In a thread, on unix sockets in a private directory, until the value is stopped or dropped.
+//! `cat` and `demo` use a volume this way, so that they go through all of what `serve` does.
 
 use std::io::PipeWriter;
 use std::os::fd::OwnedFd;

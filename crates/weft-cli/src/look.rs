@@ -272,7 +272,8 @@ impl Looked {
         while let Some(foreign) = probe::foreign_signature(self.size, &head, &tail) {
             let block = foreign.byte / SUPER_BYTES as u64 * SUPER_BYTES as u64;
             all.push(foreign);
-            // A few bytes that belong to it may be in another block, and it would be found for ever.
+            // A few bytes that belong to it may be in another block, and it would be found for
+            // ever.
             if all.len() > FOREIGN_MAX {
                 break;
             }

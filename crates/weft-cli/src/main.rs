@@ -73,8 +73,8 @@ fn parse() -> Result<Cli, clap::Error> {
 }
 
 fn main() -> ExitCode {
-    // With a handler, a write beyond the limit on file sizes fails with an error that is told, as one
-    // on a full disk; without, the signal kills, and a volume would stay dirty without a word.
+    // With a handler, a write beyond the limit on file sizes fails with an error that is told, as
+    // one on a full disk; without, the signal kills, and a volume would stay dirty without a word.
     let _ = signal_hook::flag::register(SIGXFSZ, Arc::default());
     let cli = match parse() {
         Ok(cli) => cli,

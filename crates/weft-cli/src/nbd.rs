@@ -1,7 +1,7 @@
 //! How does weft itself use a volume over NBD?
 //!
-//! A blocking client with several requests in flight: what `cat` reads through and what `demo` writes
-//! and verifies through. It is the protocol crate's client half on a socket, nothing more.
+//! A blocking client with several requests in flight: what `cat` reads through and what `demo`
+//! writes and verifies through. It is the protocol crate's client half on a socket, nothing more.
 //!
 //! Bound    the caller's: a request is sent when asked for, and its buffer lives until it is
 //!          answered. Do not mix many large reads and writes on one connection: neither side may

@@ -90,8 +90,8 @@ pub(crate) fn wants_json(arguments: impl Iterator<Item = OsString>) -> bool {
     arguments.skip(1).take_while(|word| word != "--").any(|word| word == "--json")
 }
 
-/// Prints a failure as JSON on standard output, unless a value was printed there already: a document
-/// that says what is wrong.
+/// Prints a failure as JSON on standard output, unless a value was printed there already: a
+/// document that says what is wrong.
 pub(crate) fn print_error(status: u8, message: &str) {
     if terminal::printed_json() {
         return;

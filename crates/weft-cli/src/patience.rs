@@ -140,7 +140,8 @@ mod tests {
         gates.enumerate().map(|(index, (open, gate))| (open, (format!("m{index}"), gate))).unzip()
     }
 
-    /// Names a silent member three times, and is long enough for threads of a busy machine to answer.
+    /// Names a silent member three times, and is long enough for threads of a busy machine to
+    /// answer.
     fn short() -> Patience {
         Patience { notice: Duration::from_millis(600), bound: Some(Duration::from_secs(2)) }
     }

@@ -1,8 +1,8 @@
 //! Where does a result go?
 //!
-//! `--report FILE.html` and `--write FILE` name a file. Whether it can be written is seen before anything runs for
-//! half an hour, and what was in it stays there until the new one is whole: that is written beside it, and takes its
-//! place. Ctrl-C leaves nothing beside it.
+//! `--report FILE.html` and `--write FILE` name a file. Whether it can be written is seen before
+//! anything runs for half an hour, and what was in it stays there until the new one is whole: that
+//! is written beside it, and takes its place. Ctrl-C leaves nothing beside it.
 
 use std::fs;
 use std::path::{Path, PathBuf};

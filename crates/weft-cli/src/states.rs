@@ -1,7 +1,7 @@
 //! How are states of an array told to people and to programs?
 //!
-//! The table is the engine's, [`weft_engine::assemble::states`]; here are its rows of a running volume,
-//! and its two forms.
+//! The table is the engine's, [`weft_engine::assemble::states`]; here are its rows of a running
+//! volume, and its two forms.
 
 use serde_json::{Value, json};
 use weft_engine::assemble::states::AssemblyState;

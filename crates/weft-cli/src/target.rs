@@ -1,7 +1,7 @@
 //! Which running volume does a TARGET name, and where do its sockets live?
 //!
-//! A volume NAME listens for administrators on `NAME.sock` and, unless told otherwise, for clients on
-//! `NAME.nbd`, in `$XDG_RUNTIME_DIR/weft`, `/run/weft` as root, or a private directory below
+//! A volume NAME listens for administrators on `NAME.sock` and, unless told otherwise, for clients
+//! on `NAME.nbd`, in `$XDG_RUNTIME_DIR/weft`, `/run/weft` as root, or a private directory below
 //! `$TMPDIR` when there is neither. A TARGET is such a name, or the path of a control socket.
 
 use std::io::ErrorKind;

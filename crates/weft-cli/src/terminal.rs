@@ -1,8 +1,8 @@
 //! What does the person in front of it see?
 //!
 //! Standard output carries data, standard error messages. Both go through here: colour and progress
-//! bars only where there is a terminal and nobody said otherwise (`NO_COLOR`, `CLICOLOR_FORCE`), and
-//! a reader that has gone is an error to handle, not a panic.
+//! bars only where there is a terminal and nobody said otherwise (`NO_COLOR`, `CLICOLOR_FORCE`),
+//! and a reader that has gone is an error to handle, not a panic.
 
 use std::ffi::OsStr;
 use std::io::{self, IsTerminal, Read, Write};
@@ -86,7 +86,8 @@ pub(crate) fn share(what: &'static str) -> ProgressBar {
     bar(what, 1000, "{prefix:>12} [{bar:24}] {percent:>3}%  {eta} left  {wide_msg}")
 }
 
-/// How many were tried of nobody knows how many, with a message, drawn on standard error when that is a terminal.
+/// How many were tried of nobody knows how many, with a message, drawn on standard error when that
+/// is a terminal.
 pub(crate) fn tries(what: &'static str) -> ProgressBar {
     bar(what, 0, "{prefix:>12} {pos} tried in {elapsed}  {wide_msg}")
 }
@@ -148,8 +149,9 @@ pub(crate) fn scratch() -> Result<tempfile::TempDir, Failure> {
     })
 }
 
-/// Removes files and directories, and progress bars, when the process is told to end (SIGINT, SIGTERM), and
-/// ends it with the status that a shell expects. For commands that have nothing to finish.
+/// Removes files and directories, and progress bars, when the process is told to end (SIGINT,
+/// SIGTERM), and ends it with the status that a shell expects. For commands that have nothing to
+/// finish.
 pub(crate) fn remove_when_interrupted(paths: &[PathBuf]) -> Result<(), Failure> {
     let known = {
         let mut passing = locked(&PASSING);
@@ -182,8 +184,8 @@ pub(crate) fn remove_when_interrupted(paths: &[PathBuf]) -> Result<(), Failure> 
     Ok(())
 }
 
-/// Leaves the end of an interrupted process to whoever removes its files: a command that fails because
-/// they are gone has nothing to say.
+/// Leaves the end of an interrupted process to whoever removes its files: a command that fails
+/// because they are gone has nothing to say.
 pub(crate) fn wait_if_interrupted() {
     while INTERRUPTED.load(Ordering::SeqCst) {
         std::thread::park();

@@ -1,5 +1,5 @@
-//! Members that end before their data does: what lies behind their end is computed from the others, and
-//! what cannot be computed is told, block by block.
+//! Members that end before their data does: what lies behind their end is computed from the others,
+//! and what cannot be computed is told, block by block.
 
 mod common;
 

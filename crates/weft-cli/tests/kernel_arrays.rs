@@ -286,8 +286,8 @@ fn a_bad_block_is_a_missing_block() {
 #[test]
 fn a_journal_that_holds_more_than_the_members_is_refused() {
     let fixture = Fixture::of("raid5-4-journal");
-    // A byte of the last stripe of the journal, on each member in turn: two of them hold blocks that
-    // are in the journal.
+    // A byte of the last stripe of the journal, on each member in turn: two of them hold blocks
+    // that are in the journal.
     let at = (2048 + 9592) * 512;
     let mut refused = 0;
     for spoilt in 0..4 {
@@ -370,8 +370,8 @@ fn an_array_of_version_0_90_is_written_in_its_own_way() {
     assert!(output.status.success() && output.stdout == fixture.content(), "{output:?}");
 }
 
-/// Whoever reads the bitmaps next must see that they are of before: also that of a new member, whose
-/// place held something else.
+/// Whoever reads the bitmaps next must see that they are of before: also that of a new member,
+/// whose place held something else.
 #[test]
 fn an_array_with_a_bitmap_is_written_and_leaves_the_bitmap_behind() {
     let fixture = Fixture::of("raid5-4-v11-bitmap");

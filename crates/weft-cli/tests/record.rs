@@ -95,7 +95,8 @@ fn what_several_clients_ask_is_recorded_in_order() {
     assert!(log.contains("log: 424 requests recorded"), "{log}");
 }
 
-/// A process that is killed leaves what had arrived a moment before, and the log says that it was cut.
+/// A process that is killed leaves what had arrived a moment before, and the log says that it was
+/// cut.
 #[test]
 fn a_killed_server_leaves_a_log_that_can_be_read() {
     let dir = array();

@@ -1,9 +1,9 @@
 //! What has to be read so that a member with larger blocks can be asked?
 //!
-//! Clients may ask for any byte range; members move whole logical blocks. A read is rounded out. That
-//! costs no memory: payload sits in its frames as it does in the volume, so the rest of the first and
-//! last block has its place there already. Writes of part of a block need the rest of it and go
-//! through the stripe cache, which reads and writes whole blocks anyway.
+//! Clients may ask for any byte range; members move whole logical blocks. A read is rounded out.
+//! That costs no memory: payload sits in its frames as it does in the volume, so the rest of the
+//! first and last block has its place there already. Writes of part of a block need the rest of it
+//! and go through the stripe cache, which reads and writes whole blocks anyway.
 
 use weft_units::ByteRange;
 

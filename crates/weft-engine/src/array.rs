@@ -1,21 +1,21 @@
 //! Who is in the array, and what do the superblocks say of it?
 //!
-//! The coordinator of one volume: membership, clean and dirty, superblock updates, flush rounds. Stripes
-//! ask it who can be read and written, and report who did not do it.
+//! The coordinator of one volume: membership, clean and dirty, superblock updates, flush rounds.
+//! Stripes ask it who can be read and written, and report who did not do it.
 //!
-//! A *superblock update* writes the superblock of every member that is not faulty, each durably and after
-//! everything before it. Updates are numbered; whoever depends on a change waits for the number of the
-//! first update that starts after it. Three things depend on one:
+//! A *superblock update* writes the superblock of every member that is not faulty, each durably and
+//! after everything before it. Updates are numbered; whoever depends on a change waits for the
+//! number of the first update that starts after it. Three things depend on one:
 //!
 //! - the first write after clean: the dirty state comes before it (I5);
 //! - an acknowledgement after a member failed: the failure comes before it (I4d), and no stripe is
 //!   handled meanwhile, as in md;
 //! - the clean state: every member is flushed before any superblock says clean.
 //!
-//! A superblock that is not written is written once more before its member falls: a passing error must
-//! not cost a member, and two of them in one update not the array. (What a flush lost is lost all the same:
-//! a driver says so again.) One that finds no space is written again every second, until there is some
-//! or the member is given up ([`Array::give_up_full`]).
+//! A superblock that is not written is written once more before its member falls: a passing error
+//! must not cost a member, and two of them in one update not the array. (What a flush lost is lost
+//! all the same: a driver says so again.) One that finds no space is written again every second,
+//! until there is some or the member is given up ([`Array::give_up_full`]).
 //!
 //! Update counts only go up (md takes one back on a clean state; both are accepted by md).
 //!
@@ -73,9 +73,10 @@ pub(crate) struct Array {
     lacked_space_for_discard: bool,
 }
 
-/// Strips that were corrected after a read error. That takes no dirty state, for it changes nothing that a
-/// crash could leave half done; but the members are flushed before a superblock says clean. So it
-/// is with strips that a member had no space for, once they are written and no resync is to come.
+/// Strips that were corrected after a read error. That takes no dirty state, for it changes nothing
+/// that a crash could leave half done; but the members are flushed before a superblock says clean.
+/// So it is with strips that a member had no space for, once they are written and no resync is to
+/// come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Corrections {
     Durable,
@@ -93,8 +94,8 @@ enum CleanState {
     BecomingDirty(u64),
     Clean,
     Dirty,
-    /// Dirty, and the members are being flushed so that a superblock update may say clean: the flush of this
-    /// number, for one that was asked for before a later write does not cover it.
+    /// Dirty, and the members are being flushed so that a superblock update may say clean: the
+    /// flush of this number, for one that was asked for before a later write does not cover it.
     EnteringSafeMode(u64),
 }
 
@@ -121,13 +122,13 @@ struct SuperblockUpdates {
     /// make it two: then a crash in its middle could not tell them from stale ones.
     catching_up: bool,
     /// What is outstanding are the members that just took a slot, before any other says so: then no
-    /// crash finds one in a slot whose own superblock does not say that it is being rebuilt. (md takes
-    /// the role of a member that lags by one from the others.)
+    /// crash finds one in a slot whose own superblock does not say that it is being rebuilt. (md
+    /// takes the role of a member that lags by one from the others.)
     introducing: bool,
     /// What was written last says that writes may be in flight.
     said_in_use: bool,
-    /// A superblock update is under way, and nothing of it is outstanding: what it writes next says clean and
-    /// waits until the members are flushed, as strips were corrected since it began.
+    /// A superblock update is under way, and nothing of it is outstanding: what it writes next says
+    /// clean and waits until the members are flushed, as strips were corrected since it began.
     held: bool,
     /// The first superblock update that records every failure so far.
     records_failures: u64,
@@ -382,14 +383,15 @@ impl Array {
     }
 
     /// Whether everything that failed is recorded on the others. Of a broken array it never is: the
-    /// member that broke it may have failed in the very update that was to record another's failure.
+    /// member that broke it may have failed in the very update that was to record another's
+    /// failure.
     pub(crate) fn failures_recorded(&self) -> bool {
         self.updates.done >= self.updates.records_failures
             || self.is_planted(Mutant::AckBeforeSuperblock)
     }
 
-    /// Starts the flush rounds and superblock updates that are wanted. Whom a round of flushes served
-    /// that found no member to ask.
+    /// Starts the flush rounds and superblock updates that are wanted. Whom a round of flushes
+    /// served that found no member to ask.
     pub(crate) fn start_rounds(&mut self, out: &mut Outbox) -> Vec<RequestId> {
         let SuperblockUpdates { held, started, .. } = self.updates;
         let idle = started == self.updates.done && self.updates.outstanding == 0 && !held;
@@ -436,8 +438,8 @@ impl Array {
         !self.says_in_use() && self.corrections != Corrections::Durable
     }
 
-    /// Whether a strip may be being corrected: when the array is not in use, nobody else writes to members
-    /// that are in sync.
+    /// Whether a strip may be being corrected: when the array is not in use, nobody else writes to
+    /// members that are in sync.
     fn is_correcting(&self, out: &Outbox) -> bool {
         let mut in_sync = self.members.iter().filter(|it| it.state == MemberState::InSync);
         in_sync.any(|member| out.is_writing_stripes(member.info.index))
@@ -450,8 +452,8 @@ impl Array {
 
     /// When a superblock update is due that found no space before.
     pub(crate) fn update_wake(&self) -> Option<Time> {
-        // While others of the last superblock update have not answered, their answers are what wakes, and those
-        // to a flush while the superblock update is held.
+        // While others of the last superblock update have not answered, their answers are what
+        // wakes, and those to a flush while the superblock update is held.
         let SuperblockUpdates { held, outstanding, .. } = self.updates;
         let waits =
             outstanding == 0 && !held && !self.membership.read_only && !self.membership.broken;
@@ -539,8 +541,8 @@ impl Array {
         self.updates.outstanding += 1;
     }
 
-    /// Gives a new member a bitmap, in the superblock update in which it is first told who it is. What was there
-    /// is nobody's, and md would refuse the array or believe it.
+    /// Gives a new member a bitmap, in the superblock update in which it is first told who it is.
+    /// What was there is nobody's, and md would refuse the array or believe it.
     fn write_bitmap(&mut self, position: usize, out: &mut Outbox) {
         let member = &mut self.members[position];
         if !std::mem::take(&mut member.lacks_bitmap) {
@@ -623,7 +625,8 @@ impl Array {
         }
     }
 
-    /// What was outstanding of a superblock update was answered: on to the rest of it, if there is any.
+    /// What was outstanding of a superblock update was answered: on to the rest of it, if there is
+    /// any.
     fn finish_superblocks(&mut self, out: &mut Outbox) {
         if self.members.iter().any(Member::is_to_try_again) {
             self.updates.held = true;
@@ -823,8 +826,8 @@ impl Array {
         self.updates.not_before.is_some() && self.updates.outstanding == 0 && !self.updates.held
     }
 
-    /// Whether members without space may be given up, of those that are in sync: the others suffice, who
-    /// do not share their space with one that is full.
+    /// Whether members without space may be given up, of those that are in sync: the others
+    /// suffice, who do not share their space with one that is full.
     fn can_do_without_full(&self) -> bool {
         let full = |member: &Member| member.is_full_since().is_some();
         let spaces = || self.members.iter().filter(|it| full(it)).filter_map(|it| it.info.space);

@@ -47,7 +47,8 @@ pub struct MemberInfo {
     /// What it takes its space from, a file system as a rule: members with the same number run full
     /// together. None: from nothing that another member takes it from.
     pub space: Option<u64>,
-    /// Whether it gives up what it stores for a range that is discarded, and the range reads as zeroes.
+    /// Whether it gives up what it stores for a range that is discarded, and the range reads as
+    /// zeroes.
     pub discards: bool,
 }
 

@@ -1,9 +1,9 @@
 //! How much may a client have outstanding?
 //!
-//! Every client has the same credit, in bytes of payload. A request takes from it when it arrives and
-//! gives back when it is answered, so that what a client makes the engine hold is bounded by what it
-//! was allowed, whether it reads its answers or not. A request larger than the whole credit goes
-//! alone.
+//! Every client has the same credit, in bytes of payload. A request takes from it when it arrives
+//! and gives back when it is answered, so that what a client makes the engine hold is bounded by
+//! what it was allowed, whether it reads its answers or not. A request larger than the whole credit
+//! goes alone.
 
 use weft_units::{Bytes, ClientId};
 

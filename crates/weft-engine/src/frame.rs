@@ -65,7 +65,8 @@ impl Run {
 }
 
 impl Segment {
-    /// `len` bytes that begin `offset` bytes after the start of `frame`, in whichever frame that is.
+    /// `len` bytes that begin `offset` bytes after the start of `frame`, in whichever frame that
+    /// is.
     #[must_use]
     pub fn at(frame: Frame, offset: u64, len: u64) -> Self {
         let skipped =

@@ -14,11 +14,11 @@ use crate::token::{Tag, Token};
 pub enum Input {
     /// A client asks for something. Its frames are the engine's until they come back.
     Client(ClientRequest),
-    /// A connection is gone. What it asked for still finishes; its frames come back. Answers that were
-    /// decided before this was looked at may still come, with the frames of a read as usual.
+    /// A connection is gone. What it asked for still finishes; its frames come back. Answers that
+    /// were decided before this was looked at may still come, with the frames of a read as usual.
     ClientGone(ClientId),
-    /// The one answer to a `Submit` or a `Compute`. A `Compute` has no way to fail: a driver that cannot
-    /// carry one out must stop, and answer nobody.
+    /// The one answer to a `Submit` or a `Compute`. A `Compute` has no way to fail: a driver that
+    /// cannot carry one out must stop, and answer nobody.
     Done {
         /// Which.
         token: Token,
@@ -88,8 +88,8 @@ pub struct Flags {
     pub preflush: bool,
     /// Metadata of whoever sits above (`REQ_META`).
     pub meta: bool,
-    /// Of zeroes: nothing needs to be stored for the range (`!REQ_NOUNMAP`). Arrays store what is not
-    /// a full stripe.
+    /// Of zeroes: nothing needs to be stored for the range (`!REQ_NOUNMAP`). Arrays store what is
+    /// not a full stripe.
     pub discard: bool,
     /// Readahead: may be refused when it would have to wait (`REQ_RAHEAD`).
     pub ahead: bool,

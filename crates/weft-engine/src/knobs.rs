@@ -29,13 +29,13 @@ pub struct Knobs {
     pub plan_rule: PlanRule,
     /// How many stripes that are ready may pass a held one (patch 000).
     pub preread_bypass_threshold: u32,
-    /// How long a stripe waits at most to be filled, by whatever rule. [`WAITS_WITHOUT_BOUND`] is md's: for
-    /// as long as other stripes are preread, or filled stripes are written.
+    /// How long a stripe waits at most to be filled, by whatever rule. [`WAITS_WITHOUT_BOUND`] is
+    /// md's: for as long as other stripes are preread, or filled stripes are written.
     pub preread_wait_max: Span,
     /// Which rule picks the next stripe (patch 000).
     pub priority: PriorityRule,
-    /// How long a read may stall before it is answered from the other members, where their parity is to be
-    /// trusted. Zero: never.
+    /// How long a read may stall before it is answered from the other members, where their parity
+    /// is to be trusted. Zero: never.
     pub read_around: Span,
     /// When read-modify-write may be chosen.
     pub rmw_level: RmwLevel,
@@ -44,7 +44,8 @@ pub struct Knobs {
     /// Whether a strip that is written from end to end is written from the client's memory, and not
     /// kept in the cache.
     pub skip_copy: bool,
-    /// Memory of the stripe cache with [`StripeSize::AUTO`]; zero for that of `stripe_cache_size` stripes.
+    /// Memory of the stripe cache with [`StripeSize::AUTO`]; zero for that of `stripe_cache_size`
+    /// stripes.
     pub stripe_cache_bytes: Bytes,
     /// What the stripe cache does around the policies.
     pub stripe_cache_form: CacheForm,
@@ -69,9 +70,11 @@ pub enum CheckReads {
 /// The stripe cache around the policies (md-raid.md §1.10).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum CacheForm {
-    /// As in 2.6.25: the stripes of a full stripe are written one by one, and inactive stripes are one list.
+    /// As in 2.6.25: the stripes of a full stripe are written one by one, and inactive stripes are
+    /// one list.
     Of2008,
-    /// As in 6.12: filled stripes of a chunk are written as a batch, and inactive stripes are in eight classes.
+    /// As in 6.12: filled stripes of a chunk are written as a batch, and inactive stripes are in
+    /// eight classes.
     #[default]
     Today,
 }

@@ -139,8 +139,8 @@ use weft_units::{Bytes, Time, VolumeId};
 /// - Time enters only as `now` and never decreases. Two inputs may share one instant.
 /// - `handle` records a fact and decides nothing. What was recorded since the last turn is the
 ///   *plug*: small writes that arrive together are seen together.
-/// - `turn` decides for at most `turn_stripes_max` stripes (8, as md) and says what it did, so that the
-///   simulator can charge CPU time for it before the outputs leave.
+/// - `turn` decides for at most `turn_stripes_max` stripes (8, as md) and says what it did, so that
+///   the simulator can charge CPU time for it before the outputs leave.
 /// - Every `Submit` and `Compute` carries a fresh [`Token`] and gets exactly one [`Input::Done`].
 /// - Same config, same sequence of `(now, input)`, same outputs, bit for bit.
 /// - The engine never sees payload: it names frames, the driver owns the memory. Superblocks are
@@ -301,7 +301,8 @@ impl Engine {
         self.volumes[volume.index()].congestion()
     }
 
-    /// How many stripes of a volume's stripe cache are in use: of a snapshot, what is asked for often.
+    /// How many stripes of a volume's stripe cache are in use: of a snapshot, what is asked for
+    /// often.
     ///
     /// # Panics
     /// There is no such volume.
@@ -310,7 +311,8 @@ impl Engine {
         self.volumes[volume.index()].stripe_cache_active()
     }
 
-    /// Where the stripes of a volume's stripe cache are. It counts them: for those who look now and then.
+    /// Where the stripes of a volume's stripe cache are. It counts them: for those who look now and
+    /// then.
     ///
     /// # Panics
     /// There is no such volume.

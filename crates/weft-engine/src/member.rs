@@ -55,8 +55,8 @@ pub(crate) struct Member {
     pub(crate) in_flight: u32,
     /// Its last read and its last write.
     pub(crate) last: [Last; 2],
-    /// Whether what it has outstanding is to be looked at again: it failed, or was sent something after
-    /// that, or it stalls and the others may now know what it was asked for.
+    /// Whether what it has outstanding is to be looked at again: it failed, or was sent something
+    /// after that, or it stalls and the others may now know what it was asked for.
     pub(crate) to_give_up: bool,
 }
 

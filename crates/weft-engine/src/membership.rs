@@ -39,7 +39,8 @@ struct Seat {
     bad: BadBlocks,
 }
 
-/// Whether the others stand in for a member that does not answer, and only takes long to say what is right.
+/// Whether the others stand in for a member that does not answer, and only takes long to say what
+/// is right.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Around {
     /// The stripe knows that its data and parity agree.
@@ -147,8 +148,9 @@ impl Membership {
         set
     }
 
-    /// Slots that can be read in a stripe of these sectors: without members that have bad blocks there,
-    /// and without those that do not answer, if the others suffice and may stand in for them.
+    /// Slots that can be read in a stripe of these sectors: without members that have bad blocks
+    /// there, and without those that do not answer, if the others suffice and may stand in for
+    /// them.
     #[inline]
     pub(crate) fn readable(&self, stripe: SectorRange, around: Around) -> SlotSet {
         if self.stalled.is_empty() && self.present == self.in_sync && self.with_bad.is_empty() {

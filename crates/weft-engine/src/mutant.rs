@@ -50,7 +50,8 @@ pub enum Mutant {
     StaleMemberAfterAdd,
     /// A superblock that found no space is tried again much too late.
     SuperblockRetriedLate,
-    /// A write that comes while superblocks that say clean are being written takes them to say dirty.
+    /// A write that comes while superblocks that say clean are being written takes them to say
+    /// dirty.
     NotDirtyWhileBecomingClean,
     /// Stripes wait to be filled for as long as others are read or written.
     WaitWithoutEnd,

@@ -420,7 +420,8 @@ impl Outbox {
 }
 
 /// A token is a sequence number above the place of its table entry, so that it is found in one step
-/// and never given out twice: 2^24 outstanding, 2^40 in a lifetime (34 years at 1,000 a millisecond).
+/// and never given out twice: 2^24 outstanding, 2^40 in a lifetime (34 years at 1,000 a
+/// millisecond).
 const TOKEN_PLACE_BITS: u32 = 24;
 
 /// Lists of computations that are kept, and how long one may be: that of one stripe, as a rule.

@@ -148,7 +148,8 @@ pub enum ComputeOp {
         /// One or two lost data strips: where they go.
         lost: SmallVec<[Source; 2]>,
     },
-    /// Exchange one data strip's share in the parity: `p ^= old ^ new`, `q ^= g^exponent (old ^ new)`.
+    /// Exchange one data strip's share in the parity: `p ^= old ^ new`,
+    /// `q ^= g^exponent (old ^ new)`.
     UpdatePq {
         /// Of the data strip.
         exponent: u8,

@@ -14,8 +14,8 @@ use weft_units::ByteRange;
 pub(crate) struct RequestId(pub(crate) u32);
 
 /// The requests in flight or waiting, by place: each is on the list of every region of 64 KiB that
-/// it touches, and the lists of all regions share 256 buckets. The few that would be on many lists are
-/// on one of their own, which everybody looks at.
+/// it touches, and the lists of all regions share 256 buckets. The few that would be on many lists
+/// are on one of their own, which everybody looks at.
 #[derive(Clone, Debug)]
 pub(crate) struct Ranges {
     wide: Vec<RequestId>,

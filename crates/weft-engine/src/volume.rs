@@ -4,7 +4,8 @@
 //!
 //! 1. earlier requests that overlap it ([`crate::ranges`]);
 //! 2. for a write, the dirty state of the array; with `preflush`, a round of flushes;
-//! 3. stripes of the stripe cache, one at a time; a read of a whole array goes straight to its members;
+//! 3. stripes of the stripe cache, one at a time; a read of a whole array goes straight to its
+//!    members;
 //! 4. its sub-requests are done;
 //! 5. failures that happened meanwhile are recorded on the other members.
 //!
@@ -108,7 +109,8 @@ struct Active {
     frames: Run,
     flags: Flags,
     attr: crate::input::Attr,
-    /// Sub-requests that are not done, one for splitting it, and [`ATTACHING`] while it is being attached.
+    /// Sub-requests that are not done, one for splitting it, and [`ATTACHING`] while it is being
+    /// attached.
     pending: u64,
     /// What of it goes past the cache.
     discarded: Option<Box<discard::Stripes>>,
@@ -222,8 +224,9 @@ impl Volume {
         Ok(())
     }
 
-    /// A request waits for others that it overlaps. Stripes of these wait not for long to be filled: those who
-    /// could fill them may be kept waiting by that. md does not queue whole requests.
+    /// A request waits for others that it overlaps. Stripes of these wait not for long to be
+    /// filled: those who could fill them may be kept waiting by that. md does not queue whole
+    /// requests.
     #[cold]
     fn hurry_those_before(&mut self, id: RequestId, now: Time) {
         if self.knobs.preread_wait_max == WAITS_WITHOUT_BOUND {
@@ -398,7 +401,8 @@ impl Volume {
         self.raid.stripes.cache.stripes_in_use()
     }
 
-    /// Source: md's `raid5_congested`; `md_write_start`, in which a writer waits for the superblock.
+    /// Source: md's `raid5_congested`; `md_write_start`, in which a writer waits for the
+    /// superblock.
     pub(crate) fn congestion(&self) -> Congestion {
         if !self.raid.starved.is_empty() || !self.before_dirty.is_empty() {
             Congestion::Blocked
@@ -529,7 +533,8 @@ impl Volume {
         }
     }
 
-    /// The stream of a request, if anybody wants to know; and whether its stripes are to wait for more of it.
+    /// The stream of a request, if anybody wants to know; and whether its stripes are to wait for
+    /// more of it.
     fn stream_of(&mut self, range: ByteRange, writes: bool, now: Time) -> (StreamId, bool) {
         let gathers = self.knobs.stripe_size.is_auto();
         if !writes || (!gathers && self.knobs.priority != PriorityRule::Stream) {
@@ -793,8 +798,8 @@ impl Volume {
         let variant = knobs.priority_variant();
         // For its allocation.
         let mut picked = std::mem::take(picked);
-        // What goes by full stripes ends a turn when it has made the longest request that there is: members
-        // are to begin while the next one is worked on.
+        // What goes by full stripes ends a turn when it has made the longest request that there is:
+        // members are to begin while the next one is worked on.
         let most = (knobs.max_sectors.0 / stripes.cache.strip_bytes()).max(1);
         let (mut picks, mut count) = (0, 0);
         while picks < stripes_max && count < most {
@@ -848,7 +853,8 @@ impl Volume {
         for event in events.drain(..) {
             self.event(event, out);
         }
-        // Keeps the allocation; nothing was added meanwhile but by stripes, which are not handled here.
+        // Keeps the allocation; nothing was added meanwhile but by stripes, which are not handled
+        // here.
         if self.raid.stripes.events.is_empty() {
             self.raid.stripes.events = events;
         }
@@ -920,8 +926,8 @@ impl Volume {
         }
     }
 
-    /// A superblock found no space, or its update waits for some. Nobody waits with it: who would is told so,
-    /// as those are whose strips find no space.
+    /// A superblock found no space, or its update waits for some. Nobody waits with it: who would
+    /// is told so, as those are whose strips find no space.
     #[cold]
     fn no_superblock_space(&mut self, position: Option<usize>, out: &mut Outbox) {
         let first = self.full_since.is_none();
@@ -975,7 +981,8 @@ impl Memory {
     }
 }
 
-/// How long a stripe waits at most to be filled, by a rule that has no bound of its own, and a request for a stripe.
+/// How long a stripe waits at most to be filled, by a rule that has no bound of its own, and a
+/// request for a stripe.
 #[inline]
 fn wait_max(knobs: &Knobs, array: &Array) -> Span {
     if array.is_planted(Mutant::WaitWithoutEnd) {
@@ -992,5 +999,6 @@ fn height_of(geometry: &Geometry, knobs: &Knobs) -> Sectors {
 /// How often a full member is tried.
 const FULL_RETRY: Span = Span::secs(1);
 
-/// What counts as pending for a request that is being attached: more than a request has sub-requests.
+/// What counts as pending for a request that is being attached: more than a request has
+/// sub-requests.
 const ATTACHING: u64 = 1 << 32;

@@ -1,9 +1,9 @@
 //! Which parts of a volume are holes?
 //!
-//! Of a bare member those of its file. Of an array those full stripes that are a hole in every member
-//! that is in sync: data, P and Q of zeroes are zeroes. An answer is about what was acknowledged: that
-//! is on the members. Whoever cannot be asked holds data: overlays, block devices, members that came
-//! later, a volume that has no space.
+//! Of a bare member those of its file. Of an array those full stripes that are a hole in every
+//! member that is in sync: data, P and Q of zeroes are zeroes. An answer is about what was
+//! acknowledged: that is on the members. Whoever cannot be asked holds data: overlays, block
+//! devices, members that came later, a volume that has no space.
 
 use std::collections::BTreeMap;
 
@@ -62,8 +62,8 @@ impl Allocation {
         }
     }
 
-    /// What there is from `offset` on: at least one extent, not more than `len` bytes, and about `most`
-    /// extents.
+    /// What there is from `offset` on: at least one extent, not more than `len` bytes, and about
+    /// `most` extents.
     pub(crate) fn extents(
         &self,
         driver: &mut Driver,
@@ -220,8 +220,8 @@ impl Told {
         self.looks
     }
 
-    /// Whether to look further. Full stripes with a little data each are one extent and a look at every member
-    /// each, and nobody else is served meanwhile: who wants to know more asks again.
+    /// Whether to look further. Full stripes with a little data each are one extent and a look at
+    /// every member each, and nobody else is served meanwhile: who wants to know more asks again.
     fn has_room(&self) -> bool {
         self.looks < LOOKS_MAX && self.extents.len() <= self.most
     }

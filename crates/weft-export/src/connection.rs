@@ -1,7 +1,7 @@
 //! What does one NBD client want, and what is it still owed?
 //!
-//! A connection is parsed, its requests are given to the engine in pieces, and its replies are sent in
-//! the order in which they end. Its bytes take one way each:
+//! A connection is parsed, its requests are given to the engine in pieces, and its replies are sent
+//! in the order in which they end. Its bytes take one way each:
 //!
 //! ```text
 //! write    socket ──► receive buffer ──► frames         short payloads, one copy
@@ -11,22 +11,23 @@
 //!
 //! # Pieces
 //!
-//! A request is cut at multiples of a MiB. In the common case it is *whole*: nothing reaches the engine
-//! before the payload is complete, and a read is answered when all of it is there, so that an error can
-//! still be told. A read takes its frames at once, a write piece by piece as its payload comes: what a
-//! client only announces costs one piece. A request that does not fit what its client may have is
-//! *streamed*: one piece at a time, in order, answered once; a read that fails after its first piece can
-//! only be told by hanging up. A whole write that finds no more frames half-way is streamed from there.
+//! A request is cut at multiples of a MiB. In the common case it is *whole*: nothing reaches the
+//! engine before the payload is complete, and a read is answered when all of it is there, so that
+//! an error can still be told. A read takes its frames at once, a write piece by piece as its
+//! payload comes: what a client only announces costs one piece. A request that does not fit what
+//! its client may have is *streamed*: one piece at a time, in order, answered once; a read that
+//! fails after its first piece can only be told by hanging up. A whole write that finds no more
+//! frames half-way is streamed from there.
 //!
 //! # Bounds
 //!
-//! Nothing more is read from the socket while the client has too many requests open, too little credit,
-//! or more frames than its share (`pool.rs`). Its floor of frames is a client's own, whatever others do,
-//! and a streamed request needs one frame to go on: so a client that is slow, or has stopped, holds up
-//! nobody else, for however long: nobody is hung up on for that.
+//! Nothing more is read from the socket while the client has too many requests open, too little
+//! credit, or more frames than its share (`pool.rs`). Its floor of frames is a client's own,
+//! whatever others do, and a streamed request needs one frame to go on: so a client that is slow,
+//! or has stopped, holds up nobody else, for however long: nobody is hung up on for that.
 //!
-//! Trims and zeroes bring no payload; they are carried out in slices, by turns (`turns.rs`). Requests for
-//! block status are answered here, by turns too (`looks.rs`).
+//! Trims and zeroes bring no payload; they are carried out in slices, by turns (`turns.rs`).
+//! Requests for block status are answered here, by turns too (`looks.rs`).
 
 mod incoming;
 mod outgoing;
@@ -324,8 +325,8 @@ impl Connection {
         }
     }
 
-    /// Gives back what is ours; says what the engine still has of reads. A client that has a turn is gone
-    /// for the engine when its turn ends ([`end_turn_of_gone`]).
+    /// Gives back what is ours; says what the engine still has of reads. A client that has a turn
+    /// is gone for the engine when its turn ends ([`end_turn_of_gone`]).
     pub(crate) fn close(mut self, driver: &mut Driver, looks: &mut Looks) -> Vec<(Tag, Run)> {
         let mut reads = Vec::new();
         for (slot, open) in self.slots.iter_mut().enumerate() {
@@ -333,7 +334,8 @@ impl Connection {
             for (index, piece) in open.pieces.iter().enumerate() {
                 match piece.at {
                     At::Ours => driver.give_back_frames(piece.run),
-                    // Those of a write come back by themselves, whether its reply is on its way or not.
+                    // Those of a write come back by themselves, whether its reply is on its way or
+                    // not.
                     At::Engine if piece.run.count > 0 && open.op == RequestOp::Read => {
                         let slot = u32::try_from(slot).expect("at most REQUESTS_MAX");
                         reads.push((tag_of(slot, index), piece.run));
@@ -371,7 +373,8 @@ pub(crate) fn end_turn_of_gone(driver: &mut Driver, client: ClientId, tag: Tag) 
 fn tag_of(slot: u32, piece: usize) -> Tag {
     Tag(u64::from(slot) << TAG_PIECE_BITS | piece as u64)
 }
-/// Requests of one client that are not answered: 32 times what Linux' nbd keeps in flight by default.
+/// Requests of one client that are not answered: 32 times what Linux' nbd keeps in flight by
+/// default.
 const REQUESTS_MAX: usize = 4096;
 /// Bits of a tag for the piece: 2^16 MiB are more than NBD's longest request.
 const TAG_PIECE_BITS: u32 = 16;

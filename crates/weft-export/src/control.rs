@@ -1,9 +1,9 @@
 //! How does an administrator talk to a running volume?
 //!
-//! Over a unix socket of mode 0600: one JSON object per line and direction, in order. A request names
-//! its version and command, `{"v":1,"cmd":"status"}`; the answer says `"ok":true` with what was asked
-//! for, or `"ok":false` with a sentence and the kind of failure. [`ControlRequest`] and [`Response`] are the
-//! whole language, [`Client`] speaks it, and [`crate::serve()`] answers.
+//! Over a unix socket of mode 0600: one JSON object per line and direction, in order. A request
+//! names its version and command, `{"v":1,"cmd":"status"}`; the answer says `"ok":true` with what
+//! was asked for, or `"ok":false` with a sentence and the kind of failure. [`ControlRequest`] and
+//! [`Response`] are the whole language, [`Client`] speaks it, and [`crate::serve()`] answers.
 //!
 //! Source   cli.md "Volumes" and "Exit status"
 

@@ -1,13 +1,14 @@
 //! The control socket: how administrators are answered.
 //!
-//! The server's side of `control.rs`. One command of a connection runs at a time; its members or knobs
-//! are done one after the other, and the first that fails ends it. Members to be failed are the
-//! exception: all of them are, or none. Opening a member to be added is the
-//! one thing here that can block the loop, for the time of an `open` and three reads.
+//! The server's side of `control.rs`. One command of a connection runs at a time; its members or
+//! knobs are done one after the other, and the first that fails ends it. Members to be failed are
+//! the exception: all of them are, or none. Opening a member to be added is the one thing here that
+//! can block the loop, for the time of an `open` and three reads.
 //!
-//! An administrator that does not read its answers waits: with [`OUTPUT_BYTES_HIGH`] unsent nothing more
-//! is read from it. So a connection holds at most that, one answer and one line, and there are at most
-//! [`ADMINISTRATORS_MAX`]. One that sends command after command is heard [`COMMANDS_MAX`] at a time.
+//! An administrator that does not read its answers waits: with [`OUTPUT_BYTES_HIGH`] unsent nothing
+//! more is read from it. So a connection holds at most that, one answer and one line, and there are
+//! at most [`ADMINISTRATORS_MAX`]. One that sends command after command is heard [`COMMANDS_MAX`]
+//! at a time.
 //!
 //! Source   reliability.md §8 "Control socket"
 

@@ -2,9 +2,9 @@
 //!
 //! A request for block status is answered on the thread that serves the clients of a worker, by
 //! asking the members where their holes are. Nobody else is served meanwhile. So all clients of a
-//! worker together have [`LOOKS_MAX`] looks a round, however many of them ask, and a last request may
-//! take as many again. A client that finds none left stands in line; the looks of a round go to the
-//! first in line, until it asks for nothing more or has used them up, and then it stands at the
+//! worker together have [`LOOKS_MAX`] looks a round, however many of them ask, and a last request
+//! may take as many again. A client that finds none left stands in line; the looks of a round go to
+//! the first in line, until it asks for nothing more or has used them up, and then it stands at the
 //! end.
 //!
 //! `weft-runtime/src/turns.rs` cannot do this: a look ends before the next one begins, so that the

@@ -1,16 +1,16 @@
 //! NBD clients: who is connected, and who may come.
 //!
-//! The [`NbdPort`] accepts, bounds and forgets clients; what a client says is `connection.rs`. Sockets
-//! are watched once, edge-triggered, so that waiting for credit costs no system call. When the process
-//! has no descriptor left, nobody new is accepted and everybody else is served. At the limit of clients
-//! one more is accepted, and waits for a place.
+//! The [`NbdPort`] accepts, bounds and forgets clients; what a client says is `connection.rs`.
+//! Sockets are watched once, edge-triggered, so that waiting for credit costs no system call. When
+//! the process has no descriptor left, nobody new is accepted and everybody else is served. At the
+//! limit of clients one more is accepted, and waits for a place.
 //!
-//! A handshake that takes longer than [`TimeLimits::handshake`] is ended; while somebody waits for a place,
-//! one that takes longer than [`TimeLimits::handshake_wanted`].
+//! A handshake that takes longer than [`TimeLimits::handshake`] is ended; while somebody waits for
+//! a place, one that takes longer than [`TimeLimits::handshake_wanted`].
 //!
-//! Clients are spread over workers, which are threads (`reactor.rs`): the port of the first worker accepts,
-//! and gives a client to the worker with the fewest, the first among equals. So a lone client is served
-//! where the members are looked after, and several share the CPUs.
+//! Clients are spread over workers, which are threads (`reactor.rs`): the port of the first worker
+//! accepts, and gives a client to the worker with the fewest, the first among equals. So a lone
+//! client is served where the members are looked after, and several share the CPUs.
 //!
 //! Source   NBD `proto.md`; reliability.md F16, F20, F22
 
@@ -46,7 +46,8 @@ pub(crate) struct NbdPort {
     /// When to try again after the process ran out of descriptors.
     accept_again: Option<Time>,
     clients: Vec<Option<Box<Connection>>>,
-    /// Places of `clients` without one, oldest first, so that a name comes back as late as possible.
+    /// Places of `clients` without one, oldest first, so that a name comes back as late as
+    /// possible.
     free: VecDeque<u32>,
     generations: Vec<u32>,
     /// Those that have something to do at the end of the pass.

@@ -1,7 +1,7 @@
 //! Rare log lines: what clients can bring about at will is logged at most once in a while.
 //!
-//! A log line costs space on a disk. A line that a client can cause again and again says how many like it
-//! were left out since the last one.
+//! A log line costs space on a disk. A line that a client can cause again and again says how many
+//! like it were left out since the last one.
 
 use weft_units::{Span, Time};
 

@@ -1,14 +1,15 @@
 //! What did clients ask for, and when?
 //!
-//! A [`Recorder`] takes down every request to read, write, trim, zero or flush as it arrives, before the
-//! volume has decided anything. Whoever keeps them takes them from another thread. What is not a request
-//! to the volume is left out: questions where holes are, hints, and what the protocol refuses.
+//! A [`Recorder`] takes down every request to read, write, trim, zero or flush as it arrives,
+//! before the volume has decided anything. Whoever keeps them takes them from another thread. What
+//! is not a request to the volume is left out: questions where holes are, hints, and what the
+//! protocol refuses.
 //!
 //! # Bounds
 //!
 //! Clients never wait for whoever keeps the requests: a recording that slows its volume down is a
-//! recording of something else. At most [`ARRIVALS_MAX`] wait to be taken; what comes then is counted, and
-//! the next that fits says how many are missing before it.
+//! recording of something else. At most [`ARRIVALS_MAX`] wait to be taken; what comes then is
+//! counted, and the next that fits says how many are missing before it.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -24,7 +25,8 @@ pub struct Arrival {
     pub time: Time,
     /// What was asked for.
     pub op: Op,
-    /// Requests that arrived before this one, after the one that was taken down before, and were not.
+    /// Requests that arrived before this one, after the one that was taken down before, and were
+    /// not.
     pub lost: u64,
 }
 
@@ -94,8 +96,8 @@ impl Recorder {
         self.many.notify_one();
     }
 
-    /// Takes what has arrived, in order, into `arrivals`, which is emptied first; its memory is used for
-    /// those to come. Waits until there are many, or for `patience`, or until the end.
+    /// Takes what has arrived, in order, into `arrivals`, which is emptied first; its memory is
+    /// used for those to come. Waits until there are many, or for `patience`, or until the end.
     pub fn take(&self, arrivals: &mut Vec<Arrival>, patience: Duration) -> Taken {
         arrivals.clear();
         let few = |state: &mut State| !state.ended && state.arrivals.len() < self.max.div_ceil(2);
@@ -113,7 +115,8 @@ impl Recorder {
     }
 }
 
-/// A quarter of a million requests, 13 MB: what the fastest volume is asked in half a second or more.
+/// A quarter of a million requests, 13 MB: what the fastest volume is asked in half a second or
+/// more.
 const ARRIVALS_MAX: usize = 1 << 18;
 
 #[cfg(test)]
@@ -158,7 +161,8 @@ mod tests {
         assert_eq!(recorder.take(&mut arrivals, AT_ONCE), Taken { lost: 0, ended: true });
     }
 
-    /// Nothing is counted twice or not at all, however many threads ask and however slow the taker is.
+    /// Nothing is counted twice or not at all, however many threads ask and however slow the taker
+    /// is.
     #[test]
     fn every_request_is_taken_or_counted() {
         const EACH: u64 = 20_000;

@@ -1,8 +1,8 @@
 //! How is a volume served from start to end?
 
 //!
-//! Memory, ring, engine, listeners, control socket, `on_ready`, and then the loop of the runtime until
-//! somebody says stop. Whatever fails before `on_ready` is an error and nothing was served.
+//! Memory, ring, engine, listeners, control socket, `on_ready`, and then the loop of the runtime
+//! until somebody says stop. Whatever fails before `on_ready` is an error and nothing was served.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -36,8 +36,8 @@ use crate::socket::Listener;
 /// Where clients connect.
 #[derive(Debug)]
 pub enum Listen {
-    /// A stream socket that listens already: whoever started this process has passed it. Its path, if it
-    /// has one, stays. Refused unless it is a unix socket, on loopback, or `insecure` is set.
+    /// A stream socket that listens already: whoever started this process has passed it. Its path,
+    /// if it has one, stays. Refused unless it is a unix socket, on loopback, or `insecure` is set.
     Passed {
         /// The socket.
         socket: OwnedFd,
@@ -131,8 +131,8 @@ pub struct ServeOptions {
 /// How long clients may keep others waiting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TimeLimits {
-    /// Until a client has chosen an export. 10 s: a client that is there takes milliseconds, one that is
-    /// not holds a place.
+    /// Until a client has chosen an export. 10 s: a client that is there takes milliseconds, one
+    /// that is not holds a place.
     pub handshake: Span,
     /// The same while somebody waits for a place. 1 s: three round trips around the earth.
     pub handshake_wanted: Span,

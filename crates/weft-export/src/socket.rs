@@ -1,8 +1,8 @@
 //! Listening sockets: how they are made, or taken over, safely.
 //!
-//! A unix socket is made with mode 0600 and removed when its [`Listener`] is dropped. One that a dead
-//! server left behind is found by connecting to it, and replaced; one that answers, and anything that
-//! is not a socket, is left alone. TCP is for loopback unless the caller consents.
+//! A unix socket is made with mode 0600 and removed when its [`Listener`] is dropped. One that a
+//! dead server left behind is found by connecting to it, and replaced; one that answers, and
+//! anything that is not a socket, is left alone. TCP is for loopback unless the caller consents.
 //!
 //! A socket that was passed to this process is used as it is; whoever made it removes it.
 

@@ -148,8 +148,8 @@ fn stored(dir: &std::path::Path, count: u8) -> u64 {
     (0..count).map(path).map(blocks).sum()
 }
 
-/// Trim and zeroes on arrays: full stripes are given back by every member, what is beside them stays,
-/// and parity is right, also with a member missing.
+/// Trim and zeroes on arrays: full stripes are given back by every member, what is beside them
+/// stays, and parity is right, also with a member missing.
 #[test]
 fn an_array_gives_back_full_stripes() {
     for (level, count, missing) in [
@@ -178,7 +178,8 @@ fn an_array_gives_back_full_stripes() {
         }
         client.flush().unwrap();
         let before = stored(&dir, count);
-        // Full stripes 1 to 19, with ends that are kept; then full stripe 30 alone, by zeroes with ends that are stored.
+        // Full stripes 1 to 19, with ends that are kept; then full stripe 30 alone, by zeroes with
+        // ends that are stored.
         let (trimmed, edge) = (full_stripe - 4096, 8192);
         let trim = Op::Trim { offset: trimmed, len: 19 * full_stripe + edge, fua: true };
         client.call(trim, &[]).unwrap();
@@ -197,7 +198,8 @@ fn an_array_gives_back_full_stripes() {
         client.flush().unwrap();
         let members = u64::from(count) - missing.iter().len() as u64;
         let saved = before - stored(&dir, count);
-        // With a member missing zeros are stored. A file with more holes needs a block or two to say so.
+        // With a member missing zeros are stored. A file with more holes needs a block or two to
+        // say so.
         let full_stripes_discarded = if missing.is_none() { 20 } else { 19 };
         assert!(
             saved + members * 16 >= members * full_stripes_discarded * 128,
@@ -254,8 +256,9 @@ fn extended_headers_carry_long_ranges() {
     assert_eq!(server.stop(), ExitState::Clean);
 }
 
-/// Full stripes with a little data each are one extent, and members are asked for every one: a request for all of a
-/// large array would keep everybody else waiting. It is answered in part, and whoever goes on gets the rest.
+/// Full stripes with a little data each are one extent, and members are asked for every one: a
+/// request for all of a large array would keep everybody else waiting. It is answered in part, and
+/// whoever goes on gets the rest.
 #[test]
 fn one_look_at_many_full_stripes_ends_before_the_last() {
     let full_stripes = EXTENTS_MAX as u64 + 50;
@@ -322,8 +325,8 @@ fn map_all(client: &mut Client, size: u64) -> Vec<bool> {
     holes
 }
 
-/// Trims that overlap wait for each other and take no memory of their own: only some are taken at a time,
-/// and all of them are answered, with what came between them.
+/// Trims that overlap wait for each other and take no memory of their own: only some are taken at a
+/// time, and all of them are answered, with what came between them.
 #[test]
 fn a_thousand_overlapping_trims_are_answered_in_order_of_what_they_cover() {
     let server = Server::start(raid5(1024, 16 << 20), Backend::Auto);
@@ -332,8 +335,8 @@ fn a_thousand_overlapping_trims_are_answered_in_order_of_what_they_cover() {
     let bytes = pattern(3, 4096);
     let mut waiting = std::collections::BTreeSet::new();
     for number in 0..1000u64 {
-        // More than the server takes at a time, and fewer than a socket holds replies: whoever never reads
-        // them is not listened to any more.
+        // More than the server takes at a time, and fewer than a socket holds replies: whoever
+        // never reads them is not listened to any more.
         if waiting.len() >= 128 {
             let (cookie, result) = client.receive();
             assert!(waiting.remove(&cookie) && result.is_ok(), "{cookie}: {result:?}");

@@ -201,8 +201,8 @@ fn be_rude(server: &Server, random: &mut Random, round: u64) {
     }
 }
 
-/// Several at a time, so that they are in different workers: replies of one are on their way from another
-/// worker when it leaves.
+/// Several at a time, so that they are in different workers: replies of one are on their way from
+/// another worker when it leaves.
 #[test]
 fn rude_clients_of_several_workers_leave_nothing_behind() {
     let server = Server::start(raid5(1024, 1 << 20), Backend::Auto);
@@ -487,7 +487,8 @@ fn a_stopped_array_is_found_clean_and_whole() {
     }
 }
 
-/// A client has a bounded time to choose an export, however it dawdles, and then as long as it likes.
+/// A client has a bounded time to choose an export, however it dawdles, and then as long as it
+/// likes.
 #[test]
 fn a_handshake_that_takes_too_long_is_ended() {
     let limits = TimeLimits { handshake: Span::millis(300), ..TimeLimits::default() };

@@ -303,7 +303,8 @@ fn zeroes_of_several_clients_are_written_by_turns() {
     let begin = order.iter().map(|client| first_of(*client)).max().unwrap();
     let end = order.iter().map(|client| last_of(*client)).min().unwrap();
     assert!(end > begin + 30, "together from {begin} to {end}");
-    // A worker may be late to ask for a client's next turn, so shares are compared and not each turn.
+    // A worker may be late to ask for a client's next turn, so shares are compared and not each
+    // turn.
     for client in &order {
         let had = slices[begin..end].iter().filter(|slice| slice.0 == *client).count();
         assert!(had * 2 >= (end - begin) / 3, "{client:?} had {had} of {}", end - begin);

@@ -1,7 +1,7 @@
 //! How is a result told so that readers of fio's JSON understand it?
 //!
-//! [`document`] writes the keys of fio 3.33, in its order and its units (a test compares them with a list from a
-//! real run), and what weft knows beyond them under one key, `weft`.
+//! [`document`] writes the keys of fio 3.33, in its order and its units (a test compares them with
+//! a list from a real run), and what weft knows beyond them under one key, `weft`.
 //!
 //! Source   fio HOWTO, "JSON output"; output of fio 3.33; experiments.md §6
 
@@ -35,7 +35,8 @@ pub struct JobResult {
     pub directions: [DirectionResult; 3],
     /// How long syncs took.
     pub syncs: Latencies,
-    /// Requests by how many were outstanding when they were handed over: 1, 2–3, 4–7, …, 64 or more.
+    /// Requests by how many were outstanding when they were handed over: 1, 2–3, 4–7, …, 64 or
+    /// more.
     pub depth_levels: [u64; 7],
     /// Batches handed over, by size: 0, 1–4, 5–8, …, more than 64.
     pub submit_sizes: [u64; 7],
@@ -439,8 +440,8 @@ fn latency(latencies: &Latencies, percentiles: Option<&[f64]>) -> LatencyEntry {
     }
 }
 
-/// Percentages of all requests whose latency lies below each bound and not below the one before: nanoseconds
-/// for `unit` 0, microseconds for 1, milliseconds for 2.
+/// Percentages of all requests whose latency lies below each bound and not below the one before:
+/// nanoseconds for `unit` 0, microseconds for 1, milliseconds for 2.
 fn latency_shares(result: &JobResult, unit: usize) -> Shares {
     const NAMES: [&str; 12] =
         ["2", "4", "10", "20", "50", "100", "250", "500", "750", "1000", "2000", ">=2000"];

@@ -1,9 +1,9 @@
 //! The fit of one parameter to a published figure of the baseline.
 //!
-//! A model is calibrated on published figures of the *baseline* only. [`Figures`] keeps these apart from
-//! what is to be predicted, and [`fit`] takes a [`Baseline`], so no figure that is to be predicted
-//! can be named to it. That whoever runs a model for a fit does not read one either is tested where
-//! that is done: `experiment/calibrate.rs`.
+//! A model is calibrated on published figures of the *baseline* only. [`Figures`] keeps these apart
+//! from what is to be predicted, and [`fit`] takes a [`Baseline`], so no figure that is to be
+//! predicted can be named to it. That whoever runs a model for a fit does not read one either is
+//! tested where that is done: `experiment/calibrate.rs`.
 //!
 //! Source   experiments.md §4 (2), statement 30
 
@@ -121,8 +121,8 @@ pub enum FitError {
     },
 }
 
-/// Finds by bisection the parameter with which `model` says the figure `name` of the baseline. The model rises
-/// or falls over the whole range.
+/// Finds by bisection the parameter with which `model` says the figure `name` of the baseline. The
+/// model rises or falls over the whole range.
 ///
 /// # Errors
 /// No such figure, a range that does not include it, or too few steps.

@@ -1,10 +1,10 @@
 //! How long did requests take?
 //!
-//! Minimum, maximum, mean and deviation are exact; percentiles come from a histogram with three significant
-//! digits, in memory that depends on the range of values, not on their number.
+//! Minimum, maximum, mean and deviation are exact; percentiles come from a histogram with three
+//! significant digits, in memory that depends on the range of values, not on their number.
 //!
-//! Source   G. Tene, HdrHistogram; B. P. Welford (1962) and Chan, Golub, LeVeque (1979) for mean and
-//! deviation, alone and merged
+//! Source   G. Tene, HdrHistogram; B. P. Welford (1962) and Chan, Golub, LeVeque (1979) for mean
+//! and deviation, alone and merged
 
 use hdrhistogram::Histogram;
 use weft_units::Span;
@@ -110,7 +110,8 @@ impl Latencies {
         if self.count() < 2 { 0.0 } else { (self.squares / (self.count() - 1) as f64).sqrt() }
     }
 
-    /// The latency that so many percent of requests do not exceed, to 0.1 %; never beyond the longest.
+    /// The latency that so many percent of requests do not exceed, to 0.1 %; never beyond the
+    /// longest.
     #[must_use]
     pub fn percentile(&self, percent: f64) -> Span {
         Span(self.histogram.value_at_percentile(percent).min(self.max))

@@ -1,14 +1,14 @@
 //! What does each kind of work cost, if only sums are known?
 //!
-//! Each observation says how often every kind of work was done and how long that took together. The costs
-//! are those that explain all observations best, relative to each one's time, and none is below zero: work
-//! never takes less than no time. Of explanations that are as good as each other, as where one kind is never
-//! done without another, it is the one that shares the time out. Found coordinate by coordinate; the problem
-//! is strictly convex, so there is one best value.
+//! Each observation says how often every kind of work was done and how long that took together. The
+//! costs are those that explain all observations best, relative to each one's time, and none is
+//! below zero: work never takes less than no time. Of explanations that are as good as each other,
+//! as where one kind is never done without another, it is the one that shares the time out. Found
+//! coordinate by coordinate; the problem is strictly convex, so there is one best value.
 //!
-//! Source   C. L. Lawson, R. J. Hanson, "Solving Least Squares Problems", 1974, chapter 23 (the problem);
-//!          V. Franc and others, "Sequential coordinate-wise algorithm for the non-negative least squares
-//!          problem", 2005 (the way)
+//! Source   C. L. Lawson, R. J. Hanson, "Solving Least Squares Problems", 1974, chapter 23 (the
+//!          problem); V. Franc and others, "Sequential coordinate-wise algorithm for the
+//!          non-negative least squares problem", 2005 (the way)
 
 /// How often each kind of work was done, and how long all of it took.
 #[derive(Clone, Debug, PartialEq)]
@@ -65,8 +65,8 @@ pub fn explained(costs: &[f64], observation: &Observation) -> f64 {
     said / observation.took
 }
 
-/// How much a large cost weighs against an observation that is not explained: so little that a cost which
-/// the observations know moves by less than they differ.
+/// How much a large cost weighs against an observation that is not explained: so little that a cost
+/// which the observations know moves by less than they differ.
 const SHARED_OUT: f64 = 0.001;
 
 /// Many more than costs that hardly change any more take.

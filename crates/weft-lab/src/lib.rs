@@ -3,11 +3,12 @@
 //! The parts of an experiment that are neither the engine nor the world it runs in: traces of block
 //! devices ([`replay`]), jobs as fio describes them ([`job`]) and their results as fio
 //! tells them ([`fio_json`]), how a model is calibrated ([`fit`]) and what a set
-//! of runs is worth ([`statistics`]), the page that shows it ([`report`]), the published experiments
-//! themselves ([`experiment`]), and what a user's own load does ([`simulate`]).
+//! of runs is worth ([`statistics`]), the page that shows it ([`report`]), the published
+//! experiments themselves ([`experiment`]), and what a user's own load does ([`simulate`]).
 //!
-//! **Architecture Invariant:** nothing here decides anything about data. Numbers that decide what a run
-//! does come from integers and the `libm` crate, so that a seed means the same on every machine.
+//! **Architecture Invariant:** nothing here decides anything about data. Numbers that decide what a
+//! run does come from integers and the `libm` crate, so that a seed means the same on every
+//! machine.
 #![forbid(unsafe_code)]
 
 pub mod experiment;

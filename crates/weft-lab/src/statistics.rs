@@ -1,9 +1,9 @@
 //! What is a set of runs worth?
 //!
-//! Means and ratios come with the 95 % interval of Student's t. A ratio of two variants is the mean of
-//! the logarithms of paired runs' ratios: the runs of a pair share their seed, so what chance does to both
-//! cancels. A verdict compares the interval with a band that was committed before the first run. A run
-//! counts only if its measured part is stationary.
+//! Means and ratios come with the 95 % interval of Student's t. A ratio of two variants is the mean
+//! of the logarithms of paired runs' ratios: the runs of a pair share their seed, so what chance
+//! does to both cancels. A verdict compares the interval with a band that was committed before the
+//! first run. A run counts only if its measured part is stationary.
 //!
 //! Source   experiments.md §4 (3, 4, 5); cli.md, "Experiments" (verdicts)
 
@@ -208,7 +208,8 @@ impl Verdict {
     }
 }
 
-/// Compares a ratio with a band. A band around 1 says "no effect" and has no direction to agree with.
+/// Compares a ratio with a band. A band around 1 says "no effect" and has no direction to agree
+/// with.
 ///
 /// An interval that lies across an edge of the band does not say whether the ratio is in it; one
 /// that lies outside and across 1 does not say whether the direction is right. Both are undecided:

@@ -1,4 +1,5 @@
-//! Whatever stands in a trace, reading it ends; and what was read, written and read again is the same.
+//! Whatever stands in a trace, reading it ends; and what was read, written and read again is the
+//! same.
 
 use proptest::prelude::*;
 use weft_lab::replay::iolog::{Version, Writer};
@@ -174,8 +175,8 @@ fn written(version: Version, records: &[Record], devices: &Devices) -> Vec<u8> {
     log.finish(devices).unwrap()
 }
 
-/// Statement 29: what was read is the same after it was written as a log and read again, its times to
-/// a microsecond.
+/// Statement 29: what was read is the same after it was written as a log and read again, its times
+/// to a microsecond.
 fn holds_experiments_29(records: &[Record], devices: &Devices) {
     let log = written(Version::Three, records, devices);
     let (again, devices_again) = read("log", log, None);

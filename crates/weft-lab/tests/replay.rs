@@ -295,8 +295,8 @@ fn bytes_that_are_no_text_and_lines_without_end_are_errors() {
 #[test]
 fn malformed_blktrace_records_are_told_by_record_byte_and_field() {
     let good = std::fs::read(fixture("sda.blktrace.0")).unwrap();
-    // The first record is a note with 16 bytes behind it, so the second begins at byte 64; the third,
-    // a queue event, at byte 120.
+    // The first record is a note with 16 bytes behind it, so the second begins at byte 64; the
+    // third, a queue event, at byte 120.
     let changes: [(usize, u8, &str, u64); 5] = [
         (120, 0x08, "version", 120),
         (123, 0x00, "magic", 120),
@@ -506,7 +506,8 @@ fn blkparse_prints_of_many_records_what_is_read_from_their_bytes() {
             let at = usize::try_from(cpu).unwrap();
             sequences[at] += 1;
             time += draw(3_000_000) + 1;
-            // Write, flush, sync, ahead, meta, FUA; reads and writes have data, empty ones a preflush.
+            // Write, flush, sync, ahead, meta, FUA; reads and writes have data, empty ones a
+            // preflush.
             let (write, empty) = (draw(2) == 1, draw(8) == 0);
             let mut mask = (u64::from(write) << 1)
                 | u64::from(!write)

@@ -8,8 +8,8 @@ use weft_lab::report::{
 };
 use weft_lab::statistics::{Estimate, Verdict};
 
-/// A page is XML as well, so a strict parser reads it. Nothing in it runs, is fetched, or is no number where one
-/// belongs. Returns the number of elements.
+/// A page is XML as well, so a strict parser reads it. Nothing in it runs, is fetched, or is no
+/// number where one belongs. Returns the number of elements.
 fn check(page: &str) -> Result<usize, String> {
     let options = roxmltree::ParsingOptions { allow_dtd: true, ..Default::default() };
     let document = roxmltree::Document::parse_with_options(page, options);

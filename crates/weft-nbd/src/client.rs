@@ -1,8 +1,8 @@
 //! How does a client take part in a session?
 //!
-//! [`ClientHandshake`] reaches one [`Goal`]: open an export, describe one, or list them all. It ends
-//! by handing over a [`ClientConnection`], or by leaving. [`ClientConnection`] encodes requests,
-//! remembers them, and checks every reply against them.
+//! [`ClientHandshake`] reaches one [`Goal`]: open an export, describe one, or list them all. It
+//! ends by handing over a [`ClientConnection`], or by leaving. [`ClientConnection`] encodes
+//! requests, remembers them, and checks every reply against them.
 //!
 //! Faults expected from the peer: any bytes in any pieces, replies to nothing, data outside the
 //! range asked for, data twice, success without all the data, lists without end. Each ends the

@@ -110,7 +110,8 @@ impl ExportInfo {
         self
     }
 
-    /// Whether it can say where holes are; of an export that was opened, whether that was agreed on.
+    /// Whether it can say where holes are; of an export that was opened, whether that was agreed
+    /// on.
     #[must_use]
     pub fn has_allocation(&self) -> bool {
         self.allocation
@@ -329,8 +330,8 @@ pub(crate) struct MetaRequest<'a> {
 }
 
 impl<'a> MetaRequest<'a> {
-    /// Reads the data; the error is a text for the client. Queries of namespaces that nobody here knows
-    /// match nothing, whatever they look like.
+    /// Reads the data; the error is a text for the client. Queries of namespaces that nobody here
+    /// knows match nothing, whatever they look like.
     pub(crate) fn parse(data: &'a [u8]) -> Result<Self, &'static str> {
         let mut rest = data;
         let name = parse_name(take_counted(&mut rest)?)?;

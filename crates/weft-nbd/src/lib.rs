@@ -64,10 +64,10 @@
 //! ```
 //!
 //! What is implemented: fixed newstyle; `EXPORT_NAME`, `ABORT`, `LIST`, `INFO`, `GO`,
-//! `STRUCTURED_REPLY`, `EXTENDED_HEADERS`, `LIST_META_CONTEXT`, `SET_META_CONTEXT`; `READ`, `WRITE`,
-//! `DISC`, `FLUSH`, `TRIM`, `CACHE`, `WRITE_ZEROES`, `BLOCK_STATUS` with `base:allocation`; simple and
-//! structured replies, holes in reads. What is not, and is refused as the document asks: TLS, payload of
-//! requests for block status.
+//! `STRUCTURED_REPLY`, `EXTENDED_HEADERS`, `LIST_META_CONTEXT`, `SET_META_CONTEXT`; `READ`,
+//! `WRITE`, `DISC`, `FLUSH`, `TRIM`, `CACHE`, `WRITE_ZEROES`, `BLOCK_STATUS` with
+//! `base:allocation`; simple and structured replies, holes in reads. What is not, and is refused as
+//! the document asks: TLS, payload of requests for block status.
 //!
 //! Source: NetworkBlockDevice/nbd `doc/proto.md` of 2025-05-31, placed in the public domain by its
 //! authors, called `proto.md` in this crate.

@@ -12,8 +12,8 @@
 //! ```
 //!
 //! Faults expected from the peer: any bytes in any pieces, any lengths, never reading what it is
-//! sent. The answers are bounded memory ([`ServerConnection::memory_bytes`]), lengths checked before
-//! anything is kept, and no input taken while [`OUTPUT_BYTES_HIGH`] bytes wait to be sent.
+//! sent. The answers are bounded memory ([`ServerConnection::memory_bytes`]), lengths checked
+//! before anything is kept, and no input taken while [`OUTPUT_BYTES_HIGH`] bytes wait to be sent.
 //!
 //! Source: `proto.md` "Protocol phases", "Option types".
 
@@ -38,11 +38,12 @@ use crate::wire::{
 ///
 /// 1. sends [`output`](Self::output), which begins with the greeting, and says so with
 ///    [`advance_output`](Self::advance_output);
-/// 2. gives what it received to [`input`](Self::input) until that takes nothing and returns nothing;
+/// 2. gives what it received to [`input`](Self::input) until that takes nothing and returns
+///    nothing;
 /// 3. after a [`Op::Write`], takes the payload itself, from its receive buffer or straight from the
 ///    socket into its own memory, and says so with [`payload_consumed`](Self::payload_consumed);
-/// 4. answers each [`NbdRequest`] once, in any order, with [`reply`](Self::reply) or, for a read, with
-///    [`reply_header`](Self::reply_header) and the data.
+/// 4. answers each [`NbdRequest`] once, in any order, with [`reply`](Self::reply) or, for a read,
+///    with [`reply_header`](Self::reply_header) and the data.
 ///
 /// `output` is a stream of whole messages. A driver that sends headers and data on its own does so
 /// between two messages: when `output` is empty, or after all of it.
@@ -105,7 +106,8 @@ impl ServerConnection {
     /// sent before more is taken.
     ///
     /// # Panics
-    /// While [`payload_remaining`](Self::payload_remaining) is not zero: those bytes are the driver's.
+    /// While [`payload_remaining`](Self::payload_remaining) is not zero: those bytes are the
+    /// driver's.
     #[must_use = "an event that is not looked at is a request or a reply lost"]
     pub fn input(&mut self, bytes: &[u8]) -> (usize, Option<ServerEvent>) {
         assert_eq!(self.payload_remaining(), 0, "the payload of a write was not taken");
@@ -191,8 +193,8 @@ impl ServerConnection {
     /// The bytes of a reply before its data, for a driver that sends both together.
     ///
     /// For a successful read: send them, then exactly the `len` bytes asked for, with nothing in
-    /// between. Once the header is on its way the read can no longer fail; a driver that then cannot
-    /// supply the bytes closes the connection. For all else they are the whole reply.
+    /// between. Once the header is on its way the read can no longer fail; a driver that then
+    /// cannot supply the bytes closes the connection. For all else they are the whole reply.
     ///
     /// Source   proto.md "Request types", `NBD_CMD_READ`
     #[must_use]
@@ -494,8 +496,8 @@ impl ServerConnection {
         self.enter_transmission(index)
     }
 
-    /// Lists or selects contexts of an export: `base:allocation`, where the export has it. Selecting
-    /// replaces what was selected before.
+    /// Lists or selects contexts of an export: `base:allocation`, where the export has it.
+    /// Selecting replaces what was selected before.
     fn on_meta_context(&mut self, option: u32, data: &[u8]) -> Step {
         let is_set = option == option::SET_META_CONTEXT;
         if is_set {
@@ -704,8 +706,8 @@ const OPTION_BYTES_MAX: u32 = 64 << 10;
 /// Longest option that is read over; beyond it a client is not making a mistake but a denial of
 /// service.
 const OPTION_SKIP_BYTES_MAX: u32 = 1 << 20;
-/// Longest payload of a refused write that is read over, 64 MiB: twice what the document wants to be
-/// tolerated.
+/// Longest payload of a refused write that is read over, 64 MiB: twice what the document wants to
+/// be tolerated.
 ///
 /// Source   proto.md "Size constraints"
 const PAYLOAD_SKIP_BYTES_MAX: u32 = 64 << 20;

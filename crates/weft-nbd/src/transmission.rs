@@ -18,8 +18,8 @@ use crate::wire::{
 ///
 /// Units    `offset` and `len` in bytes
 /// Shape    from a server: `len > 0`, inside the export, a multiple of the minimum block;
-///          `Read` and `Write` at most the maximum payload, the others up to 4 GiB - 1, or as long as
-///          the export with extended headers
+///          `Read` and `Write` at most the maximum payload, the others up to 4 GiB - 1, or as long
+///          as the export with extended headers
 /// Source   proto.md "Request types"
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Op {

@@ -4,7 +4,8 @@
 //! decision is made here; every integer on the wire is big-endian.
 //!
 //! Source: NetworkBlockDevice/nbd `doc/proto.md` (2025-05-31, public domain), "Protocol phases" for
-//! the layouts and "Values" for the numbers. Extended headers are those of its section of that name.
+//! the layouts and "Values" for the numbers. Extended headers are those of its section of that
+//! name.
 
 /// First eight bytes a server sends, ASCII `NBDMAGIC`.
 ///

@@ -45,8 +45,8 @@ enum Headers {
 
 const HEADERS: [Headers; 3] = [Headers::Simple, Headers::Structured, Headers::Extended];
 
-/// Opens, sends all of `ops` at once, leaves; checks every read against a model that takes effect in
-/// order, as this server does.
+/// Opens, sends all of `ops` at once, leaves; checks every read against a model that takes effect
+/// in order, as this server does.
 fn session(headers: Headers, ops: &[Op], mut piece: impl FnMut() -> usize) {
     let structured = headers != Headers::Simple;
     let mut server = Server::with_disk(u64::from(SIZE));

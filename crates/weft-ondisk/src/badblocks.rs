@@ -1,9 +1,10 @@
 //! Which blocks of a member hold nothing to be believed? The bad-block log.
 //!
 //! Up to 512 entries of 64 bits, little-endian: the lowest 10 bits are a length, the others a
-//! position, both in units of `512 << bblog_shift` bytes. The first entry of all ones ends the list.
-//! Positions count from the start of the member, unlike most of md's; [`BadBlocks`] has them from the
-//! start of data. There is no sum, and whether there is a list at all is a feature of the superblock.
+//! position, both in units of `512 << bblog_shift` bytes. The first entry of all ones ends the
+//! list. Positions count from the start of the member, unlike most of md's; [`BadBlocks`] has them
+//! from the start of data. There is no sum, and whether there is a list at all is a feature of the
+//! superblock.
 //!
 //! Source: format facts as read from Linux 6.1 and 6.12; lists of Linux 6.12 in `fixtures/md-meta`.
 

@@ -1,9 +1,9 @@
-//! Which regions may be out of sync? The write-intent bitmap: its header, its bits, and how far they
-//! can be believed.
+//! Which regions may be out of sync? The write-intent bitmap: its header, its bits, and how far
+//! they can be believed.
 //!
 //! Each data member has a copy: a header of 256 bytes and one bit for each chunk of what is kept in
-//! sync, the lowest bit of the first byte for the first chunk. A set bit means that a write may have
-//! been under way there. For RAID10 chunks divide the array, else the data of a member.
+//! sync, the lowest bit of the first byte for the first chunk. A set bit means that a write may
+//! have been under way there. For RAID10 chunks divide the array, else the data of a member.
 //!
 //! ```text
 //! version 3, 4   | header 256 | bits ...
@@ -15,9 +15,9 @@
 //! before superblocks, so that a header older than its superblock belongs to another time.
 //! [`Bitmap::parse`] never gives an empty set for a bitmap it does not believe.
 //!
-//! Source: format facts as read from Linux 6.1 and 6.12, mdadm 4.2 to 4.6 and, for version 6, a Linux
-//! of 2026; bits and headers of Linux 6.12 in `fixtures/md-meta`. The states of version 6 have been
-//! read and not tried.
+//! Source: format facts as read from Linux 6.1 and 6.12, mdadm 4.2 to 4.6 and, for version 6, a
+//! Linux of 2026; bits and headers of Linux 6.12 in `fixtures/md-meta`. The states of version 6
+//! have been read and not tried.
 
 use crate::{At, ByteOrder, LogError, Uuid};
 use std::fmt;
@@ -403,7 +403,8 @@ impl Bitmap {
         self.header.version == 4
     }
 
-    /// The bytes of the bitmap of a member that comes new to the array: all bits set, and out of date.
+    /// The bytes of the bitmap of a member that comes new to the array: all bits set, and out of
+    /// date.
     ///
     /// Shape    whole logical blocks of `logical_block` bytes
     #[must_use]

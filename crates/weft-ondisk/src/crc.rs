@@ -4,7 +4,8 @@
 //! called CRC-32C starts it with ones and inverts the result: the partial parity log keeps that.
 //! The journal keeps the register itself, so that one sum can be the start of the next.
 //!
-//! Source: RFC 3720, appendix B.4, for the polynomial and its check value; md for where each is kept.
+//! Source: RFC 3720, appendix B.4, for the polynomial and its check value; md for where each is
+//! kept.
 
 /// CRC-32C as everyone computes it.
 ///

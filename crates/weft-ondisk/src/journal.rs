@@ -203,8 +203,8 @@ impl Payload {
         }
     }
 
-    /// Reads one from the start of `bytes`, which are those at `byte` of the block: the payload, and
-    /// how long its description is.
+    /// Reads one from the start of `bytes`, which are those at `byte` of the block: the payload,
+    /// and how long its description is.
     fn parse(bytes: &[u8], byte: usize) -> Result<(Self, usize), LogError> {
         let at = |field, more| At { structure: STRUCTURE, field, byte: byte + more };
         let past = || {
@@ -358,12 +358,13 @@ impl JournalScan {
 
     /// What was found.
     ///
-    /// A block that is none ends the journal, as it does for the kernel: it was never written whole.
+    /// A block that is none ends the journal, as it does for the kernel: it was never written
+    /// whole.
     ///
     /// # Errors
     ///
-    /// When already the tail is no meta block, which the kernel takes for an empty journal and loses
-    /// what is in it; or when blocks are listed that the ring has no room for.
+    /// When already the tail is no meta block, which the kernel takes for an empty journal and
+    /// loses what is in it; or when blocks are listed that the ring has no room for.
     pub fn finish(self) -> Result<JournalState, LogError> {
         let overfull = self.walked > self.ring.0;
         match self.stopped {

@@ -2,8 +2,8 @@
 //!
 //! Everything an md array says about itself is on its members, in formats that other programs
 //! write too. This crate turns those bytes into values that are legal by construction and turns the
-//! values back into the same bytes. It reads and writes nothing itself: the caller brings the blocks
-//! and says where they came from.
+//! values back into the same bytes. It reads and writes nothing itself: the caller brings the
+//! blocks and says where they came from.
 //!
 //! - [`Superblock`]: what a member says of itself and its array, whichever version it is;
 //!   [`Super090`] and [`Super1`] in full; [`NewArray::plan`] makes those of a new array.

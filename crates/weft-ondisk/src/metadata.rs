@@ -1,7 +1,7 @@
 //! What does all of a member's metadata say, the superblock and what it points to?
 //!
-//! The caller reads; this says where. A log that cannot be believed is kept as the sentence that says
-//! why, for only whoever assembles the array knows whether it matters.
+//! The caller reads; this says where. A log that cannot be believed is kept as the sentence that
+//! says why, for only whoever assembles the array knows whether it matters.
 //!
 //! Source: places of the logs as in `superblock.rs`, `bitmap.rs`, `ppl.rs` and `journal.rs`
 
@@ -20,15 +20,15 @@ pub struct Metadata {
     pub superblock: Superblock,
     /// What the superblock points to.
     pub logs: Logs,
-    /// Of a member that ends before its data does, the size that it should have. It is what was read of
-    /// a failing disk, or was cut off.
+    /// Of a member that ends before its data does, the size that it should have. It is what was
+    /// read of a failing disk, or was cut off.
     pub uncut: Option<Sectors>,
     /// Places where another superblock may be, and which cannot be read; a sentence each.
     pub unreadable: Vec<String>,
 }
 
-/// What a superblock points to. `None` is what it says is not there, `Err` what is there and cannot be
-/// believed, as a sentence that does not name the member.
+/// What a superblock points to. `None` is what it says is not there, `Err` what is there and cannot
+/// be believed, as a sentence that does not name the member.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Logs {
     /// Blocks of the member that hold nothing.

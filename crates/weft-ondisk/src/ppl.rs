@@ -1,19 +1,19 @@
 //! Which parity was under way, and what makes it right again? The partial parity log of RAID5.
 //!
-//! Before a stripe is written in part, the member with its parity logs the XOR of the strips that are
-//! not written. After a crash, that and the strips that were written, whatever they hold by then,
-//! give parity that fits: a strip that is lost besides can be reconstructed.
+//! Before a stripe is written in part, the member with its parity logs the XOR of the strips that
+//! are not written. After a crash, that and the strips that were written, whatever they hold by
+//! then, give parity that fits: a strip that is lost besides can be reconstructed.
 //!
 //! ```text
 //! | header 4096 | partial parity of entry 0 | of entry 1 | ... | header of the next log | ...
 //! ```
 //!
-//! In an area of 264 KiB or more, logs follow each other as in a ring, and generations tell which is
-//! the last: [`PplScan`] finds it. [`PplHeader::recovery`] then says as values what to compute from
-//! what; reading, computing and writing is the engine's.
+//! In an area of 264 KiB or more, logs follow each other as in a ring, and generations tell which
+//! is the last: [`PplScan`] finds it. [`PplHeader::recovery`] then says as values what to compute
+//! from what; reading, computing and writing is the engine's.
 //!
-//! Source: format facts and the order of recovery as read from Linux 6.1 and 6.12; logs of Linux 6.12
-//! in `fixtures/md-meta`.
+//! Source: format facts and the order of recovery as read from Linux 6.1 and 6.12; logs of Linux
+//! 6.12 in `fixtures/md-meta`.
 
 use crate::crc::{crc32c, crc32c_of};
 use crate::{At, LogError, Uuid};
@@ -112,8 +112,8 @@ pub struct PplContext {
     pub owner: Slot,
 }
 
-/// Parity to be computed anew: the XOR of what is read, sector for sector, written to `stripes` of the
-/// member in `parity_slot`.
+/// Parity to be computed anew: the XOR of what is read, sector for sector, written to `stripes` of
+/// the member in `parity_slot`.
 ///
 /// If a member with some of `data` is missing, the stripes are to be left alone.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -126,7 +126,8 @@ pub struct PplRecompute {
     pub stripes: SectorRange,
     /// Array sectors to be read, each as long as `stripes`.
     pub data: Vec<SectorRange>,
-    /// The partial parity, as long as `stripes`: sectors from the header on. None for whole stripes.
+    /// The partial parity, as long as `stripes`: sectors from the header on. None for whole
+    /// stripes.
     pub partial: Option<SectorRange>,
 }
 
@@ -346,8 +347,8 @@ struct Write {
 
 impl Write {
     /// Source   a partial parity shorter than a chunk is as long as each of the strips written;
-    ///          without one all strips of the stripe were; with a whole chunk of it, strips follow each
-    ///          other until the data ends
+    ///          without one all strips of the stripe were; with a whole chunk of it, strips follow
+    ///          each other until the data ends
     fn of(entry: &PplEntry, index: usize, context: &PplContext) -> Result<Self, LogError> {
         let data_size = entry_at(index, 12, "entries.data_size");
         for (at, size) in

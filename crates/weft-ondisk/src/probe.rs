@@ -147,11 +147,11 @@ pub struct Misplaced {
     pub member_start: Option<Sectors>,
 }
 
-/// Superblocks that begin at any sector of `bytes`: of members that were cut, grown, or are inside of
-/// something else.
+/// Superblocks that begin at any sector of `bytes`: of members that were cut, grown, or are inside
+/// of something else.
 ///
-/// Shape    `bytes` begin at sector `first`; a superblock with less than 4096 bytes from its start on
-///          is not found, so that pieces of a member have to overlap by 3584
+/// Shape    `bytes` begin at sector `first`; a superblock with less than 4096 bytes from its start
+///          on is not found, so that pieces of a member have to overlap by 3584
 #[must_use]
 pub fn superblocks_anywhere(bytes: &[u8], first: Sectors) -> Vec<Misplaced> {
     let sector_bytes = usize::try_from(SECTOR_BYTES).expect("512");

@@ -1,20 +1,20 @@
 //! What does a member say in the older format: the version 0.90 superblock?
 //!
-//! 1024 words of 32 bits, in the byte order of the machine that wrote them, at the start of the last
-//! whole 64 KiB of the member. Data comes first, from sector 0; behind the superblock there is room
-//! for a bitmap.
+//! 1024 words of 32 bits, in the byte order of the machine that wrote them, at the start of the
+//! last whole 64 KiB of the member. Data comes first, from sector 0; behind the superblock there is
+//! room for a bitmap.
 //!
 //! ```text
 //! 0                                   (size & !127) - 128        +8            +128      size
 //! | data ...                         | superblock               | bitmap      | unused |
 //! ```
 //!
-//! A member is a row of a table of 27: its number, its slot, and bits that say whether it is in use.
-//! There is no identity of a member, no offset of data, no log of bad blocks, and no place to
+//! A member is a row of a table of 27: its number, its slot, and bits that say whether it is in
+//! use. There is no identity of a member, no offset of data, no log of bad blocks, and no place to
 //! remember how far a member is rebuilt: it is rebuilt from the start when that is interrupted.
 //!
-//! Source: format facts as read from Linux 6.1 and 6.12 and mdadm 4.2, checked with superblocks that
-//! Linux 6.12 wrote (`fixtures/md-meta`).
+//! Source: format facts as read from Linux 6.1 and 6.12 and mdadm 4.2, checked with superblocks
+//! that Linux 6.12 wrote (`fixtures/md-meta`).
 
 mod describe;
 mod validate;

@@ -1,7 +1,7 @@
 //! What does a member say, in whichever version it says it?
 //!
-//! [`Superblock`] answers the questions that assembling an array asks, the same way for 0.90 and for
-//! 1.0 to 1.2. What only one version has is in [`Super090`] and [`Super1`].
+//! [`Superblock`] answers the questions that assembling an array asks, the same way for 0.90 and
+//! for 1.0 to 1.2. What only one version has is in [`Super090`] and [`Super1`].
 //!
 //! ```
 //! use weft_ondisk::{Superblock, Version};

@@ -1,8 +1,8 @@
 //! What does a superblock say after something happened to the array?
 //!
-//! A running array tells each member who is in it, how often it changed, and how far parity is right.
-//! Members have numbers that do not change while it runs. That is how version 1 has it; 0.90 numbers
-//! a member by its slot as soon as it has all data of it, and the others behind those.
+//! A running array tells each member who is in it, how often it changed, and how far parity is
+//! right. Members have numbers that do not change while it runs. That is how version 1 has it; 0.90
+//! numbers a member by its slot as soon as it has all data of it, and the others behind those.
 //!
 //! ```text
 //! number while running      0   1   2   3   4          roles 0 1 faulty spare 2 (rebuilt)

@@ -1,4 +1,5 @@
-//! Where is the edge between what can be created and what cannot? And what is at the edge, where is it?
+//! Where is the edge between what can be created and what cannot? And what is at the edge, where is
+//! it?
 
 use weft_ondisk::{Level, Minor, NewArray, NewMember, Super1, Uuid};
 use weft_units::Sectors;
@@ -127,7 +128,8 @@ fn an_array_has_as_many_bytes_as_a_block_device_can() {
     assert!(said(&array(Level::Raid0, 4, most / 4 + 1)).starts_with("data of a member: found"));
 }
 
-/// The space for a bitmap grows with the member: at version 1.0 it lies between data and superblock.
+/// The space for a bitmap grows with the member: at version 1.0 it lies between data and
+/// superblock.
 #[test]
 fn data_ends_where_bitmap_and_log_begin() {
     for (size, bitmap) in [

@@ -1,4 +1,5 @@
-//! How does a superblock read that no fixture has? One line of it after one change, as mdadm has it.
+//! How does a superblock read that no fixture has? One line of it after one change, as mdadm has
+//! it.
 
 #[allow(dead_code, reason = "each test uses its part")]
 mod area;

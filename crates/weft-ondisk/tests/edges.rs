@@ -1,5 +1,5 @@
-//! Where is the edge between what a superblock may say and what it may not? Both sides of each: one too
-//! strict would refuse arrays that the kernel takes.
+//! Where is the edge between what a superblock may say and what it may not? Both sides of each: one
+//! too strict would refuse arrays that the kernel takes.
 
 #[allow(dead_code, reason = "each test uses its part")]
 mod area;

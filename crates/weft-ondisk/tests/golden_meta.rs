@@ -1,5 +1,5 @@
-//! Do we read and write the other metadata as mdadm and the kernel do? Compared with what they wrote
-//! and with what mdadm says of it.
+//! Do we read and write the other metadata as mdadm and the kernel do? Compared with what they
+//! wrote and with what mdadm says of it.
 
 #[allow(dead_code, reason = "each test uses its part")]
 mod area;
@@ -32,8 +32,8 @@ fn every_old_superblock_is_written_back_as_it_was() {
     }
 }
 
-/// What mdadm printed, without names of devices and empty lines. Of a far layout the kernel uses whole
-/// chunks in each section, 31 of 63 here; mdadm 4.2 divides sectors instead.
+/// What mdadm printed, without names of devices and empty lines. Of a far layout the kernel uses
+/// whole chunks in each section, 31 of 63 here; mdadm 4.2 divides sectors instead.
 fn examined(text: &str) -> Vec<String> {
     let far = text.contains("Layout : far=2");
     let text = if far {
@@ -283,8 +283,8 @@ fn bits_are_where_writes_were() {
     };
     // Two blocks of 4 KiB at 20 KiB, and a bit for each.
     assert_eq!(ranges("bitmap-raid10-active", 0), [(40, 16)]);
-    // Two blocks of 4 KiB at 400 KiB: in stripe 3 of two chunks of 64 KiB. This kernel marks all of a
-    // full stripe, 8 bits.
+    // Two blocks of 4 KiB at 400 KiB: in stripe 3 of two chunks of 64 KiB. This kernel marks all of
+    // a full stripe, 8 bits.
     assert_eq!(ranges("bitmap-degraded", 0), [(3 * 128, 128)]);
     assert_eq!(ranges("raid5-4-bitmap-stale", 0), [(0, 2048)]);
     assert_eq!(ranges("raid5-4-v11-bitmap", 0), []);

@@ -1,5 +1,5 @@
-//! Is each known kind of broken metadata named? All 70 rows of the reference, spec/md-ondisk.md §11:
-//! those that one member's bytes decide, checked, and the others, by name.
+//! Is each known kind of broken metadata named? All 70 rows of the reference, spec/md-ondisk.md
+//! §11: those that one member's bytes decide, checked, and the others, by name.
 
 #[allow(dead_code, reason = "each test uses its part")]
 mod area;

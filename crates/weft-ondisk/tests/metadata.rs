@@ -1,5 +1,5 @@
-//! What is read of a member, and what is made of it? Metadata that Linux wrote where it was, and members
-//! whose metadata is longer than what is read of it.
+//! What is read of a member, and what is made of it? Metadata that Linux wrote where it was, and
+//! members whose metadata is longer than what is read of it.
 
 #[allow(dead_code, reason = "each test uses its part")]
 mod area;
@@ -207,8 +207,8 @@ fn a_bad_block_log_is_read_as_long_as_it_says_up_to_a_limit() {
 
 #[test]
 fn of_a_bitmap_as_much_is_read_as_has_bits() {
-    // Sectors to the next thing, bytes of a chunk, sectors of data, and what is read: first 4096 bytes,
-    // then all that the header says, in blocks, where there is room for it, up to a limit.
+    // Sectors to the next thing, bytes of a chunk, sectors of data, and what is read: first 4096
+    // bytes, then all that the header says, in blocks, where there is room for it, up to a limit.
     for (room, chunksize, size, reads) in [
         (0, 1 << 22, 1 << 21, &[(16, 4096)][..]),
         (0, 1 << 15, (4096 - 256) * 8 * 64, &[(16, 4096)]),

@@ -1,5 +1,5 @@
-//! What does a superblock say after something happened to the array? Both formats, from one list of who
-//! is in it.
+//! What does a superblock say after something happened to the array? Both formats, from one list of
+//! who is in it.
 
 #[allow(dead_code, reason = "each test uses its part")]
 mod area;
@@ -16,8 +16,8 @@ fn standing(role: Role) -> Standing {
     Standing { role, rebuilding: false, present: true, device: Disk090::default() }
 }
 
-/// Four slots: 2 has failed and a spare has taken over, another is being filled for 3, one waits, and
-/// one is gone.
+/// Four slots: 2 has failed and a spare has taken over, another is being filled for 3, one waits,
+/// and one is gone.
 fn members() -> Vec<Standing> {
     let active = |slot| standing(Role::Active(Slot(slot)));
     let device = |minor, state| Disk090 { number: 9, major: 8, minor, raid_disk: 9, state };

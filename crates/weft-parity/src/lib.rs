@@ -128,8 +128,8 @@ impl Parity {
 
     /// The same kernels, storing results of `pq`, `xor` and `recover_two` as said.
     ///
-    /// Results that are not aligned to 64 bytes go through the caches whatever is said, and so do those
-    /// of kernels without such stores (scalar, NEON).
+    /// Results that are not aligned to 64 bytes go through the caches whatever is said, and so do
+    /// those of kernels without such stores (scalar, NEON).
     #[must_use]
     pub fn storing(self, store: Store) -> Self {
         Self { store, ..self }

@@ -1,9 +1,9 @@
 //! How is a member served as it is, without metadata? (`--bare`)
 //!
-//! Each request becomes member requests of its own, at once; nothing is cached, merged or ordered. The
-//! range has to be made of whole logical blocks, which the export announces. A flush is one member
-//! flush: the writes it covers were answered, so they were done. Zeroes that need not be stored become a
-//! hole where the member can have one.
+//! Each request becomes member requests of its own, at once; nothing is cached, merged or ordered.
+//! The range has to be made of whole logical blocks, which the export announces. A flush is one
+//! member flush: the writes it covers were answered, so they were done. Zeroes that need not be
+//! stored become a hole where the member can have one.
 
 use std::collections::VecDeque;
 

@@ -13,11 +13,11 @@
 //!
 //! # Why the memory is valid for the whole operation
 //!
-//! 1. *It exists.* A lease owns a share of the mapping; whoever gives an address of it to the kernel
-//!    keeps the lease in the table of what is outstanding, and waits for that table to empty before
-//!    it lets go (`uring.rs`, `Drop`).
-//! 2. *Nobody else changes it.* A shared lease makes `bytes_mut`, `split` and exclusive leases of the
-//!    same sectors panic; an exclusive one makes `bytes` and shared leases panic as well.
+//! 1. *It exists.* A lease owns a share of the mapping; whoever gives an address of it to the
+//!    kernel keeps the lease in the table of what is outstanding, and waits for that table to empty
+//!    before it lets go (`uring.rs`, `Drop`).
+//! 2. *Nobody else changes it.* A shared lease makes `bytes_mut`, `split` and exclusive leases of
+//!    the same sectors panic; an exclusive one makes `bytes` and shared leases panic as well.
 //! 3. *No reference outlives a change of rules.* A reference borrows the slab; a lease that would
 //!    contradict it cannot be taken before it ends, by the borrow checker for exclusive leases, and
 //!    since `bytes_mut` needs `&mut Slab`, for shared ones too.
@@ -54,8 +54,8 @@ pub(crate) struct Memory {
     states: Box<[AtomicU64]>,
 }
 
-// SAFETY: the mapping is plain memory that belongs to no thread; who may touch which byte is decided
-// by `states`, which is atomic.
+// SAFETY: the mapping is plain memory that belongs to no thread; who may touch which byte is
+// decided by `states`, which is atomic.
 unsafe impl Send for Memory {}
 // SAFETY: as above; no method gives out references without the checks described at the top.
 unsafe impl Sync for Memory {}
@@ -97,9 +97,9 @@ pub struct AlignedBytes {
 
 /// A file of this process's own making, as memory: a member of RAM.
 ///
-/// There are no references into it, only copies in and out, so that the file may be read and written
-/// in other ways as well. It cannot become shorter, which would make its pages deadly: the file is
-/// sealed (`devices.rs`).
+/// There are no references into it, only copies in and out, so that the file may be read and
+/// written in other ways as well. It cannot become shorter, which would make its pages deadly: the
+/// file is sealed (`devices.rs`).
 #[derive(Debug)]
 pub(crate) struct Mapping {
     base: NonNull<u8>,
@@ -160,8 +160,8 @@ impl Slab {
         let memory = &*self.memory;
         memory.check(part, Access::Shared);
         let start = memory.start(part);
-        // SAFETY: in the mapping (`start`), initialised (anonymous memory is zeros), and not written
-        // while the reference lives: no exclusive lease is held (`check`), taking one needs
+        // SAFETY: in the mapping (`start`), initialised (anonymous memory is zeros), and not
+        // written while the reference lives: no exclusive lease is held (`check`), taking one needs
         // `&mut self`, and so does `bytes_mut`.
         unsafe { std::slice::from_raw_parts(start, part.len as usize) }
     }
@@ -334,7 +334,8 @@ impl Drop for Memory {
 }
 
 impl Mapping {
-    /// Maps the first `bytes` of a file that is at least as long and sealed against becoming shorter.
+    /// Maps the first `bytes` of a file that is at least as long and sealed against becoming
+    /// shorter.
     ///
     /// # Errors
     /// The kernel has no room for it, or the file has no such seal.
@@ -360,8 +361,9 @@ impl Mapping {
     /// Outside the mapping.
     pub(crate) fn copy_out(&self, at: u64, into: &mut [u8]) {
         let from = self.start(at, into.len());
-        // SAFETY: `into.len()` bytes from `from` are inside the mapping (`start`), which no reference
-        // points into, so that the two do not overlap; the file is long enough and stays so.
+        // SAFETY: `into.len()` bytes from `from` are inside the mapping (`start`), which no
+        // reference points into, so that the two do not overlap; the file is long enough and stays
+        // so.
         unsafe { std::ptr::copy_nonoverlapping(from.cast_const(), into.as_mut_ptr(), into.len()) }
     }
 
@@ -492,8 +494,8 @@ impl Buffer {
             Self::Frames(lease) => {
                 assert!(lease.access == Access::Exclusive, "filled through a shared lease");
                 let slice = |address: &Address| {
-                    // SAFETY: inside the mapping for as long as `self` lives; the lease is exclusive
-                    // and its parts do not overlap, or it could not have been taken.
+                    // SAFETY: inside the mapping for as long as `self` lives; the lease is
+                    // exclusive and its parts do not overlap, or it could not have been taken.
                     let bytes =
                         unsafe { std::slice::from_raw_parts_mut(address.start, address.len) };
                     IoSliceMut::new(bytes)

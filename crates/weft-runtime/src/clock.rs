@@ -1,6 +1,7 @@
 //! What time is it for the engine?
 //!
-//! Nanoseconds since the clock was made, monotonic. The only place of the runtime that reads a clock.
+//! Nanoseconds since the clock was made, monotonic. The only place of the runtime that reads a
+//! clock.
 
 use std::time::Instant;
 

@@ -1,14 +1,15 @@
 //! How is a member opened, and is it ours alone?
 //!
-//! A member is part of a file or block device (`spec.rs`), or memory (`ram:SIZE`). Opening it takes a lock
-//! that lives as long as anything of this process can still reach it: an OFD lock of the window for
-//! files (also held by requests that io_uring still has in flight after a kill -9), `O_EXCL` for
-//! block devices, which the kernel and other users of `O_EXCL` respect; a loop device takes the lock
-//! of its file too. Mounted and claimed devices
-//! are refused by name. `O_DIRECT` is used where the file system has it; where not, as on tmpfs, the
-//! page cache is in between and a flush is `fdatasync`, which is reported.
+//! A member is part of a file or block device (`spec.rs`), or memory (`ram:SIZE`). Opening it takes
+//! a lock that lives as long as anything of this process can still reach it: an OFD lock of the
+//! window for files (also held by requests that io_uring still has in flight after a kill -9),
+//! `O_EXCL` for block devices, which the kernel and other users of `O_EXCL` respect; a loop device
+//! takes the lock of its file too. Mounted and claimed devices are refused by name. `O_DIRECT` is
+//! used where the file system has it; where not, as on tmpfs, the page cache is in between and a
+//! flush is `fdatasync`, which is reported.
 //!
-//! Source   open(2) `O_EXCL`, `O_DIRECT`; fcntl(2) "Open file description locks"; statx(2) `STATX_DIOALIGN`
+//! Source   open(2) `O_EXCL`, `O_DIRECT`; fcntl(2) "Open file description locks"; statx(2)
+//!          `STATX_DIOALIGN`
 
 use std::fmt;
 use std::ops::Range;
@@ -431,8 +432,9 @@ impl OpenOptions {
         }
     }
 
-    /// Takes the lock of the file behind a loop device, so that the two are one member also for those
-    /// who open the file. One that cannot be opened from here, or is no loop device, has none.
+    /// Takes the lock of the file behind a loop device, so that the two are one member also for
+    /// those who open the file. One that cannot be opened from here, or is no loop device, has
+    /// none.
     ///
     /// Source   Documentation/ABI/testing/sysfs-block-loop
     fn lock_backing(
@@ -698,7 +700,8 @@ impl OpenMember {
         &self.file
     }
 
-    /// Lets go of its locks before it is closed: the kernel may take a moment to close what a ring had.
+    /// Lets go of its locks before it is closed: the kernel may take a moment to close what a ring
+    /// had.
     pub(crate) fn unlock(&self) {
         let files = [Some(self.file.as_fd()), self.backing.as_ref().map(AsFd::as_fd)];
         files.into_iter().flatten().for_each(unlock_file);

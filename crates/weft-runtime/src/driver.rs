@@ -1,8 +1,9 @@
 //! How does the engine meet the world, one pass at a time?
 //!
-//! [`Driver`] owns the engine, the memory and the members. Inputs are recorded as they come; `settle`
-//! lets the engine decide, carries out what it says and starts every member request of the pass with
-//! one submission. Replies, frames and credit become [`Event`]s for the ports (see `reactor.rs`).
+//! [`Driver`] owns the engine, the memory and the members. Inputs are recorded as they come;
+//! `settle` lets the engine decide, carries out what it says and starts every member request of the
+//! pass with one submission. Replies, frames and credit become [`Event`]s for the ports (see
+//! `reactor.rs`).
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -45,7 +46,8 @@ pub struct Driver {
     snapshot: Option<Arc<Snapshot>>,
 }
 
-/// When it was said of which member last that it does not answer, and how often it was not said since.
+/// When it was said of which member last that it does not answer, and how often it was not said
+/// since.
 #[derive(Debug, Default)]
 struct Stalls(Vec<(MemberIndex, Time, u64)>);
 

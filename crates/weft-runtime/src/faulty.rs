@@ -1,8 +1,8 @@
 //! What does a ring do on its worst day? (F21)
 //!
-//! [`FaultyRing`] wraps a real ring and lets a script decide, operation by operation, what goes wrong:
-//! fewer bytes than asked for, an `errno` instead of the work, or a completion that comes late. For
-//! tests, here and in other crates.
+//! [`FaultyRing`] wraps a real ring and lets a script decide, operation by operation, what goes
+//! wrong: fewer bytes than asked for, an `errno` instead of the work, or a completion that comes
+//! late. For tests, here and in other crates.
 
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! Where does a member hold nothing?
 //!
-//! A hole of a file reads as zeroes and nothing is stored for it. Block devices have none that could be
-//! found, and what an overlay holds is not looked at: such ranges count as data.
+//! A hole of a file reads as zeroes and nothing is stored for it. Block devices have none that
+//! could be found, and what an overlay holds is not looked at: such ranges count as data.
 //!
 //! Source   lseek(2), `SEEK_DATA` and `SEEK_HOLE`
 

@@ -1,18 +1,19 @@
 //! How do the threads that serve clients share a driver?
 //!
-//! By a lock. A *worker* is a thread with its own `epoll` and its own clients. What costs most of serving
-//! a client is moving bytes through its socket; that needs no engine, so that a worker lets go of the
-//! driver for it ([`Held::unlocked`]) and others go on, whoever has waited first (`gate.rs`). Bytes
-//! on their way from or to a socket are held by a lease (`buffers.rs`), not by the lock.
+//! By a lock. A *worker* is a thread with its own `epoll` and its own clients. What costs most of
+//! serving a client is moving bytes through its socket; that needs no engine, so that a worker lets
+//! go of the driver for it ([`Held::unlocked`]) and others go on, whoever has waited first
+//! (`gate.rs`). Bytes on their way from or to a socket are held by a lease (`buffers.rs`), not by
+//! the lock.
 //!
-//! Whoever has the driver lets the engine decide and carries it out, for everybody. What concerns the
-//! clients of another worker is put in its mailbox, and its eventfd is written. A worker clears its mailbox before it
-//! takes what the driver has for it, all under the lock, so that everybody hears of everything in the
-//! order in which it happened.
+//! Whoever has the driver lets the engine decide and carries it out, for everybody. What concerns
+//! the clients of another worker is put in its mailbox, and its eventfd is written. A worker clears
+//! its mailbox before it takes what the driver has for it, all under the lock, so that everybody
+//! hears of everything in the order in which it happened.
 //!
-//! Where volumes consist of nothing but memory, as a bare member of RAM, each worker has a driver of its
-//! own: there is nothing about which workers would have to agree, and what they would share would only
-//! travel from one CPU's cache to the other's.
+//! Where volumes consist of nothing but memory, as a bare member of RAM, each worker has a driver
+//! of its own: there is nothing about which workers would have to agree, and what they would share
+//! would only travel from one CPU's cache to the other's.
 
 use std::ops::{Deref, DerefMut};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

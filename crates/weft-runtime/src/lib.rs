@@ -28,8 +28,8 @@
 //! | Where does a member hold nothing? | `holes.rs` |
 //! | What does a ring do on its worst day? | `faulty.rs` |
 //!
-//! `unsafe` is in `buffers.rs` (memory), `uring.rs` (addresses for the kernel) and `devices.rs` (one
-//! `fcntl`), nowhere else.
+//! `unsafe` is in `buffers.rs` (memory), `uring.rs` (addresses for the kernel) and `devices.rs`
+//! (one `fcntl`), nowhere else.
 #![deny(unsafe_code)]
 
 pub mod bare;

@@ -22,25 +22,26 @@
 //!
 //! # A member that becomes shorter
 //!
-//! is gone, all of it and until it is opened anew: what was cut off must neither be corrected nor read as
-//! zeros. A transfer that moves nothing tells so. But a write to a file makes it longer again, and what
-//! lies between reads as zeros from then on. So the file is looked at before the answers of its writes
-//! and flushes are believed, and those of reads with a write beside them, in any batch of answers; it
-//! is short then, unless one of these writes ended at the very end of the member, so before such a write
-//! it is looked at as well. What is left open is a cut in the microseconds between that look and that
-//! write, and one that is made good (`truncate` twice) while nothing of the member is read or written.
+//! is gone, all of it and until it is opened anew: what was cut off must neither be corrected nor
+//! read as zeros. A transfer that moves nothing tells so. But a write to a file makes it longer
+//! again, and what lies between reads as zeros from then on. So the file is looked at before the
+//! answers of its writes and flushes are believed, and those of reads with a write beside them, in
+//! any batch of answers; it is short then, unless one of these writes ended at the very end of the
+//! member, so before such a write it is looked at as well. What is left open is a cut in the
+//! microseconds between that look and that write, and one that is made good (`truncate` twice)
+//! while nothing of the member is read or written.
 //!
 //! A file that was deleted is found by the same look. It is there until it is closed, so the member
 //! is used as before, and the log says so once.
 //!
 //! # Flushes
 //!
-//! A flush that fails is final. The kernel reports a failed write-back once and then counts the pages
-//! as clean, so that a second flush would succeed without the data being anywhere: after one failed
-//! flush or durable write every later one of this member fails as well, until it is opened anew. For
-//! the same reason at most one flush of a member runs at a time: two could share one report. Of a failed
-//! write with `RWF_DSYNC` nobody knows which half of it failed; metadata is written without, so that a
-//! superblock whose transfer fails may be written again.
+//! A flush that fails is final. The kernel reports a failed write-back once and then counts the
+//! pages as clean, so that a second flush would succeed without the data being anywhere: after one
+//! failed flush or durable write every later one of this member fails as well, until it is opened
+//! anew. For the same reason at most one flush of a member runs at a time: two could share one
+//! report. Of a failed write with `RWF_DSYNC` nobody knows which half of it failed; metadata is
+//! written without, so that a superblock whose transfer fails may be written again.
 //!
 //! Source   Rebello et al., "Can Applications Recover from fsync Failures?", ATC '20; fsync(2)
 
@@ -220,8 +221,8 @@ impl<R: Ring> MemberIo<R> {
         self.share = share_of(self.ring.capacity(), self.members.iter().flatten().count());
     }
 
-    /// Closes every member of which nothing is outstanding, and lets go of its locks at once: whoever
-    /// waits for that may open it then.
+    /// Closes every member of which nothing is outstanding, and lets go of its locks at once:
+    /// whoever waits for that may open it then.
     pub fn release(&mut self) {
         for index in 0..self.members.len() {
             let Ok(number) = u16::try_from(index) else { return };
@@ -816,6 +817,6 @@ pub fn parts(list: &[Segment]) -> Segments {
 /// Zeros that are stored at a time where nothing can be discarded.
 const ZEROS_BYTES: usize = 1 << 20;
 
-/// How often one request is started again because the kernel asked for it. `EAGAIN` comes from queues
-/// that are full for microseconds; a thousand of them are a fault.
+/// How often one request is started again because the kernel asked for it. `EAGAIN` comes from
+/// queues that are full for microseconds; a thousand of them are a fault.
 const RETRIES_MAX: u32 = 1000;

@@ -1,13 +1,14 @@
 //! Where do writes go when nothing may be written to a member?
 //!
-//! An overlay is a sparse file that takes what is written to a member and shows it from then on; the
-//! member itself is open for reading only. It is named after the member, so that it is found again,
-//! and knows what the member was when it was made: a member that was written since is refused.
+//! An overlay is a sparse file that takes what is written to a member and shows it from then on;
+//! the member itself is open for reading only. It is named after the member, so that it is found
+//! again, and knows what the member was when it was made: a member that was written since is
+//! refused.
 //!
 //! Durability is what the member would give. A write is data in the overlay and a bit of the map in
 //! memory; a flush makes the data durable, then writes the map, then makes that durable. So after a
-//! crash a granule is there as a whole or not at all, what was flushed is there, and what was not is
-//! as old or as new as on a disk. A write of less than a granule copies the rest of it first.
+//! crash a granule is there as a whole or not at all, what was flushed is there, and what was not
+//! is as old or as new as on a disk. A write of less than a granule copies the rest of it first.
 //!
 //! `format.rs` is the file, `map.rs` what is where, `ring.rs` brings requests here, and `commit.rs`
 //! writes an overlay into its member.
@@ -260,8 +261,8 @@ impl Overlay {
         moved
     }
 
-    /// An overlay that has become shorter has lost what was written; as `member_io.rs` has it, the member
-    /// is gone then.
+    /// An overlay that has become shorter has lost what was written; as `member_io.rs` has it, the
+    /// member is gone then.
     fn refuse_cut(&self) -> Result<(), Errno> {
         let found = rustix::fs::fstat(&self.file)?.st_size;
         let is_cut =

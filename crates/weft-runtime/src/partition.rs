@@ -389,8 +389,8 @@ struct Entry {
 }
 
 impl BootSector {
-    /// A sector that is signed and whose entries are legal; others have a boot sector of a file system
-    /// there.
+    /// A sector that is signed and whose entries are legal; others have a boot sector of a file
+    /// system there.
     fn parse(sector: &[u8; 512]) -> Option<Self> {
         if sector[510..] != [0x55, 0xaa] {
             return None;
@@ -445,8 +445,8 @@ fn read_mbr(
     Ok(table.judged(size))
 }
 
-/// Follows the chain of an extended partition. Each link has the logical partition, counted from the
-/// link, and the next link, counted from the extended partition.
+/// Follows the chain of an extended partition. Each link has the logical partition, counted from
+/// the link, and the next link, counted from the extended partition.
 fn read_logical(
     read: &mut ReadAt<'_>,
     table: &mut Table,

@@ -1,10 +1,10 @@
 //! What happens after a panic in the engine or in a worker? (F27)
 //!
-//! Nothing is acknowledged any more. [`Guarded`] catches the panic, keeps its message, and from then on
-//! takes no input and gives no output: an engine whose state may be half changed is not asked again.
-//! Exports see it (`Port::on_poison`) and answer everything with an I/O error; member requests that
-//! are out still end, and their memory comes back; superblocks are not written, so that the arrays stay
-//! marked dirty and are resynced at the next start.
+//! Nothing is acknowledged any more. [`Guarded`] catches the panic, keeps its message, and from
+//! then on takes no input and gives no output: an engine whose state may be half changed is not
+//! asked again. Exports see it (`Port::on_poison`) and answer everything with an I/O error; member
+//! requests that are out still end, and their memory comes back; superblocks are not written, so
+//! that the arrays stay marked dirty and are resynced at the next start.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 

@@ -1,16 +1,17 @@
 //! Which frames of the slab hold the payload of requests?
 //!
 //! First fit over a bitmap: runs of frames side by side, lowest first, so that small requests stay
-//! together at the bottom and long runs stay free above them. Each worker has a bottom of its own, its
-//! *home*, where it looks first: frames that it has used lately are in the cache of its CPU, and those
-//! of another worker in another's. `low` keeps the search short: no frame from home to there is free.
+//! together at the bottom and long runs stay free above them. Each worker has a bottom of its own,
+//! its *home*, where it looks first: frames that it has used lately are in the cache of its CPU,
+//! and those of another worker in another's. `low` keeps the search short: no frame from home to
+//! there is free.
 //!
 //! # Shares
 //!
-//! Half of the pool is *floors*: an equal part for each client that may ever be there, which nobody else
-//! can take, whether the client has come or not. The other half is shared: beyond its floor a client
-//! may have three quarters of what is free there and what it has of it. So n greedy clients that give
-//! nothing back leave (1/4)^n of the shared half, and every floor.
+//! Half of the pool is *floors*: an equal part for each client that may ever be there, which nobody
+//! else can take, whether the client has come or not. The other half is shared: beyond its floor a
+//! client may have three quarters of what is free there and what it has of it. So n greedy clients
+//! that give nothing back leave (1/4)^n of the shared half, and every floor.
 //!
 //! Source   A. K. Choudhury, E. L. Hahne, "Dynamic queue length thresholds", 1998 (the shared half)
 

@@ -1,14 +1,14 @@
 //! What is a way in, and how do ways in run?
 //!
 //! A [`Port`] is a way in: an NBD server, the control socket. It owns its descriptors, watches them
-//! through the [`Context`] and records inputs; replies come to it as events. In each pass all ports of
-//! a worker read first, then the engine decides, then all ports send: what arrived together is looked at
-//! together. Each port lives in one worker, which is a thread (`worker.rs`); all share one driver
-//! (`hub.rs`).
+//! through the [`Context`] and records inputs; replies come to it as events. In each pass all ports
+//! of a worker read first, then the engine decides, then all ports send: what arrived together is
+//! looked at together. Each port lives in one worker, which is a thread (`worker.rs`); all share
+//! one driver (`hub.rs`).
 //!
 //! Stopping, in order: ports refuse new work; every volume gets `Stop`, which finishes, flushes and
-//! marks clean; ports send what they still have, for at most [`DRAIN_SPAN`]; the workers end. Being told
-//! twice ends it at once.
+//! marks clean; ports send what they still have, for at most [`DRAIN_SPAN`]; the workers end. Being
+//! told twice ends it at once.
 
 use std::os::fd::{BorrowedFd, OwnedFd};
 
@@ -35,8 +35,8 @@ pub trait Port {
     fn on_ready(&mut self, cx: &mut Context<'_, '_>, key: u32, ready: EventFlags);
     /// Something about one of its clients.
     fn on_event(&mut self, cx: &mut Context<'_, '_>, event: Event);
-    /// A client that a port of another worker has accepted, see [`Context::hand_over`]. Only the first
-    /// port of a worker is called.
+    /// A client that a port of another worker has accepted, see [`Context::hand_over`]. Only the
+    /// first port of a worker is called.
     fn on_socket(&mut self, cx: &mut Context<'_, '_>, socket: OwnedFd) {
         let _ = (cx, socket);
     }
@@ -89,15 +89,15 @@ pub struct Reactor {
 }
 
 impl Reactor {
-    /// A loop over a driver of `volumes` volumes, to be stopped when `shutdown` becomes readable. It
-    /// has one worker and no ports.
+    /// A loop over a driver of `volumes` volumes, to be stopped when `shutdown` becomes readable.
+    /// It has one worker and no ports.
     #[must_use]
     pub fn new(driver: Driver, volumes: u16, shutdown: OwnedFd) -> Self {
         Self { drivers: vec![driver], volumes, shutdown, workers: vec![Vec::new()] }
     }
 
-    /// A driver for the next worker, of the same volumes, which must consist of memory alone: workers with
-    /// drivers of their own agree on nothing. All workers have one, or only the first.
+    /// A driver for the next worker, of the same volumes, which must consist of memory alone:
+    /// workers with drivers of their own agree on nothing. All workers have one, or only the first.
     pub fn add_driver(&mut self, driver: Driver) {
         self.drivers.push(driver);
     }
@@ -120,8 +120,8 @@ impl Reactor {
         self.workers.push(vec![port]);
     }
 
-    /// Runs until stopped, on this thread and one for each further worker. `on_ready` is called when all
-    /// ports have begun.
+    /// Runs until stopped, on this thread and one for each further worker. `on_ready` is called
+    /// when all ports have begun.
     ///
     /// # Errors
     /// A port cannot begin, or no thread or descriptor is left.
@@ -163,7 +163,8 @@ pub fn workers_max() -> usize {
 }
 
 impl Context<'_, '_> {
-    /// Counters and states of all drivers. `None` after a panic. Only for ports of the first worker.
+    /// Counters and states of all drivers. `None` after a panic. Only for ports of the first
+    /// worker.
     pub fn snapshot(&mut self) -> Option<Snapshot> {
         let mut whole = self.driver.snapshot()?;
         for mut driver in self.hub.others() {

@@ -2,8 +2,8 @@
 //!
 //! A [`Ring`] is given operations, starts everything it was given with one `submit`, and hands each
 //! back with what the kernel said about it: a count of bytes, possibly short, or an `errno`. It
-//! retries nothing and interprets nothing; that is `member_io.rs`. There are two: io_uring and, where
-//! that is forbidden, a pool of threads. A third wraps either and misbehaves on purpose.
+//! retries nothing and interprets nothing; that is `member_io.rs`. There are two: io_uring and,
+//! where that is forbidden, a pool of threads. A third wraps either and misbehaves on purpose.
 //!
 //! An operation owns its memory (see `buffers.rs`) from `push` until it is handed back.
 

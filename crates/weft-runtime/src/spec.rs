@@ -109,8 +109,8 @@ impl MemberSpec {
         Self { label: self.label.clone(), place }
     }
 
-    /// Finds its bytes in its file, of which `end` is the size and `block` the logical block if it is
-    /// a device. Reads the partition table if one is named.
+    /// Finds its bytes in its file, of which `end` is the size and `block` the logical block if it
+    /// is a device. Reads the partition table if one is named.
     ///
     /// # Errors
     /// They are not within the file, or no whole sectors; there is no such partition.
@@ -203,7 +203,8 @@ fn split(name: &Path) -> Option<(&Path, Window)> {
     Some((path, window))
 }
 
-/// A size as people write it: a number with K, M, G, T (binary), `s` for sectors, or none for bytes.
+/// A size as people write it: a number with K, M, G, T (binary), `s` for sectors, or none for
+/// bytes.
 #[must_use]
 pub fn parse_size(text: &str) -> Option<u64> {
     let digits = text.trim_end_matches(|unit: char| !unit.is_ascii_digit());

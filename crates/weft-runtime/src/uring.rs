@@ -2,8 +2,8 @@
 //!
 //! One submission per `submit`, whatever was pushed. The slab is registered (in regions of 1 GiB,
 //! without the frame of zeros, which is mapped read-only and cannot be), and so are the files. A
-//! request of one part inside a region uses `READ_FIXED` or `WRITE_FIXED`; the others name addresses.
-//! Where the kernel refuses to register (RLIMIT_MEMLOCK), everything names addresses.
+//! request of one part inside a region uses `READ_FIXED` or `WRITE_FIXED`; the others name
+//! addresses. Where the kernel refuses to register (RLIMIT_MEMLOCK), everything names addresses.
 //!
 //! # Why no completion is lost
 //!
@@ -33,16 +33,16 @@ use crate::ring::{Action, Ring, RingDone, RingOp};
 /// io_uring behind the interface of a ring.
 pub struct UringRing {
     ring: IoUring,
-    /// Where each outstanding operation lives; its index is the kernel's name for it. Never grows, so
-    /// that the addresses of the `iovec`s hold.
+    /// Where each outstanding operation lives; its index is the kernel's name for it. Never grows,
+    /// so that the addresses of the `iovec`s hold.
     slots: Box<[Slot]>,
     free: Vec<u16>,
     files: Vec<Option<Arc<OwnedFd>>>,
     files_registered: bool,
     /// Files that are begun by workers, by index.
     blocking: Vec<bool>,
-    /// Files to be taken out of the kernel's table when nothing uses them any more: an operation that
-    /// the kernel has put aside looks its file up only when it begins.
+    /// Files to be taken out of the kernel's table when nothing uses them any more: an operation
+    /// that the kernel has put aside looks its file up only when it begins.
     leaving: Vec<u16>,
     cancels: usize,
     cancels_max: usize,
@@ -59,7 +59,8 @@ struct Slot {
 }
 
 // SAFETY: what keeps it from being `Send` are addresses: of the slab's memory, which belongs to no
-// thread (`buffers.rs`), and of `iovec`s in its own slots. The kernel takes entries from any thread.
+// thread (`buffers.rs`), and of `iovec`s in its own slots. The kernel takes entries from any
+// thread.
 unsafe impl Send for UringRing {}
 
 impl UringRing {
@@ -101,8 +102,9 @@ impl UringRing {
             start += len;
         }
         let iovecs: Vec<_> = regions.iter().map(|region| iovec(*region)).collect();
-        // SAFETY: the regions are inside the mapping, which `self.memory` keeps in place until `Drop`
-        // has waited for every operation and the ring is gone (fields drop in order, `ring` first).
+        // SAFETY: the regions are inside the mapping, which `self.memory` keeps in place until
+        // `Drop` has waited for every operation and the ring is gone (fields drop in order, `ring`
+        // first).
         let registered = unsafe { self.ring.submitter().register_buffers(&iovecs) };
         match registered {
             Ok(()) => self.regions = regions,
@@ -199,10 +201,10 @@ impl UringRing {
     /// Puts an entry into the submission queue, making room if there is none.
     fn enqueue(&mut self, entry: &squeue::Entry) -> std::io::Result<()> {
         loop {
-            // SAFETY: the entry names memory of an operation in `slots` (or none), which stays there
-            // until its completion is reaped; `Drop` waits for that. The memory itself is the lease's
-            // (see `buffers.rs`) or on the heap, and an `iovec` array is in the slot, which does not
-            // move.
+            // SAFETY: the entry names memory of an operation in `slots` (or none), which stays
+            // there until its completion is reaped; `Drop` waits for that. The memory itself is the
+            // lease's (see `buffers.rs`) or on the heap, and an `iovec` array is in the slot, which
+            // does not move.
             let pushed = unsafe { self.ring.submission().push(entry) };
             if pushed.is_ok() {
                 return Ok(());
@@ -356,7 +358,8 @@ impl Ring for UringRing {
 }
 
 impl Drop for UringRing {
-    /// Asks to cancel what is outstanding and waits for it: the kernel may still write to its memory.
+    /// Asks to cancel what is outstanding and waits for it: the kernel may still write to its
+    /// memory.
     fn drop(&mut self) {
         let ids: Vec<u32> =
             self.slots.iter().filter_map(|slot| slot.op.as_ref().map(|op| op.id)).collect();

@@ -1,9 +1,9 @@
 //! What does a thread wait for, and who is called when it comes?
 //!
-//! One `epoll_wait`: the eventfd and the sockets of the worker's ports, and as timeout the earliest moment
-//! that anybody asked for. With nothing to do it sleeps without end; an idle server uses no CPU at all.
-//! The first worker also has what is there once: the ring, the descriptor that says stop, the engine's
-//! clock, and the end. Legal phases of it:
+//! One `epoll_wait`: the eventfd and the sockets of the worker's ports, and as timeout the earliest
+//! moment that anybody asked for. With nothing to do it sleeps without end; an idle server uses no
+//! CPU at all. The first worker also has what is there once: the ring, the descriptor that says
+//! stop, the engine's clock, and the end. Legal phases of it:
 //!
 //! ```text
 //! Running ──► Stopping ──► Draining ──► over
@@ -38,9 +38,9 @@ pub(crate) struct Worker<'h> {
     messages: Vec<Vec<Message>>,
 }
 
-/// How long a worker looks for events before it sleeps. Clients who were answered a moment ago ask again a
-/// moment later, and a thread that sleeps takes longer to wake than that. Each busy poll lets others run first,
-/// so that a client on the same CPU is not held up.
+/// How long a worker looks for events before it sleeps. Clients who were answered a moment ago ask
+/// again a moment later, and a thread that sleeps takes longer to wake than that. Each busy poll
+/// lets others run first, so that a client on the same CPU is not held up.
 #[derive(Debug, Default)]
 struct Eagerness {
     /// How often in a row all busy polls were in vain.

@@ -1,7 +1,8 @@
 //! What rings do on a bad day reaches the engine as data that is right, or as one fault (F21, F26).
 //!
-//! One list of cases for io_uring and for threads: a script makes operations short, late, interrupted
-//! or failing, and after a fixed workload every request has had its one answer, and the bytes agree.
+//! One list of cases for io_uring and for threads: a script makes operations short, late,
+//! interrupted or failing, and after a fixed workload every request has had its one answer, and the
+//! bytes agree.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -513,9 +514,9 @@ fn a_backend_can_be_forced() {
 fn a_file_that_was_cut_short_is_gone_whatever_comes_next() {
     let dir = tempfile::tempdir_in("/var/tmp").unwrap();
     let (len, cut) = (2 << 20, 600 << 10);
-    // What comes first after the cut: a read of what is cut off, one across the end, a write behind the
-    // end (which makes the file longer), the same at once with reads, a write at the very end, a flush, a
-    // superblock at the very end, a trim.
+    // What comes first after the cut: a read of what is cut off, one across the end, a write behind
+    // the end (which makes the file longer), the same at once with reads, a write at the very end,
+    // a flush, a superblock at the very end, a trim.
     let read = |index| MemberOp::Read { at: place(index), into: parts(&[whole(index)]) };
     let write = |at, fua| MemberOp::Write { at, from: parts(&[whole(0)]), fua };
     let metadata = || vec![7; 4096].into_boxed_slice();

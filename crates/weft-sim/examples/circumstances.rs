@@ -1,7 +1,8 @@
 //! Under which circumstances is patch 000 worth how much?
 //!
-//! Runs `dd`, the sequential writes of `tiobench`, or `dd` beside writers of single blocks on the machine of
-//! `experiments/000.toml` without the patch, with it, and with weft's own rule, with whatever is said otherwise:
+//! Runs `dd`, the sequential writes of `tiobench`, or `dd` beside writers of single blocks on the
+//! machine of `experiments/000.toml` without the patch, with it, and with weft's own rule, with
+//! whatever is said otherwise:
 //!
 //! ```text
 //! cargo run --release -p weft-sim --example circumstances -- [WORD=VALUE…]
@@ -17,9 +18,10 @@
 //!   queue:max_kib=512        of the members' queues
 //! ```
 //!
-//! One line for each variant: MB/s, the gain over the first (mean of the runs' log ratios, and in brackets half its
-//! 95 % interval), how long 99.9 % of prereads waited at most, what members read for each MiB written, in how many
-//! commands, and what the arms of the first run did. Of `mixed` the rate until all are done as well.
+//! One line for each variant: MB/s, the gain over the first (mean of the runs' log ratios, and in
+//! brackets half its 95 % interval), how long 99.9 % of prereads waited at most, what members read
+//! for each MiB written, in how many commands, and what the arms of the first run did. Of `mixed`
+//! the rate until all are done as well.
 
 use weft_engine::knobs::Knobs;
 use weft_engine::sched::mq_deadline::Settings;

@@ -1,8 +1,9 @@
 //! Simulates a lot, and says how much.
 //!
-//! `gate` is what CI runs, with floors and ceilings; `bugs SCRIPTS` shows which checker sees which planted
-//! bug; `run FIRST SEEDS` is more of it, for the ledger (`cargo xtask sweep`); `scripts FIRST SEEDS` leaves
-//! load and the small scope out; `replay NAME NUMBER` does one piece of work again.
+//! `gate` is what CI runs, with floors and ceilings; `bugs SCRIPTS` shows which checker sees which
+//! planted bug; `run FIRST SEEDS` is more of it, for the ledger (`cargo xtask sweep`);
+//! `scripts FIRST SEEDS` leaves load and the small scope out; `replay NAME NUMBER` does one piece
+//! of work again.
 #![allow(clippy::cast_possible_truncation, reason = "counts of a simulation are small")]
 
 use std::io::IsTerminal;
@@ -182,8 +183,8 @@ fn gate() -> ExitCode {
     finish(&totals, bad == 0 && open)
 }
 
-/// What checkers let pass that clients' writes alone do not explain: no more than was measured when each
-/// excuse was made as narrow as it is, and some room.
+/// What checkers let pass that clients' writes alone do not explain: no more than was measured when
+/// each excuse was made as narrow as it is, and some room.
 fn ceilings(excuses: Excuses) -> [Ceiling; 5] {
     let Excuses { read, read_unsure, read_wrong, read_mixed, read_mixed_bytes, .. } = excuses;
     let Excuses { written, written_wrong, measured, disagreed, too_many, .. } = excuses;
@@ -306,7 +307,8 @@ fn planted_bugs() -> Bugs {
     })
 }
 
-/// Prints which checker sees which bug, with all others off: the number of the first script, from 0.
+/// Prints which checker sees which bug, with all others off: the number of the first script, from
+/// 0.
 fn matrix(scripts: u64, name: &str) -> ExitCode {
     println!("{:<24}{}", "", CHECKERS.map(|checker| format!("{checker:>6}")).concat());
     let all = Mutant::ALL.into_iter().chain(Mutant::MISSED);

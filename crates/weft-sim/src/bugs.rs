@@ -1,7 +1,7 @@
 //! Planted bugs: which scripts show them, and which checkers must see each.
 //!
-//! A bug that one checker stops seeing may be covered for by another. So the table says who must see it,
-//! and each is asked alone, with the others off ([`crate::Options::only`]).
+//! A bug that one checker stops seeing may be covered for by another. So the table says who must
+//! see it, and each is asked alone, with the others off ([`crate::Options::only`]).
 //!
 //! Source   spec reliability.md §6.4
 
@@ -24,8 +24,8 @@ pub const CHECKERS: [&str; 15] = [
     "I19", "P5 ",
 ];
 
-/// Who must see which bug, each with all others off. There are more who see them; here are those that do so
-/// within few scripts.
+/// Who must see which bug, each with all others off. There are more who see them; here are those
+/// that do so within few scripts.
 pub const SEEN_BY: [(Mutant, &[&str]); 21] = [
     (Mutant::AckBeforeParity, &["I4 ", "I5 ", "I1 "]),
     (Mutant::AckBeforeSuperblock, &["I5 ", "I4 "]),
@@ -148,8 +148,8 @@ fn trimming(number: u64) -> Script {
     made("trimming", options, Order::Random, steps)
 }
 
-/// A disk has no space for a while, for data and for its superblock, and what is written is written from the
-/// memory that clients has zero-copy.
+/// A disk has no space for a while, for data and for its superblock, and what is written is written
+/// from the memory that clients has zero-copy.
 fn filling(number: u64) -> Script {
     let mut options = small(number);
     options.knobs.skip_copy = true;
@@ -172,8 +172,8 @@ fn filling(number: u64) -> Script {
     made("filling", options, Order::Random, steps)
 }
 
-/// A load that starves a block under most rules, where nothing bounds its wait: the block is written by a
-/// client that is in no hurry, and stripes beside it by one that does not pause.
+/// A load that starves a block under most rules, where nothing bounds its wait: the block is
+/// written by a client that is in no hurry, and stripes beside it by one that does not pause.
 fn starving(number: u64) -> Script {
     let priorities = [
         (PriorityRule::Bypass, 1),
@@ -204,7 +204,8 @@ fn starving(number: u64) -> Script {
     // The array is dirty: nobody waits for that.
     let mut steps =
         vec![write(1, 0, block, true), ScriptStep::Finish, write(2, stripe, block, false)];
-    // A filled stripe, or one block of a stripe that is to be read for at once; as much as ends meanwhile.
+    // A filled stripe, or one block of a stripe that is to be read for at once; as much as ends
+    // meanwhile.
     for turn in 0..460 {
         let len = if turn % 3 == 0 { block } else { stripe };
         steps.push(write(1, (2 + turn % 60) * stripe, len, true));

@@ -1,8 +1,8 @@
 //! How are the engine's computations done?
 //!
-//! With `weft-parity`, on the bytes of the slab, as the runtime does. Inputs are copied out first, so
-//! that no two slices of the slab are borrowed at once; that costs nothing that a simulation would
-//! notice.
+//! With `weft-parity`, on the bytes of the slab, as the runtime does. Inputs are copied out first,
+//! so that no two slices of the slab are borrowed at once; that costs nothing that a simulation
+//! would notice.
 
 use weft_engine::{ComputeOp, Differs, Located, Segment, Source, Value};
 use weft_parity::Parity;

@@ -1,9 +1,9 @@
 //! What does a power cut leave?
 //!
-//! Each member keeps any subset of the sectors that were not durable ([`CutMode::Subset`]), or all that
-//! came before some moment of its own ([`CutMode::Ordered`]: a cache that writes back in order). Writes
-//! that were outstanding count as not durable. Members are cut independently of each other, so one may
-//! have kept everything and the next nothing.
+//! Each member keeps any subset of the sectors that were not durable ([`CutMode::Subset`]), or all
+//! that came before some moment of its own ([`CutMode::Ordered`]: a cache that writes back in
+//! order). Writes that were outstanding count as not durable. Members are cut independently of each
+//! other, so one may have kept everything and the next nothing.
 //!
 //! Source   spec reliability.md §4 (F1, F11, F12), §6.1
 
@@ -25,8 +25,8 @@ pub enum CutMode {
     /// Any part of it.
     #[default]
     Subset,
-    /// Any part of it, and of a superblock that is outstanding also a beginning of a sector (F2): beyond
-    /// the promises, which take a sector for whole or not, but found by the checksum.
+    /// Any part of it, and of a superblock that is outstanding also a beginning of a sector (F2):
+    /// beyond the promises, which take a sector for whole or not, but found by the checksum.
     Torn,
 }
 
@@ -43,7 +43,8 @@ pub struct CutReport {
     pub writes_in_flight: usize,
     /// Whether one of them was a metadata write.
     pub metadata_in_flight: bool,
-    /// Whether one of those is there in part, and is neither what was there before nor what was written.
+    /// Whether one of those is there in part, and is neither what was there before nor what was
+    /// written.
     pub metadata_torn: bool,
 }
 
@@ -81,12 +82,13 @@ pub struct Coverage {
     pub torn_superblocks: u64,
     /// Cuts after which the parity of something was judged (I6).
     pub judged: u64,
-    /// Cuts after which parity was judged that superblocks promise: of an array that is clean, or dirty
-    /// only from some sector on.
+    /// Cuts after which parity was judged that superblocks promise: of an array that is clean, or
+    /// dirty only from some sector on.
     pub judged_promised: u64,
     /// Cuts after which parity was judged of an array that lacks a member.
     pub judged_degraded: u64,
-    /// Cuts and stops after which parity was judged of an array that is dirty only from some sector on.
+    /// Cuts and stops after which parity was judged of an array that is dirty only from some sector
+    /// on.
     pub judged_partly: u64,
     /// Columns whose parity was judged, in all of them.
     pub judged_columns: u64,

@@ -1,8 +1,9 @@
 //! What happens next?
 //!
-//! Nothing in a [`World`] happens by itself: whoever drives it says which request completes next, so
-//! every order can be tried. Here is that choice, and what the engine's contract asks of a driver: turns
-//! until there is no more work, every output taken, a wake-up at the time that the engine named.
+//! Nothing in a [`World`] happens by itself: whoever drives it says which request completes next,
+//! so every order can be tried. Here is that choice, and what the engine's contract asks of a
+//! driver: turns until there is no more work, every output taken, a wake-up at the time that the
+//! engine named.
 
 use weft_engine::{
     Command, ComputeOp, Engine, Input, Origin, Output, SyncAction, Tag, Token, Verb,
@@ -27,9 +28,9 @@ pub enum Order {
 const TURNS_MAX: u32 = 100_000;
 const WAKES_MAX: u32 = 20_000;
 
-/// How long it takes at most until everything is answered, once members answer and have space (I13). What
-/// waits longest is what found no space: it is tried again every second. (A stripe waits to be filled for a
-/// minute at most, if a knob says so; nobody sets that.)
+/// How long it takes at most until everything is answered, once members answer and have space
+/// (I13). What waits longest is what found no space: it is tried again every second. (A stripe
+/// waits to be filled for a minute at most, if a knob says so; nobody sets that.)
 pub const ANSWERED_WITHIN: Span = Span::secs(10);
 
 impl World {
@@ -99,8 +100,8 @@ impl World {
         true
     }
 
-    /// Ends everything that is outstanding, oldest first, before the engine gets its turn. False when
-    /// there is nothing.
+    /// Ends everything that is outstanding, oldest first, before the engine gets its turn. False
+    /// when there is nothing.
     pub fn round(&mut self) -> bool {
         let pending = self.pending();
         for token in &pending {
@@ -187,7 +188,8 @@ impl World {
         self.engine.as_ref().and_then(Engine::next_wake)
     }
 
-    /// Lets time pass in which nothing completes: timers fire, and what they begin stays outstanding.
+    /// Lets time pass in which nothing completes: timers fire, and what they begin stays
+    /// outstanding.
     pub fn pass_time(&mut self, span: Span) {
         let until = self.now + span;
         self.settle();
@@ -218,8 +220,9 @@ impl World {
         true
     }
 
-    /// Gives the engine its turns and takes its outputs until there are no more. An engine that was told
-    /// nothing since its last turn gets none: one that forgets to ask for it would be helped along.
+    /// Gives the engine its turns and takes its outputs until there are no more. An engine that was
+    /// told nothing since its last turn gets none: one that forgets to ask for it would be helped
+    /// along.
     pub fn settle(&mut self) {
         if !std::mem::take(&mut self.plugged) {
             return;
@@ -293,11 +296,12 @@ impl World {
         })
     }
 
-    /// An engine that said that it has no more to do, nor asked to be woken by now, has none (I13): one
-    /// turn more, of a copy, changes nothing. Resync may leave it to the end of one of its requests
-    /// to ask for more of them.
+    /// An engine that said that it has no more to do, nor asked to be woken by now, has none (I13):
+    /// one turn more, of a copy, changes nothing. Resync may leave it to the end of one of its
+    /// requests to ask for more of them.
     fn ask_for_lost_work(&mut self) {
-        // A copy is dear. Which states are looked at depends on what happened, and so differs by seed.
+        // A copy is dear. Which states are looked at depends on what happened, and so differs by
+        // seed.
         if !self.digest.0.is_multiple_of(self.options.lost_work_every) {
             return;
         }
@@ -319,8 +323,9 @@ impl World {
             };
             !(syncing && of_sync)
         });
-        // Or with a strip that its member does not give at present, and that is computed before anything
-        // is compared. Nobody but resync did that if nothing is done when it asks for no more stripes.
+        // Or with a strip that its member does not give at present, and that is computed before
+        // anything is compared. Nobody but resync did that if nothing is done when it asks for no
+        // more stripes.
         if syncing && matches!(lost, Some(Output::Compute { .. })) {
             lost = lost.filter(|_| self.is_lost_without_sync());
         }

@@ -1,15 +1,15 @@
 //! Excuses: how often a checker let something pass that clients' writes alone do not explain.
 //!
-//! An excuse that always holds is a checker that cannot fail. So each is counted together with what it
-//! was asked about, and `sweep gate` holds the shares below ceilings.
+//! An excuse that always holds is a checker that cannot fail. So each is counted together with what
+//! it was asked about, and `sweep gate` holds the shares below ceilings.
 
 /// Counts of one run, or of many.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Excuses {
     /// Sectors that were read and compared with the model (I1, I2, I3).
     pub read: u64,
-    /// Those of them that might have been wrong: their member was missing or unreadable, and the members of
-    /// their column disagreed.
+    /// Those of them that might have been wrong: their member was missing or unreadable, and the
+    /// members of their column disagreed.
     pub read_unsure: u64,
     /// Those of them that were.
     pub read_wrong: u64,
@@ -19,7 +19,8 @@ pub struct Excuses {
     pub read_mixed_bytes: u64,
     /// Sectors of data that went to members and were compared with the model (I7).
     pub written: u64,
-    /// Those of them that nobody wrote, and that may have been reconstructed from members that disagreed.
+    /// Those of them that nobody wrote, and that may have been reconstructed from members that
+    /// disagreed.
     pub written_wrong: u64,
     /// Columns that were measured after a cut.
     pub measured: u64,

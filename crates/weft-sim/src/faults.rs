@@ -37,11 +37,11 @@ pub struct Faults {
     pub stalled: bool,
     /// Flushes fail, and so do writes that imply one.
     pub flush_error: bool,
-    /// A write that fails, or is given up, leaves nothing, a beginning, any part or all of itself. Else
-    /// it leaves nothing, but for what precedes a sector of `bad_writes`.
+    /// A write that fails, or is given up, leaves nothing, a beginning, any part or all of itself.
+    /// Else it leaves nothing, but for what precedes a sector of `bad_writes`.
     pub tears: bool,
-    /// Sectors that the member still has: it was cut short. What is behind them is gone for good, and
-    /// so is the member for whoever asks for it.
+    /// Sectors that the member still has: it was cut short. What is behind them is gone for good,
+    /// and so is the member for whoever asks for it.
     pub ends_at: Option<u64>,
     /// Writes find no space.
     pub no_space: bool,

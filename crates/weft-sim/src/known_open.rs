@@ -1,8 +1,8 @@
 //! Known failures that are not mended: each with the seed that shows it.
 //!
-//! A test runs the list and demands that each still fails in the same way. What is mended is taken off the
-//! list, and what is drawn anew gets another seed: so the list stays true, and is seen. It may be
-//! empty.
+//! A test runs the list and demands that each still fails in the same way. What is mended is taken
+//! off the list, and what is drawn anew gets another seed: so the list stays true, and is seen. It
+//! may be empty.
 
 use crate::script::{Plant, Profile, Script};
 

@@ -1,7 +1,7 @@
 //! What may a client see?
 //!
-//! Per sector the list of everything that was written to it, in the order of issue, which is also the
-//! order in which overlapping writes take effect. Two marks move along the list:
+//! Per sector the list of everything that was written to it, in the order of issue, which is also
+//! the order in which overlapping writes take effect. Two marks move along the list:
 //!
 //! ```text
 //!   versions   v0   v1   v2   v3   v4
@@ -11,17 +11,19 @@
 //!                   └ durable floor: a flush or FUA covered it; a power cut leaves v1 or later
 //! ```
 //!
-//! A read sees one version between the read floor of its issue and the newest there is: whole, at its
-//! own address, invented nowhere (I2). After a power cut it may be any from the durable floor (I1);
-//! what the first read finds is all that later ones may find (I3). A write that failed, or whose client
-//! left, may be seen, and may go away again where there is no space: once, and not come back (I3).
+//! A read sees one version between the read floor of its issue and the newest there is: whole, at
+//! its own address, invented nowhere (I2). After a power cut it may be any from the durable floor
+//! (I1); what the first read finds is all that later ones may find (I3). A write that failed, or
+//! whose client left, may be seen, and may go away again where there is no space: once, and not
+//! come back (I3).
 //!
-//! The write hole is predicted, not forgiven: where members disagree after a cut, and only where the
-//! sector's own member is missing, a read may be off by what reconstruction from them gives, and by nothing
-//! else ([`crate::suspects`]). It is counted, so that a test in which none ever is wrong can be told to be
-//! blind.
+//! The write hole is predicted, not forgiven: where members disagree after a cut, and only where
+//! the sector's own member is missing, a read may be off by what reconstruction from them gives,
+//! and by nothing else ([`crate::suspects`]). It is counted, so that a test in which none ever is
+//! wrong can be told to be blind.
 //!
-//! Contents are as long as [`PayloadMode`] says; without payload nothing is kept, and anything may be read.
+//! Contents are as long as [`PayloadMode`] says; without payload nothing is kept, and anything may
+//! be read.
 //!
 //! Source   spec reliability.md §3 and §5 (I1-I3, I7); design.md, promises 1 and 2
 
@@ -46,8 +48,8 @@ pub struct WriteId(pub u32);
 pub enum Payload {
     /// The same byte everywhere.
     Fill(u8),
-    /// In every 8-byte word of a whole sector the write's id and the sector's address; in every byte of a
-    /// part of one something of both and of the byte's own place.
+    /// In every 8-byte word of a whole sector the write's id and the sector's address; in every
+    /// byte of a part of one something of both and of the byte's own place.
     Tags,
     /// Nothing but zeros.
     Zeros,
@@ -113,8 +115,9 @@ struct Cell {
     durable_floor: u64,
     /// Acknowledged versions that are not durable, with the count at their acknowledgement.
     volatile: SmallVec<[(u64, u64); 1]>,
-    /// Writes of parts of it were in flight together: they may happen in any order, so that only each
-    /// byte for itself is known to be of one of the versions. Until the whole of it is written.
+    /// Writes of parts of it were in flight together: they may happen in any order, so that only
+    /// each byte for itself is known to be of one of the versions. Until the whole of it is
+    /// written.
     mixed: bool,
     /// The version that ended this, which a power cut may take: 0 for none.
     unmixed_by: u64,
@@ -134,8 +137,8 @@ struct Version {
     /// The part that it changed, if not all.
     patch: Option<Box<Patch>>,
     failed: bool,
-    /// If it failed: the count of reads with the first that saw it, and with the first after that which
-    /// saw an older one in its place.
+    /// If it failed: the count of reads with the first that saw it, and with the first after that
+    /// which saw an older one in its place.
     seen: Option<u64>,
     gone: Option<u64>,
 }
@@ -243,10 +246,10 @@ impl Content {
     }
 }
 
-/// The word that every 8 bytes of a tagged sector hold: 24 bits of the write and 32 of the sector, seven in
-/// each byte below a bit that is set. Whether two contents differ at a place does not depend on the
-/// place, then, nor on how many bytes stand for a sector: a byte is zero, or of a part, or of a whole
-/// sector.
+/// The word that every 8 bytes of a tagged sector hold: 24 bits of the write and 32 of the sector,
+/// seven in each byte below a bit that is set. Whether two contents differ at a place does not
+/// depend on the place, then, nor on how many bytes stand for a sector: a byte is zero, or of a
+/// part, or of a whole sector.
 #[must_use]
 pub fn tag(write: WriteId, sector: u64) -> [u8; 8] {
     let mut rest = u64::from(write.0) << 32 | (sector & 0xffff_ffff);
@@ -308,8 +311,8 @@ impl Cell {
         number <= self.durable_floor && version.acknowledged.is_some() && !volatile
     }
 
-    /// Forgets what nobody may read any more. Of parts that were in flight together each may be there
-    /// without those before it, until all of them are settled.
+    /// Forgets what nobody may read any more. Of parts that were in flight together each may be
+    /// there without those before it, until all of them are settled.
     fn prune(&mut self) {
         if self.mixed || self.durable_floor < self.unmixed_by {
             let numbers = self.first + 1..=self.last();
@@ -339,8 +342,8 @@ impl Cell {
         }
     }
 
-    /// What the sector may hold after a part of it was written as the version at this index: the part stands
-    /// on the version before, and on one before that wherever a version failed.
+    /// What the sector may hold after a part of it was written as the version at this index: the
+    /// part stands on the version before, and on one before that wherever a version failed.
     fn patched(
         &self,
         index: usize,
@@ -363,8 +366,8 @@ impl Cell {
         contents
     }
 
-    /// The newest version not below `floor` that looks like `bytes` at `offset` of the sector. Where parts
-    /// were in flight together those that had been acknowledged at a moment are there.
+    /// The newest version not below `floor` that looks like `bytes` at `offset` of the sector.
+    /// Where parts were in flight together those that had been acknowledged at a moment are there.
     fn find(
         &self,
         (floor, acknowledged): (u64, u64),
@@ -386,8 +389,8 @@ impl Cell {
         Some((self.last(), why))
     }
 
-    /// A read that was issued after so many others saw this version and no other. An error if it had
-    /// failed, and was seen and not there any more before.
+    /// A read that was issued after so many others saw this version and no other. An error if it
+    /// had failed, and was seen and not there any more before.
     fn saw(&mut self, number: u64, issued: u64, now: u64) -> Result<(), WriteId> {
         let index = (number - self.first) as usize;
         let version = &mut self.versions[index];
@@ -407,13 +410,14 @@ impl Cell {
         Ok(())
     }
 
-    /// Whether it is what is left when each version took effect as a whole or not at all, in order; those
-    /// that had been acknowledged did.
+    /// Whether it is what is left when each version took effect as a whole or not at all, in order;
+    /// those that had been acknowledged did.
     fn mixes(&self, acknowledged: u64, sector: u64, offset: usize, bytes: &[u8]) -> Option<Why> {
         let must = |version: &Version| version.acknowledged.is_some_and(|it| it <= acknowledged);
         let later = || self.versions.iter().skip(1);
         if later().filter(|version| !must(version)).count() > PARTS_MAX {
-            // Each byte is of the last version that must be there and changed it, or of a later one.
+            // Each byte is of the last version that must be there and changed it, or of a later
+            // one.
             let last = |at: usize| {
                 let changed = |version: &Version| must(version) && version.covers(at);
                 self.versions.iter().rposition(changed).unwrap_or(0)
@@ -660,8 +664,8 @@ impl Model {
         self.reads_outstanding -= 1;
     }
 
-    /// It returned `bytes`. `errors` tells what a sector may be off by, if it had to be reconstructed from
-    /// members that disagreed. What needed an excuse is counted.
+    /// It returned `bytes`. `errors` tells what a sector may be off by, if it had to be
+    /// reconstructed from members that disagreed. What needed an excuse is counted.
     ///
     /// # Errors
     /// What was read is not allowed.
@@ -733,8 +737,9 @@ impl Model {
     }
 
     /// After a power cut: what the sector holds is what it holds from now on (I3). What was written
-    /// since, and is not durable, stays as it is. If it is reconstructed since the read was issued, its
-    /// member may have been read before it went, and it may be all that it might be before as well.
+    /// since, and is not durable, stays as it is. If it is reconstructed since the read was issued,
+    /// its member may have been read before it went, and it may be all that it might be before as
+    /// well.
     pub fn settle(&mut self, sector: u64, bytes: &[u8], issued: Reconstructed) {
         if let Some(cell) = self.cells.get_mut(sector)
             && cell.volatile.is_empty()
@@ -772,8 +777,8 @@ impl Model {
         }
     }
 
-    /// The process goes and the power stays: nothing is outstanding any more; what was acknowledged is
-    /// there, and no more durable than before.
+    /// The process goes and the power stays: nothing is outstanding any more; what was acknowledged
+    /// is there, and no more durable than before.
     pub fn process_died(&mut self) {
         let outstanding: Vec<WriteId> = self.writes.keys().copied().collect();
         outstanding.into_iter().for_each(|write| self.write_failed(write));
@@ -804,8 +809,8 @@ impl Model {
         }
     }
 
-    /// Whether this content on the media of the sector's own member is explained: something that was
-    /// written there and not overwritten durably since.
+    /// Whether this content on the media of the sector's own member is explained: something that
+    /// was written there and not overwritten durably since.
     #[must_use]
     pub fn media_allows(&self, sector: u64, bytes: &[u8]) -> bool {
         self.why(sector, bytes).is_some()
@@ -847,7 +852,8 @@ impl Model {
         }
     }
 
-    /// The sector is reconstructed as this from now on, whatever reads return that were issued before.
+    /// The sector is reconstructed as this from now on, whatever reads return that were issued
+    /// before.
     pub fn is_reconstructed(&mut self, sector: u64, bytes: &[u8]) {
         if self.why_now(sector, bytes).is_none() {
             self.add_possible(sector, bytes);
@@ -858,8 +864,8 @@ impl Model {
         }
     }
 
-    /// Whether a write to the sector is issued and not answered, or may still be going on as nobody waits
-    /// for its answer.
+    /// Whether a write to the sector is issued and not answered, or may still be going on as nobody
+    /// waits for its answer.
     #[must_use]
     pub fn in_flight(&self, sector: u64) -> bool {
         self.cells.get(sector).is_some_and(|cell| {
@@ -990,8 +996,9 @@ mod tests {
         assert!(model.media_allows(7, &one) && !model.media_allows(7, &two));
     }
 
-    /// A member is read, it fails before all of the read is answered, and what is reconstructed for it from
-    /// then on is something else. Found by faults-and-cuts, seeds 2000116, 2001438 and 2001915.
+    /// A member is read, it fails before all of the read is answered, and what is reconstructed for
+    /// it from then on is something else. Found by faults-and-cuts, seeds 2000116, 2001438 and
+    /// 2001915.
     #[test]
     fn a_read_that_saw_a_member_that_failed_since_does_not_settle_what_is_reconstructed() {
         for reconstructed in [[1; 512], [5; 512]] {

@@ -23,8 +23,8 @@ pub struct Options {
     pub spares: usize,
     /// Which superblocks, and with it where.
     pub version: Version,
-    /// Number of the first member: those below it were given to others that are gone. Not of 0.90, whose
-    /// numbers are places.
+    /// Number of the first member: those below it were given to others that are gone. Not of 0.90,
+    /// whose numbers are places.
     pub first_number: u16,
     /// Whether the array is made clean: parity of zeros is zero.
     pub assume_clean: bool,
@@ -34,7 +34,8 @@ pub struct Options {
     pub discards: bool,
     /// Whether disks take their space from one file system.
     pub one_space: bool,
-    /// Whether a write that fails or is given up may have happened, in part or whole. Else it has not.
+    /// Whether a write that fails or is given up may have happened, in part or whole. Else it has
+    /// not.
     pub torn_writes: bool,
     /// How much of the payload is there.
     pub payload: PayloadMode,
@@ -56,9 +57,9 @@ pub struct Options {
     pub latency: Span,
     /// Whether checkers watch.
     pub checked: bool,
-    /// Whether data is promised: not when more members are hurt than the level survives. Until the power
-    /// goes or the process dies every checker counts all the same; after that I2, where what members hold
-    /// that are believed is as good as what was written, and what is not about data.
+    /// Whether data is promised: not when more members are hurt than the level survives. Until the
+    /// power goes or the process dies every checker counts all the same; after that I2, where what
+    /// members hold that are believed is as good as what was written, and what is not about data.
     pub data_promised: bool,
     /// Whether disks may lie about flushes. Then nothing counts that is about data.
     pub disks_lie: bool,

@@ -8,14 +8,14 @@
 //! its tag    |0        |1        |2        | …                |15       |16
 //! ```
 //!
-//! XOR and GF(2^8) work on tags as they do on sectors. A part of a sector is rounded outwards to whole
-//! bytes of the tag, so that a write of one byte shows. Parts that only touch in a sector may overlap in
-//! its tag; they are still applied in one order everywhere, to data and to parity.
+//! XOR and GF(2^8) work on tags as they do on sectors. A part of a sector is rounded outwards to
+//! whole bytes of the tag, so that a write of one byte shows. Parts that only touch in a sector may
+//! overlap in its tag; they are still applied in one order everywhere, to data and to parity.
 //!
-//! The engine never sees payload. It learns of it by the outcome of a comparison only, and two tags differ
-//! when the sectors do: so a run decides the same with tags as with bytes, and `tests/payload.rs` holds it
-//! to that. Without payload nothing can be compared, so what exists to compare is refused
-//! ([`NeedsPayload`]).
+//! The engine never sees payload. It learns of it by the outcome of a comparison only, and two tags
+//! differ when the sectors do: so a run decides the same with tags as with bytes, and
+//! `tests/payload.rs` holds it to that. Without payload nothing can be compared, so what exists to
+//! compare is refused ([`NeedsPayload`]).
 //!
 //! Source   reliability.md §6.1
 

@@ -1,7 +1,7 @@
 //! How is a test written in five lines?
 //!
-//! A [`Rig`] is a [`World`] that panics at the first violation and speaks in blocks of 4 KiB. What it
-//! lacks is a call away: it derefs to its world.
+//! A [`Rig`] is a [`World`] that panics at the first violation and speaks in blocks of 4 KiB. What
+//! it lacks is a call away: it derefs to its world.
 
 use std::fmt;
 use std::ops::{Deref, DerefMut};
@@ -165,7 +165,8 @@ impl Rig {
         ticket
     }
 
-    // --- requests that wait ------------------------------------------------------------------------
+    // --- requests that wait
+    // ------------------------------------------------------------------------
 
     /// Fills a block and waits.
     #[must_use]
@@ -258,7 +259,8 @@ impl Rig {
         self
     }
 
-    // --- administration ------------------------------------------------------------------------------
+    // --- administration
+    // ------------------------------------------------------------------------------
 
     /// Gives a command and waits for its answer.
     ///
@@ -347,7 +349,8 @@ impl Rig {
         self.world.snapshot().volumes.swap_remove(0)
     }
 
-    // --- power ---------------------------------------------------------------------------------------
+    // --- power
+    // ---------------------------------------------------------------------------------------
 
     /// The power goes; any subset of what is not durable survives.
     pub fn power_cut(&mut self) -> &mut Self {
@@ -397,8 +400,8 @@ impl Rig {
         read
     }
 
-    /// Recomputes all parity from what is on the media and insists that it is right. Returns columns
-    /// that hold something.
+    /// Recomputes all parity from what is on the media and insists that it is right. Returns
+    /// columns that hold something.
     pub fn scrub_clean(&self) -> u64 {
         let Scrub { wrong, written, columns } = self.world.scrub(Bytes::Visible);
         assert!(wrong.is_empty(), "{} of {columns} columns are wrong: {wrong:?}", wrong.len());

@@ -1,17 +1,18 @@
 //! Power cuts in a sample of the states that a short script can reach.
 //!
-//! Small scope: scripts of one or two operations on a small array. What may happen next is a choice: a
-//! request or computation that is outstanding ends, the next operation is asked for, or time passes until
-//! the engine wants to be woken. A *walk* makes one choice after the other until nothing is left to happen;
-//! each further walk leaves an earlier one where a choice was left, at a state that chance picks. So every
-//! walk is another order. Of the states on the walks some are picked, no two of which look the same to a
-//! cut ([`World::cut_fingerprints`]), and in each of these the power is cut several times, each time with
-//! another part of what is not durable left. Some cuts lose a member as well, some are followed by
-//! another during recovery, some are the end of the process alone.
+//! Small scope: scripts of one or two operations on a small array. What may happen next is a
+//! choice: a request or computation that is outstanding ends, the next operation is asked for, or
+//! time passes until the engine wants to be woken. A *walk* makes one choice after the other until
+//! nothing is left to happen; each further walk leaves an earlier one where a choice was left, at a
+//! state that chance picks. So every walk is another order. Of the states on the walks some are
+//! picked, no two of which look the same to a cut ([`World::cut_fingerprints`]), and in each of
+//! these the power is cut several times, each time with another part of what is not durable left.
+//! Some cuts lose a member as well, some are followed by another during recovery, some are the end
+//! of the process alone.
 //!
-//! All chance comes from [`Search::seed`]. A script is *exhausted* if its walks took every choice; mostly
-//! it is sampled, and [`Search`] counts what was. What is wrong stops the search with a panic that says
-//! where.
+//! All chance comes from [`Search::seed`]. A script is *exhausted* if its walks took every choice;
+//! mostly it is sampled, and [`Search`] counts what was. What is wrong stops the search with a
+//! panic that says where.
 
 use std::collections::BTreeMap;
 
@@ -341,8 +342,8 @@ impl Node {
     }
 }
 
-/// Whether two worlds are left the same by cuts of all kinds: an engine that starts on them says and reads
-/// the same, with the same chance.
+/// Whether two worlds are left the same by cuts of all kinds: an engine that starts on them says
+/// and reads the same, with the same chance.
 #[must_use]
 pub fn same_after_cuts(a: &World, b: &World, rng: &mut Rng) -> bool {
     let how = assemble::Options { run: true, force_dirty: true, ..assemble::Options::default() };
@@ -497,8 +498,8 @@ impl Op {
     }
 }
 
-/// The smallest thing of each kind: a sector, a block, a stripe, two stripes across, zeros, a trim, FUA, flush, a
-/// read; a member that joins, and one that fails if the level can bear it.
+/// The smallest thing of each kind: a sector, a block, a stripe, two stripes across, zeros, a trim,
+/// FUA, flush, a read; a member that joins, and one that fails if the level can bear it.
 fn alphabet(world: &World, degraded: bool) -> Vec<Op> {
     let geometry = &world.array.geometry;
     let stripe = u64::from(geometry.data_members()) * geometry.chunk().bytes().0;

@@ -1,11 +1,11 @@
 //! What do random runs do, and how is one replayed?
 //!
 //! A seed becomes a [`Script`]: a shape and a list of steps, both printable. Running it depends on
-//! nothing else, so a failure is its seed, and what [`crate::shrink`] leaves of the list is a test to
-//! paste.
+//! nothing else, so a failure is its seed, and what [`crate::shrink`] leaves of the list is a test
+//! to paste.
 //!
-//! Faults are drawn so that no more members are hurt than the level survives; whatever a script does
-//! beyond that, it does on purpose ([`Profile::beyond`]).
+//! Faults are drawn so that no more members are hurt than the level survives; whatever a script
+//! does beyond that, it does on purpose ([`Profile::beyond`]).
 
 mod draw;
 
@@ -132,7 +132,8 @@ pub enum ScriptStep {
     Stopped,
     /// An administrator starts or stops resync.
     Sync(SyncAction),
-    /// Milliseconds pass in which nothing completes: timers fire, and what they begin stays outstanding.
+    /// Milliseconds pass in which nothing completes: timers fire, and what they begin stays
+    /// outstanding.
     Wait(u64),
 }
 
@@ -149,17 +150,17 @@ pub struct Profile {
     pub faults: bool,
     /// Whether administrators act.
     pub admin: bool,
-    /// Per cent of steps that trim, or store zeros that need not be stored. Without any, disks do not
-    /// discard.
+    /// Per cent of steps that trim, or store zeros that need not be stored. Without any, disks do
+    /// not discard.
     pub discards: u64,
     /// Per cent of steps that change a knob.
     pub knobs: u64,
-    /// Whether more is drawn than when the first seeds were: versions of superblocks and spares, time that
-    /// passes while nothing completes, stops, writes that fail in part, disks that cannot write or flush,
-    /// or become shorter. It is drawn from a stream of its own.
+    /// Whether more is drawn than when the first seeds were: versions of superblocks and spares,
+    /// time that passes while nothing completes, stops, writes that fail in part, disks that cannot
+    /// write or flush, or become shorter. It is drawn from a stream of its own.
     pub more: bool,
-    /// Whether disks lie about flushes, no more of them than the level survives. Then nothing is promised
-    /// of data, but the array assembles.
+    /// Whether disks lie about flushes, no more of them than the level survives. Then nothing is
+    /// promised of data, but the array assembles.
     pub lies: bool,
     /// Whether more disks may be hurt than the level survives. See [`Options::data_promised`].
     pub beyond: bool,
@@ -557,8 +558,8 @@ impl Script {
         Ok(())
     }
 
-    /// Ends the run if more members are hurt than was drawn, as a cut tore superblocks: it is beyond the
-    /// promises.
+    /// Ends the run if more members are hurt than was drawn, as a cut tore superblocks: it is
+    /// beyond the promises.
     fn give_up(&self, world: &mut World, course: &mut Course) {
         let torn = world.torn_out();
         let beyond = || course.hurt.union(&torn).count() > self.options.parities();
@@ -568,8 +569,8 @@ impl Script {
         }
     }
 
-    /// A stop is answered; then members may be closed, and nothing of the array is in their caches. The
-    /// power goes to see to it.
+    /// A stop is answered; then members may be closed, and nothing of the array is in their caches.
+    /// The power goes to see to it.
     fn stopped(
         &self,
         world: &mut World,
@@ -748,7 +749,8 @@ impl Script {
     }
 }
 
-/// For how long a disk stalls at least, where something could be done without it: longer than `read_around`.
+/// For how long a disk stalls at least, where something could be done without it: longer than
+/// `read_around`.
 const STALL: Span = Span::secs(5);
 
 /// How long resync takes at most once members answer, on arrays as small as scripts have.

@@ -1,7 +1,7 @@
 //! What is known of each sector, found a page at a time?
 //!
-//! Requests are about sectors side by side, mostly of whole pages of eight: one search is enough for all of
-//! a page.
+//! Requests are about sectors side by side, mostly of whole pages of eight: one search is enough
+//! for all of a page.
 
 use std::collections::BTreeMap;
 use std::ops::Range;

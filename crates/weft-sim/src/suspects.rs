@@ -1,8 +1,10 @@
-//! Suspect columns: a sector of each member of a stripe that do not agree, and what may be read of them.
+//! Suspect columns: a sector of each member of a stripe that do not agree, and what may be read of
+//! them.
 //!
-//! A power cut, a death of the process or a write that a member refuses can leave data and parity of
-//! different times (the write hole). While every member is read nothing shows; what is reconstructed from
-//! them is wrong, but not anything. It is what the parity relation makes of what the members hold:
+//! A power cut, a death of the process or a write that a member refuses can leave data and parity
+//! of different times (the write hole). While every member is read nothing shows; what is
+//! reconstructed from them is wrong, but not anything. It is what the parity relation makes of what
+//! the members hold:
 //!
 //! ```text
 //!   data      D₀ D₁ D₂     as on the members; each some version that was written
@@ -11,14 +13,15 @@
 //!   D₁ lost   reads as D₁ ⊕ error, where the error solves the syndrome
 //! ```
 //!
-//! So after each cut the columns are measured, not guessed. One whose members agree is not suspect. Of one
-//! in which they do not, parity must be that of *some* choice of versions ([`unexplained`]), and the
-//! syndrome is kept: a slot that is lost from then on may be off by the errors that it can cause, and by
-//! nothing else. Read-modify-write keeps the syndrome; a write of the full stripe, a resync, a rebuild make
-//! it zero. Each column is looked at again when a write to it has ended, and is not suspect any more as
-//! soon as its members agree, each on its own.
+//! So after each cut the columns are measured, not guessed. One whose members agree is not suspect.
+//! Of one in which they do not, parity must be that of *some* choice of versions ([`unexplained`]),
+//! and the syndrome is kept: a slot that is lost from then on may be off by the errors that it can
+//! cause, and by nothing else. Read-modify-write keeps the syndrome; a write of the full stripe, a
+//! resync, a rebuild make it zero. Each column is looked at again when a write to it has ended, and
+//! is not suspect any more as soon as its members agree, each on its own.
 //!
-//! Source   spec reliability.md §3 (P5), §5 (I1, I2, I6, I7); H. P. Anvin, "The mathematics of RAID-6", §4
+//! Source   spec reliability.md §3 (P5), §5 (I1, I2, I6, I7); H. P. Anvin, "The mathematics of
+//!          RAID-6", §4
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -47,8 +50,8 @@ pub struct Suspects {
 
 #[derive(Clone, Debug, Default)]
 struct Suspect {
-    /// Slots that were missing or could not be read at any time since: what was reconstructed for them
-    /// stays, also when they are filled again.
+    /// Slots that were missing or could not be read at any time since: what was reconstructed for
+    /// them stays, also when they are filled again.
     lost: BTreeSet<u16>,
     syndromes: BTreeSet<Syndrome>,
     /// A member refused a write: what that left is measured whenever nothing is outstanding.
@@ -219,8 +222,8 @@ fn data_slots(placement: &Placement, members: u16) -> Vec<Slot> {
     (0..members).map(Slot).filter(|slot| placement.data_index(*slot).is_some()).collect()
 }
 
-/// All that is left of syndromes when one parity is written anew, or when one slot was reconstructed and
-/// stays so.
+/// All that is left of syndromes when one parity is written anew, or when one slot was
+/// reconstructed and stays so.
 fn closure(
     placement: &Placement,
     members: u16,
@@ -468,7 +471,8 @@ mod tests {
 
     const LEN: usize = 16;
 
-    /// The members of a stripe whose parities are of other times than its data: what each slot holds.
+    /// The members of a stripe whose parities are of other times than its data: what each slot
+    /// holds.
     fn torn(level: Level, members: u16, rng: &mut Rng) -> (Array, Strips) {
         let geometry = Geometry::new(level, 2, members.into(), Sectors(8), Sectors(64)).unwrap();
         let placement = geometry.placement(geometry.full_stripe_of(Sectors(0)));
@@ -517,7 +521,8 @@ mod tests {
         assert!(wrong > 40 && wrong == compared, "{wrong} of {compared}");
     }
 
-    /// A slot that is reconstructed from P, and stays so, leaves Q wrong: what is lost next is off by that.
+    /// A slot that is reconstructed from P, and stays so, leaves Q wrong: what is lost next is off
+    /// by that.
     #[test]
     fn errors_that_stay_make_others() {
         let (array, strips) = torn(Level::Raid6, 6, &mut Rng::new(8));

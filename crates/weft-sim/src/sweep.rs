@@ -1,10 +1,10 @@
 //! How much was simulated, and did it hold?
 //!
-//! Five kinds of work, each from a number and nothing else: seeds of a [`Profile`], the small scope of one
-//! array ([`crate::scope`]), steady load: thousands of requests without a fault, many at a time, on an
-//! array large enough that they spread, such load with members that fail and are rebuilt, and silent faults,
-//! which a check has to count. [`run`] does a list of it on all CPUs and adds up what was done. The
-//! order in which it is done changes nothing.
+//! Five kinds of work, each from a number and nothing else: seeds of a [`Profile`], the small scope
+//! of one array ([`crate::scope`]), steady load: thousands of requests without a fault, many at a
+//! time, on an array large enough that they spread, such load with members that fail and are
+//! rebuilt, and silent faults, which a check has to count. [`run`] does a list of it on all CPUs
+//! and adds up what was done. The order in which it is done changes nothing.
 
 mod faulty;
 mod silent;
@@ -44,7 +44,8 @@ pub enum Work {
     Steady(u64),
     /// Load while members fail, come back and are rebuilt, on an array that the number chooses.
     Faulty(u64),
-    /// Lost, misdirected and stale writes, which a check counts, on an array that the number chooses.
+    /// Lost, misdirected and stale writes, which a check counts, on an array that the number
+    /// chooses.
     Silent(u64),
 }
 
@@ -69,7 +70,8 @@ pub struct Totals {
     pub stops: u64,
     /// States of short scripts at which the power was cut, no two of a script alike.
     pub scope_states: u64,
-    /// Power cuts, and what they were. The small scope cuts each of its states several times, or kills there.
+    /// Power cuts, and what they were. The small scope cuts each of its states several times, or
+    /// kills there.
     pub coverage: Coverage,
     /// What scripts of profiles let pass with an excuse.
     pub excuses: Excuses,
@@ -168,8 +170,8 @@ impl Totals {
         self.failures.extend(other.failures);
     }
 
-    /// Moments at which everything that was not durable was at stake, and what was there afterwards was
-    /// looked at.
+    /// Moments at which everything that was not durable was at stake, and what was there afterwards
+    /// was looked at.
     #[must_use]
     pub fn crash_points(&self) -> u64 {
         self.coverage.points + self.kills
@@ -260,8 +262,8 @@ fn ask(rng: &mut Rng, blocks: u64, fua: u64) -> (RequestOp, ByteRange, Flags) {
     }
 }
 
-/// Four clients ask for this and that, [`DEPTH`] at a time; in the end everything is read and all parity
-/// recomputed.
+/// Four clients ask for this and that, [`DEPTH`] at a time; in the end everything is read and all
+/// parity recomputed.
 fn steady(number: u64) -> Result<Totals, String> {
     let mut rng = Rng::new(number ^ 0x57ea_d1e5);
     let level = rng.pick(&[Level::Raid4, Level::Raid5, Level::Raid5, Level::Raid6]);

@@ -1,9 +1,10 @@
 //! What is there?
 //!
-//! A [`World`] is an engine, the disks below it, the memory between them, clients above it, a clock that
-//! only moves when told, and the checkers that watch. It does what a driver must: owns the slab, submits
-//! and computes, honours credit, asks again when told that a member stalled. What happens next is the
-//! question of `driver.rs`; a copy of a world ([`Clone`]) goes on independently.
+//! A [`World`] is an engine, the disks below it, the memory between them, clients above it, a clock
+//! that only moves when told, and the checkers that watch. It does what a driver must: owns the
+//! slab, submits and computes, honours credit, asks again when told that a member stalled. What
+//! happens next is the question of `driver.rs`; a copy of a world ([`Clone`]) goes on
+//! independently.
 //!
 //! A restart always goes the way of a real one: superblock sectors are read off the media, parsed,
 //! assembled and made into an engine.
@@ -127,10 +128,11 @@ pub struct World {
     at_stake: AtStake,
     /// Columns whose members disagree.
     pub(crate) suspects: Suspects,
-    /// Whether members may disagree since a cut or a death of the process, and were not measured since.
+    /// Whether members may disagree since a cut or a death of the process, and were not measured
+    /// since.
     measure_due: bool,
-    /// Members that were being rebuilt when the engine started, by slot: the disk, and the column up to
-    /// which it is read.
+    /// Members that were being rebuilt when the engine started, by slot: the disk, and the column
+    /// up to which it is read.
     half_rebuilt: BTreeMap<u16, (usize, u64)>,
     /// What clients may see.
     pub model: Model,
@@ -372,8 +374,9 @@ impl World {
         self.torn.iter().filter(none).copied().collect()
     }
 
-    /// Whether a refusal to assemble is a promise that is not kept: unless superblocks that were whole
-    /// when the last engine ended are torn now or cannot be read, and so many that members are too few.
+    /// Whether a refusal to assemble is a promise that is not kept: unless superblocks that were
+    /// whole when the last engine ended are torn now or cannot be read, and so many that members
+    /// are too few.
     #[must_use]
     pub fn must_assemble(&self) -> bool {
         let whole = |disk: usize| self.candidate(disk).superblock.is_ok();
@@ -457,7 +460,8 @@ impl World {
         self.suspects.columns().filter(|column| self.suspects.contains(*column)).collect()
     }
 
-    /// What passed with an excuse. Where disks lie nothing counts that is about data, and neither does this.
+    /// What passed with an excuse. Where disks lie nothing counts that is about data, and neither
+    /// does this.
     #[must_use]
     pub fn excuses(&self) -> Excuses {
         let mut excuses = self.checkers.excuses;

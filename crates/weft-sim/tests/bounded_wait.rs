@@ -1,8 +1,9 @@
-//! Bounded waits: no request is starved by others, under any rule, and loads that once were are served
+//! Bounded waits: no request is starved by others, under any rule, and loads that once were are
+//! served
 //!
-//! The first half checks I19 in small worlds whose stripes would wait for as long as the load goes on; a planted
-//! bug shows that it sees. The second runs the loads that a review found starved on simulated drives, for a
-//! short simulated time, against md untuned in the same test.
+//! The first half checks I19 in small worlds whose stripes would wait for as long as the load goes
+//! on; a planted bug shows that it sees. The second runs the loads that a review found starved on
+//! simulated drives, for a short simulated time, against md untuned in the same test.
 
 use weft_engine::knobs::{Knobs, PlanRule, PriorityRule, WAITS_WITHOUT_BOUND, Writes};
 use weft_engine::mutant::Mutant;
@@ -26,8 +27,9 @@ const WAIT_MAX: Span = Span::millis(20);
 /// Longer than I19 lets anybody wait.
 const LOAD: Span = Span::millis(1300);
 
-/// One block of a stripe is written by a client that is in no hurry, while stripes beside it are read and written
-/// without a pause. The violation, if there was one; when the block was answered, and how much else was.
+/// One block of a stripe is written by a client that is in no hurry, while stripes beside it are
+/// read and written without a pause. The violation, if there was one; when the block was answered,
+/// and how much else was.
 struct Starved {
     found: Option<&'static str>,
     waited: Option<Span>,
@@ -141,8 +143,8 @@ fn a_wait_without_an_end_is_found_by_i19_and_by_nobody_else() {
     assert!(seen >= 3, "{seen}");
 }
 
-/// The stripe waits for its stream, the stream for an overlapping write, and that for the stripe: stripes that
-/// have what others wait for do not wait for as long as they may.
+/// The stripe waits for its stream, the stream for an overlapping write, and that for the stripe:
+/// stripes that have what others wait for do not wait for as long as they may.
 #[test]
 fn a_stripe_does_not_wait_for_long_while_somebody_waits_for_what_it_has() {
     let mut long = 0;
@@ -205,7 +207,8 @@ fn run(knobs: Knobs, clients: Vec<(u32, Box<dyn Iterator<Item = Io>>)>) -> (Vec<
     (pids.into_iter().map(found).collect(), longest)
 }
 
-/// A bound for what a request waits on these drives: of its order is a full cache's worth of writes.
+/// A bound for what a request waits on these drives: of its order is a full cache's worth of
+/// writes.
 const TENS_OF_MS: Span = Span::millis(50);
 
 fn own() -> [Knobs; 3] {

@@ -1,5 +1,5 @@
-//! Arrays that break, and members without space: a write that a member missed is not answered Ok, what a
-//! full member lacks is not forgotten, and nothing hangs.
+//! Arrays that break, and members without space: a write that a member missed is not answered Ok,
+//! what a full member lacks is not forgotten, and nothing hangs.
 
 use weft_engine::mutant::Mutant;
 use weft_engine::{Fault, Flags, MemberState, Notice, ReplyError, RequestOp, SyncAction, Verb};
@@ -8,7 +8,8 @@ use weft_sim::script::{Script, ScriptStep};
 use weft_sim::{CutMode, Logged, Options, Order, Planned, Rig, Ticket, chunk_kib};
 use weft_units::{Sectors, Slot, Span};
 
-/// RAID 5 of four with a chunk of 64 KiB that stays dirty: block 16 is on disk 1, its parity on disk 3.
+/// RAID 5 of four with a chunk of 64 KiB that stays dirty: block 16 is on disk 1, its parity on
+/// disk 3.
 fn raid5() -> Rig {
     let rig = Rig::raid5(4, chunk_kib(64)).with(|o| o.knobs.safe_mode_delay = Span::secs(3600));
     rig.written(16, 1)
@@ -165,8 +166,9 @@ fn knobs(options: &mut Options, settings: &[(&str, &str)]) {
     }
 }
 
-// Both stripes of the cache held what a member had no space for when the array broke. They stay in use, and
-// whoever waited for a stripe waited for ever. Found by seed 20637 of `beyond` with a spare.
+// Both stripes of the cache held what a member had no space for when the array broke. They stay in
+// use, and whoever waited for a stripe waited for ever. Found by seed 20637 of `beyond` with a
+// spare.
 #[test]
 fn requests_that_wait_for_stripes_of_a_broken_array_end_when_all_stripes_hold_deferred_writes() {
     let mut options = Options::new(Level::Raid5, 8, Sectors(8));
@@ -206,8 +208,9 @@ fn requests_that_wait_for_stripes_of_a_broken_array_end_when_all_stripes_hold_de
     script.run().unwrap_or_else(|failure| panic!("{failure}"));
 }
 
-// Every stripe that a resync had asked for was one that a client's write to a stalled member was in flight
-// for. The others waited for whatever happened next. Found by seed 21486 of `faults-and-cuts` with a spare.
+// Every stripe that a resync had asked for was one that a client's write to a stalled member was in
+// flight for. The others waited for whatever happened next. Found by seed 21486 of
+// `faults-and-cuts` with a spare.
 #[test]
 fn resync_asks_for_more_stripes_when_those_that_it_asked_for_wait_for_a_stalled_member() {
     let mut options = Options::new(Level::Raid5, 3, Sectors(16));
@@ -251,8 +254,9 @@ fn resync_asks_for_more_stripes_when_those_that_it_asked_for_wait_for_a_stalled_
     script.run().unwrap_or_else(|failure| panic!("{failure}"));
 }
 
-// A check took what it read from a full member for what belongs there: the stale block was written to the
-// member once it had space, and parity was wrong from then on. Found by seed 3699 of `beyond-powered`.
+// A check took what it read from a full member for what belongs there: the stale block was written
+// to the member once it had space, and parity was wrong from then on. Found by seed 3699 of
+// `beyond-powered`.
 #[test]
 fn check_does_not_forget_what_a_full_member_lacks() {
     for full in [0, 3] {

@@ -1,11 +1,11 @@
 //! Power cuts at sampled points of short scripts, in sampled orders, and what is there afterwards.
 //!
-//! Small scope (`weft_sim::scope`): all scripts of one or two operations on the smallest array of each
-//! level, each in six orders, with two cuts in each of a few states. The tests print how many orders and
-//! states that were, and hold them to floors.
+//! Small scope (`weft_sim::scope`): all scripts of one or two operations on the smallest array of
+//! each level, each in six orders, with two cuts in each of a few states. The tests print how many
+//! orders and states that were, and hold them to floors.
 //!
-//! The same with each policy that is not what md does untuned, on chunks of more than a stripe, for a sample of
-//! the scripts.
+//! The same with each policy that is not what md does untuned, on chunks of more than a stripe, for
+//! a sample of the scripts.
 //!
 //! Wider: random scripts on larger shapes, cut often.
 #![allow(
@@ -147,8 +147,8 @@ fn all_orders_of_the_shortest_scripts() {
     assert!(search.exhausted >= 5, "{} of {}", search.exhausted, search.scripts);
 }
 
-/// States that are taken for the same are cut side by side. A twin whose fingerprint leaves out the disks
-/// takes different states for the same, and that is noticed.
+/// States that are taken for the same are cut side by side. A twin whose fingerprint leaves out the
+/// disks takes different states for the same, and that is noticed.
 #[test]
 fn states_that_look_alike_to_a_cut_are_left_alike_by_it() {
     let budget = Budget { operations: 2, scripts: 16, walks: 12, states: 12, cuts: 0 };
@@ -198,8 +198,9 @@ fn whatever_a_cut_depends_on_changes_the_fingerprint() {
     }
 }
 
-/// Bugs that scripts of two operations show, each found by the checker that is named. The first needs an
-/// operation to come while time passes: that of a write that finds superblocks on their way that say clean.
+/// Bugs that scripts of two operations show, each found by the checker that is named. The first
+/// needs an operation to come while time passes: that of a write that finds superblocks on their
+/// way that say clean.
 #[test]
 fn planted_bugs_are_found_in_the_small_scope() {
     type Bug = (Mutant, &'static str, fn(&mut World));
@@ -235,7 +236,8 @@ fn planted_bugs_are_found_in_the_small_scope() {
     }
 }
 
-/// Dirty and degraded is refused unless it is consented to, and then only predicted stripes are wrong.
+/// Dirty and degraded is refused unless it is consented to, and then only predicted stripes are
+/// wrong.
 #[test]
 fn dirty_and_degraded_needs_consent() {
     let mut world = smallest(Level::Raid5, 3, Start::Dirty);

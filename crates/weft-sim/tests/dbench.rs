@@ -290,8 +290,8 @@ Close 1 NT_STATUS_OK
 Unlink "\a\b" 0x6 NT_STATUS_OK
 "#;
 
-/// How many times data was made durable: every write of data begins when all before it is durable, by
-/// a flush that began after it was written. `Err` is the place of the first that does not.
+/// How many times data was made durable: every write of data begins when all before it is durable,
+/// by a flush that began after it was written. `Err` is the place of the first that does not.
 fn durable_writes(bench: &Bench) -> Result<u64, usize> {
     let (mut durable, mut times, mut answered) = (true, 0, None);
     for (place, seen) in bench.requests().iter().enumerate() {

@@ -1,8 +1,8 @@
 //! Same seed, same run: every output with its time, hashed.
 //!
 //! `determinism.golden` holds the hash of a set of runs. That debug and release builds, and other
-//! machines, find the same is checked by running this test there. When the engine decides differently
-//! on purpose: `WEFT_SIM_UPDATE=1 cargo test -p weft-sim --test determinism`.
+//! machines, find the same is checked by running this test there. When the engine decides
+//! differently on purpose: `WEFT_SIM_UPDATE=1 cargo test -p weft-sim --test determinism`.
 #![allow(
     clippy::cast_possible_truncation,
     clippy::cast_possible_wrap,

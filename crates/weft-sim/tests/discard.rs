@@ -209,9 +209,9 @@ fn a_trim_and_a_sync_of_its_full_stripes_wait_for_each_other() {
     }
 }
 
-/// Known to be wrong: a degraded array of which a member once had no space needs consent to start again,
-/// though all is on its members by then. Nothing takes back what the lack of space said of parity where no
-/// resync is possible. It should start.
+/// Known to be wrong: a degraded array of which a member once had no space needs consent to start
+/// again, though all is on its members by then. Nothing takes back what the lack of space said of
+/// parity where no resync is possible. It should start.
 #[test]
 fn a_degraded_array_that_was_full_once_asks_for_consent() {
     let mut after_trim = full(options(Level::Raid5, 4));

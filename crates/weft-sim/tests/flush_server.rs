@@ -1,7 +1,7 @@
 //! How long does who needs a flush wait, when each has a round of its own and when one serves all?
 //!
-//! The engine's own choice of whom a round serves, between clients and a member that are each one number, so that
-//! what must come out has a closed form.
+//! The engine's own choice of whom a round serves, between clients and a member that are each one
+//! number, so that what must come out has a closed form.
 //!
 //! Source   experiments.md §7, statements 22 and 23
 
@@ -14,8 +14,8 @@ fn is_near(found: f64, expected: f64, part: f64) {
     assert!((found / expected - 1.0).abs() <= part, "found {found}, expected {expected} ± {part}");
 }
 
-/// Operations a second and seconds of each, of so many clients that each do one operation after the other: first
-/// their data, one client at a time, then a flush, if there is one.
+/// Operations a second and seconds of each, of so many clients that each do one operation after the
+/// other: first their data, one client at a time, then a flush, if there is one.
 fn closed(clients: u32, data: f64, flush: Option<(Variant, f64)>) -> (f64, f64) {
     const SECONDS: f64 = 20.0;
     let round = flush.map_or(0.0, |(_, round)| round);
@@ -85,7 +85,8 @@ enum Needs {
 /// What clients found that come as they like.
 struct Found {
     waits: Vec<f64>,
-    /// How much later the last one was served than at the end of the first round that began after it came.
+    /// How much later the last one was served than at the end of the first round that began after
+    /// it came.
     late: f64,
     rounds_a_second: f64,
 }

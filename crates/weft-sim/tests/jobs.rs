@@ -14,7 +14,8 @@ use weft_sim::rng::Rng;
 use weft_sim::workload::jobs::{Io, Job, Pace, Plug};
 use weft_units::{ByteRange, Bytes, Sectors, Span, Time};
 
-/// Four members with chunks of 512 KiB, as patch 004 was measured on; the array is never marked clean again.
+/// Four members with chunks of 512 KiB, as patch 004 was measured on; the array is never marked
+/// clean again.
 fn parts(model: &str, stripe_size: u64) -> MachineParts {
     let stripe_size = StripeSize::new(stripe_size).expect("a size that md has");
     let knobs = Knobs { stripe_size, safe_mode_delay: Span::ZERO, ..Knobs::md() };
@@ -49,7 +50,8 @@ fn add(machine: &mut Machine, pace: Pace, asks: Box<dyn Iterator<Item = Io>>) ->
     machine.add_with(|pid| Box::new(Job::new(pid, pace, asks)))
 }
 
-/// A machine whose array has been marked dirty by a first write: what comes before that waits for it.
+/// A machine whose array has been marked dirty by a first write: what comes before that waits for
+/// it.
 fn in_use(parts: &MachineParts) -> Machine {
     let mut machine = Machine::new(parts);
     add(&mut machine, Pace::depth(1), Box::new(std::iter::once(write(512 << 20, 4096))));
@@ -125,7 +127,8 @@ fn nobody_is_left_without_stripes_by_others() {
     }
 }
 
-/// Sectors that each member read and wrote for a write of 4 KiB at `at`, when nothing is in the cache.
+/// Sectors that each member read and wrote for a write of 4 KiB at `at`, when nothing is in the
+/// cache.
 fn alone(stripe_size: u64, at: u64) -> Vec<(u64, u64)> {
     let mut machine = in_use(&parts("ssd-sata-dc-2019", stripe_size));
     let before: Vec<_> = machine.host.traffic().collect();

@@ -99,7 +99,8 @@ fn pages_counted_are_pages_written_and_nothing_stays_behind() {
     let cache = machine.host.page_cache();
     assert_eq!(cache.sums().total(), 0, "no page is dirty");
     assert_eq!(cache.pool().counts().total(), 0);
-    // Every data page once and a page of parity per three, and no more than what partial stripes add.
+    // Every data page once and a page of parity per three, and no more than what partial stripes
+    // add.
     let (_, written) = moved(&machine);
     let least = 300 * 2048 * 4 / 3;
     assert!((least..least * 11 / 10).contains(&written), "{written} of {least}");

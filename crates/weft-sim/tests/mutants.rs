@@ -1,5 +1,5 @@
-//! Do the checkers see? Each planted bug is found by every checker that the table names, with all others
-//! off; the same scripts without the bug are clean.
+//! Do the checkers see? Each planted bug is found by every checker that the table names, with all
+//! others off; the same scripts without the bug are clean.
 
 use std::panic;
 

@@ -1,8 +1,8 @@
 //! Does a run decide the same however much of the payload is there?
 //!
-//! Every output with its time is hashed; so is what a power cut left, what was found and what was wrong in
-//! the write hole. Tags and bytes must give the same, seed by seed. A disagreement is planted as well: tags
-//! that forget some of what was written, and it must be seen.
+//! Every output with its time is hashed; so is what a power cut left, what was found and what was
+//! wrong in the write hole. Tags and bytes must give the same, seed by seed. A disagreement is
+//! planted as well: tags that forget some of what was written, and it must be seen.
 #![allow(clippy::cast_possible_truncation, reason = "numbers of a test are small")]
 
 use weft_engine::{ReplyError, SyncAction, Verb};
@@ -10,8 +10,8 @@ use weft_ondisk::{Features, Level, Minor, Super1};
 use weft_sim::script::{Profile, Report, Script};
 use weft_sim::{BLOCK, NeedsPayload, Options, PayloadMode, Rig, World, chunk_kib};
 
-/// What may not depend on the mode. How many columns hold anything at the end is no decision: zeros over a
-/// part of a sector may take bytes beside them out of its tag.
+/// What may not depend on the mode. How many columns hold anything at the end is no decision: zeros
+/// over a part of a sector may take bytes beside them out of its tag.
 fn decisions(report: &Report) -> impl PartialEq + std::fmt::Debug + use<> {
     let Report { coverage, kills, looks, stops, requests, verified, digest, .. } = *report;
     (coverage, kills, looks, stops, requests, verified, digest)

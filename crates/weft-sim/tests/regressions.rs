@@ -1,5 +1,5 @@
-//! What did a review find, and does it stay away? One test per bug that the sweeps had not seen: late
-//! answers, clean state, members without space, spares, two volumes, syncs that nobody starts.
+//! What did a review find, and does it stay away? One test per bug that the sweeps had not seen:
+//! late answers, clean state, members without space, spares, two volumes, syncs that nobody starts.
 
 use weft_engine::assemble::{self, Candidate};
 use weft_engine::knobs::Knobs;
@@ -192,8 +192,8 @@ fn flush_and_stop_are_answered_when_no_member_is_left() {
     assert_eq!(rig.command(Verb::Stop), Ok(()));
 }
 
-// Only a member that an administrator failed was given up; one that failed by an error held its stripes
-// for ever.
+// Only a member that an administrator failed was given up; one that failed by an error held its
+// stripes for ever.
 #[test]
 fn what_a_failed_member_never_answers_is_given_up() {
     let mut rig = raid5().with(|o| o.knobs.member_timeout = Span::secs(5)).written(200, 1);
@@ -390,8 +390,8 @@ fn spare_whose_number_is_now_another_members_is_not_believed() {
     assert!(rig.verify() > 0);
 }
 
-// What the failed read left in the stripe's memory counted as its block, and was even written to the
-// replacement.
+// What the failed read left in the stripe's memory counted as its block, and was even written to
+// the replacement.
 #[test]
 fn block_that_cannot_be_read_back_is_not_taken_from_memory() {
     let mut rig = raid5().with(|o| o.knobs.stripe_cache_size = 512).written(0, 1).flushed();
@@ -470,8 +470,8 @@ fn command_after_a_stop_is_refused_and_writes_nothing() {
     assert!(!rig.log.iter().any(|line| matches!(line, Logged::Write { .. })), "{:?}", rig.log);
 }
 
-// The stripe lost what only it knew when its memory was pinned: the blocks that nobody wrote were computed
-// from old data and new parity.
+// The stripe lost what only it knew when its memory was pinned: the blocks that nobody wrote were
+// computed from old data and new parity.
 #[test]
 fn stripe_with_a_deferred_write_is_kept_when_a_read_of_it_is_given_up() {
     for knobs in [Knobs::md(), Knobs::default()] {
@@ -503,7 +503,8 @@ fn stripe_with_a_deferred_write_is_kept_when_a_read_of_it_is_given_up() {
     }
 }
 
-// Its deferred write was forgotten while a read of it was in flight: it went to the inactive stripes twice.
+// Its deferred write was forgotten while a read of it was in flight: it went to the inactive
+// stripes twice.
 #[test]
 fn stripe_with_a_deferred_write_to_a_failed_member_is_released_once() {
     let mut rig = five_with_a_stripe(Knobs::md());
@@ -523,7 +524,8 @@ fn stripe_with_a_deferred_write_to_a_failed_member_is_released_once() {
     assert_eq!(rig.volume().stripe_cache_active, 0);
 }
 
-// A cache that is no larger than a full stripe had to be all free, and was not while a stripe had a deferred write.
+// A cache that is no larger than a full stripe had to be all free, and was not while a stripe had a
+// deferred write.
 #[test]
 fn stripe_with_a_deferred_write_does_not_keep_a_large_read_from_going_on() {
     let mut rig = one_full_stripe_of_cache();
@@ -538,8 +540,8 @@ fn stripe_with_a_deferred_write_does_not_keep_a_large_read_from_going_on() {
     }
 }
 
-// Reads of a lost member go through the cache. They always had stripes first, so that a write that needs
-// many never found them.
+// Reads of a lost member go through the cache. They always had stripes first, so that a write that
+// needs many never found them.
 #[test]
 fn large_write_goes_between_reads_of_a_lost_member() {
     let mut rig = one_full_stripe_of_cache();
@@ -590,8 +592,8 @@ fn full_member_is_not_waited_for_while_syncs_are_frozen() {
     assert_eq!(rig.volume().degraded, 0);
 }
 
-// A write that is never given up kept the member stalled; reads that came after it were not looked at
-// until something else happened.
+// A write that is never given up kept the member stalled; reads that came after it were not looked
+// at until something else happened.
 #[test]
 fn read_goes_round_a_member_that_stalled_with_an_earlier_write() {
     let mut rig = five_with_a_stripe(Knobs::md());
@@ -604,8 +606,8 @@ fn read_goes_round_a_member_that_stalled_with_an_earlier_write() {
     rig.finish();
 }
 
-// A batch of filled stripes goes to each member as one request. Given up, it is many blocks: those that
-// are written from the client's memory keep that, those of the stripes keep the stripes.
+// A batch of filled stripes goes to each member as one request. Given up, it is many blocks: those
+// that are written from the client's memory keep that, those of the stripes keep the stripes.
 #[test]
 fn full_stripe_that_is_given_up_keeps_the_memory_that_its_member_may_read() {
     for (disk, kept) in [(1, 48), (3, 0)] {
@@ -640,8 +642,8 @@ fn raid6_with_a_bad_block() -> Rig {
     rig
 }
 
-// A recovery corrects blocks without a dirty state, and ended with superblocks that said clean before the
-// members were flushed.
+// A recovery corrects blocks without a dirty state, and ended with superblocks that said clean
+// before the members were flushed.
 #[test]
 fn strip_corrected_by_a_recovery_is_durable_before_superblocks_say_clean() {
     let mut rig = raid6_with_a_bad_block();
@@ -753,9 +755,9 @@ fn a_check_corrects_a_bad_block_and_no_other() {
     }
 }
 
-// A read straight from a member failed while stripes read the same blocks, together, for a member that
-// is missing: that counted as two failures of each of them, and what is computed from good blocks
-// was an error.
+// A read straight from a member failed while stripes read the same blocks, together, for a member
+// that is missing: that counted as two failures of each of them, and what is computed from good
+// blocks was an error.
 #[test]
 fn two_reads_of_a_run_with_a_bad_block_cost_that_block_only() {
     const CHUNK: u64 = 64 << 10;
@@ -777,7 +779,8 @@ fn two_reads_of_a_run_with_a_bad_block_cost_that_block_only() {
     }
 }
 
-/// A batch is written with the FUA of its head: a filled stripe with FUA and one without do not go together.
+/// A batch is written with the FUA of its head: a filled stripe with FUA and one without do not go
+/// together.
 #[test]
 fn a_filled_stripe_with_fua_goes_with_none_that_has_not() {
     for durable in [[false, true], [true, false], [true, true]] {
@@ -900,9 +903,9 @@ fn a_read_that_takes_longer_than_read_around_is_answered() {
     }
 }
 
-/// Block 1 is rebuilt onto a spare from parity that is of before, while a write of whose end nobody hears
-/// keeps its stripe suspect. The power goes; members agree, but the block stays what it was rebuilt as.
-/// Found by faults-and-cuts, seed 2000966: a bug of the checkers, which forgot that.
+/// Block 1 is rebuilt onto a spare from parity that is of before, while a write of whose end nobody
+/// hears keeps its stripe suspect. The power goes; members agree, but the block stays what it was
+/// rebuilt as. Found by faults-and-cuts, seed 2000966: a bug of the checkers, which forgot that.
 #[test]
 fn what_was_rebuilt_wrongly_is_known_after_the_next_cut() {
     let mut rig = Rig::raid5(3, chunk_kib(4)).with(|o| {
@@ -953,8 +956,8 @@ fn stall(rig: &mut Rig, disk: usize) {
 }
 
 // A resync read round a member that did not answer, compared what it had computed with what it had
-// computed that from, and marked the array clean: parity stayed wrong (write hole). Found by seed 20913 of
-// `faults`.
+// computed that from, and marked the array clean: parity stayed wrong (write hole). Found by seed
+// 20913 of `faults`.
 #[test]
 fn a_resync_compares_what_a_member_holds_that_answers_late() {
     for level in [Level::Raid5, Level::Raid6] {
@@ -987,8 +990,8 @@ fn a_check_compares_what_a_member_holds_that_answers_late() {
     }
 }
 
-// A block was computed from parity that nobody had checked since a crash, though its member was there and
-// only slow; the twin is checked, and is read around.
+// A block was computed from parity that nobody had checked since a crash, though its member was
+// there and only slow; the twin is checked, and is read around.
 #[test]
 fn no_read_goes_round_a_slow_member_where_parity_was_not_checked() {
     let mut rig = with_wrong_parity(Level::Raid5, false);

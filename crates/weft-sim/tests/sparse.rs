@@ -1,5 +1,6 @@
-//! Is every sector of a very large array where it belongs? Members of 3 TiB, of 17 TiB, past 2^32 sectors
-//! and of nearly all that an array can have, of which the simulated disk holds only what was written.
+//! Is every sector of a very large array where it belongs? Members of 3 TiB, of 17 TiB, past 2^32
+//! sectors and of nearly all that an array can have, of which the simulated disk holds only what
+//! was written.
 #![allow(clippy::cast_possible_truncation, reason = "numbers of a test are small")]
 
 use weft_engine::{MemberState, SyncAction};
@@ -90,7 +91,8 @@ fn what_is_written_far_out_is_read_there_degraded_and_after_a_cut() {
     }
 }
 
-/// A member that was rebuilt up to shortly before its end is rebuilt to its end, and no more than that.
+/// A member that was rebuilt up to shortly before its end is rebuilt to its end, and no more than
+/// that.
 #[test]
 fn the_last_part_of_a_rebuild_is_done_and_no_other() {
     for size in SIZES {

@@ -88,7 +88,8 @@ fn gathering() -> Knobs {
     Knobs { activation: Activation::AtUnplug, writes: Writes::Gather, ..Knobs::md() }
 }
 
-/// One page of stripe 0, and at 10 ms a stripe that is filled in two steps. The plug of 2008 is pulled after 3 ms.
+/// One page of stripe 0, and at 10 ms a stripe that is filled in two steps. The plug of 2008 is
+/// pulled after 3 ms.
 #[test]
 fn a_wait_ends_with_the_prereads_or_when_the_stripe_is_full() {
     let next_stripe = 3 * CHUNK_PAGES;
@@ -135,8 +136,8 @@ fn longest(waits: &StripeWaits) -> Span {
     waits.preread.longest().max(waits.filled.longest())
 }
 
-/// The bound of weft's own rule. Here a generation takes no time: what has waited long enough is read in the
-/// same turn; the plug of 2008 may keep a stripe that it fell on for 3 ms more.
+/// The bound of weft's own rule. Here a generation takes no time: what has waited long enough is
+/// read in the same turn; the plug of 2008 may keep a stripe that it fell on for 3 ms more.
 #[test]
 fn no_stripe_waits_longer_than_is_allowed_whatever_comes() {
     let mut beyond = 0;
@@ -169,7 +170,8 @@ fn no_stripe_waits_longer_than_is_allowed_whatever_comes() {
 #[test]
 fn a_stripe_that_nobody_fills_goes_first() {
     let mut writes: Vec<_> = (0..80_000).map(|page| (100_000 + page * 10, page)).collect();
-    // Nothing of their stripes follows. The first comes before the stream: it shows how long a preread takes.
+    // Nothing of their stripes follows. The first comes before the stream: it shows how long a
+    // preread takes.
     writes.extend([(0, 1 << 21), (200_000, 1 << 20)]);
     writes.sort_unstable();
     let (priority, preread_wait_max) = (PriorityRule::Stream, Span::secs(1));
@@ -208,7 +210,8 @@ impl Process for Scattered {
     }
 }
 
-/// How fast `dd` is beside 200 single writes, bytes per second, when all is written, and how long stripes waited.
+/// How fast `dd` is beside 200 single writes, bytes per second, when all is written, and how long
+/// stripes waited.
 fn mixed(knobs: Knobs) -> (f64, Time, StripeWaits) {
     let mut parts = parts("hdd-2007-7200", knobs);
     parts.member_size = None;
@@ -258,7 +261,8 @@ fn beside_writers(knobs: Knobs, sync_flag: bool) -> (f64, StripeWaits) {
     (dd.bytes().0 as f64 / took, waits_of(&machine))
 }
 
-/// Stripes of writes with the flag are read for at once: nobody puts them off, whatever the rule is.
+/// Stripes of writes with the flag are read for at once: nobody puts them off, whatever the rule
+/// is.
 #[test]
 fn single_writes_with_the_sync_flag_wait_for_no_stream() {
     let zero = Knobs { preread_bypass_threshold: 0, ..gathering() };

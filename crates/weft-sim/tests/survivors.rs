@@ -138,8 +138,8 @@ fn array_is_marked_clean_as_long_after_its_resync_as_after_a_write() {
     assert!(clean.since(ended) >= delay, "{:?}", clean.since(ended));
 }
 
-// Members are written as long as the cache has stripes; then writers are told, and with none left they
-// wait.
+// Members are written as long as the cache has stripes; then writers are told, and with none left
+// they wait.
 #[test]
 fn volume_is_congested_with_all_stripes_in_use_and_blocked_when_a_request_waits_for_one() {
     let mut rig = raid5().with(|options| options.stripes_max = Some(8)).written(100, 1);
@@ -233,8 +233,8 @@ fn a_command_that_waits_for_superblocks_is_answered_when_the_array_breaks() {
     assert_eq!(rig.wait(fail), Err(ReplyError::Io));
 }
 
-/// Writes of a block each, one behind the other, each sent when so many are not answered yet. How many
-/// requests read something for it, and how long it took.
+/// Writes of a block each, one behind the other, each sent when so many are not answered yet. How
+/// many requests read something for it, and how long it took.
 fn stream(depth: usize, sync: bool) -> (usize, Span) {
     let mut rig = raid5().with(|options| {
         options.knobs = Knobs::default();
@@ -267,8 +267,8 @@ fn a_stream_that_runs_ahead_of_its_answers_reads_little_and_no_other_is_kept_wai
     assert!(one_by_one.1.0 <= stream(1, true).1.0 * 2, "{one_by_one:?}");
 }
 
-/// The cache has eight stripes. Full stripes are filled from their middle on, and writes that wait for stripes bring
-/// what those lack that are there: of the 16 full stripes few are read.
+/// The cache has eight stripes. Full stripes are filled from their middle on, and writes that wait
+/// for stripes bring what those lack that are there: of the 16 full stripes few are read.
 #[test]
 fn a_write_that_waits_for_stripes_fills_those_that_wait_for_it() {
     let mut rig = raid5().with(|options| {
@@ -336,8 +336,8 @@ fn bitmaps_written(rig: &Rig) -> Vec<usize> {
     rig.log.iter().filter_map(of).collect()
 }
 
-// A new member is given a bitmap with its first superblock, and again if either was not written; what others
-// have stays.
+// A new member is given a bitmap with its first superblock, and again if either was not written;
+// what others have stays.
 #[test]
 fn superblock_that_is_written_again_takes_a_bitmap_only_to_a_new_member() {
     for fault in [Fault::Io, Fault::NoSpace] {
@@ -358,8 +358,8 @@ fn superblock_that_is_written_again_takes_a_bitmap_only_to_a_new_member() {
     }
 }
 
-// In the kernel of 2008, before its patch, whoever brought a request took the first step of its stripes, however
-// many others were to be handled.
+// In the kernel of 2008, before its patch, whoever brought a request took the first step of its
+// stripes, however many others were to be handled.
 #[test]
 fn turn_says_how_many_stripes_it_handled() {
     for (form, priority, stripes) in [

@@ -1,12 +1,12 @@
-//! Suspect columns of an array: what a cut leaves in disagreement is measured, what it excuses is what
-//! reconstruction gives and nothing else, and each column is cleared on its own. Each has a twin with a
-//! wrong content planted where everything was excused before.
+//! Suspect columns of an array: what a cut leaves in disagreement is measured, what it excuses is
+//! what reconstruction gives and nothing else, and each column is cleared on its own. Each has a
+//! twin with a wrong content planted where everything was excused before.
 
 use weft_engine::assemble;
 use weft_sim::{BLOCK, CutMode, Order, Rig, World, chunk_kib};
 
-/// RAID 5 of three with a chunk of 4 KiB: of stripe 0 block 0 is on disk 0, block 1 on disk 1, and parity on
-/// disk 2.
+/// RAID 5 of three with a chunk of 4 KiB: of stripe 0 block 0 is on disk 0, block 1 on disk 1, and
+/// parity on disk 2.
 fn raid5() -> Rig {
     Rig::raid5(3, chunk_kib(4)).written(0, 1).written(1, 2).flushed()
 }
@@ -31,7 +31,8 @@ fn without_parity(flushed: bool) -> Rig {
     rig
 }
 
-/// Loses a disk, cuts, starts again and reads everything: what is found, and the sectors that were wrong.
+/// Loses a disk, cuts, starts again and reads everything: what is found, and the sectors that were
+/// wrong.
 fn outcome(mut rig: Rig, lost: Option<usize>, plant: impl Fn(&mut World)) -> (Option<String>, u64) {
     let world: &mut World = &mut rig;
     if let Some(disk) = lost {
@@ -82,8 +83,8 @@ fn parity_of_no_choice_of_versions_is_found_after_a_cut() {
     }
 }
 
-/// A resync clears column after column; what is planted in one that it has passed is found at once, while
-/// the last may still be reconstructed from parity of before.
+/// A resync clears column after column; what is planted in one that it has passed is found at once,
+/// while the last may still be reconstructed from parity of before.
 #[test]
 fn each_column_is_cleared_on_its_own_when_a_resync_has_passed_it() {
     let mut rig = Rig::raid5(3, chunk_kib(4));
@@ -151,7 +152,8 @@ fn a_write_of_the_full_stripe_clears_its_columns() {
     }
 }
 
-/// A sector that cannot be read is excused as long as members disagree, and not when it was corrected.
+/// A sector that cannot be read is excused as long as members disagree, and not when it was
+/// corrected.
 #[test]
 fn a_sector_that_was_corrected_has_no_excuse() {
     let mut rig = without_parity(false);

@@ -178,8 +178,9 @@ fn the_same_seed_takes_the_same_time() {
     assert_ne!(found(7).0, found(8).0, "other places");
 }
 
-/// Published for patch 000: +13 %, with threshold 0 +37 %. Held full stripes are passed by full stripes that have not been
-/// started, twice soon, and then threshold 1 reads them while full full stripes are being written.
+/// Published for patch 000: +13 %, with threshold 0 +37 %. Held full stripes are passed by full
+/// stripes that have not been started, twice soon, and then threshold 1 reads them while full full
+/// stripes are being written.
 #[test]
 fn threshold_0_saves_more_of_patch_000s_prereads_than_threshold_1() {
     let found = |priority, threshold| {

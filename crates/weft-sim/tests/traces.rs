@@ -1,17 +1,18 @@
 //! Does weft submit to its members what kernel md does?
 //!
-//! Replays the RAID 4/5/6 rows of `fixtures/traces/kernel-md-traces.csv`, in the order and under the
-//! conditions of the script that recorded them, with merging off and `writes=gather`. Of 456 rows
+//! Replays the RAID 4/5/6 rows of `fixtures/traces/kernel-md-traces.csv`, in the order and under
+//! the conditions of the script that recorded them, with merging off and `writes=gather`. Of 456
+//! rows
 //!
 //! - 429 are compared request by request: member, kind, place, length, flags, and, where the
 //!   recording has groups of completions, what was submitted before what completed;
-//! - 15 by totals per member and kind, as they were recorded: six of random writes, six of writes that
-//!   nobody waits for, and three of 1 MiB with chunks of 512 KiB;
-//! - 12 request by request within each stripe, without metadata and flushes: checks, repairs and rebuilds,
-//!   of which weft has other numbers in flight.
+//! - 15 by totals per member and kind, as they were recorded: six of random writes, six of writes
+//!   that nobody waits for, and three of 1 MiB with chunks of 512 KiB;
+//! - 12 request by request within each stripe, without metadata and flushes: checks, repairs and
+//!   rebuilds, of which weft has other numbers in flight.
 //!
-//! Rows that need what this release does not have, and rows where weft differs on purpose, are named
-//! below, each with its reason; their numbers are asserted.
+//! Rows that need what this release does not have, and rows where weft differs on purpose, are
+//! named below, each with its reason; their numbers are asserted.
 #![allow(
     clippy::cast_possible_truncation,
     clippy::cast_possible_wrap,
@@ -220,8 +221,8 @@ enum Same {
 enum Compare {
     /// As recorded.
     AsRecorded,
-    /// Resync: stripes are in flight together in numbers of weft's own, so the order is compared within
-    /// each stripe of 4 KiB.
+    /// Resync: stripes are in flight together in numbers of weft's own, so the order is compared
+    /// within each stripe of 4 KiB.
     WithinStripes,
 }
 
@@ -254,8 +255,8 @@ impl Lab {
         }
     }
 
-    /// An array of 240 full stripes of which a resync, frozen since, has passed about 100; nothing is
-    /// cached.
+    /// An array of 240 full stripes of which a resync, frozen since, has passed about 100; nothing
+    /// is cached.
     fn make_half_synced(&mut self, level: Level, members: u64, sector: u64) {
         self.make_with(level, members, 64, false, |options| {
             options.full_stripes = 240;
@@ -515,8 +516,8 @@ fn lab() -> Lab {
 }
 
 impl Lab {
-    /// Every row of the list was replayed and no other, and so many were compared request by request, by
-    /// totals and within stripes.
+    /// Every row of the list was replayed and no other, and so many were compared request by
+    /// request, by totals and within stripes.
     fn finish(self, list: &str, counts: [u32; 3]) {
         println!(
             "{} stripes as recorded, {} totals, {} within stripes",
@@ -636,8 +637,8 @@ fn chunks_rows_and_the_warm_cache_submit_what_the_kernel_does() {
     lab.finish(rows::CHUNKS, [40, 3, 0]);
 }
 
-/// md-raid.md §9, statement 40: a block that was written with `skip_copy` from the client's memory is not
-/// in the cache afterwards, so that a write of a part of it reads it.
+/// md-raid.md §9, statement 40: a block that was written with `skip_copy` from the client's memory
+/// is not in the cache afterwards, so that a write of a part of it reads it.
 #[test]
 fn statement_40_a_block_written_with_skip_copy_is_read_before_a_part_of_it_is_written() {
     let mut lab = lab();
@@ -1057,7 +1058,8 @@ fn no_row_is_forgotten() {
     let totals = all.iter().filter(|row| matches!(row.expected, Expected::Counts(_)));
     assert_eq!(totals.filter(|row| replayed.contains(row.name.as_str())).count(), 15);
     assert_eq!(replayed.len(), 456);
-    // A row that no test has, one that two have, one that is not in the file, and a stale reason are found.
+    // A row that no test has, one that two have, one that is not in the file, and a stale reason
+    // are found.
     for (rows, lists, reasons, found) in [
         (&["a", "b"][..], &["a"][..], &[][..], "b: replayed 0 times"),
         (&["a", "b"], &["a b", "b"], &[], "b: replayed 2 times"),

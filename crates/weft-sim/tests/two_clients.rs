@@ -1,5 +1,5 @@
-//! Two connections write the same thousand ranges at once. Whoever wins a sector, parity is right at
-//! the end: of every stripe, recomputed from the media.
+//! Two connections write the same thousand ranges at once. Whoever wins a sector, parity is right
+//! at the end: of every stripe, recomputed from the media.
 #![allow(
     clippy::cast_possible_truncation,
     clippy::cast_possible_wrap,

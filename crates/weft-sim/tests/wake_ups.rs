@@ -1,5 +1,5 @@
-//! Is work that could go on asked for at once, or does it wait until something else happens? What the
-//! checker of lost wake-ups found, one test each.
+//! Is work that could go on asked for at once, or does it wait until something else happens? What
+//! the checker of lost wake-ups found, one test each.
 
 use weft_engine::{Token, Verb};
 use weft_sim::{BLOCK, Rig, chunk_kib};

@@ -37,6 +37,7 @@ index! {
     StripeId(u32)
 }
 
-/// A full stripe: one chunk per member at the same chunk number, counted from the start of the data.
+/// A full stripe: one chunk per member at the same chunk number, counted from the start of the
+/// data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FullStripe(pub u64);

@@ -1,11 +1,11 @@
 //! Ledger of mutants: how much of each file was run, and what became of survivors.
 //!
-//! `xtask/mutants-ledger.jsonl` has a line for each file of each run: how many changes the file has (`of`), how
-//! many were tried, what became of them, and which survived, as `mutants-survivors.txt` writes them. A
-//! run of the shard `again` tried survivors once more, after tests were added; its lines say which were
-//! `killed`. A survivor is *open* until it is killed or stands among those that make no difference. Shards
-//! of different commits may have tried the same change twice, so shares are of tries; and files of which
-//! nothing was tried yet have no line.
+//! `xtask/mutants-ledger.jsonl` has a line for each file of each run: how many changes the file has
+//! (`of`), how many were tried, what became of them, and which survived, as `mutants-survivors.txt`
+//! writes them. A run of the shard `again` tried survivors once more, after tests were added; its
+//! lines say which were `killed`. A survivor is *open* until it is killed or stands among those
+//! that make no difference. Shards of different commits may have tried the same change twice, so
+//! shares are of tries; and files of which nothing was tried yet have no line.
 
 use super::{Found, Mutant, Set, survivors};
 use crate::lines::{commit, count, date, text, texts};

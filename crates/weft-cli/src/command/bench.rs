@@ -1,8 +1,8 @@
 //! `weft bench`: how fast is weft, next to what else does the same?
 //!
-//! Each benchmark is a file below `bench/` and fills a [`Sheet`] of rows. A row compares weft with one
-//! baseline that was measured in turns with it, in this process or beside it, a few milliseconds
-//! apart: machines change their speed, and a number of another day compares nothing.
+//! Each benchmark is a file below `bench/` and fills a [`Sheet`] of rows. A row compares weft with
+//! one baseline that was measured in turns with it, in this process or beside it, a few
+//! milliseconds apart: machines change their speed, and a number of another day compares nothing.
 
 mod alone;
 mod costs;

@@ -1,7 +1,7 @@
 //! `weft cat`: what does an array contain?
 //!
-//! Reads through the engine, read-only, so that missing members are reconstructed and stale ones are
-//! not believed. Writes nothing to any member.
+//! Reads through the engine, read-only, so that missing members are reconstructed and stale ones
+//! are not believed. Writes nothing to any member.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, Write};
@@ -26,8 +26,8 @@ use super::assemble::{Selection, tell_dropped};
 
 /// Writes the content of an array to standard output
 ///
-/// Never writes to a member. Members that are missing are reconstructed from the others. Sizes are in bytes, or take K, M, G, T
-/// (binary) or sectors with s.
+/// Never writes to a member. Members that are missing are reconstructed from the others. Sizes are
+/// in bytes, or take K, M, G, T (binary) or sectors with s.
 #[derive(Debug, Args)]
 pub(crate) struct Cat {
     /// First byte
@@ -45,7 +45,8 @@ pub(crate) struct Cat {
     /// With the changes of serve --overlay DIR
     #[arg(long, value_name = "DIR")]
     overlay: Option<PathBuf>,
-    /// Write zeros for what cannot be read, block by block of 4 KiB, and go on; the exit status is 1 then
+    /// Write zeros for what cannot be read, block by block of 4 KiB, and go on; the exit status is
+    /// 1 then
     #[arg(long)]
     skip_unreadable: bool,
     /// Write to FILE what was read and what not, as a map of GNU ddrescue

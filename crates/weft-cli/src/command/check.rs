@@ -7,7 +7,8 @@ use crate::outcome::Outcome;
 
 /// Reads every stripe of a running volume and counts where parity disagrees with the data
 ///
-/// Waits for the end, with a progress bar on a terminal. Exit status: 0, or 5 when mismatches were found.
+/// Waits for the end, with a progress bar on a terminal. Exit status: 0, or 5 when mismatches were
+/// found.
 #[derive(Debug, Args)]
 pub(crate) struct Check {
     #[command(flatten)]

@@ -1,8 +1,8 @@
 //! `weft create`: how does a new array come onto its members?
 //!
 //! Everything is planned before anything is written: geometry, places, contents of every
-//! superblock. Then files are made, superblocks written, and all of it flushed; when that fails half
-//! way, what was there before is put back.
+//! superblock. Then files are made, superblocks written, and all of it flushed; when that fails
+//! half way, what was there before is put back.
 //!
 //! Redundancy must be right before the array is served. Three ways lead there. Members whose data
 //! area is all holes read as zeros, and the parity of zeros is zero, so nothing needs to be done.
@@ -88,7 +88,8 @@ pub(crate) struct Create {
     /// Only resync.
     #[arg(short = 'k', long, hide = true)]
     consistency_policy: Option<String>,
-    /// PATH, PATH#N (partition N) or PATH@OFFSET[+LENGTH], slot after slot, then spares; 'missing' leaves a slot empty
+    /// PATH, PATH#N (partition N) or PATH@OFFSET[+LENGTH], slot after slot, then spares; 'missing'
+    /// leaves a slot empty
     #[arg(value_name = "MEMBER", required = true, value_parser = MemberArg::parser())]
     members: Vec<MemberArg>,
 }

@@ -1,10 +1,11 @@
 //! `weft demo`: the guided tour.
 //!
-//! A RAID 5 volume on files lives through a bad day: served over NBD, written and verified, a member
-//! failing in the middle of the writes, rebuilt on a fifth file while writes go on, a check that reads
-//! every stripe, a flipped byte found and repaired. Every byte goes through the same server, engine and
-//! protocol as with `weft serve`. Each step is measured and asserted; the first that fails ends it. Then the
-//! same engine runs on simulated disks, before and with the patches that `weft reproduce` knows.
+//! A RAID 5 volume on files lives through a bad day: served over NBD, written and verified, a
+//! member failing in the middle of the writes, rebuilt on a fifth file while writes go on, a check
+//! that reads every stripe, a flipped byte found and repaired. Every byte goes through the same
+//! server, engine and protocol as with `weft serve`. Each step is measured and asserted; the first
+//! that fails ends it. Then the same engine runs on simulated disks, before and with the patches
+//! that `weft reproduce` knows.
 
 use std::collections::VecDeque;
 use std::io::Write;
@@ -36,9 +37,10 @@ use crate::{member, size};
 
 /// Shows what weft does, on files made on the spot: the guided tour
 ///
-/// Makes four sparse files, a RAID 5 array of them, and takes it through a bad day; then measures two
-/// published patches again, as weft reproduce does in its shortest runs. Needs neither root nor anything
-/// installed, and less than a minute and a half on two CPUs. Exit status: 0, or 1 when a step failed.
+/// Makes four sparse files, a RAID 5 array of them, and takes it through a bad day; then measures
+/// two published patches again, as weft reproduce does in its shortest runs. Needs neither root nor
+/// anything installed, and less than a minute and a half on two CPUs. Exit status: 0, or 1 when a
+/// step failed.
 #[derive(Debug, Args)]
 pub(crate) struct Demo {
     /// Where to make the files [default: a temporary directory]

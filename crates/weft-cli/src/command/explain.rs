@@ -1,8 +1,8 @@
 //! `weft explain`: what does a read or write of this range do, and why?
 //!
-//! Which members hold it, at which sectors, where parity is, and which plan the engine would follow.
-//! The places are the engine's geometry, the plans its planner, asked step by step for a stripe of which
-//! nothing is cached.
+//! Which members hold it, at which sectors, where parity is, and which plan the engine would
+//! follow. The places are the engine's geometry, the plans its planner, asked step by step for a
+//! stripe of which nothing is cached.
 
 use std::fmt;
 use std::io::Write;
@@ -30,9 +30,9 @@ use crate::terminal::{print_json, stdout};
 
 /// Says which members a range of an array is on, and how it would be read and written, and why
 ///
-/// As in: weft explain TARGET 1M 64K, or weft explain 1M 64K --members a.img b.img c.img. OFFSET and
-/// LENGTH are in bytes, or take K, M, G, T (binary) or sectors with s; LENGTH is 4K if it is left
-/// out. Nothing is assumed to be cached.
+/// As in: weft explain TARGET 1M 64K, or weft explain 1M 64K --members a.img b.img c.img. OFFSET
+/// and LENGTH are in bytes, or take K, M, G, T (binary) or sectors with s; LENGTH is 4K if it is
+/// left out. Nothing is assumed to be cached.
 #[derive(Debug, Args)]
 #[command(override_usage = "weft explain [OPTIONS] TARGET OFFSET [LENGTH]\n       \
                             weft explain [OPTIONS] OFFSET [LENGTH] --members MEMBER...")]

@@ -14,8 +14,8 @@ use crate::terminal::{print_json, stdout};
 
 /// Declares members of a running volume failed
 ///
-/// Their data is reconstructed from the others from now on. All that are named, or none: refused when too
-/// few members would be left.
+/// Their data is reconstructed from the others from now on. All that are named, or none: refused
+/// when too few members would be left.
 #[derive(Debug, Args)]
 pub(crate) struct Fail {
     /// Name or control socket of a running volume

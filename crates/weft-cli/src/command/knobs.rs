@@ -19,8 +19,8 @@ pub(crate) fn split(setting: &str) -> Result<(&str, &str), Failure> {
     })
 }
 
-/// A knob's value as the engine takes it: sizes may have a unit, as in `64K` or `1G`. The one place where
-/// `set`, `serve --set`, `explain --set`, `sim --set` and `--sweep` read them.
+/// A knob's value as the engine takes it: sizes may have a unit, as in `64K` or `1G`. The one place
+/// where `set`, `serve --set`, `explain --set`, `sim --set` and `--sweep` read them.
 pub(crate) fn plain(name: &str, value: &str) -> String {
     let unit = TABLE.iter().find(|row| row.name == name).map(|row| row.unit);
     let size = match unit {

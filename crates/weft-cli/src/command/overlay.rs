@@ -1,7 +1,7 @@
 //! What becomes of changes that were kept out of the members?
 //!
-//! `serve --overlay DIR` collects them; with `--commit-overlay` they are written into the members, with
-//! `--discard-overlay` they are dropped, and nothing is served.
+//! `serve --overlay DIR` collects them; with `--commit-overlay` they are written into the members,
+//! with `--discard-overlay` they are dropped, and nothing is served.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -19,12 +19,12 @@ use crate::volume;
 /// Where changes go.
 #[derive(Debug, Args)]
 pub(crate) struct Overlay {
-    /// Write changes to files in this directory, and never to a member; a newly degraded set needs no
-    /// --run then
+    /// Write changes to files in this directory, and never to a member; a newly degraded set needs
+    /// no --run then
     #[arg(long = "overlay", value_name = "DIR")]
     pub(crate) dir: Option<PathBuf>,
-    /// Write the changes in the overlay into the members, remove it, and serve nothing. Interrupted, it
-    /// is done again
+    /// Write the changes in the overlay into the members, remove it, and serve nothing.
+    /// Interrupted, it is done again
     #[arg(long, requires = "dir", conflicts_with_all = ["read_only", "exec", "listen"])]
     commit_overlay: bool,
     /// Drop the changes in the overlay, and serve nothing

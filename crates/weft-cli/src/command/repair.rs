@@ -7,7 +7,8 @@ use crate::outcome::Outcome;
 
 /// Reads every stripe of a running volume and rewrites parity that disagrees with the data
 ///
-/// Waits for the end, with a progress bar on a terminal. Data is taken to be right, as md does: a member whose data was changed behind the array is not found out.
+/// Waits for the end, with a progress bar on a terminal. Data is taken to be right, as md does: a
+/// member whose data was changed behind the array is not found out.
 #[derive(Debug, Args)]
 pub(crate) struct Repair {
     #[command(flatten)]

@@ -22,14 +22,16 @@ use crate::terminal::{print_json, stdout};
 
 /// Replays a trace on a simulated array
 ///
-/// Reads what weft serve records, fio's iologs (versions 2 and 3), blktrace files and blkparse's text, the
-/// traces of MSR Cambridge, Alibaba, Tencent, SPC (UMass), FIU and SYSTOR, packed with gzip or zstd or not; which
-/// of them it is, its contents say. Requests come at their times unless --depth is given.
+/// Reads what weft serve records, fio's iologs (versions 2 and 3), blktrace files and blkparse's
+/// text, the traces of MSR Cambridge, Alibaba, Tencent, SPC (UMass), FIU and SYSTOR, packed with
+/// gzip or zstd or not; which of them it is, its contents say. Requests come at their times unless
+/// --depth is given.
 #[derive(Debug, Args)]
 pub(crate) struct Replay {
     /// Files of one trace; NAME stands for NAME.blktrace.0, NAME.blktrace.1, …
     traces: Vec<PathBuf>,
-    /// Requests come at the trace's times, whether the volume keeps up or not (the default where it has times)
+    /// Requests come at the trace's times, whether the volume keeps up or not (the default where it
+    /// has times)
     #[arg(long, conflicts_with = "depth")]
     open_loop: bool,
     /// Keeps so many requests in flight, whatever their times
@@ -59,7 +61,8 @@ pub(crate) struct Replay {
     /// Of formats that do not say whether somebody waits for a write: sync or async
     #[arg(long, value_name = "HOW", default_value = "async", value_parser = ["sync", "async"])]
     assume: String,
-    /// Of block traces: requests as they were handed to the block layer (queue) or to the device (issue)
+    /// Of block traces: requests as they were handed to the block layer (queue) or to the device
+    /// (issue)
     #[arg(long, value_name = "EVENT", default_value = "queue", value_parser = ["queue", "issue"])]
     event: String,
     /// Print one JSON object: in the shape of fio's, or what was compared

@@ -1,7 +1,7 @@
 //! `weft reproduce`: what was published of a patch, and what weft measures of the same change.
 //!
-//! The engine that serves volumes runs on simulated disks, before the patch and with it, in the same
-//! circumstances several times. What is published is a ratio, so a ratio is what is compared.
+//! The engine that serves volumes runs on simulated disks, before the patch and with it, in the
+//! same circumstances several times. What is published is a ratio, so a ratio is what is compared.
 //!
 //! Source   cli.md, "Experiments": the schema `weft.reproduce/1`
 
@@ -28,12 +28,12 @@ use crate::terminal::{
 
 /// Measures a published patch's effect again, on simulated disks
 ///
-/// Of patches 000 (priority) and 004 (stripe-size) so far. Each row is run before the patch and with it; the gain is
-/// the mean of paired runs, with its 95 % interval. A row agrees when the whole interval lies in the band that was
-/// written down beforehand; agrees-otherwise when it does so by another mechanism than the
-/// published one; has the direction when the interval lies outside of the band on its side of no
-/// change; is undecided when the interval lies across an edge of the band or across no change, so
-/// that more runs would tell; and differs otherwise.
+/// Of patches 000 (priority) and 004 (stripe-size) so far. Each row is run before the patch and
+/// with it; the gain is the mean of paired runs, with its 95 % interval. A row agrees when the
+/// whole interval lies in the band that was written down beforehand; agrees-otherwise when it does
+/// so by another mechanism than the published one; has the direction when the interval lies outside
+/// of the band on its side of no change; is undecided when the interval lies across an edge of the
+/// band or across no change, so that more runs would tell; and differs otherwise.
 #[derive(Debug, Args)]
 pub(crate) struct Reproduce {
     /// Numbers or names of patches; all that there are if none is given
@@ -383,7 +383,8 @@ fn only(experiments: Vec<Experiment>, words: &str) -> Result<Vec<Experiment>, Fa
     Ok(left)
 }
 
-// --- for people ------------------------------------------------------------------------------------
+// --- for people
+// ------------------------------------------------------------------------------------
 
 fn print(
     experiment: &Experiment,
@@ -463,7 +464,8 @@ fn name_width(found: &Found) -> usize {
     found.rows.iter().map(|row| row.row.to_string().chars().count()).max().unwrap_or(0)
 }
 
-/// Published beside measured, row by row. A terminal that is too narrow for all of it gets what is compared.
+/// Published beside measured, row by row. A terminal that is too narrow for all of it gets what is
+/// compared.
 fn print_rows(
     out: &mut impl Write,
     experiment: &Experiment,
@@ -594,7 +596,8 @@ fn band(band: Band) -> String {
     }
 }
 
-// --- for programs ----------------------------------------------------------------------------------
+// --- for programs
+// ----------------------------------------------------------------------------------
 
 fn to_json(
     experiments: &[Experiment],

@@ -22,8 +22,8 @@ use search::{Disk, Found};
 
 /// Finds arrays on whole disks or images, and says how to get at their data
 ///
-/// Looks at each disk as a whole, at its partitions, and near both of its ends for superblocks in odd
-/// places. Reads only. Exit status: 0 when the data of an array can be read, 1 when of none.
+/// Looks at each disk as a whole, at its partitions, and near both of its ends for superblocks in
+/// odd places. Reads only. Exit status: 0 when the data of an array can be read, 1 when of none.
 #[derive(Debug, Args)]
 pub(crate) struct Rescue {
     /// Read every sector, for superblocks of members whose partition table is lost

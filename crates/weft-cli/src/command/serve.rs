@@ -1,8 +1,8 @@
 //! `weft serve`: assemble an array and serve it in the foreground.
 //!
 //! One line `ready URI…` goes to standard output once clients may connect. It ends in good order on
-//! SIGTERM, SIGINT, SIGHUP, `weft stop`, or when the command of `--exec` has ended: stop accepting, finish,
-//! flush, mark clean.
+//! SIGTERM, SIGINT, SIGHUP, `weft stop`, or when the command of `--exec` has ended: stop accepting,
+//! finish, flush, mark clean.
 
 use std::io::{Read, Write};
 use std::net::ToSocketAddrs;
@@ -43,17 +43,17 @@ mod record;
 /// Assembles an array and serves it over NBD, in the foreground
 ///
 /// Prints one line, ready and the URIs, on standard output once clients may connect, and tells
-/// systemd. SIGTERM, SIGINT, SIGHUP and weft stop end it in good order: it finishes, flushes and marks the
-/// array clean; a second signal, two seconds later or more, ends it at once and leaves the array marked
-/// dirty. A slot that the array knows filled but whose member is not named needs --run, an
-/// array that is dirty and degraded --force-dirty (exit status 3 without).
+/// systemd. SIGTERM, SIGINT, SIGHUP and weft stop end it in good order: it finishes, flushes and
+/// marks the array clean; a second signal, two seconds later or more, ends it at once and leaves
+/// the array marked dirty. A slot that the array knows filled but whose member is not named needs
+/// --run, an array that is dirty and degraded --force-dirty (exit status 3 without).
 ///
-/// Sockets that systemd passes (a .socket unit with ListenStream= and Accept=no) are listened on, beside
-/// those of --listen.
+/// Sockets that systemd passes (a .socket unit with ListenStream= and Accept=no) are listened on,
+/// beside those of --listen.
 ///
-/// With --overlay DIR members are only read: changes go to sparse files in DIR, one per member, and are
-/// found there by the next serve or cat with the same DIR. They may be written into the members later
-/// (--commit-overlay) or dropped (--discard-overlay).
+/// With --overlay DIR members are only read: changes go to sparse files in DIR, one per member, and
+/// are found there by the next serve or cat with the same DIR. They may be written into the members
+/// later (--commit-overlay) or dropped (--discard-overlay).
 #[derive(Debug, Args)]
 pub(crate) struct Serve {
     /// Take no writes, and write nothing to any member
@@ -85,14 +85,16 @@ pub(crate) struct Serve {
     /// Name of the volume [default: that of the array, or of the bare file]
     #[arg(short = 'N', long)]
     name: Option<String>,
-    /// Where clients connect: nbd+unix:///NAME?socket=PATH or nbd://HOST:PORT/NAME, several times if
-    /// wanted [default: the sockets that systemd passes, else a unix socket beside the control socket]
+    /// Where clients connect: nbd+unix:///NAME?socket=PATH or nbd://HOST:PORT/NAME, several times
+    /// if wanted [default: the sockets that systemd passes, else a unix socket beside the control
+    /// socket]
     #[arg(long, value_name = "URI")]
     listen: Vec<String>,
     /// Accept a listener that others than this machine can reach, in plain text
     #[arg(long)]
     insecure_tcp: bool,
-    /// Run this with sh, with $uri and $unixsocket set; stop when it has ended, with its exit status
+    /// Run this with sh, with $uri and $unixsocket set; stop when it has ended, with its exit
+    /// status
     #[arg(long, value_name = "COMMAND")]
     exec: Option<String>,
     /// How members are reached
@@ -103,8 +105,9 @@ pub(crate) struct Serve {
     buffered: bool,
     #[command(flatten)]
     overlay: Overlay,
-    /// Write every request of clients with its time to FILE, an fio iolog of version 3 that fio and weft
-    /// replay. The volume never waits for it; requests for which it was too slow are counted in it
+    /// Write every request of clients with its time to FILE, an fio iolog of version 3 that fio and
+    /// weft replay. The volume never waits for it; requests for which it was too slow are counted
+    /// in it
     #[arg(long, value_name = "FILE", conflicts_with_all = ["commit_overlay", "discard_overlay"])]
     record: Option<PathBuf>,
     /// Overwrite the log that --record names
@@ -386,8 +389,9 @@ fn is_ignored(signal: i32) -> bool {
     mask.is_some_and(|mask| mask >> (signal - 1) & 1 == 1)
 }
 
-/// A pipe of which one end becomes readable on SIGTERM, SIGINT and SIGHUP. Signals often come in twos, to the
-/// process and to its group; one that comes much later means that waiting has gone on for too long.
+/// A pipe of which one end becomes readable on SIGTERM, SIGINT and SIGHUP. Signals often come in
+/// twos, to the process and to its group; one that comes much later means that waiting has gone on
+/// for too long.
 fn stop_pipe() -> Result<(OwnedFd, UnixStream), Failure> {
     let failed = |error: std::io::Error| Failure::failed(format!("signals: {error}"));
     let (end, stop) = UnixStream::pair().map_err(failed)?;
@@ -432,9 +436,9 @@ fn start_log() {
     let _ = log.try_init();
 }
 
-/// Standard error for the log: a line that cannot be written is dropped. The subscriber would report
-/// it with `eprintln!`, which panics when nobody takes that either, and the volume would go down with
-/// its log.
+/// Standard error for the log: a line that cannot be written is dropped. The subscriber would
+/// report it with `eprintln!`, which panics when nobody takes that either, and the volume would go
+/// down with its log.
 struct BestEffort;
 
 impl Write for BestEffort {

@@ -16,10 +16,10 @@ use crate::terminal::{complain, print_json};
 
 /// Runs a fio job file on a simulated array
 ///
-/// The engine that serves volumes runs on models of drives, in virtual time: nothing is read from or written to
-/// any device. The options of fio that jobs may use are those that weft reads; any other is an error that names
-/// it. Buffered jobs (without direct=1) go through a page cache. With --json the result has the shape of fio's,
-/// and one more key, weft.
+/// The engine that serves volumes runs on models of drives, in virtual time: nothing is read from
+/// or written to any device. The options of fio that jobs may use are those that weft reads; any
+/// other is an error that names it. Buffered jobs (without direct=1) go through a page cache. With
+/// --json the result has the shape of fio's, and one more key, weft.
 #[derive(Debug, Args)]
 #[command(after_long_help = options())]
 pub(crate) struct Sim {

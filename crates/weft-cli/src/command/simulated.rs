@@ -31,7 +31,8 @@ pub(crate) use sweep::{Compared, compare};
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "The simulated volume")]
 pub(crate) struct Simulated {
-    /// Model of the members' drives: once for all of them, or once for each; `list` lists the models
+    /// Model of the members' drives: once for all of them, or once for each; `list` lists the
+    /// models
     #[arg(long, value_name = "MODEL", default_values_t = [DEVICE.to_owned()])]
     device: Vec<String>,
     /// RAID level: 4, 5 or 6
@@ -52,8 +53,8 @@ pub(crate) struct Simulated {
     /// What is not --set: weft's own choices, or what md does when nobody tunes it
     #[arg(long = "as", value_name = "WHO", default_value = "weft", value_parser = ["weft", "md"])]
     tuned_as: String,
-    /// What CPU work costs: frozen (measured once, on a CPU that is named), zero, a patch's own (published), or a
-    /// file of weft bench costs; *N behind it is a CPU N times as slow
+    /// What CPU work costs: frozen (measured once, on a CPU that is named), zero, a patch's own
+    /// (published), or a file of weft bench costs; *N behind it is a CPU N times as slow
     #[arg(long, value_name = "TABLE", default_value = "frozen")]
     costs: String,
     /// Memory of the host: the page cache of buffered jobs
@@ -65,12 +66,13 @@ pub(crate) struct Simulated {
     /// For everything that is drawn: the same seed is the same run
     #[arg(long, value_name = "S", default_value_t = 1)]
     seed: u64,
-    /// What goes wrong with members: fail=1@5s, slow=2x10@1s (ten times as slow), media=0/1000 (one read in 1000),
-    /// separated by commas; without a value the seed draws what the level bears, in the first second
+    /// What goes wrong with members: fail=1@5s, slow=2x10@1s (ten times as slow), media=0/1000 (one
+    /// read in 1000), separated by commas; without a value the seed draws what the level bears, in
+    /// the first second
     #[arg(long, value_name = "PLAN", num_args = 0..=1, require_equals = true, default_missing_value = DRAWN)]
     faults: Option<String>,
-    /// Runs with each of these values, and compares; several make every combination. A knob, or level, chunk,
-    /// raid-devices or device
+    /// Runs with each of these values, and compares; several make every combination. A knob, or
+    /// level, chunk, raid-devices or device
     #[arg(long, value_name = "KNOB=A,B,…")]
     sweep: Vec<String>,
     /// Runs of each setting with seeds that follow --seed; three say whether a difference is sure
@@ -143,7 +145,8 @@ pub(crate) fn print_models() -> Ending {
     Ok(Exit::Done)
 }
 
-/// A progress bar that also hears Ctrl-C: the first one ends the simulation, the second one the process.
+/// A progress bar that also hears Ctrl-C: the first one ends the simulation, the second one the
+/// process.
 pub(crate) struct Bar {
     bar: ProgressBar,
     interrupted: Arc<AtomicBool>,
@@ -208,8 +211,8 @@ pub(crate) fn ended(outcome: &Outcome) -> Ending {
     }
 }
 
-/// What stands above the jobs in fio's JSON. Time is simulated too, so that a seed gives the same text: it begins
-/// with 1970.
+/// What stands above the jobs in fio's JSON. Time is simulated too, so that a seed gives the same
+/// text: it begins with 1970.
 pub(crate) fn header(outcome: &Outcome, volume: &Volume) -> Header {
     let end = outcome.elapsed.0 / 1_000_000;
     Header {

@@ -98,8 +98,8 @@ fn is_due(volume: &VolumeStatus) -> bool {
         && volume.members.iter().any(|member| waits(&member.state))
 }
 
-/// A rebuild starts within a few writes of superblocks. One that has not by then will not: its spare
-/// is too small, or rebuilding failed before.
+/// A rebuild starts within a few writes of superblocks. One that has not by then will not: its
+/// spare is too small, or rebuilding failed before.
 const SETTLE: Duration = Duration::from_secs(2);
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! What the tests of the command line share: the real binary, scratch directories, the arrays of the
-//! kernel, and a volume served for a test.
+//! What the tests of the command line share: the real binary, scratch directories, the arrays of
+//! the kernel, and a volume served for a test.
 #![allow(dead_code, reason = "each test program uses a part of it")]
 
 pub(crate) mod client;
@@ -151,8 +151,8 @@ impl Fixture {
             .collect()
     }
 
-    /// The content that the kernel read back: a word per sector, 64 times. Its sum is what the kernel's
-    /// had.
+    /// The content that the kernel read back: a word per sector, 64 times. Its sum is what the
+    /// kernel's had.
     pub(crate) fn content(&self) -> Vec<u8> {
         let rewritten = matches!(self.scenario.as_str(), "stale1" | "stale2" | "failedmark");
         let content: Vec<u8> = (0..self.sectors)

@@ -181,8 +181,8 @@ impl Decision<'_> {
         Ok(())
     }
 
-    /// Whether everything that the members use is understood well enough; without those whose own logs
-    /// are not.
+    /// Whether everything that the members use is understood well enough; without those whose own
+    /// logs are not.
     fn understood(
         &mut self,
         current: Vec<(Member, Role)>,
@@ -268,8 +268,8 @@ impl Decision<'_> {
         Ok(understood)
     }
 
-    /// Whether the array may be written without keeping this member's bitmap up to date: all who read
-    /// it afterwards must see that it is behind.
+    /// Whether the array may be written without keeping this member's bitmap up to date: all who
+    /// read it afterwards must see that it is behind.
     fn writable_beside_bitmap(&mut self, member: &Member) -> Result<(), Refused> {
         let label = &member.info.label;
         let most = member.superblock.events() + 1;
@@ -428,8 +428,8 @@ impl Decision<'_> {
         let mut spares = Vec::new();
         let mut journals = Vec::new();
         let mut dirty_from: Option<Sectors> = None;
-        // A bitmap may be ahead by one, of a crash between it and the superblocks. The next round must
-        // not bring them level: the bitmap would count as current.
+        // A bitmap may be ahead by one, of a crash between it and the superblocks. The next round
+        // must not bring them level: the bitmap would count as current.
         let mut bitmap_events = 0;
         for (member, role) in current {
             if let Role::Active(slot) = role {
@@ -594,9 +594,9 @@ impl Decision<'_> {
         Err(self.refused(AssemblyState::TooFewMembers, found))
     }
 
-    /// The write hole: parity of stripes that were in flight may be wrong, and a missing block would be
-    /// computed from it. A slot that only ever holds parity loses nothing; a partial parity log says
-    /// which stripes were in flight.
+    /// The write hole: parity of stripes that were in flight may be wrong, and a missing block
+    /// would be computed from it. A slot that only ever holds parity loses nothing; a partial
+    /// parity log says which stripes were in flight.
     fn dirty_and_degraded(
         &mut self,
         assembly: &mut Assembly,
@@ -755,8 +755,8 @@ impl Described {
     }
 }
 
-/// The stripes of each member whose parity was being written, by its partial parity log; `None` without
-/// such logs.
+/// The stripes of each member whose parity was being written, by its partial parity log; `None`
+/// without such logs.
 ///
 /// Source   md-ondisk.md §4 "Recovery": the newest log of each member; parity elsewhere is right
 fn logged(assembly: &Assembly) -> Result<Option<Vec<Vec<SectorRange>>>, String> {
@@ -787,16 +787,18 @@ fn logged(assembly: &Assembly) -> Result<Option<Vec<Vec<SectorRange>>>, String> 
     Ok(Some(stripes))
 }
 
-/// Numbers and roles of the members with slots that are as fresh as the freshest superblock, as far as
-/// that superblock agrees and no other candidate has the number.
+/// Numbers and roles of the members with slots that are as fresh as the freshest superblock, as far
+/// as that superblock agrees and no other candidate has the number.
 ///
-/// Numbers of members that failed are given away again: in version 0.90 whoever takes a slot takes its
-/// number, in version 1 a member that is added takes that of one that was removed. So a member that failed
-/// while the number of the freshest superblock was still that of another, failed member says "faulty" of
-/// that number, without ever having been half of an array that was used on its own. The other half of one
-/// calls every member of this half failed, for none was there when it was started.
+/// Numbers of members that failed are given away again: in version 0.90 whoever takes a slot takes
+/// its number, in version 1 a member that is added takes that of one that was removed. So a member
+/// that failed while the number of the freshest superblock was still that of another, failed member
+/// says "faulty" of that number, without ever having been half of an array that was used on its
+/// own. The other half of one calls every member of this half failed, for none was there when it
+/// was started.
 ///
-/// Source   md-ondisk.md §8.1.6, §11 stripe 40; mdadm leaves out a member that says so of the freshest
+/// Source   md-ondisk.md §8.1.6, §11 stripe 40; mdadm leaves out a member that says so of the
+///          freshest
 fn unmistakable(pool: &[Member], freshest: &Superblock) -> Vec<(u32, Role)> {
     let number_of = |member: &Member| member.superblock.dev_number();
     let believed = |member: &&Member| {

@@ -140,8 +140,9 @@ fn two_halves_used_on_their_own_are_refused() {
     assert_eq!(slots(&assemble(&candidates[..2], &run()).unwrap()), "UU__");
 }
 
-/// m0 failed, then m2; m0 was removed, and m4 took its slot with its number: m2 says "faulty" of m4, and
-/// m4 of m2, and they were never two halves of anything. Whichever of the current members is the freshest.
+/// m0 failed, then m2; m0 was removed, and m4 took its slot with its number: m2 says "faulty" of
+/// m4, and m4 of m2, and they were never two halves of anything. Whichever of the current members
+/// is the freshest.
 #[test]
 fn a_member_that_failed_before_a_number_was_given_away_again_is_stale() {
     let mut candidates = set(Level::Raid6, 4);
@@ -577,8 +578,8 @@ fn a_journal_that_is_not_there_is_named_for_reading() {
     assert!(assembly.states.contains(&AssemblyState::WithoutJournal));
 }
 
-/// Any byte of any superblock of a set is changed, its sum made right again: whatever is said, it is
-/// said without a panic, and no set whose members disagree is written to.
+/// Any byte of any superblock of a set is changed, its sum made right again: whatever is said, it
+/// is said without a panic, and no set whose members disagree is written to.
 #[test]
 fn mutated_sets_never_panic_and_never_assemble_for_writing_if_they_disagree() {
     let mut random = 0x9e37_79b9_7f4a_7c15_u64;

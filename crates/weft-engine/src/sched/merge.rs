@@ -1,9 +1,9 @@
 //! Which member requests of one turn become one?
 //!
-//! Stripes are decided one at a time, so that a full stripe arrives here as many small requests that lie
-//! side by side. A request is appended to the last one of the same member and kind when it begins
-//! where that one ends, carries the same flags, and the sum stays within `max_sectors_kb`. Order is
-//! never changed.
+//! Stripes are decided one at a time, so that a full stripe arrives here as many small requests
+//! that lie side by side. A request is appended to the last one of the same member and kind when it
+//! begins where that one ends, carries the same flags, and the sum stays within `max_sectors_kb`.
+//! Order is never changed.
 //!
 //! Knob     `max_sectors_kb` (KiB, 0 merges nothing)
 //! Source   Linux block layer, back merge in a plug list; md relies on it (baseline/kernel-md.csv)
@@ -14,7 +14,8 @@ use crate::array::MemberRequest;
 use crate::frame::{Segment, Segments};
 use crate::input::Attr;
 
-/// What two requests of one member and direction have in common if one goes to the end of the other.
+/// What two requests of one member and direction have in common if one goes to the end of the
+/// other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct MergeKind {
     pub(crate) fua: bool,
@@ -48,8 +49,8 @@ impl Last {
         place: 0,
     };
 
-    /// Which request the next one, to `at`, goes to the end of. `None`: it goes on its own, to `place`
-    /// among the outputs, and is the last one now.
+    /// Which request the next one, to `at`, goes to the end of. `None`: it goes on its own, to
+    /// `place` among the outputs, and is the last one now.
     #[inline]
     pub(crate) fn merge(
         &mut self,

@@ -1,8 +1,8 @@
 //! Which queued request goes to the member next, sorted by place but none left waiting for ever?
 //!
-//! Requests of one direction go out in ascending order, in batches. Between two batches the direction is
-//! chosen anew: reads, unless writes were passed over twice; and from the front of the queue if what waits
-//! there longest is late, else where the last batch of this direction ended.
+//! Requests of one direction go out in ascending order, in batches. Between two batches the
+//! direction is chosen anew: reads, unless writes were passed over twice; and from the front of the
+//! queue if what waits there longest is late, else where the last batch of this direction ended.
 //!
 //! A request that begins where a queued one ends (or ends where one begins) becomes a part of it.
 //!
@@ -269,7 +269,8 @@ impl MqDeadline {
         self.levels[level as usize].queued -= 1;
     }
 
-    /// The next one of a class that did not come after `latest_start`. Changes nothing if there is none.
+    /// The next one of a class that did not come after `latest_start`. Changes nothing if there is
+    /// none.
     fn pick(&mut self, level: IoPriority, latest_start: Time, now: Time) -> Option<Dispatched> {
         let queues = &self.levels[level as usize];
         let of = |direction: Direction| &queues.of[direction as usize];

@@ -1,7 +1,7 @@
 //! Attaching of requests: to members straight, or to stripes of the stripe cache.
 //!
-//! A read of a whole array goes straight to its members, chunk by chunk, exactly what was asked for.
-//! Everything else goes through the stripe cache ([`crate::raid::parity::split`]).
+//! A read of a whole array goes straight to its members, chunk by chunk, exactly what was asked
+//! for. Everything else goes through the stripe cache ([`crate::raid::parity::split`]).
 //!
 //! Source   md-raid.md §2.1
 
@@ -23,8 +23,8 @@ use crate::ranges::RequestId;
 use crate::sched::merge::MergeKind;
 
 impl Volume {
-    /// Reads straight from the members, chunk by chunk, exactly what was asked for; through the cache
-    /// what a member does not have.
+    /// Reads straight from the members, chunk by chunk, exactly what was asked for; through the
+    /// cache what a member does not have.
     pub(super) fn read_aligned(&mut self, id: RequestId, out: &mut Outbox) {
         let chunk = self.array.geometry.chunk().bytes().0;
         let request = self.active(id);
@@ -86,8 +86,8 @@ impl Volume {
         self.raid.detours.push_back(detour);
     }
 
-    /// Attaches what is ready, or has it wait for stripes. While the cache waits for its new size nothing is
-    /// begun.
+    /// Attaches what is ready, or has it wait for stripes. While the cache waits for its new size
+    /// nothing is begun.
     pub(super) fn split_ready(&mut self, out: &mut Outbox) {
         if self.ready.is_empty() {
             return;
@@ -145,8 +145,9 @@ impl Volume {
         }
     }
 
-    /// Ends what waits for stripes of a broken array when all stripes that are in use hold deferred writes:
-    /// nothing is written any more, so these stripes stay in use, for only they know what belongs there.
+    /// Ends what waits for stripes of a broken array when all stripes that are in use hold deferred
+    /// writes: nothing is written any more, so these stripes stay in use, for only they know what
+    /// belongs there.
     #[cold]
     pub(super) fn end_vain_waits(&mut self, out: &mut Outbox) {
         if !self.raid.waits_in_vain() {

@@ -1,7 +1,7 @@
 //! What does an administrator ask for, and when is it done?
 //!
-//! A command sets a state that turns work off, and is answered when that state is reached. None is a
-//! procedure of its own.
+//! A command sets a state that turns work off, and is answered when that state is reached. None is
+//! a procedure of its own.
 
 use weft_units::{Bytes, ClientId, FRAME_BYTES};
 
@@ -127,8 +127,8 @@ impl Volume {
         };
         match knob {
             Knob::StripeCacheBytes(bytes) => {
-                // As at the start: a size counts as far as it holds whole stripes of `auto`, so that the
-                // size with which the volume was started is taken again.
+                // As at the start: a size counts as far as it holds whole stripes of `auto`, so
+                // that the size with which the volume was started is taken again.
                 let auto = Knobs { stripe_size: StripeSize::AUTO, ..knobs };
                 let stripe_frames = auto.stripe_size.stripe_frames(&self.array.geometry);
                 let room = self.memory.frames / stripe_frames;

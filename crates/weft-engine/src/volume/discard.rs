@@ -1,13 +1,14 @@
 //! How does a range come to read as zeroes without being stored?
 //!
-//! The part of a trim that is full stripes is discarded on every member, a run of stripes at a time and
-//! past the cache ([`crate::raid::parity::discard`]). The same goes for zeros that need not be stored; what
-//! they have left over at both ends is written like any other zeros. A trim leaves its ends alone: it is
-//! advice, and less than a full stripe cannot be discarded, for the parity of the rest.
+//! The part of a trim that is full stripes is discarded on every member, a run of stripes at a time
+//! and past the cache ([`crate::raid::parity::discard`]). The same goes for zeros that need not be
+//! stored; what they have left over at both ends is written like any other zeros. A trim leaves its
+//! ends alone: it is advice, and less than a full stripe cannot be discarded, for the parity of the
+//! rest.
 //!
 //! All or nothing: a member that does not discard while the others do makes the parity of what is
-//! written next to it wrong. So the array is marked dirty before, a member that fails is failed, and a
-//! driver that finds that a member cannot discard stores zeros in its stead
+//! written next to it wrong. So the array is marked dirty before, a member that fails is failed,
+//! and a driver that finds that a member cannot discard stores zeros in its stead
 //! ([`crate::MemberOp::Discard`]). Without space for that, parity is checked from there on.
 
 use std::ops::Range;
@@ -76,8 +77,8 @@ impl Volume {
         let wanted = match request.op {
             RequestOp::Flush | RequestOp::Read | RequestOp::Write => false,
             RequestOp::Trim => true,
-            // Of zeros that a member has no space for, their stripe knows what belongs there. After a
-            // discard nobody would know what a missing member has.
+            // Of zeros that a member has no space for, their stripe knows what belongs there. After
+            // a discard nobody would know what a missing member has.
             RequestOp::WriteZeroes => {
                 request.flags.discard && self.array.membership.degraded() == 0
             }
@@ -197,8 +198,8 @@ impl Volume {
         }
         if let Some(slot) = discard.full {
             let sector = Sectors(discard.run.start * self.array.geometry.chunk().0);
-            // Parity may be wrong from here on: of a member that is being rebuilt as well, which may be
-            // past it.
+            // Parity may be wrong from here on: of a member that is being rebuilt as well, which
+            // may be past it.
             self.array.resync_for_space(sector, true);
             self.end_discard(place, Err(ReplyError::NoSpace), out);
             self.no_space(slot, sector, out);
@@ -228,6 +229,6 @@ impl Stripes {
     }
 }
 
-/// Most that a member is told to discard at a time, in sectors: 64 MiB. Should it have to store zeros,
-/// others have their turn in between.
+/// Most that a member is told to discard at a time, in sectors: 64 MiB. Should it have to store
+/// zeros, others have their turn in between.
 const RUN_SECTORS: u64 = 64 << 11;

@@ -2,9 +2,9 @@
 //!
 //! Reads go round it after `read_around`, it is failed after `member_timeout`, and people are told
 //! after 30 seconds whatever the knobs say. A request that is given up is over for those who waited
-//! for it; the memory it may still use stays out of use until the member answers. Where parity was not
-//! checked since a crash reads wait, for what would be computed may be wrong; so do a resync and a check,
-//! which are about what the member holds.
+//! for it; the memory it may still use stays out of use until the member answers. Where parity was
+//! not checked since a crash reads wait, for what would be computed may be wrong; so do a resync
+//! and a check, which are about what the member holds.
 
 use weft_units::{MemberIndex, Span, Time};
 
@@ -43,7 +43,8 @@ impl Volume {
         Ok(())
     }
 
-    /// Why these members are not failed, and which of them may be, in the order in which they are named.
+    /// Why these members are not failed, and which of them may be, in the order in which they are
+    /// named.
     fn too_few(&self, positions: &[usize]) -> String {
         let why = "too few members would be left to know every byte";
         let way_out = "add one and let it be rebuilt first";

@@ -1,30 +1,31 @@
 //! Will more of this write's stripe follow by itself?
 //!
-//! A write that goes on where another one ended belongs to a stream. A client that sends the next write
-//! before the last one is answered keeps a pipeline full: the rest of the stripe is on its way, and waiting
-//! for it costs less than reading what it will overwrite. A client that waits for each answer would only
-//! be kept waiting, so its stream does not count.
+//! A write that goes on where another one ended belongs to a stream. A client that sends the next
+//! write before the last one is answered keeps a pipeline full: the rest of the stripe is on its
+//! way, and waiting for it costs less than reading what it will overwrite. A client that waits for
+//! each answer would only be kept waiting, so its stream does not count.
 //!
-//! The ends of 16 writes are remembered; a write that goes on at one of them moves it. One that was moved
-//! since the hand last passed is not forgotten, so that single writes between those of a stream do not
-//! hide it. Each write that comes before an answer speaks for its stream four times as loud as one that
-//! does not speaks against it.
+//! The ends of 16 writes are remembered; a write that goes on at one of them moves it. One that was
+//! moved since the hand last passed is not forgotten, so that single writes between those of a
+//! stream do not hide it. Each write that comes before an answer speaks for its stream four times
+//! as loud as one that does not speaks against it.
 //!
-//! Of each stream it is known as well how far its writes have reached their stripes, because a client may be
-//! far ahead of what has found stripes: what lies in front of that, and not too far in front of the end, the
-//! stream will bring.
+//! Of each stream it is known as well how far its writes have reached their stripes, because a
+//! client may be far ahead of what has found stripes: what lies in front of that, and not too far
+//! in front of the end, the stream will bring.
 //!
-//! Who asks for a write at once (md's `sync` flag) may want only that one: a journal writes some blocks one
-//! behind the other and then waits. Therefore it is known how much of a stream came without a pause.
+//! Who asks for a write at once (md's `sync` flag) may want only that one: a journal writes some
+//! blocks one behind the other and then waits. Therefore it is known how much of a stream came
+//! without a pause.
 //!
-//! What a client can bring before it has an answer is bounded as well: by the most of the stream that was ever
-//! unanswered at a time, known with the first answer. Stripes whose rest lies further off are not kept waiting:
-//! the client waits for them.
+//! What a client can bring before it has an answer is bounded as well: by the most of the stream
+//! that was ever unanswered at a time, known with the first answer. Stripes whose rest lies further
+//! off are not kept waiting: the client waits for them.
 //!
-//! Inputs   where a write lies, whether a write that is not answered yet ends where it begins, and when
-//!          writes reach their stripes
-//! Answer   whether its stripe may wait ([`super::super::raid::parity::priority`] says how long); which bytes
-//!          a stream will bring
+//! Inputs   where a write lies, whether a write that is not answered yet ends where it begins, and
+//!          when writes reach their stripes
+//! Answer   whether its stripe may wait ([`super::super::raid::parity::priority`] says how long);
+//!          which bytes a stream will bring
 //! Source   weft's own. md gathers whatever does not carry `REQ_SYNC` (md-raid.md §8, rows 7 and 8)
 
 use std::ops::Range;
@@ -50,7 +51,8 @@ struct End {
     stream: u32,
     /// Bytes that came without a pause: each write before the answer to the last.
     run: u64,
-    /// Where the stripes end that its writes have reached. Between that and `at` writes wait for stripes.
+    /// Where the stripes end that its writes have reached. Between that and `at` writes wait for
+    /// stripes.
     attached: u64,
     /// When a write came or reached its stripes.
     seen: Time,
@@ -120,8 +122,9 @@ impl Streams {
         }
     }
 
-    /// Whether a stream brings so many bytes from the start of a write on before the answer to that, and more
-    /// than just these: else the members would stand still until the last of them is there.
+    /// Whether a stream brings so many bytes from the start of a write on before the answer to
+    /// that, and more than just these: else the members would stand still until the last of them is
+    /// there.
     pub(super) fn reaches(&self, id: StreamId, bytes: u64) -> bool {
         let stream = &self.ends[usize::from(id.place)];
         stream.window == 0 || stream.window >= bytes + bytes / 4
@@ -142,8 +145,8 @@ impl Streams {
         }
     }
 
-    /// When the stream was last seen that will bring these bytes: it flows, it has not passed them, and they
-    /// are no further than `reach` ahead.
+    /// When the stream was last seen that will bring these bytes: it flows, it has not passed them,
+    /// and they are no further than `reach` ahead.
     pub(super) fn moved(&self, bytes: &Range<u64>, reach: u64, now: Time) -> Option<Time> {
         let brings = |stream: &&End| {
             let ahead = stream.attached <= bytes.start && bytes.end <= stream.at + reach;

@@ -1,8 +1,8 @@
 //! How many pages per second does this device write?
 //!
-//! An average over about four seconds of what was completed, looked at no more often than every 200 ms,
-//! and a slower one behind it that moves only while the first keeps its direction. Before patch 001 only
-//! the flusher's chunk follows from it; with patch 001 everything does.
+//! An average over about four seconds of what was completed, looked at no more often than every 200
+//! ms, and a slower one behind it that moves only while the first keeps its direction. Before patch
+//! 001 only the flusher's chunk follows from it; with patch 001 everything does.
 //!
 //! Inputs   pages completed so far, the tick
 //! Answer   `bandwidth` and `average`, pages per second
@@ -38,12 +38,12 @@ impl Bandwidth {
         self.average
     }
 
-    /// Looks again, if it is time: at 200 ms for a flusher, just after for a writer. Whether there is
-    /// something new.
+    /// Looks again, if it is time: at 200 ms for a flusher, just after for a writer. Whether there
+    /// is something new.
     ///
     /// `written` is the number of pages completed so far, `start` the tick in which the call or the
-    /// flusher's run began: an interval from before it that is longer than a second was idle time and
-    /// says nothing.
+    /// flusher's run began: an interval from before it that is longer than a second was idle time
+    /// and says nothing.
     pub fn update(
         &mut self,
         ticks: TickRate,

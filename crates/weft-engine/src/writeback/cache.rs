@@ -1,7 +1,7 @@
 //! What do a write into the page cache, and a completion, change?
 //!
-//! The parts joined: the pool's counts follow the files' pages, dirty files are on their device's lists,
-//! writers meet the policy, flushers are woken. Nothing here takes a decision of its own.
+//! The parts joined: the pool's counts follow the files' pages, dirty files are on their device's
+//! lists, writers meet the policy, flushers are woken. Nothing here takes a decision of its own.
 
 use super::flusher::{Flush, Flusher};
 use super::fsync::{Fsync, SyncStep};
@@ -21,10 +21,10 @@ use weft_units::Time;
 ///
 /// Contract
 /// - Time enters only as `now` and never decreases.
-/// - A process that writes calls [`write`](Self::write) until all its pages are taken; when that says so
-///   it calls [`balance`](Self::balance) until that says [`Balance::Continue`].
-/// - Every [`WriteOut`], from whichever call, is submitted in the order in which it came, and each of its
-///   pages gets one [`written`](Self::written).
+/// - A process that writes calls [`write`](Self::write) until all its pages are taken; when that
+///   says so it calls [`balance`](Self::balance) until that says [`Balance::Continue`].
+/// - Every [`WriteOut`], from whichever call, is submitted in the order in which it came, and each
+///   of its pages gets one [`written`](Self::written).
 /// - After each call, [`wake`](Self::wake) says who else has to be asked again.
 #[derive(Clone, Debug)]
 pub struct PageCache {
@@ -148,8 +148,8 @@ impl PageCache {
         self.pool.set_limits(dirty, background);
     }
 
-    /// Programs took memory, or gave it back: limits that are ratios follow at once, what is remembered
-    /// of them slowly.
+    /// Programs took memory, or gave it back: limits that are ratios follow at once, what is
+    /// remembered of them slowly.
     pub fn set_dirtyable(&mut self, pages: u64) {
         self.pool.set_dirtyable(pages);
     }
@@ -179,8 +179,8 @@ impl PageCache {
         Counts { dirty: pages.dirty(), writeback: pages.writeback() }
     }
 
-    /// A process writes to pages of a file. Takes as many as it may write before it has to look at the
-    /// limits; the caller comes back with the rest.
+    /// A process writes to pages of a file. Takes as many as it may write before it has to look at
+    /// the limits; the caller comes back with the rest.
     ///
     /// Every page counts, whether or not it was dirty before. Kernels from 3.0 on wait before they
     /// change a page that is under writeback, 2.6.24 does not: see
@@ -323,8 +323,9 @@ impl PageCache {
         self.inodes.free_if_over(inode);
     }
 
-    /// A file ends before page `first` now: dirty pages from there on are dropped without being written.
-    /// The kernel then waits for those under writeback; see [`under_writeback`](Self::under_writeback).
+    /// A file ends before page `first` now: dirty pages from there on are dropped without being
+    /// written. The kernel then waits for those under writeback; see
+    /// [`under_writeback`](Self::under_writeback).
     pub fn truncate(&mut self, inode: InodeId, first: u64) -> Discarded {
         let file = self.inodes.of_mut(inode);
         let discarded = file.pages.discard(first);
@@ -343,8 +344,8 @@ impl PageCache {
         discarded
     }
 
-    /// The first of these pages that is under writeback. If there is one, [`Wake::Inode`] follows when
-    /// writes of the file are done.
+    /// The first of these pages that is under writeback. If there is one, [`Wake::Inode`] follows
+    /// when writes of the file are done.
     pub fn under_writeback(&mut self, inode: InodeId, pages: Range<u64>) -> Option<u64> {
         let file = self.inodes.of_mut(inode);
         let page = file.pages.next_writeback(pages);
@@ -373,13 +374,13 @@ impl PageCache {
         self.wakes.push_back(Wake::Flusher(bdi));
     }
 
-    /// Whether a device's queue is full. 2.6.24's flusher goes around it, and when it has room again
-    /// everyone wakes who waits for room in whichever queue.
+    /// Whether a device's queue is full. 2.6.24's flusher goes around it, and when it has room
+    /// again everyone wakes who waits for room in whichever queue.
     ///
     /// A disk's queue of that time is full with 113 of its 128 requests and has room again with 103
-    /// (not checked). An array's of RAID 5 is full while its stripe cache has no free stripe, and nobody is
-    /// woken when that ends, only when a member's queue has room (the first read in raid5.c of 2006 and
-    /// 2008, the second not checked).
+    /// (not checked). An array's of RAID 5 is full while its stripe cache has no free stripe, and
+    /// nobody is woken when that ends, only when a member's queue has room (the first read in
+    /// raid5.c of 2006 and 2008, the second not checked).
     pub fn set_congested(&mut self, bdi: BdiId, congested: bool) {
         let before = std::mem::replace(&mut self.bdis[bdi.index()].congested, congested);
         if !before || congested {

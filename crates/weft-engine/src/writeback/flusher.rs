@@ -3,16 +3,16 @@
 //! One flusher per device. Awake, it does three things in turn, then sleeps:
 //!
 //! 1. *sync*: what somebody has asked for;
-//! 2. *periodic*: every 5 s, files that became dirty 30 s ago or earlier, until as many pages are written
-//!    as were dirty when it began;
-//! 3. *background*: everything, oldest file first, while more is dirty than the background threshold;
-//!    3.1 stops for a sync that arrives.
+//! 2. *periodic*: every 5 s, files that became dirty 30 s ago or earlier, until as many pages are
+//!    written as were dirty when it began;
+//! 3. *background*: everything, oldest file first, while more is dirty than the background
+//!    threshold; 3.1 stops for a sync that arrives.
 //!
-//! It is woken by throttled writers and by syncs, and by itself 5 s after the last periodic work. It
-//! never sleeps on a timer of its own: it says until when, and whoever owns it calls again.
+//! It is woken by throttled writers and by syncs, and by itself 5 s after the last periodic work.
+//! It never sleeps on a timer of its own: it says until when, and whoever owns it calls again.
 //!
-//! 2.6.24 does not wait for a full queue: it waits up to 100 ms for any queue to have room. 3.1 just
-//! blocks, which is the affair of whoever carries out its writes.
+//! 2.6.24 does not wait for a full queue: it waits up to 100 ms for any queue to have room. 3.1
+//! just blocks, which is the affair of whoever carries out its writes.
 //!
 //! Source   writeback.md §3; for 2.6.24 `background_writeout` and `wb_kupdate`, January 2008
 

@@ -1,17 +1,17 @@
 //! When is everything that was dirty durable?
 //!
 //! A process that syncs a file writes its pages itself: those that were dirty when it called, in
-//! ascending order, each as soon as an earlier write of it is done. Then it waits, again in ascending
-//! order, until no page is under writeback any more. What others have started meanwhile it waits for
-//! as well; what was dirtied meanwhile it leaves alone. Marks are the file's, so that of two syncs at once
-//! the first to come to a page writes it for both.
+//! ascending order, each as soon as an earlier write of it is done. Then it waits, again in
+//! ascending order, until no page is under writeback any more. What others have started meanwhile
+//! it waits for as well; what was dirtied meanwhile it leaves alone. Marks are the file's, so that
+//! of two syncs at once the first to come to a page writes it for both.
 //!
-//! This is `fdatasync` without what a file system adds (a journal's commit), and the close of a block
-//! device by its last user. Making it durable takes a flush of the device afterwards, which is not the
-//! page cache's affair.
+//! This is `fdatasync` without what a file system adds (a journal's commit), and the close of a
+//! block device by its last user. Making it durable takes a flush of the device afterwards, which
+//! is not the page cache's affair.
 //!
-//! Source   experiments.md §1.1 (close of a block device), §1.7 step 1. The kernels' own differ in one
-//!          thing: 2.6.24 has no marks, and writes what is dirtied ahead of it too
+//! Source   experiments.md §1.1 (close of a block device), §1.7 step 1. The kernels' own differ in
+//!          one thing: 2.6.24 has no marks, and writes what is dirtied ahead of it too
 
 use super::id::InodeId;
 use super::index::Marked;

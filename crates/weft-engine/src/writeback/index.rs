@@ -1,9 +1,9 @@
 //! Which pages of a file are dirty, and which are being written?
 //!
-//! Two facts per page of 4 KiB: *dirty* (newer here than on the device) and *under writeback* (a write
-//! of it is on its way). A page that is written to while under writeback is both, and will be written
-//! once more. A third mark says which pages a sync has to write, namely those that were dirty when it
-//! was called, so that a writer in front of it cannot keep it going for ever.
+//! Two facts per page of 4 KiB: *dirty* (newer here than on the device) and *under writeback* (a
+//! write of it is on its way). A page that is written to while under writeback is both, and will be
+//! written once more. A third mark says which pages a sync has to write, namely those that were
+//! dirty when it was called, so that a writer in front of it cannot keep it going for ever.
 //!
 //! ```text
 //!              write                 take                     written
@@ -14,10 +14,10 @@
 //!     discard: dirty ▶ clean; writeback, dirty ▶ writeback
 //! ```
 //!
-//! Kept as three words of bits for every 64 pages that are not all clean: a stream of 100 MiB is 400
-//! entries, 25,600 scattered pages are as many, and neither ever has to merge or split anything. A page
-//! that is clean is not in the index, whether or not it is in memory: what is *resident* is not
-//! modelled, reads are taken to hit.
+//! Kept as three words of bits for every 64 pages that are not all clean: a stream of 100 MiB is
+//! 400 entries, 25,600 scattered pages are as many, and neither ever has to merge or split
+//! anything. A page that is clean is not in the index, whether or not it is in memory: what is
+//! *resident* is not modelled, reads are taken to hit.
 //!
 //! Source   writeback.md §3; experiments.md §1.7
 
@@ -119,7 +119,8 @@ impl Pages {
         Some(run)
     }
 
-    /// As [`take`](Self::take), of those that are marked; who waits for none that is under writeback.
+    /// As [`take`](Self::take), of those that are marked; who waits for none that is under
+    /// writeback.
     pub(crate) fn take_marked_free(
         &mut self,
         within: Range<u64>,

@@ -1,9 +1,9 @@
 //! The page cache's write side: what is dirty, who writes it, and who has to wait.
 //!
-//! A library of values in, decisions out, like all of the engine: it has no clock, sleeps on no timer
-//! and sees no payload. The simulator's processes write into it (`dd`, `tiobench`, `dbench`, `fio`); the
-//! engine's volumes will later sit behind it. In its first form it is the kernel's of before patch 001,
-//! in two versions ([`Kernel`]).
+//! A library of values in, decisions out, like all of the engine: it has no clock, sleeps on no
+//! timer and sees no payload. The simulator's processes write into it (`dd`, `tiobench`, `dbench`,
+//! `fio`); the engine's volumes will later sit behind it. In its first form it is the kernel's of
+//! before patch 001, in two versions ([`Kernel`]).
 //!
 //! ```text
 //! cache.rs       joins what follows; the API
@@ -17,10 +17,11 @@
 //! ```
 //!
 //! Not modelled: what is resident, so reads are taken to hit; the errors of the kernel's per-CPU
-//! counters; memory cgroups, `min_ratio` and `max_ratio` of a device; writers with real-time priority.
+//! counters; memory cgroups, `min_ratio` and `max_ratio` of a device; writers with real-time
+//! priority.
 //!
-//! `dd` on a slow device, with a limit of 100 MiB. It writes at the speed of memory at first, then as
-//! fast as the device is, because it has to write back what it dirties and to sleep:
+//! `dd` on a slow device, with a limit of 100 MiB. It writes at the speed of memory at first, then
+//! as fast as the device is, because it has to write back what it dirties and to sleep:
 //!
 //! ```
 //! use weft_engine::writeback::*;

@@ -1,22 +1,22 @@
 //! How are the dirty files of a device written, one after the other?
 //!
-//! One pass over them: from the first file of *io*, a turn of at most so many pages each, ascending from
-//! where the file's last turn ended and around its end. Flushers make passes, and before patch 001 throttled
-//! writers too; all of them share the lists, so ten writers write ten files at once.
+//! One pass over them: from the first file of *io*, a turn of at most so many pages each, ascending
+//! from where the file's last turn ended and around its end. Flushers make passes, and before patch
+//! 001 throttled writers too; all of them share the lists, so ten writers write ten files at once.
 //!
 //! After its turn a file goes
 //! - off the lists when it is clean;
 //! - to *more* when its turn was not long enough (3.1; in 2.6.24 only in periodic work);
-//! - to the end of *dirty* otherwise: pages are left because their write is still on its way, or it was
-//!   written to meanwhile.
+//! - to the end of *dirty* otherwise: pages are left because their write is still on its way, or it
+//!   was written to meanwhile.
 //!
 //! A file that is another's turn is passed over (3.1), or written by both (2.6.24).
 //!
-//! Two things are otherwise when a pass is made for a sync: it goes through a file from its start, and in 3.1
-//! writes only what was dirty when its turn began.
+//! Two things are otherwise when a pass is made for a sync: it goes through a file from its start,
+//! and in 3.1 writes only what was dirty when its turn began.
 //!
-//! A pass hands out one [`WriteOut`] at a time and may be left waiting for as long as it takes to submit
-//! that: so a full queue holds up its writer, and with it the file.
+//! A pass hands out one [`WriteOut`] at a time and may be left waiting for as long as it takes to
+//! submit that: so a full queue holds up its writer, and with it the file.
 //!
 //! Source   writeback.md §3; for 2.6.24 `sync_sb_inodes` and `write_cache_pages`, January 2008
 

@@ -1,11 +1,11 @@
 //! How much is dirty, and how much may be?
 //!
 //! One pool for the whole process: what is dirty and what is under writeback, in all and on each
-//! device, the limits that follow from memory, who caused how much of it, and how fast each device is.
-//! It decides nothing: [`vanilla`](super::vanilla) does, from the [`Facts`] that it hands out.
+//! device, the limits that follow from memory, who caused how much of it, and how fast each device
+//! is. It decides nothing: [`vanilla`](super::vanilla) does, from the [`Facts`] that it hands out.
 //!
-//! All counts are in pages of 4 KiB and exact; the kernel's are off by what each CPU has not yet added
-//! (250 pages with eight CPUs, which is all of a limit of 1 MiB).
+//! All counts are in pages of 4 KiB and exact; the kernel's are off by what each CPU has not yet
+//! added (250 pages with eight CPUs, which is all of a limit of 1 MiB).
 //!
 //! Source   writeback.md §1.1, §1.2, §1.4, §3
 
@@ -19,12 +19,12 @@ use weft_units::Time;
 /// Which kernel's rules.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Kernel {
-    /// 2.6.24, of early 2008: patch 000 was measured on its release candidate 7. Rules read in a copy of
-    /// 2.6.24 itself; that rc7 had the same is not checked. One flusher per device here, where it had a
-    /// pool of threads for all.
+    /// 2.6.24, of early 2008: patch 000 was measured on its release candidate 7. Rules read in a
+    /// copy of 2.6.24 itself; that rc7 had the same is not checked. One flusher per device here,
+    /// where it had a pool of threads for all.
     V2_6_24,
-    /// 3.1, the baseline of patch 001. Rules read in 3.1.10; that rc4, which was measured, had the same is
-    /// not checked.
+    /// 3.1, the baseline of patch 001. Rules read in 3.1.10; that rc4, which was measured, had the
+    /// same is not checked.
     #[default]
     V3_1,
 }
@@ -58,7 +58,8 @@ pub struct PoolConfig {
 }
 
 impl PoolConfig {
-    /// A kernel as it comes, on a machine with so much memory of which `dirtyable_pages` can be dirtied.
+    /// A kernel as it comes, on a machine with so much memory of which `dirtyable_pages` can be
+    /// dirtied.
     #[must_use]
     pub fn new(kernel: Kernel, cpus: u32, memory_pages: u64, dirtyable_pages: u64) -> Self {
         let (dirty, background) = match kernel {
@@ -270,24 +271,25 @@ impl Pool {
         self.bdis[bdi.index()].exceeded = exceeded;
     }
 
-    /// How many pages a CPU may dirty before its writer looks at the limits, normally: a 32nd of memory
-    /// by all CPUs together, at least 16, at most 4 MiB.
+    /// How many pages a CPU may dirty before its writer looks at the limits, normally: a 32nd of
+    /// memory by all CPUs together, at least 16, at most 4 MiB.
     #[must_use]
     pub fn ratelimit_pages(&self) -> u64 {
         (self.config.memory_pages / (32 * u64::from(self.config.cpus))).clamp(16, 1024)
     }
 
-    /// How many pages may be written to on `cpu` before its writer has to look at the limits; at least
-    /// one.
+    /// How many pages may be written to on `cpu` before its writer has to look at the limits; at
+    /// least one.
     #[must_use]
     pub fn pages_until_check(&self, cpu: u32, bdi: BdiId) -> u64 {
         let unchecked = self.unchecked[cpu as usize];
         self.check_after(bdi).saturating_sub(unchecked).max(1)
     }
 
-    /// So many pages were written to on `cpu`, at most [`pages_until_check`](Self::pages_until_check).
-    /// When it is time to look at the limits: how many pages the kernel wants written back for it, which is
-    /// the same however few have triggered it.
+    /// So many pages were written to on `cpu`, at most
+    /// [`pages_until_check`](Self::pages_until_check). When it is time to look at the limits: how
+    /// many pages the kernel wants written back for it, which is the same however few have
+    /// triggered it.
     pub(crate) fn count_writes(&mut self, cpu: u32, bdi: BdiId, pages: u64) -> Option<u64> {
         let check_after = self.check_after(bdi);
         let unchecked = &mut self.unchecked[cpu as usize];
@@ -353,8 +355,8 @@ impl Pool {
         self.counts.dirty > self.thresholds.background
     }
 
-    /// Looks at a device's speed, at most every 200 ms. `start` is the tick in which the caller's work
-    /// began; a throttled writer also lets the limit follow.
+    /// Looks at a device's speed, at most every 200 ms. `start` is the tick in which the caller's
+    /// work began; a throttled writer also lets the limit follow.
     pub(crate) fn update_bandwidth(&mut self, now: Time, bdi: BdiId, start: u64, throttled: bool) {
         let ticks = self.config.ticks;
         let tick = ticks.tick(now);
@@ -418,7 +420,8 @@ mod tests {
         let of = |config: PoolConfig| (config.thresholds().background, config.thresholds().dirty);
         assert_eq!(of(gib(Kernel::V3_1)), (25_000, 50_000));
         assert_eq!(of(gib(Kernel::V2_6_24)), (12_500, 25_000));
-        // 2.6.24: never below 5 %, and the background ratio is then halved as a ratio (5 / 2 = 2 %).
+        // 2.6.24: never below 5 %, and the background ratio is then halved as a ratio (5 / 2 = 2
+        // %).
         let low = PoolConfig { dirty: Amount::Percent(1), ..gib(Kernel::V2_6_24) };
         assert_eq!(of(low), (5_000, 12_500));
         let low = PoolConfig { dirty: Amount::Percent(1), ..gib(Kernel::V3_1) };

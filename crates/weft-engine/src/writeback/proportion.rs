@@ -1,12 +1,12 @@
 //! Which part of what happened lately was this one's?
 //!
-//! The kernel's floating proportions of before 3.7. Events of all are counted together; a *period* is
-//! a number of events, so time passes only as something happens. At each half of a period everyone's
-//! count is halved, lazily, when it is next looked at. An idle one therefore has no part left after a
-//! few halves: this is how a disk of 2011 gets stuck at a share of nothing.
+//! The kernel's floating proportions of before 3.7. Events of all are counted together; a *period*
+//! is a number of events, so time passes only as something happens. At each half of a period
+//! everyone's count is halved, lazily, when it is next looked at. An idle one therefore has no part
+//! left after a few halves: this is how a disk of 2011 gets stuck at a share of nothing.
 //!
-//! Two of them are kept: completed writes by device (its share of the dirty limit), and dirtied pages
-//! by process (heavy writers have a slightly lower limit).
+//! Two of them are kept: completed writes by device (its share of the dirty limit), and dirtied
+//! pages by process (heavy writers have a slightly lower limit).
 //!
 //! Inputs   events, n at a time: exactly as n times one
 //! Answer   [`Fraction`]

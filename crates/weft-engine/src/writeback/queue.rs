@@ -1,9 +1,9 @@
 //! Which dirty file of a device is next?
 //!
-//! Each device has three lists, all first in, first out. *dirty* has the files in the order in which
-//! they became dirty; *io* is what is being worked off now; *more* has those that were not finished, or
-//! were somebody else's turn. When *io* is to be filled, files that have been dirty for long enough move
-//! from *dirty*, oldest first:
+//! Each device has three lists, all first in, first out. *dirty* has the files in the order in
+//! which they became dirty; *io* is what is being worked off now; *more* has those that were not
+//! finished, or were somebody else's turn. When *io* is to be filled, files that have been dirty
+//! for long enough move from *dirty*, oldest first:
 //!
 //! - 3.1 fills it only when it is empty: first *more*, then *dirty*;
 //! - 2.6.24 fills it at each pass: *more* is put in front of what is left, *dirty* behind.
@@ -144,8 +144,8 @@ impl Queues {
         }
     }
 
-    /// Puts a file that is still dirty at the end of *dirty*. Its age starts anew if the list would not
-    /// be in order otherwise.
+    /// Puts a file that is still dirty at the end of *dirty*. Its age starts anew if the list would
+    /// not be in order otherwise.
     pub(crate) fn redirty(&mut self, id: InodeId, inodes: &mut Inodes, tick: u64) {
         let newest = self.list(List::Dirty).last_key_value().map(|(_, &id)| id);
         let newest = newest.filter(|&newest| newest != id).map(|id| inodes.of(id).dirtied_when);

@@ -1,4 +1,5 @@
-//! The page cache as a whole: files, flushers and writers against a model and against the references.
+//! The page cache as a whole: files, flushers and writers against a model and against the
+//! references.
 
 mod files;
 mod model;

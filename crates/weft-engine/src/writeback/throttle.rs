@@ -1,9 +1,9 @@
 //! What is a throttling policy told, and what does it answer?
 //!
-//! A writer that has dirtied its fill looks at the limits. The policy gets [`Facts`] and answers one
-//! [`ThrottleStep`]; whoever carries it out comes back with the next facts, until the answer is
-//! [`ThrottleStep::Continue`]. The page cache knows nothing else of a policy, so the answer of patch 001 (sleep,
-//! never write) will be one more file beside [`vanilla`](super::vanilla).
+//! A writer that has dirtied its fill looks at the limits. The policy gets [`Facts`] and answers
+//! one [`ThrottleStep`]; whoever carries it out comes back with the next facts, until the answer is
+//! [`ThrottleStep::Continue`]. The page cache knows nothing else of a policy, so the answer of
+//! patch 001 (sleep, never write) will be one more file beside [`vanilla`](super::vanilla).
 
 use super::pool::{Counts, Thresholds};
 use super::proportion::Fraction;
@@ -40,7 +40,8 @@ pub enum ThrottleStep {
         /// Or until any device's queue has room again.
         or_uncongested: bool,
     },
-    /// Write back dirty pages of the device, of whatever files, and come back with how many it were.
+    /// Write back dirty pages of the device, of whatever files, and come back with how many it
+    /// were.
     WriteBack {
         /// How many at most.
         pages: u64,
@@ -52,7 +53,8 @@ pub enum ThrottleStep {
 pub struct Answer {
     /// What the writer does.
     pub step: ThrottleStep,
-    /// A new value for the device's *exceeded* mark: while it is set, writers are looked at every 8 pages.
+    /// A new value for the device's *exceeded* mark: while it is set, writers are looked at every 8
+    /// pages.
     pub exceeded: Option<bool>,
     /// Whether to wake the device's flusher for background work.
     pub wake_flusher: bool,

@@ -1,8 +1,8 @@
 //! When does a sleep that is counted in timer ticks end?
 //!
-//! The kernel of 2011 sleeps in ticks of `1/HZ` s, and a sleep ends *at* a tick: p ticks last between
-//! p − 1 and p of them. With pools that a disk drains in 17 ms this decides the throughput, so it is
-//! modelled and not rounded away.
+//! The kernel of 2011 sleeps in ticks of `1/HZ` s, and a sleep ends *at* a tick: p ticks last
+//! between p − 1 and p of them. With pools that a disk drains in 17 ms this decides the throughput,
+//! so it is modelled and not rounded away.
 //!
 //! Source   writeback.md §1.3, §2.4 and §6.2 (HZ is a first-order parameter)
 

@@ -1,21 +1,23 @@
 //! What must a writer do that has dirtied too much?
 //!
-//! Before patch 001 the answer was: write it back yourself. A writer over its limit makes a pass over the device's
-//! dirty files like a flusher, whoever's they are, until it has written about one and a half times what
-//! it dirtied, and pauses when there is nothing to write but everything is under way. Two rules of it:
+//! Before patch 001 the answer was: write it back yourself. A writer over its limit makes a pass
+//! over the device's dirty files like a flusher, whoever's they are, until it has written about one
+//! and a half times what it dirtied, and pauses when there is nothing to write but everything is
+//! under way. Two rules of it:
 //!
-//! *3.1* (the baseline of patch 001). Nothing happens below half-way between the two limits. Above, a
-//! writer whose device is over the writer's limit, or anyone when all is over, writes or pauses 1, 2, 4, …
-//! ticks up to 100 ms. It goes on when it has written enough, when it is below, or after 200 ms if things
-//! are not too bad. A pool that the disk drains in 17 ms stands empty during the longer pauses.
+//! *3.1* (the baseline of patch 001). Nothing happens below half-way between the two limits. Above,
+//! a writer whose device is over the writer's limit, or anyone when all is over, writes or pauses
+//! 1, 2, 4, … ticks up to 100 ms. It goes on when it has written enough, when it is below, or after
+//! 200 ms if things are not too bad. A pool that the disk drains in 17 ms stands empty during the
+//! longer pauses.
 //!
-//! *2.6.24* (the kernel of patch 000). The device's share of the limit is cut to what is left of the
-//! whole; a writer over it writes, or waits up to 100 ms for any queue to have room.
+//! *2.6.24* (the kernel of patch 000). The device's share of the limit is cut to what is left of
+//! the whole; a writer over it writes, or waits up to 100 ms for any queue to have room.
 //!
 //! Inputs   [`Facts`], how much it has written
 //! Answer   [`Answer`]
-//! Source   writeback.md §1.3 and §1.4 for 3.1; for 2.6.24 mm/page-writeback.c and mm/backing-dev.c,
-//!          January 2008
+//! Source   writeback.md §1.3 and §1.4 for 3.1; for 2.6.24 mm/page-writeback.c and
+//!          mm/backing-dev.c, January 2008
 //! Compare  patch 001, which only sleeps; to come as `dirty_throttle.rs`
 
 use super::pool::Kernel;
@@ -137,7 +139,8 @@ impl Vanilla {
             let step = ThrottleStep::WriteBack { pages: self.nr_to_write };
             return Answer { exceeded: Some(true), ..Answer::only(step) };
         }
-        // Its `nr_to_write` is measured only when it has just written; what is under way already is paused for.
+        // Its `nr_to_write` is measured only when it has just written; what is under way already is
+        // paused for.
         Answer { exceeded: Some(true), ..self.pause(now, look) }
     }
 
@@ -248,7 +251,8 @@ mod tests {
         assert_eq!(answer, expected);
         let answer = visit(Kernel::V3_1, 250).step(Time(0), &free, 0);
         assert!(!answer.wake_flusher, "it is at work already");
-        // Half-way itself: the older kernel goes on strictly below it, here because the disk is below.
+        // Half-way itself: the older kernel goes on strictly below it, here because the disk is
+        // below.
         let answer = visit(Kernel::V2_6_24, 250).step(Time(0), &flusher_asleep, 0);
         assert_eq!(answer, Answer { exceeded: Some(false), ..expected });
     }
@@ -387,7 +391,8 @@ mod tests {
 
     #[test]
     fn the_older_kernel_has_its_own_edges() {
-        // Half-way is 19,200; here the device has no share, so that only this holds the writer back.
+        // Half-way is 19,200; here the device has no share, so that only this holds the writer
+        // back.
         let none = Fraction { numerator: 0, denominator: 1 };
         let step = |dirty| {
             let facts = Facts { bdi_share: none, ..facts(dirty, 0) };

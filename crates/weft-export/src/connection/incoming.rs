@@ -1,7 +1,7 @@
 //! What comes in, and where does it go?
 //!
-//! Long payloads go from the socket into their frames; all else goes through the receive buffer and is
-//! looked at until it is used up or something has to be waited for.
+//! Long payloads go from the socket into their frames; all else goes through the receive buffer and
+//! is looked at until it is used up or something has to be waited for.
 
 use std::io::IoSliceMut;
 use std::os::fd::OwnedFd;
@@ -195,8 +195,8 @@ fn recv(socket: &OwnedFd, buffer: &mut [u8]) -> Result<usize, Errno> {
 }
 /// Payload of which at least this much is missing is received into its frames without a copy.
 const DIRECT_BYTES: usize = 64 << 10;
-/// Data asked for by the reads of one client before it is sent: more would leave the CPU's cache before
-/// it is.
+/// Data asked for by the reads of one client before it is sent: more would leave the CPU's cache
+/// before it is.
 const READ_BYTES_MAX: u64 = 512 << 10;
 /// Room for payload beyond what has come, if there are frames: as much as is received at once.
 const AHEAD_BYTES: u64 = 256 << 10;

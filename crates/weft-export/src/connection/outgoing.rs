@@ -1,6 +1,7 @@
 //! What goes out next, and how much of it has gone?
 //!
-//! One `sendmsg` takes the codec's own messages and as many replies as fit, headers and frames together.
+//! One `sendmsg` takes the codec's own messages and as many replies as fit, headers and frames
+//! together.
 
 use std::io::IoSlice;
 
@@ -17,8 +18,8 @@ use super::Connection;
 use super::requests::{At, Piece, is_long};
 
 impl Connection {
-    /// One `sendmsg`: how much there was to send and how much was; `None` without anything. Others may
-    /// have the driver meanwhile.
+    /// One `sendmsg`: how much there was to send and how much was; `None` without anything. Others
+    /// may have the driver meanwhile.
     pub(super) fn send_once(&self, driver: &mut Held<'_>) -> Result<Option<(usize, usize)>, Errno> {
         let line = self.line_up();
         if line.wanted == 0 {

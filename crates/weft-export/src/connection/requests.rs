@@ -1,7 +1,7 @@
 //! What becomes of a request between its header and its reply?
 //!
-//! It gets frames, goes to the engine in pieces, asks again for those whose member stalled, and takes its
-//! place among the replies when nothing of it is outstanding.
+//! It gets frames, goes to the engine in pieces, asks again for those whose member stalled, and
+//! takes its place among the replies when nothing of it is outstanding.
 
 use smallvec::SmallVec;
 use weft_engine::{ClientRequest, Flags, ReplyError, RequestOp, Run, frames_needed};
@@ -85,11 +85,13 @@ impl Connection {
                 (RequestOp::WriteZeroes, offset, len, fua)
             }
         };
-        // They take no memory of their own, so that nothing else bounds how many wait for each other.
+        // They take no memory of their own, so that nothing else bounds how many wait for each
+        // other.
         if is_long(op) && self.long >= LONG_MAX {
             return false;
         }
-        // What comes after it waits too, so that the engine sees requests that overlap in their order.
+        // What comes after it waits too, so that the engine sees requests that overlap in their
+        // order.
         let needs_turn = is_sliced(op, len) && !self.poisoned;
         if needs_turn && !driver.turns_mut().begin(self.client, tag_of(self.next_slot(), 0)) {
             return false;
@@ -157,8 +159,8 @@ impl Connection {
         self.free.last().copied().unwrap_or_else(fresh)
     }
 
-    /// Answers what needs no engine: where holes are, and what is to be read soon, which is as near as
-    /// it gets. How many looks at members it took.
+    /// Answers what needs no engine: where holes are, and what is to be read soon, which is as near
+    /// as it gets. How many looks at members it took.
     fn answer_here(&mut self, driver: &mut Driver, request: &weft_nbd::NbdRequest) -> usize {
         let Served { volume, allocation, .. } = self.served.as_ref().expect(CHOSEN);
         match request.op {
@@ -492,11 +494,11 @@ pub(super) fn errno_of(error: &ReplyError, op: RequestOp) -> NbdError {
 const PIECE_BYTES: u64 = 1 << 20;
 /// Trims and zeroes up to this length are as good as writes, and need no turn.
 const TURNLESS_BYTES_MAX: u64 = 64 << 10;
-/// Zeros that are stored in one turn: 10 ms of a member that writes 400 MB/s. Requests of others wait for
-/// them.
+/// Zeros that are stored in one turn: 10 ms of a member that writes 400 MB/s. Requests of others
+/// wait for them.
 const ZEROES_BYTES_MAX: u64 = 4 << 20;
-/// What is discarded in one turn. Others wait for all of it, so does a stop, and it goes on when its client
-/// is gone; an array without a member stores zeros instead.
+/// What is discarded in one turn. Others wait for all of it, so does a stop, and it goes on when
+/// its client is gone; an array without a member stores zeros instead.
 const DISCARD_BYTES_MAX: u64 = 64 << 20;
 /// Trims and zeroes of one client that are not answered.
 const LONG_MAX: usize = 64;

@@ -1,9 +1,9 @@
 //! Calibration: values of the model with which the baseline comes out as it was published.
 //!
-//! A parameter of the drive is found by bisection so that a row's *baseline* column measures what was published of
-//! the baseline. Of the published figures the fit is given those of baselines and no other ([`Figures`]), and it
-//! runs no other column. What was found is written into the experiment's text, and stays there: runs of rows
-//! use the written value.
+//! A parameter of the drive is found by bisection so that a row's *baseline* column measures what
+//! was published of the baseline. Of the published figures the fit is given those of baselines and
+//! no other ([`Figures`]), and it runs no other column. What was found is written into the
+//! experiment's text, and stays there: runs of rows use the written value.
 //!
 //! Runs scatter with their seeds, and so does what is found. So a parameter is found [`FITS`]
 //! times, by runs of other seeds each time, and the written value holds if it lies in the 95 %
@@ -117,7 +117,8 @@ impl Experiment {
     /// which parameter, its value, and what the model says.
     ///
     /// # Errors
-    /// It cannot be run as it is written, or nothing in the range makes the model say what was published.
+    /// It cannot be run as it is written, or nothing in the range makes the model say what was
+    /// published.
     pub fn calibrate(
         &self,
         effort: Effort,

@@ -1,8 +1,8 @@
 //! How long will it take?
 //!
-//! Every job is run once at its quick size, with the clock of this host; a job's time grows with what it does. It is
-//! the one place where a clock is read, and nothing that is measured depends on it. Not known beforehand is
-//! which runs will go on because they have not settled.
+//! Every job is run once at its quick size, with the clock of this host; a job's time grows with
+//! what it does. It is the one place where a clock is read, and nothing that is measured depends on
+//! it. Not known beforehand is which runs will go on because they have not settled.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -11,7 +11,8 @@ use super::control::COLUMNS;
 use super::error::ExperimentError;
 use super::{Effort, Experiment, Job, Size, pool};
 
-/// How long [`super::run_all`] will take on this host, as it is now, and with `controls` those as well.
+/// How long [`super::run_all`] will take on this host, as it is now, and with `controls` those as
+/// well.
 ///
 /// # Errors
 /// One cannot be run as it is written.

@@ -1,7 +1,7 @@
 //! On what does a run stand?
 //!
-//! A column in a case becomes parts of a machine. Knobs are set in this order: what the column starts from, the
-//! case's, the machine's, the column's own.
+//! A column in a case becomes parts of a machine. Knobs are set in this order: what the column
+//! starts from, the case's, the machine's, the column's own.
 
 use weft_engine::knobs::{self, Knobs};
 use weft_engine::sched::mq_deadline::Settings;
@@ -70,8 +70,8 @@ impl Ground {
         Ok(Self { parts, pool: pool(text)? })
     }
 
-    /// For whoever wants to run it again: knobs as `--set` takes them, the drive and the costs as the texts are that
-    /// name them.
+    /// For whoever wants to run it again: knobs as `--set` takes them, the drive and the costs as
+    /// the texts are that name them.
     pub(super) fn to_json(&self, case: &Case) -> serde_json::Value {
         let MachineParts { level, model, members, chunk, knobs, costs, .. } = &self.parts;
         let of_knob = |row: &knobs::KnobRow| (row.name.to_owned(), knobs.show(row.name).into());
@@ -96,8 +96,8 @@ impl Ground {
     }
 }
 
-/// The drive of an experiment, without what was fitted. One for all its runs: what a steady state takes to reach is
-/// shared.
+/// The drive of an experiment, without what was fitted. One for all its runs: what a steady state
+/// takes to reach is shared.
 pub(super) fn plain_model(text: &Text) -> Result<Model, ExperimentError> {
     Drive::model(&text.machine.model)
         .map_err(|source| ExperimentError::Model { patch: text.patch.clone(), source })

@@ -1,7 +1,7 @@
 //! What did the runs of a row find, and does that agree with what was published?
 //!
-//! A row compares two columns run by run: runs of a pair share their seed. A row with two cases divides the ratio in
-//! one by the ratio in the other. A row that has to be exact is, in every run.
+//! A row compares two columns run by run: runs of a pair share their seed. A row with two cases
+//! divides the ratio in one by the ratio in the other. A row that has to be exact is, in every run.
 
 use super::error::ExperimentError;
 use super::metric::Metric;

@@ -1,9 +1,10 @@
 //! What was published, what does weft measure of the same change, and do they agree?
 //!
-//! An experiment is a text in `experiments/`, with its bands, that is hashed into every report. Each row of it
-//! compares two *columns*, ways to tune a simulated machine, in a *case*, a load in some circumstances; usually
-//! the machine before the patch and with it. Run `r` has the seed `base + r` in every column, so that platters
-//! stand in the same place, clients ask for the same, and only the column differs.
+//! An experiment is a text in `experiments/`, with its bands, that is hashed into every report.
+//! Each row of it compares two *columns*, ways to tune a simulated machine, in a *case*, a load in
+//! some circumstances; usually the machine before the patch and with it. Run `r` has the seed
+//! `base + r` in every column, so that platters stand in the same place, clients ask for the same,
+//! and only the column differs.
 //!
 //! | question | file |
 //! |---|---|
@@ -132,8 +133,8 @@ struct Job {
     of: (usize, String, u64),
 }
 
-/// Runs all rows of some experiments, on as many threads as there are CPUs, and says after each job how many of
-/// how many are done.
+/// Runs all rows of some experiments, on as many threads as there are CPUs, and says after each job
+/// how many of how many are done.
 ///
 /// # Errors
 /// One cannot be run as it is written.
@@ -446,7 +447,8 @@ pub struct Curve {
     pub name: String,
     /// How many times the machine's costs, and the ratio there; costs rise.
     pub points: Vec<(u64, Estimate)>,
-    /// From how many times the costs on the ratio is below 1, between two points as if it were straight there.
+    /// From how many times the costs on the ratio is below 1, between two points as if it were
+    /// straight there.
     pub below_one_from: Option<f64>,
     /// Whether it falls from point to point.
     pub falls: bool,

@@ -3,8 +3,8 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Does `work` for every item, on as many threads as there are CPUs, and says after each how many of how many
-/// are done. Results come in the order of the items, whichever was done first.
+/// Does `work` for every item, on as many threads as there are CPUs, and says after each how many
+/// of how many are done. Results come in the order of the items, whichever was done first.
 ///
 /// # Panics
 /// The work panics.

@@ -6,8 +6,8 @@
 //!                     summary.json   what was measured
 //! ```
 //!
-//! A case is named after its patch too: `000-dd-256`. Runs count from 0, as seeds do. A directory that has
-//! something in it is not touched.
+//! A case is named after its patch too: `000-dd-256`. Runs count from 0, as seeds do. A directory
+//! that has something in it is not touched.
 
 use std::fs;
 use std::io::{self, Write};

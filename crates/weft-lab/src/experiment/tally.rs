@@ -1,8 +1,8 @@
 //! Counts of verdicts: each published cell once, however many rows are about it.
 //!
-//! Rows with a published figure are counted apart from claims that were made without one. A cell that has
-//! several rows has the worst of their verdicts. A row of which weft's own expectation was not written down
-//! before its first run is in no count.
+//! Rows with a published figure are counted apart from claims that were made without one. A cell
+//! that has several rows has the worst of their verdicts. A row of which weft's own expectation was
+//! not written down before its first run is in no count.
 
 use std::collections::BTreeMap;
 

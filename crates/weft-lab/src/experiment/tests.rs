@@ -297,7 +297,8 @@ fn a_published_cell_counts_once_with_the_worst_of_its_rows() {
     let case = [made_up("dd-256", &columns)];
     let one = Measured::of(&row, &case).unwrap();
     assert_eq!(one.verdict, Verdict::Agrees);
-    // The same figures by another mechanism are no agreement, and say why; without a size, a direction.
+    // The same figures by another mechanism are no agreement, and say why; without a size, a
+    // direction.
     let mut otherwise = row.clone();
     (otherwise.otherwise, otherwise.reason) = (true, "the cache".into());
     let otherwise = Measured::of(&otherwise, &case).unwrap();

@@ -1,9 +1,9 @@
 //! What does an experiment's text say?
 //!
-//! A machine; *columns*, which are ways to tune it (before the patch, with it, and others beside them); *cases*,
-//! which are loads in some circumstances; and *rows*, each of which compares two columns in a case with what was
-//! published, by a band that was written down beforehand. Whatever a text says and weft does not know is an
-//! error.
+//! A machine; *columns*, which are ways to tune it (before the patch, with it, and others beside
+//! them); *cases*, which are loads in some circumstances; and *rows*, each of which compares two
+//! columns in a case with what was published, by a band that was written down beforehand. Whatever
+//! a text says and weft does not know is an error.
 
 use std::collections::BTreeMap;
 

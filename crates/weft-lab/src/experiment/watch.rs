@@ -1,8 +1,8 @@
 //! How does a run go, moment by moment?
 //!
-//! A machine runs in ticks of virtual time; after each one it is noted how far everybody is. That changes nothing
-//! of the run. A load that could go on for ever is measured after a warm-up of a fifth of its time, and goes on
-//! for longer if the measured part has not settled.
+//! A machine runs in ticks of virtual time; after each one it is noted how far everybody is. That
+//! changes nothing of the run. A load that could go on for ever is measured after a warm-up of a
+//! fifth of its time, and goes on for longer if the measured part has not settled.
 //!
 //! Source   experiments.md §4 (5)
 
@@ -124,8 +124,8 @@ impl Totals {
 }
 
 impl Series {
-    /// Runs until all processes have ended or it is `until`. `bytes` says how far the load is; it is asked
-    /// after each tick.
+    /// Runs until all processes have ended or it is `until`. `bytes` says how far the load is; it
+    /// is asked after each tick.
     pub(super) fn watch(
         &mut self,
         machine: &mut Machine,
@@ -146,7 +146,8 @@ impl Series {
         }
     }
 
-    /// Runs for a warm-up of a fifth of `time`, then for `time`, and for longer if that has not settled.
+    /// Runs for a warm-up of a fifth of `time`, then for `time`, and for longer if that has not
+    /// settled.
     pub(super) fn watch_steady(
         &mut self,
         machine: &mut Machine,

@@ -1,11 +1,13 @@
 //! Which block does a random request go to?
 //!
-//! A distribution yields a rank, 0 the most frequent. A permutation scatters ranks over the region, so that
-//! neighbours in frequency are no neighbours in place; fio does so too. Zones keep their order.
+//! A distribution yields a rank, 0 the most frequent. A permutation scatters ranks over the region,
+//! so that neighbours in frequency are no neighbours in place; fio does so too. Zones keep their
+//! order.
 //!
-//! Source   zipf: Hörmann, Derflinger: "Rejection-inversion to generate variates from monotone discrete
-//! distributions", ACM TOMACS 6 (1996). pareto: the self-similar distribution of Gray et al., "Quickly
-//! generating billion-record synthetic databases", SIGMOD 1994, §3. normal: Box, Muller (1958).
+//! Source   zipf: Hörmann, Derflinger: "Rejection-inversion to generate variates from monotone
+//! discrete distributions", ACM TOMACS 6 (1996). pareto: the self-similar distribution of Gray et
+//! al., "Quickly generating billion-record synthetic databases", SIGMOD 1994, §3. normal: Box,
+//! Muller (1958).
 
 use super::Distribution;
 use super::rng::{Rng, mix};

@@ -1,13 +1,13 @@
 //! Which requests does one clone of a job make, in which order?
 //!
-//! A pass goes over the region once; passes follow each other until all bytes are done, or forever when the
-//! job is `time_based`. Random blocks come once per pass (`norandommap`, `blockalign`, other distributions and
-//! `percentage_random` below 100 do without that, as in fio); a block that is partly taken is cut. Nothing goes
-//! beyond the region. Pauses and rates are left to the runner.
+//! A pass goes over the region once; passes follow each other until all bytes are done, or forever
+//! when the job is `time_based`. Random blocks come once per pass (`norandommap`, `blockalign`,
+//! other distributions and `percentage_random` below 100 do without that, as in fio); a block that
+//! is partly taken is cut. Nothing goes beyond the region. Pauses and rates are left to the runner.
 //!
-//! Where fio and this differ: fio's numbers come from other generators, so single offsets differ while counts,
-//! shares and the set of offsets agree (compared with fio 3.33 in a test); fio lets a sequential job's last block
-//! of an odd size run over the end, and ends `randwrite:n` early.
+//! Where fio and this differ: fio's numbers come from other generators, so single offsets differ
+//! while counts, shares and the set of offsets agree (compared with fio 3.33 in a test); fio lets a
+//! sequential job's last block of an odd size run over the end, and ends `randwrite:n` early.
 
 use super::distribution::Draw;
 use super::rng::Rng;
@@ -37,8 +37,8 @@ pub enum Io {
 
 /// The requests of one clone.
 ///
-/// The same job, clone, volume and seed give the same requests on every machine. `randseed` in the job takes the
-/// place of the seed.
+/// The same job, clone, volume and seed give the same requests on every machine. `randseed` in the
+/// job takes the place of the seed.
 #[derive(Clone, Debug)]
 pub struct Generator {
     /// The region.
@@ -204,8 +204,8 @@ impl Generator {
         }
     }
 
-    /// Offset (from the start) and length of the next transfer; `None` at the end of a pass that left
-    /// some bytes out.
+    /// Offset (from the start) and length of the next transfer; `None` at the end of a pass that
+    /// left some bytes out.
     fn place(&mut self, direction: Direction) -> Option<(u64, u64)> {
         let at = direction as usize;
         let wanted = self.size(direction).min(self.length);

@@ -1,8 +1,8 @@
 //! What does a fio job file ask for?
 //!
 //! [`parse`] reads the subset of fio's options that weft understands, as typed values. Whatever is
-//! outside of it is an error that names option, section, file and line, as fio's own answer does: nothing
-//! is ignored. [`generate::Generator`] turns a job into its requests.
+//! outside of it is an error that names option, section, file and line, as fio's own answer does:
+//! nothing is ignored. [`generate::Generator`] turns a job into its requests.
 //!
 //! Source   fio HOWTO; experiments.md §6; answers of fio 3.33
 
@@ -101,8 +101,8 @@ pub struct Pattern {
     pub directions: Vec<Direction>,
     /// Offsets are random.
     pub random: bool,
-    /// `rw=…:n`. Random: so many requests follow each other before the next random offset. Sequential: so
-    /// many bytes are left out between requests. 0 is neither.
+    /// `rw=…:n`. Random: so many requests follow each other before the next random offset.
+    /// Sequential: so many bytes are left out between requests. 0 is neither.
     pub step: u64,
     /// Block sizes of each direction.
     pub blocks: [Blocks; 3],

@@ -1,7 +1,7 @@
 //! Which options are there, and what may they be set to?
 //!
-//! Options of a section are kept as written, the last of a name counts, and all are applied when the
-//! section ends: so `kb_base` and `iodepth` hold wherever they stand.
+//! Options of a section are kept as written, the last of a name counts, and all are applied when
+//! the section ends: so `kb_base` and `iodepth` hold wherever they stand.
 
 use super::error::{JobError, Place};
 use super::parse::nothing_said;

@@ -1,7 +1,8 @@
 //! How does the text of a job file become jobs?
 //!
-//! `[global]` holds defaults for the sections after it. Comments begin with `#` or `;`. `${NAME}` is replaced
-//! from the environment. `include FILE` reads options from a file beside this one, without sections.
+//! `[global]` holds defaults for the sections after it. Comments begin with `#` or `;`. `${NAME}`
+//! is replaced from the environment. `include FILE` reads options from a file beside this one,
+//! without sections.
 
 use super::error::JobError;
 use super::option::{Settings, Where};

@@ -34,8 +34,8 @@ fn digits(text: &str) -> Option<(u64, &str)> {
     Some((text[..end].parse().ok()?, &text[end..]))
 }
 
-/// A number with a suffix of size. With a base of 1024 `k` is 1024, and `kib` is 1000, as in fio 3.33;
-/// with 1000 it is the other way round.
+/// A number with a suffix of size. With a base of 1024 `k` is 1024, and `kib` is 1000, as in fio
+/// 3.33; with 1000 it is the other way round.
 pub(super) fn bytes(text: &str, kb_base: u64) -> Option<u64> {
     let (number, suffix) = digits(text)?;
     let suffix = suffix.to_ascii_lowercase();
@@ -84,8 +84,8 @@ pub(super) fn size(text: &str, kb_base: u64) -> Option<Size> {
     Some(Size::Bytes(Bytes(bytes(text, kb_base)?)))
 }
 
-/// One value for each direction: the second also for trim unless there is a third; an empty one keeps
-/// what was there.
+/// One value for each direction: the second also for trim unless there is a third; an empty one
+/// keeps what was there.
 pub(super) fn by_direction<T: Clone>(
     text: &str,
     before: [T; 3],

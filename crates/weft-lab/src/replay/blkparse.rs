@@ -1,9 +1,9 @@
 //! What does a line that `blkparse` prints say?
 //!
 //! `maj,min cpu seq time pid action rwbs sector + count [process]`, for example
-//! `8,0 3 1 0.000000000 697 Q W 223490 + 8 [kjournald]`. A request without data has no `sector + count`.
-//! The summary at the end is counted, not read. Events other than the chosen one are checked up to
-//! `rwbs`, counted and left out.
+//! `8,0 3 1 0.000000000 697 Q W 223490 + 8 [kjournald]`. A request without data has no
+//! `sector + count`. The summary at the end is counted, not read. Events other than the chosen one
+//! are checked up to `rwbs`, counted and left out.
 //!
 //! Source   blkparse(1), "Default output"; experiments.md §5.2; output of blkparse 1.2.0
 
@@ -81,7 +81,8 @@ enum Extent {
     PassThrough,
 }
 
-/// `sector + count [process]`, `[process]`, or what a pass-through command has: `bytes (…) [process]`.
+/// `sector + count [process]`, `[process]`, or what a pass-through command has:
+/// `bytes (…) [process]`.
 fn extent(op: Op, fields: &mut Fields<'_>) -> Result<Extent, Fault> {
     if fields.rest().starts_with('[') {
         process(fields)?;

@@ -1,10 +1,11 @@
 //! What do the bytes of a blktrace file say?
 //!
 //! Records of 48 bytes, each followed by as many bytes as it says, in the byte order of the machine
-//! that was traced. Requests that were queued (or issued) become records; other events and notes are
-//! counted, and the names of processes are kept.
+//! that was traced. Requests that were queued (or issued) become records; other events and notes
+//! are counted, and the names of processes are kept.
 //!
-//! Source   linux/blktrace_api.h (UAPI); experiments.md §5.1; agreement with blkparse 1.2.0 is tested
+//! Source   linux/blktrace_api.h (UAPI); experiments.md §5.1; agreement with blkparse 1.2.0 is
+//!          tested
 
 use super::line::request_max;
 use super::{Context, Event, Flags, Op, Record, ReplayError, Source, rwbs};

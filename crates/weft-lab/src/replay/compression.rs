@@ -10,7 +10,8 @@ pub(crate) const AHEAD_BYTES: usize = 128 << 10;
 
 /// The contents of a file, unpacked if it begins as a gzip or zstd file does.
 ///
-/// Source   RFC 1952 §2.3.1 (0x1f 0x8b); RFC 8878 §3.1.1 and §3.1.2 (magic numbers, skippable frames)
+/// Source   RFC 1952 §2.3.1 (0x1f 0x8b); RFC 8878 §3.1.1 and §3.1.2 (magic numbers, skippable
+///          frames)
 pub(crate) fn unpacked(file: &str, reader: Box<dyn Read>) -> Result<Box<dyn BufRead>, ReplayError> {
     let mut reader = BufReader::with_capacity(AHEAD_BYTES, Filled::new(reader));
     let begin = reader.fill_buf().map_err(ReplayError::io(file))?;

@@ -1,7 +1,7 @@
 //! Which format is this, by its contents?
 //!
-//! Formats with a magic number or a header say it themselves. For the others the first line is tried with
-//! every parser; a format is found when exactly one of them takes it.
+//! Formats with a magic number or a header say it themselves. For the others the first line is
+//! tried with every parser; a format is found when exactly one of them takes it.
 
 use super::alibaba::Alibaba;
 use super::blkparse::Blkparse;

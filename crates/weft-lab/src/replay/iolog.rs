@@ -8,11 +8,13 @@
 //! beyond them behind: ` flags=sync,fua pid=697 latency=90000` (nanoseconds). A log that weft wrote
 //! holds whole records, and fio replays it.
 //!
-//! A log may lack requests, and then says so: ` lost=5` behind a line says that five requests before it are
-//! not in the log, ` requests=1000` behind a `close` of version 3 how many of that file are. A log that
-//! ends before its files are closed was cut short; its last line counts only if it is whole.
+//! A log may lack requests, and then says so: ` lost=5` behind a line says that five requests
+//! before it are not in the log, ` requests=1000` behind a `close` of version 3 how many of that
+//! file are. A log that ends before its files are closed was cut short; its last line counts only
+//! if it is whole.
 //!
-//! Source   fio HOWTO, "Trace file format v2" and "v3"; logs that fio 3.33 wrote; experiments.md §5.3
+//! Source   fio HOWTO, "Trace file format v2" and "v3"; logs that fio 3.33 wrote; experiments.md
+//!          §5.3
 
 use super::line::{Fault, Field, Fields, LineFormat, LineStep, Separator, range};
 use super::{Context, Devices, Flags, Op, Record};
@@ -232,9 +234,9 @@ fn beyond(field: &Field<'_>, record: &mut Record, lost: &mut Option<u64>) -> Res
 
 /// Writes a log, record by record.
 ///
-/// Times are kept to the microsecond in version 3. In version 2 a record comes up to 100 µs before its
-/// time, because shorter waits do not count. For fio write version 3: of logs with waits that were tried, fio 3.33
-/// hung on most. The caller buffers.
+/// Times are kept to the microsecond in version 3. In version 2 a record comes up to 100 µs before
+/// its time, because shorter waits do not count. For fio write version 3: of logs with waits that
+/// were tried, fio 3.33 hung on most. The caller buffers.
 ///
 /// ```
 /// use weft_lab::replay::{Devices, Flags, Op, Record, iolog};

@@ -35,8 +35,8 @@ pub(crate) trait LineFormat {
     /// What `line`, the `number`th of its file (1-based), comes to.
     fn parse(&mut self, number: u64, line: &str, context: &mut Context) -> Result<LineStep, Fault>;
 
-    /// Whether the file may end here, as far as the format tells. Where it may not, a last line without
-    /// its end was cut in the middle.
+    /// Whether the file may end here, as far as the format tells. Where it may not, a last line
+    /// without its end was cut in the middle.
     fn is_whole(&self) -> bool {
         true
     }
@@ -324,9 +324,9 @@ impl<'a> Field<'a> {
     }
 }
 
-/// The longest request of a kind: a longer one is a damaged line, and would take as long to simulate as all
-/// others together. Eight times what any kernel or NBD client transfers at once (32 MiB); discards count
-/// bytes in 32 bits.
+/// The longest request of a kind: a longer one is a damaged line, and would take as long to
+/// simulate as all others together. Eight times what any kernel or NBD client transfers at once (32
+/// MiB); discards count bytes in 32 bits.
 ///
 /// Source   Linux `queue/max_sectors_kb`, at most 32768 here; `struct bvec_iter`, `bi_size`
 pub(crate) fn request_max(op: Op) -> (Bytes, &'static str) {
@@ -336,8 +336,8 @@ pub(crate) fn request_max(op: Op) -> (Bytes, &'static str) {
     }
 }
 
-/// The range of a request of at most [`request_max`], which must end below 2^63; `length` is the field to
-/// blame.
+/// The range of a request of at most [`request_max`], which must end below 2^63; `length` is the
+/// field to blame.
 pub(crate) fn range(
     op: Op,
     offset: Bytes,

@@ -1,12 +1,13 @@
 //! What did a block device have to do, and when?
 //!
-//! A trace is a stream of [`Record`]s, whatever wrote it. Each format has one file that turns its lines
-//! (or bytes) into records; [`Trace`] finds out which format a file has, unpacks gzip and zstd on the
-//! way, and merges several files by time. Nothing is held in memory but the records that wait for
-//! their turn, so a trace may be larger than memory. [`shape::Shaped`] then fits it to another volume.
+//! A trace is a stream of [`Record`]s, whatever wrote it. Each format has one file that turns its
+//! lines (or bytes) into records; [`Trace`] finds out which format a file has, unpacks gzip and
+//! zstd on the way, and merges several files by time. Nothing is held in memory but the records
+//! that wait for their turn, so a trace may be larger than memory. [`shape::Shaped`] then fits it
+//! to another volume.
 //!
-//! What a parser does not know is an error that names file, line and column. What it knows and has no
-//! use for (a file being opened, a summary at the end) is counted in [`Counts`].
+//! What a parser does not know is an error that names file, line and column. What it knows and has
+//! no use for (a file being opened, a summary at the end) is counted in [`Counts`].
 //!
 //! Source   experiments.md §5
 
@@ -36,7 +37,8 @@ pub use trace::Trace;
 use std::collections::{BTreeMap, HashMap};
 use weft_units::{Bytes, Span, Time};
 
-/// Most devices that one trace may name: a bound on memory, an order above the largest public trace.
+/// Most devices that one trace may name: a bound on memory, an order above the largest public
+/// trace.
 pub const DEVICE_COUNT_MAX: usize = 1 << 16;
 
 /// One request as a trace tells it.
@@ -143,8 +145,8 @@ pub struct Counts {
     pub records: u64,
     /// Requests that are older than the one before them.
     pub out_of_order: u64,
-    /// Requests that there were and the trace lacks, as it says itself: whoever recorded it could not keep
-    /// up, or had no space.
+    /// Requests that there were and the trace lacks, as it says itself: whoever recorded it could
+    /// not keep up, or had no space.
     pub lost: u64,
     /// Files that end before they should: whoever recorded them was killed.
     pub cut_short: u64,

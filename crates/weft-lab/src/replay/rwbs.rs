@@ -1,6 +1,7 @@
 //! What do the letters of a block trace say of a request?
 //!
-//! A preflush, the operation, then what else is set: `FWFSM` is a write with preflush, FUA, sync, metadata.
+//! A preflush, the operation, then what else is set: `FWFSM` is a write with preflush, FUA, sync,
+//! metadata.
 //!
 //! Source   blkparse(1), "RWBS"; experiments.md §5.2; order of letters as blkparse 1.2 prints them
 
@@ -41,8 +42,8 @@ pub(crate) fn parse(field: &Field<'_>) -> Result<(Option<Op>, Flags), Fault> {
     Ok((op, flags))
 }
 
-/// What a request with these letters and this length is: a write or nothing that carries no data but
-/// a preflush is a flush.
+/// What a request with these letters and this length is: a write or nothing that carries no data
+/// but a preflush is a flush.
 pub(crate) fn request(op: Option<Op>, flags: Flags, empty: bool) -> Option<(Op, Flags)> {
     if empty && flags.preflush && matches!(op, None | Some(Op::Write)) {
         return Some((Op::Flush, Flags { preflush: false, ..flags }));

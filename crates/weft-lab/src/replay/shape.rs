@@ -1,8 +1,8 @@
 //! How does a trace of one device become work for another?
 //!
-//! In this order: only the wanted devices, their offsets placed on one volume and divided, the range
-//! rounded to the volume's blocks, then fitted to its size; times spread and scaled. What is dropped,
-//! cut or split is counted. The runner takes [`Pace`] from the same options.
+//! In this order: only the wanted devices, their offsets placed on one volume and divided, the
+//! range rounded to the volume's blocks, then fitted to its size; times spread and scaled. What is
+//! dropped, cut or split is counted. The runner takes [`Pace`] from the same options.
 
 use super::{DeviceIndex, Op, Record, ReplayError};
 use std::collections::VecDeque;

@@ -1,6 +1,7 @@
 //! What does a line of an SPC trace (UMass Financial, WebSearch) say?
 //!
-//! `ASU,LBA,Size,Opcode,Timestamp`: an application storage unit, a sector, bytes, `r` or `w`, seconds.
+//! `ASU,LBA,Size,Opcode,Timestamp`: an application storage unit, a sector, bytes, `r` or `w`,
+//! seconds.
 //!
 //! Source   Storage Performance Council trace file format 1.0.1, as used by the UMass repository;
 //! experiments.md §5.5

@@ -1,7 +1,7 @@
 //! What does a line of the SYSTOR '17 traces of virtual desktops say?
 //!
-//! A header, then `Timestamp,Response,IOType,LUN,Offset,Size`: seconds, seconds, `R` or `W`, a number,
-//! bytes, bytes. An empty response is one that was not seen.
+//! A header, then `Timestamp,Response,IOType,LUN,Offset,Size`: seconds, seconds, `R` or `W`, a
+//! number, bytes, bytes. An empty response is one that was not seen.
 //!
 //! Source   README of the traces at SNIA; experiments.md §5.5
 

@@ -1,7 +1,8 @@
 //! What does a line of the Tencent CBS traces of 2018 say?
 //!
-//! `Timestamp,Offset,Size,IOType,VolumeID`: whole seconds since the epoch, sectors, sectors, `0` read or
-//! `1` write. All requests of a second share its time: see [`super::shape::Options::spread`].
+//! `Timestamp,Offset,Size,IOType,VolumeID`: whole seconds since the epoch, sectors, sectors, `0`
+//! read or `1` write. All requests of a second share its time: see
+//! [`super::shape::Options::spread`].
 //!
 //! Source   README of the traces at SNIA; experiments.md §5.6
 

@@ -1,7 +1,7 @@
 //! How do files become one stream of records?
 //!
-//! Every file is a source with its own format and packing. The next record is the oldest of those that
-//! the sources offer, by (time, sequence, order of the files), and times count from the first.
+//! Every file is a source with its own format and packing. The next record is the oldest of those
+//! that the sources offer, by (time, sequence, order of the files), and times count from the first.
 
 use super::compression::unpacked;
 use super::options::ReadOptions;
@@ -39,8 +39,8 @@ enum State {
 }
 
 impl Trace {
-    /// Opens the files of one trace. `NAME` stands for `NAME.blktrace.0`, `NAME.blktrace.1`, … where
-    /// only these exist.
+    /// Opens the files of one trace. `NAME` stands for `NAME.blktrace.0`, `NAME.blktrace.1`, …
+    /// where only these exist.
     ///
     /// # Errors
     /// A file cannot be opened or unpacked, or its format is not found out.

@@ -5,7 +5,8 @@ use super::scale::Scale;
 use super::style::COLOURS;
 use super::{Bars, Cell, Group, Table, Value, number};
 
-/// Height of a bar, of the gap after it, of a group's label, of the space between groups, of the axis.
+/// Height of a bar, of the gap after it, of a group's label, of the space between groups, of the
+/// axis.
 const BAR: f64 = 16.0;
 const GAP: f64 = 5.0;
 const LABEL: f64 = 21.0;
@@ -130,7 +131,8 @@ pub(super) fn figure(bars: &Bars, chart: u32) -> String {
     html::figure(&bars.title, &bars.description, &legend(bars), &svg, &numbers(bars))
 }
 
-/// Where the scale ends. A few runs may have an interval that is many times as wide as all values: it is cut.
+/// Where the scale ends. A few runs may have an interval that is many times as wide as all values:
+/// it is cut.
 fn highest(bars: &Bars) -> f64 {
     let most = |ends: &mut dyn Iterator<Item = f64>| {
         ends.filter(|end| end.is_finite()).fold(0.0, f64::max)

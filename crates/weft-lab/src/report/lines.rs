@@ -13,7 +13,8 @@ const PLOT: f64 = 240.0;
 const ABOVE: f64 = 30.0;
 const BELOW: f64 = 56.0;
 
-/// A line of more points than this is drawn without them, and one in so many of them is told as a number.
+/// A line of more points than this is drawn without them, and one in so many of them is told as a
+/// number.
 const DOTTED_MAX: usize = 40;
 
 /// Where the plot begins and ends, in percent of the width: numbers stand left of it.

@@ -1,10 +1,10 @@
 //! How does a result become a page that explains itself?
 //!
-//! A [`Report`] is plain values; [`Report::html`] makes one file of them, with charts as inline SVG, without
-//! scripts and without anything fetched. Charts are as wide as the page: positions across are percentages and
-//! text keeps its size, so that a telephone shows what a screen shows. Colours follow the reader's light
-//! or dark preference and never carry a meaning alone; each chart has a title, a description, and its numbers
-//! in a table below it.
+//! A [`Report`] is plain values; [`Report::html`] makes one file of them, with charts as inline
+//! SVG, without scripts and without anything fetched. Charts are as wide as the page: positions
+//! across are percentages and text keeps its size, so that a telephone shows what a screen shows.
+//! Colours follow the reader's light or dark preference and never carry a meaning alone; each chart
+//! has a title, a description, and its numbers in a table below it.
 
 mod bars;
 mod html;
@@ -130,7 +130,8 @@ pub struct Group {
     pub values: Vec<Option<Value>>,
     /// Where the measured one should lie.
     pub band: Option<(f64, f64)>,
-    /// What single runs gave, for each series; empty, or shorter than the series, where there is nothing to show.
+    /// What single runs gave, for each series; empty, or shorter than the series, where there is
+    /// nothing to show.
     pub runs: Vec<Vec<f64>>,
 }
 
@@ -183,7 +184,8 @@ pub enum Axis {
 pub struct Series {
     /// What it is.
     pub name: String,
-    /// Places and values, from left to right. A line without any is left out, and keeps its colour from others.
+    /// Places and values, from left to right. A line without any is left out, and keeps its colour
+    /// from others.
     pub points: Vec<(f64, Value)>,
 }
 

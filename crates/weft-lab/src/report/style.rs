@@ -3,8 +3,9 @@
 /// Colours of series.
 pub(super) const COLOURS: usize = 8;
 
-/// The style sheet, whole. Its colours of series, told apart in light and dark and by the colour-blind (after Okabe
-/// and Ito); lines differ in their dashes as well, bars in their order and numbers.
+/// The style sheet, whole. Its colours of series, told apart in light and dark and by the
+/// colour-blind (after Okabe and Ito); lines differ in their dashes as well, bars in their order
+/// and numbers.
 pub(super) const SHEET: &str = r#"
 :root {
   color-scheme: light dark;

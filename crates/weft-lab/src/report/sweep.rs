@@ -29,7 +29,8 @@ use super::{
 pub struct Sweep {
     /// What was run, on what.
     pub title: String,
-    /// One or two sentences that say what came out: which setting is best, and whether that is sure.
+    /// One or two sentences that say what came out: which setting is best, and whether that is
+    /// sure.
     pub summary: String,
     /// Facts by name: seed, runs, model, where costs are from.
     pub facts: Vec<(String, String)>,

@@ -101,8 +101,8 @@ fn time(text: &str) -> Option<Span> {
     (nanoseconds < 1e18).then_some(Span(nanoseconds as u64))
 }
 
-/// Faults that the level bears, within `span`: a member is slow from some time on; later another one fails, or
-/// has blocks that cannot be read, or with RAID 6 both happen to two.
+/// Faults that the level bears, within `span`: a member is slow from some time on; later another
+/// one fails, or has blocks that cannot be read, or with RAID 6 both happen to two.
 #[must_use]
 pub fn drawn(level: Level, members: usize, span: Span, seed: u64) -> Vec<PlannedFault> {
     let mut rng = Rng::new(seed ^ 0x6661_756c_7473);

@@ -1,9 +1,10 @@
 //! What does a fio job file do on a simulated volume?
 //!
-//! Each clone of a job is a process of the machine. Jobs run together until one stands behind a `stonewall`,
-//! which waits for all before it. Every option that the reader of job files takes either has its effect here
-//! or is an error that names it. Times: a request's latency goes from being handed over to its answer; what is
-//! handed over at a rate late is not made up for in its latency, as in fio.
+//! Each clone of a job is a process of the machine. Jobs run together until one stands behind a
+//! `stonewall`, which waits for all before it. Every option that the reader of job files takes
+//! either has its effect here or is an error that names it. Times: a request's latency goes from
+//! being handed over to its answer; what is handed over at a rate late is not made up for in its
+//! latency, as in fio.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -78,7 +79,8 @@ fn plan(jobs: &[Job], size: Bytes, seed: u64) -> Result<Vec<Clone<'_>>, Simulate
                 expected: format!("at most {CLONES_MAX}, as many as fio has"),
             }));
         }
-        // What is made durable at the end is the pace's, so that it comes after the run time as well.
+        // What is made durable at the end is the pace's, so that it comes after the run time as
+        // well.
         let mut asked = job.clone();
         (asked.durability.end_fsync, asked.durability.fsync_on_close) = (false, false);
         for number in 0..job.clone_count {
@@ -241,7 +243,8 @@ fn flags(job: &Job) -> Flags {
 
 fn pace(job: &Job) -> Pace {
     let submission = &job.submission;
-    // Engines that make one call after the other have one request in flight, whatever the depth says.
+    // Engines that make one call after the other have one request in flight, whatever the depth
+    // says.
     let one = matches!(submission.engine, Engine::Psync | Engine::Sync)
         || job.pattern.directions == [Direction::Trim];
     let depth = if one { 1 } else { submission.depth };
@@ -266,7 +269,8 @@ fn pace(job: &Job) -> Pace {
 
 /// As whom it asks.
 ///
-/// Source   ioprio_set(2): classes 1 real time, 2 best effort, 3 idle; a priority alone is of best effort
+/// Source   ioprio_set(2): classes 1 real time, 2 best effort, 3 idle; a priority alone is of best
+///          effort
 fn class(job: &Job) -> Class {
     let level = job.class.prio.unwrap_or(4);
     match (job.class.prio_class, job.class.prio) {

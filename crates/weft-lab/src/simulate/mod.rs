@@ -1,9 +1,10 @@
 //! What does a user's own load do on a simulated volume?
 //!
-//! A [`Volume`] says which drives, which array on them and how it is tuned; [`jobs::run`] runs a fio job file on
-//! it, [`trace::Replay`] a trace, and [`sweep::sweep`] either of them under several settings. What comes out is an [`Outcome`]: results in fio's terms, what the members
-//! were asked for, and what the engine had to do. The code that decides is the engine that serves real volumes;
-//! the drives are models, and time is virtual, so nothing depends on the host.
+//! A [`Volume`] says which drives, which array on them and how it is tuned; [`jobs::run`] runs a
+//! fio job file on it, [`trace::Replay`] a trace, and [`sweep::sweep`] either of them under several
+//! settings. What comes out is an [`Outcome`]: results in fio's terms, what the members were asked
+//! for, and what the engine had to do. The code that decides is the engine that serves real
+//! volumes; the drives are models, and time is virtual, so nothing depends on the host.
 //!
 //! Source   experiments.md §5, §6
 
@@ -152,10 +153,10 @@ fn seconds(span: Span) -> String {
     format!("{:.3} s", span.0 as f64 / 1e9)
 }
 
-/// How much virtual time passes between two looks at the host's clock: about ten thousand requests of a fast
-/// volume.
+/// How much virtual time passes between two looks at the host's clock: about ten thousand requests
+/// of a fast volume.
 const SLICE: Span = Span::millis(20);
 
-/// A run that takes longer in virtual time, but for gaps in which nothing happens, is stopped: a year and
-/// a day.
+/// A run that takes longer in virtual time, but for gaps in which nothing happens, is stopped: a
+/// year and a day.
 const VIRTUAL_MAX: Span = Span::secs(366 * 86_400);

@@ -1,8 +1,9 @@
 //! When is each request of a job due?
 //!
-//! With a rate, as much of each direction may have been asked for as its rate allows since the clone began, as
-//! in fio; with `rate_process=poisson` the spans between requests are drawn from the exponential distribution of
-//! that mean. The order of requests stays that of the job, so a direction with a lower rate holds the others up.
+//! With a rate, as much of each direction may have been asked for as its rate allows since the
+//! clone began, as in fio; with `rate_process=poisson` the spans between requests are drawn from
+//! the exponential distribution of that mean. The order of requests stays that of the job, so a
+//! direction with a lower rate holds the others up.
 
 use weft_sim::rng::Rng;
 use weft_units::Span;

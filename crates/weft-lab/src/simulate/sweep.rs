@@ -1,8 +1,9 @@
 //! Which setting is best, and is it sure?
 //!
-//! Every combination of the values that are swept is run on a volume of its own, as often as is asked for; run `r`
-//! has the seed `base + r` in all of them, so that requests and platters are the same and only the setting
-//! differs. A setting is better than another when the 95 % interval of the ratio of paired runs leaves 1 out.
+//! Every combination of the values that are swept is run on a volume of its own, as often as is
+//! asked for; run `r` has the seed `base + r` in all of them, so that requests and platters are the
+//! same and only the setting differs. A setting is better than another when the 95 % interval of
+//! the ratio of paired runs leaves 1 out.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -148,7 +149,8 @@ impl Swept {
         ratio(&self.values(base, metric), &self.values(setting, metric))
     }
 
-    /// The best setting of a metric, and whether it is sure; `None`: there is only one, or nothing was done.
+    /// The best setting of a metric, and whether it is sure; `None`: there is only one, or nothing
+    /// was done.
     #[must_use]
     pub fn best(&self, metric: Metric) -> Option<Best> {
         let count = self.samples.len();

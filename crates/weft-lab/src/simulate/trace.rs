@@ -1,10 +1,10 @@
 //! What does a trace do on a simulated volume?
 //!
-//! A trace is read twice: once to know its shape, so that what does not fit is told before anything runs, and
-//! once to be replayed. It is not held in memory. Requests are handed over at their own times (open loop), however
-//! the volume keeps up, or as many at a time as is said (closed loop). In an open loop the time between when a
-//! request was due and when it was handed over is its submission latency: a caller is held up while the volume
-//! has no stripes, as md holds it up.
+//! A trace is read twice: once to know its shape, so that what does not fit is told before anything
+//! runs, and once to be replayed. It is not held in memory. Requests are handed over at their own
+//! times (open loop), however the volume keeps up, or as many at a time as is said (closed loop).
+//! In an open loop the time between when a request was due and when it was handed over is its
+//! submission latency: a caller is held up while the volume has no stripes, as md holds it up.
 
 use std::cell::{Cell, RefCell};
 use std::path::PathBuf;
@@ -28,7 +28,8 @@ pub struct Replay {
     pub paths: Vec<PathBuf>,
     /// How they are read.
     pub read: ReadOptions,
-    /// When requests are handed over; `None`: at their times, or one after the other if there are none.
+    /// When requests are handed over; `None`: at their times, or one after the other if there are
+    /// none.
     pub pace: Option<Pace>,
     /// Length of time for 100 of the trace's.
     pub time_percent: u32,
@@ -65,7 +66,8 @@ pub struct Shape {
     pub span: Span,
     /// Reads and writes that begin where the one before them on that device ended.
     pub sequential: u64,
-    /// Requests that carry a flag which says that somebody waits for them, or that they are durable.
+    /// Requests that carry a flag which says that somebody waits for them, or that they are
+    /// durable.
     pub flagged: u64,
 }
 

@@ -26,10 +26,10 @@ pub enum Goal {
 
 /// A session up to the first request, seen from the client.
 ///
-/// Bytes in, events and bytes out. The driver sends [`output`](Self::output), gives what it receives
-/// to [`input`](Self::input) until that takes nothing and returns nothing, and stops at
-/// [`HandshakeEvent::Ready`], [`HandshakeEvent::Finished`] or [`HandshakeEvent::Failed`]; bytes left
-/// over at `Ready` belong to the connection.
+/// Bytes in, events and bytes out. The driver sends [`output`](Self::output), gives what it
+/// receives to [`input`](Self::input) until that takes nothing and returns nothing, and stops at
+/// [`HandshakeEvent::Ready`], [`HandshakeEvent::Finished`] or [`HandshakeEvent::Failed`]; bytes
+/// left over at `Ready` belong to the connection.
 ///
 /// ```text
 /// Greeting ──► Replies to EXTENDED_HEADERS, if wanted
@@ -100,8 +100,8 @@ impl ClientHandshake {
         self
     }
 
-    /// The same, asking for extended headers first: requests without payload may then be longer than
-    /// 4 GiB. A server may decline.
+    /// The same, asking for extended headers first: requests without payload may then be longer
+    /// than 4 GiB. A server may decline.
     #[must_use]
     pub fn with_extended_headers(mut self) -> Self {
         self.wants_extended = true;

@@ -3,7 +3,8 @@
 //! Every reply is held against its request: data inside the range asked for, once, and all of it;
 //! extents from its first byte on; nothing for requests that are not open.
 //!
-//! Source: `proto.md` "Simple reply message", "Structured reply types", "Extended reply chunk message".
+//! Source: `proto.md` "Simple reply message", "Structured reply types", "Extended reply chunk
+//! message".
 
 use std::ops::Range;
 
@@ -185,7 +186,8 @@ impl ClientConnection {
         }
     }
 
-    /// Extents have come: of the context that was agreed on, once, none empty, and as many as asked for.
+    /// Extents have come: of the context that was agreed on, once, none empty, and as many as asked
+    /// for.
     fn on_extents(&mut self, header: ChunkHeader, data: &[u8]) -> Result<ReplyStep, ClientError> {
         let ChunkHeader { flags, cookie, kind, .. } = header;
         self.phase = Phase::Reply;

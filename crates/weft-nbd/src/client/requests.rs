@@ -17,10 +17,12 @@ use crate::wire::{ChunkHeader, NbdError, RequestHeader, command};
 ///
 /// 1. asks [`request`](Self::request) for the bytes of a request and sends them, after a write
 ///    followed by the payload;
-/// 2. gives what it received to [`input`](Self::input) until that takes nothing and returns nothing;
-/// 3. after [`ClientEvent::Data`], takes the payload itself, from its receive buffer or straight from
-///    the socket into its own memory, and says so with [`payload_consumed`](Self::payload_consumed),
-///    then calls `input` again even when it has no more bytes: the end of a request may be waiting.
+/// 2. gives what it received to [`input`](Self::input) until that takes nothing and returns
+///    nothing;
+/// 3. after [`ClientEvent::Data`], takes the payload itself, from its receive buffer or straight
+///    from the socket into its own memory, and says so with
+///    [`payload_consumed`](Self::payload_consumed), then calls `input` again even when it has no
+///    more bytes: the end of a request may be waiting.
 #[derive(Debug)]
 pub struct ClientConnection {
     pub(super) export: ExportInfo,
@@ -133,7 +135,8 @@ impl ClientConnection {
     /// Call it again with the rest, and with what arrives, until it returns `(0, None)`.
     ///
     /// # Panics
-    /// While [`payload_remaining`](Self::payload_remaining) is not zero: those bytes are the driver's.
+    /// While [`payload_remaining`](Self::payload_remaining) is not zero: those bytes are the
+    /// driver's.
     #[must_use = "an event that is not looked at is a request or a reply lost"]
     pub fn input(&mut self, bytes: &[u8]) -> (usize, Option<ClientEvent>) {
         assert_eq!(self.payload_remaining(), 0, "the payload of a read was not taken");

@@ -99,8 +99,8 @@ impl Server {
         self.open_after(if structured { &[8] } else { &[] })
     }
 
-    /// The same after these options without data, and the choice of `base:allocation` if replies may
-    /// tell it.
+    /// The same after these options without data, and the choice of `base:allocation` if replies
+    /// may tell it.
     pub(crate) fn open_after(mut self, options: &[u32]) -> Self {
         self.receive(&client_flags());
         for number in options {

@@ -1,4 +1,5 @@
-//! The words of the superblock, as they are on the member: which is which field, and how two make a number.
+//! The words of the superblock, as they are on the member: which is which field, and how two make a
+//! number.
 
 use super::{ByteOrder, DISKS_090_MAX, Disk090, Reshape090, Super090};
 use crate::{At, Level, SUPER_BYTES, SuperblockError, Uuid};

@@ -20,9 +20,9 @@
 //! consecutive, for levels where a general product takes several instructions, and
 //! `sum_of_products!` is for levels where it takes one.
 //!
-//! Kernels that can store past the caches take `stream`, and do so where their results are aligned to
-//! a vector; they then also ask for sources ahead of time, since nothing of them is in a cache either
-//! ([`crate::Store`]).
+//! Kernels that can store past the caches take `stream`, and do so where their results are aligned
+//! to a vector; they then also ask for sources ahead of time, since nothing of them is in a cache
+//! either ([`crate::Store`]).
 //!
 //! All functions carry the level's `#[target_feature]`, which makes the intrinsics safe to call and
 //! lets helpers inline. A trait could not do that: its methods cannot carry the attribute. What
@@ -49,8 +49,8 @@ pub(super) fn column_mut<const BYTES: usize, const WIDTH: usize>(
 
 /// How far ahead of its use a line is asked for when streaming.
 ///
-/// Memory answers in about 100 ns; at 30 GB/s and ten strips that is 300 bytes of each. More does no
-/// harm as long as what was fetched stays in a first-level cache of 32 KiB until it is used.
+/// Memory answers in about 100 ns; at 30 GB/s and ten strips that is 300 bytes of each. More does
+/// no harm as long as what was fetched stays in a first-level cache of 32 KiB until it is used.
 #[allow(dead_code, reason = "which levels there are depends on the architecture")]
 pub(super) const AHEAD_BYTES: usize = 1024;
 

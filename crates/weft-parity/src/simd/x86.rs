@@ -78,9 +78,9 @@ mod ssse3 {
     fn stream(vector: Vector, bytes: &mut [u8; BYTES]) {
         let place = bytes.as_mut_ptr();
         debug_assert!(place.addr().is_multiple_of(BYTES));
-        // SAFETY: the reference is to as many bytes as are written. They are aligned: the kernels stream
-        // only to strips that `is_aligned` found to be, at whole vectors from their start. `fence` comes
-        // before anybody else may look.
+        // SAFETY: the reference is to as many bytes as are written. They are aligned: the kernels
+        // stream only to strips that `is_aligned` found to be, at whole vectors from their start.
+        // `fence` comes before anybody else may look.
         unsafe { _mm_stream_si128(place.cast(), vector) }
     }
 
@@ -187,9 +187,9 @@ mod avx2 {
     fn stream(vector: Vector, bytes: &mut [u8; BYTES]) {
         let place = bytes.as_mut_ptr();
         debug_assert!(place.addr().is_multiple_of(BYTES));
-        // SAFETY: the reference is to as many bytes as are written. They are aligned: the kernels stream
-        // only to strips that `is_aligned` found to be, at whole vectors from their start. `fence` comes
-        // before anybody else may look.
+        // SAFETY: the reference is to as many bytes as are written. They are aligned: the kernels
+        // stream only to strips that `is_aligned` found to be, at whole vectors from their start.
+        // `fence` comes before anybody else may look.
         unsafe { _mm256_stream_si256(place.cast(), vector) }
     }
 
@@ -312,9 +312,9 @@ mod avx512_gfni {
     fn stream(vector: Vector, bytes: &mut [u8; BYTES]) {
         let place = bytes.as_mut_ptr();
         debug_assert!(place.addr().is_multiple_of(BYTES));
-        // SAFETY: the reference is to as many bytes as are written. They are aligned: the kernels stream
-        // only to strips that `is_aligned` found to be, at whole vectors from their start. `fence` comes
-        // before anybody else may look.
+        // SAFETY: the reference is to as many bytes as are written. They are aligned: the kernels
+        // stream only to strips that `is_aligned` found to be, at whole vectors from their start.
+        // `fence` comes before anybody else may look.
         unsafe { _mm512_stream_si512(place.cast(), vector) }
     }
 

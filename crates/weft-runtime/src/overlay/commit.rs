@@ -11,9 +11,9 @@
 //! the start gives the same members. Superblocks come last: until then no member says that it has
 //! what it may only have in part.
 //!
-//! The files `.committed` are empty and say that there is nothing left to do, so that who commits again
-//! after an interruption can tell that from the wrong directory. A new overlay of the member, or its
-//! discard, removes them.
+//! The files `.committed` are empty and say that there is nothing left to do, so that who commits
+//! again after an interruption can tell that from the wrong directory. A new overlay of the member,
+//! or its discard, removes them.
 
 use std::ops::Range;
 use std::os::fd::AsFd;
@@ -56,8 +56,8 @@ impl Commit {
     /// [`Access::ReadOnly`] nothing can be.
     ///
     /// # Errors
-    /// A member is in use or was written since its overlay was made; an overlay is damaged, or one of
-    /// the same array belongs to a member that was not named.
+    /// A member is in use or was written since its overlay was made; an overlay is damaged, or one
+    /// of the same array belongs to a member that was not named.
     pub fn open(dir: &Path, specs: &[MemberSpec], access: Access) -> Result<Self, DeviceError> {
         let options = OpenOptions { buffered: true, ..OpenOptions::new(access) };
         let mut all: Vec<OpenMember> = Vec::new();
@@ -110,8 +110,8 @@ impl Commit {
     /// Writes all overlays into their members and removes them. `progress` hears of bytes written.
     ///
     /// # Errors
-    /// A member or overlay does not answer. The overlays are still there, and doing it again does all
-    /// of it.
+    /// A member or overlay does not answer. The overlays are still there, and doing it again does
+    /// all of it.
     pub fn run(mut self, progress: &mut dyn FnMut(Bytes)) -> Result<(), DeviceError> {
         for (member, overlay) in &mut self.members {
             let failed = |source| io_error(member, "marking its overlay", source);
@@ -144,7 +144,8 @@ impl Commit {
         }
     }
 
-    /// Refuses to take a part of an array from overlay to members: its other members would be older.
+    /// Refuses to take a part of an array from overlay to members: its other members would be
+    /// older.
     fn refuse_left_out(&self) -> Result<(), DeviceError> {
         let arrays: Vec<[u8; 16]> =
             self.members.iter().map(|(_, overlay)| overlay.header.array).collect();

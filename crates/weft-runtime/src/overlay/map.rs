@@ -1,7 +1,8 @@
 //! Which granules does an overlay have, and which of them would a crash forget?
 //!
-//! Pages of the map in memory, those with a bit at least. A bit is set once its granule was written;
-//! its page is then *pending* until a flush has made the data durable, and the page after it.
+//! Pages of the map in memory, those with a bit at least. A bit is set once its granule was
+//! written; its page is then *pending* until a flush has made the data durable, and the page after
+//! it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;

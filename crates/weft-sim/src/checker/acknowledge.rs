@@ -3,9 +3,10 @@
 //! - (a) A write is acknowledged after every member that a restart would believe has completed it.
 //! - (b) With FUA, after it is durable on each of them.
 //! - (c) A flush, after all that was acknowledged before its receipt is durable on each member.
-//! - (d) A member that missed it may be left out only once no survivor's durable superblock counts it
-//!   as in sync: that is what "would believe" means. A survivor whose superblock can never be read again
-//!   tells nobody; but what was written to it counts as said, for who wrote it cannot know.
+//! - (d) A member that missed it may be left out only once no survivor's durable superblock counts
+//!   it as in sync: that is what "would believe" means. A survivor whose superblock can never be
+//!   read again tells nobody; but what was written to it counts as said, for who wrote it cannot
+//!   know.
 
 use std::collections::BTreeMap;
 

@@ -1,12 +1,13 @@
 //! I19: a request that waits while others are served
 //!
-//! While members answer and other requests of the volume are done, no request waits longer than its stripes may
-//! wait to be filled, and to be free, each a few times over, and what members take. Its time begins anew when
-//! an earlier request is answered that it overlaps, when a member has not answered for a second, and when one
-//! answers with an error: what follows from that has bounds of its own (`no_space_wait`, superblocks).
+//! While members answer and other requests of the volume are done, no request waits longer than its
+//! stripes may wait to be filled, and to be free, each a few times over, and what members take. Its
+//! time begins anew when an earlier request is answered that it overlaps, when a member has not
+//! answered for a second, and when one answers with an error: what follows from that has bounds of
+//! its own (`no_space_wait`, superblocks).
 //!
-//! With `preread_wait_max=none` stripes wait as md's do, for as long as others are read or written: then nothing
-//! is promised, and nothing is checked.
+//! With `preread_wait_max=none` stripes wait as md's do, for as long as others are read or written:
+//! then nothing is promised, and nothing is checked.
 
 use std::collections::BTreeMap;
 
@@ -18,8 +19,8 @@ use super::Violation;
 
 const NAME: &str = "I19 bounded wait";
 
-/// How often a request may wait for as long as a stripe may: for a stripe, for it to be filled, and both again for
-/// what an unlucky read or a full cache make it do twice.
+/// How often a request may wait for as long as a stripe may: for a stripe, for it to be filled, and
+/// both again for what an unlucky read or a full cache make it do twice.
 const WAITS: u64 = 4;
 
 /// What members take, and longer than that they do not answer.

@@ -1,7 +1,8 @@
-//! P5: an array that is dirty and degraded is refused unless somebody consents, and no other is for that
+//! P5: an array that is dirty and degraded is refused unless somebody consents, and no other is for
+//! that
 //!
-//! Parity of what was being written may be wrong, and a missing block would be computed from it. A member
-//! that holds nothing but parity may be missing.
+//! Parity of what was being written may be wrong, and a missing block would be computed from it. A
+//! member that holds nothing but parity may be missing.
 
 use weft_engine::assemble::{Assembly, AssemblyState, Refused, SlotState};
 use weft_units::{Sectors, Slot};
@@ -10,7 +11,8 @@ use super::{Array, Violation};
 
 const NAME: &str = "P5 dirty and degraded";
 
-/// Whether an assembly needs consent: members that hold data are missing, and superblocks say dirty.
+/// Whether an assembly needs consent: members that hold data are missing, and superblocks say
+/// dirty.
 #[must_use]
 pub fn needs_consent(array: &Array, with: &Assembly, dirty_from: Option<Sectors>) -> bool {
     let geometry = &array.geometry;

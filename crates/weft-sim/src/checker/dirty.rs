@@ -1,12 +1,12 @@
-//! I5: is the array marked dirty, durably, before data changes, and clean only when all is quiet and
-//! durable?
+//! I5: is the array marked dirty, durably, before data changes, and clean only when all is quiet
+//! and durable?
 //!
-//! Marked clean includes to be dirty only from some sector on, which a resync that was stopped leaves: then
-//! what is before it has to be quiet and durable.
+//! Marked clean includes to be dirty only from some sector on, which a resync that was stopped
+//! leaves: then what is before it has to be quiet and durable.
 //!
-//! A write counts when it changes what the member holds. Those of a resync do so too: parity is wrong
-//! until they are done. What is written to a member that is being rebuilt does not count, and neither does
-//! what makes a block good that could not be read: it changes nothing.
+//! A write counts when it changes what the member holds. Those of a resync do so too: parity is
+//! wrong until they are done. What is written to a member that is being rebuilt does not count, and
+//! neither does what makes a block good that could not be read: it changes nothing.
 
 use std::collections::BTreeMap;
 
@@ -30,8 +30,8 @@ pub struct Dirty {
 
 #[derive(Clone, Copy, Debug)]
 struct Write {
-    /// By which superblocks know its disk. Taken down when it is submitted: a disk that becomes shorter
-    /// may lose its superblock before it answers.
+    /// By which superblocks know its disk. Taken down when it is submitted: a disk that becomes
+    /// shorter may lose its superblock before it answers.
     number: Option<u32>,
     /// Its first data sector.
     column: u64,

@@ -1,8 +1,8 @@
 //! I11: does everything end exactly once?
 //!
-//! Tokens are fresh and get one `Done`; an accepted request gets one reply unless its client left; its
-//! frames come back once; its credit comes back in full. With nothing outstanding the engine's own
-//! counters are zero.
+//! Tokens are fresh and get one `Done`; an accepted request gets one reply unless its client left;
+//! its frames come back once; its credit comes back in full. With nothing outstanding the engine's
+//! own counters are zero.
 
 use std::collections::{BTreeMap, BTreeSet};
 

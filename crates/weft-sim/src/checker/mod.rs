@@ -1,8 +1,8 @@
 //! Does the engine keep its promises, whatever it thinks of itself?
 //!
-//! Checkers watch what goes into an engine, what comes out and what is on the media. They take nothing
-//! from the engine's own account but its counters at rest: who is in sync and whether the array is
-//! dirty is read off the superblocks that are durable ([`Record`]), as a restart would.
+//! Checkers watch what goes into an engine, what comes out and what is on the media. They take
+//! nothing from the engine's own account but its counters at rest: who is in sync and whether the
+//! array is dirty is read off the superblocks that are durable ([`Record`]), as a restart would.
 //!
 //! | Checker | Invariants | File |
 //! |---|---|---|

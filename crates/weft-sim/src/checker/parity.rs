@@ -1,13 +1,14 @@
 //! I6: is every stripe's parity right, or the stripe known to be suspect?
 //!
-//! Computes P and Q of every column anew from what is on the media and compares. A scrub says how much
-//! it looked at, so that a test can tell zero mismatches from zero stripes. RAID 6 with one member missing
-//! has one parity left to compare.
+//! Computes P and Q of every column anew from what is on the media and compares. A scrub says how
+//! much it looked at, so that a test can tell zero mismatches from zero stripes. RAID 6 with one
+//! member missing has one parity left to compare.
 //!
-//! After a cut a column is judged where the superblocks promise that its parity is right; and, whatever
-//! they say, where nobody was writing: no member had anything of it that was not durable, no request that
-//! writes to it was unanswered, and it was right before. Such a stripe is not half written, and the write
-//! hole is not open in it (P5: only stripes that were being written may be damaged).
+//! After a cut a column is judged where the superblocks promise that its parity is right; and,
+//! whatever they say, where nobody was writing: no member had anything of it that was not durable,
+//! no request that writes to it was unanswered, and it was right before. Such a stripe is not half
+//! written, and the write hole is not open in it (P5: only stripes that were being written may be
+//! damaged).
 
 use std::collections::BTreeSet;
 
@@ -54,8 +55,8 @@ pub struct Judged {
     pub degraded: u64,
 }
 
-/// Looks at columns. Left out are those with as many members missing, as the record says, as there are
-/// parities.
+/// Looks at columns. Left out are those with as many members missing, as the record says, as there
+/// are parities.
 #[must_use]
 pub fn scrub(
     disks: &[Disk],
@@ -119,8 +120,8 @@ impl<'a> Media<'a> {
     }
 }
 
-/// Whether all parity that is there is right. At most one block is missing, and if one is, not all of the
-/// parity: data is computed from P then, and Q says whether that is right.
+/// Whether all parity that is there is right. At most one block is missing, and if one is, not all
+/// of the parity: data is computed from P then, and Q says whether that is right.
 fn consistent(parity: &Parity, placement: &Placement, blocks: &[Option<Vec<u8>>]) -> bool {
     let (p, q) = (placement.p, placement.q);
     let data_of = |slot: Slot| placement.data_index(slot).is_some();
@@ -143,9 +144,9 @@ fn consistent(parity: &Parity, placement: &Placement, blocks: &[Option<Vec<u8>>]
     right(p, &p_found) && q.is_none_or(|q| right(q, &q_found))
 }
 
-/// After a power cut, or the end of the process: a column whose parity is wrong is one that was being
-/// written, and one that a restart will look at. `quiet` are columns that nobody was writing and that were
-/// right before. What was judged.
+/// After a power cut, or the end of the process: a column whose parity is wrong is one that was
+/// being written, and one that a restart will look at. `quiet` are columns that nobody was writing
+/// and that were right before. What was judged.
 pub fn after_cut(
     view: View<'_>,
     columns: impl Iterator<Item = u64>,

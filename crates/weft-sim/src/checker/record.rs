@@ -1,7 +1,7 @@
 //! What do the durable superblocks say?
 //!
-//! The checkers' idea of who is in sync and whether the array is dirty: read off the media, as the next
-//! restart would read it, never asked of the engine.
+//! The checkers' idea of who is in sync and whether the array is dirty: read off the media, as the
+//! next restart would read it, never asked of the engine.
 
 use weft_ondisk::{Role, Superblock, Version};
 use weft_units::{Sectors, Slot};
@@ -40,8 +40,8 @@ impl Record {
         Self::new(disks.iter().map(read).collect(), disks.iter().map(|d| d.faults.gone).collect())
     }
 
-    /// As they were written, also where they can never be read again: whoever wrote them does not know.
-    /// `None` if all can be read.
+    /// As they were written, also where they can never be read again: whoever wrote them does not
+    /// know. `None` if all can be read.
     #[must_use]
     pub fn written(disks: &[Disk], version: impl Into<Version>) -> Option<Self> {
         let version = version.into();
@@ -90,7 +90,8 @@ impl Record {
             return None;
         }
         let witness = self.of(witness)?;
-        // Further behind, it is not believed whatever its number; and the number may be another's now.
+        // Further behind, it is not believed whatever its number; and the number may be another's
+        // now.
         if own.events() + 1 < witness.events() {
             return None;
         }
@@ -108,9 +109,9 @@ impl Record {
             .find(|disk| !self.gone[*disk] && self.slot_by(freshest, *disk) == Some(slot))
     }
 
-    /// The disk that *some* survivor says is in sync at a slot: were the others lost, a restart would
-    /// believe it. A disk is no witness for itself, and neither is one that is gone or that the
-    /// freshest superblock does not count as in sync.
+    /// The disk that *some* survivor says is in sync at a slot: were the others lost, a restart
+    /// would believe it. A disk is no witness for itself, and neither is one that is gone or that
+    /// the freshest superblock does not count as in sync.
     #[must_use]
     pub fn believed(&self, slot: Slot) -> Option<usize> {
         let disks = 0..self.supers.len();

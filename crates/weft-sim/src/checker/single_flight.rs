@@ -1,7 +1,7 @@
 //! I10: is everything that is in flight alone?
 //!
-//! No two outstanding writes to a member overlap. No frame is written while anything outstanding reads
-//! or writes it, nor given back to the driver. The frame of zeros is never written.
+//! No two outstanding writes to a member overlap. No frame is written while anything outstanding
+//! reads or writes it, nor given back to the driver. The frame of zeros is never written.
 
 use std::collections::BTreeMap;
 

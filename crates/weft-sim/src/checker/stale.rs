@@ -1,13 +1,13 @@
 //! I8: is a member that missed an acknowledged write ever believed?
 //!
 //! Per disk the columns whose newest acknowledged content it does not hold. An acknowledgement adds
-//! those that the disk did not store; a completed write takes them away again, whoever made it. After a
-//! restart no such column may lie where the assembly counts the disk as good.
+//! those that the disk did not store; a completed write takes them away again, whoever made it.
+//! After a restart no such column may lie where the assembly counts the disk as good.
 //!
-//! A member that is being rebuilt is good below its recovery offset, like one in sync: a write there
-//! that was acknowledged and not flushed may be lost with the power, and the model knows it. What may
-//! not be lost is what the rebuild put there. So a column that such a disk lost is missing unless a
-//! version of it was durable before.
+//! A member that is being rebuilt is good below its recovery offset, like one in sync: a write
+//! there that was acknowledged and not flushed may be lost with the power, and the model knows it.
+//! What may not be lost is what the rebuild put there. So a column that such a disk lost is missing
+//! unless a version of it was durable before.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -154,8 +154,8 @@ impl Stale {
         self.missing.entry(disk).or_default().extend(columns);
     }
 
-    /// What a disk had not made durable is gone: `lost` are absolute data columns of disks that were
-    /// not in sync. (On those that were, the model knows what may be lost.)
+    /// What a disk had not made durable is gone: `lost` are absolute data columns of disks that
+    /// were not in sync. (On those that were, the model knows what may be lost.)
     pub fn power_cut(&mut self, lost: &[(usize, u64)]) {
         for (disk, column) in lost {
             if !self.durable.get(disk).is_some_and(|columns| columns.contains(column)) {
@@ -173,7 +173,8 @@ impl Stale {
         self.stored.clear();
     }
 
-    /// What [`Self::stopped`] leaves. When something completed does not count: all that follows is later.
+    /// What [`Self::stopped`] leaves. When something completed does not count: all that follows is
+    /// later.
     pub(super) fn after_a_stop(&self) -> impl std::fmt::Debug {
         let columns = |all: &Vec<(u64, u64)>| -> Vec<u64> { all.iter().map(|it| it.0).collect() };
         let volatile: Vec<_> = self.volatile.iter().map(|it| (*it.0, columns(it.1))).collect();

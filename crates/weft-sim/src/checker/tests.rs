@@ -256,8 +256,8 @@ fn i4b_fua_that_is_not_durable_is_caught() {
     }
 }
 
-/// Found beyond the level without power cuts, seed 37807: a member was rebuilt and flushed while a FUA
-/// write was under way, and another write of the same parity followed.
+/// Found beyond the level without power cuts, seed 37807: a member was rebuilt and flushed while a
+/// FUA write was under way, and another write of the same parity followed.
 #[test]
 fn i4b_fua_may_be_made_durable_by_a_flush_that_later_writes_follow() {
     for flushed in [false, true] {
@@ -389,8 +389,9 @@ fn i5_clean_too_early_is_caught() {
     }
 }
 
-/// A disk becomes shorter, its superblock is gone with the rest, and a write to it is never answered. That
-/// counts for nothing where the superblock that says clean says too that the disk has left.
+/// A disk becomes shorter, its superblock is gone with the rest, and a write to it is never
+/// answered. That counts for nothing where the superblock that says clean says too that the disk
+/// has left.
 #[test]
 fn i5_a_write_to_a_disk_that_left_without_its_superblock_is_no_write() {
     for left in [true, false] {
@@ -614,8 +615,8 @@ fn i7_data_that_nobody_wrote_is_caught() {
     assert_eq!(stage.found(), ["I7 untouched data"], "the right bytes at the wrong place");
 }
 
-/// In a column whose members disagree: what reconstruction gives goes back to a slot that was lost, and
-/// nothing else does.
+/// In a column whose members disagree: what reconstruction gives goes back to a slot that was lost,
+/// and nothing else does.
 #[test]
 fn i7_data_that_nobody_wrote_is_caught_in_a_suspect_column_too() {
     let found = |lost: &[u16], error: u8| {

@@ -1,8 +1,9 @@
 //! I7: does a write to a stripe change only what was asked?
 //!
-//! Every sector of data that goes to a member is either one that a client wrote there and that is not
-//! overwritten since, or what the array already holds there. A wrong address, a stale block carried
-//! along by a wider write, a frame reused too early: all show here at once, before any read.
+//! Every sector of data that goes to a member is either one that a client wrote there and that is
+//! not overwritten since, or what the array already holds there. A wrong address, a stale block
+//! carried along by a wider write, a frame reused too early: all show here at once, before any
+//! read.
 
 use weft_units::{Sectors, Slot};
 

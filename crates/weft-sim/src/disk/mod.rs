@@ -1,9 +1,10 @@
 //! What does a member do with what it is asked?
 //!
-//! Stable media, a volatile cache in front of it and a list of what is outstanding. A request begins
-//! with [`Disk::submit`], which copies the payload of a write, and ends with [`Disk::complete`], which
-//! says how it went; whoever drives the disk chooses when and in which order. In between nothing is
-//! decided: a power cut may find any part of an outstanding write on the media.
+//! Stable media, a volatile cache in front of it and a list of what is outstanding. A request
+//! begins with [`Disk::submit`], which copies the payload of a write, and ends with
+//! [`Disk::complete`], which says how it went; whoever drives the disk chooses when and in which
+//! order. In between nothing is decided: a power cut may find any part of an outstanding write on
+//! the media.
 //!
 //! - A write lands in the cache at its completion, or on the media with FUA.
 //! - A flush makes durable what had completed when it was submitted.
@@ -413,8 +414,8 @@ impl Disk {
         bytes
     }
 
-    /// What a program finds that looks for metadata anywhere: 512 bytes of every sector. Payload that is
-    /// not there in full is made of what stands for it.
+    /// What a program finds that looks for metadata anywhere: 512 bytes of every sector. Payload
+    /// that is not there in full is made of what stands for it.
     #[must_use]
     pub fn peek_whole(&self, at: u64, count: u64) -> Vec<u8> {
         let mut bytes = vec![0; (count * SECTOR_BYTES) as usize];
@@ -440,8 +441,8 @@ impl Disk {
         Ok(self.peek_whole(at, count))
     }
 
-    /// Whether the sectors can be read: what was written over a bad sector is read from the cache until
-    /// it is durable.
+    /// Whether the sectors can be read: what was written over a bad sector is read from the cache
+    /// until it is durable.
     fn readable(&self, at: u64, count: u64) -> Result<(), Fault> {
         let mut bad = self.faults.bad_reads.range(at..at + count);
         let unreadable = bad.any(|sector| self.cache.newest(*sector).is_none())
@@ -550,7 +551,8 @@ impl Disk {
                 *count = 0;
             }
         }
-        // What is there of superblocks that are outstanding, and what is written: first sector, both.
+        // What is there of superblocks that are outstanding, and what is written: first sector,
+        // both.
         let superblocks: Vec<(u64, Vec<u8>, Vec<u8>)> = in_flight
             .iter()
             .filter(|(_, count, _, preflush, _)| *preflush && *count > 0)

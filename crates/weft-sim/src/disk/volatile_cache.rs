@@ -1,8 +1,8 @@
 //! What has a member accepted and not yet made durable?
 //!
-//! Every write that completed since the last flush is kept as versions of its sectors, oldest first.
-//! A power cut may keep any of them or none, sector by sector; a flush makes durable what had
-//! completed when the flush was *submitted*, which is all that the block layer promises.
+//! Every write that completed since the last flush is kept as versions of its sectors, oldest
+//! first. A power cut may keep any of them or none, sector by sector; a flush makes durable what
+//! had completed when the flush was *submitted*, which is all that the block layer promises.
 
 use std::collections::BTreeMap;
 

@@ -1,7 +1,7 @@
 //! How do bytes get between a drive and its host?
 //!
-//! The link is one server, first come first served. A command occupies it for its bytes and for a fixed
-//! time of its own (frames, status).
+//! The link is one server, first come first served. A command occupies it for its bytes and for a
+//! fixed time of its own (frames, status).
 
 use weft_units::{Bytes, Span, Time};
 

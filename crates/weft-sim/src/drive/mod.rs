@@ -1,8 +1,8 @@
 //! How long does a drive take?
 //!
-//! Models of disks and solid-state drives that have time and no payload: what a member holds is kept in
-//! [`crate::disk`], when it answers is decided here. A [`Drive`] is a state machine without I/O. It is
-//! given commands and the time, and says when something happens next:
+//! Models of disks and solid-state drives that have time and no payload: what a member holds is
+//! kept in [`crate::disk`], when it answers is decided here. A [`Drive`] is a state machine without
+//! I/O. It is given commands and the time, and says when something happens next:
 //!
 //! ```
 //! use weft_sim::drive::{Access, Command, Drive};
@@ -145,7 +145,8 @@ impl Drive {
         each!(self, it => it.volatile_cache())
     }
 
-    /// What is left of an access for this drive: none of a flush, and no FUA, where no cache is volatile.
+    /// What is left of an access for this drive: none of a flush, and no FUA, where no cache is
+    /// volatile.
     #[must_use]
     pub fn wanted(&self, access: Access) -> Option<Access> {
         match access {
@@ -170,7 +171,8 @@ impl Drive {
     /// Takes a command at `now`, which is not before the last call's time and not after
     /// [`Drive::next_event`].
     ///
-    /// Panics when the drive holds [`Drive::depth`] commands already, or when the range is not within it.
+    /// Panics when the drive holds [`Drive::depth`] commands already, or when the range is not
+    /// within it.
     pub fn submit(&mut self, now: Time, command: Command) {
         let end = command.first.checked_add(command.length);
         assert!(

@@ -1,9 +1,9 @@
 //! Which drives are there, and what is one made of?
 //!
-//! A model is a TOML text of keys without sections. Units end a key's name: `_ms`, `_us`, `_kib`, `_mib`,
-//! `_mb_s` (millions of bytes a second). Each named model lies in `drives/NAME.toml` with the source
-//! of every value, or `[A]` where it is assumed. `base = "NAME"` takes a named model and replaces what
-//! is said besides:
+//! A model is a TOML text of keys without sections. Units end a key's name: `_ms`, `_us`, `_kib`,
+//! `_mib`, `_mb_s` (millions of bytes a second). Each named model lies in `drives/NAME.toml` with
+//! the source of every value, or `[A]` where it is assumed. `base = "NAME"` takes a named model and
+//! replaces what is said besides:
 //!
 //! ```
 //! use weft_sim::drive::Model;

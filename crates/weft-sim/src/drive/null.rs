@@ -14,7 +14,8 @@ pub(super) struct NullParameters {
     pub(super) time: Span,
 }
 
-/// A drive that ends every command after a fixed time, any number at once, and has no volatile cache.
+/// A drive that ends every command after a fixed time, any number at once, and has no volatile
+/// cache.
 #[derive(Clone, Debug)]
 pub struct Null {
     parameters: NullParameters,

@@ -1,8 +1,8 @@
 //! Which tables of costs are there, and what does the text of one say?
 //!
-//! A table is TOML of keys without sections: where it was measured, and every cost, in whole nanoseconds or
-//! picoseconds as its name ends. `weft bench costs --write FILE` makes one. A factor may follow the name of
-//! a table: `frozen*4` is the same work on a CPU four times slower.
+//! A table is TOML of keys without sections: where it was measured, and every cost, in whole
+//! nanoseconds or picoseconds as its name ends. `weft bench costs --write FILE` makes one. A factor
+//! may follow the name of a table: `frozen*4` is the same work on a CPU four times slower.
 //!
 //! ```
 //! use weft_sim::machine::CostTable;
@@ -174,8 +174,8 @@ fn wrong(key: &str, value: Option<&Value>, expected: &str) -> CostsError {
     CostsError::Key { key: key.into(), found, expected: expected.into() }
 }
 
-/// What patches printed of CPU time: mq-deadline takes 0.7 µs for a request (patch 003, on a core of 2011
-/// at 3.5 GHz). The other figures of that patch are of BFQ.
+/// What patches printed of CPU time: mq-deadline takes 0.7 µs for a request (patch 003, on a core
+/// of 2011 at 3.5 GHz). The other figures of that patch are of BFQ.
 const PUBLISHED: Costs = Costs { submit: 700, ..Costs::ZERO };
 
 const FROZEN: &str = include_str!("../../../../experiments/costs/frozen.toml");

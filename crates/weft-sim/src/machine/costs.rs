@@ -1,9 +1,9 @@
 //! What does work cost, in simulated time?
 //!
-//! Every thread of the kernel that works for all (raid5d, a flusher) is one server: while it works on one
-//! thing the next one waits. A table says how long each thing takes ([`CostTable`]). There are three kinds of
-//! tables: all zero, figures that a patch printed, and figures measured once by `weft bench costs` on a
-//! named host. The clock of the host that simulates is never read.
+//! Every thread of the kernel that works for all (raid5d, a flusher) is one server: while it works
+//! on one thing the next one waits. A table says how long each thing takes ([`CostTable`]). There
+//! are three kinds of tables: all zero, figures that a patch printed, and figures measured once by
+//! `weft bench costs` on a named host. The clock of the host that simulates is never read.
 //!
 //! Source   experiments.md §3
 //!
@@ -25,8 +25,8 @@ pub struct Costs {
     pub stripe: u64,
     /// A filled stripe that was written with another one, ns.
     pub follower: u64,
-    /// A member request taken through the block layer to its member, ns (`bio_submit` and `mqdl_request`).
-    /// What the engine itself does for it is in the input that ends it.
+    /// A member request taken through the block layer to its member, ns (`bio_submit` and
+    /// `mqdl_request`). What the engine itself does for it is in the input that ends it.
     pub submit: u64,
     /// A part that went with a member request instead of being one, ns.
     pub merge: u64,
@@ -40,7 +40,8 @@ pub struct Costs {
     pub syscall: u64,
     /// Of whoever submits: a request handed over, ns.
     pub bio: u64,
-    /// Another thread woken until it runs, ns (`wq_hop`). The engine has no such hops; work queues do.
+    /// Another thread woken until it runs, ns (`wq_hop`). The engine has no such hops; work queues
+    /// do.
     pub hop: u64,
 }
 

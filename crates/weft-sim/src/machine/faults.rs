@@ -1,8 +1,8 @@
 //! What goes wrong on a machine, and when?
 //!
-//! A member fails, is slow, or has sectors that cannot be read, from a time on. What the engine makes of it, it
-//! does by itself: a machine with faults is for how long things take then; whether what is read is right is the
-//! business of a [`World`](crate::World).
+//! A member fails, is slow, or has sectors that cannot be read, from a time on. What the engine
+//! makes of it, it does by itself: a machine with faults is for how long things take then; whether
+//! what is read is right is the business of a [`World`](crate::World).
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
@@ -52,7 +52,8 @@ pub(super) struct Faults {
     failing: BTreeMap<Token, Fault>,
     /// By member: sectors that cannot be read, first and end.
     bad: BTreeMap<u16, Vec<(u64, u64)>>,
-    /// Members and blocks of 4 KiB that were bad and were written since: a drive has put them elsewhere.
+    /// Members and blocks of 4 KiB that were bad and were written since: a drive has put them
+    /// elsewhere.
     healed: BTreeSet<(u16, u64)>,
     rng: Rng,
     /// Reads that failed.

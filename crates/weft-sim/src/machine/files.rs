@@ -1,8 +1,8 @@
 //! What lies between files and the volume?
 //!
-//! The engine's own page cache, the flusher of the volume's device as a process, and where each file's
-//! pages lie on the volume. What is written out goes to the volume in requests of a largest size; when
-//! they are done the page cache is told, and whoever waits for it.
+//! The engine's own page cache, the flusher of the volume's device as a process, and where each
+//! file's pages lie on the volume. What is written out goes to the volume in requests of a largest
+//! size; when they are done the page cache is told, and whoever waits for it.
 
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -21,8 +21,8 @@ use super::{Machine, Pid, Process, Woken};
 
 /// Where the pages of a file lie on the volume.
 pub trait Place: std::fmt::Debug {
-    /// Where a page lies or, if it lies nowhere yet, is put now; and how many of the `count` pages from
-    /// there on lie behind it.
+    /// Where a page lies or, if it lies nowhere yet, is put now; and how many of the `count` pages
+    /// from there on lie behind it.
     fn place(&mut self, inode: InodeId, page: u64, count: u64) -> (Bytes, u64);
 }
 
@@ -41,8 +41,8 @@ pub(super) struct Files {
 }
 
 impl Machine {
-    /// Puts a page cache in front of the volume, and its flusher to work. Files lie where `places` says;
-    /// `bio` is the largest request that pages are written out with.
+    /// Puts a page cache in front of the volume, and its flusher to work. Files lie where `places`
+    /// says; `bio` is the largest request that pages are written out with.
     pub fn add_page_cache(&mut self, config: PoolConfig, places: Box<dyn Place>, bio: Bytes) {
         let flusher = self.add_with(|pid| Box::new(Flusher { thread: Thread::new(pid) }));
         let mut cache = PageCache::new(config);
@@ -118,7 +118,8 @@ impl Host {
         self.files_mut().cache.fsync(inode, 0..u64::MAX)
     }
 
-    /// What a syncing process does next: as [`PageCache::fsync_step`]. If that is to wait, it is woken.
+    /// What a syncing process does next: as [`PageCache::fsync_step`]. If that is to wait, it is
+    /// woken.
     pub fn fsync_step(&mut self, pid: Pid, fsync: &mut Fsync) -> SyncStep {
         let files = self.files_mut();
         let pages = files.bio_pages;
@@ -130,7 +131,8 @@ impl Host {
         step
     }
 
-    /// Whether pages of a file are under writeback. If so the process is woken when writes of it are done.
+    /// Whether pages of a file are under writeback. If so the process is woken when writes of it
+    /// are done.
     pub fn awaits_pages(&mut self, pid: Pid, inode: InodeId) -> bool {
         let files = self.files_mut();
         let awaits = files.cache.under_writeback(inode, 0..u64::MAX).is_some();

@@ -1,7 +1,7 @@
 //! What is there on a machine, and what can processes ask of it?
 //!
-//! The engine's thread, the members, what is planned, and who is to be woken. See the module above for
-//! the order of things.
+//! The engine's thread, the members, what is planned, and who is to be woken. See the module above
+//! for the order of things.
 
 mod array;
 mod look;
@@ -41,7 +41,8 @@ pub struct Host {
     engine_free: Time,
     /// Facts that wait for it.
     inbox: Vec<Input>,
-    /// What the engine said and when it leaves: its work comes before it. And whether it had more to do.
+    /// What the engine said and when it leaves: its work comes before it. And whether it had more
+    /// to do.
     leaving: VecDeque<(Time, Vec<Output>, bool)>,
     engine_woken: Option<Time>,
     /// Who asked for what: by the tag of the request.
@@ -226,10 +227,11 @@ impl Host {
         self.engine.congestion(VolumeId(0))
     }
 
-    /// Whether a call that asks for something more would block. It is woken when requests find stripes again.
+    /// Whether a call that asks for something more would block. It is woken when requests find
+    /// stripes again.
     ///
-    /// md's callers take the stripes of their writes themselves. Here the engine does, so while it works on
-    /// something else, what it has not taken in yet counts as if it had.
+    /// md's callers take the stripes of their writes themselves. Here the engine does, so while it
+    /// works on something else, what it has not taken in yet counts as if it had.
     pub fn would_block(&mut self, pid: Pid) -> bool {
         if self.engine_free > self.now && self.stripes_wanted() >= self.stripes_free() {
             self.wait_turn(pid);
@@ -248,7 +250,8 @@ impl Host {
         true
     }
 
-    /// Stripes of the stripe cache that writes will take which the engine has not taken in yet; at most.
+    /// Stripes of the stripe cache that writes will take which the engine has not taken in yet; at
+    /// most.
     fn stripes_wanted(&self) -> u64 {
         let stripes = self.inbox.iter().map(|input| match input {
             Input::Client(request) if request.op == RequestOp::Write => {
@@ -264,8 +267,9 @@ impl Host {
         self.stripes.stripes.saturating_sub(u64::from(active))
     }
 
-    /// Whether whoever has just submitted is blocked, as md blocks its callers: if so it is woken when
-    /// requests find stripes again, first come first: who is woken and finds none keeps its place.
+    /// Whether whoever has just submitted is blocked, as md blocks its callers: if so it is woken
+    /// when requests find stripes again, first come first: who is woken and finds none keeps its
+    /// place.
     pub fn blocks(&mut self, pid: Pid) -> bool {
         if self.congestion() < Congestion::Blocked {
             self.turns.remove(&pid);

@@ -1,13 +1,14 @@
 //! What stands between the engine and a disk?
 //!
-//! The block layer's queue of one member: what the engine submits is merged and sorted there while the disk
-//! is busy, and the disk holds no more commands than it has tags. A flush and whatever carries FUA are not
-//! merged. A disk without a volatile cache is never told to flush, as the kernel does.
+//! The block layer's queue of one member: what the engine submits is merged and sorted there while
+//! the disk is busy, and the disk holds no more commands than it has tags. A flush and whatever
+//! carries FUA are not merged. A disk without a volatile cache is never told to flush, as the
+//! kernel does.
 //!
-//! In 2008 a queue that was empty kept what came (it was *plugged*) until four requests were in it, until 3 ms
-//! had passed, until its disk had ended a command, or until whoever brought it was done: raid5d was when no stripe
-//! was left to handle. So stripes that were handled one after the other became one request though the disk had
-//! nothing to do.
+//! In 2008 a queue that was empty kept what came (it was *plugged*) until four requests were in it,
+//! until 3 ms had passed, until its disk had ended a command, or until whoever brought it was done:
+//! raid5d was when no stripe was left to handle. So stripes that were handled one after the other
+//! became one request though the disk had nothing to do.
 
 use std::collections::VecDeque;
 
@@ -212,8 +213,8 @@ impl Sizes {
         self.0[size.min(SIZES - 1)] += 1;
     }
 
-    /// How many there were of at most this size, and larger than half of it. The last one stands for all that are
-    /// larger than the one before.
+    /// How many there were of at most this size, and larger than half of it. The last one stands
+    /// for all that are larger than the one before.
     pub fn iter(&self) -> impl Iterator<Item = (Bytes, u64)> + '_ {
         self.0.iter().enumerate().map(|(size, count)| (Bytes::kib(4 << size), *count))
     }

@@ -1,16 +1,17 @@
 //! How long does it take?
 //!
-//! A [`Machine`] is an engine over [`Drive`](crate::drive::Drive)s, with processes that use it, in virtual time. It moves no
-//! payload: frames are numbers. It is what experiments, `weft sim` and `weft
-//! replay` run; what happens when things go wrong is the business of a [`World`](crate::World).
+//! A [`Machine`] is an engine over [`Drive`](crate::drive::Drive)s, with processes that use it, in
+//! virtual time. It moves no payload: frames are numbers. It is what experiments, `weft sim` and
+//! `weft replay` run; what happens when things go wrong is the business of a
+//! [`World`](crate::World).
 //!
 //! ```text
 //! processes ─ page cache ─ requests ─▶ engine (one server, costs.rs) ─▶ queue + disk of each member (member.rs)
 //! ```
 //!
-//! Everything happens at some virtual time; what falls on one time happens in a fixed order: disks by
-//! index, then what was planned, by when it was planned, then the engine, so that what arrives at one
-//! moment is one plug. Nothing depends on the host.
+//! Everything happens at some virtual time; what falls on one time happens in a fixed order: disks
+//! by index, then what was planned, by when it was planned, then the engine, so that what arrives
+//! at one moment is one plug. Nothing depends on the host.
 
 mod cost_table;
 mod costs;
@@ -95,8 +96,8 @@ pub enum Woken {
     Told(u64),
 }
 
-/// Somebody who uses a volume. A process is woken, does what it can, and says nothing; what it waits for
-/// it has asked the [`Host`] for.
+/// Somebody who uses a volume. A process is woken, does what it can, and says nothing; what it
+/// waits for it has asked the [`Host`] for.
 pub trait Process {
     /// Goes on.
     fn run(&mut self, host: &mut Host, woken: Woken);
@@ -126,8 +127,8 @@ impl Machine {
         Self::of_models(parts, &models).expect("the parts fit together")
     }
 
-    /// As [`Machine::new`], with a disk of each of these models; unless the parts say how much of each is used, the
-    /// smallest does. `model` and `members` of the parts say nothing here.
+    /// As [`Machine::new`], with a disk of each of these models; unless the parts say how much of
+    /// each is used, the smallest does. `model` and `members` of the parts say nothing here.
     ///
     /// # Errors
     /// An array cannot be made of these parts.
@@ -165,7 +166,8 @@ impl Machine {
         self.host.next_event()
     }
 
-    /// Runs until all processes have ended, nothing is left to happen, or it is `until`; says which.
+    /// Runs until all processes have ended, nothing is left to happen, or it is `until`; says
+    /// which.
     pub fn run(&mut self, until: Time) -> Ran {
         loop {
             while let Some((pid, woken)) = self.host.ready.pop_front() {

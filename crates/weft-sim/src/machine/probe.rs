@@ -1,10 +1,10 @@
 //! How is a machine, over time?
 //!
-//! Who looks at it every so often in virtual time sees where the stripes of the stripe cache are, how many
-//! commands the disks have, what was moved and how long the engine worked. Nothing happens between two
-//! events, so a look between them sees what was there all the time: looks are even in time, whatever
-//! happens when. What was seen is kept as a bounded number of samples; when there are too many, two become
-//! one. Nobody looks unless asked to.
+//! Who looks at it every so often in virtual time sees where the stripes of the stripe cache are,
+//! how many commands the disks have, what was moved and how long the engine worked. Nothing happens
+//! between two events, so a look between them sees what was there all the time: looks are even in
+//! time, whatever happens when. What was seen is kept as a bounded number of samples; when there
+//! are too many, two become one. Nobody looks unless asked to.
 
 use weft_engine::StripesInUse;
 use weft_units::{Bytes, Span, Time};

@@ -1,8 +1,9 @@
 //! What holds a process up?
 //!
-//! Work takes a CPU's time; a sleep takes until it is over or somebody ends it; and whoever hands pages to
-//! the volume does so one request at a time and is blocked while the volume has no stripe, as md's callers
-//! are. A process asks its [`Thread`] whether it goes on each time that it is woken.
+//! Work takes a CPU's time; a sleep takes until it is over or somebody ends it; and whoever hands
+//! pages to the volume does so one request at a time and is blocked while the volume has no stripe,
+//! as md's callers are. A process asks its [`Thread`] whether it goes on each time that it is
+//! woken.
 
 use weft_engine::writeback::WriteOut;
 use weft_engine::{Flags, RequestOp};

@@ -395,7 +395,8 @@ fn draw_media(rng: &mut Rng, options: &mut Options) {
     let versions = [Version::V1_2, Version::V1_2, Version::V1_0, Version::V1_1, Version::V0_90];
     options.version = rng.pick(&versions);
     options.spares = rng.pick(&[0, 0, 0, 1, 2]);
-    // Roles of one, two or eight sectors, some of which a change of roles has on both sides of an end.
+    // Roles of one, two or eight sectors, some of which a change of roles has on both sides of an
+    // end.
     if options.version != Version::V0_90 {
         options.first_number = rng.pick(&[0, 0, 0, 126, 129, 1900]);
     }

@@ -1,4 +1,5 @@
-//! Load with faults: thousands of requests, while members fail one at a time, come back and are rebuilt.
+//! Load with faults: thousands of requests, while members fail one at a time, come back and are
+//! rebuilt.
 
 use weft_engine::{Fault, Verb};
 use weft_ondisk::Level;

@@ -1,8 +1,8 @@
 //! Silent faults: writes that were lost or went elsewhere, and regions that went back in time.
 //!
-//! Beyond the promises, for md keeps no checksums of data. But `check` counts every stripe in which data
-//! and parity disagree, and on RAID 6 says which member is wrong. (That is held against what is
-//! computed here, by `weft-parity`, from what is on the media.)
+//! Beyond the promises, for md keeps no checksums of data. But `check` counts every stripe in which
+//! data and parity disagree, and on RAID 6 says which member is wrong. (That is held against what
+//! is computed here, by `weft-parity`, from what is on the media.)
 
 use std::collections::BTreeMap;
 
@@ -51,8 +51,8 @@ impl Silent {
 /// Sectors of a stripe on each member.
 const HEIGHT: u64 = 8;
 
-/// Plants some, in stripes of their own, and looks for them. The disks are as a drive would leave them
-/// that did so with a write of the last pass.
+/// Plants some, in stripes of their own, and looks for them. The disks are as a drive would leave
+/// them that did so with a write of the last pass.
 pub(super) fn silent(number: u64) -> Result<Totals, String> {
     let mut rng = Rng::new(number ^ 0x51_1e47);
     let level = rng.pick(&[Level::Raid4, Level::Raid5, Level::Raid6, Level::Raid6]);

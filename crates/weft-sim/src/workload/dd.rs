@@ -1,7 +1,8 @@
 //! What does `dd if=/dev/zero of=/dev/mdX bs=… count=…` do?
 //!
-//! It fills the page cache of the block device, one `write` after the other, is throttled there, and closes
-//! the device: the last close writes back whatever is dirty. `dd` takes its time after that.
+//! It fills the page cache of the block device, one `write` after the other, is throttled there,
+//! and closes the device: the last close writes back whatever is dirty. `dd` takes its time after
+//! that.
 //!
 //! Source   experiments.md §1.1; coreutils `dd.c` for when the clock is read
 

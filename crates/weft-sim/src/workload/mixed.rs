@@ -1,8 +1,8 @@
 //! What do `dd` and writers of single blocks do beside each other?
 //!
-//! `dd` streams onto the front half of the device, through its page cache. Each writer writes blocks of 4 KiB
-//! anywhere in the back half, past the page cache, and waits for each answer. What all do is fixed, so whoever puts
-//! the writers off until `dd` is done has not done more by that.
+//! `dd` streams onto the front half of the device, through its page cache. Each writer writes
+//! blocks of 4 KiB anywhere in the back half, past the page cache, and waits for each answer. What
+//! all do is fixed, so whoever puts the writers off until `dd` is done has not done more by that.
 
 use hdrhistogram::Histogram;
 use weft_engine::{Flags, RequestOp};
@@ -22,8 +22,8 @@ pub struct Mixed {
     pub writers: u64,
     /// Of each writer.
     pub writes: u64,
-    /// Whether their writes carry the `sync` flag, as those of `O_DIRECT` do today: such a write's stripe is read for
-    /// at once. The md of 2008 knew no such flag.
+    /// Whether their writes carry the `sync` flag, as those of `O_DIRECT` do today: such a write's
+    /// stripe is read for at once. The md of 2008 knew no such flag.
     pub sync_flag: bool,
     /// Where writers write.
     pub seed: u64,

@@ -1,14 +1,14 @@
 //! What does `tiobench` do?
 //!
-//! Some threads, each with a file of its own; four phases, in each of which all threads do the same: write
-//! from front to back, write here and there, read from front to back, read here and there. Each thread syncs
-//! and closes its file at the end of a phase. A phase takes from the start of all threads to the end of the last:
-//! syncs are inside.
+//! Some threads, each with a file of its own; four phases, in each of which all threads do the
+//! same: write from front to back, write here and there, read from front to back, read here and
+//! there. Each thread syncs and closes its file at the end of a phase. A phase takes from the start
+//! of all threads to the end of the last: syncs are inside.
 //!
-//! Nothing of a file stays in memory once it is written: every read goes to the volume. The files are twice as
-//! large as the memory was, so of reading from front to back nothing would have been found; of reading here and
-//! there up to half. Reading from front to back is ahead by a window of 128 KiB. A sync ends with a record of
-//! 32 KiB in the file system's log, if anything was written.
+//! Nothing of a file stays in memory once it is written: every read goes to the volume. The files
+//! are twice as large as the memory was, so of reading from front to back nothing would have been
+//! found; of reading here and there up to half. Reading from front to back is ahead by a window of
+//! 128 KiB. A sync ends with a record of 32 KiB in the file system's log, if anything was written.
 //!
 //! Source   experiments.md §1.1; tiobench's `tiotest.c` for what is timed
 
@@ -116,7 +116,8 @@ impl Tiobench {
     /// Puts it on a machine that has a page cache. The process is a [`Run`].
     ///
     /// # Panics
-    /// There is no thread or no phase, a block is not a whole number of pages, or a file has no block.
+    /// There is no thread or no phase, a block is not a whole number of pages, or a file has no
+    /// block.
     pub fn add_to(&self, machine: &mut Machine) -> Pid {
         assert!(self.threads > 0 && !self.phases.is_empty(), "somebody does something");
         let block = self.block.0;
@@ -203,8 +204,8 @@ impl Process for Run {
     }
 }
 
-/// What a thread tells when it has done its last operation; when it has closed its file it tells how many
-/// there were.
+/// What a thread tells when it has done its last operation; when it has closed its file it tells
+/// how many there were.
 const OPERATED: u64 = u64::MAX;
 
 /// How far reading from front to back is ahead.

@@ -1,9 +1,10 @@
 //! Where does XFS put files, and its log?
 //!
-//! Reduced to what a disk's arm sees: allocation groups of equal size; each file in a group of its own, as
-//! long as there are groups, and all of it in a row, as delayed allocation makes of a file that is written from
-//! front to back; a log in the middle. Groups begin on another disk each, as `mkfs.xfs` lays them out over md.
-//! Not here: metadata of groups, inodes, quotas, the CPU time of allocation.
+//! Reduced to what a disk's arm sees: allocation groups of equal size; each file in a group of its
+//! own, as long as there are groups, and all of it in a row, as delayed allocation makes of a file
+//! that is written from front to back; a log in the middle. Groups begin on another disk each, as
+//! `mkfs.xfs` lays them out over md. Not here: metadata of groups, inodes, quotas, the CPU time of
+//! allocation.
 //!
 //! Source   experiments.md §1.1, §1.7; mkfs.xfs(8), `sunit`, `swidth`, `agcount`
 
@@ -31,7 +32,8 @@ const GROUPS: u64 = 16;
 const LOG: Bytes = Bytes::mib(32);
 
 impl Xfs {
-    /// On a volume of so many bytes, with chunks and full stripes of these; for files of `room` at most.
+    /// On a volume of so many bytes, with chunks and full stripes of these; for files of `room` at
+    /// most.
     ///
     /// # Panics
     /// A group has no room for such a file beside the log.

@@ -1,7 +1,7 @@
 //! Who carries out what the engine says?
 //!
-//! Each output becomes a request to a disk, a computation, an answer or a note; each completion becomes
-//! the value that the engine gets. Checkers see both sides.
+//! Each output becomes a request to a disk, a computation, an answer or a note; each completion
+//! becomes the value that the engine gets. Checkers see both sides.
 
 use std::hash::{Hash, Hasher};
 

@@ -128,7 +128,8 @@ impl World {
         Ok(ticket)
     }
 
-    /// The cache has the size that it was given last and the engine agreed to, or one that it was asked for.
+    /// The cache has the size that it was given last and the engine agreed to, or one that it was
+    /// asked for.
     fn limit_stripes(&mut self) {
         let most = self.resizes.values().copied().fold(self.cache_stripes, u32::max);
         self.checkers.limit(|limits| limits.stripes = most);

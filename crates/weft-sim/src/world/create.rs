@@ -1,7 +1,7 @@
 //! Superblocks of a new array, of each version.
 //!
-//! `weft-ondisk` makes those of 1.0 to 1.2; 0.90 is made here from 1.0, since weft serves such arrays and
-//! creates none.
+//! `weft-ondisk` makes those of 1.0 to 1.2; 0.90 is made here from 1.0, since weft serves such
+//! arrays and creates none.
 
 use weft_ondisk::{
     DISKS_090_MAX, Disk090, NewArray, NewMember, ROLES_MAX, ResyncOffset, Role, Super1, Super090,
@@ -41,8 +41,8 @@ pub(super) fn superblocks(
     supers.into_iter().map(Superblock::from).collect()
 }
 
-/// Gives members their numbers from `first` on, as after so many others were added and removed. Numbers
-/// above 127 make a superblock longer than a sector.
+/// Gives members their numbers from `first` on, as after so many others were added and removed.
+/// Numbers above 127 make a superblock longer than a sector.
 fn number_from(sb: &mut Super1, first: u16) {
     let vacant = Role::Faulty.code();
     sb.roles.splice(0..0, (0..first).map(|_| vacant));

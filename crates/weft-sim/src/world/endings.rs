@@ -129,14 +129,15 @@ impl World {
     }
 
     /// Reads everything that was ever written, and everything that shares a suspect column with it,
-    /// through the engine. After a power cut what is found is pinned: nothing else may be read later.
-    /// Returns the number of sectors read.
+    /// through the engine. After a power cut what is found is pinned: nothing else may be read
+    /// later. Returns the number of sectors read.
     pub fn verify(&mut self, order: Order) -> u64 {
         self.verify_all(order, true)
     }
 
-    /// The same where members are lost that the level cannot do without: what is read has to be right, and
-    /// what cannot be read is left out. Returns the number of sectors that could be read.
+    /// The same where members are lost that the level cannot do without: what is read has to be
+    /// right, and what cannot be read is left out. Returns the number of sectors that could be
+    /// read.
     pub fn verify_readable(&mut self, order: Order) -> u64 {
         self.verify_all(order, false)
     }

@@ -1,12 +1,13 @@
-//! Fingerprint of what a power cut would find: cuts at two states of the same number are the same cut.
+//! Fingerprint of what a power cut would find: cuts at two states of the same number are the same
+//! cut.
 //!
-//! A cut takes the engine, its memory and the connections with it, so what counts is what stays: the
-//! disks with their caches and what is outstanding there, what clients may expect, what checkers
-//! remember of disks, the time. Of what has `Debug` the text is hashed as it is written; bytes are hashed
-//! as they are. Names of requests do not count, their order does.
+//! A cut takes the engine, its memory and the connections with it, so what counts is what stays:
+//! the disks with their caches and what is outstanding there, what clients may expect, what
+//! checkers remember of disks, the time. Of what has `Debug` the text is hashed as it is written;
+//! bytes are hashed as they are. Names of requests do not count, their order does.
 //!
-//! (A fingerprint of the engine as well would almost never find two states alike: the order in which two
-//! requests ended stays visible in the names that later ones get.)
+//! (A fingerprint of the engine as well would almost never find two states alike: the order in
+//! which two requests ended stays visible in the names that later ones get.)
 //!
 //! `tests/crash_points.rs` cuts states that are taken for the same side by side.
 

@@ -1,4 +1,5 @@
-//! Measuring columns: whether members agree, after a cut and whenever a write to a suspect column ends.
+//! Measuring columns: whether members agree, after a cut and whenever a write to a suspect column
+//! ends.
 
 use std::collections::BTreeMap;
 
@@ -25,8 +26,8 @@ impl World {
             .collect()
     }
 
-    /// An engine starts on members that a cut may have left in disagreement: what they hold says what is
-    /// suspect, and what may be read there.
+    /// An engine starts on members that a cut may have left in disagreement: what they hold says
+    /// what is suspect, and what may be read there.
     pub(super) fn measure_all(&mut self, assembly: &Assembly) {
         let rebuilding = |(slot, state): (u16, &SlotState)| match state {
             SlotState::Rebuilding { member, recovery_offset } => {
@@ -102,8 +103,8 @@ impl World {
         }
     }
 
-    /// What was reconstructed wrongly for a slot that was lost, and written to a member in its place, is
-    /// there, whether members agree by now or not.
+    /// What was reconstructed wrongly for a slot that was lost, and written to a member in its
+    /// place, is there, whether members agree by now or not.
     fn keep_reconstructed(&mut self, before: &Suspects, column: u64, strips: &Strips) {
         for slot in before.lost(column) {
             if let Some(found) = strips.at(slot)
@@ -119,8 +120,8 @@ impl World {
     }
 
     /// Beyond the promises members that are believed may hold anything old; but it is what is read.
-    /// While the power stays on that is so only where a write failed: what was acknowledged is on all of
-    /// them.
+    /// While the power stays on that is so only where a write failed: what was acknowledged is on
+    /// all of them.
     fn believe(&mut self, column: u64, strips: &Strips) {
         if !self.was_cut && !self.at_stake.contains(column) {
             return;
@@ -176,10 +177,10 @@ impl World {
         columns.into_iter().for_each(|column| self.look_again(column));
     }
 
-    /// Members that the running engine reads though no superblock that can be read says that they are in
-    /// sync, by slot: the disk, and the column up to which it is read. Such is one whose rebuild has ended
-    /// and that had no space for its superblock, or whose superblock went bad. What it holds belongs to
-    /// what the others do or do not agree with.
+    /// Members that the running engine reads though no superblock that can be read says that they
+    /// are in sync, by slot: the disk, and the column up to which it is read. Such is one whose
+    /// rebuild has ended and that had no space for its superblock, or whose superblock went bad.
+    /// What it holds belongs to what the others do or do not agree with.
     fn unrecorded(&self) -> BTreeMap<u16, (usize, u64)> {
         let missing = self.missing();
         let volume = self.engine.as_ref().filter(|_| !missing.is_empty());

@@ -1,7 +1,7 @@
 //! Where are the bytes that frames name?
 //!
-//! One slab, as the engine's configuration sizes it. Its payload frames are given to requests and come
-//! back; what comes back is filled with garbage, so that whoever still reads it reads garbage.
+//! One slab, as the engine's configuration sizes it. Its payload frames are given to requests and
+//! come back; what comes back is filled with garbage, so that whoever still reads it reads garbage.
 
 use std::collections::BTreeMap;
 

@@ -12,8 +12,9 @@ pub(crate) const WRITE: Access = Access::Write { fua: false };
 
 /// A drive with a host that keeps it busy.
 ///
-/// Every run asserts what holds for any drive and load: no more in flight than the drive holds, every
-/// command ends exactly once (statement 14), Little's law and the utilisation law (statement 16).
+/// Every run asserts what holds for any drive and load: no more in flight than the drive holds,
+/// every command ends exactly once (statement 14), Little's law and the utilisation law (statement
+/// 16).
 pub(crate) struct Bench {
     pub(crate) drive: Drive,
     pub(crate) now: Time,
@@ -228,7 +229,8 @@ impl Bench {
         let elapsed = (self.now - started).0;
         let (link, media) = self.busy();
         let (link, media) = (link - busy_before.0, media - busy_before.1);
-        // What is reserved of the link, and what arm and dies have begun, counts to its end already.
+        // What is reserved of the link, and what arm and dies have begun, counts to its end
+        // already.
         assert!(link <= elapsed + elapsed / 100 + 10_000_000, "link busy {link} of {elapsed} ns");
         let most = (elapsed + 100_000_000) * self.servers;
         assert!(media <= most, "media busy {media} of {elapsed} ns, {} servers", self.servers);

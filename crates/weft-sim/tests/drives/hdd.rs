@@ -146,8 +146,8 @@ fn streams_run_at_the_sustained_rates() {
     near("hdd-2011: mean write over the disk", mean_over_disk(HDDS[1], WRITE), 102.3, 7.0);
 }
 
-/// The form of the rate, against a specification (§2.4, Deskstar 7K500): sustained 64.8 and 31.0 MB/s
-/// where the media rate less the format's overhead is what a track gives.
+/// The form of the rate, against a specification (§2.4, Deskstar 7K500): sustained 64.8 and 31.0
+/// MB/s where the media rate less the format's overhead is what a track gives.
 #[test]
 fn the_sustained_rate_is_the_tracks_less_the_switches() {
     let changes = "sustained_outer_mb_s = 64.8\nsustained_inner_mb_s = 31.0\nheads = 10\n\
@@ -246,8 +246,8 @@ fn reads_and_writes_both_go_on() {
     assert!(bench.now > Time(0));
 }
 
-/// A stream of reads that costs no move does not keep a flush, or a write without room, from its turn; nor
-/// a stream of writes a single write far away.
+/// A stream of reads that costs no move does not keep a flush, or a write without room, from its
+/// turn; nor a stream of writes a single write far away.
 #[test]
 fn a_stream_starves_nobody() {
     let model = HDDS[0];
@@ -295,8 +295,9 @@ fn under_stream(bench: &mut Bench, access: Access, first: u64, until: u64) -> Sp
     }
 }
 
-/// A disk of today. Its rate is published (the source is in the model); its random reads are not known
-/// from a page that was found: 168 a second at QD16 is what its maker is remembered to say, UNVERIFIED.
+/// A disk of today. Its rate is published (the source is in the model); its random reads are not
+/// known from a page that was found: 168 a second at QD16 is what its maker is remembered to say,
+/// UNVERIFIED.
 #[test]
 fn a_disk_of_20_tb_is_as_large_and_as_fast() {
     let model = "hdd-2022-20tb";

@@ -1,7 +1,8 @@
 //! Rows of the kernel's recording, test by test: which rows each test of `traces.rs` replays.
 //!
-//! A list is what a test must have replayed when it ends, and all lists together, with the rows that are
-//! skipped or different for a reason, are the file: a row that no test replays, or that two do, is found.
+//! A list is what a test must have replayed when it ends, and all lists together, with the rows
+//! that are skipped or different for a reason, are the file: a row that no test replays, or that
+//! two do, is found.
 
 /// One write of each shape: of so many blocks of a full stripe each, and of a sector.
 pub(crate) fn one_write() -> String {

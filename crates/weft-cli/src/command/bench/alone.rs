@@ -1,7 +1,8 @@
 //! How does an engine work when it has nothing but itself?
 //!
-//! Members answer at the next turn, a computation takes no time, and frames are numbers without memory
-//! behind them. What is left is what the engine does for a request, all inputs and outputs included.
+//! Members answer at the next turn, a computation takes no time, and frames are numbers without
+//! memory behind them. What is left is what the engine does for a request, all inputs and outputs
+//! included.
 
 use std::collections::VecDeque;
 
@@ -166,7 +167,8 @@ impl Alone {
                 }
             }
             if self.done.is_empty() && answered == before && answered < count {
-                // Nothing is on its way: a stripe waits for more of its stream, until a time that comes.
+                // Nothing is on its way: a stripe waits for more of its stream, until a time that
+                // comes.
                 let Some(wake) = self.engine.next_wake() else {
                     let still = format!("the engine stands still after {answered}");
                     return Err(Failure::failed(still));
@@ -217,7 +219,8 @@ impl Alone {
 mod tests {
     use super::*;
 
-    /// Requests and sectors that members were asked for: reads, sectors read, writes, sectors written.
+    /// Requests and sectors that members were asked for: reads, sectors read, writes, sectors
+    /// written.
     fn counted(alone: &Alone) -> [u64; 4] {
         let snapshot = alone.engine.snapshot();
         let members = &snapshot.volumes[0].members;

@@ -1,9 +1,10 @@
 //! `weft bench costs`: what does each kind of work cost on this CPU?
 //!
-//! Simulations charge CPU time from a table (`--costs`). What the engine does is measured as it does it:
-//! several loads go through an engine without members, each is known by how often it did what, and the
-//! costs are those that explain the time of all of them best. The rest are loops over the very code, or over
-//! the very system call. All of it is this thread's CPU time, but for a hop, which is waited for.
+//! Simulations charge CPU time from a table (`--costs`). What the engine does is measured as it
+//! does it: several loads go through an engine without members, each is known by how often it did
+//! what, and the costs are those that explain the time of all of them best. The rest are loops over
+//! the very code, or over the very system call. All of it is this thread's CPU time, but for a hop,
+//! which is waited for.
 
 mod direct;
 mod of_engine;
@@ -23,9 +24,9 @@ use of_engine::Loads;
 
 /// Measures what work costs on this CPU, for simulations with --costs
 ///
-/// A row for each cost, in nanoseconds, or picoseconds a byte: the median over all rounds, and the quartiles
-/// beside it. Then a row for each load that was put through the engine: what the table says that it
-/// takes, as a part of what it took. Repeat it on an idle machine.
+/// A row for each cost, in nanoseconds, or picoseconds a byte: the median over all rounds, and the
+/// quartiles beside it. Then a row for each load that was put through the engine: what the table
+/// says that it takes, as a part of what it took. Repeat it on an idle machine.
 #[derive(Debug, Args)]
 pub(crate) struct OfCosts {
     /// Write the table, for --costs FILE

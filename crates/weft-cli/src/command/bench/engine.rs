@@ -1,9 +1,10 @@
 //! `weft bench engine`: how much does the engine ask of a CPU, and of its members?
 //!
-//! Two questions. Alone, without members and memory: how many 4 KiB random writes go through it in a
-//! second of CPU time? And on a RAID 5 of four real files, served within this process over NBD: how many
-//! requests do members get, and how fast is it, with the policies of patches 000 and 004 on and off? The
-//! cache is 4 MiB for every variant (17 stripes of 64 KiB are the least, 6 % more), as it is for kernel md, whose counts stand beside.
+//! Two questions. Alone, without members and memory: how many 4 KiB random writes go through it in
+//! a second of CPU time? And on a RAID 5 of four real files, served within this process over NBD:
+//! how many requests do members get, and how fast is it, with the policies of patches 000 and 004
+//! on and off? The cache is 4 MiB for every variant (17 stripes of 64 KiB are the least, 6 % more),
+//! as it is for kernel md, whose counts stand beside.
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
@@ -27,8 +28,8 @@ use crate::volume::Opening;
 
 /// Measures the engine alone, and patches 000 and 004 on and off over files
 ///
-/// Makes four files of 256 MiB for a RAID 5 with chunks of 64 KiB, and counts the requests that they get.
-/// Kernel md's counts for the same requests and the same 4 MiB of cache come with weft.
+/// Makes four files of 256 MiB for a RAID 5 with chunks of 64 KiB, and counts the requests that
+/// they get. Kernel md's counts for the same requests and the same 4 MiB of cache come with weft.
 #[derive(Debug, Args)]
 pub(crate) struct OfEngine {
     /// Where to make the files [default: a temporary directory]
@@ -244,8 +245,9 @@ fn files(
     Ok(())
 }
 
-/// The most member requests of one kind that a variant may make of a sequential load: with stripes of 4 KiB
-/// the writes of kernel md, with `auto` 6 % above one write of each chunk, and one read at the end.
+/// The most member requests of one kind that a variant may make of a sequential load: with stripes
+/// of 4 KiB the writes of kernel md, with `auto` 6 % above one write of each chunk, and one read at
+/// the end.
 fn limit(case: &Case, auto: bool, first: bool, of_reads: bool) -> Option<f64> {
     let md = case.kernel.filter(|_| case.load == Load::Sequential)?;
     match (auto, of_reads) {
@@ -315,8 +317,8 @@ fn places(load: Load, units: u64) -> Vec<u64> {
     };
     match load {
         Load::Sequential => (0..2048).collect(),
-        // As fio did it for kernel md: two jobs in turns, each through its own 8 MiB, 64 MiB apart, in
-        // random order, every block once.
+        // As fio did it for kernel md: two jobs in turns, each through its own 8 MiB, 64 MiB apart,
+        // in random order, every block once.
         Load::Random => {
             let blocks = (8 << 20) / 4096;
             let mut jobs = [0, (64 << 20) / 4096].map(|first| {

@@ -1,8 +1,8 @@
 //! `weft bench member`: how fast does weft read and write a file, against fio's io_uring?
 //!
-//! Random blocks of 4 KiB, 32 at a time, through the parts that carry out an engine's orders: requests,
-//! leases of payload memory, the ring with its registered buffers. fio (Debian package fio) does the
-//! same on the same file, in turns.
+//! Random blocks of 4 KiB, 32 at a time, through the parts that carry out an engine's orders:
+//! requests, leases of payload memory, the ring with its registered buffers. fio (Debian package
+//! fio) does the same on the same file, in turns.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -24,8 +24,8 @@ use crate::outcome::Failure;
 
 /// Measures reads and writes of a member
 ///
-/// Random blocks of 4 KiB of a new file, 32 at a time, against fio's io_uring engine (Debian package
-/// fio). The file is removed at the end.
+/// Random blocks of 4 KiB of a new file, 32 at a time, against fio's io_uring engine (Debian
+/// package fio). The file is removed at the end.
 #[derive(Debug, Args)]
 pub(crate) struct OfMember {
     /// Where the file is made [default: the directory for temporary files]

@@ -1,10 +1,10 @@
 //! `weft bench nbd`: how fast is a volume over NBD, against nbdkit and against the least server?
 //!
 //! Every server is a process of its own on a unix socket, and they take turns under one lean client
-//! (`load.rs`), so that the server is the limit. The least server (`least.rs`) is what a socket carries:
-//! memory, one receive and one send for many requests, and no engine. A client and a server between
-//! which data crosses from one CPU to the other are two or three times slower than both on one, and the
-//! kernel decides that; hence many short rounds and the median.
+//! (`load.rs`), so that the server is the limit. The least server (`least.rs`) is what a socket
+//! carries: memory, one receive and one send for many requests, and no engine. A client and a
+//! server between which data crosses from one CPU to the other are two or three times slower than
+//! both on one, and the kernel decides that; hence many short rounds and the median.
 
 mod array;
 mod least;
@@ -28,9 +28,9 @@ use server::{Server, ServerKind};
 /// Measures volumes over NBD
 ///
 /// A bare member of memory against nbdkit's memory plugin (Debian package nbdkit) and against the
-/// least server there can be; the same member with serve --record against without; then RAID 5 on four
-/// members of memory with several stripe sizes, and its full-stripe writes against the bare member. All
-/// on unix sockets.
+/// least server there can be; the same member with serve --record against without; then RAID 5 on
+/// four members of memory with several stripe sizes, and its full-stripe writes against the bare
+/// member. All on unix sockets.
 #[derive(Debug, Args)]
 pub(crate) struct OfNbd {
     /// Seconds for each measurement
@@ -172,8 +172,8 @@ impl Bench {
         Ok(())
     }
 
-    /// What `serve --record` costs, where requests cost the least beside it: on memory, and the thread that keeps
-    /// the log on the same CPU.
+    /// What `serve --record` costs, where requests cost the least beside it: on memory, and the
+    /// thread that keeps the log on the same CPU.
     fn recorded(&self, sheet: &mut Sheet) -> Result<(), Failure> {
         let cases: Vec<&Case> = RECORD_CASES.iter().filter(|case| self.wants(case.name)).collect();
         if cases.is_empty() {
@@ -285,8 +285,8 @@ const fn job(write: bool, bytes: u32, depth: usize, connections: usize) -> Job {
     }
 }
 
-/// Where weft is compared with itself, client and server are on one CPU: else a server that the kernel
-/// happens to have begun on the other one looks half as fast, in every round.
+/// Where weft is compared with itself, client and server are on one CPU: else a server that the
+/// kernel happens to have begun on the other one looks half as fast, in every round.
 const fn on_one_cpu(write: bool, bytes: u32, depth: usize) -> Job {
     Job { pinned: true, ..job(write, bytes, depth, 1) }
 }

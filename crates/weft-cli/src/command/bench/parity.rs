@@ -1,9 +1,9 @@
 //! `weft bench parity`: how fast are P, Q and rebuilding, against ISA-L?
 //!
 //! One thread works through stripes of an arena, whose strips lie one behind the other: 640 KiB of
-//! stripes for "in L2" (a second-level cache of 1 MiB keeps them), hundreds of MiB for "from DRAM" (no
-//! cache keeps anything until it comes around again). The figure is bytes of source data for each
-//! second of CPU time. Before a case is measured, both results are compared byte by byte.
+//! stripes for "in L2" (a second-level cache of 1 MiB keeps them), hundreds of MiB for "from DRAM"
+//! (no cache keeps anything until it comes around again). The figure is bytes of source data for
+//! each second of CPU time. Before a case is measured, both results are compared byte by byte.
 
 #[allow(unsafe_code, reason = "advice to the kernel about memory")]
 mod arena;
@@ -27,7 +27,8 @@ use isal::IsaL;
 /// weft's own scalar kernels. One thread, in GB of source data for each second of its CPU time.
 #[derive(Debug, Args)]
 pub(crate) struct OfParity {
-    /// Use these kernels instead of the best that the CPU has: scalar, ssse3, avx2, avx512-gfni, neon
+    /// Use these kernels instead of the best that the CPU has: scalar, ssse3, avx2, avx512-gfni,
+    /// neon
     #[arg(long, value_parser = level)]
     level: Option<Level>,
     /// Store results into the caches or past them, instead of what weft chooses for the case
@@ -290,7 +291,8 @@ impl Case {
         }
     }
 
-    /// The rows that give the two lost strips, of coefficients of all that is there: other data, P, Q.
+    /// The rows that give the two lost strips, of coefficients of all that is there: other data, P,
+    /// Q.
     ///
     /// With r = g^(b−a): Dₐ = (r·(P ⊕ P′) ⊕ g⁻ᵃ·(Q ⊕ Q′)) / (r ⊕ 1), and D_b = P ⊕ P′ ⊕ Dₐ.
     ///

@@ -1,8 +1,8 @@
 //! How is one thing compared with another on a machine that others use too?
 //!
 //! The contestants take turns, round after round, and each round gives one ratio of neighbours in
-//! time. Work on one thread is measured by that thread's CPU time, which does not run while somebody
-//! else has the CPU. The median forgives the rounds in which something else went on.
+//! time. Work on one thread is measured by that thread's CPU time, which does not run while
+//! somebody else has the CPU. The median forgives the rounds in which something else went on.
 
 use std::time::{Duration, Instant};
 
@@ -90,7 +90,8 @@ pub(crate) fn median_ratio(figures: &[f64], baseline: &[f64]) -> f64 {
     median(&ratios)
 }
 
-/// Repeats `work` for at least `wall`, and answers how often for each second of this thread's CPU time.
+/// Repeats `work` for at least `wall`, and answers how often for each second of this thread's CPU
+/// time.
 ///
 /// At least once, also where others have the CPU for all of that time.
 pub(crate) fn per_cpu_second(wall: Duration, mut work: impl FnMut()) -> f64 {

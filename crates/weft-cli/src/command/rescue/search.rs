@@ -1,8 +1,8 @@
 //! Which members are on a disk?
 //!
 //! The disk as a whole, its partitions, and what says that it is a superblock where none is looked
-//! for. One superblock may be in the right place of several of these (with metadata at the end, of the
-//! last partition and of the disk); then the smallest counts.
+//! for. One superblock may be in the right place of several of these (with metadata at the end, of
+//! the last partition and of the disk); then the smallest counts.
 
 use std::ffi::OsString;
 use std::io::Write;
@@ -171,7 +171,8 @@ impl Disk {
     }
 }
 
-/// Where the member of a superblock is, in sectors of the disk: as far as its data or its superblock.
+/// Where the member of a superblock is, in sectors of the disk: as far as its data or its
+/// superblock.
 fn extent(found: &Misplaced) -> Option<(Sectors, Sectors)> {
     let start = found.member_start?;
     let superblock = found.superblock.as_v1()?;

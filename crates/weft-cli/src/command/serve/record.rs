@@ -1,10 +1,10 @@
 //! `weft serve --record`: what did clients ask for, kept in a file?
 //!
-//! A thread of its own takes requests from the [`Recorder`] ten times a second and appends them to the log,
-//! whole lines at a time, so that a process that is killed leaves one that can be read up to there. The
-//! volume never waits for the log. Where the log's disk does not keep up or has no space, requests are
-//! missing: the log says so at that place, and the server when it stops. When there is space again, the
-//! recording goes on.
+//! A thread of its own takes requests from the [`Recorder`] ten times a second and appends them to
+//! the log, whole lines at a time, so that a process that is killed leaves one that can be read up
+//! to there. The volume never waits for the log. Where the log's disk does not keep up or has no
+//! space, requests are missing: the log says so at that place, and the server when it stops. When
+//! there is space again, the recording goes on.
 
 use std::fs::{File, Metadata};
 use std::io::{self, Read};
@@ -297,8 +297,8 @@ impl<S: Sink> Keeper<S> {
 
 /// What the log says of a request.
 ///
-/// Zeroes that need not be stored are a trim, for that is what becomes of them; others are a write. fio
-/// reads lengths of 32 bits, so that longer trims are several.
+/// Zeroes that need not be stored are a trim, for that is what becomes of them; others are a write.
+/// fio reads lengths of 32 bits, so that longer trims are several.
 fn records(arrival: &Arrival, device: DeviceIndex) -> impl Iterator<Item = Record> {
     let (op, offset, length, fua) = match arrival.op {
         Asked::Read { offset, len, .. } => (Op::Read, offset, u64::from(len), false),

@@ -1,6 +1,7 @@
 //! Which setting is best for whom?
 //!
-//! Every combination of `--sweep` is run as often as `--runs` says; a table, bars and a sentence for each metric.
+//! Every combination of `--sweep` is run as often as `--runs` says; a table, bars and a sentence
+//! for each metric.
 
 use std::io::Write;
 
@@ -276,8 +277,8 @@ fn verdicts(swept: &Swept, names: &[String], runs: u64) -> Vec<String> {
     lines
 }
 
-/// By how many percent the settings lie apart, where that is nothing to choose by: requests that come at the times
-/// of a trace are answered as fast as they come, by whoever keeps up.
+/// By how many percent the settings lie apart, where that is nothing to choose by: requests that
+/// come at the times of a trace are answered as fast as they come, by whoever keeps up.
 fn alike(swept: &Swept, names: &[String], metric: Metric) -> Option<f64> {
     let values = || (0..names.len()).map(|setting| swept.estimate(setting, metric).value);
     let (low, high) = (values().fold(f64::MAX, f64::min), values().fold(0.0, f64::max));

@@ -1,4 +1,5 @@
-//! When is a journal that holds something as good as empty? One table, from what it holds to the answer.
+//! When is a journal that holds something as good as empty? One table, from what it holds to the
+//! answer.
 
 use std::collections::BTreeMap;
 
@@ -42,8 +43,8 @@ fn flush(stripes: &[u64]) -> Payload {
     Payload::Flush { flags: 0, stripes: stripes.to_vec() }
 }
 
-/// Left-symmetric with chunks of 1024 sectors: in full stripe 0 of four members, P is on slot 3 (RAID 5),
-/// or P on slot 3 and Q on slot 0 (RAID 6).
+/// Left-symmetric with chunks of 1024 sectors: in full stripe 0 of four members, P is on slot 3
+/// (RAID 5), or P on slot 3 and Q on slot 0 (RAID 6).
 const CASES: &[Case] = &[
     Case {
         what: "data is on its member",

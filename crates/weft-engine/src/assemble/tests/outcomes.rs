@@ -1,7 +1,8 @@
 //! What is said of each set with each option? One table, from sets to outcomes.
 //!
 //! An outcome is what stands at the slots with the states, and then the notes; or the state that
-//! refuses it, with the reason. A case names how it begins; what is not at the beginning is in `says`.
+//! refuses it, with the reason. A case names how it begins; what is not at the beginning is in
+//! `says`.
 
 use super::*;
 use weft_ondisk::{JournalState, MetaBlock, Role};

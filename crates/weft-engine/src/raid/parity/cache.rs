@@ -9,12 +9,13 @@
 //! ```
 //!
 //! Stripes without work are reused longest unused first, within one of eight classes, as md's eight
-//! hash locks have it. By weft's own rule delayed stripes wait on one more list before they are held
-//! (`cache/wait.rs`). Once a lookup found none, all misses wait until a quarter of the cache is
-//! free again; hits go on. Stripes that go by full stripes ([`super::stripe_size`]) are of one class, and a
-//! miss waits for as many stripes as its request needs of one chunk, or half of all: stripes that a member
-//! has no space for, or keeps by not answering, must not keep others from going on. Who has waited for
-//! `preread_wait_max` waits no more behind those who find stripes that are not in use: they wait then.
+//! hash locks have it. By weft's own rule delayed stripes wait on one more list before they are
+//! held (`cache/wait.rs`). Once a lookup found none, all misses wait until a quarter of the cache
+//! is free again; hits go on. Stripes that go by full stripes ([`super::stripe_size`]) are of one
+//! class, and a miss waits for as many stripes as its request needs of one chunk, or half of all:
+//! stripes that a member has no space for, or keeps by not answering, must not keep others from
+//! going on. Who has waited for `preread_wait_max` waits no more behind those who find stripes that
+//! are not in use: they wait then.
 //!
 //! Source   md-raid.md §1.1, §1.2, §1.4, §1.5
 
@@ -202,15 +203,15 @@ impl Cache {
         }
     }
 
-    /// Looks a stripe up, or makes an unused one stand for it. It is on no list afterwards, unless it
-    /// is in flight or goes with a batch.
+    /// Looks a stripe up, or makes an unused one stand for it. It is on no list afterwards, unless
+    /// it is in flight or goes with a batch.
     pub(crate) fn acquire(&mut self, key: u64, geometry: &Geometry) -> Acquired {
         let full_stripe = geometry.full_stripe_of(Sectors(key * self.height.0));
         self.acquire_some(key, 1, || geometry.placement(full_stripe))
     }
 
-    /// The same for the first of so many stripes of one chunk, where the placement may be known already:
-    /// a miss takes none if there are fewer.
+    /// The same for the first of so many stripes of one chunk, where the placement may be known
+    /// already: a miss takes none if there are fewer.
     #[inline(always)]
     pub(crate) fn acquire_some(
         &mut self,
@@ -320,8 +321,8 @@ impl Cache {
         relieved
     }
 
-    /// The same at the beginning of a turn. Those who have waited for too long need not see any more how stripes
-    /// that others find again are in use all the time.
+    /// The same at the beginning of a turn. Those who have waited for too long need not see any
+    /// more how stripes that others find again are in use all the time.
     pub(crate) fn relieve_within(&mut self, wait_max: Span, now: Time) {
         if self.relieve() {
             self.starved_since = None;
@@ -369,8 +370,8 @@ impl Cache {
         self.lists.push(List::Inactive(class), id);
     }
 
-    /// Takes a stripe out of lookups: its memory is pinned, another stripe will stand for its place. It
-    /// comes back through [`Cache::release`] once nothing pins it.
+    /// Takes a stripe out of lookups: its memory is pinned, another stripe will stand for its
+    /// place. It comes back through [`Cache::release`] once nothing pins it.
     pub(crate) fn retire(&mut self, id: StripeId) {
         self.forbid_preread(id);
         self.lists.remove(id);
@@ -395,8 +396,8 @@ impl Cache {
         }
     }
 
-    /// Moves a whole generation of delayed stripes to the hold list, when its time has come; before patch
-    /// 000 to the end of those that are ready.
+    /// Moves a whole generation of delayed stripes to the hold list, when its time has come; before
+    /// patch 000 to the end of those that are ready.
     pub(crate) fn activate_delayed(&mut self, activation: Activation, variant: Variant, now: Time) {
         self.wait_no_more();
         if self.lists.first(List::Delayed).is_none() {
@@ -415,8 +416,8 @@ impl Cache {
         }
     }
 
-    /// Stripes that were delayed in this turn wait from now on. Those that were delayed before it do not put
-    /// the plug of 2008 in again: once it is pulled they go as soon as they may.
+    /// Stripes that were delayed in this turn wait from now on. Those that were delayed before it
+    /// do not put the plug of 2008 in again: once it is pulled they go as soon as they may.
     pub(crate) fn plug_delayed(&mut self, activation: Activation, now: Time) {
         let new = std::mem::take(&mut self.newly_delayed);
         let waits = match activation {
@@ -435,8 +436,8 @@ impl Cache {
         due.into_iter().flatten().min()
     }
 
-    /// The next stripes to handle: one, or the stripes beside it that wait on the same list, ascending, if
-    /// stripes go by full stripes. Whether there were any.
+    /// The next stripes to handle: one, or the stripes beside it that wait on the same list,
+    /// ascending, if stripes go by full stripes. Whether there were any.
     pub(crate) fn pick(&mut self, variant: Variant, picked: &mut Vec<StripeId>) -> bool {
         let (list, id) = match self.pick_one(variant) {
             None => return false,
@@ -568,7 +569,8 @@ mod tests {
             }
             cache.plug_delayed(unplug, millis(3));
             assert_eq!(wake(&cache), another.then_some(millis(6)));
-            // As soon as that stripe is through, the next generation goes, unless the plug is in again.
+            // As soon as that stripe is through, the next generation goes, unless the plug is in
+            // again.
             cache.forbid_preread(reads);
             cache.activate_delayed(unplug, fifo, millis(4));
             assert_eq!(cache.take_ready(waits), !another);

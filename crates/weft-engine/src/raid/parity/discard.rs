@@ -1,9 +1,9 @@
 //! Which stripes are being discarded?
 //!
-//! A discard goes past the cache: each member is told to store nothing for a run of full stripes, parity
-//! included, for the parity of zeros is zero. Meanwhile nobody may look at these stripes or write them.
-//! Clients wait for each other anyway ([`crate::ranges`]); a sync, and what the cache does on its own
-//! account, have to be kept away.
+//! A discard goes past the cache: each member is told to store nothing for a run of full stripes,
+//! parity included, for the parity of zeros is zero. Meanwhile nobody may look at these stripes or
+//! write them. Clients wait for each other anyway ([`crate::ranges`]); a sync, and what the cache
+//! does on its own account, have to be kept away.
 //!
 //! Source   drivers/md/raid5.c, `make_discard_request`: whole stripes only, for the same reason. md
 //!          sends them stripe by stripe, through its cache
@@ -48,8 +48,8 @@ impl Stripes {
         full_stripes.start * stripes..full_stripes.end * stripes
     }
 
-    /// Whether nothing goes on in any of these stripes: no sync, no correction, no second attempt at what a
-    /// member had no space for.
+    /// Whether nothing goes on in any of these stripes: no sync, no correction, no second attempt
+    /// at what a member had no space for.
     pub(crate) fn are_quiet(&self, keys: &Range<u64>, sync: Option<&Resync>) -> bool {
         let is_quiet = |id: &StripeId| {
             let stripe = self.cache.stripe(*id);

@@ -1,7 +1,8 @@
 //! Where in the cache is the stripe of a place?
 //!
-//! A hash table of chains through the stripes, as md's: the low bits of the stripe number choose the
-//! bucket. Neighbours lie in neighbouring buckets, and nothing depends on an order of iteration.
+//! A hash table of chains through the stripes, as md's: the low bits of the stripe number choose
+//! the bucket. Neighbours lie in neighbouring buckets, and nothing depends on an order of
+//! iteration.
 
 use weft_units::StripeId;
 

@@ -1,7 +1,8 @@
 //! First come, first served: lists of stripes, each stripe on at most one.
 //!
-//! Each list is a ring through one table, closed by an entry of its own, so that a stripe that a new
-//! write promotes leaves the middle of its list in one step, and first and last are nothing special.
+//! Each list is a ring through one table, closed by an entry of its own, so that a stripe that a
+//! new write promotes leaves the middle of its list in one step, and first and last are nothing
+//! special.
 
 use weft_units::StripeId;
 

@@ -6,7 +6,8 @@
 //! reconstruct-write (parity from all data) and read-modify-write (parity from old data and old
 //! parity), whichever reads less.
 //!
-//! `plan_rule=least` takes another way (`plan/least.rs`): the fewest reads that lead to the same result.
+//! `plan_rule=least` takes another way (`plan/least.rs`): the fewest reads that lead to the same
+//! result.
 //!
 //! A read may go along with a delay: a partial write reads its own strip at once and waits for the
 //! permission to read the others.
@@ -250,8 +251,8 @@ enum Fill {
 mod tests {
     use super::*;
 
-    /// A cold stripe of `members` strips, data first, then P and Q, as stripe 0 of a parity-last layout. By
-    /// md's rule.
+    /// A cold stripe of `members` strips, data first, then P and Q, as stripe 0 of a parity-last
+    /// layout. By md's rule.
     pub(super) fn cold(members: u16, parities: u16) -> Facts {
         let data = members - parities;
         Facts {
@@ -426,8 +427,9 @@ mod tests {
         assert_eq!(follow(facts), (vec![0, 4], RMW, vec![0, 4]));
     }
 
-    /// Ahead of the resync parity cannot be trusted: what was lost is computed from all there is, now that it
-    /// still can, and parity from all data. md: `need_this_block`, "parity cannot be trusted".
+    /// Ahead of the resync parity cannot be trusted: what was lost is computed from all there is,
+    /// now that it still can, and parity from all data. md: `need_this_block`, "parity cannot be
+    /// trusted".
     #[test]
     fn ahead_of_the_resync_a_degraded_stripe_is_read_as_a_whole() {
         for (members, parities, others) in

@@ -1,53 +1,60 @@
 //! Which stripe is handled next?
 //!
-//! Some stripes are ready to be written; others are held back because they still need a preread, and
-//! waiting gives them a chance to be filled by later writes, after which they need none. Ready stripes
-//! always go first. How often a held stripe was bypassed decides only this: with nothing ready, may it
-//! go while full-stripe writes are in flight?
+//! Some stripes are ready to be written; others are held back because they still need a preread,
+//! and waiting gives them a chance to be filled by later writes, after which they need none. Ready
+//! stripes always go first. How often a held stripe was bypassed decides only this: with nothing
+//! ready, may it go while full-stripe writes are in flight?
 //!
-//! Before it is held a stripe is delayed. When all delayed stripes become held ones is a choice of its own:
-//! [`Activation`].
+//! Before it is held a stripe is delayed. When all delayed stripes become held ones is a choice of
+//! its own: [`Activation`].
 //!
 //! Whatever the rule, no stripe waits longer than `preread_wait_max`: then it is ready, in its turn
-//! (`cache/wait.rs`). md has no such bound, and keeps a stripe waiting for as long as others are preread, or,
-//! with threshold 0, for as long as filled stripes are written.
+//! (`cache/wait.rs`). md has no such bound, and keeps a stripe waiting for as long as others are
+//! preread, or, with threshold 0, for as long as filled stripes are written.
 //!
-//! Weft's own rule ([`Variant::Stream`]) asks of each stripe what its waiting is worth ([`Patience`]). With
-//! threshold 0 held stripes wait until no full-stripe write is in flight, beside a stream for as long as it lasts.
-//! Here they wait for the same, but a stripe that a stream will fill (`volume/streams.rs`) up to
-//! `preread_wait_max`, and one that no stream will fill as long as 16 prereads take, which is measured: some
-//! 0.3 s on disks that turn, some ms on solid-state drives. And a stripe that a stream will fill does not go in
-//! a moment in which the pipeline is empty, which all other rules allow.
+//! Weft's own rule ([`Variant::Stream`]) asks of each stripe what its waiting is worth
+//! ([`Patience`]). With threshold 0 held stripes wait until no full-stripe write is in flight,
+//! beside a stream for as long as it lasts. Here they wait for the same, but a stripe that a stream
+//! will fill (`volume/streams.rs`) up to `preread_wait_max`, and one that no stream will fill as
+//! long as 16 prereads take, which is measured: some 0.3 s on disks that turn, some ms on
+//! solid-state drives. And a stripe that a stream will fill does not go in a moment in which the
+//! pipeline is empty, which all other rules allow.
 //!
-//! Inputs   heads of the ready and held lists, full-stripe writes in flight; of weft's own: since when a stripe
-//!          lacks strips, when the stream was last seen that will bring them, how long prereads take
+//! Inputs   heads of the ready and held lists, full-stripe writes in flight; of weft's own: since
+//!          when a stripe lacks strips, when the stream was last seen that will bring them, how
+//!          long prereads take
 //! Answer   [`Pick`], [`Patience`]
-//! Knobs    `priority`, `preread_bypass_threshold` (stripes, 0..=stripe_cache_size, default 1), `activation`,
-//!          `preread_wait_max` (seconds, default 1; md: none)
+//! Knobs    `priority`, `preread_bypass_threshold` (stripes, 0..=stripe_cache_size, default 1),
+//!          `activation`, `preread_wait_max` (seconds, default 1; md: none)
 //! Source   md-raid.md §1.6; Linux "md: introduce get_priority_stripe() to improve raid456 write
 //!          performance", 2008 (published: dd +33 %, tiobench +13 %, with threshold 0 +37 %)
-//! Compare  [`Variant::Fifo`] is the behaviour before the change, [`Activation::AtUnplug`] what was around
-//!          both in 2008 (md-raid.md §1.10)
-//! Measured as exact sequences (statements 21 to 25 and 42). Weft's own on four simulated disks of 2007 against
-//!          threshold 0, with the plug of 2008 (experiments/000.md): dd the same; tiobench with 1 to 8 threads
-//!          0 % (±0.3), 99.9 % of prereads within 0.35 s and not 4.9 s. dd beside eight writers of single blocks
-//!          loses: -28 %, both together are done 7 % later, because a held stripe goes after 1.0 s and not after
-//!          9.4 s, when dd is done. Most of that is the disk, which with a full cache of its own lets a read wait for up
-//!          to 2 s and loses a turn with each sub-request that it writes meanwhile; if it let none wait for more than
-//!          0.2 s, dd would lose 15 % and both be done 5 % sooner. Solid-state drives: dd and tiobench the same
-//!          or 1 % more, dd beside the writers -1 %, both done 12 % sooner, within 23 ms and not 1.6 s
+//! Compare  [`Variant::Fifo`] is the behaviour before the change, [`Activation::AtUnplug`] what was
+//!          around both in 2008 (md-raid.md §1.10)
+//! Measured as exact sequences (statements 21 to 25 and 42). Weft's own on four simulated disks of
+//! 2007 against
+//!          threshold 0, with the plug of 2008 (experiments/000.md): dd the same; tiobench with 1
+//!          to 8 threads 0 % (±0.3), 99.9 % of prereads within 0.35 s and not 4.9 s. dd beside
+//!          eight writers of single blocks loses: -28 %, both together are done 7 % later, because
+//!          a held stripe goes after 1.0 s and not after 9.4 s, when dd is done. Most of that is
+//!          the disk, which with a full cache of its own lets a read wait for up to 2 s and loses a
+//!          turn with each sub-request that it writes meanwhile; if it let none wait for more than
+//!          0.2 s, dd would lose 15 % and both be done 5 % sooner. Solid-state drives: dd and
+//!          tiobench the same or 1 % more, dd beside the writers -1 %, both done 12 % sooner,
+//!          within 23 ms and not 1.6 s
 
 use weft_units::{Span, StripeId, Time};
 
 /// The behaviours that are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Variant {
-    /// Held stripes wait for full-stripe writes unless they were bypassed more than `threshold` times.
+    /// Held stripes wait for full-stripe writes unless they were bypassed more than `threshold`
+    /// times.
     Bypass {
         /// Zero: they always wait.
         threshold: u32,
     },
-    /// As before the patch: none are held, stripes that may preread queue up behind those that are ready.
+    /// As before the patch: none are held, stripes that may preread queue up behind those that are
+    /// ready.
     Fifo,
     /// Weft's own: each stripe waits for as long as it pays, see [`Patience`].
     Stream {
@@ -61,7 +68,8 @@ pub enum Variant {
 pub struct Ready {
     /// Which.
     pub stripe: StripeId,
-    /// Whether member I/O was ever submitted for it. Passing such a stripe costs a held one nothing.
+    /// Whether member I/O was ever submitted for it. Passing such a stripe costs a held one
+    /// nothing.
     pub io_started: bool,
 }
 
@@ -127,8 +135,8 @@ impl Priority {
         }
     }
 
-    /// Held stripes have waited for as long as it pays. They go together and first, so that disks leave what
-    /// they are at once for all of them; but not without end.
+    /// Held stripes have waited for as long as it pays. They go together and first, so that disks
+    /// leave what they are at once for all of them; but not without end.
     fn pick_waited(&mut self, ready: Option<Ready>, held: Option<StripeId>) -> Pick {
         if held.is_some() && (ready.is_none() || self.bypass_count < HELD_TOGETHER) {
             self.bypass_count += 1;
@@ -156,15 +164,16 @@ fn first_come(ready: Option<Ready>, held: Option<StripeId>) -> Pick {
 
 /// How long a stripe waits by weft's own rule.
 ///
-/// While full-stripe writes are in flight a preread takes the arms of the disks away from them, so every stripe
-/// waits; while none are, only a stripe that a stream will fill does, for as long as reading would take: who
-/// waits that long and reads then has lost twice the time at most, whatever the stream does.
+/// While full-stripe writes are in flight a preread takes the arms of the disks away from them, so
+/// every stripe waits; while none are, only a stripe that a stream will fill does, for as long as
+/// reading would take: who waits that long and reads then has lost twice the time at most, whatever
+/// the stream does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Patience {
     /// A stream will fill it.
     Streams {
-        /// While no full-stripe write is in flight: as long after the stream was seen last, and after the last
-        /// of them ended.
+        /// While no full-stripe write is in flight: as long after the stream was seen last, and
+        /// after the last of them ended.
         idle: Span,
         /// When the stream was seen last.
         moved: Time,
@@ -179,9 +188,10 @@ pub enum Patience {
 }
 
 impl Patience {
-    /// Of a stripe that lacks strips since then. `moved` is when the stream was last seen that will fill it, if
-    /// there is one; `preread` is how long prereads take. While that is not known a stripe waits for full-stripe
-    /// writes as long as it may: by a short guess disks that turn read in the midst of their first filled stripes.
+    /// Of a stripe that lacks strips since then. `moved` is when the stream was last seen that will
+    /// fill it, if there is one; `preread` is how long prereads take. While that is not known a
+    /// stripe waits for full-stripe writes as long as it may: by a short guess disks that turn read
+    /// in the midst of their first filled stripes.
     #[must_use]
     pub fn new(since: Time, moved: Option<Time>, preread: Option<Span>, wait_max: Span) -> Self {
         let end = since + wait_max;
@@ -198,8 +208,8 @@ impl Patience {
         }
     }
 
-    /// Until when, if that is known now. `idle_since` is when the last full-stripe write ended, with none in
-    /// flight since.
+    /// Until when, if that is known now. `idle_since` is when the last full-stripe write ended,
+    /// with none in flight since.
     #[must_use]
     pub fn until(&self, idle_since: Option<Time>) -> Time {
         match (*self, idle_since) {
@@ -212,28 +222,30 @@ impl Patience {
     }
 }
 
-/// How long a stripe waits to be filled, by whatever rule, when a request waits for what it has been given: who is to
-/// fill it may wait behind that one. As long as a few prereads take, which was measured or is guessed.
+/// How long a stripe waits to be filled, by whatever rule, when a request waits for what it has
+/// been given: who is to fill it may wait behind that one. As long as a few prereads take, which
+/// was measured or is guessed.
 #[must_use]
 pub fn patience_for_others(preread: Option<Span>) -> Span {
     let few = Span(preread.unwrap_or(IDLE_GUESS).0.saturating_mul(4));
     few.clamp(Span::millis(2), IDLE_MAX)
 }
 
-/// When delayed stripes become held ones. As md has it, not before the stripes of the last generation have their
-/// reads behind them.
+/// When delayed stripes become held ones. As md has it, not before the stripes of the last
+/// generation have their reads behind them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Activation {
-    /// When the plug is pulled: 3 ms after it was put in, or when no stripe is free. A stripe that is delayed
-    /// puts it in, and it stays in whatever becomes of that stripe: so it falls on stripes that were delayed
-    /// just now as well.
+    /// When the plug is pulled: 3 ms after it was put in, or when no stripe is free. A stripe that
+    /// is delayed puts it in, and it stays in whatever becomes of that stripe: so it falls on
+    /// stripes that were delayed just now as well.
     AtUnplug,
     /// At the next turn, as md does today.
     #[default]
     EachTurn,
-    /// 500 µs after the first of them was delayed, or when no stripe is free: stripes of streams whose rest is
-    /// on its way, with `stripe_size=auto`. Three writes of 64 KiB at 1 GB/s take 200 µs. While stripes are read
-    /// 20 ms: these may be stripes of others, one after another without end.
+    /// 500 µs after the first of them was delayed, or when no stripe is free: stripes of streams
+    /// whose rest is on its way, with `stripe_size=auto`. Three writes of 64 KiB at 1 GB/s take 200
+    /// µs. While stripes are read 20 ms: these may be stripes of others, one after another without
+    /// end.
     Soon,
 }
 
@@ -296,7 +308,8 @@ impl Plug {
                 if !starved && now < since + self.delay {
                     return false;
                 }
-                // Pulled too early it is put back, and waits as long again; before the patch it was not.
+                // Pulled too early it is put back, and waits as long again; before the patch it was
+                // not.
                 let back = reading && variant != Variant::Fifo;
                 self.since = back.then_some(now);
                 self.first = self.first.filter(|_| back);
@@ -332,12 +345,12 @@ impl Plug {
 /// Held stripes that have waited and go before a ready one.
 const HELD_TOGETHER: u32 = 64;
 
-/// How many prereads long a stripe that no stream will fill waits for full-stripe writes: it and those that go with
-/// it take a part of the disks' time from them, and none of it often.
+/// How many prereads long a stripe that no stream will fill waits for full-stripe writes: it and
+/// those that go with it take a part of the disks' time from them, and none of it often.
 const ALONE_PREREADS: u64 = 16;
 
-/// Bounds of how long a stripe waits for a stream while disks are idle: what a solid-state drive takes to read
-/// under load, and what a disk takes that turns.
+/// Bounds of how long a stripe waits for a stream while disks are idle: what a solid-state drive
+/// takes to read under load, and what a disk takes that turns.
 const IDLE_MIN: Span = Span(500_000);
 const IDLE_MAX: Span = Span::millis(20);
 const IDLE_GUESS: Span = Span::millis(1);
@@ -530,7 +543,8 @@ mod tests {
         assert_eq!(picks, expected);
     }
 
-    /// The same with something to pay back: a stripe that was promoted off the list takes its share of it along.
+    /// The same with something to pay back: a stripe that was promoted off the list takes its share
+    /// of it along.
     #[test]
     fn a_new_head_pays_back_what_the_one_before_it_was_bypassed() {
         for (threshold, paid) in [(1, 2), (2, 1), (5, 0)] {

@@ -1,7 +1,7 @@
 //! Splitting of requests into stripes: which stripes a request touches, and in which order.
 //!
-//! Each request is attached to its stripes, each stripe once with all of its strips. A request that finds no free
-//! stripe waits, and holds none meanwhile.
+//! Each request is attached to its stripes, each stripe once with all of its strips. A request that
+//! finds no free stripe waits, and holds none meanwhile.
 //!
 //! Source   md-raid.md §2.1, §2.8
 
@@ -31,7 +31,8 @@ pub(crate) struct ParityRaid {
     pub(crate) starved: VecDeque<SplitRequest>,
     /// Sub-requests of reads that go through the cache.
     pub(crate) detours: VecDeque<Detour>,
-    /// The first of the starved ones was refused after detours had stripes: its turn is before theirs.
+    /// The first of the starved ones was refused after detours had stripes: its turn is before
+    /// theirs.
     detours_wait: bool,
     /// Stripes that are handled in this turn.
     pub(crate) picked: Vec<StripeId>,
@@ -85,7 +86,8 @@ pub(crate) struct Attaching<'a> {
     pub(crate) off_by_one: bool,
 }
 
-/// How far a long request is attached: which units of the present sub-request of at most 256 are done.
+/// How far a long request is attached: which units of the present sub-request of at most 256 are
+/// done.
 #[derive(Clone, Debug)]
 pub(crate) struct Cursor {
     /// Bytes of the volume that the present sub-request is made of.
@@ -100,8 +102,8 @@ pub(crate) struct Cursor {
     left: u64,
 }
 
-/// Units of a request that lie in stripes of one full stripe that follow each other: of the same data chunks
-/// in each.
+/// Units of a request that lie in stripes of one full stripe that follow each other: of the same
+/// data chunks in each.
 #[derive(Clone, Debug)]
 struct UnitRun {
     /// Where the cursor was: one of the units of the lowest stripe.
@@ -167,7 +169,8 @@ impl ParityRaid {
         !self.starved.is_empty() || !self.detours.is_empty() || self.stripes.has_displaced()
     }
 
-    /// Whether something waits for a stripe while every stripe that is in use holds a deferred write.
+    /// Whether something waits for a stripe while every stripe that is in use holds a deferred
+    /// write.
     pub(crate) fn waits_in_vain(&self) -> bool {
         self.waits_for_stripes()
             && !self.stripes.cache.is_relieved()
@@ -197,7 +200,8 @@ impl ParityRaid {
         }
     }
 
-    /// A request waits for another that lies in these full stripes: its stripes do not wait long to be filled.
+    /// A request waits for another that lies in these full stripes: its stripes do not wait long to
+    /// be filled.
     pub(crate) fn hurry(&mut self, id: RequestId, full_stripes: &Range<u64>, now: Time) {
         for split in self.ready.iter_mut().chain(&mut self.starved) {
             split.waited_for |= split.id == id;
@@ -206,8 +210,8 @@ impl ParityRaid {
         self.stripes.hurry(id, &keys, now);
     }
 
-    /// Attaches what waits for stripes: work that lost its stripe, failed reads, requests in order. While
-    /// the cache waits for its new size, only what was begun goes on.
+    /// Attaches what waits for stripes: work that lost its stripe, failed reads, requests in order.
+    /// While the cache waits for its new size, only what was begun goes on.
     #[inline(never)]
     pub(crate) fn attach_waiting(&mut self, cx: &Attaching<'_>) {
         let relieved = self.stripes.cache.relieve();
@@ -281,8 +285,8 @@ impl ParityRaid {
         }
     }
 
-    /// Attaches a request that lies within one unit, if nobody waits for stripes. Whether it is attached: to
-    /// one stripe, with one sub-request.
+    /// Attaches a request that lies within one unit, if nobody waits for stripes. Whether it is
+    /// attached: to one stripe, with one sub-request.
     #[inline(always)]
     pub(crate) fn attach_at_once(&mut self, split: &SplitRequest, cx: &Attaching<'_>) -> bool {
         let unit = self.stripes.cache.strip_bytes();
@@ -315,8 +319,8 @@ impl ParityRaid {
 
     /// Attaches the rest of a longer one, stripe by stripe.
     ///
-    /// Source   md-raid.md §2.1: sub-requests of 256 units; a request that reaches into the next member's
-    ///          chunk begins there, so that member offsets go up
+    /// Source   md-raid.md §2.1: sub-requests of 256 units; a request that reaches into the next
+    ///          member's chunk begins there, so that member offsets go up
     fn attach_long(&mut self, split: &mut SplitRequest, unit: u64, cx: &Attaching<'_>) -> Attached {
         loop {
             let request_end = split.range.end().0;
@@ -348,8 +352,8 @@ impl ParityRaid {
         }
     }
 
-    /// Attaches of a request's present sub-request what belongs to stripes that wait for more: they take no stripe from
-    /// anybody, and what waits for a stripe must not keep them waiting.
+    /// Attaches of a request's present sub-request what belongs to stripes that wait for more: they
+    /// take no stripe from anybody, and what waits for a stripe must not keep them waiting.
     fn attach_to_active(&mut self, split: &mut SplitRequest, unit: u64, cx: &Attaching<'_>) {
         let mut after = 0;
         while let Some(run) = self.active_run(split, after, unit, cx.geometry) {
@@ -359,7 +363,8 @@ impl ParityRaid {
         }
     }
 
-    /// The next stripes, from this unit on, that wait for more and get some from a request's present sub-request.
+    /// The next stripes, from this unit on, that wait for more and get some from a request's
+    /// present sub-request.
     fn active_run(
         &self,
         split: &SplitRequest,
@@ -379,8 +384,8 @@ impl ParityRaid {
         Some(run)
     }
 
-    /// Attaches a request to stripes of one full stripe that follow each other, each with its strips of the
-    /// same data chunks. Whether there were stripes for all.
+    /// Attaches a request to stripes of one full stripe that follow each other, each with its
+    /// strips of the same data chunks. Whether there were stripes for all.
     fn attach_run(
         &mut self,
         split: &mut SplitRequest,
@@ -427,7 +432,8 @@ impl ParityRaid {
         stripes == run.stripes
     }
 
-    /// Reads through the cache what a member did not give. What is left of it if no stripe was free.
+    /// Reads through the cache what a member did not give. What is left of it if no stripe was
+    /// free.
     fn take_detour(&mut self, mut detour: Detour, geometry: &Geometry) -> Option<Detour> {
         let unit = self.stripes.cache.strip_bytes();
         let part = detour.part;
@@ -528,7 +534,8 @@ impl Cursor {
         self.done[(bit / 64) as usize] >> (bit % 64) & 1 == 1
     }
 
-    /// The stripes to attach next, of a request that ends at the byte `end`: from the next unit upwards.
+    /// The stripes to attach next, of a request that ends at the byte `end`: from the next unit
+    /// upwards.
     fn run(&self, geometry: &Geometry, unit: u64, end: u64) -> UnitRun {
         let first = self.next().expect("units are left");
         self.run_from(first, geometry, unit, end)
@@ -599,8 +606,8 @@ fn first_unit(geometry: &Geometry, first: u64, end: u64, unit: u64) -> u64 {
     if higher { next_chunk } else { first }
 }
 
-/// Where a request that goes on at a byte attaches next, and up to where: what is discarded needs no stripes
-/// of the cache.
+/// Where a request that goes on at a byte attaches next, and up to where: what is discarded needs
+/// no stripes of the cache.
 pub(crate) fn beside(discarded: Option<ByteRange>, from: u64, end: u64) -> (u64, u64) {
     match discarded {
         Some(discarded) if from < discarded.start.0 => (from, discarded.start.0),

@@ -1,7 +1,7 @@
 //! One stripe of the stripe cache: a strip of `stripe_size` bytes on every slot.
 //!
-//! A stripe is worked on by one *operation* at a time. It is handled when none is in flight; then it
-//! takes its next step ([`super::plan`]) or rests.
+//! A stripe is worked on by one *operation* at a time. It is handled when none is in flight; then
+//! it takes its next step ([`super::plan`]) or rests.
 //!
 //! ```text
 //! Idle ── read ──▶ Reading ──▶ Idle        CopyingOut, Recovering, Comparing likewise
@@ -111,8 +111,8 @@ pub(crate) struct Stripe {
     /// Class of its inactive list, for life.
     pub(crate) class: u8,
     pub(crate) placement: Option<Placement>,
-    /// Its memory: the strip of slot 0. That of the next slot is `stride` frames further, and beside a
-    /// strip is the one of the next stripe, so that stripes in order are runs of memory.
+    /// Its memory: the strip of slot 0. That of the next slot is `stride` frames further, and
+    /// beside a strip is the one of the next stripe, so that stripes in order are runs of memory.
     pub(crate) frames: Frame,
     stride: u32,
     /// Strips, parity included.
@@ -138,11 +138,11 @@ pub(crate) struct Stripe {
     pub(crate) given_up: u8,
     /// Parity computed for the write in flight: of members that were there when it began.
     pub(crate) new_parity: SlotSet,
-    /// Slots whose member had no space for the strip. The stripe stays until they have it: only it knows
-    /// what belongs there, and the others may not add up to it.
+    /// Slots whose member had no space for the strip. The stripe stays until they have it: only it
+    /// knows what belongs there, and the others may not add up to it.
     pub(crate) deferred: SlotSet,
-    /// Of the write in flight: slots that are written from the memory of their writer. What the stripe has
-    /// of them is old.
+    /// Of the write in flight: slots that are written from the memory of their writer. What the
+    /// stripe has of them is old.
     pub(crate) zero_copy: SlotSet,
     /// Of the operation in flight: slots whose member did not do it.
     pub(crate) faults: SlotSet,
@@ -309,8 +309,8 @@ impl Stripe {
         self.readers = self.readers.without(served);
     }
 
-    /// Takes in what all writers brought: they are answered at the end of the operation. These parities
-    /// are computed with it; these slots are written from the memory of their writers.
+    /// Takes in what all writers brought: they are answered at the end of the operation. These
+    /// parities are computed with it; these slots are written from the memory of their writers.
     pub(crate) fn drain(&mut self, new_parity: SlotSet, zero_copy: SlotSet) {
         debug_assert!(self.taken.is_empty());
         self.handle = false;
@@ -374,8 +374,8 @@ impl Stripe {
         whole
     }
 
-    /// The bytes of the volume that a writer has to bring to fill it: from the first that is missing to the
-    /// last.
+    /// The bytes of the volume that a writer has to bring to fill it: from the first that is
+    /// missing to the last.
     pub(crate) fn lacks(&self, geometry: &Geometry, height: Sectors) -> Option<Range<u64>> {
         let strip_bytes = height.bytes().0;
         let data = SlotSet::first(self.members).without(self.placement().parity());
@@ -425,8 +425,8 @@ impl Stripe {
         }
     }
 
-    /// Whether every strip that is written lies in memory right after the same strip of another stripe,
-    /// which was drained and is all zero-copy pages, so that both can be computed as one.
+    /// Whether every strip that is written lies in memory right after the same strip of another
+    /// stripe, which was drained and is all zero-copy pages, so that both can be computed as one.
     pub(crate) fn goes_on_after(&self, before: &Self, frames: u32) -> bool {
         let goes_on = |(mine, other): (&SubRequest, &SubRequest)| {
             let memory = mine.memory.zip(other.memory);

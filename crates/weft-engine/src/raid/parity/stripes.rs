@@ -1,8 +1,9 @@
 //! What happens to a stripe, from the arrival of a request to the answer?
 //!
-//! Stripes are handled one step at a time: [`super::plan`] says which, [`super::cache`] says whose turn
-//! it is, and this file carries it out: member requests, computations, and what follows when they
-//! are done. Filled stripes of one chunk that lie side by side go as one batch, written member by member.
+//! Stripes are handled one step at a time: [`super::plan`] says which, [`super::cache`] says whose
+//! turn it is, and this file carries it out: member requests, computations, and what follows when
+//! they are done. Filled stripes of one chunk that lie side by side go as one batch, written member
+//! by member.
 //!
 //! Memory that a member request was given up on is *pinned*: the member may still read or fill it.
 //! Such a stripe is retired; what it had to do is moved to a fresh one.
@@ -63,8 +64,8 @@ pub(crate) struct Stripes {
 /// What the stripes of a volume have to tell it.
 #[derive(Clone, Debug)]
 pub(crate) enum Event {
-    /// A request is attached, to stripes that have so many sub-requests of it: the `whole` request, or a sub-request of it
-    /// that was read in vain before.
+    /// A request is attached, to stripes that have so many sub-requests of it: the `whole` request,
+    /// or a sub-request of it that was read in vain before.
     Attached { request: RequestId, sub_requests: u32, whole: bool },
     /// Sub-requests of a request are done.
     SubRequestsDone { request: RequestId, sub_requests: u32, result: Result<(), ReplyError> },
@@ -184,9 +185,9 @@ impl Stripes {
         self.hold_until_release(id);
     }
 
-    /// Ends the arrivals of a turn: stripes go to their lists. In the form of 2008, before the patch, whoever
-    /// brought a request takes the first step of its stripe, without asking for its place in the order; with
-    /// the patch its stripe waits for its turn. How many did.
+    /// Ends the arrivals of a turn: stripes go to their lists. In the form of 2008, before the
+    /// patch, whoever brought a request takes the first step of its stripe, without asking for its
+    /// place in the order; with the patch its stripe waits for its turn. How many did.
     pub(crate) fn release_plug(&mut self, cx: &mut Surroundings<'_>, may_move: bool) -> u32 {
         let mut handled = 0;
         let writes = cx.knobs.writes;
@@ -313,8 +314,8 @@ impl Stripes {
             && stripe.overwrite(self.cache.strip_bytes()) == data
     }
 
-    /// Delayed stripes that have waited long enough become held ones. `moved` says when the stream was last
-    /// seen that will bring these bytes of the volume.
+    /// Delayed stripes that have waited long enough become held ones. `moved` says when the stream
+    /// was last seen that will bring these bytes of the volume.
     pub(crate) fn activate(
         &mut self,
         knobs: &Knobs,
@@ -336,8 +337,8 @@ impl Stripes {
         });
     }
 
-    /// A request waits for one whose sub-requests are in these stripes: they wait no longer than it takes to fill stripes
-    /// that are about to be filled.
+    /// A request waits for one whose sub-requests are in these stripes: they wait no longer than it
+    /// takes to fill stripes that are about to be filled.
     pub(crate) fn hurry(&mut self, request: RequestId, keys: &Range<u64>, now: Time) {
         let due = now + patience_for_others(self.preread);
         for id in self.cache.stripes_of(keys) {
@@ -466,8 +467,8 @@ impl Stripes {
         }
     }
 
-    /// Parity that is to be rebuilt may be here from before its member failed, in the middle of a resync
-    /// that had not looked at it. It is computed anew: its stripe is read as a whole anyway.
+    /// Parity that is to be rebuilt may be here from before its member failed, in the middle of a
+    /// resync that had not looked at it. It is computed anew: its stripe is read as a whole anyway.
     fn forget_lost_parity(&mut self, id: StripeId, cx: &Surroundings<'_>) {
         let facts = self.facts(id, cx);
         let stripe = self.cache.stripe_mut(id);
@@ -787,9 +788,9 @@ impl Stripes {
         self.cache.release(id);
     }
 
-    /// Does without a stripe whose memory is pinned. A stripe with a deferred write cannot be done without: what belongs
-    /// there is known to it only, and the others do not add up to it. It waits for its memory or for
-    /// space.
+    /// Does without a stripe whose memory is pinned. A stripe with a deferred write cannot be done
+    /// without: what belongs there is known to it only, and the others do not add up to it. It
+    /// waits for its memory or for space.
     fn set_aside(&mut self, id: StripeId) {
         self.unbatch(id, |stripes, id| stripes.rest(id));
         let stripe = self.cache.stripe_mut(id);

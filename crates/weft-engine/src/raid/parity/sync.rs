@@ -1,8 +1,8 @@
 //! How does a sync go over all stripes?
 //!
-//! Resync, recovery, check and repair are one loop: ask for stripes in order, up to a window of 64 that
-//! are not done, as long as the cache has room for them. Clients need stripes as well, so a sync never
-//! waits for one: it takes what is free.
+//! Resync, recovery, check and repair are one loop: ask for stripes in order, up to a window of 64
+//! that are not done, as long as the cache has room for them. Clients need stripes as well, so a
+//! sync never waits for one: it takes what is free.
 //!
 //! A resync or recovery that is stopped leaves how far it came, so that the next one goes on there;
 //! a check or repair begins anew.
@@ -62,8 +62,8 @@ impl Resync {
         }
     }
 
-    /// Asks for stripes while the window has room. `ask` says whether a stripe could be asked for: those who
-    /// wait for others, and a cache without room, have it wait.
+    /// Asks for stripes while the window has room. `ask` says whether a stripe could be asked for:
+    /// those who wait for others, and a cache without room, have it wait.
     pub(crate) fn feed(
         &mut self,
         cache_stripes: u32,
@@ -79,8 +79,8 @@ impl Resync {
         }
     }
 
-    /// Whether it would go on by itself, with nothing in flight for any stripe that it asked for (`syncs`), if
-    /// it may ask for the stripe that is next.
+    /// Whether it would go on by itself, with nothing in flight for any stripe that it asked for
+    /// (`syncs`), if it may ask for the stripe that is next.
     pub(crate) fn has_work(
         &self,
         cache_stripes: u32,
@@ -107,16 +107,16 @@ impl Resync {
         if mismatch {
             self.mismatch_cnt += self.height.0;
         }
-        // A member is whole or it is not; but a stripe that cannot be read does not keep the parity of
-        // the others from being checked (md goes on as well).
+        // A member is whole or it is not; but a stripe that cannot be read does not keep the parity
+        // of the others from being checked (md goes on as well).
         if !ok && self.action == SyncAction::Recover {
             self.failed = true;
             self.rewind(key);
         }
     }
 
-    /// A check found that data and parity disagree in a stripe, because of this strip alone if one is
-    /// given.
+    /// A check found that data and parity disagree in a stripe, because of this strip alone if one
+    /// is given.
     pub(crate) fn found_mismatch(&mut self, key: u64, wrong: Option<WrongStrip>) {
         let sector = self.sector_of(key);
         self.mismatches.add(Mismatch { sector, wrong });
@@ -208,6 +208,6 @@ fn window_stripes(cache_stripes: u32) -> usize {
     WINDOW_STRIPES.min(cache_stripes as usize / 4).max(1)
 }
 
-/// Stripes asked for and not done: enough to keep every member busy with requests of half a megabyte
-/// (64 stripes × 4 KiB × merged), a quarter of the default cache.
+/// Stripes asked for and not done: enough to keep every member busy with requests of half a
+/// megabyte (64 stripes × 4 KiB × merged), a quarter of the default cache.
 const WINDOW_STRIPES: usize = 64;

@@ -1,11 +1,11 @@
 //! How long did stripes wait before they were read or filled?
 //!
-//! A stripe that lacks strips is delayed, then held ([`super::priority`]). Its wait ends when its prereads are
-//! submitted, or when writes have brought what it lacked: then waiting paid off. Stripes that never waited
-//! are not counted.
+//! A stripe that lacks strips is delayed, then held ([`super::priority`]). Its wait ends when its
+//! prereads are submitted, or when writes have brought what it lacked: then waiting paid off.
+//! Stripes that never waited are not counted.
 //!
-//! Times are counted in buckets, eight for each doubling, so that a percentile is at most an eighth above
-//! the true one; the longest is exact.
+//! Times are counted in buckets, eight for each doubling, so that a percentile is at most an eighth
+//! above the true one; the longest is exact.
 
 use weft_units::{Span, Time};
 
@@ -39,7 +39,8 @@ impl Waits {
         self.longest
     }
 
-    /// What so many of a thousand did not exceed: 999 is the 99.9th percentile. Zero if there was none.
+    /// What so many of a thousand did not exceed: 999 is the 99.9th percentile. Zero if there was
+    /// none.
     #[must_use]
     pub fn permille(&self, permille: u64) -> Span {
         let wanted = (self.count * permille.min(1000)).div_ceil(1000).max(1);

@@ -117,7 +117,8 @@ fn files_go_oldest_first_by_chunks_and_unfinished_ones_come_again() {
         write(&mut cache, Time(0) + Span::secs(second), writer, files[file], 0..1000);
     }
     let (outs, _) = flush_all(&mut cache, Time(0) + Span::secs(6), bdi);
-    // 3,000 are dirty: after the first one 2,000 are, which is below; but a pass goes on for 100 ms.
+    // 3,000 are dirty: after the first one 2,000 are, which is below; but a pass goes on for 100
+    // ms.
     assert_eq!(runs(&outs), [(files[1], 0..1000), (files[2], 0..1000), (files[0], 0..1000)]);
 
     let (mut cache, bdi, files, writer) = self::cache(Kernel::V3_1, 2, 8192);
@@ -310,7 +311,8 @@ fn a_second_writer_takes_another_file_or_in_2_6_24_the_same() {
 #[test]
 fn writers_wait_for_room_in_2_6_24_and_are_woken_by_it() {
     let (mut cache, files, writers) = two_over_the_limit(Kernel::V2_6_24);
-    // 1,200 pages: the first writer writes its `nr_to_write` of 900 and a bit, so the second cannot.
+    // 1,200 pages: the first writer writes its `nr_to_write` of 900 and a bit, so the second
+    // cannot.
     let mut all = |writer| {
         let mut pages = 0;
         loop {
@@ -464,8 +466,8 @@ fn a_removed_file_is_not_written_and_one_that_is_cut_only_before_the_cut() {
 
 #[test]
 fn two_gibibytes_page_by_page() {
-    // The speed of this is what a simulation of patch 000 pays for its page cache; the report of the
-    // change that brought it has the time.
+    // The speed of this is what a simulation of patch 000 pays for its page cache; the report of
+    // the change that brought it has the time.
     let (mut cache, bdi, files, writer) = cache(Kernel::V3_1, 1, 25_600);
     let (mut now, mut done) = (Time(0), 0);
     let mut page = 0;

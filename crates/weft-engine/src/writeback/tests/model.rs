@@ -1,9 +1,9 @@
 //! Does everything add up, whatever is done in whatever order?
 //!
 //! Random processes on four files of two devices. Beside the page cache runs a model that knows the
-//! version of each page: in memory, on its way, on the device. After each step the pool's counts equal
-//! the files' sums and no page is written twice at once; when a sync is done, everything is durable that
-//! was dirty when it began; at the end nothing is lost.
+//! version of each page: in memory, on its way, on the device. After each step the pool's counts
+//! equal the files' sums and no page is written twice at once; when a sync is done, everything is
+//! durable that was dirty when it began; at the end nothing is lost.
 
 use super::super::*;
 use std::collections::BTreeMap;
@@ -230,8 +230,8 @@ impl World {
                 self.syncs.insert(0, sync);
             }
             SyncStep::Write(out) => {
-                // Marks of one file are shared: the first to come writes for all, also for a sync of
-                // the device, of which the model does not know when it marks.
+                // Marks of one file are shared: the first to come writes for all, also for a sync
+                // of the device, of which the model does not know when it marks.
                 let of_file = |other: &&Sync| other.fsync.inode() == sync.fsync.inode();
                 let all: Vec<&Sync> =
                     self.syncs.iter().filter(of_file).chain(std::iter::once(&sync)).collect();

@@ -1,8 +1,8 @@
 //! How is a writer, its flusher and its device set up in a few lines?
 //!
-//! Devices do one request after the other at a constant speed, with a fixed cost whenever a request does
-//! not follow the one before. Their queue has room for 128 requests of 512 KiB, and whoever submits
-//! waits for room. Writers are `dd`: 4 µs for a page, for ever.
+//! Devices do one request after the other at a constant speed, with a fixed cost whenever a request
+//! does not follow the one before. Their queue has room for 128 requests of 512 KiB, and whoever
+//! submits waits for room. Writers are `dd`: 4 µs for a page, for ever.
 
 use super::super::*;
 use std::collections::VecDeque;

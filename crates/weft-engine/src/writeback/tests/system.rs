@@ -1,7 +1,7 @@
 //! Do writers, flushers and devices together behave as was measured?
 //!
-//! The device here is no model of a disk (that is the simulator's affair), only a constant speed and a
-//! constant cost per jump: enough for what is due to pauses and limits alone.
+//! The device here is no model of a disk (that is the simulator's affair), only a constant speed
+//! and a constant cost per jump: enough for what is due to pauses and limits alone.
 
 use super::super::*;
 use super::rig::World;
@@ -71,7 +71,8 @@ fn the_older_kernel_keeps_a_disk_busy_at_its_own_limits() {
 
 #[test]
 fn a_device_that_nobody_wrote_to_has_no_share_until_it_completes_something() {
-    // Two disks, the second comes later: with all of the limit taken its writers start from nothing.
+    // Two disks, the second comes later: with all of the limit taken its writers start from
+    // nothing.
     let config = PoolConfig {
         dirty: Amount::Bytes(10 * MIB),
         ..PoolConfig::new(Kernel::V3_1, 8, 2942 * 256, 700_000)

@@ -1,7 +1,7 @@
 //! What is measured of `dbench`?
 //!
-//! Its throughput counts reads and writes of all clients. The two operations that wait for the disks are `Flush`
-//! and, with `-s`, `WriteX`.
+//! Its throughput counts reads and writes of all clients. The two operations that wait for the
+//! disks are `Flush` and, with `-s`, `WriteX`.
 
 use serde::Deserialize;
 use weft_sim::machine::Machine;

@@ -1,7 +1,7 @@
 //! What is measured of `dd`?
 //!
-//! Its figure goes to the end of its closing the device, which writes back everything: `dd` takes its time after
-//! that.
+//! Its figure goes to the end of its closing the device, which writes back everything: `dd` takes
+//! its time after that.
 
 use serde::Deserialize;
 use weft_sim::machine::Machine;

@@ -1,10 +1,10 @@
 //! What is measured of jobs of `fio`?
 //!
-//! Clones of one job with direct I/O keep so many requests in flight each. As published for patch 004 they all
-//! begin at the start of the device; beside it each may have a part of its own.
+//! Clones of one job with direct I/O keep so many requests in flight each. As published for patch
+//! 004 they all begin at the start of the device; beside it each may have a part of its own.
 //!
-//! Isolated writes come one after the other, each in stripes that nobody has touched before: what members move for
-//! each of them is exact.
+//! Isolated writes come one after the other, each in stripes that nobody has touched before: what
+//! members move for each of them is exact.
 
 use hdrhistogram::Histogram;
 use serde::Deserialize;
@@ -144,7 +144,8 @@ impl Isolated {
         let mut machine = Machine::new(&ground.parts);
         look_into(&mut machine);
         let block = self.block_kib << 10;
-        // A prime number of blocks apart: no two in one full stripe, and chunk by chunk on other members.
+        // A prime number of blocks apart: no two in one full stripe, and chunk by chunk on other
+        // members.
         let apart = 7919 * block;
         let asks = (0..=count)
             .map(move |nth| Io { op: RequestOp::Write, range: ByteRange::new(nth * apart, block) });
@@ -170,5 +171,6 @@ impl Isolated {
     }
 }
 
-/// Between two isolated writes: longer than a disk takes, shorter than an idle array takes to become clean.
+/// Between two isolated writes: longer than a disk takes, shorter than an idle array takes to
+/// become clean.
 const PAUSE: Span = Span::millis(50);

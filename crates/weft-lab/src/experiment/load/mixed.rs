@@ -1,7 +1,7 @@
 //! What is measured of `dd` beside writers of single blocks?
 //!
-//! `dd`'s own rate, and that of all until the last of them is done: what they do is fixed, so who puts the writers
-//! off until `dd` is done gains in the first only.
+//! `dd`'s own rate, and that of all until the last of them is done: what they do is fixed, so who
+//! puts the writers off until `dd` is done gains in the first only.
 
 use serde::Deserialize;
 use weft_sim::machine::Machine;

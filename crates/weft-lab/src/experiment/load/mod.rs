@@ -8,8 +8,9 @@
 //! | `dd` beside writers of single blocks | `mixed.rs` |
 //! | `tiobench` on XFS | `tiobench.rs` |
 //!
-//! A load has *parts*, which are runs of their own: `tiobench` prints a table of eight, and the figure is their
-//! mean. How much is done depends on the [`Size`] of the whole; limits and caches do not.
+//! A load has *parts*, which are runs of their own: `tiobench` prints a table of eight, and the
+//! figure is their mean. How much is done depends on the [`Size`] of the whole; limits and caches
+//! do not.
 
 mod dbench;
 mod dd;
@@ -177,6 +178,6 @@ impl Load {
     }
 }
 
-/// A run of something that ends by itself and takes longer is broken; it would take a disk's whole life to
-/// find out how broken.
+/// A run of something that ends by itself and takes longer is broken; it would take a disk's whole
+/// life to find out how broken.
 const SECONDS_MAX: u64 = 36_000;

@@ -1,7 +1,7 @@
 //! What did it show to make published patches again?
 //!
-//! One page of experiments and what their runs found: published beside measured, then why it is so, then all that
-//! was measured.
+//! One page of experiments and what their runs found: published beside measured, then why it is so,
+//! then all that was measured.
 //!
 //! | question | file |
 //! |---|---|
@@ -29,7 +29,8 @@ struct Found<'a> {
 }
 
 impl Report {
-    /// The page of some experiments: for each what its runs found, and its controls; none if they were not run.
+    /// The page of some experiments: for each what its runs found, and its controls; none if they
+    /// were not run.
     #[must_use]
     pub fn reproduced(
         experiments: &[Experiment],
@@ -126,7 +127,8 @@ impl Found<'_> {
         fitted.into_iter().chain(assumed).collect()
     }
 
-    /// Columns that were run, in the order in which they are shown: before the patch, with it, others, weft's own.
+    /// Columns that were run, in the order in which they are shown: before the patch, with it,
+    /// others, weft's own.
     fn columns(&self) -> Vec<&str> {
         let rows = &self.outcome.rows;
         let rank = |name: &str| match name {

@@ -1,7 +1,7 @@
 //! How does the patch do it?
 //!
-//! Charts of the mechanism, not of the figure: what is read for what is written, where stripes wait and for how
-//! long, how large the requests are that reach the disks.
+//! Charts of the mechanism, not of the figure: what is read for what is written, where stripes wait
+//! and for how long, how large the requests are that reach the disks.
 
 use weft_engine::raid::parity::waits::{StripeWaits, Waits};
 use weft_sim::machine::{Count, Sample, Sizes, Traffic};

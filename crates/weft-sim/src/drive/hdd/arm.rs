@@ -1,11 +1,11 @@
 //! How long does the arm take to be over a sector, and the sector to be under the head?
 //!
-//! A move over `d` cylinders takes `a·√(d−1) + b·(d−1) + c`, through three points: one cylinder, the
-//! mean over all pairs of cylinders, and from end to end (Lee's fit). A write has to settle after a
-//! move. Then the platter turns until the sector comes.
+//! A move over `d` cylinders takes `a·√(d−1) + b·(d−1) + c`, through three points: one cylinder,
+//! the mean over all pairs of cylinders, and from end to end (Lee's fit). A write has to settle
+//! after a move. Then the platter turns until the sector comes.
 //!
-//! An access to the very next sector after the last one is no move: the skews of the tracks leave the
-//! time that it takes.
+//! An access to the very next sector after the last one is no move: the skews of the tracks leave
+//! the time that it takes.
 //!
 //! Units    nanoseconds, cylinders
 //! Source   `experiments.md` §2.1 (2), (3)
@@ -50,7 +50,8 @@ impl Seek {
         if distance == 0 {
             return 0;
         }
-        // Multiplications and additions in this order, each rounded by itself: the same on any host.
+        // Multiplications and additions in this order, each rounded by itself: the same on any
+        // host.
         let over = (distance - 1) as f64;
         #[allow(clippy::cast_sign_loss, reason = "neither factor is negative: `through` saw to it")]
         let beyond = (self.root * over.sqrt() + self.linear * over) as u64;

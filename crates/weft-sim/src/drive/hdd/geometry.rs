@@ -1,7 +1,7 @@
 //! Where on the platters is a sector, and when does it pass under the head?
 //!
-//! Sectors fill a track, then the tracks of all heads of a cylinder, then the next cylinder inwards.
-//! Cylinders are grouped in zones; a track of an outer zone has more sectors:
+//! Sectors fill a track, then the tracks of all heads of a cylinder, then the next cylinder
+//! inwards. Cylinders are grouped in zones; a track of an outer zone has more sectors:
 //!
 //! ```text
 //!     cylinder          0 … N/Z     N/Z … 2N/Z            … N
@@ -9,19 +9,21 @@
 //!     sectors a track   spt_0     > spt_1      > …      > spt_Z-1      falls linearly
 //! ```
 //!
-//! An angle is a time: how long after the index mark a sector's start passes by. The first sector of
-//! a track is skewed against the last one of the track before by just the time that the switch of head
-//! or cylinder takes, so that a sequential access loses that time and nothing else:
+//! An angle is a time: how long after the index mark a sector's start passes by. The first sector
+//! of a track is skewed against the last one of the track before by just the time that the switch
+//! of head or cylinder takes, so that a sequential access loses that time and nothing else:
 //!
 //! ```text
 //!     rate = 512 · spt · H / (H · t_rev + (H − 1) · t_head + t_cylinder)
 //! ```
 //!
 //! Angles within a track are rounded down from the index mark, not added up: pieces of a track take
-//! to the nanosecond as long as the whole, and a piece that follows another never misses its sector.
+//! to the nanosecond as long as the whole, and a piece that follows another never misses its
+//! sector.
 //!
 //! Units    nanoseconds, sectors of 512 bytes
-//! Source   `experiments.md` §2.1 (1); the form of the rate is that of Hitachi's drive specifications
+//! Source   `experiments.md` §2.1 (1); the form of the rate is that of Hitachi's drive
+//!          specifications
 
 use weft_units::{SECTOR_BYTES, Sectors};
 

@@ -1,11 +1,11 @@
 //! How does a disk that turns carry out its commands?
 //!
 //! One arm works on one access at a time. When it is free, it takes the access that it can begin to
-//! transfer soonest: move plus rotation, out of the commands that wait for it and, when nothing waits
-//! or too much is dirty or a flush waits, out of the oldest dirty extents (*destage window*). A command
-//! that has waited longer than the age limit goes first. Without either, the head reads on behind
-//! the last read. Setting out for a command takes the controller's overhead, and the choice is made at
-//! its end; only what continues under the head is taken at once.
+//! transfer soonest: move plus rotation, out of the commands that wait for it and, when nothing
+//! waits or too much is dirty or a flush waits, out of the oldest dirty extents (*destage window*).
+//! A command that has waited longer than the age limit goes first. Without either, the head reads
+//! on behind the last read. Setting out for a command takes the controller's overhead, and the
+//! choice is made at its end; only what continues under the head is taken at once.
 //!
 //! ```text
 //!     read    in a cache ─────────────────────────────▶ link ─▶ done
@@ -15,11 +15,11 @@
 //!     flush   done when all that was dirty at its arrival has left
 //! ```
 //!
-//! Assumptions beyond the specification: reads go before destaging unless more than ¾ of the limit is
-//! dirty; flushes and writes without room that have waited longer than the age limit take turns with
-//! commands that have; an extent that was passed over eight windows' worth of times goes next; an
-//! access to the medium is never interrupted; written data does not stay for reading once it is on the
-//! medium.
+//! Assumptions beyond the specification: reads go before destaging unless more than ¾ of the limit
+//! is dirty; flushes and writes without room that have waited longer than the age limit take turns
+//! with commands that have; an extent that was passed over eight windows' worth of times goes next;
+//! an access to the medium is never interrupted; written data does not stay for reading once it is
+//! on the medium.
 //!
 //! Source   `experiments.md` §2.1
 

@@ -1,9 +1,9 @@
 //! Which sectors are in the disk's memory because they were read, or passed under the head?
 //!
-//! The memory is cut into segments, each with one range of sectors, the least recently used given up
-//! first. After a read the head stays and goes on reading into the read's segment until another
-//! command moves the arm or the segment has been filled anew: the *stream*. What it has got by now is
-//! computed when it is asked for.
+//! The memory is cut into segments, each with one range of sectors, the least recently used given
+//! up first. After a read the head stays and goes on reading into the read's segment until another
+//! command moves the arm or the segment has been filled anew: the *stream*. What it has got by now
+//! is computed when it is asked for.
 //!
 //! Source   `experiments.md` §2.1 (4)
 

@@ -71,7 +71,8 @@ impl WriteCache {
         if self.sectors == 0 { 0 } else { (self.sectors + sectors).saturating_sub(self.limit) }
     }
 
-    /// Whether so much is dirty that it should leave even while reads wait: more than ¾ of the limit.
+    /// Whether so much is dirty that it should leave even while reads wait: more than ¾ of the
+    /// limit.
     pub(super) fn is_pressing(&self) -> bool {
         self.sectors * 4 > self.limit * 3
     }
@@ -174,8 +175,8 @@ impl WriteCache {
             || !self.overlapping(start, end).is_empty()
     }
 
-    /// The oldest extents, by age, as far as the window goes; while a flush waits, only what it waits
-    /// for.
+    /// The oldest extents, by age, as far as the window goes; while a flush waits, only what it
+    /// waits for.
     pub(super) fn window(
         &self,
         count: usize,

@@ -90,8 +90,8 @@ impl Buffer {
     }
 }
 
-/// Spreads page numbers: multiplication by 2^64 over the golden ratio. Nothing is ever listed in the
-/// order of these hashes.
+/// Spreads page numbers: multiplication by 2^64 over the golden ratio. Nothing is ever listed in
+/// the order of these hashes.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct PageHasher(u64);
 

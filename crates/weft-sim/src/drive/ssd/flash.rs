@@ -1,8 +1,8 @@
 //! What do the dies do, and how do bytes get to them?
 //!
 //! A die does one thing at a time. Reads of the host go before everything else and, where the drive
-//! can, interrupt a program or an erasure. The rest goes in order; the bytes of the next program pass
-//! over the channel while the die is still busy with the one before.
+//! can, interrupt a program or an erasure. The rest goes in order; the bytes of the next program
+//! pass over the channel while the die is still busy with the one before.
 //!
 //! ```text
 //!     read     wait for die ─ tR ─ wait for channel ─ bytes ─▶

@@ -9,18 +9,19 @@
 //!     row r   │ s s s s s s s s │ s s s s s s s s │ … │ s s s s s s s s │   a superpage each
 //! ```
 //!
-//! When few rows are free, each host slot written pays for moving its share of the row with the most
-//! garbage (greedy), so that collection keeps pace and never stops the drive. Rows that were filled
-//! lately are left alone, half as many as are spare: what is written again and again has become garbage
-//! when they are looked at. With writes all over the drive this changes nothing: a young row has the
-//! least garbage anyway.
+//! When few rows are free, each host slot written pays for moving its share of the row with the
+//! most garbage (greedy), so that collection keeps pace and never stops the drive. Rows that were
+//! filled lately are left alone, half as many as are spare: what is written again and again has
+//! become garbage when they are looked at. With writes all over the drive this changes nothing: a
+//! young row has the least garbage anyway.
 //!
 //! **Scaled.** A map of a whole drive would need a byte of memory for each KiB of it. Only
 //! `simulated` pages are mapped; regions of 1 MiB of the drive's addresses fold onto them in order,
 //! several onto one. What decides how much is moved stays true: the share of the drive that is
-//! written, at random or in order, and the over-provisioning. What does not: which of two regions that
-//! fold onto one holds data (so discards count only when they cover all of a fold), and random writes
-//! of units near a row, 1 to 2 MiB, which here make garbage of whole rows and in a drive do not.
+//! written, at random or in order, and the over-provisioning. What does not: which of two regions
+//! that fold onto one holds data (so discards count only when they cover all of a fold), and random
+//! writes of units near a row, 1 to 2 MiB, which here make garbage of whole rows and in a drive do
+//! not.
 //!
 //! A drive that is fresh has all its rows free, of the whole drive: until so much has been written,
 //! collection in the scaled map costs nothing.
@@ -208,8 +209,8 @@ impl Mapping {
         }
     }
 
-    /// The die from which a page of the drive is read. What was never written is read like data that
-    /// was written in order.
+    /// The die from which a page of the drive is read. What was never written is read like data
+    /// that was written in order.
     pub(super) fn die(&self, page: u64) -> u32 {
         let (mapped, region) = self.shape.fold(page);
         let dies = u64::from(self.shape.dies);
@@ -336,7 +337,8 @@ impl Mapping {
         Some(Victim { row, next: 0, valid, garbage })
     }
 
-    /// Moves up to `moves` slots of the victim; when it is empty, it is free. Whether there was one.
+    /// Moves up to `moves` slots of the victim; when it is empty, it is free. Whether there was
+    /// one.
     fn empty_one(&mut self, mut moves: u64, work: &mut impl FnMut(Work)) -> bool {
         let Some(mut victim) = self.victim.take().or_else(|| self.choose()) else { return false };
         let (row_slots, superpage) = (self.shape.row(), self.shape.superpage);

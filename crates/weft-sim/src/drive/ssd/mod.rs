@@ -8,14 +8,15 @@
 //!             else: fill up and program what is buffered ─▶ program the map ─▶ t_flush ─▶ done
 //! ```
 //!
-//! Without protection a FUA write ends as a flush behind it would. Flushes of one drive are served one
-//! round after the other; a round serves those that came before it began, all of them or, where the
-//! drive does not coalesce, one.
+//! Without protection a FUA write ends as a flush behind it would. Flushes of one drive are served
+//! one round after the other; a round serves those that came before it began, all of them or, where
+//! the drive does not coalesce, one.
 //!
-//! Assumptions beyond the specification: a write that continues none of the last eight streams takes
-//! `random_write_us` longer (S4500: 52 against 36 µs); the second command in a row starts reading ahead;
-//! what was never written is read from the flash like everything else; a command of less than 4 KiB
-//! costs a page; a stronger medium in front of the flash (SLC mode) is not modelled.
+//! Assumptions beyond the specification: a write that continues none of the last eight streams
+//! takes `random_write_us` longer (S4500: 52 against 36 µs); the second command in a row starts
+//! reading ahead; what was never written is read from the flash like everything else; a command of
+//! less than 4 KiB costs a page; a stronger medium in front of the flash (SLC mode) is not
+//! modelled.
 //!
 //! Source   `experiments.md` §2.2
 
@@ -469,7 +470,8 @@ impl Ssd {
         add(&mut self.counters.nand_bytes, pages);
     }
 
-    /// Erases a block on the dies whose turn it is: each has had a block's worth of rows since its last.
+    /// Erases a block on the dies whose turn it is: each has had a block's worth of rows since its
+    /// last.
     fn erase_row(&mut self, now: Time) {
         self.rows_erased += 1;
         let (rows, dies) =

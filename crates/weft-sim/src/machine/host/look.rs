@@ -78,7 +78,8 @@ impl Host {
         (self.requests_done, self.failed)
     }
 
-    /// Bytes that the volume was asked for, read and written; what the page cache wrote is among them.
+    /// Bytes that the volume was asked for, read and written; what the page cache wrote is among
+    /// them.
     #[must_use]
     pub fn asked_bytes(&self) -> (Bytes, Bytes) {
         (Bytes(self.asked_bytes.0), Bytes(self.asked_bytes.1))

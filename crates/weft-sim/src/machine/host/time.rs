@@ -62,8 +62,8 @@ impl Host {
         }
     }
 
-    /// Gives the engine its turns now, not when everybody who can run has run: what comes later is another
-    /// plug.
+    /// Gives the engine its turns now, not when everybody who can run has run: what comes later is
+    /// another plug.
     pub fn settle(&mut self) {
         while self.engine_turn() {}
     }

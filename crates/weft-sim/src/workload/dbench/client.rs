@@ -1,11 +1,12 @@
 //! What does an operation of a client do, and how long does it take?
 //!
-//! An operation takes a CPU's time for its system calls and for what it copies; then it does to the file
-//! system what it does, and waits where a process would: in `balance_dirty_pages`, for an fsync, and for
-//! pages under writeback of a file that goes. The next operation begins when it has ended. Reads find their
-//! pages in the cache: what a client reads it wrote a moment ago.
+//! An operation takes a CPU's time for its system calls and for what it copies; then it does to the
+//! file system what it does, and waits where a process would: in `balance_dirty_pages`, for an
+//! fsync, and for pages under writeback of a file that goes. The next operation begins when it has
+//! ended. Reads find their pages in the cache: what a client reads it wrote a moment ago.
 //!
-//! With [`Settings::sync_open`] (`dbench -s`) each write is followed by what `O_SYNC` does: an fsync.
+//! With [`Settings::sync_open`] (`dbench -s`) each write is followed by what `O_SYNC` does: an
+//! fsync.
 
 use std::any::Any;
 use std::collections::{BTreeMap, VecDeque};

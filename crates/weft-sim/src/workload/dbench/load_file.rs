@@ -7,8 +7,8 @@
 //! WriteX 17 0 4096 4096 NT_STATUS_OK                              handle, offset, length, length written
 //! ```
 //!
-//! dbench brings a stock file with it, under the GPL: weft has none of it. Time stamps, `SLEEP` and the
-//! operations of dbench's other back ends (NFS, SCSI) are refused.
+//! dbench brings a stock file with it, under the GPL: weft has none of it. Time stamps, `SLEEP` and
+//! the operations of dbench's other back ends (NFS, SCSI) are refused.
 //!
 //! Source   experiments.md §1.6; dbench 4.0, `README`
 

@@ -1,7 +1,8 @@
 //! What does `dbench N` do?
 //!
-//! `N` clients, each a process that does one operation after the other without a pause, as a load says. All of
-//! them see the same load; client 3 has `clients\client3` where the load has `clients\client1`.
+//! `N` clients, each a process that does one operation after the other without a pause, as a load
+//! says. All of them see the same load; client 3 has `clients\client3` where the load has
+//! `clients\client1`.
 //!
 //! | question | file |
 //! |---|---|

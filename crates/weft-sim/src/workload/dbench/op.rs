@@ -1,7 +1,7 @@
 //! What does a dbench client do, one operation after the other?
 //!
-//! The operations are those of the SMB protocol, as a file server sees them; each becomes a few system calls.
-//! Paths are numbers: a table of the load has their names.
+//! The operations are those of the SMB protocol, as a file server sees them; each becomes a few
+//! system calls. Paths are numbers: a table of the load has their names.
 //!
 //! Source   experiments.md §1.6
 

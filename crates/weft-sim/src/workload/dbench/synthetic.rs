@@ -1,8 +1,8 @@
 //! What does a dbench client do if there is no load file?
 //!
-//! A load with the marginals of the stock one: how often each operation occurs, how long reads and writes
-//! are, how many pages are dirty at a `Flush`, how long files live, and that a pass is a prologue and 129
-//! repetitions of the same kind. The order of operations is drawn.
+//! A load with the marginals of the stock one: how often each operation occurs, how long reads and
+//! writes are, how many pages are dirty at a `Flush`, how long files live, and that a pass is a
+//! prologue and 129 repetitions of the same kind. The order of operations is drawn.
 //!
 //! A repetition is made of sessions (open, work, close) in any order, with queries between them:
 //!
@@ -32,7 +32,8 @@ const KEPT: usize = 51;
 /// Sessions of the prologue, of five reads each.
 const PROLOGUE_READERS: usize = 62;
 const PROLOGUE_QUERIES: usize = 76;
-/// How often files are flushed in a repetition; the first also takes what is left of a pass's flushes.
+/// How often files are flushed in a repetition; the first also takes what is left of a pass's
+/// flushes.
 const FLUSHED: [u64; 14] = [18, 6, 5, 4, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1];
 /// Names of files that come and go.
 const NAMES: usize = 192;
@@ -41,7 +42,8 @@ const NAMES: usize = 192;
 mod pass {
     /// Files made, and unlinked.
     pub(super) const CREATES: u64 = 16_000;
-    /// Sessions of files that exist: 58 200 opens succeed, less directories, files made and the prologue's.
+    /// Sessions of files that exist: 58 200 opens succeed, less directories, files made and the
+    /// prologue's.
     pub(super) const OPENS: u64 = 58_200 - 11 - 16_056 - 62;
     pub(super) const NOT_FOUND: u64 = 21_030;
     pub(super) const QUERY_PATH: u64 = 71_814 - 76;
@@ -470,9 +472,9 @@ fn take_pages(deck: &mut Vec<u32>, mut pages: u64) -> Vec<u32> {
     group
 }
 
-/// Writes one after the other, each from the beginning of a page; what is flushed from the beginning of
-/// the file each time. A file that is not begins with a byte where it is to end, as SMB clients set a
-/// file's length, and is then overwritten. Says how long the file is at least.
+/// Writes one after the other, each from the beginning of a page; what is flushed from the
+/// beginning of the file each time. A file that is not begins with a byte where it is to end, as
+/// SMB clients set a file's length, and is then overwritten. Says how long the file is at least.
 fn write_group(ops: &mut Vec<Op>, handle: Handle, group: &[u32], flushed: bool) -> u64 {
     let pages: u64 = group.iter().map(|len| u64::from(*len).div_ceil(PAGE_BYTES)).sum();
     let mut bytes = group.to_vec();

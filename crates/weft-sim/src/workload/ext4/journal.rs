@@ -1,7 +1,7 @@
 //! When is a transaction on disk?
 //!
-//! One transaction runs and takes what changes; one at most is committed. jbd2 commits when somebody asks
-//! for it or the transaction is 5 s old:
+//! One transaction runs and takes what changes; one at most is committed. jbd2 commits when
+//! somebody asks for it or the transaction is 5 s old:
 //!
 //! 1. the running transaction becomes the committing one, and a new one runs;
 //! 2. data that the transaction refers to is waited for (ordered mode);
@@ -9,9 +9,9 @@
 //! 4. when they are there, the commit block follows with PREFLUSH and FUA;
 //! 5. all who wait for it are woken, and what it freed is free.
 //!
-//! Its blocks are then dirty pages of the block device, which the flusher brings home when they are old;
-//! a block that changes again meanwhile is there once. When three quarters of the journal are full, jbd2
-//! brings them home itself before it commits anything else.
+//! Its blocks are then dirty pages of the block device, which the flusher brings home when they are
+//! old; a block that changes again meanwhile is there once. When three quarters of the journal are
+//! full, jbd2 brings them home itself before it commits anything else.
 
 use std::any::Any;
 use std::collections::BTreeSet;

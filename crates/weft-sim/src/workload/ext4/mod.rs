@@ -1,20 +1,21 @@
 //! What does ext4 make of files, for time?
 //!
-//! A reduction: which blocks an fsync, a flusher and a commit of the journal write, in which order, and who
-//! waits for what. Names, permissions and the bytes of metadata do not exist; which *blocks* of metadata an
-//! operation changes does: a block of the inode table for 16 files, one for each directory, and the bitmaps
-//! and descriptors of the groups that space is taken from.
+//! A reduction: which blocks an fsync, a flusher and a commit of the journal write, in which order,
+//! and who waits for what. Names, permissions and the bytes of metadata do not exist; which
+//! *blocks* of metadata an operation changes does: a block of the inode table for 16 files, one for
+//! each directory, and the bitmaps and descriptors of the groups that space is taken from.
 //!
-//! * Delayed allocation: a page gets its block when it is written out, behind the file's last one if that
-//!   is free, else where there is first room (`space.rs`). What an unlinked file had is free again when
-//!   the transaction that unlinked it is on disk.
-//! * fsync ([`FileSync`]): writes the file's pages and waits; then, if the transaction that changed the file
-//!   last is on disk, sends an empty flush, otherwise asks for its commit and waits for that.
+//! * Delayed allocation: a page gets its block when it is written out, behind the file's last one
+//!   if that is free, else where there is first room (`space.rs`). What an unlinked file had is
+//!   free again when the transaction that unlinked it is on disk.
+//! * fsync ([`FileSync`]): writes the file's pages and waits; then, if the transaction that changed
+//!   the file last is on disk, sends an empty flush, otherwise asks for its commit and waits for
+//!   that.
 //! * jbd2 (`journal.rs`) is a process of its own.
 //!
-//! Not modelled: handles and their credits, revoke records, copies of blocks that change while they are
-//! committed, extent trees, checksums, the fast commits of 5.10. Metadata lies in front of the data and not
-//! in each group.
+//! Not modelled: handles and their credits, revoke records, copies of blocks that change while they
+//! are committed, extent trees, checksums, the fast commits of 5.10. Metadata lies in front of the
+//! data and not in each group.
 //!
 //! Source   experiments.md §1.7; Linux `fs/ext4/fsync.c`, `fs/jbd2/commit.c`
 
@@ -229,8 +230,8 @@ impl Ext4 {
         });
     }
 
-    /// Nobody can reach a file any more. False: pages of it are under writeback, the process is woken
-    /// when writes of it are done and asks again.
+    /// Nobody can reach a file any more. False: pages of it are under writeback, the process is
+    /// woken when writes of it are done and asks again.
     pub fn remove(&self, host: &mut Host, pid: Pid, inode: Inode) -> bool {
         let pages = self.pages(inode);
         if host.awaits_pages(pid, pages) {

@@ -17,8 +17,8 @@ impl Space {
         Self { free: free.into_iter().map(|range| (range.start, range.end)).collect() }
     }
 
-    /// Takes at most `count` blocks in one piece: from `goal` on if they are free, otherwise where all
-    /// of them are first free, otherwise what is first free.
+    /// Takes at most `count` blocks in one piece: from `goal` on if they are free, otherwise where
+    /// all of them are first free, otherwise what is first free.
     ///
     /// # Panics
     /// No block is free.

@@ -1,10 +1,10 @@
 //! What does a clone do that goes through the page cache?
 //!
-//! One call after the other, as the kernel's buffered calls are whatever engine submits them. A write fills
-//! pages and is made to wait there if too much is dirty; with `O_SYNC` it is durable when it returns. A read
-//! takes what is in memory, and reads from front to back run ahead by a window. What was read or written stays
-//! in memory until memory is full, first in first out. The last one that closes the device writes back what is
-//! dirty, after its time was taken.
+//! One call after the other, as the kernel's buffered calls are whatever engine submits them. A
+//! write fills pages and is made to wait there if too much is dirty; with `O_SYNC` it is durable
+//! when it returns. A read takes what is in memory, and reads from front to back run ahead by a
+//! window. What was read or written stays in memory until memory is full, first in first out. The
+//! last one that closes the device writes back what is dirty, after its time was taken.
 //!
 //! Source   experiments.md §6; Linux mm/readahead (a window of 128 KiB), block/bdev `blkdev_put`
 
@@ -104,8 +104,8 @@ enum State {
 }
 
 impl Buffered {
-    /// A clone on a CPU that asks for this, at such a pace; of the pace, what is for several requests at a time
-    /// means nothing here.
+    /// A clone on a CPU that asks for this, at such a pace; of the pace, what is for several
+    /// requests at a time means nothing here.
     ///
     /// # Panics
     /// It pauses after no request.

@@ -1,10 +1,11 @@
 //! What does a clone with direct I/O do?
 //!
-//! It keeps up to so many requests in flight, as `libaio` with `direct=1`: a request that ends makes room for
-//! the next. As a process that calls into md it goes no further while the volume has no stripes.
+//! It keeps up to so many requests in flight, as `libaio` with `direct=1`: a request that ends
+//! makes room for the next. As a process that calls into md it goes no further while the volume has
+//! no stripes.
 //!
-//! Source   experiments.md §1.5; md-raid.md §1.5; fio HOWTO; `wait_for_completions` of fio 3.33 for `answers`
-//! and `low`
+//! Source   experiments.md §1.5; md-raid.md §1.5; fio HOWTO; `wait_for_completions` of fio 3.33 for
+//! `answers` and `low`
 
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -90,8 +91,8 @@ impl Job {
         self.ledger.found(op)
     }
 
-    /// How long the measured time was: the run time, or less if there was nothing more to ask for; and what
-    /// the last flushes took.
+    /// How long the measured time was: the run time, or less if there was nothing more to ask for;
+    /// and what the last flushes took.
     #[must_use]
     pub fn measured(&self) -> Span {
         self.ledger.measured(self.dry)

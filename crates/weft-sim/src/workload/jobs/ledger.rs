@@ -72,8 +72,8 @@ impl Ledger {
         &self.found[kind(op)]
     }
 
-    /// How long the measured time was: the run time, or less if there was nothing more to ask for; and what
-    /// the last flushes took.
+    /// How long the measured time was: the run time, or less if there was nothing more to ask for;
+    /// and what the last flushes took.
     pub(super) fn measured(&self, dry: bool) -> Span {
         let (Some(from), to) = (self.from(), self.to()) else { return Span::ZERO };
         let to = match to {

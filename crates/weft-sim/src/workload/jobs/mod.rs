@@ -1,10 +1,10 @@
 //! What does one clone of an `fio` job do?
 //!
-//! What it asks for, somebody else says, request by request, each with the time before which it is not to be
-//! asked for. [`Job`] hands requests to the volume past the page cache, several at a time; [`Buffered`] goes
-//! through the page cache, one call after the other. Both keep to a [`Pace`] and count in one way: a latency
-//! goes from being handed over to the answer, and what ends before the warm-up is over or after the run time is
-//! not counted.
+//! What it asks for, somebody else says, request by request, each with the time before which it is
+//! not to be asked for. [`Job`] hands requests to the volume past the page cache, several at a
+//! time; [`Buffered`] goes through the page cache, one call after the other. Both keep to a
+//! [`Pace`] and count in one way: a latency goes from being handed over to the answer, and what
+//! ends before the warm-up is over or after the run time is not counted.
 //!
 //! Source   experiments.md §1.5, §4 (5), §6; fio HOWTO
 
@@ -71,8 +71,8 @@ pub struct Pace {
     pub rate: Option<Bytes>,
     /// What ends in this time is not counted (`ramp_time`).
     pub warm_up: Span,
-    /// Nothing is asked for when it is over (`runtime`); it begins when the warm-up is over. Without one the
-    /// clone ends when there is nothing more to ask for.
+    /// Nothing is asked for when it is over (`runtime`); it begins when the warm-up is over.
+    /// Without one the clone ends when there is nothing more to ask for.
     pub run_time: Option<Span>,
     /// Flushes one after the other when everything else is done (`end_fsync`, `fsync_on_close`).
     pub last_flushes: u32,

@@ -1,7 +1,7 @@
 //! What does work cost that can be done alone, over and over?
 //!
-//! Strips and blocks lie in the second-level cache or near it, as they do in an array that is written: a
-//! client's bytes were there a moment ago.
+//! Strips and blocks lie in the second-level cache or near it, as they do in an array that is
+//! written: a client's bytes were there a moment ago.
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -19,7 +19,8 @@ use weft_units::{Sectors, Time};
 use super::super::rounds::{per_cpu_second, thread_cpu};
 use crate::outcome::Failure;
 
-/// The scheduler, XOR, copies, a system call, a request handed over, a hop: in the units of a table.
+/// The scheduler, XOR, copies, a system call, a request handed over, a hop: in the units of a
+/// table.
 pub(super) fn costs(turn: Duration) -> Result<[f64; 6], Failure> {
     Ok([scheduler(turn), xor(turn), copy(turn), syscall(turn), bio(turn)?, hop(turn)])
 }
@@ -143,7 +144,8 @@ fn hear(server: &mut ServerConnection, said: &[u8]) {
     }
 }
 
-/// Another thread woken until it runs: half of there and back. The time that passes, for nobody works.
+/// Another thread woken until it runs: half of there and back. The time that passes, for nobody
+/// works.
 fn hop(turn: Duration) -> f64 {
     let here = thread::current();
     let (to_other, other_hears) = std::sync::mpsc::channel::<()>();

@@ -1,8 +1,8 @@
 //! What does each kind of the engine's work cost?
 //!
-//! Each load does another mixture: reads do no stripes, large writes attach many stripes to one input, stripes of 4 KiB
-//! merge many parts into one member request. What a load did and how long it took is an observation;
-//! [`weft_lab::least_squares`] finds the costs that explain all of them.
+//! Each load does another mixture: reads do no stripes, large writes attach many stripes to one
+//! input, stripes of 4 KiB merge many parts into one member request. What a load did and how long
+//! it took is an observation; [`weft_lab::least_squares`] finds the costs that explain all of them.
 
 use std::time::Duration;
 

@@ -1,8 +1,9 @@
 //! What does a socket carry?
 //!
-//! The least server there can be: memory, a thread for each connection, one receive and one send for
-//! as many requests as have come, replies whose data is sent from where it lies. No engine, no
-//! durability, no care for hostile clients: the other end of the scale that a server is measured on.
+//! The least server there can be: memory, a thread for each connection, one receive and one send
+//! for as many requests as have come, replies whose data is sent from where it lies. No engine, no
+//! durability, no care for hostile clients: the other end of the scale that a server is measured
+//! on.
 
 use std::io::{IoSlice, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};

@@ -1,7 +1,8 @@
 //! How is a server kept as busy as it can be?
 //!
-//! A fixed number of requests in flight on each connection, as many of them in each send and receive as
-//! there are, and nothing done with the data: the client costs little, so that the server is the limit.
+//! A fixed number of requests in flight on each connection, as many of them in each send and
+//! receive as there are, and nothing done with the data: the client costs little, so that the
+//! server is the limit.
 
 use std::io::{IoSlice, Read, Write};
 use std::os::unix::net::UnixStream;

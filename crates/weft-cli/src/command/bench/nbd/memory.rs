@@ -1,7 +1,7 @@
 //! Which memory does the least server serve?
 //!
-//! One mapping that all connections read and write without asking each other. Two clients that touch
-//! the same bytes at one time get what they deserve; the benchmark has no such clients.
+//! One mapping that all connections read and write without asking each other. Two clients that
+//! touch the same bytes at one time get what they deserve; the benchmark has no such clients.
 
 use std::io::{IoSlice, Read};
 use std::os::unix::net::UnixStream;

@@ -14,7 +14,8 @@ impl Arena {
     /// Asks for memory and writes all of it.
     pub(super) fn new(len: usize) -> Self {
         let len = len.next_multiple_of(HUGE_PAGE);
-        // Zeroes come from fresh pages, which nobody has touched yet: so they can still become huge.
+        // Zeroes come from fresh pages, which nobody has touched yet: so they can still become
+        // huge.
         let mut bytes = vec![0u8; len + HUGE_PAGE];
         let start = bytes.as_ptr().align_offset(HUGE_PAGE);
         let arena = &mut bytes[start..start + len];

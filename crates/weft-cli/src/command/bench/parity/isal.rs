@@ -1,7 +1,7 @@
 //! How is Intel's ISA-L called, where it is installed?
 //!
-//! The library is loaded at run time by its name; weft neither links to it nor needs it. A stripe is
-//! its data strips and, behind them, its results, all of one length, one behind the other.
+//! The library is loaded at run time by its name; weft neither links to it nor needs it. A stripe
+//! is its data strips and, behind them, its results, all of one length, one behind the other.
 //!
 //! Source   ISA-L 2.30, `raid.h` and `erasure_code.h`: signatures, alignment, and the 32 bytes of
 //!          tables for each coefficient
@@ -54,8 +54,8 @@ impl IsaL {
     pub(super) fn xor_gen(&self, sources: usize, strip_bytes: usize, stripe: &mut [u8]) {
         let mut strips = strips_of(sources + 1, strip_bytes, stripe);
         let array = strips.as_mut_ptr();
-        // SAFETY: the array holds as many pointers as are named, each to as many bytes as are named,
-        // aligned to 32; the last is written, and `stripe` is borrowed for it.
+        // SAFETY: the array holds as many pointers as are named, each to as many bytes as are
+        // named, aligned to 32; the last is written, and `stripe` is borrowed for it.
         let status = unsafe { (self.xor_gen)(count(sources + 1), count(strip_bytes), array) };
         clean_upper();
         assert_eq!(status, 0, "xor_gen");
@@ -65,8 +65,8 @@ impl IsaL {
     pub(super) fn pq_gen(&self, sources: usize, strip_bytes: usize, stripe: &mut [u8]) {
         let mut strips = strips_of(sources + 2, strip_bytes, stripe);
         let array = strips.as_mut_ptr();
-        // SAFETY: the array holds as many pointers as are named, each to as many bytes as are named,
-        // aligned to 32; the last two are written, and `stripe` is borrowed for it.
+        // SAFETY: the array holds as many pointers as are named, each to as many bytes as are
+        // named, aligned to 32; the last two are written, and `stripe` is borrowed for it.
         let status = unsafe { (self.pq_gen)(count(sources + 2), count(strip_bytes), array) };
         clean_upper();
         assert_eq!(status, 0, "pq_gen");
@@ -78,7 +78,8 @@ impl IsaL {
         let mut coefficients = coefficients.to_vec();
         let mut tables = vec![0; 32 * sources * rows];
         let (sources, rows) = (count(sources), count(rows));
-        // SAFETY: both have as many bytes as the header says for these counts, asserted or made here.
+        // SAFETY: both have as many bytes as the header says for these counts, asserted or made
+        // here.
         unsafe {
             (self.ec_init_tables)(sources, rows, coefficients.as_mut_ptr(), tables.as_mut_ptr());
         }
@@ -100,17 +101,19 @@ impl IsaL {
         let (data, results) = (data.as_mut_ptr().cast(), results.as_mut_ptr().cast());
         let tables = tables.as_ptr().cast_mut();
         let (bytes, sources, rows) = (count(strip_bytes), count(sources), count(rows));
-        // SAFETY: pointers and tables are as many as the counts say, asserted above; tables and data
-        // are only read, and the results are borrowed for writing.
+        // SAFETY: pointers and tables are as many as the counts say, asserted above; tables and
+        // data are only read, and the results are borrowed for writing.
         unsafe { (self.ec_encode_data)(bytes, sources, rows, tables, data, results) };
         clean_upper();
     }
 }
 
-/// Says that nobody uses the upper halves of vector registers any more, as ISA-L's functions do not.
+/// Says that nobody uses the upper halves of vector registers any more, as ISA-L's functions do
+/// not.
 ///
-/// Without it the next SSE instruction of ours waits until all of ISA-L's work is done, where it would
-/// otherwise overlap with the next call: that halves ISA-L's figures at 4 KiB and is not its fault.
+/// Without it the next SSE instruction of ours waits until all of ISA-L's work is done, where it
+/// would otherwise overlap with the next call: that halves ISA-L's figures at 4 KiB and is not its
+/// fault.
 #[inline(always)]
 fn clean_upper() {
     #[cfg(target_arch = "x86_64")]

@@ -1,12 +1,13 @@
 //! Stripes that have waited long enough: by weft's own rule, and by the bound that every rule has
 //!
-//! No stripe that lacks strips waits longer than `preread_wait_max`, whatever it waits for: then it is ready and
-//! may read. md has no such bound (`preread_wait_max=none`).
+//! No stripe that lacks strips waits longer than `preread_wait_max`, whatever it waits for: then it
+//! is ready and may read. md has no such bound (`preread_wait_max=none`).
 //!
-//! Stripes that were delayed wait on a list of their own, each until its own time ([`Patience`]). When the
-//! first of these times comes all are looked at again: a stream may have moved on meanwhile, or away. When
-//! one goes, all go that no stream will fill: disks sort what they are given together. Nothing waits while
-//! requests find no stripe and no full-stripe write will free one.
+//! Stripes that were delayed wait on a list of their own, each until its own time ([`Patience`]).
+//! When the first of these times comes all are looked at again: a stream may have moved on
+//! meanwhile, or away. When one goes, all go that no stream will fill: disks sort what they are
+//! given together. Nothing waits while requests find no stripe and no full-stripe write will free
+//! one.
 
 use weft_units::{Span, StripeId, Time};
 
@@ -16,7 +17,8 @@ use crate::knobs::WAITS_WITHOUT_BOUND;
 /// What is known of the stripes that wait.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Waiting {
-    /// The first time that one of them may have come to, while disks are idle and while they are not.
+    /// The first time that one of them may have come to, while disks are idle and while they are
+    /// not.
     next: Option<(Time, Time)>,
     /// When the last full-stripe write ended.
     idle_since: Option<Time>,
@@ -24,7 +26,8 @@ pub(super) struct Waiting {
     made_room: bool,
 }
 
-/// Of the stripes that wait, whatever for: none of them waits since before that, and none is due before that.
+/// Of the stripes that wait, whatever for: none of them waits since before that, and none is due
+/// before that.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Bounds {
     since: Option<Time>,
@@ -55,7 +58,8 @@ impl Cache {
         WAITS.into_iter().any(|list| self.lists.first(list).is_some())
     }
 
-    /// When a stripe may have waited for as long as it may. Weft's own rule knows `wait_max` for each stripe.
+    /// When a stripe may have waited for as long as it may. Weft's own rule knows `wait_max` for
+    /// each stripe.
     pub(super) fn overdue_at(&self, variant: Variant, wait_max: Span) -> Option<Time> {
         let own = matches!(variant, Variant::Stream { .. });
         let bounded = self.bounds.since.filter(|_| !own && wait_max < WAITS_WITHOUT_BOUND);
@@ -102,8 +106,8 @@ impl Cache {
         }
     }
 
-    /// A request waits for what a stripe has been given: if it waits to be filled, then not longer than until
-    /// that time.
+    /// A request waits for what a stripe has been given: if it waits to be filled, then not longer
+    /// than until that time.
     pub(crate) fn hurry(&mut self, id: StripeId, due: Time) {
         let waits = self.lists.of(id).is_some_and(|list| WAITS.contains(&list));
         let stripe = &mut self.stripes[id.index()];

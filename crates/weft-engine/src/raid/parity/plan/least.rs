@@ -1,7 +1,7 @@
 //! What is the least that a stripe must read?
 //!
-//! md reads by rules that look at one strip at a time. Here the strips that are wanted are named first,
-//! then the cheapest way to have them all is taken, in one go:
+//! md reads by rules that look at one strip at a time. Here the strips that are wanted are named
+//! first, then the cheapest way to have them all is taken, in one go:
 //!
 //! - a lost strip of data is computed from the other data and as many parities as data is lost, not
 //!   from every strip there is (RAID 6 with one member missing: one read less);
@@ -130,8 +130,8 @@ mod tests {
         Facts { rule: PlanRule::Least, ..facts }
     }
 
-    /// Follows a stripe to the end of what it has to do: how many strips it reads. Every step must be one
-    /// that can be carried out.
+    /// Follows a stripe to the end of what it has to do: how many strips it reads. Every step must
+    /// be one that can be carried out.
     fn follow(mut facts: Facts) -> u32 {
         let mut reads = 0;
         for _ in 0..8 {

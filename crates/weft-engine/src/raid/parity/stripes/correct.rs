@@ -1,8 +1,9 @@
 //! What if a strip cannot be read?
 //!
-//! It is read once more, alone, so that its neighbours do not fail with it. Then it counts as lost in
-//! this stripe: readers are served from the others, and with nothing else to do the strip is written
-//! again and read back. A member that fails that, or has too many errors in a row, is failed.
+//! It is read once more, alone, so that its neighbours do not fail with it. Then it counts as lost
+//! in this stripe: readers are served from the others, and with nothing else to do the strip is
+//! written again and read back. A member that fails that, or has too many errors in a row, is
+//! failed.
 //!
 //! Source   md-raid.md §2.10
 
@@ -53,7 +54,8 @@ impl Stripes {
         stripe.read_error.remove(slot);
         stripe.retried.remove(slot);
         if failed {
-            // What the read left in the strip's memory is nobody's, also where the member is gone by now.
+            // What the read left in the strip's memory is nobody's, also where the member is gone
+            // by now.
             stripe.uptodate.remove(slot);
         }
         let sector = stripe.sector(height);
@@ -62,7 +64,8 @@ impl Stripes {
             return;
         }
         if failed {
-            // It takes writes that it cannot read back: not a member to trust, if there is a choice.
+            // It takes writes that it cannot read back: not a member to trust, if there is a
+            // choice.
             let stripe = self.cache.stripe_mut(id);
             stripe.read_error.insert(slot);
             stripe.uncorrectable.insert(slot);

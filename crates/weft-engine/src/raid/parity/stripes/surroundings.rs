@@ -1,4 +1,5 @@
-//! Surroundings of the stripes while they are handled: the array, the knobs, and where requests go out.
+//! Surroundings of the stripes while they are handled: the array, the knobs, and where requests go
+//! out.
 
 use weft_units::Slot;
 
@@ -33,8 +34,8 @@ impl Surroundings<'_> {
         self.array.report(report, self.out);
     }
 
-    /// Sends a read or write of these parts to the member at a slot, which may be merged with others.
-    /// Whether there is one.
+    /// Sends a read or write of these parts to the member at a slot, which may be merged with
+    /// others. Whether there is one.
     #[inline(always)]
     pub(crate) fn stage(
         &mut self,

@@ -17,8 +17,8 @@ use crate::raid::parity::stripe::{Operation, ResyncState};
 use crate::raid::slot_set::SlotSet;
 
 impl Stripes {
-    /// Whether something is in flight for the sync of this stripe. What is in flight when a sync is asked for
-    /// is a client's, and its member may not answer.
+    /// Whether something is in flight for the sync of this stripe. What is in flight when a sync is
+    /// asked for is a client's, and its member may not answer.
     pub(crate) fn syncs_stripe(&self, key: u64) -> bool {
         let stripe = self.cache.find(key).map(|id| self.cache.stripe(id));
         stripe.is_some_and(|stripe| {

@@ -1,8 +1,8 @@
 //! How does a stripe, or a batch of filled stripes, get written?
 //!
-//! New data is drained into the stripe and parity computed in one computation; then data and parity go to the
-//! members, highest slot first and stripes ascending within a slot, so that a batch reaches each member
-//! as one run. The writers are answered when every member has answered.
+//! New data is drained into the stripe and parity computed in one computation; then data and parity
+//! go to the members, highest slot first and stripes ascending within a slot, so that a batch
+//! reaches each member as one run. The writers are answered when every member has answered.
 //!
 //! Source   md-raid.md §1.7, §2.4
 
@@ -47,7 +47,8 @@ impl Stripes {
         self.compute(id, Operation::Computing(mode), ops, cx);
     }
 
-    /// Makes a computation longer by a stripe, if the stripe goes on in memory where the last one of it ended.
+    /// Makes a computation longer by a stripe, if the stripe goes on in memory where the last one
+    /// of it ended.
     fn goes_on(&self, id: StripeId, before: StripeId, ops: &mut [ComputeOp]) -> bool {
         let (stripe, before) = (self.cache.stripe(id), self.cache.stripe(before));
         let Some(ComputeOp::Pq { data, p, q }) = ops.last_mut() else { return false };
@@ -111,7 +112,8 @@ impl Stripes {
                 None => sub_request.zeros().for_each(|(part, offset)| take(part, offset)),
             }
         }
-        // Without a member to write parity to there is none to compute, and nothing was read for it.
+        // Without a member to write parity to there is none to compute, and nothing was read for
+        // it.
         if mode == Mode::Reconstruct && (p.is_some() || q.is_some()) {
             let mut data = self.sources(id, self.data_slots(id), cx);
             for sub_request in
@@ -290,8 +292,8 @@ impl Stripes {
 }
 
 impl Stripes {
-    /// Copies what members had no space for from the memory of writers that are about to be answered.
-    /// Whether there was any.
+    /// Copies what members had no space for from the memory of writers that are about to be
+    /// answered. Whether there was any.
     fn save_zero_copy(
         &mut self,
         id: StripeId,
@@ -329,8 +331,8 @@ impl Stripes {
         self.written(id, cx);
     }
 
-    /// Remembers a stripe that a member had no space for, forgets one that it has by now. Whether it has
-    /// not.
+    /// Remembers a stripe that a member had no space for, forgets one that it has by now. Whether
+    /// it has not.
     fn defer(&mut self, id: StripeId) -> bool {
         let stripe = self.cache.stripe(id);
         let deferred = stripe.deferred;

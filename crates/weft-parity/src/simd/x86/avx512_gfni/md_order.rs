@@ -1,9 +1,10 @@
 //! How are P and Q of a few strips in md order computed with nothing but loads and arithmetic?
 //!
-//! The arrays that people have: two to ten data strips with the exponents 0, 1, 2, …. For each count
-//! there is a function of its own, in which every strip's pointer stays in a register and Horner's rule
-//! needs a single matrix, doubling, so that the loop over the strips is no loop. What it takes in a
-//! second-level cache is what the same loads and stores take without any multiplication.
+//! The arrays that people have: two to ten data strips with the exponents 0, 1, 2, …. For each
+//! count there is a function of its own, in which every strip's pointer stays in a register and
+//! Horner's rule needs a single matrix, doubling, so that the loop over the strips is no loop. What
+//! it takes in a second-level cache is what the same loads and stores take without any
+//! multiplication.
 //!
 //! Beyond ten strips pointers no longer fit in the registers, and `sum_of_products!` is as fast.
 //!
@@ -13,8 +14,8 @@ use super::{BYTES, Vector, mul, multiplier, prefetch_at, store, stream, xor, zer
 use crate::Weighted;
 use std::arch::x86_64::_mm512_loadu_si512;
 
-/// P and Q of as many whole columns as there are, and how many bytes that was: none when the exponents of
-/// the strips are not 0 to 1 up to 0 to 9, in any order.
+/// P and Q of as many whole columns as there are, and how many bytes that was: none when the
+/// exponents of the strips are not 0 to 1 up to 0 to 9, in any order.
 ///
 /// Streaming only where `p` and `q` are aligned to a vector.
 #[target_feature(enable = "avx512f,gfni")]
@@ -39,15 +40,16 @@ pub(super) fn md_order<const STREAM: bool>(
     }
 }
 
-/// How many strips there are, if their exponents are 0, 1, 2, … without a gap, in any order; else 0.
+/// How many strips there are, if their exponents are 0, 1, 2, … without a gap, in any order; else
+/// 0.
 #[inline]
 fn count_in_order(data: &[Weighted<'_>]) -> usize {
     let seen = data.iter().fold(0u64, |seen, strip| seen | 1 << strip.0.min(63));
     if data.len() < 63 && seen == (1 << data.len()) - 1 { data.len() } else { 0 }
 }
 
-/// How many vectors of a strip are in work at once: as many chains of dependent operations as hide their
-/// latency of about four cycles.
+/// How many vectors of a strip are in work at once: as many chains of dependent operations as hide
+/// their latency of about four cycles.
 const COLUMN: usize = 4;
 const COLUMN_BYTES: usize = COLUMN * BYTES;
 
@@ -60,8 +62,9 @@ macro_rules! column {
             if $stream {
                 prefetch_at(place);
             }
-            // SAFETY: `$at` is the start of a whole column and so less than `bytes` by a column at least;
-            // the strip holds `bytes` bytes from `$strip` on, asserted above, and is borrowed.
+            // SAFETY: `$at` is the start of a whole column and so less than `bytes` by a column at
+            // least; the strip holds `bytes` bytes from `$strip` on, asserted above, and is
+            // borrowed.
             column[lane] = unsafe { _mm512_loadu_si512(place.cast()) };
         }
         column
