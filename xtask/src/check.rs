@@ -2,7 +2,7 @@
 
 use crate::part::{Ending, Report, cargo, run};
 use crate::runner::tests;
-use crate::{deny, deps, instructions, interop, map, packages, purity, skips};
+use crate::{deny, deps, instructions, interop, map, packages, purity, skips, words};
 use std::process::Command;
 use std::time::Duration;
 
@@ -92,6 +92,11 @@ fn lints(report: &mut Report) {
     report.part("skips", || match skips::outside_the_helper() {
         Ok(found) if found.is_empty() => Ending::Passed,
         Ok(found) => Ending::Failed(format!("not by weft_testing::skip: {found:?}")),
+        Err(error) => Ending::Failed(error.to_string()),
+    });
+    report.part("words and width of comments", || match words::found() {
+        Ok(found) if found.is_empty() => Ending::Passed,
+        Ok(found) => Ending::Failed(found.join("\n")),
         Err(error) => Ending::Failed(error.to_string()),
     });
     report.part("map", || match map::check() {

@@ -21,6 +21,7 @@ mod statements;
 mod sweep;
 mod tree;
 mod unsafe_list;
+mod words;
 
 use part::Report;
 use std::process::ExitCode;

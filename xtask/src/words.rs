@@ -1,0 +1,297 @@
+//! Words of the house: those of style.md §6 that the field's words replaced, and the width of comments.
+//!
+//! Names are cut at underscores and capitals, prose at everything that is no letter; what is searched
+//! for is a run of such words, one of which may be a plural. A word that has another meaning elsewhere is
+//! refused only below the folders where it had its own. Files of recorded data are not read, nor is
+//! this one.
+
+use crate::tree::{root, rust_files, shown};
+use std::path::{Path, PathBuf};
+
+/// Columns that a comment may have.
+const WIDTH_MAX: usize = 100;
+
+/// A word that is not to come back.
+struct Refused {
+    /// Its words, in lower case; of the last one the plural is refused too.
+    words: &'static str,
+    /// What the field says.
+    say: &'static str,
+    /// Where: beginnings of paths. Everywhere if there are none.
+    below: &'static [&'static str],
+    /// What it may be a part of, as words; the other meanings.
+    but: &'static [&'static str],
+}
+
+const ENGINE: &str = "crates/weft-engine/src/";
+const STRIPES: &[&str] = &[
+    "crates/weft-engine/src/raid/",
+    "crates/weft-engine/src/volume",
+    "crates/weft-engine/src/shard.rs",
+    "crates/weft-engine/src/outbox.rs",
+    "crates/weft-engine/src/membership.rs",
+    "crates/weft-engine/src/snapshot.rs",
+    "crates/weft-engine/src/array.rs",
+];
+const VOLUME: &[&str] = &["crates/weft-engine/src/volume"];
+const CACHE: &[&str] = &["crates/weft-engine/src/volume", "crates/weft-engine/src/raid/parity/"];
+const RAID: &[&str] = &["crates/weft-engine/src/raid/parity/"];
+const RUNTIME: &[&str] = &["crates/weft-runtime/", "crates/weft-export/"];
+const PAGE_CACHE: &[&str] = &["crates/weft-engine/src/writeback/"];
+const RECOVERY: &[&str] =
+    &[ENGINE, "crates/weft-ondisk/src/", "crates/weft-export/src/", "crates/weft-sim/src/"];
+/// Tables of the references that are cited have rows.
+const CITED: &[&str] = &["rows and", "rows to", "in a row"];
+
+const REFUSED: &[Refused] = &[
+    Refused { words: "chunk row", say: "full stripe", below: &[], but: &[] },
+    Refused { words: "row of chunk", say: "full stripe", below: &[], but: &[] },
+    Refused { words: "full row write", say: "full-stripe write", below: &[], but: &[] },
+    Refused { words: "row sync", say: "resync", below: &[], but: &[] },
+    Refused { words: "row", say: "stripe", below: STRIPES, but: CITED },
+    Refused {
+        words: "block",
+        say: "strip",
+        below: RAID,
+        but: &[
+            "logical block",
+            "bad block",
+            "block layer",
+            "kib block",
+            "single block",
+            "this block",
+            "block state",
+        ],
+    },
+    Refused { words: "owe", say: "deferred write", below: STRIPES, but: &[] },
+    Refused { words: "owed", say: "deferred write", below: STRIPES, but: &[] },
+    Refused { words: "owing", say: "deferred write", below: STRIPES, but: &[] },
+    Refused { words: "paying off", say: "writing what was deferred", below: STRIPES, but: &[] },
+    Refused { words: "lent", say: "zero-copy page", below: STRIPES, but: &[] },
+    Refused { words: "lender", say: "zero-copy page", below: STRIPES, but: &[] },
+    Refused { words: "good to", say: "recovery_offset", below: RECOVERY, but: &[] },
+    Refused { words: "doubted", say: "suspect", below: &[ENGINE], but: &[] },
+    Refused { words: "settling", say: "safe mode", below: &[ENGINE], but: &[] },
+    Refused { words: "dirty mark", say: "dirty state", below: &["crates/"], but: &[] },
+    Refused { words: "clean mark", say: "clean state", below: &["crates/"], but: &[] },
+    Refused { words: "superblock round", say: "superblock update", below: &[], but: &[] },
+    Refused { words: "round of superblock", say: "superblock update", below: &[], but: &[] },
+    Refused { words: "take in", say: "drain", below: RAID, but: &[] },
+    Refused { words: "taken in", say: "drained", below: RAID, but: &[] },
+    Refused {
+        words: "made good",
+        say: "corrected",
+        below: &[ENGINE, "crates/weft-sim/"],
+        but: &[],
+    },
+    Refused { words: "desk", say: "mailbox", below: RUNTIME, but: &[] },
+    Refused { words: "letter", say: "message", below: &["crates/weft-runtime/"], but: &[] },
+    Refused { words: "bell", say: "eventfd", below: RUNTIME, but: &[] },
+    Refused { words: "lane", say: "worker", below: RUNTIME, but: &["bare lane"] },
+    Refused { words: "walk", say: "pass", below: PAGE_CACHE, but: &[] },
+    Refused { words: "ground", say: "writeback_control", below: PAGE_CACHE, but: &[] },
+    Refused { words: "duty", say: "nr_to_write", below: PAGE_CACHE, but: &[] },
+    Refused { words: "nap", say: "pause", below: PAGE_CACHE, but: &[] },
+    Refused { words: "piece", say: "sub-request", below: STRIPES, but: &[] },
+    Refused { words: "dealt", say: "sub-request", below: STRIPES, but: &[] },
+    Refused { words: "reshape", say: "resize", below: CACHE, but: &[] },
+    Refused { words: "bypass", say: "chunk-aligned read", below: VOLUME, but: &["preread bypass"] },
+];
+
+/// The words of a line, in lower case, in order. A mark between two that do not belong together is one.
+fn words(line: &str) -> Vec<String> {
+    let mut found = vec![String::new()];
+    let mut before = ' ';
+    for letter in line.chars() {
+        if !letter.is_alphabetic() || (letter.is_uppercase() && before.is_lowercase()) {
+            found.push(String::new());
+        }
+        if letter.is_alphabetic() {
+            found.last_mut().expect("there is one").extend(letter.to_lowercase());
+        } else if MARKS.contains(&letter) {
+            found.extend([letter.to_string(), String::new()]);
+        }
+        before = letter;
+    }
+    found.retain(|word| !word.is_empty());
+    found
+}
+
+/// What ends a term.
+const MARKS: [char; 8] = ['.', ',', ';', ':', '(', ')', '"', '='];
+
+/// Whether the words from here on begin with these, of which the last may be a plural.
+fn begins(text: &[String], with: &[&str]) -> bool {
+    let Some((last, first)) = with.split_last() else { return false };
+    text.len() >= with.len()
+        && first.iter().zip(text).all(|(word, found)| *word == found.as_str())
+        && (text[first.len()] == *last || text[first.len()].strip_suffix('s') == Some(*last))
+}
+
+/// Refused words of a line of a file, with what to say instead.
+fn refused(path: &str, line: &str) -> Vec<String> {
+    let text = words(line);
+    let mut found = Vec::new();
+    for word in REFUSED {
+        let here =
+            word.below.is_empty() || word.below.iter().any(|folder| path.starts_with(folder));
+        if !here {
+            continue;
+        }
+        let with: Vec<&str> = word.words.split(' ').collect();
+        for at in 0..text.len() {
+            let is_other = word.but.iter().any(|other| {
+                let other: Vec<&str> = other.split(' ').collect();
+                (0..other.len()).any(|back| at >= back && begins(&text[at - back..], &other))
+            });
+            if begins(&text[at..], &with) && !is_other {
+                found.push(format!("found {:?}, say {:?}", word.words, word.say));
+            }
+        }
+    }
+    found
+}
+
+/// Lines (1-based) of a Rust text whose comment goes past [`WIDTH_MAX`], with their width. Tables and what
+/// stands between fences may be wider.
+fn too_wide(source: &str) -> Vec<(usize, usize)> {
+    let mut found = Vec::new();
+    let mut fenced = false;
+    for (index, line) in source.lines().enumerate() {
+        let code = line.trim_start();
+        let comment =
+            code.strip_prefix("//").map(|rest| rest.trim_start_matches(['/', '!']).trim());
+        fenced = match comment {
+            Some(text) if text.starts_with("```") => !fenced,
+            other => fenced && other.is_some(),
+        };
+        let exempt = fenced || comment.is_some_and(is_drawn);
+        let has_comment = comment.is_some() || behind_code(code);
+        let width = line.chars().count();
+        if width > WIDTH_MAX && has_comment && !exempt {
+            found.push((index + 1, width));
+        }
+    }
+    found
+}
+
+/// A row of a table, or a line of a drawing: lines, or cells with three spaces between them. What begins
+/// with one of the headings of a doc comment ("Shape", "See it") is prose.
+fn is_drawn(comment: &str) -> bool {
+    let mut cells = comment.split("   ").map(str::trim).filter(|cell| !cell.is_empty());
+    let first = cells.next().unwrap_or_default();
+    let is_heading = first.starts_with(char::is_uppercase)
+        && first.split(' ').count() <= 2
+        && first.chars().all(|letter| letter.is_alphabetic() || letter == ' ');
+    let cells_more = cells.count();
+    comment.starts_with('|')
+        || comment.contains(['│', '─', '┌', '└', '▶', '▼'])
+        || cells_more > usize::from(is_heading)
+}
+
+/// Whether a comment stands behind code, in no text: what is before it has its quotation marks in pairs.
+fn behind_code(code: &str) -> bool {
+    code.match_indices(" // ").any(|(at, _)| code[..at].matches('"').count().is_multiple_of(2))
+}
+
+/// Prose of the project that is no Rust.
+fn documents() -> Vec<PathBuf> {
+    let names =
+        ["ARCHITECTURE.md", "CONTRIBUTING.md", "README.md", "SECURITY.md", "interop/README.md"];
+    let folder = root().join("docs");
+    let docs = std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
+    let docs = docs.filter(|path| path.extension().is_some_and(|extension| extension == "md"));
+    names.iter().map(|name| root().join(name)).filter(|path| path.exists()).chain(docs).collect()
+}
+
+/// Every refused word and wide comment of the project, as `file:line: …`.
+pub(crate) fn found() -> anyhow::Result<Vec<String>> {
+    let mut rust = rust_files("crates");
+    rust.extend(rust_files("xtask"));
+    anyhow::ensure!(rust.len() >= 300, "{} Rust files were read: there are more", rust.len());
+    let mut found = Vec::new();
+    let mut look = |path: &Path, is_rust: bool| -> anyhow::Result<()> {
+        let (name, text) = (shown(path), std::fs::read_to_string(path)?);
+        if name == "xtask/src/words.rs" {
+            return Ok(());
+        }
+        for (index, line) in text.lines().enumerate() {
+            let said = refused(&name, line);
+            found.extend(said.into_iter().map(|said| format!("{name}:{}: {said}", index + 1)));
+        }
+        let wide = if is_rust { too_wide(&text) } else { Vec::new() };
+        found.extend(wide.into_iter().map(|(line, width)| {
+            format!("{name}:{line}: a comment of {width} columns, expected {WIDTH_MAX} at most")
+        }));
+        Ok(())
+    };
+    rust.iter().try_for_each(|path| look(path, true))?;
+    documents().iter().try_for_each(|path| look(path, false))?;
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_project_says_the_words_of_the_field() {
+        assert_eq!(found().unwrap(), Vec::<String>::new());
+    }
+
+    #[test]
+    fn each_planted_word_is_found_where_it_is_refused_and_nowhere_else() {
+        for word in REFUSED {
+            let place = word.below.first().copied().unwrap_or("crates/weft-sim/src/x.rs");
+            let path =
+                if place.ends_with(".rs") { place.to_owned() } else { format!("{place}/x.rs") };
+            let (snake, plural) = (word.words.replace(' ', "_"), format!("{}s", word.words));
+            let camel: String = word.words.split(' ').map(capital).collect();
+            for line in [
+                format!("    let first_{snake} = 1;"),
+                format!("struct {camel}Of;"),
+                format!("/// Two {plural} lie side by side."),
+            ] {
+                let found = refused(&path, &line);
+                assert!(found.iter().any(|it| it.contains(word.say)), "{path}: {line}: {found:?}");
+            }
+            if !word.below.is_empty() {
+                let elsewhere = refused("fuzz/src/x.rs", &plural);
+                assert!(!elsewhere.iter().any(|it| it.contains(word.words)), "{elsewhere:?}");
+            }
+            for other in word.but {
+                let found = refused(&path, &format!("/// See {other}s here."));
+                let own = format!("found {:?}", word.words);
+                assert!(!found.iter().any(|it| it.starts_with(&own)), "{other}: {found:?}");
+            }
+        }
+    }
+
+    fn capital(word: &str) -> String {
+        word[..1].to_uppercase() + &word[1..]
+    }
+
+    #[test]
+    fn a_word_within_another_is_no_word() {
+        let path = "crates/weft-engine/src/raid/parity/x.rs";
+        let line = "it borrows what grows: narrow, superblock, silent, excellent, followed, planes";
+        assert_eq!(refused(path, line), [""; 0]);
+        let line = "what is taken, in one go; table.row(47, \"sync_size\")";
+        assert_eq!(refused("crates/weft-sim/src/x.rs", line), [""; 0]);
+    }
+
+    #[test]
+    fn a_planted_wide_comment_is_found_and_other_wide_lines_are_not() {
+        let words = "word ".repeat(22);
+        let planted = format!("/// {words}\nfn f() {{}} // {words}\n//! | {words} | {words} |\n");
+        let found: Vec<usize> = too_wide(&planted).into_iter().map(|(line, _)| line).collect();
+        assert_eq!(found, [1, 2]);
+        let (heading, table) = (format!("/// Source   {words}\n"), format!("//! a 1   {words}\n"));
+        assert_eq!((too_wide(&heading).len(), too_wide(&table).len()), (1, 0));
+        let fenced =
+            format!("/// ```text\n/// {words}\n/// ```\nlet s = \"{words} // {words}\";\n");
+        assert_eq!(too_wide(&fenced), []);
+        assert_eq!(too_wide(&format!("// {}\n", "x".repeat(97))), []);
+        assert_eq!(too_wide(&format!("// {}\n", "x".repeat(98))), [(1, 101)]);
+    }
+}
