@@ -173,7 +173,7 @@ class Server:
         return control
 
     def status(self):
-        with self.ask({"v": 1, "cmd": "status"}) as control:
+        with self.ask({"v": 2, "cmd": "status"}) as control:
             return json.loads(control.makefile().readline())["status"]["volumes"][0]
 
     def command(self, *words):
@@ -363,7 +363,7 @@ class Run:
             check = server.command("check", "--no-wait")
             assert check.wait(30) == 0, "weft check"
         elif kind == "add":
-            adding = server.ask({"v": 1, "cmd": "add", "members": self.missing_paths()})
+            adding = server.ask({"v": 2, "cmd": "add", "members": self.missing_paths()})
             time.sleep(self.rng.uniform(0, 0.01))
         elif kind in ("check", "rebuild"):
             time.sleep(self.rng.uniform(0, 0.04))

@@ -39,7 +39,7 @@ def from_socket(name):
     """All that the server knows of itself."""
     with socket.socket(socket.AF_UNIX) as control:
         control.connect(os.path.join(os.environ["XDG_RUNTIME_DIR"], "weft", f"{name}.sock"))
-        control.sendall(b'{"v":1,"cmd":"status"}\n')
+        control.sendall(b'{"v":2,"cmd":"status"}\n')
         answer = json.loads(control.makefile().readline())
     return answer["status"]
 

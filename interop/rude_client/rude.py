@@ -258,7 +258,7 @@ def deaf_administrators(control):
         def ask(sock=sock):
             try:
                 while True:
-                    sock.sendall(b'{"v":1,"cmd":"status"}\n' * 1000)
+                    sock.sendall(b'{"v":2,"cmd":"status"}\n' * 1000)
             except OSError:
                 pass
 
@@ -330,7 +330,7 @@ def requests_begun(control):
     with socket.socket(socket.AF_UNIX) as sock:
         sock.settimeout(WAIT_MAX)
         sock.connect(control)
-        sock.sendall(b'{"v":1,"cmd":"status"}\n')
+        sock.sendall(b'{"v":2,"cmd":"status"}\n')
         with sock.makefile("rb") as answers:
             answer = json.loads(answers.readline())
     return sum(volume["requests_active"] for volume in answer["status"]["volumes"])

@@ -12,7 +12,7 @@ use crate::config::MemberInfo;
 use crate::sched::merge::Last;
 use crate::snapshot::{MemberSnapshot, MemberState};
 
-/// The last attempt to write the superblock of a member in a round: a second one follows the first
+/// The last attempt to write the superblock of a member in an update: a second one follows the first
 /// that fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Attempt {
@@ -45,7 +45,7 @@ pub(crate) struct Member {
     /// Since when it has had no space for blocks, and for its superblock.
     pub(crate) full_since: Option<Time>,
     pub(crate) superblock_full_since: Option<Time>,
-    /// To write its superblock in this round.
+    /// To write its superblock in this update.
     pub(crate) attempt: Attempt,
     /// It came without the bitmap that the members of the array have.
     pub(crate) lacks_bitmap: bool,

@@ -281,7 +281,7 @@ impl Volume {
         let result = value.as_ref().map(|_| ()).map_err(|fault| *fault);
         match outstanding.owner {
             Owner::Compute(stripe) => {
-                self.with_stripes(out, |stripes, cx| stripes.computed(stripe, value, cx))
+                self.with_stripes(out, |stripes, cx| stripes.computed(stripe, value, cx));
             }
             Owner::Discard(request) if !detached => {
                 self.discard_done(request, position, result, out);
@@ -815,7 +815,7 @@ impl Volume {
         }
         let handled = picked.len() as u32;
         self.with_stripes(out, |stripes, cx| {
-            picked.drain(..).for_each(|stripe| stripes.handle(stripe, cx))
+            picked.drain(..).for_each(|stripe| stripes.handle(stripe, cx));
         });
         self.raid.picked = picked;
         self.take_events(out);

@@ -1,7 +1,7 @@
 //! How does an administrator talk to a running volume?
 //!
 //! Over a unix socket of mode 0600: one JSON object per line and direction, in order. A request
-//! names its version and command, `{"v":1,"cmd":"status"}`; the answer says `"ok":true` with what
+//! names its version and command, `{"v":2,"cmd":"status"}`; the answer says `"ok":true` with what
 //! was asked for, or `"ok":false` with a sentence and the kind of failure. [`ControlRequest`] and
 //! [`Response`] are the whole language, [`Client`] speaks it, and [`crate::serve()`] answers.
 //!
@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 /// The version of the language spoken here.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// The longest line either side takes.
 pub const LINE_BYTES_MAX: usize = 1 << 20;
@@ -392,15 +392,15 @@ mod tests {
     #[test]
     fn lines_are_what_the_page_says() {
         let cases = [
-            (Command::Status, r#"{"v":1,"cmd":"status"}"#),
-            (Command::Stop, r#"{"v":1,"cmd":"stop"}"#),
+            (Command::Status, r#"{"v":2,"cmd":"status"}"#),
+            (Command::Stop, r#"{"v":2,"cmd":"stop"}"#),
             (
                 Command::SyncAction { action: "check".into() },
-                r#"{"v":1,"cmd":"sync_action","action":"check"}"#,
+                r#"{"v":2,"cmd":"sync_action","action":"check"}"#,
             ),
             (
                 Command::Set { knobs: vec![("rmw_level".into(), "1".into())] },
-                r#"{"v":1,"cmd":"set","knobs":[["rmw_level","1"]]}"#,
+                r#"{"v":2,"cmd":"set","knobs":[["rmw_level","1"]]}"#,
             ),
         ];
         for (command, line) in cases {
@@ -410,7 +410,7 @@ mod tests {
         }
         let refused = Response::error(FailureKind::Refused, "no");
         let line = serde_json::to_string(&refused).unwrap();
-        assert_eq!(line, r#"{"v":1,"ok":false,"error":"no","kind":"refused"}"#);
+        assert_eq!(line, r#"{"v":2,"ok":false,"error":"no","kind":"refused"}"#);
         assert_eq!(refused.exit_code(), 3);
     }
 }

@@ -161,7 +161,7 @@ impl Volume {
                             Who::Stripe(part) => self.stripe_done(part, answer, out),
                             Who::Stripes(run) => {
                                 self.with_stripes(out, |stripes, cx| {
-                                    stripes.run_done(run, answer, cx)
+                                    stripes.run_done(run, answer, cx);
                                 });
                             }
                         }
