@@ -41,7 +41,7 @@
 //! let payload = Run::new(config.client_frames_first(), 1);
 //! let mut engine = Engine::new(config, Time(0)).unwrap();
 //!
-//! engine.handle(Time(0), Input::Client(Request {
+//! engine.handle(Time(0), Input::Client(ClientRequest {
 //!     client: ClientId(1),
 //!     tag: Tag(1),
 //!     volume: VolumeId(0),

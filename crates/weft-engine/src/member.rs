@@ -12,8 +12,8 @@ use crate::config::MemberInfo;
 use crate::sched::merge::Last;
 use crate::snapshot::{MemberSnapshot, MemberState};
 
-/// The last attempt to write the superblock of a member in an update: a second one follows the first
-/// that fails.
+/// The last attempt to write the superblock of a member in an update: a second one follows the
+/// first that fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Attempt {
     First,

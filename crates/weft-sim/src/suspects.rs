@@ -14,7 +14,7 @@
 //! ```
 //!
 //! So after each cut the columns are measured, not guessed. One whose members agree is not suspect.
-//! Of one in which they do not, parity must be that of *some* choice of versions ([`unexplained`]),
+//! Of one in which they do not, parity must be that of *some* choice of versions,
 //! and the syndrome is kept: a slot that is lost from then on may be off by the errors that it can
 //! cause, and by nothing else. Read-modify-write keeps the syndrome; a write of the full stripe, a
 //! resync, a rebuild make it zero. Each column is looked at again when a write to it has ended, and

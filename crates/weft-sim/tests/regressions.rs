@@ -672,7 +672,7 @@ fn strip_corrected_by_a_read_is_durable_before_superblocks_say_clean() {
 }
 
 /// Ends every request but this one, until there is no other. By then disk 1 has its block back.
-fn until_made_good_without(rig: &mut Rig, held: Token) {
+fn until_corrected_without(rig: &mut Rig, held: Token) {
     loop {
         let other = rig.outstanding().map(|(token, _)| token).find(|token| *token != held);
         let Some(other) = other else { break };
@@ -683,9 +683,9 @@ fn until_made_good_without(rig: &mut Rig, held: Token) {
 }
 
 // The same while a new member is told its slot: the superblocks of the others, which follow in the
-// same round, said clean before the members were flushed.
+// same update, said clean before the members were flushed.
 #[test]
-fn block_made_good_while_a_member_takes_a_slot_is_durable_before_superblocks_say_clean() {
+fn strip_corrected_while_a_member_takes_a_slot_is_durable_before_superblocks_say_clean() {
     let mut rig = raid6_with_a_bad_block();
     let new = rig.remove(4).fail_disk(3).add_blank().0;
     while !matches!(state_of(&rig, new), Some(MemberState::Rebuilding { .. })) {
@@ -693,7 +693,7 @@ fn block_made_good_while_a_member_takes_a_slot_is_durable_before_superblocks_say
         assert!(rig.step(Order::Fifo), "nobody takes the slot");
     }
     let introduced = hold_back(&mut rig, new, 1)[0];
-    until_made_good_without(&mut rig, introduced);
+    until_corrected_without(&mut rig, introduced);
     rig.until_idle();
     assert_eq!(state_of(&rig, new), Some(MemberState::InSync));
     assert!(rig.read(0).is_all(1));
@@ -701,7 +701,7 @@ fn block_made_good_while_a_member_takes_a_slot_is_durable_before_superblocks_say
 
 // The same of a superblock that was not written and is written once more, as it was.
 #[test]
-fn block_made_good_is_durable_before_a_superblock_says_clean_at_the_second_try() {
+fn strip_corrected_is_durable_before_a_superblock_says_clean_at_the_second_try() {
     let mut rig = raid6_with_a_bad_block();
     let spare = rig.member_of(4);
     let next = rig.disks[0].operations();
@@ -710,7 +710,7 @@ fn block_made_good_is_durable_before_a_superblock_says_clean_at_the_second_try()
     rig.settle();
     let superblock = outstanding_of(&rig, 0)[0];
     let read = rig.get(0, BLOCK);
-    until_made_good_without(&mut rig, superblock);
+    until_corrected_without(&mut rig, superblock);
     rig.until_idle();
     assert_eq!(rig.take_answer(read), Some(Ok(vec![1; 4096])));
     assert_eq!(rig.disks[0].stats.io_errors.superblocks, 1);

@@ -317,7 +317,12 @@ impl Decision<'_> {
         reference: &Member,
     ) -> Result<Vec<(Member, Role)>, Refused> {
         let freshest = &reference.superblock;
-        let known = unmistakable(&pool, freshest);
+        let calls_faulty =
+            |it: &Superblock, of: &Superblock| it.role(of.dev_number()) == Ok(Role::Faulty);
+        let disputed = pool.iter().any(|Member { superblock, .. }| {
+            calls_faulty(freshest, superblock) && calls_faulty(superblock, freshest)
+        });
+        let known = if disputed { unmistakable(&pool, freshest) } else { Vec::new() };
         let mut current = Vec::new();
         for member in pool {
             let superblock = &member.superblock;
@@ -797,7 +802,7 @@ fn logged(assembly: &Assembly) -> Result<Option<Vec<Vec<SectorRange>>>, String> 
 /// own. The other half of one calls every member of this half failed, for none was there when it
 /// was started.
 ///
-/// Source   md-ondisk.md §8.1.6, §11 stripe 40; mdadm leaves out a member that says so of the
+/// Source   md-ondisk.md §8.1.6, §11 row 40; mdadm leaves out a member that says so of the
 ///          freshest
 fn unmistakable(pool: &[Member], freshest: &Superblock) -> Vec<(u32, Role)> {
     let number_of = |member: &Member| member.superblock.dev_number();
