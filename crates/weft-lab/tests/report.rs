@@ -323,11 +323,11 @@ costs = "zero"
 knobs = ["activation=at_unplug", "stripe_cache_form=2008", "writes=gather"]
 
 [column.baseline]
-about = "large rows"
+about = "large stripes"
 knobs = ["stripe_size=65536"]
 
 [column.patched]
-about = "small rows"
+about = "small stripes"
 knobs = ["stripe_size=4096"]
 
 [column.own]
@@ -470,7 +470,7 @@ fn a_page_of_an_experiment_holds_every_figure_and_the_charts_that_say_why() {
         "4 KiB by cost",
         "published: 0.7",
         "Length of the delayed list: dd",
-        "How long rows waited before they were read: dd",
+        "How long stripes waited before they were read: dd",
         "Did waiting pay off?",
         "Size of reads that reach the disks: fio-x0",
         "Size of writes that reach the disks: dd",
