@@ -23,12 +23,12 @@ def main(command, member, *rest):
         return
     gone, slot = {int(word) for word in rest[0].split(",")}, int(rest[1])
     assert len(gone) == geometry.parities, "so many are missing that every other block counts"
-    stripes = set()
+    touched = set()
     for word in rest[2:]:
         first, count = map(int, word.split(":"))
-        stripes.update(range(first // 8, (first + count + 7) // 8))
+        touched.update(range(first // 8, (first + count + 7) // 8))
     blocks = set()
-    for stripe in stripes:
+    for stripe in touched:
         full_stripe, within = divmod(stripe * 8, geometry.chunk)
         for index, data_slot in enumerate(geometry.data_slots(full_stripe)):
             if data_slot in gone | {slot}:

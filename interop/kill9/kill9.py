@@ -494,9 +494,9 @@ class Run:
         marked clean by hand; and in a stripe where none was, which is not."""
         self.planted["killed"] += 1
         path, geometry = self.judge.whole()[1], self.model.geometry
-        stripes = [r for c in sorted(self.judge.full_stripes) for r in range(c * geometry.chunk // 8, (c + 1) * geometry.chunk // 8)]
-        excused = next(r for r in stripes if r in self.model.suspect and r not in wrong)
-        other = next(r for r in stripes if r not in self.model.suspect)
+        candidates = [r for c in sorted(self.judge.full_stripes) for r in range(c * geometry.chunk // 8, (c + 1) * geometry.chunk // 8)]
+        excused = next(r for r in candidates if r in self.model.suspect and r not in wrong)
+        other = next(r for r in candidates if r not in self.model.suspect)
 
         def errors():
             return self.judge.after_kill(True, count=False)[0]

@@ -228,8 +228,8 @@ def walk(recording, points):
 def of_parity(model, clean, wrong):
     """What is wrong with parity, in words."""
     excused = set() if clean else model.suspect
-    stripes = sorted(wrong - excused)
-    return [f"members say {'clean' if clean else 'active'}, parity of stripes {stripes[:5]} is wrong"] if stripes else []
+    found = sorted(wrong - excused)
+    return [f"members say {'clean' if clean else 'active'}, parity of stripes {found[:5]} is wrong"] if found else []
 
 
 def content(model, data, missing=()):
