@@ -10,7 +10,7 @@ use crate::raid::slot_set::SlotSet;
 use crate::snapshot::MemberState;
 
 /// What stripes have to know of an array.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub(crate) struct Membership {
     pub(crate) read_only: bool,
     /// Too few members are left; there are no more writes.
@@ -31,7 +31,7 @@ pub(crate) struct Membership {
 }
 
 /// A slot.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
 struct Seat {
     member: Option<MemberIndex>,
     /// Of a member that is being rebuilt.

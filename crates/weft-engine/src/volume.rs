@@ -233,7 +233,7 @@ impl Volume {
             return;
         }
         let before: SmallVec<[RequestId; 4]> = self.ranges.held_up_by(id).collect();
-        let full_stripe = self.full_stripe_bytes();
+        let full_stripe = self.array.geometry.full_stripe_bytes();
         for id in before {
             let request = self.active(id);
             if !request.writes || std::mem::replace(&mut request.waited_for, true) {
@@ -243,12 +243,6 @@ impl Volume {
             let full_stripes = range.start.0 / full_stripe..range.end().0.div_ceil(full_stripe);
             self.raid.hurry(id, &full_stripes, now);
         }
-    }
-
-    /// Data bytes of a full stripe.
-    fn full_stripe_bytes(&self) -> u64 {
-        let geometry = &self.array.geometry;
-        geometry.chunk().bytes().0 * u64::from(geometry.data_members())
     }
 
     /// A client is gone: what it asked for finishes unanswered.
@@ -548,7 +542,7 @@ impl Volume {
     /// How many bytes from the start of a write to the end of the last one that fills its stripes.
     fn rest_of_stripes(&self, range: ByteRange) -> u64 {
         let (chunk, full_stripe) =
-            (self.array.geometry.chunk().bytes().0, self.full_stripe_bytes());
+            (self.array.geometry.chunk().bytes().0, self.array.geometry.full_stripe_bytes());
         let last = range.end().0 - 1;
         let begins = last - last % full_stripe;
         let first = range.start.0.max(begins);
@@ -561,7 +555,8 @@ impl Volume {
     }
 
     fn pours(&self, stream: StreamId) -> bool {
-        self.knobs.stripe_size.is_auto() && self.streams.run(stream).0 >= self.full_stripe_bytes()
+        self.knobs.stripe_size.is_auto()
+            && self.streams.run(stream).0 >= self.array.geometry.full_stripe_bytes()
     }
 
     fn active(&mut self, id: RequestId) -> &mut Active {
@@ -788,7 +783,7 @@ impl Volume {
         if !self.members_are_known() {
             return 0;
         }
-        let full_stripe = self.full_stripe_bytes();
+        let full_stripe = self.array.geometry.full_stripe_bytes();
         let (geometry, streams, now) = (&self.array.geometry, &self.streams, out.now);
         let (knobs, wait_max) = (&self.knobs, wait_max(&self.knobs, &self.array));
         let ParityRaid { stripes, picked, .. } = &mut self.raid;
@@ -955,10 +950,6 @@ impl Volume {
     /// Stripe height in sectors.
     fn height(&self) -> Sectors {
         height_of(&self.array.geometry, &self.knobs)
-    }
-
-    fn stripes_per_chunk(&self) -> u64 {
-        self.array.geometry.chunk().0 / self.height().0
     }
 
     /// Whether members had no space for something that is only in stripes.

@@ -194,6 +194,12 @@ impl Geometry {
         self.members - self.parities()
     }
 
+    /// Data bytes of a full stripe.
+    #[must_use]
+    pub fn full_stripe_bytes(&self) -> u64 {
+        self.chunk().bytes().0 * u64::from(self.data_members())
+    }
+
     /// Chunk on one member.
     #[must_use]
     pub fn chunk(&self) -> Sectors {

@@ -49,13 +49,9 @@ impl Array {
 
     /// The bytes of full stripes within a range.
     fn full_stripes_within(&self, range: ByteRange) -> ByteRange {
-        let bytes = self.full_stripe_bytes();
+        let bytes = self.geometry.full_stripe_bytes();
         let (first, end) = (range.start.0.div_ceil(bytes), range.end().0 / bytes);
         ByteRange::new(first * bytes, end.saturating_sub(first) * bytes)
-    }
-
-    fn full_stripe_bytes(&self) -> u64 {
-        self.geometry.chunk().bytes().0 * u64::from(self.geometry.data_members())
     }
 
     /// Tells a member to discard full stripes.
@@ -92,7 +88,7 @@ impl Volume {
 
     /// Begins to discard what of a request is to be. Whether that is all of it.
     pub(super) fn begin_discard(&mut self, id: RequestId) -> bool {
-        let bytes = self.array.full_stripe_bytes();
+        let bytes = self.array.geometry.full_stripe_bytes();
         let request = self.active(id);
         let discarded = request.discarded.as_deref_mut().expect("some of it is to be discarded");
         let full_stripes = discarded.range;
@@ -135,16 +131,10 @@ impl Volume {
         if discard.in_flight > 0 || !self.members_are_known() {
             return false;
         }
-        let keys = self.keys_of(&self.run_after(discard));
+        let keys = self.raid.stripes.keys_of(&self.run_after(discard));
         let waits = self.array.is_planted(Mutant::DiscardUnderSync);
         let sync = self.sync.as_ref();
         self.array.membership.broken || waits || self.raid.stripes.are_quiet(&keys, sync)
-    }
-
-    /// The stripes of these full stripes.
-    fn keys_of(&self, full_stripes: &Range<u64>) -> Range<u64> {
-        let stripes = self.stripes_per_chunk();
-        full_stripes.start * stripes..full_stripes.end * stripes
     }
 
     fn run_after(&self, discard: &Discard) -> Range<u64> {
@@ -155,7 +145,7 @@ impl Volume {
 
     fn next_run(&mut self, place: usize, out: &mut Outbox) {
         let run = self.run_after(&self.discards[place]);
-        let keys = self.keys_of(&run);
+        let keys = self.raid.stripes.keys_of(&run);
         if !self.array.is_planted(Mutant::DiscardKeepsStripes) {
             self.raid.stripes.forget(&keys);
         }

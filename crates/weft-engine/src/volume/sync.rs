@@ -50,7 +50,7 @@ impl Volume {
 
     /// Gives the sync that runs its next stripes.
     fn feed_sync(&mut self) {
-        let per_chunk = self.stripes_per_chunk();
+        let per_chunk = self.raid.stripes.stripes_per_chunk();
         let Some(sync) = &mut self.sync else { return };
         let stripes = &mut self.raid.stripes;
         sync.feed(stripes.cache.size(), |key, action| {
@@ -67,7 +67,8 @@ impl Volume {
 
     /// Whether there is a stripe for the next one that the sync takes.
     pub(super) fn may_sync_stripe(&self, key: u64) -> bool {
-        self.raid.stripes.cache.is_free(key) && !self.discarded.has(key / self.stripes_per_chunk())
+        self.raid.stripes.cache.is_free(key)
+            && !self.discarded.has(key / self.raid.stripes.stripes_per_chunk())
     }
 
     /// Starts what is due.

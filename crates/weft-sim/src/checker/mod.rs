@@ -128,8 +128,7 @@ impl Array {
     /// The part of a range that a trim discards.
     #[must_use]
     pub fn full_stripes_within(&self, range: ByteRange) -> ByteRange {
-        let data_members = u64::from(self.geometry.data_members());
-        let bytes = self.geometry.chunk().bytes().0 * data_members;
+        let bytes = self.geometry.full_stripe_bytes();
         let first = range.start.0.div_ceil(bytes) * bytes;
         let end = range.start.0.saturating_add(range.len.0) / bytes * bytes;
         ByteRange::new(first, end.saturating_sub(first))

@@ -608,7 +608,7 @@ fn first_unit(geometry: &Geometry, first: u64, end: u64, unit: u64) -> u64 {
 
 /// Where a request that goes on at a byte attaches next, and up to where: what is discarded needs
 /// no stripes of the cache.
-pub(crate) fn beside(discarded: Option<ByteRange>, from: u64, end: u64) -> (u64, u64) {
+fn beside(discarded: Option<ByteRange>, from: u64, end: u64) -> (u64, u64) {
     match discarded {
         Some(discarded) if from < discarded.start.0 => (from, discarded.start.0),
         Some(discarded) => (from.max(discarded.end().0), end),
