@@ -1,4 +1,4 @@
-//! Which stripes are in memory, and which list is each on?
+//! Stripe cache: which stripes are in memory, and on which list each is.
 //!
 //! ```text
 //!  inactive ──acquire──▶ held by an arrival ──plug released──▶ handle ──picked──▶ handled

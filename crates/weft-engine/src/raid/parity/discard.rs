@@ -1,4 +1,4 @@
-//! Which stripes are being discarded?
+//! Discarded full stripes, as the stripe cache and a resync see them.
 //!
 //! A discard goes past the cache: each member is told to store nothing for a run of full stripes,
 //! parity included, for the parity of zeros is zero. Meanwhile nobody may look at these stripes or

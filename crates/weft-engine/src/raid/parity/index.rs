@@ -1,4 +1,4 @@
-//! Where in the cache is the stripe of a place?
+//! Index of the stripe cache: where in it the stripe of a place is.
 //!
 //! A hash table of chains through the stripes, as md's: the low bits of the stripe number choose
 //! the bucket. Neighbours lie in neighbouring buckets, and nothing depends on an order of

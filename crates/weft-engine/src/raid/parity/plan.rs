@@ -1,4 +1,4 @@
-//! What does this stripe need next?
+//! Plan of a stripe: what it needs next.
 //!
 //! One pure function from what is known of a stripe's strips to its next step. The rules and their
 //! order are md's, so that the member requests are md's too (`plan_rule=md`): first *fill* (strips
