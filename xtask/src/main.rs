@@ -37,7 +37,7 @@ usage: cargo xtask TASK
   mutants together SHARD   the same for a shard of `stripes` (0/8), built at once (half an hour)
   mutants ledger     how much of that was run
   sweep N            simulates N more seeds of each profile, beyond CI; adds a line to the ledger
-  map                rewrites the list of files in ARCHITECTURE.md
+  map                writes docs/modules.md and the states of docs/statements.md
   tests [OPTION…]    tests alone, each with a limit of ten minutes (-p CRATE, --workspace, …)
   unsafe             every unsafe block with its SAFETY comment
   needs              the Debian packages that the suites want and this machine lacks";

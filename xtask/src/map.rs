@@ -1,27 +1,37 @@
-//! Which question does each file answer, and does ARCHITECTURE.md say so?
+//! Generated documents: the list of modules in `docs/modules.md`, and the last column of the table in
+//! `docs/statements.md`.
 //!
-//! A file's first line asks its question. `cargo xtask map` copies these lines, by crate, between
-//! the two marks in ARCHITECTURE.md; `check` fails when the copy is stale or a file has no such
-//! line. The table of statements is kept up in the same way ([`crate::statements`]).
+//! The first sentence of a source file says what the file holds. `cargo xtask map` writes these
+//! sentences, by crate, into the list; `check` fails when a document is not what would be written
+//! now, or when a file begins without such a sentence. [`crate::statements`] has the table.
 
 use crate::{statements, tree};
 use anyhow::Context;
 use std::fmt::Write as _;
+use std::path::PathBuf;
 
-const BEGIN: &str = "<!-- written by `cargo xtask map`: begin -->\n";
-const END: &str = "<!-- written by `cargo xtask map`: end -->\n";
+const HEAD: &str = "\
+# Modules
 
-/// ARCHITECTURE.md as it should be.
-fn wanted(document: &str) -> anyhow::Result<String> {
-    let (before, rest) = document.split_once(BEGIN).context("ARCHITECTURE.md has no begin mark")?;
-    let (_, after) = rest.split_once(END).context("ARCHITECTURE.md has no end mark")?;
-    let document = format!("{before}{BEGIN}{}{END}{after}", list()?);
-    Ok(statements::updated(&document, &statements::cited_in_tree()))
+Every source file of the crates with the first sentence of its module comment. `cargo xtask map`
+writes this page; `cargo xtask check` fails when it is stale. [ARCHITECTURE.md](../ARCHITECTURE.md)
+says how the parts fit together.
+";
+
+/// Columns of a line of the list.
+const WIDTH_MAX: usize = 100;
+
+/// Each generated document, with its text as it should be.
+fn documents() -> anyhow::Result<Vec<(PathBuf, String)>> {
+    let table = tree::root().join(statements::DOCUMENT);
+    let text = std::fs::read_to_string(&table)?;
+    let text = statements::updated(&text, &statements::cited_in_tree());
+    Ok(vec![(tree::root().join("docs/modules.md"), modules()?), (table, text)])
 }
 
-/// Every source file of the crates with the first sentence of its first line.
-fn list() -> anyhow::Result<String> {
-    let mut list = String::new();
+/// The list of modules: every source file of the crates.
+fn modules() -> anyhow::Result<String> {
+    let mut list = HEAD.to_owned();
     let mut crate_before = String::new();
     for file in tree::rust_files("crates") {
         let shown = tree::shown(&file);
@@ -29,36 +39,58 @@ fn list() -> anyhow::Result<String> {
             continue;
         };
         let source = std::fs::read_to_string(&file)?;
-        let question = source.lines().next().and_then(|line| line.strip_prefix("//! "));
-        let question = question.with_context(|| format!("{shown}: the first line says nothing"))?;
+        let says = first_sentence(&source)
+            .with_context(|| format!("{shown}: the file begins without a `//!` comment"))?;
         if of != crate_before {
-            write!(list, "\n**{of}**\n\n")?;
+            write!(list, "\n## {of}\n\n")?;
             crate_before = of.to_owned();
         }
-        writeln!(list, "- `{path}`: {}", first_sentence(question))?;
+        list.push_str(&wrapped(&format!("- `{path}`: {says}")));
     }
-    list.push('\n');
     Ok(list)
 }
 
-/// Up to the first full stop or question mark that ends a word.
-fn first_sentence(text: &str) -> &str {
-    let end = text.find("? ").or_else(|| text.find(". ")).map_or(text.len(), |at| at + 1);
-    &text[..end]
+/// The first sentence of a file's module comment, without its full stop; it may go over several lines.
+pub(crate) fn first_sentence(source: &str) -> Option<String> {
+    let comment = source.lines().map_while(|line| line.strip_prefix("//! ")).map(str::trim);
+    let paragraph = comment.collect::<Vec<_>>().join(" ");
+    let ends = ["? ", ". "].iter().filter_map(|mark| paragraph.find(mark));
+    let end = ends.min().map_or(paragraph.len(), |at| at + 1);
+    let sentence = paragraph[..end].trim_end_matches('.');
+    (!sentence.is_empty()).then(|| sentence.to_owned())
 }
 
-/// Writes the list into ARCHITECTURE.md.
+/// An item of a list in lines of [`WIDTH_MAX`] columns at most, those after the first indented.
+fn wrapped(item: &str) -> String {
+    let (mut lines, mut line) = (String::new(), String::new());
+    for word in item.split(' ') {
+        if !line.is_empty() && line.chars().count() + 1 + word.chars().count() > WIDTH_MAX {
+            lines.push_str(&line);
+            lines.push('\n');
+            line = " ".to_owned();
+        }
+        if !line.is_empty() {
+            line.push(' ');
+        }
+        line.push_str(word);
+    }
+    lines + &line + "\n"
+}
+
+/// Writes the generated documents.
 pub(crate) fn write() -> anyhow::Result<()> {
-    let path = tree::root().join("ARCHITECTURE.md");
-    let document = std::fs::read_to_string(&path)?;
-    std::fs::write(&path, wanted(&document)?)?;
+    for (path, text) in documents()? {
+        std::fs::write(&path, text)?;
+    }
     Ok(())
 }
 
-/// An error when the list is stale.
+/// An error when a generated document is stale.
 pub(crate) fn check() -> anyhow::Result<()> {
-    let document = std::fs::read_to_string(tree::root().join("ARCHITECTURE.md"))?;
-    anyhow::ensure!(wanted(&document)? == document, "ARCHITECTURE.md is stale: cargo xtask map");
+    for (path, text) in documents()? {
+        let found = std::fs::read_to_string(&path).unwrap_or_default();
+        anyhow::ensure!(found == text, "{} is stale: cargo xtask map", tree::shown(&path));
+    }
     Ok(())
 }
 
@@ -67,17 +99,32 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_list_replaces_what_is_between_the_marks() {
-        let old = format!("a\n{BEGIN}an old line\n{END}b\n");
-        let new = wanted(&old).unwrap();
-        assert!(new.starts_with("a\n") && new.ends_with("b\n") && !new.contains("an old line"));
-        assert_eq!(wanted(&new).unwrap(), new);
-        assert!(wanted("no marks").is_err());
+    fn the_list_has_every_crate_and_no_wide_line() {
+        let list = modules().unwrap();
+        assert!(list.matches("\n## weft-").count() >= 10, "{list}");
+        assert!(list.matches("\n- `").count() >= 300, "{list}");
+        assert!(list.lines().all(|line| line.chars().count() <= WIDTH_MAX), "{list}");
     }
 
     #[test]
-    fn a_first_sentence_ends_where_it_ends() {
-        assert_eq!(first_sentence("Who? Me."), "Who?");
-        assert_eq!(first_sentence("RAID 4, 5: a.b is one"), "RAID 4, 5: a.b is one");
+    fn a_first_sentence_is_whole() {
+        let of = |source| first_sentence(source).unwrap_or_default();
+        assert_eq!(
+            of("//! Ranges: who waits\n//! for whom. More.\n"),
+            "Ranges: who waits for whom"
+        );
+        assert_eq!(of("//! Who? Me.\n"), "Who?");
+        assert_eq!(of("//! RAID 4, 5: a.b is one\n//!\n//! More.\n"), "RAID 4, 5: a.b is one");
+        assert_eq!(first_sentence("use std::fs;\n"), None);
+        assert_eq!(first_sentence("//!\n//! Late.\n"), None);
+    }
+
+    #[test]
+    fn a_long_item_is_wrapped_between_words() {
+        assert_eq!(wrapped("- a b"), "- a b\n");
+        let text = wrapped(&format!("- {}", "word ".repeat(30).trim_end()));
+        let widths: Vec<usize> = text.lines().map(str::len).collect();
+        assert_eq!(widths, [96, 56], "{text}");
+        assert!(text.lines().nth(1).is_some_and(|line| line.starts_with("  word")), "{text}");
     }
 }

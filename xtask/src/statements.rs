@@ -1,4 +1,4 @@
-//! Is every statement that ARCHITECTURE.md calls *held* held by a test which cites its number?
+//! Statements on md's behaviour: each one that `docs/statements.md` calls *held* has a test.
 //!
 //! The table has one row for each of the 50 testable statements on md's behaviour. A row is
 //! `| N | short text | held |` or ends in what the statement waits for. A held statement needs at
@@ -14,6 +14,9 @@ use std::collections::BTreeSet;
 #[cfg(test)]
 const STATEMENT_COUNT: u32 = 50;
 
+/// The document with the table, relative to the root.
+pub(crate) const DOCUMENT: &str = "docs/statements.md";
+
 /// What stands in the last cell of a row whose test is gone.
 const DUE: &str = "due with the first release";
 
@@ -22,8 +25,8 @@ pub(crate) fn updated(document: &str, cited: &BTreeSet<u32>) -> String {
     let mut inside = false;
     let mut lines = Vec::new();
     for line in document.split('\n') {
-        if line.starts_with("## ") {
-            inside = line.starts_with("## Statements");
+        if line.starts_with('#') {
+            inside = line.starts_with("# Statements");
         }
         let cells: Vec<&str> = line.trim().trim_matches('|').split('|').map(str::trim).collect();
         lines.push(match cells.as_slice() {
@@ -47,7 +50,7 @@ pub(crate) fn updated(document: &str, cited: &BTreeSet<u32>) -> String {
 /// The rows of the table: number → whether it is held.
 #[cfg(test)]
 fn rows(document: &str) -> BTreeMap<u32, bool> {
-    let table = document.lines().skip_while(|line| !line.starts_with("## Statements")).skip(1);
+    let table = document.lines().skip_while(|line| !line.starts_with("# Statements")).skip(1);
     let mut rows = BTreeMap::new();
     for line in table.take_while(|line| !line.starts_with("## ")) {
         let cells: Vec<&str> = line.trim().trim_matches('|').split('|').map(str::trim).collect();
@@ -84,7 +87,7 @@ mod tests {
 
     #[test]
     fn each_held_statement_is_cited_by_a_test_and_the_table_is_whole() {
-        let document = std::fs::read_to_string(tree::root().join("ARCHITECTURE.md")).unwrap();
+        let document = std::fs::read_to_string(tree::root().join(DOCUMENT)).unwrap();
         let rows = rows(&document);
         let numbers: Vec<u32> = rows.keys().copied().collect();
         assert_eq!(numbers, (1..=STATEMENT_COUNT).collect::<Vec<_>>(), "rows of the table");
@@ -94,12 +97,12 @@ mod tests {
             .filter(|(number, held)| **held && !cited.contains(number))
             .map(|row| row.0)
             .collect();
-        assert!(without.is_empty(), "held in ARCHITECTURE.md but cited by no test: {without:?}");
+        assert!(without.is_empty(), "held in {DOCUMENT} but cited by no test: {without:?}");
     }
 
     #[test]
     fn rows_and_citations_are_read() {
-        let document = "x\n## Statements\n| # | says | state |\n|--|--|--|\n| 1 | a | held |\n| 2 | b | bitmap |\n## Next\n| 3 | c | held |\n";
+        let document = "x\n# Statements\n| # | says | state |\n|--|--|--|\n| 1 | a | held |\n| 2 | b | bitmap |\n## Next\n| 3 | c | held |\n";
         assert_eq!(rows(document), BTreeMap::from([(1, true), (2, false)]));
         let cited_now = BTreeSet::from([2]);
         let now = updated(document, &cited_now);
