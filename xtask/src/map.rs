@@ -1,5 +1,5 @@
-//! Generated documents: the list of modules in `docs/modules.md`, and the last column of the table in
-//! `docs/statements.md`.
+//! Generated documents: the list of modules in `docs/modules.md`, and the last column of the table
+//! in `docs/statements.md`.
 //!
 //! The first sentence of a source file says what the file holds. `cargo xtask map` writes these
 //! sentences, by crate, into the list; `check` fails when a document is not what would be written
@@ -50,7 +50,7 @@ fn modules() -> anyhow::Result<String> {
     Ok(list)
 }
 
-/// The first sentence of a file's module comment, without its full stop; it may go over several lines.
+/// The first sentence of a file's module comment, from all its lines, without its full stop.
 pub(crate) fn first_sentence(source: &str) -> Option<String> {
     let comment = source.lines().map_while(|line| line.strip_prefix("//! ")).map(str::trim);
     let paragraph = comment.collect::<Vec<_>>().join(" ");
