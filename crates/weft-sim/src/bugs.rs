@@ -1,7 +1,8 @@
-//! Planted bugs: which scripts show them, and which checkers must see each.
+//! Planted bugs: for each, the scripts that show it and the checkers that must report it.
 //!
-//! A bug that one checker stops seeing may be covered for by another. So the table says who must
-//! see it, and each is asked alone, with the others off ([`crate::Options::only`]).
+//! A second checker may hide that a first one has stopped seeing a bug. So the table names every
+//! checker that must report it, and each runs alone, with the others off
+//! ([`crate::Options::only`]).
 //!
 //! Source   spec reliability.md §6.4
 

@@ -1,6 +1,6 @@
-//! How are the engine's computations done?
+//! Computations of the engine (copy, XOR, P and Q, recovery), done with `weft-parity` on the slab.
 //!
-//! With `weft-parity`, on the bytes of the slab, as the runtime does. Inputs are copied out first,
+//! The runtime does the same on its own slab. Inputs are copied out first,
 //! so that no two slices of the slab are borrowed at once; that costs nothing that a simulation
 //! would notice.
 
@@ -14,7 +14,7 @@ use crate::payload::PayloadMode;
 pub struct Slab<'a> {
     /// All frames.
     pub bytes: &'a mut [u8],
-    /// How much of the payload there is.
+    /// How the simulation stores payload.
     pub payload: PayloadMode,
 }
 

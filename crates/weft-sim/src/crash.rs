@@ -1,4 +1,4 @@
-//! What does a power cut leave?
+//! Power cuts: which sectors that were not durable each member keeps.
 //!
 //! Each member keeps any subset of the sectors that were not durable ([`CutMode::Subset`]), or all
 //! that came before some moment of its own ([`CutMode::Ordered`]: a cache that writes back in
@@ -13,7 +13,7 @@ use weft_units::Span;
 
 use crate::checker::parity::Judged;
 
-/// What survives of what was not durable.
+/// Rule by which sectors that were not durable survive.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CutMode {
     /// All of it, what is outstanding included: as if the process alone had died late.
@@ -30,7 +30,7 @@ pub enum CutMode {
     Torn,
 }
 
-/// What a cut did to one member.
+/// Effect of a cut on one member.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CutReport {
     /// Sectors of which a version survived that was not durable.
@@ -61,11 +61,11 @@ pub struct CutShape {
     pub during_sync: bool,
     /// Superblocks that are there in part.
     pub torn_superblocks: u64,
-    /// What was judged of its parity.
+    /// Columns whose parity was judged.
     pub judged: Judged,
 }
 
-/// How often each kind of cut came.
+/// Number of cuts of each kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Coverage {
     /// All cuts.

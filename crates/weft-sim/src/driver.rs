@@ -1,9 +1,8 @@
-//! What happens next?
+//! Driver of a simulated world: order of completions, turns of the engine, timers.
 //!
-//! Nothing in a [`World`] happens by itself: whoever drives it says which request completes next,
-//! so every order can be tried. Here is that choice, and what the engine's contract asks of a
-//! driver: turns until there is no more work, every output taken, a wake-up at the time that the
-//! engine named.
+//! Nothing in a [`World`] happens by itself: the driver chooses which request completes next, so
+//! every order can be tried. It does what the engine's contract asks of a driver: turns until there
+//! is no more work, every output taken, a wake-up at the time that the engine named.
 
 use weft_engine::{
     Command, ComputeOp, Engine, Input, Origin, Output, SyncAction, Tag, Token, Verb,
@@ -13,7 +12,7 @@ use weft_units::{ClientId, Span, Time, VolumeId};
 use crate::checker::Violation;
 use crate::world::{Logged, Pending, World};
 
-/// Which request completes next.
+/// Order in which outstanding requests complete.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Order {
     /// The oldest.
@@ -34,7 +33,7 @@ const WAKES_MAX: u32 = 20_000;
 pub const ANSWERED_WITHIN: Span = Span::secs(10);
 
 impl World {
-    /// What may complete, oldest first.
+    /// Outstanding requests that may complete, oldest first.
     #[must_use]
     pub fn pending(&self) -> Vec<Token> {
         self.pending

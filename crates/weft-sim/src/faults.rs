@@ -1,4 +1,4 @@
-//! What may go wrong with a member, and when?
+//! Faults of simulated members, and which of them the promises cover.
 //!
 //! | Fault | Here | Within the promises |
 //! |---|---|---|
@@ -22,7 +22,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use weft_engine::Fault;
 
-/// How a member misbehaves.
+/// Faults that one member has now or is going to have.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Faults {
     /// Sectors that cannot be read until they are written, durably if the power goes.

@@ -1,4 +1,4 @@
-//! Known failures that are not mended: each with the seed that shows it.
+//! Known failures that are not mended, each with the seed that shows it.
 //!
 //! A test runs the list and demands that each still fails in the same way. What is mended is taken
 //! off the list, and what is drawn anew gets another seed: so the list stays true, and is seen. It
@@ -9,7 +9,7 @@ use crate::script::{Plant, Profile, Script};
 /// A script that fails today.
 #[derive(Clone, Copy, Debug)]
 pub struct KnownOpen {
-    /// What it is drawn from.
+    /// Profile that the script is drawn from.
     pub profile: Profile,
     /// Its seed.
     pub seed: u64,
@@ -25,7 +25,7 @@ pub struct KnownOpen {
 pub const KNOWN_OPEN: &[KnownOpen] = &[];
 
 impl KnownOpen {
-    /// What fails.
+    /// The script that fails.
     #[must_use]
     pub fn script(&self) -> Script {
         let mut script = Script::generate(self.seed, self.profile);

@@ -1,30 +1,30 @@
-//! The simulated world of the weft engine.
+//! The simulated world of the weft engine: disks, clients, faults and power cuts, from a seed.
 //!
-//! The engine is a state machine without I/O; here is a world for it in which everything that real
-//! disks, clients and power supplies do can be made to happen, in any order, from a seed.
+//! The engine is a state machine without I/O. A [`World`] makes everything happen to it that real
+//! disks, clients and power supplies do, in any order.
 //!
-//! | Question | File |
+//! | Part | File |
 //! |---|---|
-//! | What is there, and who carries out what the engine says? | `world.rs`: [`World`], `world/` |
-//! | What is it made of? | `options.rs`: [`Options`] |
-//! | What happens next? | `driver.rs`: [`Order`] |
-//! | How do I write a test? | `rig.rs`: [`Rig`] |
-//! | What does a member do? | `disk/`: media, volatile cache |
-//! | How long does a drive take? | `drive/`: models of disks and solid-state drives, without payload |
-//! | What may go wrong with it? | `faults.rs` |
-//! | What does a power cut leave? | `crash.rs` |
-//! | What may a client see? | `model.rs` |
-//! | What may it see where members disagree? | `suspects.rs` |
-//! | Does the engine keep its promises? | `checker/` |
-//! | What do random runs do, and how is one replayed? | `script.rs` |
-//! | Which bugs are planted, and who must see them? | `bugs.rs` |
-//! | How often does a checker let something pass? | `excuses.rs` |
-//! | What is known to fail? | `known_open.rs` |
-//! | Which part of a failing run matters? | `shrink.rs` |
-//! | How are computations done? | `compute.rs` |
-//! | How much of the payload is simulated? | `payload.rs` |
-//! | Where does chance come from? | `rng.rs` |
-//! | How long does it take? | `machine/`: [`machine::Machine`] over `drive/`, used by `workload/` |
+//! | engine, disks, memory, clients and checkers together | `world.rs`: [`World`], `world/` |
+//! | configuration of a world | `options.rs`: [`Options`] |
+//! | order of completions | `driver.rs`: [`Order`] |
+//! | short tests | `rig.rs`: [`Rig`] |
+//! | contents of a member | `disk/`: media, volatile cache |
+//! | service time of a drive | `drive/`: models of disks and solid-state drives, without payload |
+//! | faults of a member | `faults.rs` |
+//! | power cuts | `crash.rs` |
+//! | values that a client may read | `model.rs` |
+//! | the same where members disagree (write hole) | `suspects.rs` |
+//! | checkers of the promises | `checker/` |
+//! | random runs and their replay | `script.rs` |
+//! | planted bugs | `bugs.rs` |
+//! | excuses that checkers accept | `excuses.rs` |
+//! | known failures | `known_open.rs` |
+//! | shrinking of a failing run | `shrink.rs` |
+//! | computations | `compute.rs` |
+//! | representation of payload | `payload.rs` |
+//! | random numbers | `rng.rs` |
+//! | performance: virtual time | `machine/`: [`machine::Machine`] over `drive/`, used by `workload/` |
 //!
 //! ```
 //! use weft_sim::{Rig, chunk_kib};

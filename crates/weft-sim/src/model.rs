@@ -1,4 +1,4 @@
-//! What may a client see?
+//! Reference model: for each sector, the versions that a read may return.
 //!
 //! Per sector the list of everything that was written to it, in the order of issue, which is also
 //! the order in which overlapping writes take effect. Two marks move along the list:
@@ -43,7 +43,7 @@ use crate::sector_map::SectorMap;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct WriteId(pub u32);
 
-/// What a write stores.
+/// Content that a write stores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Payload {
     /// The same byte everywhere.
@@ -55,7 +55,7 @@ pub enum Payload {
     Zeros,
 }
 
-/// What every sector may hold.
+/// Versions that every sector may hold.
 #[derive(Clone, Debug, Default)]
 pub struct Model {
     payload: PayloadMode,
@@ -81,11 +81,11 @@ pub struct ReadMark {
     acknowledged: u64,
     /// Reads that had returned.
     reads_done: u64,
-    /// What was known to be reconstructed.
+    /// Content that a reconstruction is known to have given.
     reconstructed: u64,
 }
 
-/// How a content is explained.
+/// Reason why a content is allowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Why {
     /// It is what a client wrote.
@@ -150,7 +150,7 @@ struct Patch {
     offset: usize,
     /// Bytes, of 512.
     len: usize,
-    /// Which bytes of the content that is.
+    /// Byte range of the content within the payload.
     place: Range<usize>,
     content: Content,
 }
@@ -204,7 +204,7 @@ struct Issued {
 }
 
 impl ReadMark {
-    /// What is read.
+    /// Byte range of the read.
     #[must_use]
     pub fn range(&self) -> ByteRange {
         self.range

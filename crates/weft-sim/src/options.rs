@@ -1,4 +1,4 @@
-//! What is a world made of?
+//! Options of a simulated world: array, members, memory, payload, seed.
 
 use weft_engine::knobs::Knobs;
 use weft_ondisk::{Level, Version};
@@ -6,7 +6,7 @@ use weft_units::{Bytes, Sectors, Span};
 
 use crate::payload::PayloadMode;
 
-/// What a world is made of. Printed with every failure.
+/// Options of a world. Printed with every failure. Printed with every failure.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// RAID level.
@@ -21,7 +21,7 @@ pub struct Options {
     pub full_stripes: u64,
     /// Disks that wait as spares.
     pub spares: usize,
-    /// Which superblocks, and with it where.
+    /// Version of the superblocks, and with it their place.
     pub version: Version,
     /// Number of the first member: those below it were given to others that are gone. Not of 0.90,
     /// whose numbers are places.
@@ -37,7 +37,7 @@ pub struct Options {
     /// Whether a write that fails or is given up may have happened, in part or whole. Else it has
     /// not.
     pub torn_writes: bool,
-    /// How much of the payload is there.
+    /// How the simulation stores payload.
     pub payload: PayloadMode,
     /// Knobs at each start.
     pub knobs: Knobs,
@@ -49,7 +49,7 @@ pub struct Options {
     pub client_frames: u32,
     /// Bytes that a client may have outstanding.
     pub client_credit: Bytes,
-    /// What all chance comes from.
+    /// Seed of every random choice.
     pub seed: u64,
     /// Whether computations wait to be chosen like member requests.
     pub defer_computes: bool,

@@ -1,4 +1,4 @@
-//! How much of the payload is simulated?
+//! Representation of payload: whole bytes, tags of 16 bytes for each sector, or nothing.
 //!
 //! Metadata is real in every mode. What clients store is real too ([`PayloadMode::Bytes`]), or each
 //! sector of 512 bytes is a *tag* of 16, or it is nothing at all:
@@ -25,7 +25,7 @@ use thiserror::Error;
 use weft_engine::Segment;
 use weft_units::SECTOR_BYTES;
 
-/// How much of the payload is there.
+/// How the simulation stores payload.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PayloadMode {
     /// Nothing: requests have places and lengths only.
@@ -78,7 +78,7 @@ impl PayloadMode {
         (start * bytes / SECTOR_BYTES) as usize..(end * bytes).div_ceil(SECTOR_BYTES) as usize
     }
 
-    /// Where in the slab a part is.
+    /// Byte range of a segment in the slab.
     #[must_use]
     pub fn part(self, part: Segment) -> Range<usize> {
         self.place(part.slab_start(), part.slab_end())

@@ -1,7 +1,6 @@
-//! How is a test written in five lines?
+//! Rig: a world for short tests that panics at the first violation and counts in blocks of 4 KiB.
 //!
-//! A [`Rig`] is a [`World`] that panics at the first violation and speaks in blocks of 4 KiB. What
-//! it lacks is a call away: it derefs to its world.
+//! A [`Rig`] derefs to its [`World`], so everything that it does not wrap can still be called.
 
 use std::fmt;
 use std::ops::{Deref, DerefMut};
@@ -27,7 +26,7 @@ pub struct Rig {
     last: Option<Ticket>,
 }
 
-/// What was read.
+/// Content of a block that was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Block(pub Vec<u8>);
 

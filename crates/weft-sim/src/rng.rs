@@ -1,7 +1,7 @@
-//! Where does chance come from? From one seed, and from nowhere else.
+//! Random numbers, all from one seed: SplitMix64.
 //!
-//! SplitMix64: 64 bits of state, one multiplication chain per number, no dependency. Good enough to
-//! choose completion orders and faults; not for anything that must not be guessed.
+//! 64 bits of state, one multiplication chain per number, no dependency. Good enough to choose
+//! completion orders and faults; not for anything that must not be guessed.
 //!
 //! Source   Steele, Lea, Flood: "Fast splittable pseudorandom number generators", OOPSLA 2014
 

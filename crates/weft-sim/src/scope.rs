@@ -1,4 +1,4 @@
-//! Power cuts in a sample of the states that a short script can reach.
+//! Search of a small scope: power cuts in a sample of the states that a short script can reach.
 //!
 //! Small scope: scripts of one or two operations on a small array. What may happen next is a
 //! choice: a request or computation that is outstanding ends, the next operation is asked for, or
@@ -32,7 +32,7 @@ use crate::payload::PayloadMode;
 use crate::rng::{Digest, Rng};
 use crate::world::World;
 
-/// How much of each script is tried.
+/// Limits of the search for each script.
 #[derive(Clone, Copy, Debug)]
 pub struct Budget {
     /// Operations of a script at most: one or two.
@@ -50,7 +50,7 @@ pub struct Budget {
 /// A search and what it has seen so far.
 #[derive(Debug, Default)]
 pub struct Search {
-    /// What its cuts were.
+    /// Kinds of its cuts.
     pub coverage: Coverage,
     /// Scripts tried.
     pub scripts: u64,
@@ -80,7 +80,7 @@ pub struct Search {
     pub scrubbed: u64,
     /// Restarts that needed consent.
     pub refused: u64,
-    /// Where its chance comes from.
+    /// Seed of the search.
     pub seed: u64,
     /// Plants a bug in every engine, for showing that it is found.
     pub planted: Option<fn(&mut World)>,
@@ -92,7 +92,7 @@ pub struct Search {
     pub wrongly_alike: u64,
 }
 
-/// What may happen next.
+/// Event that may happen next.
 #[derive(Clone, Copy, Debug)]
 enum Choice {
     /// The next operation of the script is asked for.
@@ -113,7 +113,7 @@ struct Node {
     left: Vec<Choice>,
 }
 
-/// When the operations of a script come.
+/// Times at which the operations of a script arrive.
 #[derive(Clone, Copy, Debug)]
 enum Arrival {
     /// All before the engine's first turn.

@@ -1,4 +1,4 @@
-//! What do random runs do, and how is one replayed?
+//! Scripts: printable random runs, drawn from a seed, that can be replayed and shortened.
 //!
 //! A seed becomes a [`Script`]: a shape and a list of steps, both printable. Running it depends on
 //! nothing else, so a failure is its seed, and what [`crate::shrink`] leaves of the list is a test
@@ -36,15 +36,15 @@ pub enum ScriptStep {
     Add,
     /// A client asks for something, in bytes.
     Ask {
-        /// Which client.
+        /// Client that asks.
         client: u32,
-        /// What.
+        /// Operation.
         op: RequestOp,
-        /// Where.
+        /// First byte.
         start: u64,
-        /// How much.
+        /// Length in bytes.
         len: u64,
-        /// How.
+        /// Flags of the request.
         flags: Flags,
     },
     /// The power goes; restart; read everything.
@@ -52,7 +52,7 @@ pub enum ScriptStep {
     /// The power goes; restart; soon afterwards it goes again, or an administrator stops the array;
     /// restart; read everything.
     CutAgain {
-        /// What a cut leaves.
+        /// Rule by which sectors survive the cut.
         mode: CutMode,
         /// This many requests complete in between.
         after: u32,
@@ -63,36 +63,36 @@ pub enum ScriptStep {
     Disconnect(u32),
     /// An operation of a disk fails, this many operations from now.
     FailOperation {
-        /// Which disk.
+        /// Index of the disk.
         disk: usize,
-        /// How far ahead.
+        /// Number of operations until then.
         after: u64,
-        /// How.
+        /// Kind of the failure.
         how: Planned,
     },
     /// An administrator declares a disk failed.
     FailDisk(usize),
     /// A sector cannot be read until it is written, or never again.
     BadRead {
-        /// Which disk.
+        /// Index of the disk.
         disk: usize,
-        /// Which data sector.
+        /// Data sector of the column.
         column: u64,
         /// Whether writing it does not help.
         dead: bool,
     },
     /// The superblock of a disk cannot be read until it is written, or never again.
     BadSuperblock {
-        /// Which disk.
+        /// Index of the disk.
         disk: usize,
         /// Whether writing it does not help.
         dead: bool,
     },
     /// A sector cannot be written.
     BadWrite {
-        /// Which disk.
+        /// Index of the disk.
         disk: usize,
-        /// Which data sector.
+        /// Data sector of the column.
         column: u64,
     },
     /// Runs until all is answered.
@@ -115,9 +115,9 @@ pub enum ScriptStep {
     Set(&'static str, &'static str),
     /// A disk becomes shorter: so many of its sectors are left.
     Shrink {
-        /// Which disk.
+        /// Index of the disk.
         disk: usize,
-        /// What is left.
+        /// Sectors that are left.
         sectors: u64,
     },
     /// Milliseconds pass, with everything that falls into them.
@@ -137,10 +137,10 @@ pub enum ScriptStep {
     Wait(u64),
 }
 
-/// What to draw from.
+/// Distribution that scripts are drawn from.
 #[derive(Clone, Copy, Debug)]
 pub struct Profile {
-    /// By which a failure names it.
+    /// Name in failure messages.
     pub name: &'static str,
     /// Steps per script.
     pub steps: usize,
@@ -215,13 +215,13 @@ impl Profile {
 /// A shape and what is done to it.
 #[derive(Clone, Debug)]
 pub struct Script {
-    /// What it was drawn from.
+    /// Name of the profile.
     pub profile: &'static str,
     /// The shape.
     pub options: Options,
-    /// Which request completes next.
+    /// Order of completions.
     pub order: Order,
-    /// What is done.
+    /// Steps, in order.
     pub steps: Vec<ScriptStep>,
     /// Whether what is left at the end has to be whole.
     pub within_promises: bool,
@@ -229,12 +229,12 @@ pub struct Script {
     pub assembles: bool,
 }
 
-/// What a run did.
+/// Outcome of a run.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Report {
     /// Its power cuts.
     pub coverage: Coverage,
-    /// What passed with an excuse.
+    /// Counts of what passed with an excuse.
     pub excuses: Excuses,
     /// Deaths of the process.
     pub kills: u64,

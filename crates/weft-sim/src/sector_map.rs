@@ -1,4 +1,4 @@
-//! What is known of each sector, found a page at a time?
+//! Map from sectors to values, stored a page of eight sectors at a time.
 //!
 //! Requests are about sectors side by side, mostly of whole pages of eight: one search is enough
 //! for all of a page.

@@ -1,4 +1,4 @@
-//! Which part of a failing run matters?
+//! Shrinking of a failing script to the steps that the failure needs.
 //!
 //! Takes steps away, halves first, then one by one, as long as the same checker still objects.
 

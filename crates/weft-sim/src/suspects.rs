@@ -1,5 +1,5 @@
-//! Suspect columns: a sector of each member of a stripe that do not agree, and what may be read of
-//! them.
+//! Suspect columns: sectors of a stripe whose members disagree, and the values that a read may
+//! return.
 //!
 //! A power cut, a death of the process or a write that a member refuses can leave data and parity
 //! of different times (the write hole). While every member is read nothing shows; what is
@@ -60,7 +60,7 @@ struct Suspect {
     dormant: bool,
 }
 
-/// What members hold of one column.
+/// Content of one column on every member.
 #[derive(Clone, Debug)]
 pub struct Strips {
     placement: Placement,
@@ -69,7 +69,7 @@ pub struct Strips {
     len: usize,
 }
 
-/// What reconstruction may make of one column.
+/// Values that reconstruction may give for one column.
 #[derive(Clone, Debug, Default)]
 pub struct Outcome {
     /// Of each data slot that is missing, all that it may be reconstructed as.
@@ -247,7 +247,7 @@ fn closure(
     states
 }
 
-/// What a slot may be off by.
+/// Errors that the syndrome can cause in a slot.
 fn errors_by(placement: &Placement, members: u16, syndrome: &Syndrome, slot: Slot) -> Vec<Vec<u8>> {
     let mut errors = vec![syndrome.p.clone()];
     if placement.q.is_some() {

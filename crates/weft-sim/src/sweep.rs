@@ -1,4 +1,4 @@
-//! How much was simulated, and did it hold?
+//! Sweeps: many seeds of every kind of run, on all CPUs, with counts of what was simulated.
 //!
 //! Five kinds of work, each from a number and nothing else: seeds of a [`Profile`], the small scope
 //! of one array ([`crate::scope`]), steady load: thousands of requests without a fault, many at a
@@ -49,7 +49,7 @@ pub enum Work {
     Silent(u64),
 }
 
-/// What was simulated.
+/// Counts of what was simulated.
 #[derive(Clone, Debug, Default)]
 pub struct Totals {
     /// Scripts.

@@ -1,10 +1,8 @@
-//! What is there?
+//! World: an engine with simulated disks, memory, clients, clock and checkers.
 //!
-//! A [`World`] is an engine, the disks below it, the memory between them, clients above it, a clock
-//! that only moves when told, and the checkers that watch. It does what a driver must: owns the
-//! slab, submits and computes, honours credit, asks again when told that a member stalled. What
-//! happens next is the question of `driver.rs`; a copy of a world ([`Clone`]) goes on
-//! independently.
+//! A [`World`] does what a driver must: it owns the slab, submits and computes, honours credit, and
+//! asks again when the engine says that a member stalled. The clock moves only when told.
+//! `driver.rs` chooses the next event. A copy of a world ([`Clone`]) goes on independently.
 //!
 //! A restart always goes the way of a real one: superblock sectors are read off the media, parsed,
 //! assembled and made into an engine.
@@ -57,25 +55,25 @@ pub enum Logged {
     Answer(Ticket, bool),
     /// A request ended at its disk.
     Done {
-        /// Which disk.
+        /// Index of the disk.
         disk: usize,
         /// Whether it went well.
         ok: bool,
     },
     /// Flush.
     Flush {
-        /// Of which disk.
+        /// Index of the disk.
         disk: usize,
     },
     /// Read.
     Read {
-        /// Of which disk.
+        /// Index of the disk.
         disk: usize,
         /// First absolute sector.
         at: u64,
         /// Sectors.
         count: u64,
-        /// For whom.
+        /// Origin of the request.
         origin: Origin,
     },
     /// Everything submitted since the last of these was submitted before any of it completed.
@@ -92,7 +90,7 @@ pub enum Logged {
         fua: bool,
         /// A superblock.
         metadata: bool,
-        /// For whom.
+        /// Origin of the request.
         origin: Origin,
     },
 }
@@ -100,7 +98,7 @@ pub enum Logged {
 /// The simulated world.
 #[derive(Clone)]
 pub struct World {
-    /// What it was made of.
+    /// Options that the world was made with.
     pub options: Options,
     /// The clock.
     pub now: Time,
@@ -124,7 +122,7 @@ pub struct World {
     answers: BTreeMap<Ticket, Answer>,
     answered: u64,
     next_tag: u64,
-    /// What verification reads as a whole.
+    /// Columns that verification reads as a whole.
     at_stake: AtStake,
     /// Columns whose members disagree.
     pub(crate) suspects: Suspects,
@@ -134,11 +132,11 @@ pub struct World {
     /// Members that were being rebuilt when the engine started, by slot: the disk, and the column
     /// up to which it is read.
     half_rebuilt: BTreeMap<u16, (usize, u64)>,
-    /// What clients may see.
+    /// Model of what clients may read.
     pub model: Model,
-    /// Where data is.
+    /// Geometry of the array.
     pub array: Array,
-    /// What the durable superblocks say.
+    /// Content of the durable superblocks.
     pub record: Record,
     /// What they say as they were written, where some of them can never be read again.
     written: Option<Record>,
@@ -154,13 +152,13 @@ pub struct World {
     pub(crate) was_cut: bool,
     /// Everything that the engine said for people.
     pub notices: Vec<(Time, Notice)>,
-    /// What was submitted and answered, if [`Options::logged`].
+    /// Requests and answers, if [`Options::logged`].
     pub log: Vec<Logged>,
     /// Every output with its time.
     pub digest: Digest,
-    /// What the power cuts were like.
+    /// Number of power cuts of each kind.
     pub coverage: Coverage,
-    /// What was read with an excuse.
+    /// Counts of reads that passed with an excuse.
     excuses: Excuses,
     /// Requests and computations that ended.
     pub(crate) completed: u64,
@@ -460,8 +458,8 @@ impl World {
         self.suspects.columns().filter(|column| self.suspects.contains(*column)).collect()
     }
 
-    /// What passed with an excuse. Where disks lie nothing counts that is about data, and neither
-    /// does this.
+    /// Counts of what passed with an excuse. Where disks lie nothing counts that is about data, and
+    /// neither does this.
     #[must_use]
     pub fn excuses(&self) -> Excuses {
         let mut excuses = self.checkers.excuses;

@@ -1,4 +1,5 @@
-//! I4: is anything acknowledged before it is so?
+//! Checker I4, no early acknowledgement: a write, FUA write or flush is answered only when it is
+//! complete.
 //!
 //! - (a) A write is acknowledged after every member that a restart would believe has completed it.
 //! - (b) With FUA, after it is durable on each of them.

@@ -1,4 +1,4 @@
-//! I19: a request that waits while others are served
+//! Checker I19, bounded wait: no request waits for ever while the volume serves others.
 //!
 //! While members answer and other requests of the volume are done, no request waits longer than its
 //! stripes may wait to be filled, and to be free, each a few times over, and what members take. Its

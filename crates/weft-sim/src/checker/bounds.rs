@@ -1,4 +1,5 @@
-//! I12: does everything stay within its bounds?
+//! Checker I12, bounds: credit, frames, stripes and requests in flight stay within the
+//! configuration.
 
 use weft_engine::{MemberOp, Output, Snapshot};
 
@@ -6,7 +7,7 @@ use super::{View, Violation};
 
 const NAME: &str = "I12 bounds";
 
-/// What the configuration allows.
+/// Bounds that the configuration sets.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     /// Stripes of the stripe cache.

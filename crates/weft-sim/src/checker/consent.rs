@@ -1,5 +1,5 @@
-//! P5: an array that is dirty and degraded is refused unless somebody consents, and no other is for
-//! that
+//! Checker P5, consent: assembly refuses an array that is dirty and degraded unless the caller
+//! consents, and refuses no other array for that reason.
 //!
 //! Parity of what was being written may be wrong, and a missing block would be computed from it. A
 //! member that holds nothing but parity may be missing.

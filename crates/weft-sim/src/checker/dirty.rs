@@ -1,5 +1,5 @@
-//! I5: is the array marked dirty, durably, before data changes, and clean only when all is quiet
-//! and durable?
+//! Checker I5, dirty before data: superblocks say dirty, durably, before data changes, and say
+//! clean only when all writes have ended and are durable.
 //!
 //! Marked clean includes to be dirty only from some sector on, which a resync that was stopped
 //! leaves: then what is before it has to be quiet and durable.
@@ -30,8 +30,8 @@ pub struct Dirty {
 
 #[derive(Clone, Copy, Debug)]
 struct Write {
-    /// By which superblocks know its disk. Taken down when it is submitted: a disk that becomes
-    /// shorter may lose its superblock before it answers.
+    /// Number of the superblock update by which superblocks know its disk. Taken down when it is
+    /// submitted: a disk that becomes shorter may lose its superblock before it answers.
     number: Option<u32>,
     /// Its first data sector.
     column: u64,

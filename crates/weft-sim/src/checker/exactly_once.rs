@@ -1,4 +1,4 @@
-//! I11: does everything end exactly once?
+//! Checker I11, exactly once: every token, request, frame and credit ends once.
 //!
 //! Tokens are fresh and get one `Done`; an accepted request gets one reply unless its client left;
 //! its frames come back once; its credit comes back in full. With nothing outstanding the engine's

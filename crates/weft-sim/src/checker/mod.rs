@@ -1,4 +1,5 @@
-//! Does the engine keep its promises, whatever it thinks of itself?
+//! Checkers: one for each promise of the engine, judged from its inputs and outputs and from the
+//! media.
 //!
 //! Checkers watch what goes into an engine, what comes out and what is on the media. They take
 //! nothing from the engine's own account but its counters at rest: who is in sync and whether the
@@ -61,9 +62,9 @@ use crate::suspects::Suspects;
 /// A promise that was not kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
-    /// Which checker says so.
+    /// Name of the checker that found it.
     pub checker: &'static str,
-    /// What it saw.
+    /// What the checker saw, in one sentence.
     pub message: String,
 }
 
@@ -95,11 +96,11 @@ pub struct Array {
 pub struct Column {
     /// Data sector on each member.
     pub sector: u64,
-    /// Who holds the array sector.
+    /// Slot that holds the array sector.
     pub data: Slot,
-    /// Who holds P.
+    /// Slot that holds P.
     pub p: Slot,
-    /// Who holds Q.
+    /// Slot that holds Q, on RAID 6.
     pub q: Option<Slot>,
 }
 
@@ -111,7 +112,7 @@ impl Column {
 }
 
 impl Array {
-    /// Where an array sector is.
+    /// Slots and member sector of an array sector.
     #[must_use]
     pub fn column(&self, array_sector: u64) -> Column {
         let position = self.geometry.locate(Sectors(array_sector));
@@ -163,26 +164,26 @@ impl Array {
     }
 }
 
-/// What checkers may look at.
+/// Everything that a checker may look at.
 #[derive(Clone, Copy)]
 pub struct View<'a> {
     /// Whether a trim that is acknowledged stored zeros.
     pub discards: bool,
-    /// When.
+    /// Virtual time of the event.
     pub now: Time,
     /// All disks, present or not.
     pub disks: &'a [Disk],
     /// The disk of each member index.
     pub disk_of: &'a [usize],
-    /// Where data is.
+    /// Geometry of the array.
     pub array: &'a Array,
-    /// What the durable superblocks say.
+    /// Content of the durable superblocks.
     pub record: &'a Record,
     /// What they say as they were written, also where they can never be read again.
     pub written: &'a Record,
-    /// What clients wrote.
+    /// Model of what clients wrote.
     pub model: &'a Model,
-    /// Where members disagree.
+    /// Columns where members disagree.
     pub suspects: &'a Suspects,
 }
 
@@ -205,9 +206,9 @@ pub struct Checkers {
     exactly_once: ExactlyOnce,
     bounds: Bounds,
     bounded_wait: BoundedWait,
-    /// What passed with an excuse.
+    /// Counts of what passed with an excuse.
     pub excuses: Excuses,
-    /// What was found, first things first.
+    /// Violations, the earliest first.
     pub found: Vec<Violation>,
 }
 

@@ -1,4 +1,5 @@
-//! I6: is every stripe's parity right, or the stripe known to be suspect?
+//! Checker I6, parity or dirty: the parity of every stripe is right, or the stripe is recorded as
+//! suspect.
 //!
 //! Computes P and Q of every column anew from what is on the media and compares. A scrub says how
 //! much it looked at, so that a test can tell zero mismatches from zero stripes. RAID 6 with one
@@ -22,7 +23,7 @@ use crate::disk::Disk;
 
 const NAME: &str = "I6 parity or dirty";
 
-/// What a scrub found.
+/// Counts of a scrub.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Scrub {
     /// Columns (member data sectors) looked at.
@@ -33,16 +34,16 @@ pub struct Scrub {
     pub wrong: BTreeSet<u64>,
 }
 
-/// Which bytes count.
+/// The bytes that a scrub reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bytes {
-    /// What would survive the worst power cut.
+    /// Bytes that would survive the worst power cut.
     Durable,
-    /// What a read returns.
+    /// Bytes that a read returns.
     Visible,
 }
 
-/// What was judged after a cut.
+/// Counts of the columns that were judged after a cut.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Judged {
     /// Columns that hold something and whose parity was found right or wrong.

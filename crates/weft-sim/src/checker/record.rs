@@ -1,7 +1,6 @@
-//! What do the durable superblocks say?
+//! Durable superblocks: members in sync, and the clean state, as the next restart would read them.
 //!
-//! The checkers' idea of who is in sync and whether the array is dirty: read off the media, as the
-//! next restart would read it, never asked of the engine.
+//! Checkers take this record from the media and never ask the engine for it.
 
 use weft_ondisk::{Role, Superblock, Version};
 use weft_units::{Sectors, Slot};

@@ -1,4 +1,5 @@
-//! I10: is everything that is in flight alone?
+//! Checker I10, single flight: outstanding writes to a member do not overlap, and no frame is
+//! shared.
 //!
 //! No two outstanding writes to a member overlap. No frame is written while anything outstanding
 //! reads or writes it, nor given back to the driver. The frame of zeros is never written.

@@ -1,4 +1,5 @@
-//! I8: is a member that missed an acknowledged write ever believed?
+//! Checker I8, no stale member: a member that missed an acknowledged write is never counted as in
+//! sync.
 //!
 //! Per disk the columns whose newest acknowledged content it does not hold. An acknowledgement adds
 //! those that the disk did not store; a completed write takes them away again, whoever made it.
@@ -32,7 +33,7 @@ pub struct Stale {
     volatile: BTreeMap<usize, Vec<(u64, u64)>>,
     /// Columns of which each disk made a version durable since it joined.
     durable: BTreeMap<usize, BTreeSet<u64>>,
-    /// What each disk misses.
+    /// Columns that each disk misses.
     missing: BTreeMap<usize, BTreeSet<u64>>,
 }
 
@@ -173,8 +174,8 @@ impl Stale {
         self.stored.clear();
     }
 
-    /// What [`Self::stopped`] leaves. When something completed does not count: all that follows is
-    /// later.
+    /// The state that [`Self::stopped`] leaves. When something completed does not count: all that
+    /// follows is later.
     pub(super) fn after_a_stop(&self) -> impl std::fmt::Debug {
         let columns = |all: &Vec<(u64, u64)>| -> Vec<u64> { all.iter().map(|it| it.0).collect() };
         let volatile: Vec<_> = self.volatile.iter().map(|it| (*it.0, columns(it.1))).collect();

@@ -1,4 +1,4 @@
-//! Every checker against a good stream of events and against a bad one that differs in one thing.
+//! Tests of every checker: a good stream of events, and a bad one that differs in one thing.
 
 use std::collections::BTreeMap;
 
@@ -34,7 +34,7 @@ struct Stage {
     tokens: u64,
     tags: u64,
     payload: BTreeMap<Token, (usize, bool)>,
-    /// For whom members are written to.
+    /// Origin of the writes to members.
     origin: Origin,
 }
 

@@ -1,4 +1,4 @@
-//! I7: does a write to a stripe change only what was asked?
+//! Checker I7, untouched data: a write to a stripe changes only the sectors that a client wrote.
 //!
 //! Every sector of data that goes to a member is either one that a client wrote there and that is
 //! not overwritten since, or what the array already holds there. A wrong address, a stale block

@@ -1,7 +1,6 @@
-//! What does a member do with what it is asked?
+//! Contents of a simulated member: stable media, a volatile cache, outstanding requests, faults.
 //!
-//! Stable media, a volatile cache in front of it and a list of what is outstanding. A request
-//! begins with [`Disk::submit`], which copies the payload of a write, and ends with
+//! A request begins with [`Disk::submit`], which copies the payload of a write, and ends with
 //! [`Disk::complete`], which says how it went; whoever drives the disk chooses when and in which
 //! order. In between nothing is decided: a power cut may find any part of an outstanding write on
 //! the media.
@@ -45,11 +44,11 @@ pub struct Disk {
     operations: u64,
     /// Chooses what is left of a write that fails.
     chance: Rng,
-    /// How it misbehaves.
+    /// Faults of this disk.
     pub faults: Faults,
     /// Writes are refused and counted: for assemblies that promise to write nothing.
     pub read_only: bool,
-    /// What it did.
+    /// Counters of requests and sectors.
     pub stats: Stats,
 }
 
@@ -62,14 +61,14 @@ pub enum DiskOp {
     Read {
         /// First sector.
         at: u64,
-        /// How many.
+        /// Number of sectors.
         count: u64,
     },
     /// Write.
     Write {
         /// First sector.
         at: u64,
-        /// How many.
+        /// Number of sectors.
         count: u64,
         /// What: as many bytes as stand for them.
         bytes: Vec<u8>,
@@ -226,7 +225,7 @@ impl Disk {
         }
     }
 
-    /// What there is of it now.
+    /// Size now, in sectors; a fault may have made the disk shorter.
     #[must_use]
     pub fn size(&self) -> Sectors {
         Sectors(self.faults.ends_at.unwrap_or(self.size.0).min(self.size.0))
@@ -474,7 +473,7 @@ impl Disk {
         Ok(())
     }
 
-    /// What is not durable.
+    /// The volatile cache: content that is not durable.
     #[must_use]
     pub fn volatile(&self) -> &VolatileCache {
         &self.cache
@@ -488,7 +487,7 @@ impl Disk {
         })
     }
 
-    /// What an outstanding write stores.
+    /// Payload that an outstanding write stores.
     pub(crate) fn payload_of(&self, token: Token) -> Option<&[u8]> {
         match &self.outstanding.get(&token)?.op {
             DiskOp::Write { bytes, .. } => Some(bytes),

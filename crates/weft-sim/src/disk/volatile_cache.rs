@@ -1,4 +1,4 @@
-//! What has a member accepted and not yet made durable?
+//! Volatile cache of a simulated member: writes that completed and are not yet durable.
 //!
 //! Every write that completed since the last flush is kept as versions of its sectors, oldest
 //! first. A power cut may keep any of them or none, sector by sector; a flush makes durable what
@@ -14,7 +14,7 @@ use crate::sector_map::SectorMap;
 /// A sector's content: as many bytes as stand for it.
 pub type Sector = SmallVec<[u8; TAG_BYTES]>;
 
-/// What a sector became, and when.
+/// One content of a sector, and when it was written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Version {
     /// Position among all writes of the member, in order of completion.

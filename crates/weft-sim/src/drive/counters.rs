@@ -1,4 +1,4 @@
-//! What did a drive do?
+//! Counters of a drive: commands, bytes, cache hits, flushes and busy times.
 
 use weft_units::{Bytes, Span};
 

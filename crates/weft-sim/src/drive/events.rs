@@ -1,4 +1,4 @@
-//! What happens next in a drive?
+//! Event queue of a drive: planned events in the order of their times.
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
@@ -30,7 +30,7 @@ impl<E> Events<E> {
         self.heap.push(Planned { at, order: self.planned, event });
     }
 
-    /// When the next one is.
+    /// Time of the next event.
     pub(super) fn next_at(&self) -> Option<Time> {
         self.heap.peek().map(|planned| planned.at)
     }

@@ -1,4 +1,4 @@
-//! How do bytes get between a drive and its host?
+//! Link between a drive and its host: one server for the bytes of all commands.
 //!
 //! The link is one server, first come first served. A command occupies it for its bytes and for a
 //! fixed time of its own (frames, status).
@@ -10,7 +10,7 @@ use weft_units::{Bytes, Span, Time};
 pub(super) struct Link {
     bytes_per_second: u64,
     free_at: Time,
-    /// How long it was occupied.
+    /// Time that the link was occupied.
     pub(super) busy: Span,
 }
 
@@ -20,7 +20,7 @@ impl Link {
         Self { bytes_per_second, free_at: Time(0), busy: Span::ZERO }
     }
 
-    /// How long these bytes take.
+    /// Transfer time of these bytes.
     pub(super) fn duration(&self, bytes: Bytes) -> Span {
         Span((u128::from(bytes.0) * 1_000_000_000 / u128::from(self.bytes_per_second)) as u64)
     }

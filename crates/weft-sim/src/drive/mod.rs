@@ -1,7 +1,7 @@
-//! How long does a drive take?
+//! Drive models: when a disk or solid-state drive answers its commands, in virtual time.
 //!
-//! Models of disks and solid-state drives that have time and no payload: what a member holds is
-//! kept in [`crate::disk`], when it answers is decided here. A [`Drive`] is a state machine without
+//! The models have time and no payload: [`crate::disk`] keeps what a member holds, a drive decides
+//! when it answers. A [`Drive`] is a state machine without
 //! I/O. It is given commands and the time, and says when something happens next:
 //!
 //! ```
@@ -19,14 +19,14 @@
 //! # Ok::<(), weft_sim::drive::ModelError>(())
 //! ```
 //!
-//! | Question | File |
+//! | Part | File |
 //! |---|---|
-//! | Which drives are there, and what is one made of? | `model.rs`, `drives/*.toml` |
-//! | How does a disk work? | `hdd/`: geometry, arm, caches |
-//! | How does a solid-state drive work? | `ssd/`: dies, mapping, collection, buffer |
-//! | What is next? | `events.rs` |
-//! | How do bytes get to the host? | `link.rs` |
-//! | What did a drive do? | `counters.rs` |
+//! | named models and their parameters | `model.rs`, `drives/*.toml` |
+//! | hard disks | `hdd/`: geometry, arm, caches |
+//! | solid-state drives | `ssd/`: dies, mapping, collection, buffer |
+//! | event queue | `events.rs` |
+//! | link to the host | `link.rs` |
+//! | counters | `counters.rs` |
 //!
 //! Everything is in whole nanoseconds and sectors. What there is of floating point are the four
 //! operations and the square root, which IEEE 754 defines to the bit: the same seed gives the same
@@ -51,7 +51,7 @@ pub use ssd::Ssd;
 
 use weft_units::{Sectors, Time};
 
-/// What a drive is asked to do.
+/// Kind of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
     /// Read sectors.
@@ -74,11 +74,11 @@ pub enum Access {
 pub struct Command {
     /// Given back in [`Done`]; the caller's own.
     pub tag: u64,
-    /// What.
+    /// Kind of the command.
     pub access: Access,
     /// First sector.
     pub first: Sectors,
-    /// How many sectors.
+    /// Length in sectors.
     pub length: Sectors,
 }
 
@@ -132,7 +132,7 @@ impl Drive {
         }
     }
 
-    /// How many commands it holds at once. The caller queues what is more.
+    /// Commands that the drive holds at once. The caller queues what is more.
     #[must_use]
     pub fn depth(&self) -> u32 {
         each!(self, it => it.depth())
@@ -198,7 +198,7 @@ impl Drive {
         each!(self, it => it.advance(now, done));
     }
 
-    /// What it did so far.
+    /// Counters since the drive was made.
     #[must_use]
     pub fn counters(&self) -> &Counters {
         each!(self, it => it.counters())

@@ -1,4 +1,4 @@
-//! Which drives are there, and what is one made of?
+//! Drive models as TOML texts: the named models, their parameters, and what a text may say.
 //!
 //! A model is a TOML text of keys without sections. Units end a key's name: `_ms`, `_us`, `_kib`,
 //! `_mib`, `_mb_s` (millions of bytes a second). Each named model lies in `drives/NAME.toml` with
@@ -82,7 +82,7 @@ pub(super) enum DriveKind {
     Null(NullParameters),
 }
 
-/// Why a text is no model.
+/// Reasons why a text is no model.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ModelError {
@@ -102,7 +102,7 @@ pub enum ModelError {
     Missing {
         /// The key.
         key: String,
-        /// What it should have.
+        /// Range or form that the key should have.
         expected: String,
     },
     /// A key has a value which it cannot have.
@@ -110,9 +110,9 @@ pub enum ModelError {
     Wrong {
         /// The key.
         key: String,
-        /// What it has.
+        /// Number of bytes or commands that the model has.
         found: String,
-        /// What it should have.
+        /// Range that it should have.
         expected: String,
     },
     /// A key that models of this kind do not have.

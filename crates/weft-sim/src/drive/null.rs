@@ -1,4 +1,4 @@
-//! What is a drive that takes a fixed time for everything?
+//! Null drive: a fixed time for every command.
 //!
 //! For tests, and for curves in which only the host's costs are to be seen.
 
@@ -7,7 +7,7 @@ use super::events::Events;
 use super::{Access, Command, Done};
 use weft_units::{Bytes, Sectors, Span, Time};
 
-/// What a [`Null`] is made of.
+/// Parameters of a [`Null`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct NullParameters {
     pub(super) capacity: Sectors,

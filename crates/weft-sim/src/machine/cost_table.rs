@@ -1,4 +1,4 @@
-//! Which tables of costs are there, and what does the text of one say?
+//! Tables of CPU costs as TOML texts: the named tables, their keys and units.
 //!
 //! A table is TOML of keys without sections: where it was measured, and every cost, in whole
 //! nanoseconds or picoseconds as its name ends. `weft bench costs --write FILE` makes one. A factor
@@ -32,7 +32,7 @@ pub struct CostTable {
     pub cpu: Option<String>,
     /// The day, as `2026-01-31`.
     pub date: Option<String>,
-    /// What work costs.
+    /// CPU costs of each kind of work.
     pub costs: Costs,
 }
 
@@ -51,15 +51,15 @@ pub enum CostsError {
     File {
         /// The file.
         path: String,
-        /// What the system says.
+        /// Message of the operating system.
         why: String,
     },
-    /// What follows the name is no factor.
+    /// A suffix of the name that is no factor.
     #[error("costs: {name}*{found}: expected a whole number after the asterisk, 0..={FACTOR_MAX}")]
     Factor {
-        /// What stands before the asterisk.
+        /// Name before the asterisk.
         name: String,
-        /// What stands behind it.
+        /// Text behind the asterisk.
         found: String,
     },
     /// The text is not TOML.
@@ -70,9 +70,9 @@ pub enum CostsError {
     Key {
         /// The key.
         key: String,
-        /// What it has.
+        /// Value that the key has.
         found: String,
-        /// What it should have.
+        /// Range or form that it should have.
         expected: String,
     },
 }

@@ -1,4 +1,4 @@
-//! What does work cost, in simulated time?
+//! CPU costs in simulated time: the engine's thread and the kernel's as servers with a queue.
 //!
 //! Every thread of the kernel that works for all (raid5d, a flusher) is one server: while it works
 //! on one thing the next one waits. A table says how long each thing takes ([`CostTable`]). There
@@ -114,7 +114,7 @@ impl Costs {
         )
     }
 
-    /// What a computation cost.
+    /// CPU time of a computation.
     pub(super) fn of_compute(&self, ops: &[ComputeOp]) -> Span {
         let picos: u64 = ops
             .iter()

@@ -1,8 +1,7 @@
-//! What goes wrong on a machine, and when?
+//! Faults of a machine: members that fail, are slow or have unreadable sectors from some time on.
 //!
-//! A member fails, is slow, or has sectors that cannot be read, from a time on. What the engine
-//! makes of it, it does by itself: a machine with faults is for how long things take then; whether
-//! what is read is right is the business of a [`World`](crate::World).
+//! A machine with faults shows how long requests take under them; a [`World`](crate::World) shows
+//! whether the data read is right.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
@@ -15,15 +14,15 @@ use crate::rng::Rng;
 /// Something that goes wrong with a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PlannedFault {
-    /// Which member.
+    /// Member with the fault.
     pub member: MemberIndex,
     /// From when on.
     pub from: Time,
-    /// What.
+    /// Kind of the fault.
     pub kind: FaultKind,
 }
 
-/// What goes wrong with a member.
+/// Fault of a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FaultKind {
     /// It is gone: nothing that it is asked for succeeds.

@@ -1,4 +1,4 @@
-//! What lies between files and the volume?
+//! Files on a volume: the page cache, its flusher, and where each file's pages lie.
 //!
 //! The engine's own page cache, the flusher of the volume's device as a process, and where each
 //! file's pages lie on the volume. What is written out goes to the volume in requests of a largest
@@ -36,7 +36,7 @@ pub(super) struct Files {
     bio_pages: u64,
     flusher: Pid,
     writers: BTreeMap<WriterId, Pid>,
-    /// Who waits for writes of a file.
+    /// Processes that wait for writes of a file.
     waiters: BTreeMap<InodeId, Vec<Pid>>,
 }
 
@@ -103,7 +103,7 @@ impl Host {
         written
     }
 
-    /// What a throttled writer does: as [`PageCache::balance`].
+    /// Verdict of the page cache on a writer that may be throttled: as [`PageCache::balance`].
     pub fn balance(&mut self, writer: WriterId) -> Balance {
         let now = self.now;
         let files = self.files_mut();

@@ -1,4 +1,4 @@
-//! What is there on a machine, and what can processes ask of it?
+//! Host of a simulated machine: engine thread, members, event queue and woken processes.
 //!
 //! The engine's thread, the members, what is planned, and who is to be woken. See the module above
 //! for the order of things.
@@ -37,7 +37,7 @@ pub struct Host {
     /// Whom to wake when: the time, the order of planning, who.
     timers: BinaryHeap<Reverse<(Time, u64, Pid)>>,
     timers_set: u64,
-    /// When the engine's thread is free again.
+    /// Time at which the engine's thread is free again.
     engine_free: Time,
     /// Facts that wait for it.
     inbox: Vec<Input>,
@@ -73,7 +73,7 @@ pub struct Host {
     asked_bytes: (u64, u64),
     /// As whom processes ask, where they say it.
     classes: BTreeMap<Pid, Class>,
-    /// What goes wrong, if anything does.
+    /// Faults of the members, if there are any.
     faults: Option<Box<Faults>>,
     /// What the engine said of its members, and when.
     notices: Vec<(Time, Notice)>,
@@ -84,15 +84,15 @@ pub struct Host {
 /// A request to the volume that somebody watched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seen {
-    /// When it was submitted.
+    /// Time of submission.
     pub at: Time,
-    /// What was asked for.
+    /// Operation of the request.
     pub op: RequestOp,
-    /// Of what.
+    /// Byte range of the request.
     pub range: ByteRange,
-    /// How.
+    /// Flags of the request.
     pub flags: Flags,
-    /// When it was answered.
+    /// Time of the answer.
     pub answered: Option<Time>,
 }
 
@@ -161,7 +161,7 @@ impl Host {
 
     // --- for processes -------------------------------------------------------------------------
 
-    /// What time it is.
+    /// Virtual time now.
     #[must_use]
     pub fn now(&self) -> Time {
         self.now
@@ -173,7 +173,7 @@ impl Host {
         &self.costs
     }
 
-    /// How large the volume is.
+    /// Size of the volume.
     #[must_use]
     pub fn size(&self) -> Bytes {
         self.size

@@ -1,4 +1,4 @@
-//! What stands between the engine and a disk?
+//! Block-layer queue of one simulated member: merging, sorting, the plug of 2008, command tags.
 //!
 //! The block layer's queue of one member: what the engine submits is merged and sorted there while
 //! the disk is busy, and the disk holds no more commands than it has tags. A flush and whatever
@@ -60,7 +60,7 @@ pub(super) struct Member {
     /// Whether its queue is one that plugs, and until when it is plugged.
     plugs: bool,
     plugged: Option<Time>,
-    /// What the disk was asked for.
+    /// Requests and bytes that the disk was given.
     pub(super) traffic: Traffic,
 }
 
@@ -71,7 +71,7 @@ struct InFlight {
     tokens: SmallVec<[u64; 4]>,
 }
 
-/// What the engine wants of a member.
+/// Request of the engine to a member.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Wanted {
     Flush,

@@ -1,4 +1,4 @@
-//! How long does it take?
+//! Performance simulator: an engine over drive models, with processes, in virtual time.
 //!
 //! A [`Machine`] is an engine over [`Drive`](crate::drive::Drive)s, with processes that use it, in
 //! virtual time. It moves no payload: frames are numbers. It is what experiments, `weft sim` and
@@ -39,14 +39,14 @@ pub use thread::Thread;
 
 use crate::drive::Model;
 
-/// What a machine is made of.
+/// Configuration of a machine.
 #[derive(Clone, Debug)]
 pub struct MachineParts {
     /// md's level.
     pub level: weft_ondisk::Level,
     /// The members' disks, all of one model.
     pub model: Model,
-    /// How many.
+    /// Number of members.
     pub members: u16,
     /// Of the array.
     pub chunk: Sectors,
@@ -81,7 +81,7 @@ pub enum PartsError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Pid(pub u32);
 
-/// Why a process runs.
+/// Reason why a process runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Woken {
     /// For the first time.
@@ -188,7 +188,7 @@ impl Machine {
     }
 }
 
-/// Why a machine stopped running.
+/// Reason why a machine stopped running.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ran {
     /// All processes have ended.

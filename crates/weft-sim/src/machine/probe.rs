@@ -1,10 +1,8 @@
-//! How is a machine, over time?
+//! Samples of a machine over virtual time: stripes, queue depths, bytes moved, CPU work.
 //!
-//! Who looks at it every so often in virtual time sees where the stripes of the stripe cache are,
-//! how many commands the disks have, what was moved and how long the engine worked. Nothing happens
-//! between two events, so a look between them sees what was there all the time: looks are even in
-//! time, whatever happens when. What was seen is kept as a bounded number of samples; when there
-//! are too many, two become one. Nobody looks unless asked to.
+//! Samples are taken at even distances in virtual time. Nothing happens between two events, so a
+//! sample between them shows the state that held all the time. The number of samples is bounded:
+//! when there are too many, two become one. Sampling is off unless it is asked for.
 
 use weft_engine::StripesInUse;
 use weft_units::{Bytes, Span, Time};
@@ -19,16 +17,16 @@ pub struct History {
     /// Looks of a sample, a power of two.
     looks: u64,
     samples: Vec<Sample>,
-    /// When the next look is.
+    /// Time of the next sample.
     next: Time,
     /// Sums at the last look.
     sums: Sums,
 }
 
-/// What was seen in a time.
+/// State and work of an interval.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sample {
-    /// When it began.
+    /// Start of the interval.
     pub at: Time,
     looks: u64,
     /// Stripes that are in use.
@@ -43,11 +41,11 @@ pub struct Sample {
     pub prereading: Count,
     /// Commands that all disks together have.
     pub at_disks: Count,
-    /// What was moved and worked.
+    /// Bytes moved and time worked in the interval.
     pub sums: Sums,
 }
 
-/// How many there were, at several looks.
+/// Number of stripes in each state, summed over several looks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Count {
     sum: u64,
@@ -55,7 +53,7 @@ pub struct Count {
     pub most: u32,
 }
 
-/// What only grows.
+/// Counters that only grow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sums {
     /// Time that the engine worked.
@@ -68,7 +66,7 @@ pub struct Sums {
     pub written: Bytes,
 }
 
-/// What there is to see now.
+/// Counters and stripe states now.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct View {
     pub(super) stripes: StripesInUse,

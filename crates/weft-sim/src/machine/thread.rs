@@ -1,8 +1,8 @@
-//! What holds a process up?
+//! Thread of a process: CPU time, sleeps, and requests that block for want of stripes.
 //!
-//! Work takes a CPU's time; a sleep takes until it is over or somebody ends it; and whoever hands
-//! pages to the volume does so one request at a time and is blocked while the volume has no stripe,
-//! as md's callers are. A process asks its [`Thread`] whether it goes on each time that it is
+//! Work takes CPU time; a sleep ends at its time or when another process ends it. A thread hands
+//! requests to the volume one at a time and is blocked while the volume has no free stripe, as md's
+//! callers are. A process asks its [`Thread`] whether it goes on each time that it is
 //! woken.
 
 use weft_engine::writeback::WriteOut;

@@ -1,4 +1,4 @@
-//! What does a seed mean?
+//! Drawing of scripts: array, knobs and steps of a seed under a profile.
 //!
 //! A shape, knobs, and steps in the proportions of a [`Profile`]. Faults are drawn so that no more
 //! members are hurt than the level survives, unless the profile goes beyond that on purpose.
@@ -19,7 +19,7 @@ use crate::rng::Rng;
 /// One seed in so many runs with all bytes of its payload.
 const BYTES_EVERY: u64 = 8;
 
-/// What steps are drawn with.
+/// State of the drawing of steps.
 struct Draw {
     rng: Rng,
     /// For [`Profile::more`], so that what the other one draws stays what it was.
@@ -46,7 +46,7 @@ struct Draw {
 }
 
 impl Script {
-    /// What a seed means under a profile.
+    /// Script of a seed under a profile.
     #[must_use]
     pub fn generate(seed: u64, profile: Profile) -> Self {
         let mut rng = Rng::new(seed ^ 0x5eed);

@@ -1,4 +1,4 @@
-//! Load with faults: thousands of requests, while members fail one at a time, come back and are
+//! Load with faults: thousands of requests while members fail one at a time, return and are
 //! rebuilt.
 
 use weft_engine::{Fault, Verb};

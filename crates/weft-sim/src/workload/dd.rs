@@ -1,4 +1,4 @@
-//! What does `dd if=/dev/zero of=/dev/mdX bs=… count=…` do?
+//! Workload `dd if=/dev/zero of=/dev/mdX bs=… count=…`.
 //!
 //! It fills the page cache of the block device, one `write` after the other, is throttled there,
 //! and closes the device: the last close writes back whatever is dirty. `dd` takes its time after
@@ -36,7 +36,7 @@ pub struct Dd {
     state: State,
     /// When the last byte was in the page cache.
     pub written: Option<Time>,
-    /// When the device was closed.
+    /// Time at which the device was closed.
     pub closed: Option<Time>,
 }
 
@@ -67,7 +67,7 @@ impl Dd {
         }
     }
 
-    /// What it wrote.
+    /// Bytes written.
     #[must_use]
     pub fn bytes(&self) -> Bytes {
         Bytes(self.block * self.count * PAGE_BYTES)

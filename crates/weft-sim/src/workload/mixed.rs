@@ -1,4 +1,4 @@
-//! What do `dd` and writers of single blocks do beside each other?
+//! Workload of `dd` beside writers of single blocks.
 //!
 //! `dd` streams onto the front half of the device, through its page cache. Each writer writes
 //! blocks of 4 KiB anywhere in the back half, past the page cache, and waits for each answer. What
@@ -13,7 +13,7 @@ use super::jobs::{Ask, Io, Job, Pace};
 use crate::machine::{Machine, Pid};
 use crate::rng::Rng;
 
-/// What all of them do.
+/// Sizes, numbers and times of the workload.
 #[derive(Clone, Copy, Debug)]
 pub struct Mixed {
     /// Of `dd`, in blocks of 1 MiB.
@@ -25,7 +25,7 @@ pub struct Mixed {
     /// Whether their writes carry the `sync` flag, as those of `O_DIRECT` do today: such a write's
     /// stripe is read for at once. The md of 2008 knew no such flag.
     pub sync_flag: bool,
-    /// Where writers write.
+    /// Seed of the writers' offsets.
     pub seed: u64,
 }
 
@@ -36,7 +36,7 @@ pub struct Running {
     writers: Vec<Pid>,
 }
 
-/// What writers waited for their answers.
+/// Latencies of the writers' requests.
 #[derive(Clone, Debug)]
 pub struct Answers {
     /// The mean.
@@ -89,7 +89,7 @@ impl Running {
         Some(self.jobs(machine).map(|job| Time(0) + job.measured()).fold(closed, Time::max))
     }
 
-    /// What writers waited for.
+    /// Latencies that the writers had.
     #[must_use]
     pub fn answers(&self, machine: &Machine) -> Answers {
         let mut latencies = Histogram::<u64>::new(3).expect("three digits are allowed");

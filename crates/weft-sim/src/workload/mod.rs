@@ -1,4 +1,4 @@
-//! Who uses a volume, and how?
+//! Workloads: simulated processes that use a volume.
 //!
 //! | workload | file |
 //! |---|---|

@@ -1,4 +1,4 @@
-//! What does `tiobench` do?
+//! Workload `tiobench`: threads that write and read files in four phases.
 //!
 //! Some threads, each with a file of its own; four phases, in each of which all threads do the
 //! same: write from front to back, write here and there, read from front to back, read here and
@@ -25,7 +25,7 @@ use weft_units::{ByteRange, Bytes, Span, Time};
 use crate::machine::{Host, Machine, Pid, Process, Thread, Woken};
 use crate::rng::Rng;
 
-/// How `tiobench` is called.
+/// Arguments of `tiobench`.
 #[derive(Clone, Debug)]
 pub struct Tiobench {
     /// `--threads`.
@@ -36,7 +36,7 @@ pub struct Tiobench {
     pub block: Bytes,
     /// `--random`: operations of all threads in a phase that goes here and there.
     pub random: u64,
-    /// What is done, one after the other.
+    /// Phases, in order.
     pub phases: Vec<Phase>,
     /// Of the machine; its threads take turns on them.
     pub cpus: u32,
@@ -44,11 +44,11 @@ pub struct Tiobench {
     pub sync_flag: bool,
     /// The file system's log.
     pub log: ByteRange,
-    /// Where it goes here and there.
+    /// Seed of the random offsets.
     pub seed: u64,
 }
 
-/// What all threads do at a time.
+/// Phase that all threads are in together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Phase {
     /// From front to back.
@@ -74,12 +74,12 @@ impl Phase {
     }
 }
 
-/// What a phase took.
+/// Duration of a phase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timed {
-    /// Which.
+    /// The phase.
     pub phase: Phase,
-    /// When its threads started.
+    /// Time at which its threads started.
     pub began: Time,
     /// When the last thread had done its last operation.
     pub operated: Time,
@@ -149,7 +149,7 @@ pub struct Run {
 }
 
 impl Run {
-    /// What each phase took that has begun.
+    /// Durations of the phases that have begun.
     #[must_use]
     pub fn timed(&self) -> &[Timed] {
         &self.timed
@@ -211,7 +211,7 @@ const OPERATED: u64 = u64::MAX;
 /// How far reading from front to back is ahead.
 const WINDOW: u64 = 128 << 10;
 
-/// What a sync writes to the log.
+/// Bytes that a sync writes to the log.
 const LOG_RECORD: u64 = 32 << 10;
 
 /// The name of a write to the log; reads have the number of their window.

@@ -1,4 +1,4 @@
-//! Where does XFS put files, and its log?
+//! Reduced XFS: allocation groups, the places of files, and the log.
 //!
 //! Reduced to what a disk's arm sees: allocation groups of equal size; each file in a group of its
 //! own, as long as there are groups, and all of it in a row, as delayed allocation makes of a file
@@ -54,13 +54,13 @@ impl Xfs {
         Self { groups: GROUPS, group, first, room, log }
     }
 
-    /// Where the log is.
+    /// Byte range of the log.
     #[must_use]
     pub fn log(&self) -> ByteRange {
         self.log
     }
 
-    /// Where a file begins.
+    /// First byte of a file.
     ///
     /// # Panics
     /// There are more files than room.

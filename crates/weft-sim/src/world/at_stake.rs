@@ -1,4 +1,4 @@
-//! What verification reads as a whole: columns that a cut or a failed write had at stake.
+//! Columns that a cut or a failed write had at stake, which verification reads as a whole.
 //!
 //! Not an excuse ([`crate::suspects`]) but a choice of what is looked at: beside every sector that
 //! was ever written all that shares a column with something that was not durable at a cut. Until a

@@ -1,6 +1,6 @@
-//! Who carries out what the engine says?
+//! Outputs of the engine carried out: disk requests, computations, answers, notices.
 //!
-//! Each output becomes a request to a disk, a computation, an answer or a note; each completion
+//! Each completion
 //! becomes the value that the engine gets. Checkers see both sides.
 
 use std::hash::{Hash, Hasher};
@@ -23,7 +23,7 @@ use crate::rng::Digest;
 pub struct Pending {
     /// Its disk; none for a computation.
     pub disk: Option<usize>,
-    /// For whom; none for a computation.
+    /// Origin of the request; none for a computation.
     pub origin: Option<Origin>,
     work: Work,
     pub(crate) aborted: bool,

@@ -1,7 +1,7 @@
-//! Who asks for what, and what do they get?
+//! Clients and administrators of a world: requests, commands, credit, answers.
 //!
-//! Clients and administrators, with what each has to honour: credit, frames, tags that are not used
-//! twice. The model learns of every request and of every answer.
+//! Clients honour credit, own their frames, and use no tag twice. The model learns of every request
+//! and of every answer.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -189,7 +189,7 @@ impl World {
         volumes.iter().all(|volume| !volume.members.iter().any(known))
     }
 
-    /// How a request ended, once.
+    /// Result of a request, given out once.
     pub fn take_answer(&mut self, ticket: Ticket) -> Option<Answer> {
         self.answers.remove(&ticket)
     }
@@ -374,7 +374,7 @@ impl World {
         self.answers.insert(ticket, answer);
     }
 
-    /// What is there though nothing moves.
+    /// State of a world in which nothing moves any more.
     pub(crate) fn describe_stuck(&self) -> String {
         let volumes = self.engine.as_ref().map(|engine| engine.snapshot().volumes);
         let state = volumes.and_then(|volumes| {

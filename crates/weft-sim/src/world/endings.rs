@@ -1,7 +1,6 @@
-//! How does a run of the engine end, and what is left of it?
+//! Ends of a run (power cut, stop, death of the process) and the content found afterwards.
 //!
-//! By a power cut, by a stop, or because the process alone dies. And what is found afterwards: read
-//! through the engine, or computed from the media.
+//! Content is read through the engine, or computed from the media.
 
 use std::collections::{BTreeSet, VecDeque};
 

@@ -1,5 +1,4 @@
-//! Fingerprint of what a power cut would find: cuts at two states of the same number are the same
-//! cut.
+//! Fingerprint of the state that a power cut would find; equal fingerprints mean equal cuts.
 //!
 //! A cut takes the engine, its memory and the connections with it, so what counts is what stays:
 //! the disks with their caches and what is outstanding there, what clients may expect, what

@@ -1,5 +1,4 @@
-//! Measuring columns: whether members agree, after a cut and whenever a write to a suspect column
-//! ends.
+//! Measurement of columns: whether members agree, after a cut and after writes to suspect columns.
 
 use std::collections::BTreeMap;
 

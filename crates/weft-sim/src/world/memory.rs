@@ -1,4 +1,4 @@
-//! Where are the bytes that frames name?
+//! Memory of a world: the slab, its frames, and garbage in frames that came back.
 //!
 //! One slab, as the engine's configuration sizes it. Its payload frames are given to requests and
 //! come back; what comes back is filled with garbage, so that whoever still reads it reads garbage.
@@ -45,7 +45,7 @@ impl Memory {
         Some(Run::new(first, count))
     }
 
-    /// How many frames are free.
+    /// Number of free frames.
     pub(super) fn free(&self) -> u32 {
         self.free.values().sum()
     }
@@ -76,7 +76,7 @@ impl Memory {
         self.free.insert(first, count);
     }
 
-    /// What stands for a part.
+    /// Bytes of a segment.
     pub(super) fn part(&mut self, part: Segment) -> &mut [u8] {
         &mut self.slab[self.payload.part(part)]
     }

@@ -1,4 +1,4 @@
-//! How long does the arm take to be over a sector, and the sector to be under the head?
+//! Arm of a hard disk: seek time, settling and rotational latency.
 //!
 //! A move over `d` cylinders takes `a·√(d−1) + b·(d−1) + c`, through three points: one cylinder,
 //! the mean over all pairs of cylinders, and from end to end (Lee's fit). A write has to settle
@@ -18,7 +18,7 @@ pub(in crate::drive) struct Seek {
     root: f64,
     linear: f64,
     least: u64,
-    /// What a write adds to a move.
+    /// Settling time that a write adds to a seek, ns.
     pub(in crate::drive) settle: u64,
 }
 
@@ -59,7 +59,7 @@ impl Seek {
     }
 }
 
-/// Where the arm is.
+/// Position of the arm.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Arm {
     cylinder: u64,
@@ -90,7 +90,7 @@ impl Approach {
 pub(super) struct Target {
     /// The sector.
     pub(super) sector: u64,
-    /// Where it is.
+    /// Place on the platters that the arm is at.
     pub(super) place: Place,
 }
 

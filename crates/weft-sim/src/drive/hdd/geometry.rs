@@ -1,4 +1,4 @@
-//! Where on the platters is a sector, and when does it pass under the head?
+//! Geometry of a hard disk: zones, tracks and skew, from a sector number to a place and an angle.
 //!
 //! Sectors fill a track, then the tracks of all heads of a cylinder, then the next cylinder
 //! inwards. Cylinders are grouped in zones; a track of an outer zone has more sectors:
@@ -27,7 +27,7 @@
 
 use weft_units::{SECTOR_BYTES, Sectors};
 
-/// What a geometry is made of.
+/// Parameters of a geometry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::drive) struct Platters {
     pub(in crate::drive) heads: u32,
@@ -86,7 +86,7 @@ pub(super) struct Geometry {
     cylinder_skew: u64,
 }
 
-/// Where a sector is.
+/// Place of a sector: cylinder, head, angle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Place {
     /// Counted from the outside.
@@ -126,12 +126,12 @@ impl Geometry {
         }
     }
 
-    /// How much there is.
+    /// Capacity in sectors.
     pub(super) fn capacity(&self) -> Sectors {
         Sectors(self.capacity)
     }
 
-    /// Where a sector is. The one behind the last counts as there.
+    /// Place of a sector. The one behind the last counts as there.
     pub(super) fn place(&self, sector: u64) -> Place {
         let zone = self.zones.partition_point(|zone| zone.first_sector <= sector) - 1;
         let zone = &self.zones[zone];

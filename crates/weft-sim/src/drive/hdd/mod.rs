@@ -1,4 +1,4 @@
-//! How does a disk that turns carry out its commands?
+//! Hard disk: command queue, choice of the next access, destaging and flushes.
 //!
 //! One arm works on one access at a time. When it is free, it takes the access that it can begin to
 //! transfer soonest: move plus rotation, out of the commands that wait for it and, when nothing
@@ -44,7 +44,7 @@ use std::sync::Arc;
 use weft_units::{Bytes, Sectors, Span, Time};
 use write_cache::WriteCache;
 
-/// What an [`Hdd`] is made of.
+/// Parameters of an [`Hdd`].
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct HddParameters {
     pub(super) platters: Platters,
@@ -74,7 +74,7 @@ pub struct Hdd {
     parameters: Arc<HddParameters>,
     geometry: Arc<Geometry>,
     arm: Arm,
-    /// What the arm is doing.
+    /// Access that the arm is carrying out.
     active: Option<Active>,
     /// The last access was for the cache.
     destaged_last: bool,
@@ -111,7 +111,7 @@ struct Waiting {
 #[derive(Clone, Copy, Debug)]
 struct Flush {
     tag: u64,
-    /// What has to have left.
+    /// Epoch whose extents must have left the cache.
     epoch: u64,
     arrived: Time,
 }
@@ -142,7 +142,7 @@ enum Event {
     Done(u64),
 }
 
-/// What the arm could do next.
+/// Candidates for the arm's next access.
 enum Choice {
     /// The command at this place of the list, reading on.
     ReadOn(usize, Time),
@@ -341,7 +341,7 @@ impl Hdd {
         }
     }
 
-    /// What the head read meanwhile.
+    /// Adds what the head has read since the last call to the read cache.
     fn catch_up(&mut self, now: Time) {
         if self.active.is_none()
             && let Some(stands) = self.reads.catch_up(&self.geometry, now.0)

@@ -1,4 +1,4 @@
-//! Which sectors are in the disk's memory because they were read, or passed under the head?
+//! Read cache of a hard disk: segments of sectors that were read, or read ahead under the head.
 //!
 //! The memory is cut into segments, each with one range of sectors, the least recently used given
 //! up first. After a read the head stays and goes on reading into the read's segment until another
@@ -34,7 +34,7 @@ struct Stream {
     /// Where and when it was known to be.
     from: Target,
     since: u64,
-    /// Where it will stop.
+    /// Sector at which the stream stops.
     limit: u64,
 }
 

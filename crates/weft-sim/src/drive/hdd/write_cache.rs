@@ -1,4 +1,4 @@
-//! Which sectors are in the disk's memory and not yet on its platters?
+//! Write cache of a hard disk: dirty extents that are not yet on the platters.
 //!
 //! Dirty sectors are kept as extents that do not overlap. What is written beside an extent makes it
 //! longer; what is written over one replaces its data in place. Extents leave for the platters
@@ -36,7 +36,7 @@ pub(super) struct WriteCache {
 /// Dirty sectors in a row.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Extent {
-    /// Where it begins.
+    /// First place of the extent on the platters.
     pub(super) start: Target,
     end: u64,
     epoch: u64,

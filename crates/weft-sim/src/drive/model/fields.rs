@@ -1,4 +1,4 @@
-//! What does a model's text say of each of its keys?
+//! Keys of a drive model: the value of each, with its unit and range.
 
 use super::ModelError;
 use std::collections::BTreeSet;

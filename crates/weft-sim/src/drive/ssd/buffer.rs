@@ -1,4 +1,4 @@
-//! What is in the drive's memory and not yet in the flash?
+//! Write buffer of a solid-state drive: host pages that are not yet programmed.
 //!
 //! The host's pages in the order of their programs. A program is known by its number; it leaves the
 //! buffer when the die has ended it.
@@ -19,7 +19,7 @@ pub(super) struct Buffer {
     programs: VecDeque<Option<Vec<u64>>>,
     /// The number of the first of these.
     oldest: u64,
-    /// How many times each page is here.
+    /// Number of times that each page is in the buffer.
     pages: HashMap<u64, u32, BuildHasherDefault<PageHasher>>,
 }
 

@@ -1,4 +1,4 @@
-//! What do the dies do, and how do bytes get to them?
+//! Flash dies and channels: reads, programs and erasures, and the transfer of their bytes.
 //!
 //! A die does one thing at a time. Reads of the host go before everything else and, where the drive
 //! can, interrupt a program or an erasure. The rest goes in order; the bytes of the next program
@@ -19,7 +19,7 @@ use weft_units::{Span, Time};
 /// How often reads may interrupt one program: no program starves. [A]
 const SUSPENSIONS: u32 = 16;
 
-/// What dies and channels are made of.
+/// Parameters of dies and channels.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::drive) struct FlashParameters {
     pub(in crate::drive) channels: u32,
@@ -50,7 +50,7 @@ pub(super) enum Op {
     Erase,
 }
 
-/// For whom a die is read.
+/// Cause of a die's read: the host or collection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reader {
     /// So many bytes for this command.
@@ -89,7 +89,7 @@ struct Die {
 pub(super) struct Flash {
     parameters: FlashParameters,
     dies: Vec<Die>,
-    /// When each channel is free.
+    /// Time at which each channel is free.
     channels: Vec<Time>,
     /// Sum over all dies.
     pub(super) busy: Span,

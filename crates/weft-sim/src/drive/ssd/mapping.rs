@@ -1,4 +1,4 @@
-//! Where in the flash is each page, and what has to be moved before more can be written?
+//! Page mapping and garbage collection of a solid-state drive.
 //!
 //! A page-level mapping in the form of a log. The unit is the *slot*: 4 KiB of flash. Slots of one
 //! program of all planes of a die are a *superpage*; one superpage of each die is a *row*, which
@@ -81,7 +81,7 @@ impl Shape {
     }
 }
 
-/// What the mapping asks of the dies.
+/// Work for the dies that a mapping asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Work {
     /// Program a superpage of the host's; `padding` slots of it hold nothing.

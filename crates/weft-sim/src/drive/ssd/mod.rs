@@ -1,4 +1,4 @@
-//! How does a solid-state drive carry out its commands?
+//! Solid-state drive: reads, buffered writes, and flushes with and without power-loss protection.
 //!
 //! ```text
 //!     read    buffered ─────────────────────────────────────────▶ link ─▶ t_cmd ─▶ done
@@ -47,7 +47,7 @@ const PAGE: u64 = 8;
 /// Bytes of a page.
 const PAGE_BYTES: u64 = 4096;
 
-/// What an [`Ssd`] is made of.
+/// Parameters of an [`Ssd`].
 #[derive(Clone, Debug)]
 pub(super) struct SsdParameters {
     pub(super) shape: Shape,
@@ -65,7 +65,7 @@ pub(super) struct SsdParameters {
     pub(super) write_buffer: Sectors,
     pub(super) volatile_cache: bool,
     pub(super) power_loss_protection: bool,
-    /// What a flush takes besides its programs.
+    /// Time of a flush besides its programs.
     pub(super) flush: Span,
     /// What a flush takes when nothing was written since the last.
     pub(super) flush_clean: Span,

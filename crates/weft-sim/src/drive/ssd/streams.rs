@@ -1,6 +1,6 @@
-//! Does a command continue one before it?
+//! Detection of sequential streams among the commands of a solid-state drive.
 
-/// How many streams are told apart. [A]
+/// Number of streams that are told apart. [A] [A]
 const STREAMS: usize = 8;
 
 /// The ends of the last commands that did not continue one another.
@@ -15,7 +15,7 @@ pub(super) struct Streams {
 pub(super) struct Stream {
     /// The sector after the last one.
     pub(super) next: u64,
-    /// How many commands continued it.
+    /// Number of commands that continued the stream.
     pub(super) continued: u64,
     /// The first superpage that nobody read ahead of.
     pub(super) fetched: u64,

@@ -1,4 +1,4 @@
-//! Which array is the machine's, and how do writes lie in its stripes?
+//! Array of a simulated machine, and how byte ranges lie in its stripes.
 
 use weft_engine::MemberInfo;
 use weft_engine::assemble::{Assembly, Candidate, Options, assemble};

@@ -1,4 +1,4 @@
-//! What do those see who look on?
+//! Observers of a simulated machine: logs of requests, history of samples, counters.
 
 use weft_engine::{Notice, Snapshot};
 use weft_units::{ByteRange, Bytes, Span, Time, VolumeId};
@@ -45,7 +45,7 @@ impl Host {
         self.history = Some(Box::new(history));
     }
 
-    /// What was seen since somebody looks.
+    /// Samples since observation began.
     #[must_use]
     pub fn history(&self) -> Option<&History> {
         self.history.as_deref()
@@ -66,7 +66,7 @@ impl Host {
         self.engine.snapshot()
     }
 
-    /// How long the engine's thread has worked.
+    /// CPU time that the engine's thread has used.
     #[must_use]
     pub fn engine_work(&self) -> Span {
         self.engine_work

@@ -1,4 +1,4 @@
-//! What happens next, and what does it change?
+//! Event loop of a simulated host: the next event and its effects.
 
 use std::cmp::Reverse;
 

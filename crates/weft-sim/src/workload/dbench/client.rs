@@ -1,4 +1,4 @@
-//! What does an operation of a client do, and how long does it take?
+//! Client of dbench: CPU time, waits and file-system calls of each operation.
 //!
 //! An operation takes a CPU's time for its system calls and for what it copies; then it does to the
 //! file system what it does, and waits where a process would: in `balance_dirty_pages`, for an
@@ -22,16 +22,16 @@ use super::table::Table;
 use crate::machine::{Host, Machine, Pid, Process, Thread, Woken};
 use crate::workload::ext4::{Directory, Ext4, FLUSHED, FileSync, Inode};
 
-/// What a run of dbench is.
+/// Arguments of a run of dbench.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// How many clients.
+    /// Number of clients.
     pub clients: u32,
     /// Whether files are opened with `O_SYNC` (`-s`).
     pub sync_open: bool,
     /// What is not counted at first; dbench takes a fifth of the measured time.
     pub warm_up: Span,
-    /// What is counted (`-t`).
+    /// Time that is measured (`-t`).
     pub measured: Span,
     /// A user's load; `None` for [`Synthetic`].
     pub load: Option<Rc<Load>>,
@@ -79,13 +79,13 @@ impl Settings {
 }
 
 impl Run {
-    /// When it is over.
+    /// End of the run.
     #[must_use]
     pub fn until(&self) -> Time {
         self.until
     }
 
-    /// What all clients did.
+    /// Results of all clients together.
     #[must_use]
     pub fn table(&self, machine: &Machine) -> Table {
         let mut table = Table::default();
@@ -102,7 +102,7 @@ impl Run {
     }
 }
 
-/// Where a client's operations come from.
+/// Source of a client's operations.
 #[derive(Debug)]
 pub enum Source {
     /// A load file, from its beginning again when it is over.
@@ -114,9 +114,9 @@ pub enum Source {
     },
     /// weft's own.
     Synthetic {
-        /// What comes.
+        /// Generator of the operations.
         generator: Box<Synthetic>,
-        /// What of it is left.
+        /// Operations of this repetition that are left.
         left: VecDeque<Op>,
     },
 }
@@ -166,13 +166,13 @@ pub struct Client {
     open: BTreeMap<Handle, Option<Inode>>,
     /// Unlinked while open.
     orphans: Vec<Inode>,
-    /// What it does, since when.
+    /// Operation under way, and its start.
     op: Option<(Op, Time)>,
     state: State,
     pass_began: Option<Time>,
     /// Passes begun.
     pub passes: u64,
-    /// What it did in the measured time.
+    /// Results in the measured time.
     pub table: Table,
     done: bool,
 }

@@ -1,4 +1,4 @@
-//! What does a user's own load file of dbench say?
+//! Reader of dbench's load files: one operation a line, errors with their line.
 //!
 //! A line is an operation, its arguments and the status that it had when the load was recorded:
 //!
@@ -31,9 +31,9 @@ pub struct Error {
     pub line: usize,
     /// From 1, in bytes.
     pub column: usize,
-    /// What stands there.
+    /// Text that stands there.
     pub found: String,
-    /// What should.
+    /// Form that was expected.
     pub expected: &'static str,
 }
 

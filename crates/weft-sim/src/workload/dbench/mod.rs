@@ -1,16 +1,16 @@
-//! What does `dbench N` do?
+//! Workload `dbench N`: clients of a file server, from a load file or a synthetic load.
 //!
 //! `N` clients, each a process that does one operation after the other without a pause, as a load
 //! says. All of them see the same load; client 3 has `clients\client3` where the load has
 //! `clients\client1`.
 //!
-//! | question | file |
+//! | part | file |
 //! |---|---|
-//! | What is an operation? | `op.rs`: [`Op`] |
-//! | What does a user's own load file say? | `load_file.rs`: [`Load`] |
-//! | What does a client do who has none? | `synthetic.rs`: [`Synthetic`] |
-//! | What does an operation do, and how long does it take? | `client.rs`: [`Client`] |
-//! | What does dbench print? | `table.rs`: [`Table`] |
+//! | operations of the protocol | `op.rs`: [`Op`] |
+//! | a user's own load file | `load_file.rs`: [`Load`] |
+//! | the load without a file | `synthetic.rs`: [`Synthetic`] |
+//! | effects and time of an operation | `client.rs`: [`Client`] |
+//! | dbench's table of results | `table.rs`: [`Table`] |
 //!
 //! Source   experiments.md §1.6
 

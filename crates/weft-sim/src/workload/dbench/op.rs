@@ -1,7 +1,7 @@
-//! What does a dbench client do, one operation after the other?
+//! Operations of a dbench client: those of the SMB protocol, as a file server sees them.
 //!
-//! The operations are those of the SMB protocol, as a file server sees them; each becomes a few
-//! system calls. Paths are numbers: a table of the load has their names.
+//! Each operation becomes a few system calls. Paths are numbers: a table of the load has their
+//! names.
 //!
 //! Source   experiments.md §1.6
 
@@ -15,7 +15,7 @@ pub struct Path(pub u32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Handle(pub i64);
 
-/// What an `NTCreateX` that succeeds does.
+/// Effect of an `NTCreateX` that succeeds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Open {
     /// Makes the file if there is none.
@@ -45,11 +45,11 @@ pub enum Op {
     Other(OperationKind),
     /// `ReadX`.
     Read {
-        /// Of which file.
+        /// File that is written.
         handle: Handle,
-        /// From where.
+        /// Offset in bytes.
         offset: u64,
-        /// How many bytes.
+        /// Length in bytes.
         len: u32,
     },
     /// `Rename`: from, to.
@@ -64,7 +64,7 @@ pub enum Op {
         handle: Handle,
         /// To where.
         offset: u64,
-        /// How many bytes.
+        /// Length in bytes.
         len: u32,
     },
 }
@@ -197,7 +197,7 @@ impl Names {
         path
     }
 
-    /// How many there are.
+    /// Number of operations.
     #[must_use]
     pub fn count(&self) -> usize {
         self.paths.len()

@@ -1,4 +1,4 @@
-//! What does a dbench client do if there is no load file?
+//! Synthetic dbench load: the operation counts and lengths of the stock load, in a drawn order.
 //!
 //! A load with the marginals of the stock one: how often each operation occurs, how long reads and
 //! writes are, how many pages are dirty at a `Flush`, how long files live, and that a pass is a
@@ -138,7 +138,7 @@ pub struct Synthetic {
     handle: i64,
 }
 
-/// What a repetition is made of.
+/// Session of a repetition.
 #[derive(Clone, Copy, Debug)]
 enum Item {
     Session(usize),

@@ -1,4 +1,4 @@
-//! What does dbench print when it is done?
+//! Result table of dbench: count, mean and maximum latency of each operation.
 
 use weft_units::Span;
 
@@ -7,16 +7,16 @@ use super::op::{Op, OperationKind};
 /// A kind of operation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OperationRow {
-    /// How many were done.
+    /// Number of operations that ended.
     pub count: u64,
-    /// How long they took together.
+    /// Sum of their latencies.
     pub total: Span,
     /// The longest.
     pub max: Span,
 }
 
 impl OperationRow {
-    /// How long one took, ms.
+    /// Mean latency, ms.
     #[must_use]
     pub fn mean_ms(&self) -> f64 {
         if self.count == 0 { 0.0 } else { self.total.0 as f64 / self.count as f64 / 1e6 }

@@ -1,4 +1,4 @@
-//! When is a transaction on disk?
+//! Journal of the reduced ext4: transactions, commits and checkpoints, as jbd2 does them.
 //!
 //! One transaction runs and takes what changes; one at most is committed. jbd2 commits when
 //! somebody asks for it or the transaction is 5 s old:
@@ -26,15 +26,15 @@ use crate::machine::{Host, Pid, Process, Thread, Woken};
 
 /// 128 MiB of blocks.
 const BLOCKS: u64 = 1 << 15;
-/// How old a transaction gets.
+/// Age at which a transaction is committed.
 const INTERVAL: Span = Span::secs(5);
 /// What one descriptor has room for: tags of 16 bytes.
 const TAGS: u64 = 254;
 
-/// What changed together.
+/// Blocks that changed together.
 #[derive(Debug, Default)]
 pub(super) struct Transaction {
-    /// When something changed first.
+    /// Time of the first change.
     began: Option<Time>,
     /// Blocks, by their home.
     metadata: BTreeSet<u64>,
@@ -149,7 +149,7 @@ pub(super) struct Jbd2 {
     fs: Ext4,
     writer: Option<WriterId>,
     stage: Stage,
-    /// When it asked to be woken.
+    /// Time of the wake-up that was asked for.
     timer: Option<Time>,
 }
 

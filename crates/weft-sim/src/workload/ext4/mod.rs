@@ -1,4 +1,4 @@
-//! What does ext4 make of files, for time?
+//! Reduced ext4: which blocks an fsync, the flusher and the journal write, and which process waits.
 //!
 //! A reduction: which blocks an fsync, a flusher and a commit of the journal write, in which order,
 //! and who waits for what. Names, permissions and the bytes of metadata do not exist; which
@@ -55,7 +55,7 @@ pub struct Inode(pub u32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Directory(pub u32);
 
-/// What was committed.
+/// Counts of committed transactions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Commits {
     /// Transactions that are on disk.
@@ -86,7 +86,7 @@ struct State {
     journal: Journal,
     /// The block device as a file: metadata on its way home.
     device: Option<InodeId>,
-    /// When it was last used.
+    /// Time of the last use.
     now: Time,
     empty_flushes: u64,
 }
@@ -138,14 +138,14 @@ impl Ext4 {
         fs
     }
 
-    /// What was committed so far.
+    /// Counts of committed transactions so far.
     #[must_use]
     pub fn commits(&self) -> Commits {
         let state = self.state.borrow();
         Commits { empty_flushes: state.empty_flushes, ..state.journal.commits }
     }
 
-    /// Where the journal lies.
+    /// Byte range of the journal.
     #[must_use]
     pub fn journal_area(&self) -> ByteRange {
         let area = self.state.borrow().journal.area();
@@ -193,7 +193,7 @@ impl Ext4 {
         self.state.borrow().files[&inode].pages
     }
 
-    /// How long a file is.
+    /// Length of a file in bytes.
     #[must_use]
     pub fn size(&self, inode: Inode) -> Bytes {
         Bytes(self.state.borrow().files[&inode].size)
@@ -348,7 +348,7 @@ impl State {
     }
 }
 
-/// Where the files' pages lie.
+/// Places of the files' pages on the volume.
 #[derive(Debug)]
 struct Extents(Ext4);
 
@@ -394,7 +394,7 @@ impl FileSync {
         }
     }
 
-    /// What the process does next. If that is to wait, it is woken.
+    /// Next step of the process. If that is to wait, it is woken.
     pub fn step(&mut self, fs: &Ext4, host: &mut Host, thread: &mut Thread) -> SyncStep {
         loop {
             match &mut self.stage {

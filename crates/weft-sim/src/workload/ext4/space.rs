@@ -1,6 +1,6 @@
-//! Where is room on the volume?
+//! Free space of the reduced ext4: extents, first fit.
 //!
-//! Extents that are free, in order; the first one that is large enough is taken from its front.
+//! The first free extent that is large enough is taken from its front.
 
 use std::collections::BTreeMap;
 use std::ops::Range;

@@ -1,4 +1,4 @@
-//! What does a clone do that goes through the page cache?
+//! Clone of an fio job with buffered I/O: page cache, readahead, throttling and `O_SYNC`.
 //!
 //! One call after the other, as the kernel's buffered calls are whatever engine submits them. A
 //! write fills pages and is made to wait there if too much is dirty; with `O_SYNC` it is durable
@@ -147,7 +147,7 @@ impl Buffered {
         self
     }
 
-    /// What it did of one kind.
+    /// Counts of one kind of operation.
     #[must_use]
     pub fn found(&self, op: RequestOp) -> &Found {
         self.ledger.found(op)
@@ -159,7 +159,7 @@ impl Buffered {
         self.ledger.measured(self.dry)
     }
 
-    /// When it began, its delay left out.
+    /// Start of the clone, its delay left out.
     #[must_use]
     pub fn begun(&self) -> Option<Time> {
         self.ledger.begun

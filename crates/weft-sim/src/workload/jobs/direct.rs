@@ -1,4 +1,4 @@
-//! What does a clone with direct I/O do?
+//! Clone of an fio job with direct I/O: a number of requests in flight, as with `libaio`.
 //!
 //! It keeps up to so many requests in flight, as `libaio` with `direct=1`: a request that ends
 //! makes room for the next. As a process that calls into md it goes no further while the volume has
@@ -85,7 +85,7 @@ impl Job {
         self
     }
 
-    /// What it did of one kind.
+    /// Counts of one kind of operation.
     #[must_use]
     pub fn found(&self, op: RequestOp) -> &Found {
         self.ledger.found(op)
@@ -104,7 +104,7 @@ impl Job {
         self.ledger.in_flight(self.dry)
     }
 
-    /// How many were in flight at most.
+    /// Largest number of requests in flight.
     #[must_use]
     pub fn deepest(&self) -> u32 {
         self.ledger.deepest
@@ -122,7 +122,7 @@ impl Job {
         &self.ledger.batches[1]
     }
 
-    /// When it began, its delay left out.
+    /// Start of the clone, its delay left out.
     #[must_use]
     pub fn begun(&self) -> Option<Time> {
         self.ledger.begun

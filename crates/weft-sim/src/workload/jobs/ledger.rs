@@ -1,4 +1,4 @@
-//! What has a clone done in the time that counts?
+//! Results of a clone: requests, bytes and latencies in the measured time.
 
 use std::collections::BTreeMap;
 
@@ -95,7 +95,7 @@ impl Ledger {
         self.begun.map(|begun| begun + self.warm_up)
     }
 
-    /// When the run time is over.
+    /// End of the run time.
     pub(super) fn to(&self) -> Option<Time> {
         Some(self.from()? + self.run_time?)
     }

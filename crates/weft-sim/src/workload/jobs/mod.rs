@@ -1,4 +1,4 @@
-//! What does one clone of an `fio` job do?
+//! Clones of fio jobs: requests from a source, with direct or buffered I/O, paced and measured.
 //!
 //! What it asks for, somebody else says, request by request, each with the time before which it is
 //! not to be asked for. [`Job`] hands requests to the volume past the page cache, several at a
@@ -22,18 +22,18 @@ pub use ledger::{Found, Watcher};
 /// Something that a clone asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Io {
-    /// What.
+    /// Operation.
     pub op: RequestOp,
-    /// Where; empty for a flush.
+    /// Byte range; empty for a flush.
     pub range: ByteRange,
 }
 
 /// Something that a clone asks for, how, and when.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ask {
-    /// What.
+    /// Operation and range.
     pub io: Io,
-    /// How.
+    /// Flags of the request.
     pub flags: Flags,
     /// Not before so long after the clone began: a rate, or the times of a trace.
     pub due: Span,
@@ -52,7 +52,7 @@ impl From<Io> for Ask {
 pub struct Pace {
     /// Requests in flight at most (`iodepth`).
     pub depth: u32,
-    /// What is handed over together.
+    /// Requests that are handed over together.
     pub plug: Plug,
     /// Answers are looked at when there are so many, or all that are to come
     /// (`iodepth_batch_complete_min`).
@@ -63,7 +63,7 @@ pub struct Pace {
     pub apart: bool,
     /// It begins so late (`startdelay`).
     pub delay: Span,
-    /// How long it pauses each time (`thinktime`). In a pause nothing is in flight.
+    /// Length of each pause (`thinktime`). In a pause nothing is in flight.
     pub think: Span,
     /// After so many requests it pauses (`thinktime_blocks`).
     pub think_after: u64,
@@ -124,13 +124,13 @@ impl Pace {
 /// A request that has ended and is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ended {
-    /// What was asked for.
+    /// Request that was asked for.
     pub io: Io,
     /// When it was to be handed over, by its own time; never after `begun`.
     pub due: Time,
-    /// When it was handed over.
+    /// Time at which it was handed over.
     pub begun: Time,
-    /// When it was answered.
+    /// Time of its answer.
     pub ended: Time,
     /// How many of the clone were in flight when it was handed over, itself among them.
     pub in_flight: u32,
