@@ -15,18 +15,16 @@ mod attach;
 mod command;
 mod discard;
 mod members;
-mod streams;
 mod sync;
 
 use std::collections::VecDeque;
 
 use smallvec::SmallVec;
-use weft_units::{ByteRange, Bytes, ClientId, Sectors, Slot, Span, StripeId, Time, VolumeId};
+use weft_units::{ByteRange, Bytes, ClientId, Sectors, Slot, Span, Time, VolumeId};
 
 use self::command::Waiting;
 use self::discard::Discard;
 use self::members::STALL_WARNING;
-use self::streams::{StreamId, Streams};
 use self::sync::changes_parity;
 use crate::Congestion;
 use crate::array::{Array, FlushFor};
@@ -34,16 +32,14 @@ use crate::config::VolumeConfig;
 use crate::error::ReplyError;
 use crate::frame::{Frame, Run, frames_needed};
 use crate::input::{ClientRequest, Fault, Flags, RequestOp, SyncAction, Value};
-use crate::knobs::{Knob, Knobs, PlanRule, PriorityRule, WAITS_WITHOUT_BOUND};
+use crate::knobs::{Knob, Knobs, PlanRule, WAITS_WITHOUT_BOUND};
 use crate::mutant::Mutant;
 use crate::outbox::{Outbox, Outstanding, Owner, ReadPart, StripIo, Who};
 use crate::output::{Notice, Output};
-use crate::raid::geometry::Geometry;
-use crate::raid::parity::cache::Cache;
-use crate::raid::parity::discard::Discarded;
-use crate::raid::parity::split::ParityRaid;
-use crate::raid::parity::stripes::{Answer, Event, Stripes, Surroundings};
+use crate::raid::parity::streams::StreamId;
+use crate::raid::parity::stripes::{Answer, Event, Surroundings};
 use crate::raid::parity::sync::Resync;
+use crate::raid::parity::{ParityRaid, StripeMemory, height_of};
 use crate::ranges::{Ranges, RequestId};
 use crate::snapshot::{StripesInUse, VolumeSnapshot, WrongStrip};
 use crate::token::Tag;
@@ -55,7 +51,6 @@ pub(crate) struct Volume {
     pub(crate) array: Array,
     raid: ParityRaid,
     knobs: Knobs,
-    memory: Memory,
     requests: Vec<Option<Active>>,
     free: Vec<u32>,
     ranges: Ranges,
@@ -65,8 +60,6 @@ pub(crate) struct Volume {
     ready: VecDeque<RequestId>,
     /// What is being discarded, request by request, and the stripes of it.
     discards: Vec<Discard>,
-    discarded: Discarded,
-    streams: Streams,
     /// Done, but a failure is not recorded yet.
     held: VecDeque<RequestId>,
     sync: Option<Resync>,
@@ -86,14 +79,6 @@ pub(crate) struct Volume {
     full_since: Option<Time>,
     /// A sync ended early because of it.
     sync_failed_full: bool,
-}
-
-/// The part of the frame pool that holds the stripes.
-#[derive(Clone, Copy, Debug)]
-struct Memory {
-    first: Frame,
-    frames: u32,
-    stripes_max: Option<u32>,
 }
 
 /// A request that is not answered yet, or whose frames are still in use.
@@ -144,22 +129,19 @@ impl Volume {
         now: Time,
     ) -> Self {
         let array = Array::new(id, &config.assembly, epoch_secs, now);
-        let memory = Memory { first, frames, stripes_max: config.stripes_max };
-        let raid = ParityRaid::new(memory.stripes(id, &array.geometry, &config.knobs));
+        let memory = StripeMemory { first, frames, stripes_max: config.stripes_max };
+        let raid = ParityRaid::new(id, memory, &array.geometry, &config.knobs);
         Self {
             id,
             array,
             raid,
             knobs: config.knobs,
-            memory,
             requests: Vec::new(),
             free: Vec::new(),
             ranges: Ranges::default(),
             before_dirty: VecDeque::new(),
             ready: VecDeque::new(),
             discards: Vec::new(),
-            discarded: Discarded::default(),
-            streams: Streams::default(),
             held: VecDeque::new(),
             sync: None,
             last_sync: None,
@@ -275,7 +257,7 @@ impl Volume {
         let result = value.as_ref().map(|_| ()).map_err(|fault| *fault);
         match outstanding.owner {
             Owner::Compute(stripe) => {
-                self.with_stripes(out, |stripes, cx| stripes.computed(stripe, value, cx));
+                self.with_raid(out, |raid, cx| raid.stripes.computed(stripe, value, cx));
             }
             Owner::Discard(request) if !detached => {
                 self.discard_done(request, position, result, out);
@@ -308,7 +290,7 @@ impl Volume {
                             unreachable!("what is given up is told stripe by stripe")
                         }
                         Who::Stripes(run) => {
-                            self.with_stripes(out, |stripes, cx| stripes.run_done(run, answer, cx));
+                            self.with_raid(out, |raid, cx| raid.stripes.run_done(run, answer, cx));
                         }
                         Who::Read(part) if detached => self.unpin(part.request, out),
                         Who::Read(part) => self.read_done(part, result, out),
@@ -328,7 +310,7 @@ impl Volume {
         self.start_dirty_writers();
         self.write_deferred(out);
         // Those who waited for stripes are relieved before a sync takes what is free.
-        self.raid.stripes.cache.relieve_within(wait_max(&self.knobs, &self.array), out.now);
+        self.with_raid(out, |raid, cx| raid.relieve(cx));
         self.run_syncs(out);
         self.resize(out);
         self.split_ready(out);
@@ -337,10 +319,14 @@ impl Volume {
             self.end_vain_waits(out);
         }
         let may_move = self.members_are_known();
-        let mut handled = self.with_stripes(out, |stripes, cx| stripes.release_plug(cx, may_move));
-        handled += self.handle_stripes(stripes_max, out);
+        let mut handled = self.with_raid(out, |raid, cx| raid.stripes.release_plug(cx, may_move));
+        // As md: nothing moves while a failure is not recorded.
+        if self.members_are_known() {
+            handled += self.with_raid(out, |raid, cx| raid.handle(stripes_max, cx));
+            self.take_events(out);
+        }
         self.run_discards(out);
-        self.raid.stripes.cache.plug_delayed(self.knobs.activation(), out.now);
+        self.with_raid(out, |raid, cx| raid.plug_delayed(cx));
         self.release_held(out);
         let delay =
             if self.stopping && self.is_idle() { None } else { Some(self.knobs.safe_mode_delay) };
@@ -356,15 +342,10 @@ impl Volume {
     /// Whether another turn has something to do already.
     pub(crate) fn has_work(&self, now: Time) -> bool {
         let lost = self.array.is_planted(Mutant::LostWakeUp);
-        let variant = self.knobs.priority_variant();
-        let (activation, wait_max) = (self.knobs.activation(), wait_max(&self.knobs, &self.array));
-        let stripes_wait = self.members_are_known()
-            && self.raid.stripes.cache.has_runnable(variant, activation, wait_max, now);
+        let stripes_wait =
+            self.members_are_known() && self.raid.has_runnable(&self.array, &self.knobs, now);
         let sync_goes_on = self.sync.as_ref().is_some_and(|sync| {
-            let may = |key| self.may_sync_stripe(key);
-            sync.has_work(self.raid.stripes.cache.size(), may, |key| {
-                self.raid.stripes.syncs_stripe(key)
-            }) && (self.array.is_dirty() || !changes_parity(sync.action))
+            self.raid.would_feed(sync) && (self.array.is_dirty() || !changes_parity(sync.action))
         });
         (stripes_wait && !lost)
             || self.raid.can_attach()
@@ -398,9 +379,9 @@ impl Volume {
     /// Source: md's `raid5_congested`; `md_write_start`, in which a writer waits for the
     /// superblock.
     pub(crate) fn congestion(&self) -> Congestion {
-        if !self.raid.starved.is_empty() || !self.before_dirty.is_empty() {
+        if self.raid.starves() || !self.before_dirty.is_empty() {
             Congestion::Blocked
-        } else if self.stripe_cache_active() == self.raid.stripes.cache.size() {
+        } else if self.raid.is_full() {
             Congestion::Congested
         } else {
             Congestion::None
@@ -422,18 +403,9 @@ impl Volume {
             spans.map(|span| since + span).chain(member.gives_up_at).min()
         });
         let retry = self.retry_wake();
-        let wait_max = wait_max(&self.knobs, &self.array);
-        let cache = &self.raid.stripes.cache;
-        let activation = self
-            .members_are_known()
-            .then(|| cache.activation_wake(self.knobs.priority_variant(), wait_max))
-            .flatten();
-        stalls
-            .chain(enter_safe_mode)
-            .chain(retry)
-            .chain(self.array.update_wake())
-            .chain(activation)
-            .min()
+        let known = self.members_are_known();
+        let raid = known.then(|| self.raid.next_wake(&self.array, &self.knobs)).flatten();
+        stalls.chain(enter_safe_mode).chain(retry).chain(self.array.update_wake()).chain(raid).min()
     }
 
     pub(crate) fn snapshot(&self) -> VolumeSnapshot {
@@ -490,7 +462,13 @@ impl Volume {
     }
 
     fn enter(&mut self, request: &ClientRequest, writes: bool, now: Time) -> RequestId {
-        let (stream, streams) = self.stream_of(request.range, writes, now);
+        let (stream, streams) = if writes {
+            let ends_at = || self.ranges.write_ends_at(request.range.start.0);
+            let settings = (&self.array.geometry, &self.knobs);
+            self.raid.stream_of(request.range, ends_at, settings, now)
+        } else {
+            (StreamId::default(), false)
+        };
         let active = Active {
             client: request.client,
             gone: false,
@@ -509,7 +487,7 @@ impl Volume {
             writes,
             waited_for: false,
             streams,
-            pours: streams && self.pours(stream),
+            pours: streams && self.raid.pours(stream, &self.array.geometry, &self.knobs),
             stream,
             flushed: false,
             begun: false,
@@ -525,38 +503,6 @@ impl Volume {
                 RequestId(self.requests.len() as u32 - 1)
             }
         }
-    }
-
-    /// The stream of a request, if anybody wants to know; and whether its stripes are to wait for
-    /// more of it.
-    fn stream_of(&mut self, range: ByteRange, writes: bool, now: Time) -> (StreamId, bool) {
-        let gathers = self.knobs.stripe_size.is_auto();
-        if !writes || (!gathers && self.knobs.priority != PriorityRule::Stream) {
-            return (StreamId::default(), false);
-        }
-        let before_answer = self.ranges.write_ends_at(range.start.0);
-        let (stream, flows) = self.streams.arrive(range, before_answer, now);
-        (stream, gathers && flows && self.streams.reaches(stream, self.rest_of_stripes(range)))
-    }
-
-    /// How many bytes from the start of a write to the end of the last one that fills its stripes.
-    fn rest_of_stripes(&self, range: ByteRange) -> u64 {
-        let (chunk, full_stripe) =
-            (self.array.geometry.chunk().bytes().0, self.array.geometry.full_stripe_bytes());
-        let last = range.end().0 - 1;
-        let begins = last - last % full_stripe;
-        let first = range.start.0.max(begins);
-        let of_stripes = if first / chunk == last / chunk {
-            full_stripe - chunk + last % chunk + 1
-        } else {
-            full_stripe
-        };
-        begins + of_stripes - range.start.0
-    }
-
-    fn pours(&self, stream: StreamId) -> bool {
-        self.knobs.stripe_size.is_auto()
-            && self.streams.run(stream).0 >= self.array.geometry.full_stripe_bytes()
     }
 
     fn active(&mut self, id: RequestId) -> &mut Active {
@@ -715,7 +661,7 @@ impl Volume {
             out.give_credit(client, charged);
         }
         if begun {
-            self.streams.answered(stream, len);
+            self.raid.streams.answered(stream, len);
             self.array.write_ends(out.now);
         }
         let waiting = self.ranges.leave(id);
@@ -758,19 +704,19 @@ impl Volume {
     }
 
     #[inline]
-    fn with_stripes<T>(
+    fn with_raid<T>(
         &mut self,
         out: &mut Outbox,
-        act: impl FnOnce(&mut Stripes, &mut Surroundings<'_>) -> T,
+        act: impl FnOnce(&mut ParityRaid, &mut Surroundings<'_>) -> T,
     ) -> T {
         let mut cx = Surroundings { array: &mut self.array, knobs: &self.knobs, out };
-        act(&mut self.raid.stripes, &mut cx)
+        act(&mut self.raid, &mut cx)
     }
 
     /// A member request of a stripe is done, or was given up.
     #[inline]
     fn stripe_done(&mut self, part: StripIo, answer: Answer, out: &mut Outbox) {
-        self.with_stripes(out, |stripes, cx| stripes.done(part, answer, cx));
+        self.with_raid(out, |raid, cx| raid.stripes.done(part, answer, cx));
     }
 
     /// Whether every failure is recorded, or never will be.
@@ -778,51 +724,12 @@ impl Volume {
         self.array.failures_recorded() || self.array.membership.broken
     }
 
-    fn handle_stripes(&mut self, stripes_max: u32, out: &mut Outbox) -> u32 {
-        // As md: nothing moves while a failure is not recorded.
-        if !self.members_are_known() {
-            return 0;
-        }
-        let full_stripe = self.array.geometry.full_stripe_bytes();
-        let (geometry, streams, now) = (&self.array.geometry, &self.streams, out.now);
-        let (knobs, wait_max) = (&self.knobs, wait_max(&self.knobs, &self.array));
-        let ParityRaid { stripes, picked, .. } = &mut self.raid;
-        stripes.activate(knobs, wait_max, geometry, now, |lacks| {
-            streams.moved(&lacks, full_stripe, now)
-        });
-        let variant = knobs.priority_variant();
-        // For its allocation.
-        let mut picked = std::mem::take(picked);
-        // What goes by full stripes ends a turn when it has made the longest request that there is:
-        // members are to begin while the next one is worked on.
-        let most = (knobs.max_sectors.0 / stripes.cache.strip_bytes()).max(1);
-        let (mut picks, mut count) = (0, 0);
-        while picks < stripes_max && count < most {
-            let first = picked.len();
-            if !stripes.cache.pick(variant, &mut picked) {
-                break;
-            }
-            picks += 1;
-            if stripes.cache.goes_by_full_stripes() {
-                let led = |id: &StripeId| 1 + stripes.cache.stripe(*id).followers();
-                count += picked[first..].iter().map(led).sum::<u64>();
-            }
-        }
-        let handled = picked.len() as u32;
-        self.with_stripes(out, |stripes, cx| {
-            picked.drain(..).for_each(|stripe| stripes.handle(stripe, cx));
-        });
-        self.raid.picked = picked;
-        self.take_events(out);
-        handled
-    }
-
     /// Writes again, now and then, what members had no space for.
     fn write_deferred(&mut self, out: &mut Outbox) {
         if self.has_deferred() && self.retry_wake().is_some_and(|time| out.now >= time) {
             self.full_since = Some(out.now);
             self.array.give_up_full(self.knobs.no_space_wait, out);
-            self.with_stripes(out, |stripes, cx| stripes.write_deferred(cx));
+            self.with_raid(out, |raid, cx| raid.stripes.write_deferred(cx));
             self.take_events(out);
         }
     }
@@ -952,39 +859,9 @@ impl Volume {
         height_of(&self.array.geometry, &self.knobs)
     }
 
-    /// Whether members had no space for something that is only in stripes.
     fn has_deferred(&self) -> bool {
-        self.raid.stripes.has_deferred()
+        self.raid.has_deferred()
     }
-}
-
-impl Memory {
-    /// As many stripes as are wanted, or as many of them as fit.
-    fn stripes(&self, volume: VolumeId, geometry: &Geometry, knobs: &Knobs) -> Stripes {
-        let (chunk, height) = (geometry.chunk(), height_of(geometry, knobs));
-        let wanted = self.stripes_max.unwrap_or(u32::MAX).min(knobs.cache_stripes(geometry));
-        let stripes = wanted.max(1).min(self.frames / knobs.stripe_size.stripe_frames(geometry));
-        let by_full_stripes = knobs.stripe_size.is_auto().then(|| chunk.0 / height.0);
-        let form = knobs.stripe_cache_form;
-        let cache =
-            Cache::new(stripes, self.first, geometry.members(), height, by_full_stripes, form);
-        Stripes::new(volume, cache, chunk)
-    }
-}
-
-/// How long a stripe waits at most to be filled, by a rule that has no bound of its own, and a
-/// request for a stripe.
-#[inline]
-fn wait_max(knobs: &Knobs, array: &Array) -> Span {
-    if array.is_planted(Mutant::WaitWithoutEnd) {
-        WAITS_WITHOUT_BOUND
-    } else {
-        knobs.preread_wait_max
-    }
-}
-
-fn height_of(geometry: &Geometry, knobs: &Knobs) -> Sectors {
-    knobs.stripe_size.at_most(geometry.chunk().bytes()).sectors()
 }
 
 /// How often a full member is tried.

@@ -163,7 +163,7 @@ impl Volume {
     pub(super) fn attached(&mut self, id: RequestId, out: &mut Outbox) {
         let request = self.active(id);
         let (stream, end) = (request.stream, request.range.end().0);
-        self.streams.attached(stream, end, out.now);
+        self.raid.streams.attached(stream, end, out.now);
         if self.array.is_planted(Mutant::FrameReusedInFlight) {
             let frames = std::mem::replace(&mut self.active(id).frames, Run::EMPTY);
             out.push(Output::Release(frames));

@@ -118,7 +118,7 @@ impl Volume {
             ));
         }
         let stripe_frames = knobs.stripe_size.stripe_frames(&self.array.geometry);
-        let room = self.memory.frames / stripe_frames;
+        let room = self.raid.frames() / stripe_frames;
         let too_large = |name: &str, found: u64, room: u64| {
             Err(ReplyError::Refused(format!(
                 "{name}: found {found}, expected at most {room}, for which memory was set aside at the \
@@ -131,7 +131,7 @@ impl Volume {
                 // that the size with which the volume was started is taken again.
                 let auto = Knobs { stripe_size: StripeSize::AUTO, ..knobs };
                 let stripe_frames = auto.stripe_size.stripe_frames(&self.array.geometry);
-                let room = self.memory.frames / stripe_frames;
+                let room = self.raid.frames() / stripe_frames;
                 if bytes > Bytes::ZERO && auto.cache_stripes(&self.array.geometry) > room {
                     let bytes_max =
                         u64::from(room + 1) * u64::from(stripe_frames) * FRAME_BYTES - 1;
@@ -146,7 +146,7 @@ impl Volume {
         if room == 0 {
             return Err(ReplyError::Refused(format!(
                 "stripe_size: a stripe of {stripe_frames} frames does not fit into the {} of the cache",
-                self.memory.frames
+                self.raid.frames()
             )));
         }
         self.resizing = Some(knob);
@@ -167,7 +167,7 @@ impl Volume {
             {
                 return;
             }
-            self.raid.resize(self.memory.stripes(self.id, &self.array.geometry, &self.knobs));
+            self.raid.resize(&self.array.geometry, &self.knobs);
         }
     }
 

@@ -97,7 +97,7 @@ impl Volume {
             request.pending += 1;
             let (fua, attr) = (request.flags.fua, request.attr);
             let run = full_stripes.start..full_stripes.start;
-            self.discarded.enter(full_stripes.clone());
+            self.raid.discard_begins(&full_stripes);
             let (in_flight, full) = (0, None);
             let discard = Discard { request: id, full_stripes, run, in_flight, full, fua, attr };
             self.discards.push(discard);
@@ -131,10 +131,10 @@ impl Volume {
         if discard.in_flight > 0 || !self.members_are_known() {
             return false;
         }
-        let keys = self.raid.stripes.keys_of(&self.run_after(discard));
+        let run = self.run_after(discard);
         let waits = self.array.is_planted(Mutant::DiscardUnderSync);
         let sync = self.sync.as_ref();
-        self.array.membership.broken || waits || self.raid.stripes.are_quiet(&keys, sync)
+        self.array.membership.broken || waits || self.raid.are_quiet(&run, sync)
     }
 
     fn run_after(&self, discard: &Discard) -> Range<u64> {
@@ -145,9 +145,8 @@ impl Volume {
 
     fn next_run(&mut self, place: usize, out: &mut Outbox) {
         let run = self.run_after(&self.discards[place]);
-        let keys = self.raid.stripes.keys_of(&run);
         if !self.array.is_planted(Mutant::DiscardKeepsStripes) {
-            self.raid.stripes.forget(&keys);
+            self.raid.forget(&run);
         }
         let discard = &mut self.discards[place];
         discard.run = run;
@@ -201,7 +200,7 @@ impl Volume {
 
     fn end_discard(&mut self, place: usize, result: Result<(), ReplyError>, out: &mut Outbox) {
         let discard = self.discards.remove(place);
-        self.discarded.leave(&discard.full_stripes);
+        self.raid.discard_ends(&discard.full_stripes);
         self.sub_request_done(discard.request, result, out);
     }
 }

@@ -160,8 +160,8 @@ impl Volume {
                             }
                             Who::Stripe(part) => self.stripe_done(part, answer, out),
                             Who::Stripes(run) => {
-                                self.with_stripes(out, |stripes, cx| {
-                                    stripes.run_done(run, answer, cx);
+                                self.with_raid(out, |raid, cx| {
+                                    raid.stripes.run_done(run, answer, cx);
                                 });
                             }
                         }

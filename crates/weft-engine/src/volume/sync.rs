@@ -14,7 +14,6 @@ use crate::input::SyncAction;
 use crate::mutant::Mutant;
 use crate::outbox::Outbox;
 use crate::output::Notice;
-use crate::raid::parity::cache::Acquired;
 use crate::raid::parity::sync::Resync;
 
 impl Volume {
@@ -32,7 +31,7 @@ impl Volume {
             sync.stop();
         }
         if self.array.is_dirty() || !changes_parity(sync.action) {
-            self.feed_sync();
+            self.raid.feed(sync, &self.array.geometry);
         }
         let Some(sync) = &mut self.sync else { return };
         sync.checkpoint(&mut self.array);
@@ -46,29 +45,6 @@ impl Volume {
             }
             self.last_sync = Some(sync);
         }
-    }
-
-    /// Gives the sync that runs its next stripes.
-    fn feed_sync(&mut self) {
-        let per_chunk = self.raid.stripes.stripes_per_chunk();
-        let Some(sync) = &mut self.sync else { return };
-        let stripes = &mut self.raid.stripes;
-        sync.feed(stripes.cache.size(), |key, action| {
-            if self.discarded.has(key / per_chunk) {
-                return false;
-            }
-            let free = stripes.cache.acquire_free(key, &self.array.geometry);
-            if let Acquired::Stripe(stripe) = free {
-                stripes.attach_sync(stripe, action);
-            }
-            free != Acquired::Starved
-        });
-    }
-
-    /// Whether there is a stripe for the next one that the sync takes.
-    pub(super) fn may_sync_stripe(&self, key: u64) -> bool {
-        self.raid.stripes.cache.is_free(key)
-            && !self.discarded.has(key / self.raid.stripes.stripes_per_chunk())
     }
 
     /// Starts what is due.

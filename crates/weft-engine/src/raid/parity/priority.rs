@@ -15,7 +15,7 @@
 //! Weft's own rule ([`Variant::Stream`]) asks of each stripe what its waiting is worth
 //! ([`Patience`]). With threshold 0 held stripes wait until no full-stripe write is in flight,
 //! beside a stream for as long as it lasts. Here they wait for the same, but a stripe that a stream
-//! will fill (`volume/streams.rs`) up to `preread_wait_max`, and one that no stream will fill as
+//! will fill (`raid/parity/streams.rs`) up to `preread_wait_max`, and one that no stream will fill as
 //! long as 16 prereads take, which is measured: some 0.3 s on disks that turn, some ms on
 //! solid-state drives. And a stripe that a stream will fill does not go in a moment in which the
 //! pipeline is empty, which all other rules allow.

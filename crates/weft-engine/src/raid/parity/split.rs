@@ -5,38 +5,20 @@
 //!
 //! Source   md-raid.md §2.1, §2.8
 
-use std::collections::VecDeque;
 use std::ops::Range;
 
 use smallvec::{SmallVec, smallvec};
-use weft_units::{ByteRange, Bytes, FRAME_BYTES, SECTOR_BYTES, Slot, StripeId, Time};
+use weft_units::{ByteRange, Bytes, FRAME_BYTES, SECTOR_BYTES, Slot, Time};
 
-use super::SubRequest;
 use super::cache::Acquired;
-use super::stripes::{Arrival, Event, Stripes};
+use super::stripes::{Arrival, Event};
+use super::{ParityRaid, SubRequest};
 use crate::frame::Run;
 use crate::input::Attr;
 use crate::knobs::Writes;
 use crate::outbox::ReadPart;
 use crate::raid::geometry::{Geometry, Placement};
 use crate::ranges::RequestId;
-
-/// The stripe cache of a volume, and the requests that wait for stripes of it.
-#[derive(Clone, Debug)]
-pub(crate) struct ParityRaid {
-    pub(crate) stripes: Stripes,
-    /// Requests that go on attaching in this turn.
-    pub(crate) ready: VecDeque<SplitRequest>,
-    /// Requests that found no stripe.
-    pub(crate) starved: VecDeque<SplitRequest>,
-    /// Sub-requests of reads that go through the cache.
-    pub(crate) detours: VecDeque<Detour>,
-    /// The first of the starved ones was refused after detours had stripes: its turn is before
-    /// theirs.
-    detours_wait: bool,
-    /// Stripes that are handled in this turn.
-    pub(crate) picked: Vec<StripeId>,
-}
 
 /// What the stripe cache has to know of a request.
 #[derive(Clone, Debug)]
@@ -127,24 +109,6 @@ enum Attached {
 }
 
 impl ParityRaid {
-    pub(crate) fn new(stripes: Stripes) -> Self {
-        Self {
-            stripes,
-            ready: VecDeque::new(),
-            starved: VecDeque::new(),
-            detours: VecDeque::new(),
-            detours_wait: false,
-            picked: Vec::new(),
-        }
-    }
-
-    /// Takes stripes of a new size. No stripe of the old one is in use.
-    pub(crate) fn resize(&mut self, stripes: Stripes) {
-        let waits = std::mem::take(&mut self.stripes.waits);
-        self.stripes = stripes;
-        self.stripes.waits = waits;
-    }
-
     /// Whether no stripe is in use, and nothing waits for one that was begun.
     pub(crate) fn is_quiet(&self) -> bool {
         self.stripes.cache.is_quiet()

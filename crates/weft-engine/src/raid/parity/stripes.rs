@@ -140,8 +140,13 @@ impl Stripes {
     }
 
     /// Stripes of one chunk.
-    pub(crate) fn stripes_per_chunk(&self) -> u64 {
+    pub(super) fn stripes_per_chunk(&self) -> u64 {
         self.stripes_per_chunk
+    }
+
+    /// The full stripe in which a stripe lies.
+    pub(crate) fn full_stripe_of(&self, key: u64) -> u64 {
+        key / self.stripes_per_chunk
     }
 
     // Arrivals.

@@ -34,7 +34,7 @@ use weft_units::{ByteRange, Bytes, Time};
 
 /// Where writes ended.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Streams {
+pub(crate) struct Streams {
     ends: [End; ENDS],
     hand: usize,
     /// Streams there were.
@@ -64,7 +64,7 @@ struct End {
 
 /// Names a stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct StreamId {
+pub(crate) struct StreamId {
     place: u8,
     /// Zero: none.
     stream: u32,
@@ -72,7 +72,7 @@ pub(super) struct StreamId {
 
 impl Streams {
     /// Remembers where a write ends. Its stream, and whether more of it is on its way.
-    pub(super) fn arrive(
+    pub(crate) fn arrive(
         &mut self,
         range: ByteRange,
         before_answer: bool,
@@ -112,7 +112,7 @@ impl Streams {
 
     /// A write of a stream was answered.
     #[inline]
-    pub(super) fn answered(&mut self, id: StreamId, len: Bytes) {
+    pub(crate) fn answered(&mut self, id: StreamId, len: Bytes) {
         let stream = &mut self.ends[usize::from(id.place)];
         if id.stream != 0 && stream.stream == id.stream {
             if stream.window == 0 {
@@ -125,19 +125,19 @@ impl Streams {
     /// Whether a stream brings so many bytes from the start of a write on before the answer to
     /// that, and more than just these: else the members would stand still until the last of them is
     /// there.
-    pub(super) fn reaches(&self, id: StreamId, bytes: u64) -> bool {
+    pub(crate) fn reaches(&self, id: StreamId, bytes: u64) -> bool {
         let stream = &self.ends[usize::from(id.place)];
         stream.window == 0 || stream.window >= bytes + bytes / 4
     }
 
     /// How much of a stream came without a pause.
-    pub(super) fn run(&self, id: StreamId) -> Bytes {
+    pub(crate) fn run(&self, id: StreamId) -> Bytes {
         let stream = &self.ends[usize::from(id.place)];
         Bytes(if id.stream != 0 && stream.stream == id.stream { stream.run } else { 0 })
     }
 
     /// A write of a stream has reached its stripes, up to this byte.
-    pub(super) fn attached(&mut self, id: StreamId, end: u64, now: Time) {
+    pub(crate) fn attached(&mut self, id: StreamId, end: u64, now: Time) {
         let stream = &mut self.ends[usize::from(id.place)];
         if id.stream != 0 && stream.stream == id.stream {
             stream.attached = stream.attached.max(end);
@@ -147,7 +147,7 @@ impl Streams {
 
     /// When the stream was last seen that will bring these bytes: it flows, it has not passed them,
     /// and they are no further than `reach` ahead.
-    pub(super) fn moved(&self, bytes: &Range<u64>, reach: u64, now: Time) -> Option<Time> {
+    pub(crate) fn moved(&self, bytes: &Range<u64>, reach: u64, now: Time) -> Option<Time> {
         let brings = |stream: &&End| {
             let ahead = stream.attached <= bytes.start && bytes.end <= stream.at + reach;
             stream.score > 0 && ahead
