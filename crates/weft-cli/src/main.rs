@@ -8,7 +8,6 @@ mod command;
 mod inside;
 mod look;
 mod member;
-mod nbd;
 mod outcome;
 mod patience;
 mod pattern;

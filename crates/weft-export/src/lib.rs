@@ -9,6 +9,7 @@
 //! | What does one NBD client want, and what is it owed? | `connection.rs` |
 //! | How many looks at members may one round take? | `looks.rs` |
 //! | How does a socket come to listen, safely? | `socket.rs` |
+//! | How does weft itself use a volume over NBD? | `client.rs` |
 //! | What did clients ask for, and when? | `record.rs` |
 //! | What is logged only now and then? | `rare.rs` |
 //! | What can an administrator say? | `control.rs` |
@@ -16,6 +17,7 @@
 #![forbid(unsafe_code)]
 
 mod allocation;
+pub mod client;
 mod connection;
 pub mod control;
 mod control_port;

@@ -11,12 +11,12 @@ use std::path::PathBuf;
 use clap::Args;
 use weft_engine::assemble::Options;
 use weft_engine::knobs::Knobs;
+use weft_export::client::NbdClient;
 use weft_nbd::NbdError;
 use weft_units::Bytes;
 
 use crate::inside::Inside;
 use crate::member::{self, MemberArg};
-use crate::nbd::NbdClient;
 use crate::outcome::{Exit, Failure, Outcome};
 use crate::terminal::{complain, progress};
 use crate::volume::Opening;

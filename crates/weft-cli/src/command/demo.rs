@@ -18,6 +18,7 @@ use indicatif::ProgressBar;
 use serde_json::{Map, Value, json};
 use weft_engine::knobs::Knobs;
 use weft_engine::raid::geometry::Geometry;
+use weft_export::client::NbdClient;
 use weft_export::control::{Command, VolumeStatus};
 use weft_units::{Bytes, FullStripe};
 
@@ -27,7 +28,6 @@ use super::status::only_volume;
 use super::sync::{self, STRIPE_SECTORS};
 use crate::inside::Inside;
 use crate::look::Looked;
-use crate::nbd::NbdClient;
 use crate::outcome::{Exit, Failure, Outcome};
 use crate::pattern::{self, BLOCK, Expected};
 use crate::target::Target;

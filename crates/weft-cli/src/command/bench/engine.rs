@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use weft_engine::knobs::Knobs;
+use weft_export::client::NbdClient;
 use weft_units::Bytes;
 
 use super::alone::{Alone, Asked};
@@ -20,7 +21,6 @@ use super::sheet::{Sheet, SheetRow};
 use crate::command::create::make_files_of_array;
 use crate::command::status::only_volume;
 use crate::inside::Inside;
-use crate::nbd::NbdClient;
 use crate::outcome::Failure;
 use crate::target::Target;
 use crate::terminal;

@@ -1,7 +1,7 @@
-//! How does weft itself use a volume over NBD?
+//! Blocking NBD client: how weft itself uses a volume that it serves.
 //!
-//! A blocking client with several requests in flight: what `cat` reads through and what `demo`
-//! writes and verifies through. It is the protocol crate's client half on a socket, nothing more.
+//! Several requests may be in flight. `weft cat` reads through it, `weft demo` and `weft bench`
+//! write through it. It is the client half of `weft-nbd` on a socket, nothing more.
 //!
 //! Bound    the caller's: a request is sent when asked for, and its buffer lives until it is
 //!          answered. Do not mix many large reads and writes on one connection: neither side may
@@ -17,7 +17,7 @@ use weft_nbd::{
 };
 
 /// An open export.
-pub(crate) struct NbdClient {
+pub struct NbdClient {
     stream: UnixStream,
     connection: ClientConnection,
     /// Received and not yet understood.
@@ -28,19 +28,20 @@ pub(crate) struct NbdClient {
 }
 
 /// A request that was answered.
-pub(crate) struct Answer {
+pub struct Answer {
     /// As [`NbdClient::read`] and its likes returned it.
-    pub(crate) cookie: u64,
+    pub cookie: u64,
     /// The data of a read, nothing for others.
-    pub(crate) result: Result<Vec<u8>, NbdError>,
+    pub result: Result<Vec<u8>, NbdError>,
 }
 
 impl NbdClient {
     /// Connects to a server on a unix socket and opens an export.
     ///
     /// # Errors
-    /// A sentence.
-    pub(crate) fn connect(uri: &str) -> Result<Self, String> {
+    /// `uri` names no unix socket, nobody listens there, or the server refuses: with `uri`, in a
+    /// sentence.
+    pub fn connect(uri: &str) -> Result<Self, String> {
         let parsed: NbdUri = uri.parse().map_err(|error| format!("{uri}: {error}"))?;
         let NbdAddress::Unix { socket } = &parsed.address else {
             return Err(format!("{uri}: expected a unix socket"));
@@ -79,30 +80,41 @@ impl NbdClient {
     }
 
     /// Bytes of the export.
-    pub(crate) fn size(&self) -> u64 {
+    #[must_use]
+    pub fn size(&self) -> u64 {
         self.connection.export().size()
     }
 
     /// Requests that are not answered yet.
-    pub(crate) fn open_count(&self) -> usize {
+    #[must_use]
+    pub fn open_count(&self) -> usize {
         self.connection.open_count()
     }
 
-    /// Asks for data.
-    pub(crate) fn read(&mut self, offset: u64, len: u32) -> Result<u64, String> {
+    /// Asks for `len` bytes at byte `offset`; the cookie of the request.
+    ///
+    /// # Errors
+    /// The session is over, or the export does not take the request.
+    pub fn read(&mut self, offset: u64, len: u32) -> Result<u64, String> {
         let cookie = self.send(Op::Read { offset, len, df: false }, &[])?;
         self.rooms.insert(cookie, (offset, vec![0; len as usize]));
         Ok(cookie)
     }
 
-    /// Sends data.
-    pub(crate) fn write(&mut self, offset: u64, data: &[u8]) -> Result<u64, String> {
+    /// Sends data for byte `offset`; the cookie of the request.
+    ///
+    /// # Errors
+    /// As [`NbdClient::read`].
+    pub fn write(&mut self, offset: u64, data: &[u8]) -> Result<u64, String> {
         let len = u32::try_from(data.len()).map_err(|_| "a write is too long".to_owned())?;
         self.send(Op::Write { offset, len, fua: false }, data)
     }
 
-    /// Asks for what was acknowledged to be durable.
-    pub(crate) fn flush(&mut self) -> Result<u64, String> {
+    /// Asks for what was acknowledged to be durable; the cookie of the request.
+    ///
+    /// # Errors
+    /// As [`NbdClient::read`].
+    pub fn flush(&mut self) -> Result<u64, String> {
         self.send(Op::Flush, &[])
     }
 
@@ -127,7 +139,7 @@ impl NbdClient {
     ///
     /// # Errors
     /// The session is over. That the server could not do something is an [`Answer`].
-    pub(crate) fn answer(&mut self) -> Result<Answer, String> {
+    pub fn answer(&mut self) -> Result<Answer, String> {
         if self.open_count() == 0 {
             return Err("no request is open".into());
         }
@@ -176,7 +188,7 @@ impl NbdClient {
     ///
     /// # Errors
     /// The session is over, or the server could not do it.
-    pub(crate) fn finish(&mut self, cookie: u64) -> Result<Vec<u8>, String> {
+    pub fn finish(&mut self, cookie: u64) -> Result<Vec<u8>, String> {
         loop {
             let answer = self.answer()?;
             let data = answer.result.map_err(|error| error.to_string())?;
