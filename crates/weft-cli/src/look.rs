@@ -15,6 +15,7 @@ use std::time::Duration;
 use rustix::fs::OFlags;
 use weft_engine::MemberInfo;
 use weft_engine::assemble::{Candidate, Options, journal};
+use weft_export::control::VolumeStatus;
 use weft_ondisk::probe::{self, Foreign, Misplaced};
 use weft_ondisk::{
     Features, Metadata, MetadataError, SUPER_BYTES, Super1, Superblock, SuperblockBlocks,
@@ -420,4 +421,17 @@ pub(crate) fn candidates_within<L: Borrow<Looked>>(
         opened.get(usize::from(member.index.0))?.borrow().read(sector, len).ok()
     });
     candidates
+}
+
+/// The superblock of a member, for what the server does not tell.
+pub(crate) fn superblock_of(volume: &VolumeStatus) -> Option<Box<Superblock>> {
+    let in_sync = volume.members.iter().filter(|member| member.state == "in_sync");
+    in_sync.filter_map(|member| superblock_at(volume, &member.label)).next()
+}
+
+/// What is at the path of a member, unless it is of another array by now.
+pub(crate) fn superblock_at(volume: &VolumeStatus, label: &str) -> Option<Box<Superblock>> {
+    let superblock = Looked::open(Path::new(label)).ok()?.superblock().ok()?;
+    let array = volume.array.as_ref()?;
+    (superblock.set_uuid().to_string() == array.uuid).then_some(superblock)
 }

@@ -4,16 +4,22 @@
 //! [`outcome::Outcome`]. Help, man pages and completions are generated from the structs.
 #![deny(unsafe_code)]
 
+mod assembly;
 mod command;
 mod inside;
+mod knobs;
 mod look;
 mod member;
+mod named_members;
 mod outcome;
 mod patience;
 mod pattern;
 mod result_file;
+mod simulated;
 mod size;
 mod states;
+mod superblock_json;
+mod sync_action;
 mod target;
 mod terminal;
 mod volume;

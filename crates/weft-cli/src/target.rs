@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use weft_export::control::{
-    Client, Command, ControlError, ControlRequest, FailureKind, Response, Status,
+    Client, Command, ControlError, ControlRequest, FailureKind, Response, Status, VolumeStatus,
 };
 
 use crate::outcome::Failure;
@@ -124,6 +124,20 @@ pub(crate) fn running() -> Vec<(Target, Status)> {
         }
     }
     found
+}
+
+/// The one volume that a server has.
+///
+/// # Errors
+/// It has none.
+pub(crate) fn only_volume<'a>(
+    target: &str,
+    status: &'a Status,
+) -> Result<&'a VolumeStatus, Failure> {
+    status
+        .volumes
+        .first()
+        .ok_or_else(|| Failure::failed(format!("{target}: the server has no volume")))
 }
 
 /// Where volumes may be found.

@@ -16,7 +16,7 @@ use weft_runtime::devices::{
 };
 use weft_units::{MemberIndex, Sectors};
 
-use crate::command::refusal;
+use crate::assembly::refusal;
 use crate::outcome::Failure;
 use crate::patience::Patience;
 use crate::terminal::complain;

@@ -6,28 +6,14 @@ use std::io::Write;
 use std::time::Duration;
 
 use clap::Args;
-use serde_json::{Value, json};
-use weft_engine::assemble::{Assembly, Candidate, Dropped, Options, Refused, SlotState, assemble};
-use weft_ondisk::{Role, layout_id};
-use weft_units::MemberIndex;
+use weft_engine::assemble::{Assembly, Candidate, Options, Refused, assemble};
 
+use crate::assembly::{Selection, lines, missing, sentence, title, to_json};
 use crate::look;
 use crate::member::{self, MemberArg};
 use crate::outcome::{Exit, Failure, Outcome};
-use crate::terminal::{complain, print_json, stdout};
-use crate::{size, states};
-
-/// How to choose among what was found. The same options mean the same wherever members of an array
-/// are named.
-#[derive(Clone, Debug, Default, Args)]
-pub(crate) struct Selection {
-    /// Only members of the array with this uuid
-    #[arg(long)]
-    uuid: Option<String>,
-    /// Only members of the array of this name
-    #[arg(long, value_name = "NAME")]
-    array: Option<String>,
-}
+use crate::states;
+use crate::terminal::{print_json, stdout};
 
 /// Says which members would be believed, whether the array could be served, and why
 ///
@@ -90,129 +76,6 @@ pub(crate) fn run(arguments: &Assemble) -> Outcome {
     }
 }
 
-impl Selection {
-    /// What to choose by, and nothing else.
-    pub(crate) fn options(&self) -> Result<Options, Failure> {
-        let parse = |text: &String| {
-            text.parse().map_err(|error| Failure::usage(format!("--uuid: {text}: {error}")))
-        };
-        let uuid = self.uuid.as_ref().map(parse).transpose()?;
-        Ok(Options { uuid, name: self.array.clone(), ..Options::default() })
-    }
-}
-
-/// Says which of the members that were named are not used, and why.
-pub(crate) fn tell_dropped(dropped: &[Dropped]) {
-    for Dropped { member, reason } in dropped {
-        complain(&format!("{}: not used: {reason}", member.label));
-    }
-}
-
-/// A refusal as a command ends with it: what was found of each member, why not, and the way out.
-pub(crate) fn refusal(refused: &Refused, named: usize) -> Failure {
-    if named > 1 {
-        tell_dropped(&refused.dropped);
-    }
-    Failure::Refused(sentence(refused, named))
-}
-
-/// Why not, and the way out.
-pub(super) fn sentence(refused: &Refused, named: usize) -> String {
-    // Of a single device, what is wrong with it is all there is to say.
-    if let ([only], 1) = (refused.dropped.as_slice(), named) {
-        return format!("{}: {}", only.member.label, only.reason);
-    }
-    match &refused.way_out {
-        Some(way_out) => format!("{}; {way_out}", refused.reason),
-        None => refused.reason.clone(),
-    }
-}
-
-/// A line about each member: slot, state, events, reason.
-pub(super) struct Line {
-    pub(super) label: String,
-    pub(super) slot: Option<u16>,
-    pub(super) state: &'static str,
-    pub(super) events: Option<u64>,
-    pub(super) reason: String,
-}
-
-pub(super) fn lines(candidates: &[Candidate], decision: &Result<Assembly, Refused>) -> Vec<Line> {
-    candidates.iter().map(|candidate| line(candidate, decision)).collect()
-}
-
-fn line(candidate: &Candidate, decision: &Result<Assembly, Refused>) -> Line {
-    let index = candidate.member.index;
-    let superblock = candidate.superblock.as_ref().ok();
-    let mut line = Line {
-        label: candidate.member.label.clone(),
-        slot: superblock.and_then(|superblock| match superblock.own_role() {
-            Ok(Role::Active(slot)) => Some(slot.0),
-            _ => None,
-        }),
-        state: "undecided",
-        events: superblock.map(|superblock| superblock.events()),
-        reason: String::new(),
-    };
-    let dropped = match decision {
-        Ok(assembly) => {
-            if let Some((slot, state, reason)) = standing(assembly, index) {
-                (line.slot, line.state, line.reason) = (slot, state, reason);
-            }
-            &assembly.dropped
-        }
-        Err(refused) => &refused.dropped,
-    };
-    if let Some(dropped) = dropped.iter().find(|dropped| dropped.member.index == index) {
-        (line.slot, line.state, line.reason) = (None, "not used", dropped.reason.clone());
-    }
-    line
-}
-
-/// Where a member stands in an assembly.
-fn standing(
-    assembly: &Assembly,
-    index: MemberIndex,
-) -> Option<(Option<u16>, &'static str, String)> {
-    for (state, slot) in assembly.slots.iter().zip(0_u16..) {
-        match state {
-            SlotState::InSync(member) if member.info.index == index => {
-                return Some((Some(slot), "in sync", String::new()));
-            }
-            SlotState::Rebuilding { member, recovery_offset } if member.info.index == index => {
-                let good = size::human(recovery_offset.bytes());
-                let all = size::human(assembly.geometry.member_size().bytes());
-                return Some((Some(slot), "rebuilding", format!("good up to {good} of {all}")));
-            }
-            SlotState::InSync(_) | SlotState::Missing | SlotState::Rebuilding { .. } => {}
-        }
-    }
-    let spare = assembly.spares.iter().any(|spare| spare.info.index == index);
-    spare.then(|| (None, "spare", String::new()))
-}
-
-/// What would be served, in a sentence.
-pub(crate) fn title(assembly: &Assembly) -> String {
-    let geometry = &assembly.geometry;
-    let (all, missing) = (usize::from(geometry.members()), assembly.degraded());
-    let layout = layout_id::name(geometry.level(), geometry.layout());
-    format!(
-        "{} ({}): {}, {}, {} of {all} members in sync, chunk {}{}, events {}{}",
-        assembly.name,
-        assembly.uuid,
-        geometry.level(),
-        size::human(geometry.array_size().bytes()),
-        all - missing,
-        size::human(geometry.chunk().bytes()),
-        layout.map(|layout| format!(", {layout}")).unwrap_or_default(),
-        assembly.events,
-        match assembly.resync_from {
-            None => ", clean".to_owned(),
-            Some(from) => format!(", dirty from {}", size::human(from.bytes())),
-        },
-    )
-}
-
 fn print_text(
     candidates: &[Candidate],
     decision: &Result<Assembly, Refused>,
@@ -256,55 +119,4 @@ fn print_text(
     }
     out.flush()?;
     Ok(())
-}
-
-pub(super) fn missing(assembly: &Assembly) -> impl Iterator<Item = (usize, &SlotState)> {
-    assembly.slots.iter().enumerate().filter(|(_, state)| matches!(state, SlotState::Missing))
-}
-
-pub(super) fn to_json(candidates: &[Candidate], decision: &Result<Assembly, Refused>) -> Value {
-    let members: Vec<Value> = lines(candidates, decision)
-        .into_iter()
-        .map(|line| {
-            json!({
-                "member": line.label, "slot": line.slot, "state": line.state.replace(' ', "_"),
-                "events": line.events, "reason": line.reason,
-            })
-        })
-        .collect();
-    match decision {
-        Ok(assembly) => {
-            let geometry = &assembly.geometry;
-            json!({
-                "schema": "weft.assemble/1",
-                "decision": "serve",
-                "name": assembly.name,
-                "uuid": assembly.uuid.to_string(),
-                "level": geometry.level().name(),
-                "layout": layout_id::name(geometry.level(), geometry.layout()),
-                "chunk_bytes": geometry.chunk().bytes().0,
-                "array_size_bytes": geometry.array_size().bytes().0,
-                "raid_devices": geometry.members(),
-                "degraded": assembly.degraded(),
-                "missing_slots": missing(assembly).map(|(slot, _)| slot).collect::<Vec<_>>(),
-                "events": assembly.events,
-                "resync_from_bytes": assembly.resync_from.map(|from| from.bytes().0),
-                "read_only": assembly.read_only,
-                "notes": assembly.notes,
-                "states": states::to_json(&assembly.states),
-                "members": members,
-            })
-        }
-        Err(refused) => json!({
-            "schema": "weft.assemble/1",
-            "decision": "refuse",
-            "state": refused.state.id(),
-            "says": refused.state.says(),
-            "next": refused.state.next(),
-            "states": states::to_json(&[refused.state]),
-            "reason": refused.reason,
-            "way_out": refused.way_out,
-            "members": members,
-        }),
-    }
 }

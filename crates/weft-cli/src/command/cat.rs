@@ -15,14 +15,13 @@ use weft_export::client::NbdClient;
 use weft_nbd::NbdError;
 use weft_units::Bytes;
 
+use crate::assembly::{Selection, tell_dropped};
 use crate::inside::Inside;
 use crate::member::{self, MemberArg};
 use crate::outcome::{Exit, Failure, Outcome};
 use crate::terminal::{complain, progress};
 use crate::volume::Opening;
 use crate::{size, terminal};
-
-use super::assemble::{Selection, tell_dropped};
 
 /// Writes the content of an array to standard output
 ///

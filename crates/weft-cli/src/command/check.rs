@@ -2,8 +2,8 @@
 
 use clap::Args;
 
-use super::sync::{self, Sync};
 use crate::outcome::Outcome;
+use crate::sync_action::{self, Sync};
 
 /// Reads every stripe of a running volume and counts where parity disagrees with the data
 ///
@@ -16,5 +16,5 @@ pub(crate) struct Check {
 }
 
 pub(crate) fn run(arguments: &Check) -> Outcome {
-    sync::run("check", &arguments.sync)
+    sync_action::run("check", &arguments.sync)
 }

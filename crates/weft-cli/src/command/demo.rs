@@ -24,13 +24,12 @@ use weft_units::{Bytes, FullStripe};
 
 use super::create::make_files_of_array;
 use super::reproduce::Reproduced;
-use super::status::only_volume;
-use super::sync::{self, STRIPE_SECTORS};
 use crate::inside::Inside;
 use crate::look::Looked;
 use crate::outcome::{Exit, Failure, Outcome};
 use crate::pattern::{self, BLOCK, Expected};
-use crate::target::Target;
+use crate::sync_action::{self, STRIPE_SECTORS};
+use crate::target::{Target, only_volume};
 use crate::terminal::{self, print_json, progress, quoted, stdout, style, took};
 use crate::volume::Opening;
 use crate::{member, size};
@@ -331,7 +330,7 @@ impl Used {
         what: &str,
     ) -> Result<((), Measured), Failure> {
         let before = self.volume()?;
-        let report = sync::perform(&mut self.target, action)?;
+        let report = sync_action::perform(&mut self.target, action)?;
         let after = self.volume()?;
         ensure(report.stripes == stripes, || {
             format!("{action} passed {} stripes of {stripes}", report.stripes)

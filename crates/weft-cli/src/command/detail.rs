@@ -14,17 +14,14 @@ use weft_engine::assemble::{Assembly, Options, SlotState, assemble};
 use weft_export::control::{ArrayStatus, MemberStatus, VolumeStatus};
 use weft_ondisk::{Level, Superblock};
 
+use crate::assembly::{Selection, refusal, tell_dropped};
 use crate::look;
 use crate::member::{self, MemberArg};
 use crate::outcome::{Exit, Failure, Outcome};
-use crate::target::Target;
+use crate::target::{Target, only_volume};
 use crate::terminal::{complain, print_json, stdout};
 use crate::when;
-use crate::{size, states};
-
-use super::assemble::{Selection, refusal, tell_dropped};
-use super::examine;
-use super::status::{only_volume, superblock_of};
+use crate::{size, states, superblock_json};
 
 /// Prints what is known of an array, as mdadm --detail
 ///
@@ -127,7 +124,7 @@ fn of_target(name: &str) -> Result<Facts, Failure> {
     let Some(array) = &volume.array else {
         return Err(Failure::failed(format!("{name}: a bare member, which has no metadata")));
     };
-    Ok(Facts::of_running(volume, array, superblock_of(volume)))
+    Ok(Facts::of_running(volume, array, look::superblock_of(volume)))
 }
 
 impl Facts {
@@ -354,7 +351,7 @@ impl Facts {
             "degraded": self.degraded,
             "states": states::to_json(&self.states),
             "events": self.events,
-            "superblock": self.superblock.as_ref().map(examine::to_json),
+            "superblock": self.superblock.as_ref().map(superblock_json::fields),
             "members": members,
         })
     }

@@ -19,13 +19,13 @@ use weft_export::control::Command;
 use weft_ondisk::{Level, layout_id};
 use weft_units::{Bytes, FullStripe, Sectors, Slot};
 
-use super::assemble::{Selection, refusal, tell_dropped};
-use super::status::{only_volume, superblock_at};
-use crate::look;
+use crate::assembly::{Selection, refusal, tell_dropped};
+use crate::knobs;
+use crate::look::{self, superblock_at};
 use crate::member::{self, MemberArg};
 use crate::outcome::{Exit, Failure, Outcome};
 use crate::size;
-use crate::target::Target;
+use crate::target::{Target, only_volume};
 use crate::terminal::{print_json, stdout};
 
 /// Says which members a range of an array is on, and how it would be read and written, and why
@@ -71,8 +71,8 @@ pub(crate) fn run(arguments: &Explain) -> Outcome {
         }
     };
     for setting in &arguments.knobs {
-        let (name, value) = super::knobs::split(setting)?;
-        super::knobs::set(&mut array.knobs, name, value).map_err(Failure::usage)?;
+        let (name, value) = knobs::split(setting)?;
+        knobs::set(&mut array.knobs, name, value).map_err(Failure::usage)?;
     }
     let range = array.range(range)?;
     let explained = array.explain(range);

@@ -1,16 +1,10 @@
-//! `weft fail`: declare a member of a running volume failed?
-
-use std::io::Write;
+//! `weft fail`: declare members of a running volume failed.
 
 use clap::Args;
-use serde_json::json;
 use weft_export::control::Command;
 
-use super::members;
-use super::status::only_volume;
-use crate::outcome::{Exit, Outcome};
-use crate::target::Target;
-use crate::terminal::{print_json, stdout};
+use crate::named_members::{self, NamedMembers};
+use crate::outcome::Outcome;
 
 /// Declares members of a running volume failed
 ///
@@ -18,31 +12,11 @@ use crate::terminal::{print_json, stdout};
 /// when too few members would be left.
 #[derive(Debug, Args)]
 pub(crate) struct Fail {
-    /// Name or control socket of a running volume
-    target: String,
-    /// By path, file name or device number, as weft status shows them
-    #[arg(value_name = "MEMBER", required = true)]
-    members: Vec<String>,
-    /// Print one JSON object
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    members: NamedMembers,
 }
 
 pub(crate) fn run(arguments: &Fail) -> Outcome {
-    let mut target = Target::connect(&arguments.target)?;
-    let status = target.status()?;
-    let volume = only_volume(&target.name, &status)?;
-    let members = members::named(&target.name, volume, &arguments.members)?;
-    target.ask(Command::Fail { members: members::indices(&members) })?;
-    let members = members::labels(&members);
-    if arguments.json {
-        print_json(&json!({"schema": "weft.fail/1", "volume": volume.name, "members": members}))?;
-    } else {
-        let mut out = stdout();
-        for member in members {
-            writeln!(out, "failed {member}")?;
-        }
-        out.flush()?;
-    }
-    Ok(Exit::Done)
+    let command = |members| Command::Fail { members };
+    named_members::run(&arguments.members, command, "weft.fail/1", "failed")
 }

@@ -13,7 +13,7 @@ use crate::terminal::{print_json, stdout};
 
 /// Prints knobs of a running volume
 #[derive(Debug, Args)]
-#[command(after_long_help = super::knobs::table())]
+#[command(after_long_help = crate::knobs::table())]
 pub(crate) struct Get {
     /// Name or control socket of a running volume
     target: String,

@@ -14,10 +14,7 @@ mod explain;
 mod fail;
 mod get;
 mod idle;
-mod knobs;
 mod man;
-mod members;
-mod overlay;
 mod remove;
 mod repair;
 mod replay;
@@ -26,15 +23,11 @@ mod rescue;
 mod serve;
 mod set;
 mod sim;
-mod simulated;
 mod status;
 mod stop;
-mod sync;
 mod wait;
 
 use clap::Subcommand;
-
-pub(crate) use assemble::refusal;
 
 use crate::outcome::Outcome;
 

@@ -2,8 +2,8 @@
 
 use clap::Args;
 
-use super::sync::{self, Sync};
 use crate::outcome::Outcome;
+use crate::sync_action::{self, Sync};
 
 /// Reads every stripe of a running volume and rewrites parity that disagrees with the data
 ///
@@ -16,5 +16,5 @@ pub(crate) struct Repair {
 }
 
 pub(crate) fn run(arguments: &Repair) -> Outcome {
-    sync::run("repair", &arguments.sync)
+    sync_action::run("repair", &arguments.sync)
 }

@@ -13,10 +13,10 @@ use weft_lab::simulate::sweep::Load;
 use weft_lab::simulate::trace::{self, Requests, Shape};
 use weft_units::Bytes;
 
-use super::simulated::{
+use crate::outcome::{Failure, Outcome as Ending};
+use crate::simulated::{
     Compared, Simulated, bar, compare, ended, failure, header, print_models, print_outcome,
 };
-use crate::outcome::{Failure, Outcome as Ending};
 use crate::size;
 use crate::terminal::{print_json, stdout};
 

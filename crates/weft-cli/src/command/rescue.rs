@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use weft_engine::assemble::{Assembly, Candidate, Options, Refused, assemble};
 use weft_ondisk::Uuid;
 
-use super::assemble::{lines, missing, title, to_json};
+use crate::assembly::{lines, missing, title, to_json};
 use crate::look::{self, Looked};
 use crate::member::{self, MemberArg};
 use crate::outcome::{Exit, Failure, Outcome};

@@ -25,18 +25,20 @@ use weft_nbd::{NbdAddress, NbdUri};
 use weft_runtime::Backend;
 use weft_runtime::devices::{IoMode, OpenMember};
 
+use crate::assembly::{Selection, title};
 use crate::inside::{ended, not_served};
+use crate::knobs::{set, split};
 use crate::member::{self, MemberArg};
 use crate::outcome::{Exit, Failure, Outcome};
 use crate::target::directory_for_sockets;
 use crate::terminal::complain;
 use crate::volume::{Opening, Volume, is_name, short_name};
 
-use super::assemble::{Selection, title};
-use super::overlay::Overlay;
+use overlay::Overlay;
 use record::Recording;
 
 mod bare;
+mod overlay;
 mod passed;
 mod record;
 
@@ -329,8 +331,8 @@ fn announce(ready: &Ready) {
 fn knobs(settings: &[String]) -> Result<Knobs, Failure> {
     let mut knobs = Knobs::default();
     for setting in settings {
-        let (name, value) = super::knobs::split(setting)?;
-        super::knobs::set(&mut knobs, name, value)
+        let (name, value) = split(setting)?;
+        set(&mut knobs, name, value)
             .map_err(|error| Failure::usage(format!("--set {setting}: {error}")))?;
     }
     Ok(knobs)

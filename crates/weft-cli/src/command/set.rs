@@ -13,7 +13,7 @@ use crate::terminal::print_json;
 /// One after the other; stops at the first that is refused. Nothing of it is kept when the volume
 /// is stopped.
 #[derive(Debug, Args)]
-#[command(after_long_help = super::knobs::table())]
+#[command(after_long_help = crate::knobs::table())]
 pub(crate) struct Set {
     /// Name or control socket of a running volume
     target: String,
@@ -30,8 +30,8 @@ pub(crate) fn run(arguments: &Set) -> Outcome {
         .knobs
         .iter()
         .map(|setting| {
-            let (name, value) = super::knobs::split(setting)?;
-            Ok((name.to_owned(), super::knobs::plain(name, value)))
+            let (name, value) = crate::knobs::split(setting)?;
+            Ok((name.to_owned(), crate::knobs::plain(name, value)))
         })
         .collect();
     let mut target = Target::connect(&arguments.target)?;

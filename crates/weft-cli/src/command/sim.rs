@@ -8,10 +8,10 @@ use weft_lab::job::{Job, JobError, OPTION_NAMES, parse};
 use weft_lab::simulate::jobs;
 use weft_lab::simulate::sweep::Load;
 
-use super::simulated::{
+use crate::outcome::{Failure, Outcome as Ending};
+use crate::simulated::{
     Compared, Simulated, bar, compare, ended, failure, header, print_models, print_outcome,
 };
-use crate::outcome::{Failure, Outcome as Ending};
 use crate::terminal::{complain, print_json};
 
 /// Runs a fio job file on a simulated array

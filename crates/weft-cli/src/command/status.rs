@@ -9,12 +9,10 @@ use std::path::Path;
 use clap::Args;
 use serde_json::{Value, json};
 use weft_export::control::{MemberStatus, Status, VolumeStatus};
-use weft_ondisk::Superblock;
 
-use super::sync::mismatch_lines;
-use crate::look::Looked;
-use crate::outcome::{Exit, Failure, Outcome};
+use crate::outcome::{Exit, Outcome};
 use crate::states;
+use crate::sync_action::mismatch_lines;
 use crate::target::{self, Target};
 use crate::terminal::{complain, print_json, stdout};
 
@@ -137,19 +135,6 @@ fn volume_text(text: &mut String, volume: &VolumeStatus) {
     text.push_str("      \n");
 }
 
-/// The superblock of a member, for what the server does not tell.
-pub(crate) fn superblock_of(volume: &VolumeStatus) -> Option<Box<Superblock>> {
-    let in_sync = volume.members.iter().filter(|member| member.state == "in_sync");
-    in_sync.filter_map(|member| superblock_at(volume, &member.label)).next()
-}
-
-/// What is at the path of a member, unless it is of another array by now.
-pub(crate) fn superblock_at(volume: &VolumeStatus, label: &str) -> Option<Box<Superblock>> {
-    let superblock = Looked::open(Path::new(label)).ok()?.superblock().ok()?;
-    let array = volume.array.as_ref()?;
-    (superblock.set_uuid().to_string() == array.uuid).then_some(superblock)
-}
-
 /// `[===>......]  recovery = 12.3% (done/total)`, while something runs.
 fn progress_text(volume: &VolumeStatus) -> Option<String> {
     let action = match volume.sync_action.as_str() {
@@ -174,16 +159,6 @@ fn progress_text(volume: &VolumeStatus) -> Option<String> {
         done / 2,
         total / 2
     ))
-}
-
-pub(crate) fn only_volume<'a>(
-    target: &str,
-    status: &'a Status,
-) -> Result<&'a VolumeStatus, Failure> {
-    status
-        .volumes
-        .first()
-        .ok_or_else(|| Failure::failed(format!("{target}: the server has no volume")))
 }
 
 #[cfg(test)]

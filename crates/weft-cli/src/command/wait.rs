@@ -11,10 +11,9 @@ use serde_json::json;
 use weft_export::control::VolumeStatus;
 use weft_units::Sectors;
 
-use super::status::only_volume;
-use super::sync::{POLL_MAX, POLL_MIN};
 use crate::outcome::{Exit, Outcome};
-use crate::target::Target;
+use crate::sync_action::{POLL_MAX, POLL_MIN};
+use crate::target::{Target, only_volume};
 use crate::terminal::{print_json, progress, stdout, took};
 
 /// Waits until no check, repair, resync or rebuild of a running volume runs, as mdadm --wait

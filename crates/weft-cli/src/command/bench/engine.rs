@@ -19,10 +19,9 @@ use super::alone::{Alone, Asked};
 use super::rounds::{Effort, per_cpu_second};
 use super::sheet::{Sheet, SheetRow};
 use crate::command::create::make_files_of_array;
-use crate::command::status::only_volume;
 use crate::inside::Inside;
 use crate::outcome::Failure;
-use crate::target::Target;
+use crate::target::{Target, only_volume};
 use crate::terminal;
 use crate::volume::Opening;
 

@@ -1,4 +1,4 @@
-//! Which simulated volume do `sim` and `replay` run on, and how do they go on and end?
+//! The simulated volume of `sim` and `replay`: its options, its progress bar, its exit status.
 
 mod sheet;
 mod sweep;
@@ -19,6 +19,7 @@ use weft_lab::simulate::{
 use weft_ondisk::Level;
 use weft_units::{Bytes, Span};
 
+use crate::knobs;
 use crate::outcome::{Exit, Failure, Outcome as Ending};
 use crate::size;
 use crate::terminal::{share, stdout};
@@ -112,8 +113,8 @@ impl Simulated {
         };
         let mut knobs = if self.tuned_as == "md" { Knobs::md() } else { Knobs::default() };
         for setting in &self.set {
-            let (name, value) = super::knobs::split(setting)?;
-            super::knobs::set(&mut knobs, name, value).map_err(Failure::usage)?;
+            let (name, value) = knobs::split(setting)?;
+            knobs::set(&mut knobs, name, value).map_err(Failure::usage)?;
         }
         let faults = match self.faults.as_deref() {
             None => Vec::new(),

@@ -1,6 +1,4 @@
-//! How does a check or a repair go on, and how did it end?
-//!
-//! What `check` and `repair` have in common: start, watch, report.
+//! Check and repair of a running volume: start, watch, report.
 
 use std::io::Write;
 use std::time::{Duration, Instant};
@@ -10,9 +8,8 @@ use serde_json::json;
 use weft_export::control::{Command, MismatchesStatus, VolumeStatus};
 use weft_units::Sectors;
 
-use super::status::only_volume;
 use crate::outcome::{Exit, Failure, Outcome};
-use crate::target::Target;
+use crate::target::{Target, only_volume};
 use crate::terminal::{print_json, progress, stdout, took};
 
 /// Options of `check` and `repair`.

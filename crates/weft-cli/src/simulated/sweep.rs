@@ -11,9 +11,9 @@ use weft_lab::simulate::Volume;
 use weft_lab::simulate::sweep::{Load, Metric, PERCENTS, Swept, sweep};
 use weft_lab::statistics::Estimate;
 
-use super::super::knobs;
 use super::sheet::{count, nanoseconds};
 use super::{INTERRUPTED, Simulated, bar, failure};
+use crate::knobs;
 use crate::outcome::{Exit, Failure, Outcome as Ending};
 use crate::result_file::ResultFile;
 use crate::size;

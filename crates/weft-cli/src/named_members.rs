@@ -1,42 +1,85 @@
-//! Which member of a running volume does an argument name?
+//! Members of a running volume by name, as `fail` and `remove` take them.
 //!
-//! What `fail` and `remove` have in common: members are named by the path that they were opened by,
-//! by their file name when only one has it, or by their device number, which each has alone.
+//! A member is named by the path that it was opened by, by its file name when no other member has
+//! that name, or by its device number, which is its own.
 
+use std::io::Write;
 use std::path::Path;
 
-use weft_export::control::{MemberStatus, VolumeStatus};
+use clap::Args;
+use serde_json::json;
+use weft_export::control::{Command, MemberStatus, VolumeStatus};
 
-use crate::outcome::Failure;
+use crate::outcome::{Exit, Failure, Outcome};
+use crate::target::{Target, only_volume};
+use crate::terminal::{print_json, stdout};
+
+/// Options of `fail` and `remove`.
+#[derive(Debug, Args)]
+pub(crate) struct NamedMembers {
+    /// Name or control socket of a running volume
+    target: String,
+    /// By path, file name or device number, as weft status shows them
+    #[arg(value_name = "MEMBER", required = true)]
+    members: Vec<String>,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+/// Gives the server the `command` about the members that are named, and says that they are `done`
+/// (`failed`); `schema` is that of the JSON.
+///
+/// # Errors
+/// A name fits no member or several, or the server refuses.
+pub(crate) fn run(
+    arguments: &NamedMembers,
+    command: fn(Vec<String>) -> Command,
+    schema: &str,
+    done: &str,
+) -> Outcome {
+    let mut target = Target::connect(&arguments.target)?;
+    let status = target.status()?;
+    let volume = only_volume(&target.name, &status)?;
+    let members = named(&target.name, volume, &arguments.members)?;
+    target.ask(command(indices(&members)))?;
+    let members = labels(&members);
+    if arguments.json {
+        print_json(&json!({"schema": schema, "volume": volume.name, "members": members}))?;
+    } else {
+        let mut out = stdout();
+        for member in members {
+            writeln!(out, "{done} {member}")?;
+        }
+        out.flush()?;
+    }
+    Ok(Exit::Done)
+}
 
 /// A member that was named.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Named {
+struct Named {
     /// For people.
-    pub(crate) label: String,
+    label: String,
     /// For the server, which knows members of one label apart by it.
-    pub(crate) index: String,
+    index: String,
 }
 
 /// The members that were named.
 ///
 /// # Errors
 /// An argument names none, or several.
-pub(crate) fn named(
-    target: &str,
-    volume: &VolumeStatus,
-    arguments: &[String],
-) -> Result<Vec<Named>, Failure> {
+fn named(target: &str, volume: &VolumeStatus, arguments: &[String]) -> Result<Vec<Named>, Failure> {
     arguments.iter().map(|argument| one(target, volume, argument)).collect()
 }
 
-/// What the server takes.
-pub(crate) fn indices(members: &[Named]) -> Vec<String> {
+/// The members as the server takes them.
+fn indices(members: &[Named]) -> Vec<String> {
     members.iter().map(|member| member.index.clone()).collect()
 }
 
-/// What people read.
-pub(crate) fn labels(members: &[Named]) -> Vec<&str> {
+/// The members as people read them.
+fn labels(members: &[Named]) -> Vec<&str> {
     members.iter().map(|member| member.label.as_str()).collect()
 }
 
