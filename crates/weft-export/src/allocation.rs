@@ -1,9 +1,9 @@
-//! Which parts of a volume are holes?
+//! Allocation status of a volume: the ranges that are holes.
 //!
-//! Of a bare member those of its file. Of an array those full stripes that are a hole in every
-//! member that is in sync: data, P and Q of zeroes are zeroes. An answer is about what was
-//! acknowledged: that is on the members. Whoever cannot be asked holds data: overlays, block
-//! devices, members that came later, a volume that has no space.
+//! A bare member has the holes of its file. An array has those full stripes that are a hole in
+//! every member that is in sync: data, P and Q of zeroes are zeroes. An answer covers acknowledged
+//! writes, which are on the members. What cannot be asked counts as data: overlays, block devices,
+//! members that were added later, a volume that has no space.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ use weft_units::{Bytes, MemberIndex, VolumeId};
 
 use crate::looks::LOOKS_MAX;
 
-/// How a volume finds its holes.
+/// Way in which a volume finds its holes.
 #[derive(Debug)]
 pub(crate) enum Allocation {
     /// Those of the members' files.
@@ -28,7 +28,7 @@ pub(crate) enum Allocation {
     Unknown,
 }
 
-/// What of an array's shape is needed.
+/// Geometry of an array that the search needs.
 #[derive(Debug)]
 pub(crate) struct FullStripes {
     /// Bytes of a member in a full stripe.
@@ -215,7 +215,7 @@ impl Told {
         &self.extents
     }
 
-    /// How often a member was asked.
+    /// Number of times that a member was asked.
     pub(crate) fn looks(&self) -> usize {
         self.looks
     }

@@ -1,7 +1,6 @@
-//! What does one NBD client want, and what is it still owed?
+//! NBD connection: the requests of one client, their frames and sub-requests, and the replies.
 //!
-//! A connection is parsed, its requests are given to the engine in pieces, and its replies are sent
-//! in the order in which they end. Its bytes take one way each:
+//! Replies are sent in the order in which requests end. Bytes take one of these ways:
 //!
 //! ```text
 //! write    socket ──► receive buffer ──► frames         short payloads, one copy
@@ -49,7 +48,7 @@ use crate::looks::Looks;
 use crate::record::Recorder;
 use requests::{At, Open, Piece, errno_of, is_long};
 
-/// What an export stands for.
+/// Volume behind an export.
 #[derive(Clone, Debug)]
 pub(crate) struct Served {
     pub(crate) volume: VolumeId,
@@ -64,7 +63,7 @@ pub(crate) struct Connection {
     pub(crate) socket: OwnedFd,
     pub(crate) client: ClientId,
     codec: ServerConnection,
-    /// What it has chosen.
+    /// Export that the client has chosen.
     served: Option<Served>,
     /// Received and not looked at, from `stash_at` on: the client has to wait.
     stash: Vec<u8>,
@@ -101,7 +100,7 @@ pub(crate) struct Connection {
     poisoned: bool,
 }
 
-/// What became of a connection's latest step.
+/// Outcome of a connection's latest step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ConnectionStep {
     /// Hang up.

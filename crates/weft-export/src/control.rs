@@ -1,6 +1,6 @@
-//! How does an administrator talk to a running volume?
+//! Control protocol: commands to a running volume and their answers, one JSON object a line.
 //!
-//! Over a unix socket of mode 0600: one JSON object per line and direction, in order. A request
+//! The socket is a unix socket of mode 0600; answers come in the order of the requests. A request
 //! names its version and command, `{"v":2,"cmd":"status"}`; the answer says `"ok":true` with what
 //! was asked for, or `"ok":false` with a sentence and the kind of failure. [`ControlRequest`] and
 //! [`Response`] are the whole language, [`Client`] speaks it, and [`crate::serve()`] answers.
@@ -29,12 +29,12 @@ pub struct ControlRequest {
     /// Name of the volume; the only one when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub volume: Option<String>,
-    /// What.
+    /// The command.
     #[serde(flatten)]
     pub command: Command,
 }
 
-/// What may be asked. Names are those of the command line.
+/// Commands to a running volume. Names are those of the command line.
 ///
 /// Members are named by label (the path they were opened by) or by index.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -47,7 +47,7 @@ pub enum Command {
     },
     /// Declare members failed: all of them, or none.
     Fail {
-        /// Which.
+        /// Labels or indices of the members.
         members: Vec<String>,
     },
     /// Show knobs; all when none is named.
@@ -58,7 +58,7 @@ pub enum Command {
     },
     /// Forget failed members and spares, and close them.
     Remove {
-        /// Which.
+        /// Labels or indices of the members.
         members: Vec<String>,
     },
     /// Change knobs, one after the other; stops at the first that is refused.
@@ -72,7 +72,7 @@ pub enum Command {
     Stop,
     /// `check`, `repair`, `resync`, `recover`, `idle` or `frozen`.
     SyncAction {
-        /// Which of these words.
+        /// Action: one of these words.
         action: String,
     },
 }
@@ -84,10 +84,10 @@ pub struct Response {
     pub v: u32,
     /// Whether it was done.
     pub ok: bool,
-    /// Why not, for people.
+    /// Reason of a refusal, for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
-    /// Why not, for programs; see [`FailureKind::exit_code`].
+    /// Reason of a refusal, for programs; see [`FailureKind::exit_code`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kind: Option<FailureKind>,
     /// Of `get`: name and value of each knob asked for.
@@ -98,7 +98,7 @@ pub struct Response {
     pub status: Option<Status>,
 }
 
-/// Why a command was not done.
+/// Reasons why a command was not done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FailureKind {
@@ -110,7 +110,7 @@ pub enum FailureKind {
     Usage,
 }
 
-/// What a server is doing.
+/// State of a server.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Status {
     /// Its process.
@@ -121,7 +121,7 @@ pub struct Status {
     pub backend: String,
     /// Whether a panic has stopped all acknowledgement.
     pub poisoned: bool,
-    /// Where clients connect.
+    /// Addresses that clients connect to.
     pub listen: Vec<String>,
     /// Connected now.
     pub clients: usize,
@@ -133,7 +133,7 @@ pub struct Status {
     pub volumes: Vec<VolumeStatus>,
 }
 
-/// What a volume is doing; see [`weft_engine::VolumeSnapshot`].
+/// State of a volume; see [`weft_engine::VolumeSnapshot`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VolumeStatus {
     /// Its name.
@@ -234,11 +234,11 @@ pub struct ArrayStatus {
     pub chunk: u64,
     /// Bytes that are used of each member.
     pub member_size: u64,
-    /// When it was made, seconds since 1970.
+    /// Time at which the array was made, seconds since 1970.
     pub created_secs: u64,
 }
 
-/// What a member is doing; see [`weft_engine::MemberSnapshot`].
+/// State of a member; see [`weft_engine::MemberSnapshot`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MemberStatus {
     /// Index within the server.
@@ -280,9 +280,9 @@ pub enum ControlError {
     /// The socket.
     #[error("{path}: {source}; is the volume running?")]
     Connect {
-        /// Where.
+        /// Path of the socket.
         path: PathBuf,
-        /// Why.
+        /// Error of the operating system.
         source: std::io::Error,
     },
     /// The connection broke.
@@ -323,7 +323,7 @@ impl Response {
         Self { v: VERSION, error: Some(text.into()), kind: Some(kind), ..Self::default() }
     }
 
-    /// What `weft` exits with.
+    /// Exit status of `weft` for it.
     #[must_use]
     pub fn exit_code(&self) -> u8 {
         if self.ok { 0 } else { self.kind.unwrap_or(FailureKind::Failed).exit_code() }
@@ -331,7 +331,7 @@ impl Response {
 }
 
 impl FailureKind {
-    /// What `weft` exits with.
+    /// Exit status of `weft` for it.
     #[must_use]
     pub const fn exit_code(self) -> u8 {
         match self {

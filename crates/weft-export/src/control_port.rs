@@ -1,6 +1,6 @@
-//! The control socket: how administrators are answered.
+//! Port of the control socket: the server's side of the control protocol.
 //!
-//! The server's side of `control.rs`. One command of a connection runs at a time; its members or
+//! One command of a connection runs at a time; its members or
 //! knobs are done one after the other, and the first that fails ends it. Members to be failed are
 //! the exception: all of them are, or none. Opening a member to be added is the one thing here that
 //! can block the loop, for the time of an `open` and three reads.

@@ -2,18 +2,18 @@
 //!
 //! [`serve()`] is the whole of it: memory, members, engine, listeners, loop, and a good end.
 //!
-//! | Question | File |
+//! | Part | File |
 //! |---|---|
-//! | How is a volume served from start to end? | `serve.rs` |
-//! | Who is connected over NBD, and who may come? | `nbd.rs` |
-//! | What does one NBD client want, and what is it owed? | `connection.rs` |
-//! | How many looks at members may one round take? | `looks.rs` |
-//! | How does a socket come to listen, safely? | `socket.rs` |
-//! | How does weft itself use a volume over NBD? | `client.rs` |
-//! | What did clients ask for, and when? | `record.rs` |
-//! | What is logged only now and then? | `rare.rs` |
-//! | What can an administrator say? | `control.rs` |
-//! | How is an administrator answered? | `control_port.rs` |
+//! | a server from start to end | `serve.rs` |
+//! | NBD clients and their limits | `nbd.rs` |
+//! | one NBD connection | `connection.rs` |
+//! | looks at members, bounded | `looks.rs` |
+//! | listening sockets | `socket.rs` |
+//! | a client for weft itself | `client.rs` |
+//! | recording of requests | `record.rs` |
+//! | rate-limited log lines | `rare.rs` |
+//! | control protocol | `control.rs` |
+//! | its server | `control_port.rs` |
 #![forbid(unsafe_code)]
 
 mod allocation;

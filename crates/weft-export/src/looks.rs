@@ -1,11 +1,11 @@
-//! Looks at members: how many one round may take, and which client has the next ones.
+//! Looks at members: how many a worker's round may take for block status, and for which client.
 //!
 //! A request for block status is answered on the thread that serves the clients of a worker, by
-//! asking the members where their holes are. Nobody else is served meanwhile. So all clients of a
-//! worker together have [`LOOKS_MAX`] looks a round, however many of them ask, and a last request
-//! may take as many again. A client that finds none left stands in line; the looks of a round go to
-//! the first in line, until it asks for nothing more or has used them up, and then it stands at the
-//! end.
+//! asking the members where their holes are, and no other client is served meanwhile. So all
+//! clients of a worker together have [`LOOKS_MAX`] looks a round, however many of them ask, and a
+//! last request may take as many again. A client that finds none left stands in line; the looks of
+//! a round go to the first in line, until it asks for nothing more or has used them up, and then it
+//! stands at the end.
 //!
 //! `weft-runtime/src/turns.rs` cannot do this: a look ends before the next one begins, so that the
 //! time of a worker's round has to be bounded, and not what is under way.
@@ -18,7 +18,7 @@ use weft_units::ClientId;
 #[derive(Debug, Default)]
 pub(crate) struct Looks {
     left: usize,
-    /// Whose turn it is in this round.
+    /// Client whose turn it is in this round.
     turn: Option<ClientId>,
     line: VecDeque<ClientId>,
 }

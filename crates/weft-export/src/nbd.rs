@@ -1,9 +1,9 @@
-//! NBD clients: who is connected, and who may come.
+//! NBD port: accepts clients, bounds their number, spreads them over workers.
 //!
-//! The [`NbdPort`] accepts, bounds and forgets clients; what a client says is `connection.rs`.
-//! Sockets are watched once, edge-triggered, so that waiting for credit costs no system call. When
-//! the process has no descriptor left, nobody new is accepted and everybody else is served. At the
-//! limit of clients one more is accepted, and waits for a place.
+//! What a client says is `connection.rs`. Sockets are watched once, edge-triggered, so that waiting
+//! for credit costs no system call. When the process has no descriptor left, nobody new is accepted
+//! and everybody else is served. At the limit of clients one more is accepted, and waits for a
+//! place.
 //!
 //! A handshake that takes longer than [`TimeLimits::handshake`] is ended; while somebody waits for
 //! a place, one that takes longer than [`TimeLimits::handshake_wanted`].
@@ -37,7 +37,7 @@ use crate::socket::Listener;
 pub(crate) struct NbdPort {
     worker: usize,
     exports: Arc<[ExportInfo]>,
-    /// What each export stands for.
+    /// Volume of each export.
     served: Vec<Served>,
     listeners: Vec<Listener>,
     accepting: bool,
@@ -309,7 +309,7 @@ impl NbdPort {
         }
     }
 
-    /// How long a handshake may take now.
+    /// Time that a handshake may take now.
     fn handshake_span(&self) -> Span {
         match self.crowd.wanted.load(Ordering::Relaxed) {
             true => self.limits.handshake_wanted.min(self.limits.handshake),

@@ -1,4 +1,4 @@
-//! Rare log lines: what clients can bring about at will is logged at most once in a while.
+//! Rate-limited log lines: lines that a client can cause at will.
 //!
 //! A log line costs space on a disk. A line that a client can cause again and again says how many
 //! like it were left out since the last one.

@@ -1,15 +1,14 @@
-//! What did clients ask for, and when?
+//! Recording of client requests with their times, without delay for the clients.
 //!
 //! A [`Recorder`] takes down every request to read, write, trim, zero or flush as it arrives,
-//! before the volume has decided anything. Whoever keeps them takes them from another thread. What
-//! is not a request to the volume is left out: questions where holes are, hints, and what the
-//! protocol refuses.
+//! before the volume has decided anything. Another thread takes and keeps them. Block status, hints
+//! and what the protocol refuses are no requests to the volume and are left out.
 //!
 //! # Bounds
 //!
-//! Clients never wait for whoever keeps the requests: a recording that slows its volume down is a
-//! recording of something else. At most [`ARRIVALS_MAX`] wait to be taken; what comes then is
-//! counted, and the next that fits says how many are missing before it.
+//! Clients never wait for the recording: one that slows its volume down records something else. At
+//! most [`ARRIVALS_MAX`] wait to be taken; what comes then is counted, and the next that fits says
+//! how many are missing before it.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -21,9 +20,9 @@ use weft_units::Time;
 /// A request of a client, as it arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arrival {
-    /// When, since the first one.
+    /// Time since the first request.
     pub time: Time,
-    /// What was asked for.
+    /// Operation and range.
     pub op: Op,
     /// Requests that arrived before this one, after the one that was taken down before, and were
     /// not.
@@ -48,7 +47,7 @@ struct State {
     ended: bool,
 }
 
-/// What [`Recorder::take`] found.
+/// Requests that [`Recorder::take`] found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub struct Taken {

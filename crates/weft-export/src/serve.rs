@@ -1,8 +1,8 @@
-//! How is a volume served from start to end?
-
+//! Server of a volume from start to end: memory, members, engine, listeners, loop, clean stop.
 //!
-//! Memory, ring, engine, listeners, control socket, `on_ready`, and then the loop of the runtime
-//! until somebody says stop. Whatever fails before `on_ready` is an error and nothing was served.
+//! [`serve`] calls `on_ready` once clients may connect, and runs the loop of the runtime until a
+//! signal or an administrator stops it. A failure before `on_ready` is an error, and nothing was
+//! served.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -33,7 +33,7 @@ use crate::nbd::{Crowd, NbdPort};
 use crate::record::Recorder;
 use crate::socket::Listener;
 
-/// Where clients connect.
+/// Address that clients connect to.
 #[derive(Debug)]
 pub enum Listen {
     /// A stream socket that listens already: whoever started this process has passed it. Its path,
@@ -46,19 +46,19 @@ pub enum Listen {
     },
     /// A TCP address. Refused unless it is on loopback or `insecure` is set.
     Tcp {
-        /// Where.
+        /// Address that could not be parsed.
         address: SocketAddr,
         /// Consent to plain text on a network.
         insecure: bool,
     },
     /// A unix socket, made with mode 0600 and removed at the end.
     Unix {
-        /// Where.
+        /// Path of the socket.
         path: PathBuf,
     },
 }
 
-/// What clients see of a volume.
+/// Name and limits of an export, as clients see them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExportOptions {
     /// Name to ask for. The first volume also answers to the empty name.
@@ -71,18 +71,18 @@ pub struct ExportOptions {
     pub description: String,
 }
 
-/// What to serve.
+/// Volume to serve.
 pub enum Source {
     /// Arrays.
     Arrays {
-        /// What the engine is made of.
+        /// Configuration of the engine.
         config: Box<Config>,
         /// Every member the configuration names, by its index.
         members: Vec<OpenMember>,
     },
     /// One member as it is, without metadata (`--bare`).
     Bare {
-        /// Which.
+        /// The member.
         member: Box<OpenMember>,
         /// Whether writes are refused.
         read_only: bool,
@@ -97,28 +97,28 @@ pub enum Source {
         cache_frames: u32,
         /// Frames for payload.
         client_frames: u32,
-        /// How much a client may have outstanding.
+        /// Bytes that a client may have outstanding.
         client_credit: Bytes,
         /// Unit of requests that it takes.
         block: u32,
     },
 }
 
-/// What [`serve`] needs to know.
+/// Options of [`serve`].
 pub struct ServeOptions {
-    /// What to serve.
+    /// Volume to serve.
     pub source: Source,
-    /// What clients see, one per volume.
+    /// Exports, one for each volume.
     pub exports: Vec<ExportOptions>,
-    /// Where clients connect.
+    /// Addresses that clients connect to.
     pub listen: Vec<Listen>,
-    /// Where administrators connect.
+    /// Path of the control socket.
     pub control: Option<PathBuf>,
-    /// How members are reached.
+    /// Way in which members are read and written.
     pub backend: Backend,
     /// Most clients at one time; more wait to be accepted.
     pub clients_max: usize,
-    /// How long clients may keep others waiting.
+    /// Time limits of clients.
     pub limits: TimeLimits,
     /// Takes down what clients ask for, of all volumes.
     pub recorder: Option<Arc<Recorder>>,
@@ -128,7 +128,7 @@ pub struct ServeOptions {
     pub on_ready: Box<dyn FnOnce(&Ready)>,
 }
 
-/// How long clients may keep others waiting.
+/// Time limits of clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TimeLimits {
     /// Until a client has chosen an export. 10 s: a client that is there takes milliseconds, one
@@ -144,7 +144,7 @@ impl Default for TimeLimits {
     }
 }
 
-/// What is known once clients may connect.
+/// Facts about a server once clients may connect.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ready {
     /// An NBD URI per listener and volume.
@@ -153,7 +153,7 @@ pub struct Ready {
     pub backend: String,
 }
 
-/// How a server ended.
+/// End of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum ExitState {
@@ -165,7 +165,7 @@ pub enum ExitState {
     StopFailed(String),
 }
 
-/// Why nothing was served.
+/// Reasons why nothing was served.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ServeError {
@@ -181,11 +181,11 @@ pub enum ServeError {
     /// A listener or the control socket.
     #[error("{at}: {source}{hint}")]
     Listen {
-        /// Where.
+        /// Address that failed.
         at: String,
-        /// Why.
+        /// Error of the operating system.
         source: std::io::Error,
-        /// What to do.
+        /// Advice.
         hint: &'static str,
     },
     /// The runtime.
@@ -275,7 +275,7 @@ pub fn serve(options: ServeOptions) -> Result<ExitState, ServeError> {
     })
 }
 
-/// What ports tell each other, and people.
+/// State that ports share.
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) names: Vec<String>,
@@ -334,7 +334,7 @@ struct Made {
     trims: bool,
 }
 
-/// What a driver is made of.
+/// Parts of a driver.
 struct Crew {
     core: Box<dyn Core>,
     members: Vec<OpenMember>,

@@ -1,4 +1,4 @@
-//! Listening sockets: how they are made, or taken over, safely.
+//! Listening sockets: made or taken over, with their modes and their removal.
 //!
 //! A unix socket is made with mode 0600 and removed when its [`Listener`] is dropped. One that a
 //! dead server left behind is found by connecting to it, and replaced; one that answers, and
@@ -144,7 +144,7 @@ impl Listener {
         }
     }
 
-    /// What people call it.
+    /// Address as it is printed.
     pub(crate) fn describe(&self) -> String {
         match &self.address {
             Address::Tcp(address) => address.to_string(),

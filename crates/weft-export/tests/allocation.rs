@@ -1,4 +1,4 @@
-//! Where holes are, what is read of them, and how they are made.
+//! Tests of holes: where they are, what is read of them, and how they are made.
 
 #![allow(clippy::cast_possible_truncation, reason = "small numbers of a test")]
 
@@ -291,7 +291,7 @@ fn one_look_at_many_full_stripes_ends_before_the_last() {
     assert_eq!(server.stop(), ExitState::Clean);
 }
 
-/// What a check counts.
+/// Value of `mismatch_cnt` after a check.
 fn mismatches(server: &Server) -> u64 {
     let mut control = server.control();
     let check = Command::SyncAction { action: "check".into() };

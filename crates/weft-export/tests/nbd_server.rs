@@ -1,4 +1,4 @@
-//! An NBD server over a bare member and over an array, seen by clients of all manners.
+//! Tests of the NBD server over a bare member and over an array, with clients of all manners.
 
 #![allow(clippy::cast_possible_truncation, reason = "small numbers of a test")]
 

@@ -1,4 +1,4 @@
-//! Overload: what greedy, stalled, silent and deaf clients leave to the others.
+//! Tests of overload: what greedy, stalled, silent and non-reading clients leave to the others.
 
 #![allow(clippy::cast_possible_truncation, reason = "small numbers of a test")]
 

@@ -1,4 +1,5 @@
-//! How do bytes wait, on their way in for the rest of a header and on their way out for the socket?
+//! Byte buffers of a connection: input until a header is complete, output until the socket takes
+//! it.
 
 /// Collects a header that arrives in pieces. Holds the longest one; never allocates.
 #[derive(Debug)]

@@ -1,4 +1,4 @@
-//! How does a client take part in a session?
+//! Client half of the protocol: handshake, requests, and replies checked against them.
 //!
 //! [`ClientHandshake`] reaches one [`Goal`]: open an export, describe one, or list them all. It
 //! ends by handing over a [`ClientConnection`], or by leaving. [`ClientConnection`] encodes
@@ -32,7 +32,7 @@ pub enum ClientError {
     /// A message that breaks the protocol.
     #[error("server broke the protocol: {what}")]
     Malformed {
-        /// In which way.
+        /// Violation of the protocol.
         what: &'static str,
     },
     /// A server that cannot refuse options.

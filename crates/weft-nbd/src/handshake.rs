@@ -1,6 +1,5 @@
-//! What do both sides say about an export before the first request?
+//! Facts about an export (size, block sizes, flags), and the options and replies that carry them.
 //!
-//! The facts about an export as a value, and the data of those options and replies that carry it.
 //! The state machines that exchange them are in [`server`](crate::server) and
 //! [`client`](crate::client).
 //!
@@ -135,13 +134,13 @@ impl ExportInfo {
         self.size
     }
 
-    /// What the export can do.
+    /// Flags of the export.
     #[must_use]
     pub fn flags(&self) -> TransmissionFlags {
         self.flags
     }
 
-    /// Which requests it likes.
+    /// Minimum, preferred and maximum block size.
     #[must_use]
     pub fn block_sizes(&self) -> BlockSizes {
         self.block_sizes
@@ -251,7 +250,7 @@ pub enum ExportError {
     /// A name or description that is too long or holds a NUL.
     #[error("export {what}: found {len} bytes, expected at most 4096 without NUL")]
     Text {
-        /// Which text.
+        /// Name of the text.
         what: &'static str,
         /// Its length in bytes.
         len: usize,

@@ -1,6 +1,6 @@
-//! How does a server take part in a session?
+//! Server half of the protocol: one client's session from greeting to end.
 //!
-//! [`ServerConnection`] is one client's session from greeting to end. Legal transitions:
+//! Legal transitions of [`ServerConnection`]:
 //!
 //! ```text
 //! ClientFlags ──► OptionHeader ◄──► OptionData, OptionSkip
@@ -180,7 +180,7 @@ impl ServerConnection {
         self.out.push(&reply_header(self.to(request), reply));
     }
 
-    /// Where the reply to a request goes.
+    /// Destination of the reply to a request.
     fn to(&self, request: &NbdRequest) -> To {
         let offset = if self.terms.headers.are_extended() {
             request.op.header(request.cookie).offset
@@ -607,14 +607,14 @@ impl ServerConnection {
         if name.is_empty() { found.or(self.default_export) } else { found }
     }
 
-    /// What this export offers to this client.
+    /// Flags that this export offers to this client.
     fn negotiated_flags(&self, index: usize) -> TransmissionFlags {
         let flags = self.exports[index].flags().without(TransmissionFlags::SEND_DF);
         if self.is_structured() { flags | TransmissionFlags::SEND_DF } else { flags }
     }
 }
 
-/// What a client did.
+/// Event of a client's session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ServerEvent {
     /// The client cannot be followed any further. Send the output if possible, then hang up.
@@ -630,7 +630,7 @@ pub enum ServerEvent {
     Request(NbdRequest),
 }
 
-/// Why a session cannot go on.
+/// Reasons why a session cannot go on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CloseReason {
@@ -687,7 +687,7 @@ enum Phase {
     RequestSkip { remaining: u32, to: To, error: NbdError },
 }
 
-/// What one transition led to.
+/// Outcome of one transition.
 enum Step {
     Again,
     Event(ServerEvent),

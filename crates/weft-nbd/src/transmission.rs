@@ -1,4 +1,4 @@
-//! What may a request ask of an export, and what does its reply look like?
+//! Requests and replies after the handshake: which requests are allowed, and how replies look.
 //!
 //! [`Terms`] is what handshake agreed on, as few words; [`Terms::judge`] is the one place where a
 //! request is accepted or refused. The server asks it about what came in, the client about what it
@@ -14,7 +14,7 @@ use crate::wire::{
     command, command_flag,
 };
 
-/// What a client asks for.
+/// Operation of a request.
 ///
 /// Units    `offset` and `len` in bytes
 /// Shape    from a server: `len > 0`, inside the export, a multiple of the minimum block;
@@ -119,7 +119,7 @@ impl Op {
 pub struct NbdRequest {
     /// The client's name for it; goes back with the reply. Clients may reuse one that is answered.
     pub cookie: u64,
-    /// What to do.
+    /// The operation.
     pub op: Op,
 }
 
@@ -183,7 +183,7 @@ impl Deref for RequestBytes {
     }
 }
 
-/// Which headers messages have.
+/// Format of message headers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Headers {
     /// Simple replies.
@@ -209,7 +209,7 @@ impl Headers {
 pub(crate) struct To {
     pub(crate) headers: Headers,
     pub(crate) cookie: u64,
-    /// What extended headers repeat.
+    /// Offset that extended headers repeat.
     pub(crate) offset: u64,
 }
 
@@ -353,7 +353,7 @@ impl Extent {
     }
 }
 
-/// What the handshake agreed on.
+/// Terms that the handshake agreed on.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Terms {
     pub(crate) size: u64,
@@ -364,7 +364,7 @@ pub(crate) struct Terms {
     pub(crate) allocation: bool,
 }
 
-/// What becomes of a request.
+/// Verdict on a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     /// The client leaves.

@@ -1,4 +1,4 @@
-//! Which server and which export does a URI name?
+//! NBD URIs: the server and the export that a URI names.
 //!
 //! `nbd://host[:port][/export]` and `nbd+unix:///[export]?socket=path`. TLS is refused by name, as
 //! are query parameters that are not understood: a mistyped one must not be ignored.
@@ -26,13 +26,13 @@ use crate::wire::{PORT, STRING_BYTES_MAX};
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NbdUri {
-    /// Where the server listens.
+    /// Address of the server.
     pub address: NbdAddress,
     /// The export's name; empty for the default one.
     pub export: String,
 }
 
-/// Where a server listens.
+/// Address of a server: host and port, or path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NbdAddress {
     /// `nbd://`
@@ -107,7 +107,7 @@ impl fmt::Display for NbdUri {
     }
 }
 
-/// What is wrong with a URI.
+/// Errors of a URI.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum UriError {

@@ -1,7 +1,7 @@
-//! Which bytes mean what on an NBD connection?
+//! Wire format of NBD: the protocol's numbers, and its fixed-size headers.
 //!
-//! The numbers of the protocol, and its fixed-size headers with a `parse` and an `encode` each. No
-//! decision is made here; every integer on the wire is big-endian.
+//! Each header has a `parse` and an `encode`. No decision is made here; every integer on the wire
+//! is big-endian.
 //!
 //! Source: NetworkBlockDevice/nbd `doc/proto.md` (2025-05-31, public domain), "Protocol phases" for
 //! the layouts and "Values" for the numbers. Extended headers are those of its section of that

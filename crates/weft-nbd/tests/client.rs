@@ -1,4 +1,4 @@
-//! The client against servers that are good, old, or rude.
+//! Tests of the client against servers that are good, old, or hostile.
 
 mod common;
 

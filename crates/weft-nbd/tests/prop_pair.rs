@@ -1,4 +1,4 @@
-//! The two halves against each other, in all chunkings, and both against arbitrary bytes.
+//! Property tests of the two halves against each other, in all chunkings, and against any bytes.
 
 mod common;
 
@@ -35,7 +35,7 @@ fn byte_of(cookie: u64) -> u8 {
     u8::try_from(cookie % 251).unwrap()
 }
 
-/// Which headers are asked for.
+/// Format of message headers that is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Headers {
     Simple,

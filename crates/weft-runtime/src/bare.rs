@@ -1,4 +1,4 @@
-//! How is a member served as it is, without metadata? (`--bare`)
+//! Bare member: a file or device served as it is, without metadata (`--bare`). (`--bare`)
 //!
 //! Each request becomes member requests of its own, at once; nothing is cached, merged or ordered.
 //! The range has to be made of whole logical blocks, which the export announces. A flush is one
@@ -39,7 +39,7 @@ pub struct Bare {
     counts: Counts,
 }
 
-/// What a client has outstanding.
+/// Requests that a client has outstanding.
 #[derive(Clone, Copy, Debug)]
 struct Account {
     client: ClientId,

@@ -1,4 +1,4 @@
-//! Who may touch which bytes of the slab, and until when?
+//! Slab of payload memory, and the leases that say who may touch which bytes and until when.
 //!
 //! All payload lives in one anonymous mapping, the [`Slab`]. Three parties touch it: this process
 //! through references, worker threads through references, and the kernel through addresses given to
@@ -60,7 +60,7 @@ unsafe impl Send for Memory {}
 // SAFETY: as above; no method gives out references without the checks described at the top.
 unsafe impl Sync for Memory {}
 
-/// What a lease allows.
+/// Access that a lease allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
     /// Its holder will read the bytes.
@@ -116,7 +116,7 @@ pub(crate) struct Address {
     pub(crate) len: usize,
 }
 
-/// What [`Slab::split`] gives.
+/// Slices that [`Slab::split`] gives.
 #[derive(Debug)]
 pub struct Split<'a> {
     /// To read, in the order asked for.
@@ -221,7 +221,7 @@ impl Slab {
         self.lease(parts, Access::Exclusive)
     }
 
-    /// How many sectors of memory are leased. For tests.
+    /// Number of leased sectors of memory. For tests. For tests.
     #[must_use]
     pub fn leased_sectors(&self) -> usize {
         let words = self.memory.states.iter().map(|state| state.load(Ordering::Acquire));

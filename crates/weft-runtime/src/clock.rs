@@ -1,7 +1,6 @@
-//! What time is it for the engine?
+//! Clock of the engine: monotonic nanoseconds since the clock was made.
 //!
-//! Nanoseconds since the clock was made, monotonic. The only place of the runtime that reads a
-//! clock.
+//! No other file of the runtime reads a clock.
 
 use std::time::Instant;
 

@@ -1,6 +1,6 @@
-//! What does a computation over frames come to?
+//! Computations over frames (copy, XOR, P and Q, recovery, comparison), done with `weft-parity`.
 //!
-//! One function per operation of the engine, on the slab, with `weft-parity`.
+//! One function for each operation that the engine orders, on the slab.
 //!
 //! Source   md-raid.md §5.2 (exponents), §2.4 (updates)
 

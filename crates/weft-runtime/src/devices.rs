@@ -1,4 +1,4 @@
-//! How is a member opened, and is it ours alone?
+//! Devices: opening members, their locks, `O_DIRECT` and block sizes.
 //!
 //! A member is part of a file or block device (`spec.rs`), or memory (`ram:SIZE`). Opening it takes
 //! a lock that lives as long as anything of this process can still reach it: an OFD lock of the
@@ -32,7 +32,7 @@ use crate::spec::{Located, Place, window_within};
 
 pub use crate::spec::{MemberSpec, parse_size};
 
-/// What a member may be used for.
+/// Use that a member is opened for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
     /// Reading. Others may read as well.
@@ -41,7 +41,7 @@ pub enum Access {
     ReadWrite,
 }
 
-/// How to open members.
+/// Options for opening members.
 #[derive(Clone, Copy, Debug)]
 pub struct OpenOptions {
     /// For what.
@@ -82,7 +82,7 @@ pub struct OpenMember {
     overlay: Option<Arc<Overlay>>,
 }
 
-/// What a member is on.
+/// Medium of a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Medium {
     /// A block device. What it has no space for it will never take.
@@ -143,24 +143,24 @@ impl Extent {
     }
 }
 
-/// Why a member cannot be used.
+/// Reasons why a member cannot be used.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum DeviceError {
     /// It is part of something else.
     #[error("{label}: in use: found {by}, expected none; stop that first")]
     Claimed {
-        /// Which.
+        /// Name of the member.
         label: String,
-        /// Whose.
+        /// Program or device that uses it.
         by: String,
     },
     /// The same device was given twice.
     #[error("{label}: found the device of {other} again, expected each device once; leave one out")]
     Duplicate {
-        /// Which.
+        /// Name of the member.
         label: String,
-        /// First given as.
+        /// Name that was given first.
         other: String,
     },
     /// Two members have bytes in common.
@@ -168,27 +168,27 @@ pub enum DeviceError {
         "{label}: overlaps {other}, expected members that have no byte in common; leave one out"
     )]
     Overlap {
-        /// Which.
+        /// Name of the member.
         label: String,
-        /// The other.
+        /// Name of the other member.
         other: String,
     },
     /// The kernel said no.
     #[error("{label}: {what}: {source}")]
     Io {
-        /// Which.
+        /// Name of the member.
         label: String,
-        /// Doing what.
+        /// Operation that failed.
         what: &'static str,
-        /// Why.
+        /// Error of the operating system.
         source: std::io::Error,
     },
     /// Something else than a file or block device.
     #[error("{label}: file type: found {found}, expected a regular file or a block device")]
     Kind {
-        /// Which.
+        /// Name of the member.
         label: String,
-        /// What it is.
+        /// Kind of file that was found.
         found: &'static str,
     },
     /// Another process has it.
@@ -197,41 +197,41 @@ pub enum DeviceError {
          or wait until its last I/O has ended"
     )]
     Locked {
-        /// Which.
+        /// Name of the member.
         label: String,
     },
     /// Too many files are open.
     #[error("{label}: open files: limit RLIMIT_NOFILE reached; raise it (ulimit -n)")]
     NoFiles {
-        /// Which.
+        /// Name of the member.
         label: String,
     },
     /// Its overlay cannot be used.
     #[error("{label}: {why}")]
     Overlay {
-        /// Which.
+        /// Name of the member.
         label: String,
-        /// Why, and the way out.
+        /// Reason, and the way out.
         why: String,
     },
     /// The partition that was named is not there, or cannot be used.
     #[error("{label}: {why}")]
     Partition {
-        /// Which.
+        /// Name of the member.
         label: String,
-        /// Why, with the partitions that are there.
+        /// Reason, with the partitions that are there.
         why: String,
     },
     /// Its size or place does not fit.
     #[error("{label}: {what}: found {found}, expected {expected}")]
     Size {
-        /// Which.
+        /// Name of the member.
         label: String,
-        /// Of what.
+        /// Property that does not fit.
         what: &'static str,
         /// Bytes.
         found: u64,
-        /// Bytes, in words.
+        /// Range in bytes, in words.
         expected: String,
     },
     /// The text does not name a member.
@@ -239,7 +239,7 @@ pub enum DeviceError {
     Spec {
         /// The text.
         label: String,
-        /// What is wrong with it.
+        /// Form that was found.
         found: String,
     },
 }
@@ -511,7 +511,7 @@ impl OpenOptions {
 }
 
 impl OpenMember {
-    /// What the engine needs to know.
+    /// Description of the member for the engine.
     #[must_use]
     pub fn info(&self) -> &MemberInfo {
         &self.info
@@ -523,7 +523,7 @@ impl OpenMember {
         self.mode
     }
 
-    /// What it is on.
+    /// Medium of the member.
     #[must_use]
     pub fn medium(&self) -> Medium {
         self.medium
@@ -562,7 +562,7 @@ impl OpenMember {
         self.may_block
     }
 
-    /// Where it ends in its file.
+    /// End of the member in its file, in bytes.
     pub(crate) fn end(&self) -> u64 {
         self.start + self.info.size.bytes().0
     }
@@ -581,7 +581,7 @@ impl OpenMember {
         })
     }
 
-    /// What it may be used for.
+    /// Use that the member was opened for.
     #[must_use]
     pub fn access(&self) -> Access {
         self.access
@@ -920,7 +920,7 @@ fn ofd_set(file: BorrowedFd<'_>, kind: i32, start: u64, len: u64) -> Result<(), 
     Err(Errno::from_raw_os_error(errno))
 }
 
-/// How often a lock is tried again.
+/// Time between two attempts at a lock.
 const LOCK_POLL: Duration = Duration::from_millis(50);
 /// Longer than a process that ends needs to let go.
 const LOCK_QUIET: Duration = Duration::from_millis(300);

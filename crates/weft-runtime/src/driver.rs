@@ -1,4 +1,4 @@
-//! How does the engine meet the world, one pass at a time?
+//! Driver of the real world: inputs to the engine, outputs carried out, one pass at a time.
 //!
 //! [`Driver`] owns the engine, the memory and the members. Inputs are recorded as they come;
 //! `settle` lets the engine decide, carries out what it says and starts every member request of the
@@ -73,31 +73,31 @@ impl Stalls {
 pub enum Event {
     /// A client may send more.
     Credit {
-        /// Who.
+        /// Client that gets it.
         client: ClientId,
-        /// How much.
+        /// Credit in bytes.
         bytes: Bytes,
     },
     /// Frames have come back to the pool.
     Released {
-        /// Who had them.
+        /// Client that had them.
         client: ClientId,
-        /// Which.
+        /// Frames that came back.
         run: Run,
     },
     /// A request or command has been answered.
     Reply {
-        /// Whose.
+        /// Client that asked.
         client: ClientId,
-        /// Which.
+        /// Tag of the request.
         tag: Tag,
-        /// How it went.
+        /// Result of the request.
         result: Result<(), ReplyError>,
     },
 }
 
 impl Event {
-    /// Whom it concerns.
+    /// Client that the event is for.
     #[must_use]
     pub fn client(&self) -> ClientId {
         match self {
@@ -108,15 +108,15 @@ impl Event {
     }
 }
 
-/// What a driver is made of.
+/// Parts of a driver.
 pub struct DriverParts {
-    /// What it drives.
+    /// The engine, or a stand-in for it.
     pub core: Box<dyn Core>,
     /// All of the memory.
     pub slab: Slab,
     /// The driver's part of it.
     pub pool: Pool,
-    /// How members are reached.
+    /// Ring that carries out member requests.
     pub ring: Box<dyn Ring>,
     /// The members, each with its index set.
     pub members: Vec<OpenMember>,
@@ -214,7 +214,7 @@ impl Driver {
         &mut self.slab
     }
 
-    /// Who has which frames.
+    /// Pool of the payload frames.
     #[must_use]
     pub fn pool(&self) -> &Pool {
         &self.pool
@@ -225,7 +225,7 @@ impl Driver {
         &mut self.pool
     }
 
-    /// Whose long request goes on.
+    /// Turns of long requests.
     pub fn turns_mut(&mut self) -> &mut Turns {
         &mut self.turns
     }
@@ -318,7 +318,7 @@ impl Driver {
         }
     }
 
-    /// When the engine wants to be woken.
+    /// Time at which the engine wants to be woken.
     pub fn next_wake(&mut self) -> Option<Time> {
         self.core.guard(|core| core.next_wake()).flatten()
     }

@@ -1,8 +1,9 @@
-//! What does a ring do on its worst day? (F21)
+//! Fault injection for rings: short transfers, errors and late completions from a script (F21).
+//! (F21)
 //!
-//! [`FaultyRing`] wraps a real ring and lets a script decide, operation by operation, what goes
-//! wrong: fewer bytes than asked for, an `errno` instead of the work, or a completion that comes
-//! late. For tests, here and in other crates.
+//! [`FaultyRing`] wraps a real ring. For each operation a script decides whether it moves fewer
+//! bytes than asked for, ends with an `errno` instead of the work, or completes late. For tests,
+//! here and in other crates.
 
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -12,7 +13,7 @@ use rustix::io::Errno;
 use crate::overlay::Overlay;
 use crate::ring::{Ring, RingDone, RingOp};
 
-/// What goes wrong.
+/// Fault of one operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Injection {
     /// Nothing is done, and this is said.

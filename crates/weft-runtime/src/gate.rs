@@ -1,10 +1,10 @@
 //! Fair lock: a mutex that a thread cannot take again and again while others wait.
 //!
-//! A plain mutex goes to whoever asks first after it is let go of, and that is mostly the thread
-//! that let go: it runs, and those that wait have to be woken first. Here who has to wait stands in
-//! line. Once the first in line has waited for [`PATIENCE`], whoever asks anew stands behind it.
-//! Until then who runs may be quicker: a change of threads each time would cost more than most of
-//! what is done under the lock.
+//! A plain mutex goes to the thread that asks first after a release, and that is mostly the thread
+//! that released it: it runs, and waiting threads have to be woken first. Here waiting threads
+//! stand in line. Once the first in line has waited for [`PATIENCE`], a thread that asks anew
+//! stands behind it. Until then a running thread may overtake: a change of threads each time would
+//! cost more than most of what is done under the lock.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,4 +1,4 @@
-//! Where does a member hold nothing?
+//! Holes of a member: ranges of its file for which nothing is stored.
 //!
 //! A hole of a file reads as zeroes and nothing is stored for it. Block devices have none that
 //! could be found, and what an overlay holds is not looked at: such ranges count as data.
@@ -20,7 +20,7 @@ use crate::threads::punch;
 pub struct Stretch {
     /// Nothing is stored, and it reads as zeroes.
     pub hole: bool,
-    /// How far, in bytes.
+    /// Length in bytes.
     pub len: Bytes,
 }
 

@@ -1,19 +1,18 @@
-//! How do the threads that serve clients share a driver?
+//! Hub: the threads that serve clients share one driver, by a lock and a mailbox for each.
 //!
-//! By a lock. A *worker* is a thread with its own `epoll` and its own clients. What costs most of
-//! serving a client is moving bytes through its socket; that needs no engine, so that a worker lets
-//! go of the driver for it ([`Held::unlocked`]) and others go on, whoever has waited first
-//! (`gate.rs`). Bytes on their way from or to a socket are held by a lease (`buffers.rs`), not by
-//! the lock.
+//! A *worker* is a thread with its own `epoll` and its own clients. Most of the cost of serving a
+//! client is moving bytes through its socket; that needs no engine, so a worker releases the driver
+//! for it ([`Held::unlocked`]) and others go on, the longest waiting first (`gate.rs`). Bytes on
+//! their way from or to a socket are held by a lease (`buffers.rs`), not by the lock.
 //!
-//! Whoever has the driver lets the engine decide and carries it out, for everybody. What concerns
-//! the clients of another worker is put in its mailbox, and its eventfd is written. A worker clears
-//! its mailbox before it takes what the driver has for it, all under the lock, so that everybody
-//! hears of everything in the order in which it happened.
+//! The worker that holds the driver lets the engine decide and carries out its outputs, for all
+//! workers. Events for clients of another worker go into that worker's mailbox, and its eventfd is
+//! written. A worker empties its mailbox before it takes new events from the driver, all under the
+//! lock, so that each client gets its events in the order in which they happened.
 //!
 //! Where volumes consist of nothing but memory, as a bare member of RAM, each worker has a driver
-//! of its own: there is nothing about which workers would have to agree, and what they would share
-//! would only travel from one CPU's cache to the other's.
+//! of its own: the workers have nothing to agree on, and shared state would only travel from one
+//! CPU's cache to another's.
 
 use std::ops::{Deref, DerefMut};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -40,7 +39,7 @@ pub(crate) struct Hub {
     poisoned: AtomicBool,
 }
 
-/// What others have for a worker.
+/// Events that other workers have left for a worker.
 struct Mailbox {
     messages: Mutex<Vec<Message>>,
     eventfd: OwnedFd,
@@ -97,7 +96,7 @@ impl Hub {
         self.mailboxes.len()
     }
 
-    /// How many drivers there are.
+    /// Number of drivers.
     pub(crate) fn drivers(&self) -> usize {
         self.drivers.len()
     }

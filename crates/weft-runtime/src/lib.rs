@@ -10,23 +10,23 @@
 //!   ring.rs     uring.rs or threads.rs ──► files and devices (devices.rs)
 //! ```
 //!
-//! | Question | File |
+//! | Part | File |
 //! |---|---|
-//! | Who may touch which bytes, and until when? | `buffers.rs` |
-//! | Which frames hold payload of requests? | `pool.rs` |
-//! | Whose long request goes on next? | `turns.rs` |
-//! | Which bytes does the name of a member mean? | `spec.rs`, `partition.rs` |
-//! | How is a member opened, and is it ours alone? | `devices.rs` |
-//! | Where do writes go when nothing may be written to a member? | `overlay.rs` |
-//! | How are operations of files started together? | `ring.rs`, `uring.rs`, `threads.rs` |
-//! | How does a member request get its one answer? | `member_io.rs` |
-//! | What does a computation come to? | `compute.rs` |
-//! | How does the engine meet the world? | `driver.rs`, `reactor.rs`, `clock.rs` |
-//! | What does a thread wait for, and how do threads share the driver? | `worker.rs`, `hub.rs`, `gate.rs` |
-//! | What happens after a panic? | `poison.rs` |
-//! | How is a member served without metadata? | `bare.rs` |
-//! | Where does a member hold nothing? | `holes.rs` |
-//! | What does a ring do on its worst day? | `faulty.rs` |
+//! | payload memory and leases on it | `buffers.rs` |
+//! | frames of requests, and each client's share | `pool.rs` |
+//! | turns of long requests | `turns.rs` |
+//! | names of members, partitions | `spec.rs`, `partition.rs` |
+//! | opening and locking members | `devices.rs` |
+//! | overlays over members that stay unwritten | `overlay.rs` |
+//! | file operations, by io_uring or threads | `ring.rs`, `uring.rs`, `threads.rs` |
+//! | member requests as operations of a ring | `member_io.rs` |
+//! | computations on frames | `compute.rs` |
+//! | the engine's driver, loop and clock | `driver.rs`, `reactor.rs`, `clock.rs` |
+//! | threads, and the driver that they share | `worker.rs`, `hub.rs`, `gate.rs` |
+//! | end of service after a panic | `poison.rs` |
+//! | a member without metadata | `bare.rs` |
+//! | holes of members | `holes.rs` |
+//! | fault injection for rings | `faulty.rs` |
 //!
 //! `unsafe` is in `buffers.rs` (memory), `uring.rs` (addresses for the kernel) and `devices.rs`
 //! (one `fcntl`), nowhere else.
@@ -67,7 +67,7 @@ use ring::Ring;
 use threads::ThreadRing;
 use uring::UringRing;
 
-/// How members are reached.
+/// Way in which members are read and written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Backend {
     /// io_uring where it is allowed, else threads.
@@ -79,7 +79,7 @@ pub enum Backend {
     Uring,
 }
 
-/// Why the runtime cannot start.
+/// Reasons why the runtime cannot start.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum RuntimeError {
@@ -88,7 +88,7 @@ pub enum RuntimeError {
     Io {
         /// Doing what.
         what: &'static str,
-        /// Why.
+        /// Error of the operating system.
         source: std::io::Error,
     },
 }

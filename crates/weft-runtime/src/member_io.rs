@@ -1,4 +1,4 @@
-//! How does a member request become operations of a ring, and then its one answer?
+//! Member requests as operations of a ring: stages, short transfers, retries, and one answer each.
 //!
 //! ```text
 //! Read               transfer ─────────────────────────► answer
@@ -17,19 +17,19 @@
 //!
 //! # A member that does not answer
 //!
-//! must not stop the others. Where there are several, a member has at most three eighths of the
-//! ring; what is more waits here, in its order, for one of its operations to end.
+//! A member that does not answer must not stop the others. Where there are several, a member has at
+//! most three eighths of the ring; its further operations wait here, in order.
 //!
 //! # A member that becomes shorter
 //!
-//! is gone, all of it and until it is opened anew: what was cut off must neither be corrected nor
-//! read as zeros. A transfer that moves nothing tells so. But a write to a file makes it longer
-//! again, and what lies between reads as zeros from then on. So the file is looked at before the
-//! answers of its writes and flushes are believed, and those of reads with a write beside them, in
-//! any batch of answers; it is short then, unless one of these writes ended at the very end of the
-//! member, so before such a write it is looked at as well. What is left open is a cut in the
-//! microseconds between that look and that write, and one that is made good (`truncate` twice)
-//! while nothing of the member is read or written.
+//! A member that becomes shorter is gone, all of it, until it is opened anew: what was cut off must
+//! neither be corrected nor read as zeros. A transfer that moves nothing shows it. But a write to a
+//! file makes it longer again, and what lies between reads as zeros from then on. So the file is
+//! looked at before the answers of its writes and flushes are believed, and those of reads with a
+//! write beside them, in any batch of answers; it is short then, unless one of these writes ended
+//! at the very end of the member, so before such a write it is looked at as well. What is left open
+//! is a cut in the microseconds between that look and that write, and one that is made good
+//! (`truncate` twice) while nothing of the member is read or written.
 //!
 //! A file that was deleted is found by the same look. It is there until it is closed, so the member
 //! is used as before, and the log says so once.
@@ -77,7 +77,7 @@ pub struct MemberIo<R> {
     panicked: bool,
 }
 
-/// What came of a member request.
+/// Answer to a member request.
 pub type Answer = (Token, Result<Value, Fault>);
 
 struct Entry {
@@ -477,7 +477,7 @@ impl<R: Ring> MemberIo<R> {
         self.panicked
     }
 
-    /// What does the work.
+    /// The ring below.
     #[must_use]
     pub fn ring(&self) -> &R {
         &self.ring

@@ -1,9 +1,8 @@
-//! Where do writes go when nothing may be written to a member?
+//! Overlay: a sparse file that takes the writes to a member that must not be written.
 //!
-//! An overlay is a sparse file that takes what is written to a member and shows it from then on;
-//! the member itself is open for reading only. It is named after the member, so that it is found
-//! again, and knows what the member was when it was made: a member that was written since is
-//! refused.
+//! Reads show what the overlay took; the member itself is open for reading only. It is named after
+//! the member, so that it is found again, and knows what the member was when it was made: a member
+//! that was written since is refused.
 //!
 //! Durability is what the member would give. A write is data in the overlay and a bit of the map in
 //! memory; a flush makes the data durable, then writes the map, then makes that durable. So after a
@@ -182,7 +181,7 @@ impl Overlay {
         })
     }
 
-    /// Where it is.
+    /// Path of the overlay.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path

@@ -1,9 +1,8 @@
-//! Where do the partitions of a disk or image begin and end?
+//! Partition tables: GPT and MBR of a disk or image, numbered as the kernel numbers them.
 //!
-//! Reads GUID partition tables and MBRs with their chains of logical partitions, numbered as the
-//! kernel numbers them, and nothing else: what a partition holds is other files' business. Every
-//! byte comes from somebody else, so every place is checked before it is read, chains end by
-//! themselves, and no table makes this allocate more than `ARRAY_BYTES_MAX`.
+//! MBRs are read with their chains of logical partitions; the content of a partition is not looked
+//! at. A table may be hostile, so every place is checked before it is read, every chain has a
+//! bounded length, and no table makes the reader allocate more than `ARRAY_BYTES_MAX`.
 //!
 //! A damaged first GPT header gives way to the second one, with a notice. Images do not say how
 //! large the logical blocks of their disk were; both sizes that exist are tried. An MBR counts in
@@ -43,7 +42,7 @@ pub struct Partition {
 /// The partitions of a disk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Table {
-    /// Which sort of table.
+    /// Kind of the table.
     pub scheme: Scheme,
     /// By number.
     pub partitions: Vec<Partition>,
@@ -60,7 +59,7 @@ pub enum Scheme {
     Mbr,
 }
 
-/// Why there are no partitions.
+/// Reasons why there are no partitions.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum TableError {
@@ -256,10 +255,10 @@ fn of_gpt(partitions: Vec<Partition>, size: u64) -> Table {
     Table { scheme: Scheme::Gpt, partitions, notices: Vec::new() }.judged(size)
 }
 
-/// What is believed of a header.
+/// Fields of a GPT header that are used.
 struct GptHeader {
     block: u64,
-    /// Where the other copy is, in blocks.
+    /// Block of the other copy.
     alternate: u64,
     array_at: u64,
     entries: u32,

@@ -1,6 +1,6 @@
-//! What happens after a panic in the engine or in a worker? (F27)
+//! Poisoning: after a panic in the engine or in a worker nothing more is acknowledged (F27). (F27)
 //!
-//! Nothing is acknowledged any more. [`Guarded`] catches the panic, keeps its message, and from
+//! [`Guarded`] catches the panic, keeps its message, and from
 //! then on takes no input and gives no output: an engine whose state may be half changed is not
 //! asked again. Exports see it (`Port::on_poison`) and answer everything with an I/O error; member
 //! requests that are out still end, and their memory comes back; superblocks are not written, so
@@ -11,7 +11,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use weft_engine::{ComputeOp, Engine, Input, Output, Snapshot, Turn};
 use weft_units::Time;
 
-/// What the runtime drives. The engine, a bare member, or a test's stand-in.
+/// Core of a driver: the engine, a bare member, or a test's stand-in. The engine, a bare member, or
+/// a test's stand-in.
 pub trait Core: Send {
     /// See [`Engine::handle`].
     fn handle(&mut self, now: Time, input: Input);

@@ -1,4 +1,4 @@
-//! Which frames of the slab hold the payload of requests?
+//! Pool of payload frames: allocation to requests, and each client's share.
 //!
 //! First fit over a bitmap: runs of frames side by side, lowest first, so that small requests stay
 //! together at the bottom and long runs stay free above them. Each worker has a bottom of its own,
@@ -34,7 +34,7 @@ pub struct Pool {
     returns: u64,
     /// Of each home: the first word that may have a free frame, not below the home.
     low: [usize; HOMES],
-    /// Who a frame was lent to.
+    /// Client that has each frame.
     owners: Vec<ClientId>,
     /// Frames for each client that nobody else can take.
     floor: u32,
@@ -209,7 +209,7 @@ impl Pool {
         self.returns -= 1;
     }
 
-    /// Who has a frame.
+    /// Client that has a frame.
     #[must_use]
     pub fn owner(&self, frame: Frame) -> ClientId {
         self.owners[(frame.0 - self.first) as usize]
@@ -250,7 +250,7 @@ impl Pool {
     }
 }
 
-/// Where a client's worker looks first.
+/// First frame that a client's worker looks at.
 fn home_of(client: ClientId) -> usize {
     usize::from(Driver::port_of(client) / WORKER_PORTS) % HOMES
 }

@@ -1,6 +1,6 @@
-//! What is a way in, and how do ways in run?
+//! Reactor: ports (NBD server, control socket), the passes that serve them, and their orderly end.
 //!
-//! A [`Port`] is a way in: an NBD server, the control socket. It owns its descriptors, watches them
+//! A [`Port`] owns its descriptors, watches them
 //! through the [`Context`] and records inputs; replies come to it as events. In each pass all ports
 //! of a worker read first, then the engine decides, then all ports send: what arrived together is
 //! looked at together. Each port lives in one worker, which is a thread (`worker.rs`); all share
@@ -68,7 +68,7 @@ pub struct Context<'a, 'h> {
     pub(crate) stop: &'a mut bool,
 }
 
-/// How the loop ended.
+/// End of the loop.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Exit {

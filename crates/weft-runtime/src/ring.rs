@@ -1,9 +1,9 @@
-//! How are reads, writes and flushes of files started together and finished one by one?
+//! Ring: reads, writes and flushes of files, started together and finished one by one.
 //!
 //! A [`Ring`] is given operations, starts everything it was given with one `submit`, and hands each
-//! back with what the kernel said about it: a count of bytes, possibly short, or an `errno`. It
-//! retries nothing and interprets nothing; that is `member_io.rs`. There are two: io_uring and,
-//! where that is forbidden, a pool of threads. A third wraps either and misbehaves on purpose.
+//! back with the kernel's result: a count of bytes, possibly short, or an `errno`. Retries and the
+//! meaning of errors are `member_io.rs`. Rings are io_uring and, where that is forbidden, a pool of
+//! threads; `faulty.rs` wraps either for tests.
 //!
 //! An operation owns its memory (see `buffers.rs`) from `push` until it is handed back.
 
@@ -20,9 +20,9 @@ use crate::overlay::Overlay;
 pub struct RingOp {
     /// The caller's name for it; unique among those outstanding.
     pub id: u32,
-    /// Which file, as given to [`Ring::set_file`].
+    /// File, as given to [`Ring::set_file`].
     pub file: u16,
-    /// What.
+    /// Action on the file.
     pub action: Action,
     /// Where in the file the first byte goes that is moved (after `skip`).
     pub offset: u64,
@@ -32,7 +32,7 @@ pub struct RingOp {
     pub limit: usize,
 }
 
-/// What is to be done.
+/// Action of an operation.
 #[derive(Debug)]
 pub enum Action {
     /// `FALLOC_FL_PUNCH_HOLE`.
@@ -46,14 +46,14 @@ pub enum Action {
     Read(Buffer),
     /// Store the buffer.
     Write {
-        /// From where.
+        /// Memory that is written.
         buffer: Buffer,
         /// With `RWF_DSYNC`.
         durable: bool,
     },
 }
 
-/// How an operation ended.
+/// End of an operation.
 #[derive(Debug)]
 pub struct RingDone {
     /// The operation, with its memory.
@@ -93,7 +93,7 @@ pub trait Ring: Send {
         let _ = index;
     }
 
-    /// How many operations may be outstanding.
+    /// Number of operations that may be outstanding.
     fn capacity(&self) -> usize;
 
     /// Takes an operation. The caller keeps `outstanding < capacity`.

@@ -1,4 +1,4 @@
-//! Which bytes does the name of a member mean?
+//! Names of members: a path, a part of it, a partition or memory, and the bytes that each means.
 //!
 //! | name | means |
 //! |---|---|
@@ -23,7 +23,7 @@ use weft_units::SECTOR_BYTES;
 use crate::devices::DeviceError;
 use crate::partition::{self, TableError};
 
-/// What the name of a member means.
+/// Meaning of a member's name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemberSpec {
     /// As it was given; names the member in messages.
@@ -37,7 +37,7 @@ pub(crate) enum Place {
     Ram { bytes: u64 },
 }
 
-/// Which part of a file.
+/// Part of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Window {
     Area { offset: u64, len: Option<u64> },
@@ -45,7 +45,7 @@ pub(crate) enum Window {
     Whole,
 }
 
-/// Where a member is in its file.
+/// Place of a member in its file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Located {
     /// Its bytes, whole sectors.
@@ -95,7 +95,7 @@ impl MemberSpec {
         matches!(&self.place, Place::File { window, .. } if *window != Window::Whole)
     }
 
-    /// Which partition is named.
+    /// Number of the partition that is named.
     pub(crate) fn partition_number(&self) -> Option<u32> {
         match &self.place {
             Place::File { window: Window::Partition(number), .. } => Some(*number),

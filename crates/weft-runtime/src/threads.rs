@@ -1,6 +1,6 @@
-//! How is I/O done where io_uring is forbidden?
+//! Thread pool for file operations, where io_uring is forbidden.
 //!
-//! By a few threads that take operations, of the files in turn, and do `preadv`, `pwritev2` and
+//! A few threads take operations, of the files in turn, and do `preadv`, `pwritev2` and
 //! `fdatasync`. A file has at most three of eight threads, so that two that do not answer leave
 //! some to the others. Containers often forbid io_uring (seccomp, `kernel.io_uring_disabled`); the
 //! semantics are the same, only slower. A thread that panics hands its operation back marked so.

@@ -1,4 +1,4 @@
-//! Turns: which client's long request goes on next.
+//! Turns of long requests: which client's trim or write of zeroes goes on next.
 //!
 //! A trim or a write of zeroes brings no payload, so that no frames bound how much of it reaches
 //! the members. Such a request is carried out in slices, and a slice needs a turn. At most

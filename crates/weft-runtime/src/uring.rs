@@ -1,4 +1,4 @@
-//! How is I/O done with io_uring?
+//! Ring over io_uring: registered memory and files, submission, completion.
 //!
 //! One submission per `submit`, whatever was pushed. The slab is registered (in regions of 1 GiB,
 //! without the frame of zeros, which is mapped read-only and cannot be), and so are the files. A
@@ -13,7 +13,8 @@
 //!
 //! # Files of FUSE and of the network
 //!
-//! can keep whoever submits until their server answers, whatever the flags say. Their operations
+//! Such files can block the submitting thread until their server answers, whatever the flags say.
+//! Their operations
 //! begin in workers of the kernel (`IOSQE_ASYNC`), of which there are as many then as operations:
 //! by default there are a few, which one server that does not answer would take from the flushes of
 //! all files.

@@ -1,9 +1,9 @@
-//! What does a thread wait for, and who is called when it comes?
+//! Worker: the thread that serves some clients, what it waits for, and the phases of its end.
 //!
-//! One `epoll_wait`: the eventfd and the sockets of the worker's ports, and as timeout the earliest
-//! moment that anybody asked for. With nothing to do it sleeps without end; an idle server uses no
-//! CPU at all. The first worker also has what is there once: the ring, the descriptor that says
-//! stop, the engine's clock, and the end. Legal phases of it:
+//! A worker waits in one `epoll_wait`, for its eventfd and the sockets of its ports, until the
+//! earliest time that a port or the engine asked for. With nothing to do it sleeps without end; an
+//! idle server uses no CPU at all. The first worker also has the ring, the descriptor that says
+//! stop, and the engine's clock. Its legal phases:
 //!
 //! ```text
 //! Running ──► Stopping ──► Draining ──► over
@@ -83,7 +83,7 @@ const POLLS: u32 = 40;
 /// After so many waits in vain only every so many looks at all.
 const MISSES_MAX: u32 = 16;
 
-/// What only the first worker has.
+/// Duties of the first worker.
 struct Head {
     shutdown: OwnedFd,
     volumes: u16,

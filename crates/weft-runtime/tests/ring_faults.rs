@@ -1,4 +1,4 @@
-//! What rings do on a bad day reaches the engine as data that is right, or as one fault (F21, F26).
+//! Faults of rings reach the engine as correct data or as one fault (F21, F26).
 //!
 //! One list of cases for io_uring and for threads: a script makes operations short, late,
 //! interrupted or failing, and after a fixed workload every request has had its one answer, and the

@@ -1,7 +1,7 @@
-//! What comes in, and where does it go?
+//! Bytes that a client sends: headers to the codec, long payloads straight into their frames.
 //!
-//! Long payloads go from the socket into their frames; all else goes through the receive buffer and
-//! is looked at until it is used up or something has to be waited for.
+//! All but long payloads goes through the receive buffer, and is parsed until the buffer is empty
+//! or the connection has to wait.
 
 use std::io::IoSliceMut;
 use std::os::fd::OwnedFd;

@@ -1,4 +1,4 @@
-//! What goes out next, and how much of it has gone?
+//! Bytes that a client is sent: messages and replies, headers and frames in one `sendmsg`.
 //!
 //! One `sendmsg` takes the codec's own messages and as many replies as fit, headers and frames
 //! together.
@@ -44,7 +44,7 @@ impl Connection {
         Ok(Some((wanted, sent)))
     }
 
-    /// What the next `sendmsg` is made of.
+    /// Buffers of the next `sendmsg`.
     fn line_up(&self) -> Line<'_> {
         let mut line = Line { skip: self.sent, ..Line::default() };
         // The codec's own messages go between two replies, as early as possible.
@@ -144,11 +144,11 @@ impl Connection {
     }
 }
 
-/// What one `sendmsg` is made of.
+/// Buffers of one `sendmsg`.
 #[derive(Default)]
 struct Line<'a> {
     items: SmallVec<[Item<'a>; 64]>,
-    /// Where the payload is, in order.
+    /// Payload, in order.
     parts: Segments,
     /// Bytes of the first reply that were sent before.
     skip: usize,

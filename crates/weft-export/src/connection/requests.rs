@@ -1,7 +1,7 @@
-//! What becomes of a request between its header and its reply?
+//! NBD requests between header and reply: frames, pieces, retries and the result.
 //!
-//! It gets frames, goes to the engine in pieces, asks again for those whose member stalled, and
-//! takes its place among the replies when nothing of it is outstanding.
+//! A request gets frames, goes to the engine in pieces, repeats those whose member stalled, and
+//! becomes a reply when none of its pieces is outstanding.
 
 use smallvec::SmallVec;
 use weft_engine::{ClientRequest, Flags, ReplyError, RequestOp, Run, frames_needed};
@@ -45,7 +45,7 @@ pub(super) struct Piece {
     pub(super) at: At,
 }
 
-/// Who has the frames of a piece.
+/// Holder of a piece's frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum At {
     Engine,
@@ -153,7 +153,7 @@ impl Connection {
         true
     }
 
-    /// Where the next request is kept.
+    /// Slot that the next request is kept in.
     fn next_slot(&self) -> u32 {
         let fresh = || u32::try_from(self.slots.len()).expect("at most REQUESTS_MAX");
         self.free.last().copied().unwrap_or_else(fresh)
@@ -497,8 +497,8 @@ const TURNLESS_BYTES_MAX: u64 = 64 << 10;
 /// Zeros that are stored in one turn: 10 ms of a member that writes 400 MB/s. Requests of others
 /// wait for them.
 const ZEROES_BYTES_MAX: u64 = 4 << 20;
-/// What is discarded in one turn. Others wait for all of it, so does a stop, and it goes on when
-/// its client is gone; an array without a member stores zeros instead.
+/// Bytes that are discarded in one turn. Others wait for all of it, so does a stop, and it goes on
+/// when its client is gone; an array without a member stores zeros instead.
 const DISCARD_BYTES_MAX: u64 = 64 << 20;
 /// Trims and zeroes of one client that are not answered.
 const LONG_MAX: usize = 64;

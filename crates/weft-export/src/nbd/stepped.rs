@@ -1,4 +1,4 @@
-//! Overload, round by round: what clients that ask without end leave to one that reads.
+//! Tests of overload, round by round: what clients that ask without end leave to one that reads.
 //!
 //! Server and clients are on one thread and move in turn, one round at a time, so that what is
 //! counted does not depend on which thread runs when.
@@ -108,7 +108,7 @@ struct Stepped {
     seen: Arc<Mutex<Seen>>,
 }
 
-/// What was seen.
+/// Counts of one round.
 #[derive(Debug, Default)]
 struct Seen {
     /// Most answers to floods in one round.

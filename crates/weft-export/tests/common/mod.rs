@@ -1,4 +1,4 @@
-//! A server on a thread, and a blocking NBD client made of `weft-nbd`'s client half.
+//! Helpers of these tests: a server on a thread, and a blocking NBD client.
 #![allow(dead_code, unreachable_pub, reason = "each test file uses its part")]
 
 use std::io::{Read, Write};
@@ -347,7 +347,7 @@ impl Client {
         self.call(op, &[]).map(|_| ())
     }
 
-    /// Where holes are, from `offset` on.
+    /// Extents from `offset` on.
     pub fn map(&mut self, offset: u64, len: u64) -> Vec<Extent> {
         self.call(Op::BlockStatus { offset, len, one: false }, &[]).unwrap();
         std::mem::take(&mut self.extents)

@@ -1,4 +1,4 @@
-//! How does a client reach an export, or learn of some?
+//! Client's handshake: opening an export, describing one, or listing them all.
 //!
 //! Source: `proto.md` "Newstyle negotiation", "Option types", "Option reply types".
 
@@ -13,7 +13,7 @@ use crate::wire::{
     option_reply,
 };
 
-/// What a handshake is for.
+/// Purpose of a handshake.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Goal {
     /// Describe the export of this name, then leave.
@@ -405,7 +405,7 @@ impl ClientHandshake {
     }
 }
 
-/// What a server said during the handshake.
+/// Message of a server during the handshake.
 #[derive(Debug)]
 pub enum HandshakeEvent {
     /// The goal is out of reach. Send the output if there is some, then hang up.

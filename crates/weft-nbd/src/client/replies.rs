@@ -1,7 +1,7 @@
-//! Is what a server sends a reply to what was asked?
+//! Client's replies: each one checked against its request.
 //!
-//! Every reply is held against its request: data inside the range asked for, once, and all of it;
-//! extents from its first byte on; nothing for requests that are not open.
+//! Data has to be inside the range asked for, once, and all of it; extents begin at its first byte;
+//! a reply to a request that is not open is an error.
 //!
 //! Source: `proto.md` "Simple reply message", "Structured reply types", "Extended reply chunk
 //! message".
@@ -271,7 +271,7 @@ impl ClientConnection {
     }
 }
 
-/// Which parts of a read have come. Disjoint ranges inside the read whose lengths add up to that of
+/// Parts of a read that have come. Disjoint ranges inside the read whose lengths add up to that of
 /// the read cover it, so no merging is needed.
 #[derive(Debug, Default)]
 pub(super) struct Coverage {

@@ -1,4 +1,4 @@
-//! What may a client ask of an export, and what has it asked?
+//! Client's requests: which an export allows, their encoding, and those that are open.
 //!
 //! Source: `proto.md` "Request message", "Extended request message", "Request types".
 
@@ -194,7 +194,7 @@ impl ClientConnection {
     }
 }
 
-/// What a server answered.
+/// Event in a session: a reply, data, extents.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ClientEvent {
     /// The server cannot be followed any further. Hang up; open requests are not answered.
@@ -212,7 +212,7 @@ pub enum ClientEvent {
     Done {
         /// The request.
         cookie: u64,
-        /// How it went.
+        /// Result of the request.
         result: Result<(), NbdError>,
     },
     /// What there is from the first byte of a request for block status on. An error may still come.
@@ -233,7 +233,7 @@ pub enum ClientEvent {
     },
 }
 
-/// Why a request was not encoded.
+/// Reasons why a request was not encoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RequestError {

@@ -135,7 +135,7 @@ impl Client {
         }
     }
 
-    /// What was sent since the last call.
+    /// Bytes sent since the last call.
     pub(crate) fn take_sent(&mut self) -> Vec<u8> {
         let mut sent = self.handshake.output().to_vec();
         self.handshake.advance_output(sent.len());

@@ -146,7 +146,7 @@ impl Server {
         }
     }
 
-    /// What was sent since the last call.
+    /// Bytes sent since the last call.
     pub(crate) fn take_sent(&mut self) -> Vec<u8> {
         self.drain();
         std::mem::take(&mut self.sent)

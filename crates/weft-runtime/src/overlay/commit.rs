@@ -1,4 +1,4 @@
-//! How do the changes of overlays come into their members, or vanish?
+//! Commit of overlays: their changes written into the members, or dropped.
 //!
 //! ```text
 //! 1  every overlay is marked "committing", durably: from now on members are neither old nor new
@@ -83,7 +83,7 @@ impl Commit {
         Ok(commit)
     }
 
-    /// What [`Commit::run`] would do.
+    /// Changes that [`Commit::run`] would make.
     #[must_use]
     pub fn plans(&self) -> Vec<CommitPlan> {
         let plan = |(member, overlay): &(OpenMember, Overlay)| CommitPlan {

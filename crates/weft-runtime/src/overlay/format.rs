@@ -1,4 +1,4 @@
-//! What is written in the file of an overlay?
+//! Format of an overlay file: header, map of granules, data.
 //!
 //! ```text
 //! byte 0         header, in one sector, so that a crash leaves the old one or the new one
@@ -19,7 +19,7 @@ pub(super) const GRANULE: u64 = GRANULE_LEN as u64;
 pub(super) const PAGE: usize = 4096;
 /// Granules of a page of the map.
 pub(super) const PAGE_GRANULES: u64 = PAGE as u64 * 8;
-/// Where the map begins.
+/// First byte of the map.
 pub(super) const MAP_AT: u64 = 4096;
 /// Bytes of the header, one sector.
 pub(super) const HEADER: usize = 512;
@@ -39,7 +39,7 @@ pub(super) enum OverlayState {
     Open,
 }
 
-/// What an overlay is for.
+/// Header of an overlay: the member that it is for, and its state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Header {
     pub(super) state: OverlayState,

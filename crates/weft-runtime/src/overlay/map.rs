@@ -1,4 +1,4 @@
-//! Which granules does an overlay have, and which of them would a crash forget?
+//! Map of an overlay: the granules that it has, and those that are not yet durable.
 //!
 //! Pages of the map in memory, those with a bit at least. A bit is set once its granule was
 //! written; its page is then *pending* until a flush has made the data durable, and the page after
@@ -42,7 +42,7 @@ impl Map {
         self.pages.get(&page).is_some_and(|page| page[byte] & bit != 0)
     }
 
-    /// How many granules it has.
+    /// Number of granules.
     pub(super) fn granules(&self) -> u64 {
         self.granules
     }

@@ -1,4 +1,5 @@
-//! How do requests reach an overlay?
+//! Ring for overlays: reads of unchanged data go to the member, all else to a thread of the
+//! overlay.
 //!
 //! [`OverlayRing`] wraps a ring. Reads of what is as it is on the member go to the ring, which has
 //! the member's file; all else of a member with an overlay goes to a thread of that overlay, which

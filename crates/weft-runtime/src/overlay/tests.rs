@@ -1,4 +1,4 @@
-//! Overlays against a model, after crashes, changed members, and enemies.
+//! Tests of overlays: against a model, after crashes, with changed members and hostile files.
 
 use super::*;
 use crate::buffers::AlignedBytes;

@@ -1,4 +1,4 @@
-//! Tables as partitioners write them, and as enemies do.
+//! Tests of partition tables: as partitioners write them, and hostile ones.
 
 use super::*;
 
