@@ -38,7 +38,7 @@ use crate::output::{MemberOp, Notice};
 use crate::raid::geometry::Geometry;
 use crate::raid::slot_set::SlotSet;
 use crate::ranges::RequestId;
-use crate::sched::merge::MergeKind;
+use crate::sched::request::MemberRequest;
 use crate::snapshot::MemberState;
 
 /// The coordinator of one array.
@@ -1092,18 +1092,6 @@ impl Array {
         let last = &member.last[usize::from(request.write)];
         out.room(member.data_sector(request.sector), request, last)
     }
-}
-
-/// A read or write of one member.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct MemberRequest {
-    pub(crate) write: bool,
-    /// First data sector.
-    pub(crate) sector: Sectors,
-    pub(crate) bytes: Bytes,
-    /// How large the request may become.
-    pub(crate) max: Bytes,
-    pub(crate) kind: MergeKind,
 }
 
 /// The superblock of a new spare, after that of a member.

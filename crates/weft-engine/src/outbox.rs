@@ -6,14 +6,14 @@ use smallvec::smallvec;
 use weft_units::{Bytes, ClientId, MemberIndex, Sectors, Slot, StripeId, Time, VolumeId};
 
 use crate::Work;
-use crate::array::MemberRequest;
 use crate::error::ReplyError;
 use crate::frame::{Segment, Segments};
 use crate::input::Attr;
 use crate::member::Member;
 use crate::output::{ComputeOp, MemberOp, Notice, Output};
 use crate::ranges::RequestId;
-use crate::sched::merge::{self, Last, MergeKind};
+use crate::sched::merge::{self, Last};
+use crate::sched::request::{MemberRequest, MergeKind};
 use crate::token::{Tag, Token};
 
 /// Who is to be told of a `Done`.

@@ -1,4 +1,4 @@
-//! Which member requests of one turn become one?
+//! Back merge of the member requests of one turn.
 //!
 //! Stripes are decided one at a time, so that a full stripe arrives here as many small requests
 //! that lie side by side. A request is appended to the last one of the same member and kind when it
@@ -10,19 +10,9 @@
 
 use weft_units::Sectors;
 
-use crate::array::MemberRequest;
+use super::request::{MemberRequest, MergeKind};
 use crate::frame::{Segment, Segments};
 use crate::input::Attr;
-
-/// What two requests of one member and direction have in common if one goes to the end of the
-/// other.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct MergeKind {
-    pub(crate) fua: bool,
-    /// For stripes of the cache; else for a chunk-aligned read.
-    pub(crate) stripes: bool,
-    pub(crate) attr: Attr,
-}
 
 /// The last request of one member and direction.
 #[derive(Clone, Copy, Debug)]

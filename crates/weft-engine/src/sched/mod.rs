@@ -7,3 +7,6 @@
 
 pub(crate) mod merge;
 pub mod mq_deadline;
+pub(crate) mod request;
+
+pub use request::{Direction, Dispatched, IoPriority, QueuedRequest};

@@ -1,8 +1,9 @@
-//! Which queued request goes to the member next, sorted by place but none left waiting for ever?
+//! mq-deadline: requests of a member sorted by place, with a bound on how long each waits.
 //!
 //! Requests of one direction go out in ascending order, in batches. Between two batches the
 //! direction is chosen anew: reads, unless writes were passed over twice; and from the front of the
-//! queue if what waits there longest is late, else where the last batch of this direction ended.
+//! queue if the deadline of what waits there longest has passed, else where the last batch of this
+//! direction ended.
 //!
 //! A request that begins where a queued one ends (or ends where one begins) becomes a part of it.
 //!
@@ -17,12 +18,14 @@ use std::collections::BTreeMap;
 use smallvec::{SmallVec, smallvec};
 use weft_units::{Sectors, Span, Time};
 
+use super::request::{Direction, Dispatched, IoPriority, QueuedRequest};
+
 /// The knobs, named as in `/sys/block/X/queue/iosched/`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// After which time a read is late.
+    /// How long after its arrival a read has its deadline.
     pub read_expire: Span,
-    /// After which time a write is late.
+    /// How long after its arrival a write has its deadline.
     pub write_expire: Span,
     /// How many batches of reads go before a batch of writes that waits.
     pub writes_starved: u32,
@@ -50,64 +53,11 @@ impl Default for Settings {
     }
 }
 
-/// Which way the data goes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Direction {
-    /// From the member.
-    Read,
-    /// To the member.
-    Write,
-}
-
-/// The classes of `ioprio`; no class counts as best effort.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum IoPriority {
-    /// Before everything else.
-    RealTime,
-    /// What nothing was said about.
-    #[default]
-    BestEffort,
-    /// After everything else.
-    Idle,
-}
-
-/// What is queued.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct QueuedRequest {
-    /// The caller's name for it.
-    pub id: u64,
-    /// Which way.
-    pub direction: Direction,
-    /// Its class.
-    pub level: IoPriority,
-    /// Where it begins.
-    pub first: Sectors,
-    /// How long it is; not zero.
-    pub len: Sectors,
-    /// Whether it may become a part of another one: no FUA, no flush.
-    pub merges: bool,
-}
-
-/// What goes to the member.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Dispatched {
-    /// Which way.
-    pub direction: Direction,
-    /// Its class; [`MqDeadline::completed`] wants it back.
-    pub level: IoPriority,
-    /// Where it begins.
-    pub first: Sectors,
-    /// How long it is.
-    pub len: Sectors,
-    /// Everything that it is made of.
-    pub ids: SmallVec<[u64; 4]>,
-}
-
 /// The queue of one member.
 #[derive(Clone, Debug)]
 pub struct MqDeadline {
     settings: Settings,
-    levels: [Queues; 3],
+    per_prio: [Queues; 3],
     last_direction: Direction,
     batching: u32,
     starved: u32,
@@ -131,16 +81,16 @@ struct Queue {
     sorted: BTreeMap<(Sectors, u64), Queued>,
     /// Where a mergeable request ends: its key in `sorted`.
     ends: BTreeMap<Sectors, (Sectors, u64)>,
-    /// By when they are late, then by arrival.
+    /// By deadline, then by arrival.
     fifo: BTreeMap<(Time, u64), (Sectors, u64)>,
-    latest: Sectors,
+    latest_pos: Sectors,
 }
 
 #[derive(Clone, Debug)]
 struct Queued {
     len: Sectors,
-    late: Time,
-    /// Its place in the FIFO among those that are late at one time.
+    deadline: Time,
+    /// Its place in the FIFO among those of one deadline.
     arrival: u64,
     merges: bool,
     ids: SmallVec<[u64; 4]>,
@@ -160,7 +110,7 @@ impl MqDeadline {
     pub fn new(settings: Settings) -> Self {
         Self {
             settings,
-            levels: Default::default(),
+            per_prio: Default::default(),
             last_direction: Direction::Write,
             batching: 0,
             starved: 0,
@@ -172,13 +122,13 @@ impl MqDeadline {
     /// Whether nothing is queued. What is at the member does not count.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.levels.iter().flat_map(|level| &level.of).all(|queue| queue.sorted.is_empty())
+        self.per_prio.iter().flat_map(|level| &level.of).all(|queue| queue.sorted.is_empty())
     }
 
     /// How many requests are queued. What was merged is a part of one.
     #[must_use]
     pub fn waiting(&self) -> usize {
-        self.levels.iter().flat_map(|level| &level.of).map(|queue| queue.sorted.len()).sum()
+        self.per_prio.iter().flat_map(|level| &level.of).map(|queue| queue.sorted.len()).sum()
     }
 
     /// Queues a request, or makes it a part of a queued one. Says whether it was merged.
@@ -191,13 +141,13 @@ impl MqDeadline {
             Direction::Read => self.settings.read_expire,
             Direction::Write => self.settings.write_expire,
         };
-        let level = &mut self.levels[request.level as usize];
+        let level = &mut self.per_prio[request.level as usize];
         level.queued += 1;
         let arrival = self.arrivals;
         self.arrivals += 1;
         let queued = Queued {
             len: request.len,
-            late: now + expire,
+            deadline: now + expire,
             arrival,
             merges: request.merges,
             ids: smallvec![request.id],
@@ -210,7 +160,7 @@ impl MqDeadline {
 
     fn merge(&mut self, request: &QueuedRequest) -> bool {
         let max = self.settings.max;
-        let level = &mut self.levels[request.level as usize];
+        let level = &mut self.per_prio[request.level as usize];
         let queue = &mut level.of[request.direction as usize];
         let count = queue.sorted.len();
         let fits = |queue: &Queue, key: (Sectors, u64)| {
@@ -242,8 +192,8 @@ impl MqDeadline {
 
     /// The next request for the member.
     pub fn dispatch(&mut self, now: Time) -> Option<Dispatched> {
-        let levels = self.levels.iter().filter(|level| level.queued > 0).count();
-        if levels > 1
+        let busy = self.per_prio.iter().filter(|level| level.queued > 0).count();
+        if busy > 1
             && let Some(before) = now.0.checked_sub(self.settings.prio_aging_expire.0).map(Time)
         {
             for level in [IoPriority::BestEffort, IoPriority::Idle] {
@@ -257,7 +207,7 @@ impl MqDeadline {
                 return Some(dispatched);
             }
             // Also while it has requests at the member only: classes are strict.
-            if self.levels[level as usize].queued > 0 {
+            if self.per_prio[level as usize].queued > 0 {
                 return None;
             }
         }
@@ -266,13 +216,13 @@ impl MqDeadline {
 
     /// A dispatched request of this class is done.
     pub fn completed(&mut self, level: IoPriority) {
-        self.levels[level as usize].queued -= 1;
+        self.per_prio[level as usize].queued -= 1;
     }
 
     /// The next one of a class that did not come after `latest_start`. Changes nothing if there is
     /// none.
     fn pick(&mut self, level: IoPriority, latest_start: Time, now: Time) -> Option<Dispatched> {
-        let queues = &self.levels[level as usize];
+        let queues = &self.per_prio[level as usize];
         let of = |direction: Direction| &queues.of[direction as usize];
         let mut starved = self.starved;
         let follows = of(self.last_direction).next();
@@ -299,9 +249,9 @@ impl MqDeadline {
                     }
                 };
                 let queue = of(direction);
-                let ((late, _), oldest) = queue.fifo.first_key_value()?;
+                let ((deadline, _), oldest) = queue.fifo.first_key_value()?;
                 let key = match queue.next() {
-                    Some(next) if *late > now => next,
+                    Some(next) if *deadline > now => next,
                     _ => *oldest,
                 };
                 (direction, key, 0)
@@ -311,14 +261,14 @@ impl MqDeadline {
             Direction::Read => self.settings.read_expire,
             Direction::Write => self.settings.write_expire,
         };
-        let started = of(direction).sorted[&key].late.0.saturating_sub(expire.0);
+        let started = of(direction).sorted[&key].deadline.0.saturating_sub(expire.0);
         if started > latest_start.0 {
             return None;
         }
         (self.starved, self.last_direction, self.batching) = (starved, direction, batching + 1);
-        let queue = &mut self.levels[level as usize].of[direction as usize];
+        let queue = &mut self.per_prio[level as usize].of[direction as usize];
         let queued = queue.take(key);
-        queue.latest = key.0;
+        queue.latest_pos = key.0;
         let place = Place { level, direction, key };
         if self.last_merge == Some(place) {
             self.last_merge = None;
@@ -330,14 +280,14 @@ impl MqDeadline {
 impl Queue {
     /// The first one where the last batch ended, or beyond.
     fn next(&self) -> Option<(Sectors, u64)> {
-        self.sorted.range((self.latest, 0)..).next().map(|(key, _)| *key)
+        self.sorted.range((self.latest_pos, 0)..).next().map(|(key, _)| *key)
     }
 
     fn put(&mut self, key: (Sectors, u64), queued: Queued) {
         if queued.merges {
             self.ends.insert(key.0 + queued.len, key);
         }
-        self.fifo.insert((queued.late, queued.arrival), key);
+        self.fifo.insert((queued.deadline, queued.arrival), key);
         self.sorted.insert(key, queued);
     }
 
@@ -347,7 +297,7 @@ impl Queue {
         if self.ends.get(&end) == Some(&key) {
             self.ends.remove(&end);
         }
-        self.fifo.remove(&(queued.late, queued.arrival));
+        self.fifo.remove(&(queued.deadline, queued.arrival));
         queued
     }
 
@@ -402,8 +352,8 @@ impl Queued {
     fn swallow(&mut self, next: Self) {
         self.len += next.len;
         self.ids.extend(next.ids);
-        if next.late < self.late {
-            (self.late, self.arrival) = (next.late, next.arrival);
+        if next.deadline < self.deadline {
+            (self.deadline, self.arrival) = (next.deadline, next.arrival);
         }
     }
 }
@@ -491,7 +441,7 @@ mod tests {
         for (id, first) in [(0, 6000), (1, 300), (2, 100), (3, 200), (4, 7000)] {
             queue.insert(&request(id, R, first, 4), at(id));
         }
-        queue.levels[1].of[0].latest = Sectors(5000);
+        queue.per_prio[1].of[0].latest_pos = Sectors(5000);
         let order: Vec<u64> = drain(&mut queue, at(5)).iter().map(|next| next.1).collect();
         assert_eq!(order, [6000, 7000, 300, 100, 200]);
     }
@@ -548,7 +498,7 @@ mod tests {
         queue.insert(&request(2, R, 2016, 8), at(0));
         queue.insert(&request(3, R, 2000, 8), at(200));
         assert!(queue.insert(&request(4, R, 2008, 8), at(300)));
-        queue.levels[1].of[0].latest = Sectors(0);
+        queue.per_prio[1].of[0].latest_pos = Sectors(0);
         let next = queue.dispatch(at(501)).unwrap();
         assert_eq!((next.first, next.len), (Sectors(2000), Sectors(24)), "late since 500 ms");
     }
@@ -577,7 +527,7 @@ mod tests {
         }
         seen.sort_unstable();
         assert!(seen.iter().copied().eq(0..5000));
-        assert_eq!(queue.levels[1].queued, 0);
-        assert!(queue.levels[1].of.iter().all(|of| of.ends.is_empty() && of.fifo.is_empty()));
+        assert_eq!(queue.per_prio[1].queued, 0);
+        assert!(queue.per_prio[1].of.iter().all(|of| of.ends.is_empty() && of.fifo.is_empty()));
     }
 }

@@ -9,7 +9,7 @@ use weft_units::{ByteRange, Bytes, FRAME_BYTES, SECTOR_BYTES, SectorRange, Secto
 
 use super::{ATTACHING, Active, Volume};
 use crate::align::whole_blocks;
-use crate::array::{Array, MemberRequest};
+use crate::array::Array;
 use crate::error::ReplyError;
 use crate::frame::Run;
 use crate::input::RequestOp;
@@ -20,7 +20,7 @@ use crate::outbox::{Outbox, ReadPart, Who};
 use crate::output::Output;
 use crate::raid::parity::split::{Attaching, Detour, SplitRequest};
 use crate::ranges::RequestId;
-use crate::sched::merge::MergeKind;
+use crate::sched::request::{MemberRequest, MergeKind};
 
 impl Volume {
     /// Reads straight from the members, chunk by chunk, exactly what was asked for; through the

@@ -14,7 +14,8 @@ use std::collections::VecDeque;
 
 use smallvec::{SmallVec, smallvec};
 use weft_engine::Token;
-use weft_engine::sched::mq_deadline::{Direction, IoPriority, MqDeadline, QueuedRequest, Settings};
+use weft_engine::sched::mq_deadline::{MqDeadline, Settings};
+use weft_engine::sched::{Direction, IoPriority, QueuedRequest};
 use weft_units::{Bytes, Sectors, Span, Time};
 
 use crate::drive::{Access, Command, Done, Drive};

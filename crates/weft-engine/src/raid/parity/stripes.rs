@@ -26,7 +26,6 @@ use super::plan::{Facts, StripeStep};
 use super::priority::{Patience, Variant, patience_for_others};
 use super::stripe::{Batch, Operation, ResyncState, Stripe, SubRequest};
 use super::waits::StripeWaits;
-use crate::array::MemberRequest;
 use crate::error::ReplyError;
 use crate::frame::Segment;
 use crate::input::{Attr, Fault, Located, SyncAction, Value};
@@ -38,7 +37,7 @@ use crate::output::{ComputeOp, Differs, Source, Sources};
 use crate::raid::geometry::{Geometry, Placement};
 use crate::raid::slot_set::SlotSet;
 use crate::ranges::RequestId;
-use crate::sched::merge::MergeKind;
+use crate::sched::request::{MemberRequest, MergeKind};
 
 pub(crate) use self::surroundings::Surroundings;
 

@@ -2,7 +2,7 @@
 
 use std::cmp::Reverse;
 
-use weft_engine::sched::mq_deadline::{Direction, IoPriority};
+use weft_engine::sched::{Direction, IoPriority};
 use weft_engine::{
     Attr, Class, ClientRequest, ComputeOp, Congestion, Differs, Flags, Input, Located, MemberOp,
     Output, ReplyError, Run, Token, Value, frames_needed,

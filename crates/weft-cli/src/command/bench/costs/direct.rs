@@ -8,7 +8,8 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use weft_engine::sched::mq_deadline::{Direction, IoPriority, MqDeadline, QueuedRequest, Settings};
+use weft_engine::sched::mq_deadline::{MqDeadline, Settings};
+use weft_engine::sched::{Direction, IoPriority, QueuedRequest};
 use weft_nbd::{
     ClientConnection, ClientEvent, ClientHandshake, ExportInfo, Goal, HandshakeEvent, Op,
     ServerConnection, ServerEvent,

@@ -3,12 +3,13 @@
 
 use weft_units::Slot;
 
-use crate::array::{Array, MemberRequest};
+use crate::array::Array;
 use crate::frame::Segment;
 use crate::knobs::Knobs;
 use crate::membership::{Membership, Report};
 use crate::mutant::Mutant;
 use crate::outbox::{Outbox, Who};
+use crate::sched::request::MemberRequest;
 
 /// What stripes need of the world while they are handled.
 pub(crate) struct Surroundings<'a> {

@@ -9,7 +9,6 @@
 use weft_units::{Bytes, FRAME_BYTES, Slot, StripeId};
 
 use super::{Event, Stripes, Surroundings, exponent};
-use crate::array::MemberRequest;
 use crate::error::ReplyError;
 use crate::frame::{Segment, Segments, ZERO_FRAME};
 use crate::mutant::Mutant;
@@ -18,7 +17,8 @@ use crate::output::ComputeOp;
 use crate::raid::parity::plan::Mode;
 use crate::raid::parity::stripe::{Batch, Operation, SubRequest};
 use crate::raid::slot_set::SlotSet;
-use crate::sched::merge::{self, MergeKind};
+use crate::sched::merge;
+use crate::sched::request::{MemberRequest, MergeKind};
 
 impl Stripes {
     /// Takes in what is written and computes parity: of one stripe, or of a batch.
