@@ -1,4 +1,4 @@
-//! How is a result told so that readers of fio's JSON understand it?
+//! Results in fio's JSON format.
 //!
 //! [`document`] writes the keys of fio 3.33, in its order and its units (a test compares them with
 //! a list from a real run), and what weft knows beyond them under one key, `weft`.
@@ -29,11 +29,11 @@ pub struct JobResult {
     pub clat_percentiles: bool,
     /// An error number of the system; 0 is none.
     pub error: i32,
-    /// How long it ran.
+    /// Run time.
     pub runtime: Span,
     /// Reads, writes and trims, by [`Direction`].
     pub directions: [DirectionResult; 3],
-    /// How long syncs took.
+    /// Latencies of syncs.
     pub syncs: Latencies,
     /// Requests by how many were outstanding when they were handed over: 1, 2–3, 4–7, …, 64 or
     /// more.
@@ -44,7 +44,7 @@ pub struct JobResult {
     pub complete_sizes: [u64; 7],
 }
 
-/// What a job did in one direction.
+/// Result of a job in one direction.
 #[derive(Clone, Debug, Default)]
 pub struct DirectionResult {
     /// Bytes transferred.
@@ -121,7 +121,7 @@ impl JobResult {
         }
     }
 
-    /// What it did in one direction.
+    /// Result in one direction.
     pub fn direction(&mut self, direction: Direction) -> &mut DirectionResult {
         &mut self.directions[direction as usize]
     }
@@ -183,7 +183,7 @@ fn batch_level(count: u32) -> usize {
     }
 }
 
-/// What stands above the jobs.
+/// Keys above the jobs.
 #[derive(Clone, Debug)]
 pub struct Header {
     /// Version of weft, behind `fio-3.33-compat weft-`.
@@ -194,7 +194,7 @@ pub struct Header {
     pub time: String,
     /// Options of `[global]`.
     pub global_options: Vec<(String, String)>,
-    /// What weft knows beyond fio's keys.
+    /// Values beyond fio's keys.
     pub weft: Value,
 }
 

@@ -1,4 +1,4 @@
-//! The fit of one parameter to a published figure of the baseline.
+//! Fit of one parameter to a published figure of the baseline.
 //!
 //! A model is calibrated on published figures of the *baseline* only. [`Figures`] keeps these apart
 //! from what is to be predicted, and [`fit`] takes a [`Baseline`], so no figure that is to be
@@ -16,7 +16,7 @@ pub struct Figures {
     predicted: BTreeMap<String, f64>,
 }
 
-/// What may be fitted to.
+/// Figures of the baseline, which may be fitted to.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Baseline(BTreeMap<String, f64>);
 
@@ -32,7 +32,7 @@ impl Figures {
         }
     }
 
-    /// What may be fitted to.
+    /// Figures that may be fitted to.
     #[must_use]
     pub fn baseline(&self) -> &Baseline {
         &self.baseline
@@ -53,7 +53,7 @@ impl Baseline {
     }
 }
 
-/// What is varied, and how closely.
+/// Range and tolerance of the parameter.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Range {
     /// Smallest value of the parameter.
@@ -71,22 +71,22 @@ pub struct Range {
 pub struct Fitted {
     /// The parameter.
     pub parameter: f64,
-    /// What the model says with it.
+    /// Value of the model at the parameter.
     pub model: f64,
-    /// What was published.
+    /// Published figure.
     pub figure: f64,
-    /// How often the model was evaluated.
+    /// Number of evaluations of the model.
     pub steps: u32,
 }
 
-/// Why no parameter was found.
+/// Reasons why no parameter was found.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum FitError {
     /// The baseline has no such figure.
     #[error("published figure {name:?}: found none in the baseline, expected a finite number")]
     Figure {
-        /// Which.
+        /// Name of the figure.
         name: String,
     },
     /// The figure is beyond what the model says anywhere in the range.
@@ -94,15 +94,15 @@ pub enum FitError {
         "fit to {figure}: the model says {at_low} at {low} and {at_high} at {high}, expected one below and one above; widen the range"
     )]
     Range {
-        /// What was published.
+        /// Published figure.
         figure: f64,
         /// Smallest parameter.
         low: f64,
-        /// What the model says there.
+        /// Value of the model at the low end.
         at_low: f64,
         /// Largest parameter.
         high: f64,
-        /// What the model says there.
+        /// Value of the model at the high end.
         at_high: f64,
     },
     /// Steps ran out.
@@ -110,13 +110,13 @@ pub enum FitError {
         "fit to {figure}: after {steps} steps the model says {model}, expected within {tolerance} of it"
     )]
     Steps {
-        /// What was published.
+        /// Published figure.
         figure: f64,
-        /// How many.
+        /// Number of evaluations.
         steps: u32,
         /// The nearest that the model came.
         model: f64,
-        /// How near it should come.
+        /// Tolerance.
         tolerance: f64,
     },
 }

@@ -1,4 +1,4 @@
-//! How long did requests take?
+//! Latencies: minimum, maximum, mean, deviation and percentiles.
 //!
 //! Minimum, maximum, mean and deviation are exact; percentiles come from a histogram with three
 //! significant digits, in memory that depends on the range of values, not on their number.
@@ -80,7 +80,7 @@ impl Latencies {
         self.histogram.add(&other.histogram).expect("a histogram that grows takes any other");
     }
 
-    /// How many requests.
+    /// Number of requests.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.histogram.len()

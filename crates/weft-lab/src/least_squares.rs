@@ -1,9 +1,9 @@
-//! What does each kind of work cost, if only sums are known?
+//! Non-negative least squares: costs of each kind of work from sums.
 //!
 //! Each observation says how often every kind of work was done and how long that took together. The
 //! costs are those that explain all observations best, relative to each one's time, and none is
-//! below zero: work never takes less than no time. Of explanations that are as good as each other,
-//! as where one kind is never done without another, it is the one that shares the time out. Found
+//! below zero: work never takes less than no time. Of explanations that are equally good,
+//! as where one kind is never done without another, the result shares the time out. The search goes
 //! coordinate by coordinate; the problem is strictly convex, so there is one best value.
 //!
 //! Source   C. L. Lawson, R. J. Hanson, "Solving Least Squares Problems", 1974, chapter 23 (the

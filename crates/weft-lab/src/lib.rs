@@ -1,4 +1,4 @@
-//! What is measured, with what, and what does it mean?
+//! Laboratory of weft: traces, jobs, experiments, statistics and reports.
 //!
 //! The parts of an experiment that are neither the engine nor the world it runs in: traces of block
 //! devices ([`replay`]), jobs as fio describes them ([`job`]) and their results as fio

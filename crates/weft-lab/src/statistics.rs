@@ -1,4 +1,4 @@
-//! What is a set of runs worth?
+//! Statistics of runs: means and ratios with intervals, stationarity, verdicts.
 //!
 //! Means and ratios come with the 95 % interval of Student's t. A ratio of two variants is the mean
 //! of the logarithms of paired runs' ratios: the runs of a pair share their seed, so what chance
@@ -22,16 +22,16 @@ pub struct Estimate {
     pub count: usize,
 }
 
-/// Why samples say nothing.
+/// Reasons why samples say nothing.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum StatisticsError {
     /// Too few.
     #[error("samples: found {found}, expected at least {expected}")]
     Count {
-        /// How many there are.
+        /// Number of samples.
         found: usize,
-        /// How many are needed.
+        /// Number that is needed.
         expected: usize,
     },
     /// Pairs without a partner.
@@ -49,7 +49,7 @@ pub enum StatisticsError {
     Sample {
         /// 0-based.
         index: usize,
-        /// What stands there.
+        /// Value that was found.
         found: f64,
     },
 }

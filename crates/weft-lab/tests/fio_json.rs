@@ -1,4 +1,4 @@
-//! Is what weft tells of a job what fio's readers expect?
+//! Tests of results in fio's JSON: keys, order and units of fio 3.33.
 
 use serde_json::Value;
 use weft_lab::fio_json::{Header, JobResult, document};

@@ -1,5 +1,4 @@
-//! Whatever stands in a trace, reading it ends; and what was read, written and read again is the
-//! same.
+//! Property tests of traces: reading always ends, and read, written and read again is the same.
 
 use proptest::prelude::*;
 use weft_lab::replay::iolog::{Version, Writer};

@@ -1,4 +1,4 @@
-//! Is a page whole, self-contained and safe, whatever it is made of?
+//! Tests of report pages: complete, self-contained and safe, whatever they are made of.
 
 use proptest::prelude::*;
 use weft_lab::experiment::{Effort, Experiment, Outcome, Size};

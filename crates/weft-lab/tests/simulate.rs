@@ -1,4 +1,4 @@
-//! Do jobs on a simulated volume do what fio's options say?
+//! Tests of simulated jobs: each option of fio has its effect.
 
 use weft_engine::knobs::Knobs;
 use weft_lab::fio_json::JobResult;

@@ -33,29 +33,29 @@ use crate::statistics::{Estimate, is_same, mean};
 pub struct Fit {
     /// The key of the drive's model.
     pub parameter: String,
-    /// What it stands for.
+    /// Meaning of the parameter.
     pub about: String,
     /// The row, as it is printed, whose baseline is known.
     pub row: String,
     low: f64,
     high: f64,
     tolerance: f64,
-    /// What was found, and is used.
+    /// Value that was found, and is used.
     pub value: f64,
 }
 
-/// What fits of one parameter found.
+/// Results of the fits of one parameter.
 #[derive(Clone, Debug)]
 pub struct Calibrated {
     /// What is fitted, and which value the text has.
     pub fit: Fit,
-    /// What was found, fit by fit.
+    /// Results, fit by fit.
     pub found: Vec<Fitted>,
     /// The parameters that were found, in the mean.
     pub scatter: Estimate,
 }
 
-/// How often a parameter is found.
+/// Number of fits of a parameter.
 pub const FITS: u64 = 3;
 
 /// From the seeds of a fit to those of the next.
@@ -83,7 +83,7 @@ impl Fit {
 }
 
 impl Calibrated {
-    /// Of what fits found, two at least.
+    /// Result of the fits that were found, two at least.
     pub(super) fn of(fit: Fit, found: Vec<Fitted>) -> Result<Self, ExperimentError> {
         let parameters: Vec<f64> = found.iter().map(|found| found.parameter).collect();
         Ok(Self { fit, scatter: mean(&parameters)?, found })
@@ -98,7 +98,7 @@ impl Calibrated {
 }
 
 impl Experiment {
-    /// What was fitted.
+    /// The fits.
     #[must_use]
     pub fn fits(&self) -> &[Fit] {
         &self.text.fit

@@ -1,4 +1,5 @@
-//! Controls: is it the patch that makes the difference, and would it be seen if it were not?
+//! Controls: comparisons that show that the patch makes the difference, and that a difference would
+//! be seen.
 //!
 //! In one case of an experiment, by one judgement ([`is_same`]):
 //!
@@ -25,13 +26,13 @@ use crate::statistics::{Band, Estimate, is_same, ratio};
 /// Two things that must be the same, or must not be.
 #[derive(Clone, Debug)]
 pub struct Control {
-    /// Which.
+    /// Name of the control.
     pub name: &'static str,
-    /// What it is, in a sentence.
+    /// Description, in a sentence.
     pub about: String,
     /// The second of two things against the first.
     pub ratio: Estimate,
-    /// What that has to be.
+    /// Outcome that is expected.
     pub must_be: MustBe,
 }
 
@@ -64,7 +65,7 @@ impl Control {
         }
     }
 
-    /// What it has to be, in words.
+    /// Expected outcome, in words.
     #[must_use]
     pub fn expected(&self) -> &'static str {
         match self.must_be {

@@ -1,4 +1,4 @@
-//! Why can an experiment not be run?
+//! Errors of experiments: texts, knobs, models and fits that cannot be used.
 
 use thiserror::Error;
 use weft_engine::knobs::KnobError;
@@ -15,9 +15,9 @@ pub enum ExperimentError {
     /// There is none of this name.
     #[error("{found}: no such experiment; expected one of {expected}")]
     Name {
-        /// What was asked for.
+        /// Name that was asked for.
         found: String,
-        /// What there is.
+        /// Names that there are.
         expected: String,
     },
     /// Its text is not understood.
@@ -26,29 +26,29 @@ pub enum ExperimentError {
     /// It names something that it does not have.
     #[error("experiment {patch}: {field}: found {found:?}, expected one of {expected}")]
     Unknown {
-        /// Which experiment.
+        /// Name of the experiment.
         patch: String,
-        /// Where.
+        /// Key of the text.
         field: &'static str,
-        /// What it names.
+        /// Name that the text gives.
         found: String,
-        /// What it could name.
+        /// Names that would be valid.
         expected: String,
     },
     /// It has a knob that does not exist, or a value that it does not take.
     #[error("experiment {patch}: {source}")]
     Knob {
-        /// Which experiment.
+        /// Name of the experiment.
         patch: String,
-        /// What is wrong.
+        /// Error of the knob.
         source: KnobError,
     },
     /// It has a drive that does not exist.
     #[error("experiment {patch}: {source}")]
     Model {
-        /// Which experiment.
+        /// Name of the experiment.
         patch: String,
-        /// What is wrong.
+        /// Error of the model.
         source: ModelError,
     },
     /// A load does not say what a row compares.
@@ -56,29 +56,29 @@ pub enum ExperimentError {
         "experiment {patch}: row {row}: its load does not measure {metric}, expected one of {expected}"
     )]
     Metric {
-        /// Which experiment.
+        /// Name of the experiment.
         patch: String,
-        /// Which row.
+        /// Name of the row.
         row: String,
-        /// What it compares.
+        /// Metric that the row names.
         metric: &'static str,
-        /// What it could compare.
+        /// Metrics that its load has.
         expected: String,
     },
     /// It has a table of costs that does not exist.
     #[error("experiment {patch}: {source}")]
     Costs {
-        /// Which experiment.
+        /// Name of the experiment.
         patch: String,
-        /// What is wrong.
+        /// Error of the costs.
         source: CostsError,
     },
     /// Nothing makes its baseline come out as it was published.
     #[error("experiment {patch}: {source}")]
     Fit {
-        /// Which experiment.
+        /// Name of the experiment.
         patch: String,
-        /// What is wrong.
+        /// Error of the fit.
         source: FitError,
     },
     /// Its runs say nothing.

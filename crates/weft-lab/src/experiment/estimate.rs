@@ -1,8 +1,8 @@
-//! How long will it take?
+//! Estimate of a run's duration on this host.
 //!
 //! Every job is run once at its quick size, with the clock of this host; a job's time grows with
-//! what it does. It is the one place where a clock is read, and nothing that is measured depends on
-//! it. Not known beforehand is which runs will go on because they have not settled.
+//! what it does. No other file reads a clock, and nothing that is measured depends on it. Which
+//! runs will go on because they have not settled is not known beforehand.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};

@@ -1,7 +1,6 @@
-//! On what does a run stand?
+//! Machine of a run: drives, costs, array and knobs of a column in a case.
 //!
-//! A column in a case becomes parts of a machine. Knobs are set in this order: what the column
-//! starts from, the case's, the machine's, the column's own.
+//! Knobs are set in this order: the column's base, the case's, the machine's, the column's own.
 
 use weft_engine::knobs::{self, Knobs};
 use weft_engine::sched::mq_deadline::Settings;
@@ -14,7 +13,7 @@ use weft_units::Bytes;
 use super::error::ExperimentError;
 use super::text::{Base, Case, Column, MachineText, Text};
 
-/// What all columns run on.
+/// Drives and costs that all columns share.
 #[derive(Clone, Debug)]
 pub(super) struct Hardware {
     pub(super) model: Model,

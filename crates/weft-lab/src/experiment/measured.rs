@@ -1,4 +1,4 @@
-//! What did the runs of a row find, and does that agree with what was published?
+//! Measurement of a published row: ratio of paired runs, interval and verdict.
 //!
 //! A row compares two columns run by run: runs of a pair share their seed. A row with two cases
 //! divides the ratio in one by the ratio in the other. A row that has to be exact is, in every run.
@@ -9,10 +9,10 @@ use super::text::{Assumed, ClaimKind, PublishedRow};
 use super::{CaseRuns, Sample};
 use crate::statistics::{Band, Estimate, Verdict, mean, ratio, verdict};
 
-/// What a row's runs found.
+/// Measurement of a row.
 #[derive(Clone, Debug)]
 pub struct Measured {
-    /// Which row.
+    /// The published row.
     pub row: PublishedRow,
     /// Before the patch.
     pub baseline: Side,
@@ -22,7 +22,7 @@ pub struct Measured {
     pub ratio: Estimate,
     /// weft's own answer.
     pub beyond: Option<Beyond>,
-    /// How many times the machine's CPU costs.
+    /// Factor on the machine's CPU costs.
     pub costs_times: u64,
     /// Against the band.
     pub verdict: Verdict,

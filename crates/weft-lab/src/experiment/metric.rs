@@ -1,4 +1,4 @@
-//! What is measured of a run?
+//! Metrics of a run, with their units and directions.
 
 use serde::Deserialize;
 
@@ -8,7 +8,7 @@ use serde::Deserialize;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Metric {
-    /// What the load itself calls its throughput.
+    /// Throughput as the load itself defines it.
     #[default]
     Throughput,
     /// Of `dd`, before it closes the device.
@@ -21,11 +21,11 @@ pub enum Metric {
     Latency,
     /// How long 99 % of requests took at most.
     LatencyP99,
-    /// How long dbench's `Flush` took, in the mean.
+    /// Mean latency of dbench's `Flush`.
     FlushAverage,
-    /// How long dbench's `Flush` took at most.
+    /// Longest latency of dbench's `Flush`.
     FlushMax,
-    /// How long dbench's `WriteX` took, in the mean.
+    /// Mean latency of dbench's `WriteX`.
     WriteAverage,
     /// What members read, for what the load wrote.
     Prereads,
@@ -67,7 +67,7 @@ impl Metric {
         }
     }
 
-    /// What it is counted in.
+    /// Unit of the values.
     #[must_use]
     pub fn unit(self) -> &'static str {
         match self {

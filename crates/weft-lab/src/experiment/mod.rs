@@ -1,4 +1,4 @@
-//! What was published, what does weft measure of the same change, and do they agree?
+//! Experiments: published figures beside what weft measures of the same change, and the verdicts.
 //!
 //! An experiment is a text in `experiments/`, with its bands, that is hashed into every report.
 //! Each row of it compares two *columns*, ways to tune a simulated machine, in a *case*, a load in
@@ -6,20 +6,20 @@
 //! `base + r` in every column, so that platters stand in the same place, clients ask for the same,
 //! and only the column differs.
 //!
-//! | question | file |
+//! | part | file |
 //! |---|---|
-//! | What does an experiment's text say? | `text.rs` |
-//! | On what does a run stand? | `ground.rs` |
-//! | Which load is put on the volume, and what is measured of it? | `load/` |
-//! | What is measured? | `metric.rs` |
-//! | How does a run go, moment by moment? | `watch.rs` |
-//! | How are runs dealt to cores? | `pool.rs` |
-//! | How long will it take? | `estimate.rs` |
-//! | What did a row's runs find, and does it agree? | `measured.rs` |
-//! | Which values of the model make the baseline come out as published? | `calibrate.rs` |
-//! | How far does a magnitude hang on what is assumed? | `ranges.rs` |
-//! | Is it the patch that makes the difference, and would it be seen if it were not? | `control.rs` |
-//! | What is kept of every run? | `results.rs` |
+//! | text of an experiment | `text.rs` |
+//! | machine of a run | `ground.rs` |
+//! | loads and their metrics | `load/` |
+//! | metrics | `metric.rs` |
+//! | course of a run over time | `watch.rs` |
+//! | threads that carry out runs | `pool.rs` |
+//! | estimate of the duration | `estimate.rs` |
+//! | measurement and verdict of a row | `measured.rs` |
+//! | calibration of the model to the baseline | `calibrate.rs` |
+//! | sensitivity to assumptions | `ranges.rs` |
+//! | controls: mechanism off, placebo, inverted | `control.rs` |
+//! | files of every run | `results.rs` |
 //!
 //! Source   experiments.md §4
 
@@ -81,7 +81,7 @@ pub struct Experiment {
     pub hash: String,
 }
 
-/// How much is run.
+/// Number and size of runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Effort {
     /// Runs of each column; two at least.
@@ -92,7 +92,7 @@ pub struct Effort {
     pub size: Size,
 }
 
-/// What all runs of an experiment found.
+/// Results of all runs of an experiment.
 #[derive(Clone, Debug)]
 pub struct Outcome {
     /// Row by row, as the text has them.
@@ -103,18 +103,18 @@ pub struct Outcome {
     pub cases: Vec<CaseRuns>,
 }
 
-/// What all runs of a case found.
+/// Results of all runs of a case.
 #[derive(Clone, Debug)]
 pub struct CaseRuns {
-    /// What rows call it.
+    /// Name that rows use.
     pub name: String,
-    /// How many times the machine's CPU costs.
+    /// Factor on the machine's CPU costs.
     pub costs_times: u64,
     /// Runs by column, in the order of their seeds.
     pub columns: BTreeMap<String, Vec<Sample>>,
 }
 
-/// What a run found.
+/// Result of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sample {
     /// What was measured: the mean of its parts.
@@ -123,7 +123,7 @@ pub struct Sample {
     pub parts: Vec<Part>,
 }
 
-/// What one thread does at a time.
+/// Unit of work of one thread.
 struct Job {
     ground: Ground,
     load: Load,
@@ -218,7 +218,7 @@ impl Experiment {
         &self.text.published_by
     }
 
-    /// What is taken for granted.
+    /// Assumptions of the experiment, in words.
     #[must_use]
     pub fn assumptions(&self) -> &[String] {
         &self.text.assumptions
@@ -285,7 +285,7 @@ impl Experiment {
         Ok(outcomes.remove(0))
     }
 
-    /// What its jobs found, job by job.
+    /// Outcome of the jobs' results.
     fn outcome(&self, found: Vec<(Job, Part)>) -> Result<Outcome, ExperimentError> {
         let mut cases: BTreeMap<usize, CaseRuns> = BTreeMap::new();
         let mut found = found.into_iter().peekable();
@@ -343,7 +343,7 @@ impl Experiment {
         Ok(not_met)
     }
 
-    /// What rows need, once each. Parts of a sample follow each other.
+    /// Jobs that the rows need, once each. Parts of a sample follow each other.
     fn jobs(&self, effort: Effort) -> Result<Vec<Job>, ExperimentError> {
         let hardware = self.hardware()?;
         let needed: BTreeSet<(&str, &str)> =
@@ -443,7 +443,7 @@ impl Experiment {
 /// Ratios over CPU costs.
 #[derive(Clone, Debug)]
 pub struct Curve {
-    /// What rows call it.
+    /// Name that rows use.
     pub name: String,
     /// How many times the machine's costs, and the ratio there; costs rise.
     pub points: Vec<(u64, Estimate)>,
@@ -532,7 +532,7 @@ impl Sample {
     }
 }
 
-/// How an assumption about CPU costs begins.
+/// Beginning of assumptions about CPU costs.
 const OF_COSTS: &str = "CPU work costs";
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! How are runs dealt to cores?
+//! Thread pool of experiments: runs dealt to cores.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -1,4 +1,4 @@
-//! Ranges: how far a magnitude hangs on what is assumed.
+//! Sensitivity of a magnitude to what is assumed.
 //!
 //! A text names other values of what it assumes ([`Circumstance`]), each by itself: another table
 //! of CPU costs, or other lines of the drive's model. Rows with a magnitude are run under each of
@@ -30,7 +30,7 @@ pub struct Circumstance {
 /// What a row's magnitude is under each circumstance.
 #[derive(Clone, Debug)]
 pub struct Ranged {
-    /// Which row.
+    /// The published row.
     pub row: PublishedRow,
     /// By circumstance; the first is as committed.
     pub points: Vec<(String, Estimate)>,

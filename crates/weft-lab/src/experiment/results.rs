@@ -1,4 +1,4 @@
-//! What is kept of every run?
+//! Result files of every run: parameters, samples, summary.
 //!
 //! ```text
 //! DIR/CASE/COLUMN/RUN/params.json    what was run: knobs, drive, load, seed, hash of the experiment
@@ -19,7 +19,7 @@ use thiserror::Error;
 use super::error::ExperimentError;
 use super::{Effort, Experiment, Outcome, Part, Sample, TICK};
 
-/// Why results cannot be kept.
+/// Reasons why results cannot be kept.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ResultsError {
@@ -29,17 +29,17 @@ pub enum ResultsError {
     /// The directory cannot be made or read.
     #[error("{path}: {source}; name a directory that can be made")]
     Directory {
-        /// Which.
+        /// Path of the file or directory.
         path: PathBuf,
-        /// What the system says.
+        /// Error of the operating system.
         source: io::Error,
     },
     /// A file cannot be written.
     #[error("{path}: {source}")]
     Io {
-        /// Which.
+        /// Path of the file or directory.
         path: PathBuf,
-        /// What the system says.
+        /// Error of the operating system.
         source: io::Error,
     },
     /// The experiment cannot be told.

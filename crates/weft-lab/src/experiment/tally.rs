@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use super::measured::Measured;
 use crate::statistics::Verdict;
 
-/// How many have which verdict.
+/// Number of cells with each verdict.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Agree.
@@ -24,7 +24,7 @@ pub struct Counts {
     pub differ: usize,
 }
 
-/// What rows come to.
+/// Verdicts of rows, counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     /// Published cells.

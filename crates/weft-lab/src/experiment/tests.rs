@@ -1,4 +1,4 @@
-//! Are texts understood, and is it the patch that makes the difference?
+//! Tests of experiments: texts and their errors, and that only the patch makes the difference.
 
 use super::*;
 use crate::fit::Fitted;

@@ -1,4 +1,4 @@
-//! What does an experiment's text say?
+//! Text of an experiment: machine, columns, cases and rows, read from TOML.
 //!
 //! A machine; *columns*, which are ways to tune it (before the patch, with it, and others beside
 //! them); *cases*, which are loads in some circumstances; and *rows*, each of which compares two
@@ -56,9 +56,9 @@ pub(super) struct MachineText {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Column {
-    /// What it is, in a few words.
+    /// Description, in a few words.
     pub about: String,
-    /// What is tuned.
+    /// Knobs that the column starts from.
     #[serde(default)]
     pub(super) base: Base,
     /// `NAME=VALUE`, on top of the case's and the machine's.
@@ -66,7 +66,7 @@ pub struct Column {
     pub(super) knobs: Vec<String>,
 }
 
-/// What a column starts from.
+/// Base of a column's knobs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Base {
@@ -81,7 +81,7 @@ pub(super) enum Base {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ControlText {
-    /// In which case.
+    /// Name of the case.
     pub(super) case: String,
     /// The column that wins there, and without which the baseline must lose.
     #[serde(default = "patched")]
@@ -104,15 +104,15 @@ pub(super) struct Placebo {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Case {
-    /// What rows call it.
+    /// Name that rows use.
     pub name: String,
     /// `NAME=VALUE`, for every column.
     #[serde(default)]
     pub(super) knobs: Vec<String>,
-    /// How many times the machine's costs.
+    /// Factor on the machine's CPU costs.
     #[serde(default = "one")]
     pub costs_times: u64,
-    /// What uses the volume.
+    /// Workload that uses the volume.
     pub load: Load,
 }
 
@@ -120,7 +120,7 @@ pub struct Case {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PublishedRow {
-    /// Which workload, as it was published.
+    /// Name of the published workload.
     pub experiment: String,
     /// What distinguishes it from the workload's other rows.
     pub case: String,
@@ -129,7 +129,7 @@ pub struct PublishedRow {
     /// The ratio of the columns is divided by that in this case.
     #[serde(default)]
     pub against: Option<String>,
-    /// What is compared.
+    /// Metric that is compared.
     #[serde(default)]
     pub metric: Metric,
     /// The column before the patch.
@@ -141,7 +141,7 @@ pub struct PublishedRow {
     /// The column of weft's own answer.
     #[serde(default)]
     pub beyond: Option<String>,
-    /// What kind of a claim it is.
+    /// Kind of the claim.
     #[serde(default)]
     pub kind: ClaimKind,
     /// Whether baseline and patched have to be what was published, to the last digit.
@@ -150,7 +150,7 @@ pub struct PublishedRow {
     /// The curve that it is a point of, over `costs_times` of its case.
     #[serde(default)]
     pub curve: Option<String>,
-    /// What was published.
+    /// Published figure.
     #[serde(default)]
     pub published: Published,
     /// The published cell that it is about, where several rows are; it counts once.
@@ -195,9 +195,9 @@ pub enum ClaimKind {
     /// No claim.
     #[default]
     Beside,
-    /// Which of two is larger.
+    /// Only the direction: which of two is larger.
     Direction,
-    /// How much larger.
+    /// The magnitude: how much larger.
     Magnitude,
     /// Why: something that is not the figure that users see.
     Mechanism,

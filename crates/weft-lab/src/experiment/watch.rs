@@ -1,8 +1,8 @@
-//! How does a run go, moment by moment?
+//! Course of a run in virtual time: ticks, warm-up and stationarity.
 //!
-//! A machine runs in ticks of virtual time; after each one it is noted how far everybody is. That
-//! changes nothing of the run. A load that could go on for ever is measured after a warm-up of a
-//! fifth of its time, and goes on for longer if the measured part has not settled.
+//! A machine runs in ticks of virtual time; after each tick the progress of every process is noted,
+//! which changes nothing of the run. A load that could go on for ever is measured after a warm-up
+//! of a fifth of its time, and goes on for longer if the measured part has not settled.
 //!
 //! Source   experiments.md §4 (5)
 
@@ -22,14 +22,14 @@ const LOOK: Span = Span::millis(1);
 /// A run that has not settled goes on for so many times as long, at most.
 const EXTENSIONS_MAX: u64 = 4;
 
-/// How far everybody was, tick by tick.
+/// Totals, tick by tick.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Series {
     /// At the end of each [`TICK`].
     pub points: Vec<Totals>,
 }
 
-/// How far everybody is.
+/// Totals of all processes and members.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
     /// Bytes that the load calls done.
@@ -44,7 +44,7 @@ pub struct Totals {
     pub writes: u64,
     /// Flushes of members.
     pub flushes: u64,
-    /// How long the engine's thread worked, ns.
+    /// CPU time of the engine's thread, ns.
     pub engine: u64,
 }
 
@@ -55,7 +55,7 @@ pub struct Inside {
     pub history: Option<History>,
     /// How long stripes waited to be read or filled.
     pub waits: StripeWaits,
-    /// What each member was asked for.
+    /// Requests and bytes of each member.
     pub members: Vec<Traffic>,
 }
 
@@ -98,7 +98,7 @@ impl Totals {
         totals
     }
 
-    /// What was done since then.
+    /// Difference of two totals.
     #[must_use]
     pub fn since(&self, then: &Self) -> Self {
         Self {

@@ -1,4 +1,4 @@
-//! Which block does a random request go to?
+//! Distributions of random offsets: uniform, zipf, pareto, normal and zoned.
 //!
 //! A distribution yields a rank, 0 the most frequent. A permutation scatters ranks over the region,
 //! so that neighbours in frequency are no neighbours in place; fio does so too. Zones keep their

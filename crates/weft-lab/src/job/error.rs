@@ -1,17 +1,17 @@
-//! What can be wrong with a job file, and where?
+//! Errors of job files, with option, section, file and line.
 
 use super::option::OPTION_NAMES;
 
-/// Why a job file is not taken.
+/// Reasons why a job file is not taken.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum JobError {
     /// A file cannot be read.
     #[error("{file}: {error}")]
     File {
-        /// Which.
+        /// Path of the file.
         file: String,
-        /// What the system says.
+        /// Error of the operating system.
         error: String,
     },
     /// A line that is no section, option, comment or include.
@@ -23,7 +23,7 @@ pub enum JobError {
         line: usize,
         /// The line.
         found: String,
-        /// What it may be.
+        /// Values that would be valid.
         expected: String,
     },
     /// Bytes that are no text, or text that ends too soon.
@@ -33,15 +33,15 @@ pub enum JobError {
         file: String,
         /// 1-based.
         line: usize,
-        /// What it is.
+        /// Value that was found.
         found: &'static str,
-        /// What may be.
+        /// Values that would be valid.
         expected: &'static str,
     },
     /// An option that weft does not know.
     #[error("{at}: option {option}: not one that weft reads{}", suggestion(option))]
     Option {
-        /// Where it stands.
+        /// Place of the option.
         at: Box<Place>,
         /// Name of the option.
         option: String,
@@ -49,13 +49,13 @@ pub enum JobError {
     /// A value that the option does not allow.
     #[error("{at}: {option}: found {found:?}, expected {expected}")]
     Value {
-        /// Where it stands.
+        /// Place of the option.
         at: Box<Place>,
         /// Name of the option.
         option: String,
-        /// What stands there.
+        /// Value that was found.
         found: String,
-        /// What may stand there.
+        /// Values that would be valid.
         expected: String,
     },
     /// A job that cannot run on this volume.
@@ -65,14 +65,14 @@ pub enum JobError {
         job: String,
         /// The option to change.
         option: String,
-        /// What it comes to.
+        /// Value that results.
         found: String,
-        /// What may be.
+        /// Range that is valid.
         expected: String,
     },
 }
 
-/// Where an option stands.
+/// Place of an option: section, file and line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
     /// Name of the file.

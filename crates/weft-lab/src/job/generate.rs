@@ -1,4 +1,4 @@
-//! Which requests does one clone of a job make, in which order?
+//! Generator of a job's requests, in order.
 //!
 //! A pass goes over the region once; passes follow each other until all bytes are done, or forever
 //! when the job is `time_based`. Random blocks come once per pass (`norandommap`, `blockalign`,
@@ -26,11 +26,11 @@ pub enum Io {
     Sync,
     /// Bytes.
     Transfer {
-        /// Which way.
+        /// Direction of the transfer.
         direction: Direction,
         /// First byte on the volume.
         offset: Bytes,
-        /// How many.
+        /// Length in bytes.
         length: Bytes,
     },
 }

@@ -1,8 +1,8 @@
-//! What does a fio job file ask for?
+//! Fio job files: the subset of options that weft understands, as typed values.
 //!
-//! [`parse`] reads the subset of fio's options that weft understands, as typed values. Whatever is
-//! outside of it is an error that names option, section, file and line, as fio's own answer does:
-//! nothing is ignored. [`generate::Generator`] turns a job into its requests.
+//! [`parse`] reads them. Whatever is outside of the subset is an error that names option, section,
+//! file and line, as fio's own answer does: nothing is ignored. [`generate::Generator`] turns a job
+//! into its requests.
 //!
 //! Source   fio HOWTO; experiments.md §6; answers of fio 3.33
 
@@ -36,25 +36,25 @@ pub struct Job {
     pub group_reporting: bool,
     /// How many clones run at the same time (`numjobs`).
     pub clone_count: u32,
-    /// How often everything is done.
+    /// Number of repetitions of the job.
     pub loops: u64,
     /// It waits so long before it starts.
     pub start_delay: Span,
-    /// What it works on.
+    /// Region that the job works on.
     pub target: Target,
-    /// Which requests.
+    /// Pattern of the requests.
     pub pattern: Pattern,
-    /// How they are handed over.
+    /// Way in which requests are handed over.
     pub submission: Submission,
-    /// What is made durable, and when.
+    /// Syncs that the job makes.
     pub durability: Durability,
-    /// How fast.
+    /// Rate and pauses.
     pub pace: Pace,
     /// As whom.
     pub class: Class,
     /// From a trace, or into one.
     pub replay: Replay,
-    /// What is told of it.
+    /// Settings of the report.
     pub report: Report,
     /// Options of weft itself (`weft_…`), for whoever runs the job.
     pub extensions: Vec<(String, String)>,
@@ -62,7 +62,7 @@ pub struct Job {
     pub options: Vec<(String, String)>,
 }
 
-/// What a job works on.
+/// Region that a job works on.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Target {
     /// `filename`, split at colons.
@@ -75,7 +75,7 @@ pub struct Target {
     pub size: Option<Size>,
     /// Bytes to transfer instead.
     pub io_size: Option<Size>,
-    /// Where the region begins.
+    /// First byte of the region.
     pub offset: Option<Size>,
     /// How much later it begins for each further clone.
     pub offset_increment: Option<Size>,
@@ -83,7 +83,7 @@ pub struct Target {
     pub file_size: Option<Bytes>,
 }
 
-/// Which way bytes go.
+/// Direction of a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Direction {
     /// From the volume.
@@ -94,7 +94,7 @@ pub enum Direction {
     Trim = 2,
 }
 
-/// Which requests a job makes.
+/// Pattern of a job's requests.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Pattern {
     /// The directions that occur: one, or read and write.
@@ -111,7 +111,7 @@ pub struct Pattern {
     pub block_align: Option<[Bytes; 3]>,
     /// Percentage of reads among reads and writes.
     pub read_percent: u8,
-    /// Which random offsets.
+    /// Distribution of random offsets.
     pub distribution: Distribution,
     /// Each block once per pass.
     pub random_map: bool,
@@ -163,7 +163,7 @@ impl Blocks {
     }
 }
 
-/// Which random offsets.
+/// Distribution of random offsets.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Distribution {
     /// Around one block, with this standard deviation in percent of all blocks.
@@ -178,14 +178,14 @@ pub enum Distribution {
     Zoned(Vec<(u32, u32)>),
 }
 
-/// How requests are handed over.
+/// Way in which requests are handed over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Submission {
-    /// Which of fio's engines was asked for.
+    /// Engine of fio that was asked for.
     pub engine: Engine,
     /// Most requests at the same time.
     pub depth: u32,
-    /// How many are handed over at once.
+    /// Number of requests that are handed over at once.
     pub batch: u32,
     /// Fewest that are waited for.
     pub complete_min: u32,
@@ -223,7 +223,7 @@ pub enum Sync {
     Whole,
 }
 
-/// What is made durable, and when.
+/// Syncs of a job, and when they come.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Durability {
     /// fsync after so many writes; 0 is never.
@@ -238,7 +238,7 @@ pub struct Durability {
     pub sync_file_range: Option<(Vec<String>, u64)>,
 }
 
-/// How fast.
+/// Rate and pauses of a job.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Pace {
     /// Pause after a request that completed.
@@ -289,7 +289,7 @@ pub struct Replay {
     pub write_iolog: Option<String>,
 }
 
-/// What is told of a job.
+/// Settings of a job's report.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Report {
     /// Percentiles.

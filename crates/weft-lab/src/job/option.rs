@@ -1,4 +1,4 @@
-//! Which options are there, and what may they be set to?
+//! Options of job files: their names, ranges and effects.
 //!
 //! Options of a section are kept as written, the last of a name counts, and all are applied when
 //! the section ends: so `kb_base` and `iodepth` hold wherever they stand.

@@ -1,4 +1,4 @@
-//! How does the text of a job file become jobs?
+//! Parser of job files: sections, comments, variables and includes.
 //!
 //! `[global]` holds defaults for the sections after it. Comments begin with `#` or `;`. `${NAME}`
 //! is replaced from the environment. `include FILE` reads options from a file beside this one,
@@ -13,7 +13,7 @@ use std::path::Path;
 /// Files may include files this deep.
 const INCLUDE_DEPTH_MAX: u32 = 16;
 
-/// What a job file may refer to.
+/// Environment of a job file: variables and included files.
 #[derive(Clone, Copy)]
 pub struct ParseOptions<'a> {
     /// Values of `${NAME}`.
@@ -222,7 +222,7 @@ impl ParseOptions<'_> {
     }
 }
 
-/// What a job is that says nothing.
+/// Job without any option.
 pub(super) fn nothing_said(name: &str) -> Job {
     use super::{Class, Direction, Durability, Pace, Pattern, Replay, Report, Submission, Target};
     use weft_units::{Bytes, Span};

@@ -1,6 +1,6 @@
-//! Where does the chance of a job come from?
+//! Random numbers of a job: SplitMix64, the same on every machine.
 //!
-//! SplitMix64, as in weft-sim: one seed, no dependency on the machine. Fractions are exact
+//! Fractions are exact
 //! multiples of 2^-53, and everything that is not arithmetic goes through `libm`.
 //!
 //! Source   Steele, Lea, Flood: "Fast splittable pseudorandom number generators", OOPSLA 2014

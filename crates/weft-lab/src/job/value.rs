@@ -1,4 +1,4 @@
-//! What does a value in a job file mean?
+//! Values in job files: sizes, times, ranges, percentages and lists.
 
 use weft_units::{Bytes, Span};
 

@@ -1,4 +1,4 @@
-//! What does a line of the Alibaba block traces of 2020 say?
+//! Trace format: Alibaba block traces of 2020.
 //!
 //! `device_id,opcode,offset,length,timestamp`: bytes, and microseconds since the epoch.
 //!

@@ -1,4 +1,4 @@
-//! What does a line that `blkparse` prints say?
+//! Trace format: text that `blkparse` prints.
 //!
 //! `maj,min cpu seq time pid action rwbs sector + count [process]`, for example
 //! `8,0 3 1 0.000000000 697 Q W 223490 + 8 [kjournald]`. A request without data has no

@@ -1,4 +1,4 @@
-//! What do the bytes of a blktrace file say?
+//! Trace format: binary files of blktrace.
 //!
 //! Records of 48 bytes, each followed by as many bytes as it says, in the byte order of the machine
 //! that was traced. Requests that were queued (or issued) become records; other events and notes

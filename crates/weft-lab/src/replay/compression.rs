@@ -1,4 +1,4 @@
-//! Is a file packed, and how is it unpacked as it is read?
+//! Compressed traces: gzip and zstd, found by their magic and unpacked as they are read.
 
 use super::ReplayError;
 use flate2::bufread::MultiGzDecoder;

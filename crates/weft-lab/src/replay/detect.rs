@@ -1,4 +1,4 @@
-//! Which format is this, by its contents?
+//! Detection of a trace's format by its contents.
 //!
 //! Formats with a magic number or a header say it themselves. For the others the first line is
 //! tried with every parser; a format is found when exactly one of them takes it.

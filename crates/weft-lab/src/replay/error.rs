@@ -1,4 +1,4 @@
-//! What can be wrong with a trace, and where exactly?
+//! Errors of traces, with file, line and column.
 
 use std::io;
 
@@ -17,9 +17,9 @@ pub enum ReplayError {
         column: usize,
         /// The column of the format, or `line`.
         field: &'static str,
-        /// What stands there, shortened.
+        /// Text that was found, shortened.
         found: String,
-        /// What may stand there.
+        /// Formats that would be valid.
         expected: String,
     },
     /// Bytes that a binary format does not allow.
@@ -31,11 +31,11 @@ pub enum ReplayError {
         record: u64,
         /// Offset of the field within the unpacked file.
         byte: u64,
-        /// Which field.
+        /// Name of the field.
         field: &'static str,
-        /// What stands there.
+        /// Text that was found.
         found: String,
-        /// What may stand there.
+        /// Values that would be valid.
         expected: String,
     },
     /// The file itself could not be read, or not unpacked.
@@ -43,7 +43,7 @@ pub enum ReplayError {
     Io {
         /// Name of the file.
         file: String,
-        /// What the system or the unpacker says.
+        /// Error of the system or of the unpacker.
         error: io::Error,
     },
     /// The contents are of no format that weft knows, or of several.
@@ -51,7 +51,7 @@ pub enum ReplayError {
     Format {
         /// Name of the file.
         file: String,
-        /// What the first line looks like.
+        /// First line of the file.
         found: String,
         /// The formats.
         expected: String,
@@ -64,7 +64,7 @@ pub enum ReplayError {
     BeyondEnd {
         /// 1-based number of the record.
         record: u64,
-        /// Where the request ends.
+        /// End of the request in bytes.
         end: u64,
         /// Size of the device.
         size: u64,
@@ -74,11 +74,11 @@ pub enum ReplayError {
     Record {
         /// 1-based number of the record.
         record: u64,
-        /// Which field.
+        /// Name of the field.
         field: &'static str,
-        /// What stands there.
+        /// Text that was found.
         found: String,
-        /// What may stand there.
+        /// Values that would be valid.
         expected: String,
     },
 }

@@ -1,4 +1,4 @@
-//! What does a line of the FIU traces say?
+//! Trace format: FIU traces (IODedup).
 //!
 //! `ts pid process lba size op major minor md5`, between blanks: nanoseconds, a process, sectors,
 //! sectors, `R` or `W`, a device, and a sum of the contents, which weft has no use for.

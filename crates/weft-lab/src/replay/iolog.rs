@@ -1,4 +1,4 @@
-//! What does a line of a fio iolog say, and how is one written?
+//! Trace format: fio iologs of versions 2 and 3, read and written.
 //!
 //! The first line is `fio version N iolog`. Version 2 has `file action [offset length]`, and `wait`
 //! (microseconds in the place of the offset, since the wait before). Version 3 puts a time in
@@ -23,7 +23,7 @@ use std::collections::btree_map::Entry;
 use std::io::{self, Write};
 use weft_units::{Bytes, Span, Time};
 
-/// Which of fio's formats.
+/// Version of fio's format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Version {
     /// Waits between lines; times of less than 100 µs are lost.
@@ -273,7 +273,7 @@ impl<W: Write> Writer<W> {
         Ok(Self { to, version, clock_us: 0, open: BTreeMap::new(), lost: 0 })
     }
 
-    /// Where the log goes.
+    /// Writer of the log.
     pub fn get_mut(&mut self) -> &mut W {
         &mut self.to
     }

@@ -1,4 +1,4 @@
-//! How is a line taken apart so that every error knows its column?
+//! Lines and fields of text traces, with the column of every field for errors.
 //!
 //! A format sees one line at a time, as [`Fields`], and answers with a [`LineStep`] or a [`Fault`].
 //! [`Lines`] reads the file, bounds the length of a line, and adds file and line to a fault.
@@ -10,7 +10,7 @@ use weft_units::{Bytes, SECTOR_BYTES, Span, Time};
 /// Longest line, in bytes: far beyond any format's, and a bound on memory for a file without lines.
 pub(crate) const LINE_BYTES_MAX: usize = 64 << 10;
 
-/// What a line comes to.
+/// Result of a line.
 #[derive(Debug)]
 pub(crate) enum LineStep {
     /// A request.
@@ -21,7 +21,7 @@ pub(crate) enum LineStep {
     SkipRest(&'static str),
 }
 
-/// What is wrong within a line.
+/// Error within a line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Fault {
     pub(crate) column: usize,
@@ -143,7 +143,7 @@ pub(crate) struct Fields<'a> {
     separator: Separator,
 }
 
-/// What stands between fields.
+/// Text between fields.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Separator {
     /// One comma; blanks around a field belong to no field.

@@ -1,6 +1,6 @@
-//! What did a block device have to do, and when?
+//! Traces of block devices: one stream of records, whatever the format.
 //!
-//! A trace is a stream of [`Record`]s, whatever wrote it. Each format has one file that turns its
+//! Each format has one file that turns its
 //! lines (or bytes) into records; [`Trace`] finds out which format a file has, unpacks gzip and
 //! zstd on the way, and merges several files by time. Nothing is held in memory but the records
 //! that wait for their turn, so a trace may be larger than memory. [`shape::Shaped`] then fits it
@@ -46,15 +46,15 @@ pub const DEVICE_COUNT_MAX: usize = 1 << 16;
 pub struct Record {
     /// When it was asked for, since the first record of the trace.
     pub time: Time,
-    /// Of which device.
+    /// Device of the request.
     pub device: DeviceIndex,
-    /// What was asked for.
+    /// Operation.
     pub op: Op,
-    /// How it was asked for.
+    /// Flags of the request.
     pub flags: Flags,
     /// First byte; zero for a flush.
     pub offset: Bytes,
-    /// How many bytes; zero for a flush.
+    /// Length in bytes; zero for a flush.
     pub length: Bytes,
     /// The process that asked, where the trace knows it.
     pub pid: Option<u32>,
@@ -62,12 +62,12 @@ pub struct Record {
     pub latency: Option<Span>,
 }
 
-/// What a request asks of a device.
+/// Operation on a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Op {
     /// The contents of the range are not needed any more.
     Discard,
-    /// What completed before becomes durable.
+    /// Make durable what completed before.
     Flush,
     /// The contents of the range are asked for.
     Read,
@@ -84,7 +84,7 @@ pub struct Flags {
     pub meta: bool,
     /// It is durable when it completes.
     pub fua: bool,
-    /// What completed before it becomes durable first.
+    /// Make durable first what completed before it.
     pub preflush: bool,
     /// It reads ahead of need.
     pub ahead: bool,

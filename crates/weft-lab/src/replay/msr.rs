@@ -1,4 +1,4 @@
-//! What does a line of the MSR Cambridge traces say?
+//! Trace format: MSR Cambridge.
 //!
 //! `Timestamp,Hostname,DiskNumber,Type,Offset,Size,ResponseTime`: no header; both times are Windows
 //! FILETIME ticks of 100 ns (since 1601), offset and size are bytes. A device is `host_disk`.

@@ -1,8 +1,8 @@
-//! What must be known to read a trace that the trace does not say?
+//! Options for reading a trace: facts that the trace itself does not have.
 
 use super::Format;
 
-/// How a trace is to be read.
+/// Options for reading a trace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReadOptions {
     /// The format, where it is not to be found out from the contents.

@@ -1,4 +1,4 @@
-//! What do the letters of a block trace say of a request?
+//! Letters of block traces (RWBS): operation and flags of a request.
 //!
 //! A preflush, the operation, then what else is set: `FWFSM` is a write with preflush, FUA, sync,
 //! metadata.

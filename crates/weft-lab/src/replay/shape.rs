@@ -1,4 +1,4 @@
-//! How does a trace of one device become work for another?
+//! Fitting of a trace to another volume: devices, offsets, blocks, size and times.
 //!
 //! In this order: only the wanted devices, their offsets placed on one volume and divided, the
 //! range rounded to the volume's blocks, then fitted to its size; times spread and scaled. What is
@@ -8,7 +8,7 @@ use super::{DeviceIndex, Op, Record, ReplayError};
 use std::collections::VecDeque;
 use weft_units::{Bytes, Span, Time};
 
-/// When is a request handed over?
+/// Time at which a request is handed over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pace {
     /// As many outstanding as this, whatever its time says.
@@ -20,7 +20,7 @@ pub enum Pace {
     OpenLoop,
 }
 
-/// Where do the devices of a trace lie on the volume?
+/// Place of the trace's devices on the volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Placement {
     /// All begin at byte 0.
@@ -34,7 +34,7 @@ pub enum Placement {
     },
 }
 
-/// What is done with a range that is not made of whole blocks?
+/// Treatment of a range that is not made of whole blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Align {
     /// Nothing.
@@ -45,7 +45,7 @@ pub enum Align {
     Outward(Bytes),
 }
 
-/// What is done with a range beyond the end of the volume?
+/// Treatment of a range beyond the end of the volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fit {
     /// It is cut at the end; dropped if nothing is left.
@@ -58,22 +58,22 @@ pub enum Fit {
     Wrap,
 }
 
-/// How a trace is replayed.
+/// Options for the replay of a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// When requests are handed over.
+    /// Time at which requests are handed over.
     pub pace: Pace,
     /// Length of time in the replay for 100 of the trace; 50 is twice as fast.
     pub time_percent: u32,
     /// Requests of the same moment are spread evenly over this much time (Tencent: one second).
     pub spread: Span,
-    /// Where devices lie.
+    /// Place of the devices.
     pub placement: Placement,
     /// Offsets are divided by this (fio's `replay_scale`); at least 1.
     pub offset_divisor: u64,
     /// Blocks.
     pub align: Align,
-    /// What fits.
+    /// Treatment of ranges beyond the end.
     pub fit: Fit,
     /// Size of the volume.
     pub size: Bytes,
@@ -104,7 +104,7 @@ impl Options {
     }
 }
 
-/// What became of requests.
+/// Counts of requests that were dropped, cut or split.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Changes {
     /// Without a byte to transfer, as the trace had them.
@@ -160,13 +160,13 @@ impl<I: Iterator<Item = Result<Record, ReplayError>>> Shaped<I> {
         }
     }
 
-    /// What became of the requests so far.
+    /// Counts of the requests so far.
     #[must_use]
     pub fn changes(&self) -> Changes {
         self.changes
     }
 
-    /// How it is replayed.
+    /// Options of the replay.
     #[must_use]
     pub fn options(&self) -> &Options {
         &self.options

@@ -1,4 +1,4 @@
-//! What does a line of an SPC trace (UMass Financial, WebSearch) say?
+//! Trace format: Storage Performance Council (UMass Financial, WebSearch).
 //!
 //! `ASU,LBA,Size,Opcode,Timestamp`: an application storage unit, a sector, bytes, `r` or `w`,
 //! seconds.

@@ -1,4 +1,4 @@
-//! What does a line of the SYSTOR '17 traces of virtual desktops say?
+//! Trace format: SYSTOR '17 traces of virtual desktops.
 //!
 //! A header, then `Timestamp,Response,IOType,LUN,Offset,Size`: seconds, seconds, `R` or `W`, a
 //! number, bytes, bytes. An empty response is one that was not seen.

@@ -1,4 +1,4 @@
-//! What does a line of the Tencent CBS traces of 2018 say?
+//! Trace format: Tencent CBS traces of 2018.
 //!
 //! `Timestamp,Offset,Size,IOType,VolumeID`: whole seconds since the epoch, sectors, sectors, `0`
 //! read or `1` write. All requests of a second share its time: see

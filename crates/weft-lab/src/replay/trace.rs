@@ -1,4 +1,4 @@
-//! How do files become one stream of records?
+//! Trace of several files, merged into one stream of records by time.
 //!
 //! Every file is a source with its own format and packing. The next record is the oldest of those
 //! that the sources offer, by (time, sequence, order of the files), and times count from the first.

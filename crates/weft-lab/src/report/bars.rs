@@ -1,4 +1,4 @@
-//! How are bars drawn?
+//! Bar charts with intervals and bands, as SVG.
 
 use super::html::{self, drawing, escaped, push};
 use super::scale::Scale;
@@ -131,8 +131,8 @@ pub(super) fn figure(bars: &Bars, chart: u32) -> String {
     html::figure(&bars.title, &bars.description, &legend(bars), &svg, &numbers(bars))
 }
 
-/// Where the scale ends. A few runs may have an interval that is many times as wide as all values:
-/// it is cut.
+/// End of the scale. A few runs may have an interval that is many times as wide as all values: it
+/// is cut.
 fn highest(bars: &Bars) -> f64 {
     let most = |ends: &mut dyn Iterator<Item = f64>| {
         ends.filter(|end| end.is_finite()).fold(0.0, f64::max)

@@ -1,4 +1,4 @@
-//! How are the parts of a page written?
+//! HTML of a report: sections, tables, verdicts and escaping.
 
 use super::{Block, Cell, Report, Section, Table, bars, lines, number, style};
 use crate::statistics::Verdict;
@@ -176,7 +176,7 @@ pub(super) fn table(table: &Table) -> String {
     html
 }
 
-/// What stands below a cell's own text.
+/// Text below a cell's own text.
 fn beneath(text: &str) -> String {
     if text.is_empty() { String::new() } else { format!(" <small>{text}</small>") }
 }

@@ -1,4 +1,4 @@
-//! How are lines drawn?
+//! Line charts, as SVG.
 //!
 //! The lines themselves are stretched to the width of the page; strokes, points and text are not.
 

@@ -1,4 +1,4 @@
-//! How does a result become a page that explains itself?
+//! Report: a result as one HTML page with charts that explain it.
 //!
 //! A [`Report`] is plain values; [`Report::html`] makes one file of them, with charts as inline
 //! SVG, without scripts and without anything fetched. Charts are as wide as the page: positions
@@ -27,7 +27,7 @@ pub struct Report {
     pub summary: String,
     /// Facts by name: seed, runs, hashes, versions.
     pub facts: Vec<(String, String)>,
-    /// What it says.
+    /// Sections of the page.
     pub sections: Vec<Section>,
 }
 
@@ -36,7 +36,7 @@ pub struct Report {
 pub struct Section {
     /// Its heading.
     pub title: String,
-    /// What it holds, in order.
+    /// Blocks of the section, in order.
     pub blocks: Vec<Block>,
 }
 
@@ -58,7 +58,7 @@ pub enum Block {
 /// A table.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Table {
-    /// What it shows.
+    /// Caption of the table.
     pub caption: String,
     /// Headings of its columns.
     pub columns: Vec<String>,
@@ -77,7 +77,7 @@ pub enum Cell {
     Text(String),
     /// A number with its interval beneath it, if it has one; none where nothing was measured.
     Value(Option<Value>),
-    /// What came of a comparison.
+    /// Verdict of a comparison.
     Verdict(Verdict),
 }
 
@@ -107,7 +107,7 @@ impl From<crate::statistics::Estimate> for Value {
 /// A chart of bars that lie on their side, in groups: what was published beside what was measured.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Bars {
-    /// What it shows.
+    /// Title of the chart.
     pub title: String,
     /// What to see in it, for those who do not see it.
     pub description: String,
@@ -124,11 +124,11 @@ pub struct Bars {
 /// Bars that belong together.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Group {
-    /// What they are of.
+    /// Label of the group.
     pub label: String,
     /// One for each series; `None` where there is none.
     pub values: Vec<Option<Value>>,
-    /// Where the measured one should lie.
+    /// Band in which the measured value should lie.
     pub band: Option<(f64, f64)>,
     /// What single runs gave, for each series; empty, or shorter than the series, where there is
     /// nothing to show.
@@ -138,15 +138,15 @@ pub struct Group {
 /// A chart of lines.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Lines {
-    /// What it shows.
+    /// Title of the chart.
     pub title: String,
     /// What to see in it, for those who do not see it.
     pub description: String,
-    /// What lies across, with its unit.
+    /// Label of the horizontal axis, with its unit.
     pub across: String,
-    /// What lies upwards, with its unit.
+    /// Label of the vertical axis, with its unit.
     pub up: String,
-    /// How places lie across.
+    /// Scale of the horizontal axis.
     pub axis: Axis,
     /// Whether values upwards are on a logarithmic scale; all are above 0 then.
     pub logarithmic: bool,
@@ -161,13 +161,13 @@ pub struct Lines {
 /// A value that a chart marks.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Mark {
-    /// Where it lies.
+    /// Position on the axis.
     pub value: f64,
-    /// What it is.
+    /// Text of the mark.
     pub label: String,
 }
 
-/// How places lie across.
+/// Scale of an axis.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum Axis {
     /// Names, evenly; places are 0, 1, ….
@@ -182,7 +182,7 @@ pub enum Axis {
 /// A line.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Series {
-    /// What it is.
+    /// Name of the line.
     pub name: String,
     /// Places and values, from left to right. A line without any is left out, and keeps its colour
     /// from others.

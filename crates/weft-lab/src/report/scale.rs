@@ -1,4 +1,4 @@
-//! Where on a chart is a value, and which values are written beside it?
+//! Scales of charts: positions of values, and the values that are written at the axis.
 
 /// Maps values to percentages of a length.
 #[derive(Clone, Copy, Debug)]

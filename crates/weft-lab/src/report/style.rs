@@ -1,4 +1,4 @@
-//! What does a page look like?
+//! Style sheet of reports.
 
 /// Colours of series.
 pub(super) const COLOURS: usize = 8;

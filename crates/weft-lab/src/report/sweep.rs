@@ -1,6 +1,6 @@
-//! What did each setting of a knob give?
+//! Report of a sweep: throughput and latency by setting.
 //!
-//! One page for `--sweep`: throughput and latency by setting, as charts and as one table.
+//! `--sweep` makes one page, with charts and one table.
 
 use super::{
     Axis, Bars, Block, Cell, Group, Lines, Mark, Report, Section, Series, Table, Value, number,
@@ -27,7 +27,7 @@ use super::{
 /// ```
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Sweep {
-    /// What was run, on what.
+    /// Load and volume, in words.
     pub title: String,
     /// One or two sentences that say what came out: which setting is best, and whether that is
     /// sure.
@@ -38,11 +38,11 @@ pub struct Sweep {
     pub knob: String,
     /// What was run, in the order in which it is shown.
     pub settings: Vec<Setting>,
-    /// What is taken for granted.
+    /// Assumptions, in words.
     pub assumptions: Vec<String>,
 }
 
-/// What one setting gave.
+/// Result of one setting.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Setting {
     /// The knob's value, or several joined by a comma.

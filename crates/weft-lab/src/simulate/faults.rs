@@ -1,4 +1,4 @@
-//! What is to go wrong while a load runs?
+//! Faults of simulated loads (`--faults`): failing, slow and unreadable members.
 //!
 //! ```text
 //! fail=MEMBER@TIME          from then on nothing that the member is asked for succeeds
@@ -23,15 +23,15 @@ pub enum FaultsError {
         "faults: found {found:?}, expected fail=1@5s, slow=2x10@1s or media=0/1000, separated by commas"
     )]
     Fault {
-        /// What was found.
+        /// Text that was found.
         found: String,
     },
     /// There is no such member.
     #[error("faults: found member {found} in {fault:?}, expected 0 to {last}")]
     Member {
-        /// Which.
+        /// Member that was named.
         found: u16,
-        /// In which fault.
+        /// Fault that names it.
         fault: String,
         /// The last one that there is.
         last: usize,

@@ -1,4 +1,4 @@
-//! What does a fio job file do on a simulated volume?
+//! Fio jobs on a simulated volume.
 //!
 //! Each clone of a job is a process of the machine. Jobs run together until one stands behind a
 //! `stonewall`, which waits for all before it. Every option that the reader of job files takes
@@ -58,7 +58,7 @@ struct Clone<'a> {
     goal: Goal,
 }
 
-/// When a clone is done.
+/// Condition under which a clone is done.
 #[derive(Clone, Copy, Debug)]
 enum Goal {
     Bytes(u64),

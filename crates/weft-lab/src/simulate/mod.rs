@@ -1,4 +1,4 @@
-//! What does a user's own load do on a simulated volume?
+//! Simulation of a user's own load: fio jobs and traces on a simulated volume.
 //!
 //! A [`Volume`] says which drives, which array on them and how it is tuned; [`jobs::run`] runs a
 //! fio job file on it, [`trace::Replay`] a trace, and [`sweep::sweep`] either of them under several
@@ -53,7 +53,7 @@ pub enum SimulateError {
     Empty {
         /// Its first file.
         trace: String,
-        /// What was read.
+        /// Number of lines that were read.
         lines: u64,
     },
     /// The trace goes beyond the end of the volume.
@@ -62,15 +62,15 @@ pub enum SimulateError {
          --divide N, or more or larger members"
     )]
     TooLarge {
-        /// Where the last byte ends.
+        /// End of the last request in bytes.
         end: u64,
-        /// What there is.
+        /// Size of the volume in bytes.
         size: u64,
     },
     /// The trace has no device of this name.
     #[error("trace device: found {found:?}, expected one of {known}")]
     TraceDevice {
-        /// What was asked for.
+        /// Value that was asked for.
         found: String,
         /// The first of those that it has.
         known: String,
@@ -78,7 +78,7 @@ pub enum SimulateError {
     /// A run of several did not come to an end.
     #[error("{}", unfinished(stop))]
     Unfinished {
-        /// Why.
+        /// Reason.
         stop: Stop,
     },
     /// Nothing is left to happen, and somebody waits.
@@ -89,7 +89,7 @@ pub enum SimulateError {
     },
 }
 
-/// How far a simulation is.
+/// Progress of a simulation.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Progress {
     /// The virtual time.

@@ -1,4 +1,4 @@
-//! What came of it?
+//! Outcome of a simulation: results of jobs, members and engine.
 
 use serde_json::{Value, json};
 use weft_engine::{MemberState, Notice};
@@ -9,7 +9,7 @@ use super::Volume;
 use super::faults::told;
 use crate::fio_json::JobResult;
 
-/// Why a simulation ended.
+/// Reasons why a simulation ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stop {
     /// Everybody was done.
@@ -22,24 +22,24 @@ pub enum Stop {
     Limit(Time),
 }
 
-/// What came of a simulation.
+/// Outcome of a simulation.
 #[derive(Clone, Debug)]
 pub struct Outcome {
     /// Of jobs and clones, or of their groups, in order.
     pub results: Vec<JobResult>,
-    /// Why it ended.
+    /// Reason of the end.
     pub stop: Stop,
     /// Virtual time from the start to the end.
     pub elapsed: Span,
     /// Size of the volume.
     pub size: Bytes,
-    /// What each member was asked for.
+    /// Requests and bytes of each member.
     pub members: Vec<MemberOutcome>,
     /// Requests that were answered, and those of them with an error.
     pub answered: (u64, u64),
     /// Bytes of them that were read and written.
     pub client: (Bytes, Bytes),
-    /// How long the engine's thread worked.
+    /// CPU time of the engine's thread.
     pub engine_work: Span,
     /// Bytes that were computed because they could not be read.
     pub recovered: Bytes,
@@ -51,7 +51,7 @@ pub struct Outcome {
     pub dirty: Bytes,
 }
 
-/// What a member was asked for.
+/// Requests and bytes of a member.
 #[derive(Clone, Debug)]
 pub struct MemberOutcome {
     /// Name of its model.
@@ -121,7 +121,7 @@ impl Outcome {
         beyond as f64 / (self.client.1.0 as f64).max(1.0)
     }
 
-    /// What is told beyond fio's keys.
+    /// Values beyond fio's keys.
     #[must_use]
     pub fn to_json(&self, volume: &Volume) -> Value {
         let members: Vec<Value> = self

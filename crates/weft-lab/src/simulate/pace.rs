@@ -1,4 +1,4 @@
-//! When is each request of a job due?
+//! Pace of a job: times at which requests are due under its rates.
 //!
 //! With a rate, as much of each direction may have been asked for as its rate allows since the
 //! clone began, as in fio; with `rate_process=poisson` the spans between requests are drawn from

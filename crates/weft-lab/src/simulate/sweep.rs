@@ -1,4 +1,4 @@
-//! Which setting is best, and is it sure?
+//! Sweep of settings: paired runs of every combination, and the best by each metric.
 //!
 //! Every combination of the values that are swept is run on a volume of its own, as often as is
 //! asked for; run `r` has the seed `base + r` in all of them, so that requests and platters are the
@@ -17,7 +17,7 @@ use crate::job::Job;
 use crate::latency::Latencies;
 use crate::statistics::{Estimate, StatisticsError, mean, ratio};
 
-/// What is run.
+/// Load that is run.
 #[derive(Clone, Debug)]
 pub enum Load {
     /// A job file.
@@ -55,7 +55,7 @@ pub struct Sample {
 /// The percentiles of a [`Sample`].
 pub const PERCENTS: [f64; 3] = [50.0, 99.0, 99.9];
 
-/// What is compared.
+/// Metric that is compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Metric {
     /// More is better.
@@ -101,7 +101,7 @@ impl Metric {
     }
 }
 
-/// What one job did under all settings.
+/// Results of one job under all settings.
 #[derive(Clone, Debug)]
 pub struct Swept {
     /// Name of the job.
@@ -110,10 +110,10 @@ pub struct Swept {
     pub samples: Vec<Vec<Sample>>,
 }
 
-/// How the best of a metric stands.
+/// Best setting of a metric, and its margin.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Best {
-    /// Which setting.
+    /// Index of the setting.
     pub setting: usize,
     /// Settings that cannot be told from it: their interval has 1 in it, or there are too few runs.
     pub level_with: Vec<usize>,

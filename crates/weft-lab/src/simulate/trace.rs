@@ -1,4 +1,4 @@
-//! What does a trace do on a simulated volume?
+//! Replay of a trace on a simulated volume, in an open or a closed loop.
 //!
 //! A trace is read twice: once to know its shape, so that what does not fit is told before anything
 //! runs, and once to be replayed. It is not held in memory. Requests are handed over at their own
@@ -26,7 +26,7 @@ use crate::replay::{Assume, Counts, Format, Op, ReadOptions, Record, ReplayError
 pub struct Replay {
     /// Its files.
     pub paths: Vec<PathBuf>,
-    /// How they are read.
+    /// Options for reading.
     pub read: ReadOptions,
     /// When requests are handed over; `None`: at their times, or one after the other if there are
     /// none.
@@ -37,15 +37,15 @@ pub struct Replay {
     pub offset_divisor: u64,
     /// Blocks.
     pub align: Align,
-    /// What fits.
+    /// Treatment of ranges beyond the end.
     pub fit: Fit,
     /// Of several devices only this one.
     pub device: Option<String>,
-    /// What the trace is.
+    /// Shape of the trace.
     pub shape: Shape,
 }
 
-/// What a trace is, seen from afar.
+/// Shape of a trace: counts, sizes and span.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Shape {
     /// Formats of its files.
@@ -74,7 +74,7 @@ pub struct Shape {
 /// Requests of a kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Requests {
-    /// How many.
+    /// Number of requests.
     pub count: u64,
     /// Their bytes.
     pub bytes: u64,
@@ -87,14 +87,14 @@ impl Requests {
     }
 }
 
-/// What came of a replay.
+/// Outcome of a replay.
 #[derive(Clone, Debug)]
 pub struct Replayed {
     /// As of jobs.
     pub outcome: Outcome,
     /// What became of requests that did not fit.
     pub changes: Changes,
-    /// How requests were handed over.
+    /// Times at which requests were handed over.
     pub pace: Pace,
 }
 
@@ -197,7 +197,7 @@ impl Replay {
         })
     }
 
-    /// How requests are handed over.
+    /// Times at which requests are handed over.
     #[must_use]
     pub fn paced(&self) -> Pace {
         // Without times, all at once would be no replay of anything.
@@ -311,7 +311,7 @@ impl Replay {
 /// Most requests of an open loop that are in flight: more is a volume that has been lost long ago.
 const OPEN_LOOP_MAX: u32 = 1 << 16;
 
-/// What a feed tells of itself.
+/// Counts that a feed keeps.
 #[derive(Default)]
 struct Asks {
     records: Cell<u64>,

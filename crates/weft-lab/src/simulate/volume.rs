@@ -1,4 +1,4 @@
-//! Which volume is simulated?
+//! Volume of a simulation: drives, array, knobs and faults.
 
 use thiserror::Error;
 use weft_engine::knobs::Knobs;
@@ -21,7 +21,7 @@ pub struct Volume {
     pub chunk: Bytes,
     /// How much of each member is used; `None` is all of the smallest.
     pub member_size: Option<Bytes>,
-    /// How it is tuned.
+    /// Knobs of the volume.
     pub knobs: Knobs,
     /// Of CPU work.
     pub costs: CostTable,
@@ -29,13 +29,13 @@ pub struct Volume {
     pub memory: Bytes,
     /// CPUs of the host.
     pub cpus: u32,
-    /// What goes wrong, and when.
+    /// Faults, with their times.
     pub faults: Vec<PlannedFault>,
     /// For everything that is drawn.
     pub seed: u64,
 }
 
-/// Why there is no such volume.
+/// Reasons why there is no such volume.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum VolumeError {
@@ -44,7 +44,7 @@ pub enum VolumeError {
         "level: found {found}, expected raid4, raid5 or raid6: the levels that are simulated so far"
     )]
     Level {
-        /// What was asked for.
+        /// Level that was asked for.
         found: Level,
     },
     /// As many models as members, or one for all.
@@ -60,7 +60,7 @@ pub enum VolumeError {
     /// A chunk that nothing fits.
     #[error("chunk: found {found} bytes, expected a multiple of 4096 up to 1 GiB")]
     Chunk {
-        /// What was asked for.
+        /// Chunk in bytes.
         found: u64,
     },
     /// Members are smaller than what is to be used of them.
@@ -68,9 +68,9 @@ pub enum VolumeError {
         "member size: found {found} bytes, expected at most {expected}, what the smallest member has"
     )]
     MemberSize {
-        /// What was asked for.
+        /// Size in bytes that was asked for.
         found: u64,
-        /// What there is.
+        /// Size in bytes of the smallest member.
         expected: u64,
     },
 }

@@ -1,4 +1,4 @@
-//! What is measured of `dbench`?
+//! Metrics of `dbench`: throughput, and the latencies of `Flush` and `WriteX`.
 //!
 //! Its throughput counts reads and writes of all clients. The two operations that wait for the
 //! disks are `Flush` and, with `-s`, `WriteX`.

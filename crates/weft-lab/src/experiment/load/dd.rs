@@ -1,7 +1,6 @@
-//! What is measured of `dd`?
+//! Metrics of `dd`: its rate, up to the close of the device.
 //!
-//! Its figure goes to the end of its closing the device, which writes back everything: `dd` takes
-//! its time after that.
+//! The close writes back everything, and `dd` takes its time after that.
 
 use serde::Deserialize;
 use weft_sim::machine::Machine;

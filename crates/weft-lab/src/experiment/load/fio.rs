@@ -1,4 +1,4 @@
-//! What is measured of jobs of `fio`?
+//! Metrics of fio jobs and of isolated writes.
 //!
 //! Clones of one job with direct I/O keep so many requests in flight each. As published for patch
 //! 004 they all begin at the start of the device; beside it each may have a part of its own.
@@ -30,7 +30,7 @@ pub struct Fio {
     pub(super) seconds: Amount,
 }
 
-/// Where clones write.
+/// Offsets that clones write to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Pattern {

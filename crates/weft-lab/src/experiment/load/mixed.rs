@@ -1,7 +1,8 @@
-//! What is measured of `dd` beside writers of single blocks?
+//! Metrics of `dd` beside writers of single blocks.
 //!
-//! `dd`'s own rate, and that of all until the last of them is done: what they do is fixed, so who
-//! puts the writers off until `dd` is done gains in the first only.
+//! There are two rates: `dd`'s own, and that of all processes until the last of them is done. The
+//! work is fixed, so a policy that puts the writers off until `dd` is done gains in the first rate
+//! only.
 
 use serde::Deserialize;
 use weft_sim::machine::Machine;

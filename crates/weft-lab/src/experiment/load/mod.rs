@@ -1,4 +1,4 @@
-//! Which load is put on the volume, and what is measured of it?
+//! Loads of experiments, and the metrics of each.
 //!
 //! | load | file |
 //! |---|---|
@@ -33,7 +33,7 @@ use super::ground::Ground;
 use super::metric::Metric;
 use super::watch::{Inside, Series, Steady};
 
-/// What uses the volume.
+/// Workload that uses the volume.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Load {
@@ -51,7 +51,7 @@ pub enum Load {
     Tiobench(Tiobench),
 }
 
-/// How much is run.
+/// Amount of work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Size {
     /// For a first look.
@@ -95,20 +95,20 @@ impl Amount {
     }
 }
 
-/// What a part of a run found.
+/// Result of a part of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Part {
     /// What it is called, if there are several.
     pub name: String,
-    /// What was measured.
+    /// Values of the metrics.
     pub values: BTreeMap<Metric, f64>,
     /// How long the measured part was, seconds of virtual time.
     pub seconds: f64,
     /// Whether that part had settled; `None` for loads that have an end.
     pub settled: Option<bool>,
-    /// How it went.
+    /// Course of the part.
     pub series: Series,
-    /// What was inside the machine.
+    /// Samples of the machine's inside.
     pub inside: Inside,
 }
 
@@ -134,7 +134,7 @@ impl Part {
 }
 
 impl Load {
-    /// What rows may compare.
+    /// Metrics that rows may compare.
     #[must_use]
     pub fn metrics(&self) -> &'static [Metric] {
         match self {
@@ -147,7 +147,7 @@ impl Load {
         }
     }
 
-    /// How many parts it has.
+    /// Number of parts.
     pub(super) fn parts(&self, size: Size) -> usize {
         match self {
             Self::Tiobench(load) => load.parts(size),

@@ -1,8 +1,8 @@
-//! What is measured of `tiobench`?
+//! Metrics of `tiobench`: the mean of its table's rates.
 //!
-//! It prints a row for each number of threads and each size of block; nothing says which of them
-//! was published. So the figure is the mean of all rows. The phases that read come after those that
-//! write and change nothing of them: they are not run.
+//! `tiobench` prints a row for each number of threads and each size of block; nothing says which of
+//! them was published, so the figure is the mean of all rows. The phases that read come after those
+//! that write and change nothing of them: they are not run.
 //!
 //! Source   experiments.md §1.1
 

@@ -1,4 +1,4 @@
-//! What was measured beside the figures?
+//! Report section: what was measured beside the published figures.
 
 use super::super::{Bars, Block, Cell, Group, Table, number};
 use super::{Found, runs, value, words};

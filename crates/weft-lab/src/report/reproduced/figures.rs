@@ -1,4 +1,4 @@
-//! What was published, what was measured, and do they agree?
+//! Report section: published figures beside measured ones, with verdicts.
 
 use super::super::{Bars, Block, Cell, Group, Table, Value, number};
 use super::{Found, words};

@@ -1,13 +1,10 @@
-//! What did it show to make published patches again?
+//! Report of reproduced patches: figures, mechanism, and all that was measured.
 //!
-//! One page of experiments and what their runs found: published beside measured, then why it is so,
-//! then all that was measured.
-//!
-//! | question | file |
+//! | part | file |
 //! |---|---|
-//! | What was published, what was measured, and do they agree? | `figures.rs` |
-//! | How does the patch do it? | `why.rs` |
-//! | What was measured beside that? | `beside.rs` |
+//! | published beside measured | `figures.rs` |
+//! | mechanism of the patch | `why.rs` |
+//! | other measurements | `beside.rs` |
 
 mod beside;
 mod figures;

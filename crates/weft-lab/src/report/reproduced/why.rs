@@ -1,4 +1,4 @@
-//! How does the patch do it?
+//! Report section: mechanism of a patch.
 //!
 //! Charts of the mechanism, not of the figure: what is read for what is written, where stripes wait
 //! and for how long, how large the requests are that reach the disks.
@@ -178,7 +178,7 @@ impl Found<'_> {
         })
     }
 
-    /// How long stripes waited that lacked blocks.
+    /// Waiting times of stripes that lacked blocks.
     fn waits(&self, case: &CaseRuns) -> Vec<Block> {
         let all: Vec<(&str, StripeWaits)> =
             self.columns().into_iter().map(|column| (column, waits(case, column))).collect();
