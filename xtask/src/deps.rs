@@ -23,6 +23,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "weft-units",
         ],
     ),
+    ("weft-compute", &["weft-engine", "weft-parity", "weft-units"]),
     ("weft-engine", &["weft-ondisk", "weft-units"]),
     ("weft-export", &["weft-engine", "weft-nbd", "weft-ondisk", "weft-runtime", "weft-units"]),
     (
@@ -34,9 +35,27 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("weft-parity", &["weft-units"]),
     (
         "weft-runtime",
-        &["weft-engine", "weft-nbd", "weft-ondisk", "weft-parity", "weft-testing", "weft-units"],
+        &[
+            "weft-compute",
+            "weft-engine",
+            "weft-nbd",
+            "weft-ondisk",
+            "weft-parity",
+            "weft-testing",
+            "weft-units",
+        ],
     ),
-    ("weft-sim", &["weft-engine", "weft-ondisk", "weft-parity", "weft-testing", "weft-units"]),
+    (
+        "weft-sim",
+        &[
+            "weft-compute",
+            "weft-engine",
+            "weft-ondisk",
+            "weft-parity",
+            "weft-testing",
+            "weft-units",
+        ],
+    ),
     // Development only, which `products_are_without_test_code_and_a_planted_one_is_found` holds.
     ("weft-testing", &[]),
     ("weft-units", &[]),

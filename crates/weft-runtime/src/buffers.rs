@@ -8,7 +8,7 @@
 //! - A member request holds a [`Lease`] on its parts from before it is submitted until its last
 //!   completion is reaped. A shared lease says "will be read" (a member write), an exclusive one
 //!   "will be written" (a member read). The lease holds the mapping alive as well.
-//! - References come from [`Slab::bytes`] (`&self`), [`Slab::bytes_mut`] and [`Slab::split`]
+//! - References come from [`Slab::bytes`] (`&self`), [`Slab::bytes_mut`] and [`Frames::split`]
 //!   (`&mut self`). Taking an exclusive lease needs `&mut self` too.
 //!
 //! # Why the memory is valid for the whole operation
@@ -35,6 +35,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use rustix::fd::AsFd;
 use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap, mmap_anonymous, mprotect, munmap};
 use smallvec::SmallVec;
+use weft_compute::{Frames, Split};
 use weft_engine::{Segment, Segments, ZERO_FRAME};
 use weft_units::{FRAME_BYTES, SECTOR_BYTES};
 
@@ -116,15 +117,6 @@ pub(crate) struct Address {
     pub(crate) len: usize,
 }
 
-/// Slices that [`Slab::split`] gives.
-#[derive(Debug)]
-pub struct Split<'a> {
-    /// To read, in the order asked for.
-    pub shared: SmallVec<[&'a [u8]; 8]>,
-    /// To write, in the order asked for.
-    pub exclusive: SmallVec<[&'a mut [u8]; 2]>,
-}
-
 impl Slab {
     /// Maps `frames` frames of zeros. The first cannot be written, by anyone.
     ///
@@ -180,31 +172,6 @@ impl Slab {
         unsafe { std::slice::from_raw_parts_mut(start, part.len as usize) }
     }
 
-    /// Several parts at once, some to read and some to write.
-    ///
-    /// # Panics
-    /// When one to write overlaps any other, or when a lease forbids it.
-    pub fn split(&mut self, shared: &[Segment], exclusive: &[Segment]) -> Split<'_> {
-        let memory = &*self.memory;
-        for (index, target) in exclusive.iter().enumerate() {
-            assert!(exclusive[..index].iter().all(|other| !target.overlaps(*other)));
-            assert!(shared.iter().all(|source| !target.overlaps(*source)));
-            memory.check(*target, Access::Exclusive);
-        }
-        let to_read = shared.iter().map(|part| {
-            memory.check(*part, Access::Shared);
-            let start = memory.start(*part);
-            // SAFETY: as in `bytes`, and no part to write overlaps it (asserted above).
-            unsafe { std::slice::from_raw_parts(start.cast_const(), part.len as usize) }
-        });
-        let to_write = exclusive.iter().map(|part| {
-            let start = memory.start(*part);
-            // SAFETY: as in `bytes_mut`, and no other part overlaps it (asserted above).
-            unsafe { std::slice::from_raw_parts_mut(start, part.len as usize) }
-        });
-        Split { shared: to_read.collect(), exclusive: to_write.collect() }
-    }
-
     /// The right to read parts until the lease is dropped.
     ///
     /// # Panics
@@ -243,6 +210,31 @@ impl Slab {
             }
         }
         Lease { memory: self.memory(), parts, access }
+    }
+}
+
+impl Frames for Slab {
+    /// See [`Frames::split`]; somebody else uses bytes while he holds a lease that forbids it.
+    fn split(&mut self, shared: &[Segment], exclusive: &[Segment]) -> Split<'_> {
+        let memory = &*self.memory;
+        for (index, target) in exclusive.iter().enumerate() {
+            assert!(exclusive[..index].iter().all(|other| !target.overlaps(*other)));
+            assert!(shared.iter().all(|source| !target.overlaps(*source)));
+            memory.check(*target, Access::Exclusive);
+        }
+        let mut split = Split::default();
+        for part in shared {
+            memory.check(*part, Access::Shared);
+            let start = memory.start(*part).cast_const();
+            // SAFETY: as in `bytes`, and no part to write overlaps it (asserted above).
+            split.read.push(unsafe { std::slice::from_raw_parts(start, part.len as usize) });
+        }
+        for part in exclusive {
+            let start = memory.start(*part);
+            // SAFETY: as in `bytes_mut`, and no other part overlaps it (asserted above).
+            split.write.push(unsafe { std::slice::from_raw_parts_mut(start, part.len as usize) });
+        }
+        split
     }
 }
 
@@ -597,6 +589,7 @@ const _: () = assert!(FRAME_BYTES / SECTOR_BYTES == 8, "a frame's word has a byt
 mod tests {
     use super::*;
     use smallvec::smallvec;
+    use weft_compute::conformance;
     use weft_engine::Frame;
 
     fn part(frame: u32, offset: u32, len: u32) -> Segment {
@@ -659,11 +652,17 @@ mod tests {
         let mut slab = Slab::new(4).unwrap();
         slab.bytes_mut(part(1, 0, 4096)).fill(3);
         let mut split = slab.split(&[part(1, 0, 16), part(1, 8, 16)], &[part(1, 24, 16)]);
-        split.exclusive[0].copy_from_slice(&[5; 16]);
-        assert_eq!(split.shared[1], [3; 16]);
+        split.write[0].copy_from_slice(&[5; 16]);
+        assert_eq!(split.read[1], [3; 16]);
         drop(split);
         assert!(panics(|| _ = slab.split(&[part(1, 0, 16)], &[part(1, 15, 16)])));
         assert!(panics(|| _ = slab.split(&[], &[part(1, 0, 16), part(1, 15, 16)])));
+    }
+
+    #[test]
+    fn computations_give_what_their_definition_says() {
+        let tried = conformance::check(|| Slab::new(conformance::FRAMES).unwrap());
+        assert!(tried.operations > 100 && tried.refusals > 30, "{tried:?}");
     }
 
     #[test]

@@ -8,6 +8,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use weft_compute::compute;
 use weft_engine::{
     ClientRequest, Command, Input, Notice, Output, ReplyError, Run, Snapshot, Tag, Token, Value,
 };
@@ -17,7 +18,6 @@ use weft_units::{Bytes, ClientId, MemberIndex, Span, Time};
 use crate::RuntimeError;
 use crate::buffers::Slab;
 use crate::clock::Clock;
-use crate::compute::compute;
 use crate::devices::OpenMember;
 use crate::member_io::MemberIo;
 use crate::poison::{Core, Guarded};

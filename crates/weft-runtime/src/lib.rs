@@ -4,7 +4,7 @@
 //!              ports (NBD, control socket: weft-export)
 //!                │ requests, commands      ▲ replies, frames, credit
 //!   reactor.rs   ▼  a thread and an epoll per worker (worker.rs), one driver (hub.rs)
-//!   driver.rs   engine: handle, turn, poll ┴──► compute.rs, on the slab (buffers.rs, pool.rs)
+//!   driver.rs   engine: handle, turn, poll ┴──► weft-compute, on the slab (buffers.rs, pool.rs)
 //!                │ member requests         ▲ one answer each
 //!   member_io.rs ▼  stages, short transfers, faults
 //!   ring.rs     uring.rs or threads.rs ──► files and devices (devices.rs)
@@ -20,7 +20,6 @@
 //! | overlays over members that stay unwritten | `overlay.rs` |
 //! | file operations, by io_uring or threads | `ring.rs`, `uring.rs`, `threads.rs` |
 //! | member requests as operations of a ring | `member_io.rs` |
-//! | computations on frames | `compute.rs` |
 //! | the engine's driver, loop and clock | `driver.rs`, `reactor.rs`, `clock.rs` |
 //! | threads, and the driver that they share | `worker.rs`, `hub.rs`, `gate.rs` |
 //! | end of service after a panic | `poison.rs` |
@@ -36,7 +35,6 @@ pub mod bare;
 #[allow(unsafe_code, reason = "the one place that proves that memory outlives its use")]
 pub mod buffers;
 pub mod clock;
-pub mod compute;
 #[allow(unsafe_code, reason = "OFD locks, which rustix does not have")]
 pub mod devices;
 pub mod driver;

@@ -21,7 +21,6 @@
 //! | excuses that checkers accept | `excuses.rs` |
 //! | known failures | `known_open.rs` |
 //! | shrinking of a failing run | `shrink.rs` |
-//! | computations | `compute.rs` |
 //! | representation of payload | `payload.rs` |
 //! | random numbers | `rng.rs` |
 //! | performance: virtual time | `machine/`: [`machine::Machine`] over `drive/`, used by `workload/` |
@@ -61,7 +60,6 @@ macro_rules! view {
 
 pub mod bugs;
 pub mod checker;
-pub mod compute;
 pub mod crash;
 pub mod disk;
 pub mod drive;

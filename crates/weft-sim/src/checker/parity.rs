@@ -18,7 +18,6 @@ use weft_parity::Parity;
 use weft_units::{Sectors, Slot};
 
 use super::{Array, Record, View, Violation};
-use crate::compute::syndromes;
 use crate::disk::Disk;
 
 const NAME: &str = "I6 parity or dirty";
@@ -143,6 +142,24 @@ fn consistent(parity: &Parity, placement: &Placement, blocks: &[Option<Vec<u8>>]
         blocks[slot.index()].as_ref().is_none_or(|block| block[..] == *found)
     };
     right(p, &p_found) && q.is_none_or(|q| right(q, &q_found))
+}
+
+/// P and Q of data strips, each with its exponent. Without Q the exponents mean nothing.
+pub(super) fn syndromes(
+    parity: &Parity,
+    data: &[(u8, Vec<u8>)],
+    with_q: bool,
+) -> (Vec<u8>, Vec<u8>) {
+    let len = data.first().map_or(0, |(_, bytes)| bytes.len());
+    let (mut p, mut q) = (vec![0; len], vec![0; len]);
+    let strips: Vec<(u8, &[u8])> = data.iter().map(|(k, bytes)| (*k, &bytes[..])).collect();
+    if with_q {
+        parity.pq(&strips, &mut p, &mut q);
+    } else {
+        let strips: Vec<&[u8]> = strips.iter().map(|(_, bytes)| *bytes).collect();
+        parity.xor(&strips, &mut p);
+    }
+    (p, q)
 }
 
 /// After a power cut, or the end of the process: a column whose parity is wrong is one that was

@@ -6,11 +6,11 @@
 
 use std::collections::BTreeMap;
 
+use weft_compute::Footprint;
 use weft_engine::{Input, MemberOp, Output, RequestOp, Run, Segment, Tag, Token};
 use weft_units::ClientId;
 
 use super::{View, Violation};
-use crate::compute::footprint;
 
 const NAME: &str = "I10 single flight";
 
@@ -74,7 +74,9 @@ impl SingleFlight {
                 (*token, flight)
             }
             Output::Compute { token, ops } => {
-                let (reads, writes) = footprint(ops);
+                let mut used = Footprint::default();
+                ops.iter().for_each(|op| used.add(op));
+                let (reads, writes) = (used.read.into_vec(), used.write.into_vec());
                 (*token, Flight { sectors: None, reads, writes })
             }
             Output::Release(run) => {

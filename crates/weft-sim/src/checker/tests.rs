@@ -13,7 +13,6 @@ use weft_ondisk::{Features, Level, Minor, NewArray, NewMember, ResyncOffset, Rol
 use weft_units::{ByteRange, Bytes, ClientId, MemberIndex, Sectors, Slot, Span, Time, VolumeId};
 
 use super::*;
-use crate::compute::syndromes;
 use crate::disk::DiskOp;
 use crate::model::{Payload, WriteId};
 use crate::rng::Rng;
@@ -565,7 +564,7 @@ fn i6_knows_raid6() {
     let data: Vec<(u8, Vec<u8>)> = (0..3u16)
         .map(|x| (placement.exponent(placement.data_slot(x)), vec![x as u8 + 1; 512]))
         .collect();
-    let (p, q) = syndromes(&weft_parity::Parity::detect(), &data, true);
+    let (p, q) = parity::syndromes(&weft_parity::Parity::detect(), &data, true);
     assert_eq!(p[0], 1 ^ 2 ^ 3);
     assert_eq!(q[0], 1 ^ (2 * 2) ^ (4 * 3));
 }

@@ -5,6 +5,7 @@
 
 use std::hash::{Hash, Hasher};
 
+use weft_compute::compute;
 use weft_engine::{
     ComputeOp, Fault, Input, MemberOp, Notice, Origin, Output, Segments, SyncAction, Token, Value,
 };
@@ -13,7 +14,6 @@ use weft_units::Slot;
 
 use super::{Logged, World};
 use crate::checker::{View, Violation};
-use crate::compute;
 use crate::disk::DiskOp;
 use crate::payload::PayloadMode;
 use crate::rng::Digest;
@@ -178,7 +178,7 @@ impl World {
     pub(crate) fn end(&mut self, token: Token, pending: Pending) -> Result<Value, Fault> {
         let Some(disk) = pending.disk else {
             let Work::Compute(ops) = pending.work else { unreachable!("disks do all else") };
-            return Ok(compute::execute(&self.parity, &mut self.memory.slab(), &ops));
+            return Ok(compute(&self.parity, &mut self.memory, &ops));
         };
         if pending.aborted && !self.disks[disk].can_complete() {
             self.disks[disk].abort(token);

@@ -4,11 +4,13 @@
 //! come back; what comes back is filled with garbage, so that whoever still reads it reads garbage.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
+use smallvec::SmallVec;
+use weft_compute::{Frames, Split, split_slice};
 use weft_engine::{Config, Run, Segment, Segments};
 use weft_units::{FRAME_BYTES, SECTOR_BYTES};
 
-use crate::compute::Slab;
 use crate::payload::PayloadMode;
 
 /// The memory between engine and disks.
@@ -81,11 +83,6 @@ impl Memory {
         &mut self.slab[self.payload.part(part)]
     }
 
-    /// All of it, to compute with.
-    pub(super) fn slab(&mut self) -> Slab<'_> {
-        Slab { bytes: &mut self.slab, payload: self.payload }
-    }
-
     /// What stands for parts, one after the other.
     pub(super) fn gather(&self, parts: &Segments) -> Vec<u8> {
         let mut bytes = Vec::new();
@@ -96,4 +93,42 @@ impl Memory {
     }
 }
 
+impl Frames for Memory {
+    fn split(&mut self, read: &[Segment], write: &[Segment]) -> Split<'_> {
+        assert!(write.iter().all(|to| !to.is_zero()), "the frame of zeros is never written");
+        let place = |segment: &Segment| self.payload.part(*segment);
+        let places: [SmallVec<[Range<usize>; 8]>; 2] =
+            [read, write].map(|segments| segments.iter().map(place).collect());
+        let mut split = split_slice(&mut self.slab, &places[0], &places[1]);
+        // A strip may begin within a sector and the frame of zeros does not, so what stands for
+        // them may differ by a byte: zeros are as long as the strips.
+        let mut strips = read.iter().zip(&split.read).filter(|it| !it.0.is_zero());
+        let len = strips.next().map(|it| it.1.len()).or(split.write.first().map(|it| it.len()));
+        for (segment, bytes) in read.iter().zip(&mut split.read).filter(|it| it.0.is_zero()) {
+            assert!(segment.slab_end() <= FRAME_BYTES, "{segment:?} leaves the frame of zeros");
+            *bytes = &ZEROS[..len.unwrap_or(bytes.len())];
+        }
+        split
+    }
+}
+
 const GARBAGE: u8 = 0xdb;
+static ZEROS: [u8; FRAME_BYTES as usize] = [0; FRAME_BYTES as usize];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weft_compute::conformance;
+
+    #[test]
+    fn computations_on_bytes_and_on_tags_give_what_their_definition_says() {
+        for payload in [PayloadMode::Bytes, PayloadMode::Tags] {
+            let frame = payload.bytes_of(FRAME_BYTES / SECTOR_BYTES);
+            let tried = conformance::check(|| {
+                let slab = vec![0; frame * conformance::FRAMES as usize];
+                Memory { slab, payload, free: BTreeMap::new() }
+            });
+            assert!(tried.operations > 100 && tried.refusals > 30, "{payload:?}: {tried:?}");
+        }
+    }
+}

@@ -1,0 +1,215 @@
+//! Computations of the engine ([`ComputeOp`]) carried out on frames, with `weft-parity`.
+//!
+//! Both drivers call [`compute`], so the parity that the simulator proves is the parity that ships.
+//! Where the bytes of a segment are and who may touch them is decided by the driver's [`Frames`];
+//! `conformance.rs` is the test of every implementation, over one table of operations.
+//!
+//! Source   md-raid.md §5.2 (exponents), §2.4 (updates)
+#![forbid(unsafe_code)]
+#![deny(missing_docs)]
+
+#[cfg(any(test, feature = "conformance"))]
+pub mod conformance;
+
+use std::ops::Range;
+
+use smallvec::{Array, SmallVec};
+use weft_engine::{ComputeOp, Differs, Located, Segment, Source, Value};
+use weft_parity::Parity;
+
+/// The memory that segments name.
+pub trait Frames {
+    /// The bytes of the segments of one operation: those to read and those to write.
+    ///
+    /// Shape    segments of equal length give slices of equal length; segments to read may overlap
+    ///
+    /// # Panics
+    /// A segment to write overlaps another one or is in the frame of zeros, a segment leaves the
+    /// frame of zeros or the memory, or somebody else uses the bytes.
+    fn split(&mut self, read: &[Segment], write: &[Segment]) -> Split<'_>;
+}
+
+/// Bytes of segments.
+#[derive(Debug, Default)]
+pub struct Split<'a> {
+    /// Of the segments to read, in the order asked for.
+    pub read: SmallVec<[&'a [u8]; 8]>,
+    /// Of the segments to write, in the order asked for.
+    pub write: SmallVec<[&'a mut [u8]; 2]>,
+}
+
+/// The segments of operations.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Footprint {
+    /// Those that are only read.
+    pub read: SmallVec<[Segment; 8]>,
+    /// Those that are written, or changed in place.
+    pub write: SmallVec<[Segment; 2]>,
+}
+
+/// Carries out a computation, its operations in order, and gives the value of the last one.
+///
+/// # Panics
+/// The segments of an operation differ in length, overlap or are used by somebody else: the engine
+/// keeps them apart.
+pub fn compute(parity: &Parity, frames: &mut impl Frames, ops: &[ComputeOp]) -> Value {
+    let mut segments = Footprint::default();
+    let mut value = Value::Nothing;
+    for op in ops {
+        segments.read.clear();
+        segments.write.clear();
+        segments.add(op);
+        value = compute_one(parity, op, frames.split(&segments.read, &segments.write));
+    }
+    value
+}
+
+fn compute_one(parity: &Parity, op: &ComputeOp, split: Split<'_>) -> Value {
+    let Split { read, mut write } = split;
+    match op {
+        ComputeOp::Compare { data, p, q } => {
+            let (strips, mut stored) = strips(data, &read);
+            let p = p.and_then(|_| stored.next());
+            let q = q.and_then(|_| stored.next());
+            let found = parity.compare(&strips, p, q);
+            return Value::Differs(Differs { p: found.p, q: found.q });
+        }
+        ComputeOp::Copy { .. } => write[0].copy_from_slice(read[0]),
+        ComputeOp::Locate { data, .. } => {
+            let (p, q) = (read[data.len()], read[data.len() + 1]);
+            return Value::Located(match parity.locate(&strips(data, &read).0, p, q) {
+                weft_parity::Located::Clean => Located::Clean,
+                weft_parity::Located::Data(index) => {
+                    Located::Data(u16::try_from(index).expect("at most 255 data strips"))
+                }
+                weft_parity::Located::P => Located::P,
+                weft_parity::Located::Q => Located::Q,
+                weft_parity::Located::Unknown => Located::Unknown,
+            });
+        }
+        ComputeOp::Pq { data, p, q } => match (p, q, &mut write[..]) {
+            (Some(_), Some(_), [p, q]) => parity.pq(&strips(data, &read).0, p, q),
+            (Some(_), None, [p]) => parity.xor(&read, p),
+            (None, Some(_), [q]) => parity.q(&strips(data, &read).0, q),
+            _ => {}
+        },
+        ComputeOp::Recover { data, p, q, lost } => {
+            let (strips, mut stored) = strips(data, &read);
+            let p = p.and_then(|_| stored.next());
+            let q = q.and_then(|_| stored.next());
+            match (p, q, &mut write[..]) {
+                (Some(_), _, [out]) => parity.xor(&read[..=data.len()], out),
+                (None, Some(q), [out]) => {
+                    parity.recover_data_from_q(&strips, q, lost[0].exponent, out);
+                }
+                (Some(p), Some(q), [a, b]) => {
+                    parity.recover_two(&strips, p, q, lost[0].exponent, lost[1].exponent, a, b);
+                }
+                _ => panic!("{} strips lost, P {}, Q {}", lost.len(), p.is_some(), q.is_some()),
+            }
+        }
+        ComputeOp::UpdatePq { exponent, p, q, .. } => {
+            let mut write = write.drain(..);
+            let p = p.and_then(|_| write.next());
+            let q = q.and_then(|_| write.next());
+            parity.update_pq(*exponent, read[0], read[1], p, q);
+        }
+        ComputeOp::Zero { .. } => write[0].fill(0),
+    }
+    Value::Nothing
+}
+
+impl Footprint {
+    /// Adds what an operation reads and what it writes: data strips before P before Q, old content
+    /// before new.
+    pub fn add(&mut self, op: &ComputeOp) {
+        let Self { read, write } = self;
+        match op {
+            ComputeOp::Compare { data, p, q } => {
+                push(read, data);
+                p.iter().chain(q).for_each(|parity| read.push(*parity));
+            }
+            ComputeOp::Copy { from, to } => {
+                read.push(*from);
+                write.push(*to);
+            }
+            ComputeOp::Locate { data, p, q } => {
+                push(read, data);
+                read.extend_from_slice(&[*p, *q]);
+            }
+            ComputeOp::Pq { data, p, q } => {
+                push(read, data);
+                p.iter().chain(q).for_each(|parity| write.push(*parity));
+            }
+            ComputeOp::Recover { data, p, q, lost } => {
+                push(read, data);
+                p.iter().chain(q).for_each(|parity| read.push(*parity));
+                push(write, lost);
+            }
+            ComputeOp::UpdatePq { old, new, p, q, .. } => {
+                read.extend_from_slice(&[*old, *new]);
+                p.iter().chain(q).for_each(|parity| write.push(*parity));
+            }
+            ComputeOp::Zero { to } => write.push(*to),
+        }
+    }
+}
+
+/// [`Frames::split`] where all memory is one slice, given the places of the segments in it.
+///
+/// # Panics
+/// A place to write overlaps another one, or a place is outside the slice.
+#[must_use]
+pub fn split_slice<'a>(
+    memory: &'a mut [u8],
+    read: &[Range<usize>],
+    write: &[Range<usize>],
+) -> Split<'a> {
+    let mut order: SmallVec<[usize; 2]> = (0..write.len()).collect();
+    order.sort_unstable_by_key(|index| write[*index].start);
+    // Cut out of the memory at ascending places, which leaves the gaps between them to be read.
+    let mut gaps: SmallVec<[(usize, &[u8]); 4]> = SmallVec::new();
+    let mut targets: SmallVec<[(usize, &mut [u8]); 2]> = SmallVec::new();
+    let (mut rest, mut at) = (memory, 0);
+    for index in order {
+        let place = &write[index];
+        assert!(at <= place.start, "{place:?} to write overlaps one that ends at {at}");
+        let (gap, tail) = rest.split_at_mut(place.start - at);
+        let (target, tail) = tail.split_at_mut(place.len());
+        gaps.push((at, gap));
+        targets.push((index, target));
+        (rest, at) = (tail, place.end);
+    }
+    gaps.push((at, rest));
+    targets.sort_unstable_by_key(|(index, _)| *index);
+    let find = |place: &Range<usize>| {
+        let mut gaps = gaps.iter().rev();
+        let (first, gap) = gaps.find(|gap| gap.0 <= place.start).copied().unwrap_or((0, &[]));
+        let found = gap.get(place.start - first..place.end - first);
+        found.unwrap_or_else(|| panic!("{place:?} to read overlaps {write:?} or is outside"))
+    };
+    Split {
+        read: read.iter().map(find).collect(),
+        write: targets.into_iter().map(|target| target.1).collect(),
+    }
+}
+
+type Strips<'a> = SmallVec<[(u8, &'a [u8]); 8]>;
+
+/// The bytes of data strips with their exponents, and what was read beside them.
+fn strips<'a, 'b>(
+    data: &[Source],
+    read: &'b [&'a [u8]],
+) -> (Strips<'a>, impl Iterator<Item = &'a [u8]> + use<'a, 'b>) {
+    let (strips, stored) = read.split_at(data.len());
+    let strips = data.iter().zip(strips).map(|(source, bytes)| (source.exponent, *bytes));
+    (strips.collect(), stored.iter().copied())
+}
+
+fn push<A: Array<Item = Segment>>(segments: &mut SmallVec<A>, sources: &[Source]) {
+    sources.iter().for_each(|source| segments.push(source.part));
+}
+
+#[cfg(test)]
+#[allow(clippy::cast_possible_truncation, reason = "the memory of a test is small")]
+mod tests;
