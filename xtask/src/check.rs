@@ -1,4 +1,4 @@
-//! What must be true before a commit, and what does CI run?
+//! Tasks `check` and `test`: what has to pass before a commit, and what CI runs.
 
 use crate::part::{Ending, Report, cargo, run};
 use crate::runner::tests;

@@ -1,7 +1,7 @@
-//! Does every crate that is built have an allowed licence and source, and is none of them banned?
+//! Licences, bans and sources of every crate that is built, as `deny.toml` has them.
 //!
-//! What `cargo deny check licenses bans sources` asks, read out of the same `deny.toml`: this file
-//! is the gate, on every machine. cargo-deny itself is no part of `check`, for a part that runs
+//! `cargo deny check licenses bans sources` reads the same file; this module is the gate, on every
+//! machine. cargo-deny itself is no part of `check`, for a part that runs
 //! only where somebody has installed it says nothing about CI, and building it takes three to five
 //! minutes on two cores. By hand it finds one thing more: licence files that say other than a
 //! manifest.
@@ -9,7 +9,7 @@
 use anyhow::Context;
 use serde_json::Value;
 
-/// What deny.toml allows and bans.
+/// Rules of deny.toml.
 struct Rules {
     licenses: Vec<String>,
     banned: Vec<String>,

@@ -1,4 +1,4 @@
-//! Do the crates depend on each other only downwards?
+//! Order of the crates: dependencies point downwards only.
 //!
 //! [`ALLOWED`] is the drawing of ARCHITECTURE.md as a table. A new edge changes both, in a commit
 //! of its own. Development dependencies obey it as well: a test belongs above what it tests.
@@ -84,7 +84,7 @@ pub(crate) fn edges_forbidden(metadata: &Value) -> Vec<String> {
     forbidden
 }
 
-/// What `cargo metadata` says of this workspace.
+/// Output of `cargo metadata` for this workspace.
 pub(crate) fn metadata() -> anyhow::Result<Value> {
     let arguments = ["metadata", "--no-deps", "--format-version", "1", "--offline"];
     let output = crate::part::cargo(&arguments).output()?;

@@ -1,4 +1,4 @@
-//! How many instructions does one operation take, and is it more than it was?
+//! Instruction counts of operations, compared with the committed ones.
 //!
 //! `weft bench repeat` does one thing many times; callgrind counts what its `measured_part`
 //! executes. The counts do not depend on the machine's load, and hardly on the machine: two runs of
@@ -16,7 +16,7 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// What counts.
+/// Program that counts.
 pub(crate) const PROGRAM: &str = "valgrind";
 
 /// Each case of `weft bench repeat`, and how often it is done: enough for a second under callgrind.

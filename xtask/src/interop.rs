@@ -1,4 +1,4 @@
-//! Which suites does `interop/` hold, what do they need, and how are they run?
+//! Suites of `interop/`: their needs, their limits, and how they are run.
 //!
 //! A suite is a folder with an executable `run`. Its header has `# needs: PROGRAM…`, and may have
 //! `# minutes: N` (a limit; 5 when absent). It finds the binary in `$WEFT` and a folder of its own

@@ -37,7 +37,7 @@ pub(crate) fn commit() -> anyhow::Result<String> {
     Ok(printed("git", &["rev-parse", "HEAD"])?.trim().to_owned())
 }
 
-/// What a command prints in the root.
+/// Output of a command in the root.
 pub(crate) fn printed(program: &str, words: &[&str]) -> anyhow::Result<String> {
     let output = Command::new(program).args(words).current_dir(root()).output();
     let output = output.with_context(|| program.to_owned())?;

@@ -1,8 +1,7 @@
-//! Which project tasks are there, and which file answers each?
+//! Project tasks: every task that a developer or CI runs is a subcommand here.
 //!
-//! Everything that a developer or CI runs is a subcommand here, in plain Rust, so that nothing but
-//! a Rust toolchain is needed to start. A task is a list of *parts*; each is timed and ends passed,
-//! failed or skipped ([`part`]).
+//! All of it is plain Rust, so that nothing but a Rust toolchain is needed to start. A task is a
+//! list of *parts*; each is timed and ends passed, failed or skipped ([`part`]).
 
 mod check;
 mod deny;

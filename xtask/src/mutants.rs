@@ -20,7 +20,7 @@ use std::fmt;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
-/// What is changed and tested together.
+/// Set of files that are changed and tested together.
 struct Set {
     name: &'static str,
     package: &'static str,
@@ -165,7 +165,7 @@ impl fmt::Display for Mutant {
     }
 }
 
-/// What cargo-mutants tried, and what it found.
+/// Changes that cargo-mutants tried, and their results.
 #[derive(Default)]
 struct Found {
     survivors: Vec<Mutant>,

@@ -1,4 +1,4 @@
-//! Which Debian package brings a program that a suite needs?
+//! Debian packages of the programs that suites need.
 //!
 //! A suite names *programs* in its `# needs:` line; this table turns them into packages, so that
 //! the one `apt-get` line can be printed, or run when asked for.

@@ -1,4 +1,4 @@
-//! How did each part of a task end, and how long did it take?
+//! Parts of a task: result and time of each.
 //!
 //! A part passes, fails or is skipped. Under `CI=1` (or `CI=true`) a skip counts as a failure: a
 //! gate that silently tests less is worse than one that is red. A failed part does not stop the
@@ -9,7 +9,7 @@ use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 use weft_testing::in_ci;
 
-/// How a part ended.
+/// Result of a part.
 pub(crate) enum Ending {
     /// It did not; with the reason in one line.
     Failed(String),

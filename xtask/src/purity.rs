@@ -1,4 +1,4 @@
-//! Does the engine name anything that would make it depend on the machine it runs on?
+//! Purity of the engine: words that it must not contain, since they depend on the machine.
 //!
 //! The twin of `crates/weft-engine/clippy.toml`, which knows types where this knows words. Both are
 //! held because either can be switched off by one line.

@@ -1,7 +1,6 @@
 //! Skips that do not go through `weft_testing::skip`, and so would not fail under `CI=1`.
 //!
-//! A test that leaves something out says so, or nobody would know; what says so in any other way
-//! than the helper is what is looked for. The words are those of such messages in print macros.
+//! The words are those of such messages in print macros.
 
 use crate::tree;
 use std::path::Path;

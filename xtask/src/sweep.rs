@@ -1,4 +1,4 @@
-//! How much has been simulated, over time?
+//! Task `sweep`: more seeds, and a ledger of how much was simulated.
 //!
 //! `cargo xtask sweep N` simulates N seeds of each profile, and for each ten of them one small
 //! scope and one steady load, on all CPUs (`crates/weft-sim/src/sweep.rs`), and adds a line to the
@@ -73,7 +73,7 @@ pub(crate) fn sweep(each: u64) -> anyhow::Result<()> {
 }
 
 impl Sweep {
-    /// What the simulation says of itself.
+    /// Counts that the simulation printed.
     fn counted(found: &Value) -> anyhow::Result<Self> {
         Ok(Self {
             date: String::new(),

@@ -1,4 +1,4 @@
-//! Where are the project's files?
+//! Files of the project.
 
 use std::path::{Path, PathBuf};
 

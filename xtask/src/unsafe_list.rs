@@ -1,6 +1,6 @@
-//! Where is `unsafe`, and what makes each place sound?
+//! Task `unsafe`: every unsafe block with its `SAFETY` comment.
 //!
-//! Prints each one with the `SAFETY` comment above it. The list goes into the release notes when it
+//! The list goes into the release notes when it
 //! changes. clippy's `undocumented_unsafe_blocks` makes a missing comment an error; here it is
 //! shown.
 

@@ -1,9 +1,9 @@
-//! Words of the house: those of style.md §6 that the field's words replaced, and the width of comments.
+//! Words and widths: refused words of style.md §6, comments over 100 columns.
 //!
-//! Names are cut at underscores and capitals, prose at everything that is no letter; what is searched
-//! for is a run of such words, one of which may be a plural. A word that has another meaning elsewhere is
-//! refused only below the folders where it had its own. Files of recorded data are not read, nor is
-//! this one.
+//! Names are cut at underscores and capitals, prose at everything that is no letter; what is
+//! searched for is a run of such words, one of which may be a plural. A word that has another
+//! meaning elsewhere is refused only below the folders where it had its own. Files of recorded data
+//! are not read, nor is this one.
 
 use crate::tree::{root, rust_files, shown};
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ const WIDTH_MAX: usize = 100;
 struct Refused {
     /// Its words, in lower case; of the last one the plural is refused too.
     words: &'static str,
-    /// What the field says.
+    /// Word of the field.
     say: &'static str,
     /// Where: beginnings of paths. Everywhere if there are none.
     below: &'static [&'static str],
@@ -98,7 +98,8 @@ const REFUSED: &[Refused] = &[
     Refused { words: "bypass", say: "chunk-aligned read", below: VOLUME, but: &["preread bypass"] },
 ];
 
-/// The words of a line, in lower case, in order. A mark between two that do not belong together is one.
+/// The words of a line, in lower case, in order. A mark between two that do not belong together is
+/// one.
 fn words(line: &str) -> Vec<String> {
     let mut found = vec![String::new()];
     let mut before = ' ';
@@ -117,7 +118,7 @@ fn words(line: &str) -> Vec<String> {
     found
 }
 
-/// What ends a term.
+/// Marks that end a term.
 const MARKS: [char; 8] = ['.', ',', ';', ':', '(', ')', '"', '='];
 
 /// Whether the words from here on begin with these, of which the last may be a plural.
@@ -152,8 +153,8 @@ fn refused(path: &str, line: &str) -> Vec<String> {
     found
 }
 
-/// Lines (1-based) of a Rust text whose comment goes past [`WIDTH_MAX`], with their width. Tables and what
-/// stands between fences may be wider.
+/// Lines (1-based) of a Rust text whose comment goes past [`WIDTH_MAX`], with their width. Tables
+/// and what stands between fences may be wider.
 fn too_wide(source: &str) -> Vec<(usize, usize)> {
     let mut found = Vec::new();
     let mut fenced = false;
@@ -175,8 +176,8 @@ fn too_wide(source: &str) -> Vec<(usize, usize)> {
     found
 }
 
-/// A row of a table, or a line of a drawing: lines, or cells with three spaces between them. What begins
-/// with one of the headings of a doc comment ("Shape", "See it") is prose.
+/// A row of a table, or a line of a drawing: lines, or cells with three spaces between them. What
+/// begins with one of the headings of a doc comment ("Shape", "See it") is prose.
 fn is_drawn(comment: &str) -> bool {
     let mut cells = comment.split("   ").map(str::trim).filter(|cell| !cell.is_empty());
     let first = cells.next().unwrap_or_default();
@@ -189,7 +190,8 @@ fn is_drawn(comment: &str) -> bool {
         || cells_more > usize::from(is_heading)
 }
 
-/// Whether a comment stands behind code, in no text: what is before it has its quotation marks in pairs.
+/// Whether a comment stands behind code, in no text: what is before it has its quotation marks in
+/// pairs.
 fn behind_code(code: &str) -> bool {
     code.match_indices(" // ").any(|(at, _)| code[..at].matches('"').count().is_multiple_of(2))
 }

@@ -1,4 +1,5 @@
-//! An assembly as commands choose it and tell of it: its options, a line for each member, a refusal.
+//! An assembly as commands choose it and tell of it: its options, a line for each member, a
+//! refusal.
 
 use clap::Args;
 use serde_json::{Value, json};
@@ -48,7 +49,7 @@ pub(crate) fn refusal(refused: &Refused, named: usize) -> Failure {
     Failure::Refused(sentence(refused, named))
 }
 
-/// Why not, and the way out.
+/// Reason of a refusal, and the way out.
 pub(crate) fn sentence(refused: &Refused, named: usize) -> String {
     // Of a single device, what is wrong with it is all there is to say.
     if let ([only], 1) = (refused.dropped.as_slice(), named) {
@@ -101,7 +102,7 @@ fn line(candidate: &Candidate, decision: &Result<Assembly, Refused>) -> Line {
     line
 }
 
-/// Where a member stands in an assembly.
+/// Standing of a member in an assembly.
 fn standing(
     assembly: &Assembly,
     index: MemberIndex,
@@ -123,7 +124,7 @@ fn standing(
     spare.then(|| (None, "spare", String::new()))
 }
 
-/// What would be served, in a sentence.
+/// Description of what would be served, in a sentence.
 pub(crate) fn title(assembly: &Assembly) -> String {
     let geometry = &assembly.geometry;
     let (all, missing) = (usize::from(geometry.members()), assembly.degraded());

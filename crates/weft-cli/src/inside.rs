@@ -1,7 +1,7 @@
-//! How is a volume served within this process?
+//! Server within this process, for `cat` and `demo`.
 //!
-//! In a thread, on unix sockets in a private directory, until the value is stopped or dropped.
-//! `cat` and `demo` use a volume this way, so that they go through all of what `serve` does.
+//! It runs in a thread, on unix sockets in a private directory, until the value is stopped or
+//! dropped. So `cat` and `demo` go through all of what `serve` does.
 
 use std::io::PipeWriter;
 use std::os::fd::OwnedFd;
@@ -20,11 +20,11 @@ use crate::volume::Volume;
 
 /// A volume served by a thread.
 pub(crate) struct Inside {
-    /// Where clients connect.
+    /// URI that clients connect to.
     pub(crate) uri: String,
-    /// What the server said of itself.
+    /// Facts about the server once clients may connect.
     pub(crate) ready: Ready,
-    /// Where administrators connect.
+    /// Path of the control socket.
     pub(crate) control: PathBuf,
     /// The server stops when this end of a pipe is closed.
     stop: Option<PipeWriter>,
@@ -133,7 +133,7 @@ pub(crate) fn ended(state: ExitState) -> Result<(), Failure> {
     }
 }
 
-/// Why nothing was served.
+/// Failure for a server that did not start.
 pub(crate) fn not_served(error: &ServeError) -> Failure {
     match error {
         ServeError::Device(error) => crate::volume::device(error),

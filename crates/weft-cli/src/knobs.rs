@@ -1,6 +1,6 @@
-//! What do `get`, `set` and `serve --set` know of knobs?
+//! Knobs as texts, for `get`, `set` and `serve --set`.
 //!
-//! Their table is the engine's; here are only its texts.
+//! The table of knobs is the engine's.
 
 use std::fmt::Write;
 

@@ -1,4 +1,4 @@
-//! What is on a member, looked at without changing anything?
+//! Metadata of members, read without changing anything.
 //!
 //! Files and devices are opened read-only here, and only metadata is read: enough for `examine`,
 //! `detail`, `assemble`, `explain` and the checks of `create`.
@@ -34,7 +34,7 @@ use crate::volume;
 /// A file or device that was opened read-only.
 #[derive(Clone, Debug)]
 pub(crate) struct Looked {
-    /// What people call it.
+    /// Name of the member.
     pub(crate) label: String,
     /// All of it.
     pub(crate) size: Sectors,
@@ -142,7 +142,7 @@ impl Looked {
         Ok(bytes)
     }
 
-    /// What its metadata says.
+    /// Metadata of the member.
     ///
     /// # Errors
     /// It cannot be read, or none of it can be believed; does not name the member.
@@ -243,7 +243,7 @@ impl Looked {
         Ok(places)
     }
 
-    /// What somebody else has here.
+    /// Signature of another user of the member.
     ///
     /// # Errors
     /// The member cannot be read.

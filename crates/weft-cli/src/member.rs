@@ -1,4 +1,4 @@
-//! What does a MEMBER argument name?
+//! MEMBER arguments: paths, partitions, parts, memory and `missing`.
 //!
 //! `PATH` is a file or a block device, `PATH#N` a partition of one, `PATH@OFFSET[+LENGTH]` a part
 //! (`weft_runtime::spec` says which bytes), `ram:SIZE` memory of the serving process, `missing` a
@@ -13,7 +13,7 @@ use weft_units::Bytes;
 
 use crate::size::{self, Plain};
 
-/// What a MEMBER argument names.
+/// Meaning of a MEMBER argument.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum MemberArg {
     /// A slot left empty.

@@ -1,7 +1,7 @@
-//! How does a command end?
+//! End of a command: exit status and message.
 //!
-//! With an exit status that scripts can tell apart, and at most one message for people. Every
-//! message starts with `weft: ` and says what was found, what was expected and what to do.
+//! The exit status is for scripts; people get at most one message. Every message starts with `weft:
+//! ` and says what was found, what was expected and what to do.
 //!
 //! Source   cli.md, "Exit status"
 
@@ -29,7 +29,7 @@ pub(crate) enum Exit {
     Of(u8),
 }
 
-/// Why a command stopped.
+/// Reasons why a command stopped.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Failure {
     /// The operation failed.

@@ -1,5 +1,4 @@
-//! Patience with members that do not answer while their metadata is read: who is named, and after
-//! how long an assembly goes on without them.
+//! Time limits for members that do not answer while their metadata is read.
 //!
 //! A disk that hangs does not fail a read, it never ends it. Each member is read by a thread of its
 //! own, so that those that answer are not behind one that does not; the thread of that one is left
@@ -11,7 +10,7 @@ use std::time::{Duration, Instant};
 use weft_engine::MemberInfo;
 use weft_engine::assemble::Candidate;
 
-/// How long to wait.
+/// Time limits for reading metadata.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Patience {
     /// When a member that has not answered is named, and how often after that.

@@ -1,4 +1,4 @@
-//! Is this block what was written last, and written here?
+//! Test pattern of the demo: blocks that say where and when they were written.
 //!
 //! Every word of 8 bytes names its address and the write that put it there, so that a block that is
 //! lost, old, misplaced or mixed is found, and the message can say which of these it is.

@@ -1,8 +1,8 @@
-//! Where does a result go?
+//! Result files (`--report`, `--write`): checked beforehand, replaced only when complete.
 //!
-//! `--report FILE.html` and `--write FILE` name a file. Whether it can be written is seen before
-//! anything runs for half an hour, and what was in it stays there until the new one is whole: that
-//! is written beside it, and takes its place. Ctrl-C leaves nothing beside it.
+//! Whether the file can be written is known before anything runs for half an hour. The old content
+//! stays until the new one is complete: it is written beside the file and renamed. Ctrl-C leaves
+//! nothing beside it.
 
 use std::fs;
 use std::path::{Path, PathBuf};

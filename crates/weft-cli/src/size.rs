@@ -1,11 +1,11 @@
-//! How large? Sizes as people write and read them.
+//! Sizes as people write and read them.
 //!
 //! `64K`, `1M`, `2G`, `1T` are binary, as for mdadm and fio; `4096s` counts sectors of 512 bytes,
 //! `512B` bytes. What a plain number means differs between commands, so each says it.
 
 use weft_units::Bytes;
 
-/// What a number without a unit counts.
+/// Unit of a number without a suffix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Plain {
     /// Bytes.

@@ -1,7 +1,7 @@
-//! How are states of an array told to people and to programs?
+//! States of an array, for people and programs.
 //!
-//! The table is the engine's, [`weft_engine::assemble::states`]; here are its rows of a running
-//! volume, and its two forms.
+//! The table is the engine's, [`weft_engine::assemble::states`]. This module finds the states of a
+//! running volume, and prints them as text and as JSON.
 
 use serde_json::{Value, json};
 use weft_engine::assemble::states::AssemblyState;

@@ -25,16 +25,16 @@ pub(crate) struct Sync {
     json: bool,
 }
 
-/// What a finished run has found.
+/// Result of a run that has ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Report {
     /// 4 KiB stripes that were read on every member.
     pub(crate) stripes: u64,
     /// Sectors, as md counts them.
     pub(crate) mismatch_cnt: u64,
-    /// Where, and who is wrong.
+    /// Places of the mismatches, and the member that is wrong.
     pub(crate) mismatches: Option<MismatchesStatus>,
-    /// How long it took.
+    /// Duration of the run.
     pub(crate) took: Duration,
 }
 

@@ -1,4 +1,4 @@
-//! Which running volume does a TARGET name, and where do its sockets live?
+//! TARGET arguments: running volumes by name or control socket, and the directories of sockets.
 //!
 //! A volume NAME listens for administrators on `NAME.sock` and, unless told otherwise, for clients
 //! on `NAME.nbd`, in `$XDG_RUNTIME_DIR/weft`, `/run/weft` as root, or a private directory below
@@ -140,7 +140,7 @@ pub(crate) fn only_volume<'a>(
         .ok_or_else(|| Failure::failed(format!("{target}: the server has no volume")))
 }
 
-/// Where volumes may be found.
+/// Directories in which volumes may be found.
 fn directories() -> Vec<PathBuf> {
     let mut directories = Vec::new();
     directories.extend(session_directory());
@@ -151,7 +151,7 @@ fn directories() -> Vec<PathBuf> {
     directories
 }
 
-/// Where a new volume puts its sockets. The directory is made, of mode 0700.
+/// Directory for the sockets of a new volume. The directory is made, of mode 0700.
 ///
 /// # Errors
 /// No directory can be used.

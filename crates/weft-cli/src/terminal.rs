@@ -1,8 +1,8 @@
-//! What does the person in front of it see?
+//! Terminal output: colours, progress bars, and readers that have gone.
 //!
-//! Standard output carries data, standard error messages. Both go through here: colour and progress
-//! bars only where there is a terminal and nobody said otherwise (`NO_COLOR`, `CLICOLOR_FORCE`),
-//! and a reader that has gone is an error to handle, not a panic.
+//! Standard output carries data, standard error messages. Colour and progress bars need a terminal
+//! (or `CLICOLOR_FORCE`; `NO_COLOR` turns them off); a reader that has gone is an error to handle,
+//! not a panic.
 
 use std::ffi::OsStr;
 use std::io::{self, IsTerminal, Read, Write};

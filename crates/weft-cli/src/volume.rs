@@ -1,8 +1,8 @@
-//! How does a set of members become a volume that can be served?
+//! Volume of a set of members: opened, assembled, and opened again for writing.
 //!
-//! Members are opened read-only and looked at; [`assemble`] decides.
-//! Only when it accepts them for writing are they opened again, exclusively, and looked at again,
-//! for somebody may have written in between.
+//! Members are opened read-only and looked at; [`assemble`] decides. Only when it accepts them for
+//! writing are they opened again, exclusively, and looked at again, for another process may have
+//! written in between.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -24,7 +24,7 @@ use crate::when;
 
 /// What [`weft_export::serve`] needs to know of an array.
 pub(crate) struct Volume {
-    /// What was decided.
+    /// Decision of the assembly.
     pub(crate) assembly: Assembly,
     /// Those that are used.
     pub(crate) members: Vec<OpenMember>,
@@ -32,10 +32,10 @@ pub(crate) struct Volume {
     pub(crate) not_used: Vec<Dropped>,
 }
 
-/// How to open.
+/// Options for opening members.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Opening {
-    /// How to choose.
+    /// Options for choosing among members.
     pub(crate) options: Options,
     /// Through the page cache even where `O_DIRECT` works.
     pub(crate) buffered: bool,

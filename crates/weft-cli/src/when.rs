@@ -1,4 +1,4 @@
-//! When, and where: time and host as texts. Times are UTC, whatever the zone of the machine.
+//! Time and host as texts. Times are UTC, whatever the zone of the machine.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 

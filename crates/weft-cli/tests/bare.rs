@@ -1,4 +1,4 @@
-//! `weft serve --bare`: a member as it is, through the real binary.
+//! Tests of `weft serve --bare`, through the real binary.
 
 mod common;
 

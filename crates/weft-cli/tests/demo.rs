@@ -1,4 +1,4 @@
-//! The guided tour, end to end.
+//! Test of the guided tour, end to end.
 
 mod common;
 

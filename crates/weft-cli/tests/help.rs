@@ -1,4 +1,4 @@
-//! What weft says of itself: help, man pages and completions all come from one table.
+//! Tests of help, man pages and completions, which come from one table.
 
 mod common;
 

@@ -1,4 +1,4 @@
-//! Commands that need no running volume: what they write, what they refuse, what they print.
+//! Tests of commands that need no running volume: what they write, refuse and print.
 
 mod common;
 

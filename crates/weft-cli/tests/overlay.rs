@@ -1,4 +1,4 @@
-//! Changes that stay out of the members, until they are committed or dropped.
+//! Tests of overlays: changes stay out of the members until they are committed or dropped.
 
 mod common;
 

@@ -1,4 +1,4 @@
-//! What clients ask of a volume, recorded, through the real binary, and read as a trace.
+//! Tests of `weft serve --record`: requests recorded through the real binary, and read as a trace.
 
 mod common;
 

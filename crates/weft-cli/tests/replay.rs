@@ -1,4 +1,4 @@
-//! What `weft replay` and `--sweep` print, and how they end.
+//! Tests of `weft replay` and `--sweep`: output and exit status.
 
 mod common;
 

@@ -1,4 +1,4 @@
-//! What `weft reproduce` prints, and how it ends.
+//! Tests of `weft reproduce`: output and exit status.
 
 mod common;
 

@@ -1,4 +1,4 @@
-//! What `weft sim` prints, and how it ends.
+//! Tests of `weft sim`: output and exit status.
 
 mod common;
 

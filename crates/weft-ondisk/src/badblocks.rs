@@ -1,4 +1,4 @@
-//! Which blocks of a member hold nothing to be believed? The bad-block log.
+//! Bad-block log: ranges of a member whose content cannot be believed.
 //!
 //! Up to 512 entries of 64 bits, little-endian: the lowest 10 bits are a length, the others a
 //! position, both in units of `512 << bblog_shift` bytes. The first entry of all ones ends the
@@ -23,7 +23,7 @@ const END: u64 = u64::MAX;
 pub struct BadBlockContext {
     /// `bblog_shift`: the unit is this power of two of sectors.
     pub shift: u8,
-    /// Where data begins on the member.
+    /// Sector of the member at which data begins.
     pub data_offset: Sectors,
     /// Sectors of data.
     pub used_size: Sectors,
@@ -51,9 +51,9 @@ pub struct BadBlocks {
      the member has to fail, for its bad blocks cannot be remembered"
 )]
 pub struct LogFull {
-    /// How many entries there would be.
+    /// Number of entries that were found.
     pub found: usize,
-    /// How many there can be.
+    /// Number of entries that fit.
     pub expected: usize,
 }
 

@@ -1,5 +1,4 @@
-//! Which regions may be out of sync? The write-intent bitmap: its header, its bits, and how far
-//! they can be believed.
+//! Write-intent bitmap: its header, its bits, and how far they can be believed.
 //!
 //! Each data member has a copy: a header of 256 bytes and one bit for each chunk of what is kept in
 //! sync, the lowest bit of the first byte for the first chunk. A set bit means that a write may
@@ -130,17 +129,17 @@ pub struct Bitmap {
     pub chunk: Sectors,
     /// Sectors that chunks cover.
     pub sync_size: Sectors,
-    /// How far it can be believed.
+    /// Trust in the bits.
     pub trust: Trust,
     /// What is odd but has an accepted meaning.
     pub warnings: Vec<String>,
-    /// How many chunks there are.
+    /// Number of chunks.
     chunk_count: u64,
     /// A state for each chunk from the first on, as far as is known: all others are dirty.
     states: Vec<ChunkState>,
 }
 
-/// How far a bitmap can be believed.
+/// Trust in a bitmap.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Trust {
     /// Every bit of it, to be read and kept up to date.
@@ -151,7 +150,7 @@ pub enum Trust {
     Stale(String),
 }
 
-/// What is known of a chunk.
+/// State of a chunk: in sync or not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChunkState {
     /// Members agree.
@@ -305,7 +304,7 @@ impl BitmapHeader {
         lines
     }
 
-    /// What md refuses in any version.
+    /// Checks what md refuses in any version.
     fn check(&self, context: &BitmapContext) -> Result<Sectors, LogError> {
         if !(3..=6).contains(&self.version) {
             return Err(LogError::value(at!(version), self.version, "3, 4, 5 or 6"));
@@ -418,13 +417,13 @@ impl Bitmap {
         bytes
     }
 
-    /// How many chunks there are.
+    /// Number of chunks.
     #[must_use]
     pub const fn chunk_count(&self) -> u64 {
         self.chunk_count
     }
 
-    /// What is known of a chunk.
+    /// State of a chunk; one beyond the end counts as dirty.
     #[must_use]
     pub fn state(&self, index: u64) -> ChunkState {
         let known = usize::try_from(index).ok().and_then(|index| self.states.get(index));

@@ -1,4 +1,4 @@
-//! Which sums do the logs carry? CRC-32C, finished or as the bare register.
+//! CRC-32C, finished or as the bare register: the sums of the logs.
 //!
 //! Both are the same register over the same polynomial, 0x1edc6f41, bits reflected. What is usually
 //! called CRC-32C starts it with ones and inverts the result: the partial parity log keeps that.

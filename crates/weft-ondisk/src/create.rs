@@ -1,4 +1,4 @@
-//! What a new array's members say: placement and numbering as mdadm chooses them.
+//! Superblocks of a new array: placement and numbering of members as mdadm chooses them.
 //!
 //! A new array differs from one that mdadm 4.2 creates in one place: above 100 GiB a member mdadm
 //! adds a write-intent bitmap unasked, weft does not.
@@ -69,7 +69,7 @@ pub struct NewArray {
     pub ctime: MdTime,
     /// What fills each slot; `None` leaves it `missing`.
     pub slots: Vec<Option<NewMember>>,
-    /// What waits.
+    /// Spares.
     pub spares: Vec<NewMember>,
     /// Whether the members agree already: copies are equal, parity is that of the data, as on
     /// members that are all zero. Else they get in step by a resync or, for RAID4/5, by rebuilding
@@ -88,7 +88,7 @@ pub struct NewMember {
     pub device_uuid: Uuid,
 }
 
-/// Why there can be no such array.
+/// Reasons why there can be no such array.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CreateError {
@@ -97,7 +97,7 @@ pub enum CreateError {
     Chunk {
         /// The chunk.
         found: Sectors,
-        /// What is legal.
+        /// Values that are legal.
         expected: &'static str,
     },
     /// A data offset that leaves no room for the superblock, or any but 0 for version 1.0.
@@ -121,7 +121,7 @@ pub enum CreateError {
         found: u32,
         /// The level.
         level: Level,
-        /// How many slots there are.
+        /// Number of slots.
         raid_disks: usize,
     },
     /// weft does not create this level.
@@ -133,9 +133,9 @@ pub enum CreateError {
     /// More slots are missing than the level can do without.
     #[error("missing members: found {found}, expected at most {most} for {level}")]
     Missing {
-        /// How many are missing.
+        /// Number of missing members.
         found: usize,
-        /// How many may be.
+        /// Number that may be missing.
         most: usize,
         /// The level.
         level: Level,
@@ -149,7 +149,7 @@ pub enum CreateError {
     /// Too few or too many slots.
     #[error("raid devices: found {found}, expected {least}..={most} for {level}")]
     RaidDisks {
-        /// How many there are.
+        /// Number of members.
         found: usize,
         /// The least number.
         least: usize,
@@ -163,13 +163,13 @@ pub enum CreateError {
     Size {
         /// The size.
         found: Sectors,
-        /// What is legal.
+        /// Values that are legal.
         expected: String,
     },
     /// A level without redundancy has no use for spares.
     #[error("spares: found {found}, expected 0 for {level}")]
     Spares {
-        /// How many there are.
+        /// Number of members.
         found: usize,
         /// The level.
         level: Level,
@@ -206,7 +206,7 @@ const RAID1_SIZE_UNIT: Sectors = Sectors(128);
 /// Length of a new bad-block log: 4 KiB, 512 entries.
 const BBLOG_SECTORS: u16 = 8;
 
-/// Where things are on one member.
+/// Places of the structures on one member.
 struct Place {
     super_offset: Sectors,
     data_size: Sectors,

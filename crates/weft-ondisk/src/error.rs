@@ -1,4 +1,4 @@
-//! What is wrong with a superblock, and where exactly.
+//! Errors of metadata: structure, field, offset, found, expected.
 
 use crate::{Features, Level, Uuid, Version};
 use std::fmt;
@@ -13,7 +13,7 @@ pub struct At {
     pub structure: &'static str,
     /// The field, under the name md uses.
     pub field: &'static str,
-    /// Where the field begins in its structure.
+    /// Offset of the field in its structure, bytes.
     pub byte: usize,
 }
 
@@ -34,7 +34,7 @@ pub enum SuperblockError {
         list(looked)
     )]
     Absent {
-        /// Where superblocks were looked for.
+        /// Sectors at which superblocks were looked for.
         looked: Vec<Sectors>,
     },
     /// Two superblocks are legal, so that the member could belong to either array.
@@ -78,7 +78,7 @@ pub enum SuperblockError {
         at: At,
         /// All features.
         found: Features,
-        /// What must not be.
+        /// Rule that is broken.
         rule: &'static str,
     },
     /// Not a superblock at all.
@@ -86,7 +86,7 @@ pub enum SuperblockError {
     Magic {
         /// `magic`.
         at: At,
-        /// What is there instead.
+        /// Value that was found.
         found: u32,
     },
     /// A feature or field that this release does not know; it may change what the rest means.
@@ -142,9 +142,9 @@ pub enum SuperblockError {
     Position {
         /// `super_offset`.
         at: At,
-        /// Where the superblock says it is.
+        /// Sector that the superblock says it is at.
         found: Sectors,
-        /// Where it is.
+        /// Sector that it is at.
         expected: Sectors,
     },
     /// A role that no member can have.
@@ -155,13 +155,13 @@ pub enum SuperblockError {
         at: At,
         /// The entry.
         found: u16,
-        /// How many slots the array has.
+        /// Number of slots of the array.
         slots: u32,
     },
     /// Fewer bytes than a superblock were given.
     #[error("superblock: found {found} bytes, expected 4096; read the whole block")]
     Short {
-        /// How many there are.
+        /// Number that was found.
         found: usize,
     },
     /// The member has no room for metadata.
@@ -193,9 +193,9 @@ pub enum SuperblockError {
     Value {
         /// The field.
         at: At,
-        /// What is there.
+        /// Value that was found.
         found: String,
-        /// What is legal.
+        /// Values that are legal.
         expected: String,
     },
     /// A version of the format that this crate does not read.
@@ -205,7 +205,7 @@ pub enum SuperblockError {
         at: At,
         /// The version.
         found: u32,
-        /// What is known here.
+        /// Values that are known here.
         expected: &'static str,
     },
 }
@@ -272,9 +272,9 @@ pub enum LogError {
     Magic {
         /// `magic`.
         at: At,
-        /// What is there instead.
+        /// Value that was found.
         found: u32,
-        /// What it begins with.
+        /// Value that it begins with.
         expected: u32,
     },
     /// Part of another array, or of none.
@@ -282,9 +282,9 @@ pub enum LogError {
     OtherArray {
         /// The uuid, or what is made of it.
         at: At,
-        /// Whose it is.
+        /// UUID that was found.
         found: String,
-        /// Whose it should be.
+        /// UUID that was expected.
         expected: String,
     },
     /// Fewer bytes than the structure has.
@@ -292,9 +292,9 @@ pub enum LogError {
     Short {
         /// Its start.
         at: At,
-        /// How many there are.
+        /// Number that was found.
         found: usize,
-        /// How many there must be.
+        /// Number that is needed.
         expected: usize,
     },
     /// A value outside what the field allows.
@@ -302,9 +302,9 @@ pub enum LogError {
     Value {
         /// The field.
         at: At,
-        /// What is there.
+        /// Value that was found.
         found: String,
-        /// What is legal.
+        /// Values that are legal.
         expected: String,
     },
 }
@@ -327,7 +327,7 @@ impl LogError {
     }
 }
 
-/// What to do without the structure.
+/// Advice for going on without the structure.
 fn way_out(at: &At) -> &'static str {
     match at.structure {
         "bitmap" => "without it all of a dirty array is resynced",

@@ -1,4 +1,4 @@
-//! How a superblock reads: field by field, as `mdadm --examine` prints it.
+//! Text of a superblock, field by field, as `mdadm --examine` prints it.
 //!
 //! Scripts and people know these lines, so names, order and number formats are mdadm's. Four
 //! things differ. Times are UTC. The size of a RAID10 array is what the kernel makes of it, in

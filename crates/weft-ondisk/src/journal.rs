@@ -1,4 +1,4 @@
-//! What is in the journal that members do not have yet? The meta blocks of a RAID4/5/6 journal.
+//! Journal of RAID 4/5/6: its meta blocks, and whether it holds what members do not have.
 //!
 //! The journal is a member of its own, used as a ring: a meta block of 4 KiB lists what follows it,
 //! data and parity by the block, and where that belongs; the next meta block comes after those. The
@@ -61,9 +61,9 @@ macro_rules! at {
 pub struct MetaBlock {
     /// One more than that of the block before it. Byte 16.
     pub seq: u64,
-    /// Where it is: sector of the ring. Byte 24.
+    /// Place: sector of the ring. Byte 24. Byte 24.
     pub position: Sectors,
-    /// What follows it. Byte 32.
+    /// Payloads that follow. Byte 32. Byte 32.
     pub payloads: Vec<Payload>,
 }
 
@@ -74,7 +74,7 @@ pub enum Payload {
     Data {
         /// 1: the data was discarded. 2 and 3 are of a reshape.
         flags: u16,
-        /// Where it belongs: sector of the array.
+        /// Sector of the array that it belongs to.
         sector: Sectors,
         /// A sum for each block of 4 KiB.
         checksums: Vec<u32>,
@@ -289,7 +289,7 @@ pub struct JournalScan {
     stopped: Option<LogError>,
 }
 
-/// What the ring holds.
+/// Content of the ring.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum JournalState {
     /// Nothing that members do not have.
@@ -356,15 +356,15 @@ impl JournalScan {
         self.next = (self.walked < self.ring.0).then(|| Sectors((at.0 + step) % self.ring.0));
     }
 
-    /// What was found.
+    /// Result of the scan.
     ///
-    /// A block that is none ends the journal, as it does for the kernel: it was never written
-    /// whole.
+    /// A block that is no meta block ends the journal, as it does for the kernel: it was never
+    /// written whole.
     ///
     /// # Errors
     ///
-    /// When already the tail is no meta block, which the kernel takes for an empty journal and
-    /// loses what is in it; or when blocks are listed that the ring has no room for.
+    /// When the tail is no meta block (the kernel takes that for an empty journal and loses its
+    /// content), or when blocks are listed that the ring has no room for.
     pub fn finish(self) -> Result<JournalState, LogError> {
         let overfull = self.walked > self.ring.0;
         match self.stopped {

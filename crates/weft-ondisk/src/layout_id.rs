@@ -1,7 +1,7 @@
-//! Where within a full stripe: the layout numbers on disk and mdadm's names for them.
+//! Layout numbers of md, and mdadm's names for them.
 //!
-//! What a layout does with data and parity is the engine's; here are only the numbers, which of
-//! them a level allows, and how they are called.
+//! What a layout does with data and parity is the engine's; this module has the numbers, the levels
+//! that allow them, and their names.
 //!
 //! Source: md's on-disk codes; names as printed and accepted by mdadm 4.2.
 

@@ -1,4 +1,4 @@
-//! What kind of array: RAID levels as md numbers and names them.
+//! RAID levels as md numbers and names them.
 
 use std::fmt;
 use std::str::FromStr;

@@ -1,7 +1,7 @@
-//! What does all of a member's metadata say, the superblock and what it points to?
+//! All metadata of a member: its superblock, and the bitmap and logs that the superblock points to.
 //!
-//! The caller reads; this says where. A log that cannot be believed is kept as the sentence that
-//! says why, for only whoever assembles the array knows whether it matters.
+//! The caller reads the sectors that are asked for. A log that cannot be believed is kept as the
+//! sentence that says why, for only whoever assembles the array knows whether it matters.
 //!
 //! Source: places of the logs as in `superblock.rs`, `bitmap.rs`, `ppl.rs` and `journal.rs`
 
@@ -18,7 +18,7 @@ use weft_units::{Bytes, Sectors};
 pub struct Metadata {
     /// The member and its array.
     pub superblock: Superblock,
-    /// What the superblock points to.
+    /// Bitmap and logs.
     pub logs: Logs,
     /// Of a member that ends before its data does, the size that it should have. It is what was
     /// read of a failing disk, or was cut off.
@@ -27,8 +27,10 @@ pub struct Metadata {
     pub unreadable: Vec<String>,
 }
 
-/// What a superblock points to. `None` is what it says is not there, `Err` what is there and cannot
-/// be believed, as a sentence that does not name the member.
+/// Bitmap and logs that a superblock points to.
+///
+/// `None` stands for a log that the superblock does not have, `Err` for one that cannot be
+/// believed, with the reason as a sentence that does not name the member.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Logs {
     /// Blocks of the member that hold nothing.
@@ -41,18 +43,18 @@ pub struct Logs {
     pub journal: Option<Result<JournalState, String>>,
 }
 
-/// Why a member's metadata cannot be had.
+/// Reasons why a member's metadata cannot be had.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum MetadataError {
     /// The member does not give it. Never taken for zeros.
     #[error("{structure} at sector {}: {source}; leave the member out", sector.0)]
     Read {
-        /// What was to be read.
+        /// Name of the structure.
         structure: &'static str,
-        /// Where.
+        /// Sector that could not be read.
         sector: Sectors,
-        /// What the member said.
+        /// Error of the member.
         source: io::Error,
     },
     /// There is no superblock that can be believed.
@@ -63,7 +65,7 @@ pub enum MetadataError {
 /// The blocks at all places where a superblock may be.
 #[derive(Debug, Default)]
 pub struct SuperblockBlocks {
-    /// What is there, 4096 bytes each.
+    /// Blocks that were read, 4096 bytes each.
     pub read: Vec<(Version, Vec<u8>)>,
     /// Those that the member does not give.
     pub unreadable: Vec<Unreadable>,
@@ -74,11 +76,11 @@ pub struct SuperblockBlocks {
 #[derive(Debug, thiserror::Error)]
 #[error("superblock of version {version} at sector {}: {source}", sector.0)]
 pub struct Unreadable {
-    /// Whose place it is.
+    /// Version whose place it is.
     pub version: Version,
-    /// Where.
+    /// Sector that could not be read.
     pub sector: Sectors,
-    /// What the member said.
+    /// Error of the member.
     pub source: io::Error,
 }
 

@@ -1,4 +1,4 @@
-//! Which parity was under way, and what makes it right again? The partial parity log of RAID5.
+//! Partial parity log of RAID 5: the parity updates under way, and how to complete them.
 //!
 //! Before a stripe is written in part, the member with its parity logs the XOR of the strips that
 //! are not written. After a crash, that and the strips that were written, whatever they hold by
@@ -74,7 +74,7 @@ macro_rules! at {
 /// One log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PplHeader {
-    /// Whose log: [`PplHeader::signature_of`] the array. Byte 512.
+    /// Signature: [`PplHeader::signature_of`] the array. Byte 512. Byte 512.
     pub signature: u32,
     /// Grows with each log that the array writes, whichever member it is on. Byte 520.
     pub generation: u64,
@@ -118,11 +118,11 @@ pub struct PplContext {
 /// If a member with some of `data` is missing, the stripes are to be left alone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PplRecompute {
-    /// Which entry says so. Nothing may be done before its partial parity has been checked.
+    /// Index of the entry. Nothing may be done before its partial parity has been checked.
     pub entry: usize,
-    /// Who gets the parity.
+    /// Slot that the parity is written to.
     pub parity_slot: Slot,
-    /// Where: sectors of a member's data.
+    /// Sectors of a member's data.
     pub stripes: SectorRange,
     /// Array sectors to be read, each as long as `stripes`.
     pub data: Vec<SectorRange>,
@@ -132,7 +132,7 @@ pub struct PplRecompute {
 }
 
 impl PplHeader {
-    /// What an array's logs are signed with.
+    /// Signature of an array's logs.
     #[must_use]
     pub fn signature_of(set_uuid: Uuid) -> u32 {
         crc32c(&set_uuid.0)
@@ -266,7 +266,7 @@ impl PplHeader {
         Err(LogError::Checksum { at, stored, computed })
     }
 
-    /// What to compute from what, in order.
+    /// Computations that make parity right again, in order.
     ///
     /// Shape    `parity_slot` gives the slot of a full stripe's parity by the array's layout
     ///
@@ -336,7 +336,7 @@ impl PplHeader {
     }
 }
 
-/// What an entry wrote, by strips.
+/// Strips that an entry wrote.
 struct Write {
     full_stripe: u64,
     /// Of the first sector, in a member's data.

@@ -1,7 +1,7 @@
-//! What else is on a member: signatures of other users, so that none is overwritten unasked.
+//! Signatures of other users of a device: file systems, partition tables, volume managers.
 //!
-//! A signature is a few bytes at a known place. Finding one does not mean that what it belongs to
-//! is whole; it means that somebody should look before the member becomes part of an array.
+//! A signature is a few bytes at a known place. Finding one does not mean that the file system or
+//! table is whole; it means that a person should look before the device becomes a member.
 //!
 //! Source: the on-disk documentation of each format, places and bytes only.
 
@@ -18,9 +18,9 @@ pub const TAIL_BYTES: usize = 128 << 10;
 /// Something on a member that is not ours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Foreign {
-    /// What it is, for a message.
+    /// Name, for a message.
     pub name: &'static str,
-    /// Where its signature is on the member.
+    /// Byte offset of the signature on the device.
     pub byte: u64,
 }
 
@@ -139,9 +139,9 @@ pub fn foreign_signature(member_size: Sectors, head: &[u8], tail: &[u8]) -> Opti
 /// A whole, undamaged superblock in a place where none is looked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Misplaced {
-    /// Where it begins.
+    /// Sector of the superblock.
     pub sector: Sectors,
-    /// What it says. Its version, if 1, is what its own position makes likely.
+    /// The superblock. Its version, if 1, is what its own position makes likely.
     pub superblock: Superblock,
     /// Where its member would begin, if it is where it says that it is. 0.90 does not say.
     pub member_start: Option<Sectors>,

@@ -1,4 +1,4 @@
-//! What does a member say in the older format: the version 0.90 superblock?
+//! Superblock of version 0.90.
 //!
 //! 1024 words of 32 bits, in the byte order of the machine that wrote them, at the start of the
 //! last whole 64 KiB of the member. Data comes first, from sector 0; behind the superblock there is
@@ -35,7 +35,7 @@ pub const RESERVED_090: Sectors = Sectors(128);
 /// Largest part of a member that can be used, less than 4 TiB: `size` counts KiB in 32 bits.
 pub const SIZE_090_MAX: Sectors = Sectors(u32::MAX as u64 * 2);
 
-/// How the writing machine stored words.
+/// Byte order of the machine that wrote it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum ByteOrder {
     /// Highest byte first.
@@ -82,7 +82,7 @@ pub struct Reshape090 {
 pub struct Super090 {
     /// Byte order of all of it.
     pub order: ByteOrder,
-    /// Where it is. Not stored; implied by the member's size.
+    /// Sector of the superblock. Not stored; implied by the member's size.
     pub super_offset: Sectors,
     /// 90, or 91 during a reshape. Byte 8.
     pub minor_version: u32,
@@ -119,7 +119,7 @@ pub struct Super090 {
     pub failed_disks: u32,
     /// Members without a slot. Byte 148.
     pub spare_disks: u32,
-    /// How often the array changed. Byte 156.
+    /// Event count. Byte 156. Byte 156.
     pub events: u64,
     /// `events` when `recovery_cp` was right. Byte 164.
     pub cp_events: u64,
@@ -164,7 +164,7 @@ impl Disk090 {
     /// Gives up quickly.
     pub const FAIL_FAST: u32 = 1 << 10;
 
-    /// What the member does.
+    /// Role of the member.
     ///
     /// Source   the kernel looks at "faulty" and then at "sync"; a member that is active but not in
     ///          sync is a spare to it, as are members of a reshape, which weft does not continue
@@ -412,7 +412,7 @@ impl Super090 {
         array_size(self.level, self.layout, self.size(), self.chunk(), self.raid_disks)
     }
 
-    /// How far the array is in sync.
+    /// Sector up to which the array is in sync.
     ///
     /// Source   the checkpoint counts only if it was stored with the same event count
     #[must_use]

@@ -1,4 +1,4 @@
-//! What a member says of itself and its array: the version 1 superblock.
+//! Superblock of version 1: what a member says of itself and its array.
 //!
 //! Versions 1.0, 1.1 and 1.2 are one structure in three places. It is a header of 256 bytes and a
 //! table of 16-bit roles, one for each member that the array ever numbered. All numbers are
@@ -117,7 +117,7 @@ pub struct Reshape {
 pub struct Reason {
     /// The feature's name, as in [`Features`], or the field's.
     pub name: &'static str,
-    /// What it is, for a message.
+    /// Name, for a message.
     pub what: &'static str,
 }
 
@@ -128,13 +128,13 @@ pub struct Reason {
 pub struct Super1 {
     /// Where it is; `super_offset` follows from this and the member's size.
     pub minor: Minor,
-    /// What else is to be understood. Byte 8.
+    /// Features that a reader has to understand. Byte 8. Byte 8.
     pub feature_map: Features,
     /// The array. Byte 16.
     pub set_uuid: Uuid,
     /// The array's name, padded with NUL; normally `host:name` or `name`. Byte 32.
     pub set_name: [u8; 32],
-    /// When the array was created. Byte 64.
+    /// Time of creation. Byte 64. Byte 64.
     pub ctime: MdTime,
     /// Level. Byte 72.
     pub level: Level,
@@ -174,11 +174,11 @@ pub struct Super1 {
     pub bblog_size: u16,
     /// Sectors from the superblock to the bad-block log; 0 for none. Byte 188.
     pub bblog_offset: i32,
-    /// When the superblock was last written. Byte 192.
+    /// Time of the last write of the superblock. Byte 192. Byte 192.
     pub utime: MdTime,
     /// How often the array changed; orders members by freshness. Byte 200.
     pub events: u64,
-    /// How far the array is in sync. Byte 208.
+    /// Sector up to which the array is in sync. Byte 208. Byte 208.
     pub resync_offset: ResyncOffset,
     /// Smallest I/O in bytes, or 0 for what the member says. Linux 6.19 and later write it.
     /// Byte 224.

@@ -1,4 +1,4 @@
-//! What does a member say, in whichever version it says it?
+//! Superblock of any version: one view of 0.90 and 1.0 to 1.2.
 //!
 //! [`Superblock`] answers the questions that assembling an array asks, the same way for 0.90 and
 //! for 1.0 to 1.2. What only one version has is in [`Super090`] and [`Super1`].
@@ -59,7 +59,7 @@ pub enum Superblock {
     V1(Box<Super1>),
 }
 
-/// What tells a member from all others.
+/// Identity of a member: what tells it from all others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum DeviceIdentity {
     /// Its number in the array, which is all that 0.90 has.
@@ -75,7 +75,7 @@ pub struct Candidates {
     pub legal: Vec<Superblock>,
     /// Those that have the magic and are not, and why, in the order in which they were looked for.
     pub damaged: Vec<(Version, SuperblockError)>,
-    /// Where was looked.
+    /// Sectors at which superblocks were looked for.
     pub looked: Vec<Sectors>,
 }
 
@@ -326,7 +326,7 @@ impl Superblock {
         self.as_v0_90().map(|old| old.md_minor)
     }
 
-    /// When the array was created.
+    /// Time of creation of the array.
     #[must_use]
     pub fn ctime(&self) -> MdTime {
         match self {
@@ -335,7 +335,7 @@ impl Superblock {
         }
     }
 
-    /// When the superblock was last written.
+    /// Time of the last write of the superblock.
     #[must_use]
     pub fn utime(&self) -> MdTime {
         match self {
@@ -476,7 +476,7 @@ impl Superblock {
         self.role(self.dev_number())
     }
 
-    /// What tells the member from all others.
+    /// Identity of the member.
     #[must_use]
     pub fn identity(&self) -> DeviceIdentity {
         match self {

@@ -1,8 +1,8 @@
-//! What does a superblock say after something happened to the array?
+//! Updates of superblocks: roles, event count and resync position after a change of the array.
 //!
-//! A running array tells each member who is in it, how often it changed, and how far parity is
-//! right. Members have numbers that do not change while it runs. That is how version 1 has it; 0.90
-//! numbers a member by its slot as soon as it has all data of it, and the others behind those.
+//! Each superblock has the roles of all members, the event count, and the sector up to which parity
+//! is right. Members have numbers that do not change while it runs. That is how version 1 has it;
+//! 0.90 numbers a member by its slot as soon as it has all data of it, and the others behind those.
 //!
 //! ```text
 //! number while running      0   1   2   3   4          roles 0 1 faulty spare 2 (rebuilt)
@@ -21,7 +21,7 @@ use weft_units::Sectors;
 /// A member, as the array knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Standing {
-    /// What it does.
+    /// Role of the device.
     pub role: Role,
     /// It has a slot and not all data of it yet.
     pub rebuilding: bool,
@@ -31,14 +31,14 @@ pub struct Standing {
     pub device: Disk090,
 }
 
-/// What happened.
+/// State of the array that superblocks are to have.
 #[derive(Clone, Copy, Debug)]
 pub struct Update<'a> {
-    /// How often the array changed.
+    /// Event count.
     pub events: u64,
     /// Now.
     pub utime: MdTime,
-    /// How far parity is right.
+    /// Sector up to which parity is right.
     pub resync: ResyncOffset,
     /// Everybody, by number.
     pub members: &'a [Standing],
@@ -48,7 +48,7 @@ pub struct Update<'a> {
     pub recovery_offset: Option<Sectors>,
 }
 
-/// Why a device cannot be a spare.
+/// Reasons why a device cannot be a spare.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SpareError {
@@ -61,9 +61,9 @@ pub enum SpareError {
     /// Less room than the others have.
     #[error("found {found} for data, expected at least {expected}; use a larger member")]
     Data {
-        /// What it has.
+        /// Size of the device.
         found: Sectors,
-        /// What each member has.
+        /// Size of each member.
         expected: Sectors,
     },
 }
@@ -97,7 +97,7 @@ impl Superblock {
         matches!(self, Self::V1(_))
     }
 
-    /// What it remembers of its device.
+    /// Descriptor of the device in version 0.90.
     #[must_use]
     pub fn device(&self) -> Disk090 {
         self.as_v0_90().map(|old| old.this_disk).unwrap_or_default()

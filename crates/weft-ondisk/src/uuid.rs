@@ -1,4 +1,4 @@
-//! Who: the 16 bytes that identify an array or a member.
+//! UUIDs: the 16 bytes that identify an array or a member.
 
 use std::fmt;
 use std::str::FromStr;

@@ -1,5 +1,4 @@
-//! Where is the edge between what can be created and what cannot? And what is at the edge, where is
-//! it?
+//! Tests of new arrays at the edges of what can be created.
 
 use weft_ondisk::{Level, Minor, NewArray, NewMember, Super1, Uuid};
 use weft_units::Sectors;

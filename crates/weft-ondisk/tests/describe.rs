@@ -1,5 +1,4 @@
-//! How does a superblock read that no fixture has? One line of it after one change, as mdadm has
-//! it.
+//! Tests of superblocks as text: one line after one change, as mdadm prints it.
 
 #[allow(dead_code, reason = "each test uses its part")]
 mod area;

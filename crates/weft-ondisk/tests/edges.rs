@@ -1,5 +1,7 @@
-//! Where is the edge between what a superblock may say and what it may not? Both sides of each: one
-//! too strict would refuse arrays that the kernel takes.
+//! Tests of superblocks at the edges of what is legal.
+//!
+//! Both sides of each edge are tried: a check that is too strict would refuse arrays that the
+//! kernel takes.
 
 #[allow(dead_code, reason = "each test uses its part")]
 mod area;

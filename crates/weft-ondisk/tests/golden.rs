@@ -1,4 +1,4 @@
-//! Do we read and write what mdadm and the kernel do? Compared with superblocks they wrote.
+//! Golden tests of superblocks: those that mdadm and the kernel wrote, read and written again.
 
 #[allow(dead_code, reason = "each test uses its part")]
 mod fixture;

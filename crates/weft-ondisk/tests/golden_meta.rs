@@ -1,5 +1,4 @@
-//! Do we read and write the other metadata as mdadm and the kernel do? Compared with what they
-//! wrote and with what mdadm says of it.
+//! Golden tests of bitmaps, logs and journals that mdadm and the kernel wrote.
 
 #[allow(dead_code, reason = "each test uses its part")]
 mod area;

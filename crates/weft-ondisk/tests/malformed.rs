@@ -1,5 +1,7 @@
-//! Is damage named? Each row breaks one field of a superblock that mdadm made, corrects the sum,
-//! and names what must be said.
+//! Tests of damaged superblocks: each error names the field.
+//!
+//! Each row breaks one field of a superblock that mdadm made, corrects the sum, and has the text
+//! that the error must contain.
 
 #[allow(dead_code, reason = "each test uses its part")]
 mod fixture;

@@ -1,5 +1,6 @@
-//! Is each known kind of broken metadata named? All 70 rows of the reference, spec/md-ondisk.md
-//! §11: those that one member's bytes decide, checked, and the others, by name.
+//! Tests of all 70 kinds of broken metadata in the reference (spec/md-ondisk.md §11).
+//!
+//! Rows that one member's bytes decide are checked; the others are listed by name.
 
 #[allow(dead_code, reason = "each test uses its part")]
 mod area;

@@ -1,5 +1,4 @@
-//! What is read of a member, and what is made of it? Metadata that Linux wrote where it was, and
-//! members whose metadata is longer than what is read of it.
+//! Tests of a member's metadata as a whole: as Linux wrote it, and longer than what is read of it.
 
 #[allow(dead_code, reason = "each test uses its part")]
 mod area;

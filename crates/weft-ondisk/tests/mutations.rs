@@ -1,4 +1,5 @@
-//! Does any damage do harm? Real metadata with random bytes changed, 20,000 times for each format.
+//! Tests of parsers against random damage: real metadata with random bytes changed, 20,000 times
+//! for each format.
 //!
 //! Half of the time the sum is made right afterwards, so that every check is reached. What is still
 //! believed is computed with and written back. The seed is fixed: a failure is the same again.

@@ -1,4 +1,5 @@
-//! Can any bytes do harm? Superblocks come from members, which hold anything.
+//! Property tests of version 1 superblocks against arbitrary bytes. Superblocks come from members,
+//! which hold anything.
 
 #[allow(dead_code, reason = "each test uses its part")]
 mod fixture;

@@ -1,5 +1,4 @@
-//! What does a superblock say after something happened to the array? Both formats, from one list of
-//! who is in it.
+//! Tests of updates of superblocks: both formats, from one list of members.
 
 #[allow(dead_code, reason = "each test uses its part")]
 mod area;

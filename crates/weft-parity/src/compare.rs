@@ -1,4 +1,4 @@
-//! Do stored P and Q agree with the data, and if not, who is wrong?
+//! Comparison of stored P and Q with the data, and location of a wrong strip.
 //!
 //! Syndromes are computed a block at a time into scratch on the stack, so a check of any strip
 //! needs the same 8 KiB, which stay in the first-level cache.
@@ -10,7 +10,7 @@ use std::ops::Range;
 
 use crate::{Parity, Store, Weighted, assert_weighted, gf};
 
-/// Which stored parity disagrees with the data.
+/// Disagreement of stored parity with the data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Mismatch {
     /// P was compared and differs.

@@ -1,4 +1,4 @@
-//! How do bytes multiply, divide and exponentiate in the field of the Q syndrome?
+//! Arithmetic of GF(2⁸), the field of the Q syndrome: products, quotients, powers.
 //!
 //! GF(2⁸) is the set of bytes with XOR as addition and polynomial multiplication modulo
 //! x⁸+x⁴+x³+x²+1 (0x11d) as multiplication. The generator is {02}: its powers g⁰, g¹, …, g²⁵⁴ are

@@ -3,15 +3,15 @@
 //! Pure functions on byte slices: no allocation, no I/O, no state but the choice of kernels, which
 //! [`Parity::detect`] makes once. Slices have any length and any alignment.
 //!
-//! | Question | File |
+//! | Part | File |
 //! |---|---|
-//! | What is a byte times a byte? | `gf.rs` |
-//! | What is P, and what does P become after an update? | `xor.rs` |
-//! | What is Q, and what do P and Q become after an update? | `pq.rs` |
-//! | What was in the strips that are lost? | `recover.rs` |
-//! | Do stored P and Q agree with the data, and if not, who is wrong? | `compare.rs` |
-//! | Where should results go: into the caches, or past them? | `store.rs` |
-//! | How does this CPU compute all that fast? | `simd/` |
+//! | arithmetic of the field | `gf.rs` |
+//! | P and its updates | `xor.rs` |
+//! | P and Q and their updates | `pq.rs` |
+//! | recovery of lost strips | `recover.rs` |
+//! | comparison, location of a wrong strip | `compare.rs` |
+//! | cached and streaming stores | `store.rs` |
+//! | vector kernels | `simd/` |
 //!
 //! # Exponents
 //!

@@ -1,4 +1,4 @@
-//! What is Q, and what do P and Q become after an update?
+//! P and Q syndromes, and their update after a change of one strip.
 //!
 //! Q = Σ gᵏ·D over all data strips D with exponent k. Like P it is a sum, so a changed strip is
 //! carried over by adding gᵏ times its difference, without reading the other strips.

@@ -1,4 +1,4 @@
-//! What was in the strips that are lost?
+//! Recovery of one or two lost strips.
 //!
 //! | Lost | From | Function |
 //! |---|---|---|
@@ -71,9 +71,9 @@ impl Parity {
 /// Source   H. P. Anvin, "The mathematics of RAID-6", §4; spec md-raid §5.2
 #[derive(Clone, Copy)]
 pub(crate) struct Solution {
-    /// What P ⊕ P′ is multiplied by.
+    /// Factor of P ⊕ P′.
     pub(crate) of_p: u8,
-    /// What Q ⊕ Q′ is multiplied by.
+    /// Factor of Q ⊕ Q′.
     pub(crate) of_q: u8,
 }
 

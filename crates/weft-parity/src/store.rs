@@ -1,4 +1,4 @@
-//! Where should results go: into the caches, or past them?
+//! Stores of results: into the caches, or past them.
 //!
 //! An ordinary store first reads the line that it changes, and pushes something else out of the
 //! caches. A streaming store (non-temporal, in Intel's words) does neither, and whoever streams
@@ -7,7 +7,7 @@
 //! soon, it costs up to half of it. So a caller says which of the two it is, and this file what
 //! follows.
 
-/// How results are stored.
+/// Way in which results are stored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Store {
     /// Into the caches: right unless [`Store::for_cold`] says otherwise.

@@ -1,6 +1,6 @@
-//! What is P, and what does P become after an update?
+//! P, the XOR of all data strips, and its updates.
 //!
-//! P is the XOR of all data strips. XOR is its own inverse, so the same function generates P,
+//! XOR is its own inverse, so the same function generates P,
 //! recovers any one lost strip from the others and P, and takes an old strip out of P again.
 //!
 //! Source: H. P. Anvin, "The mathematics of RAID-6", §1.

@@ -1,4 +1,4 @@
-//! Do the syndromes equal those of a field built another way?
+//! Tests of syndromes against a field that is built another way.
 //!
 //! The reference multiplies by logarithms, in tables built here by repeated doubling, and shares
 //! nothing with the crate.

@@ -1,4 +1,4 @@
-//! Does every level equal the scalar one, at every length and alignment?
+//! Property tests of every level of SIMD against the scalar one, at all lengths and alignments.
 
 use proptest::collection::vec;
 use proptest::prelude::*;

@@ -1,4 +1,4 @@
-//! Does every loss that P and Q can carry come back as it was, and is every wrong byte found?
+//! Tests of recovery: every loss that P and Q cover comes back, every wrong byte is located.
 
 use weft_parity::{Level, Located, Mismatch, Parity};
 

@@ -1,4 +1,4 @@
-//! Which one: indices that must not be mixed up.
+//! Indices of members, slots, volumes and clients, as types that cannot be mixed up.
 
 macro_rules! index {
     ($(#[$doc:meta])* $name:ident($inner:ty)) => {

@@ -1,4 +1,4 @@
-//! From where to where: half-open ranges.
+//! Half-open ranges of bytes and sectors.
 
 use crate::{Bytes, Sectors};
 

@@ -1,4 +1,4 @@
-//! How long, how far: sectors and bytes.
+//! Sectors and bytes: sizes and positions.
 
 use std::fmt;
 use std::ops::{Add, AddAssign, Sub, SubAssign};

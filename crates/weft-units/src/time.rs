@@ -1,4 +1,4 @@
-//! When, and for how long: nanoseconds from an origin that the driver chooses.
+//! Points and spans of time, in nanoseconds from an origin that the driver chooses.
 
 use std::ops::{Add, Sub};
 

@@ -1,6 +1,7 @@
-//! `weft add`: take a new member into a running volume?
+//! `weft add`: adds a new member to a running volume.
 //!
-//! The server opens it. Here it is looked at first, so that nobody's data is overwritten unasked.
+//! The server opens the device. The command looks at it first, so that no data is overwritten
+//! unasked.
 
 use std::io::Write;
 use std::path::PathBuf;

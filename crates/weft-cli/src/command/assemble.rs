@@ -1,6 +1,6 @@
-//! `weft assemble`: which members are believed, and may the array be served?
+//! `weft assemble`: prints which members are believed and whether the array may be served.
 //!
-//! Prints the decision that `serve` and `cat` would take, with its reasons. Writes nothing.
+//! The decision is the one that `serve` and `cat` would take. Nothing is written.
 
 use std::io::Write;
 use std::time::Duration;

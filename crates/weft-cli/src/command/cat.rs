@@ -1,7 +1,7 @@
-//! `weft cat`: what does an array contain?
+//! `weft cat`: writes the content of an array to standard output.
 //!
-//! Reads through the engine, read-only, so that missing members are reconstructed and stale ones
-//! are not believed. Writes nothing to any member.
+//! Reads go through the engine, so that missing members are reconstructed and stale ones are not
+//! believed. Nothing is written to a member.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, Write};
@@ -107,7 +107,7 @@ pub(crate) fn run(arguments: &Cat) -> Outcome {
 struct Areas {
     /// Bytes of the array.
     whole: u64,
-    /// What was asked for.
+    /// Bytes that were asked for.
     range: Range<u64>,
     read_to: u64,
     /// In order, none touching the next.
@@ -155,7 +155,7 @@ impl Areas {
     }
 }
 
-/// From where to where.
+/// Byte range to read.
 fn range(arguments: &Cat, all: u64) -> Result<Range<u64>, Failure> {
     let Bytes(start) = arguments.offset;
     if start > all {

@@ -1,4 +1,4 @@
-//! `weft check`: does parity agree with the data?
+//! `weft check`: compares parity with the data, in all stripes of a running volume.
 
 use clap::Args;
 

@@ -1,4 +1,4 @@
-//! `weft completions`: how does a shell complete weft's options?
+//! `weft completions`: prints a shell's completions for weft.
 
 use clap::Args;
 use clap_complete::Shell;

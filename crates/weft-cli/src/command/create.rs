@@ -1,4 +1,4 @@
-//! `weft create`: how does a new array come onto its members?
+//! `weft create`: makes a new array on its members.
 //!
 //! Everything is planned before anything is written: geometry, places, contents of every
 //! superblock. Then files are made, superblocks written, and all of it flushed; when that fails
@@ -118,7 +118,7 @@ struct Write1 {
     kept: Vec<Foreign>,
 }
 
-/// How redundancy becomes right.
+/// Way in which redundancy becomes right.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Sync {
     AssumedClean,
@@ -341,7 +341,7 @@ fn random_uuid() -> Result<Uuid, Failure> {
     Ok(Uuid(bytes))
 }
 
-/// What stands at each position now. Nothing is changed.
+/// Devices and their present content, by position. Nothing is changed.
 fn places(arguments: &Create) -> Result<Vec<Place>, Failure> {
     let mut places: Vec<Place> = Vec::with_capacity(arguments.members.len());
     for argument in &arguments.members {

@@ -1,4 +1,4 @@
-//! `weft demo`: the guided tour.
+//! `weft demo`: a guided tour of an array on files, with a failure, a rebuild and a repair.
 //!
 //! A RAID 5 volume on files lives through a bad day: served over NBD, written and verified, a
 //! member failing in the middle of the writes, rebuilt on a fifth file while writes go on, a check
@@ -476,7 +476,7 @@ fn ensure(holds: bool, otherwise: impl FnOnce() -> String) -> Result<(), Failure
     if holds { Ok(()) } else { Err(Failure::Failed(otherwise())) }
 }
 
-/// What a step has to say.
+/// Measurements of a step.
 struct Measured {
     text: String,
     numbers: Map<String, Value>,
@@ -516,7 +516,7 @@ impl Measured {
     }
 }
 
-/// What is told while it goes on.
+/// State of the tour.
 struct Tour {
     json: bool,
     start: Instant,

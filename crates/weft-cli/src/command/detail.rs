@@ -1,7 +1,6 @@
-//! `weft detail`: what is known of an array?
+//! `weft detail`: describes an array in the form of `mdadm --detail`.
 //!
-//! In the shape of `mdadm --detail`: from the superblocks of its members, or from the running
-//! volume.
+//! The facts come from the superblocks of its members, or from the running volume.
 
 use std::io::Write;
 use std::os::unix::fs::FileTypeExt;
@@ -75,7 +74,7 @@ fn names_target(path: &Path) -> bool {
     std::fs::metadata(path).map_or(true, |metadata| metadata.file_type().is_socket())
 }
 
-/// What is printed, wherever it comes from.
+/// Facts to print, from superblocks or from a running volume.
 struct Facts {
     array: ArrayStatus,
     slots: usize,

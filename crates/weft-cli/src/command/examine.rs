@@ -1,6 +1,6 @@
-//! `weft examine`: what does the metadata of a member say?
+//! `weft examine`: prints the metadata of members.
 //!
-//! For people field by field as `mdadm --examine` prints it, for programs as JSON.
+//! The text has the fields of `mdadm --examine`; `--json` is for programs.
 
 use std::io::Write;
 use std::path::Path;

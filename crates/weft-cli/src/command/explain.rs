@@ -1,6 +1,6 @@
-//! `weft explain`: what does a read or write of this range do, and why?
+//! `weft explain`: shows what a read or write of a range does, member by member.
 //!
-//! Which members hold it, at which sectors, where parity is, and which plan the engine would
+//! It shows the members and sectors of the range, where parity is, and which plan the engine would
 //! follow. The places are the engine's geometry, the plans its planner, asked step by step for a
 //! stripe of which nothing is cached.
 
@@ -94,7 +94,7 @@ struct Array {
     knobs: Knobs,
 }
 
-/// What stands at a slot.
+/// Content of a slot.
 struct Held {
     label: Option<String>,
     /// `None` where it is not known.

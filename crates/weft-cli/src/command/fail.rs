@@ -1,4 +1,4 @@
-//! `weft fail`: declare members of a running volume failed.
+//! `weft fail`: declares members of a running volume failed.
 
 use clap::Args;
 use weft_export::control::Command;

@@ -1,4 +1,4 @@
-//! `weft get`: how is a running volume tuned?
+//! `weft get`: prints the knobs of a running volume.
 
 use std::io::Write;
 

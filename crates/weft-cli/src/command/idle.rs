@@ -1,4 +1,4 @@
-//! `weft idle`: stop what runs over all stripes.
+//! `weft idle`: stops a resync, check or repair.
 
 use clap::Args;
 use serde_json::json;

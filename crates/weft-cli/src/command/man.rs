@@ -1,4 +1,4 @@
-//! `weft man`: where are the man pages?
+//! `weft man`: writes the man pages.
 
 use std::io::Write;
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! `weft remove`: forget failed members and spares.
+//! `weft remove`: removes failed members or spares from a running volume.
 
 use clap::Args;
 use weft_export::control::Command;

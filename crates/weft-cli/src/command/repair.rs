@@ -1,4 +1,4 @@
-//! `weft repair`: make parity agree with the data.
+//! `weft repair`: makes parity agree with the data.
 
 use clap::Args;
 

@@ -1,4 +1,4 @@
-//! `weft replay`: what would this trace do on that array?
+//! `weft replay`: runs a trace on a simulated array.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -166,7 +166,7 @@ fn trace_failure(error: SimulateError) -> Failure {
     }
 }
 
-/// How requests are handed over, for people.
+/// Pace of the replay, for people.
 fn told(pace: Pace) -> String {
     match pace {
         Pace::OpenLoop => "at the trace's times".to_owned(),

@@ -1,4 +1,4 @@
-//! `weft reproduce`: what was published of a patch, and what weft measures of the same change.
+//! `weft reproduce`: what was published of a patch, beside what weft measures of the same change.
 //!
 //! The engine that serves volumes runs on simulated disks, before the patch and with it, in the
 //! same circumstances several times. What is published is a ratio, so a ratio is what is compared.
@@ -161,7 +161,7 @@ pub(crate) fn run(arguments: &Reproduce) -> Outcome {
 /// How much `--quick` is: so many runs of this size.
 const QUICK: (Size, u64) = (Size::Quick, 3);
 
-/// What was run, and what it found.
+/// Experiments that were run, and their outcomes.
 pub(crate) struct Reproduced {
     experiments: Vec<Experiment>,
     found: Vec<Found>,
@@ -365,7 +365,7 @@ fn hours(seconds: u64) -> String {
     }
 }
 
-/// What of them has such rows.
+/// Experiments with the rows that the words select.
 fn only(experiments: Vec<Experiment>, words: &str) -> Result<Vec<Experiment>, Failure> {
     let names: Vec<String> = experiments
         .iter()

@@ -1,7 +1,7 @@
-//! `weft rescue`: which arrays are on these disks, and what is the next command?
+//! `weft rescue`: finds the arrays on disks, and prints the next command for each.
 //!
-//! Looks at whole disks and images, their partitions, and superblocks in odd places; puts together
-//! what belongs together, and says of each array whether its data can be read, and how.
+//! It looks at whole disks and images, at their partitions, and for superblocks in odd places;
+//! sorts members by array, and says of each array whether its data can be read, and how.
 
 mod search;
 
@@ -58,7 +58,7 @@ pub(crate) fn run(arguments: &Rescue) -> Outcome {
     Ok(if readable { Exit::Done } else { Exit::Of(1) })
 }
 
-/// What belongs together.
+/// Members of one array.
 struct Array {
     uuid: Uuid,
     found: Vec<Found>,
@@ -111,7 +111,7 @@ impl Array {
         names.join(" ")
     }
 
-    /// What to do now.
+    /// Commands to give next.
     fn next(&self) -> Vec<String> {
         if self.decision.is_err() {
             return Vec::new();

@@ -1,4 +1,4 @@
-//! `weft serve`: assemble an array and serve it in the foreground.
+//! `weft serve`: assembles an array and serves it in the foreground.
 //!
 //! One line `ready URI…` goes to standard output once clients may connect. It ends in good order on
 //! SIGTERM, SIGINT, SIGHUP, `weft stop`, or when the command of `--exec` has ended: stop accepting,

@@ -1,4 +1,4 @@
-//! `weft set`: tune a running volume.
+//! `weft set`: sets knobs of a running volume.
 
 use clap::Args;
 use serde_json::json;

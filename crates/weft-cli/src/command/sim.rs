@@ -1,4 +1,4 @@
-//! `weft sim`: what would this fio job do on that array?
+//! `weft sim`: runs a fio job file on a simulated array.
 
 use std::path::PathBuf;
 
@@ -32,7 +32,7 @@ pub(crate) struct Sim {
     simulated: Simulated,
 }
 
-/// What job files may say.
+/// Options that job files may have, for the help text.
 fn options() -> String {
     format!("Options of fio that job files may have:\n  {}", OPTION_NAMES.join(", "))
 }

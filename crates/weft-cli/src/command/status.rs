@@ -1,6 +1,6 @@
-//! `weft status`: how are the running volumes?
+//! `weft status`: prints the state of running volumes, in the form of `/proc/mdstat`.
 //!
-//! In the shape of `/proc/mdstat`, so that what reads that can read this.
+//! Programs that read `/proc/mdstat` can read it.
 
 use std::fmt::Write as _;
 use std::io::Write;

@@ -1,4 +1,4 @@
-//! `weft stop`: end a running volume in good order.
+//! `weft stop`: ends a running volume in good order.
 
 use clap::Args;
 use serde_json::json;

@@ -1,4 +1,4 @@
-//! `weft wait`: when is everything in sync?
+//! `weft wait`: waits until no resync, recovery or check runs.
 //!
 //! Between one sync and the next, and between `add` and the rebuild that it leads to, nothing runs
 //! for a moment; the end has come when nothing runs and nothing is about to.

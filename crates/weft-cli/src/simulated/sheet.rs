@@ -1,6 +1,6 @@
-//! How is what came of a simulation told to people?
+//! Text of a simulation's result: jobs in fio's form, then the members.
 //!
-//! As fio tells it, job by job, and then what fio cannot know: what each member was asked for.
+//! Requests and bytes of members are what fio cannot know.
 
 use std::io::Write;
 

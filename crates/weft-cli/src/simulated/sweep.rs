@@ -1,7 +1,6 @@
-//! Which setting is best for whom?
+//! Text of a sweep: table, bars, and the best setting by each metric.
 //!
-//! Every combination of `--sweep` is run as often as `--runs` says; a table, bars and a sentence
-//! for each metric.
+//! Every combination of `--sweep` is run as often as `--runs` says.
 
 use std::io::Write;
 
@@ -19,9 +18,9 @@ use crate::result_file::ResultFile;
 use crate::size;
 use crate::terminal::{columns, print_json, stdout, style};
 
-/// What is run under all settings.
+/// Settings that were compared.
 pub(crate) struct Compared {
-    /// What people call it.
+    /// Name of the load, for people.
     pub(crate) title: String,
     /// The thing itself.
     pub(crate) load: Load,
@@ -286,7 +285,7 @@ fn alike(swept: &Swept, names: &[String], metric: Metric) -> Option<f64> {
     (apart < ALIKE_PERCENT).then_some(apart.max(0.1))
 }
 
-/// What nobody would change a setting for.
+/// Difference below which settings count as alike, per cent.
 const ALIKE_PERCENT: f64 = 0.5;
 
 fn iops(swept: &Swept, setting: usize) -> f64 {

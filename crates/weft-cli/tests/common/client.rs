@@ -1,4 +1,4 @@
-//! An NBD client for tests.
+//! NBD client for tests.
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;

@@ -1,5 +1,5 @@
-//! What the tests of the command line share: the real binary, scratch directories, the arrays of
-//! the kernel, and a volume served for a test.
+//! Helpers of the command-line tests: the binary, scratch directories, the kernel's arrays, a
+//! served volume.
 #![allow(dead_code, reason = "each test program uses a part of it")]
 
 pub(crate) mod client;
@@ -243,7 +243,7 @@ pub(crate) fn interrupted(dir: &Path, words: &[&str], files: usize) -> Option<i3
     child.wait().unwrap().code()
 }
 
-/// What a folder holds, by name.
+/// Names in a folder, sorted.
 pub(crate) fn names(dir: &Path) -> Vec<String> {
     let entries = std::fs::read_dir(dir).unwrap();
     let mut names: Vec<String> =

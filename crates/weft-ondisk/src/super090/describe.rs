@@ -1,4 +1,4 @@
-//! What `mdadm --examine` prints for the superblock.
+//! Text of a 0.90 superblock, as `mdadm --examine` prints it.
 
 use super::words::MAGIC;
 use super::{Disk090, Super090};

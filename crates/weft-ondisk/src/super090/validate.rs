@@ -1,4 +1,4 @@
-//! Which superblocks are legal: what one member alone can get wrong.
+//! Checks of a 0.90 superblock: what one member alone can get wrong.
 //!
 //! As for the version 1 format: a value that passes can be computed with.
 

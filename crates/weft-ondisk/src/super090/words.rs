@@ -1,5 +1,4 @@
-//! The words of the superblock, as they are on the member: which is which field, and how two make a
-//! number.
+//! Words of a 0.90 superblock: the field of each, and numbers of two words.
 
 use super::{ByteOrder, DISKS_090_MAX, Disk090, Reshape090, Super090};
 use crate::{At, Level, SUPER_BYTES, SuperblockError, Uuid};

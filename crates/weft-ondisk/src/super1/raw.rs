@@ -1,4 +1,4 @@
-//! The bytes of the header, as they are on the member.
+//! Bytes of a version 1 superblock: its header as it is on the member.
 
 use super::{Features, MdTime, Minor, ROLES_MAX, Reshape, ResyncOffset, Super1};
 use crate::{Level, SuperblockError, Uuid};

@@ -1,4 +1,4 @@
-//! Which superblocks are legal: what one member alone can get wrong.
+//! Checks of a version 1 superblock: what one member alone can get wrong.
 //!
 //! A value that passes can be computed with: no sum of its fields overflows, no divisor is zero,
 //! every area of the member is inside it and clear of the others. What members must agree on is
@@ -241,13 +241,13 @@ impl Super1 {
         self.check_bblog(member_size, &superblock, &data, ppl.as_ref())
     }
 
-    /// Where the superblock itself is.
+    /// Area of the superblock itself.
     pub(crate) fn superblock_area(&self) -> Area {
         let len = sectors_of(self.encoded_len(512)).into();
         Area::new(at!(super_offset), "the superblock", self.super_offset.0.into(), len)
     }
 
-    /// Where data is.
+    /// Area of the data.
     pub(crate) fn data_area(&self) -> Area {
         let len = self.used_size().0.into();
         Area::new(at!(data_offset), "data", self.data_offset.0.into(), len)

@@ -19,7 +19,7 @@ pub(crate) struct Area {
 }
 
 impl Area {
-    /// What `mdadm` said, in the file `mN.NAME.txt`.
+    /// Text of `mdadm`, in the file `mN.NAME.txt`.
     pub(crate) fn text(&self, name: &str) -> String {
         let file = format!("{}.{name}.txt", self.member);
         std::fs::read_to_string(root().join(&self.array).join(file)).unwrap()

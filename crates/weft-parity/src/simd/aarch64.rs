@@ -1,4 +1,4 @@
-//! Which operations does NEON offer to the kernels of `vector.rs`?
+//! Vector operations of NEON, for the kernels of `vector.rs`.
 //!
 //! Source: H. P. Anvin, "The mathematics of RAID-6", §3, for doubling; Arm, "Neon Intrinsics
 //! Reference", for the instructions.

@@ -1,4 +1,4 @@
-//! How is parity computed a vector at a time, whatever the vector?
+//! Kernels of parity a vector at a time, generated for each level of SIMD.
 //!
 //! `vector_kernels!` generates a level's table from these definitions in the module that calls it:
 //!

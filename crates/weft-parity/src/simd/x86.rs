@@ -1,4 +1,4 @@
-//! Which operations do SSSE3, AVX2 and AVX-512 with GFNI offer to the kernels of `vector.rs`?
+//! Vector operations of SSSE3, AVX2 and AVX-512 with GFNI, for the kernels of `vector.rs`.
 //!
 //! Source: H. P. Anvin, "The mathematics of RAID-6", §3, for doubling; Intel, "Intrinsics Guide",
 //! for the instructions.

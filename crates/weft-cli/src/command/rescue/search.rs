@@ -1,7 +1,6 @@
-//! Which members are on a disk?
+//! Search for members on a disk: the whole disk, its partitions, and superblocks in odd places.
 //!
-//! The disk as a whole, its partitions, and what says that it is a superblock where none is looked
-//! for. One superblock may be in the right place of several of these (with metadata at the end, of
+//! One superblock may be in the right place of several of these (with metadata at the end, of
 //! the last partition and of the disk); then the smallest counts.
 
 use std::ffi::OsString;
@@ -20,7 +19,7 @@ use crate::outcome::Failure;
 use crate::size;
 use crate::terminal::{complain, progress};
 
-/// What is on a disk.
+/// Members found on a disk.
 pub(super) struct Disk {
     label: String,
     bytes: u64,
@@ -38,11 +37,11 @@ pub(super) struct Found {
     pub(super) looked: Looked,
     pub(super) set_uuid: Uuid,
     pub(super) kind: FoundKind,
-    /// Where its superblock is on the disk.
+    /// Sector of the superblock on the disk.
     super_sector: Sectors,
 }
 
-/// How it was found.
+/// Way in which a member was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FoundKind {
     OddPlace,

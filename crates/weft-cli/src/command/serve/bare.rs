@@ -1,4 +1,4 @@
-//! `weft serve --bare`: how does one member become a volume without metadata?
+//! `weft serve --bare`: one member as a volume, without metadata.
 
 use std::ffi::OsStr;
 

@@ -1,4 +1,4 @@
-//! What becomes of changes that were kept out of the members?
+//! Overlays of `weft serve`: collected, committed or discarded changes.
 //!
 //! `serve --overlay DIR` collects them; with `--commit-overlay` they are written into the members,
 //! with `--discard-overlay` they are dropped, and nothing is served.

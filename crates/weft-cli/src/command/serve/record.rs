@@ -1,4 +1,4 @@
-//! `weft serve --record`: what did clients ask for, kept in a file?
+//! `weft serve --record`: keeps the requests of all clients in an fio iolog.
 //!
 //! A thread of its own takes requests from the [`Recorder`] ten times a second and appends them to
 //! the log, whole lines at a time, so that a process that is killed leaves one that can be read up
@@ -34,7 +34,7 @@ pub(super) struct Recording {
     created: bool,
 }
 
-/// What became of the requests.
+/// Counts of recorded and lost requests.
 #[derive(Debug, Default)]
 struct Totals {
     recorded: u64,
@@ -78,7 +78,7 @@ impl Recording {
         Ok(Self { recorder, thread, path: path.to_owned(), created })
     }
 
-    /// Where requests are taken down.
+    /// Recorder that clients' requests go to.
     pub(super) fn recorder(&self) -> Arc<Recorder> {
         Arc::clone(&self.recorder)
     }
@@ -295,7 +295,7 @@ impl<S: Sink> Keeper<S> {
     }
 }
 
-/// What the log says of a request.
+/// Records of a request in the log.
 ///
 /// Zeroes that need not be stored are a trim, for that is what becomes of them; others are a write.
 /// fio reads lengths of 32 bits, so that longer trims are several.
@@ -325,7 +325,7 @@ const PATIENCE: Duration = Duration::from_millis(100);
 const TEXT_BYTES: usize = 256 << 10;
 /// Longest request of a line.
 const LINE_BYTES_MAX: u64 = 1 << 31;
-/// How logs begin.
+/// Beginning of every log.
 const BEGIN: &[u8] = b"fio version ";
 
 #[cfg(test)]

@@ -1,10 +1,9 @@
-//! How are P and Q of a few strips in md order computed with nothing but loads and arithmetic?
+//! P and Q of two to ten strips in md order, with GFNI: unrolled kernels.
 //!
-//! The arrays that people have: two to ten data strips with the exponents 0, 1, 2, …. For each
-//! count there is a function of its own, in which every strip's pointer stays in a register and
-//! Horner's rule needs a single matrix, doubling, so that the loop over the strips is no loop. What
-//! it takes in a second-level cache is what the same loads and stores take without any
-//! multiplication.
+//! Most arrays have two to ten data strips with the exponents 0, 1, 2, …. For each count there is a
+//! function of its own, in which every strip's pointer stays in a register and Horner's rule needs
+//! a single matrix, doubling, so that the loop over the strips is no loop. What it takes in a
+//! second-level cache is what the same loads and stores take without any multiplication.
 //!
 //! Beyond ten strips pointers no longer fit in the registers, and `sum_of_products!` is as fast.
 //!
