@@ -1,4 +1,4 @@
-//! What has to be read so that a member with larger blocks can be asked?
+//! Alignment of reads to a member's logical blocks.
 //!
 //! Clients may ask for any byte range; members move whole logical blocks. A read is rounded out.
 //! That costs no memory: payload sits in its frames as it does in the volume, so the rest of the

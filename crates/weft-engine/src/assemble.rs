@@ -1,4 +1,4 @@
-//! Which members are believed, and may the array be served?
+//! Assembly: which members are believed, and whether the array may be served.
 //!
 //! Pure: parsed metadata of every candidate goes in, an [`Assembly`] or a [`Refused`] comes out.
 //! `assemble`, `cat`, `serve` and every simulated restart take the same way through here.
@@ -26,7 +26,7 @@ pub struct Candidate {
     pub member: MemberInfo,
     /// Its superblock, or why there is none, as a sentence.
     pub superblock: Result<Box<Superblock>, String>,
-    /// What the superblock points to.
+    /// Bitmap and logs that the superblock points to.
     pub logs: Logs,
     /// It ends before its data does, here. Its size is what it should be.
     pub cut_at: Option<Sectors>,
@@ -63,7 +63,7 @@ impl Candidate {
     }
 }
 
-/// What people may ask of an assembly.
+/// Options of an assembly: consent, and choices among members.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
     /// Never write a byte; then many refusals do not apply.
@@ -80,7 +80,7 @@ pub struct Options {
     pub name: Option<String>,
 }
 
-/// What stands at a slot.
+/// Content of a slot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SlotState {
     /// A member with all of its data.
@@ -89,7 +89,7 @@ pub enum SlotState {
     Missing,
     /// A member that is being rebuilt: its data below `recovery_offset` is there.
     Rebuilding {
-        /// Who.
+        /// The member.
         member: Box<Member>,
         /// Data sectors of it that are good.
         recovery_offset: Sectors,
@@ -103,7 +103,7 @@ pub struct Member {
     pub info: MemberInfo,
     /// Its superblock as it was read; of a spare with a number that is its own.
     pub superblock: Superblock,
-    /// What it points to.
+    /// Bitmap and logs that its superblock points to.
     pub logs: Logs,
     /// Sectors of its data whose parity was being written when the array was not stopped.
     pub suspect: Vec<SectorRange>,
@@ -136,7 +136,7 @@ impl Member {
 /// A device that is not used, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Dropped {
-    /// Which.
+    /// The device.
     pub member: MemberInfo,
     /// A sentence for people.
     pub reason: String,
@@ -147,7 +147,7 @@ pub struct Dropped {
 pub struct Assembly {
     /// Level, layout, chunk and sizes.
     pub geometry: Geometry,
-    /// What stands at each slot.
+    /// Content of each slot.
     pub slots: Vec<SlotState>,
     /// Members without a slot.
     pub spares: Vec<Member>,
@@ -163,9 +163,9 @@ pub struct Assembly {
     pub resync_from: Option<Sectors>,
     /// No byte of any member may be written.
     pub read_only: bool,
-    /// What is not as it should be.
+    /// States that are not as they should be.
     pub states: Vec<AssemblyState>,
-    /// What people should know, one sentence each.
+    /// Notes for people, one sentence each.
     pub notes: Vec<String>,
 }
 
@@ -173,13 +173,13 @@ pub struct Assembly {
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[error("{reason}")]
 pub struct Refused {
-    /// Which row of the table of states.
+    /// State that refuses the array.
     pub state: AssemblyState,
-    /// What was found and what was expected.
+    /// Reason: what was found and what was expected.
     pub reason: String,
     /// The option that overrides it, if any, and what may be lost by it.
     pub way_out: Option<String>,
-    /// What was found of each device.
+    /// Devices that are not used, with the reasons.
     pub dropped: Vec<Dropped>,
 }
 

@@ -1,11 +1,11 @@
-//! What an engine is made of: volumes, their members, memory.
+//! Configuration of an engine: volumes, their members, memory.
 
 use weft_units::{Bytes, MemberIndex, Sectors};
 
 use crate::assemble::Assembly;
 use crate::knobs::Knobs;
 
-/// What an engine is made of.
+/// Configuration of an engine.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// The volumes; [`weft_units::VolumeId`] counts them.
@@ -38,7 +38,7 @@ pub struct VolumeConfig {
 pub struct MemberInfo {
     /// Its name within the engine. Unique, chosen by the driver.
     pub index: MemberIndex,
-    /// What people call it: a path.
+    /// Name of the member: a path.
     pub label: String,
     /// All of it.
     pub size: Sectors,

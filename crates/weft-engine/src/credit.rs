@@ -1,4 +1,4 @@
-//! How much may a client have outstanding?
+//! Credit of clients: bytes of payload that each may have outstanding.
 //!
 //! Every client has the same credit, in bytes of payload. A request takes from it when it arrives
 //! and gives back when it is answered, so that what a client makes the engine hold is bounded by
@@ -7,7 +7,7 @@
 
 use weft_units::{Bytes, ClientId};
 
-/// What every client has out.
+/// Bytes that each client has outstanding.
 #[derive(Clone, Debug)]
 pub(crate) struct Credit {
     limit: Bytes,

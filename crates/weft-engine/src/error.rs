@@ -1,4 +1,4 @@
-//! What can go wrong, told to a client or to whoever configures the engine.
+//! Errors for clients, and for the driver that configures the engine.
 
 use thiserror::Error;
 

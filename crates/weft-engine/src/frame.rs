@@ -31,7 +31,7 @@ pub struct Run {
 /// frames beside it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Segment {
-    /// Where the offset counts from.
+    /// Frame that the offset counts from.
     pub frame: Frame,
     /// Bytes from the start of `frame`; less than [`FRAME_BYTES`].
     pub offset: u32,
@@ -39,7 +39,7 @@ pub struct Segment {
     pub len: u32,
 }
 
-/// What a member request moves, in order. One part in the common case.
+/// Memory of a member request, in order. One part in the common case.
 pub type Segments = SmallVec<[Segment; 2]>;
 
 /// The frame that always holds zeros.

@@ -1,4 +1,4 @@
-//! Everything that can make the engine move. Closed on purpose.
+//! Inputs of the engine: everything that can make it move. Closed on purpose.
 
 use weft_ondisk::Superblock;
 use weft_units::{ByteRange, Bytes, ClientId, MemberIndex, VolumeId};
@@ -20,9 +20,9 @@ pub enum Input {
     /// The one answer to a `Submit` or a `Compute`. A `Compute` has no way to fail: a driver that
     /// cannot carry one out must stop, and answer nobody.
     Done {
-        /// Which.
+        /// Token of the order.
         token: Token,
-        /// How it went.
+        /// Result of the order.
         result: Result<Value, Fault>,
     },
     /// The time asked for by `next_wake` has come. Harmless when it has not.
@@ -31,23 +31,23 @@ pub enum Input {
     Admin(Box<Command>),
 }
 
-/// What a client asks for.
+/// Request of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClientRequest {
-    /// Who.
+    /// The client.
     pub client: ClientId,
     /// The client's name for it.
     pub tag: Tag,
-    /// Of which volume.
+    /// The volume.
     pub volume: VolumeId,
-    /// What.
+    /// Operation.
     pub op: RequestOp,
-    /// Where, in bytes. Empty for a flush. A range outside the volume is answered with an error.
+    /// Range in bytes. Empty for a flush. A range outside the volume is answered with an error.
     pub range: ByteRange,
     /// Payload of a write, or room for that of a read; [`crate::frames_needed`] says how many and
     /// how the bytes sit in them. Empty for the other operations.
     pub frames: Run,
-    /// How.
+    /// Flags of the request.
     pub flags: Flags,
     /// On whose behalf, for the schedulers. Travels down to the member.
     pub attr: Attr,
@@ -119,7 +119,7 @@ pub struct Attr {
     pub class: Class,
     /// Relative weight; 0 for the default.
     pub weight: u16,
-    /// Who caused it.
+    /// Origin of the request.
     pub origin: Origin,
 }
 
@@ -142,7 +142,7 @@ pub enum Class {
     RealTime(u8),
 }
 
-/// Who caused a member request.
+/// Origin of a member request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Origin {
     /// A client.
@@ -154,7 +154,7 @@ pub enum Origin {
     Sync,
 }
 
-/// What came of a `Submit` or `Compute`.
+/// Value of a `Submit` or `Compute` that succeeded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Value {
     /// It is done; there is nothing more to say.
@@ -165,7 +165,7 @@ pub enum Value {
     Located(Located),
 }
 
-/// Which strip of a stripe is wrong.
+/// Strip of a stripe that is wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Located {
     /// None.
@@ -180,7 +180,7 @@ pub enum Located {
     Unknown,
 }
 
-/// Why a member request failed.
+/// Reason why a member request failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Fault {
     /// The driver gave up after [`crate::Output::Abort`]. Nothing is known of the range.
@@ -200,13 +200,13 @@ pub struct Command {
     pub client: ClientId,
     /// The asker's name for it.
     pub tag: Tag,
-    /// Which volume.
+    /// The volume.
     pub volume: VolumeId,
-    /// What.
+    /// Verb of the command.
     pub verb: Verb,
 }
 
-/// What an administrator may ask for. Each is a state that turns other work off, not a procedure.
+/// Commands of an administrator. Each is a state that turns other work off, not a procedure.
 #[derive(Clone, Debug)]
 pub enum Verb {
     /// Take in a new member as a spare; it is rebuilt at once if a slot is missing.

@@ -1,4 +1,4 @@
-//! What can be tuned, once: name, unit, range, default and meaning of every knob.
+//! Table of knobs: name, unit, range, default and meaning of everything that can be tuned.
 //!
 //! Names, units and ranges are those of `/sys/block/mdX/md/` and `/sys/block/X/queue/` where the
 //! kernel has the knob; the others are weft's own and say so.
@@ -37,7 +37,7 @@ pub struct Knobs {
     /// How long a read may stall before it is answered from the other members, where their parity
     /// is to be trusted. Zero: never.
     pub read_around: Span,
-    /// When read-modify-write may be chosen.
+    /// Rule by which read-modify-write may be chosen.
     pub rmw_level: RmwLevel,
     /// How long an array stays dirty after its last write. Zero: until it is stopped.
     pub safe_mode_delay: Span,
@@ -166,7 +166,7 @@ pub enum Knob {
     Writes(Writes),
 }
 
-/// Why a knob was not set.
+/// Reasons why a knob was not set.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum KnobError {
@@ -175,9 +175,9 @@ pub enum KnobError {
     Value {
         /// The knob.
         name: &'static str,
-        /// What was given.
+        /// Text that was given.
         found: String,
-        /// What is allowed.
+        /// Values that are allowed.
         expected: String,
     },
     /// There is no such knob.
@@ -191,11 +191,11 @@ pub struct KnobRow {
     pub name: &'static str,
     /// Its unit, or the words it takes.
     pub unit: &'static str,
-    /// What is allowed.
+    /// Range that is allowed, as text.
     pub range: &'static str,
-    /// Where the name comes from.
+    /// Origin of the name: md's, the block layer's or weft's.
     pub origin: &'static str,
-    /// What it does.
+    /// Effect of the knob.
     pub doc: &'static str,
     parse: fn(&str, &Knobs) -> Option<Knob>,
     show: fn(&Knobs) -> String,
@@ -546,7 +546,7 @@ impl Knobs {
         }
     }
 
-    /// When delayed stripes become held ones.
+    /// Rule by which delayed stripes become held ones.
     #[must_use]
     pub fn activation(&self) -> Activation {
         // Nothing else is delayed with `auto` than what belongs to a stream.

@@ -1,4 +1,4 @@
-//! Bugs that are planted on purpose, so that the checkers can show that they see.
+//! Planted bugs, by which the checkers show that they see.
 //!
 //! Without the feature `mutants` none can be planted and every question here is `false` at compile
 //! time.

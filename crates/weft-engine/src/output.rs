@@ -1,4 +1,4 @@
-//! Everything a driver must do.
+//! Outputs of the engine: everything that a driver must do.
 
 use smallvec::SmallVec;
 use weft_units::{Bytes, ClientId, MemberIndex, Sectors, Slot, VolumeId};
@@ -16,11 +16,11 @@ pub enum Output {
     Submit {
         /// Names it.
         token: Token,
-        /// Where to.
+        /// The member.
         member: MemberIndex,
-        /// What.
+        /// Operation on the member.
         op: MemberOp,
-        /// For whom.
+        /// Class and origin of the request.
         attr: Attr,
     },
     /// Compute over frames, these operations in order, as one. Answer with one `Done`, whose value
@@ -28,19 +28,19 @@ pub enum Output {
     Compute {
         /// Names it.
         token: Token,
-        /// What.
+        /// Computations, in order.
         ops: Vec<ComputeOp>,
     },
     /// Please give up on a request that is outstanding. It still gets its one `Done`, now or later.
     Abort(Token),
     /// Answer a client or an administrator.
     Reply {
-        /// Whom.
+        /// The client.
         client: ClientId,
-        /// What.
+        /// Tag of the request.
         tag: Tag,
-        /// How it went. The frames of a read that went well are the driver's again with this
-        /// reply; all others come by `Release`, which may be later.
+        /// Result of the request. The frames of a read that went well are the driver's again with
+        /// this reply; all others come by `Release`, which may be later.
         result: Result<(), ReplyError>,
     },
     /// The frames of a request are the driver's again: of a write, a failed read, or a client that
@@ -48,9 +48,9 @@ pub enum Output {
     Release(Run),
     /// A client may send this much more payload: what an answered request had taken.
     Credit {
-        /// Who.
+        /// The client.
         client: ClientId,
-        /// How much.
+        /// Credit in bytes.
         bytes: Bytes,
     },
     /// For logs, metrics and checkers.
@@ -65,7 +65,7 @@ pub enum MemberOp {
     Discard {
         /// First sector.
         at: Sectors,
-        /// How many.
+        /// Length in sectors.
         len: Sectors,
         /// Durable before `Done`.
         fua: bool,
@@ -76,14 +76,14 @@ pub enum MemberOp {
     Read {
         /// First sector.
         at: Sectors,
-        /// Where to, in order.
+        /// Memory that is written, in order.
         into: Segments,
     },
     /// Store the parts.
     Write {
         /// First sector.
         at: Sectors,
-        /// From where, in order.
+        /// Memory that is read, in order.
         from: Segments,
         /// Durable before `Done`.
         fua: bool,
@@ -119,7 +119,7 @@ pub enum ComputeOp {
         /// To.
         to: Segment,
     },
-    /// Which single strip is wrong. Answers [`crate::Value::Located`].
+    /// Location of the single strip that is wrong. Answers [`crate::Value::Located`].
     Locate {
         /// Every data strip.
         data: Sources,
@@ -132,9 +132,9 @@ pub enum ComputeOp {
     Pq {
         /// Every data strip.
         data: Sources,
-        /// Where P goes.
+        /// Memory of P.
         p: Option<Segment>,
-        /// Where Q goes.
+        /// Memory of Q.
         q: Option<Segment>,
     },
     /// Compute lost data strips: one from P, one from Q (when `p` is `None`), or two from both.
@@ -164,7 +164,7 @@ pub enum ComputeOp {
     },
     /// Fill with zeros.
     Zero {
-        /// What.
+        /// Memory of the result.
         to: Segment,
     },
 }
@@ -177,11 +177,11 @@ pub type Sources = SmallVec<[Source; 4]>;
 pub struct Source {
     /// Power of the generator that multiplies it in Q.
     pub exponent: u8,
-    /// Where it is.
+    /// Memory of the strip.
     pub part: Segment,
 }
 
-/// Which stored parities disagree with the data.
+/// Stored parities that disagree with the data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Differs {
     /// P.
@@ -201,44 +201,44 @@ pub enum Notice {
     Broken(VolumeId),
     /// A member failed, or was declared failed.
     MemberFailed {
-        /// Of which volume.
+        /// The volume.
         volume: VolumeId,
-        /// Which.
+        /// The member.
         member: MemberIndex,
         /// Its slot.
         slot: Option<Slot>,
     },
     /// The failure of a member is recorded on the others, durably.
     FailureRecorded {
-        /// Of which volume.
+        /// The volume.
         volume: VolumeId,
     },
     /// A member has not answered for a long time.
     MemberStalled {
-        /// Which.
+        /// The member.
         member: MemberIndex,
         /// Whether reads go round it now.
         read_around: bool,
     },
     /// No space behind a member; the volume takes no writes until there is.
     NoSpace {
-        /// Which member.
+        /// The member.
         member: MemberIndex,
     },
     /// A strip that could not be read was computed from the others and written again.
     ReadErrorCorrected {
-        /// Where.
+        /// The member.
         member: MemberIndex,
         /// First absolute sector.
         at: Sectors,
-        /// How many sectors.
+        /// Length in sectors.
         sectors: Sectors,
     },
     /// Resync ended.
     SyncFinished {
-        /// Of which volume.
+        /// The volume.
         volume: VolumeId,
-        /// Which kind.
+        /// Kind of the pass: resync, recovery, check or repair.
         action: SyncAction,
         /// Sectors whose parity disagreed, in md's counting.
         mismatch_cnt: u64,
@@ -249,9 +249,9 @@ pub enum Notice {
     },
     /// Resync began.
     SyncStarted {
-        /// Of which volume.
+        /// The volume.
         volume: VolumeId,
-        /// Which kind.
+        /// Kind of the pass: resync, recovery, check or repair.
         action: SyncAction,
     },
 }

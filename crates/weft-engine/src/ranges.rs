@@ -1,7 +1,8 @@
-//! Who has to wait for whom? Requests that overlap a write run in order of arrival.
+//! Range locks: requests that overlap a write run in order of arrival.
 //!
-//! A request waits for every earlier one that overlaps it, if either of the two writes. Reads pass
-//! each other. Waiting ones count as well, so that nobody is overtaken and nobody starves.
+//! A request waits for every earlier one that overlaps it, if either of the two writes. Reads do
+//! not wait for each other. Waiting requests count as earlier ones too, so that none is overtaken
+//! and none starves.
 //!
 //! Source   style.md §4, "Overlap"; NBD and the block layer leave the order of overlapping requests
 //!          to the client, who gets the simplest one here
@@ -189,7 +190,7 @@ impl Ranges {
         }
     }
 
-    /// How many are in flight or waiting.
+    /// Number of requests in flight or waiting.
     #[cfg(test)]
     fn len(&self) -> usize {
         self.held.iter().filter(|held| held.range.len.0 > 0).count()

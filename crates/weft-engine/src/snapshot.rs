@@ -1,4 +1,4 @@
-//! Counters and states for people and tests, copied out of an engine at one moment.
+//! Snapshot of an engine: counters and states at one moment, for people and tests.
 
 use weft_units::{Bytes, ClientId, MemberIndex, Sectors, Slot};
 
@@ -6,7 +6,7 @@ use crate::input::SyncAction;
 use crate::knobs::Knobs;
 use crate::raid::parity::waits::StripeWaits;
 
-/// What an engine is doing.
+/// State and counters of an engine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Snapshot {
     /// In order of [`weft_units::VolumeId`].
@@ -63,7 +63,7 @@ pub struct VolumeSnapshot {
 /// Source   H. P. Anvin, "The mathematics of RAID-6", §4, "single-disk corruption recovery"
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Mismatches {
-    /// How many stripes each member alone explains.
+    /// Number of mismatches that each member alone explains.
     pub by_member: Vec<(MemberIndex, u64)>,
     /// Stripes that no member alone explains, or with too few strips to say.
     pub not_located: u64,
@@ -83,7 +83,7 @@ pub struct Mismatch {
 /// A member's part of a stripe, which the others say is wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WrongStrip {
-    /// Whose.
+    /// The member.
     pub member: MemberIndex,
     /// Its slot.
     pub slot: Slot,
@@ -114,7 +114,7 @@ impl Mismatches {
 /// One member.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemberSnapshot {
-    /// Which.
+    /// The member.
     pub member: MemberIndex,
     /// Its label.
     pub label: String,
@@ -122,7 +122,7 @@ pub struct MemberSnapshot {
     pub slot: Option<Slot>,
     /// Entry of `dev_roles` that is its own.
     pub dev_number: u32,
-    /// What it is.
+    /// State of the member.
     pub state: MemberState,
     /// Requests and sectors since the start.
     pub reads: u64,
@@ -140,7 +140,7 @@ pub struct MemberSnapshot {
     pub in_flight: u32,
 }
 
-/// What a member is.
+/// State of a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum MemberState {
     /// Not used any more; its last requests may still be out.

@@ -1,4 +1,4 @@
-//! Names that tie an answer to its question.
+//! Tokens: names that tie a `Done` to its `Submit` or `Compute`.
 
 /// Names one `Submit` or `Compute` of an engine. Fresh each time; never reused.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]

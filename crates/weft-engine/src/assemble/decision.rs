@@ -1,7 +1,7 @@
-//! How is it decided which members are believed?
+//! Decision of an assembly, step by step: identity, freshness, slots, logs, consent.
 //!
-//! One step after the other, each a method, in the order of [`decide`]. Who is not used is dropped
-//! with a reason; what cannot be is refused with a [`AssemblyState`].
+//! Each step is a method; [`decide`] has their order. A member that is not used is dropped with a
+//! reason; an array that cannot be served is refused with an [`AssemblyState`].
 //!
 //! Source   md-ondisk.md §8.1; kernel and mdadm where they differ is said there
 
@@ -29,7 +29,7 @@ pub(super) fn decide(candidates: &[Candidate], options: &Options) -> Result<Asse
     decision.place(current, &reference)
 }
 
-/// What has been found out so far.
+/// Findings so far.
 struct Decision<'a> {
     dropped: Vec<Dropped>,
     notes: Vec<String>,

@@ -1,4 +1,4 @@
-//! Do members have what the journal holds?
+//! Comparison of a journal with the members: whether they have all that it holds.
 //!
 //! md writes data and parity to the journal first, then to the members, and moves the tail of the
 //! journal on only now and then: after a clean stop there may be meta blocks whose stripes have all

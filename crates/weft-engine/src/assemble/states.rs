@@ -1,9 +1,9 @@
-//! What is wrong with an array, in one sentence, and what to do next?
+//! Table of array states: what is wrong, in one sentence, and what to do next.
 //!
-//! The one table of everything that keeps an array from being served, or that people should know of
-//! one that is. Messages add what was found; programs take the identifier.
+//! It has every state that keeps an array from being served, and every one that people should know
+//! of an array that is. Messages add what was found; programs take the identifier.
 
-/// What is wrong with an array.
+/// State of an array that is refused, or served and not as it should be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[expect(missing_docs, reason = "each has its sentence in the table")]
 pub enum AssemblyState {
@@ -47,13 +47,13 @@ pub enum AssemblyState {
 /// A row of the table.
 #[derive(Clone, Copy, Debug)]
 pub struct StateRow {
-    /// Which.
+    /// The state.
     pub state: AssemblyState,
     /// For programs; stays what it is.
     pub id: &'static str,
     /// Whether nothing is served.
     pub refused: bool,
-    /// What is wrong.
+    /// Description, in one sentence.
     pub says: &'static str,
     /// What to do, as a command where there is one.
     pub next: &'static str,
@@ -312,13 +312,13 @@ impl AssemblyState {
         self.row().id
     }
 
-    /// What is wrong.
+    /// Description, in one sentence.
     #[must_use]
     pub const fn says(self) -> &'static str {
         self.row().says
     }
 
-    /// What to do next.
+    /// Advice: what to do next.
     #[must_use]
     pub const fn next(self) -> &'static str {
         self.row().next

@@ -1,4 +1,4 @@
-//! Sets of members, and what is decided of each.
+//! Tests of assembly: sets of members, and the decision on each.
 
 use weft_ondisk::{
     Bitmap, BitmapContext, BitmapHeader, Level, NewArray, NewMember, ResyncOffset, Super1,

@@ -1,7 +1,7 @@
-//! How many pages per second does this device write?
+//! Write bandwidth of a device, in pages per second.
 //!
-//! An average over about four seconds of what was completed, looked at no more often than every 200
-//! ms, and a slower one behind it that moves only while the first keeps its direction. Before patch
+//! One average covers about four seconds of completed writes and is updated at most every 200 ms; a
+//! slower one behind it moves only while the first keeps its direction. Before patch
 //! 001 only the flusher's chunk follows from it; with patch 001 everything does.
 //!
 //! Inputs   pages completed so far, the tick

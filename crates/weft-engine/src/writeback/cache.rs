@@ -1,7 +1,7 @@
-//! What do a write into the page cache, and a completion, change?
+//! Page cache: files, pool, queues and policy joined, with the calls of its users.
 //!
-//! The parts joined: the pool's counts follow the files' pages, dirty files are on their device's
-//! lists, writers meet the policy, flushers are woken. Nothing here takes a decision of its own.
+//! The pool's counts follow the files' pages, dirty files are on their device's lists, writers are
+//! throttled by the policy, flushers are woken. Decisions are taken in the other modules.
 
 use super::flusher::{Flush, Flusher};
 use super::fsync::{Fsync, SyncStep};
@@ -35,7 +35,7 @@ pub struct PageCache {
     wakes: VecDeque<Wake>,
 }
 
-/// How far a write came.
+/// Progress of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Written {
     /// Pages taken, from the front; one at least.
@@ -44,7 +44,7 @@ pub struct Written {
     pub balance: bool,
 }
 
-/// What a writer does next.
+/// Next action of a writer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Balance {
     /// Go on writing.

@@ -1,6 +1,6 @@
-//! What does a device's flusher write, and when does it sleep?
+//! Flusher of a device: sync, periodic and background writeback, and its sleep.
 //!
-//! One flusher per device. Awake, it does three things in turn, then sleeps:
+//! Each device has one. Awake, it does three things in turn, then sleeps:
 //!
 //! 1. *sync*: what somebody has asked for;
 //! 2. *periodic*: every 5 s, files that became dirty 30 s ago or earlier, until as many pages are
@@ -8,8 +8,8 @@
 //! 3. *background*: everything, oldest file first, while more is dirty than the background
 //!    threshold; 3.1 stops for a sync that arrives.
 //!
-//! It is woken by throttled writers and by syncs, and by itself 5 s after the last periodic work.
-//! It never sleeps on a timer of its own: it says until when, and whoever owns it calls again.
+//! Throttled writers and syncs wake it, and 5 s after the last periodic work it wakes by itself: it
+//! answers until when it sleeps, and its owner calls again.
 //!
 //! 2.6.24 does not wait for a full queue: it waits up to 100 ms for any queue to have room. 3.1
 //! just blocks, which is the affair of whoever carries out its writes.
@@ -22,7 +22,7 @@ use super::pool::Kernel;
 use super::queue::List;
 use weft_units::Time;
 
-/// What a flusher does next.
+/// Next action of a flusher.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Flush {
     /// Submit these, then ask again. Submitting may take as long as the device's queue makes it.
@@ -135,7 +135,7 @@ impl Flusher {
         std::mem::replace(&mut self.syncs_done, 0)
     }
 
-    /// What to do next.
+    /// Next action.
     pub(crate) fn next(
         &mut self,
         now: Time,

@@ -1,4 +1,4 @@
-//! When is everything that was dirty durable?
+//! fsync of a file: the pages that were dirty at the call written, and all writeback waited for.
 //!
 //! A process that syncs a file writes its pages itself: those that were dirty when it called, in
 //! ascending order, each as soon as an earlier write of it is done. Then it waits, again in
@@ -28,7 +28,7 @@ pub struct Fsync {
     waits: bool,
 }
 
-/// What a syncing process does next.
+/// Next action of a syncing process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SyncStep {
     /// All that was dirty is written.

@@ -1,4 +1,4 @@
-//! Which device, which file, which process: names inside one page cache.
+//! Identifiers inside one page cache: device, file, process.
 
 /// A backing device: what one flusher writes to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -1,4 +1,4 @@
-//! Which pages of a file are dirty, and which are being written?
+//! Index of a file's pages: which are dirty, which are under writeback.
 //!
 //! Two facts per page of 4 KiB: *dirty* (newer here than on the device) and *under writeback* (a
 //! write of it is on its way). A page that is written to while under writeback is both, and will be
@@ -46,7 +46,7 @@ pub struct Discarded {
     pub under_writeback: u64,
 }
 
-/// What a sync may write next.
+/// Next pages that a sync may write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Marked {
     /// These, now under writeback.

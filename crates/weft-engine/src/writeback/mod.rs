@@ -1,4 +1,4 @@
-//! The page cache's write side: what is dirty, who writes it, and who has to wait.
+//! Page cache, write side: dirty pages, their flushers, and the throttling of writers.
 //!
 //! A library of values in, decisions out, like all of the engine: it has no clock, sleeps on no
 //! timer and sees no payload. The simulator's processes write into it (`dd`, `tiobench`, `dbench`,

@@ -1,4 +1,4 @@
-//! How are the dirty files of a device written, one after the other?
+//! Writeback pass: the dirty files of a device, a slice of pages each.
 //!
 //! One pass over them: from the first file of *io*, a turn of at most so many pages each, ascending
 //! from where the file's last turn ended and around its end. Flushers make passes, and before patch
@@ -27,7 +27,7 @@ use super::queue::{Inodes, List, Queues};
 use std::ops::Range;
 use weft_units::Time;
 
-/// Why pages are written.
+/// Reason why pages are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Reason {
     /// The flusher, because more is dirty than the background threshold.
@@ -45,11 +45,11 @@ pub enum Reason {
 pub struct WriteOut {
     /// On which device.
     pub bdi: BdiId,
-    /// Of which file.
+    /// The file.
     pub inode: InodeId,
-    /// Which pages; never empty.
+    /// Pages; never empty.
     pub pages: Range<u64>,
-    /// Why.
+    /// Reason of the write.
     pub reason: Reason,
 }
 

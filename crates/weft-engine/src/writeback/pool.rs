@@ -1,8 +1,8 @@
-//! How much is dirty, and how much may be?
+//! Dirty pool: counts of dirty pages and pages under writeback, and the limits on them.
 //!
-//! One pool for the whole process: what is dirty and what is under writeback, in all and on each
-//! device, the limits that follow from memory, who caused how much of it, and how fast each device
-//! is. It decides nothing: [`vanilla`](super::vanilla) does, from the [`Facts`] that it hands out.
+//! One pool serves the whole process. It has the counts of all devices and of each, the limits that
+//! follow from memory, the share of each writer, and the speed of each device. It decides nothing:
+//! [`vanilla`](super::vanilla) does, from the [`Facts`] that it hands out.
 //!
 //! All counts are in pages of 4 KiB and exact; the kernel's are off by what each CPU has not yet
 //! added (250 pages with eight CPUs, which is all of a limit of 1 MiB).
@@ -16,7 +16,7 @@ use super::throttle::Facts;
 use super::ticks::TickRate;
 use weft_units::Time;
 
-/// Which kernel's rules.
+/// Kernel whose rules apply.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Kernel {
     /// 2.6.24, of early 2008: patch 000 was measured on its release candidate 7. Rules read in a
@@ -29,7 +29,7 @@ pub enum Kernel {
     V3_1,
 }
 
-/// How a limit is given.
+/// Limit as it is given: bytes or a share of memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Amount {
     /// `vm.dirty_bytes`, `vm.dirty_background_bytes`.
@@ -38,10 +38,10 @@ pub enum Amount {
     Percent(u64),
 }
 
-/// What a pool is made of.
+/// Configuration of a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PoolConfig {
-    /// Whose rules.
+    /// Kernel whose rules apply.
     pub kernel: Kernel,
     /// `HZ`.
     pub ticks: TickRate,
@@ -113,7 +113,7 @@ pub struct Thresholds {
     pub dirty: u64,
 }
 
-/// How many pages are in which state.
+/// Number of pages in each state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Dirty, under writeback or not: what can be written. The kernel's `NR_FILE_DIRTY`.
@@ -198,7 +198,7 @@ impl Pool {
         self.dirtied.share()
     }
 
-    /// What it is made of.
+    /// Configuration of the pool.
     #[must_use]
     pub const fn config(&self) -> &PoolConfig {
         &self.config
@@ -249,7 +249,7 @@ impl Pool {
         self.bdis[bdi.index()].written
     }
 
-    /// What is known of one device's speed.
+    /// Write bandwidth of one device.
     #[must_use]
     pub fn bandwidth(&self, bdi: BdiId) -> Bandwidth {
         self.bdis[bdi.index()].bandwidth
@@ -335,7 +335,7 @@ impl Pool {
         self.bdis[bdi.index()].counts.dirty -= pages;
     }
 
-    /// What a throttled writer is judged by.
+    /// Facts by which a throttled writer is judged.
     pub(crate) fn facts(&mut self, bdi: BdiId, writer: &mut Share, flusher_busy: bool) -> Facts {
         let bdi = &mut self.bdis[bdi.index()];
         Facts {

@@ -1,6 +1,6 @@
-//! Which part of what happened lately was this one's?
+//! Floating proportions: the share of each device or process in recent events.
 //!
-//! The kernel's floating proportions of before 3.7. Events of all are counted together; a *period*
+//! They are the kernel's of before 3.7. Events of all are counted together; a *period*
 //! is a number of events, so time passes only as something happens. At each half of a period
 //! everyone's count is halved, lazily, when it is next looked at. An idle one therefore has no part
 //! left after a few halves: this is how a disk of 2011 gets stuck at a share of nothing.
@@ -35,7 +35,7 @@ impl Fraction {
     }
 }
 
-/// What all events are counted by.
+/// Count of all events, and its periods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Proportion {
     /// A period is `1 << shift` events.

@@ -1,4 +1,4 @@
-//! Which dirty file of a device is next?
+//! Queue of a device's dirty files: the lists that writeback passes work from.
 //!
 //! Each device has three lists, all first in, first out. *dirty* has the files in the order in
 //! which they became dirty; *io* is what is being worked off now; *more* has those that were not

@@ -1,5 +1,4 @@
-//! The page cache as a whole: files, flushers and writers against a model and against the
-//! references.
+//! Tests of the page cache as a whole, against a model and against references.
 
 mod files;
 mod model;

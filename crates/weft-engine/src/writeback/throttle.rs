@@ -1,4 +1,4 @@
-//! What is a throttling policy told, and what does it answer?
+//! Seam of throttling policies: the facts that a policy is told, and its answer.
 //!
 //! A writer that has dirtied its fill looks at the limits. The policy gets [`Facts`] and answers
 //! one [`ThrottleStep`]; whoever carries it out comes back with the next facts, until the answer is
@@ -28,7 +28,7 @@ pub struct Facts {
     pub flusher_busy: bool,
 }
 
-/// What a writer does next.
+/// Next action of a writer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ThrottleStep {
     /// Go on writing.
@@ -43,7 +43,7 @@ pub enum ThrottleStep {
     /// Write back dirty pages of the device, of whatever files, and come back with how many it
     /// were.
     WriteBack {
-        /// How many at most.
+        /// Largest number of pages.
         pages: u64,
     },
 }
@@ -51,7 +51,7 @@ pub enum ThrottleStep {
 /// An answer, with what it changes for others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Answer {
-    /// What the writer does.
+    /// Next action of the writer.
     pub step: ThrottleStep,
     /// A new value for the device's *exceeded* mark: while it is set, writers are looked at every 8
     /// pages.

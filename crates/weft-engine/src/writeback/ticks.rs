@@ -1,4 +1,4 @@
-//! When does a sleep that is counted in timer ticks end?
+//! Timer ticks: the end of a sleep that is counted in ticks.
 //!
 //! The kernel of 2011 sleeps in ticks of `1/HZ` s, and a sleep ends *at* a tick: p ticks last
 //! between p − 1 and p of them. With pools that a disk drains in 17 ms this decides the throughput,
@@ -38,7 +38,7 @@ impl TickRate {
         now.0 / self.tick_ns
     }
 
-    /// When a tick comes.
+    /// Time of a tick.
     #[must_use]
     pub const fn at(self, tick: u64) -> Time {
         Time(tick.saturating_mul(self.tick_ns))

@@ -1,7 +1,7 @@
-//! What must a writer do that has dirtied too much?
+//! Throttling before patch 001: writers over their limit write back themselves (3.1 and 2.6.24).
 //!
-//! Before patch 001 the answer was: write it back yourself. A writer over its limit makes a pass
-//! over the device's dirty files like a flusher, whoever's they are, until it has written about one
+//! A writer over its limit makes a pass over the device's dirty files as a flusher does, whichever
+//! process dirtied them, until it has written about one
 //! and a half times what it dirtied, and pauses when there is nothing to write but everything is
 //! under way. Two rules of it:
 //!
@@ -30,7 +30,7 @@ use weft_units::Time;
 pub struct Vanilla {
     kernel: Kernel,
     ticks: TickRate,
-    /// How much is enough, pages.
+    /// Number of pages that are enough.
     nr_to_write: u64,
     written: u64,
     start: u64,
@@ -83,8 +83,8 @@ impl Vanilla {
         self.start
     }
 
-    /// What to do next. `written` is how many pages were written since the last answer, which is
-    /// nothing unless that was [`ThrottleStep::WriteBack`].
+    /// Next action of the writer. `written` is how many pages were written since the last answer,
+    /// which is nothing unless that was [`ThrottleStep::WriteBack`].
     ///
     /// # Panics
     /// After [`ThrottleStep::Continue`].

@@ -1,5 +1,4 @@
-//! When is a journal that holds something as good as empty? One table, from what it holds to the
-//! answer.
+//! Tests of journals that hold something and yet are as good as empty.
 
 use std::collections::BTreeMap;
 

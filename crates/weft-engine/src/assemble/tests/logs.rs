@@ -1,4 +1,4 @@
-//! What do bitmaps, bad-block logs and partial parity logs change?
+//! Tests of assembly with bitmaps, bad-block logs and partial parity logs.
 
 use weft_ondisk::{PplEntry, PplHeader};
 

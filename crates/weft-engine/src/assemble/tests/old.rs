@@ -1,4 +1,4 @@
-//! Are sets with superblocks of version 0.90 decided by their own fields?
+//! Tests of assembly with superblocks of version 0.90.
 
 use weft_ondisk::Super090;
 

@@ -1,8 +1,7 @@
-//! What is said of each set with each option? One table, from sets to outcomes.
+//! Tests of assembly as one table, from sets of members and options to outcomes.
 //!
-//! An outcome is what stands at the slots with the states, and then the notes; or the state that
-//! refuses it, with the reason. A case names how it begins; what is not at the beginning is in
-//! `says`.
+//! An outcome is the content of the slots with the states and the notes, or the state that refuses
+//! the set with the reason. A case has the beginning of its outcome; further texts are in `says`.
 
 use super::*;
 use weft_ondisk::{JournalState, MetaBlock, Role};

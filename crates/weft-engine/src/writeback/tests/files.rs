@@ -1,4 +1,4 @@
-//! Which file is written next, how much of it, and who waits for whom?
+//! Tests of the order of files: which is written next, how much, and which process waits.
 
 use super::super::*;
 use std::ops::Range;

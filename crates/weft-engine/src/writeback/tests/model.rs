@@ -1,4 +1,4 @@
-//! Does everything add up, whatever is done in whatever order?
+//! Random tests of the page cache against a model of every page's version.
 //!
 //! Random processes on four files of two devices. Beside the page cache runs a model that knows the
 //! version of each page: in memory, on its way, on the device. After each step the pool's counts

@@ -1,4 +1,4 @@
-//! How is a writer, its flusher and its device set up in a few lines?
+//! Test rig: a writer, its flusher and its device in a few lines.
 //!
 //! Devices do one request after the other at a constant speed, with a fixed cost whenever a request
 //! does not follow the one before. Their queue has room for 128 requests of 512 KiB, and whoever

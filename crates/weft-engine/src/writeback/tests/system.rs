@@ -1,4 +1,4 @@
-//! Do writers, flushers and devices together behave as was measured?
+//! Tests of writers, flushers and devices together, against measurements.
 //!
 //! The device here is no model of a disk (that is the simulator's affair), only a constant speed
 //! and a constant cost per jump: enough for what is due to pauses and limits alone.
