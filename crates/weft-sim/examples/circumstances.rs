@@ -1,4 +1,4 @@
-//! Under which circumstances is patch 000 worth how much?
+//! Sensitivity of patch 000 to its circumstances: drive, cache, costs, threads, chunk.
 //!
 //! Runs `dd`, the sequential writes of `tiobench`, or `dd` beside writers of single blocks on the
 //! machine of `experiments/000.toml` without the patch, with it, and with weft's own rule, with

@@ -1,4 +1,4 @@
-//! Simulates a lot, and says how much.
+//! Sweeps from the command line: many simulated runs, counted, with floors for CI.
 //!
 //! `gate` is what CI runs, with floors and ceilings; `bugs SCRIPTS` shows which checker sees which
 //! planted bug; `run FIRST SEEDS` is more of it, for the ledger (`cargo xtask sweep`);

@@ -1,5 +1,4 @@
-//! Bounded waits: no request is starved by others, under any rule, and loads that once were are
-//! served
+//! Tests of bounded waits: no request starves, under any rule.
 //!
 //! The first half checks I19 in small worlds whose stripes would wait for as long as the load goes
 //! on; a planted bug shows that it sees. The second runs the loads that a review found starved on
@@ -21,7 +20,7 @@ use weft_units::{ByteRange, Bytes, Span, Time};
 
 // Small worlds.
 
-/// How long stripes may wait here.
+/// Longest time that stripes may wait here.
 const WAIT_MAX: Span = Span::millis(20);
 
 /// Longer than I19 lets anybody wait.

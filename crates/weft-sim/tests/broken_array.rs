@@ -1,5 +1,4 @@
-//! Arrays that break, and members without space: a write that a member missed is not answered Ok,
-//! what a full member lacks is not forgotten, and nothing hangs.
+//! Tests of arrays that break, and of members without space: no false acknowledgement, no hang.
 
 use weft_engine::mutant::Mutant;
 use weft_engine::{Fault, Flags, MemberState, Notice, ReplyError, RequestOp, SyncAction, Verb};

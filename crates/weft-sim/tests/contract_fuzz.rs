@@ -1,5 +1,7 @@
-//! A legal but hostile driver: any order of completions, errors anywhere, clients that leave,
-//! administrators at any time, knobs changed in mid-flight. Every checker watches.
+//! Fuzz of the engine's contract: a legal but hostile driver, with every checker watching.
+//!
+//! Completions come in any order, with errors anywhere; clients leave, administrators act at any
+//! time, knobs change in mid-flight.
 //!
 //! `WEFT_SIM_PROFILE=name` and `WEFT_SIM_SEED=n` replay one seed, `WEFT_SIM_SEEDS=n` runs more,
 //! `WEFT_SIM_FIRST=n` others.

@@ -1,4 +1,4 @@
-//! Power cuts at sampled points of short scripts, in sampled orders, and what is there afterwards.
+//! Tests of power cuts at sampled points of short scripts, in sampled orders.
 //!
 //! Small scope (`weft_sim::scope`): all scripts of one or two operations on the smallest array of
 //! each level, each in six orders, with two cuts in each of a few states. The tests print how many

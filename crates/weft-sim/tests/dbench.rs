@@ -1,4 +1,4 @@
-//! Do dbench's clients do what dbench's clients do, and ext4 below them what ext4 does?
+//! Tests of the dbench workload and of the reduced ext4 below it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;

@@ -1,4 +1,4 @@
-//! Same seed, same run: every output with its time, hashed.
+//! Golden test of determinism: same seed, same run, every output with its time hashed.
 //!
 //! `determinism.golden` holds the hash of a set of runs. That debug and release builds, and other
 //! machines, find the same is checked by running this test there. When the engine decides

@@ -1,5 +1,5 @@
-//! Full stripes are discarded, on every member or as if on every member; their ends are kept. What
-//! goes wrong meanwhile leaves parity right or known to be suspect.
+//! Tests of discards: full stripes on every member, ends kept, and parity right or known
+//! to be suspect after whatever goes wrong.
 #![allow(
     clippy::cast_possible_truncation,
     clippy::cast_possible_wrap,

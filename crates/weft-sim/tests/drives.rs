@@ -1,4 +1,4 @@
-//! Is a model of a drive as fast as the drive it stands for, and does it keep what it promises?
+//! Tests of drive models: speed against published figures, and the contract of a drive.
 //!
 //! Numbers of statements and targets are those of `experiments.md`, §7 and §2.4.
 #![allow(clippy::cast_possible_truncation, reason = "numbers of a test are small")]

@@ -1,4 +1,4 @@
-//! How long does who needs a flush wait, when each has a round of its own and when one serves all?
+//! Tests of flush latency: a round for each flush, against one round that serves many (patch 002).
 //!
 //! The engine's own choice of whom a round serves, between clients and a member that are each one
 //! number, so that what must come out has a closed form.

@@ -1,5 +1,5 @@
-//! Members without space, and superblocks that are not written: nobody waits for ever, and a level
-//! that can do without a full member does.
+//! Tests of members without space and of superblocks that are not written: no request waits for
+//! ever.
 
 use weft_engine::raid::parity::stripe_size::StripeSize;
 use weft_engine::{Fault, MemberState, ReplyError, Verb, assemble};

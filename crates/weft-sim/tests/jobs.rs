@@ -1,4 +1,4 @@
-//! Are jobs with direct I/O what fio's are, and what do they cost the members?
+//! Tests of fio jobs on a simulated volume: direct I/O as fio does it, and its cost to members.
 
 use std::cell::RefCell;
 use std::rc::Rc;

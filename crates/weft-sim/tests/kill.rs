@@ -1,4 +1,4 @@
-//! What is there when the process alone dies? Members keep what they completed, durable or not, so
+//! Tests of the death of the process alone. Members keep what they completed, durable or not, so
 //! every acknowledged write is there; only what was outstanding may have happened or not.
 
 #![allow(clippy::cast_possible_truncation, reason = "numbers of a test are small")]

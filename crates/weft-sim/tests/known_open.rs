@@ -1,4 +1,4 @@
-//! Known failures still fail: the list of what is open is true.
+//! Test of known failures: each on the list still fails.
 
 use weft_engine::assemble;
 use weft_engine::mutant::Mutant;

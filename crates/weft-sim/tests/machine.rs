@@ -1,4 +1,4 @@
-//! Does time in a machine go as the arithmetic says?
+//! Tests of time in a simulated machine, against arithmetic.
 
 use weft_engine::knobs::{CacheForm, Knobs, PriorityRule, Writes};
 use weft_engine::raid::geometry::Geometry;

@@ -1,5 +1,5 @@
-//! A member fails at the k-th operation of a script, and at every operation of a rebuild. (Of the
-//! script every second or third k, to keep the time.)
+//! Tests of a member that fails at the k-th operation of a script or a rebuild. (Of the script
+//! every second or third k, to keep the time.)
 #![allow(
     clippy::cast_possible_truncation,
     clippy::cast_possible_wrap,

@@ -1,5 +1,6 @@
-//! Do the checkers see? Each planted bug is found by every checker that the table names, with all
-//! others off; the same scripts without the bug are clean.
+//! Tests of the checkers: every planted bug is found by every checker that the table names.
+//!
+//! Each checker runs with all others off; the same scripts without the bug are clean.
 
 use std::panic;
 

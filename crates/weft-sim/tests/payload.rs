@@ -1,4 +1,4 @@
-//! Does a run decide the same however much of the payload is there?
+//! Tests of payload modes: a run decides the same with tags as with bytes.
 //!
 //! Every output with its time is hashed; so is what a power cut left, what was found and what was
 //! wrong in the write hole. Tags and bytes must give the same, seed by seed. A disagreement is

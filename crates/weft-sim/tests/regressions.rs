@@ -1,5 +1,4 @@
-//! What did a review find, and does it stay away? One test per bug that the sweeps had not seen:
-//! late answers, clean state, members without space, spares, two volumes, syncs that nobody starts.
+//! Regression tests: one for each bug that a review found and the sweeps had not seen.
 
 use weft_engine::assemble::{self, Candidate};
 use weft_engine::knobs::Knobs;

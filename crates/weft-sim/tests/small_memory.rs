@@ -1,4 +1,4 @@
-//! A cache of two stripes and the frames of one: everything still finishes.
+//! Tests of the smallest memory: a cache of two stripes and the frames of one.
 #![allow(
     clippy::cast_possible_truncation,
     clippy::cast_possible_wrap,

@@ -1,6 +1,6 @@
-//! Is every sector of a very large array where it belongs? Members of 3 TiB, of 17 TiB, past 2^32
-//! sectors and of nearly all that an array can have, of which the simulated disk holds only what
-//! was written.
+//! Tests of very large arrays: every sector is where it belongs. Members of 3 TiB, of 17 TiB, past
+//! 2^32 sectors and of nearly all that an array can have, of which the simulated disk holds only
+//! what was written.
 #![allow(clippy::cast_possible_truncation, reason = "numbers of a test are small")]
 
 use weft_engine::{MemberState, SyncAction};

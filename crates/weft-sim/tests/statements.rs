@@ -1,6 +1,6 @@
-//! The testable statements of spec md-raid.md §9 that an engine with RAID 4/5/6 can be held to.
-//! Each test cites its number. (21-24 and 42 are beside the priority policy, 26 beside the knobs,
-//! 36 beside the geometry.)
+//! Tests of the numbered statements on md's behaviour (docs/statements.md). Each test cites its
+//! number. (21-24 and 42 are beside the priority policy, 26 beside the knobs, 36 beside the
+//! geometry.)
 #![allow(
     clippy::cast_possible_truncation,
     clippy::cast_possible_wrap,

@@ -1,4 +1,4 @@
-//! How long do stripes wait to be filled, and for what?
+//! Tests of the time that stripes wait to be filled, with the reasons.
 
 use std::any::Any;
 
@@ -19,11 +19,11 @@ use weft_units::{ByteRange, Bytes, Sectors, Span, Time};
 /// Writes 4 KiB at a time, each at its own, and is done when all are answered.
 struct Arrivals {
     pid: Pid,
-    /// When, and which page; ascending.
+    /// Times and pages of the writes, ascending.
     writes: Vec<(Time, u64)>,
     begun: usize,
     answered: usize,
-    /// When it is woken next.
+    /// Time of the next wake-up.
     planned: Time,
 }
 

@@ -1,4 +1,4 @@
-//! Changes of the engine that no test noticed, by `cargo xtask mutants stripes`: one test for each.
+//! Tests for surviving mutants (`cargo xtask mutants stripes`), one for each.
 
 use weft_engine::assemble;
 use weft_engine::knobs::{CacheForm, Knobs, PriorityRule, Writes};

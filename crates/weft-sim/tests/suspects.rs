@@ -1,5 +1,4 @@
-//! Suspect columns of an array: what a cut leaves in disagreement is measured, what it excuses is
-//! what reconstruction gives and nothing else, and each column is cleared on its own. Each has a
+//! Tests of suspect columns: measured after a cut, excused exactly, cleared one by one. Each has a
 //! twin with a wrong content planted where everything was excused before.
 
 use weft_engine::assemble;

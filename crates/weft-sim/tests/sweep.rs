@@ -1,4 +1,4 @@
-//! Does a sweep count what it does, whoever does it, and does it tell what fails?
+//! Tests of sweeps: counts, independence of threads, reports of failures.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 

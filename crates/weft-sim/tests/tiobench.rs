@@ -1,4 +1,4 @@
-//! Does tiobench do what it is said to do?
+//! Tests of the tiobench workload.
 
 use weft_engine::knobs::{CacheForm, Knobs, PriorityRule, Writes};
 use weft_engine::raid::parity::priority::Activation;

@@ -1,8 +1,8 @@
-//! Does weft submit to its members what kernel md does?
+//! Member I/O of kernel md, replayed and compared request by request.
 //!
-//! Replays the RAID 4/5/6 rows of `fixtures/traces/kernel-md-traces.csv`, in the order and under
-//! the conditions of the script that recorded them, with merging off and `writes=gather`. Of 456
-//! rows
+//! The tests replay the RAID 4/5/6 rows of `fixtures/traces/kernel-md-traces.csv`, in the order and
+//! under the conditions of the script that recorded them, with merging off and `writes=gather`. Of
+//! 456 rows
 //!
 //! - 429 are compared request by request: member, kind, place, length, flags, and, where the
 //!   recording has groups of completions, what was submitted before what completed;

@@ -1,5 +1,7 @@
-//! Two connections write the same thousand ranges at once. Whoever wins a sector, parity is right
-//! at the end: of every stripe, recomputed from the media.
+//! Test of two connections that write the same thousand ranges at once.
+//!
+//! Whichever write a sector keeps, the parity of every stripe, recomputed from the media, is right
+//! at the end.
 #![allow(
     clippy::cast_possible_truncation,
     clippy::cast_possible_wrap,

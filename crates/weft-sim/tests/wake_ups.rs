@@ -1,5 +1,6 @@
-//! Is work that could go on asked for at once, or does it wait until something else happens? What
-//! the checker of lost wake-ups found, one test each.
+//! Tests of wake-ups: work that can go on is asked for at once.
+//!
+//! There is one test for each fault that the checker of lost wake-ups found.
 
 use weft_engine::{Token, Verb};
 use weft_sim::{BLOCK, Rig, chunk_kib};

@@ -1,4 +1,4 @@
-//! How fast is a bare drive?
+//! Bench of a bare drive, for these tests.
 
 use std::collections::{BTreeMap, VecDeque};
 use weft_sim::drive::{Access, Command, Done, Drive};
@@ -82,7 +82,7 @@ impl Bench {
         self.drive.capacity().0
     }
 
-    /// How many commands there were.
+    /// Number of commands that were given.
     pub(crate) fn given(&self) -> u64 {
         self.tag
     }

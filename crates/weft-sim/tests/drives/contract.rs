@@ -1,4 +1,4 @@
-//! What holds for every drive?
+//! Tests of the contract that every drive keeps.
 
 use crate::bench::{BLOCK, Bench, WRITE};
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,4 +1,5 @@
-//! Does a disk meet the targets that do not come from the patches, and the oracle of its own model?
+//! Tests of hard disks against targets that do not come from the patches, and against their own
+//! model.
 
 use crate::bench::{BLOCK, Bench, WRITE, near, within};
 use weft_sim::drive::Access;

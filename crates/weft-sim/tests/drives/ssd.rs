@@ -1,4 +1,4 @@
-//! Does a solid-state drive meet the targets that do not come from the patches?
+//! Tests of solid-state drives against targets that do not come from the patches.
 
 use crate::bench::{BLOCK, Bench, Run, WRITE, near, within};
 use weft_sim::drive::{Access, models};
