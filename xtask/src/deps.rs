@@ -9,8 +9,23 @@ use std::collections::BTreeMap;
 /// Each crate and the crates of this workspace that it may name.
 const ALLOWED: &[(&str, &[&str])] = &[
     (
+        "weft-bench",
+        &[
+            "weft-engine",
+            "weft-export",
+            "weft-lab",
+            "weft-nbd",
+            "weft-ondisk",
+            "weft-parity",
+            "weft-runtime",
+            "weft-sim",
+            "weft-units",
+        ],
+    ),
+    (
         "weft-cli",
         &[
+            "weft-bench",
             "weft-engine",
             "weft-export",
             "weft-lab",

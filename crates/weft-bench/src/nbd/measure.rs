@@ -1,72 +1,43 @@
-//! `weft bench nbd`: how fast is a volume over NBD, against nbdkit and against the least server?
-//!
-//! Every server is a process of its own on a unix socket, and they take turns under one lean client
-//! (`load.rs`), so that the server is the limit. The least server (`least.rs`) is what a socket
-//! carries: memory, one receive and one send for many requests, and no engine. A client and a
-//! server between which data crosses from one CPU to the other are two or three times slower than
-//! both on one, and the kernel decides that; hence many short rounds and the median.
+//! Cases of the NBD benchmark, and the servers that take turns in each.
 
-mod array;
-mod least;
-mod load;
-#[allow(unsafe_code, reason = "memory that connections share without asking each other")]
-mod memory;
-mod server;
-
-use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::Args;
 use tempfile::TempDir;
 
-use super::rounds::Effort;
-use super::sheet::{Sheet, SheetRow};
-use crate::outcome::Failure;
-use load::{Job, Result as Loaded};
-use server::{Server, ServerKind};
+use crate::BenchError;
+use crate::rounds::Effort;
+use crate::sheet::{Sheet, SheetRow};
 
-/// Measures volumes over NBD
-///
-/// A bare member of memory against nbdkit's memory plugin (Debian package nbdkit) and against the
-/// least server there can be; the same member with serve --record against without; then RAID 5 on
-/// four members of memory with several stripe sizes, and its full-stripe writes against the bare
-/// member. All on unix sockets.
-#[derive(Debug, Args)]
-pub(crate) struct OfNbd {
-    /// Seconds for each measurement
-    #[arg(long, default_value_t = 0.5, value_name = "SECONDS")]
-    seconds: f64,
-    /// Measure only cases whose name contains this text, as in 'QD32' or 'RAID 5'
-    #[arg(long, value_name = "TEXT")]
-    only: Option<String>,
-    /// Serve memory on this socket in the least way, until killed: what this benchmark starts
-    #[arg(long, hide = true, value_name = "SOCKET")]
-    serve_least: Option<PathBuf>,
-    /// Serve a RAID 5 on memory on this socket, until killed: what this benchmark starts
-    #[arg(long, hide = true, value_name = "SOCKET")]
-    serve_array: Option<PathBuf>,
-    /// Stripe size of that array
-    #[arg(long, hide = true, default_value = "4096", value_name = "SIZE")]
-    stripe_size: String,
+use super::load::{Job, Result as Loaded};
+use super::server::{Server, ServerKind, StartWeft};
+
+/// Which loads are put on servers, and how weft becomes one.
+#[derive(Clone, Debug)]
+pub struct NbdLoad {
+    /// Seconds for each measurement.
+    pub seconds: f64,
+    /// A part of the names of the cases that are measured; empty for all.
+    pub only: String,
+    /// The command that runs a server which is weft.
+    pub start_weft: StartWeft,
 }
 
-impl OfNbd {
-    pub(super) fn measure(&self, effort: Effort, sheet: &mut Sheet) -> Result<(), Failure> {
-        if let Some(socket) = &self.serve_least {
-            return least::serve(socket, EXPORT_BYTES).map_err(Failure::failed);
-        }
-        if let Some(socket) = &self.serve_array {
-            return array::serve(socket, &self.stripe_size, EXPORT_BYTES);
-        }
+impl NbdLoad {
+    /// Fills a row for each case and peer.
+    ///
+    /// # Errors
+    /// A server other than nbdkit does not start, or answers wrongly; `seconds` is no time.
+    pub fn measure(&self, effort: Effort, sheet: &mut Sheet) -> Result<(), BenchError> {
         let dir = tempfile::tempdir()
-            .map_err(|error| Failure::failed(format!("a directory for sockets: {error}")))?;
+            .map_err(|error| BenchError::failed(format!("a directory for sockets: {error}")))?;
         let seconds = if effort.quick { self.seconds / 4.0 } else { self.seconds };
         let bench = Bench {
             dir,
             rounds: effort.rounds(9, 2),
             span: Duration::try_from_secs_f64(seconds)
-                .map_err(|error| Failure::usage(format!("--seconds: {error}")))?,
-            only: self.only.clone().unwrap_or_default(),
+                .map_err(|error| BenchError::usage(format!("--seconds: {error}")))?,
+            only: self.only.clone(),
+            start_weft: self.start_weft,
         };
         let arrays = ARRAY_CASES.len() * STRIPE_SIZES.len() + 1;
         sheet.expect(CASES.len() * 2 + 2 + RECORD_CASES.len() * 2 + arrays);
@@ -81,6 +52,7 @@ struct Bench {
     rounds: u32,
     span: Duration,
     only: String,
+    start_weft: StartWeft,
 }
 
 /// A load, and what it has to reach: against nbdkit, against the least server.
@@ -129,22 +101,24 @@ impl Figure {
 }
 
 impl Bench {
+    fn start(&self, kind: ServerKind) -> Result<Server, BenchError> {
+        Server::start(kind, self.dir.path(), self.start_weft)
+    }
+
     fn wants(&self, case: &str) -> bool {
         case.contains(&self.only)
     }
 
     /// A bare member of memory, nbdkit and the least server.
-    fn bare(&self, sheet: &mut Sheet) -> Result<(), Failure> {
+    fn bare(&self, sheet: &mut Sheet) -> Result<(), BenchError> {
         let cases: Vec<&Case> = CASES.iter().filter(|case| self.wants(case.name)).collect();
         if cases.is_empty() {
             return Ok(());
         }
-        let dir = self.dir.path();
-        let mut servers =
-            vec![Server::start(ServerKind::Bare, dir)?, Server::start(ServerKind::Least, dir)?];
-        match Server::start(ServerKind::Nbdkit, dir) {
+        let mut servers = vec![self.start(ServerKind::Bare)?, self.start(ServerKind::Least)?];
+        match self.start(ServerKind::Nbdkit) {
             Ok(server) => servers.push(server),
-            Err(failure) => sheet.absent(&server::absent(&failure)),
+            Err(error) => sheet.absent(&error.to_string()),
         }
         servers.iter().try_for_each(Server::fill)?;
         for case in cases {
@@ -174,19 +148,17 @@ impl Bench {
 
     /// What `serve --record` costs, where requests cost the least beside it: on memory, and the
     /// thread that keeps the log on the same CPU.
-    fn recorded(&self, sheet: &mut Sheet) -> Result<(), Failure> {
+    fn recorded(&self, sheet: &mut Sheet) -> Result<(), BenchError> {
         let cases: Vec<&Case> = RECORD_CASES.iter().filter(|case| self.wants(case.name)).collect();
         if cases.is_empty() {
             return Ok(());
         }
-        let dir = self.dir.path();
-        let servers =
-            [Server::start(ServerKind::Bare, dir)?, Server::start(ServerKind::Recorded, dir)?];
+        let servers = [self.start(ServerKind::Bare)?, self.start(ServerKind::Recorded)?];
         servers.iter().try_for_each(Server::fill)?;
         for case in cases {
             sheet.now(case.name);
             let [bare, recorded] = &self.in_turns(&servers, &case.job)?[..] else {
-                return Err(Failure::failed("expected the results of two servers"));
+                return Err(BenchError::failed("expected the results of two servers"));
             };
             let [rate, baseline] =
                 [recorded, bare].map(|loaded| each(loaded, |one| case.figure.of(one)));
@@ -201,16 +173,15 @@ impl Bench {
     }
 
     /// RAID 5 on four members of memory.
-    fn arrays(&self, sheet: &mut Sheet) -> Result<(), Failure> {
+    fn arrays(&self, sheet: &mut Sheet) -> Result<(), BenchError> {
         if !self.wants("RAID 5") && !ARRAY_CASES.iter().any(|case| self.wants(case.name)) {
             return Ok(());
         }
-        let dir = self.dir.path();
-        let mut servers = vec![Server::start(ServerKind::Bare, dir)?];
+        let mut servers = vec![self.start(ServerKind::Bare)?];
         for stripe_size in STRIPE_SIZES {
-            match Server::start(ServerKind::Array(stripe_size), dir) {
+            match self.start(ServerKind::Array(stripe_size)) {
                 Ok(server) => servers.push(server),
-                Err(failure) => sheet.absent(&server::absent(&failure)),
+                Err(error) => sheet.absent(&error.to_string()),
             }
         }
         servers.iter().try_for_each(Server::fill)?;
@@ -239,7 +210,7 @@ impl Bench {
     }
 
     /// User bytes of full-stripe writes for each second of the server's CPU.
-    fn full_stripes(&self, servers: &[Server], sheet: &mut Sheet) -> Result<(), Failure> {
+    fn full_stripes(&self, servers: &[Server], sheet: &mut Sheet) -> Result<(), BenchError> {
         sheet.now(FULL_STRIPES.0);
         let results = self.in_turns(servers, &FULL_STRIPES.1)?;
         let figures: Vec<Vec<f64>> =
@@ -254,7 +225,7 @@ impl Bench {
     }
 
     /// What each server does under a load, round by round.
-    fn in_turns(&self, servers: &[Server], job: &Job) -> Result<Vec<Vec<Loaded>>, Failure> {
+    fn in_turns(&self, servers: &[Server], job: &Job) -> Result<Vec<Vec<Loaded>>, BenchError> {
         let mut results: Vec<Vec<Loaded>> = servers.iter().map(|_| Vec::new()).collect();
         for round in 0..self.rounds {
             let mut order: Vec<usize> = (0..servers.len()).collect();
@@ -273,7 +244,7 @@ fn each(results: &[Loaded], figure: impl Fn(&Loaded) -> f64) -> Vec<f64> {
     results.iter().map(figure).collect()
 }
 
-const fn job(write: bool, bytes: u32, depth: usize, connections: usize) -> Job {
+pub(super) const fn job(write: bool, bytes: u32, depth: usize, connections: usize) -> Job {
     Job {
         write,
         random: bytes <= 4096,
@@ -301,8 +272,8 @@ const fn case(
     Case { name, job, figure, nbdkit, least }
 }
 
-/// What volumes are long.
-const EXPORT_BYTES: u64 = 512 << 20;
+/// Bytes of every volume.
+pub const EXPORT_BYTES: u64 = 512 << 20;
 const PINNED: Job = Job { pinned: true, ..job(false, 4096, 1, 1) };
 const PINNED_WRITE: Job = Job { pinned: true, ..job(true, 4096, 1, 1) };
 /// Latency against the least server: at most 1.3 of it.

@@ -1,4 +1,4 @@
-//! What does work cost that can be done alone, over and over?
+//! Direct costs: work that can be done alone, over and over.
 //!
 //! Strips and blocks lie in the second-level cache or near it, as they do in an array that is
 //! written: a client's bytes were there a moment ago.
@@ -17,12 +17,12 @@ use weft_nbd::{
 use weft_parity::Parity;
 use weft_units::{Sectors, Time};
 
-use super::super::rounds::{per_cpu_second, thread_cpu};
-use crate::outcome::Failure;
+use crate::BenchError;
+use crate::rounds::{per_cpu_second, thread_cpu};
 
 /// The scheduler, XOR, copies, a system call, a request handed over, a hop: in the units of a
 /// table.
-pub(super) fn costs(turn: Duration) -> Result<[f64; 6], Failure> {
+pub(super) fn costs(turn: Duration) -> Result<[f64; 6], BenchError> {
     Ok([scheduler(turn), xor(turn), copy(turn), syscall(turn), bio(turn)?, hop(turn)])
 }
 
@@ -97,14 +97,14 @@ fn syscall(turn: Duration) -> f64 {
 }
 
 /// A write and its answer, without bytes, told and understood by both halves of weft's NBD.
-fn bio(turn: Duration) -> Result<f64, Failure> {
+fn bio(turn: Duration) -> Result<f64, BenchError> {
     let (mut client, mut server) = connected()?;
     let (mut cookie, mut failed) = (0, false);
     let cost = each(turn, 200, || {
         cookie += 1;
         failed |= write(&mut client, &mut server, cookie).is_none();
     });
-    if failed { Err(Failure::failed("a request was not understood")) } else { Ok(cost) }
+    if failed { Err(BenchError::failed("a request was not understood")) } else { Ok(cost) }
 }
 
 /// `None`: it went otherwise.
@@ -119,10 +119,10 @@ fn write(client: &mut ClientConnection, server: &mut ServerConnection, cookie: u
     matches!(event, Some(ClientEvent::Done { .. })).then_some(())
 }
 
-fn connected() -> Result<(ClientConnection, ServerConnection), Failure> {
-    let exports = Arc::new([ExportInfo::new("disk", 1 << 30).map_err(Failure::failed)?]);
+fn connected() -> Result<(ClientConnection, ServerConnection), BenchError> {
+    let exports = Arc::new([ExportInfo::new("disk", 1 << 30).map_err(BenchError::failed)?]);
     let mut server = ServerConnection::new(exports, Some(0));
-    let mut client = ClientHandshake::new(Goal::Open("disk".into())).map_err(Failure::failed)?;
+    let mut client = ClientHandshake::new(Goal::Open("disk".into())).map_err(BenchError::failed)?;
     loop {
         let (_, event) = client.input(server.output());
         server.advance_output(server.output().len());

@@ -1,42 +1,37 @@
-//! What does a benchmark tell, to people and to scripts?
+//! Sheet of a benchmark: its rows, and how each is judged.
 //!
 //! Source   cli.md, "Experiments": the schema `weft.bench/1`
 
-use std::io::Write;
-
-use indicatif::ProgressBar;
 use serde::Serialize;
-use serde_json::json;
 
-use super::rounds::{median, median_ratio, quartiles};
-use crate::terminal::{self, complain, stdout, style};
+use crate::rounds::{median, median_ratio, quartiles};
 
 /// One comparison.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub(crate) struct SheetRow {
+pub struct SheetRow {
     /// Which benchmark.
-    bench: &'static str,
+    pub bench: &'static str,
     /// What was done.
-    case: String,
+    pub case: String,
     /// What `value` counts.
-    unit: &'static str,
+    pub unit: &'static str,
     /// Of weft.
-    value: f64,
+    pub value: f64,
     /// What weft was compared with.
-    baseline: Option<String>,
+    pub baseline: Option<String>,
     /// The same of the baseline.
-    baseline_value: Option<f64>,
+    pub baseline_value: Option<f64>,
     /// Above 1 is better for weft.
-    ratio: Option<f64>,
+    pub ratio: Option<f64>,
     /// What the ratio must reach.
     #[serde(skip_serializing_if = "Option::is_none")]
-    mark: Option<f64>,
+    pub mark: Option<f64>,
     /// What `value` must not exceed.
     #[serde(skip_serializing_if = "Option::is_none")]
-    limit: Option<f64>,
+    pub limit: Option<f64>,
     /// The quartiles of all rounds, where they are told.
     #[serde(skip_serializing_if = "Option::is_none")]
-    quartiles: Option<[f64; 2]>,
+    pub quartiles: Option<[f64; 2]>,
 }
 
 impl SheetRow {
@@ -99,56 +94,65 @@ impl SheetRow {
         Self { quartiles: Some(quartiles(figures)), ..self }
     }
 
-    /// Whether a row without a ratio has nothing to be judged by, or is as good as it must be.
-    fn is_good(&self) -> bool {
+    /// Whether the row is as good as it must be, or has nothing to be judged by.
+    #[must_use]
+    pub fn is_good(&self) -> bool {
         let reached = self.mark.zip(self.ratio).is_none_or(|(mark, ratio)| ratio >= mark);
         reached && self.limit.is_none_or(|limit| self.value <= limit)
     }
+}
 
-    /// What it is judged by, for people.
-    fn judged(&self) -> String {
-        let mut parts = Vec::new();
-        if let Some([low, high]) = self.quartiles {
-            parts.push(format!("{} to {}", figure(low), figure(high)));
-        }
-        if let Some(mark) = self.mark {
-            parts.push(format!("≥ {mark:.2}"));
-        }
-        if let Some(limit) = self.limit {
-            parts.push(format!("≤ {}", figure(limit)));
-        }
-        if self.mark.is_none() && self.limit.is_none() {
-            return parts.concat();
-        }
-        let (colour, word) =
-            if self.is_good() { (style::GREEN, "ok") } else { (style::RED, "BELOW") };
-        format!("{} {colour}{word}{}", parts.join(", "), style::PLAIN)
-    }
+/// Whoever watches a benchmark while it runs.
+pub trait Progress {
+    /// So many rows are to come.
+    fn expect(&mut self, rows: usize);
+    /// This case is measured now.
+    fn now(&mut self, case: &str);
+    /// One of the rows that were expected is done.
+    fn step(&mut self);
+    /// A peer is missing: what it is, and how to get it.
+    fn absent(&mut self, what: &str);
+    /// Nothing more is measured.
+    fn end(&mut self);
 }
 
 /// The rows of one benchmark.
-#[derive(Debug)]
-pub(crate) struct Sheet {
-    bench: &'static str,
-    rows: Vec<SheetRow>,
+pub struct Sheet {
+    /// Which benchmark.
+    pub bench: &'static str,
+    /// Its rows so far.
+    pub rows: Vec<SheetRow>,
     /// What is true of all rows: names and texts.
-    notes: Vec<(&'static str, String)>,
-    bar: ProgressBar,
+    pub notes: Vec<(&'static str, String)>,
+    progress: Box<dyn Progress>,
 }
 
 impl Sheet {
-    pub(crate) fn new(bench: &'static str) -> Self {
-        Self { bench, rows: Vec::new(), notes: Vec::new(), bar: ProgressBar::hidden() }
+    /// An empty sheet.
+    #[must_use]
+    pub fn new(bench: &'static str, progress: Box<dyn Progress>) -> Self {
+        Self { bench, rows: Vec::new(), notes: Vec::new(), progress }
     }
 
-    /// How many rows there will be: shows a bar on a terminal.
+    /// How many of its rows are not as good as they must be.
+    #[must_use]
+    pub fn below_mark(&self) -> usize {
+        self.rows.iter().filter(|row| !row.is_good()).count()
+    }
+
+    /// Nothing more is measured.
+    pub fn end(&mut self) {
+        self.progress.end();
+    }
+
+    /// How many rows there will be.
     pub(crate) fn expect(&mut self, rows: usize) {
-        self.bar = terminal::steps(self.bench, rows as u64);
+        self.progress.expect(rows);
     }
 
     /// What is measured now.
-    pub(crate) fn now(&self, case: &str) {
-        self.bar.set_message(case.to_owned());
+    pub(crate) fn now(&mut self, case: &str) {
+        self.progress.now(case);
     }
 
     /// One row more.
@@ -159,7 +163,7 @@ impl Sheet {
 
     /// One step more of those that are expected, where they are not rows.
     pub(crate) fn step(&mut self) {
-        self.bar.inc(1);
+        self.progress.step();
     }
 
     /// Says what is true of all rows.
@@ -167,80 +171,32 @@ impl Sheet {
         self.notes.push((name, text.into()));
     }
 
-    /// Says on standard error what is missing, and how to get it.
-    pub(crate) fn absent(&self, what: &str) {
-        self.bar.suspend(|| complain(&format!("bench {}: {what}", self.bench)));
-    }
-
-    /// Nothing more is measured.
-    pub(crate) fn end(&self) {
-        self.bar.finish_and_clear();
-    }
-
-    pub(crate) fn below_mark(&self) -> usize {
-        self.rows.iter().filter(|row| !row.is_good()).count()
-    }
-
-    pub(crate) fn print_json(&self) -> std::io::Result<()> {
-        let mut sheet = json!({"schema": "weft.bench/1", "rows": self.rows});
-        for (name, text) in &self.notes {
-            sheet[*name] = json!(text);
-        }
-        terminal::print_json(&sheet)
-    }
-
-    pub(crate) fn print_table(&self) -> std::io::Result<()> {
-        let mut out = stdout();
-        let case_width = self.rows.iter().map(|row| row.case.chars().count()).max().unwrap_or(0);
-        let unit_width = self.rows.iter().map(|row| row.unit.chars().count()).max().unwrap_or(0);
-        let (bold, plain) = (style::BOLD, style::PLAIN);
-        writeln!(
-            out,
-            "{bold}{:case_width$}  {:>10}  {:>10}  {:unit_width$}  {:>6}  mark{plain}",
-            self.bench, "weft", "baseline", "", "ratio"
-        )?;
-        for row in &self.rows {
-            let baseline = row.baseline_value.map_or_else(|| "-".to_owned(), figure);
-            let ratio = row.ratio.map_or_else(|| "-".to_owned(), |ratio| format!("{ratio:.2}"));
-            let name = row.baseline.as_deref().unwrap_or("");
-            writeln!(
-                out,
-                "{:case_width$}  {:>10}  {:>10}  {:unit_width$}  {:>6}  {}{}",
-                row.case,
-                figure(row.value),
-                baseline,
-                row.unit,
-                ratio,
-                row.judged(),
-                if name.is_empty() { String::new() } else { format!("  against {name}") },
-            )?;
-        }
-        for (name, text) in &self.notes {
-            writeln!(out, "{name}: {text}")?;
-        }
-        out.flush()
-    }
-}
-
-/// A number with as many digits as say something: `12`, `3.46`, `181`, `1048576`.
-fn figure(value: f64) -> String {
-    if value.fract() == 0.0 || value.abs() >= 1000.0 {
-        format!("{value:.0}")
-    } else if value.abs() >= 100.0 {
-        format!("{value:.1}")
-    } else {
-        format!("{value:.2}")
+    /// Says what is missing, and how to get it.
+    pub(crate) fn absent(&mut self, what: &str) {
+        self.progress.absent(what);
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
+
+    struct Unwatched;
+
+    impl Progress for Unwatched {
+        fn expect(&mut self, _: usize) {}
+        fn now(&mut self, _: &str) {}
+        fn step(&mut self) {}
+        fn absent(&mut self, _: &str) {}
+        fn end(&mut self) {}
+    }
 
     #[test]
     fn json_of_a_row_has_the_promised_names() {
         let other = [50.0, 60.0, 70.0];
-        let mut sheet = Sheet::new("parity");
+        let mut sheet = Sheet::new("parity", Box::new(Unwatched));
         sheet.push(SheetRow::faster(
             "xor",
             "GB/s",
@@ -277,17 +233,10 @@ mod tests {
             (row(None, Some(10.0), None), 0),
             (row(None, Some(9.0), None), 1),
         ] {
-            let mut sheet = Sheet::new("test");
+            let mut sheet = Sheet::new("test", Box::new(Unwatched));
             sheet.push(row);
             assert_eq!(sheet.below_mark(), below, "{:?}", sheet.rows);
         }
-    }
-
-    #[test]
-    fn quartiles_stand_where_a_mark_would() {
-        let row = SheetRow::fewer("turn", "ns", &[12.0], None).with_quartiles(&[14.0, 10.0, 12.0]);
-        assert_eq!((row.judged(), row.is_good()), ("11 to 13".to_owned(), true));
-        assert_eq!(serde_json::to_value(&row).unwrap()["quartiles"], json!([11.0, 13.0]));
     }
 
     #[test]
@@ -298,11 +247,8 @@ mod tests {
     }
 
     #[test]
-    fn figures_are_short() {
-        for (value, text) in
-            [(12.0, "12"), (3.456, "3.46"), (181.23, "181.2"), (1_048_576.4, "1048576"), (0.0, "0")]
-        {
-            assert_eq!(figure(value), text);
-        }
+    fn quartiles_are_told_where_they_are_asked_for() {
+        let row = SheetRow::fewer("turn", "ns", &[12.0], None).with_quartiles(&[14.0, 10.0, 12.0]);
+        assert_eq!(serde_json::to_value(&row).unwrap()["quartiles"], json!([11.0, 13.0]));
     }
 }

@@ -1,4 +1,4 @@
-//! How is one thing compared with another on a machine that others use too?
+//! Rounds in turns: how one thing is compared with another on a machine that others use too.
 //!
 //! The contestants take turns, round after round, and each round gives one ratio of neighbours in
 //! time. Work on one thread is measured by that thread's CPU time, which does not run while
@@ -8,15 +8,15 @@ use std::time::{Duration, Instant};
 
 use rustix::time::{ClockId, clock_gettime};
 
-use crate::outcome::Failure;
+use crate::BenchError;
 
 /// How long to measure.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Effort {
-    /// As asked for.
-    pub(crate) rounds: Option<u32>,
+pub struct Effort {
+    /// Rounds, where the benchmark is not to choose.
+    pub rounds: Option<u32>,
     /// A look, not a record.
-    pub(crate) quick: bool,
+    pub quick: bool,
 }
 
 impl Effort {
@@ -27,7 +27,7 @@ impl Effort {
 }
 
 /// One of those who take turns: does its work once and tells its figure.
-pub(crate) type Contestant<'a> = &'a mut dyn FnMut() -> Result<f64, Failure>;
+pub(crate) type Contestant<'a> = &'a mut dyn FnMut() -> Result<f64, BenchError>;
 
 /// The figures of each contestant, one for each round.
 ///
@@ -35,11 +35,11 @@ pub(crate) type Contestant<'a> = &'a mut dyn FnMut() -> Result<f64, Failure>;
 pub(crate) fn in_turns(
     rounds: u32,
     contestants: &mut [Contestant<'_>],
-) -> Result<Vec<Vec<f64>>, Failure> {
+) -> Result<Vec<Vec<f64>>, BenchError> {
     let count = contestants.len();
     let mut figures = vec![Vec::new(); count];
     for round in 0..rounds {
-        let mut turn = |index: usize| -> Result<(), Failure> {
+        let mut turn = |index: usize| -> Result<(), BenchError> {
             figures[index].push(contestants[index]()?);
             Ok(())
         };
@@ -154,8 +154,8 @@ mod tests {
 
     #[test]
     fn a_contestant_that_fails_ends_it() {
-        let mut fails = || Err(Failure::failed("no"));
-        assert_eq!(in_turns(2, &mut [&mut fails]), Err(Failure::failed("no")));
+        let mut fails = || Err(BenchError::failed("no"));
+        assert_eq!(in_turns(2, &mut [&mut fails]).unwrap_err().to_string(), "no");
     }
 
     #[test]

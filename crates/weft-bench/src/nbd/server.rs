@@ -1,4 +1,4 @@
-//! How does a server come to run beside the benchmark, and what does it cost?
+//! Servers that run beside the benchmark, and the CPU time that each takes.
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -8,27 +8,29 @@ use std::time::{Duration, Instant};
 use rustix::process::Pid;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-use super::EXPORT_BYTES;
 use super::load::{Job, Result as Loaded, load};
-use crate::outcome::Failure;
+use super::measure::{EXPORT_BYTES, job};
+use crate::BenchError;
 
-/// What serves.
+/// Who serves [`EXPORT_BYTES`] of memory.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum ServerKind {
-    /// Weft, a RAID 5 on memory, with this stripe size.
+pub enum ServerKind {
+    /// Weft, a RAID 5 on memory, with this stripe size: [`serve_array`](super::serve_array).
     Array(&'static str),
     /// Weft, memory as it is.
     Bare,
-    /// `least.rs`.
+    /// Weft without an engine: [`serve_least`](super::serve_least).
     Least,
     /// nbdkit's memory plugin.
     Nbdkit,
-    /// Weft, memory as it is, with `--record`.
+    /// Weft, memory as it is, with a log of all requests beside the socket.
     Recorded,
 }
 
 impl ServerKind {
-    pub(super) fn name(self) -> &'static str {
+    /// Its name in a row.
+    #[must_use]
+    pub fn name(self) -> &'static str {
         match self {
             Self::Array(stripe_size) => stripe_size,
             Self::Bare => "bare",
@@ -39,6 +41,10 @@ impl ServerKind {
     }
 }
 
+/// The command that runs weft as a server of this kind on a unix socket, in a directory that
+/// nobody else uses; `None` for those that are not weft.
+pub type StartWeft = fn(ServerKind, &Path) -> std::io::Result<Option<Command>>;
+
 /// A server that runs until the value is dropped.
 pub(super) struct Server {
     pub(super) kind: ServerKind,
@@ -48,43 +54,25 @@ pub(super) struct Server {
 
 impl Server {
     /// Starts it and waits until clients may connect.
-    pub(super) fn start(kind: ServerKind, dir: &Path) -> std::result::Result<Self, Failure> {
+    pub(super) fn start(
+        kind: ServerKind,
+        dir: &Path,
+        start_weft: StartWeft,
+    ) -> std::result::Result<Self, BenchError> {
         let word = kind.name().replace(' ', "-");
         let socket = dir.join(format!("{word}.nbd"));
         let _ = std::fs::remove_file(&socket);
-        let failed = |error: std::io::Error| Failure::failed(format!("{}: {error}", kind.name()));
-        let mut weft = Command::new(std::env::current_exe().map_err(failed)?);
-        let mut command = match kind {
-            ServerKind::Array(stripe_size) => {
-                weft.args(["bench", "nbd", "--stripe-size", stripe_size]);
-                weft.arg("--serve-array").arg(&socket);
-                weft
-            }
-            ServerKind::Bare | ServerKind::Recorded => {
-                let uri = format!("nbd+unix:///?socket={}", socket.display());
-                let name = format!("bench-{word}-{}", std::process::id());
-                weft.args(["serve", "--bare", "--name", &name, "--listen", &uri]);
-                weft.arg(format!("ram:{}M", EXPORT_BYTES >> 20));
-                weft.env("XDG_RUNTIME_DIR", dir);
-                if let ServerKind::Recorded = kind {
-                    weft.arg("--record").arg(socket.with_extension("iolog"));
-                }
-                weft
-            }
-            ServerKind::Least => {
-                weft.args(["bench", "nbd", "--serve-least"]).arg(&socket);
-                weft
-            }
-            ServerKind::Nbdkit => {
-                let mut nbdkit = Command::new("nbdkit");
-                nbdkit.args(["-f", "-U"]).arg(&socket).args(["memory", &EXPORT_BYTES.to_string()]);
-                nbdkit
-            }
-        };
+        let failed =
+            |error: std::io::Error| BenchError::failed(format!("{}: {error}", kind.name()));
+        let mut command = start_weft(kind, &socket).map_err(failed)?.unwrap_or_else(|| {
+            let mut nbdkit = Command::new("nbdkit");
+            nbdkit.args(["-f", "-U"]).arg(&socket).args(["memory", &EXPORT_BYTES.to_string()]);
+            nbdkit
+        });
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         let child = command.spawn().map_err(|error| match (kind, error.kind()) {
             (ServerKind::Nbdkit, ErrorKind::NotFound) => {
-                Failure::failed("nbdkit is not installed; for it install the package nbdkit")
+                BenchError::failed("nbdkit is not installed; for it install the package nbdkit")
             }
             _ => failed(error),
         })?;
@@ -93,7 +81,7 @@ impl Server {
         while std::os::unix::net::UnixStream::connect(&server.socket).is_err() {
             let over = server.child.try_wait().map_err(failed)?.is_some();
             if over || Instant::now() > deadline {
-                return Err(Failure::failed(format!("{}: it does not serve", kind.name())));
+                return Err(BenchError::failed(format!("{}: it does not serve", kind.name())));
             }
             std::thread::sleep(Duration::from_millis(5));
         }
@@ -101,8 +89,8 @@ impl Server {
     }
 
     /// Writes everything once, so that all memory is there.
-    pub(super) fn fill(&self) -> std::result::Result<(), Failure> {
-        let fill = super::job(true, 1 << 20, 4, 1);
+    pub(super) fn fill(&self) -> std::result::Result<(), BenchError> {
+        let fill = job(true, 1 << 20, 4, 1);
         let start = Instant::now();
         let mut written = 0;
         while written < EXPORT_BYTES && start.elapsed() < START_SPAN {
@@ -112,8 +100,12 @@ impl Server {
     }
 
     /// What it does under a load.
-    pub(super) fn load(&self, job: &Job, span: Duration) -> std::result::Result<Loaded, Failure> {
-        let said = |what: String| Failure::failed(format!("{}: {what}", self.kind.name()));
+    pub(super) fn load(
+        &self,
+        job: &Job,
+        span: Duration,
+    ) -> std::result::Result<Loaded, BenchError> {
+        let said = |what: String| BenchError::failed(format!("{}: {what}", self.kind.name()));
         let all = sched_getaffinity(None).map_err(|errno| said(errno.to_string()))?;
         if job.pinned {
             let mut first = CpuSet::new();
@@ -162,14 +154,6 @@ impl Drop for Server {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
-    }
-}
-
-/// Why a server is not there, for people.
-pub(super) fn absent(failure: &Failure) -> String {
-    match failure {
-        Failure::Failed(text) | Failure::Refused(text) | Failure::Usage(text) => text.clone(),
-        Failure::BrokenPipe => "its output is gone".into(),
     }
 }
 

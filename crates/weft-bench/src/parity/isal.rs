@@ -1,4 +1,4 @@
-//! How is Intel's ISA-L called, where it is installed?
+//! Bindings to Intel's ISA-L, where it is installed.
 //!
 //! The library is loaded at run time by its name; weft neither links to it nor needs it. A stripe
 //! is its data strips and, behind them, its results, all of one length, one behind the other.
@@ -143,7 +143,7 @@ fn strips_of(strips: usize, strip_bytes: usize, stripe: &mut [u8]) -> [*mut c_vo
     pointers
 }
 
-const STRIPS_MAX: usize = super::SOURCES_MAX + 2;
+const STRIPS_MAX: usize = super::measure::SOURCES_MAX + 2;
 
 #[inline(always)]
 fn count(number: usize) -> c_int {

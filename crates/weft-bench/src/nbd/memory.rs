@@ -1,4 +1,4 @@
-//! Which memory does the least server serve?
+//! Memory that the least server serves.
 //!
 //! One mapping that all connections read and write without asking each other. Two clients that
 //! touch the same bytes at one time get what they deserve; the benchmark has no such clients.

@@ -1,4 +1,4 @@
-//! Where do the strips of a measurement lie?
+//! Memory in which the strips of a measurement lie.
 //!
 //! In one piece of memory, on huge pages where the kernel gives them: with pages of 4 KiB a
 //! measurement from DRAM is one of address translation as well.

@@ -1,4 +1,4 @@
-//! `weft bench engine`: how much does the engine ask of a CPU, and of its members?
+//! Engine benchmark: how much the engine asks of a CPU, and of its members.
 //!
 //! Two questions. Alone, without members and memory: how many 4 KiB random writes go through it in
 //! a second of CPU time? And on a RAID 5 of four real files, served within this process over NBD:
@@ -10,36 +10,42 @@ use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use clap::Args;
 use weft_engine::knobs::Knobs;
 use weft_export::client::NbdClient;
+use weft_export::control::{Client, Command, MemberStatus};
 use weft_units::Bytes;
 
-use super::alone::{Alone, Asked};
-use super::rounds::{Effort, per_cpu_second};
-use super::sheet::{Sheet, SheetRow};
-use crate::command::create::make_files_of_array;
-use crate::inside::Inside;
-use crate::outcome::Failure;
-use crate::target::{Target, only_volume};
-use crate::terminal;
-use crate::volume::Opening;
+use crate::BenchError;
+use crate::alone::{Alone, Asked};
+use crate::rounds::{Effort, per_cpu_second};
+use crate::sheet::{Sheet, SheetRow};
 
-/// Measures the engine alone, and patches 000 and 004 on and off over files
-///
-/// Makes four files of 256 MiB for a RAID 5 with chunks of 64 KiB, and counts the requests that
-/// they get. Kernel md's counts for the same requests and the same 4 MiB of cache come with weft.
-#[derive(Debug, Args)]
-pub(crate) struct OfEngine {
-    /// Where to make the files [default: a temporary directory]
-    #[arg(long)]
-    dir: Option<PathBuf>,
+/// A RAID 5 over files, made and served as the program that measures does it for its users.
+pub trait FileVolume {
+    /// Makes it of files that do not exist yet, of [`FILE_BYTES`] each, with chunks of [`CHUNK`].
+    ///
+    /// # Errors
+    /// The files cannot be made.
+    fn make(&self, files: &[PathBuf]) -> Result<(), BenchError>;
+
+    /// Serves it with these knobs for as long as `client` runs, which gets the NBD URI and the path
+    /// of the control socket.
+    ///
+    /// # Errors
+    /// It cannot be served, `client` fails, or it does not end well.
+    fn serve(
+        &self,
+        files: &[PathBuf],
+        knobs: Knobs,
+        client: &mut dyn FnMut(&str, &Path) -> Result<(), BenchError>,
+    ) -> Result<(), BenchError>;
 }
 
 const FILES: usize = 4;
-const FILE_BYTES: Bytes = Bytes(256 << 20);
-const CHUNK: Bytes = Bytes(64 << 10);
-const NAME: &str = "bench";
+/// Bytes of each file of a [`FileVolume`].
+pub const FILE_BYTES: Bytes = Bytes(256 << 20);
+/// Bytes of a chunk of a [`FileVolume`].
+pub const CHUNK: Bytes = Bytes(64 << 10);
 
 /// Of each member's share of the cache, whatever the height of a row: 256 rows of 4 KiB.
 const CACHE_BYTES: u64 = 256 * 4096;
@@ -47,33 +53,31 @@ const CACHE_BYTES: u64 = 256 * 4096;
 /// Requests on their way.
 const DEPTH: usize = 64;
 
-impl OfEngine {
-    pub(super) fn measure(&self, effort: Effort, sheet: &mut Sheet) -> Result<(), Failure> {
-        let rounds = effort.rounds(5, 1);
-        let cases = cases(effort.quick)?;
-        let stripes = [256, 4096, 65_536];
-        sheet.expect(stripes.len() + cases.iter().map(|case| case.rows_count()).sum::<usize>());
-        for stripes in stripes {
-            let case = format!("4 KiB random writes alone, {stripes} stripes");
-            sheet.now(&case);
-            sheet.push(alone(case, stripes, rounds, effort.quick)?);
-        }
-        let scratch = terminal::scratch()?;
-        let place = match &self.dir {
-            None => terminal::scratch()?,
-            Some(dir) => {
-                let made = tempfile::Builder::new().prefix("weft-bench-").tempdir_in(dir);
-                made.map_err(|error| Failure::failed(format!("{}: {error}", dir.display())))?
-            }
-        };
-        let directories = [place.path().to_owned(), scratch.path().to_owned()];
-        terminal::remove_when_interrupted(&directories)?;
-        files(place.path(), scratch.path(), &cases, rounds, sheet)
+/// Fills rows for the engine alone, then for a volume over four files in `directory`: its rate, and
+/// the requests that its members get, with patches 000 and 004 on and off.
+///
+/// # Errors
+/// The volume cannot be made or served, or a request fails.
+pub fn measure(
+    volume: &impl FileVolume,
+    directory: &Path,
+    effort: Effort,
+    sheet: &mut Sheet,
+) -> Result<(), BenchError> {
+    let rounds = effort.rounds(5, 1);
+    let cases = cases(effort.quick)?;
+    let stripes = [256, 4096, 65_536];
+    sheet.expect(stripes.len() + cases.iter().map(|case| case.rows_count()).sum::<usize>());
+    for stripes in stripes {
+        let case = format!("4 KiB random writes alone, {stripes} stripes");
+        sheet.now(&case);
+        sheet.push(alone(case, stripes, rounds, effort.quick)?);
     }
+    over_files(volume, directory, &cases, rounds, sheet)
 }
 
 /// Requests for each second of CPU time that the engine alone carries out.
-fn alone(case: String, stripes: u32, rounds: u32, quick: bool) -> Result<SheetRow, Failure> {
+fn alone(case: String, stripes: u32, rounds: u32, quick: bool) -> Result<SheetRow, BenchError> {
     let knobs = Knobs { stripe_cache_size: stripes, ..Knobs::md() };
     let mut engine = Alone::new(knobs, 4096, 64)?;
     // Until the cache is full.
@@ -120,18 +124,18 @@ impl Case {
 }
 
 /// Knobs by their names, over those of md.
-fn knobs(settings: &[(&str, String)]) -> Result<Knobs, Failure> {
+fn knobs(settings: &[(&str, String)]) -> Result<Knobs, BenchError> {
     let mut knobs = Knobs::md();
     for (name, value) in settings {
-        let knob = knobs.parse(name, value).map_err(Failure::failed)?;
+        let knob = knobs.parse(name, value).map_err(BenchError::failed)?;
         knobs.set(knob);
     }
     Ok(knobs)
 }
 
-fn cases(quick: bool) -> Result<Vec<Case>, Failure> {
+fn cases(quick: bool) -> Result<Vec<Case>, BenchError> {
     let sizes: &[u64] = if quick { &[4, 64] } else { &[4, 16, 64] };
-    let stripes = || -> Result<Vec<(String, Knobs)>, Failure> {
+    let stripes = || -> Result<Vec<(String, Knobs)>, BenchError> {
         let auto = [
             ("stripe_size", "auto".to_owned()),
             ("stripe_cache_bytes", (CACHE_BYTES * FILES as u64).to_string()),
@@ -171,11 +175,11 @@ fn cases(quick: bool) -> Result<Vec<Case>, Failure> {
 }
 
 /// Kernel md's member reads and writes.
-fn kernel(case: &str) -> Result<(f64, f64), Failure> {
+fn kernel(case: &str) -> Result<(f64, f64), BenchError> {
     let lines = include_str!("kernel-md.csv").lines();
     let row = lines.map(|line| line.split(',').collect::<Vec<_>>()).find(|row| row[0] == case);
     let number = |index: usize| row.as_ref().and_then(|row| row.get(index)?.parse().ok());
-    number(2).zip(number(3)).ok_or_else(|| Failure::failed(format!("kernel-md.csv: no {case}")))
+    number(2).zip(number(3)).ok_or_else(|| BenchError::failed(format!("kernel-md.csv: no {case}")))
 }
 
 /// What one run of a variant comes to.
@@ -185,24 +189,24 @@ struct Counted {
     writes: f64,
 }
 
-fn files(
+fn over_files(
+    volume: &impl FileVolume,
     directory: &Path,
-    sockets: &Path,
     cases: &[Case],
     rounds: u32,
     sheet: &mut Sheet,
-) -> Result<(), Failure> {
+) -> Result<(), BenchError> {
     let files: Vec<PathBuf> =
         (0..FILES).map(|number| directory.join(format!("weft-bench-{number}.img"))).collect();
-    make_files_of_array("5", CHUNK, FILE_BYTES, NAME, &files)?;
+    volume.make(&files)?;
     // Every block of the files is there before anything is measured.
-    run(&files, sockets, Load::Sequential, Knobs::default())?;
+    run(volume, &files, Load::Sequential, Knobs::default())?;
     for case in cases {
         let mut counted: Vec<Vec<Counted>> = case.variants.iter().map(|_| Vec::new()).collect();
         for _ in 0..rounds {
             for ((variant, knobs), counted) in case.variants.iter().zip(&mut counted) {
                 sheet.now(&format!("{}, {variant}", case.name));
-                counted.push(run(&files, sockets, case.load, *knobs)?);
+                counted.push(run(volume, &files, case.load, *knobs)?);
             }
         }
         // Before the patches: stripes of 4 KiB, and held stripes first come, first served.
@@ -258,36 +262,44 @@ fn limit(case: &Case, auto: bool, first: bool, of_reads: bool) -> Option<f64> {
 }
 
 /// Serves the files with these knobs, writes, and counts.
-fn run(files: &[PathBuf], sockets: &Path, load: Load, knobs: Knobs) -> Result<Counted, Failure> {
-    let mut inside = Inside::start(Opening::default().open(files)?, knobs, NAME, sockets)?;
-    let mut client = NbdClient::connect(&inside.uri).map_err(Failure::Failed)?;
-    let mut target = Target::connect(&inside.control.to_string_lossy())?;
-    let before = requests(&mut target)?;
-    let start = Instant::now();
-    let bytes = write(&mut client, load)?;
-    let cookie = client.flush().map_err(Failure::Failed)?;
-    client.finish(cookie).map_err(Failure::Failed)?;
-    let took = start.elapsed();
-    let after = requests(&mut target)?;
-    drop((client, target));
-    inside.stop()?;
-    Ok(Counted {
-        mb_per_s: bytes as f64 / 1e6 / took.as_secs_f64().max(1e-9),
-        reads: (after.0 - before.0) as f64,
-        writes: (after.1 - before.1) as f64,
-    })
+fn run(
+    volume: &impl FileVolume,
+    files: &[PathBuf],
+    load: Load,
+    knobs: Knobs,
+) -> Result<Counted, BenchError> {
+    let mut counted = None;
+    volume.serve(files, knobs, &mut |uri, control| {
+        let mut client = NbdClient::connect(uri).map_err(BenchError::Failed)?;
+        let mut control = Client::connect(control).map_err(BenchError::failed)?;
+        let before = requests(&mut control)?;
+        let start = Instant::now();
+        let bytes = write(&mut client, load)?;
+        let cookie = client.flush().map_err(BenchError::Failed)?;
+        client.finish(cookie).map_err(BenchError::Failed)?;
+        let took = start.elapsed();
+        let after = requests(&mut control)?;
+        counted = Some(Counted {
+            mb_per_s: bytes as f64 / 1e6 / took.as_secs_f64().max(1e-9),
+            reads: (after.0 - before.0) as f64,
+            writes: (after.1 - before.1) as f64,
+        });
+        Ok(())
+    })?;
+    counted.ok_or_else(|| BenchError::failed("the volume was served without its client"))
 }
 
 /// What members were asked for so far: reads and writes.
-fn requests(target: &mut Target) -> Result<(u64, u64), Failure> {
-    let status = target.status()?;
-    let members = &only_volume(NAME, &status)?.members;
-    let sum = |of: fn(&weft_export::control::MemberStatus) -> u64| members.iter().map(of).sum();
+fn requests(control: &mut Client) -> Result<(u64, u64), BenchError> {
+    let response = control.command(Command::Status).map_err(BenchError::failed)?;
+    let volume = response.status.and_then(|mut status| status.volumes.pop());
+    let members = volume.ok_or_else(|| BenchError::failed("status: no volume"))?.members;
+    let sum = |of: fn(&MemberStatus) -> u64| members.iter().map(of).sum();
     Ok((sum(|member| member.reads), sum(|member| member.writes)))
 }
 
 /// Writes with as many requests on their way as the load has; how many bytes it was.
-fn write(client: &mut NbdClient, load: Load) -> Result<u64, Failure> {
+fn write(client: &mut NbdClient, load: Load) -> Result<u64, BenchError> {
     let len = if load == Load::Sequential { 64 << 10 } else { 4096 };
     let depth = if load == Load::Random { 2 * DEPTH } else { DEPTH };
     let data = vec![0x77; len];
@@ -298,7 +310,7 @@ fn write(client: &mut NbdClient, load: Load) -> Result<u64, Failure> {
         if flight.len() == depth {
             land(client, &mut flight)?;
         }
-        flight.push_back(client.write(place * len, &data).map_err(Failure::Failed)?);
+        flight.push_back(client.write(place * len, &data).map_err(BenchError::Failed)?);
     }
     while !flight.is_empty() {
         land(client, &mut flight)?;
@@ -340,9 +352,9 @@ fn places(load: Load, units: u64) -> Vec<u64> {
 }
 
 /// Waits for one answer.
-fn land(client: &mut NbdClient, flight: &mut VecDeque<u64>) -> Result<(), Failure> {
-    let answer = client.answer().map_err(Failure::Failed)?;
-    answer.result.map_err(|error| Failure::failed(format!("a write: {error}")))?;
+fn land(client: &mut NbdClient, flight: &mut VecDeque<u64>) -> Result<(), BenchError> {
+    let answer = client.answer().map_err(BenchError::Failed)?;
+    answer.result.map_err(|error| BenchError::failed(format!("a write: {error}")))?;
     flight.retain(|cookie| *cookie != answer.cookie);
     Ok(())
 }

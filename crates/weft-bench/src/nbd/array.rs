@@ -1,35 +1,41 @@
-//! How does an array on memory come to be served?
+//! Array on memory, served.
 
 use std::path::Path;
 
 use weft_engine::Config;
 use weft_engine::assemble::{Options, assemble};
 use weft_engine::knobs::Knobs;
-use weft_export::{ExportOptions, Listen, ServeOptions, Source, TimeLimits, serve as serve_volume};
+use weft_export::{
+    ExitState, ExportOptions, Listen, ServeOptions, Source, TimeLimits, serve as serve_volume,
+};
 use weft_ondisk::{Level, NewArray, NewMember};
 use weft_runtime::Backend;
 use weft_runtime::devices::{Access, MemberSpec, OpenMember, OpenOptions, read_metadata};
 use weft_units::{Bytes, MemberIndex, Sectors};
 
-use crate::inside::{ended, not_served};
-use crate::outcome::Failure;
+use super::measure::EXPORT_BYTES;
+use crate::BenchError;
 
 const MEMBERS: u64 = 4;
 const CACHE_BYTES: u64 = 256 * 4096 * MEMBERS;
 
-/// Serves a RAID 5 of four members of memory, of at least `bytes`, until killed.
-pub(super) fn serve(socket: &Path, stripe_size: &str, bytes: u64) -> Result<(), Failure> {
+/// Serves a RAID 5 of four members of memory, of at least [`EXPORT_BYTES`], on a unix socket until
+/// the process is killed.
+///
+/// # Errors
+/// The knob `stripe_size` has no such value, or the array cannot be made or served.
+pub fn serve(socket: &Path, stripe_size: &str) -> Result<ExitState, BenchError> {
     let mut knobs = Knobs::default();
-    let knob = knobs.parse("stripe_size", stripe_size).map_err(Failure::usage)?;
+    let knob = knobs.parse("stripe_size", stripe_size).map_err(BenchError::usage)?;
     knobs.set(knob);
     // The same memory for all, that of md's 256 stripes of 4 KiB.
     let stripes = (CACHE_BYTES / MEMBERS / knobs.stripe_size.bytes().0).max(17);
-    knobs.stripe_cache_size = u32::try_from(stripes).map_err(Failure::failed)?;
+    knobs.stripe_cache_size = u32::try_from(stripes).map_err(BenchError::failed)?;
     knobs.stripe_cache_bytes = Bytes(CACHE_BYTES);
-    let members = members(bytes)?;
+    let members = members(EXPORT_BYTES)?;
     let candidates: Vec<_> = members.iter().map(read_metadata).collect();
     let assembly = assemble(&candidates, &Options::default())
-        .map_err(|refused| Failure::failed(format!("{refused:?}")))?;
+        .map_err(|refused| BenchError::failed(format!("{refused:?}")))?;
     let export = ExportOptions {
         name: String::new(),
         size: None,
@@ -38,7 +44,7 @@ pub(super) fn serve(socket: &Path, stripe_size: &str, bytes: u64) -> Result<(), 
     };
     // Nothing is ever said on it: the process is killed.
     let (shutdown, _tell) =
-        std::io::pipe().map_err(|error| Failure::failed(format!("pipe: {error}")))?;
+        std::io::pipe().map_err(|error| BenchError::failed(format!("pipe: {error}")))?;
     let state = serve_volume(ServeOptions {
         source: Source::Arrays { config: Box::new(Config::for_volume(assembly, knobs)), members },
         exports: vec![export],
@@ -51,17 +57,17 @@ pub(super) fn serve(socket: &Path, stripe_size: &str, bytes: u64) -> Result<(), 
         shutdown: shutdown.into(),
         on_ready: Box::new(|_| {}),
     });
-    ended(state.map_err(|error| not_served(&error))?)
+    Ok(state?)
 }
 
 /// Members with the superblocks of a new array, whose parity is right: all zeros.
-fn members(bytes: u64) -> Result<Vec<OpenMember>, Failure> {
+fn members(bytes: u64) -> Result<Vec<OpenMember>, BenchError> {
     let size = bytes / 3 + (32 << 20);
-    let spec = MemberSpec::parse(&format!("ram:{}M", size >> 20)).map_err(Failure::failed)?;
+    let spec = MemberSpec::parse(&format!("ram:{}M", size >> 20)).map_err(BenchError::failed)?;
     let mut members: Vec<OpenMember> = Vec::new();
     for index in 0..4 {
         let open = OpenOptions::new(Access::ReadWrite);
-        let member = open.open(&spec, MemberIndex(index), &members).map_err(Failure::failed)?;
+        let member = open.open(&spec, MemberIndex(index), &members).map_err(BenchError::failed)?;
         members.push(member);
     }
     let size: Sectors = members[0].info().size;
@@ -71,11 +77,11 @@ fn members(bytes: u64) -> Result<Vec<OpenMember>, Failure> {
     array.set_uuid = [0x77; 16].into();
     array.name = "bench".into();
     array.chunk = Some(Sectors(128));
-    let superblocks = array.plan().map_err(|error| Failure::failed(format!("{error:?}")))?;
+    let superblocks = array.plan().map_err(|error| BenchError::failed(format!("{error:?}")))?;
     for (superblock, member) in superblocks.iter().zip(&members) {
         let at = superblock.minor.position(size).expect("members are large").bytes().0;
         rustix::io::pwrite(member, &superblock.encode(), at)
-            .map_err(|errno| Failure::failed(format!("superblock: {errno}")))?;
+            .map_err(|errno| BenchError::failed(format!("superblock: {errno}")))?;
     }
     Ok(members)
 }

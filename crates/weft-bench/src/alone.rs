@@ -1,4 +1,4 @@
-//! How does an engine work when it has nothing but itself?
+//! Engine alone: requests through an engine that has nothing but itself.
 //!
 //! Members answer at the next turn, a computation takes no time, and frames are numbers without
 //! memory behind them. What is left is what the engine does for a request, all inputs and outputs
@@ -15,7 +15,7 @@ use weft_engine::{
 use weft_ondisk::{Level, NewArray, NewMember, Super1};
 use weft_units::{ByteRange, ClientId, MemberIndex, Sectors, Time, VolumeId};
 
-use crate::outcome::Failure;
+use crate::BenchError;
 
 /// A RAID 5 of four members of 8 GiB each, with chunks of 64 KiB.
 const MEMBERS: u8 = 4;
@@ -23,21 +23,21 @@ const MEMBER_SIZE: Sectors = Sectors(1 << 24);
 const CHUNK: Sectors = Sectors(128);
 
 /// Bytes of data in a full stripe.
-pub(super) const FULL_STRIPE: u64 = 3 * (64 << 10);
+pub(crate) const FULL_STRIPE: u64 = 3 * (64 << 10);
 
 const BLOCK: u64 = 4096;
 
 /// The superblocks of the array, in the order of its members.
-pub(super) fn superblocks() -> Result<Vec<Super1>, Failure> {
+pub(crate) fn superblocks() -> Result<Vec<Super1>, BenchError> {
     let new = |byte| NewMember { size: MEMBER_SIZE, device_uuid: [byte; 16].into() };
     let mut array = NewArray::new(Level::Raid5, (1..=MEMBERS).map(new).collect());
     array.chunk = Some(CHUNK);
     (array.set_uuid, array.assume_clean) = ([9; 16].into(), true);
-    array.plan().map_err(Failure::failed)
+    array.plan().map_err(BenchError::failed)
 }
 
 /// The set with these superblocks, assembled.
-pub(super) fn assembled(superblocks: Vec<Super1>) -> Result<Assembly, Failure> {
+pub(crate) fn assembled(superblocks: Vec<Super1>) -> Result<Assembly, BenchError> {
     let candidates: Vec<Candidate> = (0..)
         .zip(superblocks)
         .map(|(index, superblock)| {
@@ -47,11 +47,11 @@ pub(super) fn assembled(superblocks: Vec<Super1>) -> Result<Assembly, Failure> {
         })
         .collect();
     assemble(&candidates, &Options::default())
-        .map_err(|refused| Failure::failed(format!("{refused:?}")))
+        .map_err(|refused| BenchError::failed(format!("{refused:?}")))
 }
 
 /// An engine and the requests that are on their way through it.
-pub(super) struct Alone {
+pub(crate) struct Alone {
     engine: Engine,
     /// Memory that no request uses.
     free: VecDeque<Run>,
@@ -69,20 +69,20 @@ pub(super) struct Alone {
 
 /// What an engine says that it did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Worked {
-    pub(super) turns: u64,
-    pub(super) inputs: u64,
-    pub(super) attaches: u64,
-    pub(super) stripes: u64,
-    pub(super) followers: u64,
-    pub(super) submits: u64,
-    pub(super) merges: u64,
-    pub(super) operations: u64,
+pub(crate) struct Worked {
+    pub(crate) turns: u64,
+    pub(crate) inputs: u64,
+    pub(crate) attaches: u64,
+    pub(crate) stripes: u64,
+    pub(crate) followers: u64,
+    pub(crate) submits: u64,
+    pub(crate) merges: u64,
+    pub(crate) operations: u64,
 }
 
 /// What is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Asked {
+pub(crate) enum Asked {
     /// A read somewhere.
     RandomRead,
     /// A write somewhere.
@@ -106,26 +106,26 @@ impl Worked {
 
 impl Alone {
     /// An engine for `depth` requests of `bytes` at a time.
-    pub(super) fn new(knobs: Knobs, bytes: u64, depth: u32) -> Result<Self, Failure> {
+    pub(crate) fn new(knobs: Knobs, bytes: u64, depth: u32) -> Result<Self, BenchError> {
         let assembly = assembled(superblocks()?)?;
         let size = assembly.geometry.array_size().0 * 512;
         let config = Config::for_volume(assembly, knobs);
         let first = config.client_frames_first();
-        let count = u32::try_from(bytes / BLOCK).map_err(Failure::failed)?;
+        let count = u32::try_from(bytes / BLOCK).map_err(BenchError::failed)?;
         let free = (0..depth).map(|run| Run::new(first + run * count, count)).collect();
-        let engine = Engine::new(config, Time(0)).map_err(Failure::failed)?;
+        let engine = Engine::new(config, Time(0)).map_err(BenchError::failed)?;
         let (now, tag, random, done) = (0, 0, 1, Vec::new());
         let worked = Worked::default();
         Ok(Self { engine, free, bytes, size, now, tag, random, done, worked })
     }
 
     /// What the engine says that it did since it was made.
-    pub(super) fn worked(&self) -> Worked {
+    pub(crate) fn worked(&self) -> Worked {
         self.worked
     }
 
     /// Carries out `count` requests to their end.
-    pub(super) fn carry_out(&mut self, asked: Asked, count: u64) -> Result<(), Failure> {
+    pub(crate) fn carry_out(&mut self, asked: Asked, count: u64) -> Result<(), BenchError> {
         let (mut sent, mut answered) = (0, 0);
         while answered < count {
             self.now += 1000;
@@ -155,10 +155,10 @@ impl Alone {
                         self.engine.recycle(ops);
                     }
                     Output::Reply { result, tag, .. } => {
-                        result.map_err(|error| Failure::failed(format!("{error:?}")))?;
+                        result.map_err(|error| BenchError::failed(format!("{error:?}")))?;
                         answered += 1;
                         if asked == Asked::RandomRead {
-                            let first = u32::try_from(tag.0).map_err(Failure::failed)?;
+                            let first = u32::try_from(tag.0).map_err(BenchError::failed)?;
                             self.free.push_back(Run::new(first, self.frames_each()));
                         }
                     }
@@ -171,7 +171,7 @@ impl Alone {
                 // comes.
                 let Some(wake) = self.engine.next_wake() else {
                     let still = format!("the engine stands still after {answered}");
-                    return Err(Failure::failed(still));
+                    return Err(BenchError::failed(still));
                 };
                 self.now = self.now.max(wake.0);
                 self.engine.handle(Time(self.now), Input::Wake);

@@ -1,4 +1,4 @@
-//! `weft bench repeat`: do one thing many times, under a profiler.
+//! Repetition: one thing done many times, under a profiler.
 //!
 //! What is prepared is not in [`measured_part`], and what is repeated is nowhere else: callgrind's
 //! `--toggle-collect` and perf's call chains tell them apart by this name. Nothing depends on a
@@ -6,10 +6,8 @@
 //! `cargo xtask instructions` compares the counts with those of `benches/instructions.toml`.
 
 use std::hint::black_box;
-use std::io::Write;
 use std::sync::Arc;
 
-use clap::{Args, ValueEnum};
 use weft_engine::knobs::Knobs;
 use weft_engine::{Flags, RequestOp};
 use weft_nbd::{
@@ -21,74 +19,83 @@ use weft_sim::rng::Rng;
 use weft_sim::{Options, Payload, PayloadMode, World, chunk_kib};
 use weft_units::{ByteRange, ClientId};
 
-use super::alone::{Alone, Asked, FULL_STRIPE, assembled, superblocks};
-use crate::outcome::{Exit, Failure, Outcome};
-use crate::terminal::stdout;
+use crate::BenchError;
+use crate::alone::{Alone, Asked, FULL_STRIPE, assembled, superblocks};
 
-/// Does one thing many times, for a profiler
-#[derive(Debug, Args)]
-pub(crate) struct Repeat {
-    /// What to do
-    case: Case,
-    /// How often
-    count: u64,
-    /// Do as many percent more than said: a planted slow-down, to see that it is found
-    #[arg(long, value_name = "PERCENT", default_value_t = 0)]
-    extra: u64,
+/// One thing that can be repeated.
+#[derive(Debug)]
+pub struct Repetition {
+    /// Its name on the command line.
+    pub name: &'static str,
+    /// What is done each time.
+    pub about: &'static str,
+    run: fn(u64) -> Result<(), BenchError>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Case {
-    /// Four superblocks parsed, and their set assembled
-    Assemble,
-    /// A 4 KiB read of a healthy RAID 5
-    EngineRead,
-    /// A write of a full stripe, 192 KiB, of a RAID 5
-    EngineFullStripeWrite,
-    /// The same with `stripe_size=auto`
-    EngineFullStripeWriteAuto,
-    /// A 4 KiB write somewhere in a RAID 5, with 256 stripes in the cache
-    #[value(name = "engine-random-write-256")]
-    EngineRandomWrite256,
-    /// The same with 65,536 stripes
-    #[value(name = "engine-random-write-65536")]
-    EngineRandomWrite65536,
-    /// An NBD read request parsed and the header of its reply written
-    NbdRequest,
-    /// P and Q of 6+2 strips of 4 KiB, by the scalar kernels
-    ParityPqScalar,
-    /// P of 4+1 strips of 4 KiB, by AVX2 kernels: all that callgrind knows
-    ParityXorAvx2,
-    /// A 4 KiB write somewhere in a RAID 5 of the fault simulator, with tags for payload
-    SimRandomWriteTags,
-}
-
-pub(super) fn run(arguments: &Repeat) -> Outcome {
-    let count = arguments.count + arguments.count * arguments.extra / 100;
-    match arguments.case {
-        Case::Assemble => assemble(count)?,
-        Case::EngineRead => engine(stripes(256), 4096, 64, Asked::RandomRead, 2000, count)?,
-        Case::EngineFullStripeWrite => {
-            engine(stripes(256), FULL_STRIPE, 4, Asked::SequentialWrite, 50, count)?;
-        }
-        Case::EngineFullStripeWriteAuto => {
-            engine(Knobs::default(), FULL_STRIPE, 4, Asked::SequentialWrite, 50, count)?;
-        }
-        Case::EngineRandomWrite256 => {
-            engine(stripes(256), 4096, 64, Asked::RandomWrite, 2000, count)?;
-        }
-        // Until the cache is full and stripes have to leave it.
-        Case::EngineRandomWrite65536 => {
-            engine(stripes(65_536), 4096, 64, Asked::RandomWrite, 70_000, count)?;
-        }
-        Case::NbdRequest => nbd_request(count)?,
-        Case::ParityPqScalar => parity_pq(Level::Scalar, count)?,
-        Case::ParityXorAvx2 => parity_xor(Level::Avx2, count)?,
-        Case::SimRandomWriteTags => sim_random_write(count),
+impl Repetition {
+    /// Does it `count` times.
+    ///
+    /// # Errors
+    /// It went wrong, or this CPU lacks its instructions.
+    pub fn run(&self, count: u64) -> Result<(), BenchError> {
+        (self.run)(count)
     }
-    writeln!(stdout(), "{count}")?;
-    Ok(Exit::Done)
 }
+
+/// What can be repeated.
+pub static REPETITIONS: &[Repetition] = &[
+    Repetition {
+        name: "assemble",
+        about: "Four superblocks parsed, and their set assembled",
+        run: assemble,
+    },
+    Repetition {
+        name: "engine-read",
+        about: "A 4 KiB read of a healthy RAID 5",
+        run: |count| engine(stripes(256), 4096, 64, Asked::RandomRead, 2000, count),
+    },
+    Repetition {
+        name: "engine-full-stripe-write",
+        about: "A write of a full stripe, 192 KiB, of a RAID 5",
+        run: |count| engine(stripes(256), FULL_STRIPE, 4, Asked::SequentialWrite, 50, count),
+    },
+    Repetition {
+        name: "engine-full-stripe-write-auto",
+        about: "The same with `stripe_size=auto`",
+        run: |count| engine(Knobs::default(), FULL_STRIPE, 4, Asked::SequentialWrite, 50, count),
+    },
+    Repetition {
+        name: "engine-random-write-256",
+        about: "A 4 KiB write somewhere in a RAID 5, with 256 stripes in the cache",
+        run: |count| engine(stripes(256), 4096, 64, Asked::RandomWrite, 2000, count),
+    },
+    Repetition {
+        name: "engine-random-write-65536",
+        about: "The same with 65,536 stripes",
+        // Until the cache is full and stripes have to leave it.
+        run: |count| engine(stripes(65_536), 4096, 64, Asked::RandomWrite, 70_000, count),
+    },
+    Repetition {
+        name: "nbd-request",
+        about: "An NBD read request parsed and the header of its reply written",
+        run: nbd_request,
+    },
+    Repetition {
+        name: "parity-pq-scalar",
+        about: "P and Q of 6+2 strips of 4 KiB, by the scalar kernels",
+        run: |count| parity_pq(Level::Scalar, count),
+    },
+    Repetition {
+        name: "parity-xor-avx2",
+        about: "P of 4+1 strips of 4 KiB, by AVX2 kernels: all that callgrind knows",
+        run: |count| parity_xor(Level::Avx2, count),
+    },
+    Repetition {
+        name: "sim-random-write-tags",
+        about: "A 4 KiB write somewhere in a RAID 5 of the fault simulator, with tags for payload",
+        run: sim_random_write,
+    },
+];
 
 /// The part that a profiler looks at.
 #[inline(never)]
@@ -108,13 +115,13 @@ fn engine(
     asked: Asked,
     before: u64,
     count: u64,
-) -> Result<(), Failure> {
+) -> Result<(), BenchError> {
     let mut alone = Alone::new(knobs, bytes, depth)?;
     alone.carry_out(asked, before)?;
     measured_part(&mut || alone.carry_out(asked, count))
 }
 
-fn assemble(count: u64) -> Result<(), Failure> {
+fn assemble(count: u64) -> Result<(), BenchError> {
     let members: Vec<_> = superblocks()?
         .into_iter()
         .map(|superblock| (superblock.minor, superblock.encode()))
@@ -125,16 +132,16 @@ fn assemble(count: u64) -> Result<(), Failure> {
                 .iter()
                 .map(|(minor, bytes)| Super1::decode(black_box(bytes), *minor))
                 .collect();
-            black_box(assembled(parsed.map_err(Failure::failed)?)?);
+            black_box(assembled(parsed.map_err(BenchError::failed)?)?);
         }
         Ok(())
     })
 }
 
-fn nbd_request(count: u64) -> Result<(), Failure> {
-    let exports = Arc::new([ExportInfo::new("disk", 1 << 30).map_err(Failure::failed)?]);
+fn nbd_request(count: u64) -> Result<(), BenchError> {
+    let exports = Arc::new([ExportInfo::new("disk", 1 << 30).map_err(BenchError::failed)?]);
     let mut server = ServerConnection::new(exports, Some(0));
-    let mut client = ClientHandshake::new(Goal::Open("disk".into())).map_err(Failure::failed)?;
+    let mut client = ClientHandshake::new(Goal::Open("disk".into())).map_err(BenchError::failed)?;
     let mut connection = loop {
         let (_, event) = client.input(server.output());
         server.advance_output(server.output().len());
@@ -150,12 +157,12 @@ fn nbd_request(count: u64) -> Result<(), Failure> {
         }
     };
     let read = Op::Read { offset: 4096, len: 4096, df: false };
-    let bytes = connection.request(7, read).map_err(Failure::failed)?;
+    let bytes = connection.request(7, read).map_err(BenchError::failed)?;
     measured_part(&mut || {
         for _ in 0..count {
             let (_, event) = server.input(black_box(&bytes));
             let Some(ServerEvent::Request(request)) = event else {
-                return Err(Failure::failed("a request was not understood"));
+                return Err(BenchError::failed("a request was not understood"));
             };
             black_box(server.reply_header(&request, Ok(())));
         }
@@ -164,7 +171,7 @@ fn nbd_request(count: u64) -> Result<(), Failure> {
 }
 
 /// 64 writes at a time, members that answer in rounds, a flush after a thousand.
-fn sim_random_write(count: u64) {
+fn sim_random_write(count: u64) -> Result<(), BenchError> {
     let mut options = Options::new(weft_ondisk::Level::Raid5, 4, chunk_kib(64));
     options.full_stripes = 256;
     options.knobs.stripe_cache_size = 256;
@@ -189,9 +196,10 @@ fn sim_random_write(count: u64) {
     };
     carry_out(2000);
     measured_part(&mut || carry_out(count));
+    Ok(())
 }
 
-fn parity_pq(level: Level, count: u64) -> Result<(), Failure> {
+fn parity_pq(level: Level, count: u64) -> Result<(), BenchError> {
     let parity = with_level(level)?;
     let strips: Vec<Vec<u8>> = (1..=6u8).map(|byte| vec![byte; 4096]).collect();
     let data: Vec<(u8, &[u8])> = (0..).zip(strips.iter().map(Vec::as_slice)).collect();
@@ -204,7 +212,7 @@ fn parity_pq(level: Level, count: u64) -> Result<(), Failure> {
     Ok(())
 }
 
-fn parity_xor(level: Level, count: u64) -> Result<(), Failure> {
+fn parity_xor(level: Level, count: u64) -> Result<(), BenchError> {
     let parity = with_level(level)?;
     let strips: Vec<Vec<u8>> = (1..=4u8).map(|byte| vec![byte; 4096]).collect();
     let sources: Vec<&[u8]> = strips.iter().map(Vec::as_slice).collect();
@@ -217,6 +225,6 @@ fn parity_xor(level: Level, count: u64) -> Result<(), Failure> {
     Ok(())
 }
 
-fn with_level(level: Level) -> Result<Parity, Failure> {
-    Parity::with_level(level).ok_or_else(|| Failure::failed(format!("this CPU has no {level}")))
+fn with_level(level: Level) -> Result<Parity, BenchError> {
+    Parity::with_level(level).ok_or_else(|| BenchError::failed(format!("this CPU has no {level}")))
 }

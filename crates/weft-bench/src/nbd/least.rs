@@ -1,6 +1,6 @@
-//! What does a socket carry?
+//! Least server: what a socket carries.
 //!
-//! The least server there can be: memory, a thread for each connection, one receive and one send
+//! The least that can serve: memory, a thread for each connection, one receive and one send
 //! for as many requests as have come, replies whose data is sent from where it lies. No engine, no
 //! durability, no care for hostile clients: the other end of the scale that a server is measured
 //! on.
@@ -13,13 +13,22 @@ use std::sync::Arc;
 use weft_nbd::wire::{REQUEST_MAGIC, SIMPLE_REPLY_MAGIC, command};
 use weft_nbd::{ExportInfo, ServerConnection, ServerEvent};
 
+use super::measure::EXPORT_BYTES;
 use super::memory::Memory;
+use crate::BenchError;
 
-/// Serves `bytes` of memory until the process is killed.
-pub(super) fn serve(socket: &Path, bytes: u64) -> Result<(), String> {
-    let failed = |error: std::io::Error| format!("{}: {error}", socket.display());
-    let memory = Arc::new(Memory::new(usize::try_from(bytes).expect("half a GiB"))?);
-    let export = ExportInfo::new("", bytes).map_err(|error| error.to_string())?;
+/// Serves [`EXPORT_BYTES`] of memory on a unix socket until the process is killed.
+///
+/// # Errors
+/// There is no such memory, or the socket cannot be made.
+pub fn serve(socket: &Path) -> Result<(), BenchError> {
+    let bytes = EXPORT_BYTES;
+    let failed =
+        |error: std::io::Error| BenchError::failed(format!("{}: {error}", socket.display()));
+    let memory = Arc::new(
+        Memory::new(usize::try_from(bytes).expect("half a GiB")).map_err(BenchError::failed)?,
+    );
+    let export = ExportInfo::new("", bytes).map_err(BenchError::failed)?;
     let exports: Arc<[_]> = Arc::new([export]);
     let listener = UnixListener::bind(socket).map_err(failed)?;
     loop {

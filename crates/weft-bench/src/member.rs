@@ -1,4 +1,4 @@
-//! `weft bench member`: how fast does weft read and write a file, against fio's io_uring?
+//! Member benchmark: reads and writes of a file through weft's io_uring ring, against fio's.
 //!
 //! Random blocks of 4 KiB, 32 at a time, through the parts that carry out an engine's orders:
 //! requests, leases of payload memory, the ring with its registered buffers. fio (Debian package
@@ -8,7 +8,6 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use clap::Args;
 use rustix::event::{PollFd, PollFlags, poll};
 use weft_engine::{Frame, MemberOp, Segment, Token};
 use weft_runtime::Backend;
@@ -18,38 +17,36 @@ use weft_runtime::member_io::{MemberIo, parts};
 use weft_runtime::ring::Ring;
 use weft_units::{MemberIndex, Sectors};
 
-use super::rounds::{Effort, in_turns};
-use super::sheet::{Sheet, SheetRow};
-use crate::outcome::Failure;
+use crate::BenchError;
+use crate::rounds::{Effort, in_turns};
+use crate::sheet::{Sheet, SheetRow};
 
-/// Measures reads and writes of a member
-///
-/// Random blocks of 4 KiB of a new file, 32 at a time, against fio's io_uring engine (Debian
-/// package fio). The file is removed at the end.
-#[derive(Debug, Args)]
-pub(crate) struct OfMember {
-    /// Where the file is made [default: the directory for temporary files]
-    #[arg(long, value_name = "DIR")]
-    dir: Option<PathBuf>,
-    /// MiB of it
-    #[arg(long, default_value_t = 256, value_name = "MIB")]
-    #[arg(value_parser = clap::value_parser!(u64).range(1..=1 << 20))]
-    size: u64,
-    /// Seconds for each measurement
-    #[arg(long, default_value_t = 0.5, value_name = "SECONDS")]
-    seconds: f64,
+/// The file that is read and written, and for how long.
+#[derive(Clone, Debug)]
+pub struct MemberLoad {
+    /// Where the file is made; it is removed at the end.
+    pub dir: PathBuf,
+    /// Its length in MiB, at least 1.
+    pub mib: u64,
+    /// Seconds for each measurement.
+    pub seconds: f64,
 }
 
-impl OfMember {
-    pub(super) fn measure(&self, effort: Effort, sheet: &mut Sheet) -> Result<(), Failure> {
-        let dir = self.dir.clone().unwrap_or_else(std::env::temp_dir);
-        let said = |error: std::io::Error| Failure::failed(format!("{}: {error}", dir.display()));
+impl MemberLoad {
+    /// Fills a row for reads and one for writes, in thousands of requests a second.
+    ///
+    /// # Errors
+    /// The file cannot be made, read or written; fio is installed and fails; `seconds` is no time.
+    pub fn measure(&self, effort: Effort, sheet: &mut Sheet) -> Result<(), BenchError> {
+        let dir = &self.dir;
+        let said =
+            |error: std::io::Error| BenchError::failed(format!("{}: {error}", dir.display()));
         let seconds = if effort.quick { self.seconds / 4.0 } else { self.seconds };
         let span = Duration::try_from_secs_f64(seconds)
-            .map_err(|error| Failure::usage(format!("--seconds: {error}")))?;
+            .map_err(|error| BenchError::usage(format!("--seconds: {error}")))?;
         let rounds = effort.rounds(7, 2);
-        let file = tempfile::NamedTempFile::new_in(&dir).map_err(said)?;
-        fill(file.as_file(), self.size << 20).map_err(said)?;
+        let file = tempfile::NamedTempFile::new_in(dir).map_err(said)?;
+        fill(file.as_file(), self.mib << 20).map_err(said)?;
         let has_fio = Command::new("fio").arg("--version").output().is_ok();
         if !has_fio {
             sheet.absent("fio is not installed; for it install the package fio");
@@ -60,7 +57,7 @@ impl OfMember {
             sheet.now(case);
             let path = file.path();
             let mut ours = || weft(path, write, span);
-            let mut other = || fio(path, write, span, self.size);
+            let mut other = || fio(path, write, span, self.mib);
             if has_fio {
                 let figures = in_turns(rounds, &mut [&mut ours, &mut other])?;
                 let baseline = Some(("fio io_uring", &figures[1][..]));
@@ -85,8 +82,8 @@ fn fill(file: &std::fs::File, bytes: u64) -> std::io::Result<()> {
 }
 
 /// Thousands of requests a second through the ring.
-fn weft(path: &Path, write: bool, span: Duration) -> Result<f64, Failure> {
-    let said = |error: &dyn std::fmt::Display| Failure::failed(format!("member: {error}"));
+fn weft(path: &Path, write: bool, span: Duration) -> Result<f64, BenchError> {
+    let said = |error: &dyn std::fmt::Display| BenchError::failed(format!("member: {error}"));
     let slab = &mut Slab::new(1 + DEPTH).map_err(|error| said(&error))?;
     let ring = Backend::Auto.open(slab).map_err(|error| said(&error))?;
     let spec = MemberSpec::path(path);
@@ -133,7 +130,7 @@ fn weft(path: &Path, write: bool, span: Duration) -> Result<f64, Failure> {
 }
 
 /// The same by fio.
-fn fio(path: &Path, write: bool, span: Duration, mib: u64) -> Result<f64, Failure> {
+fn fio(path: &Path, write: bool, span: Duration, mib: u64) -> Result<f64, BenchError> {
     let kind = if write { "write" } else { "read" };
     let output = Command::new("fio")
         .args(["--name=weft", "--ioengine=io_uring", "--direct=1", "--bs=4k", "--time_based"])
@@ -144,14 +141,14 @@ fn fio(path: &Path, write: bool, span: Duration, mib: u64) -> Result<f64, Failur
         .arg(format!("--runtime={}ms", span.as_millis()))
         .arg(format!("--filename={}", path.display()))
         .output()
-        .map_err(|error| Failure::failed(format!("fio: {error}")))?;
+        .map_err(|error| BenchError::failed(format!("fio: {error}")))?;
     let text = String::from_utf8_lossy(&output.stdout);
     let json = text.find('{').and_then(|from| serde_json::from_str(&text[from..]).ok());
     let json: serde_json::Value = json.unwrap_or_default();
     let rate = json["jobs"][0][kind]["iops"].as_f64().filter(|rate| *rate > 0.0);
     rate.map(|rate| rate / 1e3).ok_or_else(|| {
         let text = String::from_utf8_lossy(&output.stderr);
-        Failure::failed(format!("fio: found {:?}", text.lines().next().unwrap_or("no result")))
+        BenchError::failed(format!("fio: found {:?}", text.lines().next().unwrap_or("no result")))
     })
 }
 

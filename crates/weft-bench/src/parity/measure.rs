@@ -1,55 +1,37 @@
-//! `weft bench parity`: how fast are P, Q and rebuilding, against ISA-L?
-//!
-//! One thread works through stripes of an arena, whose strips lie one behind the other: 640 KiB of
-//! stripes for "in L2" (a second-level cache of 1 MiB keeps them), hundreds of MiB for "from DRAM"
-//! (no cache keeps anything until it comes around again). The figure is bytes of source data for
-//! each second of CPU time. Before a case is measured, both results are compared byte by byte.
-
-#[allow(unsafe_code, reason = "advice to the kernel about memory")]
-mod arena;
-#[allow(unsafe_code, reason = "calls into a C library that is loaded at run time")]
-mod isal;
+//! Cases of the parity benchmark, and how one is measured.
 
 use std::time::Duration;
 
-use clap::Args;
 use weft_parity::{Level, Parity, Store, gf};
 
-use super::rounds::{Effort, in_turns, per_cpu_second};
-use super::sheet::{Sheet, SheetRow};
-use crate::outcome::Failure;
-use arena::Arena;
-use isal::IsaL;
+use crate::BenchError;
+use crate::rounds::{Effort, in_turns, per_cpu_second};
+use crate::sheet::{Sheet, SheetRow};
 
-/// Measures XOR, P+Q and the rebuilding of two lost strips
-///
-/// Against ISA-L (Debian package libisal2) where its library is found at run time, else against
-/// weft's own scalar kernels. One thread, in GB of source data for each second of its CPU time.
-#[derive(Debug, Args)]
-pub(crate) struct OfParity {
-    /// Use these kernels instead of the best that the CPU has: scalar, ssse3, avx2, avx512-gfni,
-    /// neon
-    #[arg(long, value_parser = level)]
-    level: Option<Level>,
-    /// Store results into the caches or past them, instead of what weft chooses for the case
-    #[arg(long, value_name = "HOW", value_parser = ["cached", "streaming"])]
-    store: Option<String>,
-    /// Measure only cases whose name contains this text, as in 'XOR' or '10+2 64K'
-    #[arg(long, value_name = "TEXT")]
-    only: Option<String>,
+use super::arena::Arena;
+use super::isal::IsaL;
+
+/// Which kernels are measured, and on what.
+#[derive(Clone, Debug, Default)]
+pub struct ParityLoad {
+    /// Kernels other than the best that the CPU has.
+    pub level: Option<Level>,
+    /// How results are stored, where it is not weft that chooses by the case.
+    pub store: Option<Store>,
+    /// A part of the names of the cases that are measured; empty for all.
+    pub only: String,
 }
 
-fn level(name: &str) -> Result<Level, String> {
-    let names = Level::ALL.map(Level::name).join(", ");
-    Level::from_name(name).ok_or_else(|| format!("expected one of {names}"))
-}
-
-impl OfParity {
-    pub(super) fn measure(&self, effort: Effort, sheet: &mut Sheet) -> Result<(), Failure> {
+impl ParityLoad {
+    /// Fills a row for each case, in GB of source data for each second of CPU time.
+    ///
+    /// # Errors
+    /// This CPU lacks the kernels, no case has such a name, or the two results of a case differ.
+    pub fn measure(&self, effort: Effort, sheet: &mut Sheet) -> Result<(), BenchError> {
         let parity = match self.level {
             None => Parity::detect(),
             Some(level) => Parity::with_level(level)
-                .ok_or_else(|| Failure::usage(format!("--level: this CPU has no {level}")))?,
+                .ok_or_else(|| BenchError::usage(format!("--level: this CPU has no {level}")))?,
         };
         let other = match IsaL::load() {
             Ok(library) => Other::IsaL(library),
@@ -60,11 +42,10 @@ impl OfParity {
                 Other::Scalar
             }
         };
-        let chosen =
-            |case: &Case| self.only.as_ref().is_none_or(|text| case.name().contains(text.as_str()));
-        let cases: Vec<Case> = cases(effort.quick).into_iter().filter(chosen).collect();
+        let mut cases = cases(effort.quick);
+        cases.retain(|case| case.name().contains(&self.only));
         if cases.is_empty() {
-            return Err(Failure::usage("--only: no case has this in its name"));
+            return Err(BenchError::usage("--only: no case has this in its name"));
         }
         let span = if cases.iter().any(|case| case.place == Place::Dram) {
             if effort.quick { DRAM_QUICK } else { DRAM }
@@ -77,11 +58,7 @@ impl OfParity {
         sheet.expect(cases.len());
         for case in cases {
             sheet.now(&case.name());
-            let store = match self.store.as_deref() {
-                None => case.store(),
-                Some("streaming") => Store::Streaming,
-                Some(_) => Store::Cached,
-            };
+            let store = self.store.unwrap_or_else(|| case.store());
             let row = case.compare(parity.storing(store), &other, &mut arena, rounds, turn)?;
             sheet.push(row);
         }
@@ -190,7 +167,7 @@ impl Case {
         arena: &mut Arena,
         rounds: u32,
         turn: Duration,
-    ) -> Result<SheetRow, Failure> {
+    ) -> Result<SheetRow, BenchError> {
         let span = if self.place == Place::L2 { L2 } else { arena.bytes().len() };
         let stripe_bytes = (self.sources + self.results()) * self.strip;
         let stripes = (span / stripe_bytes).max(1);
@@ -205,7 +182,7 @@ impl Case {
         let first = &mut arena.bytes()[..stripe_bytes];
         if !self.agree(first, &ours, &others) {
             let name = self.name();
-            return Err(Failure::failed(format!("{name}: weft and {} differ", other.name())));
+            return Err(BenchError::failed(format!("{name}: weft and {} differ", other.name())));
         }
         let arena = std::cell::RefCell::new(arena);
         let work = |fill: &dyn Fn(&mut [u8])| {
@@ -314,7 +291,7 @@ impl Case {
 }
 
 /// As wide as the widest case.
-const SOURCES_MAX: usize = 16;
+pub(super) const SOURCES_MAX: usize = 16;
 
 /// What weft is compared with.
 enum Other {

@@ -1,4 +1,4 @@
-//! What does each kind of the engine's work cost?
+//! Engine costs: what each kind of its work takes, fitted to loads that mix them.
 //!
 //! Each load does another mixture: reads do no stripes, large writes attach many stripes to one
 //! input, stripes of 4 KiB merge many parts into one member request. What a load did and how long
@@ -11,9 +11,9 @@ use weft_engine::raid::parity::stripe_size::StripeSize;
 use weft_lab::least_squares::{self, Observation};
 use weft_sim::machine::Costs;
 
-use super::super::alone::{Alone, Asked, FULL_STRIPE, Worked};
-use super::super::rounds::thread_cpu;
-use crate::outcome::Failure;
+use crate::BenchError;
+use crate::alone::{Alone, Asked, FULL_STRIPE, Worked};
+use crate::rounds::thread_cpu;
 
 /// Loads that go through engines, and what was observed of each.
 pub(super) struct Loads(Vec<Load>);
@@ -31,9 +31,9 @@ struct Load {
 const KINDS: usize = 7;
 
 impl Loads {
-    pub(super) fn new() -> Result<Self, Failure> {
-        let stripes = |kib: u64| -> Result<Knobs, Failure> {
-            let stripe_size = StripeSize::new(kib << 10).map_err(Failure::failed)?;
+    pub(super) fn new() -> Result<Self, BenchError> {
+        let stripes = |kib: u64| -> Result<Knobs, BenchError> {
+            let stripe_size = StripeSize::new(kib << 10).map_err(BenchError::failed)?;
             Ok(Knobs { stripe_size, ..Knobs::md() })
         };
         let (small, large, auto) = (stripes(4)?, stripes(64)?, Knobs::default());
@@ -66,11 +66,11 @@ impl Loads {
             alone.carry_out(asked, (8 << 20) / bytes + 2 * u64::from(depth))?;
             Ok(Load { name, asked, alone, batch, observed: Vec::new() })
         });
-        loads.collect::<Result<_, Failure>>().map(Self)
+        loads.collect::<Result<_, BenchError>>().map(Self)
     }
 
     /// Observes each load for so long, and says what each kind of work costs by that.
-    pub(super) fn costs(&mut self, turn: Duration) -> Result<Vec<f64>, Failure> {
+    pub(super) fn costs(&mut self, turn: Duration) -> Result<Vec<f64>, BenchError> {
         let mut observations = Vec::new();
         for load in &mut self.0 {
             let observation = load.observe(turn)?;
@@ -94,7 +94,7 @@ impl Loads {
 }
 
 impl Load {
-    fn observe(&mut self, turn: Duration) -> Result<Observation, Failure> {
+    fn observe(&mut self, turn: Duration) -> Result<Observation, BenchError> {
         let (before, start) = (self.alone.worked(), thread_cpu());
         loop {
             self.alone.carry_out(self.asked, self.batch)?;
@@ -134,11 +134,11 @@ mod tests {
         };
         assert!(explained(&Costs::ZERO) == 0.0);
         let mut measured = Costs::ZERO;
-        let fields = super::super::fields(&mut measured);
+        let fields = crate::costs::measure::fields(&mut measured);
         fields
             .into_iter()
             .zip(&costs)
-            .for_each(|(field, cost)| *field = super::super::whole(*cost));
+            .for_each(|(field, cost)| *field = crate::costs::measure::whole(*cost));
         let part = explained(&measured);
         assert!((0.5..2.0).contains(&part), "{part}: {costs:?}");
     }

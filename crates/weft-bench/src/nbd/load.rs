@@ -1,4 +1,4 @@
-//! How is a server kept as busy as it can be?
+//! Lean client: how a server is kept as busy as it can be.
 //!
 //! A fixed number of requests in flight on each connection, as many of them in each send and
 //! receive as there are, and nothing done with the data: the client costs little, so that the
@@ -13,7 +13,7 @@ use rustix::thread::{CpuSet, sched_setaffinity};
 use weft_nbd::wire::{RequestHeader, SIMPLE_REPLY_MAGIC, command};
 use weft_nbd::{ClientHandshake, Goal, HandshakeEvent};
 
-use crate::command::bench::rounds::median;
+use crate::rounds::median;
 
 /// What is asked of a server.
 #[derive(Clone, Copy, Debug)]

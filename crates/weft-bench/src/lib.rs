@@ -1,0 +1,34 @@
+//! Benchmarks of weft: what `weft bench` measures, and what it is compared with.
+//!
+//! Each benchmark fills a [`Sheet`] of rows. A row compares weft with one baseline that was
+//! measured in turns with it, in this process or beside it, a few milliseconds apart: machines
+//! change their speed, and a number of another day compares nothing.
+//!
+//! | Benchmark | Measures | Peers |
+//! |---|---|---|
+//! | [`costs`] | each kind of the engine's work, for the tables of simulations | |
+//! | [`engine`] | the engine alone; the member requests of patches 000 and 004 over files | kernel md's counts |
+//! | [`member`] | reads and writes of a file through the runtime | fio |
+//! | [`nbd`] | volumes over NBD | nbdkit, the least server |
+//! | [`parity`] | XOR, P+Q, the rebuilding of two strips | ISA-L, scalar kernels |
+//! | [`repeat`] | one thing many times, for a profiler | |
+//!
+//! The command line, the table and the JSON are those of `weft-cli`. The unsafe code is that of
+//! three files: `nbd/memory.rs` (memory without locks), `parity/arena.rs` (huge pages) and
+//! `parity/isal.rs` (a C library that is loaded at run time). No volume of a user is served by it.
+#![deny(unsafe_code)]
+
+mod alone;
+pub mod costs;
+pub mod engine;
+mod error;
+pub mod member;
+pub mod nbd;
+pub mod parity;
+pub mod repeat;
+mod rounds;
+mod sheet;
+
+pub use error::BenchError;
+pub use rounds::Effort;
+pub use sheet::{Progress, Sheet, SheetRow};

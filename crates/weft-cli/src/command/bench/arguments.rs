@@ -1,0 +1,278 @@
+//! Options of `weft bench`, and what each benchmark is given of them.
+
+use std::io::Write;
+use std::path::PathBuf;
+
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use clap::{Args, Subcommand};
+use weft_bench::member::MemberLoad;
+use weft_bench::nbd::{NbdLoad, serve_array, serve_least};
+use weft_bench::parity::ParityLoad;
+use weft_bench::repeat::{REPETITIONS, Repetition};
+use weft_bench::{BenchError, Effort, Sheet, costs, engine};
+use weft_parity::{Level, Store};
+
+use super::peers::{Files, start_weft};
+use super::table;
+use crate::inside::{ended, not_served};
+use crate::outcome::{Exit, Failure, Outcome};
+use crate::result_file::ResultFile;
+use crate::terminal::stdout;
+use crate::when;
+
+/// Measures how fast weft is, next to what else does the same
+///
+/// Weft and its baseline take turns within one run; a row tells the median over all rounds and the
+/// median ratio of neighbours in time. A ratio above 1 is better for weft. A baseline that is not
+/// installed is named on standard error, with what brings it. Exit status: 0, or 1 when something
+/// could not be measured or, with --check, is below its mark.
+#[derive(Debug, Args)]
+pub(crate) struct Bench {
+    #[command(subcommand)]
+    what: What,
+    #[command(flatten)]
+    common: Common,
+}
+
+/// What is measured.
+#[derive(Debug, Subcommand)]
+enum What {
+    Costs(OfCosts),
+    Engine(OfEngine),
+    Member(OfMember),
+    Nbd(OfNbd),
+    Parity(OfParity),
+    #[command(hide = true)]
+    Repeat(Repeat),
+}
+
+/// What all benchmarks can be told.
+#[derive(Debug, Args)]
+struct Common {
+    /// Print one JSON object
+    #[arg(long, global = true)]
+    json: bool,
+    /// How often each row is measured [default: the benchmark's own]
+    #[arg(long, global = true, value_name = "N")]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=1000))]
+    rounds: Option<u32>,
+    /// Measure shortly, and less of it: for a look, not for a record
+    #[arg(long, global = true)]
+    quick: bool,
+    /// Fail when a row is below its mark
+    #[arg(long, global = true)]
+    check: bool,
+}
+
+/// Measures what work costs on this CPU, for simulations with --costs
+///
+/// A row for each cost, in nanoseconds, or picoseconds a byte: the median over all rounds, and the
+/// quartiles beside it. Then a row for each load that was put through the engine: what the table
+/// says that it takes, as a part of what it took. Repeat it on an idle machine.
+#[derive(Debug, Args)]
+struct OfCosts {
+    /// Write the table, for --costs FILE
+    #[arg(long, value_name = "FILE")]
+    write: Option<PathBuf>,
+}
+
+/// Measures the engine alone, and patches 000 and 004 on and off over files
+///
+/// Makes four files of 256 MiB for a RAID 5 with chunks of 64 KiB, and counts the requests that
+/// they get. Kernel md's counts for the same requests and the same 4 MiB of cache come with weft.
+#[derive(Debug, Args)]
+struct OfEngine {
+    /// Where to make the files [default: a temporary directory]
+    #[arg(long)]
+    dir: Option<PathBuf>,
+}
+
+/// Measures reads and writes of a member
+///
+/// Random blocks of 4 KiB of a new file, 32 at a time, against fio's io_uring engine (Debian
+/// package fio). The file is removed at the end.
+#[derive(Debug, Args)]
+struct OfMember {
+    /// Where the file is made [default: the directory for temporary files]
+    #[arg(long, value_name = "DIR")]
+    dir: Option<PathBuf>,
+    /// MiB of it
+    #[arg(long, default_value_t = 256, value_name = "MIB")]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..=1 << 20))]
+    size: u64,
+    /// Seconds for each measurement
+    #[arg(long, default_value_t = 0.5, value_name = "SECONDS")]
+    seconds: f64,
+}
+
+/// Measures volumes over NBD
+///
+/// A bare member of memory against nbdkit's memory plugin (Debian package nbdkit) and against the
+/// least server there can be; the same member with serve --record against without; then RAID 5 on
+/// four members of memory with several stripe sizes, and its full-stripe writes against the bare
+/// member. All on unix sockets.
+#[derive(Debug, Args)]
+struct OfNbd {
+    /// Seconds for each measurement
+    #[arg(long, default_value_t = 0.5, value_name = "SECONDS")]
+    seconds: f64,
+    /// Measure only cases whose name contains this text, as in 'QD32' or 'RAID 5'
+    #[arg(long, value_name = "TEXT")]
+    only: Option<String>,
+    /// Serve memory on this socket in the least way, until killed: what this benchmark starts
+    #[arg(long, hide = true, value_name = "SOCKET")]
+    serve_least: Option<PathBuf>,
+    /// Serve a RAID 5 on memory on this socket, until killed: what this benchmark starts
+    #[arg(long, hide = true, value_name = "SOCKET")]
+    serve_array: Option<PathBuf>,
+    /// Stripe size of that array
+    #[arg(long, hide = true, default_value = "4096", value_name = "SIZE")]
+    stripe_size: String,
+}
+
+/// Measures XOR, P+Q and the rebuilding of two lost strips
+///
+/// Against ISA-L (Debian package libisal2) where its library is found at run time, else against
+/// weft's own scalar kernels. One thread, in GB of source data for each second of its CPU time.
+#[derive(Debug, Args)]
+struct OfParity {
+    /// Use these kernels instead of the best that the CPU has: scalar, ssse3, avx2, avx512-gfni,
+    /// neon
+    #[arg(long, value_parser = level)]
+    level: Option<Level>,
+    /// Store results into the caches or past them, instead of what weft chooses for the case
+    #[arg(long, value_name = "HOW", value_parser = ["cached", "streaming"])]
+    store: Option<String>,
+    /// Measure only cases whose name contains this text, as in 'XOR' or '10+2 64K'
+    #[arg(long, value_name = "TEXT")]
+    only: Option<String>,
+}
+
+/// Does one thing many times, for a profiler
+#[derive(Debug, Args)]
+struct Repeat {
+    /// What to do
+    #[arg(value_parser = repetition())]
+    case: &'static Repetition,
+    /// How often
+    count: u64,
+    /// Do as many percent more than said: a planted slow-down, to see that it is found
+    #[arg(long, value_name = "PERCENT", default_value_t = 0)]
+    extra: u64,
+}
+
+fn level(name: &str) -> Result<Level, String> {
+    let names = Level::ALL.map(Level::name).join(", ");
+    Level::from_name(name).ok_or_else(|| format!("expected one of {names}"))
+}
+
+fn repetition() -> impl TypedValueParser<Value = &'static Repetition> {
+    let names = REPETITIONS.iter().map(|case| PossibleValue::new(case.name).help(case.about));
+    PossibleValuesParser::new(names).try_map(|name| {
+        REPETITIONS.iter().find(|case| case.name == name).ok_or("expected a name of the list")
+    })
+}
+
+pub(crate) fn run(arguments: &Bench) -> Outcome {
+    let common = &arguments.common;
+    match &arguments.what {
+        What::Costs(it) => measure("costs", common, |effort, sheet| it.measure(effort, sheet)),
+        What::Engine(it) => measure("engine", common, |effort, sheet| it.measure(effort, sheet)),
+        What::Member(it) => measure("member", common, |effort, sheet| it.measure(effort, sheet)),
+        What::Nbd(it) => measure("nbd", common, |effort, sheet| it.measure(effort, sheet)),
+        What::Parity(it) => measure("parity", common, |effort, sheet| it.measure(effort, sheet)),
+        What::Repeat(it) => {
+            let count = it.count + it.count * it.extra / 100;
+            it.case.run(count)?;
+            writeln!(stdout(), "{count}")?;
+            Ok(Exit::Done)
+        }
+    }
+}
+
+/// Fills a sheet and prints it.
+fn measure(
+    bench: &'static str,
+    common: &Common,
+    fill: impl FnOnce(Effort, &mut Sheet) -> Result<(), Failure>,
+) -> Outcome {
+    let mut sheet = table::sheet(bench);
+    let effort = Effort { rounds: common.rounds, quick: common.quick };
+    let filled = fill(effort, &mut sheet);
+    sheet.end();
+    filled?;
+    if common.json {
+        table::print_json(&sheet)?;
+    } else {
+        table::print(&sheet)?;
+    }
+    match sheet.below_mark() {
+        0 => Ok(Exit::Done),
+        below if common.check => {
+            Err(Failure::failed(format!("bench {bench}: {below} rows are below their marks")))
+        }
+        _ => Ok(Exit::Done),
+    }
+}
+
+impl OfCosts {
+    fn measure(&self, effort: Effort, sheet: &mut Sheet) -> Result<(), Failure> {
+        let file = self.write.as_deref().map(ResultFile::at).transpose()?;
+        let table = costs::measure(effort, when::today(), sheet)?;
+        if let Some(file) = file {
+            let title = "# What work costs: `weft bench costs --write`.";
+            file.write(&format!("{title}\n{}", table.to_toml()))?;
+        }
+        Ok(())
+    }
+}
+
+impl OfEngine {
+    fn measure(&self, effort: Effort, sheet: &mut Sheet) -> Result<(), Failure> {
+        let files = Files::below(self.dir.as_deref())?;
+        Ok(engine::measure(&files, files.directory(), effort, sheet)?)
+    }
+}
+
+impl OfMember {
+    fn measure(&self, effort: Effort, sheet: &mut Sheet) -> Result<(), Failure> {
+        let dir = self.dir.clone().unwrap_or_else(std::env::temp_dir);
+        let load = MemberLoad { dir, mib: self.size, seconds: self.seconds };
+        Ok(load.measure(effort, sheet)?)
+    }
+}
+
+impl OfNbd {
+    fn measure(&self, effort: Effort, sheet: &mut Sheet) -> Result<(), Failure> {
+        if let Some(socket) = &self.serve_least {
+            return Ok(serve_least(socket)?);
+        }
+        if let Some(socket) = &self.serve_array {
+            return ended(serve_array(socket, &self.stripe_size)?);
+        }
+        let only = self.only.clone().unwrap_or_default();
+        Ok(NbdLoad { seconds: self.seconds, only, start_weft }.measure(effort, sheet)?)
+    }
+}
+
+impl OfParity {
+    fn measure(&self, effort: Effort, sheet: &mut Sheet) -> Result<(), Failure> {
+        let store = self.store.as_deref().map(|how| match how {
+            "streaming" => Store::Streaming,
+            _ => Store::Cached,
+        });
+        let only = self.only.clone().unwrap_or_default();
+        Ok(ParityLoad { level: self.level, store, only }.measure(effort, sheet)?)
+    }
+}
+
+impl From<BenchError> for Failure {
+    fn from(error: BenchError) -> Self {
+        match error {
+            BenchError::Usage(text) => Self::Usage(text),
+            BenchError::Refused(text) => Self::Refused(text),
+            BenchError::Serve(error) => not_served(&error),
+            _ => Self::failed(error),
+        }
+    }
+}
