@@ -69,6 +69,46 @@ pub(crate) fn print() -> anyhow::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::collections::BTreeSet;
+
+    /// Files that may hold unsafe code, by the beginnings of their paths, as in CONTRIBUTING.md.
+    const ALLOWED: &[&str] = &[
+        "crates/weft-bench/src/nbd/memory.rs",
+        "crates/weft-bench/src/parity/arena.rs",
+        "crates/weft-bench/src/parity/isal.rs",
+        "crates/weft-parity/src/simd/",
+        "crates/weft-runtime/src/buffers.rs",
+        "crates/weft-runtime/src/devices.rs",
+        "crates/weft-runtime/src/uring.rs",
+    ];
+
+    #[test]
+    fn unsafe_code_is_where_contributing_says_and_nowhere_else() {
+        let files = tree::rust_files("crates").into_iter();
+        let mut found: BTreeSet<String> = files
+            .filter(|file| !sites(&std::fs::read_to_string(file).unwrap()).is_empty())
+            .map(|file| tree::shown(&file))
+            .collect();
+        let of = |allowed: &str| found.iter().filter(|path| path.starts_with(allowed)).count();
+        let counts: Vec<usize> = ALLOWED.iter().map(|allowed| of(allowed)).collect();
+        assert!(!counts.contains(&0), "each has some: {counts:?}");
+        let elsewhere = |found: &BTreeSet<String>| -> Vec<String> {
+            let allowed = |path: &&String| ALLOWED.iter().any(|it| path.starts_with(it));
+            found.iter().filter(|path| !allowed(path)).cloned().collect()
+        };
+        assert_eq!(elsewhere(&found), Vec::<String>::new());
+        let planted = "crates/weft-runtime/src/driver.rs".to_owned();
+        found.insert(planted.clone());
+        assert_eq!(elsewhere(&found), [planted]);
+        let contributing = std::fs::read_to_string(tree::root().join("CONTRIBUTING.md")).unwrap();
+        let (_, section) = contributing.split_once("## Unsafe").unwrap();
+        let (section, _) = section.split_once("\n## ").unwrap();
+        for allowed in ALLOWED {
+            let (of, file) = allowed.trim_start_matches("crates/").split_once("/src/").unwrap();
+            assert!(section.contains(&format!("`{of}`")), "{of}");
+            assert!(section.contains(&format!("`{file}`")), "{file}");
+        }
+    }
 
     #[test]
     fn a_block_is_found_with_its_comment() {
