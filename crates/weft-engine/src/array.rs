@@ -38,6 +38,7 @@ use crate::output::{MemberOp, Notice};
 use crate::raid::geometry::Geometry;
 use crate::raid::slot_set::SlotSet;
 use crate::ranges::RequestId;
+use crate::sched::member_queue::QueueSettings;
 use crate::sched::request::MemberRequest;
 use crate::snapshot::MemberState;
 
@@ -442,7 +443,7 @@ impl Array {
     /// members that are in sync.
     fn is_correcting(&self, out: &Outbox) -> bool {
         let mut in_sync = self.members.iter().filter(|it| it.state == MemberState::InSync);
-        in_sync.any(|member| out.is_writing_stripes(member.info.index))
+        in_sync.any(|member| out.is_writing_stripes(member))
     }
 
     /// Whether superblocks say, from now on, that writes may be in flight.
@@ -1066,7 +1067,7 @@ impl Array {
             _ => None,
         };
         let member = &mut self.members[position];
-        out.submit(self.volume, member.info.index, op, metadata_attr(), owner);
+        out.submit(self.volume, member, op, metadata_attr(), owner);
         match written {
             Some(bytes) => member.sent(true, bytes.sectors_floor()),
             None => member.sent_flush(),
@@ -1086,10 +1087,46 @@ impl Array {
         out.stage(self.volume, &mut self.members[position], request, parts, who);
     }
 
+    /// Sets the queues of the members, also of those that came since.
+    /// `in_flight` says how many requests take room at a member.
+    pub(crate) fn set_queues(
+        &mut self,
+        settings: QueueSettings,
+        mut in_flight: impl FnMut(MemberIndex) -> u32,
+    ) {
+        for member in &mut self.members {
+            if *member.queue.settings() != settings {
+                member.queue.configure(settings, in_flight(member.info.index));
+            }
+        }
+    }
+
+    /// Queues what was staged for the members, and sends what their queues let go. Whoever brought
+    /// it is done if `end_plug`.
+    pub(crate) fn unplug_queues(&mut self, end_plug: bool, out: &mut Outbox) {
+        for member in &mut self.members {
+            member.queue.unplug(out.now);
+            if end_plug {
+                member.queue.end_plug();
+            }
+            out.dispatch(self.volume, member);
+        }
+    }
+
+    /// Sends what the queues of the members let go.
+    pub(crate) fn run_queues(&mut self, out: &mut Outbox) {
+        self.members.iter_mut().for_each(|member| out.dispatch(self.volume, member));
+    }
+
+    /// When there may be something to send though no member ends anything.
+    pub(crate) fn queue_wake(&self, now: Time) -> Option<Time> {
+        self.members.iter().filter_map(|member| member.queue.next_wake(now)).min()
+    }
+
     /// Bytes that a request takes with it; see [`Outbox::room`].
     pub(crate) fn room(&self, position: usize, request: &MemberRequest, out: &Outbox) -> u64 {
         let member = &self.members[position];
-        let last = &member.last[usize::from(request.write)];
+        let last = &member.queue.last[usize::from(request.write)];
         out.room(member.data_sector(request.sector), request, last)
     }
 }

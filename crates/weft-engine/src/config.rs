@@ -4,6 +4,7 @@ use weft_units::{Bytes, MemberIndex, Sectors};
 
 use crate::assemble::Assembly;
 use crate::knobs::Knobs;
+use crate::sched::DeviceTraits;
 
 /// Configuration of an engine.
 #[derive(Clone, Debug)]
@@ -50,15 +51,18 @@ pub struct MemberInfo {
     /// Whether it gives up what it stores for a range that is discarded, and the range reads as
     /// zeroes.
     pub discards: bool,
+    /// What its queue goes by.
+    pub device: DeviceTraits,
 }
 
 impl MemberInfo {
     /// A member of which no more is known than its size: logical blocks of 512 bytes, space of its
-    /// own, and discards that do not pay.
+    /// own, discards that do not pay, and a device of which nothing is known.
     #[must_use]
     pub fn of_size(index: MemberIndex, label: impl Into<String>, size: Sectors) -> Self {
         let label = label.into();
-        Self { index, label, size, logical_block: 512, space: None, discards: false }
+        let device = DeviceTraits::default();
+        Self { index, label, size, logical_block: 512, space: None, discards: false, device }
     }
 }
 

@@ -11,6 +11,8 @@ use weft_units::{Bytes, FRAME_BYTES, Span};
 use crate::raid::geometry::Geometry;
 use crate::raid::parity::priority::{Activation, Variant};
 use crate::raid::parity::stripe_size::StripeSize;
+use crate::sched::member_queue::QueueSettings;
+use crate::sched::{SchedulerKind, mq_deadline};
 
 /// Every knob's present value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -23,6 +25,8 @@ pub struct Knobs {
     pub max_sectors: Bytes,
     /// How long a member may stall before it is failed. Zero: never.
     pub member_timeout: Span,
+    /// The knobs of the scheduler of that name.
+    pub mq_deadline: mq_deadline::Settings,
     /// How long a member may have no space before it is failed, if the others suffice. Zero: never.
     pub no_space_wait: Span,
     /// How a stripe comes by the strips that it needs.
@@ -37,10 +41,14 @@ pub struct Knobs {
     /// How long a read may stall before it is answered from the other members, where their parity
     /// is to be trusted. Zero: never.
     pub read_around: Span,
+    /// Requests that a member has at once. Zero: as many as its device takes.
+    pub queue_depth: u32,
     /// Rule by which read-modify-write may be chosen.
     pub rmw_level: RmwLevel,
     /// How long an array stays dirty after its last write. Zero: until it is stopped.
     pub safe_mode_delay: Span,
+    /// What is done with requests that wait for a member.
+    pub scheduler: SchedulerKind,
     /// Whether a strip that is written from end to end is written from the client's memory, and not
     /// kept in the cache.
     pub skip_copy: bool,
@@ -132,6 +140,10 @@ pub enum Knob {
     Activation(Activation),
     /// See [`Knobs::check_reads`].
     CheckReads(CheckReads),
+    /// See [`mq_deadline::Settings::fifo_batch`].
+    FifoBatch(u32),
+    /// See [`mq_deadline::Settings::front_merges`].
+    FrontMerges(bool),
     /// See [`Knobs::max_sectors`].
     MaxSectors(Bytes),
     /// See [`Knobs::member_timeout`].
@@ -144,14 +156,22 @@ pub enum Knob {
     PrereadBypassThreshold(u32),
     /// See [`Knobs::preread_wait_max`].
     PrereadWaitMax(Span),
+    /// See [`mq_deadline::Settings::prio_aging_expire`].
+    PrioAgingExpire(Span),
     /// See [`Knobs::priority`].
     Priority(PriorityRule),
+    /// See [`Knobs::queue_depth`].
+    QueueDepth(u32),
     /// See [`Knobs::read_around`].
     ReadAround(Span),
+    /// See [`mq_deadline::Settings::read_expire`].
+    ReadExpire(Span),
     /// See [`Knobs::rmw_level`].
     RmwLevel(RmwLevel),
     /// See [`Knobs::safe_mode_delay`].
     SafeModeDelay(Span),
+    /// See [`Knobs::scheduler`].
+    Scheduler(SchedulerKind),
     /// See [`Knobs::skip_copy`].
     SkipCopy(bool),
     /// See [`Knobs::stripe_cache_bytes`].
@@ -162,8 +182,12 @@ pub enum Knob {
     StripeCacheSize(u32),
     /// See [`Knobs::stripe_size`].
     StripeSize(StripeSize),
+    /// See [`mq_deadline::Settings::write_expire`].
+    WriteExpire(Span),
     /// See [`Knobs::writes`].
     Writes(Writes),
+    /// See [`mq_deadline::Settings::writes_starved`].
+    WritesStarved(u32),
 }
 
 /// Reasons why a knob was not set.
@@ -239,6 +263,30 @@ pub const TABLE: &[KnobRow] = &[
             CheckReads::Cache => "cache".into(),
             CheckReads::Media => "media".into(),
         },
+    },
+    KnobRow {
+        name: "fifo_batch",
+        unit: "requests",
+        range: "0..=2147483647",
+        origin: "block queue (mq-deadline)",
+        doc: "Requests of one direction that go in a row before the direction is chosen anew.",
+        parse: |text, _| Some(Knob::FifoBatch(number(text, 0, INT_MAX)?)),
+        show: |knobs| knobs.mq_deadline.fifo_batch.to_string(),
+    },
+    KnobRow {
+        name: "front_merges",
+        unit: "flag",
+        range: "0 | 1",
+        origin: "block queue (mq-deadline)",
+        doc: "Whether a request is merged with a queued one that begins where it ends.",
+        parse: |text, _| {
+            Some(Knob::FrontMerges(match text {
+                "0" => false,
+                "1" => true,
+                _ => return None,
+            }))
+        },
+        show: |knobs| u8::from(knobs.mq_deadline.front_merges).to_string(),
     },
     KnobRow {
         name: "max_sectors_kb",
@@ -322,6 +370,17 @@ pub const TABLE: &[KnobRow] = &[
         },
     },
     KnobRow {
+        name: "prio_aging_expire",
+        unit: "milliseconds",
+        range: "0..=2147483647",
+        origin: "block queue (mq-deadline)",
+        doc: "How long a request of a lower class waits at most for those of higher ones.",
+        parse: |text, _| {
+            Some(Knob::PrioAgingExpire(Span::millis(number(text, 0, INT_MAX)?.into())))
+        },
+        show: |knobs| (knobs.mq_deadline.prio_aging_expire.0 / 1_000_000).to_string(),
+    },
+    KnobRow {
         name: "priority",
         unit: "word",
         range: "bypass | fifo | stream",
@@ -343,6 +402,15 @@ pub const TABLE: &[KnobRow] = &[
         },
     },
     KnobRow {
+        name: "queue_depth",
+        unit: "requests",
+        range: "0..=1024",
+        origin: "SCSI device",
+        doc: "Requests that a member has at once; 0 for as many as it takes, or 32 with a scheduler if that is not known.",
+        parse: |text, _| Some(Knob::QueueDepth(number(text, 0, 1024)?)),
+        show: |knobs| knobs.queue_depth.to_string(),
+    },
+    KnobRow {
         name: "read_around",
         unit: "seconds",
         range: "0..=86400",
@@ -351,6 +419,15 @@ pub const TABLE: &[KnobRow] = &[
               to be resynced there; 0 never does.",
         parse: |text, _| Some(Knob::ReadAround(seconds(text)?)),
         show: |knobs| show_seconds(knobs.read_around),
+    },
+    KnobRow {
+        name: "read_expire",
+        unit: "milliseconds",
+        range: "0..=2147483647",
+        origin: "block queue (mq-deadline)",
+        doc: "How long a read waits until the next batch begins with it.",
+        parse: |text, _| Some(Knob::ReadExpire(Span::millis(number(text, 0, INT_MAX)?.into()))),
+        show: |knobs| (knobs.mq_deadline.read_expire.0 / 1_000_000).to_string(),
     },
     KnobRow {
         name: "rmw_level",
@@ -380,6 +457,15 @@ pub const TABLE: &[KnobRow] = &[
         doc: "How long after the last write the array is marked clean; 0 only when it is stopped.",
         parse: |text, _| Some(Knob::SafeModeDelay(seconds(text)?)),
         show: |knobs| show_seconds(knobs.safe_mode_delay),
+    },
+    KnobRow {
+        name: "scheduler",
+        unit: "word",
+        range: "none | mq-deadline",
+        origin: "block queue",
+        doc: "What is done with requests that wait for a member: first come, first served, or sorted and merged.",
+        parse: |text, _| Some(Knob::Scheduler(SchedulerKind::of_name(text)?)),
+        show: |knobs| knobs.scheduler.name().into(),
     },
     KnobRow {
         name: "skip_copy",
@@ -459,6 +545,15 @@ pub const TABLE: &[KnobRow] = &[
         },
     },
     KnobRow {
+        name: "write_expire",
+        unit: "milliseconds",
+        range: "0..=2147483647",
+        origin: "block queue (mq-deadline)",
+        doc: "How long a write waits until the next batch of writes begins with it.",
+        parse: |text, _| Some(Knob::WriteExpire(Span::millis(number(text, 0, INT_MAX)?.into()))),
+        show: |knobs| (knobs.mq_deadline.write_expire.0 / 1_000_000).to_string(),
+    },
+    KnobRow {
         name: "writes",
         unit: "word",
         range: "auto | gather | sync",
@@ -478,6 +573,15 @@ pub const TABLE: &[KnobRow] = &[
             Writes::Sync => "sync".into(),
         },
     },
+    KnobRow {
+        name: "writes_starved",
+        unit: "batches",
+        range: "0..=2147483647",
+        origin: "block queue (mq-deadline)",
+        doc: "Batches of reads that go before a batch of writes that waits.",
+        parse: |text, _| Some(Knob::WritesStarved(number(text, 0, INT_MAX)?)),
+        show: |knobs| knobs.mq_deadline.writes_starved.to_string(),
+    },
 ];
 
 impl Knobs {
@@ -486,16 +590,22 @@ impl Knobs {
         match knob {
             Knob::Activation(activation) => self.activation = activation,
             Knob::CheckReads(from) => self.check_reads = from,
+            Knob::FifoBatch(count) => self.mq_deadline.fifo_batch = count,
+            Knob::FrontMerges(merges) => self.mq_deadline.front_merges = merges,
             Knob::MaxSectors(bytes) => self.max_sectors = bytes,
             Knob::MemberTimeout(span) => self.member_timeout = span,
             Knob::NoSpaceWait(span) => self.no_space_wait = span,
             Knob::PlanRule(rule) => self.plan_rule = rule,
             Knob::PrereadBypassThreshold(count) => self.preread_bypass_threshold = count,
             Knob::PrereadWaitMax(span) => self.preread_wait_max = span,
+            Knob::PrioAgingExpire(span) => self.mq_deadline.prio_aging_expire = span,
             Knob::Priority(rule) => self.priority = rule,
+            Knob::QueueDepth(count) => self.queue_depth = count,
             Knob::ReadAround(span) => self.read_around = span,
+            Knob::ReadExpire(span) => self.mq_deadline.read_expire = span,
             Knob::RmwLevel(level) => self.rmw_level = level,
             Knob::SafeModeDelay(span) => self.safe_mode_delay = span,
+            Knob::Scheduler(kind) => self.scheduler = kind,
             Knob::SkipCopy(skip) => self.skip_copy = skip,
             Knob::StripeCacheBytes(bytes) => self.stripe_cache_bytes = bytes,
             Knob::StripeCacheForm(form) => self.stripe_cache_form = form,
@@ -504,7 +614,9 @@ impl Knobs {
                 self.preread_bypass_threshold = self.preread_bypass_threshold.min(count);
             }
             Knob::StripeSize(size) => self.stripe_size = size,
+            Knob::WriteExpire(span) => self.mq_deadline.write_expire = span,
             Knob::Writes(writes) => self.writes = writes,
+            Knob::WritesStarved(count) => self.mq_deadline.writes_starved = count,
         }
     }
 
@@ -558,6 +670,18 @@ impl Knobs {
         }
     }
 
+    /// How the queues of members are set.
+    pub(crate) fn member_queues(&self) -> QueueSettings {
+        QueueSettings {
+            scheduler: self.scheduler,
+            mq_deadline: self.mq_deadline,
+            max: self.max_sectors.sectors_floor(),
+            depth: self.queue_depth,
+            plugs: self.stripe_cache_form == CacheForm::Of2008
+                && self.scheduler != SchedulerKind::None,
+        }
+    }
+
     /// Stripes of the stripe cache of an array.
     #[must_use]
     pub fn cache_stripes(&self, geometry: &Geometry) -> u32 {
@@ -579,14 +703,17 @@ impl Knobs {
             check_reads: CheckReads::default(),
             max_sectors: Bytes::kib(512),
             member_timeout: Span::ZERO,
+            mq_deadline: mq_deadline::Settings::default(),
             no_space_wait: Span::secs(30),
             plan_rule: PlanRule::default(),
             preread_bypass_threshold: 1,
             preread_wait_max: WAITS_WITHOUT_BOUND,
             priority: PriorityRule::default(),
+            queue_depth: 0,
             read_around: Span::secs(2),
             rmw_level: RmwLevel::default(),
             safe_mode_delay: Span::millis(200),
+            scheduler: SchedulerKind::None,
             skip_copy: false,
             stripe_cache_bytes: Bytes::ZERO,
             stripe_cache_form: CacheForm::default(),
@@ -613,6 +740,9 @@ impl Default for Knobs {
 
 /// [`Knobs::preread_wait_max`] of md: its stripes wait for others without a bound.
 pub const WAITS_WITHOUT_BOUND: Span = Span(u64::MAX);
+
+/// The largest value that the kernel takes for most knobs of a scheduler.
+const INT_MAX: u32 = i32::MAX as u32;
 
 /// Full stripes that may pass a held one of a stream.
 const AUTO_THRESHOLD: u32 = 64;

@@ -11,7 +11,8 @@
 //!             priority.rs (◆ patch 000) and stripe_size.rs (◆ patch 004) are policies
 //! array.rs    the coordinator: clean and dirty, superblock updates; membership.rs is what stripes know of it
 //! flush/      ◆ flush_batch.rs (patch 002): which flush serves whom
-//! sched/      merging; outbox.rs gives out tokens and keeps who is to be told
+//! sched/      the queue of each member: merging, scheduler, depth
+//! outbox.rs   outputs; gives out tokens when requests are dispatched, and keeps who is to be told
 //! assemble.rs metadata of all members to an array, or a refusal
 //! ```
 //!
@@ -32,8 +33,7 @@
 //!     .zip(array.plan().unwrap())
 //!     .map(|(n, superblock)| {
 //!         let (index, label) = (MemberIndex(n), format!("disk{n}"));
-//!         let member = MemberInfo { index, label, size, logical_block: 512, space: None, discards: false };
-//!         Candidate::with_superblock(member, superblock)
+//!         Candidate::with_superblock(MemberInfo::of_size(index, label, size), superblock)
 //!     })
 //!     .collect();
 //! let assembly = assemble(&candidates, &Options::default()).unwrap();
@@ -246,8 +246,16 @@ impl Engine {
         self.inbox.push(input);
     }
 
-    /// Decides, for a bounded number of stripes.
+    /// Decides, for a bounded number of stripes, and sends what the queues of members let go.
     pub fn turn(&mut self, now: Time) -> Turn {
+        let turn = self.decide(now);
+        self.unplug_queues(now, !turn.more);
+        turn
+    }
+
+    /// The first half of a [`turn`](Engine::turn), for drivers whose members go on while the engine
+    /// works: it decides. The second half follows when its work is done.
+    pub fn decide(&mut self, now: Time) -> Turn {
         assert!(now >= self.out.now, "time does not run backwards");
         self.out.now = now;
         self.out.work = Work::default();
@@ -273,6 +281,43 @@ impl Engine {
         Turn { work: self.out.work, more: self.volumes.iter().any(|volume| volume.has_work(now)) }
     }
 
+    /// The second half of a [`turn`](Engine::turn): queues what was decided, and sends what the
+    /// queues of members let go. With `end_plug` whoever brought it has no more.
+    #[inline]
+    pub fn unplug_queues(&mut self, now: Time, end_plug: bool) {
+        if !self.out.has_queued() {
+            return;
+        }
+        assert!(now >= self.out.now, "time does not run backwards");
+        self.out.now = now;
+        for volume in &mut self.volumes {
+            volume.array.unplug_queues(end_plug, &mut self.out);
+        }
+    }
+
+    /// A member has ended a command whose `Done` comes later: its queue may go on. For drivers
+    /// whose members go on while the engine works; it follows of a `Done`, too.
+    pub fn ended(&mut self, token: Token) {
+        let Some((outstanding, scheduled)) = self.out.ended(token) else { return };
+        let array = &mut self.volumes[outstanding.volume.index()].array;
+        let position = outstanding.member.and_then(|index| array.position_of(index));
+        if let Some(position) = position {
+            array.members[position].queue.ended(scheduled);
+        }
+    }
+
+    /// Sends what the queues of members let go, after [`ended`](Engine::ended) or at
+    /// [`queue_wake`](Engine::queue_wake).
+    pub fn run_queues(&mut self, now: Time) {
+        assert!(now >= self.out.now, "time does not run backwards");
+        self.out.now = now;
+        if self.out.has_queued() {
+            for volume in &mut self.volumes {
+                volume.array.run_queues(&mut self.out);
+            }
+        }
+    }
+
     /// The next thing to do.
     #[inline]
     #[must_use]
@@ -289,7 +334,23 @@ impl Engine {
     /// When to call `handle(Wake)` and `turn` again though nothing else has happened.
     #[must_use]
     pub fn next_wake(&self) -> Option<Time> {
+        self.turn_wake().into_iter().chain(self.queue_wake()).min()
+    }
+
+    /// Of [`next_wake`](Engine::next_wake), when a [`turn`](Engine::turn) has something to decide.
+    #[must_use]
+    pub fn turn_wake(&self) -> Option<Time> {
         self.volumes.iter().filter_map(|volume| volume.next_wake(&self.out)).min()
+    }
+
+    /// Of [`next_wake`](Engine::next_wake), when the queue of a member may go on though the member
+    /// has ended nothing.
+    #[must_use]
+    pub fn queue_wake(&self) -> Option<Time> {
+        if !self.out.has_queued() {
+            return None;
+        }
+        self.volumes.iter().filter_map(|volume| volume.array.queue_wake(self.out.now)).min()
     }
 
     /// How hard it is to get a stripe of a volume's stripe cache.
@@ -364,6 +425,7 @@ impl Engine {
                 let Some(outstanding) = self.out.take(*token) else {
                     panic!("{token:?} is done but was not outstanding")
                 };
+                self.out.work.inputs += outstanding.requests - 1;
                 let volume = &mut self.volumes[outstanding.volume.index()];
                 volume.done(outstanding, result, &mut self.out);
             }

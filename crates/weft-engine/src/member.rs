@@ -9,7 +9,8 @@ use weft_ondisk::{BadBlocks, Superblock};
 use weft_units::{Sectors, Slot, Time};
 
 use crate::config::MemberInfo;
-use crate::sched::merge::Last;
+use crate::outbox::Owner;
+use crate::sched::member_queue::MemberQueue;
 use crate::snapshot::{MemberSnapshot, MemberState};
 
 /// The last attempt to write the superblock of a member in an update: a second one follows the
@@ -52,9 +53,9 @@ pub(crate) struct Member {
     /// Read errors in a row.
     pub(crate) read_errors: u32,
     pub(crate) counters: Counters,
+    /// Requests that are not answered, whether they wait in its queue or were sent.
     pub(crate) in_flight: u32,
-    /// Its last read and its last write.
-    pub(crate) last: [Last; 2],
+    pub(crate) queue: MemberQueue<Owner>,
     /// Whether what it has outstanding is to be looked at again: it failed, or was sent something
     /// after that, or it stalls and the others may now know what it was asked for.
     pub(crate) to_give_up: bool,
@@ -79,6 +80,7 @@ impl Member {
         state: MemberState,
     ) -> Self {
         Self {
+            queue: MemberQueue::new(info.device),
             info,
             data_offset: superblock.data_offset(),
             number: superblock.dev_number(),
@@ -96,7 +98,6 @@ impl Member {
             read_errors: 0,
             counters: Counters::default(),
             in_flight: 0,
-            last: [Last::NONE; 2],
             to_give_up: false,
         }
     }
@@ -134,6 +135,15 @@ impl Member {
             self.counters.sectors_written += length.0;
         } else {
             self.counters.sectors_read += length.0;
+        }
+    }
+
+    /// So many requests have become a part of another one in its queue.
+    pub(crate) fn merged(&mut self, write: bool, requests: u64) {
+        if write {
+            self.counters.writes -= requests;
+        } else {
+            self.counters.reads -= requests;
         }
     }
 

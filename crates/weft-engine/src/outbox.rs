@@ -12,6 +12,8 @@ use crate::input::Attr;
 use crate::member::Member;
 use crate::output::{ComputeOp, MemberOp, Notice, Output};
 use crate::ranges::RequestId;
+use crate::sched::IoPriority;
+use crate::sched::member_queue::{QueueCommand, Waiting};
 use crate::sched::merge::{self, Last};
 use crate::sched::request::{MemberRequest, MergeKind};
 use crate::token::{Tag, Token};
@@ -82,10 +84,38 @@ pub(crate) struct Outstanding {
     /// `None` for a computation.
     pub(crate) member: Option<MemberIndex>,
     pub(crate) write: bool,
+    /// When it was dispatched.
     pub(crate) issued: Time,
     pub(crate) owner: Owner,
+    /// Requests that became this one in the queue of the member.
+    pub(crate) requests: u32,
+    /// Whether it takes room at the member: until the member has ended it, which the queue may be
+    /// told of before its `Done`.
+    pub(crate) at_member: bool,
+    /// Its class, if it came from a scheduler.
+    pub(crate) scheduled: Option<IoPriority>,
     /// Its owner was told already that it failed. It only pins memory until it is done.
     pub(crate) detached: bool,
+}
+
+impl Outstanding {
+    /// A request that was dispatched at that time, on its own.
+    pub(crate) fn new(
+        volume: VolumeId,
+        member: Option<MemberIndex>,
+        write: bool,
+        owner: Owner,
+        issued: Time,
+    ) -> Self {
+        let (requests, at_member, scheduled) = (1, member.is_some(), None);
+        let detached = false;
+        Self { volume, member, write, issued, owner, requests, at_member, scheduled, detached }
+    }
+
+    /// Whether a member is writing for stripes that wait for it.
+    fn is_writing_stripes(&self) -> bool {
+        self.write && !self.detached && matches!(self.owner, Owner::Parts(..))
+    }
 }
 
 /// Outputs, and the tokens that were given out with them.
@@ -96,6 +126,8 @@ pub(crate) struct Outbox {
     /// Credit to be given back, of requests that were answered.
     pub(crate) credit: Vec<(ClientId, u64)>,
     outputs: VecDeque<Output>,
+    /// Requests that wait in the queues of members.
+    queued: usize,
     /// Counts turns, for merging.
     turn: u64,
     tokens: Vec<Entry>,
@@ -145,10 +177,13 @@ impl Outbox {
         parts: &[Segment],
         who: Who,
     ) {
-        let MemberRequest { write, sector, bytes, kind: MergeKind { fua, attr, .. }, .. } =
-            *request;
+        if !member.queue.passes() {
+            self.stage_queued(member, request, parts, who);
+            return;
+        }
+        let MemberRequest { write, sector, bytes, kind: MergeKind { attr, .. }, .. } = *request;
         let at = member.data_sector(sector);
-        let last = &mut member.last[usize::from(write)];
+        let last = &mut member.queue.last[usize::from(write)];
         if let Some(place) = last.merge(self.turn, at, request, self.outputs.len()) {
             self.append(place, parts, who);
             self.work.merges += 1;
@@ -156,16 +191,123 @@ impl Outbox {
             return;
         }
         let owner = Owner::Parts(who, Chain::NONE);
-        let (to, parts) = (member.info.index, parts_of(parts));
-        let token = self.issue(volume, Some(to), write, owner);
+        let to = member.info.index;
+        let token = self.issue(Outstanding::new(volume, Some(to), write, owner, self.now));
         self.work.submits += 1;
-        let op = if write {
-            MemberOp::Write { at, from: parts, fua }
-        } else {
-            MemberOp::Read { at, into: parts }
-        };
+        let op = op_of(at, request, parts);
         self.outputs.push_back(Output::Submit { token, member: to, op, attr });
         member.sent(write, bytes.sectors_floor());
+    }
+
+    /// As [`Outbox::stage`], for a member in whose queue requests wait.
+    #[inline(never)]
+    fn stage_queued(
+        &mut self,
+        member: &mut Member,
+        request: &MemberRequest,
+        parts: &[Segment],
+        who: Who,
+    ) {
+        let MemberRequest { write, sector, bytes, kind: MergeKind { attr, .. }, .. } = *request;
+        let at = member.data_sector(sector);
+        let (queue, turn) = (&mut member.queue, self.turn);
+        let next = queue.next_place();
+        if let Some(place) = queue.last[usize::from(write)].merge(turn, at, request, next) {
+            let Owner::Parts(_, chain) = queue.append(place, parts) else {
+                unreachable!("it was staged for parts")
+            };
+            link(&mut self.merged, &mut self.merged_free, chain, who);
+            self.work.merges += 1;
+            member.moved(write, bytes.sectors_floor());
+            return;
+        }
+        let op = op_of(at, request, parts);
+        self.queue(member, op, attr, Owner::Parts(who, Chain::NONE));
+        member.sent(write, bytes.sectors_floor());
+    }
+
+    fn queue(&mut self, member: &mut Member, op: MemberOp, attr: Attr, owner: Owner) {
+        self.work.submits += 1;
+        self.queued += 1;
+        member.queue.stage(Waiting { op, attr, owner, since: self.now });
+    }
+
+    /// Whether requests wait in the queues of members.
+    #[inline]
+    pub(crate) fn has_queued(&self) -> bool {
+        self.queued > 0
+    }
+
+    /// Sends what the queue of a member lets go.
+    pub(crate) fn dispatch(&mut self, volume: VolumeId, member: &mut Member) {
+        while let Some(command) = member.queue.dispatch(self.now) {
+            let QueueCommand { op, attr, owners, takes_room, scheduled } = command;
+            let to = member.info.index;
+            let requests = owners.len() as u32;
+            let mut owners = owners.into_iter();
+            let mut owner = owners.next().expect("a command is made of requests");
+            for other in owners {
+                self.join(&mut owner, other);
+            }
+            self.queued -= requests as usize;
+            member.merged(writes(&op), u64::from(requests - 1));
+            let outstanding = Outstanding {
+                requests,
+                at_member: takes_room,
+                scheduled,
+                ..Outstanding::new(volume, Some(to), writes(&op), owner, self.now)
+            };
+            let token = self.issue(outstanding);
+            self.outputs.push_back(Output::Submit { token, member: to, op, attr });
+        }
+    }
+
+    /// Makes those of another owner a part of it.
+    fn join(&mut self, owner: &mut Owner, other: Owner) {
+        let (Owner::Parts(_, chain), Owner::Parts(who, rest)) = (owner, other) else {
+            unreachable!("only requests of parts are merged")
+        };
+        link(&mut self.merged, &mut self.merged_free, chain, who);
+        if rest.first != END {
+            self.merged[chain.last as usize].1 = rest.first;
+            chain.last = rest.last;
+        }
+    }
+
+    /// Takes everything out of the queue of a member.
+    pub(crate) fn take_waiting(&mut self, member: &mut Member) -> Vec<Waiting<Owner>> {
+        let waiting = member.queue.take_waiting();
+        self.queued -= waiting.len();
+        waiting
+    }
+
+    /// Puts a request back that was taken out.
+    pub(crate) fn put_back(&mut self, member: &mut Member, request: Waiting<Owner>) {
+        self.queued += 1;
+        member.queue.put_back(request);
+    }
+
+    /// The member has ended a request, whose `Done` is yet to come. Its class, if the queue of the
+    /// member counted it.
+    pub(crate) fn ended(&mut self, token: Token) -> Option<(&Outstanding, Option<IoPriority>)> {
+        let outstanding = self.outstanding_mut(token)?;
+        if !std::mem::take(&mut outstanding.at_member) {
+            return None;
+        }
+        let scheduled = outstanding.scheduled;
+        Some((outstanding, scheduled))
+    }
+
+    /// How many requests take room at a member; they are no scheduler's from now on.
+    pub(crate) fn unschedule(&mut self, member: MemberIndex) -> u32 {
+        let mut count = 0;
+        for token in self.tokens_of(member) {
+            if let Some(outstanding) = self.outstanding_mut(token) {
+                outstanding.scheduled = None;
+                count += u32::from(outstanding.at_member);
+            }
+        }
+        count
     }
 
     #[inline(never)]
@@ -185,20 +327,11 @@ impl Outbox {
 
     /// Adds a part to those that are to be told of a `Done`.
     fn chain(&mut self, token: Token, who: Who) {
-        let next = self.merged_free.pop().unwrap_or_else(|| {
-            self.merged.push((who, END));
-            self.merged.len() as u32 - 1
-        });
-        self.merged[next as usize] = (who, END);
         let entry = &mut self.tokens[token_place(token)];
         let Some(Outstanding { owner: Owner::Parts(_, chain), .. }) = &mut entry.outstanding else {
             unreachable!("it was sent for parts")
         };
-        let last = std::mem::replace(&mut chain.last, next);
-        match last {
-            END => chain.first = next,
-            last => self.merged[last as usize].1 = next,
-        }
+        link(&mut self.merged, &mut self.merged_free, chain, who);
     }
 
     /// The next part of a chain, which gets shorter by it.
@@ -250,27 +383,28 @@ impl Outbox {
         self.turn += 1;
     }
 
-    #[inline]
+    /// Sends a request that is not merged.
     pub(crate) fn submit(
         &mut self,
         volume: VolumeId,
-        member: MemberIndex,
+        member: &mut Member,
         op: MemberOp,
         attr: Attr,
         owner: Owner,
-    ) -> Token {
-        let write = matches!(
-            op,
-            MemberOp::Discard { .. } | MemberOp::Write { .. } | MemberOp::WriteMetadata { .. }
-        );
-        let token = self.issue(volume, Some(member), write, owner);
+    ) {
+        if !member.queue.passes() {
+            self.queue(member, op, attr, owner);
+            return;
+        }
+        let to = member.info.index;
+        let token = self.issue(Outstanding::new(volume, Some(to), writes(&op), owner, self.now));
         self.work.submits += 1;
-        self.outputs.push_back(Output::Submit { token, member, op, attr });
-        token
+        self.outputs.push_back(Output::Submit { token, member: to, op, attr });
     }
 
     pub(crate) fn compute(&mut self, volume: VolumeId, stripe: StripeId, ops: Vec<ComputeOp>) {
-        let token = self.issue(volume, None, false, Owner::Compute(stripe));
+        let owner = Owner::Compute(stripe);
+        let token = self.issue(Outstanding::new(volume, None, false, owner, self.now));
         self.work.operations += ops.len() as u32;
         self.outputs.push_back(Output::Compute { token, ops });
     }
@@ -343,7 +477,7 @@ impl Outbox {
         Some(outstanding)
     }
 
-    /// Since when the oldest request of a member has been out.
+    /// Since when the oldest request of a member has been out. What waits in its queue is not.
     #[inline]
     pub(crate) fn oldest(&self, member: MemberIndex) -> Option<Time> {
         let first = self.of_members.get(member.index())?.first;
@@ -359,13 +493,14 @@ impl Outbox {
         entries.map(|entry| entry.token).collect()
     }
 
-    /// Whether a member is writing for stripes that wait for it.
-    pub(crate) fn is_writing_stripes(&self, member: MemberIndex) -> bool {
-        self.tokens_of(member).into_iter().any(|token| {
+    /// Whether a member is writing for stripes that wait for it, or is to.
+    pub(crate) fn is_writing_stripes(&self, member: &Member) -> bool {
+        let out = self.tokens_of(member.info.index).into_iter().any(|token| {
             let outstanding = self.tokens[token_place(token)].outstanding.as_ref();
-            outstanding
-                .is_some_and(|it| it.write && !it.detached && matches!(it.owner, Owner::Parts(..)))
-        })
+            outstanding.is_some_and(Outstanding::is_writing_stripes)
+        });
+        let waits = |it: &Waiting<Owner>| writes(&it.op) && matches!(it.owner, Owner::Parts(..));
+        out || member.queue.waiting().any(waits)
     }
 
     /// Looks at a token, if it is outstanding.
@@ -380,13 +515,7 @@ impl Outbox {
     }
 
     #[inline]
-    fn issue(
-        &mut self,
-        volume: VolumeId,
-        member: Option<MemberIndex>,
-        write: bool,
-        owner: Owner,
-    ) -> Token {
+    fn issue(&mut self, outstanding: Outstanding) -> Token {
         self.sequence += 1;
         let place = self.free.pop().unwrap_or_else(|| {
             let place = self.tokens.len() as u32;
@@ -395,9 +524,7 @@ impl Outbox {
             place
         });
         let token = Token(self.sequence << TOKEN_PLACE_BITS | u64::from(place));
-        let issued = self.now;
-        let outstanding = Outstanding { volume, member, write, issued, owner, detached: false };
-        let before = member.map_or(END, |member| self.append_to_member(member, place));
+        let before = outstanding.member.map_or(END, |member| self.append_to_member(member, place));
         let outstanding = Some(outstanding);
         self.tokens[place as usize] = Entry { token, before, after: END, outstanding };
         token
@@ -430,6 +557,37 @@ const SPARE_OPS_LONG: usize = 16;
 
 /// The end of a chain of merged parts.
 const END: u32 = u32::MAX;
+
+/// Adds a part to a chain.
+fn link(merged: &mut Vec<(Who, u32)>, free: &mut Vec<u32>, chain: &mut Chain, who: Who) {
+    let next = free.pop().unwrap_or_else(|| {
+        merged.push((who, END));
+        merged.len() as u32 - 1
+    });
+    merged[next as usize] = (who, END);
+    match std::mem::replace(&mut chain.last, next) {
+        END => chain.first = next,
+        last => merged[last as usize].1 = next,
+    }
+}
+
+fn writes(op: &MemberOp) -> bool {
+    match op {
+        MemberOp::Discard { .. } | MemberOp::Write { .. } | MemberOp::WriteMetadata { .. } => true,
+        MemberOp::Flush | MemberOp::Read { .. } => false,
+    }
+}
+
+/// What a member is asked for.
+#[inline]
+fn op_of(at: Sectors, request: &MemberRequest, parts: &[Segment]) -> MemberOp {
+    let parts = parts_of(parts);
+    if request.write {
+        MemberOp::Write { at, from: parts, fua: request.kind.fua }
+    } else {
+        MemberOp::Read { at, into: parts }
+    }
+}
 
 /// The list of a request; of one part as a rule.
 #[inline]

@@ -128,7 +128,8 @@ impl Volume {
         epoch_secs: u64,
         now: Time,
     ) -> Self {
-        let array = Array::new(id, &config.assembly, epoch_secs, now);
+        let mut array = Array::new(id, &config.assembly, epoch_secs, now);
+        array.set_queues(config.knobs.member_queues(), |_| 0);
         let memory = StripeMemory { first, frames, stripes_max: config.stripes_max };
         let raid = ParityRaid::new(id, memory, &array.geometry, &config.knobs);
         Self {
@@ -246,7 +247,10 @@ impl Volume {
         let detached = outstanding.detached;
         if let Some(position) = position {
             let member = &mut self.array.members[position];
-            member.in_flight -= 1;
+            member.in_flight -= outstanding.requests;
+            if outstanding.at_member {
+                member.queue.ended(outstanding.scheduled);
+            }
             if member.read_errors > 0 && !detached {
                 let reads = !outstanding.write && matches!(outstanding.owner, Owner::Parts(..));
                 if reads && value.is_ok() {

@@ -362,12 +362,13 @@ impl OpenOptions {
             });
         }
         let info = MemberInfo {
-            index,
-            label: label.clone(),
-            size: Sectors(size / block * (block / SECTOR_BYTES)),
             logical_block,
             space: identity.space(),
-            discards: false,
+            ..MemberInfo::of_size(
+                index,
+                label.clone(),
+                Sectors(size / block * (block / SECTOR_BYTES)),
+            )
         };
         let access = self.access;
         let (start, overlay) = (offset, None);
@@ -757,12 +758,9 @@ fn open_ram(spec: &MemberSpec, index: MemberIndex, bytes: u64) -> Result<OpenMem
     Ok(OpenMember {
         file: Arc::new(file),
         info: MemberInfo {
-            index,
-            label: label.clone(),
-            size: Bytes(size).sectors_floor(),
-            logical_block: 512,
             space: identity.space(),
             discards: true,
+            ..MemberInfo::of_size(index, label.clone(), Bytes(size).sectors_floor())
         },
         spec: spec.clone(),
         mode: IoMode::Buffered,

@@ -15,7 +15,6 @@
 //!   drive:KEY=VALUE          of the drive's model
 //!   knob:NAME=VALUE          of the volume
 //!   costs=frozen*4           a table of costs; cost:NAME=NS of it, ps for xor and copy
-//!   queue:max_kib=512        of the members' queues
 //! ```
 //!
 //! One line for each variant: MB/s, the gain over the first (mean of the runs' log ratios, and in
@@ -33,7 +32,7 @@ use weft_sim::workload::dd::Device;
 use weft_sim::workload::mixed::Mixed;
 use weft_sim::workload::tiobench::{Phase, Run, Tiobench};
 use weft_sim::workload::xfs::Xfs;
-use weft_units::{Bytes, Sectors, Span, Time};
+use weft_units::{Bytes, Span, Time};
 
 /// What was around the patch, then what distinguishes the variants.
 const AROUND: [&str; 2] = ["stripe_cache_form=2008", "writes=gather"];
@@ -60,7 +59,6 @@ const KNOWN: &[&str] = &[
     "activation",
     "model",
     "variant",
-    "queue:max_kib",
 ];
 
 /// `WORD=VALUE` as it was given.
@@ -143,10 +141,7 @@ impl Words {
             chunk: Bytes::kib(self.number("chunk", 64)).sectors_floor(),
             member_size: None,
             knobs,
-            queue: Settings {
-                max: Sectors(self.number("queue:max_kib", 512) * 2),
-                ..Settings::default()
-            },
+            queue: Settings::default(),
             costs: self.costs(),
             seed,
         }

@@ -396,12 +396,10 @@ impl World {
     fn member_info(&self, disk: usize, index: MemberIndex) -> MemberInfo {
         let state = &self.disks[disk];
         MemberInfo {
-            index,
-            label: format!("disk{disk}"),
-            size: state.size(),
             logical_block: state.logical_block(),
             space: self.options.one_space.then_some(1),
             discards: self.options.discards,
+            ..MemberInfo::of_size(index, format!("disk{disk}"), state.size())
         }
     }
 

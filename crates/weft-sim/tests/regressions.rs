@@ -104,15 +104,7 @@ fn volume(first: u16) -> VolumeConfig {
     let supers = array.plan().expect("three members are enough");
     let candidate = |(index, superblock): (u16, Super1)| {
         let (member, label) = (MemberIndex(index), format!("disk{index}"));
-        let member = MemberInfo {
-            index: member,
-            label,
-            size,
-            logical_block: 512,
-            space: None,
-            discards: false,
-        };
-        Candidate::with_superblock(member, superblock)
+        Candidate::with_superblock(MemberInfo::of_size(member, label, size), superblock)
     };
     let candidates: Vec<_> = (first..).zip(supers).map(candidate).collect();
     let assembly = assemble::assemble(&candidates, &assemble::Options::default());

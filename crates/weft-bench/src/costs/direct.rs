@@ -34,7 +34,7 @@ fn each(turn: Duration, batch: u32, mut work: impl FnMut()) -> f64 {
 
 /// A request through mq-deadline, with 32 queued: inserted, dispatched, completed.
 fn scheduler(turn: Duration) -> f64 {
-    let mut queue = MqDeadline::new(Settings::default());
+    let mut queue = MqDeadline::new(Settings::default(), Sectors(1024));
     let (mut id, mut random) = (0u64, 1u64);
     let mut insert = |queue: &mut MqDeadline| {
         // Source: D. E. Knuth, MMIX: a linear congruential generator.

@@ -26,14 +26,7 @@ fn set(level: Level, members: u8) -> Vec<Candidate> {
     (0u16..)
         .zip(supers)
         .map(|(index, superblock)| Candidate {
-            member: MemberInfo {
-                index: MemberIndex(index),
-                label: format!("m{index}"),
-                size: SIZE,
-                logical_block: 512,
-                space: None,
-                discards: false,
-            },
+            member: MemberInfo::of_size(MemberIndex(index), format!("m{index}"), SIZE),
             superblock: Ok(Box::new(superblock.into())),
             logs: Logs::default(),
             cut_at: None,

@@ -1,12 +1,153 @@
-//! What happens to member requests between a decision and the member.
+//! Member requests between a decision and the member: the queue of each member, and the schedulers.
 //!
-//! | scheduler | file | |
-//! |---|---|---|
-//! | `none` | `merge.rs` | merges what one turn made and sends it on: what volumes use |
-//! | `mq-deadline` | [`mq_deadline`] | sorts, merges, bounds the wait: what the simulator puts before its disks |
+//! [`SCHEDULERS`] has a row for each; all are behind `Scheduler`: a request is inserted, dispatched
+//! when the member has room, and completed.
 
+pub(crate) mod member_queue;
 pub(crate) mod merge;
 pub mod mq_deadline;
+mod none;
 pub(crate) mod request;
 
+use weft_units::Time;
+
+use self::member_queue::QueueSettings;
+use self::mq_deadline::MqDeadline;
+use self::none::Fifo;
+
+pub use member_queue::DeviceTraits;
 pub use request::{Direction, Dispatched, IoPriority, QueuedRequest};
+
+/// Names a scheduler.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum SchedulerKind {
+    /// First come, first served.
+    #[default]
+    None,
+    /// Sorted by place, with a bound on the wait.
+    MqDeadline,
+}
+
+/// A scheduler's row in the table.
+pub struct SchedulerRow {
+    /// Which.
+    pub kind: SchedulerKind,
+    /// Its name, as in `/sys/block/X/queue/scheduler`.
+    pub name: &'static str,
+    /// What it does.
+    pub doc: &'static str,
+    make: fn(&QueueSettings) -> Scheduler,
+}
+
+/// The schedulers, in alphabetical order.
+pub const SCHEDULERS: &[SchedulerRow] = &[
+    SchedulerRow {
+        kind: SchedulerKind::MqDeadline,
+        name: "mq-deadline",
+        doc: "Sorts and merges what waits for the member, with a bound on how long each waits.",
+        make: |settings| {
+            let queue = MqDeadline::new(settings.mq_deadline, settings.max);
+            Scheduler::MqDeadline(Box::new(queue))
+        },
+    },
+    SchedulerRow {
+        kind: SchedulerKind::None,
+        name: "none",
+        doc: "First come, first served; merges what one turn made side by side.",
+        make: |_| Scheduler::None(Fifo::default()),
+    },
+];
+
+impl SchedulerKind {
+    /// Its name.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        self.row().name
+    }
+
+    /// Which one has a name.
+    #[must_use]
+    pub fn of_name(name: &str) -> Option<Self> {
+        SCHEDULERS.iter().find(|row| row.name == name).map(|row| row.kind)
+    }
+
+    fn row(self) -> &'static SchedulerRow {
+        SCHEDULERS.iter().find(|row| row.kind == self).expect("every kind has a row")
+    }
+}
+
+/// A scheduler with what waits in it.
+#[derive(Clone, Debug)]
+pub(crate) enum Scheduler {
+    None(Fifo),
+    MqDeadline(Box<MqDeadline>),
+}
+
+impl Default for Scheduler {
+    fn default() -> Self {
+        Self::None(Fifo::default())
+    }
+}
+
+impl Scheduler {
+    fn new(settings: &QueueSettings) -> Self {
+        (settings.scheduler.row().make)(settings)
+    }
+
+    /// Queues a request, or makes it a part of a queued one.
+    fn insert(&mut self, request: &QueuedRequest, now: Time) {
+        match self {
+            Self::None(fifo) => fifo.insert(request),
+            Self::MqDeadline(queue) => {
+                queue.insert(request, now);
+            }
+        }
+    }
+
+    /// The next request for the member, with what was merged into it.
+    fn dispatch(&mut self, now: Time) -> Option<Dispatched> {
+        match self {
+            Self::None(fifo) => fifo.dispatch(),
+            Self::MqDeadline(queue) => queue.dispatch(now),
+        }
+    }
+
+    /// A dispatched request of this class is done.
+    fn completed(&mut self, level: IoPriority) {
+        match self {
+            Self::None(_) => {}
+            Self::MqDeadline(queue) => queue.completed(level),
+        }
+    }
+
+    /// When there may be something to dispatch though no request is completed.
+    fn next_wake(&self, now: Time) -> Option<Time> {
+        match self {
+            Self::None(_) => None,
+            Self::MqDeadline(queue) => queue.next_wake(now),
+        }
+    }
+
+    /// How many requests wait; what was merged is a part of one.
+    fn waiting(&self) -> usize {
+        match self {
+            Self::None(fifo) => fifo.waiting(),
+            Self::MqDeadline(queue) => queue.waiting(),
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        match self {
+            Self::None(fifo) => fifo.waiting() == 0,
+            Self::MqDeadline(queue) => queue.is_empty(),
+        }
+    }
+
+    /// Forgets what waits, not what was dispatched.
+    fn clear_waiting(&mut self) {
+        match self {
+            Self::None(fifo) => fifo.clear(),
+            Self::MqDeadline(queue) => queue.clear_waiting(),
+        }
+    }
+}

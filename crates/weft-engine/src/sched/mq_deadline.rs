@@ -9,7 +9,7 @@
 //!
 //! Inputs   [`QueuedRequest`]s, the time
 //! Answer   [`MqDeadline::dispatch`]: the next one, with everything that was merged into it
-//! Knobs    [`Settings`]: those of `queue/iosched/`, and `max_sectors_kb`
+//! Knobs    [`Settings`]: those of `queue/iosched/`; `max_sectors_kb`
 //! Source   io-schedulers.md §1; Linux `block/mq-deadline.c`, rules checked against 6.12
 //! Measured as exact sequences (statements D1, D2, D4 to D7, D9 to D11 of io-schedulers.md §6)
 
@@ -21,7 +21,7 @@ use weft_units::{Sectors, Span, Time};
 use super::request::{Direction, Dispatched, IoPriority, QueuedRequest};
 
 /// The knobs, named as in `/sys/block/X/queue/iosched/`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Settings {
     /// How long after its arrival a read has its deadline.
     pub read_expire: Span,
@@ -35,8 +35,6 @@ pub struct Settings {
     pub front_merges: bool,
     /// After which time a lower class goes before a higher one.
     pub prio_aging_expire: Span,
-    /// How large a request may become by merging, `max_sectors_kb`.
-    pub max: Sectors,
 }
 
 impl Default for Settings {
@@ -48,7 +46,6 @@ impl Default for Settings {
             fifo_batch: 16,
             front_merges: true,
             prio_aging_expire: Span::secs(10),
-            max: Sectors(1024),
         }
     }
 }
@@ -57,6 +54,7 @@ impl Default for Settings {
 #[derive(Clone, Debug)]
 pub struct MqDeadline {
     settings: Settings,
+    max: Sectors,
     per_prio: [Queues; 3],
     last_direction: Direction,
     batching: u32,
@@ -105,11 +103,12 @@ struct Place {
 }
 
 impl MqDeadline {
-    /// An empty queue.
+    /// An empty queue, whose requests become no larger than `max` by merging (`max_sectors_kb`).
     #[must_use]
-    pub fn new(settings: Settings) -> Self {
+    pub fn new(settings: Settings, max: Sectors) -> Self {
         Self {
             settings,
+            max,
             per_prio: Default::default(),
             last_direction: Direction::Write,
             batching: 0,
@@ -159,7 +158,7 @@ impl MqDeadline {
     }
 
     fn merge(&mut self, request: &QueuedRequest) -> bool {
-        let max = self.settings.max;
+        let max = self.max;
         let level = &mut self.per_prio[request.level as usize];
         let queue = &mut level.of[request.direction as usize];
         let count = queue.sorted.len();
@@ -217,6 +216,39 @@ impl MqDeadline {
     /// A dispatched request of this class is done.
     pub fn completed(&mut self, level: IoPriority) {
         self.per_prio[level as usize].queued -= 1;
+    }
+
+    /// When the oldest request of a lower class may go before those of a higher one, which keep it
+    /// from the member until then; `None` when none is, or none will.
+    #[must_use]
+    pub fn next_wake(&self, now: Time) -> Option<Time> {
+        let busy = self.per_prio.iter().filter(|level| level.queued > 0).count();
+        if busy < 2 {
+            return None;
+        }
+        let lower = &self.per_prio[IoPriority::BestEffort as usize..];
+        let started = lower.iter().flat_map(|level| {
+            let expires = [self.settings.read_expire, self.settings.write_expire];
+            level.of.iter().zip(expires).filter_map(|(queue, expire)| {
+                let ((deadline, _), _) = queue.fifo.first_key_value()?;
+                Some(Time(deadline.0.saturating_sub(expire.0)))
+            })
+        });
+        // One that is due and was not picked waits for whatever goes before it.
+        started.map(|since| since + self.settings.prio_aging_expire).filter(|due| *due > now).min()
+    }
+
+    /// Forgets what is queued, as if it had never been inserted. What is at the member stays.
+    pub(crate) fn clear_waiting(&mut self) {
+        for level in &mut self.per_prio {
+            let waiting: usize = level.of.iter().map(|queue| queue.sorted.len()).sum();
+            level.queued -= waiting as u64;
+            for queue in &mut level.of {
+                (queue.sorted, queue.ends) = (BTreeMap::new(), BTreeMap::new());
+                queue.fifo = BTreeMap::new();
+            }
+        }
+        self.last_merge = None;
     }
 
     /// The next one of a class that did not come after `latest_start`. Changes nothing if there is
@@ -362,6 +394,8 @@ impl Queued {
 mod tests {
     use super::*;
 
+    const MAX: Sectors = Sectors(1024);
+
     fn request(id: u64, direction: Direction, first: u64, len: u64) -> QueuedRequest {
         let (first, len) = (Sectors(first), Sectors(len));
         QueuedRequest { id, direction, level: IoPriority::BestEffort, first, len, merges: true }
@@ -384,7 +418,7 @@ mod tests {
     }
 
     fn backlogged(settings: Settings, count: u64, gap: u64) -> MqDeadline {
-        let mut queue = MqDeadline::new(settings);
+        let mut queue = MqDeadline::new(settings, MAX);
         for i in 0..count {
             queue.insert(&request(i, Direction::Read, 1000 + gap * i, 4), at(0));
             queue.insert(&request(100 + i, Direction::Write, 5000 + gap * i, 4), at(0));
@@ -414,7 +448,7 @@ mod tests {
     #[test]
     fn d5_batches_of_one() {
         let settings = Settings { fifo_batch: 1, ..Settings::default() };
-        let mut queue = MqDeadline::new(settings);
+        let mut queue = MqDeadline::new(settings, MAX);
         for i in 0..4 {
             queue.insert(&request(i, R, 100 + 8 * i, 4), at(0));
             queue.insert(&request(10 + i, W, 500 + 8 * i, 4), at(0));
@@ -427,7 +461,7 @@ mod tests {
     #[test]
     fn d6_and_d7_late_ones_go_first_and_the_sweep_is_one_way() {
         let settings = Settings { fifo_batch: 4, ..Settings::default() };
-        let mut queue = MqDeadline::new(settings);
+        let mut queue = MqDeadline::new(settings, MAX);
         queue.insert(&request(0, R, 900, 4), at(0));
         for i in 0..12 {
             queue.insert(&request(1 + i, R, 100 + 8 * i, 4), at(100));
@@ -437,7 +471,7 @@ mod tests {
             .map(|n| queue.dispatch(at(496 + n)).expect("thirteen are queued").first.0)
             .collect();
         assert_eq!(order[..6], [100, 108, 116, 124, 900, 132]);
-        let mut queue = MqDeadline::new(Settings::default());
+        let mut queue = MqDeadline::new(Settings::default(), MAX);
         for (id, first) in [(0, 6000), (1, 300), (2, 100), (3, 200), (4, 7000)] {
             queue.insert(&request(id, R, first, 4), at(id));
         }
@@ -448,7 +482,7 @@ mod tests {
 
     #[test]
     fn d9_classes_are_strict_until_somebody_waited_too_long() {
-        let mut queue = MqDeadline::new(Settings::default());
+        let mut queue = MqDeadline::new(Settings::default(), MAX);
         let real_time = QueuedRequest { level: IoPriority::RealTime, ..request(1, R, 0, 4) };
         queue.insert(&real_time, at(0));
         queue.insert(&request(2, R, 100, 4), at(0));
@@ -463,8 +497,7 @@ mod tests {
 
     #[test]
     fn neighbours_become_one_request_up_to_the_limit() {
-        let settings = Settings { max: Sectors(24), ..Settings::default() };
-        let mut queue = MqDeadline::new(settings);
+        let mut queue = MqDeadline::new(Settings::default(), Sectors(24));
         assert!(!queue.insert(&request(1, W, 100, 8), at(0)));
         assert!(!queue.insert(&request(2, W, 116, 8), at(1)));
         assert!(queue.insert(&request(3, W, 108, 8), at(2)), "fills the gap between both");
@@ -480,20 +513,20 @@ mod tests {
 
     #[test]
     fn d10_and_d11_front_merges_move_a_request_and_keep_the_better_place() {
-        let mut queue = MqDeadline::new(Settings::default());
+        let mut queue = MqDeadline::new(Settings::default(), MAX);
         queue.insert(&request(1, R, 1008, 8), at(0));
         assert!(queue.insert(&request(2, R, 1000, 8), at(5)));
         let next = queue.dispatch(at(6)).unwrap();
         assert_eq!((next.first, next.len), (Sectors(1000), Sectors(16)));
         let settings = Settings { front_merges: false, ..Settings::default() };
-        let mut queue = MqDeadline::new(settings);
+        let mut queue = MqDeadline::new(settings, MAX);
         queue.insert(&request(1, R, 1008, 8), at(0));
         assert!(queue.insert(&request(2, R, 1000, 8), at(0)), "the last one is asked all the same");
         queue.insert(&request(3, R, 5000, 8), at(0));
         assert!(!queue.insert(&request(4, R, 992, 8), at(0)), "another one was in between");
         // The earlier expiry of two that are merged counts for both.
-        let settings = Settings { max: Sectors(1024), fifo_batch: 1, ..Settings::default() };
-        let mut queue = MqDeadline::new(settings);
+        let settings = Settings { fifo_batch: 1, ..Settings::default() };
+        let mut queue = MqDeadline::new(settings, MAX);
         queue.insert(&request(1, R, 0, 8), at(100));
         queue.insert(&request(2, R, 2016, 8), at(0));
         queue.insert(&request(3, R, 2000, 8), at(200));
@@ -505,7 +538,7 @@ mod tests {
 
     #[test]
     fn nothing_is_lost_and_nothing_comes_twice() {
-        let mut queue = MqDeadline::new(Settings { max: Sectors(64), ..Settings::default() });
+        let mut queue = MqDeadline::new(Settings::default(), Sectors(64));
         let (mut random, mut seen) = (1u64, Vec::new());
         for id in 0..5000u64 {
             random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);

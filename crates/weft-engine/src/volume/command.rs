@@ -49,7 +49,9 @@ impl Volume {
         let until = match &command.verb {
             Verb::Add { member, superblock: _, device_uuid } => {
                 self.recovery_disabled = false;
-                self.array.add(member.clone(), *device_uuid).map(|()| self.recorded())
+                let added = self.array.add(member.clone(), *device_uuid);
+                self.set_queues(out);
+                added.map(|()| self.recorded())
             }
             Verb::Fail(member) => self.fail(&[*member], out).map(|()| self.recorded()),
             Verb::FailAll(members) => self.fail(members, out).map(|()| self.recorded()),
@@ -61,7 +63,7 @@ impl Volume {
                 }
                 Some(position) => self.array.remove(position).map(|()| self.recorded()),
             },
-            Verb::Set(knob) => self.set(*knob),
+            Verb::Set(knob) => self.set(*knob, out),
             Verb::Stop => {
                 self.stopping = true;
                 if let Some(sync) = &mut self.sync {
@@ -82,12 +84,17 @@ impl Volume {
         }
     }
 
+    /// Sets the queues of the members as the knobs say.
+    fn set_queues(&mut self, out: &mut Outbox) {
+        self.array.set_queues(self.knobs.member_queues(), |member| out.unschedule(member));
+    }
+
     /// What was changed is on the members.
     pub(super) fn recorded(&self) -> Option<Until> {
         Some(Until::Recorded(self.array.last_update()))
     }
 
-    fn set(&mut self, knob: Knob) -> Result<Option<Until>, ReplyError> {
+    fn set(&mut self, knob: Knob, out: &mut Outbox) -> Result<Option<Until>, ReplyError> {
         let mut knobs = self.knobs;
         knobs.set(knob);
         // The present value is taken at any time.
@@ -101,6 +108,7 @@ impl Volume {
             | Knob::StripeSize(_) => {}
             _ => {
                 self.knobs.set(knob);
+                self.set_queues(out);
                 return Ok(None);
             }
         }
@@ -162,6 +170,7 @@ impl Volume {
             && let Some(knob) = self.resizing.take()
         {
             self.knobs.set(knob);
+            self.set_queues(out);
             if matches!(knob, Knob::StripeCacheSize(_))
                 && self.array.is_planted(Mutant::CacheNotResized)
             {

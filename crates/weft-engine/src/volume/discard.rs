@@ -62,7 +62,7 @@ impl Array {
         let at = member.data_sector(Sectors(run.start * chunk));
         let op = MemberOp::Discard { at, len: Sectors((run.end - run.start) * chunk), fua: *fua };
         let owner = Owner::Discard(*request);
-        out.submit(self.volume, member.info.index, op, *attr, owner);
+        out.submit(self.volume, member, op, *attr, owner);
         member.sent(true, Sectors::ZERO);
     }
 }

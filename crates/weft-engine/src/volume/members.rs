@@ -13,7 +13,7 @@ use crate::error::ReplyError;
 use crate::input::Fault;
 use crate::knobs::Knobs;
 use crate::outbox::{Outbox, Outstanding, Owner, Who};
-use crate::output::Notice;
+use crate::output::{MemberOp, Notice};
 use crate::raid::parity::stripes::Answer;
 use crate::ranges::RequestId;
 use crate::token::Token;
@@ -123,6 +123,7 @@ impl Volume {
     ) -> Option<Time> {
         let now = out.now;
         let mut next: Option<Time> = None;
+        self.give_up_waiting(position, reads_after.is_none(), out);
         for token in out.tokens_of(self.array.members[position].info.index) {
             let found = out.outstanding_mut(token).filter(|it| !it.detached);
             let Some(Outstanding { owner, write, issued, .. }) = found.copied() else { continue };
@@ -171,6 +172,46 @@ impl Volume {
             }
         }
         next
+    }
+
+    /// Gives up what waits in the queue of a member that failed, or the reads that do if it stalls:
+    /// it was not asked for them, so they pin no memory.
+    fn give_up_waiting(&mut self, position: usize, failed: bool, out: &mut Outbox) {
+        let member = &mut self.array.members[position];
+        if member.queue.is_empty() {
+            return;
+        }
+        let index = member.info.index;
+        for request in out.take_waiting(member) {
+            if failed {
+                let write = !matches!(request.op, MemberOp::Flush | MemberOp::Read { .. });
+                let (id, owner) = (self.id, request.owner);
+                let given_up = Outstanding::new(id, Some(index), write, owner, request.since);
+                let given_up = Outstanding { at_member: false, ..given_up };
+                self.done(given_up, &Err(Fault::Gone), out);
+                continue;
+            }
+            let parts = match (&request.op, request.owner) {
+                (MemberOp::Read { .. }, Owner::Parts(first, merged)) => out.parts(first, merged),
+                _ => Vec::new(),
+            };
+            if !parts.iter().any(|part| self.reads_around(part)) {
+                out.put_back(&mut self.array.members[position], request);
+                continue;
+            }
+            if let Owner::Parts(_, mut merged) = request.owner {
+                while out.next_part(&mut merged).is_some() {}
+            }
+            self.array.members[position].in_flight -= 1;
+            let answer = Answer { result: Err(Fault::Aborted), member: None, given_up: false };
+            for part in parts {
+                match part {
+                    Who::Read(part) => self.detour(part, false),
+                    Who::Stripe(part) => self.stripe_done(part, answer, out),
+                    Who::Stripes(_) => unreachable!("batches are written, nothing else"),
+                }
+            }
+        }
     }
 
     /// Whether anybody gains by giving up a read of a member that does not answer.

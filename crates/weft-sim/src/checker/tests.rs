@@ -690,9 +690,7 @@ fn assembled(stage: &Stage) -> Assembly {
             let size = stage.disks[disk].size();
             let superblock =
                 Super1::parse(&stage.disks[disk].peek(8, 8), Minor::V1_2, Sectors(16_384)).unwrap();
-            let member =
-                MemberInfo { index, label, size, logical_block: 512, space: None, discards: false };
-            Candidate::with_superblock(member, superblock)
+            Candidate::with_superblock(MemberInfo::of_size(index, label, size), superblock)
         })
         .collect();
     assemble(&candidates, &Options::default()).unwrap()

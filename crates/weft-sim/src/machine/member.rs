@@ -84,7 +84,7 @@ impl Member {
         let depth = drive.depth().min(TAGS_MAX) as usize;
         Self {
             drive,
-            queue: MqDeadline::new(settings),
+            queue: MqDeadline::new(settings, Sectors(1024)),
             direct: VecDeque::new(),
             at_disk: (0..depth).map(|_| None).collect(),
             tags: (0..depth).rev().collect(),

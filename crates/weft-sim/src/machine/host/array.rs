@@ -59,8 +59,7 @@ pub(super) fn new_array(
         .zip(superblocks)
         .map(|(index, superblock)| {
             let (index, label) = (MemberIndex(index), format!("disk{index}"));
-            let member =
-                MemberInfo { index, label, size, logical_block: 512, space: None, discards: true };
+            let member = MemberInfo { discards: true, ..MemberInfo::of_size(index, label, size) };
             Candidate::with_superblock(member, superblock)
         })
         .collect();
