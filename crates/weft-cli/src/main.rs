@@ -6,14 +6,17 @@
 
 mod assembly;
 mod command;
+mod ending;
 mod inside;
 mod knobs;
 mod look;
 mod member;
 mod named_members;
+mod new_array;
 mod outcome;
 mod patience;
 mod pattern;
+mod reproduced;
 mod result_file;
 mod simulated;
 mod size;
@@ -86,8 +89,8 @@ fn main() -> ExitCode {
         Err(error) => {
             // Help and version go to standard output and are no error.
             let status = u8::try_from(error.exit_code()).unwrap_or(2);
-            if error.use_stderr() && outcome::wants_json(std::env::args_os()) {
-                outcome::print_error(status, &error.to_string());
+            if error.use_stderr() && ending::wants_json(std::env::args_os()) {
+                ending::print_error(status, &error.to_string());
             }
             return match error.print() {
                 Err(error) if error.kind() != ErrorKind::BrokenPipe => {
@@ -99,5 +102,5 @@ fn main() -> ExitCode {
     };
     let result = command::run(&cli.command, Cli::command);
     terminal::wait_if_interrupted();
-    outcome::finish(result, outcome::wants_json(std::env::args_os()))
+    ending::finish(result, ending::wants_json(std::env::args_os()))
 }

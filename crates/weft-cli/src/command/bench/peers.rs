@@ -9,8 +9,8 @@ use weft_bench::engine::{CHUNK, FILE_BYTES, FileVolume};
 use weft_bench::nbd::{EXPORT_BYTES, ServerKind};
 use weft_engine::knobs::Knobs;
 
-use crate::command::create::make_files_of_array;
 use crate::inside::Inside;
+use crate::new_array::make_files_of_array;
 use crate::outcome::Failure;
 use crate::terminal;
 use crate::volume::Opening;

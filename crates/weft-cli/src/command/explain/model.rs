@@ -1,162 +1,96 @@
-//! `weft explain`: shows what a read or write of a range does, member by member.
-//!
-//! It shows the members and sectors of the range, where parity is, and which plan the engine would
-//! follow. The places are the engine's geometry, the plans its planner, asked step by step for a
-//! stripe of which nothing is cached.
+//! The array of `explain`: where a range lies, and which plan the engine would follow there.
 
 use std::fmt;
-use std::io::Write;
 use std::path::PathBuf;
 
-use clap::Args;
-use serde_json::{Value, json};
 use weft_engine::assemble::{Options, SlotState, assemble};
 use weft_engine::knobs::{Knobs, PlanRule, RmwLevel};
 use weft_engine::raid::geometry::Geometry;
 use weft_engine::raid::parity::plan::{Facts, Mode, StripeStep};
 use weft_engine::raid::slot_set::SlotSet;
 use weft_export::control::Command;
-use weft_ondisk::{Level, layout_id};
+use weft_ondisk::Level;
 use weft_units::{Bytes, FullStripe, Sectors, Slot};
 
-use crate::assembly::{Selection, refusal, tell_dropped};
-use crate::knobs;
+use crate::assembly::{refusal, tell_dropped};
 use crate::look::{self, superblock_at};
-use crate::member::{self, MemberArg};
-use crate::outcome::{Exit, Failure, Outcome};
+use crate::outcome::Failure;
 use crate::size;
 use crate::target::{Target, only_volume};
-use crate::terminal::{print_json, stdout};
-
-/// Says which members a range of an array is on, and how it would be read and written, and why
-///
-/// As in: weft explain TARGET 1M 64K, or weft explain 1M 64K --members a.img b.img c.img. OFFSET
-/// and LENGTH are in bytes, or take K, M, G, T (binary) or sectors with s; LENGTH is 4K if it is
-/// left out. Nothing is assumed to be cached.
-#[derive(Debug, Args)]
-#[command(override_usage = "weft explain [OPTIONS] TARGET OFFSET [LENGTH]\n       \
-                            weft explain [OPTIONS] OFFSET [LENGTH] --members MEMBER...")]
-pub(crate) struct Explain {
-    /// Name or control socket of a running volume, unless there is --members; then where, how much
-    #[arg(value_name = "TARGET OFFSET LENGTH", required = true, num_args = 1..=3)]
-    what: Vec<String>,
-    /// Explain the array of these members, which does not run
-    #[arg(long, value_name = "MEMBER", num_args = 1.., value_parser = MemberArg::parser())]
-    members: Vec<MemberArg>,
-    /// As if this knob had another value; of those that matter, rmw_level and stripe_size
-    #[arg(long = "set", value_name = "KNOB=VALUE")]
-    knobs: Vec<String>,
-    #[command(flatten)]
-    selection: Selection,
-    /// Print one JSON object
-    #[arg(long)]
-    json: bool,
-}
-
-pub(crate) fn run(arguments: &Explain) -> Outcome {
-    let (target, range) = match (arguments.what.as_slice(), arguments.members.is_empty()) {
-        ([target, range @ ..], true) if !range.is_empty() => (Some(target), range),
-        (range, false) if range.len() <= 2 => (None, range),
-        _ => {
-            return Err(Failure::usage(
-                "expected TARGET OFFSET [LENGTH], or OFFSET [LENGTH] --members MEMBER…",
-            ));
-        }
-    };
-    let mut array = match target {
-        Some(target) => Array::of_target(target)?,
-        None => {
-            let paths = member::paths(&arguments.members).map_err(Failure::Usage)?;
-            Array::of_members(&paths, arguments.selection.options()?)?
-        }
-    };
-    for setting in &arguments.knobs {
-        let (name, value) = knobs::split(setting)?;
-        knobs::set(&mut array.knobs, name, value).map_err(Failure::usage)?;
-    }
-    let range = array.range(range)?;
-    let explained = array.explain(range);
-    if arguments.json {
-        print_json(&array.to_json(&explained))?;
-    } else {
-        array.print(&explained)?;
-    }
-    Ok(Exit::Done)
-}
 
 /// What has to be known of an array.
-struct Array {
-    name: String,
-    geometry: Geometry,
-    slots: Vec<Held>,
+pub(super) struct Array {
+    pub(super) name: String,
+    pub(super) geometry: Geometry,
+    pub(super) slots: Vec<Held>,
     /// Parity may be wrong from here on.
-    resync_from: Option<Sectors>,
-    knobs: Knobs,
+    pub(super) resync_from: Option<Sectors>,
+    pub(super) knobs: Knobs,
 }
 
 /// Content of a slot.
-struct Held {
-    label: Option<String>,
+pub(super) struct Held {
+    pub(super) label: Option<String>,
     /// `None` where it is not known.
-    data_offset: Option<Sectors>,
+    pub(super) data_offset: Option<Sectors>,
     /// Data sectors that are good.
-    recovery_offset: Sectors,
+    pub(super) recovery_offset: Sectors,
 }
 
 /// A range of sectors of the array. What is smaller than a sector is read and written with it.
-struct Range {
+pub(super) struct Range {
     /// As asked.
-    bytes: std::ops::Range<u64>,
-    sectors: std::ops::Range<u64>,
+    pub(super) bytes: std::ops::Range<u64>,
+    pub(super) sectors: std::ops::Range<u64>,
 }
 
 /// A part of the range that is on one member, side by side.
-struct Piece {
-    bytes: std::ops::Range<u64>,
-    full_stripe: FullStripe,
-    slot: Slot,
+pub(super) struct Piece {
+    pub(super) bytes: std::ops::Range<u64>,
+    pub(super) full_stripe: FullStripe,
+    pub(super) slot: Slot,
     /// On the member, counted from its data offset.
-    sector: Sectors,
-    len: Sectors,
+    pub(super) sector: Sectors,
+    pub(super) len: Sectors,
 }
 
 /// Stripes that are treated alike.
-struct Stripes {
-    full_stripe: FullStripe,
+pub(super) struct Stripes {
+    pub(super) full_stripe: FullStripe,
     /// Sectors of each member's data.
-    sectors: std::ops::Range<u64>,
-    count: u64,
-    read: ReadPlan,
-    write: WritePlan,
+    pub(super) sectors: std::ops::Range<u64>,
+    pub(super) count: u64,
+    pub(super) read: ReadPlan,
+    pub(super) write: WritePlan,
 }
 
 #[derive(Clone, PartialEq, Eq)]
-struct ReadPlan {
+pub(super) struct ReadPlan {
     /// Members asked for exactly what is wanted, past the stripe cache.
-    chunk_aligned: bool,
-    reads: SlotSet,
-    recovered: SlotSet,
+    pub(super) chunk_aligned: bool,
+    pub(super) reads: SlotSet,
+    pub(super) recovered: SlotSet,
 }
 
 #[derive(Clone, PartialEq, Eq)]
-struct WritePlan {
-    mode: Option<Mode>,
-    reads: SlotSet,
-    recovered: SlotSet,
-    writes: SlotSet,
-    why: String,
+pub(super) struct WritePlan {
+    pub(super) mode: Option<Mode>,
+    pub(super) reads: SlotSet,
+    pub(super) recovered: SlotSet,
+    pub(super) writes: SlotSet,
+    pub(super) why: String,
 }
 
-struct Explained {
-    range: Range,
-    pieces: Vec<Piece>,
-    stripes: Vec<Stripes>,
+pub(super) struct Explained {
+    pub(super) range: Range,
+    pub(super) pieces: Vec<Piece>,
+    pub(super) stripes: Vec<Stripes>,
     /// Bytes at the end of the range that are left out, because there are too many.
-    left_out: u64,
+    pub(super) left_out: u64,
 }
 
 impl Array {
-    fn of_members(paths: &[PathBuf], chosen: Options) -> Result<Self, Failure> {
+    pub(super) fn of_members(paths: &[PathBuf], chosen: Options) -> Result<Self, Failure> {
         let options =
             Options { read_only: true, force_dirty: true, without_journal: true, ..chosen };
         let candidates = look::candidates(&look::open_all(paths)?, &options);
@@ -189,7 +123,7 @@ impl Array {
         })
     }
 
-    fn of_target(name: &str) -> Result<Self, Failure> {
+    pub(super) fn of_target(name: &str) -> Result<Self, Failure> {
         let mut target = Target::connect(name)?;
         let status = target.status()?;
         let volume = only_volume(name, &status)?;
@@ -230,7 +164,7 @@ impl Array {
         Ok(Self { name: volume.name.clone(), geometry, slots, resync_from, knobs })
     }
 
-    fn range(&self, texts: &[String]) -> Result<Range, Failure> {
+    pub(super) fn range(&self, texts: &[String]) -> Result<Range, Failure> {
         let parse = |text: &String| size::bytes(text).map(|bytes| bytes.0).map_err(Failure::Usage);
         let offset = texts.first().map_or(Ok(0), parse)?;
         let length = texts.get(1).map_or(Ok(4096), parse)?;
@@ -245,7 +179,7 @@ impl Array {
         Ok(Range { bytes: offset..end, sectors: offset / 512..end.div_ceil(512) })
     }
 
-    fn explain(&self, range: Range) -> Explained {
+    pub(super) fn explain(&self, range: Range) -> Explained {
         let chunk = self.geometry.chunk().0;
         let mut pieces = Vec::new();
         let mut at = range.sectors.start;
@@ -391,11 +325,11 @@ impl Array {
     }
 
     /// `slot 1 (b.img), slot 3 (d.img)`.
-    fn list(&self, slots: SlotSet) -> String {
+    pub(super) fn list(&self, slots: SlotSet) -> String {
         slots.ascending().map(|slot| self.title(slot)).collect::<Vec<_>>().join(", ")
     }
 
-    fn title(&self, slot: Slot) -> String {
+    pub(super) fn title(&self, slot: Slot) -> String {
         let held = self.slots.get(slot.index()).and_then(|held| held.label.as_deref());
         let name = held.map(|label| {
             let path = std::path::Path::new(label);
@@ -405,13 +339,13 @@ impl Array {
     }
 
     /// Where a piece begins on its member; `None` when nobody stands there.
-    fn sector_on_member(&self, piece: &Piece) -> Option<u64> {
+    pub(super) fn sector_on_member(&self, piece: &Piece) -> Option<u64> {
         let held = self.slots.get(piece.slot.index())?;
         held.data_offset.map(|offset| offset.0 + piece.sector.0)
     }
 
     /// `D7`, `P`, `Q`: what a slot holds in a full stripe.
-    fn role(&self, full_stripe: FullStripe, slot: Slot) -> String {
+    pub(super) fn role(&self, full_stripe: FullStripe, slot: Slot) -> String {
         let placement = self.geometry.placement(full_stripe);
         match placement.data_index(slot) {
             Some(index) => {
@@ -421,162 +355,6 @@ impl Array {
             None if slot == placement.p => "P".into(),
             None => "Q".into(),
         }
-    }
-
-    fn print(&self, explained: &Explained) -> Result<(), Failure> {
-        let mut out = stdout();
-        let geometry = &self.geometry;
-        let layout = layout_id::name(geometry.level(), geometry.layout());
-        let range = &explained.range.bytes;
-        writeln!(
-            out,
-            "bytes {}..{} of {}: {}, {} members, chunk {}{}",
-            range.start,
-            range.end,
-            self.name,
-            geometry.level(),
-            geometry.members(),
-            size::human(geometry.chunk().bytes()),
-            layout.map(|layout| format!(", {layout}")).unwrap_or_default()
-        )?;
-        let mut shown = None;
-        for piece in &explained.pieces {
-            if shown != Some(piece.full_stripe) {
-                shown = Some(piece.full_stripe);
-                let row: Vec<String> = (0..geometry.members())
-                    .map(|slot| format!("{:>6}", self.role(piece.full_stripe, Slot(slot))))
-                    .collect();
-                writeln!(
-                    out,
-                    "\nfull stripe {}, slots 0 to {}: {}",
-                    piece.full_stripe.0,
-                    geometry.members() - 1,
-                    row.join(" ")
-                )?;
-            }
-            let (start, end) = (piece.sector.0, piece.sector.0 + piece.len.0);
-            let place = match self.sector_on_member(piece) {
-                Some(on) => {
-                    format!("sectors {on}..{} (data sectors {start}..{end})", on + piece.len.0)
-                }
-                None => format!("data sectors {start}..{end}"),
-            };
-            writeln!(
-                out,
-                "  bytes {}..{}: {} of {}, {place}",
-                piece.bytes.start,
-                piece.bytes.end,
-                self.role(piece.full_stripe, piece.slot),
-                self.title(piece.slot),
-            )?;
-        }
-        if explained.left_out > 0 {
-            let left_out = size::human(weft_units::Bytes(explained.left_out));
-            writeln!(out, "  … and {left_out} more, not shown; name a shorter range")?;
-        }
-        for stripes in &explained.stripes {
-            let count = if stripes.count == 1 {
-                "1 stripe".into()
-            } else {
-                format!("{} stripes", stripes.count)
-            };
-            writeln!(
-                out,
-                "\n{count} of the stripe cache in full stripe {}, data sectors {}..{}, each:",
-                stripes.full_stripe.0, stripes.sectors.start, stripes.sectors.end
-            )?;
-            writeln!(out, "  read:  {}", self.read_text(&stripes.read))?;
-            let write = &stripes.write;
-            let mode = write.mode.map_or("no parity to keep", mode_text);
-            let reads = if write.reads.is_empty() {
-                "reads nothing".into()
-            } else {
-                format!("reads {}", self.list(write.reads))
-            };
-            let recovers = if write.recovered.is_empty() {
-                String::new()
-            } else {
-                format!(", computes {}", self.list(write.recovered))
-            };
-            writeln!(
-                out,
-                "  write: {mode}: {reads}{recovers}; writes {}",
-                self.list(write.writes)
-            )?;
-            writeln!(out, "         because {}", write.why)?;
-        }
-        out.flush()?;
-        Ok(())
-    }
-
-    fn read_text(&self, read: &ReadPlan) -> String {
-        if read.chunk_aligned {
-            return format!("{}, just the sectors wanted, past the cache", self.list(read.reads));
-        }
-        let reads =
-            format!("{}, through the cache because the array is degraded", self.list(read.reads));
-        if read.recovered.is_empty() {
-            reads
-        } else {
-            format!("{reads}; computes {}", self.list(read.recovered))
-        }
-    }
-
-    fn to_json(&self, explained: &Explained) -> Value {
-        let slots = |set: SlotSet| set.ascending().map(|slot| slot.0).collect::<Vec<_>>();
-        let pieces: Vec<Value> = explained
-            .pieces
-            .iter()
-            .map(|piece| {
-                let held = self.slots.get(piece.slot.index());
-                json!({
-                    "offset": piece.bytes.start,
-                    "length": piece.bytes.end - piece.bytes.start,
-                    "full_stripe": piece.full_stripe.0,
-                    "slot": piece.slot.0,
-                    "member": held.and_then(|held| held.label.clone()),
-                    "sector": self.sector_on_member(piece),
-                    "data_sector": piece.sector.0,
-                })
-            })
-            .collect();
-        let stripes: Vec<Value> = explained
-            .stripes
-            .iter()
-            .map(|stripes| {
-                let placement = self.geometry.placement(stripes.full_stripe);
-                json!({
-                    "full_stripe": stripes.full_stripe.0,
-                    "data_sector": stripes.sectors.start,
-                    "data_sectors": stripes.sectors.end - stripes.sectors.start,
-                    "stripes": stripes.count,
-                    "p_slot": placement.p.0,
-                    "q_slot": placement.q.map(|slot| slot.0),
-                    "read": {
-                        "chunk_aligned": stripes.read.chunk_aligned,
-                        "reads": slots(stripes.read.reads),
-                        "computes": slots(stripes.read.recovered),
-                    },
-                    "write": {
-                        "plan": stripes.write.mode.map(mode_text),
-                        "reads": slots(stripes.write.reads),
-                        "computes": slots(stripes.write.recovered),
-                        "writes": slots(stripes.write.writes),
-                        "why": stripes.write.why,
-                    },
-                })
-            })
-            .collect();
-        json!({
-            "schema": "weft.explain/2",
-            "name": self.name,
-            "level": self.geometry.level().name(),
-            "offset": explained.range.bytes.start,
-            "length": explained.range.bytes.end - explained.range.bytes.start,
-            "left_out_bytes": explained.left_out,
-            "pieces": pieces,
-            "stripes": stripes,
-        })
     }
 }
 
@@ -628,13 +406,6 @@ fn follow(mut facts: Facts, done: impl Fn(&Facts) -> bool) -> (SlotSet, SlotSet,
         }
     }
     (reads, recovered, None)
-}
-
-fn mode_text(mode: Mode) -> &'static str {
-    match mode {
-        Mode::ReadModifyWrite => "read-modify-write",
-        Mode::Reconstruct => "reconstruct-write",
-    }
 }
 
 /// More pieces than this are not shown.

@@ -1,0 +1,250 @@
+//! `weft demo`: a guided tour of an array on files, with a failure, a rebuild and a repair.
+//!
+//! A RAID 5 volume on files lives through a bad day: served over NBD, written and verified, a
+//! member failing in the middle of the writes, rebuilt on a fifth file while writes go on, a check
+//! that reads every stripe, a flipped byte found and repaired. Every byte goes through the same
+//! server, engine and protocol as with `weft serve`. Each step is measured and asserted; the first
+//! that fails ends it. Then the same engine runs on simulated disks, before and with the patches
+//! that `weft reproduce` knows.
+
+mod tour;
+mod use_volume;
+
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use clap::Args;
+use weft_engine::knobs::Knobs;
+use weft_engine::raid::geometry::Geometry;
+use weft_export::client::NbdClient;
+use weft_units::{Bytes, FullStripe};
+
+use crate::inside::Inside;
+use crate::look::Looked;
+use crate::new_array::make_files_of_array;
+use crate::outcome::{Exit, Failure, Outcome};
+use crate::pattern::{BLOCK, Expected};
+use crate::sync_action::STRIPE_SECTORS;
+use crate::target::Target;
+use crate::terminal;
+use crate::volume::Opening;
+use crate::{member, size};
+use tour::{Measured, Tour};
+use use_volume::Used;
+
+/// Shows what weft does, on files made on the spot: the guided tour
+///
+/// Makes four sparse files, a RAID 5 array of them, and takes it through a bad day; then measures
+/// two published patches again, as weft reproduce does in its shortest runs. Needs neither root nor
+/// anything installed, and less than a minute and a half on two CPUs. Exit status: 0, or 1 when a
+/// step failed.
+#[derive(Debug, Args)]
+pub(crate) struct Demo {
+    /// Where to make the files [default: a temporary directory]
+    #[arg(long)]
+    dir: Option<PathBuf>,
+    /// Keep the files
+    #[arg(long)]
+    keep: bool,
+    /// How large each file is
+    #[arg(long, value_name = "SIZE", default_value = "64M", value_parser = size::with_unit)]
+    member_size: Bytes,
+    /// End after the bad day, without the patches
+    #[arg(long)]
+    skip_patches: bool,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn run(arguments: &Demo) -> Outcome {
+    if !(Bytes::mib(8)..=Bytes::mib(16 << 10)).contains(&arguments.member_size) {
+        return Err(Failure::usage("--member-size: expected 8M to 16G"));
+    }
+    // For sockets, and for files where no directory was named. Paths of sockets must be short.
+    let scratch = terminal::scratch()?;
+    let directory = match &arguments.dir {
+        Some(directory) => {
+            std::fs::create_dir_all(directory).map_err(|error| {
+                Failure::failed(format!("{}: {error}", member::label(directory)))
+            })?;
+            directory.clone()
+        }
+        None => scratch.path().to_owned(),
+    };
+    let files: Vec<PathBuf> =
+        (0..FILES).map(|number| directory.join(format!("weft-demo-{number}.img"))).collect();
+    for file in &files {
+        if file.symlink_metadata().is_ok() {
+            return Err(Failure::refused(format!(
+                "{}: exists; nothing was written; remove it, or name another --dir",
+                member::label(file)
+            )));
+        }
+    }
+    let mut passing = if arguments.keep { Vec::new() } else { files.clone() };
+    if !(arguments.keep && arguments.dir.is_none()) {
+        passing.push(scratch.path().to_owned());
+    }
+    terminal::remove_when_interrupted(&passing)?;
+    let mut tour = Tour { json: arguments.json, start: Instant::now(), steps: Vec::new() };
+    let result = day(arguments, &mut tour, &files, scratch.path());
+    let kept = arguments.keep;
+    if !kept {
+        for file in &files {
+            // One that was not made yet, or is in a directory that goes as a whole.
+            let _ = std::fs::remove_file(file);
+        }
+    }
+    if kept && arguments.dir.is_none() {
+        let _ = scratch.keep();
+    }
+    tour.tell_of_files(&result, &files, kept)?;
+    let result = result.and_then(|()| match arguments.skip_patches {
+        true => Ok(None),
+        false => tour.patches().map(Some),
+    });
+    tour.end(&result, &files, kept)?;
+    result.map(|_| Exit::Done)
+}
+
+/// The bad day, step by step.
+fn day(
+    arguments: &Demo,
+    tour: &mut Tour,
+    files: &[PathBuf],
+    sockets: &Path,
+) -> Result<(), Failure> {
+    let (four, fifth) = files.split_at(FILES - 1);
+    let geometry = tour.step("create", || {
+        let geometry = make_files_of_array("5", CHUNK, arguments.member_size, NAME, four)?;
+        let text = format!(
+            "RAID 5 on 4 sparse files of {}: {} for data; all holes, so parity is right already",
+            size::human(arguments.member_size),
+            size::human(geometry.array_size().bytes())
+        );
+        Ok((geometry, Measured::new(text)))
+    })?;
+    let mut volume = tour.step("serve", || {
+        let inside = serve(four, sockets)?;
+        let client = connect(&inside)?;
+        let text = format!("over NBD at {}, through {}", inside.uri, inside.ready.backend);
+        let target = Target::connect(&inside.control.to_string_lossy())?;
+        let expected = Expected::zeros(client.size());
+        let all = client.size() / BLOCK * BLOCK;
+        Ok((
+            Used { inside, client, target, expected, all, write: 0, seed: SEED },
+            Measured::new(text),
+        ))
+    })?;
+    tour.step("write", || volume.write_all())?;
+    tour.step("verify", || volume.verify("read back, every word of it right"))?;
+    let failing = four.get(1).ok_or_else(|| Failure::failed("no file to fail"))?;
+    tour.step("fail", || volume.fail_amid_writes(failing))?;
+    tour.step("degraded", || volume.verify("read without it, reconstructed from the other three"))?;
+    let fresh = fifth.first().ok_or_else(|| Failure::failed("no fifth file"))?;
+    tour.step("rebuild", || volume.rebuild_amid_writes(fresh, arguments.member_size))?;
+    tour.step("verify-rebuilt", || volume.verify("read back after the rebuild"))?;
+    let stripes = geometry.member_size().0 / STRIPE_SECTORS;
+    tour.step("check", || {
+        volume.check("check", stripes, 0..=0, "every stripe read, parity right")
+    })?;
+    tour.step("flip", || {
+        let (text, member) = flip_a_byte(&geometry, files, &mut volume)?;
+        let _ = member;
+        Ok(((), Measured::new(text)))
+    })?;
+    tour.step("find", || {
+        volume.check("check", stripes, 1..=u64::MAX, "the flipped byte is found")
+    })?;
+    tour.step("repair", || volume.check("repair", stripes, 1..=u64::MAX, "parity written again"))?;
+    tour.step("check-again", || volume.check("check", stripes, 0..=0, "nothing differs any more"))?;
+    let Used { mut inside, client, target, expected, all, .. } = volume;
+    tour.step("stop", || {
+        drop((client, target));
+        inside.stop()?;
+        Ok(((), Measured::new("flushed, marked clean, members closed".into())))
+    })?;
+    tour.step("again", || {
+        // The file that failed is named as well, and is not to be believed.
+        let (inside, refused) = reopen(files, failing, sockets)?;
+        let client = connect(&inside)?;
+        let target = Target::connect(&inside.control.to_string_lossy())?;
+        let mut volume = Used { inside, client, target, expected, all, write: 0, seed: SEED };
+        let ((), mut measured) = volume.verify("read after assembling the files again")?;
+        volume.inside.stop()?;
+        measured.text = format!("{}; {refused}", measured.text);
+        Ok(((), measured))
+    })?;
+    Ok(())
+}
+
+/// Changes one byte of parity in a file, behind the server's back: on data, repair would have to
+/// guess which of data and parity is right, and takes data, as md does.
+fn flip_a_byte(
+    geometry: &Geometry,
+    files: &[PathBuf],
+    volume: &mut Used,
+) -> Result<(String, PathBuf), Failure> {
+    let full_stripe = FullStripe(geometry.member_size().0 / geometry.chunk().0 / 3);
+    let slot = geometry.placement(full_stripe).p;
+    let status = volume.volume()?;
+    let held = status.members.iter().find(|member| member.slot == Some(slot.0));
+    let path = held
+        .and_then(|member| files.iter().find(|file| label(file) == member.label))
+        .ok_or_else(|| Failure::failed(format!("no file holds slot {}", slot.0)))?;
+    let superblock = Looked::open(path)?.superblock().map_err(Failure::Failed)?;
+    let sector = superblock.data_offset().0 + full_stripe.0 * geometry.chunk().0;
+    let byte = sector * 512 + 1234;
+    let at = |error: std::io::Error| Failure::failed(format!("{}: {error}", label(path)));
+    let file = std::fs::File::options().read(true).write(true).open(path).map_err(at)?;
+    let mut old = [0];
+    file.read_exact_at(&mut old, byte).map_err(at)?;
+    file.write_all_at(&[old[0] ^ 0x10], byte).map_err(at)?;
+    file.sync_all().map_err(at)?;
+    let text = format!("one bit of byte {byte} of {}, in the parity of a stripe", name(path));
+    Ok((text, path.clone()))
+}
+
+/// All five files, read-only; what was said of the one that had failed.
+fn reopen(files: &[PathBuf], failed: &Path, sockets: &Path) -> Result<(Inside, String), Failure> {
+    let volume = Opening::read_only().open(files)?;
+    let assembly = &volume.assembly;
+    ensure(assembly.degraded() == 0, || "the array is degraded".into())?;
+    ensure(assembly.resync_from.is_none(), || "the array is dirty".into())?;
+    let dropped = assembly.dropped.iter().find(|dropped| dropped.member.label == label(failed));
+    let dropped =
+        dropped.ok_or_else(|| Failure::failed("the file that had failed is believed again"))?;
+    let text = format!("{} is not believed: {}", name(failed), dropped.reason);
+    Ok((Inside::start(volume, Knobs::default(), NAME, sockets)?, text))
+}
+
+fn serve(files: &[PathBuf], sockets: &Path) -> Result<Inside, Failure> {
+    Inside::start(Opening::default().open(files)?, Knobs::default(), NAME, sockets)
+}
+
+fn connect(inside: &Inside) -> Result<NbdClient, Failure> {
+    NbdClient::connect(&inside.uri).map_err(Failure::Failed)
+}
+
+/// A file as the server calls it.
+fn label(path: &Path) -> String {
+    crate::volume::spec(path).label
+}
+
+fn name(path: &Path) -> String {
+    path.file_name().map(|name| member::label(Path::new(name))).unwrap_or_default()
+}
+
+fn ensure(holds: bool, otherwise: impl FnOnce() -> String) -> Result<(), Failure> {
+    if holds { Ok(()) } else { Err(Failure::Failed(otherwise())) }
+}
+
+/// Name of the array.
+const NAME: &str = "weft-demo";
+/// Four, and one to take the place of another.
+const FILES: usize = 5;
+/// Small, so that every write meets several chunks.
+const CHUNK: Bytes = Bytes::kib(64);
+const SEED: u64 = 0x7765_6674_2d64_656d;

@@ -1,0 +1,264 @@
+//! The load of the demo: writes, verification, a failure and a rebuild in the middle of writes.
+
+use std::collections::VecDeque;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use weft_export::client::NbdClient;
+use weft_export::control::{Command, VolumeStatus};
+use weft_units::Bytes;
+
+use super::tour::Measured;
+use super::{NAME, ensure, label, name};
+use crate::inside::Inside;
+use crate::outcome::Failure;
+use crate::pattern::{self, BLOCK, Expected};
+use crate::size;
+use crate::sync_action::{self, STRIPE_SECTORS};
+use crate::target::{Target, only_volume};
+use crate::terminal::{progress, took};
+
+/// The volume of the demo, in use.
+pub(super) struct Used {
+    pub(super) inside: Inside,
+    pub(super) client: NbdClient,
+    pub(super) target: Target,
+    pub(super) expected: Expected,
+    /// Bytes that are written and verified.
+    pub(super) all: u64,
+    /// The last write.
+    pub(super) write: u32,
+    pub(super) seed: u64,
+}
+
+/// Requests on their way, with their range.
+struct Flight(VecDeque<(u64, std::ops::Range<u64>)>);
+
+impl Used {
+    /// Everything once, in order.
+    pub(super) fn write_all(&mut self) -> Result<((), Measured), Failure> {
+        let bar = progress("write", self.all);
+        let mut flight = Flight(VecDeque::new());
+        let start = Instant::now();
+        let mut at = 0;
+        while at < self.all {
+            let len = PIECE.min(self.all - at);
+            self.send(&mut flight, at, len)?;
+            bar.inc(len);
+            at += len;
+        }
+        self.land(&mut flight, 0)?;
+        self.flush()?;
+        bar.finish_and_clear();
+        let text = "written and flushed; every 8 bytes name their address and their write".into();
+        Ok(((), Measured::new(text).bytes(self.all, start.elapsed())))
+    }
+
+    /// Everything, compared word by word.
+    pub(super) fn verify(&mut self, what: &str) -> Result<((), Measured), Failure> {
+        let bar = progress("verify", self.all);
+        let start = Instant::now();
+        let mut waiting: VecDeque<(u64, u64)> = VecDeque::new();
+        let mut next = 0;
+        while next < self.all || !waiting.is_empty() {
+            while next < self.all && waiting.len() < DEPTH {
+                let len = PIECE.min(self.all - next);
+                let cookie = self
+                    .client
+                    .read(next, u32::try_from(len).unwrap_or(u32::MAX))
+                    .map_err(Failure::Failed)?;
+                waiting.push_back((cookie, next));
+                next += len;
+            }
+            let answer = self.client.answer().map_err(Failure::Failed)?;
+            let found = waiting.iter().position(|(cookie, _)| *cookie == answer.cookie);
+            let Some((_, at)) = found.and_then(|index| waiting.remove(index)) else {
+                return Err(Failure::failed("an answer to nothing"));
+            };
+            let data = answer
+                .result
+                .map_err(|error| Failure::failed(format!("read at byte {at}: {error}")))?;
+            self.expected.verify(at, &data).map_err(Failure::Failed)?;
+            bar.inc(data.len() as u64);
+        }
+        bar.finish_and_clear();
+        Ok(((), Measured::new(what.to_owned()).bytes(self.all, start.elapsed())))
+    }
+
+    /// Random writes; in the middle of them a member fails.
+    pub(super) fn fail_amid_writes(&mut self, member: &Path) -> Result<((), Measured), Failure> {
+        let start = Instant::now();
+        let mut flight = Flight(VecDeque::new());
+        let (mut bytes, mut before) = (0, 0);
+        for count in 0..RANDOM_WRITES {
+            bytes += self.send_random(&mut flight)?;
+            if count == RANDOM_WRITES / 2 {
+                before = flight.0.len();
+                let members = vec![label(member)];
+                self.target.ask(Command::Fail { members })?;
+            }
+        }
+        self.land(&mut flight, 0)?;
+        self.flush()?;
+        let volume = self.volume()?;
+        ensure(volume.degraded == 1, || format!("degraded: found {}", volume.degraded))?;
+        let text = format!(
+            "{} failed amid {RANDOM_WRITES} random writes, {before} of them on their way; none \
+             was lost",
+            name(member)
+        );
+        Ok(((), Measured::new(text).bytes(bytes, start.elapsed())))
+    }
+
+    /// A new member is filled while random writes go on.
+    pub(super) fn rebuild_amid_writes(
+        &mut self,
+        fresh: &Path,
+        bytes: Bytes,
+    ) -> Result<((), Measured), Failure> {
+        let at = |error: std::io::Error| Failure::failed(format!("{}: {error}", label(fresh)));
+        let file = std::fs::File::create_new(fresh).map_err(at)?;
+        file.set_len(bytes.0).map_err(at)?;
+        drop(file);
+        let start = Instant::now();
+        self.target.ask(Command::Add { members: vec![label(fresh)] })?;
+        let bar = progress("rebuild", 0);
+        let mut flight = Flight(VecDeque::new());
+        let (mut count, mut written) = (0, 0);
+        loop {
+            // A few writes between two looks; they go on while we look.
+            for _ in 0..BURST {
+                written += self.send_random(&mut flight)?;
+                count += 1;
+            }
+            let volume = self.volume()?;
+            if let Some((done, total)) = volume.sync_completed {
+                bar.set_length(total * 512);
+                bar.set_position(done * 512);
+            }
+            if volume.degraded == 0 {
+                break;
+            }
+            ensure(start.elapsed() < REBUILD_MAX, || {
+                format!("not rebuilt after {}: {}", took(REBUILD_MAX), volume.sync_action)
+            })?;
+        }
+        bar.finish_and_clear();
+        let elapsed = start.elapsed();
+        self.land(&mut flight, 0)?;
+        self.flush()?;
+        let volume = self.volume()?;
+        let (done, total) = volume.sync_completed.unwrap_or((0, 0));
+        ensure(total > 0 && done == total, || format!("rebuilt {done} of {total} sectors"))?;
+        let text = format!(
+            "{} rebuilt while {count} writes ({}) went on",
+            name(fresh),
+            size::human(Bytes(written))
+        );
+        Ok(((), Measured::new(text).bytes(total * 512, elapsed).stripes(total / STRIPE_SECTORS)))
+    }
+
+    /// A check or repair that must read `stripes` stripes and count within the range.
+    pub(super) fn check(
+        &mut self,
+        action: &'static str,
+        stripes: u64,
+        count: std::ops::RangeInclusive<u64>,
+        what: &str,
+    ) -> Result<((), Measured), Failure> {
+        let before = self.volume()?;
+        let report = sync_action::perform(&mut self.target, action)?;
+        let after = self.volume()?;
+        ensure(report.stripes == stripes, || {
+            format!("{action} passed {} stripes of {stripes}", report.stripes)
+        })?;
+        // What the members were asked for, not what the action says of itself.
+        let mut bytes = 0;
+        for member in after.members.iter().filter(|member| member.state == "in_sync") {
+            let earlier = before.members.iter().find(|other| other.index == member.index);
+            let read = member.sectors_read - earlier.map_or(0, |earlier| earlier.sectors_read);
+            bytes += read * 512;
+            ensure(read >= stripes * STRIPE_SECTORS, || {
+                format!("{action} read {read} sectors of {}, expected all", member.label)
+            })?;
+        }
+        ensure(count.contains(&report.mismatch_cnt), || {
+            format!("{action}: mismatch_cnt: found {}, expected {count:?}", report.mismatch_cnt)
+        })?;
+        let text = format!("{what}; mismatch_cnt {}", report.mismatch_cnt);
+        Ok(((), Measured::new(text).bytes(bytes, report.took).stripes(stripes)))
+    }
+
+    /// A write of one to 64 blocks somewhere, apart from those on their way.
+    fn send_random(&mut self, flight: &mut Flight) -> Result<u64, Failure> {
+        loop {
+            let blocks = self.all / BLOCK;
+            // Mostly small ones, as a busy day has them.
+            let len = if self.random(4) == 0 { 1 + self.random(64) } else { 1 + self.random(4) };
+            let len = len.min(blocks);
+            let at = self.random(blocks - len + 1) * BLOCK;
+            let len = len * BLOCK;
+            let apart = |(_, other): &(u64, std::ops::Range<u64>)| {
+                at + len <= other.start || other.end <= at
+            };
+            if flight.0.iter().all(apart) {
+                self.send(flight, at, len)?;
+                return Ok(len);
+            }
+        }
+    }
+
+    fn send(&mut self, flight: &mut Flight, at: u64, len: u64) -> Result<(), Failure> {
+        self.land(flight, DEPTH - 1)?;
+        self.write += 1;
+        let data = pattern::fill(self.write, at, len);
+        let cookie = self.client.write(at, &data).map_err(Failure::Failed)?;
+        self.expected.written(self.write, at, len);
+        flight.0.push_back((cookie, at..at + len));
+        Ok(())
+    }
+
+    /// Waits until at most `count` writes are on their way.
+    fn land(&mut self, flight: &mut Flight, count: usize) -> Result<(), Failure> {
+        while flight.0.len() > count {
+            let answer = self.client.answer().map_err(Failure::Failed)?;
+            let index = flight.0.iter().position(|(cookie, _)| *cookie == answer.cookie);
+            let range = index.and_then(|index| flight.0.remove(index)).map(|(_, range)| range);
+            if let Err(error) = answer.result {
+                return Err(Failure::failed(format!("write of bytes {range:?}: {error}")));
+            }
+        }
+        Ok(())
+    }
+
+    fn flush(&mut self) -> Result<(), Failure> {
+        let cookie = self.client.flush().map_err(Failure::Failed)?;
+        self.client.finish(cookie).map(drop).map_err(Failure::Failed)
+    }
+
+    pub(super) fn volume(&mut self) -> Result<VolumeStatus, Failure> {
+        let status = self.target.status()?;
+        only_volume(NAME, &status).cloned()
+    }
+
+    /// Below `bound`. The same numbers every day.
+    ///
+    /// Source   G. Marsaglia, "Xorshift RNGs", the triple 13, 7, 17
+    fn random(&mut self, bound: u64) -> u64 {
+        self.seed ^= self.seed << 13;
+        self.seed ^= self.seed >> 7;
+        self.seed ^= self.seed << 17;
+        self.seed % bound.max(1)
+    }
+}
+
+/// Bytes of a large request.
+const PIECE: u64 = 1 << 20;
+/// Requests on their way.
+const DEPTH: usize = 16;
+/// Enough to meet every state of the cache, few enough for a second or two.
+const RANDOM_WRITES: usize = 2000;
+/// Writes between two looks at a rebuild.
+const BURST: usize = 16;
+/// Far more than any machine needs.
+const REBUILD_MAX: Duration = Duration::from_secs(300);

@@ -1,0 +1,73 @@
+//! `weft explain`: shows what a read or write of a range does, member by member.
+//!
+//! It shows the members and sectors of the range, where parity is, and which plan the engine would
+//! follow. The places are the engine's geometry, the plans its planner, asked step by step for a
+//! stripe of which nothing is cached.
+
+mod model;
+mod show;
+
+use clap::Args;
+
+use crate::assembly::Selection;
+use crate::knobs;
+use crate::member::{self, MemberArg};
+use crate::outcome::{Exit, Failure, Outcome};
+use crate::terminal::print_json;
+use model::Array;
+
+/// Says which members a range of an array is on, and how it would be read and written, and why
+///
+/// As in: weft explain TARGET 1M 64K, or weft explain 1M 64K --members a.img b.img c.img. OFFSET
+/// and LENGTH are in bytes, or take K, M, G, T (binary) or sectors with s; LENGTH is 4K if it is
+/// left out. Nothing is assumed to be cached.
+#[derive(Debug, Args)]
+#[command(override_usage = "weft explain [OPTIONS] TARGET OFFSET [LENGTH]\n       \
+                            weft explain [OPTIONS] OFFSET [LENGTH] --members MEMBER...")]
+pub(crate) struct Explain {
+    /// Name or control socket of a running volume, unless there is --members; then where, how much
+    #[arg(value_name = "TARGET OFFSET LENGTH", required = true, num_args = 1..=3)]
+    what: Vec<String>,
+    /// Explain the array of these members, which does not run
+    #[arg(long, value_name = "MEMBER", num_args = 1.., value_parser = MemberArg::parser())]
+    members: Vec<MemberArg>,
+    /// As if this knob had another value; of those that matter, rmw_level and stripe_size
+    #[arg(long = "set", value_name = "KNOB=VALUE")]
+    knobs: Vec<String>,
+    #[command(flatten)]
+    selection: Selection,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn run(arguments: &Explain) -> Outcome {
+    let (target, range) = match (arguments.what.as_slice(), arguments.members.is_empty()) {
+        ([target, range @ ..], true) if !range.is_empty() => (Some(target), range),
+        (range, false) if range.len() <= 2 => (None, range),
+        _ => {
+            return Err(Failure::usage(
+                "expected TARGET OFFSET [LENGTH], or OFFSET [LENGTH] --members MEMBER…",
+            ));
+        }
+    };
+    let mut array = match target {
+        Some(target) => Array::of_target(target)?,
+        None => {
+            let paths = member::paths(&arguments.members).map_err(Failure::Usage)?;
+            Array::of_members(&paths, arguments.selection.options()?)?
+        }
+    };
+    for setting in &arguments.knobs {
+        let (name, value) = knobs::split(setting)?;
+        knobs::set(&mut array.knobs, name, value).map_err(Failure::usage)?;
+    }
+    let range = array.range(range)?;
+    let explained = array.explain(range);
+    if arguments.json {
+        print_json(&array.to_json(&explained))?;
+    } else {
+        array.print(&explained)?;
+    }
+    Ok(Exit::Done)
+}

@@ -1,0 +1,76 @@
+//! The end of the process: its exit status, and the message of a failure as text or JSON.
+//!
+//! Every message on standard error starts with `weft: `.
+//!
+//! Source   cli.md, "Exit status"
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use serde_json::json;
+
+use crate::outcome::{Exit, Failure, Outcome};
+use crate::terminal;
+
+/// Whether the command line has the flag `--json`: then standard output has JSON, though it fails.
+pub(crate) fn wants_json(arguments: impl Iterator<Item = OsString>) -> bool {
+    arguments.skip(1).take_while(|word| word != "--").any(|word| word == "--json")
+}
+
+/// Prints a failure as JSON on standard output, unless a value was printed there already: a
+/// document that says what is wrong.
+pub(crate) fn print_error(status: u8, message: &str) {
+    if terminal::printed_json() {
+        return;
+    }
+    let kind = match status {
+        2 => "usage",
+        3 => "refused",
+        _ => "failed",
+    };
+    let message = message.trim_end();
+    let error = json!({"schema": "weft.error/1", "error": message, "kind": kind, "exit": status});
+    // Nobody may be left to read it.
+    let _ = terminal::print_json(&error);
+}
+
+/// Prints the message, with `json` as JSON too, and gives the status of the process.
+pub(crate) fn finish(outcome: Outcome, json: bool) -> ExitCode {
+    let (status, message) = match outcome {
+        Ok(Exit::Done) => (0, None),
+        Ok(Exit::Degraded) => (4, None),
+        Ok(Exit::Mismatches) => (5, None),
+        Ok(Exit::Of(status)) => (status, None),
+        Err(Failure::Failed(message)) => (1, Some(message)),
+        Err(Failure::Usage(message)) => (2, Some(message)),
+        Err(Failure::Refused(message)) => (3, Some(message)),
+        Err(Failure::BrokenPipe) => (0, None),
+    };
+    if let Some(message) = message {
+        if json {
+            print_error(status, &message);
+        }
+        terminal::complain(&message);
+    }
+    ExitCode::from(status)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn json_is_asked_for_by_the_flag_alone() {
+        for (line, wanted) in [
+            ("weft stop vol --json", true),
+            ("weft --json", true),
+            ("weft stop vol", false),
+            ("weft cat -- --json", false),
+            ("weft serve m --exec --json-tool", false),
+            ("--json stop", false),
+        ] {
+            let words = line.split(' ').map(OsString::from);
+            assert_eq!(wants_json(words), wanted, "{line}");
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! A new array on its members: what is planned from the options, and the writing of it.
+//!
+//! Everything is planned before anything is written: geometry, places, contents of every
+//! superblock. Then files are made, superblocks written, and all of it flushed; when that fails
+//! half way, what was there before is put back.
+//!
+//! Redundancy must be right before the array is served. Three ways lead there. Members whose data
+//! area is all holes read as zeros, and the parity of zeros is zero, so nothing needs to be done.
+//! `--assume-clean` says that the user knows. Else the array is created as mdadm does: RAID 4 and 5
+//! with their last member as a spare, which `serve` rebuilds, RAID 6 dirty, which `serve` resyncs.
+
+mod options;
+mod places;
+mod plan;
+mod write;
+
+use std::path::PathBuf;
+
+use weft_engine::raid::geometry::Geometry;
+use weft_units::Bytes;
+
+use crate::member::MemberArg;
+use crate::outcome::Failure;
+
+pub(crate) use options::NewArrayOptions;
+pub(crate) use plan::{InitialSync, MemberWrite, Planned};
+
+/// Makes an array of files that do not exist yet, and says nothing.
+///
+/// # Errors
+/// As the command.
+pub(crate) fn make_files_of_array(
+    level: &str,
+    chunk: Bytes,
+    member_size: Bytes,
+    name: &str,
+    paths: &[PathBuf],
+) -> Result<Geometry, Failure> {
+    let options = NewArrayOptions {
+        level: level.to_owned(),
+        raid_devices: paths.len(),
+        chunk,
+        layout: None,
+        metadata: "1.2".into(),
+        size: None,
+        spare_devices: 0,
+        name: Some(name.to_owned()),
+        uuid: None,
+        assume_clean: false,
+        member_size: Some(member_size),
+        force: false,
+        bitmap: None,
+        consistency_policy: None,
+        members: paths.iter().cloned().map(MemberArg::Path).collect(),
+    };
+    let planned = Planned::of(&options)?;
+    planned.write()?;
+    Ok(planned.geometry)
+}

@@ -1,0 +1,150 @@
+//! The places of a new array: what stands at each position of the command line now.
+
+use std::path::{Path, PathBuf};
+
+use weft_ondisk::NewMember;
+use weft_runtime::spec::MemberSpec;
+use weft_units::{Bytes, Sectors};
+
+use super::NewArrayOptions;
+use super::options::{random_uuid, whole_sectors};
+use crate::look::{self, Looked};
+use crate::member::{self, MemberArg};
+use crate::outcome::Failure;
+use crate::size;
+use crate::terminal::complain;
+
+/// What will stand at a position of the command line.
+pub(super) enum Place {
+    /// Nobody.
+    Missing,
+    /// A file to be made.
+    New { path: PathBuf, label: String, size: Sectors },
+    /// Something that exists.
+    Old { path: PathBuf, looked: Looked },
+}
+
+/// Devices and their present content, by position. Nothing is changed.
+pub(super) fn places(arguments: &NewArrayOptions) -> Result<Vec<Place>, Failure> {
+    let mut places: Vec<Place> = Vec::with_capacity(arguments.members.len());
+    for argument in &arguments.members {
+        let place = match argument {
+            MemberArg::Missing => Place::Missing,
+            MemberArg::Ram(..) => {
+                return Err(Failure::usage(format!(
+                    "{argument}: memory would be gone when create ends; name a file or device"
+                )));
+            }
+            MemberArg::Path(path) => place(path, arguments.member_size)?,
+        };
+        for other in &places {
+            let same = match (other, &place) {
+                (Place::Old { looked: a, .. }, Place::Old { looked: b, .. }) if a.overlaps(b) => {
+                    return Err(Failure::usage(look::twice(b, a)));
+                }
+                (Place::New { path: a, .. }, Place::New { path: b, .. }) => {
+                    std::path::absolute(a).ok() == std::path::absolute(b).ok()
+                }
+                _ => false,
+            };
+            if same {
+                return Err(Failure::usage(format!(
+                    "{argument}: named twice; name each member once"
+                )));
+            }
+        }
+        places.push(place);
+    }
+    Ok(places)
+}
+
+fn place(path: &Path, member_size: Option<Bytes>) -> Result<Place, Failure> {
+    let label = member::label(path);
+    // Nothing is lost when an empty file is made larger.
+    let is_part = MemberSpec::path(path).is_part();
+    let absent = !is_part
+        && match std::fs::metadata(path) {
+            Ok(metadata) => metadata.is_file() && metadata.len() == 0,
+            Err(error) => {
+                if error.kind() == std::io::ErrorKind::NotFound && path.is_symlink() {
+                    return Err(Failure::failed(format!("{label}: a symbolic link to nothing")));
+                }
+                error.kind() == std::io::ErrorKind::NotFound
+            }
+        };
+    if !absent {
+        let looked = Looked::open(path)?;
+        if let Some(asked) = member_size.filter(|asked| *asked != looked.size.bytes()) {
+            let found = size::human(looked.size.bytes());
+            complain(&format!(
+                "{label}: exists with {found} and stays so; --member-size {} is for members to be \
+                 made",
+                size::human(asked)
+            ));
+        }
+        return Ok(Place::Old { path: path.to_owned(), looked });
+    }
+    let Some(bytes) = member_size else {
+        return Err(Failure::failed(format!(
+            "{label}: no such file, or an empty one; --member-size SIZE makes it"
+        )));
+    };
+    let size = whole_sectors("--member-size", bytes)?;
+    Ok(Place::New { path: path.to_owned(), label, size })
+}
+
+pub(super) fn refuse_foreign(places: &[Place]) -> Result<(), Failure> {
+    let mut found = Vec::new();
+    for place in places {
+        if let Place::Old { looked, .. } = place
+            && let Some(foreign) = looked.foreign()?
+        {
+            found.push(format!(
+                "{}: signature at byte {}: found {}, expected an empty member",
+                looked.label, foreign.byte, foreign.name
+            ));
+        }
+    }
+    match found.as_slice() {
+        [] => Ok(()),
+        found => Err(Failure::refused(format!(
+            "{}; nothing was written; --force overwrites what is there",
+            found.join("\nweft: ")
+        ))),
+    }
+}
+
+/// Slots and spares, as the plan takes them.
+pub(super) fn members_of(
+    places: &[Place],
+    slots: usize,
+) -> Result<(Vec<Option<NewMember>>, Vec<NewMember>), Failure> {
+    let mut members = Vec::with_capacity(places.len());
+    for place in places {
+        members.push(match place {
+            Place::Missing => None,
+            Place::New { size, .. } => Some(NewMember { size: *size, device_uuid: random_uuid()? }),
+            Place::Old { looked, .. } => {
+                Some(NewMember { size: looked.size, device_uuid: random_uuid()? })
+            }
+        });
+    }
+    let spares: Option<Vec<NewMember>> =
+        members.split_off(slots.min(members.len())).into_iter().collect();
+    let spares = spares
+        .ok_or_else(|| Failure::usage("missing: found among the spares, expected in a slot"))?;
+    if members.iter().all(Option::is_none) {
+        return Err(Failure::usage("missing: found in every slot, expected a member in some"));
+    }
+    Ok((members, spares))
+}
+
+impl Place {
+    pub(super) fn label(&self) -> Option<&str> {
+        match self {
+            Self::Missing => None,
+            Self::New { label, .. } => Some(label),
+            Self::Old { looked, .. } => Some(&looked.label),
+        }
+    }
+}

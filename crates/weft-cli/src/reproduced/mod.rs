@@ -1,0 +1,102 @@
+//! Experiments that were run: what they found, as `reproduce` and `demo` tell it.
+//!
+//! Source   cli.md, "Experiments": the schema `weft.reproduce/1`
+
+mod json;
+mod text;
+
+use serde_json::Value;
+use weft_lab::experiment::{Control, Effort, Experiment, Outcome as Found, Size, Tally, run_all};
+
+use crate::outcome::Failure;
+use crate::terminal::{stdout, steps};
+
+pub(crate) use json::{assumed, interval};
+pub(crate) use text::gain;
+
+/// The first seed, unless another is asked for.
+///
+/// Source   experiments.md §4, 3
+pub(crate) const SEED: u64 = 0x7765_6674;
+
+/// Size and number of runs of `--quick`.
+pub(crate) const QUICK: (Size, u64) = (Size::Quick, 3);
+
+/// Experiments that were run, and their outcomes.
+pub(crate) struct Reproduced {
+    pub(crate) experiments: Vec<Experiment>,
+    /// What was found, experiment by experiment.
+    pub(crate) found: Vec<Found>,
+    /// Controls of each experiment; none unless they were asked for.
+    pub(crate) controls: Vec<Vec<Control>>,
+    effort: Effort,
+}
+
+impl Reproduced {
+    /// What `weft reproduce --quick` runs: every experiment that there is.
+    pub(crate) fn quick() -> Result<Self, Failure> {
+        let (size, runs) = QUICK;
+        let experiments = Experiment::all().map_err(Failure::failed)?;
+        Self::run(experiments, Effort { runs, seed: SEED, size })
+    }
+
+    /// Runs all rows of some experiments.
+    pub(crate) fn run(experiments: Vec<Experiment>, effort: Effort) -> Result<Self, Failure> {
+        let bar = steps("reproduce", 0);
+        let found = run_all(&experiments, effort, &step(&bar)).map_err(Failure::failed)?;
+        bar.finish_and_clear();
+        let controls = experiments.iter().map(|_| Vec::new()).collect();
+        Ok(Self { experiments, found, controls, effort })
+    }
+
+    /// Runs the controls of each experiment as well.
+    pub(crate) fn run_controls(&mut self) -> Result<(), Failure> {
+        for (experiment, controls) in self.experiments.iter().zip(&mut self.controls) {
+            let bar = steps("controls", 0);
+            *controls = experiment.controls(self.effort, &step(&bar)).map_err(Failure::failed)?;
+            bar.finish_and_clear();
+        }
+        Ok(())
+    }
+
+    /// The schema `weft.reproduce/1`.
+    pub(crate) fn to_json(&self) -> Value {
+        json::to_json(&self.experiments, &self.found, &self.controls, self.effort)
+    }
+
+    /// The rows of each patch, and what is to be known of them.
+    pub(crate) fn print(&self) -> Result<(), Failure> {
+        let all = self.experiments.iter().zip(&self.found).zip(&self.controls);
+        for ((experiment, found), controls) in all {
+            text::print(experiment, found, controls, self.effort)?;
+        }
+        Ok(())
+    }
+
+    /// The rows of each patch, and nothing else.
+    pub(crate) fn print_rows(&self) -> Result<(), Failure> {
+        let mut out = stdout();
+        for (experiment, found) in self.experiments.iter().zip(&self.found) {
+            text::print_rows(&mut out, experiment, found, self.effort)?;
+        }
+        Ok(())
+    }
+
+    /// How many published figures and claims have which verdict.
+    pub(crate) fn summary(&self) -> String {
+        let patches: Vec<&str> = self.experiments.iter().map(Experiment::patch).collect();
+        format!("{} on simulated disks: {}", patches.join(" and "), self.tally())
+    }
+
+    fn tally(&self) -> Tally {
+        Tally::of(self.found.iter().map(|found| found.rows.as_slice()))
+    }
+}
+
+/// A callback that shows on the bar how many of how many steps are done.
+pub(crate) fn step(bar: &indicatif::ProgressBar) -> impl Fn(usize, usize) + Sync + '_ {
+    |done, of| {
+        bar.set_length(of as u64);
+        bar.set_position(done as u64);
+    }
+}
