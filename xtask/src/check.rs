@@ -2,7 +2,7 @@
 
 use crate::part::{Ending, Report, cargo, run};
 use crate::runner::tests;
-use crate::{deny, deps, instructions, interop, map, packages, purity, skips, words};
+use crate::{circles, deny, deps, instructions, interop, map, packages, purity, skips, words};
 use std::process::Command;
 use std::time::Duration;
 
@@ -88,6 +88,11 @@ fn lints(report: &mut Report) {
             (Ok(edges), Ok(impure)) if edges.is_empty() && impure.is_empty() => Ending::Passed,
             (edges, impure) => Ending::Failed(format!("{edges:?} {impure:?}")),
         }
+    });
+    report.part("circles between modules", || match circles::found() {
+        Ok(found) if found.is_empty() => Ending::Passed,
+        Ok(found) => Ending::Failed(found.join("\n")),
+        Err(error) => Ending::Failed(error.to_string()),
     });
     report.part("skips", || match skips::outside_the_helper() {
         Ok(found) if found.is_empty() => Ending::Passed,

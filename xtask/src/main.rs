@@ -4,6 +4,7 @@
 //! list of *parts*; each is timed and ends passed, failed or skipped ([`part`]).
 
 mod check;
+mod circles;
 mod deny;
 mod deps;
 mod instructions;

@@ -1,0 +1,409 @@
+//! Circles between modules: which of a crate's parts name each other, and must not.
+//!
+//! A part is a file or folder of a crate's top level, and below a folder of [`Watched::split`] each
+//! file or folder in it. Every path that begins with `crate`, `self`, `super` or a module of the
+//! same file is read, in `use` and in code; an arrow goes from the part that names to the part that
+//! is named. Two parts that reach each other are in a circle. Tests do not count: they stand above
+//! what they test.
+//!
+//! [`deps`](crate::deps) holds the same between crates.
+
+use crate::tree;
+use anyhow::Context;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+/// A crate whose parts are to be without circles.
+struct Watched<'a> {
+    /// Folder of its sources.
+    source: &'static str,
+    /// Folders whose files are parts of their own, and may not name each other.
+    split: &'static [&'static str],
+    /// Circles that are known, each by its parts. Each part is to leave its circle, and none may
+    /// join.
+    known: &'a [&'a [&'a str]],
+    /// Arrows in circles that there may be.
+    arrows_max: usize,
+}
+
+const WATCHED: [Watched<'static>; 2] = [
+    Watched { source: "crates/weft-cli/src", split: &["command"], known: &[], arrows_max: 0 },
+    // Its modules are becoming folders in floors, without circles.
+    Watched {
+        source: "crates/weft-engine/src",
+        split: &[],
+        known: &[&[
+            "array",
+            "assemble",
+            "config",
+            "error",
+            "input",
+            "knobs",
+            "member",
+            "membership",
+            "outbox",
+            "output",
+            "raid",
+            "sched",
+            "snapshot",
+            "the root",
+            "volume",
+        ]],
+        arrows_max: 69,
+    },
+];
+
+/// Arrows between parts, with a place of each: `file:line`.
+#[derive(Debug, Default)]
+struct Arrows {
+    files: usize,
+    of: BTreeMap<(String, String), String>,
+}
+
+/// A word or sign of a source text, with its line.
+#[derive(Clone, Debug, PartialEq)]
+enum Token {
+    Word(String, usize),
+    Sign(char),
+    /// `::`.
+    Path,
+}
+
+/// Words and signs of a source text up to its tests; comments and texts are left out.
+fn tokens(source: &str) -> Vec<Token> {
+    let mut found = Vec::new();
+    for (line, text) in (1..).zip(source.lines()) {
+        if text.starts_with("#[cfg(test)]") {
+            break;
+        }
+        let mut rest = text;
+        while let Some(first) = rest.chars().next() {
+            if rest.starts_with("//") {
+                break;
+            }
+            let len = if first.is_alphanumeric() || first == '_' {
+                let is_word = |c: char| c.is_alphanumeric() || c == '_';
+                let len = rest.find(|c| !is_word(c)).unwrap_or(rest.len());
+                found.push(Token::Word(rest[..len].to_owned(), line));
+                len
+            } else if first == '"' {
+                // A text that goes on in the next line ends with this one: its words are no paths.
+                rest[1..].find('"').map_or(rest.len(), |end| end + 2)
+            } else if rest.starts_with("::") {
+                found.push(Token::Path);
+                2
+            } else {
+                found.extend((!first.is_whitespace()).then_some(Token::Sign(first)));
+                first.len_utf8()
+            };
+            rest = &rest[len..];
+        }
+    }
+    found
+}
+
+/// Every path of a text, a tree of `use` once for each leaf, with its line.
+fn paths(tokens: &[Token]) -> Vec<(Vec<String>, usize)> {
+    let mut found = Vec::new();
+    let mut at = 0;
+    while at < tokens.len() {
+        let before = at.checked_sub(1).map(|before| &tokens[before]);
+        let begins = !matches!(before, Some(Token::Path | Token::Sign('.' | '$')));
+        let is_path = matches!(tokens.get(at + 1), Some(Token::Path));
+        match &tokens[at] {
+            Token::Word(..) if begins && is_path => at = path(tokens, at, &[], &mut found),
+            _ => at += 1,
+        }
+    }
+    found
+}
+
+/// Reads the path that begins at a token; the place behind it.
+fn path(
+    tokens: &[Token],
+    mut at: usize,
+    before: &[String],
+    found: &mut Vec<(Vec<String>, usize)>,
+) -> usize {
+    let mut path = before.to_vec();
+    let mut line = 0;
+    while let Some(Token::Word(word, of)) = tokens.get(at) {
+        path.push(word.clone());
+        line = *of;
+        at += 1;
+        if tokens.get(at) != Some(&Token::Path) {
+            break;
+        }
+        at += 1;
+        if tokens.get(at) == Some(&Token::Sign('{')) {
+            at += 1;
+            while at < tokens.len() && tokens[at] != Token::Sign('}') {
+                at = match &tokens[at] {
+                    Token::Word(..) => self::path(tokens, at, &path, found),
+                    _ => at + 1,
+                };
+            }
+            return at + 1;
+        }
+    }
+    found.push((path, line));
+    at
+}
+
+/// The module that a file is, from the crate's root: `a/b.rs` and `a/b/mod.rs` are `a::b`.
+fn module_of(file: &str) -> Vec<String> {
+    let stem = file.trim_end_matches(".rs");
+    let mut module: Vec<String> = stem.split('/').map(str::to_owned).collect();
+    if matches!(module.last().map(String::as_str), Some("mod" | "lib" | "main")) {
+        module.pop();
+    }
+    module
+}
+
+/// The arrows of a crate, from its files: (path below `src`, text).
+fn arrows(files: &[(String, String)], split: &[&str]) -> Arrows {
+    let modules: BTreeSet<Vec<String>> = files.iter().map(|(name, _)| module_of(name)).collect();
+    let part_of = |module: &[String]| match module {
+        [] => ROOT.to_owned(),
+        [first, second, ..]
+            if split.contains(&first.as_str())
+                && modules.contains(&[first.clone(), second.clone()][..]) =>
+        {
+            format!("{first}/{second}")
+        }
+        [first, ..] => first.clone(),
+    };
+    let resolved = |module: &[String], path: &[String]| -> Option<Vec<String>> {
+        let (first, rest) = path.split_first()?;
+        let mut from = match first.as_str() {
+            "crate" => Vec::new(),
+            "self" => module.to_vec(),
+            "super" => module.split_last()?.1.to_vec(),
+            child => {
+                let inner = [module, &[child.to_owned()]].concat();
+                return modules.contains(&inner).then(|| [module, path].concat());
+            }
+        };
+        let supers = rest.iter().take_while(|word| *word == "super").count();
+        from.truncate(from.len().checked_sub(supers)?);
+        from.extend(rest[supers..].iter().cloned());
+        Some(from)
+    };
+    // What the root gives others the names of.
+    let read: Vec<_> =
+        files.iter().map(|(name, text)| (name, module_of(name), paths(&tokens(text)))).collect();
+    let mut exported: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for (_, module, paths) in read.iter().filter(|(_, module, _)| module.is_empty()) {
+        for (path, _) in paths {
+            if let (Some(to), Some(last)) = (resolved(module, path), path.last()) {
+                exported.insert(last.clone(), to);
+            }
+        }
+    }
+    let mut found = Arrows { files: files.len(), ..Arrows::default() };
+    for (name, module, paths) in &read {
+        let from = part_of(module);
+        for (path, line) in paths {
+            let Some(mut to) = resolved(module, path) else { continue };
+            let is_module = to.first().is_some_and(|first| modules.contains(&vec![first.clone()]));
+            if let Some(first) = to.first().filter(|_| !is_module) {
+                to = exported.get(first).cloned().unwrap_or_default();
+            }
+            let to = part_of(&to);
+            if from != to {
+                found.of.entry((from.clone(), to)).or_insert_with(|| format!("{name}:{line}"));
+            }
+        }
+    }
+    found
+}
+
+/// The crate's root as a part.
+const ROOT: &str = "the root";
+
+impl Arrows {
+    /// Arrows that are part of a circle: whoever follows one comes back.
+    fn in_circles(&self) -> BTreeMap<&(String, String), &str> {
+        let mut reach: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+        for (from, to) in self.of.keys() {
+            reach.entry(from).or_default().insert(to);
+        }
+        loop {
+            let wider: BTreeMap<&str, BTreeSet<&str>> = reach
+                .iter()
+                .map(|(from, to)| {
+                    let further = to.iter().filter_map(|to| reach.get(to)).flatten();
+                    (*from, to.iter().chain(further).copied().collect())
+                })
+                .collect();
+            if wider == reach {
+                break;
+            }
+            reach = wider;
+        }
+        let comes_back =
+            |from: &str, to: &str| reach.get(to).is_some_and(|further| further.contains(from));
+        let arrows = self.of.iter().filter(|((from, to), _)| comes_back(from, to));
+        arrows.map(|(arrow, at)| (arrow, at.as_str())).collect()
+    }
+
+    /// Arrows from one file of a folder that is split to another.
+    fn aside(&self, split: &[&str]) -> Vec<String> {
+        let below = |part: &str| part.split_once('/').is_some_and(|(of, _)| split.contains(&of));
+        let arrows = self.of.iter().filter(|((from, to), _)| below(from) && below(to));
+        arrows
+            .map(|((from, to), at)| format!("{at}: {from} → {to}, expected a module below both"))
+            .collect()
+    }
+
+    /// What is not as the table says.
+    fn wrong(&self, watched: &Watched<'_>) -> Vec<String> {
+        let circles = self.in_circles();
+        let listed = |of: &(String, String)| {
+            let both =
+                |known: &&[&str]| [&of.0, &of.1].iter().all(|part| known.contains(&part.as_str()));
+            watched.known.iter().any(both)
+        };
+        let new = circles.iter().filter(|(arrow, _)| !listed(arrow));
+        let mut wrong: Vec<String> =
+            new.map(|((from, to), at)| format!("{at}: {from} → {to} is in a circle")).collect();
+        let stays = |part: &str| circles.keys().any(|(from, _)| *from == part);
+        let gone = watched.known.iter().copied().flatten().filter(|part| !stays(part));
+        wrong.extend(gone.map(|part| {
+            format!(
+                "{part} is in no circle any more: take it out of the list in xtask/src/circles.rs"
+            )
+        }));
+        let (found, most) = (circles.len(), watched.arrows_max);
+        if found > most {
+            wrong.push(format!("found {found} arrows in circles, expected {most} at most"));
+        }
+        wrong.extend(self.aside(watched.split));
+        wrong
+    }
+}
+
+/// The files of a crate's sources without those of tests: (path below `src`, text).
+fn sources(source: &str) -> anyhow::Result<Vec<(String, String)>> {
+    let mut found = Vec::new();
+    for file in tree::rust_files(source) {
+        let below = file.strip_prefix(tree::root().join(source))?.display().to_string();
+        let is_test = Path::new(&below)
+            .components()
+            .any(|part| ["tests", "tests.rs"].iter().any(|name| part.as_os_str() == *name));
+        if !is_test {
+            found
+                .push((below, std::fs::read_to_string(&file).with_context(|| tree::shown(&file))?));
+        }
+    }
+    Ok(found)
+}
+
+/// Circles that are not known, and known ones that are gone; how much was read is printed.
+pub(crate) fn found() -> anyhow::Result<Vec<String>> {
+    let mut wrong = Vec::new();
+    for watched in &WATCHED {
+        let arrows = arrows(&sources(watched.source)?, watched.split);
+        let Arrows { files, of } = &arrows;
+        anyhow::ensure!(
+            *files >= 30 && of.len() >= 50,
+            "{}: {files} files, {} arrows were read: there are more",
+            watched.source,
+            of.len()
+        );
+        println!(
+            "{}: {files} files, {} arrows, {} of them in circles",
+            watched.source,
+            of.len(),
+            arrows.in_circles().len()
+        );
+        let of = watched.source.trim_end_matches("src");
+        wrong.extend(arrows.wrong(watched).into_iter().map(|it| format!("{of}{it}")));
+    }
+    Ok(wrong)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_circle_is_new_and_none_that_is_known_is_gone() {
+        assert_eq!(found().unwrap(), Vec::<String>::new());
+    }
+
+    fn of(files: &[(&str, &str)], split: &[&str]) -> Arrows {
+        let owned = |(name, text): &(&str, &str)| ((*name).to_owned(), (*text).to_owned());
+        arrows(&files.iter().map(owned).collect::<Vec<_>>(), split)
+    }
+
+    fn shown(arrows: &Arrows) -> Vec<String> {
+        arrows.of.iter().map(|((from, to), at)| format!("{from} → {to} {at}")).collect()
+    }
+
+    #[test]
+    fn every_way_to_name_a_module_is_an_arrow() {
+        let files = [
+            ("lib.rs", "mod a;\npub use b::inner::{Thing, Other as More};\n"),
+            ("a.rs", "use crate::{b::{self, x}, c};\n// crate::e\nlet s = \"crate::e\";\n"),
+            ("b/mod.rs", "mod inner;\nfn f() { crate::d::g() }\n"),
+            ("b/inner.rs", "use super::super::e::E;\nuse super::f;\n"),
+            ("c.rs", "use crate::Thing;\nuse std::io;\n#[cfg(test)]\nuse crate::a::X;\n"),
+            ("d.rs", "macro_rules! m { () => { $crate::e::E } }\n"),
+            ("e.rs", ""),
+        ];
+        let arrows = of(&files, &[]);
+        let expected = [
+            "a → b a.rs:1",
+            "a → c a.rs:1",
+            "b → d b/mod.rs:2",
+            "b → e b/inner.rs:1",
+            "c → b c.rs:1",
+            "the root → b lib.rs:2",
+        ];
+        assert_eq!(shown(&arrows), expected);
+        assert_eq!((arrows.files, arrows.in_circles().len()), (7, 0));
+    }
+
+    #[test]
+    fn a_planted_circle_is_found_with_its_arrows_and_no_other() {
+        let mut files = sources("crates/weft-cli/src").unwrap();
+        let before = arrows(&files, &["command"]);
+        assert!(before.in_circles().is_empty());
+        let planted = files.iter_mut().find(|(name, _)| name == "size.rs").unwrap();
+        planted.1 = format!("use crate::command::serve::Serve;\n{}", planted.1);
+        let after = arrows(&files, &["command"]);
+        let circles = after.in_circles();
+        let planted = ("size".to_owned(), "command/serve".to_owned());
+        assert_eq!(circles[&planted], "size.rs:1");
+        // As the table is, and as it was if this circle had been known, with a part that has left.
+        let watched = Watched { source: "", split: &["command"], known: &[], arrows_max: 0 };
+        assert_eq!(after.wrong(&watched).len(), circles.len() + 1);
+        let mut parts: Vec<&str> = circles.keys().map(|(from, _)| from.as_str()).collect();
+        parts.push("left");
+        let arrows_max = circles.len();
+        let watched = Watched { known: &[&parts], arrows_max, ..watched };
+        let wrong = after.wrong(&watched);
+        assert_eq!(wrong.len(), 1, "{wrong:?}");
+        assert!(wrong[0].starts_with("left is in no circle any more"), "{wrong:?}");
+    }
+
+    #[test]
+    fn a_command_that_names_another_is_found_without_a_circle() {
+        let files = [
+            ("main.rs", "mod command;\n"),
+            ("command/mod.rs", "mod one;\nmod two;\nfn f() { one::run(); two::run() }\n"),
+            ("command/one.rs", "use super::two::Two;\n"),
+            ("command/two.rs", ""),
+        ];
+        let arrows = of(&files, &["command"]);
+        assert!(arrows.in_circles().is_empty());
+        let aside = arrows.aside(&["command"]);
+        assert_eq!(
+            aside,
+            ["command/one.rs:1: command/one → command/two, expected a module below both"]
+        );
+        // In a crate whose folders are parts as a whole it is no arrow at all.
+        assert_eq!(shown(&of(&files, &[])), [""; 0]);
+    }
+}
