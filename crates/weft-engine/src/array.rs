@@ -383,6 +383,17 @@ impl Array {
         self.updates.wanted
     }
 
+    /// Whether every failure is recorded, or never will be.
+    pub(crate) fn is_known(&self) -> bool {
+        self.failures_recorded() || self.membership.broken
+    }
+
+    /// Whether discards pay: every member stores nothing for what is discarded.
+    pub(crate) fn can_discard(&self) -> bool {
+        let slots = self.membership.present();
+        slots.ascending().all(|slot| self.at(slot).is_some_and(|member| member.info.discards))
+    }
+
     /// Whether everything that failed is recorded on the others. Of a broken array it never is: the
     /// member that broke it may have failed in the very update that was to record another's
     /// failure.

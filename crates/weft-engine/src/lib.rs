@@ -122,8 +122,8 @@ pub use input::{
 };
 pub use output::{ComputeOp, Differs, MemberOp, Notice, Output, Source, Sources};
 pub use snapshot::{
-    MemberSnapshot, MemberState, Mismatch, Mismatches, Snapshot, StripesInUse, VolumeSnapshot,
-    WrongStrip,
+    MemberSnapshot, MemberState, Mismatch, Mismatches, RaidSnapshot, Snapshot, StripesInUse,
+    VolumeSnapshot, WrongStrip,
 };
 pub use token::{Tag, Token};
 use weft_units::{Bytes, Time, VolumeId};
@@ -369,7 +369,7 @@ impl Engine {
     /// There is no such volume.
     #[must_use]
     pub fn stripe_cache_active(&self, volume: VolumeId) -> u32 {
-        self.volumes[volume.index()].stripe_cache_active()
+        self.volumes[volume.index()].raid().stripe_cache_active()
     }
 
     /// Where the stripes of a volume's stripe cache are. It counts them: for those who look now and
@@ -379,7 +379,7 @@ impl Engine {
     /// There is no such volume.
     #[must_use]
     pub fn stripes_in_use(&self, volume: VolumeId) -> StripesInUse {
-        self.volumes[volume.index()].stripes_in_use()
+        self.volumes[volume.index()].raid().stripes_in_use()
     }
 
     /// Counters and states for people and tests.

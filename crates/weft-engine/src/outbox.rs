@@ -29,9 +29,13 @@ pub(crate) enum Owner {
     Flush,
     /// The running superblock update.
     Superblock,
-    /// A computation of a stripe.
-    Compute(StripeId),
+    /// A computation of a personality.
+    Compute(JobId),
 }
+
+/// What a computation is for: a number that its personality understands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct JobId(pub(crate) u32);
 
 /// A chain through a table, by its ends: the parts after the first one of a member request, or the
 /// requests of a member.
@@ -402,8 +406,8 @@ impl Outbox {
         self.outputs.push_back(Output::Submit { token, member: to, op, attr });
     }
 
-    pub(crate) fn compute(&mut self, volume: VolumeId, stripe: StripeId, ops: Vec<ComputeOp>) {
-        let owner = Owner::Compute(stripe);
+    pub(crate) fn compute(&mut self, volume: VolumeId, job: JobId, ops: Vec<ComputeOp>) {
+        let owner = Owner::Compute(job);
         let token = self.issue(Outstanding::new(volume, None, false, owner, self.now));
         self.work.operations += ops.len() as u32;
         self.outputs.push_back(Output::Compute { token, ops });

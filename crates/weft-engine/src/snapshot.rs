@@ -44,16 +44,23 @@ pub struct VolumeSnapshot {
     pub no_space: bool,
     /// Where parity may be wrong from; `None` when it is right everywhere.
     pub resync_from: Option<Sectors>,
-    /// Stripes of the cache in use.
-    pub stripe_cache_active: u32,
-    /// How long stripes waited to be read or filled.
-    pub stripe_waits: StripeWaits,
+    /// What the array's level counts.
+    pub raid: RaidSnapshot,
     /// Client requests not answered yet.
     pub requests_active: usize,
     /// The knobs now.
     pub knobs: Knobs,
     /// Every member, failed ones included until they are removed.
     pub members: Vec<MemberSnapshot>,
+}
+
+/// What a level counts. RAID 4, 5 and 6: their stripe cache.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RaidSnapshot {
+    /// Stripes of the cache in use.
+    pub stripe_cache_active: u32,
+    /// How long stripes waited to be read or filled.
+    pub stripe_waits: StripeWaits,
 }
 
 /// Stripes of one strip per member in which a check found that data and parity disagree. With P and

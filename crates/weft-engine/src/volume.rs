@@ -4,16 +4,13 @@
 //!
 //! 1. earlier requests that overlap it ([`crate::ranges`]);
 //! 2. for a write, the dirty state of the array; with `preflush`, a round of flushes;
-//! 3. stripes of the stripe cache, one at a time; a read of a whole array goes straight to its
-//!    members;
+//! 3. its personality ([`crate::raid`]), which splits it and answers for its sub-requests;
 //! 4. its sub-requests are done;
 //! 5. failures that happened meanwhile are recorded on the other members.
 //!
 //! Then it is answered, its frames and credit go back, and the next one that overlaps it starts.
 
-mod attach;
 mod command;
-mod discard;
 mod members;
 mod sync;
 
@@ -23,7 +20,6 @@ use smallvec::SmallVec;
 use weft_units::{ByteRange, Bytes, ClientId, Sectors, Slot, Span, Time, VolumeId};
 
 use self::command::Waiting;
-use self::discard::Discard;
 use self::members::STALL_WARNING;
 use self::sync::changes_parity;
 use crate::Congestion;
@@ -32,34 +28,31 @@ use crate::config::VolumeConfig;
 use crate::error::ReplyError;
 use crate::frame::{Frame, Run, frames_needed};
 use crate::input::{ClientRequest, Fault, Flags, RequestOp, SyncAction, Value};
-use crate::knobs::{Knob, Knobs, PlanRule, WAITS_WITHOUT_BOUND};
+use crate::knobs::{Knob, Knobs, WAITS_WITHOUT_BOUND};
 use crate::mutant::Mutant;
-use crate::outbox::{Outbox, Outstanding, Owner, ReadPart, StripIo, Who};
+use crate::outbox::{Outbox, Outstanding, Owner, Who};
 use crate::output::{Notice, Output};
-use crate::raid::parity::streams::StreamId;
-use crate::raid::parity::stripes::{Answer, Event, Surroundings};
+use crate::raid::parity::streams::WriteStream;
 use crate::raid::parity::sync::Resync;
-use crate::raid::parity::{ParityRaid, StripeMemory, height_of};
+use crate::raid::{Answer, ArrayIo, Cx, Event, Personality, SPLITTING, StripeMemory, Told};
 use crate::ranges::{Ranges, RequestId};
-use crate::snapshot::{StripesInUse, VolumeSnapshot, WrongStrip};
+use crate::snapshot::{VolumeSnapshot, WrongStrip};
 use crate::token::Tag;
 
-/// One volume: an array of level 4, 5 or 6 and the requests to it.
+/// One volume: an array and the requests to it.
 #[derive(Clone, Debug)]
 pub(crate) struct Volume {
     id: VolumeId,
     pub(crate) array: Array,
-    raid: ParityRaid,
+    raid: Personality,
     knobs: Knobs,
     requests: Vec<Option<Active>>,
     free: Vec<u32>,
     ranges: Ranges,
     /// Writes that wait for the dirty state.
     before_dirty: VecDeque<RequestId>,
-    /// Requests that may be attached to stripes.
+    /// Requests that the personality may take.
     ready: VecDeque<RequestId>,
-    /// What is being discarded, request by request, and the stripes of it.
-    discards: Vec<Discard>,
     /// Done, but a failure is not recorded yet.
     held: VecDeque<RequestId>,
     sync: Option<Resync>,
@@ -70,8 +63,8 @@ pub(crate) struct Volume {
     frozen: bool,
     /// A recovery failed: none is tried until the members change.
     recovery_disabled: bool,
-    /// Waits until no stripe is in use.
-    resizing: Option<Knob>,
+    /// A new value that is set once the personality uses nothing.
+    quiescing: Option<Knob>,
     /// Who asked for what, and waits.
     commands: Vec<Waiting>,
     stopping: bool,
@@ -94,11 +87,11 @@ struct Active {
     frames: Run,
     flags: Flags,
     attr: crate::input::Attr,
-    /// Sub-requests that are not done, one for splitting it, and [`ATTACHING`] while it is being
-    /// attached.
+    /// Sub-requests that are not done, one until it is submitted, and [`SPLITTING`] while it is
+    /// being split.
     pending: u64,
-    /// What of it goes past the cache.
-    discarded: Option<Box<discard::Stripes>>,
+    /// The part of its range that members are told to discard.
+    discarded: Option<ByteRange>,
     error: Option<ReplyError>,
     /// A member that it read has stalled.
     stalled: bool,
@@ -107,12 +100,7 @@ struct Active {
     writes: bool,
     /// Another request waits for it.
     waited_for: bool,
-    /// More of its stripe is on its way.
-    streams: bool,
-    /// And as much of it as a full stripe holds has come without a pause.
-    pours: bool,
-    /// What it belongs to, if anybody wants to know.
-    stream: StreamId,
+    stream: WriteStream,
     flushed: bool,
     /// The array counts it as a writer.
     begun: bool,
@@ -131,7 +119,7 @@ impl Volume {
         let mut array = Array::new(id, &config.assembly, epoch_secs, now);
         array.set_queues(config.knobs.member_queues(), |_| 0);
         let memory = StripeMemory { first, frames, stripes_max: config.stripes_max };
-        let raid = ParityRaid::new(id, memory, &array.geometry, &config.knobs);
+        let raid = Personality::new(id, memory, &array.geometry, &config.knobs);
         Self {
             id,
             array,
@@ -142,14 +130,13 @@ impl Volume {
             ranges: Ranges::default(),
             before_dirty: VecDeque::new(),
             ready: VecDeque::new(),
-            discards: Vec::new(),
             held: VecDeque::new(),
             sync: None,
             last_sync: None,
             wanted_sync: None,
             frozen: false,
             recovery_disabled: false,
-            resizing: None,
+            quiescing: None,
             commands: Vec::new(),
             stopping: false,
             full_since: None,
@@ -183,16 +170,15 @@ impl Volume {
         if request.frames.count != needed {
             return Err(ReplyError::Invalid("the frames of the request do not fit its range"));
         }
-        let discarded = self.to_discard(request);
+        let discarded = self.raid.to_discard(request, &self.array);
         let range = match discarded {
-            Some(stripes) if trims => stripes,
+            Some(discarded) if trims => discarded,
             // Advice that cannot be taken.
             None if trims => ByteRange::new(range.start.0, 0),
             _ => range,
         };
         let id = self.enter(&ClientRequest { range, ..*request }, writes, out.now);
-        self.active(id).discarded =
-            discarded.map(|stripes| Box::new(discard::Stripes::new(stripes)));
+        self.active(id).discarded = discarded;
         if request.op == RequestOp::Flush || (range.len == Bytes::ZERO && request.flags.preflush) {
             self.array.flushes.arrive(FlushFor::Request(id));
         } else if range.len == Bytes::ZERO {
@@ -207,24 +193,21 @@ impl Volume {
         Ok(())
     }
 
-    /// A request waits for others that it overlaps. Stripes of these wait not for long to be
-    /// filled: those who could fill them may be kept waiting by that. md does not queue whole
-    /// requests.
+    /// A request waits for others that it overlaps. These do not wait long for more to be written
+    /// with them, because who would bring that may wait for them. md does not queue whole requests.
     #[cold]
     fn hurry_those_before(&mut self, id: RequestId, now: Time) {
         if self.knobs.preread_wait_max == WAITS_WITHOUT_BOUND {
             return;
         }
         let before: SmallVec<[RequestId; 4]> = self.ranges.held_up_by(id).collect();
-        let full_stripe = self.array.geometry.full_stripe_bytes();
         for id in before {
             let request = self.active(id);
             if !request.writes || std::mem::replace(&mut request.waited_for, true) {
                 continue;
             }
-            let range = request.range;
-            let full_stripes = range.start.0 / full_stripe..range.end().0.div_ceil(full_stripe);
-            self.raid.hurry(id, &full_stripes, now);
+            let io = request.io(id);
+            self.raid.hurry(&io, &self.array.geometry, now);
         }
     }
 
@@ -260,11 +243,11 @@ impl Volume {
         }
         let result = value.as_ref().map(|_| ()).map_err(|fault| *fault);
         match outstanding.owner {
-            Owner::Compute(stripe) => {
-                self.with_raid(out, |raid, cx| raid.stripes.computed(stripe, value, cx));
+            Owner::Compute(job) => {
+                self.with_raid(out, |raid, cx| raid.compute_done(job, value, cx));
             }
             Owner::Discard(request) if !detached => {
-                self.discard_done(request, position, result, out);
+                self.with_raid(out, |raid, cx| raid.discard_done(request, position, result, cx));
             }
             Owner::Flush if !detached => self.flush_done(position, result, out),
             Owner::Superblock if !detached => {
@@ -280,24 +263,18 @@ impl Volume {
             }
             Owner::Discard(_) | Owner::Flush | Owner::Superblock => {}
             Owner::Parts(first, mut merged) => {
-                if matches!(first, Who::Read(_)) && !detached {
-                    self.aligned_answered(position, result, out);
+                if !detached {
+                    self.with_raid(out, |raid, cx| {
+                        raid.member_answered(first, position, result, cx);
+                    });
                 }
-                let member = outstanding.member;
-                let answer = Answer { result, member, given_up: false };
+                let answer = Answer { result, member: outstanding.member, given_up: false };
                 let mut next = Some(first);
                 while let Some(part) = next {
-                    match part {
-                        Who::Stripe(part) if detached => self.raid.stripes.unpin(part),
-                        Who::Stripe(part) => self.stripe_done(part, answer, out),
-                        Who::Stripes(_) if detached => {
-                            unreachable!("what is given up is told stripe by stripe")
-                        }
-                        Who::Stripes(run) => {
-                            self.with_raid(out, |raid, cx| raid.stripes.run_done(run, answer, cx));
-                        }
-                        Who::Read(part) if detached => self.unpin(part.request, out),
-                        Who::Read(part) => self.read_done(part, result, out),
+                    if !detached {
+                        self.part_done(part, answer, out);
+                    } else if let Some(request) = self.raid.part_freed(part) {
+                        self.unpin(request, out);
                     }
                     next = out.next_part(&mut merged);
                 }
@@ -313,24 +290,22 @@ impl Volume {
         self.watch_members(out);
         self.start_dirty_writers();
         self.write_deferred(out);
-        // Those who waited for stripes are relieved before a sync takes what is free.
-        self.with_raid(out, |raid, cx| raid.relieve(cx));
+        self.with_raid(out, |raid, cx| raid.begin_turn(cx));
         self.run_syncs(out);
-        self.resize(out);
-        self.split_ready(out);
-        self.attach_waiting(out);
+        self.set_when_quiet(out);
+        self.submit_ready(out);
+        let quiesces = self.quiescing.is_some();
+        self.with_raid(out, |raid, cx| raid.split_waiting(quiesces, cx));
+        self.take_events(out);
         if self.array.membership.broken {
-            self.end_vain_waits(out);
-        }
-        let may_move = self.members_are_known();
-        let mut handled = self.with_raid(out, |raid, cx| raid.stripes.release_plug(cx, may_move));
-        // As md: nothing moves while a failure is not recorded.
-        if self.members_are_known() {
-            handled += self.with_raid(out, |raid, cx| raid.handle(stripes_max, cx));
+            self.raid.end_vain_waits(out.now);
             self.take_events(out);
         }
-        self.run_discards(out);
-        self.with_raid(out, |raid, cx| raid.plug_delayed(cx));
+        let handled = self.with_raid(out, |raid, cx| raid.turn(stripes_max, cx));
+        self.take_events(out);
+        let mut cx = Cx { array: &mut self.array, knobs: &self.knobs, out };
+        self.raid.end_turn(self.sync.as_ref(), &mut cx);
+        self.take_events(out);
         self.release_held(out);
         let delay =
             if self.stopping && self.is_idle() { None } else { Some(self.knobs.safe_mode_delay) };
@@ -345,26 +320,21 @@ impl Volume {
 
     /// Whether another turn has something to do already.
     pub(crate) fn has_work(&self, now: Time) -> bool {
-        let lost = self.array.is_planted(Mutant::LostWakeUp);
-        let stripes_wait =
-            self.members_are_known() && self.raid.has_runnable(&self.array, &self.knobs, now);
         let sync_goes_on = self.sync.as_ref().is_some_and(|sync| {
             self.raid.would_feed(sync) && (self.array.is_dirty() || !changes_parity(sync.action))
         });
-        (stripes_wait && !lost)
-            || self.raid.can_attach()
-            || (!self.raid.ready.is_empty() && self.resizing.is_none())
+        let quiesces = self.quiescing.is_some();
+        let settings = (&self.array, &self.knobs);
+        self.raid.has_work(quiesces, self.sync.as_ref(), settings, now)
             || sync_goes_on
             || self.array.members.iter().any(|member| member.to_give_up)
             || (self.sync.is_none() && self.sync_is_due(now))
-            || self.may_resize()
-            || self.can_never_resize()
-            || (!self.ready.is_empty() && self.resizing.is_none())
+            || self.may_set()
+            || self.can_never_set()
+            || (!self.ready.is_empty() && !quiesces)
             || (!self.before_dirty.is_empty()
                 && (self.array.is_dirty() || self.array.membership.broken))
-            || (!self.held.is_empty() && self.members_are_known())
-            || (self.array.membership.broken && self.raid.waits_in_vain())
-            || self.has_discards_to_run()
+            || (!self.held.is_empty() && self.array.is_known())
     }
 
     /// What a member had no space for is written to it later, and that is for a dirty array.
@@ -372,12 +342,8 @@ impl Volume {
         self.stopping || !self.has_deferred()
     }
 
-    pub(crate) fn stripe_cache_active(&self) -> u32 {
-        self.raid.stripes.cache.active()
-    }
-
-    pub(crate) fn stripes_in_use(&self) -> StripesInUse {
-        self.raid.stripes.cache.stripes_in_use()
+    pub(crate) fn raid(&self) -> &Personality {
+        &self.raid
     }
 
     /// Source: md's `raid5_congested`; `md_write_start`, in which a writer waits for the
@@ -407,8 +373,7 @@ impl Volume {
             spans.map(|span| since + span).chain(member.gives_up_at).min()
         });
         let retry = self.retry_wake();
-        let known = self.members_are_known();
-        let raid = known.then(|| self.raid.next_wake(&self.array, &self.knobs)).flatten();
+        let raid = self.raid.next_wake(&self.array, &self.knobs);
         stalls.chain(enter_safe_mode).chain(retry).chain(self.array.update_wake()).chain(raid).min()
     }
 
@@ -425,13 +390,12 @@ impl Volume {
                 None => SyncAction::Idle,
             },
             sync_completed: sync.map(|sync| (sync.completed(), sync.total())),
-            sync_stripes: sync.map_or(0, |sync| sync.stripes),
+            sync_stripes: sync.map_or(0, |sync| sync.units),
             mismatch_cnt: sync.map_or(0, |sync| sync.mismatch_cnt),
             mismatches: sync.map(|sync| sync.mismatches.clone()).unwrap_or_default(),
             no_space: self.full_since.is_some() || self.array.update_waits_for_space(),
             resync_from: self.array.membership.resync_from,
-            stripe_cache_active: self.stripe_cache_active(),
-            stripe_waits: self.raid.stripes.waits.clone(),
+            raid: self.raid.snapshot(),
             requests_active: self.requests.iter().flatten().filter(|r| !r.answered).count(),
             knobs: self.knobs,
             members: self.array.members.iter().map(crate::member::Member::snapshot).collect(),
@@ -466,12 +430,12 @@ impl Volume {
     }
 
     fn enter(&mut self, request: &ClientRequest, writes: bool, now: Time) -> RequestId {
-        let (stream, streams) = if writes {
+        let stream = if writes {
             let ends_at = || self.ranges.write_ends_at(request.range.start.0);
             let settings = (&self.array.geometry, &self.knobs);
-            self.raid.stream_of(request.range, ends_at, settings, now)
+            self.raid.arrives(request.range, ends_at, settings, now)
         } else {
-            (StreamId::default(), false)
+            WriteStream::default()
         };
         let active = Active {
             client: request.client,
@@ -490,8 +454,6 @@ impl Volume {
             pins: 0,
             writes,
             waited_for: false,
-            streams,
-            pours: streams && self.raid.pours(stream, &self.array.geometry, &self.knobs),
             stream,
             flushed: false,
             begun: false,
@@ -554,42 +516,77 @@ impl Volume {
     }
 
     fn start_read(&mut self, id: RequestId, out: &mut Outbox) {
-        // What a member has no space for is known to its stripe only. A read whose member stalled
-        // would be given up once more if members need longer for it than `read_around`, and so on
-        // for ever.
-        let aligned =
-            self.array.membership.reads_aligned() || self.knobs.plan_rule == PlanRule::Least;
-        if aligned && !self.active(id).flags.again && !self.has_deferred() {
-            self.read_aligned(id, out);
-        } else {
-            self.ready.push_back(id);
+        let io = self.active(id).io(id);
+        match self.with_raid(out, |raid, cx| raid.read_straight(&io, cx)) {
+            Some(pending) => {
+                self.active(id).pending += pending;
+                self.sub_request_done(id, Ok(()), out);
+            }
+            None => self.ready.push_back(id),
         }
     }
 
-    /// A member answered a chunk-aligned read. If it could not be read, stripes do not say so.
-    fn aligned_answered(
-        &mut self,
-        position: Option<usize>,
-        result: Result<(), Fault>,
-        out: &mut Outbox,
-    ) {
-        match (result, position) {
-            (Err(Fault::Gone), Some(position)) => self.array.fail(position, out),
-            (Err(_), Some(position)) => self.array.members[position].read_errors += 1,
-            (Ok(()), _) | (_, None) => {}
+    /// Has the personality take what is ready. While it quiesces nothing is begun.
+    fn submit_ready(&mut self, out: &mut Outbox) {
+        if self.ready.is_empty() {
+            return;
+        }
+        let mut later = Vec::new();
+        while let Some(id) = self.ready.pop_front() {
+            if self.active(id).error.is_some() {
+                let io = self.active(id).io(id);
+                self.raid.skip(&io, out.now);
+                self.is_split(id, out);
+                self.sub_request_done(id, Ok(()), out);
+            } else if self.quiescing.is_some() {
+                later.push(id);
+            } else {
+                self.submit(id, out);
+            }
+        }
+        self.ready.extend(later);
+    }
+
+    fn submit(&mut self, id: RequestId, out: &mut Outbox) {
+        let io = self.active(id).io(id);
+        let pending = self.with_raid(out, |raid, cx| raid.submit(&io, cx));
+        // Its sub-requests are pending instead of its being submitted.
+        self.active(id).pending += pending - 1;
+        if pending < SPLITTING {
+            self.is_split(id, out);
         }
     }
 
-    /// A sub-request of such a read is done.
-    fn read_done(&mut self, part: ReadPart, result: Result<(), Fault>, out: &mut Outbox) {
-        if result.is_ok() {
-            self.sub_request_done(part.request, Ok(()), out);
-        } else {
-            self.detour(part, true);
+    /// All of a request is split into sub-requests.
+    fn is_split(&mut self, id: RequestId, out: &mut Outbox) {
+        if self.array.is_planted(Mutant::FrameReusedInFlight) {
+            let frames = std::mem::replace(&mut self.active(id).frames, Run::EMPTY);
+            out.push(Output::Release(frames));
         }
     }
 
-    /// One sub-request of a request is done, or its attaching.
+    /// A part of a member request is done, or was given up.
+    #[inline]
+    fn part_done(&mut self, part: Who, answer: Answer, out: &mut Outbox) {
+        match self.with_raid(out, |raid, cx| raid.part_done(part, answer, cx)) {
+            Told::Nothing => {}
+            Told::Done(request) => self.sub_request_done(request, Ok(()), out),
+            Told::GivenUp(id) => {
+                let request = self.active(id);
+                request.pins += 1;
+                request.stalled = true;
+                self.sub_request_done(id, Ok(()), out);
+            }
+            Told::ReadFailed { part, asked } => {
+                let request = self.active(part.request);
+                request.pending += SPLITTING - 1;
+                let io = request.io(part.request);
+                self.raid.read_again(part, &io, asked);
+            }
+        }
+    }
+
+    /// One sub-request of a request is done, or its being submitted.
     #[inline]
     fn sub_request_done(
         &mut self,
@@ -665,7 +662,7 @@ impl Volume {
             out.give_credit(client, charged);
         }
         if begun {
-            self.raid.streams.answered(stream, len);
+            self.raid.answered(stream, len);
             self.array.write_ends(out.now);
         }
         let waiting = self.ranges.leave(id);
@@ -711,21 +708,10 @@ impl Volume {
     fn with_raid<T>(
         &mut self,
         out: &mut Outbox,
-        act: impl FnOnce(&mut ParityRaid, &mut Surroundings<'_>) -> T,
+        act: impl FnOnce(&mut Personality, &mut Cx<'_>) -> T,
     ) -> T {
-        let mut cx = Surroundings { array: &mut self.array, knobs: &self.knobs, out };
+        let mut cx = Cx { array: &mut self.array, knobs: &self.knobs, out };
         act(&mut self.raid, &mut cx)
-    }
-
-    /// A member request of a stripe is done, or was given up.
-    #[inline]
-    fn stripe_done(&mut self, part: StripIo, answer: Answer, out: &mut Outbox) {
-        self.with_raid(out, |raid, cx| raid.stripes.done(part, answer, cx));
-    }
-
-    /// Whether every failure is recorded, or never will be.
-    fn members_are_known(&self) -> bool {
-        self.array.failures_recorded() || self.array.membership.broken
     }
 
     /// Writes again, now and then, what members had no space for.
@@ -733,7 +719,7 @@ impl Volume {
         if self.has_deferred() && self.retry_wake().is_some_and(|time| out.now >= time) {
             self.full_since = Some(out.now);
             self.array.give_up_full(self.knobs.no_space_wait, out);
-            self.with_raid(out, |raid, cx| raid.stripes.write_deferred(cx));
+            self.with_raid(out, |raid, cx| raid.write_deferred(cx));
             self.take_events(out);
         }
     }
@@ -748,34 +734,33 @@ impl Volume {
 
     #[inline]
     fn take_events(&mut self, out: &mut Outbox) {
-        if !self.raid.stripes.events.is_empty() {
+        if !self.raid.events().is_empty() {
             self.take_some_events(out);
         }
     }
 
     #[inline(never)]
     fn take_some_events(&mut self, out: &mut Outbox) {
-        let mut events = std::mem::take(&mut self.raid.stripes.events);
+        let mut events = std::mem::take(self.raid.events());
         for event in events.drain(..) {
             self.event(event, out);
         }
-        // Keeps the allocation; nothing was added meanwhile but by stripes, which are not handled
-        // here.
-        if self.raid.stripes.events.is_empty() {
-            self.raid.stripes.events = events;
+        // Keeps the allocation, if nothing was added meanwhile.
+        if self.raid.events().is_empty() {
+            *self.raid.events() = events;
         }
     }
 
     #[inline(always)]
     fn event(&mut self, event: Event, out: &mut Outbox) {
         match event {
-            Event::Attached { request, sub_requests, whole } => {
+            Event::Split { request, sub_requests, whole } => {
                 if whole {
-                    self.attached(request, out);
+                    self.is_split(request, out);
                 }
                 let sub_requests = u64::from(sub_requests);
                 self.active(request).pending += sub_requests;
-                self.sub_requests_done(request, ATTACHING, Ok(()), out);
+                self.sub_requests_done(request, SPLITTING, Ok(()), out);
             }
             Event::SubRequestsDone { request, sub_requests, result } => {
                 if result.is_err() {
@@ -786,19 +771,20 @@ impl Volume {
             Event::Pinned { .. } | Event::Unpinned { .. }
                 if self.array.is_planted(Mutant::ZeroCopyNotPinned) => {}
             Event::Pinned { request } => self.active(request).pins += 1,
-            Event::SyncDone { key, mismatch, wrong, ok } => {
-                let sync = self.sync.as_mut().expect("stripes are synced for a sync");
-                sync.stripe_done(key, mismatch, ok);
+            Event::SyncDone { unit, mismatch, wrong, ok } => {
+                let sync = self.sync.as_mut().expect("units are synced for a sync");
+                sync.unit_done(unit, mismatch, ok);
                 if mismatch && sync.action == SyncAction::Check {
-                    let sector = sync.sector_of(key);
+                    let sector = sync.sector_of(unit);
                     let wrong = wrong.and_then(|slot| {
                         let member = self.array.at(slot)?;
                         let at = member.data_sector(sector);
                         Some(WrongStrip { member: member.info.index, slot, at })
                     });
-                    sync.found_mismatch(key, wrong);
+                    sync.found_mismatch(unit, wrong);
                 }
             }
+            Event::NoSpaceForDiscard { slot, sector } => self.no_space(slot, sector, out),
             Event::NoSpace { slot, sector } => {
                 // The others agree about a strip that is being rebuilt, or whose member failed
                 // meanwhile.
@@ -818,12 +804,11 @@ impl Volume {
         }
     }
 
-    /// A member has no space for a stripe.
+    /// A member has no space for data at this data sector.
     fn no_space(&mut self, slot: Slot, sector: Sectors, out: &mut Outbox) {
-        let stripe = sector.0 / self.height().0;
         if let Some(sync) = &mut self.sync {
             self.sync_failed_full = true;
-            sync.rewind(stripe);
+            sync.rewind_to(sector);
         }
         self.array.found_no_space(slot, out.now);
         let first = self.full_since.replace(out.now).is_none();
@@ -858,19 +843,31 @@ impl Volume {
         }
     }
 
-    /// Stripe height in sectors.
-    fn height(&self) -> Sectors {
-        height_of(&self.array.geometry, &self.knobs)
-    }
-
     fn has_deferred(&self) -> bool {
         self.raid.has_deferred()
     }
 }
 
+impl Active {
+    /// What its personality has to know of it.
+    #[inline(always)]
+    fn io(&self, id: RequestId) -> ArrayIo {
+        ArrayIo {
+            id,
+            range: self.range,
+            frames: self.frames,
+            attr: self.attr,
+            discarded: self.discarded,
+            writes: self.writes,
+            zeroes: self.op == RequestOp::WriteZeroes,
+            fua: self.flags.fua,
+            sync: self.flags.sync,
+            again: self.flags.again,
+            stream: self.stream,
+            waited_for: self.waited_for,
+        }
+    }
+}
+
 /// How often a full member is tried.
 const FULL_RETRY: Span = Span::secs(1);
-
-/// What counts as pending for a request that is being attached: more than a request has
-/// sub-requests.
-const ATTACHING: u64 = 1 << 32;

@@ -302,7 +302,7 @@ impl ControlPort {
                 mismatches: mismatches_of(volume),
                 resync_from: volume.resync_from.map(|sectors| sectors.0),
                 no_space: volume.no_space,
-                stripe_cache_active: volume.stripe_cache_active,
+                stripe_cache_active: volume.raid.stripe_cache_active,
                 requests_active: volume.requests_active,
                 members: volume
                     .members

@@ -9,11 +9,10 @@ use std::collections::VecDeque;
 
 use smallvec::SmallVec;
 use weft_engine::knobs::Knobs;
-use weft_engine::raid::parity::waits::StripeWaits;
 use weft_engine::{
     ClientRequest, Fault, Input, MemberInfo, MemberOp, MemberSnapshot, MemberState, Mismatches,
-    Output, ReplyError, RequestOp, Run, Segment, Snapshot, SyncAction, Tag, Token, Turn, Verb,
-    VolumeSnapshot, Work, ZERO_FRAME,
+    Output, RaidSnapshot, ReplyError, RequestOp, Run, Segment, Snapshot, SyncAction, Tag, Token,
+    Turn, Verb, VolumeSnapshot, Work, ZERO_FRAME,
 };
 use weft_units::{Bytes, ClientId, FRAME_BYTES, Time};
 
@@ -356,8 +355,7 @@ impl Core for Bare {
                 mismatches: Mismatches::default(),
                 no_space: false,
                 resync_from: None,
-                stripe_cache_active: 0,
-                stripe_waits: StripeWaits::default(),
+                raid: RaidSnapshot::default(),
                 requests_active: self.in_flight(),
                 knobs: Knobs::default(),
                 members: vec![member],

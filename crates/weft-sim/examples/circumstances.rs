@@ -199,7 +199,7 @@ fn main() {
                 kib += member.sectors_read as f64 / 2.0 / mib / runs as f64;
                 commands += member.reads;
             }
-            let of = &machine.host.snapshot().volumes[0].stripe_waits.preread;
+            let of = &machine.host.snapshot().volumes[0].raid.stripe_waits.preread;
             waits += of.permille(999).0 as f64 / 1e6 / runs as f64;
             if arms.is_empty() {
                 arms = arms_of(&machine);

@@ -512,7 +512,7 @@ fn stripe_with_a_deferred_write_to_a_failed_member_is_released_once() {
     rig.disks[2].faults.stalled = false;
     rig.pass(Span::secs(3)).finish();
     assert!(matches!(rig.take_answer(read), Some(Ok(_))));
-    assert_eq!(rig.volume().stripe_cache_active, 0);
+    assert_eq!(rig.volume().raid.stripe_cache_active, 0);
 }
 
 // A cache that is no larger than a full stripe had to be all free, and was not while a stripe had a

@@ -184,7 +184,7 @@ fn statement_11_without_sync_a_partial_block_reads_in_two_phases() {
 fn statement_12_healthy_reads_bypass_the_cache_at_exact_length() {
     let mut rig = raid(Level::Raid5, 4);
     rig.get(K, 512);
-    assert_eq!(rig.volume().stripe_cache_active, 0);
+    assert_eq!(rig.volume().raid.stripe_cache_active, 0);
     assert_eq!(rounds(&mut rig), ["R0@1+0.5", "ack"]);
     let groups = get(&mut rig, 0, 1024 * K);
     let reads: Vec<&str> = groups[0].split(' ').collect();
@@ -482,11 +482,11 @@ fn statement_41_a_full_cache_makes_misses_wait_and_hits_proceed() {
         rig.plug(RequestOp::Write, start, 4 * K, Payload::Tags, SYNC);
     }
     rig.settle();
-    let active = rig.volume().stripe_cache_active;
+    let active = rig.volume().raid.stripe_cache_active;
     assert!(active <= 17, "{active}");
     let groups = rounds(&mut rig);
     assert_eq!(count(&groups, 'W'), 80);
-    assert_eq!(rig.volume().stripe_cache_active, 0);
+    assert_eq!(rig.volume().raid.stripe_cache_active, 0);
     assert!(groups[0].matches('R').count() <= 34);
 }
 

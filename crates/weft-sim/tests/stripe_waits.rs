@@ -81,7 +81,7 @@ fn waits(model: &str, knobs: Knobs, writes: &[(u64, u64)]) -> StripeWaits {
 }
 
 fn waits_of(machine: &Machine) -> StripeWaits {
-    machine.host.snapshot().volumes[0].stripe_waits.clone()
+    machine.host.snapshot().volumes[0].raid.stripe_waits.clone()
 }
 
 fn gathering() -> Knobs {

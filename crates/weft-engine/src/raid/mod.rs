@@ -1,5 +1,313 @@
-//! Levels: how they map, which redundancy they have, how it is kept.
+//! RAID personalities: what the level of an array does with requests, behind one closed enum.
+//!
+//! A [`crate::volume`] knows requests, their order and their answers, and no level. Its personality
+//! makes member requests and computations of them, through [`Cx`], and answers by [`Event`]s. A
+//! level is a folder here and a variant of [`Personality`].
+//!
+//! ```text
+//! Volume ── submit(ArrayIo) ──► Personality ── Cx::stage ──► members
+//!        ◄── Event, Told ──────             ◄── part_done ── their answers
+//! ```
 
+pub(crate) mod cx;
 pub mod geometry;
+pub(crate) mod io;
 pub mod parity;
 pub mod slot_set;
+
+use weft_units::{ByteRange, Bytes, Sectors, Time, VolumeId};
+
+pub(crate) use self::cx::Cx;
+use self::geometry::Geometry;
+pub(crate) use self::io::{Answer, ArrayIo, Busy, Event, SPLITTING, Told};
+use self::parity::streams::WriteStream;
+use self::parity::sync::Resync;
+pub(crate) use self::parity::{ParityRaid, StripeMemory};
+use crate::array::Array;
+use crate::error::ReplyError;
+use crate::input::{ClientRequest, Fault, Value};
+use crate::knobs::{Knob, Knobs};
+use crate::outbox::{JobId, ReadPart, Who};
+use crate::ranges::RequestId;
+use crate::snapshot::{RaidSnapshot, StripesInUse};
+
+/// What the level of an array does with requests.
+#[derive(Clone, Debug)]
+pub(crate) enum Personality {
+    /// RAID 4, 5 and 6.
+    Parity(Box<ParityRaid>),
+}
+
+/// One method of every personality.
+macro_rules! each {
+    ($personality:expr, $raid:ident => $call:expr) => {
+        match $personality {
+            Personality::Parity($raid) => $call,
+        }
+    };
+}
+
+impl Personality {
+    /// The personality of an array's level.
+    pub(crate) fn new(
+        volume: VolumeId,
+        memory: StripeMemory,
+        geometry: &Geometry,
+        knobs: &Knobs,
+    ) -> Self {
+        Self::Parity(Box::new(ParityRaid::new(volume, memory, geometry, knobs)))
+    }
+
+    // Requests.
+
+    /// The stream of a write that arrives. `before_answer`: it begins where a write ends that is
+    /// not answered.
+    pub(crate) fn arrives(
+        &mut self,
+        range: ByteRange,
+        before_answer: impl FnOnce() -> bool,
+        (geometry, knobs): (&Geometry, &Knobs),
+        now: Time,
+    ) -> WriteStream {
+        each!(self, raid => raid.arrives(range, before_answer, (geometry, knobs), now))
+    }
+
+    /// The part of a request's range that members are told to discard; `None` for no part of it.
+    pub(crate) fn to_discard(&self, request: &ClientRequest, array: &Array) -> Option<ByteRange> {
+        each!(self, raid => raid.to_discard(request, array))
+    }
+
+    /// Sends a read to its members without waiting for a turn, if nothing has to be known for it
+    /// but where it lies. Its sub-requests.
+    pub(crate) fn read_straight(&mut self, io: &ArrayIo, cx: &mut Cx<'_>) -> Option<u64> {
+        each!(self, raid => raid.read_straight(io, cx))
+    }
+
+    /// Takes a request whose turn has come. Sub-requests that are pending of it, or [`SPLITTING`]
+    /// more while it waits to be split: an [`Event::Split`] says when it is.
+    pub(crate) fn submit(&mut self, io: &ArrayIo, cx: &mut Cx<'_>) -> u64 {
+        each!(self, raid => raid.submit(io, cx))
+    }
+
+    /// Does without a request that failed before its turn.
+    pub(crate) fn skip(&mut self, io: &ArrayIo, now: Time) {
+        each!(self, raid => raid.skip(io, now));
+    }
+
+    /// Reads another way what a member did not give ([`Told::ReadFailed`]), as a request that is
+    /// split once more.
+    pub(crate) fn read_again(&mut self, part: ReadPart, io: &ArrayIo, asked: bool) {
+        each!(self, raid => raid.read_again(part, io, asked));
+    }
+
+    /// A request waits for a write that lies in this range: the write does not wait long for more.
+    pub(crate) fn hurry(&mut self, io: &ArrayIo, geometry: &Geometry, now: Time) {
+        each!(self, raid => raid.hurry(io, geometry, now));
+    }
+
+    /// A sub-request of a request failed: the rest need not be sent.
+    pub(crate) fn request_failed(&mut self, id: RequestId) {
+        each!(self, raid => raid.request_failed(id));
+    }
+
+    /// A write was answered.
+    pub(crate) fn answered(&mut self, stream: WriteStream, len: Bytes) {
+        each!(self, raid => raid.answered(stream, len));
+    }
+
+    // Answers.
+
+    /// A member answered a request that begins with this part.
+    pub(crate) fn member_answered(
+        &mut self,
+        first: Who,
+        position: Option<usize>,
+        result: Result<(), Fault>,
+        cx: &mut Cx<'_>,
+    ) {
+        each!(self, raid => raid.member_answered(first, position, result, cx));
+    }
+
+    /// A part of a member request is done, or was given up.
+    #[inline]
+    pub(crate) fn part_done(&mut self, part: Who, answer: Answer, cx: &mut Cx<'_>) -> Told {
+        each!(self, raid => raid.part_done(part, answer, cx))
+    }
+
+    /// A part that was given up uses memory no more. The request whose memory that is.
+    pub(crate) fn part_freed(&mut self, part: Who) -> Option<RequestId> {
+        each!(self, raid => raid.part_freed(part))
+    }
+
+    /// A computation is done.
+    pub(crate) fn compute_done(
+        &mut self,
+        job: JobId,
+        value: &Result<Value, Fault>,
+        cx: &mut Cx<'_>,
+    ) {
+        each!(self, raid => raid.compute_done(job, value, cx));
+    }
+
+    /// A member has discarded what it was told to for a request, or not.
+    pub(crate) fn discard_done(
+        &mut self,
+        request: RequestId,
+        position: Option<usize>,
+        result: Result<(), Fault>,
+        cx: &mut Cx<'_>,
+    ) {
+        each!(self, raid => raid.discard_done(request, position, result, cx));
+    }
+
+    /// Events since they were last taken.
+    #[inline]
+    pub(crate) fn events(&mut self) -> &mut Vec<Event> {
+        each!(self, raid => raid.events())
+    }
+
+    // Reads that are given up.
+
+    /// Whether anybody gains by giving up a read of a member that does not answer.
+    pub(crate) fn gains_by_giving_up(&self, part: &Who, array: &Array) -> bool {
+        each!(self, raid => raid.gains_by_giving_up(part, array))
+    }
+
+    /// How often the same was given up before.
+    pub(crate) fn given_up(&self, first: Who) -> u8 {
+        each!(self, raid => raid.given_up(first))
+    }
+
+    /// The parts as they are told that their request was given up, should these be others.
+    pub(crate) fn parts_given_up(&self, parts: &[Who]) -> Option<Vec<Who>> {
+        each!(self, raid => raid.parts_given_up(parts))
+    }
+
+    // Turns.
+
+    /// Begins a turn: those who waited are relieved before a resync takes what is free.
+    pub(crate) fn begin_turn(&mut self, cx: &mut Cx<'_>) {
+        each!(self, raid => raid.begin_turn(cx));
+    }
+
+    /// Splits requests that wait; while the volume quiesces only those that were begun.
+    pub(crate) fn split_waiting(&mut self, quiesces: bool, cx: &mut Cx<'_>) {
+        each!(self, raid => raid.split_waiting(quiesces, cx));
+    }
+
+    /// Ends requests of a broken array that would wait for ever.
+    pub(crate) fn end_vain_waits(&mut self, now: Time) {
+        each!(self, raid => raid.end_vain_waits(now));
+    }
+
+    /// Decides for at most `stripes_max` stripes. How many it handled.
+    pub(crate) fn turn(&mut self, stripes_max: u32, cx: &mut Cx<'_>) -> u32 {
+        each!(self, raid => raid.turn(stripes_max, cx))
+    }
+
+    /// Ends a turn.
+    pub(crate) fn end_turn(&mut self, sync: Option<&Resync>, cx: &mut Cx<'_>) {
+        each!(self, raid => raid.end_turn(sync, cx));
+    }
+
+    /// Whether another turn has something to do already.
+    pub(crate) fn has_work(
+        &self,
+        quiesces: bool,
+        sync: Option<&Resync>,
+        (array, knobs): (&Array, &Knobs),
+        now: Time,
+    ) -> bool {
+        each!(self, raid => raid.has_work(quiesces, sync, (array, knobs), now))
+    }
+
+    /// When something is due though nothing else happens.
+    pub(crate) fn next_wake(&self, array: &Array, knobs: &Knobs) -> Option<Time> {
+        each!(self, raid => raid.next_wake(array, knobs))
+    }
+
+    // Resync.
+
+    /// Data sectors of the members that a resync takes at a time.
+    pub(crate) fn resync_unit(&self, geometry: &Geometry, knobs: &Knobs) -> Sectors {
+        each!(self, raid => raid.resync_unit(geometry, knobs))
+    }
+
+    /// Gives a resync its next units.
+    pub(crate) fn feed(&mut self, sync: &mut Resync, geometry: &Geometry) {
+        each!(self, raid => raid.feed(sync, geometry));
+    }
+
+    /// Whether a resync would be given units.
+    pub(crate) fn would_feed(&self, sync: &Resync) -> bool {
+        each!(self, raid => raid.would_feed(sync))
+    }
+
+    // Space.
+
+    /// Whether members had no space for data that is nowhere else.
+    pub(crate) fn has_deferred(&self) -> bool {
+        each!(self, raid => raid.has_deferred())
+    }
+
+    /// Writes again what members had no space for.
+    pub(crate) fn write_deferred(&mut self, cx: &mut Cx<'_>) {
+        each!(self, raid => raid.write_deferred(cx));
+    }
+
+    // Knobs and states.
+
+    /// Whether a knob's new value has to wait until nothing is in use.
+    pub(crate) fn sets_when_quiet(&self, knob: Knob) -> bool {
+        each!(self, raid => raid.sets_when_quiet(knob))
+    }
+
+    /// Refuses a knob that is set when nothing is in use; `knobs` are those with its new value.
+    ///
+    /// # Errors
+    /// The volume is busy, or the value does not fit into the memory of the volume.
+    pub(crate) fn check(
+        &self,
+        knob: Knob,
+        knobs: &Knobs,
+        busy: Busy,
+        geometry: &Geometry,
+    ) -> Result<(), ReplyError> {
+        each!(self, raid => raid.check(knob, knobs, busy, geometry))
+    }
+
+    /// Sets such a knob. Nothing is in use.
+    pub(crate) fn apply(&mut self, knob: Knob, array: &Array, knobs: &Knobs) {
+        each!(self, raid => raid.apply(knob, array, knobs));
+    }
+
+    /// Whether nothing is in use, and nothing waits that was begun.
+    pub(crate) fn is_quiet(&self) -> bool {
+        each!(self, raid => raid.is_quiet())
+    }
+
+    /// Whether requests wait for memory.
+    pub(crate) fn starves(&self) -> bool {
+        each!(self, raid => raid.starves())
+    }
+
+    /// Whether all memory is in use.
+    pub(crate) fn is_full(&self) -> bool {
+        each!(self, raid => raid.is_full())
+    }
+
+    /// Counters for people and tests.
+    pub(crate) fn snapshot(&self) -> RaidSnapshot {
+        each!(self, raid => raid.snapshot())
+    }
+
+    /// Stripes of the stripe cache in use.
+    pub(crate) fn stripe_cache_active(&self) -> u32 {
+        each!(self, raid => raid.stripe_cache_active())
+    }
+
+    /// Where the stripes of the stripe cache are.
+    pub(crate) fn stripes_in_use(&self) -> StripesInUse {
+        each!(self, raid => raid.stripes_in_use())
+    }
+}

@@ -3,16 +3,15 @@
 //! A command sets a state that turns work off, and is answered when that state is reached. None is
 //! a procedure of its own.
 
-use weft_units::{Bytes, ClientId, FRAME_BYTES};
+use weft_units::ClientId;
 
 use super::Volume;
 use crate::error::ReplyError;
 use crate::input::{Command, Verb};
-use crate::knobs::{Knob, Knobs};
+use crate::knobs::Knob;
 use crate::member::Member;
-use crate::mutant::Mutant;
 use crate::outbox::Outbox;
-use crate::raid::parity::stripe_size::StripeSize;
+use crate::raid::Busy;
 use crate::token::Tag;
 
 /// A command that is not answered yet.
@@ -28,8 +27,8 @@ pub(super) struct Waiting {
 pub(super) enum Until {
     /// The superblock update of this number is done, or there will be none.
     Recorded(u64),
-    /// The cache has its new size.
-    Resized,
+    /// The knob has its new value.
+    Set,
     /// Everything is finished, flushed and marked.
     Stopped,
     /// No sync runs.
@@ -101,95 +100,47 @@ impl Volume {
         if knobs == self.knobs {
             return Ok(None);
         }
-        match knob {
-            Knob::StripeCacheBytes(_)
-            | Knob::StripeCacheForm(_)
-            | Knob::StripeCacheSize(_)
-            | Knob::StripeSize(_) => {}
-            _ => {
-                self.knobs.set(knob);
-                self.set_queues(out);
-                return Ok(None);
-            }
-        }
-        if self.sync.is_some() {
-            return Err(ReplyError::Busy("a sync is running"));
-        }
-        if self.resizing.is_some() {
-            return Err(ReplyError::Busy("the stripe cache is being resized"));
+        if !self.raid.sets_when_quiet(knob) {
+            self.knobs.set(knob);
+            self.set_queues(out);
+            return Ok(None);
         }
         let unanswered =
             |member: &Member| member.stalled || (member.is_faulty() && member.in_flight > 0);
-        if self.array.members.iter().any(unanswered) || self.has_deferred() {
-            return Err(ReplyError::Busy(
-                "stripes are in use for as long as a member does not answer",
-            ));
-        }
-        let stripe_frames = knobs.stripe_size.stripe_frames(&self.array.geometry);
-        let room = self.raid.frames() / stripe_frames;
-        let too_large = |name: &str, found: u64, room: u64| {
-            Err(ReplyError::Refused(format!(
-                "{name}: found {found}, expected at most {room}, for which memory was set aside at the \
-                 start; start with a larger one"
-            )))
+        let busy = Busy {
+            syncs: self.sync.is_some(),
+            quiesces: self.quiescing.is_some(),
+            unanswered: self.array.members.iter().any(unanswered),
         };
-        match knob {
-            Knob::StripeCacheBytes(bytes) => {
-                // As at the start: a size counts as far as it holds whole stripes of `auto`, so
-                // that the size with which the volume was started is taken again.
-                let auto = Knobs { stripe_size: StripeSize::AUTO, ..knobs };
-                let stripe_frames = auto.stripe_size.stripe_frames(&self.array.geometry);
-                let room = self.raid.frames() / stripe_frames;
-                if bytes > Bytes::ZERO && auto.cache_stripes(&self.array.geometry) > room {
-                    let bytes_max =
-                        u64::from(room + 1) * u64::from(stripe_frames) * FRAME_BYTES - 1;
-                    return too_large("stripe_cache_bytes", bytes.0, bytes_max);
-                }
-            }
-            Knob::StripeCacheSize(stripes) if stripes > room => {
-                return too_large("stripe_cache_size", u64::from(stripes), u64::from(room));
-            }
-            _ => {}
-        }
-        if room == 0 {
-            return Err(ReplyError::Refused(format!(
-                "stripe_size: a stripe of {stripe_frames} frames does not fit into the {} of the cache",
-                self.raid.frames()
-            )));
-        }
-        self.resizing = Some(knob);
-        Ok(Some(Until::Resized))
+        self.raid.check(knob, &knobs, busy, &self.array.geometry)?;
+        self.quiescing = Some(knob);
+        Ok(Some(Until::Set))
     }
 
-    /// Gives the cache its new size once no stripe is in use.
-    pub(super) fn resize(&mut self, out: &mut Outbox) {
-        if self.can_never_resize() {
-            self.give_up_resize(&ReplyError::Io, out);
+    /// Sets a knob that waits until nothing is in use.
+    pub(super) fn set_when_quiet(&mut self, out: &mut Outbox) {
+        if self.can_never_set() {
+            self.give_up_quiescing(&ReplyError::Io, out);
         }
-        if self.may_resize()
-            && let Some(knob) = self.resizing.take()
+        if self.may_set()
+            && let Some(knob) = self.quiescing.take()
         {
             self.knobs.set(knob);
             self.set_queues(out);
-            if matches!(knob, Knob::StripeCacheSize(_))
-                && self.array.is_planted(Mutant::CacheNotResized)
-            {
-                return;
-            }
-            self.raid.resize(&self.array.geometry, &self.knobs);
+            self.raid.apply(knob, &self.array, &self.knobs);
         }
     }
 
-    /// What a member had no space for is not written any more, and stays in its stripes.
-    pub(super) fn can_never_resize(&self) -> bool {
-        self.resizing.is_some() && self.array.membership.broken && self.has_deferred()
+    /// What a member had no space for is not written any more, and stays in memory.
+    pub(super) fn can_never_set(&self) -> bool {
+        self.quiescing.is_some() && self.array.membership.broken && self.has_deferred()
     }
 
-    /// The cache does not take its new size, for stripes stay in use.
-    pub(super) fn give_up_resize(&mut self, error: &ReplyError, out: &mut Outbox) {
-        self.resizing = None;
+    /// The knob does not take its new value, for memory stays in use.
+    pub(super) fn give_up_quiescing(&mut self, error: &ReplyError, out: &mut Outbox) {
+        self.quiescing = None;
         self.commands.retain(|waiting| {
-            let given_up = waiting.until == Until::Resized;
+            let given_up = waiting.until == Until::Set;
             if given_up {
                 out.reply(waiting.client, waiting.tag, Err(error.clone()));
             }
@@ -197,8 +148,8 @@ impl Volume {
         });
     }
 
-    pub(super) fn may_resize(&self) -> bool {
-        self.resizing.is_some() && self.sync.is_none() && self.raid.is_quiet()
+    pub(super) fn may_set(&self) -> bool {
+        self.quiescing.is_some() && self.sync.is_none() && self.raid.is_quiet()
     }
 
     pub(super) fn is_idle(&self) -> bool {
@@ -213,7 +164,7 @@ impl Volume {
         let stopped = idle && self.array.is_settled();
         // Until there is space nothing more is recorded, also not that it was stopped.
         let stuck = self.array.is_stuck(self.knobs.no_space_wait);
-        let resized = self.resizing.is_none();
+        let set = self.quiescing.is_none();
         let sync_stopped = self.sync.is_none();
         self.commands.retain(|waiting| {
             let answer = match waiting.until {
@@ -221,7 +172,7 @@ impl Volume {
                 Until::Recorded(_) if self.array.membership.broken => Some(Err(ReplyError::Io)),
                 Until::Recorded(update) if self.array.update_done(update) => Some(Ok(())),
                 Until::Recorded(_) => stuck.then_some(Err(ReplyError::NoSpace)),
-                Until::Resized => resized.then_some(Ok(())),
+                Until::Set => set.then_some(Ok(())),
                 Until::Stopped if idle && stuck => Some(Err(ReplyError::NoSpace)),
                 Until::Stopped => stopped.then_some(Ok(())),
                 Until::SyncStopped => sync_stopped.then_some(Ok(())),

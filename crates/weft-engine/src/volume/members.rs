@@ -14,9 +14,8 @@ use crate::input::Fault;
 use crate::knobs::Knobs;
 use crate::outbox::{Outbox, Outstanding, Owner, Who};
 use crate::output::{MemberOp, Notice};
-use crate::raid::parity::stripes::Answer;
+use crate::raid::Answer;
 use crate::ranges::RequestId;
-use crate::token::Token;
 
 impl Volume {
     /// Declares members failed, all or none: what they have outstanding is given up.
@@ -88,10 +87,10 @@ impl Volume {
             if warn {
                 out.notice(Notice::MemberStalled { member: index, read_around: stalled });
             }
-            if stalled && self.resizing.is_some() {
-                // Its stripes are in use until then; nobody should wait for that.
+            if stalled && self.quiescing.is_some() {
+                // What it uses is in use until then; nobody should wait for that.
                 let why = "a member does not answer, so that stripes stay in use; try again";
-                self.give_up_resize(&ReplyError::Busy(why), out);
+                self.give_up_quiescing(&ReplyError::Busy(why), out);
             }
             if stalled != was_stalled {
                 self.array.set_stalled(position, stalled);
@@ -129,7 +128,8 @@ impl Volume {
             let Some(Outstanding { owner, write, issued, .. }) = found.copied() else { continue };
             if let Some(after) = reads_after {
                 let (false, Owner::Parts(first, merged)) = (write, owner) else { continue };
-                if !out.parts(first, merged).iter().any(|part| self.reads_around(part)) {
+                let parts = out.parts(first, merged);
+                if !parts.iter().any(|part| self.raid.gains_by_giving_up(part, &self.array)) {
                     continue;
                 }
                 let due = issued + self.patience(first, after);
@@ -143,29 +143,20 @@ impl Volume {
             match owner {
                 Owner::Compute(_) => unreachable!("members have nothing to do with it"),
                 Owner::Discard(request) => {
-                    self.discard_done(request, Some(position), fault, out);
+                    self.with_raid(out, |raid, cx| {
+                        raid.discard_done(request, Some(position), fault, cx);
+                    });
                 }
                 Owner::Flush => self.flush_done(Some(position), fault, out),
                 Owner::Parts(first, merged) => {
                     let member = Some(self.array.members[position].info.index);
                     let answer = Answer { result: fault, member, given_up: true };
                     let parts = out.parts(first, merged);
-                    self.tell_each_stripe(token, &parts, out);
+                    if let Some(each) = self.raid.parts_given_up(&parts) {
+                        out.replace_parts(token, &each);
+                    }
                     for part in parts {
-                        match part {
-                            Who::Read(part) => {
-                                let request = self.active(part.request);
-                                request.pins += 1;
-                                request.stalled = true;
-                                self.sub_request_done(part.request, Ok(()), out);
-                            }
-                            Who::Stripe(part) => self.stripe_done(part, answer, out),
-                            Who::Stripes(run) => {
-                                self.with_raid(out, |raid, cx| {
-                                    raid.stripes.run_done(run, answer, cx);
-                                });
-                            }
-                        }
+                        self.part_done(part, answer, out);
                     }
                 }
                 Owner::Superblock => self.array.superblock_done(Some(position), fault, out),
@@ -195,7 +186,7 @@ impl Volume {
                 (MemberOp::Read { .. }, Owner::Parts(first, merged)) => out.parts(first, merged),
                 _ => Vec::new(),
             };
-            if !parts.iter().any(|part| self.reads_around(part)) {
+            if !parts.iter().any(|part| self.raid.gains_by_giving_up(part, &self.array)) {
                 out.put_back(&mut self.array.members[position], request);
                 continue;
             }
@@ -205,46 +196,15 @@ impl Volume {
             self.array.members[position].in_flight -= 1;
             let answer = Answer { result: Err(Fault::Aborted), member: None, given_up: false };
             for part in parts {
-                match part {
-                    Who::Read(part) => self.detour(part, false),
-                    Who::Stripe(part) => self.stripe_done(part, answer, out),
-                    Who::Stripes(_) => unreachable!("batches are written, nothing else"),
-                }
+                self.part_done(part, answer, out);
             }
         }
     }
 
-    /// Whether anybody gains by giving up a read of a member that does not answer.
-    fn reads_around(&self, part: &Who) -> bool {
-        match part {
-            Who::Stripe(part) => self.raid.stripes.reads_around(*part, &self.array.membership),
-            Who::Read(_) | Who::Stripes(_) => true,
-        }
-    }
-
-    /// How long a read is waited for: twice as long as the last time for a stripe whose reads were
-    /// given up, or one that takes longer than `after` would be given up for ever.
+    /// How long a read is waited for: twice as long as the last time for one that was given up
+    /// before, or one that takes longer than `after` would be given up for ever.
     fn patience(&self, first: Who, after: Span) -> Span {
-        let given_up = match first {
-            Who::Stripe(part) => self.raid.stripes.given_up(part.stripe),
-            Who::Read(_) | Who::Stripes(_) => 0,
-        };
-        Span(after.0.saturating_mul(1 << given_up.min(20)))
-    }
-
-    /// A batch may end before the member answers: then its stripes are to be told, each on its own.
-    fn tell_each_stripe(&mut self, token: Token, parts: &[Who], out: &mut Outbox) {
-        if !parts.iter().any(|part| matches!(part, Who::Stripes(_))) {
-            return;
-        }
-        let mut each = Vec::new();
-        for part in parts {
-            match part {
-                Who::Stripes(run) => each.extend(self.raid.stripes.parts_of(*run).map(Who::Stripe)),
-                Who::Read(_) | Who::Stripe(_) => each.push(*part),
-            }
-        }
-        out.replace_parts(token, &each);
+        Span(after.0.saturating_mul(1 << self.raid.given_up(first).min(20)))
     }
 
     /// A member request that was given up uses the memory of a request no more.

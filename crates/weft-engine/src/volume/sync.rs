@@ -27,13 +27,12 @@ impl Volume {
         let blind = sync.action != SyncAction::Recover && !redundant;
         let spent = sync.action == SyncAction::Recover
             && self.array.rebuilding().is_none_or(|(slots, _)| !sync.rebuilds_only(slots));
-        if spent || blind || self.array.membership.broken || self.resizing.is_some() {
+        if spent || blind || self.array.membership.broken || self.quiescing.is_some() {
             sync.stop();
         }
         if self.array.is_dirty() || !changes_parity(sync.action) {
             self.raid.feed(sync, &self.array.geometry);
         }
-        let Some(sync) = &mut self.sync else { return };
         sync.checkpoint(&mut self.array);
         if sync.finish(&mut self.array, self.id, out) {
             let sync = self.sync.take().expect("it was there");
@@ -50,7 +49,7 @@ impl Volume {
     /// Starts what is due.
     fn choose_sync(&mut self, out: &mut Outbox) {
         if self.syncs_held_back() {
-            if self.resizing.is_none() {
+            if self.quiescing.is_none() {
                 self.wanted_sync = None;
             }
             return;
@@ -70,7 +69,8 @@ impl Volume {
         }
         self.sync_failed_full = false;
         out.notice(Notice::SyncStarted { volume: self.id, action });
-        self.sync = Some(Resync::new(action, from, &self.array, self.height()));
+        let unit = self.raid.resync_unit(&self.array.geometry, &self.knobs);
+        self.sync = Some(Resync::new(action, from, &self.array, unit));
     }
 
     /// Recovery before resync, what is needed before what was asked for.
@@ -102,7 +102,7 @@ impl Volume {
         self.array.membership.read_only
             || self.array.membership.broken
             || self.stopping
-            || self.resizing.is_some()
+            || self.quiescing.is_some()
     }
 
     fn may_recover(&self, now: Time) -> bool {

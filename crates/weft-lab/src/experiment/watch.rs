@@ -66,7 +66,7 @@ pub(super) fn look_into(machine: &mut Machine) {
 
 impl Inside {
     pub(super) fn of(machine: &Machine) -> Self {
-        let waits = &machine.host.snapshot().volumes[0].stripe_waits;
+        let waits = &machine.host.snapshot().volumes[0].raid.stripe_waits;
         Self {
             history: machine.host.history().cloned(),
             waits: waits.clone(),

@@ -78,7 +78,8 @@ impl Bounds {
 
     /// See [`super::Checkers::settled`].
     pub fn settled(&mut self, snapshot: &Snapshot, found: &mut Vec<Violation>) {
-        let stripes: u32 = snapshot.volumes.iter().map(|volume| volume.stripe_cache_active).sum();
+        let stripes: u32 =
+            snapshot.volumes.iter().map(|volume| volume.raid.stripe_cache_active).sum();
         if stripes > self.limits.stripes {
             found.push(Violation::new(
                 NAME,

@@ -383,7 +383,7 @@ impl World {
                 "{} {:?} stripes {} requests {}",
                 volume.array_state,
                 volume.sync_action,
-                volume.stripe_cache_active,
+                volume.raid.stripe_cache_active,
                 volume.requests_active
             ))
         });

@@ -1,43 +1,203 @@
-//! Discarded full stripes, as the stripe cache and a resync see them.
+//! Discards: full stripes that come to read as zeros without being stored.
 //!
-//! A discard goes past the cache: each member is told to store nothing for a run of full stripes,
-//! parity included, for the parity of zeros is zero. Meanwhile nobody may look at these stripes or
-//! write them. Clients wait for each other anyway ([`crate::ranges`]); a sync, and what the cache
-//! does on its own account, have to be kept away.
+//! The part of a trim that is full stripes is discarded on every member, parity included, for the
+//! parity of zeros is zero: a run of full stripes at a time, and past the cache. The same goes for
+//! zeros that need not be stored; what they have left over at both ends is written like any other
+//! zeros. A trim leaves its ends alone: it is advice, and less than a full stripe cannot be
+//! discarded, for the parity of the rest. Meanwhile nobody may look at these full stripes or write
+//! them. Clients wait for each other anyway ([`crate::ranges`]); a resync, and what the cache does
+//! on its own account, are kept away here.
+//!
+//! All or nothing: a member that does not discard while the others do makes the parity of what is
+//! written next to it wrong. So the array is marked dirty before, a member that fails is failed,
+//! and a driver that finds that a member cannot discard stores zeros in its stead
+//! ([`crate::MemberOp::Discard`]). Without space for that, parity is checked from there on.
 //!
 //! Source   drivers/md/raid5.c, `make_discard_request`: whole stripes only, for the same reason. md
 //!          sends them stripe by stripe, through its cache
 
 use std::ops::Range;
 
-use weft_units::StripeId;
+use weft_units::{ByteRange, Sectors, Slot, StripeId};
 
+use super::ParityRaid;
 use super::stripes::Stripes;
 use super::sync::Resync;
+use crate::array::Array;
+use crate::error::ReplyError;
+use crate::input::{Attr, ClientRequest, Fault, RequestOp};
+use crate::mutant::Mutant;
+use crate::outbox::Owner;
+use crate::output::MemberOp;
+use crate::raid::geometry::Geometry;
 use crate::raid::parity::stripe::Batch;
 use crate::raid::slot_set::SlotSet;
+use crate::raid::{ArrayIo, Cx, Event};
+use crate::ranges::RequestId;
 
-/// Full stripes that are being discarded, or about to be.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Discarded {
-    full_stripes: Vec<Range<u64>>,
+/// What of a request is discarded.
+#[derive(Clone, Debug)]
+pub(super) struct Discard {
+    request: RequestId,
+    /// All of it.
+    full_stripes: Range<u64>,
+    /// The full stripes that members are discarding, or are told to discard next.
+    run: Range<u64>,
+    /// Members that have not answered.
+    in_flight: u32,
+    /// One that had no space.
+    full: Option<Slot>,
+    fua: bool,
+    attr: Attr,
 }
 
-impl Discarded {
-    /// Keeps others away from these full stripes.
-    pub(crate) fn enter(&mut self, full_stripes: Range<u64>) {
-        self.full_stripes.push(full_stripes);
-    }
-
-    /// Lets others come back.
-    pub(crate) fn leave(&mut self, full_stripes: &Range<u64>) {
-        let place = self.full_stripes.iter().position(|entered| entered == full_stripes);
-        self.full_stripes.swap_remove(place.expect("it entered"));
-    }
-
+impl Discard {
     /// Whether the stripes of a full stripe have to be left alone.
-    pub(crate) fn has(&self, full_stripe: u64) -> bool {
-        self.full_stripes.iter().any(|range| range.contains(&full_stripe))
+    pub(super) fn any_has(discards: &[Self], full_stripe: u64) -> bool {
+        discards.iter().any(|discard| discard.full_stripes.contains(&full_stripe))
+    }
+
+    /// The full stripes after those that members are discarding.
+    fn run_after(&self, geometry: &Geometry) -> Range<u64> {
+        let most = (RUN_SECTORS / geometry.chunk().0).max(1);
+        let start = self.run.end;
+        start..self.full_stripes.end.min(start + most)
+    }
+
+    /// Tells a member to discard the run.
+    fn send(&self, position: usize, cx: &mut Cx<'_>) {
+        let chunk = cx.geometry().chunk().0;
+        let volume = cx.array.volume;
+        let member = &mut cx.array.members[position];
+        let at = member.data_sector(Sectors(self.run.start * chunk));
+        let len = Sectors((self.run.end - self.run.start) * chunk);
+        let op = MemberOp::Discard { at, len, fua: self.fua };
+        cx.out.submit(volume, member, op, self.attr, Owner::Discard(self.request));
+        member.sent(true, Sectors::ZERO);
+    }
+}
+
+impl ParityRaid {
+    /// See [`crate::raid::Personality::to_discard`]: full stripes.
+    pub(crate) fn to_discard(&self, request: &ClientRequest, array: &Array) -> Option<ByteRange> {
+        let wanted = match request.op {
+            RequestOp::Flush | RequestOp::Read | RequestOp::Write => false,
+            RequestOp::Trim => true,
+            // Of zeros that a member has no space for, their stripe knows what belongs there. After
+            // a discard nobody would know what a missing member has.
+            RequestOp::WriteZeroes => request.flags.discard && array.membership.degraded() == 0,
+        };
+        if !wanted || !array.can_discard() {
+            return None;
+        }
+        let bytes = array.geometry.full_stripe_bytes();
+        let range = request.range;
+        let (first, end) = (range.start.0.div_ceil(bytes), range.end().0 / bytes);
+        (first < end).then(|| ByteRange::new(first * bytes, (end - first) * bytes))
+    }
+
+    /// Begins to discard what of a request is to be.
+    pub(super) fn begin_discard(
+        &mut self,
+        io: &ArrayIo,
+        discarded: ByteRange,
+        geometry: &Geometry,
+    ) {
+        let bytes = geometry.full_stripe_bytes();
+        let full_stripes = discarded.start.0 / bytes..discarded.end().0 / bytes;
+        let run = full_stripes.start..full_stripes.start;
+        let (request, in_flight, full, fua, attr) = (io.id, 0, None, io.fua, io.attr);
+        self.discards.push(Discard { request, full_stripes, run, in_flight, full, fua, attr });
+    }
+
+    /// Tells members to discard the next runs of those that may go on.
+    pub(super) fn run_discards(&mut self, sync: Option<&Resync>, cx: &mut Cx<'_>) {
+        let mut place = 0;
+        while place < self.discards.len() {
+            let may = self.may_go_on(&self.discards[place], sync, cx.array);
+            if may && cx.membership().broken {
+                self.end_discard(place, Err(ReplyError::Io));
+                continue;
+            }
+            if may {
+                self.next_run(place, cx);
+            }
+            place += 1;
+        }
+    }
+
+    /// Whether a turn would tell members to discard something.
+    pub(super) fn has_discards_to_run(&self, sync: Option<&Resync>, array: &Array) -> bool {
+        self.discards.iter().any(|discard| self.may_go_on(discard, sync, array))
+    }
+
+    fn may_go_on(&self, discard: &Discard, sync: Option<&Resync>, array: &Array) -> bool {
+        if discard.in_flight > 0 || !array.is_known() {
+            return false;
+        }
+        let keys = self.stripes.keys_of(&discard.run_after(&array.geometry));
+        let waits = array.is_planted(Mutant::DiscardUnderSync);
+        array.membership.broken || waits || self.stripes.are_quiet(&keys, sync)
+    }
+
+    fn next_run(&mut self, place: usize, cx: &mut Cx<'_>) {
+        let discard = &mut self.discards[place];
+        discard.run = discard.run_after(cx.geometry());
+        if !cx.is_planted(Mutant::DiscardKeepsStripes) {
+            let keys = self.stripes.keys_of(&discard.run);
+            self.stripes.forget(&keys);
+        }
+        for slot in cx.membership().present().descending() {
+            if slot.0 == 0 && cx.is_planted(Mutant::DiscardSkipsOneMember) {
+                continue;
+            }
+            let position = cx.array.position_at(slot);
+            discard.send(position.expect("a slot that is present has a member"), cx);
+            discard.in_flight += 1;
+        }
+        assert!(discard.in_flight > 0, "an array that is not broken has members");
+    }
+
+    /// A member has discarded a run, or not.
+    pub(crate) fn discard_done(
+        &mut self,
+        request: RequestId,
+        position: Option<usize>,
+        result: Result<(), Fault>,
+        cx: &mut Cx<'_>,
+    ) {
+        let place = self.discards.iter().position(|discard| discard.request == request);
+        let place = place.expect("it stays until every member has answered");
+        let discard = &mut self.discards[place];
+        match (result, position) {
+            (Err(Fault::NoSpace), Some(position)) => {
+                // None if it failed meanwhile.
+                discard.full = discard.full.or(cx.array.members[position].slot);
+            }
+            (Err(_), Some(position)) => cx.array.fail(position, cx.out),
+            (Ok(()), _) | (_, None) => {}
+        }
+        discard.in_flight -= 1;
+        if discard.in_flight > 0 {
+            return;
+        }
+        if let Some(slot) = discard.full {
+            let sector = Sectors(discard.run.start * cx.geometry().chunk().0);
+            // Parity may be wrong from here on: of a member that is being rebuilt as well, which
+            // may be past it.
+            cx.array.resync_for_space(sector, true);
+            self.end_discard(place, Err(ReplyError::NoSpace));
+            self.stripes.events.push(Event::NoSpaceForDiscard { slot, sector });
+        } else if discard.run.end == discard.full_stripes.end {
+            let result = if cx.membership().broken { Err(ReplyError::Io) } else { Ok(()) };
+            self.end_discard(place, result);
+        }
+    }
+
+    fn end_discard(&mut self, place: usize, result: Result<(), ReplyError>) {
+        let Discard { request, .. } = self.discards.remove(place);
+        let done = Event::SubRequestsDone { request, sub_requests: 1, result };
+        self.stripes.events.push(done);
     }
 }
 
@@ -74,6 +234,10 @@ impl Stripes {
         }
     }
 }
+
+/// Most that a member is told to discard at a time, in sectors: 64 MiB. Should it have to store
+/// zeros, others have their turn in between.
+const RUN_SECTORS: u64 = 64 << 11;
 
 #[cfg(test)]
 mod tests {

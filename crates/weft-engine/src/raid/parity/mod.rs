@@ -1,12 +1,14 @@
 //! RAID 4, 5 and 6: a stripe cache, and one explicit plan per stripe.
 
 pub(crate) mod cache;
-pub(crate) mod discard;
+mod discard;
 mod index;
 mod list;
 pub mod plan;
 pub mod priority;
-pub(crate) mod split;
+mod read_straight;
+mod settings;
+mod split;
 pub(crate) mod streams;
 mod stripe;
 pub mod stripe_size;
@@ -15,22 +17,26 @@ pub(crate) mod sync;
 pub mod waits;
 
 use std::collections::VecDeque;
-use std::ops::Range;
 
-use weft_units::{ByteRange, Sectors, Span, StripeId, Time, VolumeId};
+use weft_units::{Sectors, Span, StripeId, Time, VolumeId};
 
 use self::cache::{Acquired, Cache};
-use self::discard::Discarded;
+use self::discard::Discard;
 use self::split::{Detour, SplitRequest};
-use self::streams::{StreamId, Streams};
+use self::streams::Streams;
 pub(crate) use self::stripe::SubRequest;
-use self::stripes::{Stripes, Surroundings};
+use self::stripes::Stripes;
 use self::sync::Resync;
+use super::{Answer, Cx, Event, Told};
 use crate::array::Array;
 use crate::frame::Frame;
-use crate::knobs::{Knobs, PriorityRule, WAITS_WITHOUT_BOUND};
+use crate::input::{Fault, Value};
+use crate::knobs::{Knobs, WAITS_WITHOUT_BOUND};
 use crate::mutant::Mutant;
+use crate::outbox::{JobId, Who};
 use crate::raid::geometry::Geometry;
+use crate::ranges::RequestId;
+use crate::snapshot::{RaidSnapshot, StripesInUse};
 
 /// The stripe cache of a volume, the requests that wait for stripes of it, and the streams that may
 /// fill them.
@@ -38,16 +44,16 @@ use crate::raid::geometry::Geometry;
 pub(crate) struct ParityRaid {
     volume: VolumeId,
     memory: StripeMemory,
-    pub(crate) stripes: Stripes,
-    pub(crate) streams: Streams,
-    /// Full stripes that are being discarded.
-    discarded: Discarded,
+    stripes: Stripes,
+    streams: Streams,
+    /// What is being discarded, request by request.
+    discards: Vec<Discard>,
     /// Requests that go on attaching in this turn.
-    pub(crate) ready: VecDeque<SplitRequest>,
+    ready: VecDeque<SplitRequest>,
     /// Requests that found no stripe.
     starved: VecDeque<SplitRequest>,
     /// Sub-requests of reads that go through the cache.
-    pub(crate) detours: VecDeque<Detour>,
+    detours: VecDeque<Detour>,
     /// The first of the starved ones was refused after detours had stripes: its turn is before
     /// theirs.
     detours_wait: bool,
@@ -76,7 +82,7 @@ impl ParityRaid {
             memory,
             stripes: memory.stripes(volume, geometry, knobs),
             streams: Streams::default(),
-            discarded: Discarded::default(),
+            discards: Vec::new(),
             ready: VecDeque::new(),
             starved: VecDeque::new(),
             detours: VecDeque::new(),
@@ -85,47 +91,121 @@ impl ParityRaid {
         }
     }
 
-    /// Gives the cache the size that the knobs say now. No stripe is in use.
-    pub(crate) fn resize(&mut self, geometry: &Geometry, knobs: &Knobs) {
-        let waits = std::mem::take(&mut self.stripes.waits);
-        self.stripes = self.memory.stripes(self.volume, geometry, knobs);
-        self.stripes.waits = waits;
+    // Answers.
+
+    /// See [`super::Personality::member_answered`]. A chunk-aligned read that failed: no stripe will
+    /// report its member.
+    pub(crate) fn member_answered(
+        &mut self,
+        first: Who,
+        position: Option<usize>,
+        result: Result<(), Fault>,
+        cx: &mut Cx<'_>,
+    ) {
+        if !matches!(first, Who::Read(_)) {
+            return;
+        }
+        match (result, position) {
+            (Err(Fault::Gone), Some(position)) => cx.array.fail(position, cx.out),
+            (Err(_), Some(position)) => cx.array.members[position].read_errors += 1,
+            (Ok(()), _) | (_, None) => {}
+        }
     }
 
-    /// Frames of the cache, however many of them are stripes.
-    pub(crate) fn frames(&self) -> u32 {
-        self.memory.frames
+    /// See [`super::Personality::part_done`].
+    #[inline]
+    pub(crate) fn part_done(&mut self, part: Who, answer: Answer, cx: &mut Cx<'_>) -> Told {
+        match part {
+            Who::Stripe(part) => self.stripes.done(part, answer, cx),
+            Who::Stripes(run) => self.stripes.run_done(run, answer, cx),
+            Who::Read(part) if answer.given_up => return Told::GivenUp(part.request),
+            Who::Read(part) if answer.result.is_ok() => return Told::Done(part.request),
+            Who::Read(part) => {
+                return Told::ReadFailed { part, asked: answer.member.is_some() };
+            }
+        }
+        Told::Nothing
     }
 
-    /// Whether requests wait because no stripe was free.
-    pub(crate) fn starves(&self) -> bool {
-        !self.starved.is_empty()
+    /// See [`super::Personality::part_freed`].
+    pub(crate) fn part_freed(&mut self, part: Who) -> Option<RequestId> {
+        match part {
+            Who::Read(part) => return Some(part.request),
+            Who::Stripe(part) => self.stripes.unpin(part),
+            Who::Stripes(_) => unreachable!("what is given up is told stripe by stripe"),
+        }
+        None
     }
 
-    /// Whether every stripe is in use.
-    pub(crate) fn is_full(&self) -> bool {
-        self.stripes.cache.active() == self.stripes.cache.size()
+    /// A computation of a stripe is done.
+    pub(crate) fn compute_done(
+        &mut self,
+        job: JobId,
+        value: &Result<Value, Fault>,
+        cx: &mut Cx<'_>,
+    ) {
+        self.stripes.computed(StripeId(job.0), value, cx);
     }
+
+    /// Events since they were last taken.
+    #[inline]
+    pub(crate) fn events(&mut self) -> &mut Vec<Event> {
+        &mut self.stripes.events
+    }
+
+    // Reads that are given up.
+
+    /// See [`super::Personality::gains_by_giving_up`].
+    pub(crate) fn gains_by_giving_up(&self, part: &Who, array: &Array) -> bool {
+        match part {
+            Who::Stripe(part) => self.stripes.reads_around(*part, &array.membership),
+            Who::Read(_) | Who::Stripes(_) => true,
+        }
+    }
+
+    /// How often a read of the same stripe was given up since it has been worked on.
+    pub(crate) fn given_up(&self, first: Who) -> u8 {
+        match first {
+            Who::Stripe(part) => self.stripes.given_up(part.stripe),
+            Who::Read(_) | Who::Stripes(_) => 0,
+        }
+    }
+
+    /// A batch may end before the member answers: then its stripes are to be told, each on its own.
+    pub(crate) fn parts_given_up(&self, parts: &[Who]) -> Option<Vec<Who>> {
+        if !parts.iter().any(|part| matches!(part, Who::Stripes(_))) {
+            return None;
+        }
+        let mut each = Vec::new();
+        for part in parts {
+            match part {
+                Who::Stripes(run) => each.extend(self.stripes.parts_of(*run).map(Who::Stripe)),
+                Who::Read(_) | Who::Stripe(_) => each.push(*part),
+            }
+        }
+        Some(each)
+    }
+
+    // Turns.
 
     /// Relieves those who wait for stripes, before a resync takes what is free.
-    pub(crate) fn relieve(&mut self, cx: &Surroundings<'_>) {
+    pub(crate) fn begin_turn(&mut self, cx: &mut Cx<'_>) {
         self.stripes.cache.relieve_within(wait_max(cx.knobs, cx.array), cx.out.now);
     }
 
-    /// Whether a turn would handle stripes.
-    pub(crate) fn has_runnable(&self, array: &Array, knobs: &Knobs, now: Time) -> bool {
-        let (variant, activation) = (knobs.priority_variant(), knobs.activation());
-        self.stripes.cache.has_runnable(variant, activation, wait_max(knobs, array), now)
+    /// Handles at most `stripes_max` stripes, and those that are led by them, besides those of
+    /// requests that go on at once. How many. As md: nothing moves while a failure is not recorded.
+    pub(crate) fn turn(&mut self, stripes_max: u32, cx: &mut Cx<'_>) -> u32 {
+        let may_move = cx.array.is_known();
+        let mut handled = self.stripes.release_plug(cx, may_move);
+        if cx.array.is_known() {
+            handled += self.handle(stripes_max, cx);
+        }
+        handled
     }
 
-    /// When delayed stripes are due though nothing else happens.
-    pub(crate) fn next_wake(&self, array: &Array, knobs: &Knobs) -> Option<Time> {
-        self.stripes.cache.activation_wake(knobs.priority_variant(), wait_max(knobs, array))
-    }
-
-    /// Handles at most `stripes_max` stripes, and those that are led by them. How many.
-    pub(crate) fn handle(&mut self, stripes_max: u32, cx: &mut Surroundings<'_>) -> u32 {
-        let full_stripe = cx.array.geometry.full_stripe_bytes();
+    fn handle(&mut self, stripes_max: u32, cx: &mut Cx<'_>) -> u32 {
+        let full_stripe = cx.geometry().full_stripe_bytes();
         let Self { stripes, streams, picked, .. } = self;
         let (geometry, now) = (&cx.array.geometry, cx.out.now);
         stripes.activate(cx.knobs, wait_max(cx.knobs, cx.array), geometry, now, |lacks| {
@@ -152,38 +232,50 @@ impl ParityRaid {
         handled
     }
 
-    /// Plugs what was delayed in this turn.
-    pub(crate) fn plug_delayed(&mut self, cx: &Surroundings<'_>) {
+    /// Discards further, and plugs what was delayed in this turn.
+    pub(crate) fn end_turn(&mut self, sync: Option<&Resync>, cx: &mut Cx<'_>) {
+        self.run_discards(sync, cx);
         self.stripes.cache.plug_delayed(cx.knobs.activation(), cx.out.now);
     }
 
-    /// The stream of a write, if anybody wants to know, and whether its stripes are to wait for
-    /// more of it. `before_answer`: it begins where a write ends that is not answered.
-    pub(crate) fn stream_of(
-        &mut self,
-        range: ByteRange,
-        before_answer: impl FnOnce() -> bool,
-        (geometry, knobs): (&Geometry, &Knobs),
+    /// Whether another turn has something to do already.
+    pub(crate) fn has_work(
+        &self,
+        quiesces: bool,
+        sync: Option<&Resync>,
+        (array, knobs): (&Array, &Knobs),
         now: Time,
-    ) -> (StreamId, bool) {
-        let gathers = knobs.stripe_size.is_auto();
-        if !gathers && knobs.priority != PriorityRule::Stream {
-            return (StreamId::default(), false);
-        }
-        let (stream, flows) = self.streams.arrive(range, before_answer(), now);
-        (stream, gathers && flows && self.streams.reaches(stream, rest_of_stripes(range, geometry)))
+    ) -> bool {
+        let (variant, activation) = (knobs.priority_variant(), knobs.activation());
+        let lost = array.is_planted(Mutant::LostWakeUp);
+        let cache = &self.stripes.cache;
+        let runs = array.is_known()
+            && cache.has_runnable(variant, activation, wait_max(knobs, array), now);
+        (runs && !lost)
+            || self.can_attach()
+            || (!self.ready.is_empty() && !quiesces)
+            || (array.membership.broken && self.waits_in_vain())
+            || self.has_discards_to_run(sync, array)
     }
 
-    /// Whether as much of a stream as fills a full stripe has come without a pause.
-    pub(crate) fn pours(&self, stream: StreamId, geometry: &Geometry, knobs: &Knobs) -> bool {
-        knobs.stripe_size.is_auto() && self.streams.run(stream).0 >= geometry.full_stripe_bytes()
+    /// When delayed stripes are due though nothing else happens.
+    pub(crate) fn next_wake(&self, array: &Array, knobs: &Knobs) -> Option<Time> {
+        let (variant, wait_max) = (knobs.priority_variant(), wait_max(knobs, array));
+        if array.is_known() { self.stripes.cache.activation_wake(variant, wait_max) } else { None }
+    }
+
+    // Resync.
+
+    /// A stripe.
+    pub(crate) fn resync_unit(&self, geometry: &Geometry, knobs: &Knobs) -> Sectors {
+        height_of(geometry, knobs)
     }
 
     /// Gives a resync its next stripes.
     pub(crate) fn feed(&mut self, sync: &mut Resync, geometry: &Geometry) {
-        let Self { stripes, discarded, .. } = self;
+        let Self { stripes, discards, .. } = self;
         sync.feed(stripes.cache.size(), |key, action| {
-            if discarded.has(stripes.full_stripe_of(key)) {
+            if Discard::any_has(discards, stripes.full_stripe_of(key)) {
                 return false;
             }
             let free = stripes.cache.acquire_free(key, geometry);
@@ -197,35 +289,52 @@ impl ParityRaid {
     /// Whether a resync would be given stripes.
     pub(crate) fn would_feed(&self, sync: &Resync) -> bool {
         let may = |key| {
-            self.stripes.cache.is_free(key) && !self.discarded.has(self.stripes.full_stripe_of(key))
+            self.stripes.cache.is_free(key)
+                && !Discard::any_has(&self.discards, self.stripes.full_stripe_of(key))
         };
         sync.has_work(self.stripes.cache.size(), may, |key| self.stripes.syncs_stripe(key))
     }
 
-    /// A discard of full stripes begins: no resync is given stripes of them.
-    pub(crate) fn discard_begins(&mut self, full_stripes: &Range<u64>) {
-        self.discarded.enter(full_stripes.clone());
-    }
-
-    /// It has ended.
-    pub(crate) fn discard_ends(&mut self, full_stripes: &Range<u64>) {
-        self.discarded.leave(full_stripes);
-    }
-
-    /// Whether nothing goes on in full stripes.
-    pub(crate) fn are_quiet(&self, full_stripes: &Range<u64>, sync: Option<&Resync>) -> bool {
-        self.stripes.are_quiet(&self.stripes.keys_of(full_stripes), sync)
-    }
-
-    /// Forgets what the cache has of full stripes in which nothing goes on.
-    pub(crate) fn forget(&mut self, full_stripes: &Range<u64>) {
-        let keys = self.stripes.keys_of(full_stripes);
-        self.stripes.forget(&keys);
-    }
+    // Space.
 
     /// Whether members had no space for something that is only in stripes.
     pub(crate) fn has_deferred(&self) -> bool {
         self.stripes.has_deferred()
+    }
+
+    /// Writes again what members had no space for.
+    pub(crate) fn write_deferred(&mut self, cx: &mut Cx<'_>) {
+        self.stripes.write_deferred(cx);
+    }
+
+    // States.
+
+    /// Whether requests wait because no stripe was free.
+    pub(crate) fn starves(&self) -> bool {
+        !self.starved.is_empty()
+    }
+
+    /// Whether every stripe is in use.
+    pub(crate) fn is_full(&self) -> bool {
+        self.stripes.cache.active() == self.stripes.cache.size()
+    }
+
+    /// Counters for people and tests.
+    pub(crate) fn snapshot(&self) -> RaidSnapshot {
+        RaidSnapshot {
+            stripe_cache_active: self.stripe_cache_active(),
+            stripe_waits: self.stripes.waits.clone(),
+        }
+    }
+
+    /// Stripes in use.
+    pub(crate) fn stripe_cache_active(&self) -> u32 {
+        self.stripes.cache.active()
+    }
+
+    /// Where the stripes in use are.
+    pub(crate) fn stripes_in_use(&self) -> StripesInUse {
+        self.stripes.cache.stripes_in_use()
     }
 }
 
@@ -243,20 +352,6 @@ impl StripeMemory {
     }
 }
 
-/// How many bytes from the start of a write to the end of the last one that fills its stripes.
-fn rest_of_stripes(range: ByteRange, geometry: &Geometry) -> u64 {
-    let (chunk, full_stripe) = (geometry.chunk().bytes().0, geometry.full_stripe_bytes());
-    let last = range.end().0 - 1;
-    let begins = last - last % full_stripe;
-    let first = range.start.0.max(begins);
-    let of_stripes = if first / chunk == last / chunk {
-        full_stripe - chunk + last % chunk + 1
-    } else {
-        full_stripe
-    };
-    begins + of_stripes - range.start.0
-}
-
 /// How long a stripe waits at most to be filled, by a rule that has no bound of its own, and a
 /// request for a stripe.
 #[inline]
@@ -269,6 +364,6 @@ fn wait_max(knobs: &Knobs, array: &Array) -> Span {
 }
 
 /// Stripe height in sectors.
-pub(crate) fn height_of(geometry: &Geometry, knobs: &Knobs) -> Sectors {
+fn height_of(geometry: &Geometry, knobs: &Knobs) -> Sectors {
     knobs.stripe_size.at_most(geometry.chunk().bytes()).sectors()
 }

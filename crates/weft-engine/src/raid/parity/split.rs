@@ -5,73 +5,63 @@
 //!
 //! Source   md-raid.md §2.1, §2.8
 
-use std::ops::Range;
-
 use smallvec::{SmallVec, smallvec};
 use weft_units::{ByteRange, Bytes, FRAME_BYTES, SECTOR_BYTES, Slot, Time};
 
 use super::cache::Acquired;
-use super::stripes::{Arrival, Event};
+use super::streams::WriteStream;
+use super::stripes::Arrival;
 use super::{ParityRaid, SubRequest};
+use crate::error::ReplyError;
 use crate::frame::Run;
 use crate::input::Attr;
-use crate::knobs::Writes;
+use crate::knobs::{Knobs, PriorityRule, Writes};
+use crate::mutant::Mutant;
 use crate::outbox::ReadPart;
 use crate::raid::geometry::{Geometry, Placement};
+use crate::raid::{ArrayIo, Cx, Event, SPLITTING};
 use crate::ranges::RequestId;
 
-/// What the stripe cache has to know of a request.
+/// A request that is being split.
 #[derive(Clone, Debug)]
-pub(crate) struct SplitRequest {
-    pub(crate) id: RequestId,
-    pub(crate) range: ByteRange,
-    pub(crate) frames: Run,
-    pub(crate) attr: Attr,
-    /// What of it goes past the cache.
-    pub(crate) discarded: Option<ByteRange>,
-    pub(crate) writes: bool,
-    pub(crate) zeroes: bool,
-    pub(crate) fua: bool,
-    pub(crate) sync: bool,
-    pub(crate) streams: bool,
-    /// Another request waits for it.
-    pub(crate) waited_for: bool,
+pub(super) struct SplitRequest {
+    io: ArrayIo,
     /// A sub-request of it failed: the rest need not be attached.
-    pub(crate) failed: bool,
+    failed: bool,
     /// Sub-requests that were attached.
-    pub(crate) sub_requests: u32,
+    sub_requests: u32,
     /// Of a long one that is being attached.
-    pub(crate) cursor: Option<Box<Cursor>>,
+    cursor: Option<Box<Cursor>>,
 }
 
 /// A sub-request of a read that goes through the cache: its member is missing, or did not give it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Detour {
-    pub(crate) part: ReadPart,
+pub(super) struct Detour {
+    part: ReadPart,
     /// The member was asked.
-    pub(crate) failed: bool,
+    asked: bool,
     /// Of its request.
-    pub(crate) frames: Run,
-    pub(crate) start: Bytes,
-    pub(crate) attr: Attr,
+    frames: Run,
+    start: Bytes,
+    attr: Attr,
     /// Sub-requests that were attached.
-    pub(crate) sub_requests: u32,
+    sub_requests: u32,
 }
 
 /// What attaching depends on.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Attaching<'a> {
-    pub(crate) geometry: &'a Geometry,
-    pub(crate) writes: Writes,
+struct Attaching<'a> {
+    geometry: &'a Geometry,
+    writes: Writes,
     /// The cache waits for its new size: only what was begun goes on.
-    pub(crate) frozen: bool,
-    pub(crate) off_by_one: bool,
+    frozen: bool,
+    off_by_one: bool,
 }
 
 /// How far a long request is attached: which units of the present sub-request of at most 256 are
 /// done.
 #[derive(Clone, Debug)]
-pub(crate) struct Cursor {
+struct Cursor {
     /// Bytes of the volume that the present sub-request is made of.
     from: u64,
     to: u64,
@@ -109,6 +99,69 @@ enum Attached {
 }
 
 impl ParityRaid {
+    /// See [`crate::raid::Personality::arrives`].
+    pub(crate) fn arrives(
+        &mut self,
+        range: ByteRange,
+        before_answer: impl FnOnce() -> bool,
+        (geometry, knobs): (&Geometry, &Knobs),
+        now: Time,
+    ) -> WriteStream {
+        let gathers = knobs.stripe_size.is_auto();
+        if !gathers && knobs.priority != PriorityRule::Stream {
+            return WriteStream::default();
+        }
+        let (id, flows) = self.streams.arrive(range, before_answer(), now);
+        let fills =
+            gathers && flows && self.streams.reaches(id, rest_of_full_stripe(range, geometry));
+        let pours = fills && self.streams.run(id).0 >= geometry.full_stripe_bytes();
+        WriteStream { id, fills, pours }
+    }
+
+    /// A write was answered.
+    pub(crate) fn answered(&mut self, stream: WriteStream, len: Bytes) {
+        self.streams.answered(stream.id, len);
+    }
+
+    /// Takes a request whose turn has come: discards what of it members are told to, and attaches
+    /// the rest to stripes, at once or in a later turn. See [`crate::raid::Personality::submit`].
+    pub(crate) fn submit(&mut self, io: &ArrayIo, cx: &mut Cx<'_>) -> u64 {
+        let mut pending = 0;
+        if let Some(discarded) = io.discarded {
+            self.begin_discard(io, discarded, cx.geometry());
+            pending += 1;
+            if discarded == io.range {
+                self.skip(io, cx.out.now);
+                return pending;
+            }
+        }
+        if self.attach_at_once(io, &attaching(cx, false)) {
+            self.skip(io, cx.out.now);
+            return pending + 1;
+        }
+        self.attach_later(io);
+        pending + SPLITTING
+    }
+
+    /// Nothing of a request is to be attached any more.
+    #[inline]
+    pub(crate) fn skip(&mut self, io: &ArrayIo, now: Time) {
+        self.streams.attached(io.stream.id, io.range.end().0, now);
+    }
+
+    #[inline(never)]
+    fn attach_later(&mut self, io: &ArrayIo) {
+        let split = SplitRequest { io: *io, failed: false, sub_requests: 0, cursor: None };
+        self.ready.push_back(split);
+    }
+
+    /// Reads a sub-request of a read through the cache; `asked`: its member did not give it.
+    #[inline(never)]
+    pub(crate) fn read_again(&mut self, part: ReadPart, io: &ArrayIo, asked: bool) {
+        let (frames, start, attr) = (io.frames, io.range.start, io.attr);
+        self.detours.push_back(Detour { part, asked, frames, start, attr, sub_requests: 0 });
+    }
+
     /// Whether no stripe is in use, and nothing waits for one that was begun.
     pub(crate) fn is_quiet(&self) -> bool {
         self.stripes.cache.is_quiet()
@@ -118,13 +171,13 @@ impl ParityRaid {
     }
 
     /// Whether something waits for a stripe, and may try.
-    pub(crate) fn can_attach(&self) -> bool {
+    pub(super) fn can_attach(&self) -> bool {
         self.waits_for_stripes() && self.stripes.cache.is_relieved()
     }
 
     /// Whether there is anything to attach.
     #[inline]
-    pub(crate) fn has_waiting(&self) -> bool {
+    fn has_waiting(&self) -> bool {
         !self.ready.is_empty() || self.waits_for_stripes()
     }
 
@@ -135,51 +188,68 @@ impl ParityRaid {
 
     /// Whether something waits for a stripe while every stripe that is in use holds a deferred
     /// write.
-    pub(crate) fn waits_in_vain(&self) -> bool {
+    pub(super) fn waits_in_vain(&self) -> bool {
         self.waits_for_stripes()
             && !self.stripes.cache.is_relieved()
             && self.stripes.only_deferred()
     }
 
-    /// Ends what waits for stripes. Of which requests.
-    pub(crate) fn end_waits(&mut self) -> Vec<RequestId> {
-        let mut requests = Vec::new();
+    /// Ends what waits for stripes of a broken array when all stripes that are in use hold deferred
+    /// writes: nothing is written any more, so these stripes stay in use, for only they know what
+    /// belongs there.
+    #[cold]
+    pub(crate) fn end_vain_waits(&mut self, now: Time) {
+        if !self.waits_in_vain() {
+            return;
+        }
+        let fails = |request| {
+            let result = Err(ReplyError::Io);
+            Event::SubRequestsDone { request, sub_requests: 0, result }
+        };
         for split in std::mem::take(&mut self.starved) {
-            requests.push(split.id);
+            self.stripes.events.push(fails(split.io.id));
+            self.skip(&split.io, now);
             self.attached(&split);
         }
         for Detour { part, sub_requests, .. } in std::mem::take(&mut self.detours) {
-            requests.push(part.request);
             let request = part.request;
-            self.stripes.events.push(Event::Attached { request, sub_requests, whole: false });
+            self.stripes.events.push(fails(request));
+            self.stripes.events.push(Event::Split { request, sub_requests, whole: false });
         }
         self.stripes.end_displaced();
-        requests
     }
 
     /// A sub-request of a request failed.
     pub(crate) fn request_failed(&mut self, id: RequestId) {
         for split in self.ready.iter_mut().chain(&mut self.starved) {
-            split.failed |= split.id == id;
+            split.failed |= split.io.id == id;
         }
     }
 
-    /// A request waits for another that lies in these full stripes: its stripes do not wait long to
-    /// be filled.
-    pub(crate) fn hurry(&mut self, id: RequestId, full_stripes: &Range<u64>, now: Time) {
+    /// A request waits for another: the stripes of that one do not wait long to be filled.
+    pub(crate) fn hurry(&mut self, io: &ArrayIo, geometry: &Geometry, now: Time) {
         for split in self.ready.iter_mut().chain(&mut self.starved) {
-            split.waited_for |= split.id == id;
+            split.io.waited_for |= split.io.id == io.id;
         }
-        let keys = self.stripes.keys_of(full_stripes);
-        self.stripes.hurry(id, &keys, now);
+        let full_stripe = geometry.full_stripe_bytes();
+        let full_stripes = io.range.start.0 / full_stripe..io.range.end().0.div_ceil(full_stripe);
+        let keys = self.stripes.keys_of(&full_stripes);
+        self.stripes.hurry(io.id, &keys, now);
+    }
+
+    /// Attaches what waits for stripes, if anything does.
+    pub(crate) fn split_waiting(&mut self, quiesces: bool, cx: &mut Cx<'_>) {
+        if self.has_waiting() {
+            self.attach_waiting(&attaching(cx, quiesces), cx.out.now);
+        }
     }
 
     /// Attaches what waits for stripes: work that lost its stripe, failed reads, requests in order.
     /// While the cache waits for its new size, only what was begun goes on.
     #[inline(never)]
-    pub(crate) fn attach_waiting(&mut self, cx: &Attaching<'_>) {
+    fn attach_waiting(&mut self, cx: &Attaching<'_>, now: Time) {
         let relieved = self.stripes.cache.relieve();
-        let first = self.starved.front().map(|split| split.id);
+        let first = self.starved.front().map(|split| split.io.id);
         let mut first_refused = false;
         if relieved {
             self.stripes.place_displaced(cx.geometry);
@@ -194,6 +264,7 @@ impl ParityRaid {
         let mut later = Vec::new();
         while let Some(mut split) = self.ready.pop_front() {
             if split.failed {
+                self.skip(&split.io, now);
                 self.attached(&split);
                 continue;
             }
@@ -203,10 +274,13 @@ impl ParityRaid {
                 continue;
             }
             match self.attach(&mut split, cx) {
-                Attached::All => self.attached(&split),
+                Attached::All => {
+                    self.skip(&split.io, now);
+                    self.attached(&split);
+                }
                 Attached::SubRequest => later.push(split),
                 Attached::Starved => {
-                    first_refused |= first == Some(split.id);
+                    first_refused |= first == Some(split.io.id);
                     self.starved.push_back(split);
                 }
             }
@@ -231,17 +305,17 @@ impl ParityRaid {
     }
 
     fn attached(&mut self, split: &SplitRequest) {
-        let SplitRequest { id: request, sub_requests, .. } = *split;
-        self.stripes.events.push(Event::Attached { request, sub_requests, whole: true });
+        let (request, sub_requests) = (split.io.id, split.sub_requests);
+        self.stripes.events.push(Event::Split { request, sub_requests, whole: true });
     }
 
     /// Attaches a request, or the rest of it.
     #[inline(never)]
     fn attach(&mut self, split: &mut SplitRequest, cx: &Attaching<'_>) -> Attached {
         let unit = self.stripes.cache.strip_bytes();
-        let range = split.range;
+        let range = split.io.range;
         if range.start.0 / unit == (range.end().0 - 1) / unit {
-            let attached = self.attach_short(split, unit, cx);
+            let attached = self.attach_short(&split.io, unit, cx);
             split.sub_requests += u32::from(attached == Attached::All);
             attached
         } else {
@@ -252,31 +326,31 @@ impl ParityRaid {
     /// Attaches a request that lies within one unit, if nobody waits for stripes. Whether it is
     /// attached: to one stripe, with one sub-request.
     #[inline(always)]
-    pub(crate) fn attach_at_once(&mut self, split: &SplitRequest, cx: &Attaching<'_>) -> bool {
+    fn attach_at_once(&mut self, io: &ArrayIo, cx: &Attaching<'_>) -> bool {
         let unit = self.stripes.cache.strip_bytes();
-        let range = split.range;
+        let range = io.range;
         range.start.0 / unit == (range.end().0 - 1) / unit
             && !self.has_waiting()
-            && self.attach_short(split, unit, cx) == Attached::All
+            && self.attach_short(io, unit, cx) == Attached::All
     }
 
     /// Attaches a request that lies within one unit: one sub-request of one stripe.
     #[inline(always)]
-    fn attach_short(&mut self, split: &SplitRequest, unit: u64, cx: &Attaching<'_>) -> Attached {
-        let range = split.range;
+    fn attach_short(&mut self, io: &ArrayIo, unit: u64, cx: &Attaching<'_>) -> Attached {
+        let range = io.range;
         let (position, placement) = cx.geometry.place(range.start.sectors_floor());
         let key = position.sector.0 / self.stripes.cache.height().0;
         let Acquired::Stripe(stripe) = self.stripes.cache.acquire_some(key, 1, || placement) else {
             return Attached::Starved;
         };
-        let slot = if split.writes && cx.off_by_one {
+        let slot = if io.writes && cx.off_by_one {
             let in_chunk = position.sector.0 % cx.geometry.chunk().0 * SECTOR_BYTES / unit;
             cx.written_slot(placement, position.data_index, in_chunk)
         } else {
             position.slot
         };
-        let sub_request = split.sub_request(slot, range.start.0, range.end().0, unit);
-        let arrival = split.arrival(cx.writes);
+        let sub_request = io.sub_request(slot, range.start.0, range.end().0, unit);
+        let arrival = io.arrival(cx.writes);
         self.stripes.attach(stripe, &[sub_request], arrival);
         Attached::All
     }
@@ -287,13 +361,13 @@ impl ParityRaid {
     ///          member's chunk begins there, so that member offsets go up
     fn attach_long(&mut self, split: &mut SplitRequest, unit: u64, cx: &Attaching<'_>) -> Attached {
         loop {
-            let request_end = split.range.end().0;
+            let request_end = split.io.range.end().0;
             let cursor = match &mut split.cursor {
                 Some(cursor) if cursor.left > 0 => cursor,
                 cursor => {
                     let to = cursor.as_ref().map(|cursor| cursor.to);
-                    let from = to.unwrap_or(0).max(split.range.start.0);
-                    let (from, end) = beside(split.discarded, from, request_end);
+                    let from = to.unwrap_or(0).max(split.io.range.start.0);
+                    let (from, end) = beside(split.io.discarded, from, request_end);
                     if from >= end {
                         return Attached::All;
                     }
@@ -342,7 +416,7 @@ impl ParityRaid {
             self.stripes.cache.is_delayed(sector.0 / self.stripes.cache.height().0)
         };
         let first = cursor.units_left(after).find(|number| waits(*number))?;
-        let mut run = cursor.run_from(first, geometry, unit, split.range.end().0);
+        let mut run = cursor.run_from(first, geometry, unit, split.io.range.end().0);
         let active = (1..run.stripes).take_while(|stripe| waits(first + stripe)).count();
         run.stripes = 1 + active as u64;
         Some(run)
@@ -362,18 +436,18 @@ impl ParityRaid {
         let height = self.stripes.cache.height().0;
         let key = position.sector.0 / height;
         let in_chunk = key & (cx.geometry.chunk().0 / height - 1);
-        let arrival = split.arrival(cx.writes);
+        let arrival = split.io.arrival(cx.writes);
         let mut sub_requests: SmallVec<[SubRequest; 4]> = SmallVec::new();
         for (data_index, number) in run.strips() {
-            let slot = if split.writes {
+            let slot = if split.io.writes {
                 cx.written_slot(placement, data_index, in_chunk)
             } else {
                 placement.data_slot(data_index)
             };
             let cursor = split.cursor.as_ref().expect("it was made before");
             let start = cursor.from.max(number * unit);
-            let end = split.range.end().0.min((number + 1) * unit);
-            sub_requests.push(split.sub_request(slot, start, end, unit));
+            let end = split.io.range.end().0.min((number + 1) * unit);
+            sub_requests.push(split.io.sub_request(slot, start, end, unit));
         }
         let mut stripes = 0;
         while stripes < run.stripes {
@@ -425,7 +499,7 @@ impl ParityRaid {
                 sync: true,
                 streams: false,
                 waited_for: false,
-                retried: detour.failed,
+                retried: detour.asked,
                 attr: detour.attr,
             };
             self.stripes.attach(stripe, &[sub_request], arrival);
@@ -433,7 +507,7 @@ impl ParityRaid {
             start = stop;
         }
         let (request, sub_requests) = (part.request, detour.sub_requests);
-        self.stripes.events.push(Event::Attached { request, sub_requests, whole: false });
+        self.stripes.events.push(Event::Split { request, sub_requests, whole: false });
         None
     }
 }
@@ -446,15 +520,15 @@ impl Attaching<'_> {
     }
 }
 
-impl SplitRequest {
+impl ArrayIo {
     /// How its sub-requests come to a stripe.
     #[inline]
     fn arrival(&self, writes: Writes) -> Arrival {
         Arrival {
             write: self.writes,
             // Who asks for it does not want to wait for what may never come.
-            sync: self.sync || writes == Writes::Sync,
-            streams: self.streams,
+            sync: (self.sync && !self.stream.pours) || writes == Writes::Sync,
+            streams: self.stream.fills,
             waited_for: self.waited_for,
             retried: false,
             attr: self.attr,
@@ -568,6 +642,30 @@ fn first_unit(geometry: &Geometry, first: u64, end: u64, unit: u64) -> u64 {
     let members = geometry.members();
     let higher = (position.slot.0 + 1..members).any(|slot| !parity.contains(Slot(slot)));
     if higher { next_chunk } else { first }
+}
+
+#[inline]
+fn attaching<'a>(cx: &'a Cx<'_>, frozen: bool) -> Attaching<'a> {
+    Attaching {
+        geometry: cx.geometry(),
+        writes: cx.knobs.writes,
+        frozen,
+        off_by_one: cx.is_planted(Mutant::ChunkEdgeOffByOne),
+    }
+}
+
+/// How many bytes from the start of a write to the end of the last one that fills its stripes.
+fn rest_of_full_stripe(range: ByteRange, geometry: &Geometry) -> u64 {
+    let (chunk, full_stripe) = (geometry.chunk().bytes().0, geometry.full_stripe_bytes());
+    let last = range.end().0 - 1;
+    let begins = last - last % full_stripe;
+    let first = range.start.0.max(begins);
+    let of_stripes = if first / chunk == last / chunk {
+        full_stripe - chunk + last % chunk + 1
+    } else {
+        full_stripe
+    };
+    begins + of_stripes - range.start.0
 }
 
 /// Where a request that goes on at a byte attaches next, and up to where: what is discarded needs

@@ -70,6 +70,16 @@ pub(crate) struct StreamId {
     stream: u32,
 }
 
+/// The stream of a write, if anybody wants to know it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct WriteStream {
+    pub(crate) id: StreamId,
+    /// More of the write's stripe is on its way.
+    pub(crate) fills: bool,
+    /// The stream has brought as much as fills a full stripe without a pause.
+    pub(crate) pours: bool,
+}
+
 impl Streams {
     /// Remembers where a write ends. Its stream, and whether more of it is on its way.
     pub(crate) fn arrive(

@@ -11,7 +11,6 @@
 //! Source   md-raid.md §1.4, §1.7, §2.2 to §2.10, §6.2
 
 mod correct;
-mod surroundings;
 mod sync;
 mod write;
 
@@ -19,7 +18,7 @@ use std::collections::VecDeque;
 use std::ops::Range;
 
 use smallvec::{SmallVec, smallvec};
-use weft_units::{Bytes, MemberIndex, SectorRange, Sectors, Slot, Span, StripeId, Time, VolumeId};
+use weft_units::{Bytes, SectorRange, Sectors, Slot, Span, StripeId, Time, VolumeId};
 
 use super::cache::{Acquired, Cache};
 use super::plan::{Facts, StripeStep};
@@ -32,14 +31,13 @@ use crate::input::{Attr, Fault, Located, SyncAction, Value};
 use crate::knobs::{CacheForm, CheckReads, Knobs, PriorityRule, Writes};
 use crate::membership::{Around, Membership, Report};
 use crate::mutant::Mutant;
-use crate::outbox::{StripIo, StripRun, Who};
+use crate::outbox::{JobId, StripIo, StripRun, Who};
 use crate::output::{ComputeOp, Differs, Source, Sources};
 use crate::raid::geometry::{Geometry, Placement};
 use crate::raid::slot_set::SlotSet;
+use crate::raid::{Answer, Cx, Event};
 use crate::ranges::RequestId;
 use crate::sched::request::{MemberRequest, MergeKind};
-
-pub(crate) use self::surroundings::Surroundings;
 
 /// The stripes of a volume.
 #[derive(Clone, Debug)]
@@ -60,26 +58,6 @@ pub(crate) struct Stripes {
     pub(crate) events: Vec<Event>,
 }
 
-/// What the stripes of a volume have to tell it.
-#[derive(Clone, Debug)]
-pub(crate) enum Event {
-    /// A request is attached, to stripes that have so many sub-requests of it: the `whole` request,
-    /// or a sub-request of it that was read in vain before.
-    Attached { request: RequestId, sub_requests: u32, whole: bool },
-    /// Sub-requests of a request are done.
-    SubRequestsDone { request: RequestId, sub_requests: u32, result: Result<(), ReplyError> },
-    /// A member write from the memory of a request was given up, and may go on using it.
-    Pinned { request: RequestId },
-    /// A sync is done with a stripe. `wrong` is the slot whose strip alone explains the mismatch.
-    SyncDone { key: u64, mismatch: bool, wrong: Option<Slot>, ok: bool },
-    /// There was no space behind a member; parity may be wrong from this data sector.
-    NoSpace { slot: Slot, sector: Sectors },
-    /// Such a write is done at last.
-    Unpinned { request: RequestId },
-    /// A write reached every member: there is space.
-    Written,
-}
-
 /// How sub-requests come to a stripe.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Arrival {
@@ -93,16 +71,6 @@ pub(crate) struct Arrival {
     /// The member failed to read it once.
     pub(crate) retried: bool,
     pub(crate) attr: Attr,
-}
-
-/// How a member answered for a part of a stripe.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Answer {
-    pub(crate) result: Result<(), Fault>,
-    /// Whose answer it is; nobody's if nobody was asked.
-    pub(crate) member: Option<MemberIndex>,
-    /// It did not: the request was given up, and pins memory until it is done.
-    pub(crate) given_up: bool,
 }
 
 /// Work of a retired stripe.
@@ -192,7 +160,7 @@ impl Stripes {
     /// Ends the arrivals of a turn: stripes go to their lists. In the form of 2008, before the
     /// patch, whoever brought a request takes the first step of its stripe, without asking for its
     /// place in the order; with the patch its stripe waits for its turn. How many did.
-    pub(crate) fn release_plug(&mut self, cx: &mut Surroundings<'_>, may_move: bool) -> u32 {
+    pub(crate) fn release_plug(&mut self, cx: &mut Cx<'_>, may_move: bool) -> u32 {
         let mut handled = 0;
         let writes = cx.knobs.writes;
         let before_the_patch =
@@ -265,7 +233,12 @@ impl Stripes {
                 self.events.push(Event::SubRequestsDone { request, sub_requests: 1, result });
             }
             if sync.is_some() {
-                self.events.push(Event::SyncDone { key, mismatch: false, wrong: None, ok: false });
+                self.events.push(Event::SyncDone {
+                    unit: key,
+                    mismatch: false,
+                    wrong: None,
+                    ok: false,
+                });
             }
         }
     }
@@ -361,7 +334,7 @@ impl Stripes {
     // Handling.
 
     /// Takes the next step of a stripe that was picked.
-    pub(crate) fn handle(&mut self, id: StripeId, cx: &mut Surroundings<'_>) {
+    pub(crate) fn handle(&mut self, id: StripeId, cx: &mut Cx<'_>) {
         let stripe = self.cache.stripe_mut(id);
         debug_assert_eq!(stripe.in_flight, 0);
         stripe.handle = false;
@@ -448,7 +421,7 @@ impl Stripes {
     }
 
     #[inline]
-    fn facts(&self, id: StripeId, cx: &Surroundings<'_>) -> Facts {
+    fn facts(&self, id: StripeId, cx: &Cx<'_>) -> Facts {
         let stripe = self.cache.stripe(id);
         let sector = stripe.sector(self.cache.height());
         let placement = stripe.placement();
@@ -473,7 +446,7 @@ impl Stripes {
 
     /// Parity that is to be rebuilt may be here from before its member failed, in the middle of a
     /// resync that had not looked at it. It is computed anew: its stripe is read as a whole anyway.
-    fn forget_lost_parity(&mut self, id: StripeId, cx: &Surroundings<'_>) {
+    fn forget_lost_parity(&mut self, id: StripeId, cx: &Cx<'_>) {
         let facts = self.facts(id, cx);
         let stripe = self.cache.stripe_mut(id);
         stripe.uptodate =
@@ -481,7 +454,7 @@ impl Stripes {
     }
 
     /// Serves readers of valid strips. Whether there were any.
-    fn copy_out(&mut self, id: StripeId, cx: &mut Surroundings<'_>) -> bool {
+    fn copy_out(&mut self, id: StripeId, cx: &mut Cx<'_>) -> bool {
         let stripe = self.cache.stripe_mut(id);
         let served = stripe.to_read().and(stripe.uptodate);
         if served.is_empty() {
@@ -503,7 +476,7 @@ impl Stripes {
     }
 
     /// Too many strips cannot be had: what needs them fails, the rest is read.
-    fn fail_stripe(&mut self, id: StripeId, facts: &Facts, cx: &mut Surroundings<'_>) {
+    fn fail_stripe(&mut self, id: StripeId, facts: &Facts, cx: &mut Cx<'_>) {
         let lost = facts.failed().without(facts.uptodate);
         for id in self.batch_of(id) {
             for sub_request in self.cache.stripe_mut(id).give_up(lost) {
@@ -529,7 +502,7 @@ impl Stripes {
         self.cache.stripe(id).retried.and(strips).and(facts.insync).without(facts.uptodate)
     }
 
-    fn read(&mut self, id: StripeId, strips: SlotSet, cx: &mut Surroundings<'_>) {
+    fn read(&mut self, id: StripeId, strips: SlotSet, cx: &mut Cx<'_>) {
         // A read that is repeated goes alone, so that its neighbours do not fail with it.
         let alone = self.cache.stripe(id).retried.and(strips);
         if !alone.is_empty() {
@@ -544,7 +517,7 @@ impl Stripes {
         }
     }
 
-    fn recover(&mut self, id: StripeId, lost: SlotSet, cx: &mut Surroundings<'_>) {
+    fn recover(&mut self, id: StripeId, lost: SlotSet, cx: &mut Cx<'_>) {
         let stripe = self.cache.stripe(id);
         let placement = stripe.placement();
         let data = self.data_slots(id);
@@ -574,12 +547,7 @@ impl Stripes {
     }
 
     /// A computation of a stripe is done.
-    pub(crate) fn computed(
-        &mut self,
-        id: StripeId,
-        value: &Result<Value, Fault>,
-        cx: &mut Surroundings<'_>,
-    ) {
+    pub(crate) fn computed(&mut self, id: StripeId, value: &Result<Value, Fault>, cx: &mut Cx<'_>) {
         // See `Input::Done`: a driver that cannot compute must not go on.
         assert!(value.is_ok(), "a computation has no way to fail");
         let stripe = self.cache.stripe_mut(id);
@@ -636,7 +604,7 @@ impl Stripes {
     }
 
     /// A member request of a stripe is done, or was given up, in which case it pins memory.
-    pub(crate) fn done(&mut self, part: StripIo, answer: Answer, cx: &mut Surroundings<'_>) {
+    pub(crate) fn done(&mut self, part: StripIo, answer: Answer, cx: &mut Cx<'_>) {
         let head = self.head_of(part.stripe);
         let operation = self.cache.stripe(head).operation;
         if answer.given_up {
@@ -662,7 +630,7 @@ impl Stripes {
     }
 
     /// The same for a run of stripes of a batch.
-    pub(crate) fn run_done(&mut self, run: StripRun, answer: Answer, cx: &mut Surroundings<'_>) {
+    pub(crate) fn run_done(&mut self, run: StripRun, answer: Answer, cx: &mut Cx<'_>) {
         let operation = self.cache.stripe(run.head).operation;
         debug_assert_eq!(operation, Operation::Writing, "batches are written, nothing else");
         if answer.given_up {
@@ -701,7 +669,7 @@ impl Stripes {
     }
 
     /// A member request of the operation in flight is over.
-    fn one_done(&mut self, head: StripeId, cx: &mut Surroundings<'_>) {
+    fn one_done(&mut self, head: StripeId, cx: &mut Cx<'_>) {
         let stripe = self.cache.stripe_mut(head);
         stripe.in_flight -= 1;
         if stripe.in_flight > 0 {
@@ -743,7 +711,7 @@ impl Stripes {
         fault: Fault,
         operation: Operation,
         answer: Answer,
-        cx: &mut Surroundings<'_>,
+        cx: &mut Cx<'_>,
     ) {
         // A member that failed may answer late, when another has its slot: not that one's doing.
         let still_there = answer.member.is_some_and(|member| {
@@ -853,13 +821,13 @@ impl Stripes {
         id: StripeId,
         operation: Operation,
         ops: Vec<ComputeOp>,
-        cx: &mut Surroundings<'_>,
+        cx: &mut Cx<'_>,
     ) {
         let stripe = self.cache.stripe_mut(id);
         assert_eq!(stripe.in_flight, 0);
         stripe.in_flight = 1;
         stripe.operation = operation;
-        cx.out.compute(self.volume, id, ops);
+        cx.out.compute(self.volume, JobId(id.0), ops);
     }
 
     /// Sends reads or writes (with or without FUA) of whole strips, highest slot first.
@@ -869,7 +837,7 @@ impl Stripes {
         slots: SlotSet,
         write: Option<bool>,
         max: Bytes,
-        cx: &mut Surroundings<'_>,
+        cx: &mut Cx<'_>,
     ) {
         assert!(write.is_none() || !cx.membership().read_only, "no write while read-only");
         let (height, frames) = (self.cache.height(), self.cache.strip_frames());
@@ -901,7 +869,7 @@ impl Stripes {
         SlotSet::first(stripe.members).without(stripe.placement().parity())
     }
 
-    fn sources(&self, id: StripeId, slots: SlotSet, cx: &Surroundings<'_>) -> Sources {
+    fn sources(&self, id: StripeId, slots: SlotSet, cx: &Cx<'_>) -> Sources {
         let (stripe, frames) = (self.cache.stripe(id), self.cache.strip_frames());
         let placement = stripe.placement();
         let mut sources = Sources::new();
@@ -913,7 +881,7 @@ impl Stripes {
     }
 }
 
-fn exponent(placement: Placement, slot: Slot, cx: &Surroundings<'_>) -> u8 {
+fn exponent(placement: Placement, slot: Slot, cx: &Cx<'_>) -> u8 {
     let exponent = placement.exponent(slot);
     let wrong = exponent >= 2 && cx.is_planted(Mutant::WrongQExponent);
     exponent + u8::from(wrong)

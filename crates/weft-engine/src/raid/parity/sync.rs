@@ -33,8 +33,8 @@ pub(crate) struct Resync {
     next: u64,
     end: u64,
     window: BTreeSet<u64>,
-    height: Sectors,
-    pub(crate) stripes: u64,
+    unit: Sectors,
+    pub(crate) units: u64,
     pub(crate) mismatch_cnt: u64,
     /// What a check found; see [`Mismatches`].
     pub(crate) mismatches: Mismatches,
@@ -44,17 +44,17 @@ pub(crate) struct Resync {
 
 impl Resync {
     /// Begins at a data sector of the members.
-    pub(crate) fn new(action: SyncAction, from: Sectors, array: &Array, height: Sectors) -> Self {
+    pub(crate) fn new(action: SyncAction, from: Sectors, array: &Array, unit: Sectors) -> Self {
         let slots = array.rebuilding().map_or(SlotSet::EMPTY, |(slots, _)| slots);
         Self {
             action,
             slots,
             from,
-            next: from.0 / height.0,
-            end: array.geometry.member_size().0 / height.0,
+            next: from.0 / unit.0,
+            end: array.geometry.member_size().0 / unit.0,
             window: BTreeSet::new(),
-            height,
-            stripes: 0,
+            unit,
+            units: 0,
             mismatch_cnt: 0,
             mismatches: Mismatches::default(),
             stopping: false,
@@ -101,11 +101,11 @@ impl Resync {
     }
 
     /// A stripe is done.
-    pub(crate) fn stripe_done(&mut self, key: u64, mismatch: bool, ok: bool) {
-        assert!(self.window.remove(&key), "a stripe is synced once");
-        self.stripes += 1;
+    pub(crate) fn unit_done(&mut self, key: u64, mismatch: bool, ok: bool) {
+        assert!(self.window.remove(&key), "a unit is synced once");
+        self.units += 1;
         if mismatch {
-            self.mismatch_cnt += self.height.0;
+            self.mismatch_cnt += self.unit.0;
         }
         // A member is whole or it is not; but a stripe that cannot be read does not keep the parity
         // of the others from being checked (md goes on as well).
@@ -124,11 +124,15 @@ impl Resync {
 
     /// Data sector of the members at which a stripe begins.
     pub(crate) fn sector_of(&self, key: u64) -> Sectors {
-        Sectors(key * self.height.0)
+        Sectors(key * self.unit.0)
     }
 
-    /// Ends early, as if it had not passed this stripe: there is more to do from there.
-    pub(crate) fn rewind(&mut self, key: u64) {
+    /// Ends early, as if it had not passed this data sector: there is more to do from there.
+    pub(crate) fn rewind_to(&mut self, sector: Sectors) {
+        self.rewind(sector.0 / self.unit.0);
+    }
+
+    fn rewind(&mut self, key: u64) {
         self.stopping = true;
         self.next = self.next.min(key);
     }
@@ -141,12 +145,12 @@ impl Resync {
     /// Data sectors of each member below which every stripe is done.
     pub(crate) fn completed(&self) -> Sectors {
         let first = self.window.first().copied().unwrap_or(self.next).min(self.next);
-        Sectors(first * self.height.0)
+        Sectors(first * self.unit.0)
     }
 
     /// Data sectors that it will have passed at the end.
     pub(crate) fn total(&self) -> Sectors {
-        Sectors(self.end * self.height.0)
+        Sectors(self.end * self.unit.0)
     }
 
     /// Whether all the slots that it rebuilds are among these.
@@ -196,7 +200,7 @@ impl Resync {
             volume,
             action: self.action,
             mismatch_cnt: self.mismatch_cnt,
-            stripes: self.stripes,
+            stripes: self.units,
             complete,
         });
         true

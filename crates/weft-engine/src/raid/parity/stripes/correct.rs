@@ -9,15 +9,16 @@
 
 use weft_units::{Bytes, Slot, StripeId};
 
-use super::{Stripes, Surroundings};
+use super::Stripes;
 use crate::membership::Report;
 use crate::outbox::StripIo;
+use crate::raid::Cx;
 use crate::raid::parity::stripe::Operation;
 use crate::raid::slot_set::SlotSet;
 
 impl Stripes {
     /// Writes a strip again that could not be read and was computed. Whether there was one.
-    pub(super) fn correct(&mut self, id: StripeId, cx: &mut Surroundings<'_>) -> bool {
+    pub(super) fn correct(&mut self, id: StripeId, cx: &mut Cx<'_>) -> bool {
         if cx.membership().read_only || cx.membership().broken {
             return false;
         }
@@ -29,7 +30,7 @@ impl Stripes {
         true
     }
 
-    pub(super) fn rewritten(&mut self, id: StripeId, slot: Slot, cx: &mut Surroundings<'_>) {
+    pub(super) fn rewritten(&mut self, id: StripeId, slot: Slot, cx: &mut Cx<'_>) {
         let failed = !std::mem::take(&mut self.cache.stripe_mut(id).faults).is_empty();
         if failed {
             // The member failed by it, or it has no space: then the strip stays lost for now.
@@ -46,7 +47,7 @@ impl Stripes {
         }
     }
 
-    pub(super) fn reread(&mut self, id: StripeId, slot: Slot, cx: &mut Surroundings<'_>) {
+    pub(super) fn reread(&mut self, id: StripeId, slot: Slot, cx: &mut Cx<'_>) {
         let height = self.cache.height();
         let stripe = self.cache.stripe_mut(id);
         let failed = !std::mem::take(&mut stripe.faults).is_empty();
@@ -77,7 +78,7 @@ impl Stripes {
     }
 
     /// A strip could not be read: once more, alone; then it counts as lost in this stripe.
-    pub(super) fn read_failed(&mut self, part: StripIo, cx: &mut Surroundings<'_>) {
+    pub(super) fn read_failed(&mut self, part: StripIo, cx: &mut Cx<'_>) {
         let stripe = self.cache.stripe_mut(part.stripe);
         // So is P of RAID 6, which md gives up at once, with all that was read together with it.
         if stripe.retried.contains(part.slot) {

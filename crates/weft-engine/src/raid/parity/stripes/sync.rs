@@ -9,12 +9,13 @@
 
 use weft_units::{Slot, StripeId};
 
-use super::{Event, Stripes, Surroundings};
+use super::Stripes;
 use crate::input::{Located, SyncAction};
 use crate::output::{ComputeOp, Differs};
 use crate::raid::parity::plan::Facts;
 use crate::raid::parity::stripe::{Operation, ResyncState};
 use crate::raid::slot_set::SlotSet;
+use crate::raid::{Cx, Event};
 
 impl Stripes {
     /// Whether something is in flight for the sync of this stripe. What is in flight when a sync is
@@ -27,7 +28,7 @@ impl Stripes {
     }
 
     /// Every strip is valid: stored parity is compared, where it says anything.
-    pub(super) fn sync_compare(&mut self, id: StripeId, facts: &Facts, cx: &mut Surroundings<'_>) {
+    pub(super) fn sync_compare(&mut self, id: StripeId, facts: &Facts, cx: &mut Cx<'_>) {
         let failed = facts.failed();
         // With as many strips computed as there is parity, parity agrees by construction; a strip
         // that was computed from P agrees with P. But a strip may be here from before its member
@@ -57,7 +58,7 @@ impl Stripes {
         id: StripeId,
         differs: Differs,
         whole: bool,
-        cx: &mut Surroundings<'_>,
+        cx: &mut Cx<'_>,
     ) {
         let stripe = self.cache.stripe_mut(id);
         let Some((action, state)) = &mut stripe.sync else {
@@ -109,12 +110,7 @@ impl Stripes {
     }
 
     /// Writes what a sync corrects: parity that disagreed, and the strips of members being rebuilt.
-    pub(super) fn sync_correct(
-        &mut self,
-        id: StripeId,
-        differs: Differs,
-        cx: &mut Surroundings<'_>,
-    ) {
+    pub(super) fn sync_correct(&mut self, id: StripeId, differs: Differs, cx: &mut Cx<'_>) {
         let stripe = self.cache.stripe_mut(id);
         let placement = stripe.placement();
         let Some((action, state)) = &mut stripe.sync else { unreachable!("only a sync corrects") };
@@ -153,7 +149,7 @@ impl Stripes {
         }
     }
 
-    pub(super) fn sync_written(&mut self, id: StripeId, cx: &mut Surroundings<'_>) {
+    pub(super) fn sync_written(&mut self, id: StripeId, cx: &mut Cx<'_>) {
         let height = self.cache.height();
         let stripe = self.cache.stripe_mut(id);
         let no_space = stripe.no_space.take();
@@ -180,6 +176,6 @@ impl Stripes {
         stripe.sync = None;
         stripe.operation = Operation::Idle;
         let key = stripe.key;
-        self.events.push(Event::SyncDone { key, mismatch, wrong, ok });
+        self.events.push(Event::SyncDone { unit: key, mismatch, wrong, ok });
     }
 }

@@ -8,7 +8,7 @@
 
 use weft_units::{Bytes, FRAME_BYTES, Slot, StripeId};
 
-use super::{Event, Stripes, Surroundings, exponent};
+use super::{Stripes, exponent};
 use crate::error::ReplyError;
 use crate::frame::{Segment, Segments, ZERO_FRAME};
 use crate::mutant::Mutant;
@@ -17,12 +17,13 @@ use crate::output::ComputeOp;
 use crate::raid::parity::plan::Mode;
 use crate::raid::parity::stripe::{Batch, Operation, SubRequest};
 use crate::raid::slot_set::SlotSet;
+use crate::raid::{Cx, Event};
 use crate::sched::merge;
 use crate::sched::request::{MemberRequest, MergeKind};
 
 impl Stripes {
     /// Takes in what is written and computes parity: of one stripe, or of a batch.
-    pub(super) fn drain(&mut self, id: StripeId, mode: Mode, cx: &mut Surroundings<'_>) {
+    pub(super) fn drain(&mut self, id: StripeId, mode: Mode, cx: &mut Cx<'_>) {
         let mut ops = cx.out.ops();
         let mut before: Option<StripeId> = None;
         for id in self.batch_of(id) {
@@ -66,7 +67,7 @@ impl Stripes {
         id: StripeId,
         mode: Mode,
         ops: &mut Vec<ComputeOp>,
-        cx: &mut Surroundings<'_>,
+        cx: &mut Cx<'_>,
     ) {
         let strip_bytes = self.cache.strip_bytes();
         let auto = cx.knobs.stripe_size.is_auto();
@@ -131,7 +132,7 @@ impl Stripes {
     }
 
     /// Parity is computed: data and parity go to the members.
-    pub(super) fn write_out(&mut self, id: StripeId, cx: &mut Surroundings<'_>) {
+    pub(super) fn write_out(&mut self, id: StripeId, cx: &mut Cx<'_>) {
         let stripes = self.batch_of(id);
         let present = cx.membership().present();
         for id in &stripes {
@@ -164,7 +165,7 @@ impl Stripes {
     }
 
     /// Sends a batch slot by slot, so that each member gets one run.
-    fn stage_batch(&mut self, head: StripeId, stripes: &[StripeId], cx: &mut Surroundings<'_>) {
+    fn stage_batch(&mut self, head: StripeId, stripes: &[StripeId], cx: &mut Cx<'_>) {
         let stripe = self.cache.stripe(head);
         let (parity, written) = (stripe.new_parity, stripe.written().or(stripe.new_parity));
         for slot in written.and(cx.membership().present()).descending() {
@@ -185,7 +186,7 @@ impl Stripes {
         slot: Slot,
         first: usize,
         stripes: &[StripeId],
-        cx: &mut Surroundings<'_>,
+        cx: &mut Cx<'_>,
     ) -> usize {
         assert!(!cx.membership().read_only, "no write while read-only");
         let (height, frames) = (self.cache.height(), self.cache.strip_frames());
@@ -220,7 +221,7 @@ impl Stripes {
     }
 
     /// Every member has answered: the writers are answered.
-    pub(super) fn written(&mut self, id: StripeId, cx: &mut Surroundings<'_>) {
+    pub(super) fn written(&mut self, id: StripeId, cx: &mut Cx<'_>) {
         let stripe = self.cache.stripe(id);
         let may_defer = stripe.batch != Batch::None || !stripe.deferred.is_empty();
         if may_defer && self.save_zero_copy(id, &self.batch_of(id), cx) {
@@ -294,12 +295,7 @@ impl Stripes {
 impl Stripes {
     /// Copies what members had no space for from the memory of writers that are about to be
     /// answered. Whether there was any.
-    fn save_zero_copy(
-        &mut self,
-        id: StripeId,
-        stripes: &[StripeId],
-        cx: &mut Surroundings<'_>,
-    ) -> bool {
+    fn save_zero_copy(&mut self, id: StripeId, stripes: &[StripeId], cx: &mut Cx<'_>) -> bool {
         if cx.is_planted(Mutant::ZeroCopyNotSaved) {
             return false;
         }
@@ -321,7 +317,7 @@ impl Stripes {
     }
 
     /// What members had no space for is in the stripes.
-    pub(super) fn saved(&mut self, id: StripeId, cx: &mut Surroundings<'_>) {
+    pub(super) fn saved(&mut self, id: StripeId, cx: &mut Cx<'_>) {
         for id in self.batch_of(id) {
             let stripe = self.cache.stripe_mut(id);
             let saved = stripe.deferred.and(stripe.zero_copy);
@@ -353,7 +349,7 @@ impl Stripes {
     }
 
     /// Writes again what members had no space for, stripe by stripe.
-    pub(crate) fn write_deferred(&mut self, cx: &mut Surroundings<'_>) {
+    pub(crate) fn write_deferred(&mut self, cx: &mut Cx<'_>) {
         for id in self.with_deferred.clone() {
             let stripe = self.cache.stripe_mut(id);
             if stripe.in_flight > 0 || stripe.plugged || stripe.handle {
@@ -391,7 +387,7 @@ impl Stripes {
         self.rest(id);
     }
 
-    pub(super) fn deferred_written(&mut self, id: StripeId, cx: &mut Surroundings<'_>) {
+    pub(super) fn deferred_written(&mut self, id: StripeId, cx: &mut Cx<'_>) {
         let stripe = self.cache.stripe_mut(id);
         stripe.operation = Operation::Idle;
         stripe.faults = SlotSet::EMPTY;

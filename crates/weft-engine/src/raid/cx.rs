@@ -1,5 +1,4 @@
-//! Surroundings of the stripes while they are handled: the array, the knobs, and where requests go
-//! out.
+//! Context of a personality while it works: the members, the knobs, and where requests go out.
 
 use weft_units::Slot;
 
@@ -9,16 +8,23 @@ use crate::knobs::Knobs;
 use crate::membership::{Membership, Report};
 use crate::mutant::Mutant;
 use crate::outbox::{Outbox, Who};
+use crate::raid::geometry::Geometry;
 use crate::sched::request::MemberRequest;
 
-/// What stripes need of the world while they are handled.
-pub(crate) struct Surroundings<'a> {
+/// What a personality needs of the world while it works.
+pub(crate) struct Cx<'a> {
     pub(crate) array: &'a mut Array,
     pub(crate) knobs: &'a Knobs,
     pub(crate) out: &'a mut Outbox,
 }
 
-impl Surroundings<'_> {
+impl Cx<'_> {
+    /// Where array sectors live.
+    #[inline]
+    pub(crate) fn geometry(&self) -> &Geometry {
+        &self.array.geometry
+    }
+
     /// Which members can be read and written.
     #[inline]
     pub(crate) fn membership(&self) -> &Membership {

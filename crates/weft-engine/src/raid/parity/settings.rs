@@ -1,0 +1,90 @@
+//! Knobs of the stripe cache that are set when no stripe is in use: its size, its form, and the
+//! size of a stripe.
+
+use weft_units::{Bytes, FRAME_BYTES};
+
+use super::ParityRaid;
+use super::stripe_size::StripeSize;
+use crate::array::Array;
+use crate::error::ReplyError;
+use crate::knobs::{Knob, Knobs};
+use crate::mutant::Mutant;
+use crate::raid::geometry::Geometry;
+use crate::raid::io::Busy;
+
+impl ParityRaid {
+    /// Whether a knob's new value has to wait until no stripe is in use.
+    pub(crate) fn sets_when_quiet(&self, knob: Knob) -> bool {
+        matches!(
+            knob,
+            Knob::StripeCacheBytes(_)
+                | Knob::StripeCacheForm(_)
+                | Knob::StripeCacheSize(_)
+                | Knob::StripeSize(_)
+        )
+    }
+
+    /// See [`crate::raid::Personality::check`].
+    pub(crate) fn check(
+        &self,
+        knob: Knob,
+        knobs: &Knobs,
+        busy: Busy,
+        geometry: &Geometry,
+    ) -> Result<(), ReplyError> {
+        if busy.syncs {
+            return Err(ReplyError::Busy("a sync is running"));
+        }
+        if busy.quiesces {
+            return Err(ReplyError::Busy("the stripe cache is being resized"));
+        }
+        if busy.unanswered || self.has_deferred() {
+            return Err(ReplyError::Busy(
+                "stripes are in use for as long as a member does not answer",
+            ));
+        }
+        let frames = self.memory.frames;
+        let stripe_frames = knobs.stripe_size.stripe_frames(geometry);
+        let room = frames / stripe_frames;
+        let too_large = |name: &str, found: u64, room: u64| {
+            Err(ReplyError::Refused(format!(
+                "{name}: found {found}, expected at most {room}, for which memory was set aside at the \
+                 start; start with a larger one"
+            )))
+        };
+        match knob {
+            Knob::StripeCacheBytes(bytes) => {
+                // As at the start: a size counts as far as it holds whole stripes of `auto`, so
+                // that the size with which the volume was started is taken again.
+                let auto = Knobs { stripe_size: StripeSize::AUTO, ..*knobs };
+                let stripe_frames = auto.stripe_size.stripe_frames(geometry);
+                let room = frames / stripe_frames;
+                if bytes > Bytes::ZERO && auto.cache_stripes(geometry) > room {
+                    let bytes_max =
+                        u64::from(room + 1) * u64::from(stripe_frames) * FRAME_BYTES - 1;
+                    return too_large("stripe_cache_bytes", bytes.0, bytes_max);
+                }
+            }
+            Knob::StripeCacheSize(stripes) if stripes > room => {
+                return too_large("stripe_cache_size", u64::from(stripes), u64::from(room));
+            }
+            _ => {}
+        }
+        if room == 0 {
+            return Err(ReplyError::Refused(format!(
+                "stripe_size: a stripe of {stripe_frames} frames does not fit into the {frames} of the cache"
+            )));
+        }
+        Ok(())
+    }
+
+    /// Gives the cache the size that the knobs say now. No stripe is in use.
+    pub(crate) fn apply(&mut self, knob: Knob, array: &Array, knobs: &Knobs) {
+        if matches!(knob, Knob::StripeCacheSize(_)) && array.is_planted(Mutant::CacheNotResized) {
+            return;
+        }
+        let waits = std::mem::take(&mut self.stripes.waits);
+        self.stripes = self.memory.stripes(self.volume, &array.geometry, knobs);
+        self.stripes.waits = waits;
+    }
+}
