@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Where a logical volume lies, by LVM's text: the README's way into LVM without root.
+"""Where a logical volume lies, by LVM's text: docs/rescue.md's way into LVM without root.
 
   weft cat --length 2M MEMBER… | strings | lvmplace.py NAME
 

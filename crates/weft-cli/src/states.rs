@@ -93,9 +93,9 @@ mod tests {
     use weft_engine::assemble::states::TABLE;
 
     #[test]
-    fn the_readme_has_the_table_as_it_is() {
-        let readme = concat!(env!("CARGO_MANIFEST_DIR"), "/../../README.md");
-        let readme = std::fs::read_to_string(readme).unwrap();
+    fn the_page_on_rescue_has_the_table_as_it_is() {
+        let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/rescue.md");
+        let page = std::fs::read_to_string(page).unwrap();
         let row = |row: &weft_engine::assemble::states::StateRow| {
             format!("| `{}` | {} | {} |\n", row.id, row.says, row.next)
         };
@@ -105,7 +105,7 @@ mod tests {
         let title = |name: &str| format!("| {name} | says | next |\n|--|--|--|\n");
         let table =
             format!("{}{}\n{}{}", title("refused"), of(true), title("served, but"), of(false));
-        assert!(readme.contains(&table), "README.md must have this table:\n{table}");
+        assert!(page.contains(&table), "docs/rescue.md must have this table:\n{table}");
     }
 
     /// Commands of an advice that write to a member.

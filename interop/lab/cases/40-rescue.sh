@@ -1,4 +1,4 @@
-# The rescue recipe of the README, to files: the kernel makes a RAID 5 with ext4 and a RAID 6 with LVM
+# The rescue recipe of docs/rescue.md, to files: the kernel makes a RAID 5 with ext4 and a RAID 6 with LVM
 # and ext4 in it, on the second partitions of image files, and "loses power" with the file system
 # mounted and its journal full. weft serves them, one and two members short, with an overlay; the
 # kernel's NBD client mounts what weft serves. The images go to the host for the way without root.
@@ -89,7 +89,7 @@ mounted() {
 	ok "$name: mounted over NBD (-o $options), every file is right"
 }
 
-# by_text : two logical volumes on a RAID 5 of four, found by LVM's text alone, as the README says
+# by_text : two logical volumes on a RAID 5 of four, found by LVM's text alone, as docs/rescue.md says
 by_text() {
 	local i loops=() from size
 	mkdir -p /tmp/w
@@ -102,7 +102,7 @@ by_text() {
 	lvm pvcreate -q -y /dev/md0 >&2 && lvm vgcreate -q -y -s 1M vg4 /dev/md0 >&2 || fail "LVM by its text: LVM"
 	lvm lvcreate -q -y -Wn -l 3 -n first vg4 >&2 && lvm lvcreate -q -y -Wn -l 5 -n second vg4 >&2 ||
 		fail "LVM by its text: lvcreate"
-	equal "LVM on a RAID 5 of four, chunk 64K: pe_start in sectors, as the README says" \
+	equal "LVM on a RAID 5 of four, chunk 64K: pe_start in sectors, as docs/rescue.md says" \
 		"$(lvm pvs --noheadings --nosuffix --units s -o pe_start /dev/md0 | xargs)" 2304
 	head -c 5M /lab/pattern-b >/tmp/w/second
 	dd if=/tmp/w/second of=/dev/mapper/vg4-second bs=1M oflag=direct 2>/dev/null || fail "LVM by its text: write"

@@ -1,0 +1,427 @@
+//! Tests of README.md and `docs/`: their commands print what stands there, their lists are complete.
+//!
+//! All blocks of a page that are marked `console` are one session in an empty directory, with the
+//! commands of `<!-- first: … -->` and `<!-- then: … -->` at their places. `…` in a printed output
+//! stands for any text, or alone on a line for any lines; numbers and units of time may differ. With
+//! `WEFT_DOCS_UPDATE=1` outputs and lists are written into the pages, to be looked at and committed.
+
+mod common;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use common::{Served, command};
+use tempfile::tempdir;
+use weft_engine::knobs::{Knobs, TABLE};
+
+/// Programs of others that pages use.
+const OTHERS: [&str; 3] = ["mdadm", "nbdcopy", "nbdinfo"];
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// README.md and every page of `docs/` for users.
+fn pages() -> Vec<(PathBuf, String)> {
+    let names = ["README.md"].into_iter().map(str::to_owned);
+    let docs = ["reference", "replay", "reproduce", "rescue", "serve", "tune"];
+    let paths = names.chain(docs.iter().map(|name| format!("docs/{name}.md")));
+    let read =
+        |path: String| (root().join(&path), std::fs::read_to_string(root().join(path)).unwrap());
+    paths.map(read).collect()
+}
+
+fn is_update() -> bool {
+    std::env::var("WEFT_DOCS_UPDATE").is_ok_and(|value| value == "1")
+}
+
+/// A command of a page, with the output that the page prints; none for one that is not shown.
+#[derive(Debug, PartialEq)]
+struct Step {
+    command: String,
+    printed: Option<Vec<String>>,
+}
+
+/// Commands of a page, in order.
+fn steps(page: &str) -> Vec<Step> {
+    let mut steps: Vec<Step> = Vec::new();
+    let mut is_console = false;
+    for line in page.lines() {
+        let hidden =
+            ["<!-- first: ", "<!-- then: "].iter().find_map(|mark| line.strip_prefix(mark));
+        if let Some(hidden) = hidden {
+            let command = hidden.strip_suffix(" -->").expect("one line").to_owned();
+            steps.push(Step { command, printed: None });
+        } else if line.starts_with("```") {
+            is_console = line == "```console";
+        } else if is_console {
+            match line.strip_prefix("$ ") {
+                Some(command) => {
+                    steps.push(Step { command: command.to_owned(), printed: Some(Vec::new()) });
+                }
+                None => {
+                    let step = steps.last_mut().expect("a console begins with a command");
+                    step.printed.as_mut().expect("of this console").push(line.to_owned());
+                }
+            }
+        }
+    }
+    steps
+}
+
+/// The page with other outputs, by command.
+fn with_outputs(page: &str, outputs: &[Vec<String>]) -> String {
+    let mut outputs = outputs.iter();
+    let (mut text, mut is_console) = (String::new(), false);
+    for line in page.lines() {
+        if line.starts_with("```") {
+            is_console = line == "```console";
+        }
+        if is_console && let Some(command) = line.strip_prefix("$ ") {
+            let output = outputs.next().expect("one for each command");
+            writeln!(text, "$ {command}").unwrap();
+            output.iter().for_each(|line| writeln!(text, "{line}").unwrap());
+        } else if !is_console || line.starts_with("```") {
+            writeln!(text, "{line}").unwrap();
+        }
+    }
+    text
+}
+
+/// A line with numbers, identifiers, units of time and bars of charts as marks: what may differ from
+/// run to run.
+fn masked(line: &str) -> String {
+    let is_bar = |letter: char| ('\u{2580}'..='\u{259f}').contains(&letter);
+    let line: String =
+        line.chars().map(|letter| if is_bar(letter) { ' ' } else { letter }).collect();
+    let word = |word: &str| {
+        let mut text = String::new();
+        for part in word.split_inclusive(|letter: char| !letter.is_ascii_alphanumeric()) {
+            let name = part.trim_end_matches(|letter: char| !letter.is_ascii_alphanumeric());
+            let is_hex = name.len() >= 8 && name.chars().all(|letter| letter.is_ascii_hexdigit());
+            let is_id = is_hex && (name.len() == 8 || name.contains(|c: char| c.is_ascii_digit()));
+            if is_id {
+                text.push('#');
+                text.push_str(&part[name.len()..]);
+                continue;
+            }
+            for letter in part.chars() {
+                if !letter.is_ascii_digit() {
+                    text.push(letter);
+                } else if !text.ends_with('#') {
+                    text.push('#');
+                }
+            }
+        }
+        text.replace("#.#", "#")
+    };
+    let mut words: Vec<String> = line.split_whitespace().map(word).collect();
+    for index in 1..words.len() {
+        let unit = words[index].trim_end_matches([',', ')', ';', ':']);
+        if words[index - 1].ends_with(['#', '…']) && ["ns", "µs", "ms", "s", "min"].contains(&unit)
+        {
+            words[index] = words[index].replacen(unit, "s", 1);
+        }
+    }
+    words.join(" ")
+}
+
+/// Whether a text is what a pattern says, in which `…` stands for any text.
+fn is_line(pattern: &str, text: &str) -> bool {
+    let (pattern, text) = (masked(pattern), masked(text));
+    let mut parts = pattern.split('…');
+    let first = parts.next().unwrap_or_default();
+    let Some(mut rest) = text.strip_prefix(first) else { return false };
+    let parts: Vec<&str> = parts.collect();
+    let Some((last, between)) = parts.split_last() else { return rest.is_empty() };
+    for part in between {
+        let Some(at) = rest.find(part) else { return false };
+        rest = &rest[at + part.len()..];
+    }
+    rest.ends_with(last)
+}
+
+/// Whether an output is what a page prints; a line `…` stands for any lines.
+fn is_output(printed: &[String], output: &[String]) -> bool {
+    match (printed.split_first(), output.split_first()) {
+        (None, None) => true,
+        (Some((line, printed_rest)), _) if line.trim() == "…" => {
+            (0..=output.len()).any(|skipped| is_output(printed_rest, &output[skipped..]))
+        }
+        (Some((line, printed_rest)), Some((found, rest))) => {
+            is_line(line, found) && is_output(printed_rest, rest)
+        }
+        _ => false,
+    }
+}
+
+/// What a shell makes of a line, with this weft: its output and errors, by line.
+fn shell(dir: &Path, line: &str) -> Vec<String> {
+    let weft = Path::new(env!("CARGO_BIN_EXE_weft")).parent().unwrap();
+    let path = format!("{}:{}", weft.display(), std::env::var("PATH").unwrap_or_default());
+    let output = Command::new("sh")
+        .args(["-e", "-c", &format!("exec 2>&1; {line}")])
+        .current_dir(dir)
+        .env("PATH", format!("{path}:/usr/sbin:/sbin"))
+        .env("XDG_RUNTIME_DIR", dir)
+        .env("TMPDIR", dir)
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{line}: {output:?}");
+    let text = String::from_utf8_lossy(&output.stdout).replace(&dir.display().to_string(), "…");
+    text.trim_end().lines().map(str::trim_end).map(str::to_owned).collect()
+}
+
+fn is_here(program: &str) -> bool {
+    let path = std::env::var("PATH").unwrap_or_default();
+    path.split(':').chain(["/usr/sbin", "/sbin"]).any(|dir| Path::new(dir).join(program).exists())
+}
+
+/// Runs a page; the outputs of commands that are shown, in order, and what is wrong with the page.
+fn run(page: &str) -> (Vec<Vec<String>>, Vec<String>) {
+    let dir = tempdir().unwrap();
+    let path = dir.path();
+    let mut served = None;
+    let (mut outputs, mut wrong) = (Vec::new(), Vec::new());
+    for Step { command, printed } in steps(page) {
+        // As many megabytes would only take longer; what a page prints is of the command as it is.
+        let line = command.replace("256M", "16M").replace("64M", "6M");
+        let line = if is_update() { command.clone() } else { line };
+        let missing = OTHERS.into_iter().find(|name| line.contains(name) && !is_here(name));
+        let output = if let Some(missing) = missing {
+            weft_testing::skip(&format!("{missing} is not installed: {line}"));
+            printed.clone().unwrap_or_default()
+        } else if let Some(arguments) = line.strip_suffix(" &") {
+            let arguments =
+                arguments.strip_prefix("weft serve ").expect("only this is kept running");
+            let arguments: Vec<&str> =
+                arguments.split(' ').map(|word| word.trim_matches('\'')).collect();
+            let server = Served::start(path, &arguments);
+            let ready = format!("ready {}", server.uri);
+            served = Some(server);
+            vec![ready.replace(&path.display().to_string(), "…")]
+        } else {
+            shell(path, &line)
+        };
+        if line.starts_with("weft stop ") {
+            assert_eq!(served.take().expect("something is served").wait(), Some(0), "{line}");
+        }
+        if let Some(printed) = printed {
+            if !is_output(&printed, &output) {
+                wrong.push(format!("{command}: found {output:#?}, expected {printed:#?}"));
+            }
+            outputs.push(if is_output(&printed, &output) { printed } else { output });
+        }
+    }
+    assert!(served.is_none(), "a page stops what it serves");
+    (outputs, wrong)
+}
+
+/// Runs a page by its name, and looks for that many commands at least.
+fn check(name: &str, count: usize) {
+    let (path, page) = pages().into_iter().find(|(path, _)| path.ends_with(name)).unwrap();
+    let (outputs, wrong) = run(&page);
+    assert!(outputs.len() >= count, "{name}: {} commands were run", outputs.len());
+    if is_update() {
+        std::fs::write(path, with_outputs(&page, &outputs)).unwrap();
+    } else {
+        assert!(wrong.is_empty(), "{name}: {}", wrong.join("\n"));
+    }
+}
+
+#[test]
+fn the_readme_prints_what_its_commands_print() {
+    check("README.md", 5);
+}
+
+#[test]
+fn the_page_on_serving_prints_what_its_commands_print() {
+    check("docs/serve.md", 15);
+}
+
+#[test]
+fn the_page_on_rescue_prints_what_its_commands_print() {
+    check("docs/rescue.md", 4);
+}
+
+#[test]
+fn the_page_on_tuning_prints_what_its_commands_print() {
+    check("docs/tune.md", 4);
+}
+
+#[test]
+fn the_page_on_replay_prints_what_its_commands_print() {
+    check("docs/replay.md", 3);
+}
+
+#[test]
+fn the_page_on_reproducing_prints_what_its_commands_print() {
+    check("docs/reproduce.md", 1);
+}
+
+#[test]
+fn the_reference_prints_what_its_commands_print() {
+    check("docs/reference.md", 2);
+}
+
+#[test]
+fn a_planted_wrong_output_is_found_and_a_number_may_differ() {
+    let page = |output: &str| format!("```console\n$ echo 3 apples in 2.5 ms\n{output}\n```\n");
+    for same in ["3 apples in 2.5 ms", "12 apples in 7 s", "3 … ms", "…", "3 apples\u{2588} in 1 s"]
+    {
+        assert_eq!(run(&page(same)).1, Vec::<String>::new(), "{same}");
+    }
+    for other in ["3 pears in 2.5 ms", "3 apples", "3 apples in 2.5 MB", "3 … weeks", "…\nmore"]
+    {
+        assert_eq!(run(&page(other)).1.len(), 1, "{other}");
+    }
+    let page = page("3 pears");
+    assert_eq!(with_outputs(&page, &run(&page).0).lines().nth(2), Some("3 apples in 2.5 ms"));
+    let id = "array 62ecd588:59e8e195:e889f844:c5176585 has 1.5 GiB";
+    assert_eq!(masked(id), "array #:#:#:# has # GiB");
+}
+
+/// `weft` commands in the code of a page, by line, without comments.
+fn commands_named(page: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut fenced = false;
+    for line in page.lines() {
+        if line.starts_with("```") {
+            fenced = !fenced;
+        }
+        let code = if fenced { line.strip_prefix("$ ") } else { line.strip_prefix("    ") };
+        if let Some(code) = code {
+            found.push(code.split("  #").next().unwrap_or_default().trim_end().to_owned());
+        } else if !fenced {
+            let inline = line.split('`').skip(1).step_by(2);
+            found.extend(inline.filter(|code| code.starts_with("weft ")).map(str::to_owned));
+        }
+    }
+    found.retain(|code| code.starts_with("weft "));
+    found
+}
+
+/// What is unknown to weft in a command: its name, or an option.
+fn unknown(code: &str, helps: &mut BTreeMap<String, Option<String>>) -> Vec<String> {
+    let mut words = code.split([' ', '|', ';']).skip(1).filter(|word| !word.is_empty());
+    let Some(name) = words.next().filter(|name| name.chars().all(|c| c.is_ascii_lowercase()))
+    else {
+        return Vec::new();
+    };
+    let part = words.clone().next().filter(|_| name == "bench");
+    let asked = [Some(name), part].into_iter().flatten().collect::<Vec<_>>().join(" ");
+    let help = helps.entry(asked.clone()).or_insert_with(|| {
+        let mut arguments: Vec<&str> = asked.split(' ').collect();
+        arguments.push("--help");
+        let output = command(&root(), &arguments).output().unwrap();
+        output.status.success().then(|| String::from_utf8(output.stdout).unwrap())
+    });
+    let Some(help) = help else { return vec![format!("{code}: no command {asked:?}")] };
+    let options = words.take_while(|word| *word != "||").filter_map(|word| {
+        let option = word.split(['=', '[']).next().unwrap_or_default();
+        (option.starts_with("--") && option.len() > 2).then_some(option)
+    });
+    let listed: BTreeSet<&str> =
+        help.split([' ', '\n', ',', '=', '[']).filter(|word| word.starts_with("--")).collect();
+    options
+        .filter(|option| !listed.contains(option))
+        .map(|option| format!("{code}: no option {option}"))
+        .collect()
+}
+
+#[test]
+fn every_command_and_option_that_a_page_names_is_there_and_a_planted_one_is_found() {
+    let mut helps = BTreeMap::new();
+    let mut named = 0;
+    for (path, page) in pages() {
+        let commands = commands_named(&page);
+        named += commands.len();
+        let unknown: Vec<String> =
+            commands.iter().flat_map(|code| unknown(code, &mut helps)).collect();
+        assert_eq!(unknown, Vec::<String>::new(), "{}", path.display());
+    }
+    assert!(named >= 60, "{named} commands were looked at: there are more");
+    let planted = "`weft frobnicate m0` and\n\n    weft serve --no-such m0   # it\n\n`weft get --json tour`\n";
+    let found: Vec<String> =
+        commands_named(planted).iter().flat_map(|code| unknown(code, &mut helps)).collect();
+    assert_eq!(found.len(), 2, "{found:?}");
+}
+
+/// Commands of the help, as a table.
+fn command_table() -> String {
+    let output = command(&root(), &["--help"]).output().unwrap();
+    let help = String::from_utf8(output.stdout).unwrap();
+    let list = help.split_once("Commands:\n").unwrap().1.split("\n\n").next().unwrap();
+    let mut rows: Vec<(String, String)> = Vec::new();
+    for line in list.lines() {
+        match line.strip_prefix("  ").filter(|line| !line.starts_with(' ')) {
+            Some(line) => {
+                let (name, about) = line.split_once(' ').unwrap();
+                rows.push((name.to_owned(), about.trim().to_owned()));
+            }
+            None => rows.last_mut().unwrap().1.push_str(&format!(" {}", line.trim())),
+        }
+    }
+    let mut table = String::from("| command | does |\n|---|---|\n");
+    for (name, about) in rows.iter().filter(|(name, _)| name != "help") {
+        writeln!(table, "| `{name}` | {about} |").unwrap();
+    }
+    table
+}
+
+/// Knobs of the engine, as a table.
+fn knob_table() -> String {
+    let defaults = Knobs::default();
+    let mut table =
+        String::from("| knob | unit, range | default | origin | does |\n|---|---|---|---|---|\n");
+    for row in TABLE {
+        let default = defaults.show(row.name).unwrap();
+        let range = row.range.replace('|', "\\|");
+        let (name, unit, origin, doc) = (row.name, row.unit, row.origin, row.doc);
+        writeln!(table, "| `{name}` | {unit}, {range} | {default} | {origin} | {doc} |").unwrap();
+    }
+    table
+}
+
+/// Schemas that the sources name, as a list.
+fn schema_list() -> String {
+    let mut schemas = BTreeSet::new();
+    let mut folders: Vec<PathBuf> = ["weft-bench", "weft-cli", "weft-lab"]
+        .map(|name| root().join(format!("crates/{name}/src")))
+        .into();
+    while let Some(folder) = folders.pop() {
+        for path in std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
+            if path.is_dir() {
+                folders.push(path);
+            } else if let Ok(text) = std::fs::read_to_string(&path) {
+                let found = text.split("\"weft.").skip(1).filter_map(|rest| rest.split('"').next());
+                schemas.extend(found.filter(|name| name.contains('/')).map(str::to_owned));
+            }
+        }
+    }
+    assert!(schemas.len() >= 20, "{schemas:?}");
+    schemas.iter().fold(String::new(), |list, name| format!("{list}- `weft.{name}`\n"))
+}
+
+#[test]
+fn the_lists_of_the_reference_are_those_of_the_program() {
+    let (path, page) =
+        pages().into_iter().find(|(path, _)| path.ends_with("docs/reference.md")).unwrap();
+    let lists =
+        [("commands", command_table()), ("knobs", knob_table()), ("schemas", schema_list())];
+    let mut wanted = page.clone();
+    for (name, list) in lists {
+        let (begin, end) = (format!("<!-- {name}: begin -->\n"), format!("<!-- {name}: end -->\n"));
+        let (before, rest) = wanted.split_once(&begin).expect("a begin mark");
+        let (_, after) = rest.split_once(&end).expect("an end mark");
+        wanted = format!("{before}{begin}\n{list}\n{end}{after}");
+    }
+    if is_update() {
+        std::fs::write(path, wanted).unwrap();
+    } else {
+        assert_eq!(page, wanted, "docs/reference.md is stale: WEFT_DOCS_UPDATE=1");
+    }
+}
