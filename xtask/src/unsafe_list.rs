@@ -1,8 +1,7 @@
 //! Task `unsafe`: every unsafe block with its `SAFETY` comment.
 //!
-//! The list goes into the release notes when it
-//! changes. clippy's `undocumented_unsafe_blocks` makes a missing comment an error; here it is
-//! shown.
+//! The list goes into the release notes when it changes. clippy's `undocumented_unsafe_blocks`
+//! makes a missing comment an error; this task shows the comments.
 
 use crate::tree;
 

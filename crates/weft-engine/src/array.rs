@@ -1,11 +1,11 @@
-//! Who is in the array, and what do the superblocks say of it?
+//! Array of one volume: membership, clean state, superblock updates and flush rounds.
 //!
-//! The coordinator of one volume: membership, clean and dirty, superblock updates, flush rounds.
-//! Stripes ask it who can be read and written, and report who did not do it.
+//! A personality asks the array which members can be read and written, and reports those that
+//! failed.
 //!
 //! A *superblock update* writes the superblock of every member that is not faulty, each durably and
-//! after everything before it. Updates are numbered; whoever depends on a change waits for the
-//! number of the first update that starts after it. Three things depend on one:
+//! after everything before it. Updates are numbered; a request that depends on a change waits
+//! for the first update that starts after the change. Three things depend on one:
 //!
 //! - the first write after clean: the dirty state comes before it (I5);
 //! - an acknowledgement after a member failed: the failure comes before it (I4d), and no stripe is
@@ -100,7 +100,7 @@ enum CleanState {
     EnteringSafeMode(u64),
 }
 
-/// Who asked for a flush.
+/// Origin of a flush.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FlushFor {
     Request(RequestId),
@@ -322,7 +322,7 @@ impl Array {
         }
     }
 
-    /// When [`Array::enter_safe_mode`] has something to do.
+    /// Time at which [`Array::enter_safe_mode`] has something to do.
     pub(crate) fn safe_mode_wake(&self, delay: Span) -> Option<Time> {
         // Parity that was not checked yet keeps the array dirty until it stops.
         let waits = self.clean_state == CleanState::Dirty

@@ -51,7 +51,7 @@ pub struct MemberInfo {
     /// Whether it gives up what it stores for a range that is discarded, and the range reads as
     /// zeroes.
     pub discards: bool,
-    /// What its queue goes by.
+    /// Traits of the device that its queue goes by.
     pub device: DeviceTraits,
 }
 

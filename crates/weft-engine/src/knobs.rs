@@ -670,7 +670,7 @@ impl Knobs {
         }
     }
 
-    /// How the queues of members are set.
+    /// Settings of the members' queues.
     pub(crate) fn member_queues(&self) -> QueueSettings {
         QueueSettings {
             scheduler: self.scheduler,

@@ -155,7 +155,7 @@ pub struct Engine {
     out: Outbox,
 }
 
-/// What a turn did.
+/// Result of a turn.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Turn {
     /// For the simulator's cost table.

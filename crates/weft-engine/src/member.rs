@@ -1,4 +1,4 @@
-//! One member of an array: what it is, what it has done, whether it answers.
+//! Member of an array: its state, its counters, whether it answers.
 //!
 //! ```text
 //! Spare ──slot──▶ Rebuilding ──recovered──▶ InSync
@@ -29,7 +29,7 @@ pub(crate) struct Member {
     pub(crate) info: MemberInfo,
     /// What its superblock said when it came; the template of what is written to it.
     pub(crate) superblock: Superblock,
-    /// Where its data begins.
+    /// First sector of its data.
     data_offset: Sectors,
     /// Its place in the table of roles. 0.90 gives it another on the member when it takes a slot.
     pub(crate) number: u32,
@@ -111,7 +111,7 @@ impl Member {
         self.attempt == Attempt::SecondDue && !self.is_faulty()
     }
 
-    /// Since when it has had no space.
+    /// Time since when it has had no space.
     pub(crate) fn is_full_since(&self) -> Option<Time> {
         [self.full_since, self.superblock_full_since].into_iter().flatten().min()
     }

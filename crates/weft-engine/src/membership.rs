@@ -67,7 +67,7 @@ pub(crate) enum Report {
 }
 
 impl Report {
-    /// Of which slot's member.
+    /// Slot of the member.
     pub(crate) fn slot(self) -> Slot {
         match self {
             Self::Correcting { slot }

@@ -1,4 +1,4 @@
-//! What leaves the engine, and who asked for it: outputs, tokens, member requests of this turn.
+//! Outbox: outputs, tokens, and the member requests of this turn with the waiters for each.
 
 use std::collections::VecDeque;
 
@@ -23,7 +23,7 @@ use crate::token::{Tag, Token};
 pub(crate) enum Owner {
     /// Strips of stripes, or sub-requests of chunk-aligned reads: one, and those merged with it.
     Parts(Who, Chain),
-    /// What a request discards.
+    /// Discard of a request.
     Discard(RequestId),
     /// The running flush round.
     Flush,
@@ -81,14 +81,14 @@ pub(crate) struct ReadPart {
     pub(crate) len: u32,
 }
 
-/// What is known of an outstanding token.
+/// Record of an outstanding token.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Outstanding {
     pub(crate) volume: VolumeId,
     /// `None` for a computation.
     pub(crate) member: Option<MemberIndex>,
     pub(crate) write: bool,
-    /// When it was dispatched.
+    /// Time of its dispatch.
     pub(crate) issued: Time,
     pub(crate) owner: Owner,
     /// Requests that became this one in the queue of the member.
@@ -513,7 +513,7 @@ impl Outbox {
         if entry.token == token { entry.outstanding.as_mut() } else { None }
     }
 
-    /// How many tokens are out.
+    /// Number of tokens that are out.
     pub(crate) fn outstanding(&self) -> usize {
         self.tokens.len() - self.free.len()
     }
@@ -582,7 +582,7 @@ fn writes(op: &MemberOp) -> bool {
     }
 }
 
-/// What a member is asked for.
+/// Operation of a member request.
 #[inline]
 fn op_of(at: Sectors, request: &MemberRequest, parts: &[Segment]) -> MemberOp {
     let parts = parts_of(parts);

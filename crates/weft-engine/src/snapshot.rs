@@ -44,7 +44,7 @@ pub struct VolumeSnapshot {
     pub no_space: bool,
     /// Where parity may be wrong from; `None` when it is right everywhere.
     pub resync_from: Option<Sectors>,
-    /// What the array's level counts.
+    /// Counters of the array's level.
     pub raid: RaidSnapshot,
     /// Client requests not answered yet.
     pub requests_active: usize,
@@ -54,7 +54,7 @@ pub struct VolumeSnapshot {
     pub members: Vec<MemberSnapshot>,
 }
 
-/// What a level counts. RAID 4, 5 and 6: their stripe cache.
+/// Counters of a level. RAID 4, 5 and 6: their stripe cache.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RaidSnapshot {
     /// Stripes of the cache in use.

@@ -1,4 +1,4 @@
-//! What a client sees: one range of bytes that can be read, written and flushed.
+//! Volume: requests of clients from arrival to answer, and the gates that they pass.
 //!
 //! A request passes these gates, in order, and waits at each without holding what others need:
 //!
@@ -65,7 +65,7 @@ pub(crate) struct Volume {
     recovery_disabled: bool,
     /// A new value that is set once the personality uses nothing.
     quiescing: Option<Knob>,
-    /// Who asked for what, and waits.
+    /// Commands that wait, with their origin.
     commands: Vec<Waiting>,
     stopping: bool,
     /// No space behind a member since then, or found again at that time.
@@ -869,5 +869,5 @@ impl Active {
     }
 }
 
-/// How often a full member is tried.
+/// Time between two attempts at a full member.
 const FULL_RETRY: Span = Span::secs(1);

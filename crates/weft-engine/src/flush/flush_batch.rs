@@ -1,4 +1,4 @@
-//! Which flush requests does this round of member flushes serve?
+//! Flush batching: the flush requests that one round of member flushes serves.
 //!
 //! A flush promises that every write acknowledged before it was received is durable. So any round
 //! of member flushes that *starts* after a request was received serves it: while one round runs,

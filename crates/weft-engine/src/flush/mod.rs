@@ -1,3 +1,3 @@
-//! Durability: which flush serves whom.
+//! Flushes: which round of member flushes serves which requests.
 
 pub mod flush_batch;

@@ -19,13 +19,13 @@ pub(crate) struct Cx<'a> {
 }
 
 impl Cx<'_> {
-    /// Where array sectors live.
+    /// Places of array sectors.
     #[inline]
     pub(crate) fn geometry(&self) -> &Geometry {
         &self.array.geometry
     }
 
-    /// Which members can be read and written.
+    /// Members that can be read and written.
     #[inline]
     pub(crate) fn membership(&self) -> &Membership {
         &self.array.membership

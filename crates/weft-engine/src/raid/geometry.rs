@@ -1,4 +1,4 @@
-//! Where is it? Array sectors to members and back, for every level and layout.
+//! Geometry: array sectors to members and back, for every parity level and layout.
 //!
 //! Left-symmetric RAID 5 on four members (`D0` is the first chunk of the array):
 //!
@@ -28,7 +28,7 @@ pub struct Geometry {
     member_size: Sectors,
 }
 
-/// Who holds what in one full stripe.
+/// Slots of data and parity in one full stripe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Placement {
     /// Slot of P.
@@ -40,7 +40,7 @@ pub struct Placement {
     exponents: ExponentRule,
 }
 
-/// Where an array sector lives.
+/// Place of an array sector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Position {
     /// Its full stripe.
@@ -53,7 +53,7 @@ pub struct Position {
     pub data_index: u16,
 }
 
-/// Why an array cannot have these numbers.
+/// Reasons why an array cannot have these numbers.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum GeometryError {
@@ -224,7 +224,7 @@ impl Geometry {
         FullStripe(member_sector.0 / self.chunk.0)
     }
 
-    /// Where an array sector lives.
+    /// Place of an array sector.
     #[must_use]
     pub fn locate(&self, array_sector: Sectors) -> Position {
         self.place(array_sector).0
@@ -257,7 +257,7 @@ impl Geometry {
         Some(Sectors(chunk_number * self.chunk.0 + member_sector.0 % self.chunk.0))
     }
 
-    /// Who holds what in a full stripe.
+    /// Slots of data and parity in a full stripe.
     #[must_use]
     pub fn placement(&self, full_stripe: FullStripe) -> Placement {
         let members = self.members;

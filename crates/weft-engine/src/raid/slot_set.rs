@@ -1,4 +1,4 @@
-//! Sets of slots: what is known of each strip of a stripe, one bit per slot.
+//! Sets of slots, one bit for each.
 
 use weft_units::Slot;
 
@@ -43,7 +43,7 @@ impl SlotSet {
         self.0 >> slot.0 & 1 == 1
     }
 
-    /// How many.
+    /// Number of slots.
     #[must_use]
     pub const fn count(self) -> u32 {
         self.0.count_ones()

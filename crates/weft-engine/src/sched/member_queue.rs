@@ -10,8 +10,8 @@
 //! one or more requests at dispatch, when the member has room for it; its token is given then.
 //!
 //! Flushes, superblocks and FUA writes to a member with a write cache pass the scheduler by, as in
-//! the kernel, and take nothing with them: who sends one has waited for whatever it covers. A
-//! member without a write cache has nothing to flush: such a flush takes no room at it.
+//! the kernel, and take nothing with them: the sender has waited for whatever they cover. A member
+//! without a write cache has nothing to flush: such a flush takes no room at it.
 //!
 //! In 2008 a queue that was empty kept what came (it was *plugged*) until four requests were in it,
 //! until 3 ms had passed, until its member had ended a command, or until whoever brought it was
@@ -37,7 +37,8 @@ use crate::output::MemberOp;
 /// What is known of the device behind a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct DeviceTraits {
-    /// How many commands it takes at once. `None`: not known, as of files.
+    /// Number of commands that the device takes at once. `None`: not known, as of files. `None`:
+    /// not known, as of files.
     pub depth: Option<u32>,
     /// Whether what it has written may be lost until it is flushed.
     pub write_cache: bool,
@@ -74,11 +75,11 @@ pub(crate) struct MemberQueue<T> {
     /// Commands at the member.
     in_flight: u32,
     scheduler: Scheduler,
-    /// Until when it is plugged.
+    /// End of the plug.
     plugged: Option<Time>,
     /// The plug list: what turns staged, in order.
     staged: Vec<u32>,
-    /// What passes the scheduler by.
+    /// Requests that pass the scheduler by.
     direct: VecDeque<u32>,
     /// Flushes of a member that has nothing to flush.
     needless: VecDeque<u32>,
@@ -92,11 +93,11 @@ pub(crate) struct Waiting<T> {
     pub(crate) op: MemberOp,
     pub(crate) attr: Attr,
     pub(crate) owner: T,
-    /// When it was staged.
+    /// Time of staging.
     pub(crate) since: Time,
 }
 
-/// What goes to the member.
+/// Command for the member.
 #[derive(Clone, Debug)]
 pub(crate) struct QueueCommand<T> {
     pub(crate) op: MemberOp,
@@ -156,7 +157,7 @@ impl<T> MemberQueue<T> {
         waiting.into_iter().for_each(|request| self.put_back(request));
     }
 
-    /// How it is set.
+    /// Settings of the queue.
     pub(crate) fn settings(&self) -> &QueueSettings {
         &self.settings
     }
@@ -332,7 +333,7 @@ impl<T> MemberQueue<T> {
         self.free.len() == self.requests.len()
     }
 
-    /// What waits.
+    /// Requests that wait.
     pub(crate) fn waiting(&self) -> impl Iterator<Item = &Waiting<T>> {
         self.requests.iter().flatten()
     }

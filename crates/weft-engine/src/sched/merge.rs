@@ -17,12 +17,12 @@ use crate::input::Attr;
 /// The last request of one member and direction.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Last {
-    /// In which turn. What a turn sent is out of reach for the next one.
+    /// Turn in which the request was staged. What a turn sent is out of reach for the next one.
     turn: u64,
     kind: MergeKind,
     end: Sectors,
     bytes: u64,
-    /// How large it may become.
+    /// Largest length.
     max: u64,
     /// Among the outputs.
     place: usize,

@@ -1,4 +1,4 @@
-//! Member requests between a decision and the member: the queue of each member, and the schedulers.
+//! Schedulers and queues of members: the way of a request from a decision to the member.
 //!
 //! [`SCHEDULERS`] has a row for each; all are behind `Scheduler`: a request is inserted, dispatched
 //! when the member has room, and completed.
@@ -30,11 +30,11 @@ pub enum SchedulerKind {
 
 /// A scheduler's row in the table.
 pub struct SchedulerRow {
-    /// Which.
+    /// The scheduler.
     pub kind: SchedulerKind,
     /// Its name, as in `/sys/block/X/queue/scheduler`.
     pub name: &'static str,
-    /// What it does.
+    /// Effect of the scheduler.
     pub doc: &'static str,
     make: fn(&QueueSettings) -> Scheduler,
 }
@@ -65,7 +65,7 @@ impl SchedulerKind {
         self.row().name
     }
 
-    /// Which one has a name.
+    /// Scheduler of a name.
     #[must_use]
     pub fn of_name(name: &str) -> Option<Self> {
         SCHEDULERS.iter().find(|row| row.name == name).map(|row| row.kind)

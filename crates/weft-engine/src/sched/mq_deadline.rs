@@ -94,7 +94,7 @@ struct Queued {
     ids: SmallVec<[u64; 4]>,
 }
 
-/// Where a queued request is.
+/// Place of a queued request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Place {
     level: IoPriority,
@@ -124,7 +124,7 @@ impl MqDeadline {
         self.per_prio.iter().flat_map(|level| &level.of).all(|queue| queue.sorted.is_empty())
     }
 
-    /// How many requests are queued. What was merged is a part of one.
+    /// Number of queued requests. What was merged is a part of one.
     #[must_use]
     pub fn waiting(&self) -> usize {
         self.per_prio.iter().flat_map(|level| &level.of).map(|queue| queue.sorted.len()).sum()

@@ -1,5 +1,4 @@
-//! Member requests on their way to a member: as stripes and reads ask for them, as a scheduler
-//! queues them, as it dispatches them.
+//! Member requests: as stripes make them, as a scheduler queues them, as it dispatches them.
 
 use smallvec::SmallVec;
 use weft_units::{Bytes, Sectors};
@@ -13,7 +12,7 @@ pub(crate) struct MemberRequest {
     /// First data sector.
     pub(crate) sector: Sectors,
     pub(crate) bytes: Bytes,
-    /// How large the request may become.
+    /// Largest length that merging may make.
     pub(crate) max: Bytes,
     pub(crate) kind: MergeKind,
 }
@@ -28,7 +27,7 @@ pub(crate) struct MergeKind {
     pub(crate) attr: Attr,
 }
 
-/// Which way the data goes.
+/// Direction of the data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Direction {
     /// From the member.
@@ -42,40 +41,40 @@ pub enum Direction {
 pub enum IoPriority {
     /// Before everything else.
     RealTime,
-    /// What nothing was said about.
+    /// Default priority.
     #[default]
     BestEffort,
     /// After everything else.
     Idle,
 }
 
-/// What is queued.
+/// Request in a scheduler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueuedRequest {
     /// The caller's name for it.
     pub id: u64,
-    /// Which way.
+    /// Direction of the data.
     pub direction: Direction,
     /// Its class.
     pub level: IoPriority,
-    /// Where it begins.
+    /// First sector.
     pub first: Sectors,
-    /// How long it is; not zero.
+    /// Length in sectors; not zero.
     pub len: Sectors,
     /// Whether it may become a part of another one: no FUA, no flush.
     pub merges: bool,
 }
 
-/// What goes to the member.
+/// Request that goes to the member.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Dispatched {
-    /// Which way.
+    /// Direction of the data.
     pub direction: Direction,
     /// Its class; the scheduler wants it back when the request is completed.
     pub level: IoPriority,
-    /// Where it begins.
+    /// First sector.
     pub first: Sectors,
-    /// How long it is.
+    /// Length in sectors.
     pub len: Sectors,
     /// Everything that it is made of.
     pub ids: SmallVec<[u64; 4]>,

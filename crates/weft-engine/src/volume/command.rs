@@ -1,4 +1,4 @@
-//! What does an administrator ask for, and when is it done?
+//! Commands of an administrator, and the states that answer them.
 //!
 //! A command sets a state that turns work off, and is answered when that state is reached. None is
 //! a procedure of its own.
@@ -22,7 +22,7 @@ pub(super) struct Waiting {
     until: Until,
 }
 
-/// What a command waits for.
+/// State that a command waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Until {
     /// The superblock update of this number is done, or there will be none.
@@ -88,7 +88,7 @@ impl Volume {
         self.array.set_queues(self.knobs.member_queues(), |member| out.unschedule(member));
     }
 
-    /// What was changed is on the members.
+    /// State that waits until a change is on the members.
     pub(super) fn recorded(&self) -> Option<Until> {
         Some(Until::Recorded(self.array.last_update()))
     }

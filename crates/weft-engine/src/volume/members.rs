@@ -1,10 +1,10 @@
-//! What if a member does not answer?
+//! Members that do not answer: reads go round them, and they fail after `member_timeout`.
 //!
-//! Reads go round it after `read_around`, it is failed after `member_timeout`, and people are told
-//! after 30 seconds whatever the knobs say. A request that is given up is over for those who waited
-//! for it; the memory it may still use stays out of use until the member answers. Where parity was
-//! not checked since a crash reads wait, for what would be computed may be wrong; so do a resync
-//! and a check, which are about what the member holds.
+//! Reads go round a stalled member after `read_around`, it is failed after `member_timeout`, and a
+//! notice says so after 30 seconds whatever the knobs say. A request that is given up is over for
+//! its waiters; the memory that it may still use stays out of use until the member answers. Where
+//! parity was not checked since a crash reads wait, for what would be computed may be wrong; so do
+//! a resync and a check, which are about what the member holds.
 
 use weft_units::{MemberIndex, Span, Time};
 

@@ -1,7 +1,6 @@
-//! Which sync runs now?
+//! Choice of the sync to run: recovery, then resync, then what was asked for.
 //!
-//! What is needed before what was asked for: a member to rebuild, then parity to check after an
-//! unclean stop, then check or repair.
+//! Recovery of a member comes first, then the resync after an unclean stop, then check or repair.
 //!
 //! Source   md-raid.md §6.1
 

@@ -14,8 +14,8 @@
 //! is free again; hits go on. Stripes that go by full stripes ([`super::stripe_size`]) are of one
 //! class, and a miss waits for as many stripes as its request needs of one chunk, or half of all:
 //! stripes that a member has no space for, or keeps by not answering, must not keep others from
-//! going on. Who has waited for `preread_wait_max` waits no more behind those who find stripes that
-//! are not in use: they wait then.
+//! going on. A request that has waited for `preread_wait_max` no longer waits behind requests that
+//! find unused stripes: those wait instead.
 //!
 //! Source   md-raid.md §1.1, §1.2, §1.4, §1.5
 
@@ -70,7 +70,7 @@ pub(crate) struct Cache {
     height: Sectors,
 }
 
-/// What a miss waits for.
+/// Wait of a miss.
 #[derive(Clone, Copy, Debug)]
 enum Starved {
     /// A stripe of this class, and a quarter of all stripes.
@@ -79,7 +79,7 @@ enum Starved {
     Stripes(u32),
 }
 
-/// What a lookup found.
+/// Result of a lookup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Acquired {
     /// The stripe, in whatever state.
@@ -162,7 +162,7 @@ impl Cache {
         self.by_full_stripes.is_some()
     }
 
-    /// What it does around the policies.
+    /// Behaviour around the policies: of 2008 or of today.
     pub(crate) fn form(&self) -> CacheForm {
         self.form
     }

@@ -35,7 +35,7 @@ use crate::raid::slot_set::SlotSet;
 use crate::raid::{ArrayIo, Cx, Event};
 use crate::ranges::RequestId;
 
-/// What of a request is discarded.
+/// Part of a request that is discarded.
 #[derive(Clone, Debug)]
 pub(super) struct Discard {
     request: RequestId,

@@ -1,4 +1,4 @@
-//! Index of the stripe cache: where in it the stripe of a place is.
+//! Index of the stripe cache: from a stripe's number to its place in the cache.
 //!
 //! A hash table of chains through the stripes, as md's: the low bits of the stripe number choose
 //! the bucket. Neighbours lie in neighbouring buckets, and nothing depends on an order of

@@ -1,4 +1,4 @@
-//! First come, first served: lists of stripes, each stripe on at most one.
+//! Lists of stripes, first come, first served, with each stripe on at most one.
 //!
 //! Each list is a ring through one table, closed by an entry of its own, so that a stripe that a
 //! new write promotes leaves the middle of its list in one step, and first and last are nothing
@@ -6,7 +6,7 @@
 
 use weft_units::StripeId;
 
-/// Which list.
+/// A list of the stripe cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum List {
     /// Stripes that wait for a permission to preread.
@@ -74,7 +74,7 @@ impl Lists {
         (next < self.stripes).then_some(StripeId(next))
     }
 
-    /// How many stripes are on [`List::Wait`].
+    /// Number of stripes on [`List::Wait`].
     pub(crate) fn waiting(&self) -> u32 {
         self.waiting
     }

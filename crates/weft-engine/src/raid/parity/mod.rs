@@ -46,7 +46,7 @@ pub(crate) struct ParityRaid {
     memory: StripeMemory,
     stripes: Stripes,
     streams: Streams,
-    /// What is being discarded, request by request.
+    /// Discards under way, by request.
     discards: Vec<Discard>,
     /// Requests that go on attaching in this turn.
     ready: VecDeque<SplitRequest>,
@@ -93,8 +93,8 @@ impl ParityRaid {
 
     // Answers.
 
-    /// See [`super::Personality::member_answered`]. A chunk-aligned read that failed: no stripe will
-    /// report its member.
+    /// See [`super::Personality::member_answered`]. A chunk-aligned read that failed: no stripe
+    /// will report its member.
     pub(crate) fn member_answered(
         &mut self,
         first: Who,
@@ -332,7 +332,7 @@ impl ParityRaid {
         self.stripes.cache.active()
     }
 
-    /// Where the stripes in use are.
+    /// Number of stripes in use, by state.
     pub(crate) fn stripes_in_use(&self) -> StripesInUse {
         self.stripes.cache.stripes_in_use()
     }

@@ -1,4 +1,4 @@
-//! Plan of a stripe: what it needs next.
+//! Plan of a stripe: the next step from the state of its strips.
 //!
 //! One pure function from what is known of a stripe's strips to its next step. The rules and their
 //! order are md's, so that the member requests are md's too (`plan_rule=md`): first *fill* (strips
@@ -60,7 +60,7 @@ pub struct Facts {
 pub enum StripeStep {
     /// Read these strips; if `delay`, then wait for the permission to read more.
     Read {
-        /// Which. May be empty if `delay`.
+        /// Strips of the step. May be empty if `delay`.
         strips: SlotSet,
         /// Whether there is something to wait for.
         delay: bool,
@@ -73,7 +73,7 @@ pub enum StripeStep {
     Rest,
 }
 
-/// How parity is computed.
+/// Way in which parity is computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Mode {
     /// From the old data, the old parity and the new data.

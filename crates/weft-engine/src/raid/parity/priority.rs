@@ -1,4 +1,4 @@
-//! Which stripe is handled next?
+//! Stripe priority: which stripe is handled next, and how long a delayed one waits.
 //!
 //! Some stripes are ready to be written; others are held back because they still need a preread,
 //! and waiting gives them a chance to be filled by later writes, after which they need none. Ready
@@ -15,8 +15,8 @@
 //! Weft's own rule ([`Variant::Stream`]) asks of each stripe what its waiting is worth
 //! ([`Patience`]). With threshold 0 held stripes wait until no full-stripe write is in flight,
 //! beside a stream for as long as it lasts. Here they wait for the same, but a stripe that a stream
-//! will fill (`raid/parity/streams.rs`) up to `preread_wait_max`, and one that no stream will fill as
-//! long as 16 prereads take, which is measured: some 0.3 s on disks that turn, some ms on
+//! will fill (`raid/parity/streams.rs`) up to `preread_wait_max`, and one that no stream will fill
+//! as long as 16 prereads take, which is measured: some 0.3 s on disks that turn, some ms on
 //! solid-state drives. And a stripe that a stream will fill does not go in a moment in which the
 //! pipeline is empty, which all other rules allow.
 //!
@@ -66,7 +66,7 @@ pub enum Variant {
 /// A stripe that is ready to be handled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ready {
-    /// Which.
+    /// The stripe.
     pub stripe: StripeId,
     /// Whether member I/O was ever submitted for it. Passing such a stripe costs a held one
     /// nothing.
@@ -175,7 +175,7 @@ pub enum Patience {
         /// While no full-stripe write is in flight: as long after the stream was seen last, and
         /// after the last of them ended.
         idle: Span,
-        /// When the stream was seen last.
+        /// Time at which the stream was seen last.
         moved: Time,
         /// At any rate.
         until: Time,
@@ -208,7 +208,7 @@ impl Patience {
         }
     }
 
-    /// Until when, if that is known now. `idle_since` is when the last full-stripe write ended,
+    /// End of the wait, if it is known now. `idle_since` is when the last full-stripe write ended,
     /// with none in flight since.
     #[must_use]
     pub fn until(&self, idle_since: Option<Time>) -> Time {
@@ -231,7 +231,7 @@ pub fn patience_for_others(preread: Option<Span>) -> Span {
     few.clamp(Span::millis(2), IDLE_MAX)
 }
 
-/// When delayed stripes become held ones. As md has it, not before the stripes of the last
+/// Rule by which delayed stripes become held ones. As md has it, not before the stripes of the last
 /// generation have their reads behind them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Activation {
@@ -270,7 +270,7 @@ pub struct Pressure {
     pub idle: bool,
 }
 
-/// Since when delayed stripes wait.
+/// State of the plug: since when delayed stripes wait.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Plug {
     since: Option<Time>,

@@ -1,5 +1,4 @@
-//! Chunk-aligned reads: what a read of a whole array gets straight from its members, past the
-//! stripe cache.
+//! Chunk-aligned reads: reads of a whole array straight from its members, past the stripe cache.
 //!
 //! Chunk by chunk, exactly what was asked for, rounded out to the members' logical blocks. What a
 //! member does not have is read through the cache ([`super::split`]).

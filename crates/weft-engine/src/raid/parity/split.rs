@@ -48,7 +48,7 @@ pub(super) struct Detour {
     sub_requests: u32,
 }
 
-/// What attaching depends on.
+/// Settings that attaching depends on.
 #[derive(Clone, Copy, Debug)]
 struct Attaching<'a> {
     geometry: &'a Geometry,
@@ -68,7 +68,7 @@ struct Cursor {
     /// The same in units, rounded out.
     first: u64,
     end: u64,
-    /// Where to go on within the sub-request.
+    /// Offset within the sub-request at which to go on.
     at: u64,
     done: SmallVec<[u64; 4]>,
     left: u64,
@@ -521,7 +521,7 @@ impl Attaching<'_> {
 }
 
 impl ArrayIo {
-    /// How its sub-requests come to a stripe.
+    /// Way in which its sub-requests come to a stripe.
     #[inline]
     fn arrival(&self, writes: Writes) -> Arrival {
         Arrival {

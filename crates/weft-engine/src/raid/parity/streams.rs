@@ -1,14 +1,14 @@
-//! Will more of this write's stripe follow by itself?
+//! Sequential write streams: whether more of a write's stripe will follow by itself.
 //!
 //! A write that goes on where another one ended belongs to a stream. A client that sends the next
 //! write before the last one is answered keeps a pipeline full: the rest of the stripe is on its
 //! way, and waiting for it costs less than reading what it will overwrite. A client that waits for
 //! each answer would only be kept waiting, so its stream does not count.
 //!
-//! The ends of 16 writes are remembered; a write that goes on at one of them moves it. One that was
-//! moved since the hand last passed is not forgotten, so that single writes between those of a
-//! stream do not hide it. Each write that comes before an answer speaks for its stream four times
-//! as loud as one that does not speaks against it.
+//! The ends of 16 writes are remembered, in a CLOCK: a write that goes on at one of them moves the
+//! end, and an end that was moved since the hand last passed is kept, so that single writes between
+//! those of a stream do not hide it. A write that comes before an answer counts four times as much
+//! for its stream as one that comes after it counts against it.
 //!
 //! Of each stream it is known as well how far its writes have reached their stripes, because a
 //! client may be far ahead of what has found stripes: what lies in front of that, and not too far
@@ -32,7 +32,7 @@ use std::ops::Range;
 
 use weft_units::{ByteRange, Bytes, Time};
 
-/// Where writes ended.
+/// Ends of recent writes.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Streams {
     ends: [End; ENDS],

@@ -38,7 +38,7 @@ pub(crate) struct SubRequest {
     pub(crate) fua: bool,
 }
 
-/// What is in flight for a stripe.
+/// Operation in flight for a stripe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Operation {
     /// Stored parity is compared with the data. `whole`: every strip was read from its member.
@@ -265,7 +265,7 @@ impl Stripe {
         self.reads_since = None;
     }
 
-    /// Who holds what in it.
+    /// Slots of data and parity in the stripe.
     pub(crate) fn placement(&self) -> Placement {
         self.placement.expect("a stripe that is handled stands for a place")
     }
@@ -285,12 +285,12 @@ impl Stripe {
         }
     }
 
-    /// What readers want.
+    /// Sub-requests of readers.
     pub(crate) fn reads(&self) -> &[SubRequest] {
         &self.reads
     }
 
-    /// What writers want.
+    /// Sub-requests of writers.
     pub(crate) fn writes(&self) -> &[SubRequest] {
         &self.writes
     }

@@ -1,4 +1,4 @@
-//! How many bytes does one stripe-cache entry cover on each member?
+//! Stripe size: the bytes of a stripe-cache entry on each member.
 //!
 //! A stripe is looked up, locked, read and written as a whole. Small stripes move little for a
 //! small write; large stripes cost fewer lookups and requests for a large one. md used the page

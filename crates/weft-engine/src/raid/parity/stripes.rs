@@ -1,9 +1,8 @@
-//! What happens to a stripe, from the arrival of a request to the answer?
+//! Stripe handling: the steps of a stripe carried out, from the arrival of a request to its answer.
 //!
-//! Stripes are handled one step at a time: [`super::plan`] says which, [`super::cache`] says whose
-//! turn it is, and this file carries it out: member requests, computations, and what follows when
-//! they are done. Filled stripes of one chunk that lie side by side go as one batch, written member
-//! by member.
+//! [`super::plan`] says the next step of a stripe, [`super::cache`] which stripe is next. This
+//! module carries the step out: member requests, computations, and what follows when they are done.
+//! Filled stripes of one chunk that lie side by side go as one batch, written member by member.
 //!
 //! Memory that a member request was given up on is *pinned*: the member may still read or fill it.
 //! Such a stripe is retired; what it had to do is moved to a fresh one.
@@ -58,7 +57,7 @@ pub(crate) struct Stripes {
     pub(crate) events: Vec<Event>,
 }
 
-/// How sub-requests come to a stripe.
+/// Way in which sub-requests come to a stripe.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Arrival {
     pub(crate) write: bool,

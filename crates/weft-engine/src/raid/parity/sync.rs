@@ -1,6 +1,6 @@
-//! How does a sync go over all stripes?
+//! Resync, recovery, check and repair: the pass over all stripes.
 //!
-//! Resync, recovery, check and repair are one loop: ask for stripes in order, up to a window of 64
+//! All four are one loop: ask for stripes in order, up to a window of 64
 //! that are not done, as long as the cache has room for them. Clients need stripes as well, so a
 //! sync never waits for one: it takes what is free.
 //!
@@ -27,7 +27,7 @@ pub(crate) struct Resync {
     pub(crate) action: SyncAction,
     /// Slots being rebuilt when it began, for a recovery.
     slots: SlotSet,
-    /// Where it began.
+    /// First sector of the pass.
     from: Sectors,
     /// The next stripe to ask for.
     next: u64,
@@ -36,7 +36,7 @@ pub(crate) struct Resync {
     unit: Sectors,
     pub(crate) units: u64,
     pub(crate) mismatch_cnt: u64,
-    /// What a check found; see [`Mismatches`].
+    /// Mismatches that a check found; see [`Mismatches`].
     pub(crate) mismatches: Mismatches,
     stopping: bool,
     failed: bool,

@@ -1,4 +1,4 @@
-//! How long did stripes wait before they were read or filled?
+//! Waiting times of stripes before they were read or filled, as a histogram.
 //!
 //! A stripe that lacks strips is delayed, then held ([`super::priority`]). Its wait ends when its
 //! prereads are submitted, or when writes have brought what it lacked: then waiting paid off.
@@ -27,7 +27,7 @@ pub struct Waits {
 }
 
 impl Waits {
-    /// How many.
+    /// Number of waits.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.count

@@ -1,13 +1,13 @@
-//! Stripes that have waited long enough: by weft's own rule, and by the bound that every rule has
+//! Waiting stripes: how long a delayed stripe waits for more writes, and the bound on any wait.
 //!
 //! No stripe that lacks strips waits longer than `preread_wait_max`, whatever it waits for: then it
 //! is ready and may read. md has no such bound (`preread_wait_max=none`).
 //!
 //! Stripes that were delayed wait on a list of their own, each until its own time ([`Patience`]).
-//! When the first of these times comes all are looked at again: a stream may have moved on
-//! meanwhile, or away. When one goes, all go that no stream will fill: disks sort what they are
-//! given together. Nothing waits while requests find no stripe and no full-stripe write will free
-//! one.
+//! When the first of these times comes, all waiting stripes are looked at again: a stream may have
+//! moved on meanwhile, or away. When one stripe becomes ready, so do all that no stream will fill:
+//! disks sort requests that they get together. Nothing waits while requests find no stripe and no
+//! full-stripe write will free one.
 
 use weft_units::{Span, StripeId, Time};
 
@@ -20,7 +20,7 @@ pub(super) struct Waiting {
     /// The first time that one of them may have come to, while disks are idle and while they are
     /// not.
     next: Option<(Time, Time)>,
-    /// When the last full-stripe write ended.
+    /// Time at which the last full-stripe write ended.
     idle_since: Option<Time>,
     /// Since the last of them came, those that no stream fills were sent off to make room.
     made_room: bool,

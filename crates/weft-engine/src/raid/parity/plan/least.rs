@@ -1,7 +1,7 @@
-//! What is the least that a stripe must read?
+//! Plan with the fewest reads (`plan_rule=least`).
 //!
-//! md reads by rules that look at one strip at a time. Here the strips that are wanted are named
-//! first, then the cheapest way to have them all is taken, in one go:
+//! md reads by rules that look at one strip at a time. This plan names the strips that are wanted
+//! first, then takes the cheapest way to have them all:
 //!
 //! - a lost strip of data is computed from the other data and as many parities as data is lost, not
 //!   from every strip there is (RAID 6 with one member missing: one read less);
@@ -19,7 +19,7 @@ use super::{Facts, Mode, StripeStep};
 use crate::knobs::RmwLevel;
 use crate::raid::slot_set::SlotSet;
 
-/// How strips come to be valid.
+/// Way in which strips become valid.
 #[derive(Clone, Copy, Debug, Default)]
 struct Fetch {
     /// Read from their members.

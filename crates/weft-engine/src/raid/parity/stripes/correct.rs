@@ -1,9 +1,9 @@
-//! What if a strip cannot be read?
+//! Correction of read errors: retry, reconstruct, rewrite, re-read.
 //!
-//! It is read once more, alone, so that its neighbours do not fail with it. Then it counts as lost
-//! in this stripe: readers are served from the others, and with nothing else to do the strip is
-//! written again and read back. A member that fails that, or has too many errors in a row, is
-//! failed.
+//! A strip that cannot be read is read once more, alone, so that its neighbours do not fail with
+//! it. Then it counts as lost in this stripe: readers are served from the others, and with nothing
+//! else to do the strip is written again and read back. A member that fails that, or has too many
+//! errors in a row, is failed.
 //!
 //! Source   md-raid.md §2.10
 

@@ -1,4 +1,4 @@
-//! What does a sync do with a stripe whose strips are all valid?
+//! Resync, recovery, check and repair of one stripe.
 //!
 //! ```text
 //! all valid ──▶ compare parity ──▶ compute what disagrees ──▶ write it, and strips being rebuilt

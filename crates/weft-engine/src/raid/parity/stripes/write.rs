@@ -1,4 +1,4 @@
-//! How does a stripe, or a batch of filled stripes, get written?
+//! Writes of a stripe, or of a batch of filled stripes.
 //!
 //! New data is drained into the stripe and parity computed in one computation; then data and parity
 //! go to the members, highest slot first and stripes ascending within a slot, so that a batch
