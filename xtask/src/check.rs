@@ -2,7 +2,9 @@
 
 use crate::part::{Ending, Report, cargo, run};
 use crate::runner::tests;
-use crate::{circles, deny, deps, instructions, interop, map, packages, purity, skips, words};
+use crate::{
+    circles, deny, deps, instructions, interop, links, map, packages, purity, skips, words,
+};
 use std::process::Command;
 use std::time::Duration;
 
@@ -99,7 +101,12 @@ fn lints(report: &mut Report) {
         Ok(found) => Ending::Failed(format!("not by weft_testing::skip: {found:?}")),
         Err(error) => Ending::Failed(error.to_string()),
     });
-    report.part("words and width of comments", || match words::found() {
+    report.part("words and width of prose", || match words::found() {
+        Ok(found) if found.is_empty() => Ending::Passed,
+        Ok(found) => Ending::Failed(found.join("\n")),
+        Err(error) => Ending::Failed(error.to_string()),
+    });
+    report.part("links of documents", || match links::found() {
         Ok(found) if found.is_empty() => Ending::Passed,
         Ok(found) => Ending::Failed(found.join("\n")),
         Err(error) => Ending::Failed(error.to_string()),

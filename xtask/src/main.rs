@@ -10,6 +10,7 @@ mod deps;
 mod instructions;
 mod interop;
 mod lines;
+mod links;
 mod map;
 mod mutants;
 mod packages;

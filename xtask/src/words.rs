@@ -1,14 +1,17 @@
-//! Words and widths: refused words of style.md §6, comments over 100 columns.
+//! Words and form of prose: refused words of style.md §6, files that open with a question, lines
+//! over 100 columns.
 //!
 //! Names are cut at underscores and capitals, prose at everything that is no letter; what is
 //! searched for is a run of such words, one of which may be a plural. A word that has another
 //! meaning elsewhere is refused only below the folders where it had its own. Files of recorded data
-//! are not read, nor is this one.
+//! are not read, nor is this one. Links of documents are looked after in [`crate::links`].
 
-use crate::tree::{root, rust_files, shown};
-use std::path::{Path, PathBuf};
+use crate::links::documents;
+use crate::map::first_sentence;
+use crate::tree::{rust_files, shown};
+use std::path::Path;
 
-/// Columns that a comment may have.
+/// Columns that a comment or a line of a document may have.
 const WIDTH_MAX: usize = 100;
 
 /// A word that is not to come back.
@@ -36,6 +39,13 @@ const STRIPES: &[&str] = &[
 const VOLUME: &[&str] = &["crates/weft-engine/src/volume"];
 const CACHE: &[&str] = &["crates/weft-engine/src/volume", "crates/weft-engine/src/raid/parity/"];
 const RAID: &[&str] = &["crates/weft-engine/src/raid/parity/"];
+/// Where stripes are handled; requests and their streams are in blocks of the volume.
+const STRIPS: &[&str] = &[
+    "crates/weft-engine/src/raid/parity/cache",
+    "crates/weft-engine/src/raid/parity/plan",
+    "crates/weft-engine/src/raid/parity/priority",
+    "crates/weft-engine/src/raid/parity/stripe",
+];
 const RUNTIME: &[&str] = &["crates/weft-runtime/", "crates/weft-export/"];
 const PAGE_CACHE: &[&str] = &["crates/weft-engine/src/writeback/"];
 const RECOVERY: &[&str] =
@@ -52,7 +62,7 @@ const REFUSED: &[Refused] = &[
     Refused {
         words: "block",
         say: "strip",
-        below: RAID,
+        below: STRIPS,
         but: &[
             "logical block",
             "bad block",
@@ -196,17 +206,32 @@ fn behind_code(code: &str) -> bool {
     code.match_indices(" // ").any(|(at, _)| code[..at].matches('"').count().is_multiple_of(2))
 }
 
-/// Prose of the project that is no Rust.
-fn documents() -> Vec<PathBuf> {
-    let names =
-        ["ARCHITECTURE.md", "CONTRIBUTING.md", "README.md", "SECURITY.md", "interop/README.md"];
-    let folder = root().join("docs");
-    let docs = std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
-    let docs = docs.filter(|path| path.extension().is_some_and(|extension| extension == "md"));
-    names.iter().map(|name| root().join(name)).filter(|path| path.exists()).chain(docs).collect()
+/// Lines (1-based) of a document that go past [`WIDTH_MAX`], with their width. Tables, code and
+/// HTML comments may be wider.
+fn too_wide_document(text: &str) -> Vec<(usize, usize)> {
+    let mut fenced = false;
+    let mut found = Vec::new();
+    for (index, line) in text.lines().enumerate() {
+        let start = line.trim_start();
+        if start.starts_with("```") {
+            fenced = !fenced;
+        }
+        let exempt = fenced || line.starts_with("    ") || start.starts_with(['|', '<']);
+        let width = line.chars().count();
+        if width > WIDTH_MAX && !exempt {
+            found.push((index + 1, width));
+        }
+    }
+    found
 }
 
-/// Every refused word and wide comment of the project, as `file:line: …`.
+/// Whether the module comment of a file opens with a question: a reader of the list of modules, who
+/// has not seen the file, does not learn from it what the file holds.
+fn opens_with_a_question(source: &str) -> bool {
+    first_sentence(source).is_some_and(|sentence| sentence.ends_with('?'))
+}
+
+/// Every refused word, opening question and wide line of the project, as `file:line: …`.
 pub(crate) fn found() -> anyhow::Result<Vec<String>> {
     let mut rust = rust_files("crates");
     rust.extend(rust_files("xtask"));
@@ -221,14 +246,17 @@ pub(crate) fn found() -> anyhow::Result<Vec<String>> {
             let said = refused(&name, line);
             found.extend(said.into_iter().map(|said| format!("{name}:{}: {said}", index + 1)));
         }
-        let wide = if is_rust { too_wide(&text) } else { Vec::new() };
+        let wide = if is_rust { too_wide(&text) } else { too_wide_document(&text) };
         found.extend(wide.into_iter().map(|(line, width)| {
-            format!("{name}:{line}: a comment of {width} columns, expected {WIDTH_MAX} at most")
+            format!("{name}:{line}: prose of {width} columns, expected {WIDTH_MAX} at most")
         }));
+        if is_rust && opens_with_a_question(&text) {
+            found.push(format!("{name}:1: found a question, expected what the file holds"));
+        }
         Ok(())
     };
     rust.iter().try_for_each(|path| look(path, true))?;
-    documents().iter().try_for_each(|path| look(path, false))?;
+    documents()?.iter().try_for_each(|path| look(path, false))?;
     Ok(found)
 }
 
@@ -295,5 +323,21 @@ mod tests {
         assert_eq!(too_wide(&fenced), []);
         assert_eq!(too_wide(&format!("// {}\n", "x".repeat(97))), []);
         assert_eq!(too_wide(&format!("// {}\n", "x".repeat(98))), [(1, 101)]);
+    }
+
+    #[test]
+    fn a_planted_question_and_a_planted_wide_line_of_a_document_are_found() {
+        for question in ["//! Who is here?\n", "//! `weft x`: does it\n//! work? Yes.\n"] {
+            assert!(opens_with_a_question(question), "{question}");
+        }
+        for answer in ["//! Locks: who waits.\n//!\n//! Why? So.\n", "fn f() {}\n"] {
+            assert!(!opens_with_a_question(answer), "{answer}");
+        }
+        let wide = "word ".repeat(22);
+        let text =
+            format!("{wide}\n- {wide}\n| {wide} |\n```\n{wide}\n```\n    {wide}\n<!-- {wide}\n");
+        let lines: Vec<usize> =
+            too_wide_document(&text).into_iter().map(|(line, _)| line).collect();
+        assert_eq!(lines, [1, 2]);
     }
 }

@@ -1,9 +1,10 @@
-//! Tests of README.md and `docs/`: their commands print what stands there, their lists are complete.
+//! Tests of README.md and `docs/`: commands print what stands there, lists are complete.
 //!
 //! All blocks of a page that are marked `console` are one session in an empty directory, with the
-//! commands of `<!-- first: … -->` and `<!-- then: … -->` at their places. `…` in a printed output
-//! stands for any text, or alone on a line for any lines; numbers and units of time may differ. With
-//! `WEFT_DOCS_UPDATE=1` outputs and lists are written into the pages, to be looked at and committed.
+//! commands of `<!-- first: … -->` and `<!-- then: … -->` at their places. `…` in a printed
+//! output stands for any text, or alone on a line for any lines; numbers and units of time may
+//! differ. With `WEFT_DOCS_UPDATE=1` outputs and lists are written into the pages, to be looked at
+//! and committed.
 
 mod common;
 
@@ -90,8 +91,8 @@ fn with_outputs(page: &str, outputs: &[Vec<String>]) -> String {
     text
 }
 
-/// A line with numbers, identifiers, units of time and bars of charts as marks: what may differ from
-/// run to run.
+/// A line with marks for numbers, identifiers, units of time and bars of charts: what may differ
+/// from run to run.
 fn masked(line: &str) -> String {
     let is_bar = |letter: char| ('\u{2580}'..='\u{259f}').contains(&letter);
     let line: String =

@@ -58,7 +58,7 @@ pub(crate) enum Told {
 /// What a personality has to tell its volume.
 #[derive(Clone, Debug)]
 pub(crate) enum Event {
-    /// There was no space behind a member; parity may be wrong from this data sector of the members.
+    /// A member had no space; parity may be wrong from this data sector of the members on.
     NoSpace { slot: Slot, sector: Sectors },
     /// The same of a discard; the array knows from where parity may be wrong.
     NoSpaceForDiscard { slot: Slot, sector: Sectors },

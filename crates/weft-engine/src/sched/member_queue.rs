@@ -18,7 +18,8 @@
 //! done: raid5d was when no stripe was left to handle. So stripes that were handled one after the
 //! other became one request though the disk had nothing to do.
 //!
-//! Knobs    `scheduler` and those of each, `queue_depth`, `max_sectors_kb`; `stripe_cache_form=2008` plugs
+//! Knobs    `scheduler` and those of each, `queue_depth`, `max_sectors_kb`; with
+//!          `stripe_cache_form=2008` queues are plugged
 //! Source   io-schedulers.md §0; `unplug_thresh` and `unplug_delay` of Linux 2.6.24
 
 use std::collections::VecDeque;
