@@ -41,9 +41,6 @@ pub enum ReplyError {
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ConfigError {
-    /// A knob has an impossible value.
-    #[error("{0}")]
-    Knob(#[from] crate::knobs::KnobError),
     /// The frame pool cannot hold one stripe, so nothing would ever finish.
     #[error(
         "cache_frames: found {found}, expected at least {expected} (one stripe of the widest array)"
@@ -54,7 +51,7 @@ pub enum ConfigError {
         /// Needed.
         expected: u32,
     },
-    /// Two members share an index, or a volume names a member that it was not given.
-    #[error("members: index {0} is used twice or not described")]
+    /// Two members share an index.
+    #[error("members: index {0} is used twice; give each member of all volumes its own")]
     Members(u16),
 }

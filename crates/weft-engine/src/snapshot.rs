@@ -176,6 +176,4 @@ pub struct StripesInUse {
     pub held: u32,
     /// That may preread or do, held ones among them.
     pub prereading: u32,
-    /// That are written whole, and not done with it.
-    pub full_stripe_writes: u32,
 }

@@ -139,7 +139,7 @@ impl History {
 
 impl Sample {
     fn add(&mut self, looks: u64, view: &View, moved: &Sums) {
-        let StripesInUse { active, delayed, ready, held, prereading, .. } = view.stripes;
+        let StripesInUse { active, delayed, ready, held, prereading } = view.stripes;
         for (count, now) in [
             (&mut self.active, active),
             (&mut self.delayed, delayed),

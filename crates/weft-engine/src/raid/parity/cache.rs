@@ -199,7 +199,6 @@ impl Cache {
             ready: self.lists.count(List::Handle),
             held: self.lists.count(List::Hold),
             prereading: self.preread_active,
-            full_stripe_writes: self.full_stripe_writes,
         }
     }
 
