@@ -93,7 +93,7 @@ pub(crate) enum Asked {
 
 impl Worked {
     fn add(&mut self, work: Work) {
-        self.turns += 1;
+        self.turns += u64::from(work.turns);
         self.inputs += u64::from(work.inputs);
         self.attaches += u64::from(work.attaches);
         self.stripes += u64::from(work.stripes);
@@ -126,7 +126,7 @@ impl Alone {
 
     /// Carries out `count` requests to their end.
     pub(crate) fn carry_out(&mut self, asked: Asked, count: u64) -> Result<(), BenchError> {
-        let (mut sent, mut answered) = (0, 0);
+        let (mut sent, mut answered, mut outputs) = (0, 0, VecDeque::new());
         while answered < count {
             self.now += 1000;
             for token in self.done.drain(..) {
@@ -139,15 +139,10 @@ impl Alone {
                 self.engine.handle(Time(self.now), Input::Client(request));
                 sent += 1;
             }
-            loop {
-                let turn = self.engine.turn(Time(self.now));
-                self.worked.add(turn.work);
-                if !turn.more {
-                    break;
-                }
-            }
+            let turns = self.engine.run(Time(self.now), u32::MAX, &mut outputs);
+            self.worked.add(turns.work);
             let before = answered;
-            while let Some(output) = self.engine.poll() {
+            for output in outputs.drain(..) {
                 match output {
                     Output::Submit { token, .. } => self.done.push(token),
                     Output::Compute { token, ops } => {

@@ -19,6 +19,7 @@
 //! A driver in a few lines, with members that answer at once:
 //!
 //! ```
+//! use std::collections::VecDeque;
 //! use weft_engine::assemble::{Candidate, Options, assemble};
 //! use weft_engine::knobs::Knobs;
 //! use weft_engine::*;
@@ -53,8 +54,8 @@
 //! }));
 //! let mut log = Vec::new();
 //! loop {
-//!     while engine.turn(Time(0)).more {}
-//!     let outputs: Vec<_> = std::iter::from_fn(|| engine.poll()).collect();
+//!     let mut outputs = VecDeque::new();
+//!     while engine.run(Time(0), 64, &mut outputs).more {}
 //!     if outputs.is_empty() {
 //!         break;
 //!     }
@@ -107,7 +108,8 @@ mod token;
 mod volume;
 pub mod writeback;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
+use std::ops::AddAssign;
 
 use credit::Credit;
 use outbox::Outbox;
@@ -132,8 +134,8 @@ use weft_units::{Bytes, Time, VolumeId};
 /// machine.
 ///
 /// A driver records everything that has happened with [`handle`](Engine::handle), then calls
-/// [`turn`](Engine::turn) until there is no more work, then drains [`poll`](Engine::poll), submits
-/// it all at once, and sleeps until the next event or [`next_wake`](Engine::next_wake).
+/// [`run`](Engine::run), which decides, submits all outputs at once, and sleeps until the next event
+/// or [`next_wake`](Engine::next_wake), unless `run` said that there is more.
 ///
 /// Contract
 /// - Time enters only as `now` and never decreases. Two inputs may share one instant.
@@ -155,7 +157,7 @@ pub struct Engine {
     out: Outbox,
 }
 
-/// Result of a turn.
+/// Result of a turn, or of the turns of one [`run`](Engine::run).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Turn {
     /// For the simulator's cost table.
@@ -179,6 +181,8 @@ pub enum Congestion {
 /// Amounts of work.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Work {
+    /// Turns taken.
+    pub turns: u32,
     /// Inputs looked at.
     pub inputs: u32,
     /// Times that a request was attached to a stripe.
@@ -193,6 +197,19 @@ pub struct Work {
     pub merges: u32,
     /// Operations of computations that were asked for.
     pub operations: u32,
+}
+
+impl AddAssign for Work {
+    fn add_assign(&mut self, other: Self) {
+        self.turns += other.turns;
+        self.inputs += other.inputs;
+        self.attaches += other.attaches;
+        self.stripes += other.stripes;
+        self.followers += other.followers;
+        self.submits += other.submits;
+        self.merges += other.merges;
+        self.operations += other.operations;
+    }
 }
 
 impl Engine {
@@ -246,6 +263,23 @@ impl Engine {
         self.inbox.push(input);
     }
 
+    /// Takes turns until there is no more to decide, at most `turns_max` of them, and appends the
+    /// outputs of all of them.
+    ///
+    /// The order is that of every driver: all inputs that are there, the turns, then all outputs.
+    /// With [`Turn::more`] the bound ended it: the outputs are to be carried out, and `run` is to
+    /// be called again whether or not there is a new input.
+    pub fn run(&mut self, now: Time, turns_max: u32, outputs: &mut VecDeque<Output>) -> Turn {
+        let mut all = Turn { work: Work::default(), more: true };
+        while all.more && all.work.turns < turns_max {
+            let turn = self.turn(now);
+            all.work += turn.work;
+            all.more = turn.more;
+        }
+        self.out.take_outputs(outputs);
+        all
+    }
+
     /// Decides, for a bounded number of stripes, and sends what the queues of members let go.
     pub fn turn(&mut self, now: Time) -> Turn {
         let turn = self.decide(now);
@@ -258,7 +292,7 @@ impl Engine {
     pub fn decide(&mut self, now: Time) -> Turn {
         assert!(now >= self.out.now, "time does not run backwards");
         self.out.now = now;
-        self.out.work = Work::default();
+        self.out.work = Work { turns: 1, ..Work::default() };
         let mut inbox = std::mem::take(&mut self.inbox);
         self.out.work.inputs = inbox.len() as u32;
         for input in &inbox {
@@ -318,7 +352,7 @@ impl Engine {
         }
     }
 
-    /// The next thing to do.
+    /// The next thing to do, of what [`decide`](Engine::decide) decided or what queues let go.
     #[inline]
     #[must_use]
     pub fn poll(&mut self) -> Option<Output> {
@@ -331,7 +365,7 @@ impl Engine {
         self.out.recycle(ops);
     }
 
-    /// When to call `handle(Wake)` and `turn` again though nothing else has happened.
+    /// When to call `handle(Wake)` and `run` again though nothing else has happened.
     #[must_use]
     pub fn next_wake(&self) -> Option<Time> {
         self.turn_wake().into_iter().chain(self.queue_wake()).min()

@@ -170,6 +170,15 @@ impl Outbox {
         self.outputs.pop_front()
     }
 
+    /// Appends all outputs to those which a driver has not carried out, if it has any.
+    pub(crate) fn take_outputs(&mut self, outputs: &mut VecDeque<Output>) {
+        if outputs.is_empty() {
+            std::mem::swap(&mut self.outputs, outputs);
+        } else {
+            outputs.append(&mut self.outputs);
+        }
+    }
+
     /// Sends a read or write of these parts to a member, or appends it to the last one of its
     /// direction.
     #[inline]

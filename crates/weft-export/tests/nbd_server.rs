@@ -377,7 +377,6 @@ struct Stalling {
     inner: Bare,
     runs: BTreeMap<(ClientId, Tag), Run>,
     late: VecDeque<(Time, Run)>,
-    now: Time,
     replies: u32,
 }
 
@@ -389,26 +388,22 @@ impl Core for Stalling {
         self.inner.handle(now, input);
     }
 
-    fn turn(&mut self, now: Time) -> Turn {
-        self.now = now;
-        self.inner.turn(now)
-    }
-
-    fn poll(&mut self) -> Option<Output> {
-        if self.late.front().is_some_and(|(at, _)| *at <= self.now) {
-            return self.late.pop_front().map(|(_, run)| Output::Release(run));
+    fn run(&mut self, now: Time, turns_max: u32, outputs: &mut VecDeque<Output>) -> Turn {
+        while self.late.front().is_some_and(|(at, _)| *at <= now) {
+            outputs.extend(self.late.pop_front().map(|(_, run)| Output::Release(run)));
         }
-        let output = self.inner.poll()?;
-        let Output::Reply { client, tag, result: Ok(()) } = output else { return Some(output) };
-        let run = self.runs.remove(&(client, tag));
-        self.replies += u32::from(run.is_some());
-        match run {
-            Some(run) if self.replies.is_multiple_of(2) => {
-                self.late.push_back((Time(self.now.0 + 1_000_000), run));
-                Some(Output::Reply { client, tag, result: Err(ReplyError::Stalled) })
+        let first = outputs.len();
+        let turns = self.inner.run(now, turns_max, outputs);
+        for output in outputs.iter_mut().skip(first) {
+            let Output::Reply { client, tag, result: result @ Ok(()) } = output else { continue };
+            let Some(run) = self.runs.remove(&(*client, *tag)) else { continue };
+            self.replies += 1;
+            if self.replies.is_multiple_of(2) {
+                self.late.push_back((Time(now.0 + 1_000_000), run));
+                *result = Err(ReplyError::Stalled);
             }
-            _ => Some(output),
         }
+        turns
     }
 
     fn next_wake(&self) -> Option<Time> {
@@ -427,7 +422,7 @@ fn a_read_that_stalled_is_asked_again_with_other_frames() {
         let make = |member: &OpenMember| -> Box<dyn Core> {
             let inner = Bare::new(member.info().clone(), false);
             let (runs, late) = (BTreeMap::new(), VecDeque::new());
-            Box::new(Stalling { inner, runs, late, now: Time(0), replies: 0 })
+            Box::new(Stalling { inner, runs, late, replies: 0 })
         };
         let server = Server::start(core(make, frames, 8 << 20), Backend::Auto);
         let mut client = server.client();

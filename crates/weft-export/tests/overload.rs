@@ -4,6 +4,7 @@
 
 mod common;
 
+use std::collections::VecDeque;
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -241,16 +242,14 @@ impl Core for Watching {
         self.inner.handle(now, input);
     }
 
-    fn turn(&mut self, now: Time) -> Turn {
-        self.inner.turn(now)
-    }
-
-    fn poll(&mut self) -> Option<Output> {
-        let output = self.inner.poll()?;
-        if let Output::Reply { client, tag, .. } = &output {
-            self.zeroes.lock().unwrap().under_way.retain(|slice| *slice != (*client, *tag));
+    fn run(&mut self, now: Time, turns_max: u32, outputs: &mut VecDeque<Output>) -> Turn {
+        let turns = self.inner.run(now, turns_max, outputs);
+        for output in outputs {
+            if let Output::Reply { client, tag, .. } = output {
+                self.zeroes.lock().unwrap().under_way.retain(|slice| *slice != (*client, *tag));
+            }
         }
-        Some(output)
+        turns
     }
 
     fn next_wake(&self) -> Option<Time> {

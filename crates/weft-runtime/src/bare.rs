@@ -289,8 +289,8 @@ impl Core for Bare {
         self.inputs.push_back(input);
     }
 
-    fn turn(&mut self, _now: Time) -> Turn {
-        let mut work = Work::default();
+    fn run(&mut self, _now: Time, _turns_max: u32, outputs: &mut VecDeque<Output>) -> Turn {
+        let mut work = Work { turns: 1, ..Work::default() };
         while let Some(input) = self.inputs.pop_front() {
             work.inputs += 1;
             match input {
@@ -312,11 +312,8 @@ impl Core for Bare {
             }
         }
         self.pay();
+        outputs.append(&mut self.outputs);
         Turn { work, more: false }
-    }
-
-    fn poll(&mut self) -> Option<Output> {
-        self.outputs.pop_front()
     }
 
     fn next_wake(&self) -> Option<Time> {

@@ -39,7 +39,7 @@ pub struct Driver {
     /// Something was recorded since the last turn, or the last turn left something.
     unsettled: bool,
     /// What came out of a turn, while it is carried out.
-    outputs: Vec<Output>,
+    outputs: VecDeque<Output>,
     events: VecDeque<Event>,
     stalls: Stalls,
     /// Counters and states since the engine last heard of anything.
@@ -144,7 +144,7 @@ impl Driver {
             clock,
             now: Time(0),
             unsettled: true,
-            outputs: Vec::new(),
+            outputs: VecDeque::new(),
             events: VecDeque::new(),
             stalls: Stalls::default(),
             snapshot: None,
@@ -345,16 +345,13 @@ impl Driver {
     fn turn(&mut self) {
         self.snapshot = None;
         let now = self.now;
-        let mut more = true;
-        for _ in 0..TURNS_MAX {
-            more = self.core.guard(|core| core.turn(now)).is_some_and(|turn| turn.more);
-            if !more {
-                break;
-            }
-        }
-        self.unsettled = more;
         let mut outputs = std::mem::take(&mut self.outputs);
-        self.core.guard(|core| outputs.extend(std::iter::from_fn(|| core.poll())));
+        let turns = self.core.guard(|core| core.run(now, TURNS_MAX, &mut outputs));
+        self.unsettled = turns.is_some_and(|turns| turns.more);
+        if turns.is_none() {
+            // A core that panicked gives no output.
+            outputs.clear();
+        }
         for output in outputs.drain(..) {
             self.carry_out(output);
         }

@@ -4,7 +4,7 @@
 //!              ports (NBD, control socket: weft-export)
 //!                │ requests, commands      ▲ replies, frames, credit
 //!   reactor.rs   ▼  a thread and an epoll per worker (worker.rs), one driver (hub.rs)
-//!   driver.rs   engine: handle, turn, poll ┴──► weft-compute, on the slab (buffers.rs, pool.rs)
+//!   driver.rs   engine: handle, run ───────┴──► weft-compute, on the slab (buffers.rs, pool.rs)
 //!                │ member requests         ▲ one answer each
 //!   member_io.rs ▼  stages, short transfers, faults
 //!   ring.rs     uring.rs or threads.rs ──► files and devices (devices.rs)

@@ -6,6 +6,7 @@
 //! requests that are out still end, and their memory comes back; superblocks are not written, so
 //! that the arrays stay marked dirty and are resynced at the next start.
 
+use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use weft_engine::{ComputeOp, Engine, Input, Output, Snapshot, Turn};
@@ -16,10 +17,8 @@ use weft_units::Time;
 pub trait Core: Send {
     /// See [`Engine::handle`].
     fn handle(&mut self, now: Time, input: Input);
-    /// See [`Engine::turn`].
-    fn turn(&mut self, now: Time) -> Turn;
-    /// See [`Engine::poll`].
-    fn poll(&mut self) -> Option<Output>;
+    /// See [`Engine::run`].
+    fn run(&mut self, now: Time, turns_max: u32, outputs: &mut VecDeque<Output>) -> Turn;
     /// See [`Engine::recycle`].
     fn recycle(&mut self, _ops: Vec<ComputeOp>) {}
     /// See [`Engine::next_wake`].
@@ -33,12 +32,8 @@ impl Core for Engine {
         Self::handle(self, now, input);
     }
 
-    fn turn(&mut self, now: Time) -> Turn {
-        Self::turn(self, now)
-    }
-
-    fn poll(&mut self) -> Option<Output> {
-        Self::poll(self)
+    fn run(&mut self, now: Time, turns_max: u32, outputs: &mut VecDeque<Output>) -> Turn {
+        Self::run(self, now, turns_max, outputs)
     }
 
     fn recycle(&mut self, ops: Vec<ComputeOp>) {

@@ -4,6 +4,8 @@
 //! every order can be tried. It does what the engine's contract asks of a driver: turns until there
 //! is no more work, every output taken, a wake-up at the time that the engine named.
 
+use std::collections::VecDeque;
+
 use weft_engine::{
     Command, ComputeOp, Engine, Input, Origin, Output, SyncAction, Tag, Token, Verb,
 };
@@ -231,18 +233,9 @@ impl World {
         let mut answered = false;
         loop {
             let Some(engine) = &mut self.engine else { return };
-            loop {
-                let turn = engine.turn(self.now);
-                turns += 1;
-                if !turn.more || turns > TURNS_MAX {
-                    break;
-                }
-            }
-            let mut outputs = Vec::new();
-            while let Some(output) = engine.poll() {
-                outputs.push(output);
-            }
-            if turns > TURNS_MAX {
+            let mut outputs = VecDeque::new();
+            turns += engine.run(self.now, TURNS_MAX - turns, &mut outputs).work.turns;
+            if turns == TURNS_MAX {
                 self.fail(Violation::new("I13 liveness", "turns that never end"));
                 return;
             }
@@ -351,9 +344,9 @@ impl World {
     }
 
     /// What a copy of the engine does in one more turn, and whether it wants another.
-    fn one_turn_more(&self, mut twin: Engine) -> (bool, Vec<Output>) {
-        let more = twin.turn(self.now).more;
-        (more, std::iter::from_fn(|| twin.poll()).collect())
+    fn one_turn_more(&self, mut twin: Engine) -> (bool, VecDeque<Output>) {
+        let mut outputs = VecDeque::new();
+        (twin.run(self.now, 1, &mut outputs).more, outputs)
     }
 
     fn look_for_failures(&mut self) {

@@ -1,5 +1,7 @@
 //! Tests for surviving mutants (`cargo xtask mutants stripes`), one for each.
 
+use std::collections::VecDeque;
+
 use weft_engine::assemble;
 use weft_engine::knobs::{CacheForm, Knobs, PriorityRule, Writes};
 use weft_engine::{
@@ -377,7 +379,8 @@ fn turn_says_how_many_stripes_it_handled() {
         rig = rig.written(100, 1);
         rig.plug(RequestOp::Write, 0, 12 * BLOCK, Payload::Fill(1), Flags::NONE);
         let now = rig.now;
-        let turn = rig.engine_mut().expect("it runs").turn(now);
+        let mut twin = rig.engine_mut().expect("it runs").clone();
+        let turn = twin.run(now, 1, &mut VecDeque::new());
         assert_eq!(turn.work.stripes, stripes, "{form:?} {priority:?}");
         rig.finish();
     }
@@ -420,8 +423,9 @@ fn parity_of_a_full_stripe_that_is_written_at_once_is_one_computation() {
     rig.plug(RequestOp::Write, 0, 3 * chunk, Payload::Tags, Flags::NONE);
     let now = rig.now;
     let engine = rig.engine_mut().expect("it runs");
-    while engine.turn(now).more {}
-    let ops = std::iter::from_fn(|| engine.poll()).filter_map(|output| match output {
+    let mut outputs = VecDeque::new();
+    while engine.run(now, 64, &mut outputs).more {}
+    let ops = outputs.into_iter().filter_map(|output| match output {
         Output::Compute { ops, .. } => Some(ops),
         _ => None,
     });

@@ -1,6 +1,7 @@
 //! Helpers of these tests: a server on a thread, and a blocking NBD client.
 #![allow(dead_code, unreachable_pub, reason = "each test file uses its part")]
 
+use std::collections::VecDeque;
 use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
@@ -398,12 +399,11 @@ impl<F: FnMut(Output) -> Option<Output> + Send> Core for Meddled<F> {
         self.inner.handle(now, input);
     }
 
-    fn turn(&mut self, now: Time) -> Turn {
-        self.inner.turn(now)
-    }
-
-    fn poll(&mut self) -> Option<Output> {
-        self.inner.poll().and_then(&mut self.meddle)
+    fn run(&mut self, now: Time, turns_max: u32, outputs: &mut VecDeque<Output>) -> Turn {
+        let mut made = VecDeque::new();
+        let turns = self.inner.run(now, turns_max, &mut made);
+        outputs.extend(made.into_iter().filter_map(&mut self.meddle));
+        turns
     }
 
     fn next_wake(&self) -> Option<Time> {

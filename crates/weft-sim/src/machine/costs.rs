@@ -101,9 +101,10 @@ impl Costs {
 
     /// What a turn cost by what it says that it did.
     pub(super) fn of_turn(&self, work: Work) -> Span {
-        let Work { inputs, attaches, stripes, followers, submits, merges, operations } = work;
+        let Work { turns, inputs, attaches, stripes, followers, submits, merges, operations } =
+            work;
         Span(
-            self.turn
+            self.turn * u64::from(turns)
                 + self.input * u64::from(inputs)
                 + self.attach * u64::from(attaches)
                 + self.stripe * u64::from(stripes)
