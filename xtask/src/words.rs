@@ -30,11 +30,10 @@ const ENGINE: &str = "crates/weft-engine/src/";
 const STRIPES: &[&str] = &[
     "crates/weft-engine/src/raid/",
     "crates/weft-engine/src/volume",
-    "crates/weft-engine/src/shard.rs",
-    "crates/weft-engine/src/outbox.rs",
-    "crates/weft-engine/src/membership.rs",
-    "crates/weft-engine/src/snapshot.rs",
-    "crates/weft-engine/src/array.rs",
+    "crates/weft-engine/src/array/outbox.rs",
+    "crates/weft-engine/src/array/membership.rs",
+    "crates/weft-engine/src/contract/snapshot.rs",
+    "crates/weft-engine/src/array/mod.rs",
 ];
 const VOLUME: &[&str] = &["crates/weft-engine/src/volume"];
 const CACHE: &[&str] = &["crates/weft-engine/src/volume", "crates/weft-engine/src/raid/parity/"];
@@ -47,7 +46,7 @@ const STRIPS: &[&str] = &[
     "crates/weft-engine/src/raid/parity/stripe",
 ];
 const RUNTIME: &[&str] = &["crates/weft-runtime/", "crates/weft-export/"];
-const PAGE_CACHE: &[&str] = &["crates/weft-engine/src/writeback/"];
+const PAGE_CACHE: &[&str] = &["crates/weft-engine/src/page_cache/"];
 const RECOVERY: &[&str] =
     &[ENGINE, "crates/weft-ondisk/src/", "crates/weft-export/src/", "crates/weft-sim/src/"];
 /// Tables of the references that are cited have rows.

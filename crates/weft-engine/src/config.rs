@@ -1,10 +1,9 @@
 //! Configuration of an engine: volumes, their members, memory.
 
-use weft_units::{Bytes, MemberIndex, Sectors};
+use weft_units::Bytes;
 
 use crate::assemble::Assembly;
 use crate::knobs::Knobs;
-use crate::sched::DeviceTraits;
 
 /// Configuration of an engine.
 #[derive(Clone, Debug)]
@@ -32,38 +31,6 @@ pub struct VolumeConfig {
     pub knobs: Knobs,
     /// Stripe-cache stripes when fewer than the knobs allow: tests with a cache of two.
     pub stripes_max: Option<u32>,
-}
-
-/// What is known of a member that was opened.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct MemberInfo {
-    /// Its name within the engine. Unique, chosen by the driver.
-    pub index: MemberIndex,
-    /// Name of the member: a path.
-    pub label: String,
-    /// All of it.
-    pub size: Sectors,
-    /// Unit of its I/O in bytes: a power of two, 512 to 4096.
-    pub logical_block: u32,
-    /// What it takes its space from, a file system as a rule: members with the same number run full
-    /// together. None: from nothing that another member takes it from.
-    pub space: Option<u64>,
-    /// Whether it gives up what it stores for a range that is discarded, and the range reads as
-    /// zeroes.
-    pub discards: bool,
-    /// Traits of the device that its queue goes by.
-    pub device: DeviceTraits,
-}
-
-impl MemberInfo {
-    /// A member of which no more is known than its size: logical blocks of 512 bytes, space of its
-    /// own, discards that do not pay, and a device of which nothing is known.
-    #[must_use]
-    pub fn of_size(index: MemberIndex, label: impl Into<String>, size: Sectors) -> Self {
-        let label = label.into();
-        let device = DeviceTraits::default();
-        Self { index, label, size, logical_block: 512, space: None, discards: false, device }
-    }
 }
 
 impl Config {

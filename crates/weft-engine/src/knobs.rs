@@ -8,7 +8,7 @@
 use thiserror::Error;
 use weft_units::{Bytes, FRAME_BYTES, Span};
 
-use crate::raid::geometry::Geometry;
+use crate::layout::geometry::Geometry;
 use crate::raid::parity::priority::{Activation, Variant};
 use crate::raid::parity::stripe_size::StripeSize;
 use crate::sched::member_queue::QueueSettings;

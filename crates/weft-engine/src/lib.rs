@@ -1,19 +1,21 @@
 //! The Linux block write path as a deterministic state machine without I/O.
 //!
 //! [`Engine`] has the contract. What goes in is in [`Input`], what comes out in [`Output`], and
-//! memory is named as `frame.rs` says. Inside, from a request to its members:
+//! memory is named as `contract/frame.rs` says. Inside, floor by floor, from a request down:
 //!
 //! ```text
 //! lib.rs      inputs of a turn to their volumes, credit
-//! volume.rs   the gates that a request passes        attach, sync, members, command beside it
-//! ranges.rs   which requests wait for each other
-//! raid/       geometry; parity/: stripes.rs carries out what plan.rs decides, cache.rs says which stripe,
-//!             priority.rs (◆ patch 000) and stripe_size.rs (◆ patch 004) are policies
-//! array.rs    the coordinator: clean and dirty, superblock updates; membership.rs is what stripes know of it
-//! flush/      ◆ flush_batch.rs (patch 002): which flush serves whom
+//! volume/     the gates that a request passes; which requests wait for each other; commands
+//! raid/       personalities; parity/: stripes.rs carries out what plan.rs decides, cache.rs says
+//!             which stripe, priority (◆ patch 000) and stripe_size (◆ patch 004) are policies
+//! array/      members and their metadata: clean and dirty, superblock updates, membership, resync;
+//!             flush/flush_batch.rs (◆ patch 002): which flush serves whom;
+//!             outbox.rs: tokens, and what is outstanding
 //! sched/      the queue of each member: merging, scheduler, depth
-//! outbox.rs   outputs; gives out tokens when requests are dispatched, and keeps who is to be told
-//! assemble.rs metadata of all members to an array, or a refusal
+//! assemble/   metadata of all members to an array, or a refusal
+//! contract/   what drivers and the engine tell each other
+//! layout/     where array sectors lie
+//! page_cache/ dirty pages and their write-back (◆ patch 001), beside the path for now
 //! ```
 //!
 //! A driver in a few lines, with members that answer at once:
@@ -85,49 +87,42 @@
     reason = "frame counts, slots and offsets within a request are small by construction"
 )]
 
-mod align;
-mod array;
+pub mod array;
 pub mod assemble;
 mod config;
+mod contract;
 mod credit;
-mod error;
-pub mod flush;
-mod frame;
-mod input;
 pub mod knobs;
-mod member;
-mod membership;
+pub mod layout;
 pub mod mutant;
-mod outbox;
-mod output;
+pub mod page_cache;
 pub mod raid;
-mod ranges;
 pub mod sched;
-mod snapshot;
-mod token;
 mod volume;
-pub mod writeback;
 
 use std::collections::{BTreeSet, VecDeque};
 use std::ops::AddAssign;
 
+use array::outbox::Outbox;
 use credit::Credit;
-use outbox::Outbox;
 use volume::Volume;
 
-pub use config::{Config, MemberInfo, VolumeConfig};
-pub use error::{ConfigError, ReplyError};
-pub use frame::{Frame, Run, Segment, Segments, ZERO_FRAME, frames_needed};
-pub use input::{
+pub use array::flush;
+pub use config::{Config, VolumeConfig};
+pub use contract::error::{ConfigError, ReplyError};
+pub use contract::frame::{Frame, Run, Segment, Segments, ZERO_FRAME, frames_needed};
+pub use contract::input::{
     Attr, Class, ClientRequest, Command, Fault, Flags, Input, Located, Origin, RequestOp,
     SyncAction, Value, Verb,
 };
-pub use output::{ComputeOp, Differs, MemberOp, Notice, Output, Source, Sources};
-pub use snapshot::{
-    MemberSnapshot, MemberState, Mismatch, Mismatches, RaidSnapshot, Snapshot, StripesInUse,
-    VolumeSnapshot, WrongStrip,
+pub use contract::member::{DeviceTraits, MemberInfo, MemberState};
+pub use contract::output::{ComputeOp, Differs, MemberOp, Notice, Output, Source, Sources};
+pub use contract::snapshot::{
+    MemberSnapshot, Mismatch, Mismatches, RaidSnapshot, Snapshot, StripesInUse, VolumeSnapshot,
+    WrongStrip,
 };
-pub use token::{Tag, Token};
+pub use contract::stripe_waits::{StripeWaits, Waits};
+pub use contract::token::{Tag, Token};
 use weft_units::{Bytes, Time, VolumeId};
 
 /// The write path of every volume of one process, and what they share, as a deterministic state

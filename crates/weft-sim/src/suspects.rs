@@ -25,7 +25,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use weft_engine::raid::geometry::Placement;
+use weft_engine::layout::geometry::Placement;
 use weft_parity::Parity;
 use weft_units::{Sectors, Slot};
 
@@ -463,7 +463,7 @@ fn is_chosen(
 
 #[cfg(test)]
 mod tests {
-    use weft_engine::raid::geometry::Geometry;
+    use weft_engine::layout::geometry::Geometry;
     use weft_ondisk::Level;
 
     use super::*;

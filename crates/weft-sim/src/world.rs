@@ -191,7 +191,7 @@ impl World {
         };
         let disks: Vec<Disk> = supers.iter().enumerate().map(disk).collect();
         let first = &supers[0];
-        let geometry = weft_engine::raid::geometry::Geometry::new(
+        let geometry = weft_engine::layout::geometry::Geometry::new(
             first.level(),
             first.layout(),
             first.raid_disks(),

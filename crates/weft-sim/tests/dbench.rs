@@ -5,9 +5,9 @@ use std::rc::Rc;
 
 use weft_engine::RequestOp;
 use weft_engine::knobs::Knobs;
+use weft_engine::page_cache::{Kernel, PoolConfig};
 use weft_engine::raid::parity::stripe_size::StripeSize;
 use weft_engine::sched::mq_deadline::Settings as Queue;
-use weft_engine::writeback::{Kernel, PoolConfig};
 use weft_ondisk::Level;
 use weft_sim::drive::Drive;
 use weft_sim::machine::{Costs, Machine, MachineParts, Seen};

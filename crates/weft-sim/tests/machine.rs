@@ -1,10 +1,10 @@
 //! Tests of time in a simulated machine, against arithmetic.
 
 use weft_engine::knobs::{CacheForm, Knobs, PriorityRule, Writes};
-use weft_engine::raid::geometry::Geometry;
+use weft_engine::layout::geometry::Geometry;
+use weft_engine::page_cache::{Kernel, PoolConfig};
 use weft_engine::raid::parity::priority::Activation;
 use weft_engine::sched::mq_deadline::Settings;
-use weft_engine::writeback::{Kernel, PoolConfig};
 use weft_ondisk::Level;
 use weft_sim::drive::{Drive, Model};
 use weft_sim::machine::{Costs, Machine, MachineParts, Pid, Sizes};

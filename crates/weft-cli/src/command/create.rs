@@ -4,7 +4,7 @@ use std::io::Write;
 
 use clap::Args;
 use serde_json::{Value, json};
-use weft_engine::raid::geometry::Geometry;
+use weft_engine::layout::geometry::Geometry;
 use weft_ondisk::{Role, SUPER_BYTES, Super1, layout_id};
 
 use crate::member::MemberArg;

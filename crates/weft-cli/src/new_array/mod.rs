@@ -16,7 +16,7 @@ mod write;
 
 use std::path::PathBuf;
 
-use weft_engine::raid::geometry::Geometry;
+use weft_engine::layout::geometry::Geometry;
 use weft_units::Bytes;
 
 use crate::member::MemberArg;

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use weft_engine::raid::geometry::Geometry;
+use weft_engine::layout::geometry::Geometry;
 use weft_ondisk::probe::Foreign;
 use weft_ondisk::{NewArray, ResyncOffset, Role, SUPER_BYTES, Super1};
 use weft_units::{Bytes, Sectors};

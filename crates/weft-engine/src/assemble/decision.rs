@@ -12,8 +12,8 @@ use weft_units::{FullStripe, SectorRange, Sectors, Slot};
 
 use super::states::AssemblyState;
 use super::{Assembly, Candidate, Dropped, Member, Options, Refused, SlotState};
-use crate::config::MemberInfo;
-use crate::raid::geometry::Geometry;
+use crate::contract::member::MemberInfo;
+use crate::layout::geometry::Geometry;
 
 /// Decides; see [`super::assemble`].
 pub(super) fn decide(candidates: &[Candidate], options: &Options) -> Result<Assembly, Refused> {

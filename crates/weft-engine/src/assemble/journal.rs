@@ -16,7 +16,7 @@ use weft_ondisk::{
 use weft_units::{FullStripe, Sectors, Slot};
 
 use super::{Assembly, Candidate, Member, Options, SlotState, assemble};
-use crate::config::MemberInfo;
+use crate::contract::member::MemberInfo;
 
 /// Compares what a journal holds with the members, and calls it empty if they have all of it.
 ///

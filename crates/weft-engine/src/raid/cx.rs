@@ -3,12 +3,12 @@
 use weft_units::Slot;
 
 use crate::array::Array;
-use crate::frame::Segment;
+use crate::array::membership::{Membership, Report};
+use crate::array::outbox::{Outbox, Who};
+use crate::contract::frame::Segment;
 use crate::knobs::Knobs;
-use crate::membership::{Membership, Report};
+use crate::layout::geometry::Geometry;
 use crate::mutant::Mutant;
-use crate::outbox::{Outbox, Who};
-use crate::raid::geometry::Geometry;
 use crate::sched::request::MemberRequest;
 
 /// What a personality needs of the world while it works.

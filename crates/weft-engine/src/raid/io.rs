@@ -3,11 +3,11 @@
 use weft_units::{ByteRange, MemberIndex, Sectors, Slot};
 
 use super::parity::streams::WriteStream;
-use crate::error::ReplyError;
-use crate::frame::Run;
-use crate::input::{Attr, Fault};
-use crate::outbox::ReadPart;
-use crate::ranges::RequestId;
+use crate::array::outbox::ReadPart;
+use crate::contract::error::ReplyError;
+use crate::contract::frame::Run;
+use crate::contract::input::{Attr, Fault};
+use crate::contract::token::RequestId;
 
 /// What a personality has to know of a request for a range of the volume.
 #[derive(Clone, Copy, Debug)]

@@ -10,26 +10,24 @@
 //! ```
 
 pub(crate) mod cx;
-pub mod geometry;
 pub(crate) mod io;
 pub mod parity;
-pub mod slot_set;
 
 use weft_units::{ByteRange, Bytes, Sectors, Time, VolumeId};
 
 pub(crate) use self::cx::Cx;
-use self::geometry::Geometry;
 pub(crate) use self::io::{Answer, ArrayIo, Busy, Event, SPLITTING, Told};
 use self::parity::streams::WriteStream;
-use self::parity::sync::Resync;
 pub(crate) use self::parity::{ParityRaid, StripeMemory};
 use crate::array::Array;
-use crate::error::ReplyError;
-use crate::input::{ClientRequest, Fault, Value};
+use crate::array::outbox::{JobId, ReadPart, Who};
+use crate::array::resync_window::Resync;
+use crate::contract::error::ReplyError;
+use crate::contract::input::{ClientRequest, Fault, Value};
+use crate::contract::snapshot::{RaidSnapshot, StripesInUse};
+use crate::contract::token::RequestId;
 use crate::knobs::{Knob, Knobs};
-use crate::outbox::{JobId, ReadPart, Who};
-use crate::ranges::RequestId;
-use crate::snapshot::{RaidSnapshot, StripesInUse};
+use crate::layout::geometry::Geometry;
 
 /// What the level of an array does with requests.
 #[derive(Clone, Debug)]

@@ -31,25 +31,10 @@ use super::merge::{self, Last};
 use super::mq_deadline::Settings;
 use super::request::{Direction, IoPriority, QueuedRequest};
 use super::{Scheduler, SchedulerKind};
-use crate::frame::{Segment, Segments};
-use crate::input::{Attr, Class};
-use crate::output::MemberOp;
-
-/// What is known of the device behind a member.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct DeviceTraits {
-    /// Number of commands that the device takes at once. `None`: not known, as of files. `None`:
-    /// not known, as of files.
-    pub depth: Option<u32>,
-    /// Whether what it has written may be lost until it is flushed.
-    pub write_cache: bool,
-}
-
-impl Default for DeviceTraits {
-    fn default() -> Self {
-        Self { depth: None, write_cache: true }
-    }
-}
+use crate::contract::frame::{Segment, Segments};
+use crate::contract::input::{Attr, Class};
+use crate::contract::member::DeviceTraits;
+use crate::contract::output::MemberOp;
 
 /// How the queues of a volume's members are set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -11,8 +11,8 @@
 use weft_units::Sectors;
 
 use super::request::{MemberRequest, MergeKind};
-use crate::frame::{Segment, Segments};
-use crate::input::Attr;
+use crate::contract::frame::{Segment, Segments};
+use crate::contract::input::Attr;
 
 /// The last request of one member and direction.
 #[derive(Clone, Copy, Debug)]
@@ -172,7 +172,8 @@ mod tests {
 
     #[test]
     fn memory_that_goes_on_is_one_part() {
-        let part = |frame| Segment { frame: crate::frame::Frame(frame), offset: 0, len: 4096 };
+        let part =
+            |frame| Segment { frame: crate::contract::frame::Frame(frame), offset: 0, len: 4096 };
         let mut parts = Segments::new();
         for frame in [10, 11, 30, 0, 0] {
             append(&mut parts, part(frame));

@@ -15,7 +15,6 @@ use self::member_queue::QueueSettings;
 use self::mq_deadline::MqDeadline;
 use self::none::Fifo;
 
-pub use member_queue::DeviceTraits;
 pub use request::{Direction, Dispatched, IoPriority, QueuedRequest};
 
 /// Names a scheduler.

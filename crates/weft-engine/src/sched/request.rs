@@ -3,7 +3,7 @@
 use smallvec::SmallVec;
 use weft_units::{Bytes, Sectors};
 
-use crate::input::Attr;
+use crate::contract::input::Attr;
 
 /// A read or write of one member.
 #[derive(Clone, Copy, Debug)]

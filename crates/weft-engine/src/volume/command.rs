@@ -6,13 +6,13 @@
 use weft_units::ClientId;
 
 use super::Volume;
-use crate::error::ReplyError;
-use crate::input::{Command, Verb};
+use crate::array::member::Member;
+use crate::array::outbox::Outbox;
+use crate::contract::error::ReplyError;
+use crate::contract::input::{Command, Verb};
+use crate::contract::token::Tag;
 use crate::knobs::Knob;
-use crate::member::Member;
-use crate::outbox::Outbox;
 use crate::raid::Busy;
-use crate::token::Tag;
 
 /// A command that is not answered yet.
 #[derive(Clone, Debug)]

@@ -9,13 +9,13 @@
 use weft_units::{MemberIndex, Span, Time};
 
 use super::Volume;
-use crate::error::ReplyError;
-use crate::input::Fault;
+use crate::array::outbox::{Outbox, Outstanding, Owner, Who};
+use crate::contract::error::ReplyError;
+use crate::contract::input::Fault;
+use crate::contract::output::{MemberOp, Notice};
+use crate::contract::token::RequestId;
 use crate::knobs::Knobs;
-use crate::outbox::{Outbox, Outstanding, Owner, Who};
-use crate::output::{MemberOp, Notice};
 use crate::raid::Answer;
-use crate::ranges::RequestId;
 
 impl Volume {
     /// Declares members failed, all or none: what they have outstanding is given up.

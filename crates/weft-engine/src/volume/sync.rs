@@ -8,12 +8,12 @@ use weft_units::{Sectors, Time};
 
 use super::command::Until;
 use super::{FULL_RETRY, Volume};
-use crate::error::ReplyError;
-use crate::input::SyncAction;
+use crate::array::outbox::Outbox;
+use crate::array::resync_window::Resync;
+use crate::contract::error::ReplyError;
+use crate::contract::input::SyncAction;
+use crate::contract::output::Notice;
 use crate::mutant::Mutant;
-use crate::outbox::Outbox;
-use crate::output::Notice;
-use crate::raid::parity::sync::Resync;
 
 impl Volume {
     pub(super) fn run_syncs(&mut self, out: &mut Outbox) {

@@ -3,8 +3,8 @@
 //! Knobs are set in this order: the column's base, the case's, the machine's, the column's own.
 
 use weft_engine::knobs::{self, Knobs};
+use weft_engine::page_cache::{Kernel, PoolConfig};
 use weft_engine::sched::mq_deadline::Settings;
-use weft_engine::writeback::{Kernel, PoolConfig};
 use weft_ondisk::Level;
 use weft_sim::drive::{Drive, Model};
 use weft_sim::machine::{Costs, MachineParts};

@@ -6,7 +6,7 @@
 //!
 //! Source   experiments.md §4 (5)
 
-use weft_engine::raid::parity::waits::StripeWaits;
+use weft_engine::StripeWaits;
 use weft_sim::machine::{History, Machine, Ran, Traffic};
 use weft_units::{Span, Time};
 

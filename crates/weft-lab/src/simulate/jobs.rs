@@ -9,7 +9,7 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use weft_engine::writeback::{Kernel, PoolConfig};
+use weft_engine::page_cache::{Kernel, PoolConfig};
 use weft_engine::{Class, Flags, RequestOp};
 use weft_sim::machine::{Machine, Pid};
 use weft_sim::workload::dd;

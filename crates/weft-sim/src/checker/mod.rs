@@ -52,7 +52,7 @@ pub use record::Record;
 pub use single_flight::SingleFlight;
 pub use stale::Stale;
 pub use untouched::Untouched;
-use weft_engine::raid::geometry::Geometry;
+use weft_engine::layout::geometry::Geometry;
 
 use crate::disk::Disk;
 use crate::excuses::Excuses;

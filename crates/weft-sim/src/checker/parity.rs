@@ -13,7 +13,7 @@
 
 use std::collections::BTreeSet;
 
-use weft_engine::raid::geometry::Placement;
+use weft_engine::layout::geometry::Placement;
 use weft_parity::Parity;
 use weft_units::{Sectors, Slot};
 

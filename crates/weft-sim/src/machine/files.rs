@@ -8,7 +8,7 @@ use std::any::Any;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use weft_engine::writeback::{
+use weft_engine::page_cache::{
     Balance, BdiId, Flush, Fsync, InodeId, PAGE_BYTES, PageCache, PoolConfig, SyncStep, Wake,
     WriteOut, WriterId, Written,
 };

@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 use std::ops::Range;
 
 use weft_engine::knobs::CacheForm;
-use weft_engine::writeback::InodeId;
+use weft_engine::page_cache::InodeId;
 use weft_engine::{
     Attr, Class, ClientRequest, Config, Congestion, Engine, Flags, Input, Notice, Output,
     RequestOp, Run, Tag,

@@ -5,7 +5,7 @@
 //! callers are. A process asks its [`Thread`] whether it goes on each time that it is
 //! woken.
 
-use weft_engine::writeback::WriteOut;
+use weft_engine::page_cache::WriteOut;
 use weft_engine::{Flags, RequestOp};
 use weft_units::{ByteRange, Span, Time};
 

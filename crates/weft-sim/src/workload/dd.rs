@@ -8,7 +8,7 @@
 
 use std::any::Any;
 
-use weft_engine::writeback::{Balance, Fsync, InodeId, PAGE_BYTES, SyncStep, WriterId};
+use weft_engine::page_cache::{Balance, Fsync, InodeId, PAGE_BYTES, SyncStep, WriterId};
 use weft_units::{Bytes, Span, Time};
 
 use crate::machine::{Host, Pid, Place, Process, Thread, Woken};

@@ -8,7 +8,7 @@
 //!
 //! Source   experiments.md §1.1, §1.7; mkfs.xfs(8), `sunit`, `swidth`, `agcount`
 
-use weft_engine::writeback::{InodeId, PAGE_BYTES};
+use weft_engine::page_cache::{InodeId, PAGE_BYTES};
 use weft_units::{ByteRange, Bytes};
 
 use crate::machine::Place;

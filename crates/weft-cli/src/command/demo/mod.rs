@@ -16,7 +16,7 @@ use std::time::Instant;
 
 use clap::Args;
 use weft_engine::knobs::Knobs;
-use weft_engine::raid::geometry::Geometry;
+use weft_engine::layout::geometry::Geometry;
 use weft_export::client::NbdClient;
 use weft_units::{Bytes, FullStripe};
 

@@ -5,9 +5,9 @@ use std::path::PathBuf;
 
 use weft_engine::assemble::{Options, SlotState, assemble};
 use weft_engine::knobs::{Knobs, PlanRule, RmwLevel};
-use weft_engine::raid::geometry::Geometry;
+use weft_engine::layout::geometry::Geometry;
+use weft_engine::layout::slot_set::SlotSet;
 use weft_engine::raid::parity::plan::{Facts, Mode, StripeStep};
-use weft_engine::raid::slot_set::SlotSet;
 use weft_export::control::Command;
 use weft_ondisk::Level;
 use weft_units::{Bytes, FullStripe, Sectors, Slot};

@@ -3,8 +3,8 @@
 use std::io::Write;
 
 use serde_json::{Value, json};
+use weft_engine::layout::slot_set::SlotSet;
 use weft_engine::raid::parity::plan::Mode;
-use weft_engine::raid::slot_set::SlotSet;
 use weft_ondisk::layout_id;
 use weft_units::Slot;
 

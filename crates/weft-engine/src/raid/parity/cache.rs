@@ -30,10 +30,10 @@ use super::index::Index;
 use super::list::{CLASSES_MAX, List, Lists};
 use super::priority::{Activation, Patience, Pick, Plug, Pressure, Priority, Ready, Variant};
 use super::stripe::{Batch, Stripe};
-use crate::frame::Frame;
+use crate::contract::frame::Frame;
+use crate::contract::snapshot::StripesInUse;
 use crate::knobs::CacheForm;
-use crate::raid::geometry::{Geometry, Placement};
-use crate::snapshot::StripesInUse;
+use crate::layout::geometry::{Geometry, Placement};
 
 /// The stripe cache of one volume.
 #[derive(Clone, Debug)]

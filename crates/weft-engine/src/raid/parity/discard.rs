@@ -5,7 +5,7 @@
 //! zeros that need not be stored; what they have left over at both ends is written like any other
 //! zeros. A trim leaves its ends alone: it is advice, and less than a full stripe cannot be
 //! discarded, for the parity of the rest. Meanwhile nobody may look at these full stripes or write
-//! them. Clients wait for each other anyway ([`crate::ranges`]); a resync, and what the cache does
+//! them. Clients wait for each other anyway ([`crate::volume::ranges`]); a resync, and what the cache does
 //! on its own account, are kept away here.
 //!
 //! All or nothing: a member that does not discard while the others do makes the parity of what is
@@ -22,18 +22,18 @@ use weft_units::{ByteRange, Sectors, Slot, StripeId};
 
 use super::ParityRaid;
 use super::stripes::Stripes;
-use super::sync::Resync;
 use crate::array::Array;
-use crate::error::ReplyError;
-use crate::input::{Attr, ClientRequest, Fault, RequestOp};
+use crate::array::outbox::Owner;
+use crate::array::resync_window::Resync;
+use crate::contract::error::ReplyError;
+use crate::contract::input::{Attr, ClientRequest, Fault, RequestOp};
+use crate::contract::output::MemberOp;
+use crate::contract::token::RequestId;
+use crate::layout::geometry::Geometry;
+use crate::layout::slot_set::SlotSet;
 use crate::mutant::Mutant;
-use crate::outbox::Owner;
-use crate::output::MemberOp;
-use crate::raid::geometry::Geometry;
 use crate::raid::parity::stripe::Batch;
-use crate::raid::slot_set::SlotSet;
 use crate::raid::{ArrayIo, Cx, Event};
-use crate::ranges::RequestId;
 
 /// Part of a request that is discarded.
 #[derive(Clone, Debug)]
@@ -246,9 +246,9 @@ mod tests {
 
     use super::*;
     use crate::SyncAction;
-    use crate::frame::Frame;
+    use crate::contract::frame::Frame;
     use crate::knobs::CacheForm;
-    use crate::raid::geometry::Geometry;
+    use crate::layout::geometry::Geometry;
     use crate::raid::parity::cache::{Acquired, Cache};
     use crate::raid::parity::stripe::{ResyncState, Stripe};
 

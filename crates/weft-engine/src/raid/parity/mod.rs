@@ -13,8 +13,6 @@ pub(crate) mod streams;
 mod stripe;
 pub mod stripe_size;
 pub(crate) mod stripes;
-pub(crate) mod sync;
-pub mod waits;
 
 use std::collections::VecDeque;
 
@@ -26,17 +24,17 @@ use self::split::{Detour, SplitRequest};
 use self::streams::Streams;
 pub(crate) use self::stripe::SubRequest;
 use self::stripes::Stripes;
-use self::sync::Resync;
 use super::{Answer, Cx, Event, Told};
 use crate::array::Array;
-use crate::frame::Frame;
-use crate::input::{Fault, Value};
+use crate::array::outbox::{JobId, Who};
+use crate::array::resync_window::Resync;
+use crate::contract::frame::Frame;
+use crate::contract::input::{Fault, Value};
+use crate::contract::snapshot::{RaidSnapshot, StripesInUse};
+use crate::contract::token::RequestId;
 use crate::knobs::{Knobs, WAITS_WITHOUT_BOUND};
+use crate::layout::geometry::Geometry;
 use crate::mutant::Mutant;
-use crate::outbox::{JobId, Who};
-use crate::raid::geometry::Geometry;
-use crate::ranges::RequestId;
-use crate::snapshot::{RaidSnapshot, StripesInUse};
 
 /// The stripe cache of a volume, the requests that wait for stripes of it, and the streams that may
 /// fill them.

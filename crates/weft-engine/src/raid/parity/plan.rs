@@ -20,7 +20,7 @@ mod least;
 use weft_units::Slot;
 
 use crate::knobs::{PlanRule, RmwLevel};
-use crate::raid::slot_set::SlotSet;
+use crate::layout::slot_set::SlotSet;
 
 /// What is known of a stripe's strips when nothing of it is in flight.
 #[derive(Clone, Copy, Debug)]

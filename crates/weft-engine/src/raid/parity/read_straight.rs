@@ -8,10 +8,10 @@
 use weft_units::{ByteRange, Bytes, FRAME_BYTES, SECTOR_BYTES, SectorRange, Sectors};
 
 use super::ParityRaid;
-use crate::align::whole_blocks;
+use crate::array::membership::Around;
+use crate::array::outbox::{ReadPart, Who};
 use crate::knobs::PlanRule;
-use crate::membership::Around;
-use crate::outbox::{ReadPart, Who};
+use crate::layout::align::whole_blocks;
 use crate::raid::{ArrayIo, Cx, SPLITTING};
 use crate::sched::request::{MemberRequest, MergeKind};
 

@@ -6,10 +6,10 @@ use weft_units::{Bytes, FRAME_BYTES};
 use super::ParityRaid;
 use super::stripe_size::StripeSize;
 use crate::array::Array;
-use crate::error::ReplyError;
+use crate::contract::error::ReplyError;
 use crate::knobs::{Knob, Knobs};
+use crate::layout::geometry::Geometry;
 use crate::mutant::Mutant;
-use crate::raid::geometry::Geometry;
 use crate::raid::io::Busy;
 
 impl ParityRaid {

@@ -12,15 +12,15 @@ use super::cache::Acquired;
 use super::streams::WriteStream;
 use super::stripes::Arrival;
 use super::{ParityRaid, SubRequest};
-use crate::error::ReplyError;
-use crate::frame::Run;
-use crate::input::Attr;
+use crate::array::outbox::ReadPart;
+use crate::contract::error::ReplyError;
+use crate::contract::frame::Run;
+use crate::contract::input::Attr;
+use crate::contract::token::RequestId;
 use crate::knobs::{Knobs, PriorityRule, Writes};
+use crate::layout::geometry::{Geometry, Placement};
 use crate::mutant::Mutant;
-use crate::outbox::ReadPart;
-use crate::raid::geometry::{Geometry, Placement};
 use crate::raid::{ArrayIo, Cx, Event, SPLITTING};
-use crate::ranges::RequestId;
 
 /// A request that is being split.
 #[derive(Clone, Debug)]

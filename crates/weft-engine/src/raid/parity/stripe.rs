@@ -17,12 +17,12 @@ use std::ops::Range;
 use weft_units::{FRAME_BYTES, Sectors, Slot, StripeId, Time};
 
 use super::plan::Mode;
-use crate::frame::{Frame, Segment};
-use crate::input::{Attr, Origin, SyncAction};
-use crate::output::Differs;
-use crate::raid::geometry::{Geometry, Placement};
-use crate::raid::slot_set::SlotSet;
-use crate::ranges::RequestId;
+use crate::contract::frame::{Frame, Segment};
+use crate::contract::input::{Attr, Origin, SyncAction};
+use crate::contract::output::Differs;
+use crate::contract::token::RequestId;
+use crate::layout::geometry::{Geometry, Placement};
+use crate::layout::slot_set::SlotSet;
 
 /// A client's bytes within one strip.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -25,7 +25,7 @@
 use weft_units::{Bytes, FRAME_BYTES, Sectors};
 
 use crate::knobs::KnobError;
-use crate::raid::geometry::Geometry;
+use crate::layout::geometry::Geometry;
 
 /// Bytes of a stripe on one member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -3,7 +3,7 @@
 //! Charts of the mechanism, not of the figure: what is read for what is written, where stripes wait
 //! and for how long, how large the requests are that reach the disks.
 
-use weft_engine::raid::parity::waits::{StripeWaits, Waits};
+use weft_engine::{StripeWaits, Waits};
 use weft_sim::machine::{Count, Sample, Sizes, Traffic};
 
 use super::super::{Axis, Bars, Block, Cell, Group, Lines, Mark, Series, Table, Value, number};

@@ -12,7 +12,7 @@ use std::any::Any;
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 
-use weft_engine::writeback::{Balance, PAGE_BYTES, SyncStep, WriterId};
+use weft_engine::page_cache::{Balance, PAGE_BYTES, SyncStep, WriterId};
 use weft_units::{Bytes, Span, Time};
 
 use super::load_file::Load;

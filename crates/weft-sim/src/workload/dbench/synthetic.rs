@@ -17,7 +17,7 @@
 
 use std::collections::VecDeque;
 
-use weft_engine::writeback::PAGE_BYTES;
+use weft_engine::page_cache::PAGE_BYTES;
 
 use super::op::{Handle, Names, Op, Open, OperationKind, Path};
 use crate::rng::Rng;

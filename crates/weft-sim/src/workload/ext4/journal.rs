@@ -17,7 +17,7 @@ use std::any::Any;
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-use weft_engine::writeback::{Balance, Fsync, InodeId, PAGE_BYTES, SyncStep, WriterId};
+use weft_engine::page_cache::{Balance, Fsync, InodeId, PAGE_BYTES, SyncStep, WriterId};
 use weft_engine::{Flags, RequestOp};
 use weft_units::{ByteRange, Span, Time};
 

@@ -26,7 +26,7 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
-use weft_engine::writeback::{Fsync, InodeId, PAGE_BYTES, PoolConfig, SyncStep};
+use weft_engine::page_cache::{Fsync, InodeId, PAGE_BYTES, PoolConfig, SyncStep};
 use weft_engine::{Flags, RequestOp};
 use weft_units::{ByteRange, Bytes, Time};
 

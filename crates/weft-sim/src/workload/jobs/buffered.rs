@@ -15,7 +15,7 @@ use std::fmt;
 use std::ops::Range;
 use std::rc::Rc;
 
-use weft_engine::writeback::{Balance, Fsync, InodeId, PAGE_BYTES, SyncStep, WriterId};
+use weft_engine::page_cache::{Balance, Fsync, InodeId, PAGE_BYTES, SyncStep, WriterId};
 use weft_engine::{Flags, RequestOp};
 use weft_units::{ByteRange, Span, Time};
 

@@ -17,7 +17,7 @@
 
 use super::{Facts, Mode, StripeStep};
 use crate::knobs::RmwLevel;
-use crate::raid::slot_set::SlotSet;
+use crate::layout::slot_set::SlotSet;
 
 /// Way in which strips become valid.
 #[derive(Clone, Copy, Debug, Default)]

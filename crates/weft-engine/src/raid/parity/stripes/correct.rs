@@ -10,11 +10,11 @@
 use weft_units::{Bytes, Slot, StripeId};
 
 use super::Stripes;
-use crate::membership::Report;
-use crate::outbox::StripIo;
+use crate::array::membership::Report;
+use crate::array::outbox::StripIo;
+use crate::layout::slot_set::SlotSet;
 use crate::raid::Cx;
 use crate::raid::parity::stripe::Operation;
-use crate::raid::slot_set::SlotSet;
 
 impl Stripes {
     /// Writes a strip again that could not be read and was computed. Whether there was one.

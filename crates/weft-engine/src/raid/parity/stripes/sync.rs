@@ -10,11 +10,11 @@
 use weft_units::{Slot, StripeId};
 
 use super::Stripes;
-use crate::input::{Located, SyncAction};
-use crate::output::{ComputeOp, Differs};
+use crate::contract::input::{Located, SyncAction};
+use crate::contract::output::{ComputeOp, Differs};
+use crate::layout::slot_set::SlotSet;
 use crate::raid::parity::plan::Facts;
 use crate::raid::parity::stripe::{Operation, ResyncState};
-use crate::raid::slot_set::SlotSet;
 use crate::raid::{Cx, Event};
 
 impl Stripes {

@@ -9,14 +9,14 @@
 use weft_units::{Bytes, FRAME_BYTES, Slot, StripeId};
 
 use super::{Stripes, exponent};
-use crate::error::ReplyError;
-use crate::frame::{Segment, Segments, ZERO_FRAME};
+use crate::array::outbox::{StripRun, Who};
+use crate::contract::error::ReplyError;
+use crate::contract::frame::{Segment, Segments, ZERO_FRAME};
+use crate::contract::output::ComputeOp;
+use crate::layout::slot_set::SlotSet;
 use crate::mutant::Mutant;
-use crate::outbox::{StripRun, Who};
-use crate::output::ComputeOp;
 use crate::raid::parity::plan::Mode;
 use crate::raid::parity::stripe::{Batch, Operation, SubRequest};
-use crate::raid::slot_set::SlotSet;
 use crate::raid::{Cx, Event};
 use crate::sched::merge;
 use crate::sched::request::{MemberRequest, MergeKind};

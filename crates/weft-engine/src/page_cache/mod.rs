@@ -24,7 +24,7 @@
 //! as fast as the device is, because it has to write back what it dirties and to sleep:
 //!
 //! ```
-//! use weft_engine::writeback::*;
+//! use weft_engine::page_cache::*;
 //! use weft_units::{Span, Time};
 //!
 //! const MIB: u64 = 1 << 20;

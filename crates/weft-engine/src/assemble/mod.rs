@@ -13,8 +13,8 @@ use thiserror::Error;
 use weft_ondisk::{BadBlocks, Bitmap, Logs, Metadata, MetadataError, Superblock, Uuid};
 use weft_units::{SectorRange, Sectors, Slot};
 
-use crate::config::MemberInfo;
-use crate::raid::geometry::Geometry;
+use crate::contract::member::MemberInfo;
+use crate::layout::geometry::Geometry;
 use crate::raid::parity::stripe_size::StripeSize;
 
 pub use states::AssemblyState;

@@ -8,10 +8,11 @@
 use weft_ondisk::{BadBlocks, Superblock};
 use weft_units::{Sectors, Slot, Time};
 
-use crate::config::MemberInfo;
-use crate::outbox::Owner;
+use crate::array::outbox::Owner;
+use crate::contract::member::MemberInfo;
+use crate::contract::member::MemberState;
+use crate::contract::snapshot::MemberSnapshot;
 use crate::sched::member_queue::MemberQueue;
-use crate::snapshot::{MemberSnapshot, MemberState};
 
 /// The last attempt to write the superblock of a member in an update: a second one follows the
 /// first that fails.

@@ -3,10 +3,10 @@
 use smallvec::SmallVec;
 use weft_units::{Bytes, ClientId, MemberIndex, Sectors, Slot, VolumeId};
 
-use crate::error::ReplyError;
-use crate::frame::{Run, Segment, Segments};
-use crate::input::{Attr, SyncAction};
-use crate::token::{Tag, Token};
+use crate::contract::error::ReplyError;
+use crate::contract::frame::{Run, Segment, Segments};
+use crate::contract::input::{Attr, SyncAction};
+use crate::contract::token::{Tag, Token};
 
 /// Something to do. The order within one drain has no meaning except that a `Reply` follows the
 /// `Submit`s it depends on, which is so by construction: it waits for their `Done`.

@@ -16,7 +16,7 @@ use thiserror::Error;
 use weft_ondisk::Level;
 use weft_units::{FullStripe, Sectors, Slot};
 
-use crate::raid::slot_set::SlotSet;
+use crate::layout::slot_set::SlotSet;
 
 /// Level, layout and sizes of an array, checked.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

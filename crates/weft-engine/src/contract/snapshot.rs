@@ -2,9 +2,10 @@
 
 use weft_units::{Bytes, ClientId, MemberIndex, Sectors, Slot};
 
-use crate::input::SyncAction;
+use crate::contract::input::SyncAction;
+use crate::contract::member::MemberState;
+use crate::contract::stripe_waits::StripeWaits;
 use crate::knobs::Knobs;
-use crate::raid::parity::waits::StripeWaits;
 
 /// State and counters of an engine.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -145,22 +146,6 @@ pub struct MemberSnapshot {
     pub corrected: u64,
     /// Requests outstanding.
     pub in_flight: u32,
-}
-
-/// State of a member.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum MemberState {
-    /// Not used any more; its last requests may still be out.
-    Faulty,
-    /// Holds all of its data.
-    InSync,
-    /// Good below the sector.
-    Rebuilding {
-        /// Data sectors.
-        recovery_offset: Sectors,
-    },
-    /// Waits for a slot.
-    Spare,
 }
 
 /// Where the stripes of a stripe cache are, at one moment.

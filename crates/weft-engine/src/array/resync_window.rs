@@ -15,11 +15,11 @@ use std::ops::Range;
 use weft_units::{Sectors, VolumeId};
 
 use crate::array::Array;
-use crate::input::SyncAction;
-use crate::outbox::Outbox;
-use crate::output::Notice;
-use crate::raid::slot_set::SlotSet;
-use crate::snapshot::{Mismatch, Mismatches, WrongStrip};
+use crate::array::outbox::Outbox;
+use crate::contract::input::SyncAction;
+use crate::contract::output::Notice;
+use crate::contract::snapshot::{Mismatch, Mismatches, WrongStrip};
+use crate::layout::slot_set::SlotSet;
 
 /// A sync under way.
 #[derive(Clone, Debug)]

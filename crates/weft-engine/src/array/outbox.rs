@@ -6,17 +6,17 @@ use smallvec::smallvec;
 use weft_units::{Bytes, ClientId, MemberIndex, Sectors, Slot, StripeId, Time, VolumeId};
 
 use crate::Work;
-use crate::error::ReplyError;
-use crate::frame::{Segment, Segments};
-use crate::input::Attr;
-use crate::member::Member;
-use crate::output::{ComputeOp, MemberOp, Notice, Output};
-use crate::ranges::RequestId;
+use crate::array::member::Member;
+use crate::contract::error::ReplyError;
+use crate::contract::frame::{Segment, Segments};
+use crate::contract::input::Attr;
+use crate::contract::output::{ComputeOp, MemberOp, Notice, Output};
+use crate::contract::token::RequestId;
+use crate::contract::token::{Tag, Token};
 use crate::sched::IoPriority;
 use crate::sched::member_queue::{QueueCommand, Waiting};
 use crate::sched::merge::{self, Last};
 use crate::sched::request::{MemberRequest, MergeKind};
-use crate::token::{Tag, Token};
 
 /// Who is to be told of a `Done`.
 #[derive(Clone, Copy, Debug)]

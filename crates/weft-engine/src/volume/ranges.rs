@@ -10,9 +10,7 @@
 use smallvec::SmallVec;
 use weft_units::ByteRange;
 
-/// Names a request of one volume.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct RequestId(pub(crate) u32);
+use crate::contract::token::RequestId;
 
 /// The requests in flight or waiting, by place: each is on the list of every region of 64 KiB that
 /// it touches, and the lists of all regions share 256 buckets. The few that would be on many lists

@@ -3,11 +3,11 @@
 use weft_ondisk::Superblock;
 use weft_units::{ByteRange, Bytes, ClientId, MemberIndex, VolumeId};
 
-use crate::config::MemberInfo;
-use crate::frame::Run;
+use crate::contract::frame::Run;
+use crate::contract::member::MemberInfo;
+use crate::contract::output::Differs;
+use crate::contract::token::{Tag, Token};
 use crate::knobs::Knob;
-use crate::output::Differs;
-use crate::token::{Tag, Token};
 
 /// Something that has happened.
 #[derive(Clone, Debug)]

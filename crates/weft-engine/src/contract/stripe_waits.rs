@@ -61,7 +61,7 @@ impl Waits {
         self.longest = self.longest.max(other.longest);
     }
 
-    pub(super) fn record(&mut self, since: Time, until: Time) {
+    pub(crate) fn record(&mut self, since: Time, until: Time) {
         let wait = until.since(since);
         self.buckets[bucket_of(wait)] += 1;
         self.count += 1;

@@ -21,26 +21,32 @@
 //!
 //! Source   md-raid.md §6.5 to §6.7, md-ondisk.md §1.7 and §8.4, reliability.md I4 to I6
 
+pub mod flush;
+pub(crate) mod member;
+pub(crate) mod membership;
+pub(crate) mod outbox;
+pub(crate) mod resync_window;
+
 use weft_ondisk::{Bitmap, Features, MdTime, ResyncOffset, Role, Standing, Superblock, Update};
 use weft_units::{Bytes, MemberIndex, Sectors, Slot, Span, Time, VolumeId};
 
+use crate::array::flush::flush_batch::{FlushBatch, Variant};
+use crate::array::member::{Attempt, Member};
+use crate::array::membership::{Membership, Report};
+use crate::array::outbox::{Outbox, Owner, Who};
 use crate::assemble::{Assembly, SlotState};
-use crate::config::MemberInfo;
-use crate::error::ReplyError;
-use crate::flush::flush_batch::{FlushBatch, Variant};
-use crate::frame::Segment;
-use crate::input::{Attr, Fault, Origin};
-use crate::member::{Attempt, Member};
-use crate::membership::{Membership, Report};
+use crate::contract::error::ReplyError;
+use crate::contract::frame::Segment;
+use crate::contract::input::{Attr, Fault, Origin};
+use crate::contract::member::MemberInfo;
+use crate::contract::member::MemberState;
+use crate::contract::output::{MemberOp, Notice};
+use crate::contract::token::RequestId;
+use crate::layout::geometry::Geometry;
+use crate::layout::slot_set::SlotSet;
 use crate::mutant::Mutant;
-use crate::outbox::{Outbox, Owner, Who};
-use crate::output::{MemberOp, Notice};
-use crate::raid::geometry::Geometry;
-use crate::raid::slot_set::SlotSet;
-use crate::ranges::RequestId;
 use crate::sched::member_queue::QueueSettings;
 use crate::sched::request::MemberRequest;
-use crate::snapshot::MemberState;
 
 /// The coordinator of one array.
 #[derive(Clone, Debug)]
@@ -1182,7 +1188,7 @@ fn room_for_bitmap(
 
 /// What a coordinator's own member request is for.
 const fn metadata_attr() -> Attr {
-    Attr { class: crate::input::Class::None, weight: 0, origin: Origin::Metadata }
+    Attr { class: crate::contract::input::Class::None, weight: 0, origin: Origin::Metadata }
 }
 
 /// A superblock update that does not come.

@@ -3,11 +3,11 @@
 use weft_ondisk::BadBlocks;
 use weft_units::{MemberIndex, SectorRange, Sectors, Slot};
 
-use crate::member::Member;
+use crate::array::member::Member;
+use crate::contract::member::MemberState;
+use crate::layout::geometry::Geometry;
+use crate::layout::slot_set::SlotSet;
 use crate::mutant::{self, Mutant};
-use crate::raid::geometry::Geometry;
-use crate::raid::slot_set::SlotSet;
-use crate::snapshot::MemberState;
 
 /// What stripes have to know of an array.
 #[derive(Clone, Debug)]

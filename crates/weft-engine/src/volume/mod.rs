@@ -2,7 +2,7 @@
 //!
 //! A request passes these gates, in order, and waits at each without holding what others need:
 //!
-//! 1. earlier requests that overlap it ([`crate::ranges`]);
+//! 1. earlier requests that overlap it ([`ranges`]);
 //! 2. for a write, the dirty state of the array; with `preflush`, a round of flushes;
 //! 3. its personality ([`crate::raid`]), which splits it and answers for its sub-requests;
 //! 4. its sub-requests are done;
@@ -12,6 +12,7 @@
 
 mod command;
 mod members;
+mod ranges;
 mod sync;
 
 use std::collections::VecDeque;
@@ -21,23 +22,23 @@ use weft_units::{ByteRange, Bytes, ClientId, Sectors, Slot, Span, Time, VolumeId
 
 use self::command::Waiting;
 use self::members::STALL_WARNING;
+use self::ranges::Ranges;
 use self::sync::changes_parity;
 use crate::Congestion;
+use crate::array::outbox::{Outbox, Outstanding, Owner, Who};
+use crate::array::resync_window::Resync;
 use crate::array::{Array, FlushFor};
 use crate::config::VolumeConfig;
-use crate::error::ReplyError;
-use crate::frame::{Frame, Run, frames_needed};
-use crate::input::{ClientRequest, Fault, Flags, RequestOp, SyncAction, Value};
+use crate::contract::error::ReplyError;
+use crate::contract::frame::{Frame, Run, frames_needed};
+use crate::contract::input::{ClientRequest, Fault, Flags, RequestOp, SyncAction, Value};
+use crate::contract::output::{Notice, Output};
+use crate::contract::snapshot::{VolumeSnapshot, WrongStrip};
+use crate::contract::token::{RequestId, Tag};
 use crate::knobs::{Knob, Knobs, WAITS_WITHOUT_BOUND};
 use crate::mutant::Mutant;
-use crate::outbox::{Outbox, Outstanding, Owner, Who};
-use crate::output::{Notice, Output};
 use crate::raid::parity::streams::WriteStream;
-use crate::raid::parity::sync::Resync;
 use crate::raid::{Answer, ArrayIo, Cx, Event, Personality, SPLITTING, StripeMemory, Told};
-use crate::ranges::{Ranges, RequestId};
-use crate::snapshot::{VolumeSnapshot, WrongStrip};
-use crate::token::Tag;
 
 /// One volume: an array and the requests to it.
 #[derive(Clone, Debug)]
@@ -86,7 +87,7 @@ struct Active {
     payload: Bytes,
     frames: Run,
     flags: Flags,
-    attr: crate::input::Attr,
+    attr: crate::contract::input::Attr,
     /// Sub-requests that are not done, one until it is submitted, and [`SPLITTING`] while it is
     /// being split.
     pending: u64,
@@ -398,7 +399,12 @@ impl Volume {
             raid: self.raid.snapshot(),
             requests_active: self.requests.iter().flatten().filter(|r| !r.answered).count(),
             knobs: self.knobs,
-            members: self.array.members.iter().map(crate::member::Member::snapshot).collect(),
+            members: self
+                .array
+                .members
+                .iter()
+                .map(crate::array::member::Member::snapshot)
+                .collect(),
         }
     }
 

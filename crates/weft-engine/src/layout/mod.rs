@@ -1,0 +1,5 @@
+//! Layout of arrays: where their sectors lie, as pure functions.
+
+pub(crate) mod align;
+pub mod geometry;
+pub mod slot_set;
