@@ -2,7 +2,7 @@
 //!
 //! `cargo deny check licenses bans sources` reads the same file; this module is the gate, on every
 //! machine. cargo-deny itself is no part of `check`, for a part that runs
-//! only where somebody has installed it says nothing about CI, and building it takes three to five
+//! only where it is installed says nothing about CI, and building it takes three to five
 //! minutes on two cores. By hand it finds one thing more: licence files that say other than a
 //! manifest.
 

@@ -3,7 +3,7 @@
 //! `cargo xtask sweep N` simulates N seeds of each profile, and for each ten of them one small
 //! scope and one steady load, on all CPUs (`crates/weft-sim/src/sweep.rs`), and adds a line to the
 //! ledger: which commit, how much, how many failures. Seeds go on where the last sweep ended, so
-//! that none counts twice. Whoever runs a sweep commits the line.
+//! that none counts twice. The line is to be committed.
 
 use crate::lines::{commit, count, date, printed, text};
 use crate::part::cargo;

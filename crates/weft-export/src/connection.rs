@@ -23,7 +23,7 @@
 //! Nothing more is read from the socket while the client has too many requests open, too little
 //! credit, or more frames than its share (`pool.rs`). Its floor of frames is a client's own,
 //! whatever others do, and a streamed request needs one frame to go on: so a client that is slow,
-//! or has stopped, holds up nobody else, for however long: nobody is hung up on for that.
+//! or has stopped, holds up no other client, for however long, and is not hung up on for that.
 //!
 //! Trims and zeroes bring no payload; they are carried out in slices, by turns (`turns.rs`).
 //! Requests for block status are answered here, by turns too (`looks.rs`).

@@ -1,11 +1,11 @@
 //! NBD port: accepts clients, bounds their number, spreads them over workers.
 //!
 //! What a client says is `connection.rs`. Sockets are watched once, edge-triggered, so that waiting
-//! for credit costs no system call. When the process has no descriptor left, nobody new is accepted
-//! and everybody else is served. At the limit of clients one more is accepted, and waits for a
+//! for credit costs no system call. When the process has no descriptor left, no client is accepted
+//! and all others are served. At the limit of clients one more is accepted, and waits for a
 //! place.
 //!
-//! A handshake that takes longer than [`TimeLimits::handshake`] is ended; while somebody waits for
+//! A handshake that takes longer than [`TimeLimits::handshake`] is ended; while a client waits for
 //! a place, one that takes longer than [`TimeLimits::handshake_wanted`].
 //!
 //! Clients are spread over workers, which are threads (`reactor.rs`): the port of the first worker

@@ -4,7 +4,7 @@
 //! dead server left behind is found by connecting to it, and replaced; one that answers, and
 //! anything that is not a socket, is left alone. TCP is for loopback unless the caller consents.
 //!
-//! A socket that was passed to this process is used as it is; whoever made it removes it.
+//! A socket that was passed to this process is used as it is; its maker removes it.
 
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

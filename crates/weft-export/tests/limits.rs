@@ -1,4 +1,4 @@
-//! A process without descriptors accepts nobody new and serves everybody else (F20).
+//! Test of a process without descriptors: it accepts no new client and serves all others (F20).
 //!
 //! A file of its own, since the limit is the whole process's.
 

@@ -2,8 +2,8 @@
 //!
 //! A model is calibrated on published figures of the *baseline* only. [`Figures`] keeps these apart
 //! from what is to be predicted, and [`fit`] takes a [`Baseline`], so no figure that is to be
-//! predicted can be named to it. That whoever runs a model for a fit does not read one either is
-//! tested where that is done: `experiment/calibrate.rs`.
+//! predicted can be named to it. A test of `experiment/calibrate.rs` shows that the runs of a fit
+//! do not read one either.
 //!
 //! Source   experiments.md §4 (2), statement 30
 

@@ -1,4 +1,4 @@
-//! Traces as others wrote them, as nobody should, and as they are replayed.
+//! Tests of traces: as other programs wrote them, damaged, and as they are replayed.
 
 use weft_lab::replay::iolog::{Version, Writer};
 use weft_lab::replay::shape::{Align, Changes, Fit, Options, Pace, Placement, Shaped};

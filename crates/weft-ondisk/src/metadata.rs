@@ -1,7 +1,7 @@
 //! All metadata of a member: its superblock, and the bitmap and logs that the superblock points to.
 //!
 //! The caller reads the sectors that are asked for. A log that cannot be believed is kept as the
-//! sentence that says why, for only whoever assembles the array knows whether it matters.
+//! sentence that says why, for only the assembly knows whether it matters.
 //!
 //! Source: places of the logs as in `superblock.rs`, `bitmap.rs`, `ppl.rs` and `journal.rs`
 

@@ -1,8 +1,8 @@
 //! Stores of results: into the caches, or past them.
 //!
 //! An ordinary store first reads the line that it changes, and pushes something else out of the
-//! caches. A streaming store (non-temporal, in Intel's words) does neither, and whoever streams
-//! asks for its sources ahead of time. Where strips come from memory and results leave for a device
+//! caches. A streaming store (non-temporal, in Intel's words) does neither, and a streaming kernel
+//! prefetches its sources. Where strips come from memory and results leave for a device
 //! that is worth 1.1 to 1.4 times the rate. Where strips are in a cache, or a CPU reads the results
 //! soon, it costs up to half of it. So a caller says which of the two it is, and this file what
 //! follows.

@@ -1,4 +1,4 @@
-//! Slab of payload memory, and the leases that say who may touch which bytes and until when.
+//! Slab of payload memory, and the leases on its bytes while a request uses them.
 //!
 //! All payload lives in one anonymous mapping, the [`Slab`]. Three parties touch it: this process
 //! through references, worker threads through references, and the kernel through addresses given to
@@ -13,7 +13,7 @@
 //!
 //! # Why the memory is valid for the whole operation
 //!
-//! 1. *It exists.* A lease owns a share of the mapping; whoever gives an address of it to the
+//! 1. *It exists.* A lease owns a share of the mapping; a ring that gives an address of it to the
 //!    kernel keeps the lease in the table of what is outstanding, and waits for that table to empty
 //!    before it lets go (`uring.rs`, `Drop`).
 //! 2. *Nobody else changes it.* A shared lease makes `bytes_mut`, `split` and exclusive leases of

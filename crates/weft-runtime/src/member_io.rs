@@ -13,7 +13,7 @@
 //! ```
 //!
 //! A transfer goes on where a short one ended, and again when the kernel asks for that (`EINTR`,
-//! `EAGAIN`, a cancellation nobody asked for), a bounded number of times.
+//! `EAGAIN`, a cancellation that was not asked for), a bounded number of times.
 //!
 //! # A member that does not answer
 //!
@@ -40,7 +40,7 @@
 //! pages as clean, so that a second flush would succeed without the data being anywhere: after one
 //! failed flush or durable write every later one of this member fails as well, until it is opened
 //! anew. For the same reason at most one flush of a member runs at a time: two could share one
-//! report. Of a failed write with `RWF_DSYNC` nobody knows which half of it failed; metadata is
+//! report. Of a failed write with `RWF_DSYNC` it is unknown which half failed; metadata is
 //! written without, so that a superblock whose transfer fails may be written again.
 //!
 //! Source   Rebello et al., "Can Applications Recover from fsync Failures?", ATC '20; fsync(2)

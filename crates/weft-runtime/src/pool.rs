@@ -8,8 +8,8 @@
 //!
 //! # Shares
 //!
-//! Half of the pool is *floors*: an equal part for each client that may ever be there, which nobody
-//! else can take, whether the client has come or not. The other half is shared: beyond its floor a
+//! Half of the pool is *floors*: an equal part for each client that may ever be there, which no
+//! other can take, whether the client has come or not. The other half is shared: beyond its floor a
 //! client may have three quarters of what is free there and what it has of it. So n greedy clients
 //! that give nothing back leave (1/4)^n of the shared half, and every floor.
 //!

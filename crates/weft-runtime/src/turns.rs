@@ -3,7 +3,7 @@
 //! A trim or a write of zeroes brings no payload, so that no frames bound how much of it reaches
 //! the members. Such a request is carried out in slices, and a slice needs a turn. At most
 //! [`TURNS_MAX`] slices of all clients are under way; the clients that wait stand in one line, and
-//! a client whose slice has ended goes to the end of the line. So a request of somebody else never
+//! a client whose slice has ended goes to the end of the line. So another client's request never
 //! finds more than [`TURNS_MAX`] slices before it.
 //!
 //! `weft-export/src/looks.rs` cannot do this: a slice goes on for many rounds, and clients of all

@@ -1,7 +1,7 @@
 //! Tests of flush latency: a round for each flush, against one round that serves many (patch 002).
 //!
-//! The engine's own choice of whom a round serves, between clients and a member that are each one
-//! number, so that what must come out has a closed form.
+//! The engine itself chooses the requests that a round serves; clients and the member are one
+//! number each, so that the result has a closed form.
 //!
 //! Source   experiments.md §7, statements 22 and 23
 

@@ -1,4 +1,4 @@
-//! Partition tables for tests, written without anybody's help.
+//! Partition tables for tests, built byte by byte.
 
 use std::os::unix::fs::FileExt;
 use std::path::Path;

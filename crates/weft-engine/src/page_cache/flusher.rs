@@ -2,7 +2,7 @@
 //!
 //! Each device has one. Awake, it does three things in turn, then sleeps:
 //!
-//! 1. *sync*: what somebody has asked for;
+//! 1. *sync*: the pages that a sync asked for;
 //! 2. *periodic*: every 5 s, files that became dirty 30 s ago or earlier, until as many pages are
 //!    written as were dirty when it began;
 //! 3. *background*: everything, oldest file first, while more is dirty than the background
@@ -12,7 +12,7 @@
 //! answers until when it sleeps, and its owner calls again.
 //!
 //! 2.6.24 does not wait for a full queue: it waits up to 100 ms for any queue to have room. 3.1
-//! just blocks, which is the affair of whoever carries out its writes.
+//! just blocks, which is left to the driver of its writes.
 //!
 //! Source   writeback.md §3; for 2.6.24 `background_writeout` and `wb_kupdate`, January 2008
 

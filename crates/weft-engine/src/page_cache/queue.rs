@@ -2,7 +2,7 @@
 //!
 //! Each device has three lists, all first in, first out. *dirty* has the files in the order in
 //! which they became dirty; *io* is what is being worked off now; *more* has those that were not
-//! finished, or were somebody else's turn. When *io* is to be filled, files that have been dirty
+//! finished, or were another pass's turn. When *io* is to be filled, files that have been dirty
 //! for long enough move from *dirty*, oldest first:
 //!
 //! - 3.1 fills it only when it is empty: first *more*, then *dirty*;

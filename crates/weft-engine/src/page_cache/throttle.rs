@@ -1,9 +1,10 @@
 //! Seam of throttling policies: the facts that a policy is told, and its answer.
 //!
 //! A writer that has dirtied its fill looks at the limits. The policy gets [`Facts`] and answers
-//! one [`ThrottleStep`]; whoever carries it out comes back with the next facts, until the answer is
-//! [`ThrottleStep::Continue`]. The page cache knows nothing else of a policy, so the answer of
-//! patch 001 (sleep, never write) will be one more file beside [`vanilla`](super::vanilla).
+//! one [`ThrottleStep`]; the writer carries it out and comes back with the next facts, until the
+//! answer is [`ThrottleStep::Continue`]. The page cache knows nothing else of a policy, so the
+//! answer of patch 001 (sleep, never write) will be one more file beside
+//! [`vanilla`](super::vanilla).
 
 use super::pool::{Counts, Thresholds};
 use super::proportion::Fraction;

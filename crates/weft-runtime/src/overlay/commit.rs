@@ -11,8 +11,8 @@
 //! the start gives the same members. Superblocks come last: until then no member says that it has
 //! what it may only have in part.
 //!
-//! The files `.committed` are empty and say that there is nothing left to do, so that who commits
-//! again after an interruption can tell that from the wrong directory. A new overlay of the member,
+//! The files `.committed` are empty and say that there is nothing left to do, so that a commit
+//! after an interruption can tell that from the wrong directory. A new overlay of the member,
 //! or its discard, removes them.
 
 use std::ops::Range;

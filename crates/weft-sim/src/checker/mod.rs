@@ -2,8 +2,8 @@
 //! media.
 //!
 //! Checkers watch what goes into an engine, what comes out and what is on the media. They take
-//! nothing from the engine's own account but its counters at rest: who is in sync and whether the
-//! array is dirty is read off the superblocks that are durable ([`Record`]), as a restart would.
+//! nothing from the engine's own account but its counters at rest: members in sync and the clean
+//! state are read off the durable superblocks ([`Record`]), as a restart would.
 //!
 //! | Checker | Invariants | File |
 //! |---|---|---|

@@ -6,10 +6,10 @@
 //! member missing has one parity left to compare.
 //!
 //! After a cut a column is judged where the superblocks promise that its parity is right; and,
-//! whatever they say, where nobody was writing: no member had anything of it that was not durable,
-//! no request that writes to it was unanswered, and it was right before. Such a stripe is not half
-//! written, and the write hole is not open in it (P5: only stripes that were being written may be
-//! damaged).
+//! whatever they say, where no write was under way: no member had anything of it that was not
+//! durable, no request that writes to it was unanswered, and it was right before. Such a stripe is
+//! not half written, and the write hole is not open in it (P5: only stripes that were being written
+//! may be damaged).
 
 use std::collections::BTreeSet;
 

@@ -2,7 +2,7 @@
 //! sync.
 //!
 //! Per disk the columns whose newest acknowledged content it does not hold. An acknowledgement adds
-//! those that the disk did not store; a completed write takes them away again, whoever made it.
+//! those that the disk did not store; a completed write takes them away again, of whatever origin.
 //! After a restart no such column may lie where the assembly counts the disk as good.
 //!
 //! A member that is being rebuilt is good below its recovery offset, like one in sync: a write

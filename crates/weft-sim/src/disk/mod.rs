@@ -1,9 +1,8 @@
 //! Contents of a simulated member: stable media, a volatile cache, outstanding requests, faults.
 //!
 //! A request begins with [`Disk::submit`], which copies the payload of a write, and ends with
-//! [`Disk::complete`], which says how it went; whoever drives the disk chooses when and in which
-//! order. In between nothing is decided: a power cut may find any part of an outstanding write on
-//! the media.
+//! [`Disk::complete`], which gives the result; the driver chooses when and in which order. In
+//! between nothing is decided: a power cut may find any part of an outstanding write on the media.
 //!
 //! - A write lands in the cache at its completion, or on the media with FUA.
 //! - A flush makes durable what had completed when it was submitted.

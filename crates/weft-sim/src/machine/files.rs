@@ -2,7 +2,7 @@
 //!
 //! The engine's own page cache, the flusher of the volume's device as a process, and where each
 //! file's pages lie on the volume. What is written out goes to the volume in requests of a largest
-//! size; when they are done the page cache is told, and whoever waits for it.
+//! size; when they are done, the page cache and the processes that wait for them are told.
 
 use std::any::Any;
 use std::collections::BTreeMap;

@@ -1,7 +1,6 @@
 //! Host of a simulated machine: engine thread, members, event queue and woken processes.
 //!
-//! The engine's thread, the members, what is planned, and who is to be woken. See the module above
-//! for the order of things.
+//! The module above has the order of events.
 
 mod array;
 mod look;

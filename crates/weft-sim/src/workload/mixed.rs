@@ -2,7 +2,8 @@
 //!
 //! `dd` streams onto the front half of the device, through its page cache. Each writer writes
 //! blocks of 4 KiB anywhere in the back half, past the page cache, and waits for each answer. What
-//! all do is fixed, so whoever puts the writers off until `dd` is done has not done more by that.
+//! all do is fixed, so a policy that puts the writers off until `dd` is done has not done more by
+//! that.
 
 use hdrhistogram::Histogram;
 use weft_engine::{Flags, RequestOp};

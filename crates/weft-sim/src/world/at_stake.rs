@@ -2,7 +2,7 @@
 //!
 //! Not an excuse ([`crate::suspects`]) but a choice of what is looked at: beside every sector that
 //! was ever written all that shares a column with something that was not durable at a cut. Until a
-//! resync of an array in which nobody is missing has passed everything. Beyond the level for good:
+//! resync of an array with all members has passed everything. Beyond the level for good:
 //! what was reconstructed wrongly there stays, though members agree about it after the resync.
 
 use std::collections::BTreeSet;

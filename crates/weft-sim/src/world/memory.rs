@@ -1,7 +1,7 @@
 //! Memory of a world: the slab, its frames, and garbage in frames that came back.
 //!
 //! One slab, as the engine's configuration sizes it. Its payload frames are given to requests and
-//! come back; what comes back is filled with garbage, so that whoever still reads it reads garbage.
+//! come back; what comes back is filled with garbage, so that a late reader reads garbage.
 
 use std::collections::BTreeMap;
 use std::ops::Range;

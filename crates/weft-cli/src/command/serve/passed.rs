@@ -1,7 +1,7 @@
 //! Sockets passed by systemd: those of `LISTEN_FDS` become listeners of the volume.
 //!
 //! A `.socket` unit makes the socket, and starts `weft serve` with it as descriptor 3 (4, 5, …).
-//! `LISTEN_PID` says for whom the sockets are: for another process they are not touched.
+//! `LISTEN_PID` names the process that the sockets are for: those of another one are not touched.
 //! `LISTEN_FDNAMES` only names them in error messages.
 //!
 //! Source   sd_listen_fds(3)

@@ -14,9 +14,9 @@
 //! client may be far ahead of what has found stripes: what lies in front of that, and not too far
 //! in front of the end, the stream will bring.
 //!
-//! Who asks for a write at once (md's `sync` flag) may want only that one: a journal writes some
-//! blocks one behind the other and then waits. Therefore it is known how much of a stream came
-//! without a pause.
+//! A client that asks for a write at once (md's `sync` flag) may want only that one: a journal
+//! writes some blocks one behind the other and then waits. Therefore it is known how much of a
+//! stream came without a pause.
 //!
 //! What a client can bring before it has an answer is bounded as well: by the most of the stream
 //! that was ever unanswered at a time, known with the first answer. Stripes whose rest lies further

@@ -3,7 +3,7 @@
 //! Clones of one job with direct I/O keep so many requests in flight each. As published for patch
 //! 004 they all begin at the start of the device; beside it each may have a part of its own.
 //!
-//! Isolated writes come one after the other, each in stripes that nobody has touched before: what
+//! Isolated writes come one after the other, each in stripes that were not touched before: what
 //! members move for each of them is exact.
 
 use hdrhistogram::Histogram;

@@ -1,13 +1,13 @@
 //! Journal of the reduced ext4: transactions, commits and checkpoints, as jbd2 does them.
 //!
 //! One transaction runs and takes what changes; one at most is committed. jbd2 commits when
-//! somebody asks for it or the transaction is 5 s old:
+//! a process asks for it or the transaction is 5 s old:
 //!
 //! 1. the running transaction becomes the committing one, and a new one runs;
 //! 2. data that the transaction refers to is waited for (ordered mode);
 //! 3. a descriptor and the changed blocks go to the journal one after the other, 4 KiB each;
 //! 4. when they are there, the commit block follows with PREFLUSH and FUA;
-//! 5. all who wait for it are woken, and what it freed is free.
+//! 5. all processes that wait for it are woken, and the space that it freed is free.
 //!
 //! Its blocks are then dirty pages of the block device, which the flusher brings home when they are
 //! old; a block that changes again meanwhile is there once. When three quarters of the journal are

@@ -1,10 +1,10 @@
 //! Clones of fio jobs: requests from a source, with direct or buffered I/O, paced and measured.
 //!
-//! What it asks for, somebody else says, request by request, each with the time before which it is
-//! not to be asked for. [`Job`] hands requests to the volume past the page cache, several at a
-//! time; [`Buffered`] goes through the page cache, one call after the other. Both keep to a
-//! [`Pace`] and count in one way: a latency goes from being handed over to the answer, and what
-//! ends before the warm-up is over or after the run time is not counted.
+//! A source gives the requests one by one, each with the time at which it is due. [`Job`] hands
+//! requests to the volume past the page cache, several at a time; [`Buffered`] goes through the
+//! page cache, one call after the other. Both keep to a [`Pace`] and count in one way: a latency
+//! goes from being handed over to the answer, and what ends before the warm-up is over or after the
+//! run time is not counted.
 //!
 //! Source   experiments.md §1.5, §4 (5), §6; fio HOWTO
 
