@@ -37,8 +37,8 @@ impl Config {
     /// A configuration for one volume, with memory for a full stripe cache and 64 MiB of payload.
     #[must_use]
     pub fn for_volume(assembly: Assembly, knobs: Knobs) -> Self {
-        let stripes = knobs.cache_stripes(&assembly.geometry);
-        let cache_frames = assembly.stripe_frames(knobs.stripe_size) * stripes;
+        let stripe_frames = assembly.stripe_frames(knobs.stripe_size);
+        let cache_frames = stripe_frames * knobs.cache_stripes(stripe_frames);
         Self {
             volumes: vec![VolumeConfig { assembly, knobs, stripes_max: None }],
             cache_frames,

@@ -6,9 +6,8 @@
 //!
 //! Source   spec reliability.md §6.4
 
-use weft_engine::knobs::{Knobs, PlanRule, PriorityRule, Writes};
+use weft_engine::knobs::{Activation, Knobs, PlanRule, PriorityRule, Writes};
 use weft_engine::mutant::Mutant;
-use weft_engine::raid::parity::priority::Activation;
 use weft_engine::{Flags, RequestOp, SyncAction};
 use weft_ondisk::Level;
 use weft_units::Span;

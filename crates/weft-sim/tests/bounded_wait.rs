@@ -4,10 +4,10 @@
 //! on; a planted bug shows that it sees. The second runs the loads that a review found starved on
 //! simulated drives, for a short simulated time, against md untuned in the same test.
 
-use weft_engine::knobs::{Knobs, PlanRule, PriorityRule, WAITS_WITHOUT_BOUND, Writes};
+use weft_engine::knobs::{
+    Activation, Knobs, PlanRule, PriorityRule, StripeSize, WAITS_WITHOUT_BOUND, Writes,
+};
 use weft_engine::mutant::Mutant;
-use weft_engine::raid::parity::priority::Activation;
-use weft_engine::raid::parity::stripe_size::StripeSize;
 use weft_engine::sched::mq_deadline::Settings;
 use weft_engine::{Flags, RequestOp};
 use weft_ondisk::Level;

@@ -4,9 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use weft_engine::RequestOp;
-use weft_engine::knobs::Knobs;
+use weft_engine::knobs::{Knobs, StripeSize};
 use weft_engine::page_cache::{Kernel, PoolConfig};
-use weft_engine::raid::parity::stripe_size::StripeSize;
 use weft_engine::sched::mq_deadline::Settings as Queue;
 use weft_ondisk::Level;
 use weft_sim::drive::Drive;

@@ -1,7 +1,7 @@
 //! Tests of members without space and of superblocks that are not written: no request waits for
 //! ever.
 
-use weft_engine::raid::parity::stripe_size::StripeSize;
+use weft_engine::knobs::StripeSize;
 use weft_engine::{Fault, MemberState, ReplyError, Verb, assemble};
 use weft_ondisk::Level;
 use weft_sim::{BLOCK, CutMode, Options, Planned, Rig, Ticket, chunk_kib};

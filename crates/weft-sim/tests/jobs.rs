@@ -4,8 +4,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use weft_engine::RequestOp;
-use weft_engine::knobs::{Knobs, Writes};
-use weft_engine::raid::parity::stripe_size::StripeSize;
+use weft_engine::knobs::{Knobs, StripeSize, Writes};
 use weft_engine::sched::mq_deadline::Settings;
 use weft_ondisk::Level;
 use weft_sim::drive::Drive;

@@ -1,9 +1,8 @@
 //! Tests of time in a simulated machine, against arithmetic.
 
-use weft_engine::knobs::{CacheForm, Knobs, PriorityRule, Writes};
+use weft_engine::knobs::{Activation, CacheForm, Knobs, PriorityRule, Writes};
 use weft_engine::layout::geometry::Geometry;
 use weft_engine::page_cache::{Kernel, PoolConfig};
-use weft_engine::raid::parity::priority::Activation;
 use weft_engine::sched::mq_deadline::Settings;
 use weft_ondisk::Level;
 use weft_sim::drive::{Drive, Model};

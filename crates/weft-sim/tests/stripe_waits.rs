@@ -3,9 +3,8 @@
 use std::any::Any;
 
 use weft_engine::StripeWaits;
-use weft_engine::knobs::{Knobs, PriorityRule, Writes};
+use weft_engine::knobs::{Activation, Knobs, PriorityRule, Writes};
 use weft_engine::page_cache::{Kernel, PoolConfig};
-use weft_engine::raid::parity::priority::Activation;
 use weft_engine::sched::mq_deadline::Settings;
 use weft_engine::{Flags, RequestOp};
 use weft_ondisk::Level;

@@ -1,8 +1,7 @@
 //! Tests of the tiobench workload.
 
-use weft_engine::knobs::{CacheForm, Knobs, PriorityRule, Writes};
+use weft_engine::knobs::{Activation, CacheForm, Knobs, PriorityRule, Writes};
 use weft_engine::page_cache::{InodeId, Kernel, PoolConfig};
-use weft_engine::raid::parity::priority::Activation;
 use weft_engine::sched::mq_deadline::Settings;
 use weft_ondisk::Level;
 use weft_sim::drive::Drive;

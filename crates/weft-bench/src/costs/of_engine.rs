@@ -6,8 +6,7 @@
 
 use std::time::Duration;
 
-use weft_engine::knobs::Knobs;
-use weft_engine::raid::parity::stripe_size::StripeSize;
+use weft_engine::knobs::{Knobs, StripeSize};
 use weft_lab::least_squares::{self, Observation};
 use weft_sim::machine::Costs;
 

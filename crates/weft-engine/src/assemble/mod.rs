@@ -14,8 +14,8 @@ use weft_ondisk::{BadBlocks, Bitmap, Logs, Metadata, MetadataError, Superblock, 
 use weft_units::{SectorRange, Sectors, Slot};
 
 use crate::contract::member::MemberInfo;
+use crate::knobs::StripeSize;
 use crate::layout::geometry::Geometry;
-use crate::raid::parity::stripe_size::StripeSize;
 
 pub use states::AssemblyState;
 
@@ -211,7 +211,7 @@ impl Assembly {
     /// Frames that one stripe of the stripe cache takes.
     #[must_use]
     pub fn stripe_frames(&self, stripe_size: StripeSize) -> u32 {
-        stripe_size.stripe_frames(&self.geometry)
+        stripe_size.stripe_frames(self.geometry.members(), self.geometry.chunk().bytes())
     }
 
     /// Every member in use, with its slot.

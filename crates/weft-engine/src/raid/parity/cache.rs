@@ -28,11 +28,11 @@ use weft_units::{FRAME_BYTES, Sectors, Span, StripeId, Time};
 use self::wait::{Bounds, Waiting};
 use super::index::Index;
 use super::list::{CLASSES_MAX, List, Lists};
-use super::priority::{Activation, Patience, Pick, Plug, Pressure, Priority, Ready, Variant};
+use super::priority::{Patience, Pick, Plug, Pressure, Priority, Ready, Variant};
 use super::stripe::{Batch, Stripe};
 use crate::contract::frame::Frame;
 use crate::contract::snapshot::StripesInUse;
-use crate::knobs::CacheForm;
+use crate::knobs::{Activation, CacheForm};
 use crate::layout::geometry::{Geometry, Placement};
 
 /// The stripe cache of one volume.

@@ -20,6 +20,7 @@ use weft_units::{Sectors, Span, StripeId, Time, VolumeId};
 
 use self::cache::{Acquired, Cache};
 use self::discard::Discard;
+use self::priority::{Variant, activation};
 use self::split::{Detour, SplitRequest};
 use self::streams::Streams;
 pub(crate) use self::stripe::SubRequest;
@@ -209,7 +210,7 @@ impl ParityRaid {
         stripes.activate(cx.knobs, wait_max(cx.knobs, cx.array), geometry, now, |lacks| {
             streams.moved(&lacks, full_stripe, now)
         });
-        let variant = cx.knobs.priority_variant();
+        let variant = Variant::of(cx.knobs);
         // What goes by full stripes ends a turn when it has made the longest request that there is:
         // members are to begin while the next one is worked on.
         let most = (cx.knobs.max_sectors.0 / stripes.cache.strip_bytes()).max(1);
@@ -233,7 +234,7 @@ impl ParityRaid {
     /// Discards further, and plugs what was delayed in this turn.
     pub(crate) fn end_turn(&mut self, sync: Option<&Resync>, cx: &mut Cx<'_>) {
         self.run_discards(sync, cx);
-        self.stripes.cache.plug_delayed(cx.knobs.activation(), cx.out.now);
+        self.stripes.cache.plug_delayed(activation(cx.knobs), cx.out.now);
     }
 
     /// Whether another turn has something to do already.
@@ -244,7 +245,7 @@ impl ParityRaid {
         (array, knobs): (&Array, &Knobs),
         now: Time,
     ) -> bool {
-        let (variant, activation) = (knobs.priority_variant(), knobs.activation());
+        let (variant, activation) = (Variant::of(knobs), activation(knobs));
         let lost = array.is_planted(Mutant::LostWakeUp);
         let cache = &self.stripes.cache;
         let runs = array.is_known()
@@ -258,7 +259,7 @@ impl ParityRaid {
 
     /// When delayed stripes are due though nothing else happens.
     pub(crate) fn next_wake(&self, array: &Array, knobs: &Knobs) -> Option<Time> {
-        let (variant, wait_max) = (knobs.priority_variant(), wait_max(knobs, array));
+        let (variant, wait_max) = (Variant::of(knobs), wait_max(knobs, array));
         if array.is_known() { self.stripes.cache.activation_wake(variant, wait_max) } else { None }
     }
 
@@ -340,8 +341,9 @@ impl StripeMemory {
     /// As many stripes as are wanted, or as many of them as fit.
     fn stripes(&self, volume: VolumeId, geometry: &Geometry, knobs: &Knobs) -> Stripes {
         let (chunk, height) = (geometry.chunk(), height_of(geometry, knobs));
-        let wanted = self.stripes_max.unwrap_or(u32::MAX).min(knobs.cache_stripes(geometry));
-        let stripes = wanted.max(1).min(self.frames / knobs.stripe_size.stripe_frames(geometry));
+        let stripe_frames = stripe_size::stripe_frames(knobs, geometry);
+        let wanted = self.stripes_max.unwrap_or(u32::MAX).min(knobs.cache_stripes(stripe_frames));
+        let stripes = wanted.max(1).min(self.frames / stripe_frames);
         let by_full_stripes = knobs.stripe_size.is_auto().then(|| chunk.0 / height.0);
         let form = knobs.stripe_cache_form;
         let cache =

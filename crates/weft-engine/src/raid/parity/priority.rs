@@ -44,6 +44,8 @@
 
 use weft_units::{Span, StripeId, Time};
 
+use crate::knobs::{Activation, Knobs, PriorityRule, Writes};
+
 /// The behaviours that are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Variant {
@@ -61,6 +63,23 @@ pub enum Variant {
         /// At most.
         wait_max: Span,
     },
+}
+
+impl Variant {
+    /// The rule that the knobs name.
+    pub(crate) fn of(knobs: &Knobs) -> Self {
+        match knobs.priority {
+            PriorityRule::Bypass => {
+                let threshold = knobs.preread_bypass_threshold;
+                // What is held then belongs to a stream, which fills it as a rule.
+                let patient = knobs.stripe_size.is_auto() && threshold > 0;
+                let threshold = if patient { threshold.max(AUTO_THRESHOLD) } else { threshold };
+                Self::Bypass { threshold }
+            }
+            PriorityRule::Fifo => Self::Fifo,
+            PriorityRule::Stream => Self::Stream { wait_max: knobs.preread_wait_max },
+        }
+    }
 }
 
 /// A stripe that is ready to be handled.
@@ -231,31 +250,22 @@ pub fn patience_for_others(preread: Option<Span>) -> Span {
     few.clamp(Span::millis(2), IDLE_MAX)
 }
 
-/// Rule by which delayed stripes become held ones. As md has it, not before the stripes of the last
-/// generation have their reads behind them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Activation {
-    /// When the plug is pulled: 3 ms after it was put in, or when no stripe is free. A stripe that
-    /// is delayed puts it in, and it stays in whatever becomes of that stripe: so it falls on
-    /// stripes that were delayed just now as well.
-    AtUnplug,
-    /// At the next turn, as md does today.
-    #[default]
-    EachTurn,
-    /// 500 µs after the first of them was delayed, or when no stripe is free: stripes of streams
-    /// whose rest is on its way, with `stripe_size=auto`. Three writes of 64 KiB at 1 GB/s take 200
-    /// µs. While stripes are read 20 ms: these may be stripes of others, one after another without
-    /// end.
-    Soon,
+/// Rule by which delayed stripes become held ones.
+pub(crate) fn activation(knobs: &Knobs) -> Activation {
+    // Nothing else is delayed with `auto` than what belongs to a stream.
+    let gathers = knobs.stripe_size.is_auto() && knobs.writes == Writes::Auto;
+    if gathers && knobs.activation == Activation::EachTurn {
+        Activation::Soon
+    } else {
+        knobs.activation
+    }
 }
 
-impl Activation {
-    fn delay(self) -> Option<Span> {
-        match self {
-            Self::AtUnplug => Some(UNPLUG_DELAY),
-            Self::EachTurn => None,
-            Self::Soon => Some(STREAM_DELAY),
-        }
+fn delay(activation: Activation) -> Option<Span> {
+    match activation {
+        Activation::AtUnplug => Some(UNPLUG_DELAY),
+        Activation::EachTurn => None,
+        Activation::Soon => Some(STREAM_DELAY),
     }
 }
 
@@ -320,7 +330,7 @@ impl Plug {
 
     /// Stripes are delayed.
     pub fn wait(&mut self, activation: Activation, now: Time) {
-        self.delay = activation.delay().unwrap_or(Span::ZERO);
+        self.delay = delay(activation).unwrap_or(Span::ZERO);
         self.since.get_or_insert(now);
         self.first.get_or_insert(now);
     }
@@ -341,6 +351,9 @@ impl Plug {
         }
     }
 }
+
+/// Full stripes that may pass a held one of a stream.
+const AUTO_THRESHOLD: u32 = 64;
 
 /// Held stripes that have waited and go before a ready one.
 const HELD_TOGETHER: u32 = 64;

@@ -4,10 +4,10 @@
 use weft_units::{Bytes, FRAME_BYTES};
 
 use super::ParityRaid;
-use super::stripe_size::StripeSize;
+use super::stripe_size;
 use crate::array::Array;
 use crate::contract::error::ReplyError;
-use crate::knobs::{Knob, Knobs};
+use crate::knobs::{Knob, Knobs, StripeSize};
 use crate::layout::geometry::Geometry;
 use crate::mutant::Mutant;
 use crate::raid::io::Busy;
@@ -44,7 +44,7 @@ impl ParityRaid {
             ));
         }
         let frames = self.memory.frames;
-        let stripe_frames = knobs.stripe_size.stripe_frames(geometry);
+        let stripe_frames = stripe_size::stripe_frames(knobs, geometry);
         let room = frames / stripe_frames;
         let too_large = |name: &str, found: u64, room: u64| {
             Err(ReplyError::Refused(format!(
@@ -57,9 +57,9 @@ impl ParityRaid {
                 // As at the start: a size counts as far as it holds whole stripes of `auto`, so
                 // that the size with which the volume was started is taken again.
                 let auto = Knobs { stripe_size: StripeSize::AUTO, ..*knobs };
-                let stripe_frames = auto.stripe_size.stripe_frames(geometry);
+                let stripe_frames = stripe_size::stripe_frames(&auto, geometry);
                 let room = frames / stripe_frames;
-                if bytes > Bytes::ZERO && auto.cache_stripes(geometry) > room {
+                if bytes > Bytes::ZERO && auto.cache_stripes(stripe_frames) > room {
                     let bytes_max =
                         u64::from(room + 1) * u64::from(stripe_frames) * FRAME_BYTES - 1;
                     return too_large("stripe_cache_bytes", bytes.0, bytes_max);

@@ -21,7 +21,7 @@ use weft_units::{Bytes, SectorRange, Sectors, Slot, Span, StripeId, Time, Volume
 
 use super::cache::{Acquired, Cache};
 use super::plan::{Facts, StripeStep};
-use super::priority::{Patience, Variant, patience_for_others};
+use super::priority::{Patience, Variant, activation, patience_for_others};
 use super::stripe::{Batch, Operation, ResyncState, Stripe, SubRequest};
 use crate::array::membership::{Around, Membership, Report};
 use crate::array::outbox::{JobId, StripIo, StripRun, Who};
@@ -300,7 +300,7 @@ impl Stripes {
         now: Time,
         moved: impl Fn(Range<u64>) -> Option<Time>,
     ) {
-        let (activation, variant) = (knobs.activation(), knobs.priority_variant());
+        let (activation, variant) = (activation(knobs), Variant::of(knobs));
         self.cache.end_overdue(variant, wait_max, now);
         let Variant::Stream { wait_max } = variant else {
             self.cache.activate_delayed(activation, variant, now);

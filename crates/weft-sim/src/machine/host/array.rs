@@ -19,8 +19,9 @@ pub(super) struct Stripes {
 impl Stripes {
     pub(super) fn new(parts: &MachineParts, assembly: &Assembly) -> Self {
         let chunk = parts.chunk.bytes().0.max(1);
+        let stripe_frames = assembly.stripe_frames(parts.knobs.stripe_size);
         Self {
-            stripes: u64::from(parts.knobs.cache_stripes(&assembly.geometry)),
+            stripes: u64::from(parts.knobs.cache_stripes(stripe_frames)),
             stripe: parts.knobs.stripe_size.bytes().0,
             chunk,
             full_stripe: chunk * u64::from(assembly.geometry.data_members()),

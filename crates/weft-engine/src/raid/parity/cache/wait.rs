@@ -11,8 +11,8 @@
 
 use weft_units::{Span, StripeId, Time};
 
-use super::{Activation, Cache, List, Patience, Stripe, Variant};
-use crate::knobs::WAITS_WITHOUT_BOUND;
+use super::{Cache, List, Patience, Stripe, Variant};
+use crate::knobs::{Activation, WAITS_WITHOUT_BOUND};
 
 /// What is known of the stripes that wait.
 #[derive(Clone, Copy, Debug, Default)]

@@ -5,12 +5,14 @@
 //!
 //! Source   spec of md: Documentation/admin-guide/md.rst; ranges checked against Linux 6.12
 
+mod value;
+
 use thiserror::Error;
 use weft_units::{Bytes, FRAME_BYTES, Span};
 
-use crate::layout::geometry::Geometry;
-use crate::raid::parity::priority::{Activation, Variant};
-use crate::raid::parity::stripe_size::StripeSize;
+pub use self::value::{
+    Activation, CacheForm, CheckReads, PlanRule, PriorityRule, RmwLevel, StripeSize, Writes,
+};
 use crate::sched::member_queue::QueueSettings;
 use crate::sched::{SchedulerKind, mq_deadline};
 
@@ -63,74 +65,6 @@ pub struct Knobs {
     pub stripe_size: StripeSize,
     /// Which client writes wait for more of their stripe.
     pub writes: Writes,
-}
-
-/// What a check or repair believes of a stripe that is in the cache.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum CheckReads {
-    /// The cache, as md.
-    Cache,
-    /// Only the members.
-    #[default]
-    Media,
-}
-
-/// The stripe cache around the policies (md-raid.md §1.10).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum CacheForm {
-    /// As in 2.6.25: the stripes of a full stripe are written one by one, and inactive stripes are
-    /// one list.
-    Of2008,
-    /// As in 6.12: filled stripes of a chunk are written as a batch, and inactive stripes are in
-    /// eight classes.
-    #[default]
-    Today,
-}
-
-/// How a stripe comes by the strips that it needs.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum PlanRule {
-    /// With the fewest reads.
-    Least,
-    /// As md does, read for read.
-    #[default]
-    Md,
-}
-
-/// The two rules of patch 000, and weft's own.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum PriorityRule {
-    /// Held stripes may be bypassed `preread_bypass_threshold` times (Linux since 2.6.26).
-    #[default]
-    Bypass,
-    /// Held stripes go first come, first served (Linux before).
-    Fifo,
-    /// Each stripe waits for as long as it pays, and `preread_wait_max` at most (weft's own).
-    Stream,
-}
-
-/// md's `rmw_level`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum RmwLevel {
-    /// Always reconstruct-write.
-    Never,
-    /// Read-modify-write when it needs strictly fewer reads.
-    #[default]
-    Fewer,
-    /// Also on a tie.
-    Tie,
-}
-
-/// Which client writes wait for more of their stripe.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Writes {
-    /// A write waits when something else was recorded for its stripe in the same turn.
-    #[default]
-    Auto,
-    /// Every write without the `sync` flag.
-    Gather,
-    /// None.
-    Sync,
 }
 
 /// One knob with a new value.
@@ -642,34 +576,6 @@ impl Knobs {
         })
     }
 
-    /// The rule of patch 000 as its own file takes it.
-    #[must_use]
-    pub fn priority_variant(&self) -> Variant {
-        match self.priority {
-            PriorityRule::Bypass => {
-                let threshold = self.preread_bypass_threshold;
-                // What is held then belongs to a stream, which fills it as a rule.
-                let patient = self.stripe_size.is_auto() && threshold > 0;
-                let threshold = if patient { threshold.max(AUTO_THRESHOLD) } else { threshold };
-                Variant::Bypass { threshold }
-            }
-            PriorityRule::Fifo => Variant::Fifo,
-            PriorityRule::Stream => Variant::Stream { wait_max: self.preread_wait_max },
-        }
-    }
-
-    /// Rule by which delayed stripes become held ones.
-    #[must_use]
-    pub fn activation(&self) -> Activation {
-        // Nothing else is delayed with `auto` than what belongs to a stream.
-        let gathers = self.stripe_size.is_auto() && self.writes == Writes::Auto;
-        if gathers && self.activation == Activation::EachTurn {
-            Activation::Soon
-        } else {
-            self.activation
-        }
-    }
-
     /// Settings of the members' queues.
     pub(crate) fn member_queues(&self) -> QueueSettings {
         QueueSettings {
@@ -682,14 +588,13 @@ impl Knobs {
         }
     }
 
-    /// Stripes of the stripe cache of an array.
+    /// Stripes of a stripe cache whose stripes have so many frames.
     #[must_use]
-    pub fn cache_stripes(&self, geometry: &Geometry) -> u32 {
-        if !self.stripe_size.is_auto() || self.stripe_cache_bytes == Bytes::ZERO {
+    pub fn cache_stripes(&self, stripe_frames: u32) -> u32 {
+        if self.stripe_size != StripeSize::AUTO || self.stripe_cache_bytes == Bytes::ZERO {
             return self.stripe_cache_size;
         }
-        let stripe_bytes = u64::from(self.stripe_size.stripe_frames(geometry)) * FRAME_BYTES;
-        u32::try_from(self.stripe_cache_bytes.0 / stripe_bytes)
+        u32::try_from(self.stripe_cache_bytes.0 / (u64::from(stripe_frames) * FRAME_BYTES))
             .map_or(u32::MAX, |stripes| stripes.max(17))
     }
 }
@@ -743,9 +648,6 @@ pub const WAITS_WITHOUT_BOUND: Span = Span(u64::MAX);
 
 /// The largest value that the kernel takes for most knobs of a scheduler.
 const INT_MAX: u32 = i32::MAX as u32;
-
-/// Full stripes that may pass a held one of a stream.
-const AUTO_THRESHOLD: u32 = 64;
 
 fn names() -> String {
     TABLE.iter().map(|row| row.name).collect::<Vec<_>>().join(", ")

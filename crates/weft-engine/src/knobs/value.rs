@@ -1,0 +1,190 @@
+//! Values of knobs that are words, and the size of a stripe.
+//!
+//! Each policy says in its own file what follows from its values.
+
+use weft_units::{Bytes, FRAME_BYTES, Sectors};
+
+use super::KnobError;
+
+/// When delayed stripes become held ones.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Activation {
+    /// When the plug is pulled, 3 ms after it was put in, as in 2008.
+    AtUnplug,
+    /// At the next turn, as md does today.
+    #[default]
+    EachTurn,
+    /// 500 µs after the first of them was delayed, or when no stripe is free: stripes of streams
+    /// whose rest is on its way. No value of the knob: `each_turn` with `stripe_size=auto`.
+    Soon,
+}
+
+/// What a check or repair believes of a stripe that is in the cache.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum CheckReads {
+    /// The cache, as md.
+    Cache,
+    /// Only the members.
+    #[default]
+    Media,
+}
+
+/// The stripe cache around the policies (md-raid.md §1.10).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum CacheForm {
+    /// As in 2.6.25: the stripes of a full stripe are written one by one, and inactive stripes are
+    /// one list.
+    Of2008,
+    /// As in 6.12: filled stripes of a chunk are written as a batch, and inactive stripes are in
+    /// eight classes.
+    #[default]
+    Today,
+}
+
+/// How a stripe comes by the strips that it needs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum PlanRule {
+    /// With the fewest reads.
+    Least,
+    /// As md does, read for read.
+    #[default]
+    Md,
+}
+
+/// The two rules of patch 000, and weft's own.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum PriorityRule {
+    /// Held stripes may be bypassed `preread_bypass_threshold` times (Linux since 2.6.26).
+    #[default]
+    Bypass,
+    /// Held stripes go first come, first served (Linux before).
+    Fifo,
+    /// Each stripe waits for as long as it pays, and `preread_wait_max` at most (weft's own).
+    Stream,
+}
+
+/// md's `rmw_level`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum RmwLevel {
+    /// Always reconstruct-write.
+    Never,
+    /// Read-modify-write when it needs strictly fewer reads.
+    #[default]
+    Fewer,
+    /// Also on a tie.
+    Tie,
+}
+
+/// Which client writes wait for more of their stripe.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Writes {
+    /// A write waits when something else was recorded for its stripe in the same turn.
+    #[default]
+    Auto,
+    /// Every write without the `sync` flag.
+    Gather,
+    /// None.
+    Sync,
+}
+
+/// Bytes of a stripe on one member.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct StripeSize {
+    bytes: u32,
+    auto: bool,
+}
+
+impl StripeSize {
+    /// Strips of 4 KiB, handled by full stripes.
+    pub const AUTO: Self = Self { bytes: MIN, auto: true };
+
+    /// Checks a size.
+    ///
+    /// # Errors
+    /// It is not a power of two in 4096..=65536.
+    pub fn new(bytes: u64) -> Result<Self, KnobError> {
+        match u32::try_from(bytes) {
+            Ok(bytes) if (MIN..=MAX).contains(&bytes) && bytes.is_power_of_two() => {
+                Ok(Self { bytes, auto: false })
+            }
+            _ => Err(KnobError::Value {
+                name: "stripe_size",
+                found: bytes.to_string(),
+                expected: format!("a power of two, {MIN}..={MAX}"),
+            }),
+        }
+    }
+
+    /// Whether stripes go by full stripes.
+    #[must_use]
+    pub const fn is_auto(self) -> bool {
+        self.auto
+    }
+
+    /// In bytes: what is looked up, and the least that is moved.
+    #[must_use]
+    pub const fn bytes(self) -> Bytes {
+        Bytes(self.bytes as u64)
+    }
+
+    /// In sectors.
+    #[must_use]
+    pub const fn sectors(self) -> Sectors {
+        Bytes(self.bytes as u64).sectors_floor()
+    }
+
+    /// Frames of one strip of a stripe.
+    #[must_use]
+    pub const fn frames(self) -> u32 {
+        self.bytes / FRAME_BYTES as u32
+    }
+
+    /// Frames of a whole stripe of an array, parity included.
+    #[must_use]
+    pub fn stripe_frames(self, members: u16, chunk: Bytes) -> u32 {
+        u32::from(members) * self.at_most(chunk).frames()
+    }
+
+    /// The largest size not above this one that divides a chunk.
+    #[must_use]
+    pub fn at_most(self, chunk: Bytes) -> Self {
+        let mut bytes = self.bytes;
+        while bytes > MIN && !chunk.0.is_multiple_of(u64::from(bytes)) {
+            bytes /= 2;
+        }
+        Self { bytes, ..self }
+    }
+}
+
+impl Default for StripeSize {
+    fn default() -> Self {
+        Self { bytes: MIN, auto: false }
+    }
+}
+
+const MIN: u32 = 4096;
+const MAX: u32 = 65_536;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_powers_of_two_from_4k_to_64k() {
+        for good in [4096, 8192, 16_384, 32_768, 65_536] {
+            assert_eq!(StripeSize::new(good).unwrap().bytes(), Bytes(good));
+        }
+        for bad in [0, 2048, 6144, 131_072, u64::MAX] {
+            assert!(StripeSize::new(bad).is_err(), "{bad}");
+        }
+        assert_eq!(StripeSize::AUTO.bytes(), Bytes(4096));
+    }
+
+    #[test]
+    fn a_stripe_is_never_higher_than_the_chunk() {
+        let size = StripeSize::new(65_536).unwrap();
+        assert_eq!(size.at_most(Bytes::kib(16)).bytes(), Bytes::kib(16));
+        assert_eq!(size.at_most(Bytes::kib(512)), size);
+        assert!(StripeSize::AUTO.at_most(Bytes::kib(16)).is_auto());
+    }
+}
