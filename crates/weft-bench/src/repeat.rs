@@ -1,6 +1,6 @@
 //! Repetition: one thing done many times, under a profiler.
 //!
-//! What is prepared is not in [`measured_part`], and what is repeated is nowhere else: callgrind's
+//! What is prepared is not in `measured_part`, and what is repeated is nowhere else: callgrind's
 //! `--toggle-collect` and perf's call chains tell them apart by this name. Nothing depends on a
 //! clock, a random number or an address, so a count of instructions is the same from run to run.
 //! `cargo xtask instructions` compares the counts with those of `benches/instructions.toml`.

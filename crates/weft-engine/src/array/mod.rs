@@ -15,7 +15,7 @@
 //! A superblock that is not written is written once more before its member falls: a passing error
 //! must not cost a member, and two of them in one update not the array. (What a flush lost is lost
 //! all the same: a driver says so again.) One that finds no space is written again every second,
-//! until there is some or the member is given up ([`Array::give_up_full`]).
+//! until there is some or the member is given up (`Array::give_up_full`).
 //!
 //! Update counts only go up (md takes one back on a clean state; both are accepted by md).
 //!

@@ -1,8 +1,8 @@
 //! RAID personalities: what the level of an array does with requests, behind one closed enum.
 //!
-//! A [`crate::volume`] knows requests, their order and their answers, and no level. Its personality
-//! makes member requests and computations of them, through [`Cx`], and answers by [`Event`]s. A
-//! level is a folder here and a variant of [`Personality`].
+//! A volume knows requests, their order and their answers, and no level. Its personality
+//! makes member requests and computations of them, through `Cx`, and answers by `Event`s. A
+//! level is a folder here and a variant of `Personality`.
 //!
 //! ```text
 //! Volume ── submit(ArrayIo) ──► Personality ── Cx::stage ──► members
