@@ -173,3 +173,70 @@ fn the_dearest_costs_and_the_last_seed_are_no_reason_to_stop() {
     let sheet = json(dir.path(), &words);
     assert_eq!(sheet["rows"][0]["measured"]["patched"], 16.0);
 }
+
+#[test]
+fn an_experiment_is_printed_changed_and_run_from_its_file() {
+    let dir = tempdir().unwrap();
+    let printed = exits(dir.path(), 0, &["reproduce", "stripe-size", "--print-experiment"]).out;
+    let line = "knobs = [\"stripe_size=4096\"]";
+    assert!(printed.contains(line), "{printed}");
+    let changed = printed.replacen(line, "knobs = [\"stripe_size=16384\"]", 1);
+    std::fs::write(dir.path().join("mine.toml"), &changed).unwrap();
+    fn of<'a>(more: &[&'a str]) -> Vec<&'a str> {
+        [&["reproduce", "--only", "isolated", "--quick", "--runs=2"], more].concat()
+    }
+    let sheet = json(dir.path(), &of(&["--experiment", "mine.toml", "--json"]));
+    // 16 KiB are moved for a block of 4 KiB with 4 KiB stripes, four times as much here.
+    assert_eq!(sheet["rows"][0]["measured"]["patched"], 64.0);
+    assert_ne!(sheet["rows"][0]["verdict"], "agrees");
+    let plain = json(dir.path(), &of(&["004", "--json"]));
+    assert_ne!(sheet["experiments"][0]["sha256"], plain["experiments"][0]["sha256"]);
+    // The same by its place, as text, which names the file.
+    let text = exits(dir.path(), 0, &of(&["mine.toml"])).out;
+    assert!(text.contains("  mine.toml, sha256 "), "{text}");
+    // Printed again it is as it was changed; beside the one that it is made from it is refused.
+    let again = exits(dir.path(), 0, &["reproduce", "mine.toml", "--print-experiment"]).out;
+    assert_eq!(again, changed);
+    let told = exits(dir.path(), 2, &["reproduce", "004", "--experiment", "mine.toml"]).err;
+    assert!(
+        told.contains("mine.toml: patch: found \"004\", which experiments/004.toml has"),
+        "{told}"
+    );
+}
+
+#[test]
+fn a_file_that_is_no_experiment_is_a_usage_error_that_says_where() {
+    let dir = tempdir().unwrap();
+    let printed = exits(dir.path(), 0, &["reproduce", "000", "--print-experiment"]).out;
+    let with = |from: &str, to: &str| printed.replacen(from, to, 1).into_bytes();
+    for (bytes, told) in [
+        (with("[machine]", "[machine"), "mine.toml: experiment: TOML parse error at line"),
+        (with("members = 4", "members = \"four\""), "expected u16"),
+        (with("members = 4", "disks = 4"), "unknown field `disks`"),
+        (with("priority=fifo", "priority=lifo"), "priority: found lifo, expected"),
+        (with("members = 4", "members = 65"), "machine.members: found 65, expected 2..=64"),
+        (vec![0xff, 0xfe], "mine.toml: stream did not contain valid UTF-8"),
+        (Vec::new(), "missing field `patch`"),
+    ] {
+        std::fs::write(dir.path().join("mine.toml"), bytes).unwrap();
+        let text = exits(dir.path(), 2, &["reproduce", "--experiment", "mine.toml"]);
+        assert!(text.err.contains(told), "{told}: {text:?}");
+        assert!(text.err.contains("--print-experiment print"), "{text:?}");
+        assert_eq!(text.out, "");
+    }
+    for (words, told) in [
+        (&["reproduce", "--experiment", "none.toml"][..], "weft: none.toml: No such file"),
+        (&["reproduce", "--experiment", "."], "weft: .: found no regular file, expected a file"),
+        (&["reproduce", "--experiment", "/dev/zero"], "/dev/zero: found no regular file"),
+        (&["reproduce", "none.toml"], "weft: none.toml: No such file"),
+        (
+            &["reproduce", "--print-experiment"],
+            "found 2 experiments, expected one; name one of 000",
+        ),
+        (&["reproduce", "000", "--print-experiment", "--json"], "--json"),
+    ] {
+        let text = exits(dir.path(), 2, words);
+        assert!(text.err.contains(told), "{words:?}: {text:?}");
+        assert_eq!(text.out, "");
+    }
+}

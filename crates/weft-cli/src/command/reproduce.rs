@@ -3,9 +3,8 @@
 //! The engine that serves volumes runs on simulated disks, before the patch and with it, in the
 //! same circumstances several times. What is published is a ratio, so a ratio is what is compared.
 
-use std::collections::BTreeSet;
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use serde_json::{Value, json};
@@ -29,8 +28,17 @@ use crate::terminal::{complain, print_json, remove_when_interrupted, stdout, ste
 /// band or across no change, so that more runs would tell; and differs otherwise.
 #[derive(Debug, Args)]
 pub(crate) struct Reproduce {
-    /// Numbers or names of patches; all that there are if none is given
+    /// Numbers or names of patches, or files as for --experiment; all patches that there are if
+    /// none is given
     patches: Vec<String>,
+    /// Run the experiment of this file, made from what --print-experiment prints; several times if
+    /// wanted
+    #[arg(long, value_name = "FILE.toml")]
+    experiment: Vec<PathBuf>,
+    /// Print the text of the experiment that is named, to be changed and given to --experiment, and
+    /// run nothing
+    #[arg(long, conflicts_with_all = ["controls", "costs", "fit", "json", "only", "ranges", "report", "results"])]
+    print_experiment: bool,
     /// Only rows that have this in their name, as `dd` or `1 MiB`
     #[arg(long, value_name = "WORDS")]
     only: Option<String>,
@@ -72,16 +80,10 @@ pub(crate) struct Reproduce {
 }
 
 pub(crate) fn run(arguments: &Reproduce) -> Outcome {
-    let experiments = if arguments.patches.is_empty() {
-        Experiment::all().map_err(Failure::failed)?
-    } else {
-        let named = arguments.patches.iter().map(|name| Experiment::named(name));
-        let mut named: Vec<_> = named.collect::<Result<_, _>>().map_err(Failure::usage)?;
-        // One that is named twice, perhaps by its number and by its name, is run once.
-        let mut known = BTreeSet::new();
-        named.retain(|experiment| known.insert(experiment.patch().to_owned()));
-        named
-    };
+    let experiments = experiments(arguments)?;
+    if arguments.print_experiment {
+        return print_source(&experiments);
+    }
     let experiments = match &arguments.costs {
         Some(name) => {
             let table = CostTable::of_argument(name).map_err(Failure::usage)?;
@@ -143,6 +145,53 @@ pub(crate) fn run(arguments: &Reproduce) -> Outcome {
         "all that was measured: sha256 {}",
         sheet["result_sha256"].as_str().unwrap_or("")
     )?;
+    Ok(Exit::Done)
+}
+
+/// The experiments that are named, or all that there are.
+fn experiments(arguments: &Reproduce) -> Result<Vec<Experiment>, Failure> {
+    let files = arguments.experiment.iter().map(|path| Experiment::from_file(path));
+    let named = arguments.patches.iter().map(|name| match name.ends_with(".toml") {
+        true => Experiment::from_file(Path::new(name)),
+        false => Experiment::named(name),
+    });
+    let all: Vec<_> = named.chain(files).collect::<Result<_, _>>().map_err(Failure::usage)?;
+    if all.is_empty() {
+        return Experiment::all().map_err(Failure::failed);
+    }
+    let mut known: Vec<Experiment> = Vec::new();
+    for experiment in all {
+        // One that is named twice, perhaps by its number and by its name, is run once.
+        match known.iter().find(|other| other.patch() == experiment.patch()) {
+            None => known.push(experiment),
+            Some(other) if other.hash == experiment.hash => {}
+            Some(other) => {
+                return Err(Failure::usage(format!(
+                    "{}: patch: found {:?}, which {} has as well, expected another; name them apart, \
+                     or run one after the other",
+                    experiment.origin(),
+                    experiment.patch(),
+                    other.origin()
+                )));
+            }
+        }
+    }
+    Ok(known)
+}
+
+/// Prints the text of one experiment.
+fn print_source(experiments: &[Experiment]) -> Outcome {
+    let [experiment] = experiments else {
+        let names: Vec<&str> = experiments.iter().map(Experiment::patch).collect();
+        return Err(Failure::usage(format!(
+            "--print-experiment: found {} experiments, expected one; name one of {}",
+            names.len(),
+            names.join(", ")
+        )));
+    };
+    let mut out = stdout();
+    out.write_all(experiment.source().as_bytes())?;
+    out.flush()?;
     Ok(Exit::Done)
 }
 

@@ -79,8 +79,7 @@ pub(super) fn print(
     for assumption in experiment.assumptions() {
         writeln!(out, "  - {assumption}")?;
     }
-    let patch = experiment.patch();
-    writeln!(out, "  experiments/{patch}.toml, sha256 {}", experiment.hash)?;
+    writeln!(out, "  {}, sha256 {}", experiment.origin(), experiment.hash)?;
     Ok(())
 }
 

@@ -70,6 +70,12 @@ impl Fit {
         is_same(&Estimate { value, low, high, count })
     }
 
+    /// Whether a value can be found in its range.
+    pub(super) fn is_possible(&self) -> bool {
+        let Self { low, high, tolerance, value, .. } = *self;
+        low < high && (low..=high).contains(&value) && tolerance > 0.0 && tolerance <= 1.0
+    }
+
     #[cfg(test)]
     pub(super) fn loosen(&mut self) {
         (self.low, self.high, self.tolerance) = (1000.0, 1400.0, 0.02);

@@ -3,7 +3,7 @@
 use thiserror::Error;
 use weft_engine::knobs::KnobError;
 use weft_sim::drive::ModelError;
-use weft_sim::machine::CostsError;
+use weft_sim::machine::{CostsError, PartsError};
 
 use crate::fit::FitError;
 use crate::statistics::StatisticsError;
@@ -23,6 +23,48 @@ pub enum ExperimentError {
     /// Its text is not understood.
     #[error("experiment: {0}")]
     Text(String),
+    /// The file of an experiment cannot be read.
+    #[error(
+        "{path}: {why}; name a file with an experiment, as weft reproduce 000 --print-experiment prints one"
+    )]
+    Unread {
+        /// The file.
+        path: String,
+        /// Message of the operating system, or what it is instead.
+        why: String,
+    },
+    /// A file has an experiment that cannot be run as it is written.
+    #[error(
+        "{path}: {source}; correct it, or begin with what weft reproduce 000 --print-experiment prints"
+    )]
+    File {
+        /// The file.
+        path: String,
+        /// What is wrong with its text.
+        source: Box<ExperimentError>,
+    },
+    /// A field has a value of which no run can be made.
+    #[error("experiment {patch}: {field}: found {found}, expected {expected}")]
+    Value {
+        /// Which experiment.
+        patch: String,
+        /// The field, as `case[2].load.count.quick`; lists count from 0.
+        field: String,
+        /// The value that it has.
+        found: String,
+        /// Range or form that it should have.
+        expected: String,
+    },
+    /// Of its machine none can be made.
+    #[error("experiment {patch}: machine, column {column}: {source}")]
+    Machine {
+        /// Which experiment.
+        patch: String,
+        /// Column whose machine it is.
+        column: String,
+        /// What does not fit.
+        source: Box<PartsError>,
+    },
     /// It names something that it does not have.
     #[error("experiment {patch}: {field}: found {found:?}, expected one of {expected}")]
     Unknown {

@@ -9,6 +9,7 @@
 //! | part | file |
 //! |---|---|
 //! | text of an experiment | `text.rs` |
+//! | bounds of a text, and one from a file | `bounds.rs` |
 //! | machine of a run | `ground.rs` |
 //! | loads and their metrics | `load/` |
 //! | metrics | `metric.rs` |
@@ -23,6 +24,7 @@
 //!
 //! Source   experiments.md §4
 
+mod bounds;
 mod calibrate;
 mod control;
 mod error;
@@ -79,6 +81,10 @@ pub struct Experiment {
     drive: String,
     /// SHA-256 of its text, in hexadecimal digits.
     pub hash: String,
+    /// Its text, as it was read.
+    source: String,
+    /// The file that it is from.
+    origin: String,
 }
 
 /// Number and size of runs.
@@ -187,13 +193,18 @@ impl Experiment {
     /// The text is not understood.
     pub fn of(text: &str) -> Result<Self, ExperimentError> {
         let hash = Sha256::digest(text).iter().map(|byte| format!("{byte:02x}")).collect();
-        let text: Text =
-            toml::from_str(text).map_err(|error| ExperimentError::Text(error.to_string()))?;
+        let source = text.to_owned();
+        let wrong = |error: toml::de::Error| ExperimentError::Text(error.to_string().trim().into());
+        let text: Text = toml::from_str(&source).map_err(wrong)?;
+        bounds::check_values(&toml::Value::Table(source.parse().map_err(wrong)?), "")?;
+        bounds::check(&text)?;
+        let origin = format!("experiments/{}.toml", text.patch);
         let control = control::row_of(&text)?;
         let costs = CostTable::named(&text.machine.costs)
             .map_err(|source| ExperimentError::Costs { patch: text.patch.clone(), source })?;
         let drive = String::new();
-        let mut known = Self { text, control, fitted: Vec::new(), costs, drive, hash };
+        let fitted = Vec::new();
+        let mut known = Self { text, control, fitted, costs, drive, hash, source, origin };
         let fitted = known.text.fit.iter().map(|fit| known.row_of(fit).cloned());
         known.fitted = fitted.collect::<Result<_, _>>()?;
         known.check()?;
@@ -210,6 +221,18 @@ impl Experiment {
     #[must_use]
     pub fn name(&self) -> &str {
         &self.text.name
+    }
+
+    /// Its text, to be changed and read again by [`Experiment::from_file`].
+    #[must_use]
+    pub fn source(&self) -> &str {
+        &self.source
+    }
+
+    /// The file that it is from, as people name it.
+    #[must_use]
+    pub fn origin(&self) -> &str {
+        &self.origin
     }
 
     /// On what it was measured when it was published.

@@ -49,6 +49,146 @@ fn a_text_with_a_mistake_is_refused_by_name() {
     }
 }
 
+/// A file with this text, and what it is read as.
+fn from_file(text: &str) -> Result<Experiment, ExperimentError> {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("mine.toml");
+    std::fs::write(&path, text).unwrap();
+    Experiment::from_file(&path)
+}
+
+#[test]
+fn a_printed_text_is_read_again_as_what_it_was() {
+    for known in Experiment::all().unwrap() {
+        let again = from_file(known.source()).unwrap();
+        assert_eq!(again.hash, known.hash);
+        assert_eq!(known.origin(), format!("experiments/{}.toml", known.patch()));
+        assert!(again.origin().ends_with("/mine.toml"), "{}", again.origin());
+    }
+}
+
+#[test]
+fn a_file_with_a_mistake_is_refused_by_its_name_and_the_field() {
+    let table = [
+        ("members = 4", "members = 1", "machine.members: found 1, expected 2..=64"),
+        ("members = 4", "members = 2.5", "line 21, column 11"),
+        ("level = \"raid5\"", "level = \"raid6\"", "0 0"),
+        (
+            "chunk_kib = 64",
+            "chunk_kib = 6",
+            "machine.chunk_kib: found 6, expected a multiple of 4,",
+        ),
+        ("memory_mib = 1024", "memory_mib = 9223372036854775807", "machine.memory_mib: found"),
+        ("cpus = 4", "cpus = 0", "machine.cpus: found 0, expected 1..=1024"),
+        ("turn_ns = 1 ", "turn_ns = -1 ", "invalid value"),
+        (
+            "block_kib = 1024",
+            "block_kib = 0",
+            "case[0].load.block_kib: found 0, expected a multiple",
+        ),
+        ("quick = 512", "quick = 0", "case[0].load.count.quick: found 0, expected 1..="),
+        ("full = 2048", "full = 1000000000", "case[0].load: found one that needs a volume of"),
+        (
+            "threads = [1, 2, 4, 8]",
+            "threads = []",
+            "case[2].load: found no threads or no block_kib",
+        ),
+        ("threads = [1, 2", "threads = [0, 2", "case[2].load.threads: found 0, expected 1..="),
+        ("name = \"dd-512\"", "name = \"dd-256\"", "case[1].name: found \"dd-256\" again"),
+        ("name = \"dd-512\"", "name = \"../dd\"", "case.name: found \"../dd\", expected 1 to 64"),
+        ("gain_pct = 33.0", "gain_pct = nan", "row[0].published.gain_pct: found NaN"),
+        ("gain_pct = 33.0", "gain_pct = -100.0", "row[0]: found dd stripe_cache_size=256"),
+        ("band = [1.15, 1.55]", "band = [1.55, 1.15]", "row[0]: found dd stripe_cache_size=256"),
+        ("threshold 1\"", "thres\\u001bhold\"", "column.patched.about: found"),
+        ("destage_piece_kib = 256", "destage_piece_kib = 0", "destage_piece_kib"),
+    ];
+    for (text, mistake, told) in table {
+        assert!(TEXTS[0].contains(text), "{text}");
+        let found = from_file(&TEXTS[0].replacen(text, mistake, 1));
+        if told == "0 0" {
+            // Four members are enough for RAID 6.
+            assert!(found.is_ok(), "{found:?}");
+            continue;
+        }
+        let error = found.unwrap_err().to_string();
+        assert!(
+            error.contains("/mine.toml: experiment") && error.contains(told),
+            "{mistake}: {error}"
+        );
+        assert!(error.contains("; correct it, or begin with what weft reproduce"), "{error}");
+    }
+    let error = Experiment::from_file(std::path::Path::new("/")).unwrap_err().to_string();
+    assert_eq!(
+        error,
+        "/: found no regular file, expected a file of 1 MiB at most; name a file with an \
+         experiment, as weft reproduce 000 --print-experiment prints one"
+    );
+    let error = from_file(&"#".repeat(2 << 20)).unwrap_err().to_string();
+    assert!(error.contains("found a larger one"), "{error}");
+}
+
+/// Every number of the texts, one at a time, as something that nobody meant.
+#[test]
+fn numbers_that_nobody_meant_are_refused_or_run_and_never_panic() {
+    let (mut refused, mut taken) = (0, 0);
+    for text in TEXTS {
+        let starts = text
+            .char_indices()
+            .zip(text.chars().skip(1))
+            .filter(|((_, before), first)| matches!(before, ' ' | '[') && first.is_ascii_digit());
+        for ((at, _), _) in starts {
+            let (before, rest) = text.split_at(at + 1);
+            let line = before.rsplit('\n').next().unwrap_or_default();
+            if line.starts_with('#') || line.matches('"').count() % 2 == 1 {
+                continue;
+            }
+            let len = rest.find(|it: char| !it.is_ascii_digit() && it != '.').unwrap_or(rest.len());
+            for other in ["0", "1", "-1", "7", "65536", "9223372036854775807", "1e300", "nan"] {
+                match Experiment::of(&format!("{before}{other}{}", &rest[len..])) {
+                    Ok(_) => taken += 1,
+                    Err(_) => refused += 1,
+                }
+            }
+        }
+    }
+    assert!(refused > 300 && taken > 100, "{refused} refused, {taken} taken");
+}
+
+#[test]
+fn the_least_of_everything_runs() {
+    let least = |text: &str| {
+        let mut table: toml::Table = text.parse().unwrap();
+        table["machine"]["members"] = 3.into();
+        table["machine"]["chunk_kib"] = 4.into();
+        table["machine"]["memory_mib"] = 64.into();
+        table["machine"]["cpus"] = 1.into();
+        for case in table["case"].as_array_mut().unwrap() {
+            for (key, value) in case["load"].as_table_mut().unwrap() {
+                match value {
+                    toml::Value::Integer(number) => {
+                        *number = if key == "block_kib" { 4 } else { 1 }
+                    }
+                    toml::Value::Array(items) => {
+                        *items = vec![(if key == "block_kib" { 4 } else { 1 }).into()];
+                    }
+                    toml::Value::Table(amount) => {
+                        amount.iter_mut().for_each(|(_, value)| *value = 1.into());
+                    }
+                    _ => {}
+                }
+            }
+        }
+        // What was fitted was fitted to another machine.
+        table.remove("fit");
+        toml::to_string(&table).unwrap()
+    };
+    for text in TEXTS {
+        let known = from_file(&least(text)).unwrap();
+        let found = known.run(quick(2, 1), &|_, _| ());
+        assert!(found.is_ok() || matches!(found, Err(ExperimentError::Statistics(_))), "{found:?}");
+    }
+}
+
 /// The mechanism, on runs too short to say how much it is worth.
 #[test]
 fn patch_000_saves_prereads_and_two_runs_are_the_same() {

@@ -289,6 +289,14 @@ impl PublishedRow {
         }
     }
 
+    /// Whether its band is one that a ratio can lie in.
+    pub(super) fn has_band(&self) -> bool {
+        match self.band {
+            BandText::Inside([low, high]) => 0.0 <= low && low <= high,
+            BandText::None | BandText::Side(_) => true,
+        }
+    }
+
     /// The cases and columns that it needs.
     pub(super) fn needs(&self) -> impl Iterator<Item = (&str, &str)> {
         let cases = [Some(self.of.as_str()), self.against.as_deref()];

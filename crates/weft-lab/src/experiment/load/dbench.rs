@@ -9,7 +9,8 @@ use weft_sim::workload::dbench::{OperationKind, Settings};
 use weft_sim::workload::ext4::Ext4;
 use weft_units::Span;
 
-use super::{Amount, Part, Size};
+use super::{Amount, Part, SECONDS_MAX, Size};
+use crate::experiment::bounds::Bound;
 use crate::experiment::ground::Ground;
 use crate::experiment::metric::Metric;
 use crate::experiment::watch::{Series, longest, look_into, warm_up};
@@ -35,6 +36,21 @@ impl Dbench {
         Metric::Commits,
         Metric::EngineBusy,
     ];
+
+    pub(super) fn bounds(&self) -> Vec<Bound> {
+        let mut bounds = vec![Bound::of("load.clients", self.clients.into(), 1, 256)];
+        bounds.extend(Bound::amounts(
+            ["load.seconds.quick", "load.seconds.default", "load.seconds.full"],
+            self.seconds,
+            SECONDS_MAX,
+        ));
+        bounds
+    }
+
+    /// The least of an ext4, and more than a client's files of the stock load take.
+    pub(super) fn bytes(&self) -> u128 {
+        (2 << 30) + u128::from(self.clients) * (128 << 20)
+    }
 
     pub(super) fn run(&self, ground: &Ground, size: Size) -> Part {
         let time = Span::secs(self.seconds.at(size));

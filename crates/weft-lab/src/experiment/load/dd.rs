@@ -8,6 +8,7 @@ use weft_sim::workload::dd::{self, Device};
 use weft_units::{Bytes, Span, Time};
 
 use super::{Amount, Part, SECONDS_MAX, Size};
+use crate::experiment::bounds::Bound;
 use crate::experiment::ground::Ground;
 use crate::experiment::metric::Metric;
 use crate::experiment::watch::{Series, Totals, look_into};
@@ -29,6 +30,20 @@ impl Dd {
         Metric::PrereadWaitMax,
         Metric::MemberRequest,
     ];
+
+    pub(super) fn bounds(&self) -> Vec<Bound> {
+        let mut bounds = vec![Bound::pages_kib("load.block_kib", self.block_kib)];
+        bounds.extend(Bound::amounts(
+            ["load.count.quick", "load.count.default", "load.count.full"],
+            self.count,
+            1 << 30,
+        ));
+        bounds
+    }
+
+    pub(super) fn bytes(&self) -> u128 {
+        self.count.most() * u128::from(self.block_kib << 10)
+    }
 
     pub(super) fn run(&self, ground: &Ground, size: Size) -> Part {
         let mut machine = Machine::new(&ground.parts);

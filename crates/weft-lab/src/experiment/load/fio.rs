@@ -15,6 +15,7 @@ use weft_sim::workload::jobs::{Io, Job, Pace, Plug};
 use weft_units::{ByteRange, Span, Time};
 
 use super::{Amount, Part, SECONDS_MAX, Size};
+use crate::experiment::bounds::Bound;
 use crate::experiment::ground::Ground;
 use crate::experiment::metric::Metric;
 use crate::experiment::watch::{Series, Totals, longest, look_into, warm_up};
@@ -62,6 +63,25 @@ impl Fio {
         Metric::MemberRequest,
         Metric::EngineBusy,
     ];
+
+    pub(super) fn bounds(&self) -> Vec<Bound> {
+        let mut bounds = vec![
+            Bound::of("load.block_kib", self.block_kib, 1, BLOCK_KIB_MAX),
+            Bound::of("load.clones", self.clones, 1, 1024),
+            Bound::of("load.depth", self.depth.into(), 1, 1024),
+        ];
+        bounds.extend(Bound::amounts(
+            ["load.seconds.quick", "load.seconds.default", "load.seconds.full"],
+            self.seconds,
+            SECONDS_MAX,
+        ));
+        bounds
+    }
+
+    /// A block for each clone.
+    pub(super) fn bytes(&self) -> u128 {
+        u128::from(self.clones) * u128::from(self.block_kib << 10)
+    }
 
     pub(super) fn run(&self, ground: &Ground, size: Size) -> Part {
         let time = Span::secs(self.seconds.at(size));
@@ -139,14 +159,26 @@ impl Fio {
 impl Isolated {
     pub(super) const METRICS: &[Metric] = &[Metric::MemberKibPerWrite, Metric::MemberRequest];
 
+    pub(super) fn bounds(&self) -> Vec<Bound> {
+        let mut bounds = vec![Bound::of("load.block_kib", self.block_kib, 1, BLOCK_KIB_MAX)];
+        bounds.extend(Bound::amounts(
+            ["load.count.quick", "load.count.default", "load.count.full"],
+            self.count,
+            10_000,
+        ));
+        bounds
+    }
+
+    pub(super) fn bytes(&self) -> u128 {
+        (self.count.most() * u128::from(APART) + 1) * u128::from(self.block_kib << 10)
+    }
+
     pub(super) fn run(&self, ground: &Ground, size: Size) -> Part {
         let count = self.count.at(size);
         let mut machine = Machine::new(&ground.parts);
         look_into(&mut machine);
         let block = self.block_kib << 10;
-        // A prime number of blocks apart: no two in one full stripe, and chunk by chunk on other
-        // members.
-        let apart = 7919 * block;
+        let apart = APART * block;
         let asks = (0..=count)
             .map(move |nth| Io { op: RequestOp::Write, range: ByteRange::new(nth * apart, block) });
         let pace = Pace { think: PAUSE, ..Pace::depth(1) };
@@ -174,3 +206,10 @@ impl Isolated {
 /// Between two isolated writes: longer than a disk takes, shorter than an idle array takes to
 /// become clean.
 const PAUSE: Span = Span::millis(50);
+
+/// Blocks between two isolated writes, a prime number: no two are in one full stripe, and chunk by
+/// chunk they are on other members.
+const APART: u64 = 7919;
+
+/// A request of 32 MiB, the largest that a client of NBD may send.
+const BLOCK_KIB_MAX: u64 = 32 << 10;

@@ -11,6 +11,7 @@ use weft_sim::workload::mixed;
 use weft_units::{Bytes, Span, Time};
 
 use super::{Amount, Part, SECONDS_MAX, Size};
+use crate::experiment::bounds::Bound;
 use crate::experiment::ground::Ground;
 use crate::experiment::metric::Metric;
 use crate::experiment::watch::{Series, Totals, look_into};
@@ -39,6 +40,23 @@ impl Mixed {
         Metric::PrereadWaitMax,
         Metric::MemberRequest,
     ];
+
+    pub(super) fn bounds(&self) -> Vec<Bound> {
+        let writes = ["load.writes.quick", "load.writes.default", "load.writes.full"];
+        let mut bounds = vec![Bound::of("load.writers", self.writers, 0, 1024)];
+        bounds.extend(Bound::amounts(
+            ["load.mib.quick", "load.mib.default", "load.mib.full"],
+            self.mib,
+            1 << 30,
+        ));
+        bounds.extend(Bound::amounts(writes, self.writes, 1 << 30));
+        bounds
+    }
+
+    /// `dd` has the front half.
+    pub(super) fn bytes(&self) -> u128 {
+        self.mib.most() * 2 * (1 << 20) + (8 << 10)
+    }
 
     pub(super) fn run(&self, ground: &Ground, size: Size) -> Part {
         let mut machine = Machine::new(&ground.parts);

@@ -29,6 +29,7 @@ pub use fio::{Fio, Isolated, Pattern};
 pub use mixed::Mixed;
 pub use tiobench::Tiobench;
 
+use super::bounds::{ArrayText, Bound};
 use super::ground::Ground;
 use super::metric::Metric;
 use super::watch::{Inside, Series, Steady};
@@ -66,9 +67,9 @@ pub enum Size {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Amount {
-    quick: u64,
-    default: u64,
-    full: u64,
+    pub(super) quick: u64,
+    pub(super) default: u64,
+    pub(super) full: u64,
 }
 
 impl Size {
@@ -84,6 +85,11 @@ impl Size {
 }
 
 impl Amount {
+    /// The most at any size.
+    fn most(self) -> u128 {
+        self.quick.max(self.default).max(self.full).into()
+    }
+
     /// At a size.
     #[must_use]
     pub fn at(&self, size: Size) -> u64 {
@@ -144,6 +150,30 @@ impl Load {
             Self::Isolated(_) => Isolated::METRICS,
             Self::Mixed(_) => Mixed::METRICS,
             Self::Tiobench(_) => Tiobench::METRICS,
+        }
+    }
+
+    /// Numbers of its text, and where they have to lie.
+    pub(super) fn bounds(&self) -> Vec<Bound> {
+        match self {
+            Self::Dbench(load) => load.bounds(),
+            Self::Dd(load) => load.bounds(),
+            Self::Fio(load) => load.bounds(),
+            Self::Isolated(load) => load.bounds(),
+            Self::Mixed(load) => load.bounds(),
+            Self::Tiobench(load) => load.bounds(),
+        }
+    }
+
+    /// Bytes of a volume on which it has room, at every size. The bounds of its numbers hold.
+    pub(super) fn bytes(&self, array: ArrayText) -> u128 {
+        match self {
+            Self::Dbench(load) => load.bytes(),
+            Self::Dd(load) => load.bytes(),
+            Self::Fio(load) => load.bytes(),
+            Self::Isolated(load) => load.bytes(),
+            Self::Mixed(load) => load.bytes(),
+            Self::Tiobench(load) => load.bytes(array),
         }
     }
 

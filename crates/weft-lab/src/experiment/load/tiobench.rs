@@ -13,6 +13,7 @@ use weft_sim::workload::xfs::Xfs;
 use weft_units::{Bytes, Span, Time};
 
 use super::{Amount, Part, SECONDS_MAX, Size};
+use crate::experiment::bounds::{ArrayText, Bound};
 use crate::experiment::ground::Ground;
 use crate::experiment::metric::Metric;
 use crate::experiment::watch::{Series, Totals, look_into};
@@ -36,6 +37,39 @@ impl Tiobench {
         Metric::PrereadWaitMax,
         Metric::MemberRequest,
     ];
+
+    /// Whether it has no part.
+    pub(in crate::experiment) fn is_empty(&self) -> bool {
+        self.threads.is_empty() || self.block_kib.is_empty()
+    }
+
+    pub(super) fn bounds(&self) -> Vec<Bound> {
+        let repeats = ["load.repeats.quick", "load.repeats.default", "load.repeats.full"];
+        // Each thread has a block at least of the smallest amount.
+        let least = [self.mib.quick, self.mib.default, self.mib.full].into_iter().min();
+        let block = self.block_kib.iter().max().map_or(1, |kib| kib.saturating_mul(1 << 10).max(1));
+        let threads_max = (least.unwrap_or(0).saturating_mul(1 << 20) / block).min(64);
+        let mut bounds: Vec<Bound> =
+            self.block_kib.iter().map(|kib| Bound::pages_kib("load.block_kib", *kib)).collect();
+        bounds.extend(Bound::amounts(
+            ["load.mib.quick", "load.mib.default", "load.mib.full"],
+            self.mib,
+            1 << 30,
+        ));
+        bounds.extend(Bound::amounts(repeats, self.repeats, 1000));
+        let threads = self.threads.iter().copied();
+        bounds.extend(threads.map(|it| Bound::of("load.threads", it.into(), 1, threads_max)));
+        bounds
+    }
+
+    /// Sixteen groups, each with the log and as many files as threads share it.
+    pub(super) fn bytes(&self, array: ArrayText) -> u128 {
+        let chunk = u128::from(array.chunk.0);
+        let threads = self.threads.iter().max().copied().unwrap_or(1);
+        let files = u128::from(threads / 16 + 2);
+        let group = files * (self.mib.most() * (1 << 20) + chunk) + (32 << 20) + 4 * chunk;
+        16 * (group + chunk * u128::from(array.members))
+    }
 
     pub(super) fn parts(&self, size: Size) -> usize {
         let repeats = usize::try_from(self.repeats.at(size)).expect("a few times");

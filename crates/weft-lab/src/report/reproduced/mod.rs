@@ -85,8 +85,8 @@ fn facts(found: &[Found<'_>], effort: Effort) -> Vec<(String, String)> {
     ];
     for of in found {
         let patch = of.experiment.patch();
-        facts
-            .push((format!("experiments/{patch}.toml"), format!("SHA-256 {}", of.experiment.hash)));
+        let (origin, hash) = (of.experiment.origin().to_owned(), &of.experiment.hash);
+        facts.push((origin, format!("SHA-256 {hash}")));
         facts.push((format!("CPU costs, {patch}"), of.experiment.costs().to_owned()));
     }
     facts

@@ -1,0 +1,253 @@
+//! Bounds of an experiment's text: the values that a run can be made of, field by field.
+//!
+//! A text may come from a file that somebody wrote by hand, so whatever no machine or load can be
+//! made of is refused here by name, before a run begins; behind this point a run has no error.
+
+use std::path::Path;
+
+use toml::Value;
+use weft_sim::machine::Machine;
+use weft_units::Bytes;
+
+use super::error::ExperimentError;
+use super::ground::Ground;
+use super::load::Load;
+use super::text::{Case, PublishedRow, Text};
+use super::{Amount, Experiment};
+
+/// A whole number of a text, and where it has to lie.
+pub(super) struct Bound {
+    /// Its key, as `load.block_kib`.
+    pub(super) field: &'static str,
+    /// The number that the text has.
+    pub(super) found: u64,
+    /// The least and the most.
+    pub(super) range: [u64; 2],
+    /// What it has to be a multiple of.
+    pub(super) step: u64,
+}
+
+impl Bound {
+    /// A number that may be any in the range.
+    pub(super) fn of(field: &'static str, found: u64, least: u64, most: u64) -> Self {
+        Self { field, found, range: [least, most], step: 1 }
+    }
+
+    /// KiB of whole pages, up to 1 GiB.
+    pub(super) fn pages_kib(field: &'static str, found: u64) -> Self {
+        Self { field, found, range: [4, 1 << 20], step: 4 }
+    }
+
+    /// An amount, at each size.
+    pub(super) fn amounts(of: [&'static str; 3], amount: Amount, most: u64) -> [Self; 3] {
+        let Amount { quick, default, full } = amount;
+        let [first, second, third] = of;
+        [(first, quick), (second, default), (third, full)]
+            .map(|(field, found)| Self::of(field, found, 1, most))
+    }
+
+    fn holds(&self) -> bool {
+        let [least, most] = self.range;
+        (least..=most).contains(&self.found) && self.found.is_multiple_of(self.step)
+    }
+
+    fn expected(&self) -> String {
+        let [least, most] = self.range;
+        match self.step {
+            1 => format!("{least}..={most}"),
+            step => format!("a multiple of {step}, {least}..={most}"),
+        }
+    }
+}
+
+impl Experiment {
+    /// From a file. The text is as those that [`Experiment::source`] gives.
+    ///
+    /// # Errors
+    /// The file cannot be read, is larger than 1 MiB, or its text is not understood or cannot be
+    /// run as it is written; the error names the file.
+    pub fn from_file(path: &Path) -> Result<Self, ExperimentError> {
+        let named = path.display().to_string();
+        let unread = |why: String| ExperimentError::Unread { path: named.clone(), why };
+        let metadata = std::fs::metadata(path).map_err(|error| unread(error.to_string()))?;
+        if !metadata.is_file() || metadata.len() > TEXT_BYTES_MAX {
+            let found = if metadata.is_file() { "a larger one" } else { "no regular file" };
+            return Err(unread(format!("found {found}, expected a file of 1 MiB at most")));
+        }
+        let text = std::fs::read_to_string(path).map_err(|error| unread(error.to_string()))?;
+        let known = Self::of(&text).and_then(|known| known.tried());
+        let mut known = known.map_err(|source| ExperimentError::File {
+            path: named.clone(),
+            source: source.into(),
+        })?;
+        known.origin = named;
+        Ok(known)
+    }
+
+    /// The same, once a machine was made of each column and under each circumstance, on whose
+    /// volume all loads have room.
+    fn tried(self) -> Result<Self, ExperimentError> {
+        let Some(case) = self.text.case.first() else { return Ok(self) };
+        for column in self.text.column.keys() {
+            self.try_column(case, column)?;
+        }
+        for other in &self.text.circumstance {
+            self.under(other)?.try_column(case, &self.control.baseline)?;
+        }
+        Ok(self)
+    }
+
+    fn try_column(&self, case: &Case, name: &str) -> Result<(), ExperimentError> {
+        let text = &self.text;
+        let ground = Ground::new(text, &self.hardware()?, case, &text.column[name], &[])?;
+        let models = vec![ground.parts.model.clone(); usize::from(ground.parts.members)];
+        let machine = Machine::of_models(&ground.parts, &models).map_err(|source| {
+            let (patch, column) = (text.patch.clone(), name.to_owned());
+            ExperimentError::Machine { patch, column, source: source.into() }
+        })?;
+        let has = machine.host.size().0;
+        let needs = |case: &Case| case.load.bytes(text.array());
+        match text.case.iter().position(|case| needs(case) > u128::from(has)) {
+            None => Ok(()),
+            Some(number) => Err(wrong(
+                text,
+                format!("case[{number}].load"),
+                format!("one that needs a volume of {} bytes", needs(&text.case[number])),
+                format!("{has} at most, which the volume has"),
+            )),
+        }
+    }
+}
+
+/// Larger files are refused unread.
+const TEXT_BYTES_MAX: u64 = 1 << 20;
+
+/// The array of an experiment, as far as loads need room by it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ArrayText {
+    pub(super) chunk: Bytes,
+    pub(super) members: u16,
+}
+
+impl Text {
+    fn array(&self) -> ArrayText {
+        ArrayText { chunk: Bytes::kib(self.machine.chunk_kib), members: self.machine.members }
+    }
+}
+
+/// An error of a field.
+fn wrong(text: &Text, field: String, found: String, expected: String) -> ExperimentError {
+    ExperimentError::Value { patch: text.patch.clone(), field, found, expected }
+}
+
+/// Refuses numbers and texts that no run or page can be made of, wherever they stand.
+pub(super) fn check_values(value: &Value, field: &str) -> Result<(), ExperimentError> {
+    let wrong = |found: String, expected: &str| ExperimentError::Value {
+        patch: String::new(),
+        field: field.to_owned(),
+        found,
+        expected: expected.to_owned(),
+    };
+    let below =
+        |name: &str| if field.is_empty() { name.to_owned() } else { format!("{field}.{name}") };
+    match value {
+        Value::Float(number) if number.is_nan() || number.abs() > 1e12 => {
+            Err(wrong(number.to_string(), "a number, at most 1e12 apart from 0"))
+        }
+        Value::String(text) if text.chars().any(|it| it.is_control() && it != '\n') => {
+            Err(wrong(format!("{text:?}"), "printable characters"))
+        }
+        Value::Array(items) => items
+            .iter()
+            .enumerate()
+            .try_for_each(|(nth, item)| check_values(item, &format!("{field}[{nth}]"))),
+        Value::Table(items) => {
+            items.iter().try_for_each(|(name, item)| check_values(item, &below(name)))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Refuses what no machine or load can be made of.
+pub(super) fn check(text: &Text) -> Result<(), ExperimentError> {
+    names(text)?;
+    let machine = &text.machine;
+    let bounds = [
+        Bound::of("machine.members", machine.members.into(), 2, 64),
+        Bound::pages_kib("machine.chunk_kib", machine.chunk_kib),
+        Bound::of("machine.memory_mib", machine.memory_mib, 64, 1 << 24),
+        Bound::of("machine.cpus", machine.cpus.into(), 1, 1024),
+        Bound::of("control.placebo.turn_ns", text.control.placebo.turn_ns, 0, 1_000_000_000),
+    ];
+    let out = |bound: &Bound, before: &str| {
+        let field = format!("{before}{}", bound.field);
+        wrong(text, field, bound.found.to_string(), bound.expected())
+    };
+    if let Some(bound) = bounds.iter().find(|bound| !bound.holds()) {
+        return Err(out(bound, ""));
+    }
+    for (number, case) in text.case.iter().enumerate() {
+        let times = Bound::of("costs_times", case.costs_times, 0, 1000);
+        let of_load = case.load.bounds();
+        if let Some(bound) = of_load.iter().chain([&times]).find(|bound| !bound.holds()) {
+            return Err(out(bound, &format!("case[{number}].")));
+        }
+        if let Load::Tiobench(load) = &case.load
+            && load.is_empty()
+        {
+            let (field, expected) = (format!("case[{number}].load"), "one of each at least".into());
+            return Err(wrong(text, field, "no threads or no block_kib".into(), expected));
+        }
+    }
+    for (number, fit) in text.fit.iter().enumerate() {
+        if !fit.is_possible() {
+            let expected = "low < high, value between them, tolerance above 0".to_owned();
+            return Err(wrong(text, format!("fit[{number}]"), format!("{fit:?}"), expected));
+        }
+    }
+    let rows = [("row", &text.row), ("beside", &text.beside)];
+    for (of, rows) in rows {
+        if let Some(number) = rows.iter().position(|row| !row.is_possible()) {
+            let found = rows.get(number).map_or(String::new(), ToString::to_string);
+            let expected = "published figures above 0, gains above -100 %, bands as [low, high]";
+            return Err(wrong(text, format!("{of}[{number}]"), found, expected.into()));
+        }
+    }
+    Ok(())
+}
+
+/// Patch, cases and columns name folders of results.
+fn names(text: &Text) -> Result<(), ExperimentError> {
+    let legal = |name: &str| {
+        let plain = |it: u8| it.is_ascii_alphanumeric() || b"-_.".contains(&it);
+        (1..=64).contains(&name.len()) && !name.starts_with('.') && name.bytes().all(plain)
+    };
+    let cases = text.case.iter().map(|case| ("case.name", &case.name));
+    let columns = text.column.keys().map(|name| ("column", name));
+    let all = [("patch", &text.patch), ("name", &text.name)];
+    for (field, name) in all.into_iter().chain(columns).chain(cases) {
+        if !legal(name) {
+            let expected = "1 to 64 letters, digits, '-', '_' and '.', no '.' first";
+            return Err(wrong(text, field.into(), format!("{name:?}"), expected.into()));
+        }
+    }
+    for (number, case) in text.case.iter().enumerate() {
+        if text.case.iter().take(number).any(|other| other.name == case.name) {
+            let (found, expected) = (format!("{:?} again", case.name), "another name".into());
+            return Err(wrong(text, format!("case[{number}].name"), found, expected));
+        }
+    }
+    Ok(())
+}
+
+impl PublishedRow {
+    /// Whether its figures can be compared.
+    fn is_possible(&self) -> bool {
+        let above = |least: f64| move |figure: f64| figure > least && figure < 1e12;
+        let published = [self.published.baseline, self.published.patched];
+        let assumed = self.assumed.iter().flat_map(|of| of.gain_pct);
+        published.into_iter().flatten().all(above(1e-9))
+            && self.published.gain_percent().into_iter().chain(assumed).all(above(-100.0))
+            && self.has_band()
+    }
+}
