@@ -1,6 +1,6 @@
 //! Errors of job files, with option, section, file and line.
 
-use super::option::OPTION_NAMES;
+use super::option_table::OPTION_NAMES;
 
 /// Reasons why a job file is not taken.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -10,12 +10,13 @@ mod distribution;
 mod error;
 pub mod generate;
 mod option;
+mod option_table;
 mod parse;
 mod rng;
 mod value;
 
 pub use error::{JobError, Place};
-pub use option::OPTION_NAMES;
+pub use option_table::{JobOption, OPTION_NAMES, OPTIONS};
 pub use parse::{ParseOptions, parse, parse_text};
 pub use value::Size;
 
