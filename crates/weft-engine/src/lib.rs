@@ -129,8 +129,8 @@ use weft_units::{Bytes, Time, VolumeId};
 /// machine.
 ///
 /// A driver records everything that has happened with [`handle`](Engine::handle), then calls
-/// [`run`](Engine::run), which decides, submits all outputs at once, and sleeps until the next event
-/// or [`next_wake`](Engine::next_wake), unless `run` said that there is more.
+/// [`run`](Engine::run), which decides, submits all outputs at once, and sleeps until the next
+/// event or [`next_wake`](Engine::next_wake), unless `run` said that there is more.
 ///
 /// Contract
 /// - Time enters only as `now` and never decreases. Two inputs may share one instant.

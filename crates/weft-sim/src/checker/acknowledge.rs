@@ -6,7 +6,7 @@
 //! - (c) A flush, after all that was acknowledged before its receipt is durable on each member.
 //! - (d) A member that missed it may be left out only once no survivor's durable superblock counts
 //!   it as in sync: that is what "would believe" means. A survivor whose superblock can never be
-//!   read again does not count; a superblock that was written to it does, for its writer cannot know.
+//!   read again does not count; one that was written there does, for the writer cannot know.
 
 use std::collections::BTreeMap;
 

@@ -4,9 +4,9 @@
 //! parity of zeros is zero: a run of full stripes at a time, and past the cache. The same goes for
 //! zeros that need not be stored; what they have left over at both ends is written like any other
 //! zeros. A trim leaves its ends alone: it is advice, and less than a full stripe cannot be
-//! discarded, for the parity of the rest. Meanwhile nobody may look at these full stripes or write
-//! them. Clients wait for each other anyway ([`crate::volume::ranges`]); a resync, and what the cache does
-//! on its own account, are kept away here.
+//! discarded, for the parity of the rest. Meanwhile no other work may read these full stripes or
+//! write them. Clients wait for each other anyway ([`crate::volume::ranges`]); a resync, and what
+//! the cache does on its own account, are kept away here.
 //!
 //! All or nothing: a member that does not discard while the others do makes the parity of what is
 //! written next to it wrong. So the array is marked dirty before, a member that fails is failed,
