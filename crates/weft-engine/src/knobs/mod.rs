@@ -177,7 +177,7 @@ pub const TABLE: &[KnobRow] = &[
         },
         show: |knobs| match knobs.activation {
             Activation::AtUnplug => "at_unplug".into(),
-            Activation::EachTurn | Activation::Soon => "each_turn".into(),
+            Activation::EachTurn => "each_turn".into(),
         },
     },
     KnobRow {

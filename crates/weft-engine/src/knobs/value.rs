@@ -14,9 +14,6 @@ pub enum Activation {
     /// At the next turn, as md does today.
     #[default]
     EachTurn,
-    /// 500 µs after the first of them was delayed, or when no stripe is free: stripes of streams
-    /// whose rest is on its way. No value of the knob: `each_turn` with `stripe_size=auto`.
-    Soon,
 }
 
 /// What a check or repair believes of a stripe that is in the cache.
@@ -115,12 +112,6 @@ impl StripeSize {
         }
     }
 
-    /// Whether stripes go by full stripes.
-    #[must_use]
-    pub const fn is_auto(self) -> bool {
-        self.auto
-    }
-
     /// In bytes: what is looked up, and the least that is moved.
     #[must_use]
     pub const fn bytes(self) -> Bytes {
@@ -185,6 +176,6 @@ mod tests {
         let size = StripeSize::new(65_536).unwrap();
         assert_eq!(size.at_most(Bytes::kib(16)).bytes(), Bytes::kib(16));
         assert_eq!(size.at_most(Bytes::kib(512)), size);
-        assert!(StripeSize::AUTO.at_most(Bytes::kib(16)).is_auto());
+        assert_eq!(StripeSize::AUTO.at_most(Bytes::kib(16)), StripeSize::AUTO);
     }
 }

@@ -28,11 +28,14 @@ use weft_units::{FRAME_BYTES, Sectors, Span, StripeId, Time};
 use self::wait::{Bounds, Waiting};
 use super::index::Index;
 use super::list::{CLASSES_MAX, List, Lists};
-use super::priority::{Patience, Pick, Plug, Pressure, Priority, Ready, Variant};
+use super::priority::{
+    Patience, Pick, Plug, Pressure, Priority, PrioritySettings, Ready, plug_2008,
+};
 use super::stripe::{Batch, Stripe};
+use super::stripe_size::StripeSizePolicy;
 use crate::contract::frame::Frame;
 use crate::contract::snapshot::StripesInUse;
-use crate::knobs::{Activation, CacheForm};
+use crate::knobs::Knobs;
 use crate::layout::geometry::{Geometry, Placement};
 
 /// The stripe cache of one volume.
@@ -42,15 +45,16 @@ pub(crate) struct Cache {
     index: Index,
     lists: Lists,
     classes: u8,
-    form: CacheForm,
+    /// Filled stripes of a chunk are written as one batch.
+    batches: bool,
     /// Stripes that are not inactive.
     active: u32,
     /// A miss found too little; see the module comment.
     starved: Option<Starved>,
     /// Stripes on the inactive lists.
     inactive: u32,
-    /// Stripes of a full stripe, if stripes go by full stripes.
-    by_full_stripes: Option<u64>,
+    policy: &'static StripeSizePolicy,
+    stripes_per_chunk: u64,
     /// Stripes with the permission to preread.
     preread_active: u32,
     /// Full-stripe writes in flight.
@@ -95,24 +99,26 @@ impl Cache {
         frames: Frame,
         members: u16,
         height: Sectors,
-        by_full_stripes: Option<u64>,
-        form: CacheForm,
+        stripes_per_chunk: u64,
+        knobs: &Knobs,
     ) -> Self {
         // Fewer stripes than md allows are for tests, where classes would starve each other.
-        let classes_pay = stripes >= 2 * u32::from(CLASSES_MAX)
-            && by_full_stripes.is_none()
-            && form == CacheForm::Today;
+        let policy = StripeSizePolicy::of(knobs.stripe_size);
+        let batches = plug_2008::has_batches_and_classes(knobs.stripe_cache_form);
+        let classes_pay =
+            stripes >= 2 * u32::from(CLASSES_MAX) && !policy.picks_full_stripes && batches;
         let classes = if classes_pay { CLASSES_MAX } else { 1 };
         let mut cache = Self {
             stripes: Vec::new(),
             index: Index::new(stripes),
             lists: Lists::new(stripes),
             classes,
-            form,
+            batches,
             active: 0,
             starved: None,
             inactive: stripes,
-            by_full_stripes,
+            policy,
+            stripes_per_chunk,
             preread_active: 0,
             full_stripe_writes: 0,
             priority: Priority::default(),
@@ -157,14 +163,9 @@ impl Cache {
         (self.strip_bytes() / FRAME_BYTES) as u32
     }
 
-    /// Whether stripes go by full stripes.
-    pub(crate) fn goes_by_full_stripes(&self) -> bool {
-        self.by_full_stripes.is_some()
-    }
-
-    /// Behaviour around the policies: of 2008 or of today.
-    pub(crate) fn form(&self) -> CacheForm {
-        self.form
+    /// Decisions that follow from the size of a stripe.
+    pub(super) fn policy(&self) -> &'static StripeSizePolicy {
+        self.policy
     }
 
     /// Takes a stripe off the list of those that are ready, if it is on it.
@@ -178,7 +179,7 @@ impl Cache {
 
     /// Whether filled stripes of a chunk are written as one batch.
     pub(crate) fn batches(&self) -> bool {
-        self.form == CacheForm::Today
+        self.batches
     }
 
     /// All stripes.
@@ -232,7 +233,7 @@ impl Cache {
         if self.starved.is_some() {
             return Acquired::Starved;
         }
-        if self.by_full_stripes.is_some() {
+        if self.policy.waits_for_runs {
             let stripes = stripes.min(u64::from(self.size() / 2).max(1)) as u32;
             if self.inactive < stripes {
                 self.starved = Some(Starved::Stripes(stripes));
@@ -397,17 +398,17 @@ impl Cache {
 
     /// Moves a whole generation of delayed stripes to the hold list, when its time has come; before
     /// patch 000 to the end of those that are ready.
-    pub(crate) fn activate_delayed(&mut self, activation: Activation, variant: Variant, now: Time) {
+    pub(crate) fn activate_delayed(&mut self, settings: &PrioritySettings, now: Time) {
         self.wait_no_more();
         if self.lists.first(List::Delayed).is_none() {
-            self.plug.no_stripe_waits(activation, self.starved.is_some(), now);
+            self.plug.no_stripe_waits(settings.plug, self.starved.is_some(), now);
             return;
         }
-        let pressure = self.pressure(variant);
-        if !self.plug.opens(activation, variant, pressure, now) {
+        let pressure = self.pressure(settings);
+        if !self.plug.opens(settings, pressure, now) {
             return;
         }
-        let to = if variant == Variant::Fifo { List::Handle } else { List::Hold };
+        let to = settings.list_of_activated();
         while let Some(id) = self.lists.pop(List::Delayed) {
             self.stripe_mut(id).delayed = false;
             self.permit_preread(id);
@@ -417,35 +418,31 @@ impl Cache {
 
     /// Stripes that were delayed in this turn wait from now on. Those that were delayed before it
     /// do not put the plug of 2008 in again: once it is pulled they go as soon as they may.
-    pub(crate) fn plug_delayed(&mut self, activation: Activation, now: Time) {
+    pub(crate) fn plug_delayed(&mut self, settings: &PrioritySettings, now: Time) {
         let new = std::mem::take(&mut self.newly_delayed);
-        let waits = match activation {
-            Activation::AtUnplug => new,
-            Activation::EachTurn => false,
-            Activation::Soon => true,
-        };
-        if waits && self.lists.first(List::Delayed).is_some() {
-            self.plug.wait(activation, now);
+        if self.lists.first(List::Delayed).is_some() {
+            self.plug.put_in(settings.plug, new, now);
         }
     }
 
     /// When delayed stripes are due though nothing else happens.
-    pub(crate) fn activation_wake(&self, variant: Variant, wait_max: Span) -> Option<Time> {
-        let due = [self.plug.due(), self.waiting_wake(), self.overdue_at(variant, wait_max)];
+    pub(crate) fn activation_wake(&self, settings: &PrioritySettings) -> Option<Time> {
+        let due = [self.plug.due(), self.waiting_wake(), self.overdue_at(settings.bound)];
         due.into_iter().flatten().min()
     }
 
     /// The next stripes to handle: one, or the stripes beside it that wait on the same list,
-    /// ascending, if stripes go by full stripes. Whether there were any.
-    pub(crate) fn pick(&mut self, variant: Variant, picked: &mut Vec<StripeId>) -> bool {
-        let (list, id) = match self.pick_one(variant) {
+    /// ascending, if full stripes are picked. Whether there were any.
+    pub(crate) fn pick(&mut self, settings: &PrioritySettings, picked: &mut Vec<StripeId>) -> bool {
+        let (list, id) = match self.pick_one(settings) {
             None => return false,
             Some(picked) => picked,
         };
-        let Some(stripes) = self.by_full_stripes else {
+        if !self.policy.picks_full_stripes {
             picked.push(id);
             return true;
-        };
+        }
+        let stripes = self.stripes_per_chunk;
         let key = self.stripe(id).key;
         let full_stripe = key / stripes * stripes;
         let waits = |cache: &Self, key: u64| {
@@ -467,13 +464,13 @@ impl Cache {
         true
     }
 
-    fn pick_one(&mut self, variant: Variant) -> Option<(List, StripeId)> {
+    fn pick_one(&mut self, settings: &PrioritySettings) -> Option<(List, StripeId)> {
         let ready = self
             .lists
             .first(List::Handle)
             .map(|stripe| Ready { stripe, io_started: self.stripe(stripe).io_started });
         let held = self.lists.first(List::Hold);
-        match self.priority.pick(variant, ready, held, self.full_stripe_writes) {
+        match self.priority.pick(settings, ready, held, self.full_stripe_writes) {
             Pick::Held => self.lists.pop(List::Hold).map(|id| (List::Hold, id)),
             Pick::Nothing => None,
             Pick::Ready => self.lists.pop(List::Handle).map(|id| (List::Handle, id)),
@@ -481,37 +478,29 @@ impl Cache {
     }
 
     /// Whether a turn would find a stripe to handle.
-    pub(crate) fn has_runnable(
-        &self,
-        variant: Variant,
-        activation: Activation,
-        wait_max: Span,
-        now: Time,
-    ) -> bool {
-        if self.lists.first(List::Handle).is_some() || self.is_overdue(variant, wait_max, now) {
+    pub(crate) fn has_runnable(&self, settings: &PrioritySettings, now: Time) -> bool {
+        if self.lists.first(List::Handle).is_some() || self.is_overdue(settings.bound, now) {
             return true;
         }
-        if self.has_waited(variant, now) {
+        if self.has_waited(settings, now) {
             return true;
         }
         let held = self.lists.first(List::Hold);
         if held.is_some() {
-            let pick = self.priority.clone().pick(variant, None, held, self.full_stripe_writes);
+            let pick = self.priority.clone().pick(settings, None, held, self.full_stripe_writes);
             return pick != Pick::Nothing;
         }
         self.lists.first(List::Delayed).is_some() && { self.plug }.opens(
-            activation,
-            variant,
-            self.pressure(variant),
+            settings,
+            self.pressure(settings),
             now,
         )
     }
 
-    fn pressure(&self, variant: Variant) -> Pressure {
+    fn pressure(&self, settings: &PrioritySettings) -> Pressure {
         // Stripes that wait each for their own time do not wait for those before them.
-        let by_generation = !matches!(variant, Variant::Stream { .. });
         Pressure {
-            reading: by_generation && self.preread_active > 0,
+            reading: !settings.each_waits() && self.preread_active > 0,
             starved: self.starved.is_some(),
             idle: self.lists.first(List::Handle).is_none(),
         }
@@ -528,7 +517,12 @@ mod tests {
     use weft_ondisk::Level;
 
     use super::*;
-    use crate::knobs::WAITS_WITHOUT_BOUND;
+    use crate::knobs::{CacheForm, PriorityRule, StripeSize};
+    use crate::raid::parity::priority::rule;
+
+    fn of_2008() -> Knobs {
+        Knobs { stripe_cache_form: CacheForm::Of2008, ..Knobs::md() }
+    }
 
     /// A stripe that a request was attached to, on no list.
     fn take(cache: &mut Cache, key: u64) -> StripeId {
@@ -550,18 +544,19 @@ mod tests {
 
     #[test]
     fn a_plug_that_was_pulled_is_put_in_by_a_stripe_that_is_delayed_and_not_by_one_that_waits() {
-        let (unplug, fifo) = (Activation::AtUnplug, Variant::Fifo);
+        let plug = Some(&plug_2008::RULE);
+        let unplug = &PrioritySettings { plug, ..rule(PriorityRule::Fifo, 1) };
         let millis = |millis: u64| Time(millis * 1_000_000);
         for another in [false, true] {
-            let mut cache = Cache::new(16, Frame(0), 3, Sectors(8), None, CacheForm::Of2008);
+            let mut cache = Cache::new(16, Frame(0), 3, Sectors(8), 8, &of_2008());
             let reads = take(&mut cache, 0);
             cache.permit_preread(reads);
             let waits = delay(&mut cache, 1);
             cache.plug_delayed(unplug, millis(0));
-            let wake = |cache: &Cache| cache.activation_wake(fifo, WAITS_WITHOUT_BOUND);
+            let wake = |cache: &Cache| cache.activation_wake(unplug);
             assert_eq!(wake(&cache), Some(millis(3)));
             // It is pulled while a stripe is being read, for nothing.
-            cache.activate_delayed(unplug, fifo, millis(3));
+            cache.activate_delayed(unplug, millis(3));
             assert!(!cache.take_ready(waits));
             if another {
                 delay(&mut cache, 2);
@@ -571,7 +566,7 @@ mod tests {
             // As soon as that stripe is through, the next generation goes, unless the plug is in
             // again.
             cache.forbid_preread(reads);
-            cache.activate_delayed(unplug, fifo, millis(4));
+            cache.activate_delayed(unplug, millis(4));
             assert_eq!(cache.take_ready(waits), !another);
         }
     }
@@ -579,9 +574,9 @@ mod tests {
     #[test]
     fn no_stripe_waits_longer_than_it_may_on_whatever_list_it_is() {
         let millis = |millis: u64| Time(millis * 1_000_000);
-        let zero = Variant::Bypass { threshold: 0 };
-        let wait_max = Span::millis(10);
-        let mut cache = Cache::new(32, Frame(0), 3, Sectors(8), None, CacheForm::Today);
+        let endless = rule(PriorityRule::Bypass, 0);
+        let zero = &PrioritySettings { bound: Span::millis(10), ..endless };
+        let mut cache = Cache::new(32, Frame(0), 3, Sectors(8), 8, &Knobs::md());
         let reads = take(&mut cache, 0);
         cache.permit_preread(reads);
         cache.full_stripe_writes = 1;
@@ -598,33 +593,33 @@ mod tests {
         cache.lists.remove(third);
         cache.lists.push(List::Hold, third);
         let turn = |cache: &mut Cache, now: u64| {
-            cache.end_overdue(zero, wait_max, millis(now));
-            cache.activate_delayed(Activation::EachTurn, zero, millis(now));
+            cache.end_overdue(zero, millis(now));
+            cache.activate_delayed(zero, millis(now));
             [first, second, third].map(|id| cache.lists.of(id) == Some(List::Handle))
         };
-        assert_eq!(cache.activation_wake(zero, wait_max), Some(millis(13)));
-        assert_eq!(cache.activation_wake(zero, WAITS_WITHOUT_BOUND), None, "md's wait has no end");
+        assert_eq!(cache.activation_wake(zero), Some(millis(13)));
+        assert_eq!(cache.activation_wake(&endless), None, "md's wait has no end");
         assert_eq!(turn(&mut cache, 12), [false, false, false]);
-        assert!(cache.has_runnable(zero, Activation::EachTurn, wait_max, millis(13)));
+        assert!(cache.has_runnable(zero, millis(13)));
         assert_eq!(turn(&mut cache, 13), [false, true, false]);
-        assert_eq!(cache.activation_wake(zero, wait_max), Some(millis(15)));
+        assert_eq!(cache.activation_wake(zero), Some(millis(15)));
         assert_eq!(turn(&mut cache, 15), [true, true, false]);
         assert_eq!(turn(&mut cache, 17), [true, true, true]);
-        assert_eq!(cache.activation_wake(zero, wait_max), None);
+        assert_eq!(cache.activation_wake(zero), None);
         assert!([first, second, third].iter().all(|id| cache.stripe(*id).preread));
         // Without a bound a stripe stays where it is.
         let fourth = waits(&mut cache, 4, 20);
-        cache.end_overdue(zero, WAITS_WITHOUT_BOUND, Time(u64::MAX));
+        cache.end_overdue(&endless, Time(u64::MAX));
         assert_eq!(cache.lists.of(fourth), Some(List::Delayed));
     }
 
     #[test]
     fn stripes_that_wait_make_room_for_a_request_when_they_are_more_than_half_of_all() {
-        let stream = Variant::Stream { wait_max: Span::secs(1) };
+        let stream = &rule(PriorityRule::Stream, 1);
         for (waiting, request_waits, made_room) in
             [(4, true, false), (5, true, true), (5, false, false)]
         {
-            let mut cache = Cache::new(8, Frame(0), 3, Sectors(8), None, CacheForm::Of2008);
+            let mut cache = Cache::new(8, Frame(0), 3, Sectors(8), 8, &of_2008());
             let ids: Vec<StripeId> = (0..8).map(|key| take(&mut cache, key)).collect();
             // A full stripe is being written, so there will be free stripes.
             cache.full_stripe_writes = 1;
@@ -641,7 +636,8 @@ mod tests {
     fn who_waits_for_a_stripe_waits_no_longer_than_that_behind_others_that_find_theirs_again() {
         let geometry = Geometry::new(Level::Raid5, 2, 3, Sectors(8), Sectors(512)).unwrap();
         let (wait_max, now) = (Span::millis(10), |millis: u64| Time(millis * 1_000_000));
-        let mut cache = Cache::new(4, Frame(0), 3, Sectors(8), Some(8), CacheForm::Today);
+        let auto = Knobs { stripe_size: StripeSize::AUTO, ..Knobs::md() };
+        let mut cache = Cache::new(4, Frame(0), 3, Sectors(8), 8, &auto);
         let known: Vec<StripeId> = (0..4).map(|key| take(&mut cache, key)).collect();
         known.iter().for_each(|id| cache.release(*id));
         let others = [take(&mut cache, 0), take(&mut cache, 1), take(&mut cache, 2)];

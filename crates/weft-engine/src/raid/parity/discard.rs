@@ -247,7 +247,7 @@ mod tests {
     use super::*;
     use crate::SyncAction;
     use crate::contract::frame::Frame;
-    use crate::knobs::CacheForm;
+    use crate::knobs::Knobs;
     use crate::layout::geometry::Geometry;
     use crate::raid::parity::cache::{Acquired, Cache};
     use crate::raid::parity::stripe::{ResyncState, Stripe};
@@ -255,7 +255,7 @@ mod tests {
     /// Stripes of three members, 8 of them in a full stripe; one is in use, stripe 5.
     fn stripes(change: fn(&mut Stripe)) -> Stripes {
         let geometry = Geometry::new(Level::Raid5, 2, 3, Sectors(64), Sectors(512)).unwrap();
-        let mut cache = Cache::new(16, Frame(0), 3, Sectors(8), None, CacheForm::Today);
+        let mut cache = Cache::new(16, Frame(0), 3, Sectors(8), 8, &Knobs::md());
         let Acquired::Stripe(id) = cache.acquire(5, &geometry) else { panic!("all are free") };
         change(cache.stripe_mut(id));
         Stripes::new(VolumeId(0), cache, Sectors(64))

@@ -5,13 +5,13 @@ mod discard;
 mod index;
 mod list;
 pub mod plan;
-pub mod priority;
+mod priority;
 mod read_straight;
 mod settings;
 mod split;
 pub(crate) mod streams;
 mod stripe;
-pub mod stripe_size;
+mod stripe_size;
 pub(crate) mod stripes;
 
 use std::collections::VecDeque;
@@ -20,7 +20,7 @@ use weft_units::{Sectors, Span, StripeId, Time, VolumeId};
 
 use self::cache::{Acquired, Cache};
 use self::discard::Discard;
-use self::priority::{Variant, activation};
+use self::priority::PrioritySettings;
 use self::split::{Detour, SplitRequest};
 use self::streams::Streams;
 pub(crate) use self::stripe::SubRequest;
@@ -205,23 +205,20 @@ impl ParityRaid {
 
     fn handle(&mut self, stripes_max: u32, cx: &mut Cx<'_>) -> u32 {
         let full_stripe = cx.geometry().full_stripe_bytes();
+        let settings = self.priority(cx.knobs, cx.array);
         let Self { stripes, streams, picked, .. } = self;
         let (geometry, now) = (&cx.array.geometry, cx.out.now);
-        stripes.activate(cx.knobs, wait_max(cx.knobs, cx.array), geometry, now, |lacks| {
-            streams.moved(&lacks, full_stripe, now)
-        });
-        let variant = Variant::of(cx.knobs);
-        // What goes by full stripes ends a turn when it has made the longest request that there is:
-        // members are to begin while the next one is worked on.
+        stripes.activate(&settings, geometry, now, |lacks| streams.moved(&lacks, full_stripe, now));
+        // Members are to begin with the longest request that there is while the next one is made.
         let most = (cx.knobs.max_sectors.0 / stripes.cache.strip_bytes()).max(1);
         let (mut picks, mut count) = (0, 0);
         while picks < stripes_max && count < most {
             let first = picked.len();
-            if !stripes.cache.pick(variant, picked) {
+            if !stripes.cache.pick(&settings, picked) {
                 break;
             }
             picks += 1;
-            if stripes.cache.goes_by_full_stripes() {
+            if stripes.cache.policy().turn_is_one_request {
                 let led = |id: &StripeId| 1 + stripes.cache.stripe(*id).followers();
                 count += picked[first..].iter().map(led).sum::<u64>();
             }
@@ -234,7 +231,14 @@ impl ParityRaid {
     /// Discards further, and plugs what was delayed in this turn.
     pub(crate) fn end_turn(&mut self, sync: Option<&Resync>, cx: &mut Cx<'_>) {
         self.run_discards(sync, cx);
-        self.stripes.cache.plug_delayed(activation(cx.knobs), cx.out.now);
+        let settings = self.priority(cx.knobs, cx.array);
+        self.stripes.cache.plug_delayed(&settings, cx.out.now);
+    }
+
+    /// Settings of stripe priority as the knobs are now.
+    #[inline]
+    fn priority(&self, knobs: &Knobs, array: &Array) -> PrioritySettings {
+        self.stripes.cache.policy().priority(knobs, wait_max(knobs, array))
     }
 
     /// Whether another turn has something to do already.
@@ -245,11 +249,10 @@ impl ParityRaid {
         (array, knobs): (&Array, &Knobs),
         now: Time,
     ) -> bool {
-        let (variant, activation) = (Variant::of(knobs), activation(knobs));
+        let settings = self.priority(knobs, array);
         let lost = array.is_planted(Mutant::LostWakeUp);
         let cache = &self.stripes.cache;
-        let runs = array.is_known()
-            && cache.has_runnable(variant, activation, wait_max(knobs, array), now);
+        let runs = array.is_known() && cache.has_runnable(&settings, now);
         (runs && !lost)
             || self.can_attach()
             || (!self.ready.is_empty() && !quiesces)
@@ -259,15 +262,15 @@ impl ParityRaid {
 
     /// When delayed stripes are due though nothing else happens.
     pub(crate) fn next_wake(&self, array: &Array, knobs: &Knobs) -> Option<Time> {
-        let (variant, wait_max) = (Variant::of(knobs), wait_max(knobs, array));
-        if array.is_known() { self.stripes.cache.activation_wake(variant, wait_max) } else { None }
+        let settings = self.priority(knobs, array);
+        if array.is_known() { self.stripes.cache.activation_wake(&settings) } else { None }
     }
 
     // Resync.
 
     /// A stripe.
     pub(crate) fn resync_unit(&self, geometry: &Geometry, knobs: &Knobs) -> Sectors {
-        height_of(geometry, knobs)
+        stripe_size::height(knobs, geometry)
     }
 
     /// Gives a resync its next stripes.
@@ -340,14 +343,12 @@ impl ParityRaid {
 impl StripeMemory {
     /// As many stripes as are wanted, or as many of them as fit.
     fn stripes(&self, volume: VolumeId, geometry: &Geometry, knobs: &Knobs) -> Stripes {
-        let (chunk, height) = (geometry.chunk(), height_of(geometry, knobs));
+        let (chunk, height) = (geometry.chunk(), stripe_size::height(knobs, geometry));
         let stripe_frames = stripe_size::stripe_frames(knobs, geometry);
         let wanted = self.stripes_max.unwrap_or(u32::MAX).min(knobs.cache_stripes(stripe_frames));
         let stripes = wanted.max(1).min(self.frames / stripe_frames);
-        let by_full_stripes = knobs.stripe_size.is_auto().then(|| chunk.0 / height.0);
-        let form = knobs.stripe_cache_form;
         let cache =
-            Cache::new(stripes, self.first, geometry.members(), height, by_full_stripes, form);
+            Cache::new(stripes, self.first, geometry.members(), height, chunk.0 / height.0, knobs);
         Stripes::new(volume, cache, chunk)
     }
 }
@@ -361,9 +362,4 @@ fn wait_max(knobs: &Knobs, array: &Array) -> Span {
     } else {
         knobs.preread_wait_max
     }
-}
-
-/// Stripe height in sectors.
-fn height_of(geometry: &Geometry, knobs: &Knobs) -> Sectors {
-    knobs.stripe_size.at_most(geometry.chunk().bytes()).sectors()
 }

@@ -107,7 +107,7 @@ impl ParityRaid {
         (geometry, knobs): (&Geometry, &Knobs),
         now: Time,
     ) -> WriteStream {
-        let gathers = knobs.stripe_size.is_auto();
+        let gathers = self.stripes.cache.policy().gathers_streams;
         if !gathers && knobs.priority != PriorityRule::Stream {
             return WriteStream::default();
         }
@@ -382,7 +382,7 @@ impl ParityRaid {
             };
             let run = cursor.run(cx.geometry, unit, request_end);
             if !self.attach_run(split, &run, unit, cx) {
-                if self.stripes.cache.goes_by_full_stripes() {
+                if self.stripes.cache.policy().feeds_delayed {
                     self.attach_to_active(split, unit, cx);
                 }
                 return Attached::Starved;

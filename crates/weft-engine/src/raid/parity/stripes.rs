@@ -21,7 +21,7 @@ use weft_units::{Bytes, SectorRange, Sectors, Slot, Span, StripeId, Time, Volume
 
 use super::cache::{Acquired, Cache};
 use super::plan::{Facts, StripeStep};
-use super::priority::{Patience, Variant, activation, patience_for_others};
+use super::priority::{Patience, PrioritySettings, patience_for_others, plug_2008};
 use super::stripe::{Batch, Operation, ResyncState, Stripe, SubRequest};
 use crate::array::membership::{Around, Membership, Report};
 use crate::array::outbox::{JobId, StripIo, StripRun, Who};
@@ -31,7 +31,7 @@ use crate::contract::input::{Attr, Fault, Located, SyncAction, Value};
 use crate::contract::output::{ComputeOp, Differs, Source, Sources};
 use crate::contract::stripe_waits::StripeWaits;
 use crate::contract::token::RequestId;
-use crate::knobs::{CacheForm, CheckReads, Knobs, PriorityRule, Writes};
+use crate::knobs::{CheckReads, Writes};
 use crate::layout::geometry::{Geometry, Placement};
 use crate::layout::slot_set::SlotSet;
 use crate::mutant::Mutant;
@@ -156,16 +156,13 @@ impl Stripes {
         self.hold_until_release(id);
     }
 
-    /// Ends the arrivals of a turn: stripes go to their lists. In the form of 2008, before the
-    /// patch, whoever brought a request takes the first step of its stripe, without asking for its
-    /// place in the order; with the patch its stripe waits for its turn. How many did.
+    /// Ends the arrivals of a turn: stripes go to their lists, or take their first step as in 2008.
+    /// Returns the number that did.
     pub(crate) fn release_plug(&mut self, cx: &mut Cx<'_>, may_move: bool) -> u32 {
         let mut handled = 0;
         let writes = cx.knobs.writes;
-        let before_the_patch =
-            self.cache.form() == CacheForm::Of2008 && cx.knobs.priority == PriorityRule::Fifo;
-        let at_arrival = may_move && before_the_patch;
-        let by_full_stripes = self.cache.goes_by_full_stripes();
+        let at_arrival = may_move && plug_2008::is_handled_at_arrival(cx.knobs);
+        let policy = self.cache.policy();
         let mut plug = std::mem::take(&mut self.plug);
         for id in plug.drain(..) {
             let stripe = self.cache.stripe_mut(id);
@@ -176,8 +173,7 @@ impl Stripes {
             let alone = arrivals == 1;
             let at_once = match writes {
                 // A write that came alone has nothing to wait for that is known of.
-                Writes::Auto if by_full_stripes => !streams,
-                Writes::Auto => alone,
+                Writes::Auto => policy.goes_at_once(alone, streams),
                 Writes::Gather => false,
                 Writes::Sync => true,
             };
@@ -294,22 +290,20 @@ impl Stripes {
     /// was last seen that will bring these bytes of the volume.
     pub(crate) fn activate(
         &mut self,
-        knobs: &Knobs,
-        wait_max: Span,
+        settings: &PrioritySettings,
         geometry: &Geometry,
         now: Time,
         moved: impl Fn(Range<u64>) -> Option<Time>,
     ) {
-        let (activation, variant) = (activation(knobs), Variant::of(knobs));
-        self.cache.end_overdue(variant, wait_max, now);
-        let Variant::Stream { wait_max } = variant else {
-            self.cache.activate_delayed(activation, variant, now);
+        self.cache.end_overdue(settings, now);
+        if !settings.each_waits() {
+            self.cache.activate_delayed(settings, now);
             return;
-        };
+        }
         let (height, preread) = (self.cache.height(), self.preread);
-        self.cache.activate_each(activation, variant, now, &|stripe| {
+        self.cache.activate_each(settings, now, &|stripe| {
             let moved = stripe.lacks(geometry, height).and_then(&moved);
-            Patience::new(stripe.waits_since.unwrap_or(now), moved, preread, wait_max)
+            Patience::new(stripe.waits_since.unwrap_or(now), moved, preread, settings.wait_max)
         });
     }
 

@@ -11,8 +11,8 @@
 
 use weft_units::{Span, StripeId, Time};
 
-use super::{Cache, List, Patience, Stripe, Variant};
-use crate::knobs::{Activation, WAITS_WITHOUT_BOUND};
+use super::{Cache, List, Patience, PrioritySettings, Stripe};
+use crate::knobs::WAITS_WITHOUT_BOUND;
 
 /// What is known of the stripes that wait.
 #[derive(Clone, Copy, Debug, Default)]
@@ -60,28 +60,26 @@ impl Cache {
 
     /// When a stripe may have waited for as long as it may. Weft's own rule knows `wait_max` for
     /// each stripe.
-    pub(super) fn overdue_at(&self, variant: Variant, wait_max: Span) -> Option<Time> {
-        let own = matches!(variant, Variant::Stream { .. });
-        let bounded = self.bounds.since.filter(|_| !own && wait_max < WAITS_WITHOUT_BOUND);
-        let at =
-            [bounded.map(|since| since + wait_max), self.bounds.due].into_iter().flatten().min();
+    pub(super) fn overdue_at(&self, bound: Span) -> Option<Time> {
+        let bounded = self.bounds.since.filter(|_| bound < WAITS_WITHOUT_BOUND);
+        let at = [bounded.map(|since| since + bound), self.bounds.due].into_iter().flatten().min();
         at.filter(|_| self.stripes_wait())
     }
 
     /// Whether one has, as far as is known without looking.
     #[inline]
-    pub(super) fn is_overdue(&self, variant: Variant, wait_max: Span, now: Time) -> bool {
+    pub(super) fn is_overdue(&self, bound: Span, now: Time) -> bool {
         (self.bounds.since.is_some() || self.bounds.due.is_some())
-            && self.overdue_at(variant, wait_max).is_some_and(|at| at <= now)
+            && self.overdue_at(bound).is_some_and(|at| at <= now)
     }
 
     /// Stripes that have waited for as long as they may are ready, and may read.
     #[inline]
-    pub(crate) fn end_overdue(&mut self, variant: Variant, wait_max: Span, now: Time) {
-        if self.is_overdue(variant, wait_max, now) {
-            let own = matches!(variant, Variant::Stream { .. });
-            self.end_waits_since(if own { WAITS_WITHOUT_BOUND } else { wait_max }, now);
-            debug_assert!(!self.is_overdue(variant, wait_max, now), "no stripe waits longer");
+    pub(crate) fn end_overdue(&mut self, settings: &PrioritySettings, now: Time) {
+        let bound = settings.bound;
+        if self.is_overdue(bound, now) {
+            self.end_waits_since(bound, now);
+            debug_assert!(!self.is_overdue(bound, now), "no stripe waits longer");
         }
     }
 
@@ -121,22 +119,21 @@ impl Cache {
     /// Delayed stripes begin to wait, and those that have waited long enough become held ones.
     pub(crate) fn activate_each(
         &mut self,
-        activation: Activation,
-        variant: Variant,
+        settings: &PrioritySettings,
         now: Time,
         patience: &impl Fn(&Stripe) -> Patience,
     ) {
         self.waiting.idle_since = self.idle_since(now);
         if self.lists.first(List::Delayed).is_none() {
-            self.plug.no_stripe_waits(activation, self.starved.is_some(), now);
-        } else if self.plug.opens(activation, variant, self.pressure(variant), now) {
+            self.plug.no_stripe_waits(settings.plug, self.starved.is_some(), now);
+        } else if self.plug.opens(settings, self.pressure(settings), now) {
             while let Some(id) = self.lists.pop(List::Delayed) {
                 self.lists.push(List::Wait, id);
                 self.waits(patience(self.stripe(id)));
                 self.waiting.made_room = false;
             }
         }
-        if self.has_waited(variant, now) {
+        if self.has_waited(settings, now) {
             self.end_waits(now, patience);
         }
     }
@@ -174,14 +171,13 @@ impl Cache {
     }
 
     /// Whether stripes wait of which one may have waited long enough.
-    pub(super) fn has_waited(&self, variant: Variant, now: Time) -> bool {
+    pub(super) fn has_waited(&self, settings: &PrioritySettings, now: Time) -> bool {
         if self.lists.first(List::Wait).is_none() {
             return false;
         }
         // By another rule none of them waits here.
-        let wait_here = matches!(variant, Variant::Stream { .. });
         let is_time = self.waiting_wake().is_some_and(|at| at <= now);
-        !wait_here || is_time || self.is_stuck() || self.is_crowded()
+        !settings.each_waits() || is_time || self.is_stuck() || self.is_crowded()
     }
 
     /// When one of those that wait may have waited long enough.

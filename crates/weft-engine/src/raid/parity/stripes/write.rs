@@ -70,7 +70,6 @@ impl Stripes {
         cx: &mut Cx<'_>,
     ) {
         let strip_bytes = self.cache.strip_bytes();
-        let auto = cx.knobs.stripe_size.is_auto();
         let placement = self.cache.stripe(id).placement();
         let present = cx.membership().present();
         let p = Some(placement.p).filter(|p| present.contains(*p));
@@ -78,7 +77,7 @@ impl Stripes {
         let stripe = self.cache.stripe(id);
         let written = stripe.to_write();
         let full = written == SlotSet::first(stripe.members).without(placement.parity());
-        let skip_copy = cx.knobs.skip_copy || (auto && full);
+        let skip_copy = cx.knobs.skip_copy || (self.cache.policy().filled_zero_copy && full);
         let mut zero_copy = SlotSet::EMPTY;
         // Two for each sub-request, or one and the parity; zeros may take more.
         ops.reserve(2 * stripe.writes().len());

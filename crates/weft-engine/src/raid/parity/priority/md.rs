@@ -1,0 +1,185 @@
+//! The kernel's rules of stripe priority: patch 000, and first come, first served before it.
+//!
+//! With patch 000 (since 2.6.26) delayed stripes become held ones, and a held stripe goes when
+//! nothing is ready and either no full-stripe write is in flight or it was bypassed more than
+//! `preread_bypass_threshold` times; with threshold 0 only the former. A stripe for which member
+//! I/O was submitted already bypasses nothing. When the head of the held list changes, the
+//! threshold is paid back from the count, and so it is when a held stripe goes.
+//!
+//! Before the patch no stripe is held: delayed stripes queue up behind those that are ready.
+//!
+//! Source   md-raid.md §1.6, statements 21 to 25 and 42
+
+use weft_units::StripeId;
+
+use super::{Pick, Priority, Ready};
+use crate::raid::parity::list::List;
+
+/// The list to which delayed stripes moved before the patch.
+pub(super) const ACTIVATED_BEFORE: List = List::Handle;
+
+impl Priority {
+    /// Patch 000.
+    #[inline]
+    pub(super) fn pick_bypassing(
+        &mut self,
+        threshold: u32,
+        ready: Option<Ready>,
+        held: Option<StripeId>,
+        full_stripe_writes: u32,
+    ) -> Pick {
+        match (ready, held) {
+            (Some(_), None) => {
+                self.bypass_count = 0;
+                Pick::Ready
+            }
+            (Some(ready), Some(held)) => {
+                if ready.io_started {
+                    // It holds a place already; the held stripe loses nothing by it.
+                } else if self.last_held == Some(held) {
+                    self.bypass_count += 1;
+                } else {
+                    // The head has changed: a stripe was promoted off it by a new write.
+                    self.last_held = Some(held);
+                    self.bypass_count = self.bypass_count.saturating_sub(threshold);
+                }
+                Pick::Ready
+            }
+            (None, Some(_)) => {
+                let patience_over = threshold != 0 && self.bypass_count > threshold;
+                if patience_over || full_stripe_writes == 0 {
+                    self.bypass_count = self.bypass_count.saturating_sub(threshold);
+                    Pick::Held
+                } else {
+                    Pick::Nothing
+                }
+            }
+            (None, None) => Pick::Nothing,
+        }
+    }
+}
+
+/// Before the patch: a ready stripe, if there is one.
+#[inline]
+pub(super) fn first_come(ready: Option<Ready>, held: Option<StripeId>) -> Pick {
+    match (ready, held) {
+        (Some(_), _) => Pick::Ready,
+        (None, Some(_)) => Pick::Held,
+        (None, None) => Pick::Nothing,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::knobs::PriorityRule::{Bypass, Fifo};
+    use crate::raid::parity::priority::rule;
+
+    /// Runs the policy dry and returns `(picked, bypass_count after)` for each pick.
+    fn run(
+        mut policy: Priority,
+        threshold: u32,
+        ready: &[(u32, bool)],
+        held: &[u32],
+        full_stripe_writes: u32,
+    ) -> Vec<(Option<u32>, u32)> {
+        let (mut ready, mut held) = (ready.iter().peekable(), held.iter().peekable());
+        let mut picks = Vec::new();
+        loop {
+            let head = ready.peek().map(|(stripe, io_started)| Ready {
+                stripe: StripeId(*stripe),
+                io_started: *io_started,
+            });
+            let pick = policy.pick(
+                &rule(Bypass, threshold),
+                head,
+                held.peek().map(|stripe| StripeId(**stripe)),
+                full_stripe_writes,
+            );
+            let stripe = match pick {
+                Pick::Ready => ready.next().map(|(stripe, _)| *stripe),
+                Pick::Held => held.next().copied(),
+                Pick::Nothing => None,
+            };
+            picks.push((stripe, policy.bypass_count));
+            if stripe.is_none() {
+                return picks;
+            }
+        }
+    }
+
+    const A: u32 = 1;
+    const B: u32 = 2;
+    const C: u32 = 3;
+    const H1: u32 = 11;
+    const H2: u32 = 12;
+
+    fn seen(stripe: u32) -> Priority {
+        Priority { bypass_count: 0, last_held: Some(StripeId(stripe)) }
+    }
+
+    /// md-raid.md §9, statement 21.
+    #[test]
+    fn statement_21_bypassed_twice_a_held_stripe_goes() {
+        let picks = run(seen(H1), 1, &[(A, false), (B, false), (C, false)], &[H1, H2], 5);
+        let expected =
+            [(Some(A), 1), (Some(B), 2), (Some(C), 3), (Some(H1), 2), (Some(H2), 1), (None, 1)];
+        assert_eq!(picks, expected);
+    }
+
+    /// md-raid.md §9, statement 22.
+    #[test]
+    fn statement_22_a_new_head_is_noticed_first() {
+        let picks =
+            run(Priority::default(), 1, &[(A, false), (B, false), (C, false)], &[H1, H2], 5);
+        let expected = [(Some(A), 0), (Some(B), 1), (Some(C), 2), (Some(H1), 1), (None, 1)];
+        assert_eq!(picks, expected);
+    }
+
+    /// The same with something to pay back: a stripe that was promoted off the list takes its share
+    /// of it along.
+    #[test]
+    fn a_new_head_pays_back_what_the_one_before_it_was_bypassed() {
+        for (threshold, paid) in [(1, 2), (2, 1), (5, 0)] {
+            let policy = Priority { bypass_count: 3, last_held: Some(StripeId(H2)) };
+            let picks = run(policy, threshold, &[(A, false)], &[H1], 5);
+            assert_eq!(picks[0], (Some(A), paid), "threshold {threshold}");
+        }
+    }
+
+    /// md-raid.md §9, statement 23.
+    #[test]
+    fn statement_23_a_stripe_with_io_started_bypasses_nothing() {
+        let picks = run(seen(H1), 1, &[(A, true), (B, false), (C, false)], &[H1, H2], 5);
+        let expected = [(Some(A), 0), (Some(B), 1), (Some(C), 2), (Some(H1), 1), (None, 1)];
+        assert_eq!(picks, expected);
+        let mut policy = Priority { bypass_count: 7, last_held: None };
+        let ready = Some(Ready { stripe: StripeId(A), io_started: false });
+        assert_eq!(policy.pick(&rule(Bypass, 1), ready, None, 5), Pick::Ready);
+        assert_eq!(policy.bypass_count, 0);
+    }
+
+    /// md-raid.md §9, statement 24.
+    #[test]
+    fn statement_24_threshold_zero_waits_for_every_filled_stripe_write() {
+        let mut policy = Priority { bypass_count: 1000, last_held: Some(StripeId(H1)) };
+        let zero = &rule(Bypass, 0);
+        assert_eq!(policy.pick(zero, None, Some(StripeId(H1)), 1), Pick::Nothing);
+        assert_eq!(policy.pick(zero, None, Some(StripeId(H1)), 0), Pick::Held);
+    }
+
+    /// md-raid.md §9, statement 42.
+    #[test]
+    fn statement_42_a_larger_threshold_pays_back_more() {
+        let ready: Vec<_> = (1..=6).map(|stripe| (stripe, false)).collect();
+        let picks = run(seen(H1), 2, &ready, &[H1, H2], 5);
+        assert_eq!(picks[5..], [(Some(6), 6), (Some(H1), 4), (Some(H2), 2), (None, 2)]);
+    }
+
+    #[test]
+    fn fifo_lets_a_held_stripe_go_during_full_stripe_writes() {
+        let mut policy = Priority::default();
+        assert_eq!(policy.pick(&rule(Fifo, 1), None, Some(StripeId(H1)), 9), Pick::Held);
+        assert_eq!(policy.pick(&rule(Fifo, 1), None, None, 0), Pick::Nothing);
+    }
+}

@@ -1,0 +1,217 @@
+//! Surroundings of patch 000 in 2008: the plug, and how stripes came to their lists.
+//!
+//! In 2008 delayed stripes became held ones when the plug of the array's request queue was pulled:
+//! 3 ms after it was put in, or when no stripe was free. A stripe that is delayed puts it in, and
+//! the plug stays in whatever becomes of that stripe: so it is pulled on stripes that were delayed
+//! just now as well. Today there is no plug: delayed stripes become held ones in the next turn.
+//! Neither happens before the stripes of the last generation have their reads behind them.
+//!
+//! Three more things were otherwise (`stripe_cache_form=2008`): the stripes of a full stripe were
+//! written one by one, inactive stripes were one list, and before the patch whoever brought a
+//! request took the first step of its stripe. With the patch the stripe waits for its turn. Members
+//! with a scheduler had a plug of their own (`sched/member_queue.rs`).
+//!
+//! Source   md-raid.md §1.10
+
+use weft_units::{Span, Time};
+
+use super::PrioritySettings;
+use crate::knobs::{CacheForm, Knobs, PriorityRule};
+
+/// Rule of a plug: how long delayed stripes stay behind it.
+#[derive(Debug)]
+pub(crate) struct PlugRule {
+    /// Time from putting it in to pulling it.
+    pub(crate) delay: Span,
+    /// Longest wait for stripes that are being read; `None`: without end, as md.
+    pub(crate) reads_max: Option<Span>,
+    /// Whether the plug is that of a queue, and not of the stripes behind it: it stays in when none
+    /// is left, and once pulled only a stripe that is delayed anew puts it in.
+    pub(crate) of_queue: bool,
+}
+
+/// The plug of 2008, with the block layer's `unplug_delay`.
+pub(crate) static RULE: PlugRule =
+    PlugRule { delay: Span::millis(3), reads_max: None, of_queue: true };
+
+/// Whether whoever brings a request takes the first step of its stripe, without asking for its
+/// place in the order.
+pub(crate) fn is_handled_at_arrival(knobs: &Knobs) -> bool {
+    knobs.stripe_cache_form == CacheForm::Of2008 && knobs.priority == PriorityRule::Fifo
+}
+
+/// Whether the filled stripes of a chunk are written as a batch, and inactive stripes are in
+/// classes.
+pub(crate) fn has_batches_and_classes(form: CacheForm) -> bool {
+    form == CacheForm::Today
+}
+
+/// What the plug is told, read at one moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Pressure {
+    /// Stripes of the last generation are not through with their reads.
+    pub(crate) reading: bool,
+    /// A request waits for a stripe.
+    pub(crate) starved: bool,
+    /// No stripe is ready.
+    pub(crate) idle: bool,
+}
+
+/// State of the plug: since when delayed stripes wait.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct Plug {
+    since: Option<Time>,
+    /// Before it was put back.
+    first: Option<Time>,
+    delay: Span,
+}
+
+impl Plug {
+    /// Whether the delayed stripes become held ones now.
+    pub(crate) fn opens(
+        &mut self,
+        settings: &PrioritySettings,
+        pressure: Pressure,
+        now: Time,
+    ) -> bool {
+        let Pressure { reading, starved, idle } = pressure;
+        let Some(rule) = settings.plug else {
+            // As the knob was before they may wait: nobody is to be woken for it.
+            (self.since, self.first) = (None, None);
+            return !reading;
+        };
+        let read_long =
+            rule.reads_max.is_some_and(|max| self.first.is_some_and(|first| now >= first + max));
+        let reading = reading && !read_long;
+        match self.since {
+            // It was pulled while stripes were being read.
+            None if rule.of_queue => idle && !reading,
+            None => {
+                self.wait(rule, now);
+                false
+            }
+            Some(since) if !starved && now < since + self.delay => false,
+            Some(_) => {
+                // Pulled too early it is put back, and waits as long again; before the patch it was
+                // not.
+                let back = reading && settings.rule != PriorityRule::Fifo;
+                self.since = back.then_some(now);
+                self.first = self.first.filter(|_| back);
+                !reading
+            }
+        }
+    }
+
+    /// Stripes are delayed at the end of a turn; `newly`: some of them since its beginning.
+    pub(crate) fn put_in(&mut self, rule: Option<&PlugRule>, newly: bool, now: Time) {
+        if let Some(rule) = rule.filter(|rule| newly || !rule.of_queue) {
+            self.wait(rule, now);
+        }
+    }
+
+    fn wait(&mut self, rule: &PlugRule, now: Time) {
+        self.delay = rule.delay;
+        self.since.get_or_insert(now);
+        self.first.get_or_insert(now);
+    }
+
+    /// Time at which [`Plug::opens`] may say otherwise though nothing else happens.
+    pub(crate) fn due(&self) -> Option<Time> {
+        self.since.map(|since| since + self.delay)
+    }
+
+    /// No stripe is delayed.
+    pub(crate) fn no_stripe_waits(&mut self, rule: Option<&PlugRule>, starved: bool, now: Time) {
+        let stays = rule.is_some_and(|rule| rule.of_queue)
+            && !starved
+            && self.due().is_some_and(|due| now < due);
+        if !stays {
+            (self.since, self.first) = (None, None);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::raid::parity::priority::rule;
+    use crate::raid::parity::stripe_size::auto::PLUG as SOON;
+
+    fn at(micros: u64) -> Time {
+        Time(micros * 1000)
+    }
+
+    fn by(priority: PriorityRule, plug: Option<&'static PlugRule>) -> PrioritySettings {
+        PrioritySettings { plug, ..rule(priority, 1) }
+    }
+
+    const CALM: Pressure = Pressure { reading: false, starved: false, idle: false };
+
+    #[test]
+    fn the_plug_of_2008_opens_after_three_milliseconds_or_when_stripes_run_out() {
+        let unplug = by(PriorityRule::Bypass, Some(&RULE));
+        let each_turn = by(PriorityRule::Bypass, None);
+        let reading = Pressure { reading: true, ..CALM };
+        let starved = Pressure { starved: true, ..CALM };
+        let mut plug = Plug::default();
+        plug.wait(&RULE, at(0));
+        assert_eq!(plug.due(), Some(at(3000)));
+        assert!(!plug.opens(&unplug, CALM, at(2999)));
+        assert!(!plug.opens(&unplug, reading, at(3000)), "stripes are being read: put back");
+        assert!(!plug.opens(&unplug, CALM, at(5999)));
+        assert!(plug.opens(&unplug, CALM, at(6000)));
+        assert_eq!(plug.due(), None);
+        plug.wait(&RULE, at(6000));
+        assert!(plug.opens(&unplug, starved, at(6001)), "a request waits for a stripe");
+        assert!(plug.opens(&each_turn, CALM, at(7000)));
+        plug.wait(&RULE, at(7000));
+        assert!(!plug.opens(&each_turn, reading, at(7000)));
+        assert_eq!(plug.due(), None, "another knob: it would wake all the time");
+    }
+
+    #[test]
+    fn the_plug_of_2008_stays_in_whatever_becomes_of_the_stripe_that_put_it_in() {
+        let unplug = by(PriorityRule::Fifo, Some(&RULE));
+        let mut plug = Plug::default();
+        plug.wait(&RULE, at(0));
+        plug.no_stripe_waits(unplug.plug, false, at(1000));
+        plug.wait(&RULE, at(2900));
+        assert!(plug.opens(&unplug, CALM, at(3000)), "delayed for 100 us only");
+        plug.wait(&RULE, at(4000));
+        plug.no_stripe_waits(unplug.plug, false, at(7000));
+        assert_eq!(plug.due(), None, "pulled with nothing behind it");
+        // Weft's own waits for each stripe anew.
+        let soon = by(PriorityRule::Fifo, Some(&SOON));
+        plug.wait(&SOON, at(8000));
+        plug.no_stripe_waits(soon.plug, false, at(8100));
+        plug.wait(&SOON, at(8400));
+        assert!(!plug.opens(&soon, CALM, at(8600)));
+        assert!(plug.opens(&soon, CALM, at(8900)));
+    }
+
+    #[test]
+    fn stripes_of_a_stream_do_not_wait_for_the_reads_of_others_without_end() {
+        let soon = by(PriorityRule::Bypass, Some(&SOON));
+        let reading = Pressure { reading: true, ..CALM };
+        let mut plug = Plug::default();
+        for began in [0, 30_000] {
+            plug.wait(&SOON, at(began));
+            let opens = (1..100).map(|turn| began + turn * 500);
+            let opened = opens.into_iter().find(|now| plug.opens(&soon, reading, at(*now)));
+            assert_eq!(opened, Some(began + 20_000));
+            assert_eq!(plug.due(), None);
+        }
+    }
+
+    #[test]
+    fn before_the_patch_a_plug_pulled_too_early_was_not_put_back() {
+        let unplug = by(PriorityRule::Fifo, Some(&RULE));
+        let reading = Pressure { reading: true, ..CALM };
+        let mut plug = Plug::default();
+        plug.wait(&RULE, at(0));
+        assert!(!plug.opens(&unplug, reading, at(3000)));
+        assert!(!plug.opens(&unplug, CALM, at(3100)), "stripes are ready");
+        let idle = Pressure { idle: true, ..CALM };
+        assert!(plug.opens(&unplug, idle, at(3100)));
+    }
+}

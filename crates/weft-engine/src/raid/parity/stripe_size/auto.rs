@@ -1,0 +1,35 @@
+//! Stripes of `stripe_size=auto`, for small and large writes at once (weft's own).
+//!
+//! What is known of a strip is known for 4 KiB, so a small write moves no more than it must. But
+//! stripes of one full stripe that are ready together are handled together, so that each member
+//! gets the longest runs there are; a request that finds no room for its part of a full stripe
+//! waits for it, or half the cache, so that they are not taken apart; a write that goes on where
+//! another one ended waits, while filled stripes are on their way to the members, for the rest of
+//! its stripe, with md's `sync` flag if a full stripe's worth of its stream came without a pause; a
+//! request that finds no room still brings such stripes what it has for them; a turn ends with the
+//! longest request that members take; and a filled stripe is written from the client's own memory.
+
+use weft_units::Span;
+
+use super::StripeSizePolicy;
+use crate::raid::parity::priority::PlugRule;
+
+/// Decisions of `auto`.
+pub(super) static POLICY: StripeSizePolicy = StripeSizePolicy {
+    picks_full_stripes: true,
+    waits_for_runs: true,
+    feeds_delayed: true,
+    gathers_streams: true,
+    turn_is_one_request: true,
+    filled_zero_copy: true,
+    // What is held belongs to a stream, which fills it as a rule.
+    threshold_min: 64,
+    // Nothing else is delayed than what belongs to a stream.
+    plug: Some(&PLUG),
+};
+
+/// Wait of stripes of a stream whose rest is on its way: three writes of 64 KiB at 1 GB/s take 200
+/// µs. While stripes are read 20 ms, what a disk takes that turns: these may be stripes of others,
+/// one after another without end.
+pub(in crate::raid::parity) static PLUG: PlugRule =
+    PlugRule { delay: Span(500_000), reads_max: Some(Span::millis(20)), of_queue: false };

@@ -1,0 +1,15 @@
+//! Stripes of a fixed size, as md has them: each stripe on its own.
+
+use super::StripeSizePolicy;
+
+/// Decisions of md.
+pub(super) static POLICY: StripeSizePolicy = StripeSizePolicy {
+    picks_full_stripes: false,
+    waits_for_runs: false,
+    feeds_delayed: false,
+    gathers_streams: false,
+    turn_is_one_request: false,
+    filled_zero_copy: false,
+    threshold_min: 0,
+    plug: None,
+};
