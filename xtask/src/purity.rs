@@ -15,6 +15,7 @@ const WORDS: &[&str] = &[
     "getrandom",
     "println!",
     "rand::",
+    "rng::",
     "std::env",
     "std::fs",
     "std::net",

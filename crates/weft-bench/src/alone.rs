@@ -13,6 +13,7 @@ use weft_engine::{
     Token, Value, Work,
 };
 use weft_ondisk::{Level, NewArray, NewMember, Super1};
+use weft_units::rng::Rng;
 use weft_units::{ByteRange, ClientId, MemberIndex, Sectors, Time, VolumeId};
 
 use crate::BenchError;
@@ -61,7 +62,7 @@ pub(crate) struct Alone {
     size: u64,
     now: u64,
     tag: u64,
-    random: u64,
+    rng: Rng,
     /// Tokens of member requests and computations, to be answered at the next turn.
     done: Vec<Token>,
     worked: Worked,
@@ -114,9 +115,9 @@ impl Alone {
         let count = u32::try_from(bytes / BLOCK).map_err(BenchError::failed)?;
         let free = (0..depth).map(|run| Run::new(first + run * count, count)).collect();
         let engine = Engine::new(config, Time(0)).map_err(BenchError::failed)?;
-        let (now, tag, random, done) = (0, 0, 1, Vec::new());
+        let (now, tag, rng, done) = (0, 0, Rng::new(1), Vec::new());
         let worked = Worked::default();
-        Ok(Self { engine, free, bytes, size, now, tag, random, done, worked })
+        Ok(Self { engine, free, bytes, size, now, tag, rng, done, worked })
     }
 
     /// What the engine says that it did since it was made.
@@ -183,11 +184,7 @@ impl Alone {
         let places = self.size / self.bytes;
         let place = match asked {
             Asked::SequentialWrite => self.tag % places,
-            Asked::RandomRead | Asked::RandomWrite => {
-                // Source: D. E. Knuth, MMIX: a linear congruential generator.
-                self.random = self.random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-                (self.random >> 20) % places
-            }
+            Asked::RandomRead | Asked::RandomWrite => self.rng.below(places),
         };
         self.tag += 1;
         // A read's frames are free again with its reply, which names them; a write's by `Release`.

@@ -14,6 +14,7 @@ use weft_engine::knobs::Knobs;
 use weft_export::client::NbdClient;
 use weft_export::control::{Client, Command, MemberStatus};
 use weft_units::Bytes;
+use weft_units::rng::Rng;
 
 use crate::BenchError;
 use crate::alone::{Alone, Asked};
@@ -320,12 +321,7 @@ fn write(client: &mut NbdClient, load: Load) -> Result<u64, BenchError> {
 
 /// Where the requests go, in units of their length, in a volume of so many units.
 fn places(load: Load, units: u64) -> Vec<u64> {
-    let mut state = 1u64;
-    let mut random = |bound: u64| {
-        // Source: D. E. Knuth, MMIX: a linear congruential generator.
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-        (state >> 20) % bound
-    };
+    let mut rng = Rng::new(1);
     match load {
         Load::Sequential => (0..2048).collect(),
         // As fio did it for kernel md: two jobs in turns, each through its own 8 MiB, 64 MiB apart,
@@ -334,9 +330,7 @@ fn places(load: Load, units: u64) -> Vec<u64> {
             let blocks = (8 << 20) / 4096;
             let mut jobs = [0, (64 << 20) / 4096].map(|first| {
                 let mut order: Vec<u64> = (first..first + blocks).collect();
-                for left in (1..order.len()).rev() {
-                    order.swap(left, usize::try_from(random(left as u64 + 1)).unwrap_or(0));
-                }
+                rng.shuffle(&mut order);
                 order.into_iter()
             });
             let mut places = Vec::new();
@@ -346,7 +340,7 @@ fn places(load: Load, units: u64) -> Vec<u64> {
             places
         }
         Load::Mixed => (0..16_384u64)
-            .map(|number| if number.is_multiple_of(4) { random(units) } else { number % units })
+            .map(|number| if number.is_multiple_of(4) { rng.below(units) } else { number % units })
             .collect(),
     }
 }

@@ -15,6 +15,7 @@ use weft_runtime::buffers::Slab;
 use weft_runtime::devices::{Access, MemberSpec, OpenOptions};
 use weft_runtime::member_io::{MemberIo, parts};
 use weft_runtime::ring::Ring;
+use weft_units::rng::Rng;
 use weft_units::{MemberIndex, Sectors};
 
 use crate::BenchError;
@@ -92,12 +93,9 @@ fn weft(path: &Path, write: bool, span: Duration) -> Result<f64, BenchError> {
     let blocks = member.info().size.0 / 8;
     let mut io = MemberIo::new(ring);
     io.add(member).map_err(|error| said(&error))?;
-    let mut random = 88_172_645_463_325_252_u64;
+    let mut rng = Rng::new(1);
     let mut start = |io: &mut MemberIo<Box<dyn Ring>>, slab: &mut Slab, frame: u32| {
-        random ^= random << 13;
-        random ^= random >> 7;
-        random ^= random << 17;
-        let at = Sectors(random % blocks * 8);
+        let at = Sectors(rng.below(blocks) * 8);
         let payload = parts(&[Segment { frame: Frame(1 + frame), offset: 0, len: 4096 }]);
         let op = match write {
             true => MemberOp::Write { at, from: payload, fua: false },

@@ -15,8 +15,8 @@ use weft_nbd::{
 };
 use weft_ondisk::Super1;
 use weft_parity::{Level, Parity};
-use weft_sim::rng::Rng;
 use weft_sim::{Options, Payload, PayloadMode, World, chunk_kib};
+use weft_units::rng::Rng;
 use weft_units::{ByteRange, ClientId};
 
 use crate::BenchError;

@@ -4,15 +4,14 @@
 
 mod common;
 
-use common::{
-    Client, Random, Server, array_files, array_files_of, assembled, bare, pattern, raid5,
-};
+use common::{Client, Server, array_files, array_files_of, assembled, bare, pattern, raid5};
 use weft_export::control::Command;
 use weft_export::{ExitState, Source};
 use weft_nbd::{EXTENTS_MAX, Extent, Op};
 use weft_ondisk::Level;
 use weft_runtime::Backend;
 use weft_runtime::devices::{Access, MemberSpec, OpenOptions};
+use weft_units::rng::Rng;
 use weft_units::{MemberIndex, Sectors};
 
 const MIB: u64 = 1 << 20;
@@ -113,7 +112,7 @@ fn holes_of_an_array_are_those_of_every_member() {
             let mut client = server.client();
             let size = client.size();
             assert_eq!(map_all(&mut client, size), vec![true; (size / 512) as usize]);
-            let mut random = Random(11);
+            let mut random = Rng::new(11);
             let mut image = vec![0; size as usize];
             for round in 0..10 {
                 let len = 1 + random.below([600, 90_000][round % 2]) as usize;

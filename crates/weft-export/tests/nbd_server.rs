@@ -9,7 +9,7 @@ use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
-use common::{Client, Meddled, Random, Server, bare, core, descriptors, pattern, raid5};
+use common::{Client, Meddled, Server, bare, core, descriptors, pattern, raid5};
 use weft_engine::{Input, Output, ReplyError, Run, Snapshot, Tag, Turn};
 use weft_export::control::{Command, FailureKind};
 use weft_export::{ExitState, TimeLimits};
@@ -18,6 +18,7 @@ use weft_runtime::Backend;
 use weft_runtime::bare::Bare;
 use weft_runtime::devices::{Access, DeviceError, OpenMember, OpenOptions};
 use weft_runtime::poison::Core;
+use weft_units::rng::Rng;
 use weft_units::{ClientId, MemberIndex, Span, Time};
 
 #[test]
@@ -48,7 +49,7 @@ fn an_array_takes_requests_of_any_size_and_place() {
     let mut client = server.client();
     let size = usize::try_from(client.size()).unwrap();
     let mut image = vec![0; size];
-    let mut random = Random(5);
+    let mut random = Rng::new(5);
     for round in 0..400 {
         let len = 1 + random.below([1, 600, 5000, 300_000][round % 4]) as usize;
         let offset = random.below((size - len) as u64) as usize;
@@ -144,7 +145,7 @@ fn rude_clients_leave_nothing_behind() {
         drop(server.client());
         server.settled();
         let before = descriptors();
-        let mut random = Random(17 + source);
+        let mut random = Rng::new(17 + source);
         for round in 0..2000 {
             be_rude(&server, &mut random, round);
         }
@@ -165,7 +166,7 @@ fn rude_clients_leave_nothing_behind() {
 }
 
 /// One client that does not do what it should.
-fn be_rude(server: &Server, random: &mut Random, round: u64) {
+fn be_rude(server: &Server, random: &mut Rng, round: u64) {
     if round.is_multiple_of(10) {
         let mut stream = UnixStream::connect(server.socket()).unwrap();
         let junk = pattern(round, random.below(64) as usize);
@@ -210,7 +211,7 @@ fn rude_clients_of_several_workers_leave_nothing_behind() {
         for seed in 0..6 {
             let server = &server;
             scope.spawn(move || {
-                let mut random = Random(91 + seed);
+                let mut random = Rng::new(91 + seed);
                 (0..500).for_each(|round| be_rude(server, &mut random, round));
             });
         }

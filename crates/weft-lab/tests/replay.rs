@@ -6,6 +6,7 @@ use weft_lab::replay::{
     Assume, DeviceIndex, Devices, Event, Flags, Format, Op, ReadOptions, Record, ReplayError, Trace,
 };
 use weft_testing::skip;
+use weft_units::rng::Rng;
 use weft_units::{Bytes, Span, Time};
 
 fn fixture(name: &str) -> String {
@@ -491,13 +492,8 @@ fn blkparse_prints_of_many_records_what_is_read_from_their_bytes() {
         skip("blkparse is not installed (Debian package blktrace)");
         return;
     }
-    // A plain congruential sequence: any numbers will do.
-    let mut state = 1u64;
-    let mut draw = |bound: u64| {
-        state =
-            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (state >> 33) % bound
-    };
+    let mut rng = Rng::new(1);
+    let mut draw = |bound: u64| rng.below(bound);
     for little in [true, false] {
         let (mut files, mut sequences) = ([Vec::new(), Vec::new()], [0, 0]);
         let mut time = 1_000_000;

@@ -6,8 +6,9 @@
 mod common;
 
 use common::client::Client;
-use common::{Random, Server, client_flags, extended, info_data, option, request};
+use common::{Server, client_flags, extended, info_data, option, request};
 use weft_nbd::{Goal, Op};
+use weft_units::rng::Rng;
 
 const MUTATIONS: usize = 20_000;
 const SEED: u64 = 0x7765_6674_2d6e_6264;
@@ -47,24 +48,24 @@ fn client_bytes(structured: bool, extended_headers: bool) -> Vec<u8> {
 }
 
 /// A few changes of the kinds that find faults: bits, bytes, telling numbers, cuts and copies.
-fn mutate(random: &mut Random, bytes: &mut Vec<u8>) {
-    for _ in 0..1 + random.below(4) {
+fn mutate(random: &mut Rng, bytes: &mut Vec<u8>) {
+    for _ in 0..1 + random.index(4) {
         if bytes.is_empty() {
             return;
         }
-        let at = random.below(bytes.len());
-        let end = (at + 1 + random.below(64)).min(bytes.len());
-        match random.below(7) {
-            0 => bytes[at] ^= 1 << random.below(8),
-            1 => bytes[at] = random.next().to_le_bytes()[0],
-            2 => bytes[at] = [0, 1, 0x7f, 0x80, 0xff][random.below(5)],
+        let at = random.index(bytes.len());
+        let end = (at + 1 + random.index(64)).min(bytes.len());
+        match random.index(7) {
+            0 => bytes[at] ^= 1 << random.index(8),
+            1 => bytes[at] = random.next_u64().to_le_bytes()[0],
+            2 => bytes[at] = [0, 1, 0x7f, 0x80, 0xff][random.index(5)],
             3 => bytes[at..end.min(at + 4)].fill(0xff),
             4 => {
                 bytes.drain(at..end);
             }
             5 => {
                 let copy = bytes[at..end].to_vec();
-                let to = random.below(bytes.len());
+                let to = random.index(bytes.len());
                 bytes.splice(to..to, copy);
             }
             _ => bytes.truncate(at),
@@ -72,11 +73,11 @@ fn mutate(random: &mut Random, bytes: &mut Vec<u8>) {
     }
 }
 
-fn feed(random: &mut Random, bytes: &[u8], mut receive: impl FnMut(&[u8])) {
-    let piece_max = [1, 16, 64, 4096][random.below(4)];
+fn feed(random: &mut Rng, bytes: &[u8], mut receive: impl FnMut(&[u8])) {
+    let piece_max = [1, 16, 64, 4096][random.index(4)];
     let mut rest = bytes;
     while !rest.is_empty() {
-        let (now, later) = rest.split_at((1 + random.below(piece_max)).min(rest.len()));
+        let (now, later) = rest.split_at((1 + random.index(piece_max)).min(rest.len()));
         receive(now);
         rest = later;
     }
@@ -84,7 +85,7 @@ fn feed(random: &mut Random, bytes: &[u8], mut receive: impl FnMut(&[u8])) {
 
 #[test]
 fn mutated_clients() {
-    let mut random = Random(SEED);
+    let mut random = Rng::new(SEED);
     let mut outcomes = [0; 2];
     for round in 0..MUTATIONS {
         let mut bytes = client_bytes(round % 2 == 0, round % 4 == 0);
@@ -99,7 +100,7 @@ fn mutated_clients() {
 
 #[test]
 fn mutated_servers() {
-    let mut random = Random(SEED);
+    let mut random = Rng::new(SEED);
     let mut outcomes = [0; 2];
     for round in 0..MUTATIONS {
         let structured = round % 2 == 0;
@@ -157,10 +158,10 @@ fn mutated_servers() {
 
 #[test]
 fn random_rubbish() {
-    let mut random = Random(SEED);
+    let mut random = Rng::new(SEED);
     for round in 0..MUTATIONS {
-        let len = random.below(300);
-        let bytes: Vec<u8> = (0..len).map(|_| random.next().to_le_bytes()[3]).collect();
+        let len = random.index(300);
+        let bytes: Vec<u8> = (0..len).map(|_| random.next_u64().to_le_bytes()[3]).collect();
         let mut server = Server::with_disk(4096);
         if round % 2 == 0 {
             server = server.open(round % 4 == 0);

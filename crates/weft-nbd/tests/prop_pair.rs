@@ -3,9 +3,10 @@
 mod common;
 
 use common::client::Client;
-use common::{Random, Server, client_flags, extended, info_data, option, request};
+use common::{Server, client_flags, extended, info_data, option, request};
 use proptest::prelude::*;
 use weft_nbd::{ExportInfo, Goal, NbdUri, Op};
+use weft_units::rng::Rng;
 
 const SIZE: u32 = 1 << 16;
 
@@ -194,8 +195,8 @@ proptest! {
         seed in 1..u64::MAX,
         piece_max in 1..5000_usize,
     ) {
-        let mut random = Random(seed);
-        session(headers, &ops, || 1 + random.below(piece_max));
+        let mut random = Rng::new(seed);
+        session(headers, &ops, || 1 + random.index(piece_max));
     }
 
     #[test]
@@ -233,10 +234,10 @@ proptest! {
         let mut whole = Server::with_disk(u64::from(SIZE));
         whole.receive(&bytes);
         let mut split = Server::with_disk(u64::from(SIZE));
-        let mut random = Random(seed);
+        let mut random = Rng::new(seed);
         let mut rest = &bytes[..];
         while !rest.is_empty() {
-            let (now, later) = rest.split_at((1 + random.below(40)).min(rest.len()));
+            let (now, later) = rest.split_at((1 + random.index(40)).min(rest.len()));
             split.receive(now);
             rest = later;
         }

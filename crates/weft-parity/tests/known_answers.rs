@@ -4,6 +4,7 @@
 //! nothing with the crate.
 
 use weft_parity::{Level, Parity, gf};
+use weft_units::rng::Rng;
 
 /// Logarithms and antilogarithms to base 2 in GF(2⁸) modulo 0x11d.
 struct Field {
@@ -52,12 +53,8 @@ fn levels() -> impl Iterator<Item = Parity> {
 
 /// Strips without a pattern that a wrong kernel could share.
 fn strips(count: usize, len: usize) -> Vec<Vec<u8>> {
-    let mut state: u64 = 0x9e37_79b9_7f4a_7c15;
-    let mut next = || {
-        state =
-            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        state.to_be_bytes()[0]
-    };
+    let mut rng = Rng::new(1);
+    let mut next = || rng.next_u64().to_be_bytes()[0];
     (0..count).map(|_| (0..len).map(|_| next()).collect()).collect()
 }
 

@@ -1,6 +1,7 @@
 //! Tests of recovery: every loss that P and Q cover comes back, every wrong byte is located.
 
 use weft_parity::{Level, Located, Mismatch, Parity};
+use weft_units::rng::Rng;
 
 /// An array's strips with their parity, which tests then lose or damage.
 struct Row {
@@ -13,12 +14,8 @@ struct Row {
 impl Row {
     fn new(parity: Parity, exponents: &[u8], len: usize) -> Self {
         let strip = |seed: u8| {
-            let mut state = u32::from(seed) + 1;
-            let bytes = std::iter::repeat_with(move || {
-                state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-                state.to_be_bytes()[0]
-            });
-            bytes.take(len).collect()
+            let mut rng = Rng::new(seed.into());
+            std::iter::repeat_with(|| rng.next_u64().to_be_bytes()[0]).take(len).collect()
         };
         let strips = exponents.iter().map(|exponent| strip(*exponent)).collect();
         let mut row =

@@ -283,10 +283,9 @@ mod tests {
     fn nothing_is_lent_twice() {
         let mut pool = Pool::new(1, 333);
         let mut held: Vec<Run> = Vec::new();
-        let mut random = 1_u64;
+        let mut rng = weft_units::rng::Rng::new(1);
         for _ in 0..20_000 {
-            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-            let dice = (random >> 33) as u32;
+            let dice = (rng.next_u64() >> 33) as u32;
             if dice.is_multiple_of(3) && !held.is_empty() {
                 let run = held.swap_remove(dice as usize / 3 % held.len());
                 pool.give_back(run);

@@ -1,65 +1,6 @@
-//! Random numbers, all from one seed: SplitMix64.
-//!
-//! 64 bits of state, one multiplication chain per number, no dependency. Good enough to choose
-//! completion orders and faults; not for anything that must not be guessed.
-//!
-//! Source   Steele, Lea, Flood: "Fast splittable pseudorandom number generators", OOPSLA 2014
+//! Random numbers of the simulated world, all from one seed, and digests of what happened in it.
 
-/// A stream of numbers that a seed determines.
-#[derive(Clone, Debug)]
-pub struct Rng {
-    state: u64,
-}
-
-impl Rng {
-    /// The stream of a seed.
-    #[must_use]
-    pub fn new(seed: u64) -> Self {
-        Self { state: seed ^ 0x6a09_e667_f3bc_c909 }
-    }
-
-    /// 64 fresh bits.
-    pub fn next_u64(&mut self) -> u64 {
-        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.state;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    /// A number below `bound`, which is not zero.
-    pub fn below(&mut self, bound: u64) -> u64 {
-        assert!(bound > 0);
-        self.next_u64() % bound
-    }
-
-    /// An index into a collection of `len` things, which is not empty.
-    pub fn index(&mut self, len: usize) -> usize {
-        self.below(len as u64) as usize
-    }
-
-    /// True in `percent` of cases.
-    pub fn percent(&mut self, percent: u64) -> bool {
-        self.below(100) < percent
-    }
-
-    /// One of several.
-    pub fn pick<T: Copy>(&mut self, of: &[T]) -> T {
-        of[self.index(of.len())]
-    }
-
-    /// Puts a slice into any order.
-    pub fn shuffle<T>(&mut self, items: &mut [T]) {
-        for last in (1..items.len()).rev() {
-            items.swap(last, self.index(last + 1));
-        }
-    }
-
-    /// A stream of its own, so that drawing from one does not move the other.
-    pub fn fork(&mut self) -> Self {
-        Self::new(self.next_u64())
-    }
-}
+pub use weft_units::rng::Rng;
 
 /// FNV-1a over 64 bits: the same number on every machine and in every build.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -107,20 +48,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_seed_is_a_stream() {
-        let draw =
-            |seed| (0..4).map(|_| 0).scan(Rng::new(seed), |rng, _: i32| Some(rng.next_u64()));
-        assert!(draw(7).eq(draw(7)));
-        assert!(!draw(7).eq(draw(8)));
-    }
-
-    #[test]
     fn all_orders_are_all_and_differ() {
         let orders: std::collections::BTreeSet<_> = all_orders(4).into_iter().collect();
         assert_eq!(orders.len(), 24);
-        let mut items = [0, 1, 2, 3, 4, 5];
-        Rng::new(3).shuffle(&mut items);
-        items.sort_unstable();
-        assert_eq!(items, [0, 1, 2, 3, 4, 5]);
     }
 }

@@ -2,10 +2,13 @@
 //!
 //! Bare integers stay inside this crate, the parity kernels and wire structs. Everything else says
 //! whether it counts sectors, bytes or nanoseconds, and which of the many small indices it holds.
+//! [`rng`] is the one source of random numbers, for simulations, benchmarks and tests; the engine
+//! may not name it.
 #![forbid(unsafe_code)]
 
 mod ids;
 mod ranges;
+pub mod rng;
 mod sectors;
 mod time;
 

@@ -15,6 +15,7 @@ use weft_nbd::{
     ServerConnection, ServerEvent,
 };
 use weft_parity::Parity;
+use weft_units::rng::Rng;
 use weft_units::{Sectors, Time};
 
 use crate::BenchError;
@@ -35,16 +36,14 @@ fn each(turn: Duration, batch: u32, mut work: impl FnMut()) -> f64 {
 /// A request through mq-deadline, with 32 queued: inserted, dispatched, completed.
 fn scheduler(turn: Duration) -> f64 {
     let mut queue = MqDeadline::new(Settings::default(), Sectors(1024));
-    let (mut id, mut random) = (0u64, 1u64);
+    let (mut id, mut rng) = (0u64, Rng::new(1));
     let mut insert = |queue: &mut MqDeadline| {
-        // Source: D. E. Knuth, MMIX: a linear congruential generator.
-        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
         id += 1;
         let request = QueuedRequest {
             id,
             direction: if id.is_multiple_of(2) { Direction::Read } else { Direction::Write },
             level: IoPriority::BestEffort,
-            first: Sectors((random >> 30) * 16),
+            first: Sectors(rng.below(1 << 34) * 16),
             len: Sectors(8),
             merges: true,
         };

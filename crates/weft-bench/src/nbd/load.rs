@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use rustix::thread::{CpuSet, sched_setaffinity};
 use weft_nbd::wire::{RequestHeader, SIMPLE_REPLY_MAGIC, command};
 use weft_nbd::{ClientHandshake, Goal, HandshakeEvent};
+use weft_units::rng::Rng;
 
 use crate::rounds::median;
 
@@ -102,7 +103,7 @@ struct Session {
     free: Vec<usize>,
     /// When each request was sent.
     sent: Vec<Instant>,
-    random: u64,
+    rng: Rng,
     next: u64,
     latencies: Vec<f64>,
 }
@@ -151,7 +152,7 @@ impl Session {
             skip: 0,
             free: (0..job.depth).collect(),
             sent: vec![Instant::now(); job.depth],
-            random: 88_172_645_463_325_252 + 977 * (number as u64 + 1),
+            rng: Rng::new(number as u64),
             next: blocks / job.connections as u64 * number as u64,
             latencies: Vec::with_capacity(1 << 20),
         })
@@ -196,11 +197,8 @@ impl Session {
         let blocks = span / u64::from(bytes);
         let mut headers = Vec::with_capacity(self.free.len());
         while let Some(slot) = self.free.pop() {
-            self.random ^= self.random << 13;
-            self.random ^= self.random >> 7;
-            self.random ^= self.random << 17;
             self.next += 1;
-            let block = if random { self.random } else { self.next } % blocks;
+            let block = if random { self.rng.below(blocks) } else { self.next % blocks };
             let command = if write { command::WRITE } else { command::READ };
             let (cookie, offset) = (slot as u64, block * u64::from(bytes));
             headers.push(

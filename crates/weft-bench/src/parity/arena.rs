@@ -3,6 +3,8 @@
 //! In one piece of memory, on huge pages where the kernel gives them: with pages of 4 KiB a
 //! measurement from DRAM is one of address translation as well.
 
+use weft_units::rng::Rng;
+
 /// Memory that is full of bytes which do not repeat.
 pub(super) struct Arena {
     bytes: Vec<u8>,
@@ -26,10 +28,9 @@ impl Arena {
             unsafe { rustix::mm::madvise(address, len, rustix::mm::Advice::LinuxHugepage) };
         // A kernel without huge pages measures what it has.
         let _ = advised;
-        let mut state = 1u64;
+        let mut rng = Rng::new(1);
         for word in arena.as_chunks_mut::<8>().0 {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-            *word = (state >> 7).to_le_bytes();
+            *word = rng.next_u64().to_le_bytes();
         }
         Self { bytes, start, len }
     }

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use sha2::{Digest, Sha256};
+use weft_units::rng::Rng;
 
 /// Runs weft in a directory.
 pub(crate) fn weft<S: AsRef<OsStr>>(dir: &Path, arguments: &[S]) -> Output {
@@ -158,7 +159,7 @@ impl Fixture {
         let content: Vec<u8> = (0..self.sectors)
             .flat_map(|sector| {
                 let seed = self.seed + u64::from(rewritten && sector < self.half);
-                let word = splitmix64(seed.wrapping_mul(1_000_003).wrapping_add(sector));
+                let word = Rng::at(seed.wrapping_mul(1_000_003).wrapping_add(sector)).next_u64();
                 word.to_le_bytes().repeat(64)
             })
             .collect();
@@ -167,14 +168,6 @@ impl Fixture {
         assert_eq!(digest, self.sha256, "{}: the content as the kernel read it", self.name);
         content
     }
-}
-
-/// Source   S. Vigna, splitmix64
-fn splitmix64(seed: u64) -> u64 {
-    let mut z = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
 }
 
 /// A `weft serve` of its own, killed when the test fails.

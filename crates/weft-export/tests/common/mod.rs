@@ -25,6 +25,7 @@ use weft_ondisk::{Level, NewArray, NewMember};
 use weft_runtime::Backend;
 use weft_runtime::devices::{Access, MemberSpec, OpenMember, OpenOptions, read_metadata};
 use weft_runtime::poison::Core;
+use weft_units::rng::Rng;
 use weft_units::{MemberIndex, Sectors, Time};
 
 /// Clients that the server takes at one time.
@@ -363,24 +364,8 @@ impl Client {
 
 /// Bytes that differ everywhere and from seed to seed.
 pub fn pattern(seed: u64, len: usize) -> Vec<u8> {
-    let mut random = Random(seed.wrapping_mul(0x9e37_79b9) | 1);
-    (0..len.div_ceil(8)).flat_map(|_| random.next().to_le_bytes()).take(len).collect()
-}
-
-/// xorshift64*: the tests need no better.
-pub struct Random(pub u64);
-
-impl Random {
-    pub fn next(&mut self) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
-    }
-
-    pub fn below(&mut self, limit: u64) -> u64 {
-        (self.next() >> 11) % limit
-    }
+    let mut rng = Rng::new(seed);
+    (0..len.div_ceil(8)).flat_map(|_| rng.next_u64().to_le_bytes()).take(len).collect()
 }
 
 /// Descriptors of this process.

@@ -5,25 +5,19 @@
 //!
 //! Source   Steele, Lea, Flood: "Fast splittable pseudorandom number generators", OOPSLA 2014
 
+pub(super) use weft_units::rng::mix;
+
 /// A stream of numbers that a seed determines.
 #[derive(Clone, Debug)]
-pub(super) struct Rng(u64);
-
-/// The mixing function alone.
-pub(super) fn mix(mut z: u64) -> u64 {
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
-}
+pub(super) struct Rng(weft_units::rng::Rng);
 
 impl Rng {
     pub(super) fn new(seed: u64) -> Self {
-        Self(mix(seed ^ 0x6a09_e667_f3bc_c909))
+        Self(weft_units::rng::Rng::at(mix(seed ^ 0x6a09_e667_f3bc_c909)))
     }
 
     pub(super) fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        mix(self.0)
+        self.0.next_u64()
     }
 
     /// A number below `bound`, which is not zero, without bias.

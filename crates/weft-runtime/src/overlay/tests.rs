@@ -6,6 +6,7 @@ use crate::devices::{MemberSpec, OpenOptions};
 use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
 use weft_units::MemberIndex;
+use weft_units::rng::Rng;
 
 const SIZE: u64 = (1 << 20) + 3 * 512;
 
@@ -70,20 +71,12 @@ fn read(member: &OpenMember, at: u64, len: usize) -> Vec<u8> {
     buffer.into_owned().unwrap().as_ref().to_vec()
 }
 
-/// Source   G. Marsaglia, xorshift
-fn random(state: &mut u64) -> u64 {
-    *state ^= *state << 13;
-    *state ^= *state >> 7;
-    *state ^= *state << 17;
-    *state
-}
-
 #[test]
 fn what_was_flushed_stays_and_what_was_not_is_old_or_new() {
     let bench = Bench::new();
     let base = bench.base();
     let mut model = base[4096..4096 + usize::try_from(SIZE).unwrap()].to_vec();
-    let mut seed = 4711;
+    let mut rng = Rng::new(4711);
     for round in 0..12_u64 {
         let member = bench.member(Access::ReadWrite).unwrap();
         assert_eq!(content(&member), model, "round {round}");
@@ -91,9 +84,9 @@ fn what_was_flushed_stays_and_what_was_not_is_old_or_new() {
         let mut since: BTreeMap<usize, Vec<Vec<u8>>> = BTreeMap::new();
         for step in 0..40 {
             let sectors = SIZE / 512;
-            let at = random(&mut seed) % sectors;
-            let len = (1 + random(&mut seed) % 40).min(sectors - at);
-            let kind = random(&mut seed) % 8;
+            let at = rng.below(sectors);
+            let len = (1 + rng.below(40)).min(sectors - at);
+            let kind = rng.below(8);
             if kind == 0 {
                 let mut op =
                     RingOp { id: 0, file: 0, action: Action::Flush, offset: 0, skip: 0, limit: 0 };

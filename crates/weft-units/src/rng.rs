@@ -1,0 +1,109 @@
+//! Random numbers, all from one seed: SplitMix64.
+//!
+//! 64 bits of state, one multiplication chain per number, no dependency. Good enough to choose
+//! completion orders and faults; not for anything that must not be guessed.
+//!
+//! Source   Steele, Lea, Flood: "Fast splittable pseudorandom number generators", OOPSLA 2014
+
+/// A stream of numbers that a seed determines.
+#[derive(Clone, Debug)]
+pub struct Rng {
+    state: u64,
+}
+
+/// The mixing function alone: every bit of `z` changes about half of the bits of the result.
+#[must_use]
+#[inline]
+pub fn mix(mut z: u64) -> u64 {
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+impl Rng {
+    /// The stream of a seed.
+    #[must_use]
+    pub fn new(seed: u64) -> Self {
+        Self::at(seed ^ 0x6a09_e667_f3bc_c909)
+    }
+
+    /// The stream that begins at a state, as others who publish SplitMix64 seed it.
+    #[must_use]
+    pub fn at(state: u64) -> Self {
+        Self { state }
+    }
+
+    /// 64 fresh bits.
+    #[inline]
+    pub fn next_u64(&mut self) -> u64 {
+        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        mix(self.state)
+    }
+
+    /// A number below `bound`, which is not zero.
+    #[inline]
+    pub fn below(&mut self, bound: u64) -> u64 {
+        assert!(bound > 0);
+        self.next_u64() % bound
+    }
+
+    /// An index into a collection of `len` things, which is not empty.
+    #[inline]
+    pub fn index(&mut self, len: usize) -> usize {
+        usize::try_from(self.below(len as u64)).expect("below a usize")
+    }
+
+    /// True in `percent` of cases.
+    #[inline]
+    pub fn percent(&mut self, percent: u64) -> bool {
+        self.below(100) < percent
+    }
+
+    /// One of several.
+    pub fn pick<T: Copy>(&mut self, of: &[T]) -> T {
+        of[self.index(of.len())]
+    }
+
+    /// Puts a slice into any order.
+    pub fn shuffle<T>(&mut self, items: &mut [T]) {
+        for last in (1..items.len()).rev() {
+            items.swap(last, self.index(last + 1));
+        }
+    }
+
+    /// A stream of its own, so that drawing from one does not move the other.
+    pub fn fork(&mut self) -> Self {
+        Self::new(self.next_u64())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_seed_is_a_stream() {
+        let draw =
+            |seed| (0..4).map(|_| 0).scan(Rng::new(seed), |rng, _: i32| Some(rng.next_u64()));
+        assert!(draw(7).eq(draw(7)));
+        assert!(!draw(7).eq(draw(8)));
+    }
+
+    #[test]
+    fn shuffling_loses_nothing() {
+        let mut items = [0, 1, 2, 3, 4, 5];
+        Rng::new(3).shuffle(&mut items);
+        items.sort_unstable();
+        assert_eq!(items, [0, 1, 2, 3, 4, 5]);
+    }
+
+    /// Source   S. Vigna, splitmix64.c, seed 1234567
+    #[test]
+    fn numbers_are_those_of_splitmix64() {
+        let mut rng = Rng::at(1_234_567);
+        let found = [(); 3].map(|()| rng.next_u64());
+        let expected =
+            [6_457_827_717_110_365_317, 3_203_168_211_198_807_973, 9_817_491_932_198_370_423];
+        assert_eq!(found, expected);
+    }
+}
