@@ -12,14 +12,14 @@ use weft_engine::{
     Attr, ClientRequest, Config, Engine, Flags, Input, MemberInfo, Output, RequestOp, Run, Tag,
     Token, Value, Work,
 };
-use weft_ondisk::{Level, NewArray, NewMember, Super1};
+use weft_ondisk::{Level, NewArray, Super1};
 use weft_units::rng::Rng;
 use weft_units::{ByteRange, ClientId, MemberIndex, Sectors, Time, VolumeId};
 
 use crate::BenchError;
 
 /// A RAID 5 of four members of 8 GiB each, with chunks of 64 KiB.
-const MEMBERS: u8 = 4;
+const MEMBERS: usize = 4;
 const MEMBER_SIZE: Sectors = Sectors(1 << 24);
 const CHUNK: Sectors = Sectors(128);
 
@@ -30,10 +30,8 @@ const BLOCK: u64 = 4096;
 
 /// The superblocks of the array, in the order of its members.
 pub(crate) fn superblocks() -> Result<Vec<Super1>, BenchError> {
-    let new = |byte| NewMember { size: MEMBER_SIZE, device_uuid: [byte; 16].into() };
-    let mut array = NewArray::new(Level::Raid5, (1..=MEMBERS).map(new).collect());
+    let mut array = NewArray::in_sync(Level::Raid5, MEMBERS, MEMBER_SIZE);
     array.chunk = Some(CHUNK);
-    (array.set_uuid, array.assume_clean) = ([9; 16].into(), true);
     array.plan().map_err(BenchError::failed)
 }
 

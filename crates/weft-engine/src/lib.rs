@@ -25,20 +25,11 @@
 //! use weft_engine::assemble::{Candidate, Options, assemble};
 //! use weft_engine::knobs::Knobs;
 //! use weft_engine::*;
-//! use weft_ondisk::{Level, NewArray, NewMember};
-//! use weft_units::{ByteRange, ClientId, MemberIndex, Sectors, Time, VolumeId};
+//! use weft_ondisk::{Level, NewArray};
+//! use weft_units::{ByteRange, ClientId, Sectors, Time, VolumeId};
 //!
-//! let size = Sectors(20_480);
-//! let new = |byte| NewMember { size, device_uuid: [byte; 16].into() };
-//! let mut array = NewArray::new(Level::Raid5, (1..=3).map(new).collect());
-//! (array.set_uuid, array.assume_clean) = ([9; 16].into(), true);
-//! let candidates: Vec<_> = (0..)
-//!     .zip(array.plan().unwrap())
-//!     .map(|(n, superblock)| {
-//!         let (index, label) = (MemberIndex(n), format!("disk{n}"));
-//!         Candidate::with_superblock(MemberInfo::of_size(index, label, size), superblock)
-//!     })
-//!     .collect();
+//! let array = NewArray::in_sync(Level::Raid5, 3, Sectors(20_480));
+//! let candidates = Candidate::of_new(&array).unwrap();
 //! let assembly = assemble(&candidates, &Options::default()).unwrap();
 //! let config = Config::for_volume(assembly, Knobs::default());
 //! let payload = Run::new(config.client_frames_first(), 1);

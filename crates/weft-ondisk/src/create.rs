@@ -243,6 +243,20 @@ impl NewArray {
         }
     }
 
+    /// An array of members that agree already, with numbers for identities: member `n` of 0.. has a
+    /// UUID of bytes `n + 1`, the set one of nines. For simulations, benchmarks and tests; an array
+    /// that others may meet has random ones.
+    #[must_use]
+    pub fn in_sync(level: Level, members: usize, size: Sectors) -> Self {
+        let new = |number: usize| {
+            let mut uuid = [number.to_le_bytes()[0]; 16];
+            uuid[0] ^= number.to_le_bytes()[1];
+            NewMember { size, device_uuid: uuid.into() }
+        };
+        let array = Self::new(level, (1..=members).map(new).collect());
+        Self { set_uuid: [9; 16].into(), assume_clean: true, ..array }
+    }
+
     /// The superblock of each member, in the order of the list: slots without `missing`, spares.
     ///
     /// Source   numbering: listed members count up from 0, a missing one too. A member that is to

@@ -15,13 +15,10 @@
 //! - [`probe`]: what else is on a member.
 //!
 //! ```
-//! use weft_ondisk::{Level, Minor, NewArray, NewMember, Super1};
+//! use weft_ondisk::{Level, Minor, NewArray, Super1};
 //! use weft_units::Sectors;
 //!
-//! let member = |byte| NewMember { size: Sectors(204_800), device_uuid: [byte; 16].into() };
-//! let mut array = NewArray::new(Level::Raid5, (1..=3).map(member).collect());
-//! array.assume_clean = true;
-//! let supers = array.plan().unwrap();
+//! let supers = NewArray::in_sync(Level::Raid5, 3, Sectors(204_800)).plan().unwrap();
 //! let block = supers[0].encode();
 //! assert_eq!(Super1::parse(&block, Minor::V1_2, Sectors(204_800)).unwrap(), supers[0]);
 //! ```

@@ -10,9 +10,7 @@ fn member(id: u8, size: u64) -> NewMember {
 }
 
 fn array(level: Level, members: u8, size: u64) -> NewArray {
-    let mut array = NewArray::new(level, (0..members).map(|id| member(id, size)).collect());
-    array.assume_clean = true;
-    array
+    NewArray::in_sync(level, members.into(), Sectors(size))
 }
 
 /// `legal`, or what is said.

@@ -7,8 +7,8 @@ use area::Area;
 use std::io;
 use weft_ondisk::{
     BadBlockContext, BadBlocks, BitmapHeader, Features, JOURNAL_BLOCK_BYTES, JournalState, Level,
-    Logs, MetaBlock, Metadata, MetadataError, NewArray, NewMember, PPL_HEADER_BYTES, Role, Super1,
-    Superblock, SuperblockError, Uuid, Version, journal_seed, read_superblock_blocks,
+    Logs, MetaBlock, Metadata, MetadataError, NewArray, PPL_HEADER_BYTES, Role, Super1, Superblock,
+    SuperblockError, Uuid, Version, journal_seed, read_superblock_blocks,
 };
 use weft_units::Sectors;
 
@@ -108,10 +108,7 @@ const SIZE: Sectors = Sectors(1 << 22);
 
 /// The first superblock of a new RAID 5 of large members.
 fn new(change: impl FnOnce(&mut Super1)) -> Superblock {
-    let member = |byte| NewMember { size: SIZE, device_uuid: Uuid([byte; 16]) };
-    let mut array = NewArray::new(Level::Raid5, (1..=4).map(member).collect());
-    array.set_uuid = Uuid([9; 16]);
-    array.assume_clean = true;
+    let array = NewArray::in_sync(Level::Raid5, 4, SIZE);
     let mut superblock = array.plan().unwrap().swap_remove(0);
     change(&mut superblock);
     superblock.into()

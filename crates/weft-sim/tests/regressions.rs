@@ -8,7 +8,7 @@ use weft_engine::{
     Attr, ClientRequest, Config, Engine, Fault, Flags, Input, MemberInfo, MemberState, Origin,
     Output, ReplyError, RequestOp, Run, SyncAction, Tag, Token, Value, Verb, VolumeConfig,
 };
-use weft_ondisk::{Level, NewArray, NewMember, Super1, Uuid, Version};
+use weft_ondisk::{Level, NewArray, NewMember, Uuid, Version};
 use weft_sim::rng::Rng;
 use weft_sim::{BLOCK, CutMode, Logged, Order, Payload, Planned, Rig, Ticket, chunk_kib};
 use weft_units::{ByteRange, ClientId, MemberIndex, Sectors, Span, Time, VolumeId};
@@ -103,12 +103,10 @@ fn volume(first: u16) -> VolumeConfig {
     let member = |number| NewMember { size, device_uuid: uuid(first + number) };
     let mut array = NewArray::new(Level::Raid5, (1..=3).map(member).collect());
     (array.set_uuid, array.assume_clean) = (uuid(first + 9), true);
-    let supers = array.plan().expect("three members are enough");
-    let candidate = |(index, superblock): (u16, Super1)| {
-        let (member, label) = (MemberIndex(index), format!("disk{index}"));
-        Candidate::with_superblock(MemberInfo::of_size(member, label, size), superblock)
-    };
-    let candidates: Vec<_> = (first..).zip(supers).map(candidate).collect();
+    let mut candidates = Candidate::of_new(&array).expect("three members are enough");
+    for (candidate, index) in candidates.iter_mut().zip(first..) {
+        candidate.member = MemberInfo::of_size(MemberIndex(index), format!("disk{index}"), size);
+    }
     let assembly = assemble::assemble(&candidates, &assemble::Options::default());
     VolumeConfig { assembly: assembly.expect("a new array"), knobs: Knobs::md(), stripes_max: None }
 }

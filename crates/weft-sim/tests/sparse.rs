@@ -4,7 +4,7 @@
 #![allow(clippy::cast_possible_truncation, reason = "numbers of a test are small")]
 
 use weft_engine::{MemberState, SyncAction};
-use weft_ondisk::{Level, Minor, NewArray, NewMember, Super1, Uuid};
+use weft_ondisk::{Level, Minor, NewArray, Super1};
 use weft_sim::checker::Record;
 use weft_sim::checker::parity::{self, Bytes};
 use weft_sim::{BLOCK, CutMode, Options, Rig, chunk_kib};
@@ -127,11 +127,7 @@ fn the_last_part_of_a_rebuild_is_done_and_no_other() {
 }
 
 fn plan(level: Level, members: u8, sectors: u64) -> Result<Vec<Super1>, String> {
-    let member = |number: u8| NewMember { size: Sectors(sectors), device_uuid: Uuid([number; 16]) };
-    let mut array = NewArray::new(level, (0..members).map(member).collect());
-    array.set_uuid = Uuid([9; 16]);
-    array.assume_clean = true;
-    array.force = true;
+    let array = NewArray::in_sync(level, members.into(), Sectors(sectors));
     array.plan().map_err(|error| error.to_string())
 }
 

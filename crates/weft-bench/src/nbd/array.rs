@@ -8,7 +8,7 @@ use weft_engine::knobs::Knobs;
 use weft_export::{
     ExitState, ExportOptions, Listen, ServeOptions, Source, TimeLimits, serve as serve_volume,
 };
-use weft_ondisk::{Level, NewArray, NewMember};
+use weft_ondisk::{Level, NewArray};
 use weft_runtime::Backend;
 use weft_runtime::devices::{Access, MemberSpec, OpenMember, OpenOptions, read_metadata};
 use weft_units::{Bytes, MemberIndex, Sectors};
@@ -71,10 +71,7 @@ fn members(bytes: u64) -> Result<Vec<OpenMember>, BenchError> {
         members.push(member);
     }
     let size: Sectors = members[0].info().size;
-    let new = |byte| NewMember { size, device_uuid: [byte; 16].into() };
-    let mut array = NewArray::new(Level::Raid5, (1..=4).map(new).collect());
-    array.assume_clean = true;
-    array.set_uuid = [0x77; 16].into();
+    let mut array = NewArray::in_sync(Level::Raid5, members.len(), size);
     array.name = "bench".into();
     array.chunk = Some(Sectors(128));
     let superblocks = array.plan().map_err(|error| BenchError::failed(format!("{error:?}")))?;

@@ -10,8 +10,10 @@ pub mod journal;
 pub mod states;
 
 use thiserror::Error;
-use weft_ondisk::{BadBlocks, Bitmap, Logs, Metadata, MetadataError, Superblock, Uuid};
-use weft_units::{SectorRange, Sectors, Slot};
+use weft_ondisk::{
+    BadBlocks, Bitmap, CreateError, Logs, Metadata, MetadataError, NewArray, Superblock, Uuid,
+};
+use weft_units::{MemberIndex, SectorRange, Sectors, Slot};
 
 use crate::contract::member::MemberInfo;
 use crate::knobs::StripeSize;
@@ -40,6 +42,22 @@ impl Candidate {
     pub fn with_superblock(member: MemberInfo, superblock: impl Into<Superblock>) -> Self {
         let (superblock, logs) = (superblock.into(), Logs::default());
         Self::new(member, Ok(Metadata { superblock, logs, uncut: None, unreadable: Vec::new() }))
+    }
+
+    /// The members of a new array with as many as it has slots, `disk0` and so on, in order.
+    ///
+    /// # Errors
+    /// There can be no such array.
+    pub fn of_new(array: &NewArray) -> Result<Vec<Self>, CreateError> {
+        let members = array.slots.iter().flatten().zip(array.plan()?).zip(0..);
+        let candidates = members.map(|((new, superblock), index)| {
+            let label = format!("disk{index}");
+            Self::with_superblock(
+                MemberInfo::of_size(MemberIndex(index), label, new.size),
+                superblock,
+            )
+        });
+        Ok(candidates.collect())
     }
 
     /// A device that gave nothing, and why.

@@ -21,7 +21,7 @@ use weft_nbd::wire::RequestHeader;
 use weft_nbd::{
     ClientConnection, ClientEvent, ClientHandshake, Extent, Goal, HandshakeEvent, NbdError, Op,
 };
-use weft_ondisk::{Level, NewArray, NewMember};
+use weft_ondisk::{Level, NewArray};
 use weft_runtime::Backend;
 use weft_runtime::devices::{Access, MemberSpec, OpenMember, OpenOptions, read_metadata};
 use weft_runtime::poison::Core;
@@ -183,10 +183,7 @@ pub fn array_files(dir: &Path, level: Level, count: u8) -> Vec<MemberSpec> {
 
 /// The same with members of another size.
 pub fn array_files_of(dir: &Path, level: Level, count: u8, size: Sectors) -> Vec<MemberSpec> {
-    let member = |byte| NewMember { size, device_uuid: [byte; 16].into() };
-    let mut array = NewArray::new(level, (1..=count).map(member).collect());
-    array.assume_clean = true;
-    array.set_uuid = [0x77; 16].into();
+    let mut array = NewArray::in_sync(level, count.into(), size);
     array.name = "v".into();
     array.chunk = Some(Sectors(128));
     let supers = array.plan().unwrap();

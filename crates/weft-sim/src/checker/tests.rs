@@ -9,7 +9,7 @@ use weft_engine::{
     Attr, ClientRequest, Fault, Flags, Frame, Input, MemberInfo, MemberOp, Origin, Output,
     RequestOp, Run, Segment, Snapshot, Tag, Token, Value,
 };
-use weft_ondisk::{Features, Level, Minor, NewArray, NewMember, ResyncOffset, Role, Super1, Uuid};
+use weft_ondisk::{Features, Level, Minor, NewArray, ResyncOffset, Role, Super1};
 use weft_units::{ByteRange, Bytes, ClientId, MemberIndex, Sectors, Slot, Span, Time, VolumeId};
 
 use super::*;
@@ -44,12 +44,8 @@ const FUA: Flags = Flags { sync: true, fua: true, ..Flags::NONE };
 impl Stage {
     fn new() -> Self {
         let size = Sectors(16_384);
-        let member = |byte| NewMember { size, device_uuid: Uuid([byte; 16]) };
-        let mut array = NewArray::new(Level::Raid5, (1..=3).map(member).collect());
-        array.chunk = Some(Sectors(8));
-        array.size = Some(Sectors(64));
-        array.set_uuid = Uuid([9; 16]);
-        array.assume_clean = true;
+        let mut array = NewArray::in_sync(Level::Raid5, 3, size);
+        (array.chunk, array.size) = (Some(Sectors(8)), Some(Sectors(64)));
         let supers = array.plan().unwrap();
         let mut disks = vec![Disk::new(size, 512); 3];
         for (disk, sb) in disks.iter_mut().zip(&supers) {

@@ -1,8 +1,6 @@
 //! Tests of assembly: sets of members, and the decision on each.
 
-use weft_ondisk::{
-    Bitmap, BitmapContext, BitmapHeader, Level, NewArray, NewMember, ResyncOffset, Super1,
-};
+use weft_ondisk::{Bitmap, BitmapContext, BitmapHeader, Level, NewArray, ResyncOffset, Super1};
 use weft_units::MemberIndex;
 
 use weft_ondisk::{Features, Logs};
@@ -17,22 +15,11 @@ mod outcomes;
 const SIZE: Sectors = Sectors(20_480);
 
 fn set(level: Level, members: u8) -> Vec<Candidate> {
-    let new =
-        (1..=members).map(|byte| NewMember { size: SIZE, device_uuid: Uuid([byte; 16]) }).collect();
-    let mut array = NewArray::new(level, new);
+    let mut array = NewArray::in_sync(level, members.into(), SIZE);
     array.set_uuid = Uuid([99; 16]);
-    array.assume_clean = true;
-    let supers = array.plan().unwrap();
-    (0u16..)
-        .zip(supers)
-        .map(|(index, superblock)| Candidate {
-            member: MemberInfo::of_size(MemberIndex(index), format!("m{index}"), SIZE),
-            superblock: Ok(Box::new(superblock.into())),
-            logs: Logs::default(),
-            cut_at: None,
-            unreadable: Vec::new(),
-        })
-        .collect()
+    let mut set = Candidate::of_new(&array).unwrap();
+    set.iter_mut().zip(0..).for_each(|(member, n): (_, u8)| member.member.label = format!("m{n}"));
+    set
 }
 
 fn edit(candidate: &mut Candidate, change: impl FnOnce(&mut Super1)) {

@@ -1,9 +1,8 @@
 //! Array of a simulated machine, and how byte ranges lie in its stripes.
 
-use weft_engine::MemberInfo;
 use weft_engine::assemble::{Assembly, Candidate, Options, assemble};
-use weft_ondisk::{NewArray, NewMember};
-use weft_units::{ByteRange, MemberIndex, Sectors};
+use weft_ondisk::NewArray;
+use weft_units::{ByteRange, Sectors};
 
 use super::super::{MachineParts, PartsError};
 
@@ -47,23 +46,10 @@ pub(super) fn new_array(
     members: usize,
     size: Sectors,
 ) -> Result<Assembly, PartsError> {
-    let new = |n: usize| {
-        let mut uuid = [u8::try_from((n + 1) % 256).expect("below 256"); 16];
-        uuid[0] ^= u8::try_from((n + 1) / 256).expect("an array has few hundred members");
-        NewMember { size, device_uuid: uuid.into() }
-    };
-    let mut array = NewArray::new(parts.level, (0..members).map(new).collect());
+    let mut array = NewArray::in_sync(parts.level, members, size);
     array.chunk = Some(parts.chunk);
-    (array.set_uuid, array.assume_clean) = ([9; 16].into(), true);
-    let superblocks = array.plan()?;
-    let candidates: Vec<Candidate> = (0..)
-        .zip(superblocks)
-        .map(|(index, superblock)| {
-            let (index, label) = (MemberIndex(index), format!("disk{index}"));
-            let member = MemberInfo { discards: true, ..MemberInfo::of_size(index, label, size) };
-            Candidate::with_superblock(member, superblock)
-        })
-        .collect();
+    let mut candidates = Candidate::of_new(&array)?;
+    candidates.iter_mut().for_each(|candidate| candidate.member.discards = true);
     let assembly = assemble(&candidates, &Options::default());
     assembly.map_err(|refusal| PartsError::Assembly(refusal.to_string()))
 }
