@@ -5,7 +5,7 @@
 //! Source   README of alibaba/block-traces; experiments.md §5.6
 
 use super::line::{Fault, Fields, LineFormat, LineStep, Separator, range};
-use super::{Assume, Context, Op, Record};
+use super::{Assume, Context, Op};
 use weft_units::{Bytes, Time};
 
 pub(crate) struct Alibaba(pub(crate) Assume);
@@ -18,20 +18,10 @@ impl LineFormat for Alibaba {
         let op = fields.next("opcode")?.one_of(&[("R", Op::Read), ("W", Op::Write)])?;
         let offset = Bytes(fields.next("offset")?.number()?);
         let size = fields.next("length")?;
-        let (offset, length) = range(op, offset, Bytes(size.number()?), &size)?;
+        let range = range(op, offset, Bytes(size.number()?), &size)?;
         let time = Time(fields.next("timestamp")?.scaled(1_000)?);
         fields.end()?;
         let device = id.device(&number.to_string(), context)?;
-        let flags = self.0.flags(op);
-        Ok(LineStep::Record(Record {
-            time,
-            device,
-            op,
-            flags,
-            offset,
-            length,
-            pid: None,
-            latency: None,
-        }))
+        Ok(LineStep::Record(self.0.record(time, device, op, range)))
     }
 }

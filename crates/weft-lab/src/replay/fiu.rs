@@ -19,7 +19,7 @@ impl LineFormat for Fiu {
         fields.next("process")?;
         let offset = fields.next("lba")?.sectors()?;
         let size = fields.next("size")?;
-        let (offset, length) = range(Op::Read, offset, size.sectors()?, &size)?;
+        let range = range(Op::Read, offset, size.sectors()?, &size)?;
         let op = fields.next("op")?.one_of(&[("R", Op::Read), ("W", Op::Write)])?;
         let major = fields.next("major")?;
         let minor = fields.next("minor")?.number32()?;
@@ -30,7 +30,7 @@ impl LineFormat for Fiu {
         fields.end()?;
         let name = format!("{},{minor}", major.number32()?);
         let device = major.device(&name, context)?;
-        let flags = self.0.flags(op);
-        Ok(LineStep::Record(Record { time, device, op, flags, offset, length, pid, latency: None }))
+        let record = self.0.record(time, device, op, range);
+        Ok(LineStep::Record(Record { pid, ..record }))
     }
 }

@@ -24,11 +24,11 @@ impl LineFormat for Msr {
         let op = fields.next("Type")?.one_of(&[("Read", Op::Read), ("Write", Op::Write)])?;
         let offset = Bytes(fields.next("Offset")?.number()?);
         let size = fields.next("Size")?;
-        let (offset, length) = range(op, offset, Bytes(size.number()?), &size)?;
+        let range = range(op, offset, Bytes(size.number()?), &size)?;
         let latency = Some(Span(fields.next("ResponseTime")?.scaled(TICK_NS)?));
         fields.end()?;
         let device = host.device(&format!("{name}_{disk}"), context)?;
-        let flags = self.0.flags(op);
-        Ok(LineStep::Record(Record { time, device, op, flags, offset, length, pid: None, latency }))
+        let record = self.0.record(time, device, op, range);
+        Ok(LineStep::Record(Record { latency, ..record }))
     }
 }

@@ -1,6 +1,7 @@
 //! Options for reading a trace: facts that the trace itself does not have.
 
-use super::Format;
+use super::{DeviceIndex, Flags, Format, Op, Record};
+use weft_units::{Bytes, Time};
 
 /// Options for reading a trace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -34,11 +35,16 @@ pub enum Assume {
 }
 
 impl Assume {
-    /// The flags of a request of `op`.
-    pub(crate) fn flags(self, op: super::Op) -> super::Flags {
-        super::Flags {
-            sync: self == Self::Sync && op == super::Op::Write,
-            ..super::Flags::default()
-        }
+    /// A request of which the trace knows no flags, process or latency.
+    pub(crate) fn record(
+        self,
+        time: Time,
+        device: DeviceIndex,
+        op: Op,
+        (offset, length): (Bytes, Bytes),
+    ) -> Record {
+        let sync = self == Self::Sync && op == Op::Write;
+        let flags = Flags { sync, ..Flags::default() };
+        Record { time, device, op, flags, offset, length, pid: None, latency: None }
     }
 }

@@ -7,7 +7,7 @@
 //! experiments.md §5.5
 
 use super::line::{Fault, Fields, LineFormat, LineStep, Separator, range};
-use super::{Assume, Context, Op, Record};
+use super::{Assume, Context, Op};
 use weft_units::Bytes;
 
 pub(crate) struct Spc(pub(crate) Assume);
@@ -21,21 +21,11 @@ impl LineFormat for Spc {
         let number = unit.number32()?;
         let offset = fields.next("LBA")?.sectors()?;
         let size = fields.next("Size")?;
-        let (offset, length) = range(Op::Read, offset, Bytes(size.number()?), &size)?;
+        let range = range(Op::Read, offset, Bytes(size.number()?), &size)?;
         let op = fields.next("Opcode")?.one_of(OPS)?;
         let time = fields.next("Timestamp")?.time_in_seconds()?;
         fields.end()?;
         let device = unit.device(&format!("asu{number}"), context)?;
-        let flags = self.0.flags(op);
-        Ok(LineStep::Record(Record {
-            time,
-            device,
-            op,
-            flags,
-            offset,
-            length,
-            pid: None,
-            latency: None,
-        }))
+        Ok(LineStep::Record(self.0.record(time, device, op, range)))
     }
 }

@@ -29,10 +29,10 @@ impl LineFormat for Systor {
         let unit = lun.number32()?;
         let offset = Bytes(fields.next("Offset")?.number()?);
         let size = fields.next("Size")?;
-        let (offset, length) = range(op, offset, Bytes(size.number()?), &size)?;
+        let range = range(op, offset, Bytes(size.number()?), &size)?;
         fields.end()?;
         let device = lun.device(&format!("lun{unit}"), context)?;
-        let flags = self.0.flags(op);
-        Ok(LineStep::Record(Record { time, device, op, flags, offset, length, pid: None, latency }))
+        let record = self.0.record(time, device, op, range);
+        Ok(LineStep::Record(Record { latency, ..record }))
     }
 }

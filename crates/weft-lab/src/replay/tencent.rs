@@ -7,7 +7,7 @@
 //! Source   README of the traces at SNIA; experiments.md §5.6
 
 use super::line::{Fault, Fields, LineFormat, LineStep, Separator, range};
-use super::{Assume, Context, Op, Record};
+use super::{Assume, Context, Op};
 use weft_units::Time;
 
 pub(crate) struct Tencent(pub(crate) Assume);
@@ -18,22 +18,12 @@ impl LineFormat for Tencent {
         let time = Time(fields.next("Timestamp")?.scaled(1_000_000_000)?);
         let offset = fields.next("Offset")?.sectors()?;
         let size = fields.next("Size")?;
-        let (offset, length) = range(Op::Read, offset, size.sectors()?, &size)?;
+        let range = range(Op::Read, offset, size.sectors()?, &size)?;
         let op = fields.next("IOType")?.one_of(&[("0", Op::Read), ("1", Op::Write)])?;
         let id = fields.next("VolumeID")?;
         let number = id.number()?;
         fields.end()?;
         let device = id.device(&number.to_string(), context)?;
-        let flags = self.0.flags(op);
-        Ok(LineStep::Record(Record {
-            time,
-            device,
-            op,
-            flags,
-            offset,
-            length,
-            pid: None,
-            latency: None,
-        }))
+        Ok(LineStep::Record(self.0.record(time, device, op, range)))
     }
 }
