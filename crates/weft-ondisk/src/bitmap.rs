@@ -18,7 +18,8 @@
 //! Linux of 2026; bits and headers of Linux 6.12 in `fixtures/md-meta`. The states of version 6
 //! have been read and not tried.
 
-use crate::{At, ByteOrder, LogError, Uuid};
+use crate::error::at;
+use crate::{ByteOrder, LogError, Uuid};
 use std::fmt;
 use weft_units::{SECTOR_BYTES, SectorRange, Sectors};
 use zerocopy::little_endian::{U32, U64};
@@ -43,16 +44,6 @@ const STALE: u32 = 1 << 1;
 const WRITE_ERROR: u32 = 1 << 2;
 const FIRST_USE: u32 = 1 << 3;
 const ALL_CLEAN: u32 = 1 << 4;
-
-macro_rules! at {
-    ($field:ident) => {
-        At {
-            structure: STRUCTURE,
-            field: stringify!($field),
-            byte: std::mem::offset_of!(Raw, $field),
-        }
-    };
-}
 
 /// Source   md's bitmap superblock, in on-disk order
 #[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]

@@ -23,6 +23,19 @@ impl fmt::Display for At {
     }
 }
 
+/// Names a field of the `Raw` bytes of a `STRUCTURE`, with its place: both as the module says that
+/// uses this.
+macro_rules! at {
+    ($field:ident) => {
+        $crate::At {
+            structure: STRUCTURE,
+            field: stringify!($field),
+            byte: std::mem::offset_of!(Raw, $field),
+        }
+    };
+}
+pub(crate) use at;
+
 /// Why bytes are not a superblock that weft can believe. The caller prepends the member.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]

@@ -16,6 +16,7 @@
 //! `fixtures/md-meta`. Parity and flush payloads have been read of and not tried.
 
 use crate::crc::crc32c_raw;
+use crate::error::at;
 use crate::{At, LogError, Uuid};
 use std::fmt;
 use weft_units::{SECTOR_BYTES, Sectors};
@@ -45,16 +46,6 @@ struct Raw {
 }
 
 const _: () = assert!(HEADER_BYTES == 32);
-
-macro_rules! at {
-    ($field:ident) => {
-        At {
-            structure: STRUCTURE,
-            field: stringify!($field),
-            byte: std::mem::offset_of!(Raw, $field),
-        }
-    };
-}
 
 /// A meta block.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -16,6 +16,7 @@
 //! 6.12 in `fixtures/md-meta`.
 
 use crate::crc::{crc32c, crc32c_of};
+use crate::error::at;
 use crate::{At, LogError, Uuid};
 use weft_units::{SECTOR_BYTES, SectorRange, Sectors, Slot};
 use zerocopy::little_endian::{U32, U64};
@@ -60,16 +61,6 @@ struct RawEntry {
 const _: () = assert!(size_of::<Raw>() == PPL_HEADER_BYTES);
 const _: () = assert!(std::mem::offset_of!(Raw, checksum) == CHECKSUM_BYTE);
 const _: () = assert!(std::mem::offset_of!(Raw, entries) == ENTRIES_BYTE);
-
-macro_rules! at {
-    ($field:ident) => {
-        At {
-            structure: STRUCTURE,
-            field: stringify!($field),
-            byte: std::mem::offset_of!(Raw, $field),
-        }
-    };
-}
 
 /// One log.
 #[derive(Clone, Debug, PartialEq, Eq)]
