@@ -53,6 +53,31 @@ impl Gather {
     }
 }
 
+/// Outcome of one transition of a session.
+pub(crate) enum Transition<E> {
+    Again,
+    Event(E),
+    NeedInput,
+}
+
+/// Makes transitions until there is an event, or input is needed: how many bytes they took, and the
+/// event.
+#[inline]
+pub(crate) fn transitions<E>(
+    bytes: &[u8],
+    mut step: impl FnMut(&mut &[u8]) -> Transition<E>,
+) -> (usize, Option<E>) {
+    let mut rest = bytes;
+    let event = loop {
+        match step(&mut rest) {
+            Transition::Again => {}
+            Transition::Event(event) => break Some(event),
+            Transition::NeedInput => break None,
+        }
+    };
+    (bytes.len() - rest.len(), event)
+}
+
 /// Bytes to be sent, whole messages in order.
 #[derive(Debug, Default)]
 pub(crate) struct Outbox {

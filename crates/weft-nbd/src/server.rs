@@ -19,7 +19,7 @@
 
 use std::sync::Arc;
 
-use crate::buffer::{Gather, Outbox, collect, skip};
+use crate::buffer::{Gather, Outbox, Transition, collect, skip, transitions};
 use crate::handshake::{
     BlockSizes, ExportInfo, InfoRequest, MetaRequest, encode_export, len_u32, parse_name,
     push_info_replies, push_option_reply,
@@ -111,18 +111,10 @@ impl ServerConnection {
     #[must_use = "an event that is not looked at is a request or a reply lost"]
     pub fn input(&mut self, bytes: &[u8]) -> (usize, Option<ServerEvent>) {
         assert_eq!(self.payload_remaining(), 0, "the payload of a write was not taken");
-        let mut rest = bytes;
-        let event = loop {
-            if self.out.pending().len() >= OUTPUT_BYTES_HIGH {
-                break None;
-            }
-            match self.step(&mut rest) {
-                Step::Again => {}
-                Step::Event(event) => break Some(event),
-                Step::NeedInput => break None,
-            }
-        };
-        (bytes.len() - rest.len(), event)
+        transitions(bytes, |rest| match self.out.pending().len() {
+            OUTPUT_BYTES_HIGH.. => Step::NeedInput,
+            _ => self.step(rest),
+        })
     }
 
     /// Bytes waiting to be sent. May grow after `new`, `input` and `reply`.
@@ -688,11 +680,7 @@ enum Phase {
 }
 
 /// Outcome of one transition.
-enum Step {
-    Again,
-    Event(ServerEvent),
-    NeedInput,
-}
+type Step = Transition<ServerEvent>;
 
 /// Most extents of one reply: 8 KiB of it.
 pub const EXTENTS_MAX: usize = 1024;

@@ -3,7 +3,7 @@
 //! Source: `proto.md` "Newstyle negotiation", "Option types", "Option reply types".
 
 use super::{ClientConnection, ClientError, REPLY_BYTES_MAX};
-use crate::buffer::{Gather, Outbox, collect, skip};
+use crate::buffer::{Gather, Outbox, Transition, collect, skip, transitions};
 use crate::handshake::{
     ExportError, ExportInfo, InfoReply, InfoRequest, MetaRequest, len_u32, parse_name,
 };
@@ -120,15 +120,7 @@ impl ClientHandshake {
     /// Call it again with the rest, and with what arrives, until it returns `(0, None)`.
     #[must_use = "an event that is not looked at is a request or a reply lost"]
     pub fn input(&mut self, bytes: &[u8]) -> (usize, Option<HandshakeEvent>) {
-        let mut rest = bytes;
-        let event = loop {
-            match self.step(&mut rest) {
-                HandshakeStep::Again => {}
-                HandshakeStep::Event(event) => break Some(event),
-                HandshakeStep::NeedInput => break None,
-            }
-        };
-        (bytes.len() - rest.len(), event)
+        transitions(bytes, |rest| self.step(rest))
     }
 
     /// Bytes waiting to be sent. May grow after `input`.
@@ -436,12 +428,7 @@ enum HandshakePhase {
     ReplyHeader,
 }
 
-#[expect(clippy::large_enum_variant, reason = "lives for one return, a few times per session")]
-enum HandshakeStep {
-    Again,
-    Event(HandshakeEvent),
-    NeedInput,
-}
+type HandshakeStep = Transition<HandshakeEvent>;
 
 /// One entry of the list of exports: name and description.
 fn parse_list_entry(data: &[u8]) -> Result<(&str, &[u8]), &'static str> {

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use super::ClientError;
 use super::replies::Coverage;
-use crate::buffer::Gather;
+use crate::buffer::{Gather, Transition, transitions};
 use crate::handshake::{ExportInfo, len_u32};
 use crate::transmission::{Extent, Headers, Op, Reply, RequestBytes, Terms, Verdict};
 use crate::wire::{ChunkHeader, NbdError, RequestHeader, command};
@@ -143,19 +143,12 @@ impl ClientConnection {
         if let Some(event) = self.ended.take() {
             return (0, Some(event));
         }
-        let mut rest = bytes;
-        let event = loop {
-            match self.step(&mut rest) {
-                Ok(ReplyStep::Again) => {}
-                Ok(ReplyStep::Event(event)) => break Some(event),
-                Ok(ReplyStep::NeedInput) => break None,
-                Err(error) => {
-                    self.phase = Phase::Closed;
-                    break Some(ClientEvent::Close(error));
-                }
-            }
-        };
-        (bytes.len() - rest.len(), event)
+        transitions(bytes, |rest| {
+            self.step(rest).unwrap_or_else(|error| {
+                self.phase = Phase::Closed;
+                ReplyStep::Event(ClientEvent::Close(error))
+            })
+        })
     }
 
     /// How many of the next bytes from the server are payload of the last [`ClientEvent::Data`].
@@ -278,11 +271,7 @@ pub(super) enum Phase {
     },
 }
 
-pub(super) enum ReplyStep {
-    Again,
-    Event(ClientEvent),
-    NeedInput,
-}
+pub(super) type ReplyStep = Transition<ClientEvent>;
 
 #[derive(Debug)]
 pub(super) struct OpenRequest {
