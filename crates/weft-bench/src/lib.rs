@@ -27,6 +27,7 @@ pub mod nbd;
 pub mod parity;
 pub mod repeat;
 mod rounds;
+mod session;
 mod sheet;
 
 pub use error::BenchError;

@@ -6,13 +6,10 @@
 //! `cargo xtask instructions` compares the counts with those of `benches/instructions.toml`.
 
 use std::hint::black_box;
-use std::sync::Arc;
 
 use weft_engine::knobs::Knobs;
 use weft_engine::{Flags, RequestOp};
-use weft_nbd::{
-    ClientHandshake, ExportInfo, Goal, HandshakeEvent, Op, ServerConnection, ServerEvent,
-};
+use weft_nbd::{Op, ServerEvent};
 use weft_ondisk::Super1;
 use weft_parity::{Level, Parity};
 use weft_sim::{Options, Payload, PayloadMode, World, chunk_kib};
@@ -21,6 +18,7 @@ use weft_units::{ByteRange, ClientId};
 
 use crate::BenchError;
 use crate::alone::{Alone, Asked, FULL_STRIPE, assembled, superblocks};
+use crate::session::session;
 
 /// One thing that can be repeated.
 #[derive(Debug)]
@@ -139,23 +137,7 @@ fn assemble(count: u64) -> Result<(), BenchError> {
 }
 
 fn nbd_request(count: u64) -> Result<(), BenchError> {
-    let exports = Arc::new([ExportInfo::new("disk", 1 << 30).map_err(BenchError::failed)?]);
-    let mut server = ServerConnection::new(exports, Some(0));
-    let mut client = ClientHandshake::new(Goal::Open("disk".into())).map_err(BenchError::failed)?;
-    let mut connection = loop {
-        let (_, event) = client.input(server.output());
-        server.advance_output(server.output().len());
-        if let Some(HandshakeEvent::Ready(connection)) = event {
-            break connection;
-        }
-        let said = client.output().to_vec();
-        client.advance_output(said.len());
-        let mut rest = &said[..];
-        while !rest.is_empty() {
-            let (taken, _) = server.input(rest);
-            rest = &rest[taken..];
-        }
-    };
+    let (mut connection, mut server) = session()?;
     let read = Op::Read { offset: 4096, len: 4096, df: false };
     let bytes = connection.request(7, read).map_err(BenchError::failed)?;
     measured_part(&mut || {

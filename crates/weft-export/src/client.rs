@@ -51,32 +51,10 @@ impl NbdClient {
     }
 
     fn open(mut stream: UnixStream, export: String) -> Result<Self, String> {
-        let mut handshake =
+        let handshake =
             ClientHandshake::new(Goal::Open(export)).map_err(|error| error.to_string())?;
-        let mut received = Vec::new();
-        loop {
-            let (count, event) = handshake.input(&received);
-            received.drain(..count);
-            let output = handshake.output();
-            stream.write_all(output).map_err(broken)?;
-            let sent = output.len();
-            handshake.advance_output(sent);
-            match event {
-                Some(HandshakeEvent::Ready(connection)) => {
-                    return Ok(Self {
-                        stream,
-                        connection,
-                        received,
-                        next: 0,
-                        rooms: BTreeMap::new(),
-                    });
-                }
-                Some(HandshakeEvent::Failed(error)) => return Err(error.to_string()),
-                Some(HandshakeEvent::Finished { .. } | HandshakeEvent::Listed { .. }) => {}
-                None if count > 0 => {}
-                None => receive(&mut stream, &mut received)?,
-            }
-        }
+        let (connection, received) = shake_hands(&mut stream, handshake)?;
+        Ok(Self { stream, connection, received, next: 0, rooms: BTreeMap::new() })
     }
 
     /// Bytes of the export.
@@ -204,6 +182,32 @@ impl Drop for NbdClient {
         // The server also notices that the socket is closed.
         let bytes = self.connection.disconnect();
         let _ = self.stream.write_all(&bytes);
+    }
+}
+
+/// Opens an export: the connection, and what was received after the handshake.
+///
+/// # Errors
+/// The server refuses, or the connection breaks, in a sentence.
+pub fn shake_hands(
+    stream: &mut UnixStream,
+    mut handshake: ClientHandshake,
+) -> Result<(ClientConnection, Vec<u8>), String> {
+    let mut received = Vec::new();
+    loop {
+        let (count, event) = handshake.input(&received);
+        received.drain(..count);
+        let output = handshake.output();
+        stream.write_all(output).map_err(broken)?;
+        let sent = output.len();
+        handshake.advance_output(sent);
+        match event {
+            Some(HandshakeEvent::Ready(connection)) => return Ok((connection, received)),
+            Some(HandshakeEvent::Failed(error)) => return Err(error.to_string()),
+            Some(HandshakeEvent::Finished { .. } | HandshakeEvent::Listed { .. }) => {}
+            None if count > 0 => {}
+            None => receive(stream, &mut received)?,
+        }
     }
 }
 

@@ -4,22 +4,19 @@
 //! written: a client's bytes were there a moment ago.
 
 use std::hint::black_box;
-use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use weft_engine::sched::mq_deadline::{MqDeadline, Settings};
 use weft_engine::sched::{Direction, IoPriority, QueuedRequest};
-use weft_nbd::{
-    ClientConnection, ClientEvent, ClientHandshake, ExportInfo, Goal, HandshakeEvent, Op,
-    ServerConnection, ServerEvent,
-};
+use weft_nbd::{ClientConnection, ClientEvent, Op, ServerConnection, ServerEvent};
 use weft_parity::Parity;
 use weft_units::rng::Rng;
 use weft_units::{Sectors, Time};
 
 use crate::BenchError;
 use crate::rounds::{per_cpu_second, thread_cpu};
+use crate::session::session;
 
 /// The scheduler, XOR, copies, a system call, a request handed over, a hop: in the units of a
 /// table.
@@ -97,7 +94,7 @@ fn syscall(turn: Duration) -> f64 {
 
 /// A write and its answer, without bytes, told and understood by both halves of weft's NBD.
 fn bio(turn: Duration) -> Result<f64, BenchError> {
-    let (mut client, mut server) = connected()?;
+    let (mut client, mut server) = session()?;
     let (mut cookie, mut failed) = (0, false);
     let cost = each(turn, 200, || {
         cookie += 1;
@@ -116,32 +113,6 @@ fn write(client: &mut ClientConnection, server: &mut ServerConnection, cookie: u
     server.payload_consumed(4096);
     let (_, event) = client.input(black_box(&server.reply_header(&request, Ok(()))));
     matches!(event, Some(ClientEvent::Done { .. })).then_some(())
-}
-
-fn connected() -> Result<(ClientConnection, ServerConnection), BenchError> {
-    let exports = Arc::new([ExportInfo::new("disk", 1 << 30).map_err(BenchError::failed)?]);
-    let mut server = ServerConnection::new(exports, Some(0));
-    let mut client = ClientHandshake::new(Goal::Open("disk".into())).map_err(BenchError::failed)?;
-    loop {
-        let (_, event) = client.input(server.output());
-        server.advance_output(server.output().len());
-        if let Some(HandshakeEvent::Ready(connection)) = event {
-            let said = client.output().to_vec();
-            hear(&mut server, &said);
-            return Ok((connection, server));
-        }
-        let said = client.output().to_vec();
-        client.advance_output(said.len());
-        hear(&mut server, &said);
-    }
-}
-
-fn hear(server: &mut ServerConnection, said: &[u8]) {
-    let mut rest = said;
-    while !rest.is_empty() {
-        let (taken, _) = server.input(rest);
-        rest = &rest[taken..];
-    }
 }
 
 /// Another thread woken until it runs: half of there and back. The time that passes, for nobody

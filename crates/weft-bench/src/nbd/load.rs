@@ -10,8 +10,9 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use rustix::thread::{CpuSet, sched_setaffinity};
+use weft_export::client::shake_hands;
 use weft_nbd::wire::{RequestHeader, SIMPLE_REPLY_MAGIC, command};
-use weft_nbd::{ClientHandshake, Goal, HandshakeEvent};
+use weft_nbd::{ClientHandshake, Goal};
 use weft_units::rng::Rng;
 
 use crate::rounds::median;
@@ -115,31 +116,13 @@ impl Session {
         job: &Job,
         number: usize,
     ) -> std::result::Result<Self, String> {
-        let failed = |error: std::io::Error| format!("{}: {error}", socket.display());
-        let mut stream = UnixStream::connect(socket).map_err(failed)?;
+        let failed = |error: &dyn std::fmt::Display| format!("{}: {error}", socket.display());
+        let mut stream = UnixStream::connect(socket).map_err(|error| failed(&error))?;
         let handshake = ClientHandshake::new(Goal::Open(export.to_owned()));
-        let mut handshake = handshake.map_err(|error| error.to_string())?.with_simple_replies();
-        let mut received = Vec::new();
-        let size = loop {
-            let (count, event) = handshake.input(&received);
-            received.drain(..count);
-            let output = handshake.output().to_vec();
-            stream.write_all(&output).map_err(failed)?;
-            handshake.advance_output(output.len());
-            match event {
-                Some(HandshakeEvent::Ready(connection)) => break connection.export().size(),
-                Some(event) => return Err(format!("{}: {event:?}", socket.display())),
-                None if count > 0 => {}
-                None => {
-                    let mut bytes = [0; 4096];
-                    let count = stream.read(&mut bytes).map_err(failed)?;
-                    if count == 0 {
-                        return Err(format!("{}: hung up", socket.display()));
-                    }
-                    received.extend_from_slice(&bytes[..count]);
-                }
-            }
-        };
+        let handshake = handshake.map_err(|error| failed(&error))?.with_simple_replies();
+        let (connection, _) =
+            shake_hands(&mut stream, handshake).map_err(|error| failed(&error))?;
+        let size = connection.export().size();
         if size < job.span {
             return Err(format!("{}: an export of {size} bytes", socket.display()));
         }
