@@ -5,12 +5,11 @@
 //! all do is fixed, so a policy that puts the writers off until `dd` is done has not done more by
 //! that.
 
-use hdrhistogram::Histogram;
 use weft_engine::{Flags, RequestOp};
 use weft_units::{ByteRange, Bytes, Span, Time};
 
 use super::dd::Dd;
-use super::jobs::{Ask, Io, Job, Pace};
+use super::jobs::{Ask, Found, Io, Job, Pace};
 use crate::machine::{Machine, Pid};
 use crate::rng::Rng;
 
@@ -93,15 +92,8 @@ impl Running {
     /// Latencies that the writers had.
     #[must_use]
     pub fn answers(&self, machine: &Machine) -> Answers {
-        let mut latencies = Histogram::<u64>::new(3).expect("three digits are allowed");
-        let (mut requests, mut waited) = (0, 0);
-        for job in self.jobs(machine) {
-            let found = job.found(RequestOp::Write);
-            latencies.add(&found.latencies).expect("a histogram that grows takes any value");
-            (requests, waited) = (requests + found.requests, waited + found.time.0);
-        }
-        let p99 = Span(latencies.value_at_quantile(0.99));
-        Answers { mean: Span(waited / requests.max(1)), p99 }
+        let found: Found = self.jobs(machine).map(|job| job.found(RequestOp::Write)).sum();
+        Answers { mean: found.mean(), p99: found.p99() }
     }
 
     fn jobs<'a>(&'a self, machine: &'a Machine) -> impl Iterator<Item = &'a Job> {

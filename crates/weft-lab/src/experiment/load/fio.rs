@@ -6,12 +6,11 @@
 //! Isolated writes come one after the other, each in stripes that were not touched before: what
 //! members move for each of them is exact.
 
-use hdrhistogram::Histogram;
 use serde::Deserialize;
 use weft_engine::RequestOp;
 use weft_sim::machine::{Machine, Pid};
 use weft_sim::rng::Rng;
-use weft_sim::workload::jobs::{Io, Job, Pace, Plug};
+use weft_sim::workload::jobs::{Found, Io, Job, Pace, Plug};
 use weft_units::{ByteRange, Span, Time};
 
 use super::{Amount, Part, SECONDS_MAX, Size};
@@ -100,28 +99,19 @@ impl Fio {
                 machine.add_with(|pid| Box::new(Job::new(pid, pace, asks)))
             })
             .collect();
-        let found = |machine: &Machine| -> Vec<_> {
-            let of = |pid: &Pid| machine.process::<Job>(*pid).found(RequestOp::Write).clone();
-            pids.iter().map(of).collect()
-        };
         let mut series = Series::default();
         let steady = series.watch_steady(&mut machine, time, |machine| {
             let of = |pid: &Pid| machine.process::<Job>(*pid).found(RequestOp::Write).bytes.0;
             pids.iter().map(of).sum()
         });
-        let mut latencies = Histogram::<u64>::new(3).expect("three digits are allowed");
-        let (mut requests, mut waited) = (0, 0);
-        for found in found(&machine) {
-            latencies.add(&found.latencies).expect("histograms of one kind");
-            requests += found.requests;
-            waited += found.time.0;
-        }
+        let of = |pid: &Pid| machine.process::<Job>(*pid).found(RequestOp::Write);
+        let found: Found = pids.iter().map(of).sum();
         let moved = (steady.done.read + steady.done.written) as f64 / 1024.0;
-        let requests = requests.max(1) as f64;
+        let requests = found.requests.max(1) as f64;
         let values = [
             (Metric::Throughput, steady.throughput()),
-            (Metric::Latency, waited as f64 / 1e6 / requests),
-            (Metric::LatencyP99, latencies.value_at_quantile(0.99) as f64 / 1e6),
+            (Metric::Latency, found.time.0 as f64 / 1e6 / requests),
+            (Metric::LatencyP99, found.p99().0 as f64 / 1e6),
             (Metric::Prereads, steady.done.prereads()),
             (Metric::MemberKibPerWrite, moved / requests),
             (Metric::MemberRequest, steady.done.member_request()),

@@ -157,6 +157,25 @@ impl Found {
     pub fn mean(&self) -> Span {
         Span(self.time.0 / self.requests.max(1))
     }
+
+    /// The latency that 99 % of requests did not exceed.
+    #[must_use]
+    pub fn p99(&self) -> Span {
+        Span(self.latencies.value_at_quantile(0.99))
+    }
+}
+
+/// What several clones did together.
+impl<'a> std::iter::Sum<&'a Found> for Found {
+    fn sum<I: Iterator<Item = &'a Self>>(found: I) -> Self {
+        found.fold(Self::new(), |mut sum, one| {
+            sum.requests += one.requests;
+            sum.bytes = Bytes(sum.bytes.0 + one.bytes.0);
+            sum.time = Span(sum.time.0 + one.time.0);
+            sum.latencies.add(&one.latencies).expect("a histogram that grows takes any value");
+            sum
+        })
+    }
 }
 
 /// Kinds of requests.
