@@ -3,9 +3,8 @@
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 
-use weft_nbd::{
-    ClientConnection, ClientEvent, ClientHandshake, Goal, HandshakeEvent, NbdAddress, NbdUri, Op,
-};
+use weft_export::client::shake_hands;
+use weft_nbd::{ClientConnection, ClientEvent, ClientHandshake, Goal, NbdAddress, NbdUri, Op};
 
 /// A client that does one thing at a time.
 pub(crate) struct Client {
@@ -20,23 +19,9 @@ impl Client {
         let uri: NbdUri = uri.parse().unwrap();
         let NbdAddress::Unix { socket } = uri.address else { panic!("a unix socket") };
         let mut stream = UnixStream::connect(socket).unwrap();
-        let mut handshake = ClientHandshake::new(Goal::Open(uri.export)).unwrap();
-        let mut received = Vec::new();
-        loop {
-            let (count, event) = handshake.input(&received);
-            received.drain(..count);
-            let output = handshake.output().to_vec();
-            stream.write_all(&output).unwrap();
-            handshake.advance_output(output.len());
-            match event {
-                Some(HandshakeEvent::Ready(connection)) => {
-                    return Self { stream, connection, received, cookie: 0 };
-                }
-                Some(event) => panic!("{event:?}"),
-                None if count > 0 => {}
-                None => more(&mut stream, &mut received),
-            }
-        }
+        let handshake = ClientHandshake::new(Goal::Open(uri.export)).unwrap();
+        let (connection, received) = shake_hands(&mut stream, handshake).unwrap();
+        Self { stream, connection, received, cookie: 0 }
     }
 
     pub(crate) fn size(&self) -> u64 {

@@ -13,14 +13,13 @@ use std::time::{Duration, Instant};
 use weft_engine::assemble::{Options, assemble};
 use weft_engine::knobs::Knobs;
 use weft_engine::{Config, Input, Output, Snapshot, Turn};
+use weft_export::client::shake_hands;
 use weft_export::control::{self, Command, Status};
 use weft_export::{
     ExitState, ExportOptions, Listen, Ready, ServeOptions, Source, TimeLimits, serve,
 };
 use weft_nbd::wire::RequestHeader;
-use weft_nbd::{
-    ClientConnection, ClientEvent, ClientHandshake, Extent, Goal, HandshakeEvent, NbdError, Op,
-};
+use weft_nbd::{ClientConnection, ClientEvent, ClientHandshake, Extent, Goal, NbdError, Op};
 use weft_ondisk::{Level, NewArray};
 use weft_runtime::Backend;
 use weft_runtime::devices::{Access, MemberSpec, OpenMember, OpenOptions, read_metadata};
@@ -241,32 +240,12 @@ impl Client {
         Self::after(path, handshake.with_extended_headers().with_allocation())
     }
 
-    fn after(path: &Path, mut handshake: ClientHandshake) -> Self {
+    fn after(path: &Path, handshake: ClientHandshake) -> Self {
         let mut stream = UnixStream::connect(path).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
         stream.set_write_timeout(Some(Duration::from_secs(20))).unwrap();
-        let mut received = Vec::new();
-        let mut buffer = [0; 4096];
-        loop {
-            let (count, event) = handshake.input(&received);
-            received.drain(..count);
-            let output = handshake.output().to_vec();
-            stream.write_all(&output).unwrap();
-            handshake.advance_output(output.len());
-            match event {
-                Some(HandshakeEvent::Ready(connection)) => {
-                    let extents = Vec::new();
-                    return Self { stream, connection, next: 0, unread: received, extents };
-                }
-                Some(other) => panic!("{other:?}"),
-                None if count > 0 => {}
-                None => {
-                    let count = stream.read(&mut buffer).unwrap();
-                    assert!(count > 0, "hung up during the handshake");
-                    received.extend_from_slice(&buffer[..count]);
-                }
-            }
-        }
+        let (connection, unread) = shake_hands(&mut stream, handshake).unwrap();
+        Self { stream, connection, next: 0, unread, extents: Vec::new() }
     }
 
     pub fn size(&self) -> u64 {
