@@ -40,10 +40,10 @@ pub enum Mutant {
     ZeroCopyNotSaved,
     /// A zero-copy page goes back to its client while a member that stalls may still use it.
     ZeroCopyNotPinned,
+    /// A resync keeps its lease, so that the array is never marked clean again.
+    LeaseNotGivenBack,
     /// Stripes that a turn left over wait until something happens.
     LostWakeUp,
-    /// A resync does not keep the array from being marked clean.
-    ResyncIsNoWriter,
     /// Read-modify-write takes the new data for the old.
     RmwNewAsOld,
     /// A member that was added is taken to be in sync at once.
@@ -83,8 +83,8 @@ impl Mutant {
         Self::FrameReusedInFlight,
         Self::FullStripeWriteWithoutTail,
         Self::ZeroCopyNotPinned,
+        Self::LeaseNotGivenBack,
         Self::LostWakeUp,
-        Self::ResyncIsNoWriter,
         Self::RmwNewAsOld,
         Self::StaleMemberAfterAdd,
         Self::SuperblockRetriedLate,

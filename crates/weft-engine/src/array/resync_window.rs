@@ -16,7 +16,9 @@ use weft_units::{Sectors, VolumeId};
 
 use crate::array::Array;
 use crate::array::outbox::Outbox;
+use crate::array::write_intent::Lease;
 use crate::contract::input::SyncAction;
+use crate::contract::member::MemberState;
 use crate::contract::output::Notice;
 use crate::contract::snapshot::{Mismatch, Mismatches, WrongStrip};
 use crate::layout::slot_set::SlotSet;
@@ -25,6 +27,8 @@ use crate::layout::slot_set::SlotSet;
 #[derive(Clone, Debug)]
 pub(crate) struct Resync {
     pub(crate) action: SyncAction,
+    /// On the whole array, if it changes parity.
+    pub(crate) lease: Option<Lease>,
     /// Slots being rebuilt when it began, for a recovery.
     slots: SlotSet,
     /// First sector of the pass.
@@ -44,10 +48,17 @@ pub(crate) struct Resync {
 
 impl Resync {
     /// Begins at a data sector of the members.
-    pub(crate) fn new(action: SyncAction, from: Sectors, array: &Array, unit: Sectors) -> Self {
+    pub(crate) fn new(
+        action: SyncAction,
+        from: Sectors,
+        array: &Array,
+        unit: Sectors,
+        lease: Option<Lease>,
+    ) -> Self {
         let slots = array.rebuilding().map_or(SlotSet::EMPTY, |(slots, _)| slots);
         Self {
             action,
+            lease,
             slots,
             from,
             next: from.0 / unit.0,
@@ -204,6 +215,44 @@ impl Resync {
             complete,
         });
         true
+    }
+}
+
+impl Array {
+    /// Slots being rebuilt, and the least recovery offset of their members.
+    pub(crate) fn rebuilding(&self) -> Option<(SlotSet, Sectors)> {
+        let mut slots = SlotSet::EMPTY;
+        let mut least: Option<Sectors> = None;
+        for member in &self.members {
+            if let (MemberState::Rebuilding { recovery_offset }, Some(slot)) =
+                (member.state, member.slot)
+            {
+                slots.insert(slot);
+                least = Some(least.map_or(recovery_offset, |least| least.min(recovery_offset)));
+            }
+        }
+        least.map(|least| (slots, least))
+    }
+
+    /// Moves the recovery offset of the members being rebuilt; `end` makes them whole.
+    pub(crate) fn rebuilt_to(&mut self, slots: SlotSet, to: Sectors, end: bool) {
+        for member in &mut self.members {
+            let Some(slot) = member.slot else { continue };
+            if let MemberState::Rebuilding { recovery_offset } = &mut member.state
+                && slots.contains(slot)
+            {
+                *recovery_offset = to.max(*recovery_offset);
+                if end {
+                    member.state = MemberState::InSync;
+                }
+            }
+        }
+        if end {
+            self.recount();
+            self.want_update();
+        } else {
+            self.membership.rebuilt(&self.members);
+        }
     }
 }
 

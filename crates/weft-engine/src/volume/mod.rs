@@ -25,9 +25,11 @@ use self::members::STALL_WARNING;
 use self::ranges::Ranges;
 use self::sync::changes_parity;
 use crate::Congestion;
+use crate::array::Array;
 use crate::array::outbox::{Outbox, Outstanding, Owner, Who};
 use crate::array::resync_window::Resync;
-use crate::array::{Array, FlushFor};
+use crate::array::superblock_round::FlushFor;
+use crate::array::write_intent::Lease;
 use crate::config::VolumeConfig;
 use crate::contract::error::ReplyError;
 use crate::contract::frame::{Frame, Run, frames_needed};
@@ -50,8 +52,8 @@ pub(crate) struct Volume {
     requests: Vec<Option<Active>>,
     free: Vec<u32>,
     ranges: Ranges,
-    /// Writes that wait for the dirty state.
-    before_dirty: VecDeque<RequestId>,
+    /// Writes whose lease is not granted yet.
+    before_lease: VecDeque<RequestId>,
     /// Requests that the personality may take.
     ready: VecDeque<RequestId>,
     /// Done, but a failure is not recorded yet.
@@ -103,8 +105,8 @@ struct Active {
     waited_for: bool,
     stream: WriteStream,
     flushed: bool,
-    /// The array counts it as a writer.
-    begun: bool,
+    /// Of a write that has begun.
+    lease: Option<Lease>,
     answered: bool,
 }
 
@@ -129,7 +131,7 @@ impl Volume {
             requests: Vec::new(),
             free: Vec::new(),
             ranges: Ranges::default(),
-            before_dirty: VecDeque::new(),
+            before_lease: VecDeque::new(),
             ready: VecDeque::new(),
             held: VecDeque::new(),
             sync: None,
@@ -289,7 +291,7 @@ impl Volume {
     /// Decides for at most `stripes_max` stripes. How many it handled.
     pub(crate) fn turn(&mut self, stripes_max: u32, out: &mut Outbox) -> u32 {
         self.watch_members(out);
-        self.start_dirty_writers();
+        self.start_granted();
         self.write_deferred(out);
         self.with_raid(out, |raid, cx| raid.begin_turn(cx));
         self.run_syncs(out);
@@ -333,8 +335,8 @@ impl Volume {
             || self.may_set()
             || self.can_never_set()
             || (!self.ready.is_empty() && !quiesces)
-            || (!self.before_dirty.is_empty()
-                && (self.array.is_dirty() || self.array.membership.broken))
+            || self.next_is_granted()
+            || (!self.before_lease.is_empty() && self.array.membership.broken)
             || (!self.held.is_empty() && self.array.is_known())
     }
 
@@ -350,7 +352,7 @@ impl Volume {
     /// Source: md's `raid5_congested`; `md_write_start`, in which a writer waits for the
     /// superblock.
     pub(crate) fn congestion(&self) -> Congestion {
-        if self.raid.starves() || !self.before_dirty.is_empty() {
+        if self.raid.starves() || !self.before_lease.is_empty() {
             Congestion::Blocked
         } else if self.raid.is_full() {
             Congestion::Congested
@@ -462,7 +464,7 @@ impl Volume {
             waited_for: false,
             stream,
             flushed: false,
-            begun: false,
+            lease: None,
             answered: false,
         };
         match self.free.pop() {
@@ -488,29 +490,28 @@ impl Volume {
             self.start_read(id, out);
             return;
         }
-        request.begun = true;
-        let discards = request.discarded.is_some();
-        self.array.write_begins();
+        let (range, discards) = (request.range, request.discarded.is_some());
+        let lease = self.array.lease(range);
+        self.active(id).lease = Some(lease);
         if discards && self.array.is_planted(Mutant::DiscardBeforeDirty) {
             self.ready.push_back(id);
             return;
         }
-        self.before_dirty.push_back(id);
+        self.before_lease.push_back(id);
     }
 
-    /// Lets writers through once the members say dirty.
-    fn start_dirty_writers(&mut self) {
+    /// Lets writes through whose lease is granted.
+    fn start_granted(&mut self) {
         if self.array.membership.broken {
-            while let Some(id) = self.before_dirty.pop_front() {
+            while let Some(id) = self.before_lease.pop_front() {
                 self.active(id).error = Some(ReplyError::Io);
                 self.ready.push_back(id);
             }
             return;
         }
-        if !self.array.is_dirty() {
-            return;
-        }
-        while let Some(id) = self.before_dirty.pop_front() {
+        while self.next_is_granted()
+            && let Some(id) = self.before_lease.pop_front()
+        {
             let request = self.active(id);
             if request.flags.preflush && !request.flushed {
                 request.flushed = true;
@@ -519,6 +520,14 @@ impl Volume {
                 self.ready.push_back(id);
             }
         }
+    }
+
+    /// Whether the lease of the first write that waits for it is granted.
+    fn next_is_granted(&self) -> bool {
+        let next = self.before_lease.front();
+        let request = next.and_then(|id| self.requests[id.0 as usize].as_ref());
+        let lease = request.and_then(|request| request.lease.as_ref());
+        lease.is_some_and(|lease| self.array.grants(lease))
     }
 
     fn start_read(&mut self, id: RequestId, out: &mut Outbox) {
@@ -660,16 +669,16 @@ impl Volume {
             request.frames = Run::EMPTY;
         }
         let (client, tag, gone) = (request.client, request.tag, request.gone);
-        let begun = request.begun;
+        let lease = request.lease.take();
         if !gone {
             out.reply(client, tag, result);
         }
         if !(gone && self.array.is_planted(Mutant::CreditLostOnDisconnect)) {
             out.give_credit(client, charged);
         }
-        if begun {
+        if let Some(lease) = lease {
             self.raid.answered(stream, len);
-            self.array.write_ends(out.now);
+            self.array.give_back(lease, out.now);
         }
         let waiting = self.ranges.leave(id);
         self.forget(id, out);
@@ -837,7 +846,7 @@ impl Volume {
             return;
         }
         self.array.give_up_full(self.knobs.no_space_wait, out);
-        while let Some(id) = self.before_dirty.pop_front() {
+        while let Some(id) = self.before_lease.pop_front() {
             self.active(id).error = Some(ReplyError::NoSpace);
             self.ready.push_back(id);
         }

@@ -4,7 +4,7 @@
 //!
 //! Source   md-raid.md §6.1
 
-use weft_units::{Sectors, Time};
+use weft_units::{ByteRange, Sectors, Time};
 
 use super::command::Until;
 use super::{FULL_RETRY, Volume};
@@ -34,9 +34,10 @@ impl Volume {
         }
         sync.checkpoint(&mut self.array);
         if sync.finish(&mut self.array, self.id, out) {
-            let sync = self.sync.take().expect("it was there");
-            if changes_parity(sync.action) && !self.array.is_planted(Mutant::ResyncIsNoWriter) {
-                self.array.write_ends(out.now);
+            let mut sync = self.sync.take().expect("it was there");
+            let kept = self.array.is_planted(Mutant::LeaseNotGivenBack);
+            if let Some(lease) = sync.lease.take().filter(|_| !kept) {
+                self.array.give_back(lease, out.now);
             }
             if sync.action == SyncAction::Recover && sync.has_failed() && !self.sync_failed_full {
                 self.recovery_disabled = true;
@@ -63,13 +64,14 @@ impl Volume {
         if self.wanted_sync == Some(action) {
             self.wanted_sync = None;
         }
-        if changes_parity(action) && !self.array.is_planted(Mutant::ResyncIsNoWriter) {
-            self.array.write_begins();
-        }
+        let lease = changes_parity(action).then(|| {
+            let size = self.array.geometry.array_size().bytes();
+            self.array.lease(ByteRange::new(0, size.0))
+        });
         self.sync_failed_full = false;
         out.notice(Notice::SyncStarted { volume: self.id, action });
         let unit = self.raid.resync_unit(&self.array.geometry, &self.knobs);
-        self.sync = Some(Resync::new(action, from, &self.array, unit));
+        self.sync = Some(Resync::new(action, from, &self.array, unit, lease));
     }
 
     /// Recovery before resync, what is needed before what was asked for.

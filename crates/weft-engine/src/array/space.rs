@@ -1,0 +1,118 @@
+//! Members without space: what they miss, how long they are waited for, and when they fail.
+//!
+//! A member file on a full file system has no space for strips, or for its superblock. What it
+//! misses stays in stripes and is written again later; where that is not possible parity is resynced
+//! (`Array::resync_for_space`). A member is failed after `no_space_wait`, if the others suffice.
+//!
+//! Source   weft's own; md fails a member at the first write error
+
+use weft_units::{Sectors, Slot, Span, Time};
+
+use super::Array;
+use super::superblock_round::Corrections;
+use crate::array::member::Member;
+use crate::array::outbox::Outbox;
+use crate::contract::member::MemberState;
+
+impl Array {
+    /// A member had no space for strips.
+    pub(crate) fn found_no_space(&mut self, slot: Slot, now: Time) {
+        if let Some(position) = self.position_at(slot) {
+            self.members[position].full_since.get_or_insert(now);
+        }
+    }
+
+    /// Parity may be wrong from here on, for a member had no space for what was written, or
+    /// discarded.
+    pub(crate) fn resync_for_space(&mut self, sector: Sectors, discarded: bool) {
+        self.lacked_space_for_discard |= discarded;
+        let redundant = self.membership.degraded() < usize::from(self.geometry.parities());
+        let from = self.membership.resync_from;
+        self.resyncs_for_space = redundant && (from.is_none() || self.resyncs_for_space);
+        self.membership.resync_from = Some(from.unwrap_or(sector).min(sector));
+    }
+
+    /// Members have what they had no space for, or are given up.
+    pub(crate) fn found_space(&mut self) {
+        for member in &mut self.members {
+            member.full_since = None;
+        }
+        let least = self.geometry.parities().into();
+        if self.take_back_resync_for_space(least) {
+            // What was written when there was space again was covered by the resync that is not to
+            // be. A flush that runs may have begun before it.
+            self.corrections = Corrections::Written;
+            if !self.says_in_use() {
+                self.want_update();
+            }
+        }
+    }
+
+    /// Nobody misses anything for want of space any more: what only a member missed that was given
+    /// up is no disagreement among those that are left, if at least so many are not there. Whether
+    /// a resync was to be and is not.
+    pub(super) fn take_back_resync_for_space(&mut self, least: usize) -> bool {
+        self.lacked_space_for_discard = false;
+        let taken_back =
+            std::mem::take(&mut self.resyncs_for_space) && self.membership.degraded() >= least;
+        if taken_back {
+            self.membership.resync_from = None;
+        }
+        taken_back
+    }
+
+    /// Whether every member has space, as far as is known.
+    pub(crate) fn nobody_is_full(&self) -> bool {
+        self.members.iter().all(|member| member.is_full_since().is_none())
+    }
+
+    /// Whether a superblock update waits for space.
+    pub(crate) fn update_waits_for_space(&self) -> bool {
+        self.updates.not_before.is_some() && self.updates.outstanding == 0 && !self.updates.held
+    }
+
+    /// Whether members without space may be given up, of those that are in sync: the others
+    /// suffice, who do not share their space with one that is full.
+    fn can_do_without_full(&self) -> bool {
+        let full = |member: &Member| member.is_full_since().is_some();
+        let spaces = || self.members.iter().filter(|it| full(it)).filter_map(|it| it.info.space);
+        let has_space = |member: &&Member| {
+            let shares = member.info.space.is_some_and(|space| spaces().any(|it| it == space));
+            member.state == MemberState::InSync && !full(member) && !shares
+        };
+        let count = self.members.iter().filter(has_space).count();
+        count >= usize::from(self.geometry.data_members())
+    }
+
+    /// Fails the members that have had no space for so long, if the others suffice.
+    pub(crate) fn give_up_full(&mut self, wait: Span, out: &mut Outbox) {
+        let now = out.now;
+        let is_due = |member: &Member| {
+            !member.is_faulty()
+                && wait > Span::ZERO
+                && member.is_full_since().is_some_and(|since| since + wait <= now)
+        };
+        let suffices = self.can_do_without_full();
+        for position in 0..self.members.len() {
+            let member = &self.members[position];
+            if is_due(member) && (suffices || member.state != MemberState::InSync) {
+                self.fail(position, out);
+                if self.update_waits_for_space() {
+                    // It may have been for this one only.
+                    self.updates.not_before = None;
+                }
+            }
+        }
+    }
+
+    /// Whether a superblock update waits for space and for nothing else, however long that takes.
+    pub(crate) fn is_stuck(&self, wait: Span) -> bool {
+        let may_give_up = |member: &Member| {
+            member.superblock_full_since.is_some()
+                && !member.is_faulty()
+                && (member.state != MemberState::InSync || self.can_do_without_full())
+        };
+        self.update_waits_for_space()
+            && (wait == Span::ZERO || !self.members.iter().any(may_give_up))
+    }
+}

@@ -1,0 +1,459 @@
+//! Superblock updates, and the flush rounds that they and the clients need.
+//!
+//! A *superblock update* writes the superblock of every member that is not faulty, each durably and
+//! after everything before it. Updates are numbered; a request that depends on a change waits
+//! for the first update that starts after the change. Three things depend on one:
+//!
+//! - the first write after clean: the dirty state comes before it (I5);
+//! - an acknowledgement after a member failed: the failure comes before it (I4d), and no stripe is
+//!   handled meanwhile, as in md;
+//! - the clean state: every member is flushed before any superblock says clean.
+//!
+//! A superblock that is not written is written once more before its member falls: a passing error
+//! must not cost a member, and two of them in one update not the array. (What a flush lost is lost
+//! all the same: a driver says so again.) One that finds no space is written again every second,
+//! until there is some or the member is given up (`Array::give_up_full`).
+//!
+//! Update counts only go up (md takes one back on a clean state; both are accepted by md).
+//!
+//! Source   md-raid.md §6.6 and §6.7, md-ondisk.md §1.7 and §8.4, reliability.md I4 to I6
+
+use weft_ondisk::{Features, MdTime, ResyncOffset, Role, Standing, Update};
+use weft_units::{Sectors, Slot, Span, Time};
+
+use super::Array;
+use super::write_intent::CleanState;
+use crate::array::member::{Attempt, Member};
+use crate::array::outbox::{Outbox, Owner};
+use crate::contract::input::Fault;
+use crate::contract::member::MemberState;
+use crate::contract::output::{MemberOp, Notice};
+use crate::contract::token::RequestId;
+use crate::mutant::Mutant;
+
+/// Strips that were corrected after a read error. That takes no dirty state, for it changes nothing
+/// that a crash could leave half done; but the members are flushed before a superblock says clean.
+/// So it is with strips that a member had no space for, once they are written and no resync is to
+/// come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Corrections {
+    Durable,
+    /// The flush that runs covers them.
+    Flushing,
+    Written,
+}
+
+/// Origin of a flush.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FlushFor {
+    Request(RequestId),
+    /// The superblock update that is about to say clean, by the number of the attempt.
+    Clean(u64),
+    /// Any superblock update that says clean, after strips were corrected.
+    Corrections,
+}
+
+/// Superblock updates, by number.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct SuperblockUpdates {
+    pub(super) wanted: u64,
+    started: u64,
+    pub(super) done: u64,
+    pub(super) outstanding: u32,
+    /// A member had no space for its superblock: the update is repeated then.
+    pub(super) not_before: Option<Time>,
+    /// What is outstanding brings members that lag by one up to the others, before an update would
+    /// make it two: then a crash in its middle could not tell them from stale ones.
+    catching_up: bool,
+    /// What is outstanding are the members that just took a slot, before any other says so: then no
+    /// crash finds one in a slot whose own superblock does not say that it is being rebuilt. (md
+    /// takes the role of a member that lags by one from the others.)
+    introducing: bool,
+    /// What was written last says that writes may be in flight.
+    said_in_use: bool,
+    /// A superblock update is under way, and nothing of it is outstanding: what it writes next says
+    /// clean and waits until the members are flushed, as strips were corrected since it began.
+    pub(super) held: bool,
+    /// The first superblock update that records every failure so far.
+    pub(super) records_failures: u64,
+}
+
+impl Array {
+    /// Wants a superblock update that starts after now, and says which.
+    pub(crate) fn want_update(&mut self) -> u64 {
+        if self.updates.wanted == self.updates.started {
+            self.updates.wanted += 1;
+        }
+        self.updates.wanted
+    }
+
+    /// Whether a superblock update is done.
+    pub(crate) fn update_done(&self, number: u64) -> bool {
+        self.updates.done >= number
+    }
+
+    /// The last superblock update that was wanted.
+    pub(crate) fn last_update(&self) -> u64 {
+        self.updates.wanted
+    }
+
+    /// Whether nothing of the coordinator's is in flight or waits.
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.updates.outstanding == 0
+            && self.flushes.is_idle()
+            && (self.updates.done == self.updates.wanted
+                || self.membership.read_only
+                || self.membership.broken)
+    }
+
+    /// Whether everything that failed is recorded on the others. Of a broken array it never is: the
+    /// member that broke it may have failed in the very update that was to record another's
+    /// failure.
+    pub(crate) fn failures_recorded(&self) -> bool {
+        self.updates.done >= self.updates.records_failures
+            || self.is_planted(Mutant::AckBeforeSuperblock)
+    }
+
+    /// Starts the flush rounds and superblock updates that are wanted. Whom a round of flushes
+    /// served that found no member to ask.
+    pub(crate) fn start_rounds(&mut self, out: &mut Outbox) -> Vec<RequestId> {
+        let SuperblockUpdates { held, started, .. } = self.updates;
+        let idle = started == self.updates.done && self.updates.outstanding == 0 && !held;
+        let sealed = self.membership.read_only && !self.is_planted(Mutant::WriteWhileReadOnly);
+        let may_write = !sealed && !self.membership.broken;
+        let wanted = self.updates.wanted > started && may_write;
+        let may = self.updates.not_before.is_none_or(|time| out.now >= time);
+        let due = idle && wanted && may;
+        let goes_on = held && may_write;
+        let corrects = self.corrections == Corrections::Written && self.is_correcting(out);
+        if due {
+            self.updates.not_before = None;
+        }
+        let waits = due && self.waits_for_corrections()
+            || goes_on && self.corrections != Corrections::Durable;
+        if waits && !corrects && self.flushes.is_idle() {
+            self.flushes.arrive(FlushFor::Corrections);
+        }
+        let mut served = Vec::new();
+        if self.flushes.start() {
+            if self.corrections == Corrections::Written && !corrects {
+                self.corrections = Corrections::Flushing;
+            }
+            self.start_flush(out);
+            if self.flushing == 0 {
+                served = self.finish_flush();
+            }
+        }
+        if due && !self.waits_for_corrections() {
+            self.start_superblocks(out);
+        }
+        if goes_on && self.corrections == Corrections::Durable {
+            self.updates.held = false;
+            self.try_again(out);
+            if self.updates.outstanding == 0 {
+                self.finish_superblocks(out);
+            }
+        }
+        served
+    }
+
+    /// Whether what is written next says clean, and a strip that was corrected is not durable.
+    fn waits_for_corrections(&self) -> bool {
+        !self.says_in_use() && self.corrections != Corrections::Durable
+    }
+
+    /// Whether a strip may be being corrected: when the array is not in use, nobody else writes to
+    /// members that are in sync.
+    fn is_correcting(&self, out: &Outbox) -> bool {
+        let mut in_sync = self.members.iter().filter(|it| it.state == MemberState::InSync);
+        in_sync.any(|member| out.is_writing_stripes(member))
+    }
+
+    /// Whether superblocks say, from now on, that writes may be in flight.
+    pub(super) fn says_in_use(&self) -> bool {
+        !matches!(self.intent.state, CleanState::Clean | CleanState::BecomingClean(_))
+    }
+
+    /// When a superblock update is due that found no space before.
+    pub(crate) fn update_wake(&self) -> Option<Time> {
+        // While others of the last superblock update have not answered, their answers are what
+        // wakes, and those to a flush while the superblock update is held.
+        let SuperblockUpdates { held, outstanding, .. } = self.updates;
+        let waits =
+            outstanding == 0 && !held && !self.membership.read_only && !self.membership.broken;
+        self.updates.not_before.filter(|_| waits)
+    }
+
+    fn start_superblocks(&mut self, out: &mut Outbox) {
+        assert_eq!(self.updates.outstanding, 0, "one superblock update at a time");
+        assert!(!self.membership.broken, "the members of a broken array stay as they are");
+        let events = self.events;
+        let lags = |member: &Member| {
+            !member.is_faulty() && member.slot.is_some() && member.superblock.events() < events
+        };
+        self.updates.catching_up = self.members.iter().any(lags);
+        if !self.updates.catching_up {
+            self.updates.started = self.updates.wanted;
+            if !self.is_planted(Mutant::EventsNotRaised) {
+                self.events += 1;
+            }
+        }
+        let catching_up = self.updates.catching_up;
+        let takes_slot = |member: &Member| {
+            matches!(member.state, MemberState::Rebuilding { .. })
+                && member.superblock.tells_rebuilding()
+                && !member.superblock.features().contains(Features::RECOVERY)
+        };
+        self.updates.introducing = !catching_up && self.members.iter().any(takes_slot);
+        if catching_up {
+            self.write_superblocks(lags, out);
+        } else if self.updates.introducing {
+            self.write_superblocks(takes_slot, out);
+        } else {
+            self.write_superblocks(|_| true, out);
+        }
+    }
+
+    /// Writes those of the members that are chosen, highest slot first, as md; spares after them.
+    fn write_superblocks(&mut self, chosen: impl Fn(&Member) -> bool, out: &mut Outbox) {
+        self.updates.said_in_use = self.says_in_use();
+        let mut positions: Vec<usize> = (0..self.members.len()).collect();
+        positions.sort_by_key(|position| {
+            std::cmp::Reverse(self.members[*position].slot.map_or(-1, |slot| i32::from(slot.0)))
+        });
+        for position in positions {
+            let member = &self.members[position];
+            if !member.is_faulty() && chosen(member) {
+                self.write_superblock(position, out);
+            }
+        }
+        if self.updates.outstanding == 0 {
+            self.finish_superblocks(out);
+        }
+    }
+
+    fn write_superblock(&mut self, position: usize, out: &mut Outbox) {
+        assert!(!self.members[position].is_faulty(), "a faulty member is not told anything");
+        let standings = self.standings();
+        let member = &self.members[position];
+        let in_use = self.says_in_use();
+        let update = Update {
+            events: self.events,
+            utime: MdTime { secs: self.epoch_secs + out.now.0 / 1_000_000_000, micros: 0 },
+            resync: match self.membership.resync_from {
+                _ if in_use => ResyncOffset::At(Sectors::ZERO),
+                Some(from) => ResyncOffset::At(from),
+                None => ResyncOffset::Clean,
+            },
+            members: &standings,
+            number: member.number,
+            recovery_offset: match member.state {
+                MemberState::Rebuilding { recovery_offset } => Some(recovery_offset),
+                MemberState::Faulty | MemberState::InSync | MemberState::Spare => None,
+            },
+        };
+        self.write_bitmap(position, out);
+        let member = &mut self.members[position];
+        member.superblock.update(&update);
+        member.attempt = Attempt::First;
+        self.send_superblock(position, out);
+    }
+
+    /// Sends the superblock of a member as it was made last.
+    fn send_superblock(&mut self, position: usize, out: &mut Outbox) {
+        let Member { info, superblock, .. } = &self.members[position];
+        let bytes = superblock.encode_for(info.logical_block).into_boxed_slice();
+        let op = MemberOp::WriteMetadata { at: superblock.super_offset(), bytes };
+        self.submit(position, op, Owner::Superblock, out);
+        self.updates.outstanding += 1;
+    }
+
+    /// Gives a new member a bitmap, in the superblock update in which it is first told who it is.
+    /// What was there is nobody's, and md would refuse the array or believe it.
+    fn write_bitmap(&mut self, position: usize, out: &mut Outbox) {
+        let member = &mut self.members[position];
+        if !std::mem::take(&mut member.lacks_bitmap) {
+            return;
+        }
+        let room = member.superblock.bitmap_room(member.info.size);
+        let (Some(bitmap), Ok(Some(room))) = (&self.bitmap, room) else { return };
+        let bytes = bitmap.of_new_member(member.info.logical_block).into_boxed_slice();
+        let op = MemberOp::WriteMetadata { at: room.start, bytes };
+        self.submit(position, op, Owner::Superblock, out);
+        self.updates.outstanding += 1;
+    }
+
+    /// Everybody, by number, as superblocks tell it.
+    fn standings(&self) -> Vec<Standing> {
+        let standing = |(role, number): (&Role, u32)| {
+            let member = self.members.iter().find(|member| member.number == number);
+            let rebuilding =
+                |member: &Member| matches!(member.state, MemberState::Rebuilding { .. });
+            Standing {
+                role: *role,
+                rebuilding: member.is_some_and(rebuilding),
+                present: member.is_some(),
+                device: member.map(|member| member.superblock.device()).unwrap_or_default(),
+            }
+        };
+        self.roles.iter().zip(0..).map(standing).collect()
+    }
+
+    /// A superblock was written, or not.
+    pub(crate) fn superblock_done(
+        &mut self,
+        position: Option<usize>,
+        result: Result<(), Fault>,
+        out: &mut Outbox,
+    ) {
+        match (position, result) {
+            // The member is well; nothing depends on the superblock update until it is done, later.
+            (Some(position), Err(Fault::NoSpace)) => {
+                let late = self.is_planted(Mutant::SuperblockRetriedLate);
+                let retry = if late { Span::secs(60) } else { UPDATE_RETRY };
+                self.updates.not_before = Some(out.now + retry);
+                let has_bitmap = self.bitmap.is_some();
+                let member = &mut self.members[position];
+                member.lacks_bitmap = member.state != MemberState::InSync && has_bitmap;
+                member.superblock_full_since.get_or_insert(out.now);
+            }
+            // Once more: it may have been a passing trouble.
+            (Some(position), Err(Fault::Io))
+                if !self.members[position].is_faulty()
+                    && self.members[position].attempt == Attempt::First =>
+            {
+                let has_bitmap = self.bitmap.is_some();
+                let member = &mut self.members[position];
+                member.attempt = Attempt::SecondDue;
+                // Which of the two it was is not known.
+                member.lacks_bitmap = member.state != MemberState::InSync && has_bitmap;
+                if self.updates.said_in_use || self.corrections == Corrections::Durable {
+                    self.try_again(out);
+                }
+            }
+            (Some(position), Err(_)) => self.fail(position, out),
+            (Some(position), Ok(())) => self.members[position].superblock_full_since = None,
+            (None, Ok(()) | Err(_)) => {}
+        }
+        assert!(self.updates.outstanding > 0, "a superblock is answered once");
+        self.updates.outstanding -= 1;
+        if self.updates.outstanding == 0 {
+            self.finish_superblocks(out);
+        }
+    }
+
+    /// Writes the superblocks once more that were not written, as they were.
+    fn try_again(&mut self, out: &mut Outbox) {
+        for position in 0..self.members.len() {
+            if self.members[position].is_to_try_again() {
+                self.members[position].attempt = Attempt::Second;
+                self.write_bitmap(position, out);
+                self.send_superblock(position, out);
+            }
+        }
+    }
+
+    /// What was outstanding of a superblock update was answered: on to the rest of it, if there is
+    /// any.
+    fn finish_superblocks(&mut self, out: &mut Outbox) {
+        if self.members.iter().any(Member::is_to_try_again) {
+            self.updates.held = true;
+            return;
+        }
+        if self.updates.not_before.is_some() {
+            // Again, from the start: whoever waits for its number goes on waiting.
+            self.updates.started = self.updates.done;
+            self.updates.catching_up = false;
+            self.updates.introducing = false;
+            self.updates.wanted = self.updates.wanted.max(self.updates.done + 1);
+            return;
+        }
+        if std::mem::take(&mut self.updates.catching_up) {
+            return;
+        }
+        if self.updates.introducing && self.waits_for_corrections() {
+            self.updates.held = true;
+            return;
+        }
+        if std::mem::take(&mut self.updates.introducing) {
+            let events = self.events;
+            self.write_superblocks(|member| member.superblock.events() < events, out);
+            return;
+        }
+        let recorded_before = self.failures_recorded();
+        assert!(self.updates.done <= self.updates.started, "updates are done in order");
+        self.updates.done = self.updates.started;
+        match self.intent.state {
+            CleanState::BecomingClean(number) if self.updates.done >= number => {
+                self.intent.state = CleanState::Clean;
+                out.notice(Notice::ArrayClean(self.volume));
+            }
+            CleanState::BecomingDirty(number) if self.updates.done >= number => {
+                self.intent.state = CleanState::Dirty;
+                self.intent.last_write = out.now;
+                out.notice(Notice::ArrayDirty(self.volume));
+            }
+            _ => {}
+        }
+        if !recorded_before && self.failures_recorded() {
+            out.notice(Notice::FailureRecorded { volume: self.volume });
+        }
+    }
+
+    // Flush rounds.
+
+    fn start_flush(&mut self, out: &mut Outbox) {
+        assert_eq!(self.flushing, 0, "one flush round at a time");
+        let mut slots = self.membership.present();
+        if self.is_planted(Mutant::FlushSkipsOneMember) {
+            slots.remove(Slot(0));
+        }
+        for slot in slots.descending() {
+            let position = self.slots[slot.index()].expect("a slot that is present has a member");
+            self.submit(position, MemberOp::Flush, Owner::Flush, out);
+            self.flushing += 1;
+        }
+    }
+
+    /// A member was flushed, or not. Whom the round served, if this was its last answer.
+    pub(crate) fn flush_done(
+        &mut self,
+        position: Option<usize>,
+        result: Result<(), Fault>,
+        out: &mut Outbox,
+    ) -> Vec<RequestId> {
+        // What the member held may be lost, and a second try would not bring it back.
+        if let (Some(position), Err(_)) = (position, result) {
+            self.fail(position, out);
+        }
+        assert!(self.flushing > 0, "a flush is answered once");
+        self.flushing -= 1;
+        if self.flushing > 0 { Vec::new() } else { self.finish_flush() }
+    }
+
+    fn finish_flush(&mut self) -> Vec<RequestId> {
+        let mut requests = Vec::new();
+        if self.corrections == Corrections::Flushing {
+            self.corrections = Corrections::Durable;
+        }
+        for served in self.flushes.finish() {
+            match served {
+                FlushFor::Clean(attempt) => {
+                    if self.intent.state == CleanState::EnteringSafeMode(attempt) {
+                        let number = self.want_update();
+                        self.intent.state = CleanState::BecomingClean(number);
+                    }
+                }
+                FlushFor::Corrections => {}
+                FlushFor::Request(request) => requests.push(request),
+            }
+        }
+        requests
+    }
+}
+
+/// A superblock update that does not come.
+pub(super) const NEVER: u64 = u64::MAX;
+
+/// How long after a superblock found no space the update is repeated.
+const UPDATE_RETRY: Span = Span::secs(1);

@@ -1,0 +1,140 @@
+//! Write intent: the members say dirty before anything is written, and clean after a pause.
+//!
+//! A client's write, and a resync that changes parity, take a `Lease` on the range that they are
+//! about to change, wait until the lease is granted, and give it back after their last member
+//! write. One mark covers the whole array: all leases wait for the same superblock update, and while
+//! one is out the array does not become clean. With a write-intent bitmap there is a mark per region.
+//!
+//! Source   md-raid.md §6.5, reliability.md I5 (md: `md_write_start`, `md_write_end`, safe mode)
+
+use weft_units::{ByteRange, Span, Time};
+
+use super::Array;
+use super::superblock_round::FlushFor;
+use crate::mutant::Mutant;
+
+/// What the superblocks say, and the leases that are out.
+#[derive(Clone, Debug)]
+pub(super) struct WriteIntent {
+    pub(super) state: CleanState,
+    leases: u32,
+    /// When a lease was given back last, or the members began to say dirty.
+    pub(super) last_write: Time,
+    safe_mode_attempts: u64,
+}
+
+/// The right to change a range of the array once it is granted. Each is given back.
+#[derive(Clone, Debug)]
+#[must_use]
+pub(crate) struct Lease(());
+
+/// What the superblocks say, and are about to say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum CleanState {
+    /// The superblock update of this number will say clean.
+    BecomingClean(u64),
+    /// The superblock update of this number will say dirty.
+    BecomingDirty(u64),
+    Clean,
+    Dirty,
+    /// Dirty, and the members are being flushed so that a superblock update may say clean: the
+    /// flush of this number, for one that was asked for before a later write does not cover it.
+    EnteringSafeMode(u64),
+}
+
+impl WriteIntent {
+    pub(super) fn new(state: CleanState, now: Time) -> Self {
+        Self { state, leases: 0, last_write: now, safe_mode_attempts: 0 }
+    }
+}
+
+impl Array {
+    /// Takes a lease on a range of the array for a client's write or for a resync that changes
+    /// parity. It may be used once `Array::grants` says so.
+    pub(crate) fn lease(&mut self, range: ByteRange) -> Lease {
+        let size = self.geometry.array_size().bytes();
+        assert!(range.end() <= size, "a lease lies within the array");
+        self.intent.leases += 1;
+        match self.intent.state {
+            CleanState::EnteringSafeMode(_) => self.intent.state = CleanState::Dirty,
+            CleanState::BecomingClean(_) if self.is_planted(Mutant::NotDirtyWhileBecomingClean) => {
+            }
+            CleanState::Clean | CleanState::BecomingClean(_) => {
+                let number = self.want_update();
+                self.intent.state = CleanState::BecomingDirty(number);
+            }
+            CleanState::Dirty | CleanState::BecomingDirty(_) => {}
+        }
+        Lease(())
+    }
+
+    /// Whether the members say, durably, that the range of a lease may be being written.
+    pub(crate) fn grants(&self, _lease: &Lease) -> bool {
+        assert!(self.intent.leases > 0, "the lease is counted");
+        self.is_dirty()
+    }
+
+    /// Gives a lease back: its last member write is done.
+    pub(crate) fn give_back(&mut self, _lease: Lease, now: Time) {
+        assert!(self.intent.leases > 0, "a lease is given back once");
+        self.intent.leases -= 1;
+        self.intent.last_write = now;
+    }
+
+    /// Whether the members say, durably, that writes may be in flight.
+    pub(crate) fn is_dirty(&self) -> bool {
+        let state = self.intent.state;
+        self.is_planted(Mutant::AckBeforeSuperblock)
+            || matches!(state, CleanState::Dirty | CleanState::EnteringSafeMode(_))
+            || (matches!(state, CleanState::BecomingClean(_))
+                && self.is_planted(Mutant::NotDirtyWhileBecomingClean))
+    }
+
+    /// Begins to mark the array clean once it has been quiet for `delay`; `None` when it stops.
+    pub(crate) fn enter_safe_mode(&mut self, delay: Option<Span>, now: Time) {
+        if self.intent.state != CleanState::Dirty
+            || self.intent.leases > 0
+            || self.membership.read_only
+            || self.membership.broken
+        {
+            return;
+        }
+        if delay.is_none_or(|delay| self.safe_mode_wake(delay).is_some_and(|due| due <= now)) {
+            self.intent.safe_mode_attempts += 1;
+            self.intent.state = CleanState::EnteringSafeMode(self.intent.safe_mode_attempts);
+            self.flushes.arrive(FlushFor::Clean(self.intent.safe_mode_attempts));
+        }
+    }
+
+    /// Time at which [`Array::enter_safe_mode`] has something to do.
+    pub(crate) fn safe_mode_wake(&self, delay: Span) -> Option<Time> {
+        // Parity that was not checked yet keeps the array dirty until it stops.
+        let waits = self.intent.state == CleanState::Dirty
+            && self.intent.leases == 0
+            && delay > Span::ZERO
+            && self.membership.resync_from.is_none()
+            && !self.membership.read_only
+            && !self.membership.broken;
+        waits.then(|| self.intent.last_write + delay)
+    }
+
+    /// Whether the members say that it was stopped, as far as they may be written.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.is_quiet()
+            && (self.intent.state == CleanState::Clean
+                || self.membership.read_only
+                || self.membership.broken)
+    }
+
+    /// md's word for it.
+    pub(crate) fn state_word(&self) -> &'static str {
+        match self.intent.state {
+            _ if self.membership.read_only => "readonly",
+            _ if self.membership.broken => "broken",
+            CleanState::BecomingDirty(_) => "write-pending",
+            CleanState::Clean | CleanState::BecomingClean(_) => "clean",
+            CleanState::EnteringSafeMode(_) => "active-idle",
+            CleanState::Dirty => "active",
+        }
+    }
+}
