@@ -16,6 +16,8 @@ pub enum Mutant {
     BrokenAcknowledges,
     /// A stripe cache that was made smaller keeps its stripes.
     CacheNotResized,
+    /// The queue of a member is not told that the member has ended a command.
+    CommandEndForgotten,
     /// One sector past a chunk boundary goes to the wrong member.
     ChunkEdgeOffByOne,
     /// The credit of requests of a client that left is not given back.
@@ -67,11 +69,12 @@ impl Mutant {
     pub const MISSED: [Self; 2] = [Self::ZeroCopyNotSaved, Self::NotDirtyWhileBecomingClean];
 
     /// Those that scripts show.
-    pub const ALL: [Self; 23] = [
+    pub const ALL: [Self; 24] = [
         Self::AckBeforeParity,
         Self::AckBeforeSuperblock,
         Self::BrokenAcknowledges,
         Self::CacheNotResized,
+        Self::CommandEndForgotten,
         Self::ChunkEdgeOffByOne,
         Self::CreditLostOnDisconnect,
         Self::DiscardBeforeDirty,

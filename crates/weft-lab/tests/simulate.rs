@@ -1,6 +1,7 @@
 //! Tests of simulated jobs: each option of fio has its effect.
 
 use weft_engine::knobs::Knobs;
+use weft_engine::sched::SchedulerKind;
 use weft_lab::fio_json::JobResult;
 use weft_lab::job::{Direction, ParseOptions, parse_text};
 use weft_lab::simulate::{CostTable, Outcome, Stop, Volume, faults, jobs};
@@ -14,7 +15,11 @@ fn volume(model: &str) -> Volume {
         chunk: Bytes::kib(64),
         member_size: Some(Bytes::mib(4096)),
         // Never marked clean again, so that superblocks are no part of what is counted.
-        knobs: Knobs { safe_mode_delay: Span::ZERO, ..Knobs::md() },
+        knobs: Knobs {
+            safe_mode_delay: Span::ZERO,
+            scheduler: SchedulerKind::MqDeadline,
+            ..Knobs::md()
+        },
         costs: CostTable::named("zero").unwrap(),
         memory: Bytes::mib(256),
         cpus: 2,

@@ -24,7 +24,7 @@
 
 use weft_engine::knobs::Knobs;
 use weft_engine::page_cache::{Kernel, PoolConfig};
-use weft_engine::sched::mq_deadline::Settings;
+use weft_engine::sched::SchedulerKind;
 use weft_ondisk::Level;
 use weft_sim::drive::Drive;
 use weft_sim::machine::{CostTable, Costs, Machine, MachineParts};
@@ -120,7 +120,7 @@ impl Words {
     }
 
     fn parts(&self, variant: &[&str], seed: u64) -> MachineParts {
-        let mut knobs = Knobs::md();
+        let mut knobs = Knobs { scheduler: SchedulerKind::MqDeadline, ..Knobs::md() };
         let size = format!("stripe_cache_size={}", self.number("cache", 256));
         let activation = format!("activation={}", self.text("activation").unwrap_or("at_unplug"));
         let fixed = AROUND.iter().copied().chain([size.as_str(), &activation]);
@@ -141,7 +141,6 @@ impl Words {
             chunk: Bytes::kib(self.number("chunk", 64)).sectors_floor(),
             member_size: None,
             knobs,
-            queue: Settings::default(),
             costs: self.costs(),
             seed,
         }

@@ -26,11 +26,12 @@ pub const CHECKERS: [&str; 15] = [
 
 /// Who must see which bug, each with all others off. There are more who see them; here are those
 /// that do so within few scripts.
-pub const SEEN_BY: [(Mutant, &[&str]); 21] = [
+pub const SEEN_BY: [(Mutant, &[&str]); 22] = [
     (Mutant::AckBeforeParity, &["I4 ", "I5 ", "I1 "]),
     (Mutant::AckBeforeSuperblock, &["I5 ", "I4 "]),
     (Mutant::BrokenAcknowledges, &["I4 ", "I2 "]),
     (Mutant::CacheNotResized, &["I12"]),
+    (Mutant::CommandEndForgotten, &["I13"]),
     (Mutant::ChunkEdgeOffByOne, &["I1 ", "I2 ", "I7 "]),
     (Mutant::CreditLostOnDisconnect, &["I11"]),
     (Mutant::DiscardBeforeDirty, &["I5 "]),
@@ -79,6 +80,7 @@ pub fn script(mutant: Mutant, number: u64) -> Script {
     }
     let profile = match mutant {
         Mutant::BrokenAcknowledges => Profile::BEYOND_POWERED,
+        Mutant::CommandEndForgotten => Profile::QUEUES,
         _ => PROFILES[number as usize % PROFILES.len()],
     };
     Script::generate(FIRST_SEED + number, profile)

@@ -159,6 +159,9 @@ pub struct Profile {
     /// time that passes while nothing completes, stops, writes that fail in part, disks that cannot
     /// write or flush, or become shorter. It is drawn from a stream of its own.
     pub more: bool,
+    /// Whether requests wait in the queues of members: schedulers, and bounds on what a member has
+    /// at once. They are drawn from a stream of their own.
+    pub queues: bool,
     /// Whether disks lie about flushes, no more of them than the level survives. Then nothing is
     /// promised of data, but the array assembles.
     pub lies: bool,
@@ -177,6 +180,7 @@ impl Profile {
         discards: 5,
         knobs: 0,
         more: true,
+        queues: false,
         lies: false,
         beyond: false,
     };
@@ -198,8 +202,12 @@ impl Profile {
     /// Disks that lie about flushes.
     pub const LIES: Self = Self { name: "lies", cuts: 6, lies: true, ..Self::FAULTS };
 
+    /// Faults, administrators and power cuts while requests wait in the queues of members.
+    pub const QUEUES: Self =
+        Self { name: "queues", knobs: 3, queues: true, ..Self::FAULTS_AND_CUTS };
+
     /// All of them.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::CALM,
         Self::CUTS,
         Self::MANY_CUTS,
@@ -209,6 +217,7 @@ impl Profile {
         Self::BEYOND,
         Self::LIES,
         Self::BEYOND_POWERED,
+        Self::QUEUES,
     ];
 }
 

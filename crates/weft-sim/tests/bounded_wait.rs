@@ -8,7 +8,7 @@ use weft_engine::knobs::{
     Activation, Knobs, PlanRule, PriorityRule, StripeSize, WAITS_WITHOUT_BOUND, Writes,
 };
 use weft_engine::mutant::Mutant;
-use weft_engine::sched::mq_deadline::Settings;
+use weft_engine::sched::SchedulerKind;
 use weft_engine::{Flags, RequestOp};
 use weft_ondisk::Level;
 use weft_sim::drive::Drive;
@@ -166,8 +166,7 @@ fn parts(knobs: Knobs) -> MachineParts {
         members: 4,
         chunk: Bytes::kib(512).sectors_floor(),
         member_size: None,
-        knobs,
-        queue: Settings::default(),
+        knobs: Knobs { scheduler: SchedulerKind::MqDeadline, ..knobs },
         costs: Costs::ZERO,
         seed: 1,
     }

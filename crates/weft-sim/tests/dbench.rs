@@ -6,7 +6,7 @@ use std::rc::Rc;
 use weft_engine::RequestOp;
 use weft_engine::knobs::{Knobs, StripeSize};
 use weft_engine::page_cache::{Kernel, PoolConfig};
-use weft_engine::sched::mq_deadline::Settings as Queue;
+use weft_engine::sched::SchedulerKind;
 use weft_ondisk::Level;
 use weft_sim::drive::Drive;
 use weft_sim::machine::{Costs, Machine, MachineParts, Seen};
@@ -35,8 +35,11 @@ impl Bench {
             members: 4,
             chunk: Sectors(1024),
             member_size: Some(Sectors(1 << 23)),
-            knobs: Knobs { stripe_size: StripeSize::new(4096).unwrap(), ..Knobs::md() },
-            queue: Queue::default(),
+            knobs: Knobs {
+                stripe_size: StripeSize::new(4096).unwrap(),
+                scheduler: SchedulerKind::MqDeadline,
+                ..Knobs::md()
+            },
             costs,
             seed: 1,
         };

@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use weft_engine::RequestOp;
 use weft_engine::knobs::{Knobs, StripeSize, Writes};
-use weft_engine::sched::mq_deadline::Settings;
+use weft_engine::sched::SchedulerKind;
 use weft_ondisk::Level;
 use weft_sim::drive::Drive;
 use weft_sim::machine::{CostTable, Costs, Machine, MachineParts, Pid};
@@ -24,8 +24,7 @@ fn parts(model: &str, stripe_size: u64) -> MachineParts {
         members: 4,
         chunk: Sectors(1024),
         member_size: (model == "null").then_some(Sectors(1 << 21)),
-        knobs,
-        queue: Settings::default(),
+        knobs: Knobs { scheduler: SchedulerKind::MqDeadline, ..knobs },
         costs: Costs::ZERO,
         seed: 1,
     }

@@ -3,7 +3,7 @@
 use weft_engine::knobs::{Activation, CacheForm, Knobs, PriorityRule, Writes};
 use weft_engine::layout::geometry::Geometry;
 use weft_engine::page_cache::{Kernel, PoolConfig};
-use weft_engine::sched::mq_deadline::Settings;
+use weft_engine::sched::SchedulerKind;
 use weft_ondisk::Level;
 use weft_sim::drive::{Drive, Model};
 use weft_sim::machine::{Costs, Machine, MachineParts, Pid, Sizes};
@@ -18,8 +18,7 @@ fn parts(model: &str, knobs: Knobs) -> MachineParts {
         members: 4,
         chunk: Sectors(128),
         member_size: None,
-        knobs,
-        queue: Settings::default(),
+        knobs: Knobs { scheduler: SchedulerKind::MqDeadline, ..knobs },
         costs: Costs::ZERO,
         seed: 1,
     }

@@ -5,7 +5,7 @@ use std::any::Any;
 use weft_engine::StripeWaits;
 use weft_engine::knobs::{Activation, Knobs, PriorityRule, Writes};
 use weft_engine::page_cache::{Kernel, PoolConfig};
-use weft_engine::sched::mq_deadline::Settings;
+use weft_engine::sched::SchedulerKind;
 use weft_engine::{Flags, RequestOp};
 use weft_ondisk::Level;
 use weft_sim::drive::Drive;
@@ -61,8 +61,7 @@ fn parts(model: &str, knobs: Knobs) -> MachineParts {
         members: 4,
         chunk: Bytes(CHUNK_PAGES * 4096).sectors_floor(),
         member_size: Some(Sectors(1 << 27)),
-        knobs,
-        queue: Settings::default(),
+        knobs: Knobs { scheduler: SchedulerKind::MqDeadline, ..knobs },
         costs: Costs::ZERO,
         seed: 1,
     }

@@ -2,7 +2,7 @@
 
 use weft_engine::knobs::{Activation, CacheForm, Knobs, PriorityRule, Writes};
 use weft_engine::page_cache::{InodeId, Kernel, PoolConfig};
-use weft_engine::sched::mq_deadline::Settings;
+use weft_engine::sched::SchedulerKind;
 use weft_ondisk::Level;
 use weft_sim::drive::Drive;
 use weft_sim::machine::{Costs, Machine, MachineParts, Pid, Place};
@@ -26,8 +26,7 @@ fn parts(model: &str, priority: PriorityRule) -> MachineParts {
         members: 4,
         chunk: CHUNK.sectors_floor(),
         member_size: (model == "null").then_some(Sectors(1 << 26)),
-        knobs,
-        queue: Settings::default(),
+        knobs: Knobs { scheduler: SchedulerKind::MqDeadline, ..knobs },
         costs: Costs::ZERO,
         seed: 1,
     }

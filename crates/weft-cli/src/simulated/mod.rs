@@ -12,6 +12,7 @@ use clap::Args;
 use indicatif::ProgressBar;
 use signal_hook::consts::SIGINT;
 use weft_engine::knobs::Knobs;
+use weft_engine::sched::SchedulerKind;
 use weft_lab::fio_json::Header;
 use weft_lab::simulate::{
     CostTable, Outcome, Progress, SimulateError, Stop, Volume, faults, models,
@@ -112,6 +113,8 @@ impl Simulated {
             (None, count) => count,
         };
         let mut knobs = if self.tuned_as == "md" { Knobs::md() } else { Knobs::default() };
+        // Simulated members are disks.
+        knobs.scheduler = SchedulerKind::MqDeadline;
         for setting in &self.set {
             let (name, value) = knobs::split(setting)?;
             knobs::set(&mut knobs, name, value).map_err(Failure::usage)?;

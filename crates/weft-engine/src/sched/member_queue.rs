@@ -373,3 +373,6 @@ const DEPTH_UNKNOWN: u32 = 32;
 /// `unplug_thresh` and `unplug_delay` of a queue in 2.6.24.
 const UNPLUG_REQUESTS: usize = 4;
 const UNPLUG_DELAY: Span = Span::millis(3);
+
+#[cfg(test)]
+mod tests;

@@ -232,9 +232,10 @@ impl Volume {
         let position = outstanding.member.and_then(|index| self.array.position_of(index));
         let detached = outstanding.detached;
         if let Some(position) = position {
+            let forgotten = self.array.is_planted(Mutant::CommandEndForgotten);
             let member = &mut self.array.members[position];
             member.in_flight -= outstanding.requests;
-            if outstanding.at_member {
+            if outstanding.at_member && !forgotten {
                 member.queue.ended(outstanding.scheduled);
             }
             if member.read_errors > 0 && !detached {

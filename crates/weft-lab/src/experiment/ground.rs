@@ -4,7 +4,7 @@
 
 use weft_engine::knobs::{self, Knobs};
 use weft_engine::page_cache::{Kernel, PoolConfig};
-use weft_engine::sched::mq_deadline::Settings;
+use weft_engine::sched::SchedulerKind;
 use weft_ondisk::Level;
 use weft_sim::drive::{Drive, Model};
 use weft_sim::machine::{Costs, MachineParts};
@@ -41,6 +41,8 @@ impl Ground {
             Base::Md => Knobs::md(),
             Base::Weft => Knobs::default(),
         };
+        // What the text assumes of the disks' queues, unless it says otherwise.
+        knobs.scheduler = SchedulerKind::MqDeadline;
         let settings = case.knobs.iter().chain(&text.machine.knobs);
         for setting in settings.chain(&column.knobs).chain(on_top) {
             let (name, value) = setting.split_once('=').unwrap_or((setting, ""));
@@ -62,7 +64,6 @@ impl Ground {
             chunk: Bytes::kib(*chunk_kib).sectors_floor(),
             member_size: None,
             knobs,
-            queue: Settings::default(),
             costs: hardware.costs.times(case.costs_times),
             seed: 0,
         };

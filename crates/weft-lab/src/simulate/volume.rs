@@ -2,7 +2,6 @@
 
 use thiserror::Error;
 use weft_engine::knobs::Knobs;
-use weft_engine::sched::mq_deadline::Settings;
 use weft_ondisk::Level;
 use weft_sim::drive::{Drive, Model};
 use weft_sim::machine::{CostTable, Machine, MachineParts, PlannedFault};
@@ -119,7 +118,6 @@ impl Volume {
             chunk: self.chunk.sectors_floor(),
             member_size: self.member_size.map(Bytes::sectors_floor),
             knobs: self.knobs,
-            queue: Settings::default(),
             costs: self.costs.costs,
             seed: self.seed,
         };

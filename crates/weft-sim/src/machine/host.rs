@@ -10,7 +10,6 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 use std::ops::Range;
 
-use weft_engine::knobs::CacheForm;
 use weft_engine::page_cache::InodeId;
 use weft_engine::{
     Attr, Class, ClientRequest, Config, Congestion, Engine, Flags, Input, Notice, Output,
@@ -110,7 +109,7 @@ impl Host {
             (0..).zip(models).map(|(n, model)| Drive::new(model, parts.seed ^ (n << 56))).collect();
         let smallest = drives.iter().map(Drive::capacity).min().unwrap_or_default();
         let size = parts.member_size.unwrap_or(smallest);
-        let assembly = new_array(parts, models.len(), size)?;
+        let assembly = new_array(parts, &drives, size)?;
         let stripes = Stripes::new(parts, &assembly);
         let volume_size = assembly.geometry.array_size().bytes();
         let mut config = Config::for_volume(assembly, parts.knobs);
@@ -118,14 +117,10 @@ impl Host {
         config.client_frames = u32::MAX / 2;
         config.client_credit = Bytes(u64::MAX / 2);
         let frames = (config.client_frames_first(), config.frames_total());
-        let plugs = parts.knobs.stripe_cache_form == CacheForm::Of2008;
         Ok(Self {
             now: Time(0),
             engine: Engine::new(config, Time(0))?,
-            members: drives
-                .into_iter()
-                .map(|drive| Member::new(drive, parts.queue, plugs))
-                .collect(),
+            members: drives.into_iter().map(Member::new).collect(),
             costs: parts.costs,
             timers: BinaryHeap::new(),
             timers_set: 0,

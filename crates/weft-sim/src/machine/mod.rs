@@ -6,7 +6,7 @@
 //! [`World`](crate::World).
 //!
 //! ```text
-//! processes ─ page cache ─ requests ─▶ engine (one server, costs.rs) ─▶ queue + disk of each member (member.rs)
+//! processes ─ page cache ─ requests ─▶ engine (one server, costs.rs) ─▶ disk of each member (member.rs)
 //! ```
 //!
 //! Everything happens at some virtual time; what falls on one time happens in a fixed order: disks
@@ -25,7 +25,6 @@ mod thread;
 use std::any::Any;
 
 use weft_engine::knobs::Knobs;
-use weft_engine::sched::mq_deadline::Settings;
 use weft_units::{Sectors, Time};
 
 pub use cost_table::{CostTable, CostsError};
@@ -52,10 +51,9 @@ pub struct MachineParts {
     pub chunk: Sectors,
     /// How much of each disk is used; `None` is all of it.
     pub member_size: Option<Sectors>,
-    /// Of the volume.
+    /// Of the volume, and of its members' queues: without a scheduler disks are served in the order
+    /// in which they are asked.
     pub knobs: Knobs,
-    /// Of the members' queues.
-    pub queue: Settings,
     /// Of CPU work.
     pub costs: Costs,
     /// For everything that is drawn.

@@ -26,6 +26,8 @@ struct Draw {
     more: Rng,
     /// The same for what surrounds a power cut.
     around: Rng,
+    /// The same for [`Profile::queues`].
+    queues: Rng,
     profile: Profile,
     members: usize,
     parities: usize,
@@ -82,6 +84,13 @@ impl Script {
         if profile.more {
             draw_media(&mut more, &mut options);
         }
+        let mut queues = Rng::new(seed ^ 0x5c4e);
+        if profile.queues {
+            for (name, values) in QUEUES {
+                let knob = options.knobs.parse(name, queues.pick(values));
+                options.knobs.set(knob.expect("they are written as they are parsed"));
+            }
+        }
         let spares = options.spares;
         let columns = chunk.0 * options.full_stripes;
         let size = columns * (members - parities) as u64 * 512;
@@ -90,6 +99,7 @@ impl Script {
             rng,
             more,
             around: Rng::new(seed ^ 0xa20d),
+            queues,
             profile,
             members,
             parities,
@@ -123,6 +133,10 @@ impl Script {
 impl Draw {
     /// What comes before a step, of what [`Profile::more`] adds.
     fn before(&mut self, step: ScriptStep, steps: &mut Vec<ScriptStep>) {
+        if self.profile.queues && self.queues.percent(5) {
+            let (name, values) = self.queues.pick(&QUEUES);
+            steps.push(ScriptStep::Set(name, self.queues.pick(values)));
+        }
         if !self.profile.more {
             return;
         }
@@ -438,6 +452,16 @@ fn draw_knobs(rng: &mut Rng, mut knobs: Knobs, chunk: Sectors) -> Knobs {
     set("activation", rng.pick(&["each_turn", "each_turn", "at_unplug"]));
     knobs
 }
+
+/// Knobs of the queues of members, with values that make requests wait, and be sorted.
+const QUEUES: [(&str, &[&str]); 6] = [
+    ("scheduler", &["none", "mq-deadline", "mq-deadline", "mq-deadline"]),
+    ("queue_depth", &["0", "1", "1", "2", "7"]),
+    ("fifo_batch", &["1", "4", "16"]),
+    ("front_merges", &["0", "1"]),
+    ("read_expire", &["0", "1", "500"]),
+    ("writes_starved", &["0", "2"]),
+];
 
 const KNOBS: [(&str, &str); 28] = [
     ("stripe_cache_size", "17"),

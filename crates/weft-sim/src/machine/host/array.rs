@@ -4,7 +4,9 @@ use weft_engine::assemble::{Assembly, Candidate, Options, assemble};
 use weft_ondisk::NewArray;
 use weft_units::{ByteRange, Sectors};
 
+use super::super::member::device_traits;
 use super::super::{MachineParts, PartsError};
+use crate::drive::Drive;
 
 /// Of the stripe cache: how many stripes it has, and how long what is.
 #[derive(Clone, Copy, Debug)]
@@ -43,13 +45,15 @@ impl Stripes {
 /// A new array in sync.
 pub(super) fn new_array(
     parts: &MachineParts,
-    members: usize,
+    drives: &[Drive],
     size: Sectors,
 ) -> Result<Assembly, PartsError> {
-    let mut array = NewArray::in_sync(parts.level, members, size);
+    let mut array = NewArray::in_sync(parts.level, drives.len(), size);
     array.chunk = Some(parts.chunk);
     let mut candidates = Candidate::of_new(&array)?;
-    candidates.iter_mut().for_each(|candidate| candidate.member.discards = true);
+    for (candidate, drive) in candidates.iter_mut().zip(drives) {
+        (candidate.member.discards, candidate.member.device) = (true, device_traits(drive));
+    }
     let assembly = assemble(&candidates, &Options::default());
     assembly.map_err(|refusal| PartsError::Assembly(refusal.to_string()))
 }

@@ -2,26 +2,27 @@
 
 use std::cmp::Reverse;
 
-use weft_engine::sched::{Direction, IoPriority};
 use weft_engine::{
-    Attr, Class, ClientRequest, ComputeOp, Congestion, Differs, Flags, Input, Located, MemberOp,
-    Output, ReplyError, Run, Token, Value, frames_needed,
+    ClientRequest, ComputeOp, Congestion, Differs, Flags, Input, Located, MemberOp, Output,
+    ReplyError, Run, Token, Value, frames_needed,
 };
-use weft_units::{ByteRange, Bytes, MemberIndex, Span, Time};
+use weft_units::{ByteRange, Bytes, MemberIndex, Sectors, Span, Time};
 
 use super::super::Woken;
-use super::super::member::{Member, Wanted};
+use super::super::member::Member;
 use super::{Asked, Host};
+use crate::drive::Access;
 
 impl Host {
     pub(in crate::machine) fn next_event(&self) -> Option<Time> {
         let disks = self.members.iter().filter_map(Member::next_event).min();
+        let queues = self.engine.queue_wake().map(|at| at.max(self.now));
         let timer = self.timers.peek().map(|Reverse((at, ..))| *at);
         let leaving = self.leaving.front().map(|(at, ..)| *at);
         let engine = if self.inbox.is_empty() { self.engine_woken } else { Some(self.now) };
         let engine = engine.map(|at| at.max(self.engine_free));
         let late = self.faults.as_ref().and_then(|faults| faults.next_event());
-        [disks, timer, leaving, engine, late].into_iter().flatten().min()
+        [disks, queues, timer, leaving, engine, late].into_iter().flatten().min()
     }
 
     pub(in crate::machine) fn advance(&mut self, at: Time) {
@@ -33,17 +34,20 @@ impl Host {
         self.now = at;
         for (index, member) in (0..).zip(&mut self.members) {
             if member.next_event().is_some_and(|next| next <= at) {
-                let (inbox, faults) = (&mut self.inbox, &mut self.faults);
+                let (inbox, faults, engine) = (&mut self.inbox, &mut self.faults, &mut self.engine);
                 member.advance(at, |token| {
+                    engine.ended(token);
                     let result = match faults {
                         Some(faults) => faults.on_done(at, MemberIndex(index), token),
                         None => Some(Ok(Value::Nothing)),
                     };
                     inbox.extend(result.map(|result| Input::Done { token, result }));
                 });
-                member.push(at);
             }
         }
+        // Members go on though the engine is at work: in the kernel that is an interrupt's business.
+        self.engine.run_queues(at);
+        self.submit_dispatched();
         if let Some(faults) = &mut self.faults {
             while let Some((token, result)) = faults.ended(at) {
                 self.inbox.push(Input::Done { token, result });
@@ -80,7 +84,7 @@ impl Host {
         for input in self.inbox.drain(..) {
             self.engine.handle(self.now, input);
         }
-        let turn = self.engine.turn(self.now);
+        let turn = self.engine.decide(self.now);
         let mut cost = self.costs.of_turn(turn.work);
         let mut outputs = Vec::new();
         while let Some(output) = self.engine.poll() {
@@ -93,7 +97,7 @@ impl Host {
         self.engine_free = self.now + cost;
         self.engine_work = Span(self.engine_work.0 + cost.0);
         self.engine_woken =
-            if turn.more { Some(self.engine_free) } else { self.engine.next_wake() };
+            if turn.more { Some(self.engine_free) } else { self.engine.turn_wake() };
         if cost == Span::ZERO {
             self.carry_out(outputs, turn.more);
         } else {
@@ -110,9 +114,7 @@ impl Host {
     fn carry_out(&mut self, outputs: Vec<Output>, more: bool) {
         for output in outputs {
             match output {
-                Output::Submit { token, member, op, attr } => {
-                    self.submit_to(member, token, op, attr);
-                }
+                Output::Submit { token, member, op, .. } => self.submit_to(member, token, op),
                 Output::Compute { token, ops } => {
                     for op in &ops {
                         if let ComputeOp::Recover { lost, .. } = op {
@@ -164,57 +166,54 @@ impl Host {
             }
         }
         let pass_is_over = !more && self.inbox.is_empty();
-        for member in &mut self.members {
-            if pass_is_over {
-                member.unplug();
-            }
-            member.push(self.now);
+        self.engine.unplug_queues(self.now, pass_is_over);
+        self.submit_dispatched();
+    }
+
+    /// Gives the disks what the engine's queues let go.
+    fn submit_dispatched(&mut self) {
+        while let Some(output) = self.engine.poll() {
+            let Output::Submit { token, member, op, .. } = output else {
+                unreachable!("what the engine decided left with its turn")
+            };
+            self.submit_to(member, token, op);
+            self.engine.run_queues(self.now);
         }
     }
 
-    fn submit_to(&mut self, index: MemberIndex, token: Token, op: MemberOp, attr: Attr) {
-        let level = match attr.class {
-            Class::RealTime(_) => IoPriority::RealTime,
-            Class::Idle => IoPriority::Idle,
-            Class::BestEffort(_) | Class::None => IoPriority::BestEffort,
-        };
-        let moves = |direction, first, bytes: u64, fua| Wanted::Move {
-            direction,
-            first,
-            len: Bytes(bytes).sectors_ceil(),
-            fua,
-            level,
-        };
+    fn submit_to(&mut self, index: MemberIndex, token: Token, op: MemberOp) {
         if let Some(faults) = &mut self.faults
             && let Err(fault) = faults.on_submit(self.now, index, token)
         {
+            self.engine.ended(token);
             self.inbox.push(Input::Done { token, result: Err(fault) });
             return;
         }
-        let sum =
-            |parts: &weft_engine::Segments| parts.iter().map(|part| u64::from(part.len)).sum();
-        let wanted = match op {
-            MemberOp::Flush => Wanted::Flush,
-            MemberOp::Read { at, into } => moves(Direction::Read, at, sum(&into), false),
-            MemberOp::Write { at, from, fua } => moves(Direction::Write, at, sum(&from), fua),
+        let sum = |parts: &weft_engine::Segments| {
+            Bytes(parts.iter().map(|part| u64::from(part.len)).sum()).sectors_ceil()
+        };
+        let (access, range) = match op {
+            MemberOp::Flush => (Access::Flush, (Sectors::ZERO, Sectors::ZERO)),
+            MemberOp::Read { at, into } => (Access::Read, (at, sum(&into))),
+            MemberOp::Write { at, from, fua } => (Access::Write { fua }, (at, sum(&from))),
             MemberOp::WriteMetadata { at, bytes } => {
-                moves(Direction::Write, at, bytes.len() as u64, true)
+                let length = Bytes(bytes.len() as u64).sectors_ceil();
+                (Access::Write { fua: true }, (at, length))
             }
             MemberOp::Discard { .. } => {
+                self.engine.ended(token);
                 self.inbox.push(Input::Done { token, result: Ok(Value::Nothing) });
                 return;
             }
         };
-        if let (Some(faults), Wanted::Move { direction, first, len, .. }) =
-            (&mut self.faults, wanted)
-        {
-            match direction {
-                Direction::Read => faults.on_read(self.now, index, token, (first, len)),
-                Direction::Write => faults.on_write(index, (first, len)),
-            }
+        match (&mut self.faults, access) {
+            (Some(faults), Access::Read) => faults.on_read(self.now, index, token, range),
+            (Some(faults), Access::Write { .. }) => faults.on_write(index, range),
+            (Some(_), Access::Flush | Access::Discard) | (None, _) => {}
         }
         let member = &mut self.members[usize::from(index.0)];
-        if !member.submit(self.now, token, wanted) {
+        if !member.submit(self.now, token, access, range) {
+            self.engine.ended(token);
             let result = match &mut self.faults {
                 Some(faults) => faults.on_done(self.now, index, token),
                 None => Some(Ok(Value::Nothing)),

@@ -1,0 +1,434 @@
+//! Tests of a member's queue: merging, sorting, depth, expiry, plug, what passes the scheduler by.
+
+use weft_units::Bytes;
+
+use super::*;
+use crate::contract::frame::Frame;
+use crate::sched::request::{MemberRequest, MergeKind};
+
+const MQ: SchedulerKind = SchedulerKind::MqDeadline;
+
+fn settings(scheduler: SchedulerKind, depth: u32) -> QueueSettings {
+    let (mq_deadline, max) = (Settings::default(), Sectors(1024));
+    QueueSettings { scheduler, mq_deadline, max, depth, plugs: false }
+}
+
+/// A queue, and what was sent: where each command begins, its sectors, and whose requests it has.
+struct Bench {
+    queue: MemberQueue<u32>,
+    now: Time,
+    turn: u64,
+    asked: u32,
+    sent: Vec<(u64, u64, Vec<u32>)>,
+    at_member: Vec<Option<IoPriority>>,
+}
+
+impl Bench {
+    fn new(settings: QueueSettings) -> Self {
+        let mut queue = MemberQueue::new(DeviceTraits::default());
+        queue.configure(settings, 0);
+        let (sent, at_member) = (Vec::new(), Vec::new());
+        Self { queue, now: Time(0), turn: 1, asked: 0, sent, at_member }
+    }
+
+    fn stage(&mut self, op: MemberOp) -> u32 {
+        let owner = self.asked;
+        self.asked += 1;
+        self.queue.stage(Waiting { op, attr: Attr::NONE, owner, since: self.now });
+        owner
+    }
+
+    /// 4 KiB at a place, merged within the turn as `Outbox::stage` does. Whether it was.
+    fn ask(&mut self, write: bool, at: u64) -> bool {
+        let kind = MergeKind { fua: false, stripes: true, attr: Attr::NONE };
+        let (at, max) = (Sectors(at), Bytes::kib(512));
+        let request = MemberRequest { write, sector: at, bytes: Bytes(4096), max, kind };
+        let part = Segment { frame: Frame(1000 + at.0 as u32), offset: 0, len: 4096 };
+        let next = self.queue.next_place();
+        let last = &mut self.queue.last[usize::from(write)];
+        if let Some(place) = last.merge(self.turn, at, &request, next) {
+            self.queue.append(place, &[part]);
+            return true;
+        }
+        let parts = Segments::from_slice(&[part]);
+        self.stage(if write {
+            MemberOp::Write { at, from: parts, fua: false }
+        } else {
+            MemberOp::Read { at, into: parts }
+        });
+        false
+    }
+
+    fn write(&mut self, at: u64) -> bool {
+        self.ask(true, at)
+    }
+
+    /// The turn ends; with `last` whoever brought it has no more.
+    fn end_turn(&mut self, last: bool) {
+        self.turn += 1;
+        self.queue.unplug(self.now);
+        if last {
+            self.queue.end_plug();
+        }
+        self.run();
+    }
+
+    fn run(&mut self) {
+        while let Some(command) = self.queue.dispatch(self.now) {
+            let (at, len) = match &command.op {
+                MemberOp::Read { at, into: parts } | MemberOp::Write { at, from: parts, .. } => {
+                    (at.0, length(parts).0)
+                }
+                MemberOp::WriteMetadata { at, .. } | MemberOp::Discard { at, .. } => (at.0, 0),
+                MemberOp::Flush => (u64::MAX, 0),
+            };
+            self.sent.push((at, len, command.owners.to_vec()));
+            if command.takes_room {
+                self.at_member.push(command.scheduled);
+            }
+        }
+    }
+
+    /// The member ends the first command that it has.
+    fn end_one(&mut self) {
+        let scheduled = self.at_member.remove(0);
+        self.queue.ended(scheduled);
+        self.run();
+    }
+
+    fn drain(&mut self) {
+        while !self.at_member.is_empty() {
+            self.end_one();
+        }
+    }
+
+    fn places(&self) -> Vec<u64> {
+        self.sent.iter().map(|sent| sent.0).collect()
+    }
+}
+
+#[test]
+fn with_none_and_no_bound_nothing_comes_here() {
+    let known = DeviceTraits { depth: Some(8), write_cache: true };
+    let passes = |device, settings| {
+        let mut queue = MemberQueue::<u32>::new(device);
+        queue.configure(settings, 0);
+        queue.passes()
+    };
+    let (none, mq) = (SchedulerKind::None, MQ);
+    assert!(MemberQueue::<u32>::new(DeviceTraits::default()).passes());
+    assert!(passes(DeviceTraits::default(), settings(none, 0)));
+    assert!(!passes(DeviceTraits::default(), settings(none, 4)));
+    assert!(!passes(DeviceTraits::default(), settings(mq, 0)));
+    assert!(!passes(known, settings(none, 0)));
+}
+
+#[test]
+fn depth_bounds_what_the_member_has_and_the_rest_waits() {
+    for (scheduler, expected) in
+        [(SchedulerKind::None, vec![800, 0, 400, 1200]), (MQ, vec![0, 400, 800, 1200])]
+    {
+        let mut bench = Bench::new(settings(scheduler, 2));
+        for at in [800, 0, 400, 1200] {
+            bench.write(at);
+        }
+        bench.end_turn(true);
+        assert_eq!(bench.places(), expected[..2], "{scheduler:?}");
+        assert_eq!(bench.queue.next_wake(bench.now), None, "an answer is what it waits for");
+        bench.end_one();
+        assert_eq!(bench.places(), expected[..3], "{scheduler:?}");
+        bench.drain();
+        assert_eq!(bench.places(), expected, "{scheduler:?}");
+        assert!(bench.queue.is_empty());
+    }
+}
+
+#[test]
+fn a_scheduler_has_something_to_choose_from_though_the_depth_is_not_known() {
+    let mut bench = Bench::new(settings(MQ, 0));
+    for at in 0..100 {
+        bench.write(at * 80);
+    }
+    bench.end_turn(true);
+    assert_eq!(bench.sent.len(), DEPTH_UNKNOWN as usize);
+    bench.drain();
+    assert_eq!(bench.sent.len(), 100);
+}
+
+#[test]
+fn neighbours_are_merged_within_a_turn_by_any_and_across_turns_by_mq_deadline() {
+    for (scheduler, expected) in
+        [(SchedulerKind::None, vec![(900, 8), (0, 16), (16, 8)]), (MQ, vec![(900, 8), (0, 24)])]
+    {
+        let mut bench = Bench::new(settings(scheduler, 1));
+        bench.write(900);
+        bench.end_turn(true);
+        assert!(!bench.write(0) && bench.write(8));
+        bench.end_turn(true);
+        assert!(!bench.write(16), "another turn's is out of reach");
+        bench.end_turn(true);
+        bench.drain();
+        let sent: Vec<_> = bench.sent.iter().map(|sent| (sent.0, sent.1)).collect();
+        assert_eq!(sent, expected, "{scheduler:?}");
+        let owners: usize = bench.sent.iter().map(|sent| sent.2.len()).sum();
+        assert_eq!(owners, 3, "a request that a turn made goes with its own");
+    }
+}
+
+#[test]
+fn a_merged_command_has_its_parts_in_the_order_of_their_places() {
+    let mut bench = Bench::new(settings(MQ, 1));
+    bench.write(900);
+    bench.end_turn(true);
+    for at in [16, 0, 8] {
+        bench.ask(false, at);
+        bench.end_turn(true);
+    }
+    bench.drain();
+    assert_eq!(bench.sent[1], (0, 24, vec![2, 3, 1]));
+}
+
+#[test]
+fn a_read_that_has_waited_too_long_begins_the_next_batch() {
+    let mut one = settings(MQ, 1);
+    one.mq_deadline.fifo_batch = 1;
+    let mut bench = Bench::new(one);
+    bench.ask(false, 500);
+    bench.end_turn(true);
+    bench.ask(false, 100);
+    bench.end_turn(true);
+    bench.now = Time(0) + Span::millis(400);
+    bench.ask(false, 600);
+    bench.ask(false, 700);
+    bench.end_turn(true);
+    bench.end_one();
+    assert_eq!(bench.places(), [500, 600], "the sweep goes up");
+    bench.now = Time(0) + Span::millis(501);
+    bench.end_one();
+    assert_eq!(bench.places(), [500, 600, 100]);
+}
+
+#[test]
+fn a_lower_class_waits_for_a_higher_one_and_says_until_when() {
+    let mut bench = Bench::new(settings(MQ, 4));
+    let attr = |class| Attr { class, ..Attr::NONE };
+    for (owner, class) in [(0, Class::RealTime(0)), (1, Class::BestEffort(4))] {
+        let part = Segment { frame: Frame(1), offset: 0, len: 4096 };
+        let at = Sectors(u64::from(owner) * 80);
+        let op = MemberOp::Read { at, into: Segments::from_slice(&[part]) };
+        bench.queue.stage(Waiting { op, attr: attr(class), owner, since: bench.now });
+    }
+    bench.end_turn(true);
+    assert_eq!(bench.places(), [0]);
+    let wake = bench.queue.next_wake(bench.now).expect("it ages");
+    assert_eq!(wake, Time(0) + Span::secs(10));
+    bench.now = wake;
+    bench.run();
+    assert_eq!(bench.places(), [0, 80]);
+    assert_eq!(bench.queue.next_wake(bench.now), None);
+}
+
+#[test]
+fn flushes_superblocks_and_fua_pass_the_scheduler_by() {
+    let mut bench = Bench::new(settings(MQ, 1));
+    bench.write(800);
+    bench.end_turn(true);
+    bench.write(80);
+    let part = Segment { frame: Frame(1), offset: 0, len: 4096 };
+    let from = Segments::from_slice(&[part]);
+    bench.stage(MemberOp::Write { at: Sectors(400), from, fua: true });
+    bench.stage(MemberOp::WriteMetadata { at: Sectors(8), bytes: vec![0; 4096].into() });
+    bench.stage(MemberOp::Flush);
+    bench.end_turn(true);
+    bench.drain();
+    assert_eq!(bench.places(), [800, 400, 8, u64::MAX, 80]);
+}
+
+#[test]
+fn a_member_without_a_write_cache_is_told_to_flush_at_once() {
+    let mut bench = Bench::new(settings(MQ, 1));
+    bench.queue = MemberQueue::new(DeviceTraits { depth: Some(1), write_cache: false });
+    bench.queue.configure(settings(MQ, 1), 0);
+    bench.write(800);
+    bench.write(80);
+    bench.stage(MemberOp::Flush);
+    bench.end_turn(true);
+    assert_eq!(bench.places(), [u64::MAX, 80], "it takes no room");
+    assert_eq!(bench.at_member.len(), 1);
+}
+
+fn plugs() -> QueueSettings {
+    QueueSettings { plugs: true, ..settings(MQ, 64) }
+}
+
+#[test]
+fn a_queue_of_2008_keeps_what_comes_until_it_is_unplugged() {
+    let asked = |places: &[u64], settings| {
+        let mut bench = Bench::new(settings);
+        for at in places {
+            bench.write(*at);
+            bench.end_turn(false);
+        }
+        bench
+    };
+    assert_eq!(asked(&[0, 8, 16], settings(MQ, 64)).sent.len(), 3, "today's is not plugged");
+    let mut bench = asked(&[0, 8, 16], plugs());
+    assert_eq!((bench.sent.len(), bench.queue.next_wake(Time(0))), (0, Some(Time(3_000_000))));
+    bench.end_turn(true);
+    assert_eq!(bench.sent, [(0, 24, vec![0, 1, 2])]);
+    let mut bench = asked(&[0, 8, 16], plugs());
+    bench.now = Time(2_999_999);
+    bench.run();
+    assert_eq!(bench.sent.len(), 0, "nobody unplugs it");
+    bench.now = Time(3_000_000);
+    bench.run();
+    assert_eq!(bench.sent.len(), 1);
+    // Four requests, and not four parts of one.
+    assert_eq!(asked(&[0, 8, 16, 24, 32], plugs()).sent.len(), 0);
+    assert_eq!(asked(&[0, 80, 160], plugs()).sent.len(), 0);
+    assert_eq!(asked(&[0, 80, 160, 240], plugs()).sent.len(), 4);
+}
+
+#[test]
+fn a_command_that_ends_unplugs_its_queue() {
+    let mut bench = Bench::new(plugs());
+    for at in [0, 80, 160, 240] {
+        bench.write(at);
+    }
+    bench.end_turn(false);
+    bench.write(800);
+    bench.end_turn(false);
+    assert_eq!(bench.sent.len(), 4);
+    bench.end_one();
+    assert_eq!(bench.sent.len(), 5);
+}
+
+#[test]
+fn what_waits_survives_another_scheduler_and_is_counted_right() {
+    let mut bench = Bench::new(settings(MQ, 2));
+    for at in [800, 0, 400, 1200, 1600] {
+        bench.write(at);
+    }
+    bench.end_turn(true);
+    let after = [settings(SchedulerKind::None, 1), settings(MQ, 2), settings(MQ, 0)];
+    for settings in after {
+        bench.at_member.fill(None);
+        bench.queue.configure(settings, bench.at_member.len() as u32);
+        bench.end_one();
+    }
+    bench.drain();
+    let mut owners: Vec<u32> = bench.sent.iter().flat_map(|sent| sent.2.clone()).collect();
+    owners.sort_unstable();
+    assert_eq!(owners, [0, 1, 2, 3, 4]);
+    assert_eq!(bench.queue.in_flight, 0);
+    // With the last bound gone what waits goes, too.
+    let mut bench = Bench::new(settings(SchedulerKind::None, 1));
+    bench.write(0);
+    bench.write(800);
+    bench.end_turn(true);
+    bench.queue.configure(settings(SchedulerKind::None, 0), 1);
+    assert!(bench.queue.passes());
+    bench.run();
+    assert_eq!(bench.sent.len(), 2);
+}
+
+#[test]
+fn what_is_taken_out_is_whole_and_can_be_put_back() {
+    let mut bench = Bench::new(settings(MQ, 1));
+    for at in [0, 80, 160, 240] {
+        bench.write(at);
+    }
+    bench.stage(MemberOp::Flush);
+    bench.end_turn(true);
+    // The flush went first; the four writes wait.
+    let taken = bench.queue.take_waiting();
+    assert_eq!((taken.len(), bench.queue.is_empty()), (4, true));
+    for request in taken.into_iter().filter(|request| request.owner != 2) {
+        bench.queue.put_back(request);
+    }
+    bench.drain();
+    assert_eq!(bench.places(), [u64::MAX, 0, 80, 240]);
+}
+
+/// What is done wrong on purpose.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Planted {
+    Nothing,
+    /// The queue is not told that the member has ended a command.
+    EndNotTold,
+    /// A request that was taken out is not put back.
+    NotPutBack,
+}
+
+/// Requests at random, ended at random, under settings that change; what is wrong, or how many
+/// requests were sent in how many commands.
+fn at_random(seed: u64, planted: Planted) -> Result<(usize, usize), String> {
+    let mut random = seed;
+    let mut below = move |bound: u64| {
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888);
+        (random >> 33) % bound
+    };
+    let (mut bench, mut depth) = (Bench::new(settings(MQ, 3)), 3);
+    for step in 0..400 {
+        bench.now = Time(step * 1_000_000);
+        for _ in 0..below(6) {
+            bench.ask(below(2) == 0, below(64) * 8);
+        }
+        if below(8) == 0 {
+            bench.stage(MemberOp::Flush);
+        }
+        bench.end_turn(below(2) == 0);
+        if bench.at_member.len() as u32 > depth {
+            return Err(format!("{} at the member, depth {depth}", bench.at_member.len()));
+        }
+        for _ in 0..below(6) {
+            if bench.at_member.is_empty() {
+                break;
+            }
+            if planted == Planted::EndNotTold && step == 200 {
+                bench.at_member.remove(0);
+            } else {
+                bench.end_one();
+            }
+        }
+        if below(20) == 0 {
+            let mut taken = bench.queue.take_waiting();
+            if planted == Planted::NotPutBack {
+                taken.pop();
+            }
+            taken.into_iter().for_each(|request| bench.queue.put_back(request));
+        }
+        // A smaller depth holds from the next command on.
+        if below(40) == 0 && bench.at_member.is_empty() {
+            depth = 1 + below(4) as u32;
+            let plugs = below(2) == 0;
+            let scheduler = if below(3) == 0 { SchedulerKind::None } else { MQ };
+            bench.queue.configure(QueueSettings { plugs, ..settings(scheduler, depth) }, 0);
+        }
+    }
+    bench.end_turn(true);
+    bench.drain();
+    let mut owners: Vec<u32> = bench.sent.iter().flat_map(|sent| sent.2.clone()).collect();
+    owners.sort_unstable();
+    if !owners.iter().copied().eq(0..bench.asked) {
+        return Err(format!("{} of {} requests were sent", owners.len(), bench.asked));
+    }
+    match (bench.queue.is_empty(), bench.queue.in_flight) {
+        (true, 0) => Ok((owners.len(), bench.sent.len())),
+        found => Err(format!("empty and in flight at the end: {found:?}")),
+    }
+}
+
+#[test]
+fn nothing_is_lost_sent_twice_or_beyond_the_depth_and_planted_faults_are_found() {
+    let (mut requests, mut commands) = (0, 0);
+    for seed in 1..=50 {
+        let sent = at_random(seed, Planted::Nothing).unwrap_or_else(|wrong| panic!("{wrong}"));
+        (requests, commands) = (requests + sent.0, commands + sent.1);
+    }
+    assert!(requests > 20_000 && commands * 100 < requests * 95, "{requests} in {commands}");
+    for planted in [Planted::EndNotTold, Planted::NotPutBack] {
+        let found = (1..=50).filter(|seed| at_random(*seed, planted).is_err()).count();
+        assert!(found >= 10, "{planted:?} was found {found} times in 50");
+    }
+}

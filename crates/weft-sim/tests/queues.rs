@@ -1,0 +1,193 @@
+//! Tests of the queues of members in front of disks: depth, order, stalls, failures, power cuts.
+
+use weft_engine::knobs::Knobs;
+use weft_engine::mutant::Mutant;
+use weft_engine::sched::SchedulerKind;
+use weft_engine::{Flags, MemberState, RequestOp, Token};
+use weft_sim::bugs::{hunt, script};
+use weft_sim::script::{Profile, Script};
+use weft_sim::{Order, Payload, Rig, World, chunk_kib};
+use weft_units::Span;
+
+const BLOCK: u64 = 4096;
+const NEVER: Span = Span::secs(1 << 20);
+
+/// RAID 5 of five, chunk 64 KiB, that stays dirty and has every block of its first five full
+/// stripes on its disks, and none in its cache. Block 0 is on disk 0, 16 on 1 and so on, P on 4.
+fn five(scheduler: SchedulerKind, queue_depth: u32) -> Rig {
+    let mut rig = Rig::raid5(5, chunk_kib(64)).with(|o| {
+        o.knobs = Knobs { scheduler, queue_depth, safe_mode_delay: NEVER, ..Knobs::md() };
+    });
+    for full_stripe in 0..5 {
+        rig.store(full_stripe * (256 << 10), 256 << 10).unwrap();
+    }
+    rig.stop().recover();
+    rig.store(6 * (256 << 10), BLOCK).unwrap();
+    rig
+}
+
+fn at(rig: &Rig, disk: usize) -> Vec<Token> {
+    rig.outstanding().filter(|(_, p)| p.disk == Some(disk)).map(|(token, _)| token).collect()
+}
+
+/// The most that a disk had outstanding while reads and writes went everywhere.
+fn most_at_once(scheduler: SchedulerKind, queue_depth: u32) -> usize {
+    let mut rig = five(scheduler, queue_depth);
+    let sync = Flags { sync: true, ..Flags::NONE };
+    for block in 0..40 {
+        rig.plug(RequestOp::Write, (block * 7 % 64) * BLOCK, BLOCK, Payload::Tags, sync);
+        rig.plug(RequestOp::Read, (64 + block * 11 % 64) * BLOCK, BLOCK, Payload::Tags, sync);
+    }
+    rig.settle();
+    let mut most = 0;
+    loop {
+        most = (0..5).map(|disk| at(&rig, disk).len()).fold(most, usize::max);
+        if !rig.step(Order::Random) {
+            break;
+        }
+    }
+    rig.finish().must();
+    assert!(rig.verify() > 2500);
+    most
+}
+
+#[test]
+fn a_disk_has_no_more_at_once_than_the_depth_says() {
+    for scheduler in [SchedulerKind::None, SchedulerKind::MqDeadline] {
+        for depth in [1, 2, 5] {
+            assert_eq!(most_at_once(scheduler, depth), depth as usize, "{scheduler:?}");
+        }
+    }
+    // The twin: nothing bounds it.
+    assert!(most_at_once(SchedulerKind::None, 0) > 5);
+}
+
+/// A busy disk answers each request within the bound, though they have waited for longer in its
+/// queue: it does not stall.
+#[test]
+fn stalls_count_from_the_dispatch() {
+    let mut rig = five(SchedulerKind::MqDeadline, 1);
+    let reads = [0, 2, 4].map(|block| rig.get(block * BLOCK, BLOCK));
+    for (turn, read) in reads.into_iter().enumerate() {
+        let [token] = at(&rig, 0)[..] else { panic!("one is at the disk, turn {turn}") };
+        rig.pass_time(Span::millis(1500));
+        assert_eq!(at(&rig, 0), [token], "nothing was read round it");
+        assert!((1..5).all(|disk| at(&rig, disk).is_empty()), "turn {turn}");
+        rig.complete(token);
+        assert!(rig.take_answer(read).is_some_and(|answer| answer.is_ok()), "turn {turn}");
+    }
+    rig.finish().must();
+}
+
+/// The twin: a write is at the disk for too long. Reads that wait behind it are read round the disk,
+/// and were never sent there.
+#[test]
+fn what_waits_behind_a_stalled_disk_is_read_round_it() {
+    for (scheduler, depth, sent) in [
+        (SchedulerKind::None, 1, 1),
+        (SchedulerKind::MqDeadline, 1, 1),
+        (SchedulerKind::None, 0, 5),
+    ] {
+        let mut rig = five(scheduler, depth);
+        rig.disks[0].faults.stalled = true;
+        // A filled stripe, so that nothing is read for it.
+        let sync = Flags { sync: true, ..Flags::NONE };
+        for disk in 0..4 {
+            rig.plug(RequestOp::Write, (disk * 16 + 8) * BLOCK, BLOCK, Payload::Tags, sync);
+        }
+        rig.pass(Span::millis(1));
+        let stuck = at(&rig, 0);
+        assert_eq!(stuck.len(), 1, "the write");
+        let reads = [0, 2, 4, 6].map(|block| rig.get(block * BLOCK, BLOCK));
+        assert_eq!(at(&rig, 0).len(), sent, "{scheduler:?} {depth}");
+        rig.pass(Span::millis(2500));
+        for read in reads {
+            let answer = rig.take_answer(read);
+            assert!(answer.is_some_and(|answer| answer.is_ok()), "{scheduler:?} {depth}");
+        }
+        assert!(at(&rig, 0).starts_with(&stuck));
+        rig.disks[0].faults.stalled = false;
+        rig.finish().must();
+        assert!(rig.verify() > 2500);
+    }
+}
+
+#[test]
+fn what_waits_for_a_disk_that_fails_is_given_up_with_it() {
+    for scheduler in [SchedulerKind::None, SchedulerKind::MqDeadline] {
+        let mut rig = five(scheduler, 1);
+        rig.disks[1].faults.stalled = true;
+        let sync = Flags { sync: true, ..Flags::NONE };
+        let writes: Vec<_> = (0..16)
+            .map(|block| {
+                rig.plug(RequestOp::Write, (16 + block) * BLOCK, BLOCK, Payload::Tags, sync)
+            })
+            .collect();
+        rig.settle();
+        rig.fail_disk(1);
+        rig.run(Order::Fifo);
+        for write in writes {
+            assert_eq!(rig.take_answer(write), Some(Ok(Vec::new())), "{scheduler:?}");
+        }
+        assert_eq!(rig.volume().members[1].state, MemberState::Faulty);
+        rig.disks[1].faults.stalled = false;
+        rig.finish().must();
+        rig.remove(1);
+        assert!(rig.verify() > 2500);
+    }
+}
+
+/// Knobs of a queue change while requests wait in it.
+#[test]
+fn another_scheduler_takes_over_what_waits() {
+    let mut rig = five(SchedulerKind::MqDeadline, 1);
+    let sync = Flags { sync: true, ..Flags::NONE };
+    for block in 0..32 {
+        rig.plug(RequestOp::Write, block * BLOCK, BLOCK, Payload::Tags, sync);
+    }
+    rig.settle();
+    let values = ["none", "mq-deadline", "none", "mq-deadline"];
+    for value in values {
+        rig.steps(5);
+        rig.set("scheduler", value);
+        rig.steps(5);
+        rig.set("queue_depth", if value == "none" { "2" } else { "0" });
+    }
+    rig.finish().must();
+    assert!(rig.verify() > 2500);
+}
+
+/// Power cuts, faults and administrators, with schedulers and bounds that change.
+#[test]
+fn scripts_with_schedulers_keep_every_promise() {
+    let (mut cuts, mut requests, mut sorted, mut bounded) = (0, 0, 0, 0);
+    for seed in 700_000..700_120 {
+        let script = Script::generate(seed, Profile::QUEUES);
+        let Knobs { scheduler, queue_depth, .. } = script.options.knobs;
+        sorted += u64::from(scheduler == SchedulerKind::MqDeadline);
+        bounded += u64::from(queue_depth > 0);
+        let report = script.run().unwrap_or_else(|failure| panic!("{failure}"));
+        cuts += report.coverage.points;
+        requests += report.requests;
+    }
+    println!(
+        "{cuts} cuts, {requests} requests; {sorted} scripts with mq-deadline, {bounded} bounded"
+    );
+    assert!(sorted > 60 && bounded > 60, "{sorted} with mq-deadline, {bounded} bounded");
+    assert!(cuts > 200 && requests > 2000, "{cuts} cuts, {requests} requests");
+}
+
+/// The twin: a queue that is not told that its disk has ended a command is found by such scripts.
+#[test]
+fn scripts_with_schedulers_find_a_queue_that_forgets() {
+    let mutant = Mutant::CommandEndForgotten;
+    let plant = |world: &mut World| {
+        if let Some(engine) = world.engine_mut() {
+            engine.plant(mutant);
+        }
+    };
+    let found = hunt(mutant, Some("I13"), 20, &plant);
+    let number = found.expect("one in 20 scripts shows it");
+    println!("seen in script {number}");
+    assert!(script(mutant, number).run().is_ok(), "without the bug it is clean");
+}
