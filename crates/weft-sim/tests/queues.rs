@@ -79,8 +79,8 @@ fn stalls_count_from_the_dispatch() {
     rig.finish().must();
 }
 
-/// The twin: a write is at the disk for too long. Reads that wait behind it are read round the disk,
-/// and were never sent there.
+/// The twin: a write is at the disk for too long. Reads that wait behind it are read round the
+/// disk, and were never sent there.
 #[test]
 fn what_waits_behind_a_stalled_disk_is_read_round_it() {
     for (scheduler, depth, sent) in [

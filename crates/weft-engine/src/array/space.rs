@@ -1,8 +1,9 @@
 //! Members without space: what they miss, how long they are waited for, and when they fail.
 //!
 //! A member file on a full file system has no space for strips, or for its superblock. What it
-//! misses stays in stripes and is written again later; where that is not possible parity is resynced
-//! (`Array::resync_for_space`). A member is failed after `no_space_wait`, if the others suffice.
+//! misses stays in stripes and is written again later; where that is not possible parity is
+//! resynced (`Array::resync_for_space`). A member is failed after `no_space_wait`, if the others
+//! suffice.
 //!
 //! Source   weft's own; md fails a member at the first write error
 

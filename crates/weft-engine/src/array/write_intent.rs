@@ -2,8 +2,9 @@
 //!
 //! A client's write, and a resync that changes parity, take a `Lease` on the range that they are
 //! about to change, wait until the lease is granted, and give it back after their last member
-//! write. One mark covers the whole array: all leases wait for the same superblock update, and while
-//! one is out the array does not become clean. With a write-intent bitmap there is a mark per region.
+//! write. One mark covers the whole array: all leases wait for the same superblock update, and
+//! while one is out the array does not become clean. With a write-intent bitmap there is a mark per
+//! region.
 //!
 //! Source   md-raid.md §6.5, reliability.md I5 (md: `md_write_start`, `md_write_end`, safe mode)
 

@@ -45,7 +45,8 @@ impl Host {
                 });
             }
         }
-        // Members go on though the engine is at work: in the kernel that is an interrupt's business.
+        // Members go on though the engine is at work: in the kernel that is an interrupt's
+        // business.
         self.engine.run_queues(at);
         self.submit_dispatched();
         if let Some(faults) = &mut self.faults {
