@@ -15,6 +15,7 @@ use weft_engine::{
     Attr, Class, ClientRequest, Config, Congestion, Engine, Flags, Input, Notice, Output,
     RequestOp, Run, Tag,
 };
+use weft_parity::Parity;
 use weft_units::{ByteRange, Bytes, ClientId, Span, Time, VolumeId};
 
 use self::array::{Stripes, new_array};
@@ -32,6 +33,7 @@ pub struct Host {
     engine: Engine,
     members: Vec<Member>,
     costs: Costs,
+    parity: Parity,
     /// Whom to wake when: the time, the order of planning, who.
     timers: BinaryHeap<Reverse<(Time, u64, Pid)>>,
     timers_set: u64,
@@ -122,6 +124,7 @@ impl Host {
             engine: Engine::new(config, Time(0))?,
             members: drives.into_iter().map(Member::new).collect(),
             costs: parts.costs,
+            parity: Parity::detect(),
             timers: BinaryHeap::new(),
             timers_set: 0,
             engine_free: Time(0),

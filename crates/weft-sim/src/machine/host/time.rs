@@ -2,9 +2,10 @@
 
 use std::cmp::Reverse;
 
+use weft_compute::{NoPayload, compute};
 use weft_engine::{
-    ClientRequest, ComputeOp, Congestion, Differs, Flags, Input, Located, MemberOp, Output,
-    ReplyError, Run, Token, Value, frames_needed,
+    ClientRequest, ComputeOp, Congestion, Flags, Input, MemberOp, Output, ReplyError, Run, Token,
+    Value, frames_needed,
 };
 use weft_units::{ByteRange, Bytes, MemberIndex, Sectors, Span, Time};
 
@@ -123,11 +124,7 @@ impl Host {
                             self.recovered += bytes.sum::<u64>();
                         }
                     }
-                    let value = match ops.first() {
-                        Some(ComputeOp::Compare { .. }) => Value::Differs(Differs::default()),
-                        Some(ComputeOp::Locate { .. }) => Value::Located(Located::Clean),
-                        _ => Value::Nothing,
-                    };
+                    let value = compute(&self.parity, &mut NoPayload, &ops);
                     self.engine.recycle(ops);
                     self.inbox.push(Input::Done { token, result: Ok(value) });
                 }
