@@ -127,8 +127,9 @@ use weft_units::{Bytes, Time, VolumeId};
 /// - Time enters only as `now` and never decreases. Two inputs may share one instant.
 /// - `handle` records a fact and decides nothing. What was recorded since the last turn is the
 ///   *plug*: small writes that arrive together are seen together.
-/// - `turn` decides for at most `turn_stripes_max` stripes (8, as md) and says what it did, so that
-///   the simulator can charge CPU time for it before the outputs leave.
+/// - `run` takes a bounded number of turns, each of which decides for at most `turn_stripes_max`
+///   stripes (8, as md), and says what they did, so that the simulator can charge CPU time for it
+///   before the outputs leave.
 /// - Every `Submit` and `Compute` carries a fresh [`Token`] and gets exactly one [`Input::Done`].
 /// - Same config, same sequence of `(now, input)`, same outputs, bit for bit.
 /// - The engine never sees payload: it names frames, the driver owns the memory. Superblocks are
@@ -254,11 +255,14 @@ impl Engine {
     ///
     /// The order is that of every driver: all inputs that are there, the turns, then all outputs.
     /// With [`Turn::more`] the bound ended it: the outputs are to be carried out, and `run` is to
-    /// be called again whether or not there is a new input.
+    /// be called again whether or not there is a new input. A driver whose members go on while the
+    /// engine works takes the halves of a turn apart: [`decide`](Engine::decide), and when that work
+    /// is done [`unplug_queues`](Engine::unplug_queues).
     pub fn run(&mut self, now: Time, turns_max: u32, outputs: &mut VecDeque<Output>) -> Turn {
         let mut all = Turn { work: Work::default(), more: true };
         while all.more && all.work.turns < turns_max {
             let turn = self.turn(now);
+            self.unplug(now, !turn.more);
             all.work += turn.work;
             all.more = turn.more;
         }
@@ -266,16 +270,14 @@ impl Engine {
         all
     }
 
-    /// Decides, for a bounded number of stripes, and sends what the queues of members let go.
-    pub fn turn(&mut self, now: Time) -> Turn {
-        let turn = self.decide(now);
-        self.unplug_queues(now, !turn.more);
+    /// The first half of a turn: decides, for a bounded number of stripes, and appends the outputs.
+    pub fn decide(&mut self, now: Time, outputs: &mut VecDeque<Output>) -> Turn {
+        let turn = self.turn(now);
+        self.out.take_outputs(outputs);
         turn
     }
 
-    /// The first half of a [`turn`](Engine::turn), for drivers whose members go on while the engine
-    /// works: it decides. The second half follows when its work is done.
-    pub fn decide(&mut self, now: Time) -> Turn {
+    fn turn(&mut self, now: Time) -> Turn {
         assert!(now >= self.out.now, "time does not run backwards");
         self.out.now = now;
         self.out.work = Work { turns: 1, ..Work::default() };
@@ -301,10 +303,15 @@ impl Engine {
         Turn { work: self.out.work, more: self.volumes.iter().any(|volume| volume.has_work(now)) }
     }
 
-    /// The second half of a [`turn`](Engine::turn): queues what was decided, and sends what the
-    /// queues of members let go. With `end_plug` whoever brought it has no more.
+    /// The second half of a turn: queues what was decided, and appends what the queues of members
+    /// let go. With `end_plug` whoever brought it has no more.
+    pub fn unplug_queues(&mut self, now: Time, end_plug: bool, outputs: &mut VecDeque<Output>) {
+        self.unplug(now, end_plug);
+        self.out.take_outputs(outputs);
+    }
+
     #[inline]
-    pub fn unplug_queues(&mut self, now: Time, end_plug: bool) {
+    fn unplug(&mut self, now: Time, end_plug: bool) {
         if !self.out.has_queued() {
             return;
         }
@@ -326,23 +333,17 @@ impl Engine {
         }
     }
 
-    /// Sends what the queues of members let go, after [`ended`](Engine::ended) or at
+    /// Appends what the queues of members let go, after [`ended`](Engine::ended) or at
     /// [`queue_wake`](Engine::queue_wake).
-    pub fn run_queues(&mut self, now: Time) {
+    pub fn run_queues(&mut self, now: Time, outputs: &mut VecDeque<Output>) {
         assert!(now >= self.out.now, "time does not run backwards");
         self.out.now = now;
         if self.out.has_queued() {
             for volume in &mut self.volumes {
                 volume.array.run_queues(&mut self.out);
             }
+            self.out.take_outputs(outputs);
         }
-    }
-
-    /// The next thing to do, of what [`decide`](Engine::decide) decided or what queues let go.
-    #[inline]
-    #[must_use]
-    pub fn poll(&mut self) -> Option<Output> {
-        self.out.poll()
     }
 
     /// Takes the list of a computation back, for its allocation, once the driver is done with it. A
@@ -357,7 +358,7 @@ impl Engine {
         self.turn_wake().into_iter().chain(self.queue_wake()).min()
     }
 
-    /// Of [`next_wake`](Engine::next_wake), when a [`turn`](Engine::turn) has something to decide.
+    /// Of [`next_wake`](Engine::next_wake), when a turn has something to decide.
     #[must_use]
     pub fn turn_wake(&self) -> Option<Time> {
         self.volumes.iter().filter_map(|volume| volume.next_wake(&self.out)).min()

@@ -165,11 +165,6 @@ impl Outbox {
         Self { now, turn: 1, ..Self::default() }
     }
 
-    #[inline]
-    pub(crate) fn poll(&mut self) -> Option<Output> {
-        self.outputs.pop_front()
-    }
-
     /// Appends all outputs to those which a driver has not carried out, if it has any.
     pub(crate) fn take_outputs(&mut self, outputs: &mut VecDeque<Output>) {
         if outputs.is_empty() {

@@ -43,7 +43,7 @@ pub struct Host {
     inbox: Vec<Input>,
     /// What the engine said and when it leaves: its work comes before it. And whether it had more
     /// to do.
-    leaving: VecDeque<(Time, Vec<Output>, bool)>,
+    leaving: VecDeque<(Time, VecDeque<Output>, bool)>,
     engine_woken: Option<Time>,
     /// Who asked for what: by the tag of the request.
     requests: BTreeMap<u64, (Asked, ClientRequest)>,

@@ -1,6 +1,7 @@
 //! Event loop of a simulated host: the next event and its effects.
 
 use std::cmp::Reverse;
+use std::collections::VecDeque;
 
 use weft_compute::{NoPayload, compute};
 use weft_engine::{
@@ -48,8 +49,9 @@ impl Host {
         }
         // Members go on though the engine is at work: in the kernel that is an interrupt's
         // business.
-        self.engine.run_queues(at);
-        self.submit_dispatched();
+        let mut dispatched = VecDeque::new();
+        self.engine.run_queues(at, &mut dispatched);
+        self.submit_dispatched(dispatched);
         if let Some(faults) = &mut self.faults {
             while let Some((token, result)) = faults.ended(at) {
                 self.inbox.push(Input::Done { token, result });
@@ -86,14 +88,13 @@ impl Host {
         for input in self.inbox.drain(..) {
             self.engine.handle(self.now, input);
         }
-        let turn = self.engine.decide(self.now);
+        let mut outputs = VecDeque::new();
+        let turn = self.engine.decide(self.now, &mut outputs);
         let mut cost = self.costs.of_turn(turn.work);
-        let mut outputs = Vec::new();
-        while let Some(output) = self.engine.poll() {
-            if let Output::Compute { ops, .. } = &output {
+        for output in &outputs {
+            if let Output::Compute { ops, .. } = output {
                 cost = Span(cost.0 + self.costs.of_compute(ops).0);
             }
-            outputs.push(output);
         }
         // What it works takes its time, then its outputs leave, then it takes the next turn.
         self.engine_free = self.now + cost;
@@ -113,7 +114,7 @@ impl Host {
     }
 
     /// Does what the engine said, which has more to do or has not.
-    fn carry_out(&mut self, outputs: Vec<Output>, more: bool) {
+    fn carry_out(&mut self, outputs: VecDeque<Output>, more: bool) {
         for output in outputs {
             match output {
                 Output::Submit { token, member, op, .. } => self.submit_to(member, token, op),
@@ -164,18 +165,19 @@ impl Host {
             }
         }
         let pass_is_over = !more && self.inbox.is_empty();
-        self.engine.unplug_queues(self.now, pass_is_over);
-        self.submit_dispatched();
+        let mut dispatched = VecDeque::new();
+        self.engine.unplug_queues(self.now, pass_is_over, &mut dispatched);
+        self.submit_dispatched(dispatched);
     }
 
     /// Gives the disks what the engine's queues let go.
-    fn submit_dispatched(&mut self) {
-        while let Some(output) = self.engine.poll() {
+    fn submit_dispatched(&mut self, mut dispatched: VecDeque<Output>) {
+        while let Some(output) = dispatched.pop_front() {
             let Output::Submit { token, member, op, .. } = output else {
                 unreachable!("what the engine decided left with its turn")
             };
             self.submit_to(member, token, op);
-            self.engine.run_queues(self.now);
+            self.engine.run_queues(self.now, &mut dispatched);
         }
     }
 
