@@ -11,36 +11,36 @@
 //! Then it is answered, its frames and credit go back, and the next one that overlaps it starts.
 
 mod command;
+mod events;
 mod members;
 mod ranges;
+mod requests;
 mod sync;
 
 use std::collections::VecDeque;
 
 use smallvec::SmallVec;
-use weft_units::{ByteRange, Bytes, ClientId, Sectors, Slot, Span, Time, VolumeId};
+use weft_units::{ByteRange, Bytes, ClientId, Span, Time, VolumeId};
 
 use self::command::Waiting;
 use self::members::STALL_WARNING;
 use self::ranges::Ranges;
+use self::requests::Active;
 use self::sync::changes_parity;
 use crate::Congestion;
 use crate::array::Array;
-use crate::array::outbox::{Outbox, Outstanding, Owner, Who};
+use crate::array::outbox::{Outbox, Outstanding, Owner};
 use crate::array::resync_window::Resync;
 use crate::array::superblock_round::FlushFor;
-use crate::array::write_intent::Lease;
 use crate::config::VolumeConfig;
 use crate::contract::error::ReplyError;
-use crate::contract::frame::{Frame, Run, frames_needed};
-use crate::contract::input::{ClientRequest, Fault, Flags, RequestOp, SyncAction, Value};
-use crate::contract::output::{Notice, Output};
-use crate::contract::snapshot::{VolumeSnapshot, WrongStrip};
-use crate::contract::token::{RequestId, Tag};
+use crate::contract::frame::{Frame, frames_needed};
+use crate::contract::input::{ClientRequest, Fault, RequestOp, SyncAction, Value};
+use crate::contract::snapshot::VolumeSnapshot;
+use crate::contract::token::RequestId;
 use crate::knobs::{Knob, Knobs, WAITS_WITHOUT_BOUND};
 use crate::mutant::Mutant;
-use crate::raid::parity::streams::WriteStream;
-use crate::raid::{Answer, ArrayIo, Cx, Event, Personality, SPLITTING, StripeMemory, Told};
+use crate::raid::{Answer, Cx, Personality, StripeMemory};
 
 /// One volume: an array and the requests to it.
 #[derive(Clone, Debug)]
@@ -75,39 +75,6 @@ pub(crate) struct Volume {
     full_since: Option<Time>,
     /// A sync ended early because of it.
     sync_failed_full: bool,
-}
-
-/// A request that is not answered yet, or whose frames are still in use.
-#[derive(Clone, Debug)]
-struct Active {
-    client: ClientId,
-    gone: bool,
-    tag: Tag,
-    op: RequestOp,
-    range: ByteRange,
-    /// Of its client's credit.
-    payload: Bytes,
-    frames: Run,
-    flags: Flags,
-    attr: crate::contract::input::Attr,
-    /// Sub-requests that are not done, one until it is submitted, and [`SPLITTING`] while it is
-    /// being split.
-    pending: u64,
-    /// The part of its range that members are told to discard.
-    discarded: Option<ByteRange>,
-    error: Option<ReplyError>,
-    /// A member that it read has stalled.
-    stalled: bool,
-    /// Member reads into its frames that were given up.
-    pins: u32,
-    writes: bool,
-    /// Another request waits for it.
-    waited_for: bool,
-    stream: WriteStream,
-    flushed: bool,
-    /// Of a write that has begun.
-    lease: Option<Lease>,
-    answered: bool,
 }
 
 impl Volume {
@@ -416,310 +383,6 @@ impl Volume {
         self.requests.iter().flatten().map(|request| request.frames.count).sum()
     }
 
-    // Requests.
-
-    fn takes_writes(&mut self, trims: bool, now: Time) -> Result<(), ReplyError> {
-        if self.array.membership.read_only && !self.array.is_planted(Mutant::WriteWhileReadOnly) {
-            return Err(ReplyError::ReadOnly);
-        }
-        if self.array.membership.broken {
-            return Err(ReplyError::Io);
-        }
-        match self.full_since {
-            // What it gives up may be what others need.
-            _ if trims => Ok(()),
-            // One write now and then finds out whether there is space again.
-            Some(since) if now.since(since) < FULL_RETRY => Err(ReplyError::NoSpace),
-            Some(_) => {
-                self.full_since = Some(now);
-                Ok(())
-            }
-            None => Ok(()),
-        }
-    }
-
-    fn enter(&mut self, request: &ClientRequest, writes: bool, now: Time) -> RequestId {
-        let stream = if writes {
-            let ends_at = || self.ranges.write_ends_at(request.range.start.0);
-            let settings = (&self.array.geometry, &self.knobs);
-            self.raid.arrives(request.range, ends_at, settings, now)
-        } else {
-            WriteStream::default()
-        };
-        let active = Active {
-            client: request.client,
-            gone: false,
-            tag: request.tag,
-            op: request.op,
-            range: request.range,
-            payload: request.payload(),
-            frames: request.frames,
-            flags: request.flags,
-            attr: request.attr,
-            pending: 1,
-            discarded: None,
-            error: None,
-            stalled: false,
-            pins: 0,
-            writes,
-            waited_for: false,
-            stream,
-            flushed: false,
-            lease: None,
-            answered: false,
-        };
-        match self.free.pop() {
-            Some(place) => {
-                self.requests[place as usize] = Some(active);
-                RequestId(place)
-            }
-            None => {
-                self.requests.push(Some(active));
-                RequestId(self.requests.len() as u32 - 1)
-            }
-        }
-    }
-
-    fn active(&mut self, id: RequestId) -> &mut Active {
-        self.requests[id.0 as usize].as_mut().expect("a request stays until it is answered")
-    }
-
-    /// Nothing that overlaps it is before it.
-    fn start(&mut self, id: RequestId, out: &mut Outbox) {
-        let request = self.active(id);
-        if !request.writes {
-            self.start_read(id, out);
-            return;
-        }
-        let (range, discards) = (request.range, request.discarded.is_some());
-        let lease = self.array.lease(range);
-        self.active(id).lease = Some(lease);
-        if discards && self.array.is_planted(Mutant::DiscardBeforeDirty) {
-            self.ready.push_back(id);
-            return;
-        }
-        self.before_lease.push_back(id);
-    }
-
-    /// Lets writes through whose lease is granted.
-    fn start_granted(&mut self) {
-        if self.array.membership.broken {
-            while let Some(id) = self.before_lease.pop_front() {
-                self.active(id).error = Some(ReplyError::Io);
-                self.ready.push_back(id);
-            }
-            return;
-        }
-        while self.next_is_granted()
-            && let Some(id) = self.before_lease.pop_front()
-        {
-            let request = self.active(id);
-            if request.flags.preflush && !request.flushed {
-                request.flushed = true;
-                self.array.flushes.arrive(FlushFor::Request(id));
-            } else {
-                self.ready.push_back(id);
-            }
-        }
-    }
-
-    /// Whether the lease of the first write that waits for it is granted.
-    fn next_is_granted(&self) -> bool {
-        let next = self.before_lease.front();
-        let request = next.and_then(|id| self.requests[id.0 as usize].as_ref());
-        let lease = request.and_then(|request| request.lease.as_ref());
-        lease.is_some_and(|lease| self.array.grants(lease))
-    }
-
-    fn start_read(&mut self, id: RequestId, out: &mut Outbox) {
-        let io = self.active(id).io(id);
-        match self.with_raid(out, |raid, cx| raid.read_straight(&io, cx)) {
-            Some(pending) => {
-                self.active(id).pending += pending;
-                self.sub_request_done(id, Ok(()), out);
-            }
-            None => self.ready.push_back(id),
-        }
-    }
-
-    /// Has the personality take what is ready. While it quiesces nothing is begun.
-    fn submit_ready(&mut self, out: &mut Outbox) {
-        if self.ready.is_empty() {
-            return;
-        }
-        let mut later = Vec::new();
-        while let Some(id) = self.ready.pop_front() {
-            if self.active(id).error.is_some() {
-                let io = self.active(id).io(id);
-                self.raid.skip(&io, out.now);
-                self.is_split(id, out);
-                self.sub_request_done(id, Ok(()), out);
-            } else if self.quiescing.is_some() {
-                later.push(id);
-            } else {
-                self.submit(id, out);
-            }
-        }
-        self.ready.extend(later);
-    }
-
-    fn submit(&mut self, id: RequestId, out: &mut Outbox) {
-        let io = self.active(id).io(id);
-        let pending = self.with_raid(out, |raid, cx| raid.submit(&io, cx));
-        // Its sub-requests are pending instead of its being submitted.
-        self.active(id).pending += pending - 1;
-        if pending < SPLITTING {
-            self.is_split(id, out);
-        }
-    }
-
-    /// All of a request is split into sub-requests.
-    fn is_split(&mut self, id: RequestId, out: &mut Outbox) {
-        if self.array.is_planted(Mutant::FrameReusedInFlight) {
-            let frames = std::mem::replace(&mut self.active(id).frames, Run::EMPTY);
-            out.push(Output::Release(frames));
-        }
-    }
-
-    /// A part of a member request is done, or was given up.
-    #[inline]
-    fn part_done(&mut self, part: Who, answer: Answer, out: &mut Outbox) {
-        match self.with_raid(out, |raid, cx| raid.part_done(part, answer, cx)) {
-            Told::Nothing => {}
-            Told::Done(request) => self.sub_request_done(request, Ok(()), out),
-            Told::GivenUp(id) => {
-                let request = self.active(id);
-                request.pins += 1;
-                request.stalled = true;
-                self.sub_request_done(id, Ok(()), out);
-            }
-            Told::ReadFailed { part, asked } => {
-                let request = self.active(part.request);
-                request.pending += SPLITTING - 1;
-                let io = request.io(part.request);
-                self.raid.read_again(part, &io, asked);
-            }
-        }
-    }
-
-    /// One sub-request of a request is done, or its being submitted.
-    #[inline]
-    fn sub_request_done(
-        &mut self,
-        id: RequestId,
-        result: Result<(), ReplyError>,
-        out: &mut Outbox,
-    ) {
-        self.sub_requests_done(id, 1, result, out);
-    }
-
-    /// So many sub-requests of a request are done.
-    #[inline]
-    fn sub_requests_done(
-        &mut self,
-        id: RequestId,
-        sub_requests: u64,
-        result: Result<(), ReplyError>,
-        out: &mut Outbox,
-    ) {
-        let request = self.active(id);
-        if let Err(error) = result {
-            request.error.get_or_insert(error);
-        }
-        request.pending -= sub_requests;
-        if request.pending == 0 {
-            self.all_done(id, out);
-        }
-    }
-
-    fn all_done(&mut self, id: RequestId, out: &mut Outbox) {
-        let reads = self.active(id).op == RequestOp::Read;
-        if reads || self.array.failures_recorded() {
-            self.answer(id, out);
-        } else {
-            self.held.push_back(id);
-        }
-    }
-
-    fn release_held(&mut self, out: &mut Outbox) {
-        let recorded = self.array.failures_recorded();
-        if recorded || self.array.membership.broken {
-            while let Some(id) = self.held.pop_front() {
-                if !recorded && !self.array.is_planted(Mutant::BrokenAcknowledges) {
-                    // It missed a member, and the others will never say so.
-                    self.active(id).error.get_or_insert(ReplyError::Io);
-                }
-                self.answer(id, out);
-            }
-        }
-    }
-
-    #[inline]
-    fn answer(&mut self, id: RequestId, out: &mut Outbox) {
-        let request = self.active(id);
-        request.answered = true;
-        let result = match request.error.take() {
-            Some(error) => Err(error),
-            None if request.stalled => Err(ReplyError::Stalled),
-            None => Ok(()),
-        };
-        let charged = std::mem::take(&mut request.payload).0;
-        let (stream, len) = (request.stream, request.range.len);
-        if request.op == RequestOp::Read && result.is_ok() && !request.gone {
-            // They go back with the reply.
-            request.frames = Run::EMPTY;
-        }
-        let (client, tag, gone) = (request.client, request.tag, request.gone);
-        let lease = request.lease.take();
-        if !gone {
-            out.reply(client, tag, result);
-        }
-        if !(gone && self.array.is_planted(Mutant::CreditLostOnDisconnect)) {
-            out.give_credit(client, charged);
-        }
-        if let Some(lease) = lease {
-            self.raid.answered(stream, len);
-            self.array.give_back(lease, out.now);
-        }
-        let waiting = self.ranges.leave(id);
-        self.forget(id, out);
-        if !waiting.is_empty() {
-            for next in waiting {
-                self.start(next, out);
-            }
-        }
-    }
-
-    /// Gives the frames of an answered request back, once nothing uses them any more.
-    #[inline]
-    fn forget(&mut self, id: RequestId, out: &mut Outbox) {
-        let request = self.active(id);
-        if !request.answered || request.pins > 0 {
-            return;
-        }
-        if request.frames.count > 0 {
-            out.push(Output::Release(request.frames));
-        }
-        self.requests[id.0 as usize] = None;
-        self.free.push(id.0);
-    }
-
-    fn flush_done(&mut self, position: Option<usize>, result: Result<(), Fault>, out: &mut Outbox) {
-        let served = self.array.flush_done(position, result, out);
-        self.flushed(served, out);
-    }
-
-    fn flushed(&mut self, served: Vec<RequestId>, out: &mut Outbox) {
-        for id in served {
-            let request = self.active(id);
-            if request.op == RequestOp::Flush || request.range.len == Bytes::ZERO {
-                self.sub_request_done(id, Ok(()), out);
-            } else {
-                self.ready.push_back(id);
-            }
-        }
-    }
-
     #[inline]
     fn with_raid<T>(
         &mut self,
@@ -730,158 +393,8 @@ impl Volume {
         act(&mut self.raid, &mut cx)
     }
 
-    /// Writes again, now and then, what members had no space for.
-    fn write_deferred(&mut self, out: &mut Outbox) {
-        if self.has_deferred() && self.retry_wake().is_some_and(|time| out.now >= time) {
-            self.full_since = Some(out.now);
-            self.array.give_up_full(self.knobs.no_space_wait, out);
-            self.with_raid(out, |raid, cx| raid.write_deferred(cx));
-            self.take_events(out);
-        }
-    }
-
-    /// When to find out whether there is space again.
-    fn retry_wake(&self) -> Option<Time> {
-        let due = self.full_since? + FULL_RETRY;
-        // A sync that is not to run needs no wake-up.
-        let waits = self.has_deferred() || (self.sync.is_none() && self.sync_is_due(due));
-        (waits && !self.array.membership.broken).then_some(due)
-    }
-
-    #[inline]
-    fn take_events(&mut self, out: &mut Outbox) {
-        if !self.raid.events().is_empty() {
-            self.take_some_events(out);
-        }
-    }
-
-    #[inline(never)]
-    fn take_some_events(&mut self, out: &mut Outbox) {
-        let mut events = std::mem::take(self.raid.events());
-        for event in events.drain(..) {
-            self.event(event, out);
-        }
-        // Keeps the allocation, if nothing was added meanwhile.
-        if self.raid.events().is_empty() {
-            *self.raid.events() = events;
-        }
-    }
-
-    #[inline(always)]
-    fn event(&mut self, event: Event, out: &mut Outbox) {
-        match event {
-            Event::Split { request, sub_requests, whole } => {
-                if whole {
-                    self.is_split(request, out);
-                }
-                let sub_requests = u64::from(sub_requests);
-                self.active(request).pending += sub_requests;
-                self.sub_requests_done(request, SPLITTING, Ok(()), out);
-            }
-            Event::SubRequestsDone { request, sub_requests, result } => {
-                if result.is_err() {
-                    self.raid.request_failed(request);
-                }
-                self.sub_requests_done(request, sub_requests.into(), result, out);
-            }
-            Event::Pinned { .. } | Event::Unpinned { .. }
-                if self.array.is_planted(Mutant::ZeroCopyNotPinned) => {}
-            Event::Pinned { request } => self.active(request).pins += 1,
-            Event::SyncDone { unit, mismatch, wrong, ok } => {
-                let sync = self.sync.as_mut().expect("units are synced for a sync");
-                sync.unit_done(unit, mismatch, ok);
-                if mismatch && sync.action == SyncAction::Check {
-                    let sector = sync.sector_of(unit);
-                    let wrong = wrong.and_then(|slot| {
-                        let member = self.array.at(slot)?;
-                        let at = member.data_sector(sector);
-                        Some(WrongStrip { member: member.info.index, slot, at })
-                    });
-                    sync.found_mismatch(unit, wrong);
-                }
-            }
-            Event::NoSpaceForDiscard { slot, sector } => self.no_space(slot, sector, out),
-            Event::NoSpace { slot, sector } => {
-                // The others agree about a strip that is being rebuilt, or whose member failed
-                // meanwhile.
-                let membership = &self.array.membership;
-                if membership.present().contains(slot) && !membership.is_rebuilding(slot) {
-                    self.array.resync_for_space(sector, false);
-                }
-                self.no_space(slot, sector, out);
-            }
-            Event::Unpinned { request } => self.unpin(request, out),
-            Event::Written => {
-                if self.full_since.take().is_some() {
-                    self.array.found_space();
-                }
-                self.sync_failed_full = false;
-            }
-        }
-    }
-
-    /// A member has no space for data at this data sector.
-    fn no_space(&mut self, slot: Slot, sector: Sectors, out: &mut Outbox) {
-        if let Some(sync) = &mut self.sync {
-            self.sync_failed_full = true;
-            sync.rewind_to(sector);
-        }
-        self.array.found_no_space(slot, out.now);
-        let first = self.full_since.replace(out.now).is_none();
-        if first && let Some(member) = self.array.at(slot) {
-            out.notice(Notice::NoSpace { member: member.info.index });
-        }
-    }
-
-    /// A superblock found no space, or its update waits for some. Nobody waits with it: who would
-    /// is told so, as those are whose strips find no space.
-    #[cold]
-    fn no_superblock_space(&mut self, position: Option<usize>, out: &mut Outbox) {
-        let first = self.full_since.is_none();
-        if first && let Some(position) = position {
-            let member = self.array.members[position].info.index;
-            out.notice(Notice::NoSpace { member });
-        }
-        self.full_since = Some(out.now);
-        if !self.array.update_waits_for_space() {
-            return;
-        }
-        self.array.give_up_full(self.knobs.no_space_wait, out);
-        while let Some(id) = self.before_lease.pop_front() {
-            self.active(id).error = Some(ReplyError::NoSpace);
-            self.ready.push_back(id);
-        }
-        if self.array.is_stuck(self.knobs.no_space_wait) {
-            while let Some(id) = self.held.pop_front() {
-                self.active(id).error.get_or_insert(ReplyError::NoSpace);
-                self.answer(id, out);
-            }
-        }
-    }
-
     fn has_deferred(&self) -> bool {
         self.raid.has_deferred()
-    }
-}
-
-impl Active {
-    /// What its personality has to know of it.
-    #[inline(always)]
-    fn io(&self, id: RequestId) -> ArrayIo {
-        ArrayIo {
-            id,
-            range: self.range,
-            frames: self.frames,
-            attr: self.attr,
-            discarded: self.discarded,
-            writes: self.writes,
-            zeroes: self.op == RequestOp::WriteZeroes,
-            fua: self.flags.fua,
-            sync: self.flags.sync,
-            again: self.flags.again,
-            stream: self.stream,
-            waited_for: self.waited_for,
-        }
     }
 }
 

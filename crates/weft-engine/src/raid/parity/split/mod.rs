@@ -5,9 +5,12 @@
 //!
 //! Source   md-raid.md §2.1, §2.8
 
-use smallvec::{SmallVec, smallvec};
+mod cursor;
+
+use smallvec::SmallVec;
 use weft_units::{ByteRange, Bytes, FRAME_BYTES, SECTOR_BYTES, Slot, Time};
 
+use self::cursor::{Cursor, UnitRun};
 use super::cache::Acquired;
 use super::streams::WriteStream;
 use super::stripes::Arrival;
@@ -56,35 +59,6 @@ struct Attaching<'a> {
     /// The cache waits for its new size: only what was begun goes on.
     frozen: bool,
     off_by_one: bool,
-}
-
-/// How far a long request is attached: which units of the present sub-request of at most 256 are
-/// done.
-#[derive(Clone, Debug)]
-struct Cursor {
-    /// Bytes of the volume that the present sub-request is made of.
-    from: u64,
-    to: u64,
-    /// The same in units, rounded out.
-    first: u64,
-    end: u64,
-    /// Offset within the sub-request at which to go on.
-    at: u64,
-    done: SmallVec<[u64; 4]>,
-    left: u64,
-}
-
-/// Units of a request that lie in stripes of one full stripe that follow each other: of the same
-/// data chunks in each.
-#[derive(Clone, Debug)]
-struct UnitRun {
-    /// Where the cursor was: one of the units of the lowest stripe.
-    first: u64,
-    stripes: u64,
-    /// Stripes that the request needs of this chunk.
-    wanted: u64,
-    /// The unit of each data chunk in the lowest stripe, if it is meant.
-    units: SmallVec<[Option<u64>; 4]>,
 }
 
 /// How an attempt to attach a request ended.
@@ -376,7 +350,7 @@ impl ParityRaid {
                     if cx.frozen || others {
                         return Attached::SubRequest;
                     }
-                    let new = Cursor::new(cx, from, end, unit);
+                    let new = Cursor::new(cx.geometry, from, end, unit);
                     cursor.insert(Box::new(new))
                 }
             };
@@ -551,99 +525,6 @@ impl ArrayIo {
     }
 }
 
-impl Cursor {
-    /// The next sub-request of a request that goes on at the byte `from` and ends at `request_end`.
-    fn new(cx: &Attaching<'_>, from: u64, request_end: u64, unit: u64) -> Self {
-        let first = from / unit;
-        let end = request_end.div_ceil(unit).min(first + UNITS_MAX);
-        let (at, left) = (first_unit(cx.geometry, first, end, unit), end - first);
-        let done = smallvec![0; left.div_ceil(64) as usize];
-        Self { from, to: end * unit, first, end, at, done, left }
-    }
-
-    /// The next unit that is not attached, going up from where it began and around.
-    fn next(&self) -> Option<u64> {
-        let is_left = |unit: &u64| !self.is_done(*unit);
-        (self.at..self.end).find(is_left).or_else(|| (self.first..self.at).find(is_left))
-    }
-
-    fn is_done(&self, unit: u64) -> bool {
-        let bit = unit - self.first;
-        self.done[(bit / 64) as usize] >> (bit % 64) & 1 == 1
-    }
-
-    /// The stripes to attach next, of a request that ends at the byte `end`: from the next unit
-    /// upwards.
-    fn run(&self, geometry: &Geometry, unit: u64, end: u64) -> UnitRun {
-        let first = self.next().expect("units are left");
-        self.run_from(first, geometry, unit, end)
-    }
-
-    /// The units from this one on that are not attached.
-    fn units_left(&self, from: u64) -> impl Iterator<Item = u64> + '_ {
-        (self.first.max(from)..self.end).filter(|unit| !self.is_done(*unit))
-    }
-
-    /// The same from one that is not attached.
-    fn run_from(&self, first: u64, geometry: &Geometry, unit: u64, end: u64) -> UnitRun {
-        let units_per_chunk = geometry.chunk().bytes().0 / unit;
-        let data_members = u64::from(geometry.data_members());
-        let in_chunk = first & (units_per_chunk - 1);
-        let full_stripe = first / (units_per_chunk * data_members) * data_members;
-        let wanted = (units_per_chunk - in_chunk).min(self.end - first);
-        let mut stripes = (1..wanted).find(|stripe| self.is_done(first + stripe)).unwrap_or(wanted);
-        // Units that the request begins or ends within are runs of their own.
-        let begins_within = u64::from(self.from > self.first * unit);
-        let ends_within = u64::from(end < self.end * unit);
-        let edges =
-            [self.first, self.first + begins_within, self.end - ends_within, self.end, u64::MAX];
-        let mut units = SmallVec::new();
-        for chunk in full_stripe..full_stripe + data_members {
-            let number = chunk * units_per_chunk + in_chunk;
-            units.push((self.first..self.end).contains(&number).then_some(number));
-            let edge = edges.into_iter().find(|edge| *edge > number).expect("the last is far away");
-            stripes = stripes.min(edge - number);
-        }
-        UnitRun { first, stripes, wanted, units }
-    }
-
-    /// Marks the units of so many stripes.
-    fn take(&mut self, run: &UnitRun, stripes: u64) {
-        for (_, number) in run.strips() {
-            for bit in number - self.first..number - self.first + stripes {
-                debug_assert_eq!(self.done[(bit / 64) as usize] >> (bit % 64) & 1, 0);
-                self.done[(bit / 64) as usize] |= 1 << (bit % 64);
-            }
-            self.left -= stripes;
-        }
-        while self.at < self.end && self.is_done(self.at) {
-            self.at += 1;
-        }
-    }
-}
-
-impl UnitRun {
-    /// The data chunks that are meant, and the unit of each in the lowest stripe.
-    fn strips(&self) -> impl Iterator<Item = (u16, u64)> {
-        let meant = |(index, unit): (u16, &Option<u64>)| unit.map(|unit| (index, unit));
-        (0..).zip(&self.units).filter_map(meant)
-    }
-}
-
-/// The unit that a request's sub-request begins with (md's `raid5_bio_lowest_chunk_sector`).
-fn first_unit(geometry: &Geometry, first: u64, end: u64, unit: u64) -> u64 {
-    let units_per_chunk = geometry.chunk().bytes().0 / unit;
-    let next_chunk = (first / units_per_chunk + 1) * units_per_chunk;
-    if next_chunk >= end {
-        return first;
-    }
-    let position = geometry.locate(Bytes(first * unit).sectors_floor());
-    let parity = geometry.placement(position.full_stripe).parity();
-    let members = geometry.members();
-    let higher = (position.slot.0 + 1..members).any(|slot| !parity.contains(Slot(slot)));
-    if higher { next_chunk } else { first }
-}
-
 #[inline]
 fn attaching<'a>(cx: &'a Cx<'_>, frozen: bool) -> Attaching<'a> {
     Attaching {
@@ -677,6 +558,3 @@ fn beside(discarded: Option<ByteRange>, from: u64, end: u64) -> (u64, u64) {
         None => (from, end),
     }
 }
-
-/// Units that a request attaches at a time (md: `RAID5_MAX_REQ_STRIPES`).
-const UNITS_MAX: u64 = 256;

@@ -1,0 +1,203 @@
+//! Order in which a long request is attached to stripes: pure arithmetic over its units.
+//!
+//! A unit is a strip's length of the volume. A request is cut into sub-requests of at most 256 units;
+//! one that reaches into the next member's chunk begins there, so that member offsets go up.
+//!
+//! Source   md-raid.md §2.1 (md: `raid5_bio_lowest_chunk_sector`, `RAID5_MAX_REQ_STRIPES`)
+
+use smallvec::{SmallVec, smallvec};
+use weft_units::{Bytes, Slot};
+
+use crate::layout::geometry::Geometry;
+
+/// How far a long request is attached: which units of the present sub-request of at most 256 are
+/// done.
+#[derive(Clone, Debug)]
+pub(super) struct Cursor {
+    /// Bytes of the volume that the present sub-request is made of.
+    pub(super) from: u64,
+    pub(super) to: u64,
+    /// The same in units, rounded out.
+    pub(super) first: u64,
+    end: u64,
+    /// Offset within the sub-request at which to go on.
+    at: u64,
+    done: SmallVec<[u64; 4]>,
+    pub(super) left: u64,
+}
+
+/// Units of a request that lie in stripes of one full stripe that follow each other: of the same
+/// data chunks in each.
+#[derive(Clone, Debug)]
+pub(super) struct UnitRun {
+    /// Where the cursor was: one of the units of the lowest stripe.
+    pub(super) first: u64,
+    pub(super) stripes: u64,
+    /// Stripes that the request needs of this chunk.
+    pub(super) wanted: u64,
+    /// The unit of each data chunk in the lowest stripe, if it is meant.
+    units: SmallVec<[Option<u64>; 4]>,
+}
+
+impl Cursor {
+    /// The next sub-request of a request that goes on at the byte `from` and ends at `request_end`.
+    pub(super) fn new(geometry: &Geometry, from: u64, request_end: u64, unit: u64) -> Self {
+        let first = from / unit;
+        let end = request_end.div_ceil(unit).min(first + UNITS_MAX);
+        let (at, left) = (first_unit(geometry, first, end, unit), end - first);
+        let done = smallvec![0; left.div_ceil(64) as usize];
+        Self { from, to: end * unit, first, end, at, done, left }
+    }
+
+    /// The next unit that is not attached, going up from where it began and around.
+    fn next(&self) -> Option<u64> {
+        let is_left = |unit: &u64| !self.is_done(*unit);
+        (self.at..self.end).find(is_left).or_else(|| (self.first..self.at).find(is_left))
+    }
+
+    fn is_done(&self, unit: u64) -> bool {
+        let bit = unit - self.first;
+        self.done[(bit / 64) as usize] >> (bit % 64) & 1 == 1
+    }
+
+    /// The stripes to attach next, of a request that ends at the byte `end`: from the next unit
+    /// upwards.
+    pub(super) fn run(&self, geometry: &Geometry, unit: u64, end: u64) -> UnitRun {
+        let first = self.next().expect("units are left");
+        self.run_from(first, geometry, unit, end)
+    }
+
+    /// The units from this one on that are not attached.
+    pub(super) fn units_left(&self, from: u64) -> impl Iterator<Item = u64> + '_ {
+        (self.first.max(from)..self.end).filter(|unit| !self.is_done(*unit))
+    }
+
+    /// The same from one that is not attached.
+    pub(super) fn run_from(&self, first: u64, geometry: &Geometry, unit: u64, end: u64) -> UnitRun {
+        let units_per_chunk = geometry.chunk().bytes().0 / unit;
+        let data_members = u64::from(geometry.data_members());
+        let in_chunk = first & (units_per_chunk - 1);
+        let full_stripe = first / (units_per_chunk * data_members) * data_members;
+        let wanted = (units_per_chunk - in_chunk).min(self.end - first);
+        let mut stripes = (1..wanted).find(|stripe| self.is_done(first + stripe)).unwrap_or(wanted);
+        // Units that the request begins or ends within are runs of their own.
+        let begins_within = u64::from(self.from > self.first * unit);
+        let ends_within = u64::from(end < self.end * unit);
+        let edges =
+            [self.first, self.first + begins_within, self.end - ends_within, self.end, u64::MAX];
+        let mut units = SmallVec::new();
+        for chunk in full_stripe..full_stripe + data_members {
+            let number = chunk * units_per_chunk + in_chunk;
+            units.push((self.first..self.end).contains(&number).then_some(number));
+            let edge = edges.into_iter().find(|edge| *edge > number).expect("the last is far away");
+            stripes = stripes.min(edge - number);
+        }
+        UnitRun { first, stripes, wanted, units }
+    }
+
+    /// Marks the units of so many stripes.
+    pub(super) fn take(&mut self, run: &UnitRun, stripes: u64) {
+        for (_, number) in run.strips() {
+            for bit in number - self.first..number - self.first + stripes {
+                debug_assert_eq!(self.done[(bit / 64) as usize] >> (bit % 64) & 1, 0);
+                self.done[(bit / 64) as usize] |= 1 << (bit % 64);
+            }
+            self.left -= stripes;
+        }
+        while self.at < self.end && self.is_done(self.at) {
+            self.at += 1;
+        }
+    }
+}
+
+impl UnitRun {
+    /// The data chunks that are meant, and the unit of each in the lowest stripe.
+    pub(super) fn strips(&self) -> impl Iterator<Item = (u16, u64)> {
+        let meant = |(index, unit): (u16, &Option<u64>)| unit.map(|unit| (index, unit));
+        (0..).zip(&self.units).filter_map(meant)
+    }
+}
+
+/// The unit that a request's sub-request begins with (md's `raid5_bio_lowest_chunk_sector`).
+fn first_unit(geometry: &Geometry, first: u64, end: u64, unit: u64) -> u64 {
+    let units_per_chunk = geometry.chunk().bytes().0 / unit;
+    let next_chunk = (first / units_per_chunk + 1) * units_per_chunk;
+    if next_chunk >= end {
+        return first;
+    }
+    let position = geometry.locate(Bytes(first * unit).sectors_floor());
+    let parity = geometry.placement(position.full_stripe).parity();
+    let members = geometry.members();
+    let higher = (position.slot.0 + 1..members).any(|slot| !parity.contains(Slot(slot)));
+    if higher { next_chunk } else { first }
+}
+
+/// Units that a request attaches at a time (md: `RAID5_MAX_REQ_STRIPES`).
+const UNITS_MAX: u64 = 256;
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use weft_ondisk::Level;
+    use weft_units::Sectors;
+
+    use super::*;
+
+    const UNIT: u64 = 4096;
+
+    /// Attaches a request of these bytes run by run, as many stripes of each as `grant` gives.
+    /// Its units in order of attaching.
+    fn attach(geometry: &Geometry, from: u64, end: u64, grant: impl Fn(u64) -> u64) -> Vec<u64> {
+        let (mut units, mut at) = (Vec::new(), from);
+        while at < end {
+            let mut cursor = Cursor::new(geometry, at, end, UNIT);
+            while cursor.left > 0 {
+                let run = cursor.run(geometry, UNIT, end);
+                assert!(0 < run.stripes && run.stripes <= run.wanted);
+                let stripes = grant(run.stripes);
+                for (index, number) in run.strips() {
+                    for unit in number..number + stripes {
+                        let position = geometry.locate(Bytes(unit * UNIT).sectors_floor());
+                        assert_eq!(position.data_index, index, "unit {unit}");
+                        units.push(unit);
+                    }
+                }
+                cursor.take(&run, stripes);
+            }
+            at = cursor.to;
+        }
+        units
+    }
+
+    #[test]
+    fn every_unit_of_a_request_is_attached_once_wherever_it_lies() {
+        let mut requests = 0;
+        for (level, members, chunk) in [
+            (Level::Raid4, 3, 8),
+            (Level::Raid5, 3, 16),
+            (Level::Raid5, 4, 64),
+            (Level::Raid6, 5, 32),
+            (Level::Raid6, 6, 128),
+        ] {
+            let layout = if level == Level::Raid4 { 0 } else { 2 };
+            let size = Sectors(chunk * 64);
+            let geometry = Geometry::new(level, layout, members, Sectors(chunk), size).unwrap();
+            let full_stripe = geometry.full_stripe_bytes();
+            let starts = [0, 512, UNIT, UNIT + 512, full_stripe - UNIT, full_stripe - 512];
+            let lengths = [512, UNIT, 3 * UNIT, full_stripe, full_stripe + 512, 5 * full_stripe];
+            for (from, len) in starts.into_iter().flat_map(|it| lengths.map(|len| (it, len))) {
+                for grant in [|wanted| wanted, |_| 1, |wanted: u64| wanted.div_ceil(2)] {
+                    let end = from + len;
+                    let units = attach(&geometry, from, end, grant);
+                    let once: BTreeSet<u64> = units.iter().copied().collect();
+                    assert_eq!(once.len(), units.len(), "{level} {members}: {from}+{len}");
+                    let all = from / UNIT..end.div_ceil(UNIT);
+                    assert!(once.into_iter().eq(all), "{level} {members}: {from}+{len}");
+                    requests += 1;
+                }
+            }
+        }
+        assert_eq!(requests, 5 * 36 * 3);
+    }
+}

@@ -1,0 +1,143 @@
+//! Events of the personality, and members without space: what follows from them for the volume.
+
+use weft_units::{Sectors, Slot, Time};
+
+use super::{FULL_RETRY, Volume};
+use crate::array::outbox::Outbox;
+use crate::contract::error::ReplyError;
+use crate::contract::input::SyncAction;
+use crate::contract::output::Notice;
+use crate::contract::snapshot::WrongStrip;
+use crate::mutant::Mutant;
+use crate::raid::{Event, SPLITTING};
+
+impl Volume {
+    /// Writes again, now and then, what members had no space for.
+    pub(super) fn write_deferred(&mut self, out: &mut Outbox) {
+        if self.has_deferred() && self.retry_wake().is_some_and(|time| out.now >= time) {
+            self.full_since = Some(out.now);
+            self.array.give_up_full(self.knobs.no_space_wait, out);
+            self.with_raid(out, |raid, cx| raid.write_deferred(cx));
+            self.take_events(out);
+        }
+    }
+
+    /// When to find out whether there is space again.
+    pub(super) fn retry_wake(&self) -> Option<Time> {
+        let due = self.full_since? + FULL_RETRY;
+        // A sync that is not to run needs no wake-up.
+        let waits = self.has_deferred() || (self.sync.is_none() && self.sync_is_due(due));
+        (waits && !self.array.membership.broken).then_some(due)
+    }
+
+    #[inline]
+    pub(super) fn take_events(&mut self, out: &mut Outbox) {
+        if !self.raid.events().is_empty() {
+            self.take_some_events(out);
+        }
+    }
+
+    #[inline(never)]
+    fn take_some_events(&mut self, out: &mut Outbox) {
+        let mut events = std::mem::take(self.raid.events());
+        for event in events.drain(..) {
+            self.event(event, out);
+        }
+        // Keeps the allocation, if nothing was added meanwhile.
+        if self.raid.events().is_empty() {
+            *self.raid.events() = events;
+        }
+    }
+
+    #[inline(always)]
+    fn event(&mut self, event: Event, out: &mut Outbox) {
+        match event {
+            Event::Split { request, sub_requests, whole } => {
+                if whole {
+                    self.is_split(request, out);
+                }
+                let sub_requests = u64::from(sub_requests);
+                self.active(request).pending += sub_requests;
+                self.sub_requests_done(request, SPLITTING, Ok(()), out);
+            }
+            Event::SubRequestsDone { request, sub_requests, result } => {
+                if result.is_err() {
+                    self.raid.request_failed(request);
+                }
+                self.sub_requests_done(request, sub_requests.into(), result, out);
+            }
+            Event::Pinned { .. } | Event::Unpinned { .. }
+                if self.array.is_planted(Mutant::ZeroCopyNotPinned) => {}
+            Event::Pinned { request } => self.active(request).pins += 1,
+            Event::SyncDone { unit, mismatch, wrong, ok } => {
+                let sync = self.sync.as_mut().expect("units are synced for a sync");
+                sync.unit_done(unit, mismatch, ok);
+                if mismatch && sync.action == SyncAction::Check {
+                    let sector = sync.sector_of(unit);
+                    let wrong = wrong.and_then(|slot| {
+                        let member = self.array.at(slot)?;
+                        let at = member.data_sector(sector);
+                        Some(WrongStrip { member: member.info.index, slot, at })
+                    });
+                    sync.found_mismatch(unit, wrong);
+                }
+            }
+            Event::NoSpaceForDiscard { slot, sector } => self.no_space(slot, sector, out),
+            Event::NoSpace { slot, sector } => {
+                // The others agree about a strip that is being rebuilt, or whose member failed
+                // meanwhile.
+                let membership = &self.array.membership;
+                if membership.present().contains(slot) && !membership.is_rebuilding(slot) {
+                    self.array.resync_for_space(sector, false);
+                }
+                self.no_space(slot, sector, out);
+            }
+            Event::Unpinned { request } => self.unpin(request, out),
+            Event::Written => {
+                if self.full_since.take().is_some() {
+                    self.array.found_space();
+                }
+                self.sync_failed_full = false;
+            }
+        }
+    }
+
+    /// A member has no space for data at this data sector.
+    fn no_space(&mut self, slot: Slot, sector: Sectors, out: &mut Outbox) {
+        if let Some(sync) = &mut self.sync {
+            self.sync_failed_full = true;
+            sync.rewind_to(sector);
+        }
+        self.array.found_no_space(slot, out.now);
+        let first = self.full_since.replace(out.now).is_none();
+        if first && let Some(member) = self.array.at(slot) {
+            out.notice(Notice::NoSpace { member: member.info.index });
+        }
+    }
+
+    /// A superblock found no space, or its update waits for some. Nobody waits with it: who would
+    /// is told so, as those are whose strips find no space.
+    #[cold]
+    pub(super) fn no_superblock_space(&mut self, position: Option<usize>, out: &mut Outbox) {
+        let first = self.full_since.is_none();
+        if first && let Some(position) = position {
+            let member = self.array.members[position].info.index;
+            out.notice(Notice::NoSpace { member });
+        }
+        self.full_since = Some(out.now);
+        if !self.array.update_waits_for_space() {
+            return;
+        }
+        self.array.give_up_full(self.knobs.no_space_wait, out);
+        while let Some(id) = self.before_lease.pop_front() {
+            self.active(id).error = Some(ReplyError::NoSpace);
+            self.ready.push_back(id);
+        }
+        if self.array.is_stuck(self.knobs.no_space_wait) {
+            while let Some(id) = self.held.pop_front() {
+                self.active(id).error.get_or_insert(ReplyError::NoSpace);
+                self.answer(id, out);
+            }
+        }
+    }
+}

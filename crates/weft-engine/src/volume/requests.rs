@@ -1,0 +1,379 @@
+//! Requests of a volume on their way: through the gates to the personality, and to their answers.
+
+use weft_units::{ByteRange, Bytes, ClientId, Time};
+
+use super::{FULL_RETRY, Volume};
+use crate::array::outbox::{Outbox, Who};
+use crate::array::superblock_round::FlushFor;
+use crate::array::write_intent::Lease;
+use crate::contract::error::ReplyError;
+use crate::contract::frame::Run;
+use crate::contract::input::{Attr, ClientRequest, Fault, Flags, RequestOp};
+use crate::contract::output::Output;
+use crate::contract::token::{RequestId, Tag};
+use crate::mutant::Mutant;
+use crate::raid::parity::streams::WriteStream;
+use crate::raid::{Answer, ArrayIo, SPLITTING, Told};
+
+/// A request that is not answered yet, or whose frames are still in use.
+#[derive(Clone, Debug)]
+pub(super) struct Active {
+    pub(super) client: ClientId,
+    pub(super) gone: bool,
+    pub(super) tag: Tag,
+    pub(super) op: RequestOp,
+    pub(super) range: ByteRange,
+    /// Of its client's credit.
+    pub(super) payload: Bytes,
+    pub(super) frames: Run,
+    pub(super) flags: Flags,
+    pub(super) attr: Attr,
+    /// Sub-requests that are not done, one until it is submitted, and [`SPLITTING`] while it is
+    /// being split.
+    pub(super) pending: u64,
+    /// The part of its range that members are told to discard.
+    pub(super) discarded: Option<ByteRange>,
+    pub(super) error: Option<ReplyError>,
+    /// A member that it read has stalled.
+    pub(super) stalled: bool,
+    /// Member reads into its frames that were given up.
+    pub(super) pins: u32,
+    pub(super) writes: bool,
+    /// Another request waits for it.
+    pub(super) waited_for: bool,
+    pub(super) stream: WriteStream,
+    pub(super) flushed: bool,
+    /// Of a write that has begun.
+    pub(super) lease: Option<Lease>,
+    pub(super) answered: bool,
+}
+
+impl Volume {
+    pub(super) fn takes_writes(&mut self, trims: bool, now: Time) -> Result<(), ReplyError> {
+        if self.array.membership.read_only && !self.array.is_planted(Mutant::WriteWhileReadOnly) {
+            return Err(ReplyError::ReadOnly);
+        }
+        if self.array.membership.broken {
+            return Err(ReplyError::Io);
+        }
+        match self.full_since {
+            // What it gives up may be what others need.
+            _ if trims => Ok(()),
+            // One write now and then finds out whether there is space again.
+            Some(since) if now.since(since) < FULL_RETRY => Err(ReplyError::NoSpace),
+            Some(_) => {
+                self.full_since = Some(now);
+                Ok(())
+            }
+            None => Ok(()),
+        }
+    }
+
+    pub(super) fn enter(&mut self, request: &ClientRequest, writes: bool, now: Time) -> RequestId {
+        let stream = if writes {
+            let ends_at = || self.ranges.write_ends_at(request.range.start.0);
+            let settings = (&self.array.geometry, &self.knobs);
+            self.raid.arrives(request.range, ends_at, settings, now)
+        } else {
+            WriteStream::default()
+        };
+        let active = Active {
+            client: request.client,
+            gone: false,
+            tag: request.tag,
+            op: request.op,
+            range: request.range,
+            payload: request.payload(),
+            frames: request.frames,
+            flags: request.flags,
+            attr: request.attr,
+            pending: 1,
+            discarded: None,
+            error: None,
+            stalled: false,
+            pins: 0,
+            writes,
+            waited_for: false,
+            stream,
+            flushed: false,
+            lease: None,
+            answered: false,
+        };
+        match self.free.pop() {
+            Some(place) => {
+                self.requests[place as usize] = Some(active);
+                RequestId(place)
+            }
+            None => {
+                self.requests.push(Some(active));
+                RequestId(self.requests.len() as u32 - 1)
+            }
+        }
+    }
+
+    pub(super) fn active(&mut self, id: RequestId) -> &mut Active {
+        self.requests[id.0 as usize].as_mut().expect("a request stays until it is answered")
+    }
+
+    /// Nothing that overlaps it is before it.
+    pub(super) fn start(&mut self, id: RequestId, out: &mut Outbox) {
+        let request = self.active(id);
+        if !request.writes {
+            self.start_read(id, out);
+            return;
+        }
+        let (range, discards) = (request.range, request.discarded.is_some());
+        let lease = self.array.lease(range);
+        self.active(id).lease = Some(lease);
+        if discards && self.array.is_planted(Mutant::DiscardBeforeDirty) {
+            self.ready.push_back(id);
+            return;
+        }
+        self.before_lease.push_back(id);
+    }
+
+    /// Lets writes through whose lease is granted.
+    pub(super) fn start_granted(&mut self) {
+        if self.array.membership.broken {
+            while let Some(id) = self.before_lease.pop_front() {
+                self.active(id).error = Some(ReplyError::Io);
+                self.ready.push_back(id);
+            }
+            return;
+        }
+        while self.next_is_granted()
+            && let Some(id) = self.before_lease.pop_front()
+        {
+            let request = self.active(id);
+            if request.flags.preflush && !request.flushed {
+                request.flushed = true;
+                self.array.flushes.arrive(FlushFor::Request(id));
+            } else {
+                self.ready.push_back(id);
+            }
+        }
+    }
+
+    /// Whether the lease of the first write that waits for it is granted.
+    pub(super) fn next_is_granted(&self) -> bool {
+        let next = self.before_lease.front();
+        let request = next.and_then(|id| self.requests[id.0 as usize].as_ref());
+        let lease = request.and_then(|request| request.lease.as_ref());
+        lease.is_some_and(|lease| self.array.grants(lease))
+    }
+
+    pub(super) fn start_read(&mut self, id: RequestId, out: &mut Outbox) {
+        let io = self.active(id).io(id);
+        match self.with_raid(out, |raid, cx| raid.read_straight(&io, cx)) {
+            Some(pending) => {
+                self.active(id).pending += pending;
+                self.sub_request_done(id, Ok(()), out);
+            }
+            None => self.ready.push_back(id),
+        }
+    }
+
+    /// Has the personality take what is ready. While it quiesces nothing is begun.
+    pub(super) fn submit_ready(&mut self, out: &mut Outbox) {
+        if self.ready.is_empty() {
+            return;
+        }
+        let mut later = Vec::new();
+        while let Some(id) = self.ready.pop_front() {
+            if self.active(id).error.is_some() {
+                let io = self.active(id).io(id);
+                self.raid.skip(&io, out.now);
+                self.is_split(id, out);
+                self.sub_request_done(id, Ok(()), out);
+            } else if self.quiescing.is_some() {
+                later.push(id);
+            } else {
+                self.submit(id, out);
+            }
+        }
+        self.ready.extend(later);
+    }
+
+    pub(super) fn submit(&mut self, id: RequestId, out: &mut Outbox) {
+        let io = self.active(id).io(id);
+        let pending = self.with_raid(out, |raid, cx| raid.submit(&io, cx));
+        // Its sub-requests are pending instead of its being submitted.
+        self.active(id).pending += pending - 1;
+        if pending < SPLITTING {
+            self.is_split(id, out);
+        }
+    }
+
+    /// All of a request is split into sub-requests.
+    pub(super) fn is_split(&mut self, id: RequestId, out: &mut Outbox) {
+        if self.array.is_planted(Mutant::FrameReusedInFlight) {
+            let frames = std::mem::replace(&mut self.active(id).frames, Run::EMPTY);
+            out.push(Output::Release(frames));
+        }
+    }
+
+    /// A part of a member request is done, or was given up.
+    #[inline]
+    pub(super) fn part_done(&mut self, part: Who, answer: Answer, out: &mut Outbox) {
+        match self.with_raid(out, |raid, cx| raid.part_done(part, answer, cx)) {
+            Told::Nothing => {}
+            Told::Done(request) => self.sub_request_done(request, Ok(()), out),
+            Told::GivenUp(id) => {
+                let request = self.active(id);
+                request.pins += 1;
+                request.stalled = true;
+                self.sub_request_done(id, Ok(()), out);
+            }
+            Told::ReadFailed { part, asked } => {
+                let request = self.active(part.request);
+                request.pending += SPLITTING - 1;
+                let io = request.io(part.request);
+                self.raid.read_again(part, &io, asked);
+            }
+        }
+    }
+
+    /// One sub-request of a request is done, or its being submitted.
+    #[inline]
+    pub(super) fn sub_request_done(
+        &mut self,
+        id: RequestId,
+        result: Result<(), ReplyError>,
+        out: &mut Outbox,
+    ) {
+        self.sub_requests_done(id, 1, result, out);
+    }
+
+    /// So many sub-requests of a request are done.
+    #[inline]
+    pub(super) fn sub_requests_done(
+        &mut self,
+        id: RequestId,
+        sub_requests: u64,
+        result: Result<(), ReplyError>,
+        out: &mut Outbox,
+    ) {
+        let request = self.active(id);
+        if let Err(error) = result {
+            request.error.get_or_insert(error);
+        }
+        request.pending -= sub_requests;
+        if request.pending == 0 {
+            self.all_done(id, out);
+        }
+    }
+
+    pub(super) fn all_done(&mut self, id: RequestId, out: &mut Outbox) {
+        let reads = self.active(id).op == RequestOp::Read;
+        if reads || self.array.failures_recorded() {
+            self.answer(id, out);
+        } else {
+            self.held.push_back(id);
+        }
+    }
+
+    pub(super) fn release_held(&mut self, out: &mut Outbox) {
+        let recorded = self.array.failures_recorded();
+        if recorded || self.array.membership.broken {
+            while let Some(id) = self.held.pop_front() {
+                if !recorded && !self.array.is_planted(Mutant::BrokenAcknowledges) {
+                    // It missed a member, and the others will never say so.
+                    self.active(id).error.get_or_insert(ReplyError::Io);
+                }
+                self.answer(id, out);
+            }
+        }
+    }
+
+    #[inline]
+    pub(super) fn answer(&mut self, id: RequestId, out: &mut Outbox) {
+        let request = self.active(id);
+        request.answered = true;
+        let result = match request.error.take() {
+            Some(error) => Err(error),
+            None if request.stalled => Err(ReplyError::Stalled),
+            None => Ok(()),
+        };
+        let charged = std::mem::take(&mut request.payload).0;
+        let (stream, len) = (request.stream, request.range.len);
+        if request.op == RequestOp::Read && result.is_ok() && !request.gone {
+            // They go back with the reply.
+            request.frames = Run::EMPTY;
+        }
+        let (client, tag, gone) = (request.client, request.tag, request.gone);
+        let lease = request.lease.take();
+        if !gone {
+            out.reply(client, tag, result);
+        }
+        if !(gone && self.array.is_planted(Mutant::CreditLostOnDisconnect)) {
+            out.give_credit(client, charged);
+        }
+        if let Some(lease) = lease {
+            self.raid.answered(stream, len);
+            self.array.give_back(lease, out.now);
+        }
+        let waiting = self.ranges.leave(id);
+        self.forget(id, out);
+        if !waiting.is_empty() {
+            for next in waiting {
+                self.start(next, out);
+            }
+        }
+    }
+
+    /// Gives the frames of an answered request back, once nothing uses them any more.
+    #[inline]
+    pub(super) fn forget(&mut self, id: RequestId, out: &mut Outbox) {
+        let request = self.active(id);
+        if !request.answered || request.pins > 0 {
+            return;
+        }
+        if request.frames.count > 0 {
+            out.push(Output::Release(request.frames));
+        }
+        self.requests[id.0 as usize] = None;
+        self.free.push(id.0);
+    }
+
+    pub(super) fn flush_done(
+        &mut self,
+        position: Option<usize>,
+        result: Result<(), Fault>,
+        out: &mut Outbox,
+    ) {
+        let served = self.array.flush_done(position, result, out);
+        self.flushed(served, out);
+    }
+
+    pub(super) fn flushed(&mut self, served: Vec<RequestId>, out: &mut Outbox) {
+        for id in served {
+            let request = self.active(id);
+            if request.op == RequestOp::Flush || request.range.len == Bytes::ZERO {
+                self.sub_request_done(id, Ok(()), out);
+            } else {
+                self.ready.push_back(id);
+            }
+        }
+    }
+}
+
+impl Active {
+    /// What its personality has to know of it.
+    #[inline(always)]
+    pub(super) fn io(&self, id: RequestId) -> ArrayIo {
+        ArrayIo {
+            id,
+            range: self.range,
+            frames: self.frames,
+            attr: self.attr,
+            discarded: self.discarded,
+            writes: self.writes,
+            zeroes: self.op == RequestOp::WriteZeroes,
+            fua: self.flags.fua,
+            sync: self.flags.sync,
+            again: self.flags.again,
+            stream: self.stream,
+            waited_for: self.waited_for,
+        }
+    }
+}
