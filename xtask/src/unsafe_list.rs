@@ -77,7 +77,7 @@ mod tests {
         "crates/weft-bench/src/parity/isal.rs",
         "crates/weft-parity/src/simd/",
         "crates/weft-runtime/src/buffers.rs",
-        "crates/weft-runtime/src/devices.rs",
+        "crates/weft-runtime/src/devices/lock.rs",
         "crates/weft-runtime/src/uring.rs",
     ];
 

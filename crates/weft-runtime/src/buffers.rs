@@ -100,7 +100,7 @@ pub struct AlignedBytes {
 ///
 /// There are no references into it, only copies in and out, so that the file may be read and
 /// written in other ways as well. It cannot become shorter, which would make its pages deadly: the
-/// file is sealed (`devices.rs`).
+/// file is sealed (`devices/open.rs`).
 #[derive(Debug)]
 pub(crate) struct Mapping {
     base: NonNull<u8>,

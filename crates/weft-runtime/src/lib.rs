@@ -7,7 +7,7 @@
 //!   driver.rs   engine: handle, run ───────┴──► weft-compute, on the slab (buffers.rs, pool.rs)
 //!                │ member requests         ▲ one answer each
 //!   member_io.rs ▼  stages, short transfers, faults
-//!   ring.rs     uring.rs or threads.rs ──► files and devices (devices.rs)
+//!   ring.rs     uring.rs or threads.rs ──► files and devices (devices/)
 //! ```
 //!
 //! | Part | File |
@@ -16,7 +16,7 @@
 //! | frames of requests, and each client's share | `pool.rs` |
 //! | turns of long requests | `turns.rs` |
 //! | names of members, partitions | `spec.rs`, `partition.rs` |
-//! | opening and locking members | `devices.rs` |
+//! | opening and locking members | `devices/` |
 //! | overlays over members that stay unwritten | `overlay.rs` |
 //! | file operations, by io_uring or threads | `ring.rs`, `uring.rs`, `threads.rs` |
 //! | member requests as operations of a ring | `member_io.rs` |
@@ -27,7 +27,7 @@
 //! | holes of members | `holes.rs` |
 //! | fault injection for rings | `faulty.rs` |
 //!
-//! `unsafe` is in `buffers.rs` (memory), `uring.rs` (addresses for the kernel) and `devices.rs`
+//! `unsafe` is in `buffers.rs` (memory), `uring.rs` (addresses for the kernel) and `devices/lock.rs`
 //! (one `fcntl`), nowhere else.
 #![deny(unsafe_code)]
 

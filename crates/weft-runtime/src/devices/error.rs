@@ -1,0 +1,114 @@
+//! Errors of opening a member: the device, what was found, what was expected, and the way out.
+
+use rustix::io::Errno;
+use thiserror::Error;
+
+/// Reasons why a member cannot be used.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum DeviceError {
+    /// It is part of something else.
+    #[error("{label}: in use: found {by}, expected none; stop that first")]
+    Claimed {
+        /// Name of the member.
+        label: String,
+        /// Program or device that uses it.
+        by: String,
+    },
+    /// The same device was given twice.
+    #[error("{label}: found the device of {other} again, expected each device once; leave one out")]
+    Duplicate {
+        /// Name of the member.
+        label: String,
+        /// Name that was given first.
+        other: String,
+    },
+    /// Two members have bytes in common.
+    #[error(
+        "{label}: overlaps {other}, expected members that have no byte in common; leave one out"
+    )]
+    Overlap {
+        /// Name of the member.
+        label: String,
+        /// Name of the other member.
+        other: String,
+    },
+    /// The kernel said no.
+    #[error("{label}: {what}: {source}")]
+    Io {
+        /// Name of the member.
+        label: String,
+        /// Operation that failed.
+        what: &'static str,
+        /// Error of the operating system.
+        source: std::io::Error,
+    },
+    /// Something else than a file or block device.
+    #[error("{label}: file type: found {found}, expected a regular file or a block device")]
+    Kind {
+        /// Name of the member.
+        label: String,
+        /// Kind of file that was found.
+        found: &'static str,
+    },
+    /// Another process has it.
+    #[error(
+        "{label}: lock: found it held by another process, expected it free; stop that process, \
+         or wait until its last I/O has ended"
+    )]
+    Locked {
+        /// Name of the member.
+        label: String,
+    },
+    /// Too many files are open.
+    #[error("{label}: open files: limit RLIMIT_NOFILE reached; raise it (ulimit -n)")]
+    NoFiles {
+        /// Name of the member.
+        label: String,
+    },
+    /// Its overlay cannot be used.
+    #[error("{label}: {why}")]
+    Overlay {
+        /// Name of the member.
+        label: String,
+        /// Reason, and the way out.
+        why: String,
+    },
+    /// The partition that was named is not there, or cannot be used.
+    #[error("{label}: {why}")]
+    Partition {
+        /// Name of the member.
+        label: String,
+        /// Reason, with the partitions that are there.
+        why: String,
+    },
+    /// Its size or place does not fit.
+    #[error("{label}: {what}: found {found}, expected {expected}")]
+    Size {
+        /// Name of the member.
+        label: String,
+        /// Property that does not fit.
+        what: &'static str,
+        /// Bytes.
+        found: u64,
+        /// Range in bytes, in words.
+        expected: String,
+    },
+    /// The text does not name a member.
+    #[error("{label}: found {found}, expected PATH, PATH#N, PATH@OFFSET[+LENGTH] or ram:SIZE")]
+    Spec {
+        /// The text.
+        label: String,
+        /// Form that was found.
+        found: String,
+    },
+}
+
+/// The error of a system call about a member.
+pub(super) fn error_of(label: &str, what: &'static str, errno: Errno) -> DeviceError {
+    let label = label.to_owned();
+    match errno {
+        Errno::MFILE | Errno::NFILE => DeviceError::NoFiles { label },
+        _ => DeviceError::Io { label, what, source: errno.into() },
+    }
+}

@@ -1,0 +1,241 @@
+//! A member that is open: what it is, its metadata, and the way from reading to writing.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+use std::sync::Arc;
+
+use rustix::fs::{AtFlags, StatxFlags};
+use rustix::io::Errno;
+use weft_engine::MemberInfo;
+use weft_engine::assemble::Candidate;
+use weft_ondisk::Metadata;
+use weft_units::{Bytes, MemberIndex, Sectors};
+
+use super::{Access, DeviceError, IoMode, Medium, OpenMember, OpenOptions, unlock_file};
+use crate::buffers::AlignedBytes;
+use crate::overlay::Overlay;
+use crate::spec::Place;
+
+impl OpenMember {
+    /// Description of the member for the engine.
+    #[must_use]
+    pub fn info(&self) -> &MemberInfo {
+        &self.info
+    }
+
+    /// Whether the page cache is in between.
+    #[must_use]
+    pub fn mode(&self) -> IoMode {
+        self.mode
+    }
+
+    /// Medium of the member.
+    #[must_use]
+    pub fn medium(&self) -> Medium {
+        self.medium
+    }
+
+    /// Whether it is memory, of which I/O never waits.
+    #[must_use]
+    pub fn is_memory(&self) -> bool {
+        self.medium == Medium::Memory
+    }
+
+    /// Whether its file ends before the member does: somebody has cut it short since it was opened.
+    /// Never waits: of a network file system it is told what this machine knows.
+    #[must_use]
+    pub fn is_cut(&self) -> bool {
+        self.damage().is_cut
+    }
+
+    /// What somebody did to its file since it was opened. Never waits, like [`Self::is_cut`].
+    ///
+    /// Source   statx(2) `AT_STATX_DONT_SYNC`
+    pub(crate) fn damage(&self) -> Damage {
+        if self.medium != Medium::File {
+            return Damage::default();
+        }
+        let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
+        let wanted = StatxFlags::SIZE | StatxFlags::NLINK;
+        let Ok(found) = rustix::fs::statx(&self.file, c"", flags, wanted) else {
+            return Damage::default();
+        };
+        Damage { is_cut: found.stx_size < self.end(), is_deleted: found.stx_nlink == 0 }
+    }
+
+    /// Whether the kernel may have to wait for another process or host to begin a request to it.
+    pub(crate) fn may_block(&self) -> bool {
+        self.may_block
+    }
+
+    /// End of the member in its file, in bytes.
+    pub(crate) fn end(&self) -> u64 {
+        self.start + self.info.size.bytes().0
+    }
+
+    /// The same memory once more, for another driver; `None` for what is not memory.
+    #[must_use]
+    pub fn share_memory(&self) -> Option<Self> {
+        self.is_memory().then(|| Self {
+            file: Arc::clone(&self.file),
+            info: self.info.clone(),
+            spec: self.spec.clone(),
+            extent: self.extent.clone(),
+            backing: None,
+            overlay: None,
+            ..*self
+        })
+    }
+
+    /// Use that the member was opened for.
+    #[must_use]
+    pub fn access(&self) -> Access {
+        self.access
+    }
+
+    /// First byte of the member in its file.
+    #[must_use]
+    pub fn start(&self) -> Bytes {
+        Bytes(self.start)
+    }
+
+    /// Where its changes are, if they are not on the member.
+    #[must_use]
+    pub fn overlay(&self) -> Option<&Arc<Overlay>> {
+        self.overlay.as_ref()
+    }
+
+    /// Takes writes in an overlay in `dir`, and shows what is there. For reading, a member without
+    /// an overlay stays as it is; for writing, one is made. Memory needs none.
+    ///
+    /// # Errors
+    /// The overlay cannot be made, is in use or damaged, or the member was written since.
+    ///
+    /// # Panics
+    /// The member is not open for reading alone, through the page cache.
+    pub fn with_overlay(mut self, dir: &Path, access: Access) -> Result<Self, DeviceError> {
+        if self.is_memory() {
+            return Ok(self);
+        }
+        assert_eq!(self.access, Access::ReadOnly, "a member with an overlay is never written");
+        assert_eq!(self.mode, IoMode::Buffered, "parts of blocks are read");
+        let overlay = Overlay::open(&self, dir, access)?;
+        if overlay.is_some() {
+            self.access = access;
+            // The member has what is below.
+            self.info.discards = false;
+            // Of one directory as a rule, and so of one file system.
+            self.info.space = Some(0);
+        }
+        self.overlay = overlay.map(Arc::new);
+        Ok(self)
+    }
+
+    /// Gives it another name within the engine, before the engine has seen it.
+    pub fn set_index(&mut self, index: MemberIndex) {
+        self.info.index = index;
+    }
+
+    /// Opens the same device again for writing: read-only first, writing after the array has been
+    /// accepted. Superblocks have to be read again then; somebody may have written in between.
+    ///
+    /// # Errors
+    /// As [`OpenOptions::open`]; or something else is at the path now.
+    pub fn into_writable<'a>(
+        self,
+        others: impl IntoIterator<Item = &'a Self>,
+    ) -> Result<Self, DeviceError> {
+        if self.access == Access::ReadWrite || matches!(self.spec.place, Place::Ram { .. }) {
+            return Ok(self);
+        }
+        let Self { file, info, spec, mode, identity, backing, .. } = self;
+        // Its shared lock would keep ours out.
+        drop((file, backing));
+        let options = OpenOptions {
+            buffered: mode == IoMode::Buffered,
+            ..OpenOptions::new(Access::ReadWrite)
+        };
+        let member = options.open(&spec, info.index, others)?;
+        if member.identity != identity || member.info.size != info.size {
+            return Err(DeviceError::Size {
+                label: info.label,
+                what: "size or device at this path",
+                found: member.info.size.bytes().0,
+                expected: format!("the one that was read, {}", info.size.bytes().0),
+            });
+        }
+        Ok(member)
+    }
+
+    /// Reads metadata: `len` bytes at a sector of the member.
+    ///
+    /// # Errors
+    /// The device does not answer, or ends before.
+    pub fn read(&self, at: Sectors, len: usize) -> std::io::Result<AlignedBytes> {
+        let mut bytes = AlignedBytes::zeroed(len);
+        if let Some(overlay) = &self.overlay {
+            overlay.read_at(bytes.as_mut(), at.bytes().0)?;
+            return Ok(bytes);
+        }
+        let mut filled = 0;
+        while filled < len {
+            let offset = self.start + at.bytes().0 + filled as u64;
+            match rustix::io::pread(&self.file, &mut bytes.as_mut()[filled..], offset) {
+                Ok(0) => return Err(std::io::ErrorKind::UnexpectedEof.into()),
+                Ok(count) => filled += count,
+                Err(Errno::INTR | Errno::AGAIN) => {}
+                Err(errno) => return Err(errno.into()),
+            }
+        }
+        Ok(bytes)
+    }
+
+    /// Reads metadata that need not begin or end with a logical block.
+    fn read_any(&self, at: Sectors, len: usize) -> std::io::Result<Vec<u8>> {
+        let block = u64::from(self.info.logical_block);
+        let end = at.bytes().0 + len as u64;
+        let first = at.bytes().0 / block * block;
+        let whole = (end - first).next_multiple_of(block);
+        let whole = usize::try_from(whole).map_err(std::io::Error::other)?;
+        let bytes = self.read(Bytes(first).sectors_floor(), whole)?;
+        let skip = usize::try_from(at.bytes().0 - first).map_err(std::io::Error::other)?;
+        Ok(bytes.as_ref()[skip..skip + len].to_vec())
+    }
+
+    pub(crate) fn file(&self) -> &Arc<OwnedFd> {
+        &self.file
+    }
+
+    /// Lets go of its locks before it is closed: the kernel may take a moment to close what a ring
+    /// had.
+    pub(crate) fn unlock(&self) {
+        let files = [Some(self.file.as_fd()), self.backing.as_ref().map(AsFd::as_fd)];
+        files.into_iter().flatten().for_each(unlock_file);
+        if let Some(overlay) = &self.overlay {
+            overlay.unlock();
+        }
+    }
+}
+
+impl AsFd for OpenMember {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+}
+
+/// What somebody did to the file of a member that is open.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Damage {
+    /// The file ends before the member does.
+    pub(crate) is_cut: bool,
+    /// The file has no name any more: it is there until its last descriptor is closed.
+    pub(crate) is_deleted: bool,
+}
+
+/// Reads the metadata of a member: every place where a superblock may be, and what it points to.
+/// Never writes.
+#[must_use]
+pub fn read_metadata(member: &OpenMember) -> Candidate {
+    let metadata = Metadata::read(member.info.size, |sector, len| member.read_any(sector, len));
+    Candidate::new(member.info.clone(), metadata)
+}

@@ -1,0 +1,327 @@
+//! Opening a member: stat, open, size, overlap with others, lock, mode.
+
+use std::ops::Range;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, StatxFlags};
+use rustix::io::Errno;
+use weft_engine::MemberInfo;
+use weft_units::{Bytes, MemberIndex, SECTOR_BYTES, Sectors};
+
+use super::error::error_of;
+use super::extent::{Extent, Identity, identity_of, kernel_partition, refuse_claimed};
+use super::lock::LOCK_POLL;
+use super::{Access, DeviceError, IoMode, Medium, MemberSpec, OpenMember, OpenOptions};
+use crate::spec::{Located, Place, window_within};
+
+impl OpenOptions {
+    /// Defaults: `O_DIRECT` where it works, two seconds for the lock.
+    #[must_use]
+    pub fn new(access: Access) -> Self {
+        Self { access, buffered: false, lock_wait: Duration::from_secs(2) }
+    }
+
+    /// Opens members, in order, with indices from `first`.
+    ///
+    /// # Errors
+    /// The first that cannot be used; none stays open.
+    pub fn open_all(
+        &self,
+        specs: &[MemberSpec],
+        first: MemberIndex,
+    ) -> Result<Vec<OpenMember>, DeviceError> {
+        let mut members = Vec::with_capacity(specs.len());
+        for (spec, index) in specs.iter().zip(first.0..) {
+            let member = self.open(spec, MemberIndex(index), members.iter())?;
+            members.push(member);
+        }
+        Ok(members)
+    }
+
+    /// Opens one member. Nothing is written, except that a `ram:` member is made.
+    ///
+    /// # Errors
+    /// It is not a file or block device, is in use, or is one of `others`.
+    pub fn open<'a>(
+        &self,
+        spec: &MemberSpec,
+        index: MemberIndex,
+        others: impl IntoIterator<Item = &'a OpenMember>,
+    ) -> Result<OpenMember, DeviceError> {
+        let path = match &spec.place {
+            Place::Ram { bytes } => return open_ram(spec, index, *bytes),
+            Place::File { path, .. } => path,
+        };
+        let label = &spec.label;
+        let mut stat = rustix::fs::stat(path).map_err(|errno| error_of(label, "stat", errno))?;
+        let is_block = is_block(label, &stat)?;
+        let (mut spec, mut path) = (spec.clone(), path.clone());
+        if is_block
+            && let Some((node, rdev)) =
+                spec.partition_number().and_then(|number| kernel_partition(stat.st_rdev, number))
+        {
+            // The kernel has a device for it, which leaves the other partitions to others.
+            (path, stat.st_rdev) = (node, rdev);
+            spec = spec.of_whole(&path);
+        }
+        if is_block && self.access == Access::ReadWrite {
+            refuse_claimed(&spec.label, stat.st_rdev)?;
+        }
+        let others: Vec<&OpenMember> = others.into_iter().collect();
+        let (file, is_ours) = self.open_file(&spec.label, &path, is_block, &others, &stat)?;
+        self.member(spec, index, Opened { file, is_ours, is_block, rdev: stat.st_rdev }, &others)
+    }
+
+    /// The member of a file that is open: its place and size, what it overlaps, its lock and mode.
+    fn member(
+        &self,
+        spec: MemberSpec,
+        index: MemberIndex,
+        opened: Opened<'_>,
+        others: &[&OpenMember],
+    ) -> Result<OpenMember, DeviceError> {
+        let Opened { file, is_ours, is_block, rdev } = opened;
+        let label = spec.label.clone();
+        let io = |what| move |errno: Errno| (what, errno);
+        let failed = |(what, errno)| error_of(&label, what, errno);
+        let identity = identity_of(&file).map_err(io("statx")).map_err(failed)?;
+        let bytes = locate(&spec, &file, is_block)?;
+        let (start, size) = (bytes.start, bytes.end - bytes.start);
+        let extent = Extent::of(identity, &bytes);
+        refuse_overlap(&label, &extent, others)?;
+        let backing = if is_block {
+            self.lock_backing(&label, rdev, start, size)?
+        } else {
+            self.lock(&label, &file, start, size)?;
+            None
+        };
+        let (mode, logical_block) = match is_ours {
+            // It is in the mode that was chosen when it was opened.
+            Some(first) => (first.mode, first.info.logical_block),
+            None => {
+                self.choose_mode(&file, is_block, start).map_err(io("O_DIRECT")).map_err(failed)?
+            }
+        };
+        let block = u64::from(logical_block);
+        if start % block != 0 {
+            return Err(DeviceError::Size {
+                label,
+                what: "offset",
+                found: start,
+                expected: format!("a multiple of its block, {block}"),
+            });
+        }
+        let sectors = Sectors(size / block * (block / SECTOR_BYTES));
+        let info = MemberInfo {
+            logical_block,
+            space: identity.space(),
+            ..MemberInfo::of_size(index, label, sectors)
+        };
+        let access = self.access;
+        let mut member = OpenMember {
+            file,
+            info,
+            spec,
+            mode,
+            access,
+            start,
+            identity,
+            extent,
+            medium: if is_block { Medium::BlockDevice } else { Medium::File },
+            may_block: false,
+            backing,
+            overlay: None,
+        };
+        member.may_block = !is_block && may_block(&member.file);
+        member.info.discards = access == Access::ReadWrite && member.can_discard();
+        Ok(member)
+    }
+
+    /// Opens it, or takes the descriptor of another member that is on the same device: who has a
+    /// device for itself (`O_EXCL`) cannot have it twice.
+    fn open_file<'a>(
+        &self,
+        label: &str,
+        path: &Path,
+        is_block: bool,
+        others: &[&'a OpenMember],
+        stat: &rustix::fs::Stat,
+    ) -> Result<(Arc<OwnedFd>, Option<&'a OpenMember>), DeviceError> {
+        let exclusive = is_block && self.access == Access::ReadWrite;
+        if exclusive {
+            let (major, minor) = (rustix::fs::major, rustix::fs::minor);
+            let device = Identity::Block { major: major(stat.st_rdev), minor: minor(stat.st_rdev) };
+            let ours = others
+                .iter()
+                .find(|other| other.identity == device && other.access == Access::ReadWrite);
+            if let Some(ours) = ours {
+                return Ok((Arc::clone(&ours.file), Some(ours)));
+            }
+        }
+        let mut flags = OFlags::CLOEXEC
+            | match self.access {
+                Access::ReadOnly => OFlags::RDONLY,
+                Access::ReadWrite => OFlags::RDWR,
+            };
+        if exclusive {
+            flags |= OFlags::EXCL;
+        }
+        let deadline = Instant::now() + self.lock_wait;
+        loop {
+            match rustix::fs::open(path, flags, Mode::empty()) {
+                Err(Errno::BUSY) if Instant::now() < deadline => std::thread::sleep(LOCK_POLL),
+                Err(Errno::BUSY) => return Err(DeviceError::Locked { label: label.to_owned() }),
+                result => {
+                    let file = result.map_err(|errno| error_of(label, "open", errno))?;
+                    return Ok((Arc::new(file), None));
+                }
+            }
+        }
+    }
+
+    /// Turns `O_DIRECT` on if that works, and finds the unit of I/O.
+    fn choose_mode(
+        &self,
+        file: &OwnedFd,
+        is_block: bool,
+        offset: u64,
+    ) -> Result<(IoMode, u32), Errno> {
+        let block = if is_block { rustix::fs::ioctl_blksszget(file)? } else { 512 };
+        if self.buffered {
+            return Ok((IoMode::Buffered, block));
+        }
+        // Partitions of old images begin anywhere.
+        let fits = |unit: &u32| offset.is_multiple_of(u64::from(*unit));
+        let Some(direct) = direct_unit(file, is_block, block)?.filter(fits) else {
+            return Ok((IoMode::Buffered, block));
+        };
+        let flags = rustix::fs::fcntl_getfl(file)?;
+        match rustix::fs::fcntl_setfl(file, flags | OFlags::DIRECT) {
+            Ok(()) => Ok((IoMode::Direct, direct)),
+            Err(Errno::INVAL) => Ok((IoMode::Buffered, block)),
+            Err(errno) => Err(errno),
+        }
+    }
+}
+
+/// A file or device that was opened for a member.
+struct Opened<'a> {
+    file: Arc<OwnedFd>,
+    /// The member whose descriptor it is, if the device was open already.
+    is_ours: Option<&'a OpenMember>,
+    is_block: bool,
+    rdev: rustix::fs::Dev,
+}
+
+/// Whether it is a block device; an error if it is no regular file either.
+fn is_block(label: &str, stat: &rustix::fs::Stat) -> Result<bool, DeviceError> {
+    let found = match FileType::from_raw_mode(stat.st_mode) {
+        FileType::BlockDevice => return Ok(true),
+        FileType::RegularFile => return Ok(false),
+        FileType::Directory => "a directory",
+        FileType::CharacterDevice
+        | FileType::Fifo
+        | FileType::Socket
+        | FileType::Symlink
+        | FileType::Unknown => "neither",
+    };
+    Err(DeviceError::Kind { label: label.to_owned(), found })
+}
+
+/// Bytes of the file or device that are the member.
+fn locate(spec: &MemberSpec, file: &OwnedFd, is_block: bool) -> Result<Range<u64>, DeviceError> {
+    let label = &spec.label;
+    let failed = |what| move |errno: Errno| error_of(label, what, errno);
+    let (end, block) = if is_block {
+        let end = rustix::fs::seek(file, rustix::fs::SeekFrom::End(0)).map_err(failed("seek"))?;
+        let block = rustix::fs::ioctl_blksszget(file).map_err(failed("block size"))?;
+        (end, Some(block))
+    } else {
+        // Files of /proc cannot all be sought.
+        let stat = rustix::fs::fstat(file).map_err(failed("stat"))?;
+        (u64::try_from(stat.st_size).unwrap_or(0), None)
+    };
+    let Located { bytes, notices } = spec.locate(file, end, block)?;
+    for notice in notices {
+        tracing::warn!("{label}: {notice}");
+    }
+    Ok(bytes)
+}
+
+/// Refuses a member that has bytes in common with another.
+fn refuse_overlap(label: &str, extent: &Extent, others: &[&OpenMember]) -> Result<(), DeviceError> {
+    let Some(other) = others.iter().find(|other| extent.overlaps(&other.extent)) else {
+        return Ok(());
+    };
+    let same = *extent == other.extent;
+    let (label, other) = (label.to_owned(), other.info.label.clone());
+    Err(match same {
+        true => DeviceError::Duplicate { label, other },
+        false => DeviceError::Overlap { label, other },
+    })
+}
+
+fn open_ram(spec: &MemberSpec, index: MemberIndex, bytes: u64) -> Result<OpenMember, DeviceError> {
+    let label = &spec.label;
+    let io = |what| move |errno: Errno| error_of(label, what, errno);
+    let size = window_within(label, bytes, 0, None)?.end;
+    let flags = rustix::fs::MemfdFlags::CLOEXEC | rustix::fs::MemfdFlags::ALLOW_SEALING;
+    let file = rustix::fs::memfd_create("weft-ram", flags).map_err(io("memfd_create"))?;
+    rustix::fs::ftruncate(&file, size).map_err(io("ftruncate"))?;
+    // It will be mapped, and stays as long as it is.
+    let seals = rustix::fs::SealFlags::SHRINK | rustix::fs::SealFlags::GROW;
+    rustix::fs::fcntl_add_seals(&file, seals).map_err(io("fcntl_add_seals"))?;
+    let identity = identity_of(&file).map_err(io("statx"))?;
+    Ok(OpenMember {
+        file: Arc::new(file),
+        info: MemberInfo {
+            space: identity.space(),
+            discards: true,
+            ..MemberInfo::of_size(index, label.clone(), Bytes(size).sectors_floor())
+        },
+        spec: spec.clone(),
+        mode: IoMode::Buffered,
+        access: Access::ReadWrite,
+        start: 0,
+        identity,
+        extent: Extent::of(identity, &(0..size)),
+        medium: Medium::Memory,
+        may_block: false,
+        backing: None,
+        overlay: None,
+    })
+}
+
+/// Whether the server of its file system is a process (FUSE) or another host. One that does not say
+/// what it is may be.
+fn may_block(file: &OwnedFd) -> bool {
+    rustix::fs::fstatfs(file).map_or(true, |found| SERVED_MAGICS.contains(&found.f_type))
+}
+
+/// The unit of `O_DIRECT`, or `None` where there is none worth its name.
+fn direct_unit(file: &OwnedFd, is_block: bool, block: u32) -> Result<Option<u32>, Errno> {
+    if rustix::fs::fstatfs(file)?.f_type == TMPFS_MAGIC && !is_block {
+        return Ok(None);
+    }
+    let statx = rustix::fs::statx(file, c"", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN)?;
+    if statx.stx_mask & StatxFlags::DIOALIGN.bits() != 0 {
+        let (offset, memory) = (statx.stx_dio_offset_align, statx.stx_dio_mem_align);
+        let unit = offset.max(memory).max(block);
+        let usable = offset != 0 && unit.is_power_of_two() && unit <= 4096;
+        return Ok(usable.then_some(unit));
+    }
+    // Before Linux 6.1 the kernel does not say. Devices take their logical block; so do files, but
+    // which device theirs is on is not known, and 4096 bytes fit all.
+    Ok(Some(if is_block { block } else { 4096 }))
+}
+
+/// Source   statfs(2), `TMPFS_MAGIC`
+const TMPFS_MAGIC: rustix::fs::FsWord = 0x0102_1994;
+/// FUSE, NFS, CIFS, SMB 2, 9p, Ceph, AFS.
+///
+/// Source   statfs(2), linux/magic.h
+const SERVED_MAGICS: [rustix::fs::FsWord; 7] =
+    [0x6573_5546, 0x6969, 0xff53_4d42, 0xfe53_4d42, 0x0102_1997, 0x00c3_6400, 0x6b41_4653];
