@@ -1,0 +1,125 @@
+//! Power cuts of a simulated member, and the death of its process: what is left of its requests.
+
+use std::collections::BTreeMap;
+
+use weft_units::SECTOR_BYTES;
+
+use super::{Disk, DiskOp, Sector, nth};
+use crate::crash::{CutMode, CutReport};
+use crate::rng::Rng;
+
+impl Disk {
+    /// The power goes: what is not durable survives or does not, as `mode` and `rng` choose, and
+    /// nothing is outstanding any more.
+    pub fn power_cut(&mut self, mode: CutMode, rng: &mut Rng) -> CutReport {
+        let atom = u64::from(self.logical_block) / SECTOR_BYTES;
+        let mut report = CutReport::default();
+        let outstanding = std::mem::take(&mut self.outstanding);
+        let mut in_flight = Vec::new();
+        for entry in outstanding.into_values() {
+            let DiskOp::Write { at, count, bytes, preflush, .. } = entry.op else { continue };
+            if self.faults.gone || self.read_only {
+                continue;
+            }
+            report.metadata_in_flight |= preflush;
+            report.writes_in_flight += 1;
+            in_flight.push((at, count, bytes, preflush, entry.before));
+        }
+        // A metadata write begins with its flush, so none of it is there unless that is done.
+        for (_, count, _, preflush, before) in &mut in_flight {
+            if *preflush && rng.percent(50) {
+                report.settled.extend(self.settle(*before));
+            } else if *preflush {
+                *count = 0;
+            }
+        }
+        // What is there of superblocks that are outstanding, and what is written: first sector,
+        // both.
+        let superblocks: Vec<(u64, Vec<u8>, Vec<u8>)> = in_flight
+            .iter()
+            .filter(|(_, count, _, preflush, _)| *preflush && *count > 0)
+            .map(|(at, count, bytes, ..)| (*at, self.peek_stable(*at, *count), bytes.clone()))
+            .collect();
+        // Pieces that survive or not as one: (sequence, sector, contents of one atom's sectors).
+        let mut pieces: Vec<(u64, u64, Vec<Sector>)> = Vec::new();
+        let mut atoms: BTreeMap<(u64, u64), Vec<Sector>> = BTreeMap::new();
+        for (sector, versions) in self.cache.take() {
+            for version in versions {
+                let whole = atoms.entry((version.sequence, sector / atom)).or_default();
+                whole.push(version.bytes);
+            }
+        }
+        for ((sequence, number), contents) in atoms {
+            pieces.push((sequence, number * atom, contents));
+        }
+        for (order, (at, count, bytes, _, _)) in in_flight.into_iter().enumerate() {
+            let sequence = self.sequence + order as u64;
+            let len = self.sector_bytes(at);
+            let content = |index: u64| Sector::from_slice(nth(&bytes, index, len));
+            for first in (0..count).step_by(atom as usize) {
+                let contents = (first..count.min(first + atom)).map(content).collect();
+                pieces.push((sequence, at + first, contents));
+            }
+        }
+        pieces.sort_by_key(|(sequence, sector, _)| (*sequence, *sector));
+        let keep_all_before = match mode {
+            CutMode::Ordered => rng.index(pieces.len() + 1),
+            CutMode::Everything => pieces.len(),
+            CutMode::Nothing | CutMode::Subset | CutMode::Torn => 0,
+        };
+        // Per cut, so that nearly all and nearly none are tried as often as about half.
+        let chance = rng.pick(&[10, 50, 50, 90]);
+        for (index, (_, sector, contents)) in pieces.into_iter().enumerate() {
+            let any = matches!(mode, CutMode::Subset | CutMode::Torn);
+            let keep = index < keep_all_before || any && rng.percent(chance);
+            for (at, from) in (sector..).zip(&contents) {
+                if keep {
+                    self.harden(at, from);
+                    report.kept.insert(at);
+                } else {
+                    report.lost.insert(at);
+                }
+            }
+        }
+        if mode == CutMode::Torn {
+            for (at, _, new) in &superblocks {
+                self.tear_a_sector(*at, new, rng);
+            }
+        }
+        report.metadata_torn = superblocks.iter().any(|(at, old, new)| {
+            let found = self.peek_stable(*at, new.len() as u64 / SECTOR_BYTES);
+            found != *old && found != *new
+        });
+        self.sequence += 1_000_000;
+        self.faults.stalled = false;
+        report
+    }
+
+    /// One sector of a superblock that was being written holds a beginning of what was to be there.
+    fn tear_a_sector(&mut self, at: u64, new: &[u8], rng: &mut Rng) {
+        let sector = rng.below(new.len() as u64 / SECTOR_BYTES);
+        let content = nth(new, sector, SECTOR_BYTES as usize);
+        let mut torn = self.peek_stable(at + sector, 1);
+        let differs = |place: &usize| torn[*place] != content[*place];
+        let first = (0..torn.len()).find(differs).unwrap_or(0);
+        let last = (0..torn.len()).rfind(differs).unwrap_or(0);
+        // Where a word of the superblock ends as a rule, else anywhere.
+        let end = first + rng.index(last - first + 1);
+        let end = if rng.percent(80) { end.next_multiple_of(4) } else { end };
+        torn[..end].copy_from_slice(&content[..end]);
+        self.stable.put(at + sector, &torn);
+    }
+
+    /// The process goes and the power stays: completed writes are kept, outstanding ones land or do
+    /// not.
+    pub fn process_killed(&mut self, rng: &mut Rng) {
+        for entry in std::mem::take(&mut self.outstanding).into_values() {
+            if rng.percent(50) {
+                let _ = self.perform(entry.op, entry.before, entry.number);
+            } else if !matches!(entry.op, DiskOp::Write { preflush: true, .. }) {
+                // A superblock is one request, which the kernel ends whatever becomes of who asked.
+                self.leave(entry.op, entry.before);
+            }
+        }
+    }
+}

@@ -1,0 +1,449 @@
+//! Versions of one sector in the model: which contents it may have, and what a read of it shows.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::sync::Arc;
+
+use smallvec::{SmallVec, smallvec};
+
+use super::{Why, WriteId};
+use crate::checker::Violation;
+use crate::payload::PayloadMode;
+
+#[derive(Clone, Debug)]
+pub(super) struct Cell {
+    /// Number of the first version that is kept.
+    pub(super) first: u64,
+    pub(super) versions: VecDeque<Version>,
+    pub(super) read_floor: u64,
+    pub(super) durable_floor: u64,
+    /// Acknowledged versions that are not durable, with the count at their acknowledgement.
+    pub(super) volatile: SmallVec<[(u64, u64); 1]>,
+    /// Writes of parts of it were in flight together: they may happen in any order, so that only
+    /// each byte for itself is known to be of one of the versions. Until the whole of it is
+    /// written.
+    pub(super) mixed: bool,
+    /// The version that ended this, which a power cut may take: 0 for none.
+    pub(super) unmixed_by: u64,
+    /// The count when it was seen last what it may be reconstructed as.
+    pub(super) reconstructed: u64,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Version {
+    pub(super) write: WriteId,
+    /// What the sector may hold by it: one, or more where what it changed in part had failed.
+    pub(super) contents: SmallVec<[Content; 1]>,
+    /// So many of them, the last, are nothing that was written but what reconstruction may give.
+    pub(super) reconstructed: usize,
+    /// How many acknowledgements there were with its own, if a power cut did not take it back.
+    pub(super) acknowledged: Option<u64>,
+    /// The part that it changed, if not all.
+    pub(super) patch: Option<Box<Patch>>,
+    pub(super) failed: bool,
+    /// If it failed: the count of reads with the first that saw it, and with the first after that
+    /// which saw an older one in its place.
+    pub(super) seen: Option<u64>,
+    pub(super) gone: Option<u64>,
+}
+
+/// A part of a sector that was written.
+#[derive(Clone, Debug)]
+pub(super) struct Patch {
+    /// First byte, of 512.
+    pub(super) offset: usize,
+    /// Bytes, of 512.
+    pub(super) len: usize,
+    /// Byte range of the content within the payload.
+    pub(super) place: Range<usize>,
+    pub(super) content: Content,
+}
+
+impl Version {
+    pub(super) fn whole(write: WriteId, content: Content) -> Self {
+        let contents = smallvec![content];
+        let (reconstructed, acknowledged) = (0, None);
+        Self {
+            write,
+            contents,
+            reconstructed,
+            acknowledged,
+            patch: None,
+            failed: false,
+            seen: None,
+            gone: None,
+        }
+    }
+
+    pub(super) fn looks_like(&self, sector: u64, at: usize, bytes: &[u8]) -> bool {
+        self.contents.iter().any(|content| content.looks_like(sector, at, bytes))
+    }
+
+    /// Whether that is what was written, not what was reconstructed.
+    pub(super) fn was_written(&self, sector: u64, at: usize, bytes: &[u8]) -> bool {
+        let written = self.contents.len() - self.reconstructed;
+        self.contents[..written].iter().any(|content| content.looks_like(sector, at, bytes))
+    }
+
+    /// Whether it changed a byte, by its place in what stands for the sector.
+    pub(super) fn covers(&self, place: usize) -> bool {
+        self.patch.as_ref().is_none_or(|patch| patch.place.contains(&place))
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Content {
+    Bytes(Arc<[u8]>),
+    Fill(u8),
+    /// Of a part of a sector.
+    Part(WriteId),
+    Tags(WriteId),
+}
+
+impl Content {
+    /// Appends a part of what a sector holds by it.
+    pub(super) fn write(&self, sector: u64, place: Range<usize>, into: &mut Vec<u8>) {
+        match self {
+            Self::Bytes(content) => into.extend_from_slice(&content[place]),
+            Self::Fill(byte) => into.resize(into.len() + place.len(), *byte),
+            Self::Part(write) => into.extend(place.map(|at| tag_byte(*write, sector, at))),
+            Self::Tags(write) => {
+                let word = tag(*write, sector);
+                into.extend(place.map(|at| word[at % 8]));
+            }
+        }
+    }
+
+    pub(super) fn bytes(&self, sector: u64, len: usize) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(len);
+        self.write(sector, 0..len, &mut bytes);
+        bytes
+    }
+
+    pub(super) fn looks_like(&self, sector: u64, at: usize, bytes: &[u8]) -> bool {
+        match self {
+            Self::Bytes(content) => content[at..at + bytes.len()] == *bytes,
+            Self::Fill(byte) => bytes.iter().all(|found| found == byte),
+            Self::Part(write) => {
+                (at..).zip(bytes).all(|(at, found)| *found == tag_byte(*write, sector, at))
+            }
+            Self::Tags(write) => {
+                let word = tag(*write, sector);
+                (at..).zip(bytes).all(|(at, found)| *found == word[at % 8])
+            }
+        }
+    }
+}
+
+/// The word that every 8 bytes of a tagged sector hold: 24 bits of the write and 32 of the sector,
+/// seven in each byte below a bit that is set. Whether two contents differ at a place does not
+/// depend on the place, then, nor on how many bytes stand for a sector: a byte is zero, or of a
+/// part, or of a whole sector.
+#[must_use]
+pub fn tag(write: WriteId, sector: u64) -> [u8; 8] {
+    let mut rest = u64::from(write.0) << 32 | (sector & 0xffff_ffff);
+    let mut word = [0; 8];
+    for byte in &mut word {
+        *byte = 0x80 | rest as u8 & 0x7f;
+        rest >>= 7;
+    }
+    word
+}
+
+/// The write and the sector of such a word.
+pub(super) fn untag(word: [u8; 8]) -> Option<(u64, u64)> {
+    let set = word.iter().all(|byte| byte & 0x80 != 0);
+    let bits = word.iter().rev().fold(0, |bits, byte| bits << 7 | u64::from(byte & 0x7f));
+    set.then_some((bits >> 32, bits & 0xffff_ffff))
+}
+
+/// The byte at a place of a part of a sector.
+pub(super) fn tag_byte(write: WriteId, sector: u64, at: usize) -> u8 {
+    1 + ((u64::from(write.0) + sector + at as u64) % 127) as u8
+}
+
+impl Cell {
+    pub(super) fn new() -> Self {
+        // Of most sectors there is one version, or two.
+        let mut versions = VecDeque::with_capacity(2);
+        versions.push_back(Version::whole(WriteId(0), Content::Fill(0)));
+        Self {
+            first: 0,
+            versions,
+            read_floor: 0,
+            durable_floor: 0,
+            volatile: SmallVec::new(),
+            mixed: false,
+            unmixed_by: 0,
+            reconstructed: 0,
+        }
+    }
+
+    pub(super) fn last(&self) -> u64 {
+        self.first + self.versions.len() as u64 - 1
+    }
+
+    /// Whether a version that is kept changed only part of the sector.
+    pub(super) fn is_patch(&self, number: u64) -> bool {
+        let index = (number - self.first) as usize;
+        self.versions.get(index).is_some_and(|version| version.patch.is_some())
+    }
+
+    pub(super) fn from(&self, floor: u64) -> impl Iterator<Item = (u64, &Version)> {
+        (self.first..).zip(&self.versions).skip_while(move |(number, _)| *number < floor)
+    }
+
+    /// Whether it stays what it is, acknowledged and durable.
+    pub(super) fn is_settled(&self, number: u64) -> bool {
+        let version = &self.versions[(number - self.first) as usize];
+        let volatile = self.volatile.iter().any(|(other, _)| *other == number);
+        number <= self.durable_floor && version.acknowledged.is_some() && !volatile
+    }
+
+    /// Forgets what nobody may read any more. Of parts that were in flight together each may be
+    /// there without those before it, until all of them are settled.
+    pub(super) fn prune(&mut self) {
+        if self.mixed || self.durable_floor < self.unmixed_by {
+            let numbers = self.first + 1..=self.last();
+            let whole = numbers.rev().find(|it| !self.is_patch(*it) && self.is_settled(*it));
+            let keep_from = whole.unwrap_or(self.first);
+            while self.first < keep_from
+                || self.versions.len() > 1 && self.is_settled(self.first + 1)
+            {
+                self.versions.pop_front();
+                self.first += 1;
+            }
+            return;
+        }
+        let keep_from = self.durable_floor.min(self.read_floor);
+        while self.first < keep_from {
+            self.versions.pop_front();
+            self.first += 1;
+        }
+    }
+
+    /// The newest version may be this as well, as it may have been reconstructed.
+    pub(super) fn add_possible(&mut self, content: Content) {
+        let newest = self.versions.back_mut().expect("a cell is never empty");
+        if !newest.contents.contains(&content) {
+            newest.contents.push(content);
+            newest.reconstructed += 1;
+        }
+    }
+
+    /// What the sector may hold after a part of it was written as the version at this index: the
+    /// part stands on the version before, and on one before that wherever a version failed.
+    pub(super) fn patched(
+        &self,
+        index: usize,
+        sector: u64,
+        patch: &Patch,
+        payload: PayloadMode,
+    ) -> SmallVec<[Content; 1]> {
+        let mut contents = SmallVec::new();
+        for version in self.versions.iter().take(index).rev() {
+            for base in &version.contents {
+                let content = patched(base, sector, patch, payload);
+                if !contents.contains(&content) {
+                    contents.push(content);
+                }
+            }
+            if !version.failed {
+                break;
+            }
+        }
+        contents
+    }
+
+    /// The newest version not below `floor` that looks like `bytes` at `offset` of the sector.
+    /// Where parts were in flight together those that had been acknowledged at a moment are there.
+    pub(super) fn find(
+        &self,
+        (floor, acknowledged): (u64, u64),
+        sector: u64,
+        offset: usize,
+        bytes: &[u8],
+    ) -> Option<(u64, Why)> {
+        let matching =
+            self.from(floor).filter(|(_, version)| version.looks_like(sector, offset, bytes));
+        if let Some((number, version)) = matching.last() {
+            let written = version.was_written(sector, offset, bytes)
+                || self.from(floor).any(|(_, other)| other.was_written(sector, offset, bytes));
+            return Some((number, if written { Why::Written } else { Why::Reconstructed }));
+        }
+        if !self.mixed {
+            return None;
+        }
+        let why = self.mixes(acknowledged, sector, offset, bytes)?;
+        Some((self.last(), why))
+    }
+
+    /// A read that was issued after so many others saw this version and no other. An error if it
+    /// had failed, and was seen and not there any more before.
+    pub(super) fn saw(&mut self, number: u64, issued: u64, now: u64) -> Result<(), WriteId> {
+        let index = (number - self.first) as usize;
+        let version = &mut self.versions[index];
+        if version.gone.is_some_and(|gone| gone <= issued) {
+            return Err(version.write);
+        }
+        if version.failed {
+            version.seen.get_or_insert(now);
+        } else if self.versions.iter().filter(|version| !version.failed).count() > 1 {
+            self.read_floor = self.read_floor.max(number);
+        }
+        for later in self.versions.iter_mut().skip(index + 1) {
+            if later.failed && later.seen.is_some_and(|seen| seen <= issued) {
+                later.gone.get_or_insert(now);
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether it is what is left when each version took effect as a whole or not at all, in order;
+    /// those that had been acknowledged did.
+    pub(super) fn mixes(
+        &self,
+        acknowledged: u64,
+        sector: u64,
+        offset: usize,
+        bytes: &[u8],
+    ) -> Option<Why> {
+        let must = |version: &Version| version.acknowledged.is_some_and(|it| it <= acknowledged);
+        let later = || self.versions.iter().skip(1);
+        if later().filter(|version| !must(version)).count() > PARTS_MAX {
+            // Each byte is of the last version that must be there and changed it, or of a later
+            // one.
+            let last = |at: usize| {
+                let changed = |version: &Version| must(version) && version.covers(at);
+                self.versions.iter().rposition(changed).unwrap_or(0)
+            };
+            let all = (offset..).zip(bytes.chunks(1)).all(|(at, byte)| {
+                let from = self.versions.iter().skip(last(at));
+                from.into_iter().any(|version| version.looks_like(sector, at, byte))
+            });
+            return all.then_some(Why::MixedBytes);
+        }
+        let end = offset + bytes.len();
+        let part = |content: &Content| {
+            let mut part = Vec::with_capacity(bytes.len());
+            content.write(sector, offset..end, &mut part);
+            part
+        };
+        let mut states: Vec<Vec<u8>> = self.versions[0].contents.iter().map(part).collect();
+        for version in later() {
+            let mut after = if must(version) { Vec::new() } else { states.clone() };
+            match &version.patch {
+                None => after.extend(version.contents.iter().map(part)),
+                Some(patch) => after.extend(states.into_iter().map(|mut state| {
+                    let place = patch.place.start.max(offset)..patch.place.end.min(end);
+                    if !place.is_empty() {
+                        let within = place.start - patch.place.start..place.end - patch.place.start;
+                        let mut fresh = Vec::with_capacity(patch.place.len());
+                        patch.content.write(sector, patch.place.clone(), &mut fresh);
+                        state[place.start - offset..place.end - offset]
+                            .copy_from_slice(&fresh[within]);
+                    }
+                    state
+                })),
+            }
+            after.sort_unstable();
+            after.dedup();
+            states = after;
+        }
+        states.iter().any(|state| state == bytes).then_some(Why::Mixed)
+    }
+
+    /// The version that this is, off by one of the errors. What was written to a part stands on it.
+    pub(super) fn find_off(
+        &self,
+        floor: u64,
+        sector: u64,
+        offset: usize,
+        bytes: &[u8],
+        errors: &[Vec<u8>],
+    ) -> Option<u64> {
+        let parts = self.mixed || self.versions.iter().any(|version| version.patch.is_some());
+        let off = |content: &Content, error: &Vec<u8>| {
+            let right = content.bytes(sector, error.len());
+            (offset..).zip(bytes).all(|(at, found)| {
+                let wrong = right[at] ^ error[at];
+                *found == wrong || parts && *found == right[at]
+            })
+        };
+        let matching = self.from(floor).filter(|(_, version)| {
+            version.contents.iter().any(|it| errors.iter().any(|error| off(it, error)))
+        });
+        matching.last().map(|(number, _)| number)
+    }
+
+    /// Whether what was read may be all that will be read: nothing is in flight or may go back.
+    pub(super) fn is_quiet(&self) -> bool {
+        self.volatile.is_empty()
+            && self.last() <= self.read_floor
+            && self.versions.iter().all(|version| !version.failed)
+    }
+}
+
+/// Versions of a sector of which every choice is tried.
+const PARTS_MAX: usize = 10;
+
+pub(super) fn patched(base: &Content, sector: u64, patch: &Patch, payload: PayloadMode) -> Content {
+    let mut mixed = base.bytes(sector, payload.sector_bytes());
+    let mut fresh = Vec::with_capacity(patch.place.len());
+    patch.content.write(sector, patch.place.clone(), &mut fresh);
+    mixed[patch.place.clone()].copy_from_slice(&fresh);
+    Content::Bytes(mixed.into())
+}
+
+pub(super) fn collapse(cell: &mut Cell, content: Content) {
+    let write = cell.versions.back().expect("a cell is never empty").write;
+    let number = cell.last() + 1;
+    *cell = Cell {
+        first: number,
+        versions: VecDeque::from([Version::whole(write, content)]),
+        read_floor: number,
+        durable_floor: number,
+        volatile: SmallVec::new(),
+        mixed: false,
+        unmixed_by: 0,
+        reconstructed: 0,
+    };
+}
+
+pub(super) fn came_back(sector: u64, write: WriteId) -> Violation {
+    let write = write.0;
+    let message = format!(
+        "sector {sector} reads as write {write} again, which failed, was seen, and was not there any more"
+    );
+    Violation::new("I3 stable reads", message)
+}
+
+pub(super) fn explain(
+    cell: &Cell,
+    sector: u64,
+    floor: u64,
+    older: Option<u64>,
+    found: &[u8],
+) -> Violation {
+    let allowed: Vec<u32> = cell.from(floor).map(|(_, version)| version.write.0).collect();
+    let word = found.first_chunk().copied().unwrap_or_default();
+    let same = found.chunks(8).all(|chunk| chunk == &word[..chunk.len()]);
+    let looks = match untag(word).filter(|_| same) {
+        _ if found.iter().all(|byte| *byte == 0) => "zeros".to_owned(),
+        Some((write, of)) => format!("write {write} at sector {of}"),
+        None => format!("a mixture that begins with {:02x?}", &found[..found.len().min(8)]),
+    };
+    match older {
+        Some(number) => Violation::new(
+            "I1 durability",
+            format!(
+                "sector {sector} reads as write {}, which is older than allowed: writes {allowed:?}",
+                cell.versions[(number - cell.first) as usize].write.0
+            ),
+        ),
+        None => Violation::new(
+            "I2 old or new",
+            format!("sector {sector} reads as {looks}; allowed are writes {allowed:?}"),
+        ),
+    }
+}

@@ -1,0 +1,217 @@
+//! Steps of a script, and the profiles by which they are drawn.
+
+use weft_engine::{Flags, RequestOp, SyncAction};
+
+use crate::crash::CutMode;
+use crate::faults::Planned;
+
+/// One step of a script.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ScriptStep {
+    /// A blank disk joins.
+    Add,
+    /// A client asks for something, in bytes.
+    Ask {
+        /// Client that asks.
+        client: u32,
+        /// Operation.
+        op: RequestOp,
+        /// First byte.
+        start: u64,
+        /// Length in bytes.
+        len: u64,
+        /// Flags of the request.
+        flags: Flags,
+    },
+    /// The power goes; restart; read everything.
+    Cut(CutMode),
+    /// The power goes; restart; soon afterwards it goes again, or an administrator stops the array;
+    /// restart; read everything.
+    CutAgain {
+        /// Rule by which sectors survive the cut.
+        mode: CutMode,
+        /// This many requests complete in between.
+        after: u32,
+        /// Whether the array is stopped.
+        stop: bool,
+    },
+    /// A client leaves.
+    Disconnect(u32),
+    /// An operation of a disk fails, this many operations from now.
+    FailOperation {
+        /// Index of the disk.
+        disk: usize,
+        /// Number of operations until then.
+        after: u64,
+        /// Kind of the failure.
+        how: Planned,
+    },
+    /// An administrator declares a disk failed.
+    FailDisk(usize),
+    /// A sector cannot be read until it is written, or never again.
+    BadRead {
+        /// Index of the disk.
+        disk: usize,
+        /// Data sector of the column.
+        column: u64,
+        /// Whether writing it does not help.
+        dead: bool,
+    },
+    /// The superblock of a disk cannot be read until it is written, or never again.
+    BadSuperblock {
+        /// Index of the disk.
+        disk: usize,
+        /// Whether writing it does not help.
+        dead: bool,
+    },
+    /// A sector cannot be written.
+    BadWrite {
+        /// Index of the disk.
+        disk: usize,
+        /// Data sector of the column.
+        column: u64,
+    },
+    /// Runs until all is answered.
+    Finish,
+    /// Flushes of a disk fail, and what implies one, for good.
+    FlushError(usize),
+    /// The process dies, the power stays; restart; read everything.
+    Kill,
+    /// Flushes of a disk succeed and do nothing, for good.
+    LyingFlush(usize),
+    /// The power goes; somebody looks at the array read-only, and tries to write; then a restart.
+    Look(CutMode),
+    /// A disk finds space or no space, in turn.
+    NoSpace(usize),
+    /// Forgets a failed disk.
+    Remove(usize),
+    /// A disk that was forgotten joins again, with what it holds.
+    Return(usize),
+    /// Sets a knob.
+    Set(&'static str, &'static str),
+    /// A disk becomes shorter: so many of its sectors are left.
+    Shrink {
+        /// Index of the disk.
+        disk: usize,
+        /// Sectors that are left.
+        sectors: u64,
+    },
+    /// Milliseconds pass, with everything that falls into them.
+    Sleep(u64),
+    /// This many requests complete.
+    Steps(u32),
+    /// A disk completes nothing until it is released by the same step.
+    Stall(usize),
+    /// An administrator stops the array.
+    Stop,
+    /// If that was asked for: it has stopped; the power goes; restart; read everything.
+    Stopped,
+    /// An administrator starts or stops resync.
+    Sync(SyncAction),
+    /// Milliseconds pass in which nothing completes: timers fire, and what they begin stays
+    /// outstanding.
+    Wait(u64),
+}
+
+/// Distribution that scripts are drawn from.
+#[derive(Clone, Copy, Debug)]
+pub struct Profile {
+    /// Name in failure messages.
+    pub name: &'static str,
+    /// Steps per script.
+    pub steps: usize,
+    /// Per cent of steps that cut the power.
+    pub cuts: u64,
+    /// Whether disks fail.
+    pub faults: bool,
+    /// Whether administrators act.
+    pub admin: bool,
+    /// Per cent of steps that trim, or store zeros that need not be stored. Without any, disks do
+    /// not discard.
+    pub discards: u64,
+    /// Per cent of steps that change a knob.
+    pub knobs: u64,
+    /// Whether more is drawn than when the first seeds were: versions of superblocks and spares,
+    /// time that passes while nothing completes, stops, writes that fail in part, disks that cannot
+    /// write or flush, or become shorter. It is drawn from a stream of its own.
+    pub more: bool,
+    /// Whether requests wait in the queues of members: schedulers, and bounds on what a member has
+    /// at once. They are drawn from a stream of their own.
+    pub queues: bool,
+    /// Whether disks lie about flushes, no more of them than the level survives. Then nothing is
+    /// promised of data, but the array assembles.
+    pub lies: bool,
+    /// Whether more disks may be hurt than the level survives. See [`Options::data_promised`].
+    pub beyond: bool,
+}
+
+impl Profile {
+    /// Clients and nothing else.
+    pub const CALM: Self = Self {
+        name: "calm",
+        steps: 60,
+        cuts: 0,
+        faults: false,
+        admin: false,
+        discards: 5,
+        knobs: 0,
+        more: true,
+        queues: false,
+        lies: false,
+        beyond: false,
+    };
+    /// Power cuts.
+    pub const CUTS: Self = Self { name: "cuts", cuts: 6, ..Self::CALM };
+    /// Power cuts all the time.
+    pub const MANY_CUTS: Self = Self { name: "many-cuts", steps: 40, cuts: 15, ..Self::CALM };
+    /// Knobs change in the middle of everything, and the power goes.
+    pub const KNOBS: Self = Self { name: "knobs", cuts: 4, knobs: 20, ..Self::CALM };
+    /// Faults and administrators.
+    pub const FAULTS: Self = Self { name: "faults", faults: true, admin: true, ..Self::CALM };
+    /// All of these.
+    pub const FAULTS_AND_CUTS: Self = Self { name: "faults-and-cuts", cuts: 5, ..Self::FAULTS };
+    /// More than the level survives.
+    pub const BEYOND: Self = Self { name: "beyond", cuts: 3, beyond: true, ..Self::FAULTS };
+    /// The same while the power stays on: what is read and what is acknowledged is right.
+    pub const BEYOND_POWERED: Self = Self { name: "beyond-powered", cuts: 0, ..Self::BEYOND };
+
+    /// Disks that lie about flushes.
+    pub const LIES: Self = Self { name: "lies", cuts: 6, lies: true, ..Self::FAULTS };
+
+    /// Faults, administrators and power cuts while requests wait in the queues of members.
+    pub const QUEUES: Self =
+        Self { name: "queues", knobs: 3, queues: true, ..Self::FAULTS_AND_CUTS };
+
+    /// All of them.
+    pub const ALL: [Self; 10] = [
+        Self::CALM,
+        Self::CUTS,
+        Self::MANY_CUTS,
+        Self::KNOBS,
+        Self::FAULTS,
+        Self::FAULTS_AND_CUTS,
+        Self::BEYOND,
+        Self::LIES,
+        Self::BEYOND_POWERED,
+        Self::QUEUES,
+    ];
+}
+
+impl ScriptStep {
+    /// The disk that something goes wrong with.
+    pub(super) fn hurts(self) -> Option<usize> {
+        match self {
+            Self::BadRead { disk, .. }
+            | Self::BadSuperblock { disk, .. }
+            | Self::BadWrite { disk, .. }
+            | Self::FailDisk(disk)
+            | Self::FailOperation { disk, .. }
+            | Self::FlushError(disk)
+            | Self::LyingFlush(disk)
+            | Self::NoSpace(disk)
+            | Self::Shrink { disk, .. }
+            | Self::Stall(disk) => Some(disk),
+            _ => None,
+        }
+    }
+}
