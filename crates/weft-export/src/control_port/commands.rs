@@ -1,0 +1,221 @@
+//! Commands of administrators: which verb of the engine each is, and what its answer says.
+
+use std::os::fd::OwnedFd;
+
+use weft_engine::knobs::TABLE;
+use weft_engine::{Mismatch, Mismatches, ReplyError, SyncAction, Verb, VolumeSnapshot};
+use weft_ondisk::Uuid;
+use weft_runtime::devices::{Access, DeviceError, MemberSpec, OpenOptions, read_metadata};
+use weft_runtime::reactor::Context;
+use weft_units::{MemberIndex, VolumeId};
+
+use super::Step;
+use crate::control::{FailureKind, MismatchStatus, MismatchesStatus, Response, WrongMember};
+
+/// What a step asks of the engine, and what is to be done with the answer.
+pub(super) fn start(cx: &mut Context<'_, '_>, step: Step) -> Result<(Verb, Step), Box<Response>> {
+    match step {
+        Step::Add(member) => add(cx, &member),
+        Step::Fail(members) => {
+            let members = members.iter().map(|member| member_of(cx, member));
+            Ok((Verb::FailAll(members.collect::<Result<_, _>>()?), Step::Waiting))
+        }
+        Step::Remove(member) => {
+            let index = member_of(cx, &member)?;
+            Ok((Verb::Remove(index), Step::Removing(index)))
+        }
+        Step::Set(name, value) => {
+            // The volume's present knobs; ranges depend on them. All volumes share their names.
+            let snapshot = cx.driver.snapshot();
+            let knobs = snapshot.and_then(|snapshot| snapshot.volumes.first().map(|v| v.knobs));
+            let knob = knobs.unwrap_or_default().parse(&name, &value);
+            let knob = knob.map_err(|error| refusal(FailureKind::Usage, error.to_string()))?;
+            Ok((Verb::Set(knob), Step::Waiting))
+        }
+        Step::Sync(action) => Ok((Verb::SyncAction(action), Step::Sync(action))),
+        Step::Adding(_) | Step::Removing(_) | Step::Stop | Step::Waiting => {
+            Err(refusal(FailureKind::Failed, "internal: not a first step"))
+        }
+    }
+}
+
+pub(super) fn add(cx: &mut Context<'_, '_>, member: &str) -> Result<(Verb, Step), Box<Response>> {
+    let unusable = |error: DeviceError| {
+        let kind = match error {
+            DeviceError::Claimed { .. }
+            | DeviceError::Locked { .. }
+            | DeviceError::Overlay { .. } => FailureKind::Refused,
+            DeviceError::Duplicate { .. }
+            | DeviceError::Overlap { .. }
+            | DeviceError::Partition { .. }
+            | DeviceError::Spec { .. } => FailureKind::Usage,
+            _ => FailureKind::Failed,
+        };
+        refusal(kind, error.to_string())
+    };
+    let failed = |error: &dyn std::fmt::Display| refusal(FailureKind::Failed, error.to_string());
+    let spec = MemberSpec::parse(member).map_err(unusable)?;
+    let lasts = cx.driver.members().members().any(|other| !other.is_memory());
+    if lasts && member.starts_with("ram:") {
+        let text = format!(
+            "{member}: found memory, expected a file or a block device: the other members are still there \
+             at the next start, and it would be lost"
+        );
+        return Err(refusal(FailureKind::Refused, text));
+    }
+    // What keeps its changes in overlays does so for a new member too.
+    let overlays = cx.driver.members().members().find_map(|member| member.overlay().cloned());
+    let overlays = overlays.map(|overlay| overlay.dir().to_owned());
+    let access = if overlays.is_some() { Access::ReadOnly } else { Access::ReadWrite };
+    let options = OpenOptions {
+        buffered: overlays.is_some(),
+        lock_wait: std::time::Duration::ZERO,
+        ..OpenOptions::new(access)
+    };
+    let index = cx.driver.members().next_index();
+    let others: Vec<_> = cx.driver.members().members().collect();
+    let mut open = options.open(&spec, index, others).map_err(unusable)?;
+    if let Some(dir) = overlays {
+        open = open.with_overlay(&dir, Access::ReadWrite).map_err(unusable)?;
+    }
+    let superblock = read_metadata(&open).superblock.ok();
+    let info = open.info().clone();
+    let mut uuid = [0; 16];
+    getrandom::fill(&mut uuid).map_err(|error| failed(&error))?;
+    cx.driver.add_member(open).map_err(|error| failed(&error))?;
+    let device_uuid = Uuid(uuid);
+    Ok((Verb::Add { member: info, superblock, device_uuid }, Step::Adding(index)))
+}
+
+pub(super) fn member_of(
+    cx: &mut Context<'_, '_>,
+    name: &str,
+) -> Result<MemberIndex, Box<Response>> {
+    let by_index = name.parse::<u16>().ok().map(MemberIndex);
+    // Of two with one label, one was opened after the other had failed; the open one is meant.
+    let found = cx.driver.members().members().find_map(|member| {
+        let info = member.info();
+        let named = info.label == name || by_index == Some(info.index);
+        named.then_some(info.index)
+    });
+    found.ok_or_else(|| {
+        let labels: Vec<_> =
+            cx.driver.members().members().map(|member| member.info().label.clone()).collect();
+        let text = format!("{name}: found no such member, expected one of {}", labels.join(", "));
+        refusal(FailureKind::Usage, text)
+    })
+}
+
+pub(super) fn get(cx: &mut Context<'_, '_>, volume: VolumeId, names: &[String]) -> Response {
+    let knobs = cx
+        .driver
+        .snapshot()
+        .and_then(|snapshot| snapshot.volumes.get(volume.index()).map(|volume| volume.knobs));
+    let knobs = knobs.unwrap_or_default();
+    let mut found = Vec::new();
+    let all: Vec<String> = TABLE.iter().map(|row| row.name.to_owned()).collect();
+    for name in if names.is_empty() { &all } else { names } {
+        match knobs.show(name) {
+            Some(value) => found.push((name.clone(), value)),
+            None => {
+                let text = format!("{name}: no such knob; expected one of {}", all.join(", "));
+                return *refusal(FailureKind::Usage, text);
+            }
+        }
+    }
+    Response { knobs: found, ..Response::done() }
+}
+
+/// Why another sync cannot start, and what to do: the engine knows that one runs, people want to
+/// know which.
+pub(super) fn what_runs(cx: &mut Context<'_, '_>, volume: VolumeId) -> Option<String> {
+    let snapshot = cx.driver.snapshot()?;
+    let what = match snapshot.volumes.get(volume.index())?.sync_action {
+        SyncAction::Check => "check",
+        SyncAction::Frozen | SyncAction::Idle => return None,
+        SyncAction::Recover => "rebuild",
+        SyncAction::Repair => "repair",
+        SyncAction::Resync => "resync",
+    };
+    let way_out = match what {
+        "check" | "repair" => "weft wait returns when it has ended, weft idle stops it",
+        // What the array needs would start again by itself.
+        _ => "weft wait returns when it has ended",
+    };
+    Some(format!("busy: a {what} is running; {way_out}"))
+}
+
+/// An answer that says no. Boxed, as the rare case.
+pub(super) fn refusal(kind: FailureKind, text: impl Into<String>) -> Box<Response> {
+    Box::new(Response::error(kind, text))
+}
+
+/// Whether who connected may administer: the same user, or root.
+pub(super) fn is_allowed(socket: &OwnedFd) -> bool {
+    let own = rustix::process::geteuid();
+    rustix::net::sockopt::socket_peercred(socket)
+        .is_ok_and(|peer| peer.uid == own || peer.uid.is_root())
+}
+
+pub(super) fn kind_of(error: &ReplyError) -> FailureKind {
+    match error {
+        ReplyError::ReadOnly | ReplyError::Refused(_) => FailureKind::Refused,
+        ReplyError::Invalid(_) | ReplyError::OutOfRange => FailureKind::Usage,
+        _ => FailureKind::Failed,
+    }
+}
+
+pub(super) fn sync_action(word: &str) -> Result<SyncAction, Box<Response>> {
+    let all = [
+        SyncAction::Check,
+        SyncAction::Frozen,
+        SyncAction::Idle,
+        SyncAction::Recover,
+        SyncAction::Repair,
+        SyncAction::Resync,
+    ];
+    all.into_iter().find(|action| sync_word(*action) == word).ok_or_else(|| {
+        let words: Vec<_> = all.into_iter().map(sync_word).collect();
+        let text = format!("sync_action: found {word}, expected one of {}", words.join(", "));
+        refusal(FailureKind::Usage, text)
+    })
+}
+
+/// Members by what they are called; one that was removed since by its number.
+pub(super) fn mismatches_of(volume: &VolumeSnapshot) -> Option<MismatchesStatus> {
+    let Mismatches { by_member, not_located, first } = &volume.mismatches;
+    if first.is_empty() {
+        return None;
+    }
+    let label = |index: MemberIndex| {
+        let found = volume.members.iter().find(|member| member.member == index);
+        found.map_or_else(|| format!("member {}", index.0), |member| member.label.clone())
+    };
+    let wrong = |(index, stripes): &(MemberIndex, u64)| WrongMember {
+        label: label(*index),
+        stripes: *stripes,
+    };
+    let mismatch = |found: &Mismatch| MismatchStatus {
+        sector: found.sector.0,
+        member: found.wrong.map(|wrong| label(wrong.member)),
+        slot: found.wrong.map(|wrong| wrong.slot.0),
+        member_sector: found.wrong.map(|wrong| wrong.at.0),
+    };
+    Some(MismatchesStatus {
+        members: by_member.iter().map(wrong).collect(),
+        not_located: *not_located,
+        first: first.iter().map(mismatch).collect(),
+    })
+}
+
+/// md's word.
+pub(super) fn sync_word(action: SyncAction) -> &'static str {
+    match action {
+        SyncAction::Check => "check",
+        SyncAction::Frozen => "frozen",
+        SyncAction::Idle => "idle",
+        SyncAction::Recover => "recover",
+        SyncAction::Repair => "repair",
+        SyncAction::Resync => "resync",
+    }
+}
