@@ -29,6 +29,27 @@ pub(super) fn decide(candidates: &[Candidate], options: &Options) -> Result<Asse
     decision.place(current, &reference)
 }
 
+/// Members by their places.
+struct Placed {
+    slots: Vec<SlotState>,
+    spares: Vec<Member>,
+    journals: Vec<Member>,
+    /// From where on parity may be wrong.
+    dirty_from: Option<Sectors>,
+    /// Events of the bitmaps. A bitmap may be ahead by one, of a crash between it and the
+    /// superblocks. The next update must not bring them level: the bitmap would count as current.
+    bitmap_events: u64,
+}
+
+impl Placed {
+    fn new(members: u16) -> Self {
+        let mut slots = Vec::new();
+        slots.resize_with(usize::from(members), || SlotState::Missing);
+        let (spares, journals) = (Vec::new(), Vec::new());
+        Self { slots, spares, journals, dirty_from: None, bitmap_events: 0 }
+    }
+}
+
 /// Findings so far.
 struct Decision<'a> {
     dropped: Vec<Dropped>,
@@ -396,6 +417,60 @@ impl Decision<'_> {
         Ok(current)
     }
 
+    /// Refuses a RAID0 of members of different sizes that does not say how they are laid out.
+    fn raid0_layout(&self, current: &[(Member, Role)], reference: &Member) -> Result<(), Refused> {
+        let freshest = &reference.superblock;
+        let is_said = freshest.features().contains(Features::RAID0_LAYOUT);
+        let mut sizes = current.iter().map(|(member, _)| member.superblock.used_size());
+        if freshest.level() != Level::Raid0
+            || is_said
+            || sizes.all(|size| size == freshest.used_size())
+        {
+            return Ok(());
+        }
+        let found = format!(
+            "{}: superblock layout at byte 76: found none, expected 1 or 2 for RAID0 on members of \
+             different sizes",
+            reference.info.label
+        );
+        Err(self.refused(AssemblyState::Unsupported, found))
+    }
+
+    /// Puts an active member into its slot.
+    fn fill(&mut self, placed: &mut Placed, member: Member, slot: Slot) -> Result<(), Refused> {
+        if let Some(Ok(bitmap)) = &member.logs.bitmap
+            && !self.options.read_only
+        {
+            placed.bitmap_events = bitmap.header.events.max(placed.bitmap_events);
+        }
+        let count = placed.slots.len();
+        let Some(place) = placed.slots.get_mut(slot.index()) else {
+            self.drop(member.info, format!("role {} of {count}", slot.0));
+            return Ok(());
+        };
+        if let SlotState::InSync(other) | SlotState::Rebuilding { member: other, .. } = place {
+            let found = format!(
+                "{}: found a second member at slot {}, expected one: {} is at it too, both at \
+                 events {}",
+                member.info.label,
+                slot.0,
+                other.info.label,
+                member.superblock.events()
+            );
+            return Err(self.refused(AssemblyState::SlotTwice, found));
+        }
+        if let Some(from) = member.superblock.dirty_from() {
+            placed.dirty_from = Some(placed.dirty_from.map_or(from, |other| other.min(from)));
+        }
+        *place = match member.superblock.recovery_offset() {
+            Some(recovery_offset) => {
+                SlotState::Rebuilding { member: Box::new(member), recovery_offset }
+            }
+            None => SlotState::InSync(Box::new(member)),
+        };
+        Ok(())
+    }
+
     /// Puts members into slots and counts what is missing.
     fn place(
         mut self,
@@ -403,20 +478,7 @@ impl Decision<'_> {
         reference: &Member,
     ) -> Result<Assembly, Refused> {
         let freshest = &reference.superblock;
-        if freshest.level() == Level::Raid0 && !freshest.features().contains(Features::RAID0_LAYOUT)
-        {
-            let uneven = current
-                .iter()
-                .any(|(member, _)| member.superblock.used_size() != freshest.used_size());
-            if uneven {
-                let found = format!(
-                    "{}: superblock layout at byte 76: found none, expected 1 or 2 for RAID0 on \
-                     members of different sizes",
-                    reference.info.label
-                );
-                return Err(self.refused(AssemblyState::Unsupported, found));
-            }
-        }
+        self.raid0_layout(&current, reference)?;
         let geometry = Geometry::new(
             freshest.level(),
             freshest.layout(),
@@ -428,54 +490,15 @@ impl Decision<'_> {
             let found = format!("{}: superblock {error}", reference.info.label);
             self.refused(AssemblyState::Unsupported, found)
         })?;
-        let mut slots: Vec<SlotState> = Vec::new();
-        slots.resize_with(usize::from(geometry.members()), || SlotState::Missing);
-        let mut spares = Vec::new();
-        let mut journals = Vec::new();
-        let mut dirty_from: Option<Sectors> = None;
-        // A bitmap may be ahead by one, of a crash between it and the superblocks. The next round
-        // must not bring them level: the bitmap would count as current.
-        let mut bitmap_events = 0;
+        let mut found = Placed::new(geometry.members());
         for (member, role) in current {
-            if let Role::Active(slot) = role {
-                if let Some(Ok(bitmap)) = &member.logs.bitmap
-                    && !self.options.read_only
-                {
-                    bitmap_events = bitmap.header.events.max(bitmap_events);
-                }
-                let Some(place) = slots.get_mut(slot.index()) else {
-                    let reason = format!("role {} of {}", slot.0, geometry.members());
-                    self.drop(member.info, reason);
-                    continue;
-                };
-                if let SlotState::InSync(other) | SlotState::Rebuilding { member: other, .. } =
-                    place
-                {
-                    let found = format!(
-                        "{}: found a second member at slot {}, expected one: {} is at it too, both \
-                         at events {}",
-                        member.info.label,
-                        slot.0,
-                        other.info.label,
-                        member.superblock.events()
-                    );
-                    return Err(self.refused(AssemblyState::SlotTwice, found));
-                }
-                if let Some(from) = member.superblock.dirty_from() {
-                    dirty_from = Some(dirty_from.map_or(from, |other| other.min(from)));
-                }
-                *place = match member.superblock.recovery_offset() {
-                    Some(recovery_offset) => {
-                        SlotState::Rebuilding { member: Box::new(member), recovery_offset }
-                    }
-                    None => SlotState::InSync(Box::new(member)),
-                };
-            } else if role == Role::Journal {
-                journals.push(member);
-            } else {
-                spares.push(member);
+            match role {
+                Role::Active(slot) => self.fill(&mut found, member, slot)?,
+                Role::Journal => found.journals.push(member),
+                Role::Faulty | Role::Spare => found.spares.push(member),
             }
         }
+        let Placed { slots, mut spares, journals, dirty_from, bitmap_events } = found;
         for spare in number_spares(&mut spares, &slots, freshest) {
             let number = spare.superblock.dev_number();
             let reason = format!(
