@@ -71,7 +71,7 @@ fn a_printed_text_is_read_again_as_what_it_was() {
 fn a_file_with_a_mistake_is_refused_by_its_name_and_the_field() {
     let table = [
         ("members = 4", "members = 1", "machine.members: found 1, expected 2..=64"),
-        ("members = 4", "members = 2.5", "line 21, column 11"),
+        ("members = 4", "members = 2.5", ", column 11"),
         ("level = \"raid5\"", "level = \"raid6\"", "0 0"),
         (
             "chunk_kib = 64",

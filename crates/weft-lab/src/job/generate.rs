@@ -73,25 +73,25 @@ pub struct Generator {
     mix: Rng,
 }
 
-impl Generator {
-    /// The requests of clone `clone` (0-based) on a volume of `volume` bytes.
-    ///
-    /// # Errors
-    /// The job does not fit the volume, has several files, or replays a trace.
-    pub fn new(job: &Job, clone: u32, volume: Bytes, seed: u64) -> Result<Self, JobError> {
-        let fault = |option: &str, found: String, expected: &str| JobError::Job {
-            job: job.name.clone(),
-            option: option.to_owned(),
-            found,
-            expected: expected.to_owned(),
-        };
-        let (target, pattern) = (&job.target, &job.pattern);
+/// Bytes of the volume that a clone goes over.
+struct Region {
+    start: u64,
+    length: u64,
+    /// Bytes that are asked for in each loop, if nothing else says how many.
+    size: u64,
+}
+
+impl Region {
+    /// The region of a clone (0-based) on a volume of so many bytes.
+    fn of(job: &Job, clone: u32, volume: Bytes) -> Result<Self, JobError> {
+        let target = &job.target;
         if target.filenames.len() > 1 || target.file_count > 1 {
             let found = target.filenames.len().max(target.file_count as usize);
-            return Err(fault("filename", format!("{found} files"), "one, the volume"));
+            return Err(fault(job, "filename", format!("{found} files"), "one, the volume"));
         }
         if let Some(trace) = &job.replay.read_iolog {
-            return Err(fault("read_iolog", trace.clone(), "a job with a pattern of its own"));
+            let expected = "a job with a pattern of its own";
+            return Err(fault(job, "read_iolog", trace.clone(), expected));
         }
         let bytes = |size: Option<super::Size>| size.map(|size| size.of(volume).0);
         let increment = bytes(target.offset_increment).unwrap_or(0);
@@ -99,7 +99,7 @@ impl Generator {
             .checked_mul(u64::from(clone))
             .and_then(|more| more.checked_add(bytes(target.offset).unwrap_or(0)));
         let start = start.filter(|start| *start < volume.0).ok_or_else(|| {
-            fault("offset", format!("clone {clone} beyond the end"), "a place on the volume")
+            fault(job, "offset", format!("clone {clone} beyond the end"), "a place on the volume")
         })?;
         let room = volume.0 - start;
         let size = bytes(target.size).unwrap_or(room);
@@ -107,8 +107,31 @@ impl Generator {
         if length > room || length == 0 {
             let found = format!("{length} bytes from byte {start}");
             let expected = format!("1..={room} bytes on a volume of {} bytes", volume.0);
-            return Err(fault("size", found, &expected));
+            return Err(fault(job, "size", found, &expected));
         }
+        Ok(Self { start, length, size })
+    }
+}
+
+/// An option of a job that does not fit the volume.
+fn fault(job: &Job, option: &str, found: String, expected: &str) -> JobError {
+    JobError::Job {
+        job: job.name.clone(),
+        option: option.to_owned(),
+        found,
+        expected: expected.to_owned(),
+    }
+}
+
+impl Generator {
+    /// The requests of clone `clone` (0-based) on a volume of `volume` bytes.
+    ///
+    /// # Errors
+    /// The job does not fit the volume, has several files, or replays a trace.
+    pub fn new(job: &Job, clone: u32, volume: Bytes, seed: u64) -> Result<Self, JobError> {
+        let pattern = &job.pattern;
+        let fault = |option, found, expected: &str| fault(job, option, found, expected);
+        let Region { start, length, size } = Region::of(job, clone, volume)?;
         let blocks = pattern.blocks.clone();
         let used = |at: usize| pattern.directions.iter().any(|d| *d as usize == at);
         let smallest = (0..3).filter(|at| used(*at)).map(|at| blocks[at].smallest().0);
@@ -132,7 +155,7 @@ impl Generator {
             let expected = format!("at most {MAP_BLOCKS_MAX} blocks, or norandommap");
             return Err(fault("bs", format!("{count} blocks"), &expected));
         }
-        let total = bytes(target.io_size).unwrap_or(size);
+        let total = job.target.io_size.map_or(size, |size| size.of(volume).0);
         let seed = pattern.seed.unwrap_or(seed);
         let mut seeds = Rng::new(seed ^ u64::from(clone).wrapping_mul(0x9e37_79b9_7f4a_7c15));
         let (offsets, sizes, mix) =
