@@ -27,8 +27,8 @@
 //! | holes of members | `holes.rs` |
 //! | fault injection for rings | `faulty.rs` |
 //!
-//! `unsafe` is in `buffers.rs` (memory), `uring.rs` (addresses for the kernel) and `devices/lock.rs`
-//! (one `fcntl`), nowhere else.
+//! `unsafe` is in `buffers.rs` (memory), `uring.rs` (addresses for the kernel) and
+//! `devices/lock.rs` (one `fcntl`), nowhere else.
 #![deny(unsafe_code)]
 
 pub mod bare;
