@@ -256,8 +256,8 @@ impl Engine {
     /// The order is that of every driver: all inputs that are there, the turns, then all outputs.
     /// With [`Turn::more`] the bound ended it: the outputs are to be carried out, and `run` is to
     /// be called again whether or not there is a new input. A driver whose members go on while the
-    /// engine works takes the halves of a turn apart: [`decide`](Engine::decide), and when that work
-    /// is done [`unplug_queues`](Engine::unplug_queues).
+    /// engine works takes the halves of a turn apart: [`decide`](Engine::decide), and when that
+    /// work is done [`unplug_queues`](Engine::unplug_queues).
     pub fn run(&mut self, now: Time, turns_max: u32, outputs: &mut VecDeque<Output>) -> Turn {
         let mut all = Turn { work: Work::default(), more: true };
         while all.more && all.work.turns < turns_max {
