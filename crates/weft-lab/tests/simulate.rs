@@ -1,7 +1,7 @@
 //! Tests of simulated jobs: each option of fio has its effect.
 
 use weft_engine::knobs::Knobs;
-use weft_engine::sched::SchedulerKind;
+use weft_engine::knobs::SchedulerKind;
 use weft_lab::fio_json::JobResult;
 use weft_lab::job::{Direction, ParseOptions, parse_text};
 use weft_lab::simulate::{CostTable, Outcome, Stop, Volume, faults, jobs};

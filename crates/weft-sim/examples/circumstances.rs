@@ -23,8 +23,8 @@
 //! the rate until all are done as well.
 
 use weft_engine::knobs::Knobs;
+use weft_engine::knobs::SchedulerKind;
 use weft_engine::page_cache::{Kernel, PoolConfig};
-use weft_engine::sched::SchedulerKind;
 use weft_ondisk::Level;
 use weft_sim::drive::Drive;
 use weft_sim::machine::{CostTable, Costs, Machine, MachineParts};

@@ -4,11 +4,11 @@
 //! on; a planted bug shows that it sees. The second runs the loads that a review found starved on
 //! simulated drives, for a short simulated time, against md untuned in the same test.
 
+use weft_engine::knobs::SchedulerKind;
 use weft_engine::knobs::{
     Activation, Knobs, PlanRule, PriorityRule, StripeSize, WAITS_WITHOUT_BOUND, Writes,
 };
 use weft_engine::mutant::Mutant;
-use weft_engine::sched::SchedulerKind;
 use weft_engine::{Flags, RequestOp};
 use weft_ondisk::Level;
 use weft_sim::drive::Drive;

@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use weft_engine::RequestOp;
+use weft_engine::knobs::SchedulerKind;
 use weft_engine::knobs::{Knobs, StripeSize};
 use weft_engine::page_cache::{Kernel, PoolConfig};
-use weft_engine::sched::SchedulerKind;
 use weft_ondisk::Level;
 use weft_sim::drive::Drive;
 use weft_sim::machine::{Costs, Machine, MachineParts, Seen};

@@ -4,8 +4,8 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use weft_engine::RequestOp;
+use weft_engine::knobs::SchedulerKind;
 use weft_engine::knobs::{Knobs, StripeSize, Writes};
-use weft_engine::sched::SchedulerKind;
 use weft_ondisk::Level;
 use weft_sim::drive::Drive;
 use weft_sim::machine::{CostTable, Costs, Machine, MachineParts, Pid};

@@ -1,9 +1,9 @@
 //! Tests of time in a simulated machine, against arithmetic.
 
+use weft_engine::knobs::SchedulerKind;
 use weft_engine::knobs::{Activation, CacheForm, Knobs, PriorityRule, Writes};
 use weft_engine::layout::geometry::Geometry;
 use weft_engine::page_cache::{Kernel, PoolConfig};
-use weft_engine::sched::SchedulerKind;
 use weft_ondisk::Level;
 use weft_sim::drive::{Drive, Model};
 use weft_sim::machine::{Costs, Machine, MachineParts, Pid, Sizes};

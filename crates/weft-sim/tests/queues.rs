@@ -1,8 +1,8 @@
 //! Tests of the queues of members in front of disks: depth, order, stalls, failures, power cuts.
 
 use weft_engine::knobs::Knobs;
+use weft_engine::knobs::SchedulerKind;
 use weft_engine::mutant::Mutant;
-use weft_engine::sched::SchedulerKind;
 use weft_engine::{Flags, MemberState, RequestOp, Token};
 use weft_sim::bugs::{hunt, script};
 use weft_sim::script::{Profile, Script};

@@ -3,9 +3,9 @@
 use std::any::Any;
 
 use weft_engine::StripeWaits;
+use weft_engine::knobs::SchedulerKind;
 use weft_engine::knobs::{Activation, Knobs, PriorityRule, Writes};
 use weft_engine::page_cache::{Kernel, PoolConfig};
-use weft_engine::sched::SchedulerKind;
 use weft_engine::{Flags, RequestOp};
 use weft_ondisk::Level;
 use weft_sim::drive::Drive;

@@ -1,8 +1,8 @@
 //! Tests of the tiobench workload.
 
+use weft_engine::knobs::SchedulerKind;
 use weft_engine::knobs::{Activation, CacheForm, Knobs, PriorityRule, Writes};
 use weft_engine::page_cache::{InodeId, Kernel, PoolConfig};
-use weft_engine::sched::SchedulerKind;
 use weft_ondisk::Level;
 use weft_sim::drive::Drive;
 use weft_sim::machine::{Costs, Machine, MachineParts, Pid, Place};

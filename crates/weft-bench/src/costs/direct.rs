@@ -7,7 +7,8 @@ use std::hint::black_box;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use weft_engine::sched::mq_deadline::{MqDeadline, Settings};
+use weft_engine::knobs::MqDeadlineKnobs;
+use weft_engine::sched::mq_deadline::MqDeadline;
 use weft_engine::sched::{Direction, IoPriority, QueuedRequest};
 use weft_nbd::{ClientConnection, ClientEvent, Op, ServerConnection, ServerEvent};
 use weft_parity::Parity;
@@ -32,7 +33,7 @@ fn each(turn: Duration, batch: u32, mut work: impl FnMut()) -> f64 {
 
 /// A request through mq-deadline, with 32 queued: inserted, dispatched, completed.
 fn scheduler(turn: Duration) -> f64 {
-    let mut queue = MqDeadline::new(Settings::default(), Sectors(1024));
+    let mut queue = MqDeadline::new(MqDeadlineKnobs::default(), Sectors(1024));
     let (mut id, mut rng) = (0u64, Rng::new(1));
     let mut insert = |queue: &mut MqDeadline| {
         id += 1;

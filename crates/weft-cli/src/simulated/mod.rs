@@ -12,7 +12,7 @@ use clap::Args;
 use indicatif::ProgressBar;
 use signal_hook::consts::SIGINT;
 use weft_engine::knobs::Knobs;
-use weft_engine::sched::SchedulerKind;
+use weft_engine::knobs::SchedulerKind;
 use weft_lab::fio_json::Header;
 use weft_lab::simulate::{
     CostTable, Outcome, Progress, SimulateError, Stop, Volume, faults, models,

@@ -3,7 +3,7 @@
 //! A personality asks the array which members can be read and written, and reports those that
 //! failed.
 //!
-//! Superblock updates are in `superblock_round`, the clean state and the gate that writes pass in
+//! Superblock updates are in `superblock_update`, the clean state and the gate that writes pass in
 //! `write_intent`, members without space in `space`, members that come and go in `spare`.
 //!
 //! Source   md-raid.md §6
@@ -15,13 +15,13 @@ pub(crate) mod outbox;
 pub(crate) mod resync_window;
 mod space;
 mod spare;
-pub(crate) mod superblock_round;
+pub(crate) mod superblock_update;
 pub(crate) mod write_intent;
 
 use weft_ondisk::{Bitmap, Role};
 use weft_units::{Bytes, MemberIndex, Slot, Time, VolumeId};
 
-use self::superblock_round::{Corrections, FlushFor, NEVER, SuperblockUpdates};
+use self::superblock_update::{Corrections, FlushFor, NEVER, SuperblockUpdates};
 use self::write_intent::{CleanState, WriteIntent};
 
 use crate::array::flush::flush_batch::{FlushBatch, Variant};

@@ -5,7 +5,6 @@ use std::collections::VecDeque;
 use smallvec::smallvec;
 use weft_units::{Bytes, ClientId, MemberIndex, Sectors, Slot, StripeId, Time, VolumeId};
 
-use crate::Work;
 use crate::array::member::Member;
 use crate::contract::error::ReplyError;
 use crate::contract::frame::{Segment, Segments};
@@ -13,6 +12,7 @@ use crate::contract::input::Attr;
 use crate::contract::output::{ComputeOp, MemberOp, Notice, Output};
 use crate::contract::token::RequestId;
 use crate::contract::token::{Tag, Token};
+use crate::contract::turn::Work;
 use crate::sched::IoPriority;
 use crate::sched::member_queue::{QueueCommand, Waiting};
 use crate::sched::merge::{self, Last};

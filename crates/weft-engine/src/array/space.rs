@@ -10,7 +10,7 @@
 use weft_units::{Sectors, Slot, Span, Time};
 
 use super::Array;
-use super::superblock_round::Corrections;
+use super::superblock_update::Corrections;
 use crate::array::member::Member;
 use crate::array::outbox::Outbox;
 use crate::contract::member::MemberState;

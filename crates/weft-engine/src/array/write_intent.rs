@@ -11,7 +11,7 @@
 use weft_units::{ByteRange, Span, Time};
 
 use super::Array;
-use super::superblock_round::FlushFor;
+use super::superblock_update::FlushFor;
 use crate::mutant::Mutant;
 
 /// What the superblocks say, and the leases that are out.

@@ -9,3 +9,4 @@ pub(crate) mod output;
 pub(crate) mod snapshot;
 pub(crate) mod stripe_waits;
 pub(crate) mod token;
+pub(crate) mod turn;

@@ -11,10 +11,9 @@ use thiserror::Error;
 use weft_units::{Bytes, FRAME_BYTES, Span};
 
 pub use self::value::{
-    Activation, CacheForm, CheckReads, PlanRule, PriorityRule, RmwLevel, StripeSize, Writes,
+    Activation, CacheForm, CheckReads, MqDeadlineKnobs, PlanRule, PriorityRule, RmwLevel,
+    SchedulerKind, StripeSize, Writes,
 };
-use crate::sched::member_queue::QueueSettings;
-use crate::sched::{SchedulerKind, mq_deadline};
 
 /// Every knob's present value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -28,7 +27,7 @@ pub struct Knobs {
     /// How long a member may stall before it is failed. Zero: never.
     pub member_timeout: Span,
     /// The knobs of the scheduler of that name.
-    pub mq_deadline: mq_deadline::Settings,
+    pub mq_deadline: MqDeadlineKnobs,
     /// How long a member may have no space before it is failed, if the others suffice. Zero: never.
     pub no_space_wait: Span,
     /// How a stripe comes by the strips that it needs.
@@ -74,9 +73,9 @@ pub enum Knob {
     Activation(Activation),
     /// See [`Knobs::check_reads`].
     CheckReads(CheckReads),
-    /// See [`mq_deadline::Settings::fifo_batch`].
+    /// See [`MqDeadlineKnobs::fifo_batch`].
     FifoBatch(u32),
-    /// See [`mq_deadline::Settings::front_merges`].
+    /// See [`MqDeadlineKnobs::front_merges`].
     FrontMerges(bool),
     /// See [`Knobs::max_sectors`].
     MaxSectors(Bytes),
@@ -90,7 +89,7 @@ pub enum Knob {
     PrereadBypassThreshold(u32),
     /// See [`Knobs::preread_wait_max`].
     PrereadWaitMax(Span),
-    /// See [`mq_deadline::Settings::prio_aging_expire`].
+    /// See [`MqDeadlineKnobs::prio_aging_expire`].
     PrioAgingExpire(Span),
     /// See [`Knobs::priority`].
     Priority(PriorityRule),
@@ -98,7 +97,7 @@ pub enum Knob {
     QueueDepth(u32),
     /// See [`Knobs::read_around`].
     ReadAround(Span),
-    /// See [`mq_deadline::Settings::read_expire`].
+    /// See [`MqDeadlineKnobs::read_expire`].
     ReadExpire(Span),
     /// See [`Knobs::rmw_level`].
     RmwLevel(RmwLevel),
@@ -116,11 +115,11 @@ pub enum Knob {
     StripeCacheSize(u32),
     /// See [`Knobs::stripe_size`].
     StripeSize(StripeSize),
-    /// See [`mq_deadline::Settings::write_expire`].
+    /// See [`MqDeadlineKnobs::write_expire`].
     WriteExpire(Span),
     /// See [`Knobs::writes`].
     Writes(Writes),
-    /// See [`mq_deadline::Settings::writes_starved`].
+    /// See [`MqDeadlineKnobs::writes_starved`].
     WritesStarved(u32),
 }
 
@@ -576,18 +575,6 @@ impl Knobs {
         })
     }
 
-    /// Settings of the members' queues.
-    pub(crate) fn member_queues(&self) -> QueueSettings {
-        QueueSettings {
-            scheduler: self.scheduler,
-            mq_deadline: self.mq_deadline,
-            max: self.max_sectors.sectors_floor(),
-            depth: self.queue_depth,
-            plugs: self.stripe_cache_form == CacheForm::Of2008
-                && self.scheduler != SchedulerKind::None,
-        }
-    }
-
     /// Stripes of a stripe cache whose stripes have so many frames.
     #[must_use]
     pub fn cache_stripes(&self, stripe_frames: u32) -> u32 {
@@ -608,7 +595,7 @@ impl Knobs {
             check_reads: CheckReads::default(),
             max_sectors: Bytes::kib(512),
             member_timeout: Span::ZERO,
-            mq_deadline: mq_deadline::Settings::default(),
+            mq_deadline: MqDeadlineKnobs::default(),
             no_space_wait: Span::secs(30),
             plan_rule: PlanRule::default(),
             preread_bypass_threshold: 1,

@@ -2,7 +2,7 @@
 //!
 //! Each policy says in its own file what follows from its values.
 
-use weft_units::{Bytes, FRAME_BYTES, Sectors};
+use weft_units::{Bytes, FRAME_BYTES, Sectors, Span};
 
 use super::KnobError;
 
@@ -177,5 +177,65 @@ mod tests {
         assert_eq!(size.at_most(Bytes::kib(16)).bytes(), Bytes::kib(16));
         assert_eq!(size.at_most(Bytes::kib(512)), size);
         assert_eq!(StripeSize::AUTO.at_most(Bytes::kib(16)), StripeSize::AUTO);
+    }
+}
+
+/// Names a scheduler.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum SchedulerKind {
+    /// First come, first served.
+    #[default]
+    None,
+    /// Sorted by place, with a bound on the wait.
+    MqDeadline,
+}
+
+impl SchedulerKind {
+    /// Every scheduler, by name.
+    pub const ALL: [Self; 2] = [Self::MqDeadline, Self::None];
+
+    /// Its name, as in `/sys/block/X/queue/scheduler`.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::MqDeadline => "mq-deadline",
+            Self::None => "none",
+        }
+    }
+
+    /// Scheduler of a name.
+    #[must_use]
+    pub fn of_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.name() == name)
+    }
+}
+
+/// Knobs of mq-deadline, named as in `/sys/block/X/queue/iosched/`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct MqDeadlineKnobs {
+    /// How long after its arrival a read has its deadline.
+    pub read_expire: Span,
+    /// How long after its arrival a write has its deadline.
+    pub write_expire: Span,
+    /// How many batches of reads go before a batch of writes that waits.
+    pub writes_starved: u32,
+    /// Requests in a batch.
+    pub fifo_batch: u32,
+    /// Whether a request is looked for that begins where the new one ends.
+    pub front_merges: bool,
+    /// After which time a lower class goes before a higher one.
+    pub prio_aging_expire: Span,
+}
+
+impl Default for MqDeadlineKnobs {
+    fn default() -> Self {
+        Self {
+            read_expire: Span::millis(500),
+            write_expire: Span::secs(5),
+            writes_starved: 2,
+            fifo_batch: 16,
+            front_merges: true,
+            prio_aging_expire: Span::secs(10),
+        }
     }
 }

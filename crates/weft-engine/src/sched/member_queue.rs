@@ -27,26 +27,40 @@ use std::collections::VecDeque;
 use smallvec::SmallVec;
 use weft_units::{Sectors, Span, Time};
 
+use super::Scheduler;
 use super::merge::{self, Last};
-use super::mq_deadline::Settings;
 use super::request::{Direction, IoPriority, QueuedRequest};
-use super::{Scheduler, SchedulerKind};
 use crate::contract::frame::{Segment, Segments};
 use crate::contract::input::{Attr, Class};
 use crate::contract::member::DeviceTraits;
 use crate::contract::output::MemberOp;
+use crate::knobs::{CacheForm, Knobs, MqDeadlineKnobs, SchedulerKind};
 
 /// How the queues of a volume's members are set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct QueueSettings {
     pub(crate) scheduler: SchedulerKind,
-    pub(crate) mq_deadline: Settings,
+    pub(crate) mq_deadline: MqDeadlineKnobs,
     /// Largest command that merging makes.
     pub(crate) max: Sectors,
     /// Commands at the member at once; zero for as many as its device takes.
     pub(crate) depth: u32,
     /// Whether an empty queue is plugged.
     pub(crate) plugs: bool,
+}
+
+impl QueueSettings {
+    /// As a volume's knobs say.
+    pub(crate) fn of(knobs: &Knobs) -> Self {
+        Self {
+            scheduler: knobs.scheduler,
+            mq_deadline: knobs.mq_deadline,
+            max: knobs.max_sectors.sectors_floor(),
+            depth: knobs.queue_depth,
+            plugs: knobs.stripe_cache_form == CacheForm::Of2008
+                && knobs.scheduler != SchedulerKind::None,
+        }
+    }
 }
 
 /// The queue of one member; `T` is who is to be told of a request.
@@ -105,7 +119,7 @@ impl<T> MemberQueue<T> {
             device,
             settings: QueueSettings {
                 scheduler: SchedulerKind::None,
-                mq_deadline: Settings::default(),
+                mq_deadline: MqDeadlineKnobs::default(),
                 max: Sectors::ZERO,
                 depth: 0,
                 plugs: false,

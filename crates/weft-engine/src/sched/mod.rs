@@ -14,25 +14,14 @@ use weft_units::Time;
 use self::member_queue::QueueSettings;
 use self::mq_deadline::MqDeadline;
 use self::none::Fifo;
+use crate::knobs::SchedulerKind;
 
 pub use request::{Direction, Dispatched, IoPriority, QueuedRequest};
-
-/// Names a scheduler.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum SchedulerKind {
-    /// First come, first served.
-    #[default]
-    None,
-    /// Sorted by place, with a bound on the wait.
-    MqDeadline,
-}
 
 /// A scheduler's row in the table.
 pub struct SchedulerRow {
     /// The scheduler.
     pub kind: SchedulerKind,
-    /// Its name, as in `/sys/block/X/queue/scheduler`.
-    pub name: &'static str,
     /// Effect of the scheduler.
     pub doc: &'static str,
     make: fn(&QueueSettings) -> Scheduler,
@@ -42,7 +31,6 @@ pub struct SchedulerRow {
 pub const SCHEDULERS: &[SchedulerRow] = &[
     SchedulerRow {
         kind: SchedulerKind::MqDeadline,
-        name: "mq-deadline",
         doc: "Sorts and merges what waits for the member, with a bound on how long each waits.",
         make: |settings| {
             let queue = MqDeadline::new(settings.mq_deadline, settings.max);
@@ -51,29 +39,10 @@ pub const SCHEDULERS: &[SchedulerRow] = &[
     },
     SchedulerRow {
         kind: SchedulerKind::None,
-        name: "none",
         doc: "First come, first served; merges what one turn made side by side.",
         make: |_| Scheduler::None(Fifo::default()),
     },
 ];
-
-impl SchedulerKind {
-    /// Its name.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        self.row().name
-    }
-
-    /// Scheduler of a name.
-    #[must_use]
-    pub fn of_name(name: &str) -> Option<Self> {
-        SCHEDULERS.iter().find(|row| row.name == name).map(|row| row.kind)
-    }
-
-    fn row(self) -> &'static SchedulerRow {
-        SCHEDULERS.iter().find(|row| row.kind == self).expect("every kind has a row")
-    }
-}
 
 /// A scheduler with what waits in it.
 #[derive(Clone, Debug)]
@@ -90,7 +59,8 @@ impl Default for Scheduler {
 
 impl Scheduler {
     fn new(settings: &QueueSettings) -> Self {
-        (settings.scheduler.row().make)(settings)
+        let row = SCHEDULERS.iter().find(|row| row.kind == settings.scheduler);
+        (row.expect("every kind has a row").make)(settings)
     }
 
     /// Queues a request, or makes it a part of a queued one.

@@ -16,44 +16,15 @@
 use std::collections::BTreeMap;
 
 use smallvec::{SmallVec, smallvec};
-use weft_units::{Sectors, Span, Time};
+use weft_units::{Sectors, Time};
 
 use super::request::{Direction, Dispatched, IoPriority, QueuedRequest};
-
-/// The knobs, named as in `/sys/block/X/queue/iosched/`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Settings {
-    /// How long after its arrival a read has its deadline.
-    pub read_expire: Span,
-    /// How long after its arrival a write has its deadline.
-    pub write_expire: Span,
-    /// How many batches of reads go before a batch of writes that waits.
-    pub writes_starved: u32,
-    /// Requests in a batch.
-    pub fifo_batch: u32,
-    /// Whether a request is looked for that begins where the new one ends.
-    pub front_merges: bool,
-    /// After which time a lower class goes before a higher one.
-    pub prio_aging_expire: Span,
-}
-
-impl Default for Settings {
-    fn default() -> Self {
-        Self {
-            read_expire: Span::millis(500),
-            write_expire: Span::secs(5),
-            writes_starved: 2,
-            fifo_batch: 16,
-            front_merges: true,
-            prio_aging_expire: Span::secs(10),
-        }
-    }
-}
+use crate::knobs::MqDeadlineKnobs;
 
 /// The queue of one member.
 #[derive(Clone, Debug)]
 pub struct MqDeadline {
-    settings: Settings,
+    settings: MqDeadlineKnobs,
     max: Sectors,
     per_prio: [Queues; 3],
     last_direction: Direction,
@@ -105,7 +76,7 @@ struct Place {
 impl MqDeadline {
     /// An empty queue, whose requests become no larger than `max` by merging (`max_sectors_kb`).
     #[must_use]
-    pub fn new(settings: Settings, max: Sectors) -> Self {
+    pub fn new(settings: MqDeadlineKnobs, max: Sectors) -> Self {
         Self {
             settings,
             max,
@@ -392,6 +363,8 @@ impl Queued {
 
 #[cfg(test)]
 mod tests {
+    use weft_units::Span;
+
     use super::*;
 
     const MAX: Sectors = Sectors(1024);
@@ -417,7 +390,7 @@ mod tests {
         order.chunk_by(|a, b| a.0 == b.0).map(|run| (run[0].0, run.len())).collect()
     }
 
-    fn backlogged(settings: Settings, count: u64, gap: u64) -> MqDeadline {
+    fn backlogged(settings: MqDeadlineKnobs, count: u64, gap: u64) -> MqDeadline {
         let mut queue = MqDeadline::new(settings, MAX);
         for i in 0..count {
             queue.insert(&request(i, Direction::Read, 1000 + gap * i, 4), at(0));
@@ -430,9 +403,9 @@ mod tests {
 
     #[test]
     fn d1_and_d2_batches_alternate_as_in_linux() {
-        let order = drain(&mut backlogged(Settings::default(), 40, 8), at(1));
+        let order = drain(&mut backlogged(MqDeadlineKnobs::default(), 40, 8), at(1));
         assert_eq!(runs(&order), [(W, 16), (R, 32), (W, 16), (R, 8), (W, 8)]);
-        let settings = Settings { fifo_batch: 4, ..Settings::default() };
+        let settings = MqDeadlineKnobs { fifo_batch: 4, ..MqDeadlineKnobs::default() };
         let order = drain(&mut backlogged(settings, 20, 8), at(1));
         let expected = [(W, 4), (R, 8), (W, 4), (R, 8), (W, 4), (R, 4), (W, 8)];
         assert_eq!(runs(&order), expected);
@@ -440,14 +413,14 @@ mod tests {
 
     #[test]
     fn d4_writes_first_when_they_may_not_starve() {
-        let settings = Settings { writes_starved: 0, ..Settings::default() };
+        let settings = MqDeadlineKnobs { writes_starved: 0, ..MqDeadlineKnobs::default() };
         let order = drain(&mut backlogged(settings, 20, 8), at(1));
         assert_eq!(runs(&order), [(W, 20), (R, 20)]);
     }
 
     #[test]
     fn d5_batches_of_one() {
-        let settings = Settings { fifo_batch: 1, ..Settings::default() };
+        let settings = MqDeadlineKnobs { fifo_batch: 1, ..MqDeadlineKnobs::default() };
         let mut queue = MqDeadline::new(settings, MAX);
         for i in 0..4 {
             queue.insert(&request(i, R, 100 + 8 * i, 4), at(0));
@@ -460,7 +433,7 @@ mod tests {
 
     #[test]
     fn d6_and_d7_late_ones_go_first_and_the_sweep_is_one_way() {
-        let settings = Settings { fifo_batch: 4, ..Settings::default() };
+        let settings = MqDeadlineKnobs { fifo_batch: 4, ..MqDeadlineKnobs::default() };
         let mut queue = MqDeadline::new(settings, MAX);
         queue.insert(&request(0, R, 900, 4), at(0));
         for i in 0..12 {
@@ -471,7 +444,7 @@ mod tests {
             .map(|n| queue.dispatch(at(496 + n)).expect("thirteen are queued").first.0)
             .collect();
         assert_eq!(order[..6], [100, 108, 116, 124, 900, 132]);
-        let mut queue = MqDeadline::new(Settings::default(), MAX);
+        let mut queue = MqDeadline::new(MqDeadlineKnobs::default(), MAX);
         for (id, first) in [(0, 6000), (1, 300), (2, 100), (3, 200), (4, 7000)] {
             queue.insert(&request(id, R, first, 4), at(id));
         }
@@ -482,7 +455,7 @@ mod tests {
 
     #[test]
     fn d9_classes_are_strict_until_somebody_waited_too_long() {
-        let mut queue = MqDeadline::new(Settings::default(), MAX);
+        let mut queue = MqDeadline::new(MqDeadlineKnobs::default(), MAX);
         let real_time = QueuedRequest { level: IoPriority::RealTime, ..request(1, R, 0, 4) };
         queue.insert(&real_time, at(0));
         queue.insert(&request(2, R, 100, 4), at(0));
@@ -497,7 +470,7 @@ mod tests {
 
     #[test]
     fn neighbours_become_one_request_up_to_the_limit() {
-        let mut queue = MqDeadline::new(Settings::default(), Sectors(24));
+        let mut queue = MqDeadline::new(MqDeadlineKnobs::default(), Sectors(24));
         assert!(!queue.insert(&request(1, W, 100, 8), at(0)));
         assert!(!queue.insert(&request(2, W, 116, 8), at(1)));
         assert!(queue.insert(&request(3, W, 108, 8), at(2)), "fills the gap between both");
@@ -513,19 +486,19 @@ mod tests {
 
     #[test]
     fn d10_and_d11_front_merges_move_a_request_and_keep_the_better_place() {
-        let mut queue = MqDeadline::new(Settings::default(), MAX);
+        let mut queue = MqDeadline::new(MqDeadlineKnobs::default(), MAX);
         queue.insert(&request(1, R, 1008, 8), at(0));
         assert!(queue.insert(&request(2, R, 1000, 8), at(5)));
         let next = queue.dispatch(at(6)).unwrap();
         assert_eq!((next.first, next.len), (Sectors(1000), Sectors(16)));
-        let settings = Settings { front_merges: false, ..Settings::default() };
+        let settings = MqDeadlineKnobs { front_merges: false, ..MqDeadlineKnobs::default() };
         let mut queue = MqDeadline::new(settings, MAX);
         queue.insert(&request(1, R, 1008, 8), at(0));
         assert!(queue.insert(&request(2, R, 1000, 8), at(0)), "the last one is asked all the same");
         queue.insert(&request(3, R, 5000, 8), at(0));
         assert!(!queue.insert(&request(4, R, 992, 8), at(0)), "another one was in between");
         // The earlier expiry of two that are merged counts for both.
-        let settings = Settings { fifo_batch: 1, ..Settings::default() };
+        let settings = MqDeadlineKnobs { fifo_batch: 1, ..MqDeadlineKnobs::default() };
         let mut queue = MqDeadline::new(settings, MAX);
         queue.insert(&request(1, R, 0, 8), at(100));
         queue.insert(&request(2, R, 2016, 8), at(0));
@@ -538,7 +511,7 @@ mod tests {
 
     #[test]
     fn nothing_is_lost_and_nothing_comes_twice() {
-        let mut queue = MqDeadline::new(Settings::default(), Sectors(64));
+        let mut queue = MqDeadline::new(MqDeadlineKnobs::default(), Sectors(64));
         let (mut random, mut seen) = (1u64, Vec::new());
         for id in 0..5000u64 {
             random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);

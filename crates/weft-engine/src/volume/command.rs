@@ -13,6 +13,7 @@ use crate::contract::input::{Command, Verb};
 use crate::contract::token::Tag;
 use crate::knobs::Knob;
 use crate::raid::Busy;
+use crate::sched::member_queue::QueueSettings;
 
 /// A command that is not answered yet.
 #[derive(Clone, Debug)]
@@ -85,7 +86,7 @@ impl Volume {
 
     /// Sets the queues of the members as the knobs say.
     fn set_queues(&mut self, out: &mut Outbox) {
-        self.array.set_queues(self.knobs.member_queues(), |member| out.unschedule(member));
+        self.array.set_queues(QueueSettings::of(&self.knobs), |member| out.unschedule(member));
     }
 
     /// State that waits until a change is on the members.

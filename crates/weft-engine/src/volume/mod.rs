@@ -27,20 +27,21 @@ use self::members::STALL_WARNING;
 use self::ranges::Ranges;
 use self::requests::Active;
 use self::sync::changes_parity;
-use crate::Congestion;
 use crate::array::Array;
 use crate::array::outbox::{Outbox, Outstanding, Owner};
 use crate::array::resync_window::Resync;
-use crate::array::superblock_round::FlushFor;
+use crate::array::superblock_update::FlushFor;
 use crate::config::VolumeConfig;
 use crate::contract::error::ReplyError;
 use crate::contract::frame::{Frame, frames_needed};
 use crate::contract::input::{ClientRequest, Fault, RequestOp, SyncAction, Value};
 use crate::contract::snapshot::VolumeSnapshot;
 use crate::contract::token::RequestId;
+use crate::contract::turn::Congestion;
 use crate::knobs::{Knob, Knobs, WAITS_WITHOUT_BOUND};
 use crate::mutant::Mutant;
 use crate::raid::{Answer, Cx, Personality, StripeMemory};
+use crate::sched::member_queue::QueueSettings;
 
 /// One volume: an array and the requests to it.
 #[derive(Clone, Debug)]
@@ -87,7 +88,7 @@ impl Volume {
         now: Time,
     ) -> Self {
         let mut array = Array::new(id, &config.assembly, epoch_secs, now);
-        array.set_queues(config.knobs.member_queues(), |_| 0);
+        array.set_queues(QueueSettings::of(&config.knobs), |_| 0);
         let memory = StripeMemory { first, frames, stripes_max: config.stripes_max };
         let raid = Personality::new(id, memory, &array.geometry, &config.knobs);
         Self {

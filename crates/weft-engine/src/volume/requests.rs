@@ -4,7 +4,7 @@ use weft_units::{ByteRange, Bytes, ClientId, Time};
 
 use super::{FULL_RETRY, Volume};
 use crate::array::outbox::{Outbox, Who};
-use crate::array::superblock_round::FlushFor;
+use crate::array::superblock_update::FlushFor;
 use crate::array::write_intent::Lease;
 use crate::contract::error::ReplyError;
 use crate::contract::frame::Run;

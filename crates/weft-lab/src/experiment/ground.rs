@@ -2,9 +2,9 @@
 //!
 //! Knobs are set in this order: the column's base, the case's, the machine's, the column's own.
 
+use weft_engine::knobs::SchedulerKind;
 use weft_engine::knobs::{self, Knobs};
 use weft_engine::page_cache::{Kernel, PoolConfig};
-use weft_engine::sched::SchedulerKind;
 use weft_ondisk::Level;
 use weft_sim::drive::{Drive, Model};
 use weft_sim::machine::{Costs, MachineParts};

@@ -9,7 +9,7 @@ use crate::sched::request::{MemberRequest, MergeKind};
 const MQ: SchedulerKind = SchedulerKind::MqDeadline;
 
 fn settings(scheduler: SchedulerKind, depth: u32) -> QueueSettings {
-    let (mq_deadline, max) = (Settings::default(), Sectors(1024));
+    let (mq_deadline, max) = (MqDeadlineKnobs::default(), Sectors(1024));
     QueueSettings { scheduler, mq_deadline, max, depth, plugs: false }
 }
 
