@@ -1,7 +1,7 @@
 //! Order in which a long request is attached to stripes: pure arithmetic over its units.
 //!
-//! A unit is a strip's length of the volume. A request is cut into sub-requests of at most 256 units;
-//! one that reaches into the next member's chunk begins there, so that member offsets go up.
+//! A unit is a strip's length of the volume. A request is cut into sub-requests of at most 256
+//! units; one that reaches into the next member's chunk begins there, so that member offsets go up.
 //!
 //! Source   md-raid.md §2.1 (md: `raid5_bio_lowest_chunk_sector`, `RAID5_MAX_REQ_STRIPES`)
 
