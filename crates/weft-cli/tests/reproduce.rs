@@ -233,7 +233,7 @@ fn a_file_that_is_no_experiment_is_a_usage_error_that_says_where() {
             &["reproduce", "--print-experiment"],
             "found 2 experiments, expected one; name one of 000",
         ),
-        (&["reproduce", "000", "--print-experiment", "--json"], "--json"),
+        (&["reproduce", "000", "--print-experiment", "--fit"], "--fit"),
     ] {
         let text = exits(dir.path(), 2, words);
         assert!(text.err.contains(told), "{words:?}: {text:?}");
