@@ -1,6 +1,7 @@
 //! Options of a simulated world: array, members, memory, payload, seed.
 
 use weft_engine::knobs::Knobs;
+use weft_engine::layout::level::LevelRow;
 use weft_ondisk::{Level, Version};
 use weft_units::{Bytes, Sectors, Span};
 
@@ -112,7 +113,7 @@ impl Options {
     /// Members that the level can do without.
     #[must_use]
     pub fn parities(&self) -> usize {
-        if self.level == Level::Raid6 { 2 } else { 1 }
+        LevelRow::of(self.level).map_or(0, |row| row.parities.into())
     }
 }
 

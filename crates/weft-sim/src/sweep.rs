@@ -14,6 +14,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use weft_engine::knobs::Knobs;
+use weft_engine::layout::level::LevelRow;
 use weft_engine::{Flags, RequestOp};
 use weft_ondisk::Level;
 use weft_units::{ByteRange, ClientId, Span};
@@ -262,12 +263,17 @@ fn ask(rng: &mut Rng, blocks: u64, fua: u64) -> (RequestOp, ByteRange, Flags) {
     }
 }
 
+/// Fewest members of an array of a level in a sweep: with two of data at least.
+fn members_min(level: Level) -> usize {
+    LevelRow::of(level).map_or(3, |row| row.members_min.max(3).into())
+}
+
 /// Four clients ask for this and that, [`DEPTH`] at a time; in the end everything is read and all
 /// parity recomputed.
 fn steady(number: u64) -> Result<Totals, String> {
     let mut rng = Rng::new(number ^ 0x57ea_d1e5);
     let level = rng.pick(&[Level::Raid4, Level::Raid5, Level::Raid5, Level::Raid6]);
-    let members = rng.pick(&[3, 4, 4, 5, 8]).max(if level == Level::Raid6 { 4 } else { 3 });
+    let members = rng.pick(&[3, 4, 4, 5, 8]).max(members_min(level));
     let mut options = Options::new(level, members, chunk_kib(rng.pick(&[16, 64])));
     options.payload = PayloadMode::Tags;
     options.seed = number;

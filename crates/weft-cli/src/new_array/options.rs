@@ -1,6 +1,7 @@
 //! The options of a new array, and their check before any member is looked at.
 
 use clap::Args;
+use weft_engine::layout::level::{LevelRow, listed};
 use weft_ondisk::{Level, MdTime, Minor, NewArray, Uuid, layout_id};
 use weft_units::{Bytes, Sectors};
 
@@ -61,15 +62,14 @@ pub(crate) struct NewArrayOptions {
 
 /// What the options say, before any member is looked at.
 pub(super) fn described(arguments: &NewArrayOptions) -> Result<NewArray, Failure> {
-    let level = match arguments.level.parse() {
-        Ok(level @ (Level::Raid4 | Level::Raid5 | Level::Raid6)) => level,
-        _ => {
-            return Err(Failure::usage(format!(
-                "--level: found {}, expected 4, 5 or 6; this release creates no others",
-                arguments.level
-            )));
-        }
+    let Some(row) = arguments.level.parse().ok().and_then(LevelRow::of) else {
+        return Err(Failure::usage(format!(
+            "--level: found {}, expected {}; this release creates no others",
+            arguments.level,
+            listed(Level::code, "or")
+        )));
     };
+    let level = row.level;
     let minor = match arguments.metadata.as_str() {
         "1.0" => Minor::V1_0,
         "1.1" => Minor::V1_1,
@@ -82,8 +82,10 @@ pub(super) fn described(arguments: &NewArrayOptions) -> Result<NewArray, Failure
     };
     let layout = match &arguments.layout {
         None => None,
-        Some(_) if level == Level::Raid4 => {
-            return Err(Failure::usage("--layout: raid4 has none; leave the option out"));
+        Some(_) if row.layouts.is_empty() => {
+            return Err(Failure::usage(format!(
+                "--layout: {level} has none; leave the option out"
+            )));
         }
         Some(text) => Some(layout_id::parse(level, text).ok_or_else(|| {
             Failure::usage(format!(

@@ -16,6 +16,7 @@ use thiserror::Error;
 use weft_ondisk::Level;
 use weft_units::{FullStripe, Sectors, Slot};
 
+use crate::layout::level::{LevelRow, listed};
 use crate::layout::slot_set::SlotSet;
 
 /// Level, layout and sizes of an array, checked.
@@ -24,6 +25,7 @@ pub struct Geometry {
     level: Level,
     layout: u32,
     members: u16,
+    parities: u16,
     chunk: Sectors,
     member_size: Sectors,
 }
@@ -77,7 +79,10 @@ pub enum GeometryError {
         layout: u32,
     },
     /// The level is not served by this release.
-    #[error("level: {0} is not supported by this release; supported are raid4, raid5 and raid6")]
+    #[error(
+        "level: {0} is not supported by this release; supported are {levels}",
+        levels = listed(Level::name, "and")
+    )]
     Level(Level),
     /// Too few or too many members for the level.
     #[error("members: found {found}, expected {min}..={MEMBERS_MAX} for {level}")]
@@ -121,23 +126,12 @@ impl Geometry {
         chunk: Sectors,
         member_size: Sectors,
     ) -> Result<Self, GeometryError> {
-        let min = match level {
-            Level::Raid4 | Level::Raid5 => 2,
-            Level::Raid6 => 4,
-            Level::Linear | Level::Raid0 | Level::Raid1 | Level::Raid10 => {
-                return Err(GeometryError::Level(level));
-            }
-        };
+        let row = LevelRow::of(level).ok_or(GeometryError::Level(level))?;
+        let min = u32::from(row.members_min);
         if !(min..=MEMBERS_MAX).contains(&members) {
             return Err(GeometryError::Members { level, found: members, min });
         }
-        let legal = match level {
-            Level::Raid5 => layout <= 5,
-            Level::Raid6 => matches!(layout, 0..=5 | 8..=10 | 16..=20),
-            // The kernel ignores it.
-            _ => true,
-        };
-        if !legal {
+        if !row.has_layout(layout) {
             return Err(GeometryError::Layout { level, layout });
         }
         if !chunk.0.is_power_of_two() || chunk.0 < 8 {
@@ -147,6 +141,7 @@ impl Geometry {
             level,
             layout,
             members: members as u16,
+            parities: row.parities,
             chunk,
             member_size: member_size.round_down(chunk),
         };
@@ -185,7 +180,7 @@ impl Geometry {
     /// Parity strips per full stripe: failures that the array survives.
     #[must_use]
     pub fn parities(&self) -> u16 {
-        if self.level == Level::Raid6 { 2 } else { 1 }
+        self.parities
     }
 
     /// Data strips per full stripe.

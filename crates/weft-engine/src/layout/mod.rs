@@ -2,4 +2,5 @@
 
 pub(crate) mod align;
 pub mod geometry;
+pub mod level;
 pub mod slot_set;

@@ -4,8 +4,8 @@
 
 use weft_engine::knobs::SchedulerKind;
 use weft_engine::knobs::{self, Knobs};
+use weft_engine::layout::level::LEVELS;
 use weft_engine::page_cache::{Kernel, PoolConfig};
-use weft_ondisk::Level;
 use weft_sim::drive::{Drive, Model};
 use weft_sim::machine::{Costs, MachineParts};
 use weft_units::Bytes;
@@ -51,12 +51,11 @@ impl Ground {
                 .map_err(|source| ExperimentError::Knob { patch: text.patch.clone(), source })?;
             knobs.set(knob);
         }
-        let level = match level.as_str() {
-            "raid4" => Level::Raid4,
-            "raid5" => Level::Raid5,
-            "raid6" => Level::Raid6,
-            found => return Err(unknown(text, "machine.level", found, "raid4, raid5, raid6")),
-        };
+        let level = LEVELS.iter().map(|row| row.level).find(|known| known.name() == level);
+        let level = level.ok_or_else(|| {
+            let names: Vec<_> = LEVELS.iter().map(|row| row.level.name()).collect();
+            unknown(text, "machine.level", &text.machine.level, &names.join(", "))
+        })?;
         let parts = MachineParts {
             level,
             model: hardware.model.clone(),

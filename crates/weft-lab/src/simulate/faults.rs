@@ -9,6 +9,7 @@
 //! Several are separated by commas. [`drawn`] plans faults that the level bears, from a seed.
 
 use thiserror::Error;
+use weft_engine::layout::level::LevelRow;
 use weft_ondisk::Level;
 use weft_sim::machine::{FaultKind, PlannedFault};
 use weft_sim::rng::Rng;
@@ -123,10 +124,11 @@ pub fn drawn(level: Level, members: usize, span: Span, seed: u64) -> Vec<Planned
     let slow = planned(0, early, FaultKind::Slow { factor });
     let fails = planned(1, late, FaultKind::Gone);
     let media = planned(2, early, FaultKind::Media { one_in: 200 });
-    match level {
-        Level::Raid6 => vec![slow, fails, media],
-        _ if fails_or_not == 0 => vec![slow, fails],
-        _ => vec![slow, media],
+    let two_may_fail = LevelRow::of(level).is_some_and(|row| row.parities > 1);
+    match (two_may_fail, fails_or_not) {
+        (true, _) => vec![slow, fails, media],
+        (false, 0) => vec![slow, fails],
+        (false, _) => vec![slow, media],
     }
 }
 

@@ -2,6 +2,7 @@
 
 use thiserror::Error;
 use weft_engine::knobs::Knobs;
+use weft_engine::layout::level::{LevelRow, listed};
 use weft_ondisk::Level;
 use weft_sim::drive::{Drive, Model};
 use weft_sim::machine::{CostTable, Machine, MachineParts, PlannedFault};
@@ -40,7 +41,8 @@ pub struct Volume {
 pub enum VolumeError {
     /// The level has no parity.
     #[error(
-        "level: found {found}, expected raid4, raid5 or raid6: the levels that are simulated so far"
+        "level: found {found}, expected {}: the levels that are simulated so far",
+        listed(Level::name, "or")
     )]
     Level {
         /// Level that was asked for.
@@ -94,7 +96,7 @@ impl Volume {
     /// # Errors
     /// There is no such volume.
     pub fn machine(&self) -> Result<Machine, SimulateError> {
-        if !matches!(self.level, Level::Raid4 | Level::Raid5 | Level::Raid6) {
+        if LevelRow::of(self.level).is_none() {
             return Err(VolumeError::Level { found: self.level }.into());
         }
         let Bytes(chunk) = self.chunk;

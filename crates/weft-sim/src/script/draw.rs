@@ -4,6 +4,7 @@
 //! members are hurt than the level survives, unless the profile goes beyond that on purpose.
 
 use weft_engine::knobs::{CacheForm, Knobs};
+use weft_engine::layout::level::LevelRow;
 use weft_engine::{Fault, Flags, RequestOp, SyncAction};
 use weft_ondisk::{Level, Version};
 use weft_units::Sectors;
@@ -53,11 +54,12 @@ impl Script {
     pub fn generate(seed: u64, profile: Profile) -> Self {
         let mut rng = Rng::new(seed ^ 0x5eed);
         let level = rng.pick(&[Level::Raid4, Level::Raid5, Level::Raid5, Level::Raid6]);
-        let parities = if level == Level::Raid6 { 2 } else { 1 };
+        let row = LevelRow::of(level).expect("a level that is served");
+        let parities = usize::from(row.parities);
         let members = rng.pick(&[3, 3, 4, 4, 5, 6, 7, 8]).max(parities + 2);
         let chunk = Sectors(rng.pick(&[8, 8, 16, 32, 128]));
         let mut options = Options::new(level, members, chunk);
-        options.layout = draw_layout(&mut rng, level);
+        options.layout = draw_layout(&mut rng, row.layouts);
         options.seed = seed;
         options.data_promised = !profile.beyond && !profile.lies;
         options.disks_lie = profile.lies;
@@ -418,13 +420,8 @@ fn draw_media(rng: &mut Rng, options: &mut Options) {
 }
 
 /// One in two is the default; the others are all that the level knows.
-fn draw_layout(rng: &mut Rng, level: Level) -> Option<u32> {
-    let layouts: &[u32] = match level {
-        Level::Raid5 => &[0, 1, 2, 3, 4, 5],
-        Level::Raid6 => &[0, 1, 2, 3, 4, 5, 8, 9, 10, 16, 17, 18, 19, 20],
-        _ => return None,
-    };
-    rng.percent(50).then(|| rng.pick(layouts))
+fn draw_layout(rng: &mut Rng, layouts: &[u32]) -> Option<u32> {
+    (!layouts.is_empty() && rng.percent(50)).then(|| rng.pick(layouts))
 }
 
 fn draw_knobs(rng: &mut Rng, mut knobs: Knobs, chunk: Sectors) -> Knobs {

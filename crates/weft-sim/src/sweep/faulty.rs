@@ -5,7 +5,7 @@ use weft_engine::{Fault, Verb};
 use weft_ondisk::Level;
 use weft_units::{ClientId, Span};
 
-use super::{DEPTH, Totals, ask};
+use super::{DEPTH, Totals, ask, members_min};
 use crate::checker::parity::Bytes;
 use crate::chunk_kib;
 use crate::driver::Order;
@@ -26,7 +26,7 @@ const FULL_STRIPES: u64 = 16;
 pub(super) fn faulty(number: u64) -> Result<Totals, String> {
     let mut rng = Rng::new(number ^ 0xfa_17ed);
     let level = rng.pick(&[Level::Raid4, Level::Raid5, Level::Raid5, Level::Raid6]);
-    let members = rng.pick(&[3, 4, 4, 5]).max(if level == Level::Raid6 { 4 } else { 3 });
+    let members = rng.pick(&[3, 4, 4, 5]).max(members_min(level));
     let mut options = Options::new(level, members, chunk_kib(rng.pick(&[16, 64])));
     options.payload = PayloadMode::Tags;
     options.seed = number;

@@ -115,7 +115,7 @@ pub(super) fn silent(number: u64) -> Result<Totals, String> {
         ));
     }
     silent.counted = wrong.len() as u64;
-    if level == Level::Raid6 {
+    if world.options.parities() > 1 {
         for (column, disk) in &wrong {
             let found = culprit(&world, *column);
             if found != Some(*disk) {
