@@ -119,6 +119,47 @@ fn a_volume_is_served_written_administered_and_stopped_clean() {
     assert!(text.contains("b: not used: stale"), "{text}");
 }
 
+/// Each member has one request at a time, and the rest waits; knobs change while clients write.
+#[test]
+fn members_behind_mq_deadline_hold_what_is_written() {
+    let dir = array();
+    let path = dir.path();
+    let set = ["--set=scheduler=mq-deadline", "--set=queue_depth=1"];
+    let served = Served::start(path, &[&set[..], &["a", "b", "c"]].concat());
+    let shows = |name: &str| exits(path, 0, &["get", "vol", name]).out;
+    assert_eq!(shows("scheduler"), "scheduler=mq-deadline\n");
+    let content = data(0, 14 << 20);
+    std::thread::scope(|scope| {
+        for (part, first) in content.chunks(4 << 20).zip((0..).step_by(4 << 20)) {
+            let uri = &served.uri;
+            scope.spawn(move || {
+                let mut client = Client::connect(uri);
+                for (piece, at) in part.chunks(96 << 10).zip((first..).step_by(96 << 10)) {
+                    client.write(at, piece);
+                }
+                client.request(Op::Flush, &[]).unwrap();
+            });
+        }
+        for knob in ["fifo_batch=1", "read_expire=20", "scheduler=none", "scheduler=mq-deadline"] {
+            exits(path, 0, &["set", "vol", knob]);
+        }
+    });
+    assert_eq!(shows("read_expire"), "read_expire=20\n");
+    let text = exits(path, 2, &["set", "vol", "scheduler=cfq"]).err;
+    assert!(text.contains("scheduler: found cfq, expected none | mq-deadline"), "{text}");
+    exits(path, 2, &["set", "vol", "queue_depth=1025"]);
+    let mut client = Client::connect(&served.uri);
+    for (piece, at) in content.chunks(1 << 20).zip((0..).step_by(1 << 20)) {
+        assert!(client.read(at, 1 << 20) == piece, "while it is served, at {at}");
+    }
+    assert_eq!(json(path, &["check", "--json", "vol"])["mismatch_cnt"], 0);
+    exits(path, 0, &["stop", "vol"]);
+    assert_eq!(served.wait(), Some(0));
+    // The knobs are the server's: from the members it is read without.
+    let output = common::weft(path, &["cat", "a", "b", "c"]);
+    assert!(output.status.success() && output.stdout == content, "what is on the members");
+}
+
 #[test]
 fn a_flipped_byte_is_counted_and_repaired() {
     let dir = array();
