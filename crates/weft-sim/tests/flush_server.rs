@@ -7,7 +7,8 @@
 
 use std::collections::VecDeque;
 
-use weft_engine::flush::flush_batch::{FlushBatch, Variant};
+use weft_engine::flush::flush_batch::FlushBatch;
+use weft_engine::knobs::FlushRule;
 
 /// So far apart, as a part of what is expected.
 fn is_near(found: f64, expected: f64, part: f64) {
@@ -16,10 +17,11 @@ fn is_near(found: f64, expected: f64, part: f64) {
 
 /// Operations a second and seconds of each, of so many clients that each do one operation after the
 /// other: first their data, one client at a time, then a flush, if there is one.
-fn closed(clients: u32, data: f64, flush: Option<(Variant, f64)>) -> (f64, f64) {
+fn closed(clients: u32, data: f64, flush: Option<(FlushRule, f64)>) -> (f64, f64) {
     const SECONDS: f64 = 20.0;
     let round = flush.map_or(0.0, |(_, round)| round);
-    let mut flushes = FlushBatch::new(flush.map_or(Variant::Batch, |(variant, _)| variant));
+    let rule = flush.map_or(FlushRule::Batch, |(rule, _)| rule);
+    let mut flushes = FlushBatch::default();
     // When their data will be there, and when they began.
     let mut moving: VecDeque<(f64, f64)> = VecDeque::new();
     let mut free = 0.0_f64;
@@ -44,7 +46,7 @@ fn closed(clients: u32, data: f64, flush: Option<(Variant, f64)>) -> (f64, f64) 
             over = flushes.finish();
             round_end = f64::INFINITY;
         }
-        if flushes.start() {
+        if flushes.start(rule) {
             round_end = now + round;
         }
         for began in over {
@@ -63,10 +65,10 @@ fn experiments_22_one_round_for_each_is_the_limit_and_one_for_all_is_none() {
     const CLIENTS: u32 = 128;
     const DATA: f64 = 1.0 / 18_739.0;
     const ROUND: f64 = 160e-6;
-    let (rate, latency) = closed(CLIENTS, DATA, Some((Variant::OneByOne, ROUND)));
+    let (rate, latency) = closed(CLIENTS, DATA, Some((FlushRule::Serial, ROUND)));
     is_near(rate, 6250.0, 0.02);
     is_near(latency, 20.45e-3, 0.02);
-    for flush in [None, Some((Variant::Batch, ROUND))] {
+    for flush in [None, Some((FlushRule::Batch, ROUND))] {
         let (rate, latency) = closed(CLIENTS, DATA, flush);
         is_near(rate, 18_715.0, 0.02);
         is_near(latency, f64::from(CLIENTS) / 18_715.0, 0.02);
@@ -92,11 +94,11 @@ struct Found {
 }
 
 /// A member of which so many log writes always want a flush, and clients at this rate.
-fn open(variant: Variant, logs: u32, round: f64, clients_a_second: f64) -> Found {
+fn open(rule: FlushRule, logs: u32, round: f64, clients_a_second: f64) -> Found {
     const SECONDS: f64 = 400.0;
-    let mut flushes = FlushBatch::new(variant);
+    let mut flushes = FlushBatch::default();
     (0..logs).for_each(|_| flushes.arrive(Needs::Log));
-    assert!(flushes.start());
+    assert!(flushes.start(rule));
     let mut round_end = round;
     // The triple 13, 7, 17 of G. Marsaglia, "Xorshift RNGs"; times between clients are exponential.
     let mut seed = 0x7765_6674_u64;
@@ -123,7 +125,7 @@ fn open(variant: Variant, logs: u32, round: f64, clients_a_second: f64) -> Found
                 }
             }
         }
-        assert!(flushes.start(), "the log always wants one");
+        assert!(flushes.start(rule), "the log always wants one");
         round_end += round;
     }
     found.rounds_a_second = flushes.rounds() as f64 / SECONDS;
@@ -139,11 +141,11 @@ fn experiments_23_waits_for_rounds_of_others_and_for_the_next_round() {
         assert!(found.waits.len() > 100_000, "{}", found.waits.len());
         found.waits.iter().sum::<f64>() / found.waits.len() as f64
     };
-    let serial = open(Variant::OneByOne, LOGS, ROUND, RATE);
+    let serial = open(FlushRule::Serial, LOGS, ROUND, RATE);
     let expected = (f64::from(LOGS) + 0.5) * ROUND / (1.0 - RATE * ROUND);
     is_near(expected, 3.71e-3, 0.001);
     is_near(mean(&serial), expected, 0.03);
-    let batched = open(Variant::Batch, LOGS, ROUND, RATE);
+    let batched = open(FlushRule::Batch, LOGS, ROUND, RATE);
     is_near(mean(&batched), 1.5 * ROUND, 0.02);
     let nothing = 1e-9;
     assert!(batched.late < nothing, "{}", batched.late);

@@ -24,7 +24,7 @@ use weft_units::{Bytes, MemberIndex, Slot, Time, VolumeId};
 use self::superblock_update::{Corrections, FlushFor, NEVER, SuperblockUpdates};
 use self::write_intent::{CleanState, WriteIntent};
 
-use crate::array::flush::flush_batch::{FlushBatch, Variant};
+use crate::array::flush::flush_batch::FlushBatch;
 use crate::array::member::Member;
 use crate::array::membership::{Membership, Report};
 use crate::array::outbox::{Outbox, Owner, Who};
@@ -124,7 +124,7 @@ impl Array {
             epoch_secs,
             intent: WriteIntent::new(clean_state, now),
             updates: SuperblockUpdates::default(),
-            flushes: FlushBatch::new(Variant::Batch),
+            flushes: FlushBatch::default(),
             flushing: 0,
             corrections: Corrections::Durable,
             resyncs_for_space: false,

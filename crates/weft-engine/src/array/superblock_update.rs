@@ -29,6 +29,7 @@ use crate::contract::input::Fault;
 use crate::contract::member::MemberState;
 use crate::contract::output::{MemberOp, Notice};
 use crate::contract::token::RequestId;
+use crate::knobs::FlushRule;
 use crate::mutant::Mutant;
 
 /// Strips that were corrected after a read error. That takes no dirty state, for it changes nothing
@@ -116,7 +117,7 @@ impl Array {
 
     /// Starts the flush rounds and superblock updates that are wanted. Whom a round of flushes
     /// served that found no member to ask.
-    pub(crate) fn start_rounds(&mut self, out: &mut Outbox) -> Vec<RequestId> {
+    pub(crate) fn start_rounds(&mut self, rule: FlushRule, out: &mut Outbox) -> Vec<RequestId> {
         let SuperblockUpdates { held, started, .. } = self.updates;
         let idle = started == self.updates.done && self.updates.outstanding == 0 && !held;
         let sealed = self.membership.read_only && !self.is_planted(Mutant::WriteWhileReadOnly);
@@ -135,7 +136,7 @@ impl Array {
             self.flushes.arrive(FlushFor::Corrections);
         }
         let mut served = Vec::new();
-        if self.flushes.start() {
+        if self.flushes.start(rule) {
             if self.corrections == Corrections::Written && !corrects {
                 self.corrections = Corrections::Flushing;
             }

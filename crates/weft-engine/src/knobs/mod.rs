@@ -11,8 +11,8 @@ use thiserror::Error;
 use weft_units::{Bytes, FRAME_BYTES, Span};
 
 pub use self::value::{
-    Activation, CacheForm, CheckReads, MqDeadlineKnobs, PlanRule, PriorityRule, RmwLevel,
-    SchedulerKind, StripeSize, Writes,
+    Activation, CacheForm, CheckReads, FlushRule, MqDeadlineKnobs, PlanRule, PriorityRule,
+    RmwLevel, SchedulerKind, StripeSize, Writes,
 };
 
 /// Every knob's present value.
@@ -22,6 +22,8 @@ pub struct Knobs {
     pub activation: Activation,
     /// Whether a check reads stripes again that are in the cache.
     pub check_reads: CheckReads,
+    /// Whom a round of member flushes serves (patch 002).
+    pub flush_batch: FlushRule,
     /// Largest member request that merging makes. Zero merges nothing.
     pub max_sectors: Bytes,
     /// How long a member may stall before it is failed. Zero: never.
@@ -75,6 +77,8 @@ pub enum Knob {
     CheckReads(CheckReads),
     /// See [`MqDeadlineKnobs::fifo_batch`].
     FifoBatch(u32),
+    /// See [`Knobs::flush_batch`].
+    FlushBatch(FlushRule),
     /// See [`MqDeadlineKnobs::front_merges`].
     FrontMerges(bool),
     /// See [`Knobs::max_sectors`].
@@ -205,6 +209,27 @@ pub const TABLE: &[KnobRow] = &[
         doc: "Requests of one direction that go in a row before the direction is chosen anew.",
         parse: |text, _| Some(Knob::FifoBatch(number(text, 0, INT_MAX)?)),
         show: |knobs| knobs.mq_deadline.fifo_batch.to_string(),
+    },
+    KnobRow {
+        name: "flush_batch",
+        unit: "word",
+        range: "batch | serial",
+        origin: "weft",
+        doc: "Whom a round of member flushes serves: every request that waits (patch 002), or one, as before the patch.",
+        parse: |text, _| {
+            Some(Knob::FlushBatch(match text {
+                "batch" => FlushRule::Batch,
+                "serial" => FlushRule::Serial,
+                _ => return None,
+            }))
+        },
+        show: |knobs| {
+            match knobs.flush_batch {
+                FlushRule::Batch => "batch",
+                FlushRule::Serial => "serial",
+            }
+            .into()
+        },
     },
     KnobRow {
         name: "front_merges",
@@ -524,6 +549,7 @@ impl Knobs {
             Knob::Activation(activation) => self.activation = activation,
             Knob::CheckReads(from) => self.check_reads = from,
             Knob::FifoBatch(count) => self.mq_deadline.fifo_batch = count,
+            Knob::FlushBatch(rule) => self.flush_batch = rule,
             Knob::FrontMerges(merges) => self.mq_deadline.front_merges = merges,
             Knob::MaxSectors(bytes) => self.max_sectors = bytes,
             Knob::MemberTimeout(span) => self.member_timeout = span,
@@ -593,6 +619,7 @@ impl Knobs {
         Self {
             activation: Activation::default(),
             check_reads: CheckReads::default(),
+            flush_batch: FlushRule::Batch,
             max_sectors: Bytes::kib(512),
             member_timeout: Span::ZERO,
             mq_deadline: MqDeadlineKnobs::default(),

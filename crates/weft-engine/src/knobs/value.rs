@@ -38,6 +38,16 @@ pub enum CacheForm {
     Today,
 }
 
+/// Whom a round of member flushes serves (patch 002).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum FlushRule {
+    /// Every request that waits (Linux since 5.4).
+    #[default]
+    Batch,
+    /// One request (Linux before).
+    Serial,
+}
+
 /// How a stripe comes by the strips that it needs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum PlanRule {

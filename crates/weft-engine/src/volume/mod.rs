@@ -284,7 +284,7 @@ impl Volume {
         if self.may_enter_safe_mode() {
             self.array.enter_safe_mode(delay, out.now);
         }
-        let served = self.array.start_rounds(out);
+        let served = self.array.start_rounds(self.knobs.flush_batch, out);
         self.flushed(served, out);
         self.answer_commands(out);
         handled

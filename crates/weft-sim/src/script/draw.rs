@@ -451,7 +451,8 @@ fn draw_knobs(rng: &mut Rng, mut knobs: Knobs, chunk: Sectors) -> Knobs {
 }
 
 /// Knobs of the queues of members, with values that make requests wait, and be sorted.
-const QUEUES: [(&str, &[&str]); 6] = [
+const QUEUES: [(&str, &[&str]); 7] = [
+    ("flush_batch", &["batch", "serial"]),
     ("scheduler", &["none", "mq-deadline", "mq-deadline", "mq-deadline"]),
     ("queue_depth", &["0", "1", "1", "2", "7"]),
     ("fifo_batch", &["1", "4", "16"]),

@@ -9,53 +9,44 @@
 //! Answer   the requests that the next round serves
 //! Source   md-raid.md §4.1; Linux "md: batch flush requests", 2019. Counted in rounds, not in
 //!          clock time, so that equal time stamps mean nothing
-//! Compare  [`Variant::OneByOne`] is the behaviour before the change
+//! Compare  [`FlushRule::Serial`] is the behaviour before the change: knob `flush_batch`
 //! Measured as rounds (statement 19); throughput comes with the simulator
 
 use std::collections::VecDeque;
 
-/// The two behaviours that are compared.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Variant {
-    /// A round serves everyone who waits.
-    #[default]
-    Batch,
-    /// A round serves one request.
-    OneByOne,
-}
+use crate::knobs::FlushRule;
 
 /// Flush requests of one array, of whatever kind `R`.
 #[derive(Clone, Debug)]
 pub struct FlushBatch<R> {
-    variant: Variant,
     waiting: VecDeque<R>,
     served: Vec<R>,
     running: bool,
     rounds: u64,
 }
 
-impl<R> FlushBatch<R> {
-    /// None waits.
-    #[must_use]
-    pub fn new(variant: Variant) -> Self {
-        Self { variant, waiting: VecDeque::new(), served: Vec::new(), running: false, rounds: 0 }
+impl<R> Default for FlushBatch<R> {
+    fn default() -> Self {
+        Self { waiting: VecDeque::new(), served: Vec::new(), running: false, rounds: 0 }
     }
+}
 
+impl<R> FlushBatch<R> {
     /// A request arrives. A round that runs already does not serve it.
     pub fn arrive(&mut self, request: R) {
         self.waiting.push_back(request);
     }
 
     /// Starts a round if somebody waits and none runs. Whether it did.
-    pub fn start(&mut self) -> bool {
+    pub fn start(&mut self, rule: FlushRule) -> bool {
         if self.running || self.waiting.is_empty() {
             return false;
         }
         self.running = true;
         self.rounds += 1;
-        let count = match self.variant {
-            Variant::Batch => self.waiting.len(),
-            Variant::OneByOne => 1,
+        let count = match rule {
+            FlushRule::Batch => self.waiting.len(),
+            FlushRule::Serial => 1,
         };
         self.served.extend(self.waiting.drain(..count));
         true
@@ -88,22 +79,22 @@ mod tests {
     /// md-raid.md §9, statement 19.
     #[test]
     fn statement_19_one_more_round_serves_all_that_arrived_during_one() {
-        for (variant, rounds) in [(Variant::Batch, 3), (Variant::OneByOne, 9)] {
-            let mut flushes = FlushBatch::new(variant);
+        for (rule, rounds) in [(FlushRule::Batch, 3), (FlushRule::Serial, 9)] {
+            let mut flushes = FlushBatch::default();
             flushes.arrive('A');
-            assert!(flushes.start());
+            assert!(flushes.start(rule));
             "BCDEFGH".chars().for_each(|request| flushes.arrive(request));
-            assert!(!flushes.start());
+            assert!(!flushes.start(rule));
             assert_eq!(flushes.finish(), ['A']);
-            assert!(flushes.start());
+            assert!(flushes.start(rule));
             flushes.arrive('I');
             let served = flushes.finish();
             assert!(!served.contains(&'I'), "it arrived after the round had started");
-            while flushes.start() {
+            while flushes.start(rule) {
                 flushes.finish();
             }
             assert!(flushes.is_idle());
-            assert_eq!(flushes.rounds(), rounds, "{variant:?}");
+            assert_eq!(flushes.rounds(), rounds, "{rule:?}");
         }
     }
 }
