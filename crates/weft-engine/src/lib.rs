@@ -6,7 +6,7 @@
 //! ```text
 //! lib.rs      inputs of a turn to their volumes, credit
 //! volume/     the gates that a request passes; which requests wait for each other; commands
-//! raid/       personalities; parity/: stripes.rs carries out what plan.rs decides, cache.rs says
+//! raid/       personalities; parity/: stripes/ carries out what plan/ decides, cache/ says
 //!             which stripe, priority (◆ patch 000) and stripe_size (◆ patch 004) are policies
 //! array/      members and their metadata: clean and dirty, superblock updates, membership, resync;
 //!             flush/flush_batch.rs (◆ patch 002): which flush serves whom;

@@ -7,6 +7,7 @@ use crate::array::member::Member;
 use crate::contract::member::MemberState;
 use crate::layout::geometry::Geometry;
 use crate::layout::slot_set::SlotSet;
+use crate::layout::tolerance::Tolerance;
 use crate::mutant::{self, Mutant};
 
 /// What stripes have to know of an array.
@@ -26,7 +27,7 @@ pub(crate) struct Membership {
     /// Of those in sync, the ones that do not answer.
     stalled: SlotSet,
     seats: Vec<Seat>,
-    data_members: u32,
+    tolerance: Tolerance,
     planted: Option<Mutant>,
 }
 
@@ -91,7 +92,7 @@ impl Membership {
             with_bad: SlotSet::EMPTY,
             stalled: SlotSet::EMPTY,
             seats: vec![Seat::default(); usize::from(geometry.members())],
-            data_members: u32::from(geometry.data_members()),
+            tolerance: geometry.tolerance(),
             planted: None,
         }
     }
@@ -176,7 +177,7 @@ impl Membership {
             return in_sync;
         }
         let answering = in_sync.without(self.stalled);
-        if answering.count() >= self.data_members { answering } else { in_sync }
+        if self.tolerance.suffices(answering) { answering } else { in_sync }
     }
 
     /// Slots whose member takes writes.
@@ -210,20 +211,20 @@ impl Membership {
 
     /// Whether the array would be broken without a slot's member.
     pub(crate) fn breaks(&self, slot: Slot) -> bool {
-        self.in_sync.contains(slot) && self.in_sync.count() <= self.data_members
+        self.breaks_without(std::iter::once(slot))
     }
 
     /// Whether the array would be broken without the members of these slots.
     pub(crate) fn breaks_without(&self, slots: impl Iterator<Item = Slot>) -> bool {
         let mut left = self.in_sync;
         slots.for_each(|slot| left.remove(slot));
-        left != self.in_sync && left.count() < self.data_members
+        left != self.in_sync && !self.tolerance.suffices(left)
     }
 
     /// Whether the members suffice without a slot's, and without those that do not answer.
     pub(crate) fn can_read_around(&self, slot: Slot) -> bool {
         let others = self.in_sync.without(self.stalled).without(SlotSet::only(slot));
-        others.count() >= self.data_members
+        self.tolerance.suffices(others)
     }
 }
 

@@ -81,8 +81,8 @@ impl Array {
             let shares = member.info.space.is_some_and(|space| spaces().any(|it| it == space));
             member.state == MemberState::InSync && !full(member) && !shares
         };
-        let count = self.members.iter().filter(has_space).count();
-        count >= usize::from(self.geometry.data_members())
+        let with_space = self.members.iter().filter(has_space).filter_map(|member| member.slot);
+        self.geometry.tolerance().suffices(with_space.collect())
     }
 
     /// Fails the members that have had no space for so long, if the others suffice.

@@ -18,6 +18,7 @@ use weft_units::{FullStripe, Sectors, Slot};
 
 use crate::layout::level::{LevelRow, listed};
 use crate::layout::slot_set::SlotSet;
+use crate::layout::tolerance::Tolerance;
 
 /// Level, layout and sizes of an array, checked.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -187,6 +188,11 @@ impl Geometry {
     #[must_use]
     pub fn data_members(&self) -> u16 {
         self.members - self.parities()
+    }
+
+    /// Which members the array can do without.
+    pub(crate) fn tolerance(&self) -> Tolerance {
+        Tolerance::AnyOf { data_members: self.data_members() }
     }
 
     /// Data bytes of a full stripe.

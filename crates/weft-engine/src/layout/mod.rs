@@ -4,3 +4,4 @@ pub(crate) mod align;
 pub mod geometry;
 pub mod level;
 pub mod slot_set;
+pub(crate) mod tolerance;

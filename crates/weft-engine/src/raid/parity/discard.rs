@@ -105,6 +105,7 @@ impl ParityRaid {
     ) {
         let bytes = geometry.full_stripe_bytes();
         let full_stripes = discarded.start.0 / bytes..discarded.end().0 / bytes;
+        assert!(!full_stripes.is_empty(), "full stripes are discarded");
         let run = full_stripes.start..full_stripes.start;
         let (request, in_flight, full, fua, attr) = (io.id, 0, None, io.fua, io.attr);
         self.discards.push(Discard { request, full_stripes, run, in_flight, full, fua, attr });
@@ -177,6 +178,7 @@ impl ParityRaid {
             (Err(_), Some(position)) => cx.array.fail(position, cx.out),
             (Ok(()), _) | (_, None) => {}
         }
+        assert!(discard.in_flight > 0, "a member discards a run once");
         discard.in_flight -= 1;
         if discard.in_flight > 0 {
             return;

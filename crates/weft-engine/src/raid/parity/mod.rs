@@ -223,6 +223,7 @@ impl ParityRaid {
                 count += picked[first..].iter().map(led).sum::<u64>();
             }
         }
+        assert!(picks <= stripes_max, "a turn is bounded");
         let handled = picked.len() as u32;
         picked.drain(..).for_each(|stripe| stripes.handle(stripe, cx));
         handled

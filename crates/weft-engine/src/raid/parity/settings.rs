@@ -83,6 +83,7 @@ impl ParityRaid {
         if matches!(knob, Knob::StripeCacheSize(_)) && array.is_planted(Mutant::CacheNotResized) {
             return;
         }
+        assert!(self.is_quiet(), "the cache is resized when no stripe is in use");
         let waits = std::mem::take(&mut self.stripes.waits);
         self.stripes = self.memory.stripes(self.volume, &array.geometry, knobs);
         self.stripes.waits = waits;

@@ -99,7 +99,7 @@ impl Cursor {
     pub(super) fn take(&mut self, run: &UnitRun, stripes: u64) {
         for (_, number) in run.strips() {
             for bit in number - self.first..number - self.first + stripes {
-                debug_assert_eq!(self.done[(bit / 64) as usize] >> (bit % 64) & 1, 0);
+                assert_eq!(self.done[(bit / 64) as usize] >> (bit % 64) & 1, 0);
                 self.done[(bit / 64) as usize] |= 1 << (bit % 64);
             }
             self.left -= stripes;

@@ -13,7 +13,7 @@ use weft_units::{ByteRange, Bytes, FRAME_BYTES, SECTOR_BYTES, Slot, Time};
 use self::cursor::{Cursor, UnitRun};
 use super::cache::Acquired;
 use super::streams::WriteStream;
-use super::stripes::Arrival;
+use super::stripes::arrivals::Arrival;
 use super::{ParityRaid, SubRequest};
 use crate::array::outbox::ReadPart;
 use crate::contract::error::ReplyError;
@@ -100,6 +100,7 @@ impl ParityRaid {
     /// Takes a request whose turn has come: discards what of it members are told to, and attaches
     /// the rest to stripes, at once or in a later turn. See [`crate::raid::Personality::submit`].
     pub(crate) fn submit(&mut self, io: &ArrayIo, cx: &mut Cx<'_>) -> u64 {
+        assert!(io.range.len.0 > 0, "nothing is not submitted");
         let mut pending = 0;
         if let Some(discarded) = io.discarded {
             self.begin_discard(io, discarded, cx.geometry());
@@ -371,7 +372,7 @@ impl ParityRaid {
         while let Some(run) = self.active_run(split, after, unit, cx.geometry) {
             after = run.first + run.stripes;
             let attached = self.attach_run(split, &run, unit, cx);
-            debug_assert!(attached, "these stripes are there");
+            assert!(attached, "these stripes are there");
         }
     }
 

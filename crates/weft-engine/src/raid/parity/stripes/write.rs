@@ -41,6 +41,7 @@ impl Stripes {
         }
         let stripe = self.cache.stripe_mut(id);
         let data = SlotSet::first(stripe.members).without(stripe.placement().parity());
+        assert!(stripe.written().without(data).is_empty(), "clients write data strips");
         if stripe.written() == data {
             stripe.full_write = true;
             self.cache.full_stripe_writes += 1;
@@ -210,6 +211,7 @@ impl Stripes {
             merge::append(&mut parts, stripe.memory(slot, frames).0);
             count += 1;
         }
+        assert!(count > 0, "a run has stripes");
         let bytes = Bytes(height.bytes().0 * count as u64);
         let request = MemberRequest { bytes, ..strip };
         let (first, stripes) = (first as u32, count as u32);
@@ -222,6 +224,7 @@ impl Stripes {
     /// Every member has answered: the writers are answered.
     pub(super) fn written(&mut self, id: StripeId, cx: &mut Cx<'_>) {
         let stripe = self.cache.stripe(id);
+        assert_eq!(stripe.in_flight, 0, "every member has answered");
         let may_defer = stripe.batch != Batch::None || !stripe.deferred.is_empty();
         if may_defer && self.save_zero_copy(id, &self.batch_of(id), cx) {
             return;
@@ -232,6 +235,7 @@ impl Stripes {
             Batch::Follower(_) | Batch::None => Vec::new(),
         };
         if std::mem::take(&mut stripe.full_write) {
+            assert!(self.cache.full_stripe_writes > 0, "a full-stripe write ends once");
             self.cache.full_stripe_writes -= 1;
         }
         let mut with_deferred = self.defer(id);
@@ -357,6 +361,7 @@ impl Stripes {
             // A member that failed meanwhile is rebuilt, or not; either way from the others.
             let deferred = stripe.deferred.and(cx.membership().present());
             stripe.deferred = deferred;
+            assert!(stripe.operation == Operation::Idle, "a deferred write waits at rest");
             stripe.operation = Operation::WritingDeferred;
             self.stage(id, deferred, Some(false), cx.knobs.max_sectors, cx);
             if self.cache.stripe(id).in_flight == 0 {

@@ -1,0 +1,56 @@
+//! Tolerance of a layout: which members an array can do without.
+//!
+//! Asked by slots, not by their number: two failures that RAID 10 survives in two mirrors are the
+//! end of one mirror. With parity any members suffice that are as many as there are data strips.
+//!
+//! Source   md-raid.md §5 and §6.7 (md: `has_failed` of each personality)
+
+use super::slot_set::SlotSet;
+
+/// Which members an array can do without.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Tolerance {
+    /// Parity: any members suffice that are as many as a full stripe has data strips.
+    AnyOf {
+        /// Data strips of a full stripe.
+        data_members: u16,
+    },
+}
+
+impl Tolerance {
+    /// Whether every byte is known from the members at these slots.
+    #[inline]
+    pub(crate) fn suffices(self, slots: SlotSet) -> bool {
+        match self {
+            Self::AnyOf { data_members } => slots.count() >= u32::from(data_members),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use weft_ondisk::Level;
+    use weft_units::{Sectors, Slot};
+
+    use crate::layout::geometry::Geometry;
+    use crate::layout::slot_set::SlotSet;
+
+    #[test]
+    fn parity_survives_as_many_members_as_it_has_parities_whichever_they_are() {
+        for (level, layout, members, survives) in
+            [(Level::Raid4, 0, 3, 1), (Level::Raid5, 2, 5, 1), (Level::Raid6, 2, 6, 2)]
+        {
+            let size = Sectors(1024);
+            let geometry = Geometry::new(level, layout, members, Sectors(8), size).unwrap();
+            let mut asked = 0;
+            for failed in 0..1_u32 << members {
+                let left = (0..members as u16).filter(|slot| failed >> slot & 1 == 0);
+                let left: SlotSet = left.map(Slot).collect();
+                let expected = failed.count_ones() <= survives;
+                assert_eq!(geometry.tolerance().suffices(left), expected, "{level}: {failed:b}");
+                asked += 1;
+            }
+            assert_eq!(asked, 1 << members);
+        }
+    }
+}

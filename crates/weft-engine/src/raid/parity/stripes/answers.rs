@@ -1,0 +1,293 @@
+//! Answers: what follows for a stripe when a computation or a member request of it is done.
+//!
+//! Memory that a member request was given up on is *pinned*: the member may still read or fill it.
+//! Such a stripe is retired; what it had to do is moved to a fresh one.
+//!
+//! Source   md-raid.md §1.7, §2.6 to §2.10, §6.2
+
+use smallvec::{SmallVec, smallvec};
+use weft_units::{Span, StripeId};
+
+use super::Stripes;
+use super::arrivals::Displaced;
+use crate::array::membership::Report;
+use crate::array::outbox::{StripIo, StripRun};
+use crate::contract::input::{Fault, Located, Value};
+use crate::contract::output::Differs;
+use crate::raid::parity::stripe::{Batch, Operation};
+use crate::raid::{Answer, Cx, Event};
+
+impl Stripes {
+    /// A computation of a stripe is done.
+    pub(crate) fn computed(&mut self, id: StripeId, value: &Result<Value, Fault>, cx: &mut Cx<'_>) {
+        // See `Input::Done`: a driver that cannot compute must not go on.
+        assert!(value.is_ok(), "a computation has no way to fail");
+        let stripe = self.cache.stripe_mut(id);
+        assert_eq!(stripe.in_flight, 1, "a stripe computes one thing at a time");
+        stripe.in_flight = 0;
+        match std::mem::replace(&mut stripe.operation, Operation::Idle) {
+            Operation::Comparing { whole } => {
+                let differs = match value {
+                    Ok(Value::Differs(differs)) => *differs,
+                    _ => Differs::default(),
+                };
+                self.sync_compared(id, differs, whole, cx);
+            }
+            Operation::Locating => {
+                let located = match value {
+                    Ok(Value::Located(located)) => *located,
+                    _ => Located::Unknown,
+                };
+                self.sync_located(id, located);
+            }
+            Operation::Computing(_) => self.write_out(id, cx),
+            Operation::CopyingOut => {
+                self.answer_writers(&[id], &Ok(()));
+                self.rest_or_continue(id);
+            }
+            Operation::Recovering(lost) => {
+                stripe.uptodate = stripe.uptodate.or(lost);
+                stripe.handle = true;
+                self.rest(id);
+            }
+            Operation::Regenerating(differs) => self.sync_correct(id, differs, cx),
+            Operation::Saving => self.saved(id, cx),
+            operation @ (Operation::Idle
+            | Operation::WritingDeferred
+            | Operation::Reading
+            | Operation::Rereading(_)
+            | Operation::Rewriting(_)
+            | Operation::SyncWriting
+            | Operation::Writing) => unreachable!("{operation:?} computes nothing"),
+        }
+    }
+
+    /// A member request that was given up is done at last.
+    pub(crate) fn unpin(&mut self, part: StripIo) {
+        if let Some(request) = part.zero_copy_from {
+            self.events.push(Event::Unpinned { request });
+            return;
+        }
+        let stripe = self.cache.stripe_mut(part.stripe);
+        assert!(stripe.pins > 0, "memory is pinned until its request is done");
+        stripe.pins -= 1;
+        if stripe.pins == 0 && stripe.in_flight == 0 {
+            self.rest(part.stripe);
+        }
+    }
+
+    /// A member request of a stripe is done, or was given up, in which case it pins memory.
+    pub(crate) fn done(&mut self, part: StripIo, answer: Answer, cx: &mut Cx<'_>) {
+        let head = self.head_of(part.stripe);
+        let operation = self.cache.stripe(head).operation;
+        if answer.given_up {
+            self.pin(part);
+            if operation == Operation::Reading {
+                let stripe = self.cache.stripe_mut(part.stripe);
+                stripe.given_up = stripe.given_up.saturating_add(1);
+            }
+        }
+        match (answer.result, operation) {
+            (Ok(()), Operation::Reading) => {
+                let stripe = self.cache.stripe_mut(part.stripe);
+                stripe.uptodate.insert(part.slot);
+                stripe.retried.remove(part.slot);
+            }
+            (Ok(()), Operation::Writing | Operation::WritingDeferred) => {
+                self.cache.stripe_mut(part.stripe).deferred.remove(part.slot);
+            }
+            (Ok(()), _) => {}
+            (Err(fault), operation) => self.part_failed(part, fault, operation, answer, cx),
+        }
+        self.one_done(head, cx);
+    }
+
+    /// The same for a run of stripes of a batch.
+    pub(crate) fn run_done(&mut self, run: StripRun, answer: Answer, cx: &mut Cx<'_>) {
+        let operation = self.cache.stripe(run.head).operation;
+        assert_eq!(operation, Operation::Writing, "batches are written, nothing else");
+        if answer.given_up {
+            let parts: Vec<StripIo> = self.parts_of(run).collect();
+            parts.into_iter().for_each(|part| self.pin(part));
+        }
+        if let Err(fault) = answer.result {
+            let parts: Vec<StripIo> = self.parts_of(run).collect();
+            for part in parts {
+                self.part_failed(part, fault, operation, answer, cx);
+            }
+        }
+        self.one_done(run.head, cx);
+    }
+
+    /// The strips of a run, each for itself.
+    pub(crate) fn parts_of(&self, run: StripRun) -> impl Iterator<Item = StripIo> {
+        let stripes = self.batch_of(run.head);
+        let (first, count) = (run.first as usize, run.count as usize);
+        stripes.into_iter().skip(first).take(count).map(move |stripe| {
+            let zero_copy_from = self
+                .cache
+                .stripe(stripe)
+                .zero_copy_from(run.slot)
+                .map(|sub_request| sub_request.request);
+            StripIo { stripe, slot: run.slot, zero_copy_from }
+        })
+    }
+
+    /// A member request that was given up may still use a strip.
+    fn pin(&mut self, part: StripIo) {
+        match part.zero_copy_from {
+            Some(request) => self.events.push(Event::Pinned { request }),
+            None => self.cache.stripe_mut(part.stripe).pins += 1,
+        }
+    }
+
+    /// A member request of the operation in flight is over.
+    fn one_done(&mut self, head: StripeId, cx: &mut Cx<'_>) {
+        let stripe = self.cache.stripe_mut(head);
+        assert!(stripe.in_flight > 0, "a member answers what it was asked");
+        stripe.in_flight -= 1;
+        if stripe.in_flight > 0 {
+            return;
+        }
+        match std::mem::replace(&mut stripe.operation, Operation::Idle) {
+            Operation::Reading => {
+                stripe.handle = true;
+                if let Some(since) = stripe.reads_since.take() {
+                    let took = cx.out.now.since(since);
+                    let known = self.preread.unwrap_or(took).0;
+                    self.preread = Some(Span(known - known / 8 + took.0 / 8));
+                }
+                self.rest(head);
+            }
+            Operation::WritingDeferred => self.deferred_written(head, cx),
+            Operation::Rereading(slot) => self.reread(head, slot, cx),
+            Operation::Rewriting(slot) => self.rewritten(head, slot, cx),
+            Operation::SyncWriting => self.sync_written(head, cx),
+            Operation::Writing => self.written(head, cx),
+            operation @ (Operation::Comparing { .. }
+            | Operation::Computing(_)
+            | Operation::CopyingOut
+            | Operation::Idle
+            | Operation::Locating
+            | Operation::Recovering(_)
+            | Operation::Regenerating(_)
+            | Operation::Saving) => {
+                unreachable!("{operation:?} has no member requests")
+            }
+        }
+    }
+
+    /// A member did not do its part of the operation.
+    #[cold]
+    fn part_failed(
+        &mut self,
+        part: StripIo,
+        fault: Fault,
+        operation: Operation,
+        answer: Answer,
+        cx: &mut Cx<'_>,
+    ) {
+        // A member that failed may answer late, when another has its slot: not that one's doing.
+        let still_there = answer.member.is_some_and(|member| {
+            !answer.given_up && cx.membership().member_at(part.slot) == Some(member)
+        });
+        let stripe = self.cache.stripe_mut(part.stripe);
+        match (fault, operation) {
+            (_, Operation::Reading) if !still_there => {}
+            (Fault::Gone, Operation::Reading) => cx.report(Report::Failed { slot: part.slot }),
+            (_, Operation::Reading) => self.read_failed(part, cx),
+            (Fault::NoSpace, Operation::Writing | Operation::WritingDeferred) if still_there => {
+                stripe.deferred.insert(part.slot);
+            }
+            (Fault::NoSpace, Operation::SyncWriting) if still_there => {
+                stripe.no_space = Some(part.slot);
+            }
+            (fault, _) => {
+                stripe.faults.insert(part.slot);
+                // What cannot be read back, or has no space, is for the stripe to judge.
+                let judged = matches!(operation, Operation::Rereading(_));
+                if still_there && !judged && fault != Fault::NoSpace {
+                    cx.report(Report::Failed { slot: part.slot });
+                }
+            }
+        }
+    }
+
+    /// Handles a stripe again if somebody waits, or if a correction may be due.
+    pub(super) fn rest_or_continue(&mut self, id: StripeId) {
+        let stripe = self.cache.stripe_mut(id);
+        stripe.handle |= !stripe.correctable().is_empty();
+        self.rest(id);
+    }
+
+    /// Nothing of the stripe is in flight: to its list, or out of the way if its memory is pinned.
+    pub(super) fn rest(&mut self, id: StripeId) {
+        let stripe = self.cache.stripe_mut(id);
+        if stripe.in_flight > 0 {
+            return;
+        }
+        if stripe.pins > 0 {
+            self.set_aside(id);
+            return;
+        }
+        stripe.handle |= stripe.has_work();
+        self.cache.release(id);
+    }
+
+    /// Does without a stripe whose memory is pinned. A stripe with a deferred write cannot be done
+    /// without: what belongs there is known to it only, and the others do not add up to it. It
+    /// waits for its memory or for space.
+    pub(super) fn set_aside(&mut self, id: StripeId) {
+        assert!(self.cache.stripe(id).pins > 0, "only pinned memory is done without");
+        self.unbatch(id, |stripes, id| stripes.rest(id));
+        let stripe = self.cache.stripe_mut(id);
+        if stripe.deferred.is_empty() {
+            self.displace(id);
+        } else {
+            stripe.handle = false;
+        }
+    }
+
+    /// Retires a stripe whose memory is pinned, and keeps its work for another.
+    fn displace(&mut self, id: StripeId) {
+        let stripe = self.cache.stripe_mut(id);
+        assert_eq!(stripe.in_flight, 0, "work in flight is not moved");
+        assert!(stripe.batch == Batch::None, "its batch was taken apart");
+        assert!(stripe.deferred.is_empty(), "what only this stripe knows stays in it");
+        let (reads, writes) = stripe.move_out();
+        let sync = stripe.sync.take().map(|(action, _)| action);
+        let work = Displaced { key: stripe.key, reads, writes, sync, given_up: stripe.given_up };
+        self.with_deferred.retain(|other| *other != id);
+        self.cache.retire(id);
+        if !(work.reads.is_empty() && work.writes.is_empty() && work.sync.is_none()) {
+            self.displaced.push_back(work);
+        }
+    }
+
+    /// Makes every stripe of a batch stand on its own, and does something with each follower.
+    pub(super) fn unbatch(&mut self, id: StripeId, mut with: impl FnMut(&mut Self, StripeId)) {
+        if let Batch::Head(followers) = std::mem::take(&mut self.cache.stripe_mut(id).batch) {
+            for follower in followers {
+                self.cache.stripe_mut(follower).batch = Batch::None;
+                with(self, follower);
+            }
+        }
+    }
+
+    /// The stripes that go as one with this one: itself, and what it leads.
+    #[inline]
+    pub(super) fn batch_of(&self, id: StripeId) -> SmallVec<[StripeId; 4]> {
+        let mut stripes = smallvec![id];
+        if let Batch::Head(followers) = &self.cache.stripe(id).batch {
+            stripes.extend_from_slice(followers);
+        }
+        stripes
+    }
+
+    fn head_of(&self, id: StripeId) -> StripeId {
+        match self.cache.stripe(id).batch {
+            Batch::Follower(head) => head,
+            Batch::Head(_) | Batch::None => id,
+        }
+    }
+}

@@ -1,0 +1,259 @@
+//! Arrivals: sub-requests and resyncs come to stripes, and wait for the end of the turn.
+//!
+//! Stripes of a turn's requests are *plugged*: they go to their lists together, so that what
+//! arrived for a stripe in one turn is seen together. Filled stripes of one chunk that lie side by
+//! side become one batch.
+//!
+//! Source   md-raid.md §2.1 to §2.3, §2.9
+
+use std::ops::Range;
+
+use weft_units::{StripeId, Time};
+
+use super::Stripes;
+use crate::contract::error::ReplyError;
+use crate::contract::input::{Attr, SyncAction};
+use crate::contract::token::RequestId;
+use crate::knobs::Writes;
+use crate::layout::geometry::Geometry;
+use crate::raid::parity::SubRequest;
+use crate::raid::parity::cache::Acquired;
+use crate::raid::parity::priority::{Patience, PrioritySettings, patience_for_others, plug_2008};
+use crate::raid::parity::stripe::{Batch, ResyncState, Stripe};
+use crate::raid::{Cx, Event};
+
+/// Way in which sub-requests come to a stripe.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Arrival {
+    pub(crate) write: bool,
+    /// Do not wait for more of the stripe.
+    pub(crate) sync: bool,
+    /// More of the stripe is likely to follow.
+    pub(crate) streams: bool,
+    /// A request waits for the one that they are of.
+    pub(crate) waited_for: bool,
+    /// The member failed to read it once.
+    pub(crate) retried: bool,
+    pub(crate) attr: Attr,
+}
+
+/// Work of a retired stripe.
+#[derive(Clone, Debug)]
+pub(super) struct Displaced {
+    pub(super) key: u64,
+    pub(super) reads: Vec<SubRequest>,
+    pub(super) writes: Vec<SubRequest>,
+    pub(super) sync: Option<SyncAction>,
+    /// See [`super::stripe::Stripe::given_up`].
+    pub(super) given_up: u8,
+}
+
+impl Stripes {
+    /// Attaches a client's sub-requests to a stripe that was acquired.
+    pub(crate) fn attach(&mut self, id: StripeId, sub_requests: &[SubRequest], arrival: Arrival) {
+        let Arrival { write, sync, streams, waited_for, retried, attr } = arrival;
+        let strip_bytes = self.cache.strip_bytes();
+        let stripe = self.cache.stripe_mut(id);
+        assert!(!sub_requests.is_empty(), "a request is attached with something");
+        stripe.attr = attr;
+        assert!(stripe.batch == Batch::None, "a batch is covered by writes that exclude others");
+        for sub_request in sub_requests {
+            stripe.attach(*sub_request, write, strip_bytes);
+            // What is being read now may be read together with what failed: that is no second time.
+            if retried && stripe.in_flight == 0 {
+                stripe.retried.insert(sub_request.slot);
+            }
+        }
+        stripe.handle = true;
+        stripe.delayed = false;
+        stripe.arrivals += 1;
+        stripe.streams |= streams;
+        stripe.waited_for |= waited_for;
+        if write {
+            self.join_batch(id);
+        } else {
+            stripe.batch_ready = false;
+        }
+        if write && sync && !matches!(self.cache.stripe(id).batch, Batch::Follower(_)) {
+            self.cache.permit_preread(id);
+        }
+        self.hold_until_release(id);
+    }
+
+    /// Asks for a stripe to be synced. It was acquired.
+    pub(crate) fn attach_sync(&mut self, id: StripeId, action: SyncAction) {
+        let stripe = self.cache.stripe_mut(id);
+        assert!(stripe.sync.is_none());
+        stripe.sync = Some((action, ResyncState::Requested));
+        stripe.handle = true;
+        self.hold_until_release(id);
+    }
+
+    /// Ends the arrivals of a turn: stripes go to their lists, or take their first step as in 2008.
+    /// Returns the number that did.
+    pub(crate) fn release_plug(&mut self, cx: &mut Cx<'_>, may_move: bool) -> u32 {
+        let mut handled = 0;
+        let writes = cx.knobs.writes;
+        let at_arrival = may_move && plug_2008::is_handled_at_arrival(cx.knobs);
+        let policy = self.cache.policy();
+        let mut plug = std::mem::take(&mut self.plug);
+        for id in plug.drain(..) {
+            let stripe = self.cache.stripe_mut(id);
+            assert!(std::mem::take(&mut stripe.plugged), "a stripe is in the plug once");
+            let streams = std::mem::take(&mut stripe.streams);
+            let arrivals = std::mem::take(&mut stripe.arrivals);
+            cx.out.work.attaches += arrivals;
+            let alone = arrivals == 1;
+            let at_once = match writes {
+                // A write that came alone has nothing to wait for that is known of.
+                Writes::Auto => policy.goes_at_once(alone, streams),
+                Writes::Gather => false,
+                Writes::Sync => true,
+            };
+            let follows = matches!(stripe.batch, Batch::Follower(_));
+            if at_once && !follows && !stripe.to_write().is_empty() {
+                self.cache.permit_preread(id);
+            }
+            self.cache.release(id);
+            if at_arrival && self.cache.take_ready(id) {
+                self.handle(id, cx);
+                handled += 1;
+            }
+        }
+        // For its allocation; nothing arrives while stripes are handled.
+        self.plug = plug;
+        handled
+    }
+
+    /// Gives displaced work fresh stripes, as far as there are any.
+    pub(crate) fn place_displaced(&mut self, geometry: &Geometry) {
+        while let Some(work) = self.displaced.front() {
+            let Acquired::Stripe(id) = self.cache.acquire(work.key, geometry) else { return };
+            let work = self.displaced.pop_front().expect("there is a front");
+            let strip_bytes = self.cache.strip_bytes();
+            let stripe = self.cache.stripe_mut(id);
+            stripe.batch_ready = false;
+            stripe.given_up = stripe.given_up.max(work.given_up);
+            work.reads
+                .into_iter()
+                .for_each(|sub_request| stripe.attach(sub_request, false, strip_bytes));
+            work.writes
+                .into_iter()
+                .for_each(|sub_request| stripe.attach(sub_request, true, strip_bytes));
+            if let Some(action) = work.sync {
+                stripe.sync = Some((action, ResyncState::Requested));
+            }
+            stripe.handle = true;
+            if !stripe.to_write().is_empty() {
+                self.cache.permit_preread(id);
+            }
+            self.hold_until_release(id);
+        }
+    }
+
+    /// Ends displaced work that will find no stripe.
+    pub(crate) fn end_displaced(&mut self) {
+        for Displaced { key, reads, writes, sync, given_up: _ } in
+            std::mem::take(&mut self.displaced)
+        {
+            for sub_request in reads.into_iter().chain(writes) {
+                let (request, result) = (sub_request.request, Err(ReplyError::Io));
+                self.events.push(Event::SubRequestsDone { request, sub_requests: 1, result });
+            }
+            if sync.is_some() {
+                self.events.push(Event::SyncDone {
+                    unit: key,
+                    mismatch: false,
+                    wrong: None,
+                    ok: false,
+                });
+            }
+        }
+    }
+
+    /// Whether displaced work waits.
+    pub(crate) fn has_displaced(&self) -> bool {
+        !self.displaced.is_empty()
+    }
+
+    fn hold_until_release(&mut self, id: StripeId) {
+        if !std::mem::replace(&mut self.cache.stripe_mut(id).plugged, true) {
+            self.plug.push(id);
+        }
+    }
+
+    /// Appends a filled stripe to the batch of the stripe below it, if the two may go as one.
+    fn join_batch(&mut self, id: StripeId) {
+        let key = self.cache.stripe(id).key;
+        // The first stripe of a chunk has another placement below it, or at least another chunk.
+        let first = key & (self.stripes_per_chunk - 1) == 0;
+        if !self.cache.batches() || first || !self.may_batch(id) {
+            return;
+        }
+        let Some(before) = self.cache.find(key - 1).filter(|before| self.may_batch(*before)) else {
+            return;
+        };
+        let head = match &self.cache.stripe(before).batch {
+            Batch::Follower(head) => *head,
+            Batch::Head(_) | Batch::None => before,
+        };
+        let fua = |stripe: &Stripe| stripe.writes().iter().any(|sub_request| sub_request.fua);
+        if fua(self.cache.stripe(before)) != fua(self.cache.stripe(id)) {
+            return;
+        }
+        match &mut self.cache.stripe_mut(head).batch {
+            Batch::Head(followers) => followers.push(id),
+            batch => *batch = Batch::Head(vec![id]),
+        }
+        self.cache.stripe_mut(id).batch = Batch::Follower(head);
+        self.cache.forbid_preread(id);
+    }
+
+    /// A filled stripe that was never handled and is not read.
+    fn may_batch(&self, id: StripeId) -> bool {
+        let stripe = self.cache.stripe(id);
+        let data = self.data_slots(id);
+        stripe.batch_ready
+            && stripe.to_write() == data
+            && stripe.sync.is_none()
+            && stripe.overwrite(self.cache.strip_bytes()) == data
+    }
+
+    /// Delayed stripes that have waited long enough become held ones. `moved` says when the stream
+    /// was last seen that will bring these bytes of the volume.
+    pub(crate) fn activate(
+        &mut self,
+        settings: &PrioritySettings,
+        geometry: &Geometry,
+        now: Time,
+        moved: impl Fn(Range<u64>) -> Option<Time>,
+    ) {
+        self.cache.end_overdue(settings, now);
+        if !settings.each_waits() {
+            self.cache.activate_delayed(settings, now);
+            return;
+        }
+        let (height, preread) = (self.cache.height(), self.preread);
+        self.cache.activate_each(settings, now, &|stripe| {
+            let moved = stripe.lacks(geometry, height).and_then(&moved);
+            Patience::new(stripe.waits_since.unwrap_or(now), moved, preread, settings.wait_max)
+        });
+    }
+
+    /// A request waits for one whose sub-requests are in these stripes: they wait no longer than it
+    /// takes to fill stripes that are about to be filled.
+    pub(crate) fn hurry(&mut self, request: RequestId, keys: &Range<u64>, now: Time) {
+        let due = now + patience_for_others(self.preread);
+        for id in self.cache.stripes_of(keys) {
+            if self
+                .cache
+                .stripe(id)
+                .writes()
+                .iter()
+                .any(|sub_request| sub_request.request == request)
+            {
+                self.cache.hurry(id, due);
+            }
+        }
+    }
+}

@@ -1,0 +1,380 @@
+//! Stripe handling: the steps of a stripe carried out, from the arrival of a request to its answer.
+//!
+//! [`super::plan`] says the next step of a stripe, [`super::cache`] which stripe is next. This
+//! module carries the step out: member requests, computations, and what follows when they are done.
+//! Filled stripes of one chunk that lie side by side go as one batch, written member by member.
+//!
+//! Memory that a member request was given up on is *pinned*: the member may still read or fill it.
+//! Such a stripe is retired; what it had to do is moved to a fresh one.
+//!
+//! Source   md-raid.md §1.4, §1.7, §2.2 to §2.10, §6.2
+
+mod answers;
+pub(super) mod arrivals;
+mod correct;
+mod sync;
+mod write;
+
+use std::collections::VecDeque;
+
+use weft_units::{Bytes, SectorRange, Sectors, Slot, Span, StripeId, VolumeId};
+
+use self::arrivals::Displaced;
+use super::cache::Cache;
+use super::plan::{Facts, StripeStep};
+use super::priority::patience_for_others;
+use super::stripe::{Batch, Operation, ResyncState};
+use crate::array::membership::{Around, Membership};
+use crate::array::outbox::{JobId, StripIo, Who};
+use crate::contract::error::ReplyError;
+use crate::contract::frame::Segment;
+use crate::contract::input::SyncAction;
+use crate::contract::output::{ComputeOp, Source, Sources};
+use crate::contract::stripe_waits::StripeWaits;
+use crate::knobs::CheckReads;
+use crate::layout::geometry::Placement;
+use crate::layout::slot_set::SlotSet;
+use crate::mutant::Mutant;
+use crate::raid::{Cx, Event};
+use crate::sched::request::{MemberRequest, MergeKind};
+
+/// The stripes of a volume.
+#[derive(Clone, Debug)]
+pub(crate) struct Stripes {
+    volume: VolumeId,
+    pub(crate) cache: Cache,
+    stripes_per_chunk: u64,
+    /// Stripes that requests of this turn were attached to, in order.
+    plug: Vec<StripeId>,
+    /// Stripes that members had no space for.
+    with_deferred: Vec<StripeId>,
+    /// Work of retired stripes, waiting for fresh ones.
+    displaced: VecDeque<Displaced>,
+    pub(crate) waits: StripeWaits,
+    /// How long prereads take, once one was measured.
+    preread: Option<Span>,
+    /// For the volume.
+    pub(crate) events: Vec<Event>,
+}
+
+impl Stripes {
+    pub(crate) fn new(volume: VolumeId, cache: Cache, chunk: Sectors) -> Self {
+        let stripes_per_chunk = chunk.0 / cache.height().0;
+        assert!(stripes_per_chunk.is_power_of_two(), "a stripe is never higher than the chunk");
+        Self {
+            volume,
+            cache,
+            stripes_per_chunk,
+            plug: Vec::new(),
+            with_deferred: Vec::new(),
+            displaced: VecDeque::new(),
+            waits: StripeWaits::default(),
+            preread: None,
+            events: Vec::new(),
+        }
+    }
+
+    /// How often a read of a stripe was given up since it has been worked on.
+    pub(crate) fn given_up(&self, id: StripeId) -> u8 {
+        self.cache.stripe(id).given_up
+    }
+
+    /// Stripes of one chunk.
+    pub(super) fn stripes_per_chunk(&self) -> u64 {
+        self.stripes_per_chunk
+    }
+
+    /// The full stripe in which a stripe lies.
+    pub(crate) fn full_stripe_of(&self, key: u64) -> u64 {
+        key / self.stripes_per_chunk
+    }
+
+    // Handling.
+
+    /// Takes the next step of a stripe that was picked.
+    pub(crate) fn handle(&mut self, id: StripeId, cx: &mut Cx<'_>) {
+        let stripe = self.cache.stripe_mut(id);
+        assert_eq!(stripe.in_flight, 0, "a stripe is handled one step at a time");
+        assert!(stripe.handle, "a stripe is picked because it has something to do");
+        stripe.handle = false;
+        stripe.delayed = false;
+        stripe.batch_ready = false;
+        if stripe.pins > 0 {
+            self.set_aside(id);
+            return;
+        }
+        if let Some((action, ResyncState::Requested)) = stripe.sync
+            && stripe.batch == Batch::None
+        {
+            stripe.sync = Some((action, ResyncState::Filling));
+            let requested = matches!(action, SyncAction::Check | SyncAction::Repair);
+            if requested && cx.knobs.check_reads == CheckReads::Media {
+                // The media do not have what their member had no space for.
+                stripe.uptodate = stripe.uptodate.and(stripe.deferred);
+            }
+            if action == SyncAction::Recover {
+                self.forget_lost_parity(id, cx);
+            }
+        }
+        if self.copy_out(id, cx) {
+            return;
+        }
+        let facts = self.facts(id, cx);
+        let written_in_vain = cx.membership().broken && !facts.to_write.is_empty();
+        let failed = facts.failed();
+        if written_in_vain || (!failed.is_empty() && failed.count() > facts.parity().count()) {
+            self.fail_stripe(id, &facts, cx);
+            return;
+        }
+        match facts.plan() {
+            StripeStep::Read { strips, delay } => {
+                let stripe = self.cache.stripe_mut(id);
+                if delay {
+                    stripe.handle = true;
+                    stripe.delayed = true;
+                    stripe.waits_since.get_or_insert(cx.out.now);
+                    if stripe.waited_for {
+                        stripe.due.get_or_insert(cx.out.now + patience_for_others(self.preread));
+                    }
+                } else if let Some(since) = stripe.waits_since.take() {
+                    stripe.reads_since = Some(cx.out.now);
+                    self.waits.preread.record(since, cx.out.now);
+                }
+                self.read(id, strips, cx);
+            }
+            // P of RAID 6 is computed where all else is here, but not to get around a read that
+            // failed.
+            StripeStep::Recover(lost) if !self.to_repeat(id, lost, &facts).is_empty() => {
+                self.read(id, self.to_repeat(id, lost, &facts), cx);
+            }
+            StripeStep::Recover(lost) => self.recover(id, lost, cx),
+            StripeStep::Write(mode) => {
+                if let Some(since) = self.cache.stripe_mut(id).waits_since.take() {
+                    self.waits.filled.record(since, cx.out.now);
+                }
+                self.drain(id, mode, cx);
+            }
+            // A strip is corrected before parity is compared, so that a sync ends with all of it.
+            StripeStep::Rest if self.correct(id, cx) => {}
+            StripeStep::Rest if facts.syncing => self.sync_compare(id, &facts, cx),
+            StripeStep::Rest => self.rest(id),
+        }
+    }
+
+    /// Slots whose member is read in a stripe.
+    #[inline]
+    fn readable(&self, id: StripeId, membership: &Membership) -> SlotSet {
+        let (stripe, height) = (self.cache.stripe(id), self.cache.height());
+        let around = match stripe.sync {
+            Some((action, _)) if action != SyncAction::Recover => Around::Never,
+            // What a member has no space for is here, and the others add up to it.
+            _ if !stripe.deferred.is_empty() => Around::Always,
+            _ => Around::WhereChecked,
+        };
+        membership.readable(SectorRange::new(stripe.sector(height).0, height.0), around)
+    }
+
+    /// Whether a stripe does without a strip whose member does not answer.
+    pub(crate) fn reads_around(&self, part: StripIo, membership: &Membership) -> bool {
+        !self.readable(part.stripe, membership).contains(part.slot)
+    }
+
+    #[inline]
+    fn facts(&self, id: StripeId, cx: &Cx<'_>) -> Facts {
+        let stripe = self.cache.stripe(id);
+        let sector = stripe.sector(self.cache.height());
+        let placement = stripe.placement();
+        let readable = self.readable(id, cx.membership());
+        Facts {
+            all: SlotSet::first(stripe.members),
+            p: placement.p,
+            q: placement.q,
+            uptodate: stripe.uptodate,
+            insync: readable.without(stripe.read_error),
+            writable: cx.membership().present(),
+            to_read: stripe.to_read(),
+            to_write: stripe.to_write(),
+            overwrite: stripe.overwrite(self.cache.strip_bytes()),
+            syncing: matches!(stripe.sync, Some((_, ResyncState::Filling))),
+            preread: stripe.preread,
+            resync_pending: cx.membership().resync_from.is_some_and(|from| sector >= from),
+            rmw_level: cx.knobs.rmw_level,
+            rule: cx.knobs.plan_rule,
+        }
+    }
+
+    /// Parity that is to be rebuilt may be here from before its member failed, in the middle of a
+    /// resync that had not looked at it. It is computed anew: its stripe is read as a whole anyway.
+    fn forget_lost_parity(&mut self, id: StripeId, cx: &Cx<'_>) {
+        let facts = self.facts(id, cx);
+        let stripe = self.cache.stripe_mut(id);
+        stripe.uptodate =
+            stripe.uptodate.without(facts.parity().and(facts.failed()).without(stripe.deferred));
+    }
+
+    /// Serves readers of valid strips. Whether there were any.
+    fn copy_out(&mut self, id: StripeId, cx: &mut Cx<'_>) -> bool {
+        let stripe = self.cache.stripe_mut(id);
+        let served = stripe.to_read().and(stripe.uptodate);
+        if served.is_empty() {
+            return false;
+        }
+        let mut ops = Vec::new();
+        for sub_request in
+            stripe.reads().iter().filter(|sub_request| served.contains(sub_request.slot))
+        {
+            let from = stripe.part(sub_request.slot, sub_request.offset, sub_request.len);
+            ops.push(ComputeOp::Copy {
+                from,
+                to: sub_request.memory.expect("a reader brings memory"),
+            });
+        }
+        stripe.take_readers(served);
+        self.compute(id, Operation::CopyingOut, ops, cx);
+        true
+    }
+
+    /// Too many strips cannot be had: what needs them fails, the rest is read.
+    fn fail_stripe(&mut self, id: StripeId, facts: &Facts, cx: &mut Cx<'_>) {
+        let lost = facts.failed().without(facts.uptodate);
+        for id in self.batch_of(id) {
+            for sub_request in self.cache.stripe_mut(id).give_up(lost) {
+                let (request, result) = (sub_request.request, Err(ReplyError::Io));
+                self.events.push(Event::SubRequestsDone { request, sub_requests: 1, result });
+            }
+        }
+        self.unbatch(id, |stripes, id| stripes.rest(id));
+        self.cache.forbid_preread(id);
+        if self.cache.stripe(id).sync.is_some() {
+            self.sync_finished(id, false, None, false);
+        }
+        let readable = facts.to_read.and(facts.insync).without(facts.uptodate);
+        if readable.is_empty() {
+            self.rest(id);
+        } else {
+            self.read(id, readable, cx);
+        }
+    }
+
+    /// Strips whose read failed once, of members that may be read.
+    fn to_repeat(&self, id: StripeId, strips: SlotSet, facts: &Facts) -> SlotSet {
+        self.cache.stripe(id).retried.and(strips).and(facts.insync).without(facts.uptodate)
+    }
+
+    fn read(&mut self, id: StripeId, strips: SlotSet, cx: &mut Cx<'_>) {
+        // A read that is repeated goes alone, so that its neighbours do not fail with it.
+        let alone = self.cache.stripe(id).retried.and(strips);
+        if !alone.is_empty() {
+            self.stage(id, alone, None, Bytes::ZERO, cx);
+        }
+        self.stage(id, strips.without(alone), None, cx.knobs.max_sectors, cx);
+        let stripe = self.cache.stripe_mut(id);
+        if stripe.in_flight > 0 {
+            stripe.operation = Operation::Reading;
+        } else {
+            self.cache.release(id);
+        }
+    }
+
+    fn recover(&mut self, id: StripeId, lost: SlotSet, cx: &mut Cx<'_>) {
+        let stripe = self.cache.stripe(id);
+        let placement = stripe.placement();
+        let data = self.data_slots(id);
+        let lost_data = lost.and(data);
+        let lost_p = lost.contains(placement.p);
+        let lost_q = placement.q.is_some_and(|q| lost.contains(q));
+        let whole = |slot: Slot| self.whole(id, slot);
+        let mut ops = Vec::new();
+        if !lost_data.is_empty() {
+            // One lost strip comes from P when P is there; two need both parities.
+            let needs_q = lost_p || lost_data.count() == 2;
+            ops.push(ComputeOp::Recover {
+                data: self.sources(id, data.without(lost_data), cx),
+                p: (!lost_p).then(|| whole(placement.p)),
+                q: placement.q.filter(|_| needs_q).map(whole),
+                lost: self.sources(id, lost_data, cx).into_iter().collect(),
+            });
+        }
+        if lost_p || lost_q {
+            ops.push(ComputeOp::Pq {
+                data: self.sources(id, data, cx),
+                p: lost_p.then(|| whole(placement.p)),
+                q: placement.q.filter(|_| lost_q).map(whole),
+            });
+        }
+        self.compute(id, Operation::Recovering(lost), ops, cx);
+    }
+
+    // Outputs.
+
+    /// Sends a computation of a stripe.
+    fn compute(
+        &mut self,
+        id: StripeId,
+        operation: Operation,
+        ops: Vec<ComputeOp>,
+        cx: &mut Cx<'_>,
+    ) {
+        let stripe = self.cache.stripe_mut(id);
+        assert_eq!(stripe.in_flight, 0, "a stripe is computed alone");
+        stripe.in_flight = 1;
+        stripe.operation = operation;
+        cx.out.compute(self.volume, JobId(id.0), ops);
+    }
+
+    /// Sends reads or writes (with or without FUA) of whole strips, highest slot first.
+    fn stage(
+        &mut self,
+        id: StripeId,
+        slots: SlotSet,
+        write: Option<bool>,
+        max: Bytes,
+        cx: &mut Cx<'_>,
+    ) {
+        assert!(write.is_none() || !cx.membership().read_only, "no write while read-only");
+        let (height, frames) = (self.cache.height(), self.cache.strip_frames());
+        let stripe = self.cache.stripe_mut(id);
+        stripe.io_started = true;
+        let request = MemberRequest {
+            write: write.is_some(),
+            sector: stripe.sector(height),
+            bytes: height.bytes(),
+            max,
+            kind: MergeKind { fua: write == Some(true), stripes: true, attr: stripe.member_attr() },
+        };
+        let mut sent = 0;
+        for slot in slots.descending() {
+            let (memory, zero_copy_from) = stripe.memory(slot, frames);
+            let who = Who::Stripe(StripIo { stripe: id, slot, zero_copy_from });
+            sent += u32::from(cx.stage(slot, &request, &[memory], who));
+        }
+        stripe.in_flight += sent;
+    }
+
+    fn whole(&self, id: StripeId, slot: Slot) -> Segment {
+        self.cache.stripe(id).strip(slot, self.cache.strip_frames())
+    }
+
+    #[inline]
+    fn data_slots(&self, id: StripeId) -> SlotSet {
+        let stripe = self.cache.stripe(id);
+        SlotSet::first(stripe.members).without(stripe.placement().parity())
+    }
+
+    fn sources(&self, id: StripeId, slots: SlotSet, cx: &Cx<'_>) -> Sources {
+        let (stripe, frames) = (self.cache.stripe(id), self.cache.strip_frames());
+        let placement = stripe.placement();
+        let mut sources = Sources::new();
+        for slot in slots.ascending() {
+            let exponent = exponent(placement, slot, cx);
+            sources.push(Source { exponent, part: stripe.strip(slot, frames) });
+        }
+        sources
+    }
+}
+
+fn exponent(placement: Placement, slot: Slot, cx: &Cx<'_>) -> u8 {
+    let exponent = placement.exponent(slot);
+    let wrong = exponent >= 2 && cx.is_planted(Mutant::WrongQExponent);
+    exponent + u8::from(wrong)
+}
