@@ -11,8 +11,8 @@ use super::pass::{Pass, Reason, WriteOut, WritebackControl};
 use super::pool::{Amount, Counts, Kernel, Pool, PoolConfig};
 use super::proportion::Share;
 use super::queue::{Inodes, List, Queues};
+use super::throttle::ThrottleEpisode;
 use super::throttle::ThrottleStep;
-use super::vanilla::Vanilla;
 use std::collections::VecDeque;
 use std::ops::Range;
 use weft_units::Time;
@@ -92,7 +92,7 @@ struct Writer {
 #[derive(Clone, Debug)]
 struct Visit {
     bdi: BdiId,
-    policy: Vanilla,
+    policy: ThrottleEpisode,
     pass: Option<Pass>,
     written: u64,
 }
@@ -207,7 +207,7 @@ impl PageCache {
         self.pool.dirtied(bdi, &mut state.share, new);
         if let Some(nr_to_write) = self.pool.count_writes(state.cpu, bdi, count) {
             let config = self.pool.config();
-            let policy = Vanilla::new(config.kernel, config.ticks, now, nr_to_write);
+            let policy = ThrottleEpisode::new(config.kernel, config.ticks, now, nr_to_write);
             state.visit = Some(Visit { bdi, policy, pass: None, written: 0 });
         }
         let balance = state.visit.is_some();

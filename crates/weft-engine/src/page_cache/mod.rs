@@ -13,7 +13,7 @@
 //! flusher.rs     per device: background, periodic and sync work
 //! fsync.rs       per call: what was dirty, written and waited for
 //! pool.rs        limits and counts of all; proportion.rs and bandwidth.rs keep shares and speeds
-//! throttle.rs    what a policy is told and answers; vanilla.rs ◆ before patch 001
+//! throttle/      what a policy is told and answers, and the kernels before ◆ patch 001
 //! ```
 //!
 //! Not modelled: what is resident, so reads are taken to hit; the errors of the kernel's per-CPU
@@ -105,7 +105,6 @@ mod queue;
 mod tests;
 mod throttle;
 mod ticks;
-mod vanilla;
 
 pub use bandwidth::Bandwidth;
 pub use cache::{Balance, PageCache, Wake, Written};
@@ -116,6 +115,5 @@ pub use index::{Discarded, PageState, Pages};
 pub use pass::{Reason, WriteOut};
 pub use pool::{Amount, Counts, Kernel, PAGE_BYTES, Pool, PoolConfig, Thresholds};
 pub use proportion::{Fraction, Proportion, Share};
-pub use throttle::{Answer, Facts, ThrottleStep};
+pub use throttle::{Answer, Facts, ThrottleEpisode, ThrottleStep};
 pub use ticks::TickRate;
-pub use vanilla::Vanilla;

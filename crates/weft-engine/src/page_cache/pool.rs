@@ -2,7 +2,7 @@
 //!
 //! One pool serves the whole process. It has the counts of all devices and of each, the limits that
 //! follow from memory, the share of each writer, and the speed of each device. It decides nothing:
-//! [`vanilla`](super::vanilla) does, from the [`Facts`] that it hands out.
+//! [`throttle`](super::throttle) does, from the [`Facts`] that it hands out.
 //!
 //! All counts are in pages of 4 KiB and exact; the kernel's are off by what each CPU has not yet
 //! added (250 pages with eight CPUs, which is all of a limit of 1 MiB).
