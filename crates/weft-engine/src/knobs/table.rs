@@ -1,0 +1,432 @@
+//! Rows of the table of knobs: name, unit, range, default and meaning of each, with its text form.
+//!
+//! Names, units and ranges are those of `/sys/block/mdX/md/` and `/sys/block/X/queue/` where the
+//! kernel has the knob; the others are weft's own and say so.
+//!
+//! Source   spec of md: Documentation/admin-guide/md.rst; ranges checked against Linux 6.12
+
+use weft_units::{Bytes, Span};
+
+use super::{
+    Activation, CacheForm, CheckReads, FlushRule, Knob, Knobs, PlanRule, PriorityRule, RmwLevel,
+    SchedulerKind, StripeSize, WAITS_WITHOUT_BOUND, Writes,
+};
+
+/// A knob's row in the table: what people need to know.
+pub struct KnobRow {
+    /// Its name.
+    pub name: &'static str,
+    /// Its unit, or the words it takes.
+    pub unit: &'static str,
+    /// Range that is allowed, as text.
+    pub range: &'static str,
+    /// Origin of the name: md's, the block layer's or weft's.
+    pub origin: &'static str,
+    /// Effect of the knob.
+    pub doc: &'static str,
+    pub(super) parse: fn(&str, &Knobs) -> Option<Knob>,
+    pub(super) show: fn(&Knobs) -> String,
+}
+
+/// The table, in alphabetical order.
+pub const TABLE: &[KnobRow] = &[
+    KnobRow {
+        name: "activation",
+        unit: "word",
+        range: "at_unplug | each_turn",
+        origin: "weft",
+        doc: "When stripes that wait for a preread may be read: each turn, as md does, or after 3 ms, as in 2008. \
+              With stripe_size=auto stripes of a stream wait 500 µs for the rest of it.",
+        parse: |text, _| {
+            Some(Knob::Activation(match text {
+                "at_unplug" => Activation::AtUnplug,
+                "each_turn" => Activation::EachTurn,
+                _ => return None,
+            }))
+        },
+        show: |knobs| match knobs.activation {
+            Activation::AtUnplug => "at_unplug".into(),
+            Activation::EachTurn => "each_turn".into(),
+        },
+    },
+    KnobRow {
+        name: "check_reads",
+        unit: "word",
+        range: "cache | media",
+        origin: "weft",
+        doc: "Whether check and repair believe stripes that are in the cache, as md does, or read them.",
+        parse: |text, _| {
+            Some(Knob::CheckReads(match text {
+                "cache" => CheckReads::Cache,
+                "media" => CheckReads::Media,
+                _ => return None,
+            }))
+        },
+        show: |knobs| match knobs.check_reads {
+            CheckReads::Cache => "cache".into(),
+            CheckReads::Media => "media".into(),
+        },
+    },
+    KnobRow {
+        name: "fifo_batch",
+        unit: "requests",
+        range: "0..=2147483647",
+        origin: "block queue (mq-deadline)",
+        doc: "Requests of one direction that go in a row before the direction is chosen anew.",
+        parse: |text, _| Some(Knob::FifoBatch(number(text, 0, INT_MAX)?)),
+        show: |knobs| knobs.mq_deadline.fifo_batch.to_string(),
+    },
+    KnobRow {
+        name: "flush_batch",
+        unit: "word",
+        range: "batch | serial",
+        origin: "weft",
+        doc: "Whom a round of member flushes serves: every request that waits (patch 002), or one, as before the patch.",
+        parse: |text, _| {
+            Some(Knob::FlushBatch(match text {
+                "batch" => FlushRule::Batch,
+                "serial" => FlushRule::Serial,
+                _ => return None,
+            }))
+        },
+        show: |knobs| {
+            match knobs.flush_batch {
+                FlushRule::Batch => "batch",
+                FlushRule::Serial => "serial",
+            }
+            .into()
+        },
+    },
+    KnobRow {
+        name: "front_merges",
+        unit: "flag",
+        range: "0 | 1",
+        origin: "block queue (mq-deadline)",
+        doc: "Whether a request is merged with a queued one that begins where it ends.",
+        parse: |text, _| {
+            Some(Knob::FrontMerges(match text {
+                "0" => false,
+                "1" => true,
+                _ => return None,
+            }))
+        },
+        show: |knobs| u8::from(knobs.mq_deadline.front_merges).to_string(),
+    },
+    KnobRow {
+        name: "max_sectors_kb",
+        unit: "KiB",
+        range: "0..=32768",
+        origin: "block queue",
+        doc: "Largest member request that merging makes; 0 merges nothing.",
+        parse: |text, _| {
+            let kib = number(text, 0, 32_768)?;
+            Some(Knob::MaxSectors(Bytes::kib(u64::from(kib))))
+        },
+        show: |knobs| (knobs.max_sectors.0 >> 10).to_string(),
+    },
+    KnobRow {
+        name: "member_timeout",
+        unit: "seconds",
+        range: "0..=86400",
+        origin: "weft",
+        doc: "Fails a member that has not answered for this long; 0 never does.",
+        parse: |text, _| Some(Knob::MemberTimeout(seconds(text)?)),
+        show: |knobs| show_seconds(knobs.member_timeout),
+    },
+    KnobRow {
+        name: "no_space_wait",
+        unit: "seconds",
+        range: "0..=86400",
+        origin: "weft",
+        doc: "Fails a member that had no space for this long, if those that have some suffice; 0 never does. \
+              Until then no writes are taken.",
+        parse: |text, _| Some(Knob::NoSpaceWait(seconds(text)?)),
+        show: |knobs| show_seconds(knobs.no_space_wait),
+    },
+    KnobRow {
+        name: "plan_rule",
+        unit: "word",
+        range: "md | least",
+        origin: "weft",
+        doc: "How a stripe comes by the strips that it needs: read for read as md, or with the fewest reads. \
+              With least, strips of healthy members are read straight from them though others are missing.",
+        parse: |text, _| {
+            Some(Knob::PlanRule(match text {
+                "least" => PlanRule::Least,
+                "md" => PlanRule::Md,
+                _ => return None,
+            }))
+        },
+        show: |knobs| match knobs.plan_rule {
+            PlanRule::Least => "least".into(),
+            PlanRule::Md => "md".into(),
+        },
+    },
+    KnobRow {
+        name: "preread_bypass_threshold",
+        unit: "stripes",
+        range: "0..=stripe_cache_size",
+        origin: "md",
+        doc: "How many ready stripes may pass a held one; 0 holds it until no full-stripe write is in flight. \
+              With stripe_size=auto 64 at least.",
+        parse: |text, knobs| {
+            Some(Knob::PrereadBypassThreshold(number(text, 0, knobs.stripe_cache_size)?))
+        },
+        show: |knobs| knobs.preread_bypass_threshold.to_string(),
+    },
+    KnobRow {
+        name: "preread_wait_max",
+        unit: "seconds",
+        range: "0..=60, or none",
+        origin: "weft",
+        doc: "How long a stripe waits at most to be filled before it is preread, and a request for a stripe; \
+              none, as md, while other stripes are preread or filled stripes are written.",
+        parse: |text, _| {
+            let span = match text {
+                "none" => WAITS_WITHOUT_BOUND,
+                _ => seconds(text).filter(|span| *span <= Span::secs(60))?,
+            };
+            Some(Knob::PrereadWaitMax(span))
+        },
+        show: |knobs| match knobs.preread_wait_max {
+            WAITS_WITHOUT_BOUND => "none".into(),
+            span => show_seconds(span),
+        },
+    },
+    KnobRow {
+        name: "prio_aging_expire",
+        unit: "milliseconds",
+        range: "0..=2147483647",
+        origin: "block queue (mq-deadline)",
+        doc: "How long a request of a lower class waits at most for those of higher ones.",
+        parse: |text, _| {
+            Some(Knob::PrioAgingExpire(Span::millis(number(text, 0, INT_MAX)?.into())))
+        },
+        show: |knobs| (knobs.mq_deadline.prio_aging_expire.0 / 1_000_000).to_string(),
+    },
+    KnobRow {
+        name: "priority",
+        unit: "word",
+        range: "bypass | fifo | stream",
+        origin: "weft",
+        doc: "Which rule picks the next stripe: patch 000's, the one before it, or weft's own, by which a stripe \
+              waits for the stream that will fill it, and none longer than preread_wait_max.",
+        parse: |text, _| {
+            Some(Knob::Priority(match text {
+                "bypass" => PriorityRule::Bypass,
+                "fifo" => PriorityRule::Fifo,
+                "stream" => PriorityRule::Stream,
+                _ => return None,
+            }))
+        },
+        show: |knobs| match knobs.priority {
+            PriorityRule::Bypass => "bypass".into(),
+            PriorityRule::Fifo => "fifo".into(),
+            PriorityRule::Stream => "stream".into(),
+        },
+    },
+    KnobRow {
+        name: "queue_depth",
+        unit: "requests",
+        range: "0..=1024",
+        origin: "SCSI device",
+        doc: "Requests that a member has at once; 0 for as many as it takes, or 32 with a scheduler if that is not known.",
+        parse: |text, _| Some(Knob::QueueDepth(number(text, 0, 1024)?)),
+        show: |knobs| knobs.queue_depth.to_string(),
+    },
+    KnobRow {
+        name: "read_around",
+        unit: "seconds",
+        range: "0..=86400",
+        origin: "weft",
+        doc: "Answers a read from the other members when its own has stalled this long, and parity is not \
+              to be resynced there; 0 never does.",
+        parse: |text, _| Some(Knob::ReadAround(seconds(text)?)),
+        show: |knobs| show_seconds(knobs.read_around),
+    },
+    KnobRow {
+        name: "read_expire",
+        unit: "milliseconds",
+        range: "0..=2147483647",
+        origin: "block queue (mq-deadline)",
+        doc: "How long a read waits until the next batch begins with it.",
+        parse: |text, _| Some(Knob::ReadExpire(Span::millis(number(text, 0, INT_MAX)?.into()))),
+        show: |knobs| (knobs.mq_deadline.read_expire.0 / 1_000_000).to_string(),
+    },
+    KnobRow {
+        name: "rmw_level",
+        unit: "level",
+        range: "0 | 1 | 2",
+        origin: "md",
+        doc: "Read-modify-write: 0 never, 1 when it reads less than reconstruct-write, 2 also on a tie.",
+        parse: |text, _| {
+            Some(Knob::RmwLevel(match text {
+                "0" => RmwLevel::Never,
+                "1" => RmwLevel::Fewer,
+                "2" => RmwLevel::Tie,
+                _ => return None,
+            }))
+        },
+        show: |knobs| match knobs.rmw_level {
+            RmwLevel::Never => "0".into(),
+            RmwLevel::Fewer => "1".into(),
+            RmwLevel::Tie => "2".into(),
+        },
+    },
+    KnobRow {
+        name: "safe_mode_delay",
+        unit: "seconds",
+        range: "0..=86400",
+        origin: "md",
+        doc: "How long after the last write the array is marked clean; 0 only when it is stopped.",
+        parse: |text, _| Some(Knob::SafeModeDelay(seconds(text)?)),
+        show: |knobs| show_seconds(knobs.safe_mode_delay),
+    },
+    KnobRow {
+        name: "scheduler",
+        unit: "word",
+        range: "none | mq-deadline",
+        origin: "block queue",
+        doc: "What is done with requests that wait for a member: first come, first served, or sorted and merged.",
+        parse: |text, _| Some(Knob::Scheduler(SchedulerKind::of_name(text)?)),
+        show: |knobs| knobs.scheduler.name().into(),
+    },
+    KnobRow {
+        name: "skip_copy",
+        unit: "flag",
+        range: "0 | 1",
+        origin: "md",
+        doc: "Writes whole strips from the client's memory, and does not keep them in the cache. \
+              stripe_size=auto does so for filled stripes.",
+        parse: |text, _| {
+            Some(Knob::SkipCopy(match text {
+                "0" => false,
+                "1" => true,
+                _ => return None,
+            }))
+        },
+        show: |knobs| u8::from(knobs.skip_copy).to_string(),
+    },
+    KnobRow {
+        name: "stripe_cache_bytes",
+        unit: "bytes",
+        range: "0, or 1048576..=68719476736",
+        origin: "weft",
+        doc: "Memory of the stripe cache with stripe_size=auto; 0 for that of stripe_cache_size stripes of \
+              4 KiB.",
+        parse: |text, _| {
+            let bytes = text.parse().ok().filter(|b| *b == 0 || (1 << 20..=1 << 36).contains(b))?;
+            Some(Knob::StripeCacheBytes(Bytes(bytes)))
+        },
+        show: |knobs| knobs.stripe_cache_bytes.0.to_string(),
+    },
+    KnobRow {
+        name: "stripe_cache_form",
+        unit: "word",
+        range: "2008 | today",
+        origin: "weft",
+        doc: "What is around the policies: with 2008 the stripes of a full stripe are written one by one, every free \
+              stripe fits everywhere, and without patch 000 whoever brings a request takes the first step of its \
+              stripe, as when patch 000 was written.",
+        parse: |text, _| {
+            Some(Knob::StripeCacheForm(match text {
+                "2008" => CacheForm::Of2008,
+                "today" => CacheForm::Today,
+                _ => return None,
+            }))
+        },
+        show: |knobs| match knobs.stripe_cache_form {
+            CacheForm::Of2008 => "2008".into(),
+            CacheForm::Today => "today".into(),
+        },
+    },
+    KnobRow {
+        name: "stripe_cache_size",
+        unit: "stripes",
+        range: "17..=32768",
+        origin: "md",
+        doc: "Stripes in the stripe cache, per volume.",
+        parse: |text, _| Some(Knob::StripeCacheSize(number(text, 17, 32_768)?)),
+        show: |knobs| knobs.stripe_cache_size.to_string(),
+    },
+    KnobRow {
+        name: "stripe_size",
+        unit: "bytes",
+        range: "a power of two, 4096..=65536, or auto",
+        origin: "md",
+        doc: "Bytes of a stripe on one member: what the cache looks up, reads and writes. auto moves 4 KiB \
+              for small writes and whole chunks for large ones.",
+        parse: |text, _| {
+            let size = match text {
+                "auto" => StripeSize::AUTO,
+                _ => StripeSize::new(u64::from(number(text, 1, u32::MAX)?)).ok()?,
+            };
+            Some(Knob::StripeSize(size))
+        },
+        show: |knobs| match knobs.stripe_size {
+            StripeSize::AUTO => "auto".into(),
+            size => size.bytes().0.to_string(),
+        },
+    },
+    KnobRow {
+        name: "write_expire",
+        unit: "milliseconds",
+        range: "0..=2147483647",
+        origin: "block queue (mq-deadline)",
+        doc: "How long a write waits until the next batch of writes begins with it.",
+        parse: |text, _| Some(Knob::WriteExpire(Span::millis(number(text, 0, INT_MAX)?.into()))),
+        show: |knobs| (knobs.mq_deadline.write_expire.0 / 1_000_000).to_string(),
+    },
+    KnobRow {
+        name: "writes",
+        unit: "word",
+        range: "auto | gather | sync",
+        origin: "weft",
+        doc: "Which client writes wait for more of their stripe: those that came with company, all, none.",
+        parse: |text, _| {
+            Some(Knob::Writes(match text {
+                "auto" => Writes::Auto,
+                "gather" => Writes::Gather,
+                "sync" => Writes::Sync,
+                _ => return None,
+            }))
+        },
+        show: |knobs| match knobs.writes {
+            Writes::Auto => "auto".into(),
+            Writes::Gather => "gather".into(),
+            Writes::Sync => "sync".into(),
+        },
+    },
+    KnobRow {
+        name: "writes_starved",
+        unit: "batches",
+        range: "0..=2147483647",
+        origin: "block queue (mq-deadline)",
+        doc: "Batches of reads that go before a batch of writes that waits.",
+        parse: |text, _| Some(Knob::WritesStarved(number(text, 0, INT_MAX)?)),
+        show: |knobs| knobs.mq_deadline.writes_starved.to_string(),
+    },
+];
+
+/// The largest value that the kernel takes for most knobs of a scheduler.
+const INT_MAX: u32 = i32::MAX as u32;
+
+fn number(text: &str, min: u32, max: u32) -> Option<u32> {
+    text.parse().ok().filter(|value| (min..=max).contains(value))
+}
+
+/// Seconds with up to three decimals, as md's `safe_mode_delay`.
+fn seconds(text: &str) -> Option<Span> {
+    let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
+    if fraction.len() > 3 || !fraction.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    let millis: u64 = format!("{fraction:0<3}").parse().ok()?;
+    let whole = u64::from(number(whole, 0, 86_400)?);
+    Some(Span::millis(whole * 1000 + millis))
+}
+
+fn show_seconds(span: Span) -> String {
+    let millis = span.0 / 1_000_000;
+    format!("{}.{:03}", millis / 1000, millis % 1000)
+}
