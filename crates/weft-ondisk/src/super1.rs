@@ -260,11 +260,9 @@ impl Super1 {
         let block = bytes.get(..SUPER_BYTES).ok_or_else(short)?;
         let (raw, table) = RawSuper1::ref_from_prefix(block).map_err(|_| short())?;
         raw.check_format()?;
-        let roles: Vec<u16> = table
-            .chunks_exact(2)
-            .take(raw.max_dev.get() as usize)
-            .map(|entry| entry.iter().rev().fold(0, |high, low| high << 8 | u16::from(*low)))
-            .collect();
+        let (entries, _) = table.as_chunks();
+        let entries = entries.iter().take(raw.max_dev.get() as usize);
+        let roles: Vec<u16> = entries.map(|entry| u16::from_le_bytes(*entry)).collect();
         let (stored, computed) = (raw.sb_csum.get(), csum_v1(block).ok_or_else(short)?);
         if stored != computed {
             return Err(SuperblockError::Checksum { at: at!(sb_csum), stored, computed });
@@ -737,8 +735,10 @@ pub fn csum_v1(block: &[u8]) -> Option<u32> {
         return None;
     }
     let summed = block.get(..HEADER_BYTES + 2 * max_dev as usize)?;
-    let word = |bytes: &[u8]| bytes.iter().rev().fold(0, |high, low| high << 8 | u64::from(*low));
-    let sum: u64 = summed.chunks(4).map(word).sum::<u64>() - u64::from(raw.sb_csum.get());
+    let (words, rest) = summed.as_chunks();
+    let words: u64 = words.iter().map(|word| u64::from(u32::from_le_bytes(*word))).sum();
+    let rest = rest.iter().rev().fold(0, |high, low| high << 8 | u64::from(*low));
+    let sum = words + rest - u64::from(raw.sb_csum.get());
     let [low, high] = [sum & u64::from(u32::MAX), sum >> 32]
         .map(|half| u32::try_from(half).expect("2048 words of 32 bits sum to less than 44 bits"));
     Some(low.wrapping_add(high))

@@ -337,10 +337,9 @@ impl Array {
         out: &mut Outbox,
     ) {
         let end = request.sector + request.bytes.sectors_floor();
-        assert!(end <= self.geometry.member_size(), "{request:?} reaches past the member's data");
+        assert!(end <= self.geometry.member_size(), "a request lies within the member's data");
         assert!(!request.write || !self.membership.read_only, "no write while read-only");
         let member = &mut self.members[position];
-        assert!(member.slot.is_some(), "{:?} has no slot to hold data of", member.info.index);
         out.stage(self.volume, member, request, parts, who);
     }
 
