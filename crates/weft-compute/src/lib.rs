@@ -178,6 +178,9 @@ pub fn split_slice<'a>(
     read: &[Range<usize>],
     write: &[Range<usize>],
 ) -> Split<'a> {
+    if let [target] = write {
+        return split_at_one(memory, read, target);
+    }
     let mut order: SmallVec<[usize; 2]> = (0..write.len()).collect();
     order.sort_unstable_by_key(|index| write[*index].start);
     // Cut out of the memory at ascending places, which leaves the gaps between them to be read.
@@ -205,6 +208,25 @@ pub fn split_slice<'a>(
         read: read.iter().map(find).collect(),
         write: targets.into_iter().map(|target| target.1).collect(),
     }
+}
+
+/// The same with one place to write, as most operations have: nothing is sorted or searched.
+fn split_at_one<'a>(
+    memory: &'a mut [u8],
+    read: &[Range<usize>],
+    target: &Range<usize>,
+) -> Split<'a> {
+    let (before, rest) = memory.split_at_mut(target.start);
+    let (write, after) = rest.split_at_mut(target.len());
+    let (before, after) = (&*before, &*after);
+    let find = |place: &Range<usize>| {
+        let found = match place.start.checked_sub(target.end) {
+            Some(start) => after.get(start..start + place.len()),
+            None => before.get(place.clone()),
+        };
+        found.unwrap_or_else(|| panic!("{place:?} to read overlaps {target:?} or is outside"))
+    };
+    Split { read: read.iter().map(find).collect(), write: SmallVec::from_iter([write]) }
 }
 
 type Strips<'a> = SmallVec<[(u8, &'a [u8]); 8]>;
