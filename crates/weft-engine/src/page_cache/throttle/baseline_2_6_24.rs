@@ -1,8 +1,8 @@
 //! Throttling of 2.6.24, the kernel of patch 000: a writer over its limit writes back, or waits.
 //!
 //! As in 3.1 the writer makes a pass over the device's dirty files. The device's share of the limit
-//! is cut to what is left of the whole; a writer over it writes, or waits up to 100 ms for any queue
-//! to have room.
+//! is cut to what is left of the whole; a writer over it writes, or waits up to 100 ms for any
+//! queue to have room.
 //!
 //! Inputs   [`Facts`], how much it has written
 //! Answer   [`Answer`]
