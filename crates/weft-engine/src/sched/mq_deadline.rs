@@ -9,7 +9,7 @@
 //!
 //! Inputs   [`QueuedRequest`]s, the time
 //! Answer   [`MqDeadline::dispatch`]: the next one, with everything that was merged into it
-//! Knobs    [`Settings`]: those of `queue/iosched/`; `max_sectors_kb`
+//! Knobs    [`MqDeadlineKnobs`]: those of `queue/iosched/`; `max_sectors_kb`
 //! Source   io-schedulers.md §1; Linux `block/mq-deadline.c`, rules checked against 6.12
 //! Measured as exact sequences (statements D1, D2, D4 to D7, D9 to D11 of io-schedulers.md §6)
 

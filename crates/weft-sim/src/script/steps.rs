@@ -141,7 +141,8 @@ pub struct Profile {
     /// Whether disks lie about flushes, no more of them than the level survives. Then nothing is
     /// promised of data, but the array assembles.
     pub lies: bool,
-    /// Whether more disks may be hurt than the level survives. See [`Options::data_promised`].
+    /// Whether more disks may be hurt than the level survives. See
+    /// [`crate::Options::data_promised`].
     pub beyond: bool,
 }
 
