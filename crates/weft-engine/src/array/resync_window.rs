@@ -85,7 +85,7 @@ impl Resync {
             if !ask(self.next, self.action) {
                 return;
             }
-            self.window.insert(self.next);
+            assert!(self.window.insert(self.next), "a resync asks for a unit once");
             self.next += 1;
         }
     }
@@ -247,6 +247,7 @@ impl Array {
                 }
             }
         }
+        assert!(to <= self.geometry.member_size(), "no member is rebuilt past its data");
         if end {
             self.recount();
             self.want_update();

@@ -209,7 +209,9 @@ impl Volume {
 
     /// A member request that was given up uses the memory of a request no more.
     pub(super) fn unpin(&mut self, id: RequestId, out: &mut Outbox) {
-        self.active(id).pins -= 1;
+        let request = self.active(id);
+        assert!(request.pins > 0, "memory is freed as often as it was pinned");
+        request.pins -= 1;
         self.forget(id, out);
     }
 }

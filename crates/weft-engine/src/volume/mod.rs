@@ -202,6 +202,7 @@ impl Volume {
         if let Some(position) = position {
             let forgotten = self.array.is_planted(Mutant::CommandEndForgotten);
             let member = &mut self.array.members[position];
+            assert!(member.in_flight >= outstanding.requests, "a member answers what it was sent");
             member.in_flight -= outstanding.requests;
             if outstanding.at_member && !forgotten {
                 member.queue.ended(outstanding.scheduled);

@@ -196,7 +196,9 @@ impl Volume {
 
     pub(super) fn submit(&mut self, id: RequestId, out: &mut Outbox) {
         let io = self.active(id).io(id);
+        assert!(!io.writes || self.active(id).lease.is_some(), "a write has a lease");
         let pending = self.with_raid(out, |raid, cx| raid.submit(&io, cx));
+        assert!(pending > 0, "a request that was taken is pending");
         // Its sub-requests are pending instead of its being submitted.
         self.active(id).pending += pending - 1;
         if pending < SPLITTING {
@@ -257,6 +259,7 @@ impl Volume {
         if let Err(error) = result {
             request.error.get_or_insert(error);
         }
+        assert!(request.pending >= sub_requests, "a sub-request is done once");
         request.pending -= sub_requests;
         if request.pending == 0 {
             self.all_done(id, out);
@@ -288,7 +291,8 @@ impl Volume {
     #[inline]
     pub(super) fn answer(&mut self, id: RequestId, out: &mut Outbox) {
         let request = self.active(id);
-        request.answered = true;
+        assert!(!std::mem::replace(&mut request.answered, true), "a request is answered once");
+        assert_eq!(request.pending, 0, "its sub-requests are done");
         let result = match request.error.take() {
             Some(error) => Err(error),
             None if request.stalled => Err(ReplyError::Stalled),

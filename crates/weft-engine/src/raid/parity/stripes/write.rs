@@ -133,6 +133,7 @@ impl Stripes {
 
     /// Parity is computed: data and parity go to the members.
     pub(super) fn write_out(&mut self, id: StripeId, cx: &mut Cx<'_>) {
+        assert!(cx.array.is_dirty(), "the members say dirty before anything is written");
         let stripes = self.batch_of(id);
         let present = cx.membership().present();
         for id in &stripes {
@@ -188,7 +189,6 @@ impl Stripes {
         stripes: &[StripeId],
         cx: &mut Cx<'_>,
     ) -> usize {
-        assert!(!cx.membership().read_only, "no write while read-only");
         let (height, frames) = (self.cache.height(), self.cache.strip_frames());
         let stripe = self.cache.stripe(stripes[0]);
         let attr = stripe.member_attr();
