@@ -195,10 +195,10 @@ impl Volume {
     }
 
     pub(super) fn submit(&mut self, id: RequestId, out: &mut Outbox) {
-        let io = self.active(id).io(id);
-        assert!(!io.writes || self.active(id).lease.is_some(), "a write has a lease");
+        let request = self.active(id);
+        assert!(!request.writes || request.lease.is_some(), "a write has a lease");
+        let io = request.io(id);
         let pending = self.with_raid(out, |raid, cx| raid.submit(&io, cx));
-        assert!(pending > 0, "a request that was taken is pending");
         // Its sub-requests are pending instead of its being submitted.
         self.active(id).pending += pending - 1;
         if pending < SPLITTING {
