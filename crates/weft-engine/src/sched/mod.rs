@@ -1,7 +1,7 @@
 //! Schedulers and queues of members: the way of a request from a decision to the member.
 //!
-//! [`SCHEDULERS`] has a row for each; all are behind `Scheduler`: a request is inserted, dispatched
-//! when the member has room, and completed.
+//! All schedulers are behind `Scheduler`: a request is inserted, dispatched when the member has
+//! room, and completed. [`SchedulerKind`] has their names.
 
 pub(crate) mod member_queue;
 pub(crate) mod merge;
@@ -18,32 +18,6 @@ use crate::knobs::SchedulerKind;
 
 pub use request::{Direction, Dispatched, IoPriority, QueuedRequest};
 
-/// A scheduler's row in the table.
-pub struct SchedulerRow {
-    /// The scheduler.
-    pub kind: SchedulerKind,
-    /// Effect of the scheduler.
-    pub doc: &'static str,
-    make: fn(&QueueSettings) -> Scheduler,
-}
-
-/// The schedulers, in alphabetical order.
-pub const SCHEDULERS: &[SchedulerRow] = &[
-    SchedulerRow {
-        kind: SchedulerKind::MqDeadline,
-        doc: "Sorts and merges what waits for the member, with a bound on how long each waits.",
-        make: |settings| {
-            let queue = MqDeadline::new(settings.mq_deadline, settings.max);
-            Scheduler::MqDeadline(Box::new(queue))
-        },
-    },
-    SchedulerRow {
-        kind: SchedulerKind::None,
-        doc: "First come, first served; merges what one turn made side by side.",
-        make: |_| Scheduler::None(Fifo::default()),
-    },
-];
-
 /// A scheduler with what waits in it.
 #[derive(Clone, Debug)]
 pub(crate) enum Scheduler {
@@ -59,8 +33,13 @@ impl Default for Scheduler {
 
 impl Scheduler {
     fn new(settings: &QueueSettings) -> Self {
-        let row = SCHEDULERS.iter().find(|row| row.kind == settings.scheduler);
-        (row.expect("every kind has a row").make)(settings)
+        match settings.scheduler {
+            SchedulerKind::MqDeadline => {
+                let queue = MqDeadline::new(settings.mq_deadline, settings.max);
+                Self::MqDeadline(Box::new(queue))
+            }
+            SchedulerKind::None => Self::None(Fifo::default()),
+        }
     }
 
     /// Queues a request, or makes it a part of a queued one.
