@@ -1,4 +1,4 @@
-//! Bare member: a file or device served as it is, without metadata (`--bare`). (`--bare`)
+//! Bare member: a file or device served as it is, without metadata (`--bare`).
 //!
 //! Each request becomes member requests of its own, at once; nothing is cached, merged or ordered.
 //! The range has to be made of whole logical blocks, which the export announces. A flush is one
