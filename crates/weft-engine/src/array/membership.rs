@@ -117,6 +117,9 @@ impl Membership {
         self.present = set_of(&|member| !member.is_faulty());
         self.stalled = set_of(&|member| member.stalled && !member.is_faulty());
         self.with_bad = set_of(&|member| !member.bad.is_empty() && !member.is_faulty());
+        let at_slots = members.iter().filter(|it| it.slot.is_some() && !it.is_faulty()).count();
+        assert_eq!(at_slots, self.present.count() as usize, "a slot has one member");
+        assert!(self.in_sync.without(self.present).is_empty(), "a member in sync takes writes");
         for (seat, slot) in self.seats.iter_mut().zip(0u16..) {
             let member = members.iter().find(|member| member.slot == Some(Slot(slot)));
             let member = member.filter(|member| !member.is_faulty());

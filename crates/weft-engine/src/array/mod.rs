@@ -174,7 +174,8 @@ impl Array {
             if self.positions.len() <= index {
                 self.positions.resize(index + 1, None);
             }
-            self.positions[index] = Some(position);
+            let other = self.positions[index].replace(position);
+            assert!(other.is_none(), "a member index stands for one member");
         }
     }
 
@@ -248,6 +249,7 @@ impl Array {
         member.slot = None;
         (member.full_since, member.superblock_full_since) = (None, None);
         self.recount();
+        assert!(!self.slots.contains(&Some(position)), "a failed member holds no slot");
         out.notice(notice);
         if breaks && !std::mem::replace(&mut self.membership.broken, true) {
             out.notice(Notice::Broken(self.volume));
@@ -314,11 +316,18 @@ impl Array {
 
     /// Sends a request of the array's own.
     fn submit(&mut self, position: usize, op: MemberOp, owner: Owner, out: &mut Outbox) {
+        let may_write = !self.membership.read_only || self.is_planted(Mutant::WriteWhileReadOnly);
+        let member = &mut self.members[position];
         let written = match &op {
-            MemberOp::WriteMetadata { bytes, .. } => Some(Bytes(bytes.len() as u64)),
+            MemberOp::WriteMetadata { at, bytes } => {
+                let bytes = Bytes(bytes.len() as u64);
+                let end = *at + bytes.sectors_floor();
+                assert!(end <= member.info.size, "metadata lies within its member");
+                assert!(may_write, "no metadata is written while read-only");
+                Some(bytes)
+            }
             _ => None,
         };
-        let member = &mut self.members[position];
         out.submit(self.volume, member, op, metadata_attr(), owner);
         match written {
             Some(bytes) => member.sent(true, bytes.sectors_floor()),

@@ -257,6 +257,7 @@ impl Outbox {
             for other in owners {
                 self.join(&mut owner, other);
             }
+            assert!(self.queued >= requests as usize, "what is dispatched was queued");
             self.queued -= requests as usize;
             member.merged(writes(&op), u64::from(requests - 1));
             let outstanding = Outstanding {
@@ -285,6 +286,7 @@ impl Outbox {
     /// Takes everything out of the queue of a member.
     pub(crate) fn take_waiting(&mut self, member: &mut Member) -> Vec<Waiting<Owner>> {
         let waiting = member.queue.take_waiting();
+        assert!(self.queued >= waiting.len(), "what waits was queued");
         self.queued -= waiting.len();
         waiting
     }
@@ -433,7 +435,8 @@ impl Outbox {
     /// Gives up an outstanding token, whose owner is told by whoever gives it up.
     pub(crate) fn abort(&mut self, token: Token) {
         let outstanding = self.outstanding_mut(token).expect("it is outstanding");
-        outstanding.detached = true;
+        let before = std::mem::replace(&mut outstanding.detached, true);
+        assert!(!before, "a member request is given up once");
         self.outputs.push_back(Output::Abort(token));
     }
 

@@ -56,6 +56,8 @@ impl Resync {
         lease: Option<Lease>,
     ) -> Self {
         let slots = array.rebuilding().map_or(SlotSet::EMPTY, |(slots, _)| slots);
+        assert!(!matches!(action, SyncAction::Frozen | SyncAction::Idle), "a sync does something");
+        assert!(unit > Sectors::ZERO, "a sync goes on");
         Self {
             action,
             lease,

@@ -26,6 +26,7 @@ impl Array {
     /// Parity may be wrong from here on, for a member had no space for what was written, or
     /// discarded.
     pub(crate) fn resync_for_space(&mut self, sector: Sectors, discarded: bool) {
+        assert!(!self.membership.read_only, "only writes need space");
         self.lacked_space_for_discard |= discarded;
         let redundant = self.membership.degraded() < usize::from(self.geometry.parities());
         let from = self.membership.resync_from;

@@ -87,6 +87,8 @@ impl Array {
 
     /// Gives each empty slot a spare, if there is one. Whether it did.
     pub(crate) fn fill_slots(&mut self) -> bool {
+        let sealed = self.membership.read_only || self.membership.broken;
+        assert!(!sealed, "the slots of an array that takes no writes stay as they are");
         let mut filled = false;
         for slot in 0..self.slots.len() {
             if self.slots[slot].is_some() {
@@ -101,7 +103,8 @@ impl Array {
             } else {
                 MemberState::Rebuilding { recovery_offset: Sectors::ZERO }
             };
-            member.slot = Some(Slot(slot as u16));
+            let before = member.slot.replace(Slot(slot as u16));
+            assert!(before.is_none(), "a spare has no slot");
             member.lacks_bitmap = self.bitmap.is_some();
             let number = member.number as usize;
             self.slots[slot] = Some(position);

@@ -119,6 +119,8 @@ impl Array {
     /// served that found no member to ask.
     pub(crate) fn start_rounds(&mut self, rule: FlushRule, out: &mut Outbox) -> Vec<RequestId> {
         let SuperblockUpdates { held, started, .. } = self.updates;
+        let SuperblockUpdates { wanted, done, .. } = self.updates;
+        assert!(done <= started && started <= wanted, "updates are wanted, started, done in order");
         let idle = started == self.updates.done && self.updates.outstanding == 0 && !held;
         let sealed = self.membership.read_only && !self.is_planted(Mutant::WriteWhileReadOnly);
         let may_write = !sealed && !self.membership.broken;
@@ -217,6 +219,7 @@ impl Array {
 
     /// Writes those of the members that are chosen, highest slot first, as md; spares after them.
     fn write_superblocks(&mut self, chosen: impl Fn(&Member) -> bool, out: &mut Outbox) {
+        assert_eq!(self.updates.outstanding, 0, "the part of the update before it is done");
         self.updates.said_in_use = self.says_in_use();
         let mut positions: Vec<usize> = (0..self.members.len()).collect();
         positions.sort_by_key(|position| {
@@ -357,6 +360,7 @@ impl Array {
     /// What was outstanding of a superblock update was answered: on to the rest of it, if there is
     /// any.
     fn finish_superblocks(&mut self, out: &mut Outbox) {
+        assert_eq!(self.updates.outstanding, 0, "every member has answered");
         if self.members.iter().any(Member::is_to_try_again) {
             self.updates.held = true;
             return;
@@ -386,6 +390,9 @@ impl Array {
         self.updates.done = self.updates.started;
         match self.intent.state {
             CleanState::BecomingClean(number) if self.updates.done >= number => {
+                let leased = self.intent.is_leased();
+                let planted = self.is_planted(Mutant::NotDirtyWhileBecomingClean);
+                assert!(!leased || planted, "no array becomes clean while a lease is out");
                 self.intent.state = CleanState::Clean;
                 out.notice(Notice::ArrayClean(self.volume));
             }
@@ -433,6 +440,7 @@ impl Array {
     }
 
     fn finish_flush(&mut self) -> Vec<RequestId> {
+        assert_eq!(self.flushing, 0, "every member has answered");
         let mut requests = Vec::new();
         if self.corrections == Corrections::Flushing {
             self.corrections = Corrections::Durable;

@@ -47,6 +47,11 @@ impl WriteIntent {
     pub(super) fn new(state: CleanState, now: Time) -> Self {
         Self { state, leases: 0, last_write: now, safe_mode_attempts: 0 }
     }
+
+    /// Whether a lease is out.
+    pub(super) fn is_leased(&self) -> bool {
+        self.leases > 0
+    }
 }
 
 impl Array {
@@ -93,6 +98,7 @@ impl Array {
 
     /// Begins to mark the array clean once it has been quiet for `delay`; `None` when it stops.
     pub(crate) fn enter_safe_mode(&mut self, delay: Option<Span>, now: Time) {
+        assert!(self.intent.last_write <= now, "time goes forward");
         if self.intent.state != CleanState::Dirty
             || self.intent.leases > 0
             || self.membership.read_only

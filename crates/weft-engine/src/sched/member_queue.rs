@@ -148,6 +148,7 @@ impl<T> MemberQueue<T> {
     /// the member, of which there are `in_flight`, are none of another scheduler's.
     pub(crate) fn configure(&mut self, settings: QueueSettings, in_flight: u32) {
         let waiting = self.take_waiting();
+        assert!(self.is_empty() && self.scheduler.is_empty(), "nothing waits twice");
         self.settings = settings;
         self.scheduler = Scheduler::new(&settings);
         self.last = [Last::NONE; 2];
@@ -170,6 +171,7 @@ impl<T> MemberQueue<T> {
             (0, None) => DEPTH_UNKNOWN,
             (depth, device) => depth.min(device.unwrap_or(u32::MAX)),
         };
+        assert!(self.depth > 0, "a queue sends something");
         self.passes = scheduler == SchedulerKind::None && self.depth == u32::MAX;
     }
 
@@ -239,6 +241,7 @@ impl<T> MemberQueue<T> {
             self.direct.push_back(place);
             return;
         }
+        assert!(!merges || len > Sectors::ZERO, "a read or write moves something");
         if self.settings.plugs && self.scheduler.is_empty() {
             self.plugged = Some(now + UNPLUG_DELAY);
         }
@@ -273,6 +276,7 @@ impl<T> MemberQueue<T> {
             self.command(&next.ids, Some(next.level), true)
         };
         self.in_flight += 1;
+        assert!(self.in_flight <= self.depth, "a member gets no more than its depth");
         Some(command)
     }
 
@@ -314,6 +318,7 @@ impl<T> MemberQueue<T> {
             return;
         }
         self.plugged = None;
+        assert!(self.in_flight > 0, "a command ends once");
         self.in_flight -= 1;
         if let Some(level) = scheduled {
             self.scheduler.completed(level);

@@ -186,7 +186,9 @@ impl MqDeadline {
 
     /// A dispatched request of this class is done.
     pub fn completed(&mut self, level: IoPriority) {
-        self.per_prio[level as usize].queued -= 1;
+        let queued = &mut self.per_prio[level as usize].queued;
+        assert!(*queued > 0, "a request is completed once");
+        *queued -= 1;
     }
 
     /// When the oldest request of a lower class may go before those of a higher one, which keep it
@@ -213,6 +215,7 @@ impl MqDeadline {
     pub(crate) fn clear_waiting(&mut self) {
         for level in &mut self.per_prio {
             let waiting: usize = level.of.iter().map(|queue| queue.sorted.len()).sum();
+            assert!(level.queued >= waiting as u64, "what waits is counted");
             level.queued -= waiting as u64;
             for queue in &mut level.of {
                 (queue.sorted, queue.ends) = (BTreeMap::new(), BTreeMap::new());
@@ -287,6 +290,7 @@ impl Queue {
     }
 
     fn put(&mut self, key: (Sectors, u64), queued: Queued) {
+        assert!(!queued.ids.is_empty(), "a request is made of requests");
         if queued.merges {
             self.ends.insert(key.0 + queued.len, key);
         }
@@ -300,7 +304,8 @@ impl Queue {
         if self.ends.get(&end) == Some(&key) {
             self.ends.remove(&end);
         }
-        self.fifo.remove(&(queued.deadline, queued.arrival));
+        let listed = self.fifo.remove(&(queued.deadline, queued.arrival));
+        assert_eq!(listed, Some(key), "what is queued is in the FIFO");
         queued
     }
 
@@ -353,6 +358,7 @@ impl Queue {
 impl Queued {
     /// Takes over what follows, and its place in the FIFO if that is better.
     fn swallow(&mut self, next: Self) {
+        assert!(self.merges && next.merges, "both may be merged");
         self.len += next.len;
         self.ids.extend(next.ids);
         if next.deadline < self.deadline {

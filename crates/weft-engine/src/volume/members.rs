@@ -34,10 +34,12 @@ impl Volume {
         if self.array.breaks_without(&positions) {
             return Err(ReplyError::Refused(self.too_few(&positions)));
         }
+        let broken = self.array.membership.broken;
         for position in positions {
             self.array.fail(position, out);
             self.give_up(position, None, out);
         }
+        assert_eq!(self.array.membership.broken, broken, "the members that are left suffice");
         self.take_events(out);
         Ok(())
     }
@@ -193,7 +195,9 @@ impl Volume {
             if let Owner::Parts(_, mut merged) = request.owner {
                 while out.next_part(&mut merged).is_some() {}
             }
-            self.array.members[position].in_flight -= 1;
+            let in_flight = &mut self.array.members[position].in_flight;
+            assert!(*in_flight > 0, "what waits in a member's queue is counted");
+            *in_flight -= 1;
             let answer = Answer { result: Err(Fault::Aborted), member: None, given_up: false };
             for part in parts {
                 self.part_done(part, answer, out);

@@ -172,6 +172,7 @@ impl Volume {
             return;
         }
         let before: SmallVec<[RequestId; 4]> = self.ranges.held_up_by(id).collect();
+        assert!(!before.is_empty(), "a request waits for others");
         for id in before {
             let request = self.active(id);
             if !request.writes || std::mem::replace(&mut request.waited_for, true) {

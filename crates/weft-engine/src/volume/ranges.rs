@@ -52,7 +52,7 @@ impl Default for Ranges {
 impl Ranges {
     /// Enters a request. Whether it may start at once.
     pub(crate) fn enter(&mut self, id: RequestId, range: ByteRange, writes: bool) -> bool {
-        debug_assert!(range.len.0 > 0);
+        assert!(range.len.0 > 0, "a request for nothing waits for nobody");
         let is_wide = is_wide(range);
         let mut waits_for = if is_wide {
             self.wait_for_all(id, range, writes)
@@ -86,7 +86,7 @@ impl Ranges {
             self.held.resize_with(place + 1, Held::default);
         }
         let held = &mut self.held[place];
-        debug_assert!(held.range.len.0 == 0, "a request enters once");
+        assert!(held.range.len.0 == 0, "a request enters once");
         (held.range, held.writes, held.waits_for) = (range, writes, waits_for);
         waits_for == 0
     }
@@ -139,7 +139,7 @@ impl Ranges {
         if held.range.len.0 == 0 {
             return SmallVec::new();
         }
-        assert_eq!(held.waits_for, 0);
+        assert_eq!(held.waits_for, 0, "a request ends after those that it waited for");
         let range = std::mem::take(&mut held.range);
         let mut waiting = SmallVec::new();
         if !held.waiting.is_empty() {
@@ -152,6 +152,7 @@ impl Ranges {
         }
         waiting.retain(|next| {
             let next = &mut self.held[next.0 as usize];
+            assert!(next.waits_for > 0, "a request is told as often as it waits");
             next.waits_for -= 1;
             next.waits_for == 0
         });
@@ -174,6 +175,7 @@ impl Ranges {
         let mut before = NONE;
         let mut place = self.buckets[bucket(region)];
         loop {
+            assert!(place != NONE, "a request is on the list of each of its regions");
             let link = self.links[place as usize];
             if link.request == id && link.region == region {
                 match before {

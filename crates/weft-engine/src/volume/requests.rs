@@ -101,7 +101,8 @@ impl Volume {
         };
         match self.free.pop() {
             Some(place) => {
-                self.requests[place as usize] = Some(active);
+                let before = self.requests[place as usize].replace(active);
+                assert!(before.is_none(), "a place that is free holds no request");
                 RequestId(place)
             }
             None => {
@@ -124,7 +125,8 @@ impl Volume {
         }
         let (range, discards) = (request.range, request.discarded.is_some());
         let lease = self.array.lease(range);
-        self.active(id).lease = Some(lease);
+        let before = self.active(id).lease.replace(lease);
+        assert!(before.is_none(), "a write starts once");
         if discards && self.array.is_planted(Mutant::DiscardBeforeDirty) {
             self.ready.push_back(id);
             return;
@@ -332,6 +334,7 @@ impl Volume {
         if !request.answered || request.pins > 0 {
             return;
         }
+        assert!(request.lease.is_none(), "a request that was answered has no lease");
         if request.frames.count > 0 {
             out.push(Output::Release(request.frames));
         }
@@ -355,6 +358,7 @@ impl Volume {
             if request.op == RequestOp::Flush || request.range.len == Bytes::ZERO {
                 self.sub_request_done(id, Ok(()), out);
             } else {
+                assert!(request.flushed, "a round serves those who asked for one");
                 self.ready.push_back(id);
             }
         }

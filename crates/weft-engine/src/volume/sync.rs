@@ -22,6 +22,7 @@ impl Volume {
         }
         let redundant = self.has_redundancy();
         let Some(sync) = &mut self.sync else { return };
+        assert!(!self.array.membership.read_only, "a read-only array is not synced");
         // Without parity to compare with, it would count nothing and say so.
         let blind = sync.action != SyncAction::Recover && !redundant;
         let spent = sync.action == SyncAction::Recover
@@ -48,6 +49,7 @@ impl Volume {
 
     /// Starts what is due.
     fn choose_sync(&mut self, out: &mut Outbox) {
+        assert!(self.sync.is_none(), "one sync at a time");
         if self.syncs_held_back() {
             if self.quiescing.is_none() {
                 self.wanted_sync = None;

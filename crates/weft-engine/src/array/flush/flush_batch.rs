@@ -44,6 +44,7 @@ impl<R> FlushBatch<R> {
         }
         self.running = true;
         self.rounds += 1;
+        assert!(self.served.is_empty(), "the requests of the round before were answered");
         let count = match rule {
             FlushRule::Batch => self.waiting.len(),
             FlushRule::Serial => 1,
@@ -54,7 +55,7 @@ impl<R> FlushBatch<R> {
 
     /// The round is over: whom it served.
     pub fn finish(&mut self) -> Vec<R> {
-        assert!(self.running);
+        assert!(self.running, "a round ends once");
         self.running = false;
         std::mem::take(&mut self.served)
     }

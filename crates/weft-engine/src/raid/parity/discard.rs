@@ -66,6 +66,7 @@ impl Discard {
 
     /// Tells a member to discard the run.
     fn send(&self, position: usize, cx: &mut Cx<'_>) {
+        assert!(self.run.end <= self.full_stripes.end, "a run lies within its discard");
         let chunk = cx.geometry().chunk().0;
         let volume = cx.array.volume;
         let member = &mut cx.array.members[position];
@@ -144,8 +145,12 @@ impl ParityRaid {
     fn next_run(&mut self, place: usize, cx: &mut Cx<'_>) {
         let discard = &mut self.discards[place];
         discard.run = discard.run_after(cx.geometry());
+        assert!(!discard.run.is_empty(), "a discard that goes on has something left");
         if !cx.is_planted(Mutant::DiscardKeepsStripes) {
             let keys = self.stripes.keys_of(&discard.run);
+            let may =
+                self.stripes.are_quiet(&keys, None) || cx.is_planted(Mutant::DiscardUnderSync);
+            assert!(may, "nothing goes on in stripes that are discarded");
             self.stripes.forget(&keys);
         }
         for slot in cx.membership().present().descending() {
@@ -197,7 +202,8 @@ impl ParityRaid {
     }
 
     fn end_discard(&mut self, place: usize, result: Result<(), ReplyError>) {
-        let Discard { request, .. } = self.discards.remove(place);
+        let Discard { request, in_flight, .. } = self.discards.remove(place);
+        assert_eq!(in_flight, 0, "every member has answered");
         let done = Event::SubRequestsDone { request, sub_requests: 1, result };
         self.stripes.events.push(done);
     }

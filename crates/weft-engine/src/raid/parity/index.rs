@@ -34,7 +34,7 @@ impl Index {
 
     /// Enters a stripe that is not in it, under a number that is not in it.
     pub(crate) fn insert(&mut self, key: u64, stripe: StripeId) {
-        debug_assert!(self.find(key).is_none());
+        debug_assert!(self.find(key).is_none(), "a number stands for one stripe");
         let bucket = self.bucket(key);
         self.stripes[stripe.index()] = (key, self.buckets[bucket].replace(stripe));
     }

@@ -109,6 +109,7 @@ impl Lists {
         let Link { before, after, .. } = *link;
         self.links[before as usize].after = after;
         self.links[after as usize].before = before;
+        assert!(self.waiting > 0 || list != List::Wait, "stripes that wait are counted");
         self.waiting -= u32::from(list == List::Wait);
     }
 

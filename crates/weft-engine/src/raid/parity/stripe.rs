@@ -236,11 +236,11 @@ impl Stripe {
 
     /// Makes it stand for another place. Everything that was known of the old one is forgotten.
     pub(crate) fn reuse(&mut self, key: u64, placement: Placement) {
-        assert_eq!(self.in_flight, 0);
-        assert_eq!(self.pins, 0);
-        assert!(!self.has_work());
-        assert!(self.deferred.is_empty());
-        assert!(self.zero_copy.is_empty());
+        assert_eq!(self.in_flight, 0, "nothing of a stripe that is reused is in flight");
+        assert_eq!(self.pins, 0, "no member uses the memory of a stripe that is reused");
+        assert!(!self.has_work(), "nobody waits for a stripe that is reused");
+        assert!(self.deferred.is_empty(), "what only a stripe knows stays in it");
+        assert!(self.zero_copy.is_empty(), "the memory of writers went back to them");
         self.key = key;
         self.hashed = true;
         self.placement = Some(placement);
@@ -272,7 +272,9 @@ impl Stripe {
 
     /// A client wants something of one strip.
     pub(crate) fn attach(&mut self, sub_request: SubRequest, write: bool, strip_bytes: u64) {
-        debug_assert!(u64::from(sub_request.offset) + u64::from(sub_request.len) <= strip_bytes);
+        let SubRequest { offset, len, memory, .. } = sub_request;
+        assert!(u64::from(offset) + u64::from(len) <= strip_bytes, "it lies within its strip");
+        assert!(memory.is_none_or(|memory| memory.len == len), "its memory is as long");
         if write {
             self.writers.insert(sub_request.slot);
             if u64::from(sub_request.len) == strip_bytes {
@@ -297,7 +299,7 @@ impl Stripe {
 
     /// Serves the readers of these strips: they are answered at the end of the operation.
     pub(crate) fn take_readers(&mut self, served: SlotSet) {
-        debug_assert!(self.taken.is_empty());
+        assert!(self.taken.is_empty(), "those taken before were answered");
         let taken = &mut self.taken;
         self.reads.retain(|sub_request| {
             let serve = served.contains(sub_request.slot);
@@ -312,7 +314,7 @@ impl Stripe {
     /// Takes in what all writers brought: they are answered at the end of the operation. These
     /// parities are computed with it; these slots are written from the memory of their writers.
     pub(crate) fn drain(&mut self, new_parity: SlotSet, zero_copy: SlotSet) {
-        debug_assert!(self.taken.is_empty());
+        assert!(self.taken.is_empty(), "those taken before were answered");
         self.handle = false;
         self.delayed = false;
         (self.waited_for, self.due) = (false, None);
@@ -333,6 +335,7 @@ impl Stripe {
 
     /// Gives up every writer, and the readers of these strips.
     pub(crate) fn give_up(&mut self, lost: SlotSet) -> Vec<SubRequest> {
+        assert!(self.taken.is_empty(), "those taken before were answered");
         let mut given_up = std::mem::take(&mut self.writes);
         (self.writers, self.covered) = (SlotSet::EMPTY, SlotSet::EMPTY);
         (self.waits_since, self.reads_since) = (None, None);
@@ -344,7 +347,7 @@ impl Stripe {
 
     /// Moves everybody who is not being served out: readers, writers.
     pub(crate) fn move_out(&mut self) -> (Vec<SubRequest>, Vec<SubRequest>) {
-        debug_assert!(self.taken.is_empty());
+        assert!(self.taken.is_empty(), "those taken before were answered");
         (self.readers, self.writers) = (SlotSet::EMPTY, SlotSet::EMPTY);
         self.covered = SlotSet::EMPTY;
         (std::mem::take(&mut self.reads), std::mem::take(&mut self.writes))

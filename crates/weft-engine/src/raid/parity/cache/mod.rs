@@ -362,7 +362,7 @@ impl Cache {
             }
             return;
         }
-        debug_assert!(!stripe.has_work(), "a stripe with work is handled: {stripe:?}");
+        assert!(!stripe.has_work(), "a stripe with work is handled: {stripe:?}");
         let class = stripe.class;
         self.forbid_preread(id);
         self.active -= 1;
@@ -376,6 +376,7 @@ impl Cache {
         self.forbid_preread(id);
         self.lists.remove(id);
         let stripe = self.stripe_mut(id);
+        assert!(stripe.pins > 0 && stripe.in_flight == 0, "a stripe retires until it is unpinned");
         stripe.hashed = false;
         stripe.handle = false;
         let key = stripe.key;
@@ -392,6 +393,7 @@ impl Cache {
     /// Takes the permission back: it is used up, or not needed.
     pub(crate) fn forbid_preread(&mut self, id: StripeId) {
         if std::mem::replace(&mut self.stripe_mut(id).preread, false) {
+            assert!(self.preread_active > 0, "a permission is counted");
             self.preread_active -= 1;
         }
     }

@@ -79,7 +79,7 @@ impl Cache {
         let bound = settings.bound;
         if self.is_overdue(bound, now) {
             self.end_waits_since(bound, now);
-            debug_assert!(!self.is_overdue(bound, now), "no stripe waits longer");
+            assert!(!self.is_overdue(bound, now), "no stripe waits longer");
         }
     }
 

@@ -42,6 +42,7 @@ pub(super) struct UnitRun {
 impl Cursor {
     /// The next sub-request of a request that goes on at the byte `from` and ends at `request_end`.
     pub(super) fn new(geometry: &Geometry, from: u64, request_end: u64, unit: u64) -> Self {
+        assert!(from < request_end, "something is left of the request");
         let first = from / unit;
         let end = request_end.div_ceil(unit).min(first + UNITS_MAX);
         let (at, left) = (first_unit(geometry, first, end, unit), end - first);
@@ -99,9 +100,10 @@ impl Cursor {
     pub(super) fn take(&mut self, run: &UnitRun, stripes: u64) {
         for (_, number) in run.strips() {
             for bit in number - self.first..number - self.first + stripes {
-                assert_eq!(self.done[(bit / 64) as usize] >> (bit % 64) & 1, 0);
+                assert!(!self.is_done(self.first + bit), "a unit is attached once");
                 self.done[(bit / 64) as usize] |= 1 << (bit % 64);
             }
+            assert!(self.left >= stripes, "what is attached was left");
             self.left -= stripes;
         }
         while self.at < self.end && self.is_done(self.at) {

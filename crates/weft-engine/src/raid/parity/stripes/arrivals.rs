@@ -83,7 +83,7 @@ impl Stripes {
     /// Asks for a stripe to be synced. It was acquired.
     pub(crate) fn attach_sync(&mut self, id: StripeId, action: SyncAction) {
         let stripe = self.cache.stripe_mut(id);
-        assert!(stripe.sync.is_none());
+        assert!(stripe.sync.is_none(), "a stripe is synced once at a time");
         stripe.sync = Some((action, ResyncState::Requested));
         stripe.handle = true;
         self.hold_until_release(id);
@@ -201,6 +201,12 @@ impl Stripes {
         if fua(self.cache.stripe(before)) != fua(self.cache.stripe(id)) {
             return;
         }
+        let head_key = self.cache.stripe(head).key;
+        assert_eq!(
+            self.full_stripe_of(head_key),
+            self.full_stripe_of(key),
+            "a batch is of one chunk"
+        );
         match &mut self.cache.stripe_mut(head).batch {
             Batch::Head(followers) => followers.push(id),
             batch => *batch = Batch::Head(vec![id]),

@@ -31,6 +31,7 @@ impl Stripes {
     }
 
     pub(super) fn rewritten(&mut self, id: StripeId, slot: Slot, cx: &mut Cx<'_>) {
+        assert_eq!(self.cache.stripe(id).in_flight, 0, "the member has answered");
         let failed = !std::mem::take(&mut self.cache.stripe_mut(id).faults).is_empty();
         if failed {
             // The member failed by it, or it has no space: then the strip stays lost for now.
@@ -50,6 +51,7 @@ impl Stripes {
     pub(super) fn reread(&mut self, id: StripeId, slot: Slot, cx: &mut Cx<'_>) {
         let height = self.cache.height();
         let stripe = self.cache.stripe_mut(id);
+        assert_eq!(stripe.in_flight, 0, "the member has answered");
         let failed = !std::mem::take(&mut stripe.faults).is_empty();
         stripe.operation = Operation::Idle;
         stripe.read_error.remove(slot);

@@ -236,6 +236,7 @@ impl Stripes {
 
     /// Too many strips cannot be had: what needs them fails, the rest is read.
     fn fail_stripe(&mut self, id: StripeId, facts: &Facts, cx: &mut Cx<'_>) {
+        assert_eq!(self.cache.stripe(id).in_flight, 0, "a stripe fails between two operations");
         let lost = facts.failed().without(facts.uptodate);
         for id in self.batch_of(id) {
             for sub_request in self.cache.stripe_mut(id).give_up(lost) {
@@ -280,6 +281,8 @@ impl Stripes {
         let stripe = self.cache.stripe(id);
         let placement = stripe.placement();
         let data = self.data_slots(id);
+        assert!(lost.and(stripe.uptodate).is_empty(), "what is computed is not here");
+        assert!(lost.count() <= placement.parity().count(), "parity suffices for what is lost");
         let lost_data = lost.and(data);
         let lost_p = lost.contains(placement.p);
         let lost_q = placement.q.is_some_and(|q| lost.contains(q));

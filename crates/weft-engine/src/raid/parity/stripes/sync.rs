@@ -29,6 +29,7 @@ impl Stripes {
 
     /// Every strip is valid: stored parity is compared, where it says anything.
     pub(super) fn sync_compare(&mut self, id: StripeId, facts: &Facts, cx: &mut Cx<'_>) {
+        assert!(facts.all.without(facts.uptodate).is_empty(), "every strip is valid");
         let failed = facts.failed();
         // With as many strips computed as there is parity, parity agrees by construction; a strip
         // that was computed from P agrees with P. But a strip may be here from before its member
@@ -132,6 +133,7 @@ impl Stripes {
             stripe.read_error = stripe.read_error.without(strips);
             stripe.uncorrectable = stripe.uncorrectable.without(strips);
         }
+        assert!(strips.without(stripe.uptodate).is_empty(), "what a sync writes is valid");
         let slots = strips.and(cx.membership().present());
         let max = cx.knobs.max_sectors;
         if recovers {
@@ -152,6 +154,7 @@ impl Stripes {
     pub(super) fn sync_written(&mut self, id: StripeId, cx: &mut Cx<'_>) {
         let height = self.cache.height();
         let stripe = self.cache.stripe_mut(id);
+        assert_eq!(stripe.in_flight, 0, "every member has answered");
         let no_space = stripe.no_space.take();
         let mismatch = std::mem::take(&mut stripe.mismatch);
         stripe.faults = SlotSet::EMPTY;
@@ -173,6 +176,7 @@ impl Stripes {
         ok: bool,
     ) {
         let stripe = self.cache.stripe_mut(id);
+        assert!(stripe.sync.is_some(), "the sync of a stripe ends once");
         stripe.sync = None;
         stripe.operation = Operation::Idle;
         let key = stripe.key;

@@ -167,6 +167,7 @@ impl Stripes {
 
     /// Sends a batch slot by slot, so that each member gets one run.
     fn stage_batch(&mut self, head: StripeId, stripes: &[StripeId], cx: &mut Cx<'_>) {
+        assert!(stripes.len() > 1, "a stripe alone is staged as such");
         let stripe = self.cache.stripe(head);
         let (parity, written) = (stripe.new_parity, stripe.written().or(stripe.new_parity));
         for slot in written.and(cx.membership().present()).descending() {
@@ -333,6 +334,7 @@ impl Stripes {
     /// Remembers a stripe that a member had no space for, forgets one that it has by now. Whether
     /// it has not.
     fn defer(&mut self, id: StripeId) -> bool {
+        assert!(self.cache.stripe(id).hashed, "a deferred write is found by its place");
         let stripe = self.cache.stripe(id);
         let deferred = stripe.deferred;
         if deferred.is_empty() {
@@ -393,6 +395,7 @@ impl Stripes {
 
     pub(super) fn deferred_written(&mut self, id: StripeId, cx: &mut Cx<'_>) {
         let stripe = self.cache.stripe_mut(id);
+        assert_eq!(stripe.in_flight, 0, "every member has answered");
         stripe.operation = Operation::Idle;
         stripe.faults = SlotSet::EMPTY;
         stripe.deferred = stripe.deferred.and(cx.membership().present());
