@@ -27,6 +27,8 @@ const CASES: &[(&str, u64)] = &[
     ("engine-random-write-256", 10_000),
     ("engine-random-write-65536", 5_000),
     ("engine-read", 10_000),
+    ("engine-single-read", 10_000),
+    ("engine-single-write", 10_000),
     ("nbd-request", 20_000),
     ("parity-pq-scalar", 50),
     ("parity-xor-avx2", 5_000),

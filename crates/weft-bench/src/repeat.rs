@@ -74,6 +74,16 @@ pub static REPETITIONS: &[Repetition] = &[
         run: |count| engine(stripes(65_536), 4096, 64, Asked::RandomWrite, 70_000, count),
     },
     Repetition {
+        name: "engine-single-read",
+        about: "A 4 KiB read of one member as it is, without metadata",
+        run: |count| single(Asked::RandomRead, count),
+    },
+    Repetition {
+        name: "engine-single-write",
+        about: "A 4 KiB write of one member as it is",
+        run: |count| single(Asked::RandomWrite, count),
+    },
+    Repetition {
         name: "nbd-request",
         about: "An NBD read request parsed and the header of its reply written",
         run: nbd_request,
@@ -116,6 +126,12 @@ fn engine(
 ) -> Result<(), BenchError> {
     let mut alone = Alone::new(knobs, bytes, depth)?;
     alone.carry_out(asked, before)?;
+    measured_part(&mut || alone.carry_out(asked, count))
+}
+
+fn single(asked: Asked, count: u64) -> Result<(), BenchError> {
+    let mut alone = Alone::single(4096, 64)?;
+    alone.carry_out(asked, 2000)?;
     measured_part(&mut || alone.carry_out(asked, count))
 }
 
