@@ -5,7 +5,6 @@ use weft_units::{MemberIndex, SectorRange, Sectors, Slot};
 
 use crate::array::member::Member;
 use crate::contract::member::MemberState;
-use crate::layout::geometry::Geometry;
 use crate::layout::slot_set::SlotSet;
 use crate::layout::tolerance::Tolerance;
 use crate::mutant::{self, Mutant};
@@ -82,7 +81,12 @@ impl Report {
 
 impl Membership {
     /// Nobody, yet.
-    pub(crate) fn new(geometry: &Geometry, read_only: bool, resync_from: Option<Sectors>) -> Self {
+    pub(crate) fn new(
+        slots: usize,
+        tolerance: Tolerance,
+        read_only: bool,
+        resync_from: Option<Sectors>,
+    ) -> Self {
         Self {
             read_only,
             broken: false,
@@ -91,8 +95,8 @@ impl Membership {
             present: SlotSet::EMPTY,
             with_bad: SlotSet::EMPTY,
             stalled: SlotSet::EMPTY,
-            seats: vec![Seat::default(); usize::from(geometry.members())],
-            tolerance: geometry.tolerance(),
+            seats: vec![Seat::default(); slots],
+            tolerance,
             planted: None,
         }
     }
@@ -192,6 +196,16 @@ impl Membership {
     /// Slots without a member that is in sync everywhere.
     pub(crate) fn degraded(&self) -> usize {
         self.seats.len() - self.in_sync.count() as usize
+    }
+
+    /// Whether the members know more than the data: there is something to compare it with.
+    pub(crate) fn has_redundancy(&self) -> bool {
+        self.tolerance.has_redundancy(self.in_sync)
+    }
+
+    /// Whether every byte is known from the members at these slots.
+    pub(crate) fn suffices(&self, slots: SlotSet) -> bool {
+        self.tolerance.suffices(slots)
     }
 
     /// Whether a read may go straight to its member.

@@ -19,7 +19,7 @@ pub(crate) mod superblock_update;
 pub(crate) mod write_intent;
 
 use weft_ondisk::{Bitmap, Role};
-use weft_units::{Bytes, MemberIndex, Slot, Time, VolumeId};
+use weft_units::{Bytes, MemberIndex, Sectors, Slot, Time, VolumeId};
 
 use self::superblock_update::{Corrections, FlushFor, NEVER, SuperblockUpdates};
 use self::write_intent::{CleanState, WriteIntent};
@@ -33,7 +33,6 @@ use crate::contract::frame::Segment;
 use crate::contract::input::{Attr, Origin};
 use crate::contract::member::MemberState;
 use crate::contract::output::{MemberOp, Notice};
-use crate::layout::geometry::Geometry;
 use crate::mutant::Mutant;
 use crate::sched::member_queue::QueueSettings;
 use crate::sched::request::MemberRequest;
@@ -42,7 +41,10 @@ use crate::sched::request::MemberRequest;
 #[derive(Clone, Debug)]
 pub(crate) struct Array {
     pub(crate) volume: VolumeId,
-    pub(crate) geometry: Geometry,
+    /// What clients see.
+    pub(crate) size: Sectors,
+    /// What is used of each member.
+    pub(crate) member_size: Sectors,
     pub(crate) members: Vec<Member>,
     pub(crate) membership: Membership,
     /// Position in `members` per slot.
@@ -109,10 +111,12 @@ impl Array {
             if assembly.resync_from.is_some() { CleanState::Dirty } else { CleanState::Clean };
         let mut array = Self {
             volume,
-            geometry: assembly.geometry.clone(),
+            size: assembly.geometry.array_size(),
+            member_size: assembly.geometry.member_size(),
             members,
             membership: Membership::new(
-                &assembly.geometry,
+                slots.len(),
+                assembly.geometry.tolerance(),
                 assembly.read_only,
                 assembly.resync_from,
             ),
@@ -264,9 +268,12 @@ impl Array {
         // Before the superblock update that records the failure: the array may be stopped after it.
         if !self.members.iter().any(|member| member.full_since.is_some()) {
             // Of a discard others may have had no space either.
-            let for_discard = self.lacked_space_for_discard;
-            let least = if for_discard { self.geometry.parities().into() } else { 1 };
-            self.take_back_resync_for_space(least);
+            let left_agree = if self.lacked_space_for_discard {
+                !self.membership.has_redundancy()
+            } else {
+                self.membership.degraded() > 0
+            };
+            self.take_back_resync_for_space(left_agree);
         }
         if !self.membership.read_only {
             self.updates.records_failures = self.want_update();
@@ -346,7 +353,7 @@ impl Array {
         out: &mut Outbox,
     ) {
         let end = request.sector + request.bytes.sectors_floor();
-        assert!(end <= self.geometry.member_size(), "a request lies within the member's data");
+        assert!(end <= self.member_size, "a request lies within the member's data");
         assert!(!request.write || !self.membership.read_only, "no write while read-only");
         let member = &mut self.members[position];
         out.stage(self.volume, member, request, parts, who);

@@ -64,7 +64,7 @@ impl Resync {
             slots,
             from,
             next: from.0 / unit.0,
-            end: array.geometry.member_size().0 / unit.0,
+            end: array.member_size.0 / unit.0,
             window: BTreeSet::new(),
             unit,
             units: 0,
@@ -249,7 +249,7 @@ impl Array {
                 }
             }
         }
-        assert!(to <= self.geometry.member_size(), "no member is rebuilt past its data");
+        assert!(to <= self.member_size, "no member is rebuilt past its data");
         if end {
             self.recount();
             self.want_update();

@@ -28,7 +28,7 @@ impl Array {
     pub(crate) fn resync_for_space(&mut self, sector: Sectors, discarded: bool) {
         assert!(!self.membership.read_only, "only writes need space");
         self.lacked_space_for_discard |= discarded;
-        let redundant = self.membership.degraded() < usize::from(self.geometry.parities());
+        let redundant = self.membership.has_redundancy();
         let from = self.membership.resync_from;
         self.resyncs_for_space = redundant && (from.is_none() || self.resyncs_for_space);
         self.membership.resync_from = Some(from.unwrap_or(sector).min(sector));
@@ -39,8 +39,7 @@ impl Array {
         for member in &mut self.members {
             member.full_since = None;
         }
-        let least = self.geometry.parities().into();
-        if self.take_back_resync_for_space(least) {
+        if self.take_back_resync_for_space(!self.membership.has_redundancy()) {
             // What was written when there was space again was covered by the resync that is not to
             // be. A flush that runs may have begun before it.
             self.corrections = Corrections::Written;
@@ -51,12 +50,11 @@ impl Array {
     }
 
     /// Nobody misses anything for want of space any more: what only a member missed that was given
-    /// up is no disagreement among those that are left, if at least so many are not there. Whether
-    /// a resync was to be and is not.
-    pub(super) fn take_back_resync_for_space(&mut self, least: usize) -> bool {
+    /// up is no disagreement among those that are left, if these agree for it. Whether a resync was
+    /// to be and is not.
+    pub(super) fn take_back_resync_for_space(&mut self, left_agree: bool) -> bool {
         self.lacked_space_for_discard = false;
-        let taken_back =
-            std::mem::take(&mut self.resyncs_for_space) && self.membership.degraded() >= least;
+        let taken_back = std::mem::take(&mut self.resyncs_for_space) && left_agree;
         if taken_back {
             self.membership.resync_from = None;
         }
@@ -83,7 +81,7 @@ impl Array {
             member.state == MemberState::InSync && !full(member) && !shares
         };
         let with_space = self.members.iter().filter(has_space).filter_map(|member| member.slot);
-        self.geometry.tolerance().suffices(with_space.collect())
+        self.membership.suffices(with_space.collect())
     }
 
     /// Fails the members that have had no space for so long, if the others suffice.

@@ -58,7 +58,7 @@ impl Array {
     /// Takes a lease on a range of the array for a client's write or for a resync that changes
     /// parity. It may be used once `Array::grants` says so.
     pub(crate) fn lease(&mut self, range: ByteRange) -> Lease {
-        let size = self.geometry.array_size().bytes();
+        let size = self.size.bytes();
         assert!(range.end() <= size, "a lease lies within the array");
         self.intent.leases += 1;
         match self.intent.state {

@@ -25,6 +25,13 @@ impl Tolerance {
             Self::AnyOf { data_members } => slots.count() >= u32::from(data_members),
         }
     }
+
+    /// Whether the members at these slots know more than every byte once.
+    pub(crate) fn has_redundancy(self, slots: SlotSet) -> bool {
+        match self {
+            Self::AnyOf { data_members } => slots.count() > u32::from(data_members),
+        }
+    }
 }
 
 #[cfg(test)]
@@ -47,7 +54,10 @@ mod tests {
                 let left = (0..members as u16).filter(|slot| failed >> slot & 1 == 0);
                 let left: SlotSet = left.map(Slot).collect();
                 let expected = failed.count_ones() <= survives;
-                assert_eq!(geometry.tolerance().suffices(left), expected, "{level}: {failed:b}");
+                let tolerance = geometry.tolerance();
+                assert_eq!(tolerance.suffices(left), expected, "{level}: {failed:b}");
+                let redundant = failed.count_ones() < survives;
+                assert_eq!(tolerance.has_redundancy(left), redundant, "{level}: {failed:b}");
                 asked += 1;
             }
             assert_eq!(asked, 1 << members);

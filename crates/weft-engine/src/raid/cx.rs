@@ -7,7 +7,6 @@ use crate::array::membership::{Membership, Report};
 use crate::array::outbox::{Outbox, Who};
 use crate::contract::frame::Segment;
 use crate::knobs::Knobs;
-use crate::layout::geometry::Geometry;
 use crate::mutant::Mutant;
 use crate::sched::request::MemberRequest;
 
@@ -19,12 +18,6 @@ pub(crate) struct Cx<'a> {
 }
 
 impl Cx<'_> {
-    /// Places of array sectors.
-    #[inline]
-    pub(crate) fn geometry(&self) -> &Geometry {
-        &self.array.geometry
-    }
-
     /// Members that can be read and written.
     #[inline]
     pub(crate) fn membership(&self) -> &Membership {

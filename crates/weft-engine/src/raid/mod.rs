@@ -64,10 +64,10 @@ impl Personality {
         &mut self,
         range: ByteRange,
         before_answer: impl FnOnce() -> bool,
-        (geometry, knobs): (&Geometry, &Knobs),
+        knobs: &Knobs,
         now: Time,
     ) -> WriteStream {
-        each!(self, raid => raid.arrives(range, before_answer, (geometry, knobs), now))
+        each!(self, raid => raid.arrives(range, before_answer, knobs, now))
     }
 
     /// The part of a request's range that members are told to discard; `None` for no part of it.
@@ -99,8 +99,8 @@ impl Personality {
     }
 
     /// A request waits for a write that lies in this range: the write does not wait long for more.
-    pub(crate) fn hurry(&mut self, io: &ArrayIo, geometry: &Geometry, now: Time) {
-        each!(self, raid => raid.hurry(io, geometry, now));
+    pub(crate) fn hurry(&mut self, io: &ArrayIo, now: Time) {
+        each!(self, raid => raid.hurry(io, now));
     }
 
     /// A sub-request of a request failed: the rest need not be sent.
@@ -227,13 +227,13 @@ impl Personality {
     // Resync.
 
     /// Data sectors of the members that a resync takes at a time.
-    pub(crate) fn resync_unit(&self, geometry: &Geometry, knobs: &Knobs) -> Sectors {
-        each!(self, raid => raid.resync_unit(geometry, knobs))
+    pub(crate) fn resync_unit(&self, knobs: &Knobs) -> Sectors {
+        each!(self, raid => raid.resync_unit(knobs))
     }
 
     /// Gives a resync its next units.
-    pub(crate) fn feed(&mut self, sync: &mut Resync, geometry: &Geometry) {
-        each!(self, raid => raid.feed(sync, geometry));
+    pub(crate) fn feed(&mut self, sync: &mut Resync) {
+        each!(self, raid => raid.feed(sync));
     }
 
     /// Whether a resync would be given units.
@@ -264,14 +264,8 @@ impl Personality {
     ///
     /// # Errors
     /// The volume is busy, or the value does not fit into the memory of the volume.
-    pub(crate) fn check(
-        &self,
-        knob: Knob,
-        knobs: &Knobs,
-        busy: Busy,
-        geometry: &Geometry,
-    ) -> Result<(), ReplyError> {
-        each!(self, raid => raid.check(knob, knobs, busy, geometry))
+    pub(crate) fn check(&self, knob: Knob, knobs: &Knobs, busy: Busy) -> Result<(), ReplyError> {
+        each!(self, raid => raid.check(knob, knobs, busy))
     }
 
     /// Sets such a knob. Nothing is in use.

@@ -113,7 +113,7 @@ impl Volume {
             quiesces: self.quiescing.is_some(),
             unanswered: self.array.members.iter().any(unanswered),
         };
-        self.raid.check(knob, &knobs, busy, &self.array.geometry)?;
+        self.raid.check(knob, &knobs, busy)?;
         self.quiescing = Some(knob);
         Ok(Some(Until::Set))
     }

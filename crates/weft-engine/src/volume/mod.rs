@@ -90,7 +90,7 @@ impl Volume {
         let mut array = Array::new(id, &config.assembly, epoch_secs, now);
         array.set_queues(QueueSettings::of(&config.knobs), |_| 0);
         let memory = StripeMemory { first, frames, stripes_max: config.stripes_max };
-        let raid = Personality::new(id, memory, &array.geometry, &config.knobs);
+        let raid = Personality::new(id, memory, &config.assembly.geometry, &config.knobs);
         Self {
             id,
             array,
@@ -124,7 +124,7 @@ impl Volume {
         out: &mut Outbox,
     ) -> Result<(), ReplyError> {
         let range = request.range;
-        let size = self.array.geometry.array_size().bytes();
+        let size = self.array.size.bytes();
         if range.checked_end().is_none_or(|end| end > size) {
             return Err(ReplyError::OutOfRange);
         }
@@ -179,7 +179,7 @@ impl Volume {
                 continue;
             }
             let io = request.io(id);
-            self.raid.hurry(&io, &self.array.geometry, now);
+            self.raid.hurry(&io, now);
         }
     }
 
@@ -355,7 +355,7 @@ impl Volume {
         let sync = self.sync.as_ref().or(self.last_sync.as_ref());
         VolumeSnapshot {
             array_state: self.array.state_word(),
-            size: self.array.geometry.array_size().bytes(),
+            size: self.array.size.bytes(),
             degraded: self.array.membership.degraded(),
             events: self.array.events(),
             sync_action: match &self.sync {

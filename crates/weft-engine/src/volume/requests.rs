@@ -72,8 +72,7 @@ impl Volume {
     pub(super) fn enter(&mut self, request: &ClientRequest, writes: bool, now: Time) -> RequestId {
         let stream = if writes {
             let ends_at = || self.ranges.write_ends_at(request.range.start.0);
-            let settings = (&self.array.geometry, &self.knobs);
-            self.raid.arrives(request.range, ends_at, settings, now)
+            self.raid.arrives(request.range, ends_at, &self.knobs, now)
         } else {
             WriteStream::default()
         };

@@ -20,7 +20,7 @@ impl Volume {
         if self.sync.is_none() {
             self.choose_sync(out);
         }
-        let redundant = self.has_redundancy();
+        let redundant = self.array.membership.has_redundancy();
         let Some(sync) = &mut self.sync else { return };
         assert!(!self.array.membership.read_only, "a read-only array is not synced");
         // Without parity to compare with, it would count nothing and say so.
@@ -31,7 +31,7 @@ impl Volume {
             sync.stop();
         }
         if self.array.is_dirty() || !changes_parity(sync.action) {
-            self.raid.feed(sync, &self.array.geometry);
+            self.raid.feed(sync);
         }
         sync.checkpoint(&mut self.array);
         if sync.finish(&mut self.array, self.id, out) {
@@ -56,7 +56,7 @@ impl Volume {
             }
             return;
         }
-        if !self.has_redundancy() {
+        if !self.array.membership.has_redundancy() {
             self.wanted_sync = None;
         }
         if self.may_recover(out.now) {
@@ -67,12 +67,12 @@ impl Volume {
             self.wanted_sync = None;
         }
         let lease = changes_parity(action).then(|| {
-            let size = self.array.geometry.array_size().bytes();
+            let size = self.array.size.bytes();
             self.array.lease(ByteRange::new(0, size.0))
         });
         self.sync_failed_full = false;
         out.notice(Notice::SyncStarted { volume: self.id, action });
-        let unit = self.raid.resync_unit(&self.array.geometry, &self.knobs);
+        let unit = self.raid.resync_unit(&self.knobs);
         self.sync = Some(Resync::new(action, from, &self.array, unit, lease));
     }
 
@@ -85,7 +85,7 @@ impl Volume {
             return Some((SyncAction::Recover, from));
         }
         if let Some(from) = self.array.membership.resync_from
-            && self.has_redundancy()
+            && self.array.membership.has_redundancy()
             && !self.frozen
             && !self.is_full(now)
         {
@@ -110,10 +110,6 @@ impl Volume {
 
     fn may_recover(&self, now: Time) -> bool {
         !self.recovery_disabled && !self.frozen && !self.is_full(now)
-    }
-
-    fn has_redundancy(&self) -> bool {
-        self.array.membership.degraded() < usize::from(self.array.geometry.parities())
     }
 
     /// Whether a member had no space a moment ago, or stripes wait for some.
@@ -144,7 +140,7 @@ impl Volume {
         if self.array.membership.read_only {
             return Err(ReplyError::ReadOnly);
         }
-        if !self.has_redundancy() {
+        if !self.array.membership.has_redundancy() {
             return Err(ReplyError::Refused(
                 "degraded: there is no parity left to compare with; add a member first".to_owned(),
             ));

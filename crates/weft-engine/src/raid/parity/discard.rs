@@ -65,9 +65,8 @@ impl Discard {
     }
 
     /// Tells a member to discard the run.
-    fn send(&self, position: usize, cx: &mut Cx<'_>) {
+    fn send(&self, position: usize, chunk: u64, cx: &mut Cx<'_>) {
         assert!(self.run.end <= self.full_stripes.end, "a run lies within its discard");
-        let chunk = cx.geometry().chunk().0;
         let volume = cx.array.volume;
         let member = &mut cx.array.members[position];
         let at = member.data_sector(Sectors(self.run.start * chunk));
@@ -91,20 +90,15 @@ impl ParityRaid {
         if !wanted || !array.can_discard() {
             return None;
         }
-        let bytes = array.geometry.full_stripe_bytes();
+        let bytes = self.geometry.full_stripe_bytes();
         let range = request.range;
         let (first, end) = (range.start.0.div_ceil(bytes), range.end().0 / bytes);
         (first < end).then(|| ByteRange::new(first * bytes, (end - first) * bytes))
     }
 
     /// Begins to discard what of a request is to be.
-    pub(super) fn begin_discard(
-        &mut self,
-        io: &ArrayIo,
-        discarded: ByteRange,
-        geometry: &Geometry,
-    ) {
-        let bytes = geometry.full_stripe_bytes();
+    pub(super) fn begin_discard(&mut self, io: &ArrayIo, discarded: ByteRange) {
+        let bytes = self.geometry.full_stripe_bytes();
         let full_stripes = discarded.start.0 / bytes..discarded.end().0 / bytes;
         assert!(!full_stripes.is_empty(), "full stripes are discarded");
         let run = full_stripes.start..full_stripes.start;
@@ -137,14 +131,14 @@ impl ParityRaid {
         if discard.in_flight > 0 || !array.is_known() {
             return false;
         }
-        let keys = self.stripes.keys_of(&discard.run_after(&array.geometry));
+        let keys = self.stripes.keys_of(&discard.run_after(&self.geometry));
         let waits = array.is_planted(Mutant::DiscardUnderSync);
         array.membership.broken || waits || self.stripes.are_quiet(&keys, sync)
     }
 
     fn next_run(&mut self, place: usize, cx: &mut Cx<'_>) {
         let discard = &mut self.discards[place];
-        discard.run = discard.run_after(cx.geometry());
+        discard.run = discard.run_after(&self.geometry);
         assert!(!discard.run.is_empty(), "a discard that goes on has something left");
         if !cx.is_planted(Mutant::DiscardKeepsStripes) {
             let keys = self.stripes.keys_of(&discard.run);
@@ -158,7 +152,8 @@ impl ParityRaid {
                 continue;
             }
             let position = cx.array.position_at(slot);
-            discard.send(position.expect("a slot that is present has a member"), cx);
+            let position = position.expect("a slot that is present has a member");
+            discard.send(position, self.geometry.chunk().0, cx);
             discard.in_flight += 1;
         }
         assert!(discard.in_flight > 0, "an array that is not broken has members");
@@ -189,7 +184,7 @@ impl ParityRaid {
             return;
         }
         if let Some(slot) = discard.full {
-            let sector = Sectors(discard.run.start * cx.geometry().chunk().0);
+            let sector = Sectors(discard.run.start * self.geometry.chunk().0);
             // Parity may be wrong from here on: of a member that is being rebuilt as well, which
             // may be past it.
             cx.array.resync_for_space(sector, true);

@@ -42,6 +42,7 @@ use crate::mutant::Mutant;
 #[derive(Clone, Debug)]
 pub(crate) struct ParityRaid {
     volume: VolumeId,
+    geometry: Geometry,
     memory: StripeMemory,
     stripes: Stripes,
     streams: Streams,
@@ -78,6 +79,7 @@ impl ParityRaid {
     ) -> Self {
         Self {
             volume,
+            geometry: geometry.clone(),
             memory,
             stripes: memory.stripes(volume, geometry, knobs),
             streams: Streams::default(),
@@ -204,10 +206,9 @@ impl ParityRaid {
     }
 
     fn handle(&mut self, stripes_max: u32, cx: &mut Cx<'_>) -> u32 {
-        let full_stripe = cx.geometry().full_stripe_bytes();
         let settings = self.priority(cx.knobs, cx.array);
-        let Self { stripes, streams, picked, .. } = self;
-        let (geometry, now) = (&cx.array.geometry, cx.out.now);
+        let Self { geometry, stripes, streams, picked, .. } = self;
+        let (full_stripe, now) = (geometry.full_stripe_bytes(), cx.out.now);
         stripes.activate(&settings, geometry, now, |lacks| streams.moved(&lacks, full_stripe, now));
         // Members are to begin with the longest request that there is while the next one is made.
         let most = (cx.knobs.max_sectors.0 / stripes.cache.strip_bytes()).max(1);
@@ -270,13 +271,13 @@ impl ParityRaid {
     // Resync.
 
     /// A stripe.
-    pub(crate) fn resync_unit(&self, geometry: &Geometry, knobs: &Knobs) -> Sectors {
-        stripe_size::height(knobs, geometry)
+    pub(crate) fn resync_unit(&self, knobs: &Knobs) -> Sectors {
+        stripe_size::height(knobs, &self.geometry)
     }
 
     /// Gives a resync its next stripes.
-    pub(crate) fn feed(&mut self, sync: &mut Resync, geometry: &Geometry) {
-        let Self { stripes, discards, .. } = self;
+    pub(crate) fn feed(&mut self, sync: &mut Resync) {
+        let Self { geometry, stripes, discards, .. } = self;
         sync.feed(stripes.cache.size(), |key, action| {
             if Discard::any_has(discards, stripes.full_stripe_of(key)) {
                 return false;

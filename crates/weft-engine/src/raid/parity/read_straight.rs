@@ -25,13 +25,13 @@ impl ParityRaid {
     }
 
     fn read_chunks(&mut self, io: &ArrayIo, cx: &mut Cx<'_>) -> u64 {
-        let chunk = cx.geometry().chunk().bytes().0;
+        let chunk = self.geometry.chunk().bytes().0;
         let ArrayIo { range, frames, attr, .. } = *io;
         let mut start = range.start.0;
         let mut sub_requests = 0;
         while start < range.end().0 {
             let end = range.end().0.min((start / chunk + 1) * chunk);
-            let position = cx.geometry().locate(Bytes(start).sectors_floor());
+            let position = self.geometry.locate(Bytes(start).sectors_floor());
             let len = (end - start) as u32;
             sub_requests += 1;
             // Whatever the member's blocks are, the ones that are read lie within these frames.
@@ -56,7 +56,7 @@ impl ParityRaid {
             let sector_in_chunk = Sectors(whole.start.0 % chunk / SECTOR_BYTES);
             let read = MemberRequest {
                 write: false,
-                sector: position.sector.round_down(cx.geometry().chunk()) + sector_in_chunk,
+                sector: position.sector.round_down(self.geometry.chunk()) + sector_in_chunk,
                 bytes: whole.len,
                 max: cx.knobs.max_sectors,
                 kind: MergeKind { fua: false, stripes: false, attr },

@@ -8,7 +8,6 @@ use super::stripe_size;
 use crate::array::Array;
 use crate::contract::error::ReplyError;
 use crate::knobs::{Knob, Knobs, StripeSize};
-use crate::layout::geometry::Geometry;
 use crate::mutant::Mutant;
 use crate::raid::io::Busy;
 
@@ -25,13 +24,8 @@ impl ParityRaid {
     }
 
     /// See [`crate::raid::Personality::check`].
-    pub(crate) fn check(
-        &self,
-        knob: Knob,
-        knobs: &Knobs,
-        busy: Busy,
-        geometry: &Geometry,
-    ) -> Result<(), ReplyError> {
+    pub(crate) fn check(&self, knob: Knob, knobs: &Knobs, busy: Busy) -> Result<(), ReplyError> {
+        let geometry = &self.geometry;
         if busy.syncs {
             return Err(ReplyError::Busy("a sync is running"));
         }
@@ -85,7 +79,7 @@ impl ParityRaid {
         }
         assert!(self.is_quiet(), "the cache is resized when no stripe is in use");
         let waits = std::mem::take(&mut self.stripes.waits);
-        self.stripes = self.memory.stripes(self.volume, &array.geometry, knobs);
+        self.stripes = self.memory.stripes(self.volume, &self.geometry, knobs);
         self.stripes.waits = waits;
     }
 }

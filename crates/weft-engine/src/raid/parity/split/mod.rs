@@ -53,8 +53,7 @@ pub(super) struct Detour {
 
 /// Settings that attaching depends on.
 #[derive(Clone, Copy, Debug)]
-struct Attaching<'a> {
-    geometry: &'a Geometry,
+struct Attaching {
     writes: Writes,
     /// The cache waits for its new size: only what was begun goes on.
     frozen: bool,
@@ -78,9 +77,10 @@ impl ParityRaid {
         &mut self,
         range: ByteRange,
         before_answer: impl FnOnce() -> bool,
-        (geometry, knobs): (&Geometry, &Knobs),
+        knobs: &Knobs,
         now: Time,
     ) -> WriteStream {
+        let geometry = &self.geometry;
         let gathers = self.stripes.cache.policy().gathers_streams;
         if !gathers && knobs.priority != PriorityRule::Stream {
             return WriteStream::default();
@@ -103,7 +103,7 @@ impl ParityRaid {
         assert!(io.range.len.0 > 0, "nothing is not submitted");
         let mut pending = 0;
         if let Some(discarded) = io.discarded {
-            self.begin_discard(io, discarded, cx.geometry());
+            self.begin_discard(io, discarded);
             pending += 1;
             if discarded == io.range {
                 self.skip(io, cx.out.now);
@@ -202,11 +202,11 @@ impl ParityRaid {
     }
 
     /// A request waits for another: the stripes of that one do not wait long to be filled.
-    pub(crate) fn hurry(&mut self, io: &ArrayIo, geometry: &Geometry, now: Time) {
+    pub(crate) fn hurry(&mut self, io: &ArrayIo, now: Time) {
         for split in self.ready.iter_mut().chain(&mut self.starved) {
             split.io.waited_for |= split.io.id == io.id;
         }
-        let full_stripe = geometry.full_stripe_bytes();
+        let full_stripe = self.geometry.full_stripe_bytes();
         let full_stripes = io.range.start.0 / full_stripe..io.range.end().0.div_ceil(full_stripe);
         let keys = self.stripes.keys_of(&full_stripes);
         self.stripes.hurry(io.id, &keys, now);
@@ -222,14 +222,14 @@ impl ParityRaid {
     /// Attaches what waits for stripes: work that lost its stripe, failed reads, requests in order.
     /// While the cache waits for its new size, only what was begun goes on.
     #[inline(never)]
-    fn attach_waiting(&mut self, cx: &Attaching<'_>, now: Time) {
+    fn attach_waiting(&mut self, cx: &Attaching, now: Time) {
         let relieved = self.stripes.cache.relieve();
         let first = self.starved.front().map(|split| split.io.id);
         let mut first_refused = false;
         if relieved {
-            self.stripes.place_displaced(cx.geometry);
+            self.stripes.place_displaced(&self.geometry);
             if !self.detours_wait {
-                self.take_detours(cx.geometry);
+                self.take_detours();
             }
             // In order of arrival: those that waited go on before the new ones.
             while let Some(split) = self.starved.pop_back() {
@@ -265,14 +265,14 @@ impl ParityRaid {
             // One who needs many stripes would never find them between detours that need one each.
             self.detours_wait = first_refused;
             if !first_refused {
-                self.take_detours(cx.geometry);
+                self.take_detours();
             }
         }
     }
 
-    fn take_detours(&mut self, geometry: &Geometry) {
+    fn take_detours(&mut self) {
         while let Some(detour) = self.detours.pop_front() {
-            if let Some(rest) = self.take_detour(detour, geometry) {
+            if let Some(rest) = self.take_detour(detour) {
                 self.detours.push_front(rest);
                 break;
             }
@@ -286,7 +286,7 @@ impl ParityRaid {
 
     /// Attaches a request, or the rest of it.
     #[inline(never)]
-    fn attach(&mut self, split: &mut SplitRequest, cx: &Attaching<'_>) -> Attached {
+    fn attach(&mut self, split: &mut SplitRequest, cx: &Attaching) -> Attached {
         let unit = self.stripes.cache.strip_bytes();
         let range = split.io.range;
         if range.start.0 / unit == (range.end().0 - 1) / unit {
@@ -301,7 +301,7 @@ impl ParityRaid {
     /// Attaches a request that lies within one unit, if nobody waits for stripes. Whether it is
     /// attached: to one stripe, with one sub-request.
     #[inline(always)]
-    fn attach_at_once(&mut self, io: &ArrayIo, cx: &Attaching<'_>) -> bool {
+    fn attach_at_once(&mut self, io: &ArrayIo, cx: &Attaching) -> bool {
         let unit = self.stripes.cache.strip_bytes();
         let range = io.range;
         range.start.0 / unit == (range.end().0 - 1) / unit
@@ -311,15 +311,15 @@ impl ParityRaid {
 
     /// Attaches a request that lies within one unit: one sub-request of one stripe.
     #[inline(always)]
-    fn attach_short(&mut self, io: &ArrayIo, unit: u64, cx: &Attaching<'_>) -> Attached {
+    fn attach_short(&mut self, io: &ArrayIo, unit: u64, cx: &Attaching) -> Attached {
         let range = io.range;
-        let (position, placement) = cx.geometry.place(range.start.sectors_floor());
+        let (position, placement) = self.geometry.place(range.start.sectors_floor());
         let key = position.sector.0 / self.stripes.cache.height().0;
         let Acquired::Stripe(stripe) = self.stripes.cache.acquire_some(key, 1, || placement) else {
             return Attached::Starved;
         };
         let slot = if io.writes && cx.off_by_one {
-            let in_chunk = position.sector.0 % cx.geometry.chunk().0 * SECTOR_BYTES / unit;
+            let in_chunk = position.sector.0 % self.geometry.chunk().0 * SECTOR_BYTES / unit;
             cx.written_slot(placement, position.data_index, in_chunk)
         } else {
             position.slot
@@ -334,7 +334,7 @@ impl ParityRaid {
     ///
     /// Source   md-raid.md §2.1: sub-requests of 256 units; a request that reaches into the next
     ///          member's chunk begins there, so that member offsets go up
-    fn attach_long(&mut self, split: &mut SplitRequest, unit: u64, cx: &Attaching<'_>) -> Attached {
+    fn attach_long(&mut self, split: &mut SplitRequest, unit: u64, cx: &Attaching) -> Attached {
         loop {
             let request_end = split.io.range.end().0;
             let cursor = match &mut split.cursor {
@@ -351,11 +351,11 @@ impl ParityRaid {
                     if cx.frozen || others {
                         return Attached::SubRequest;
                     }
-                    let new = Cursor::new(cx.geometry, from, end, unit);
+                    let new = Cursor::new(&self.geometry, from, end, unit);
                     cursor.insert(Box::new(new))
                 }
             };
-            let run = cursor.run(cx.geometry, unit, request_end);
+            let run = cursor.run(&self.geometry, unit, request_end);
             if !self.attach_run(split, &run, unit, cx) {
                 if self.stripes.cache.policy().feeds_delayed {
                     self.attach_to_active(split, unit, cx);
@@ -367,9 +367,9 @@ impl ParityRaid {
 
     /// Attaches of a request's present sub-request what belongs to stripes that wait for more: they
     /// take no stripe from anybody, and what waits for a stripe must not keep them waiting.
-    fn attach_to_active(&mut self, split: &mut SplitRequest, unit: u64, cx: &Attaching<'_>) {
+    fn attach_to_active(&mut self, split: &mut SplitRequest, unit: u64, cx: &Attaching) {
         let mut after = 0;
-        while let Some(run) = self.active_run(split, after, unit, cx.geometry) {
+        while let Some(run) = self.active_run(split, after, unit) {
             after = run.first + run.stripes;
             let attached = self.attach_run(split, &run, unit, cx);
             assert!(attached, "these stripes are there");
@@ -378,20 +378,14 @@ impl ParityRaid {
 
     /// The next stripes, from this unit on, that wait for more and get some from a request's
     /// present sub-request.
-    fn active_run(
-        &self,
-        split: &SplitRequest,
-        after: u64,
-        unit: u64,
-        geometry: &Geometry,
-    ) -> Option<UnitRun> {
+    fn active_run(&self, split: &SplitRequest, after: u64, unit: u64) -> Option<UnitRun> {
         let cursor = split.cursor.as_ref().expect("it was made before");
         let waits = |number: u64| {
-            let sector = geometry.locate(Bytes(number * unit).sectors_floor()).sector;
+            let sector = self.geometry.locate(Bytes(number * unit).sectors_floor()).sector;
             self.stripes.cache.is_delayed(sector.0 / self.stripes.cache.height().0)
         };
         let first = cursor.units_left(after).find(|number| waits(*number))?;
-        let mut run = cursor.run_from(first, geometry, unit, split.io.range.end().0);
+        let mut run = cursor.run_from(first, &self.geometry, unit, split.io.range.end().0);
         let active = (1..run.stripes).take_while(|stripe| waits(first + stripe)).count();
         run.stripes = 1 + active as u64;
         Some(run)
@@ -404,13 +398,13 @@ impl ParityRaid {
         split: &mut SplitRequest,
         run: &UnitRun,
         unit: u64,
-        cx: &Attaching<'_>,
+        cx: &Attaching,
     ) -> bool {
         let sector = Bytes(run.first * unit).sectors_floor();
-        let (position, placement) = cx.geometry.place(sector);
+        let (position, placement) = self.geometry.place(sector);
         let height = self.stripes.cache.height().0;
         let key = position.sector.0 / height;
-        let in_chunk = key & (cx.geometry.chunk().0 / height - 1);
+        let in_chunk = key & (self.geometry.chunk().0 / height - 1);
         let arrival = split.io.arrival(cx.writes);
         let mut sub_requests: SmallVec<[SubRequest; 4]> = SmallVec::new();
         for (data_index, number) in run.strips() {
@@ -447,16 +441,16 @@ impl ParityRaid {
 
     /// Reads through the cache what a member did not give. What is left of it if no stripe was
     /// free.
-    fn take_detour(&mut self, mut detour: Detour, geometry: &Geometry) -> Option<Detour> {
+    fn take_detour(&mut self, mut detour: Detour) -> Option<Detour> {
         let unit = self.stripes.cache.strip_bytes();
         let part = detour.part;
         let mut start = part.start.0;
         let end = start + u64::from(part.len);
         while start < end {
             let stop = end.min((start / unit + 1) * unit);
-            let position = geometry.locate(Bytes(start).sectors_floor());
+            let position = self.geometry.locate(Bytes(start).sectors_floor());
             let key = position.sector.0 / self.stripes.cache.height().0;
-            let Acquired::Stripe(stripe) = self.stripes.cache.acquire(key, geometry) else {
+            let Acquired::Stripe(stripe) = self.stripes.cache.acquire(key, &self.geometry) else {
                 detour.part = ReadPart { start: Bytes(start), len: (end - start) as u32, ..part };
                 return Some(detour);
             };
@@ -487,7 +481,7 @@ impl ParityRaid {
     }
 }
 
-impl Attaching<'_> {
+impl Attaching {
     /// The slot that a write of a data chunk goes to.
     fn written_slot(&self, placement: Placement, data_index: u16, in_chunk: u64) -> Slot {
         let wrong = self.off_by_one && in_chunk == 0 && data_index > 0;
@@ -527,9 +521,8 @@ impl ArrayIo {
 }
 
 #[inline]
-fn attaching<'a>(cx: &'a Cx<'_>, frozen: bool) -> Attaching<'a> {
+fn attaching(cx: &Cx<'_>, frozen: bool) -> Attaching {
     Attaching {
-        geometry: cx.geometry(),
         writes: cx.knobs.writes,
         frozen,
         off_by_one: cx.is_planted(Mutant::ChunkEdgeOffByOne),
