@@ -9,11 +9,11 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, poll};
-use weft_engine::{Frame, MemberOp, Segment, Token};
+use weft_engine::{Frame, MemberOp, Segment, Segments, Token};
 use weft_runtime::Backend;
 use weft_runtime::buffers::Slab;
 use weft_runtime::devices::{Access, MemberSpec, OpenOptions};
-use weft_runtime::member_io::{MemberIo, parts};
+use weft_runtime::member_io::MemberIo;
 use weft_runtime::ring::Ring;
 use weft_units::rng::Rng;
 use weft_units::{MemberIndex, Sectors};
@@ -96,7 +96,8 @@ fn weft(path: &Path, write: bool, span: Duration) -> Result<f64, BenchError> {
     let mut rng = Rng::new(1);
     let mut start = |io: &mut MemberIo<Box<dyn Ring>>, slab: &mut Slab, frame: u32| {
         let at = Sectors(rng.below(blocks) * 8);
-        let payload = parts(&[Segment { frame: Frame(1 + frame), offset: 0, len: 4096 }]);
+        let payload =
+            Segments::from_slice(&[Segment { frame: Frame(1 + frame), offset: 0, len: 4096 }]);
         let op = match write {
             true => MemberOp::Write { at, from: payload, fua: false },
             false => MemberOp::Read { at, into: payload },

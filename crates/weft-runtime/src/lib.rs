@@ -6,7 +6,7 @@
 //!   reactor.rs   ▼  a thread and an epoll per worker (worker.rs), one driver (hub.rs)
 //!   driver.rs   engine: handle, run ───────┴──► weft-compute, on the slab (buffers.rs, pool.rs)
 //!                │ member requests         ▲ one answer each
-//!   member_io.rs ▼  stages, short transfers, faults
+//!   member_io/   ▼  stages, short transfers, faults
 //!   ring.rs     uring.rs or threads.rs ──► files and devices (devices/)
 //! ```
 //!
@@ -19,7 +19,7 @@
 //! | opening and locking members | `devices/` |
 //! | overlays over members that stay unwritten | `overlay.rs` |
 //! | file operations, by io_uring or threads | `ring.rs`, `uring.rs`, `threads.rs` |
-//! | member requests as operations of a ring | `member_io.rs` |
+//! | member requests as operations of a ring | `member_io/` |
 //! | the engine's driver, loop and clock | `driver.rs`, `reactor.rs`, `clock.rs` |
 //! | threads, and the driver that they share | `worker.rs`, `hub.rs`, `gate.rs` |
 //! | end of service after a panic | `poison.rs` |

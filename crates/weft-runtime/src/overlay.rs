@@ -260,7 +260,7 @@ impl Overlay {
         moved
     }
 
-    /// An overlay that has become shorter has lost what was written; as `member_io.rs` has it, the
+    /// An overlay that has become shorter has lost what was written; as `member_io/` has it, the
     /// member is gone then.
     fn refuse_cut(&self) -> Result<(), Errno> {
         let found = rustix::fs::fstat(&self.file)?.st_size;
@@ -351,7 +351,7 @@ impl Overlay {
     }
 
     /// Data first, then the map that speaks of it. After a failure the member is not flushed again
-    /// (see `member_io.rs`), so that pages that were taken and not written are never missed.
+    /// (see `member_io/`), so that pages that were taken and not written are never missed.
     fn flush(&self) -> Result<(), Errno> {
         // Taken before the data is made durable: what is written meanwhile is not in them.
         let pages = self.map().take_pending();

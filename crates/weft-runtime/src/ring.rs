@@ -2,7 +2,7 @@
 //!
 //! A [`Ring`] is given operations, starts everything it was given with one `submit`, and hands each
 //! back with the kernel's result: a count of bytes, possibly short, or an `errno`. Retries and the
-//! meaning of errors are `member_io.rs`. Rings are io_uring and, where that is forbidden, a pool of
+//! meaning of errors are `member_io/`. Rings are io_uring and, where that is forbidden, a pool of
 //! threads; `faulty.rs` wraps either for tests.
 //!
 //! An operation owns its memory (see `buffers.rs`) from `push` until it is handed back.

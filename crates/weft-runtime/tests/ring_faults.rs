@@ -8,12 +8,12 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
-use weft_engine::{Fault, Frame, MemberOp, Segment, Token, Value};
+use weft_engine::{Fault, Frame, MemberOp, Segment, Segments, Token, Value};
 use weft_runtime::Backend;
 use weft_runtime::buffers::Slab;
 use weft_runtime::devices::{Access, MemberSpec, OpenOptions};
 use weft_runtime::faulty::{FaultyRing, Injection};
-use weft_runtime::member_io::{MemberIo, parts};
+use weft_runtime::member_io::MemberIo;
 use weft_runtime::ring::{Action, Ring, RingOp};
 use weft_runtime::threads::ThreadRing;
 use weft_runtime::uring::UringRing;
@@ -86,14 +86,15 @@ impl Bench {
             }
         }
         let writes = (0..WRITES).map(|index| {
-            let from = parts(&[whole(index), second(index)][..1 + (index % 2) as usize]);
+            let from =
+                Segments::from_slice(&[whole(index), second(index)][..1 + (index % 2) as usize]);
             self.start(MemberOp::Write { at: place(index), from, fua: index % 5 == 0 })
         });
         let writes = writes.collect();
         self.finish();
         let reads = (0..WRITES).map(|index| {
             let into = [moved(whole(index)), moved(second(index))];
-            let into = parts(&into[..1 + (index % 2) as usize]);
+            let into = Segments::from_slice(&into[..1 + (index % 2) as usize]);
             self.start(MemberOp::Read { at: place(index), into })
         });
         let reads = reads.collect();
@@ -191,7 +192,7 @@ fn passing_troubles_leave_the_data_right() {
             let write = bench.start(MemberOp::WriteMetadata { at, bytes: metadata.clone() });
             let flush = bench.start(MemberOp::Flush);
             bench.finish();
-            let read = bench.start(MemberOp::Read { at, into: parts(&[UNUSED]) });
+            let read = bench.start(MemberOp::Read { at, into: Segments::from_slice(&[UNUSED]) });
             bench.finish();
             for (token, result) in &bench.answers {
                 assert!(result.is_ok(), "{ring}: {case}: {token:?}: {result:?}");
@@ -247,7 +248,7 @@ fn a_failed_flush_never_becomes_a_success() {
     for (ring, make) in rings() {
         for script in [flush_fails, durable_write_fails] {
             let mut bench = Bench::new(make, script, "ram:2M");
-            let from = parts(&[whole(0)]);
+            let from = Segments::from_slice(&[whole(0)]);
             let plain =
                 bench.start(MemberOp::Write { at: place(0), from: from.clone(), fua: false });
             bench.finish();
@@ -340,7 +341,8 @@ fn a_member_that_does_not_answer_leaves_the_ring_to_another() {
     {
         let mut bench = Bench::new(make, is_stuck, "ram:2M");
         let write = |index: u32| {
-            let (at, from) = (place(index % WRITES), parts(&[whole(index % WRITES)]));
+            let (at, from) =
+                (place(index % WRITES), Segments::from_slice(&[whole(index % WRITES)]));
             MemberOp::Write { at, from, fua: false }
         };
         if !is_alone {
@@ -393,7 +395,7 @@ fn aborted_requests_are_answered_once_as_well() {
         for round in 0..20 {
             let tokens: Vec<_> = (0..WRITES)
                 .map(|index| {
-                    let from = parts(&[whole(index)]);
+                    let from = Segments::from_slice(&[whole(index)]);
                     bench.start(MemberOp::Write { at: place(index), from, fua: false })
                 })
                 .collect();
@@ -461,7 +463,7 @@ fn a_ring_that_is_dropped_lets_go_of_its_memory() {
     for (_, make) in rings() {
         let mut bench = Bench::new(make, |_, _| None, "ram:2M");
         for index in 0..WRITES {
-            let into = parts(&[whole(index)]);
+            let into = Segments::from_slice(&[whole(index)]);
             bench.start(MemberOp::Read { at: place(index), into });
         }
         bench.io.submit().unwrap();
@@ -517,8 +519,9 @@ fn a_file_that_was_cut_short_is_gone_whatever_comes_next() {
     // What comes first after the cut: a read of what is cut off, one across the end, a write behind
     // the end (which makes the file longer), the same at once with reads, a write at the very end,
     // a flush, a superblock at the very end, a trim.
-    let read = |index| MemberOp::Read { at: place(index), into: parts(&[whole(index)]) };
-    let write = |at, fua| MemberOp::Write { at, from: parts(&[whole(0)]), fua };
+    let read =
+        |index| MemberOp::Read { at: place(index), into: Segments::from_slice(&[whole(index)]) };
+    let write = |at, fua| MemberOp::Write { at, from: Segments::from_slice(&[whole(0)]), fua };
     let metadata = || vec![7; 4096].into_boxed_slice();
     let last = Bytes(len).sectors_floor();
     let orders: Vec<(&str, Vec<MemberOp>)> = vec![
@@ -527,7 +530,7 @@ fn a_file_that_was_cut_short_is_gone_whatever_comes_next() {
             "read across",
             vec![MemberOp::Read {
                 at: Bytes(cut - 2048).sectors_floor(),
-                into: parts(&[whole(0)]),
+                into: Segments::from_slice(&[whole(0)]),
             }],
         ),
         ("write", vec![write(place(60), false)]),

@@ -256,7 +256,7 @@ fn hostile_overlays_are_refused_and_nothing_is_written() {
     assert!(bench.member(Access::ReadOnly).is_err());
 }
 
-/// As `member_io.rs` has it: what was cut off is no zeros, and a write does not make it so.
+/// As `member_io/` has it: what was cut off is no zeros, and a write does not make it so.
 #[test]
 fn a_member_or_overlay_that_was_cut_short_is_gone() {
     let perform = |member: &OpenMember, at: u64, write: bool| {

@@ -45,18 +45,22 @@
 //!
 //! Source   Rebello et al., "Can Applications Recover from fsync Failures?", ATC '20; fsync(2)
 
+mod entry;
+mod operation;
+
 use std::collections::VecDeque;
 use std::sync::Arc;
 
 use rustix::io::Errno;
 use smallvec::SmallVec;
-use weft_engine::{Fault, MemberOp, Segment, Segments, Token, Value};
+use weft_engine::{Fault, MemberOp, Segments, Token, Value};
 use weft_units::{MemberIndex, Sectors};
 
 use crate::buffers::{AlignedBytes, Buffer, Mapping, Slab};
-use crate::devices::{Access, Damage, IoMode, Medium, OpenMember};
+use crate::devices::OpenMember;
 use crate::ring::{Action, Ring, RingDone, RingOp, share_of};
-use crate::threads::punch;
+use entry::Entry;
+use operation::{Kind, Next, Operation, Stage, ZEROS_BYTES};
 
 /// The members of an engine and what is outstanding on them.
 pub struct MemberIo<R> {
@@ -79,61 +83,6 @@ pub struct MemberIo<R> {
 
 /// Answer to a member request.
 pub type Answer = (Token, Result<Value, Fault>);
-
-struct Entry {
-    member: OpenMember,
-    /// A member of memory that is read and written at once.
-    mapping: Option<Mapping>,
-    /// Whether `RWF_DSYNC` works.
-    dsync: bool,
-    /// A flush or durable write failed.
-    lost: bool,
-    /// It became shorter than it was.
-    gone: bool,
-    /// It was said that its file was deleted.
-    deleted: bool,
-    /// Writes that the ring has.
-    writing: u32,
-    /// Operations that the ring has, and places in it that `MemberIo::released` promises.
-    in_ring: usize,
-    /// What is more than its share of the ring, in order.
-    held: VecDeque<RingOp>,
-    /// The operation whose flush is running.
-    flushing: Option<u32>,
-    /// Operations whose flush is next.
-    flush_next: VecDeque<u32>,
-}
-
-struct Operation {
-    token: Token,
-    member: MemberIndex,
-    kind: Kind,
-    stage: Stage,
-    /// While it is not with the ring.
-    buffer: Option<Buffer>,
-    offset: u64,
-    len: usize,
-    moved: usize,
-    retries: u32,
-    aborted: bool,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
-    Discard { durable: bool },
-    Flush,
-    Read,
-    Write { durable: bool },
-    WriteMetadata,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stage {
-    Discard,
-    FlushAfter,
-    FlushBefore,
-    Transfer { dsync: bool },
-}
 
 impl<R: Ring> MemberIo<R> {
     /// No members yet.
@@ -183,19 +132,7 @@ impl<R: Ring> MemberIo<R> {
         } else {
             None
         };
-        self.members[index.index()] = Some(Entry {
-            member,
-            mapping,
-            dsync: true,
-            lost: false,
-            gone: false,
-            deleted: false,
-            writing: 0,
-            in_ring: 0,
-            held: VecDeque::new(),
-            flushing: None,
-            flush_next: VecDeque::new(),
-        });
+        self.members[index.index()] = Some(Entry::new(member, mapping));
         self.set_share();
         Ok(())
     }
@@ -281,9 +218,10 @@ impl<R: Ring> MemberIo<R> {
         };
         let dsync = entry.dsync;
         let start = entry.member.start().0;
-        let mut leased = |parts: Segments, write: bool| {
-            // An exclusive lease of a member read, a shared one of a member write.
-            let lease = if write { slab.lease_shared(parts) } else { slab.lease_exclusive(parts) };
+        // A member write shares its lease, a member read has its own.
+        let mut leased = |segments: Segments, write: bool| {
+            let lease =
+                if write { slab.lease_shared(segments) } else { slab.lease_exclusive(segments) };
             Some(Buffer::Frames(lease))
         };
         let transfer = Stage::Transfer { dsync: false };
@@ -303,13 +241,14 @@ impl<R: Ring> MemberIo<R> {
             }
         };
         let len = buffer.as_ref().map_or(discarded, Buffer::len);
+        let offset = start + at.bytes().0;
         let operation = Operation {
             token,
             member,
             kind,
             stage,
             buffer,
-            offset: start + at.bytes().0,
+            offset,
             len,
             moved: 0,
             retries: 0,
@@ -552,11 +491,10 @@ impl<R: Ring> MemberIo<R> {
             operation.buffer = Some(buffer);
         }
         let mut entry = self.members.get_mut(operation.member.index()).and_then(Option::as_mut);
-        let is_flush = matches!(stage, Stage::FlushAfter | Stage::FlushBefore);
+        let is_flush = stage.is_flush();
         if is_flush && let Some(entry) = &mut entry {
             assert_eq!(entry.flushing.take(), Some(id));
         }
-        let dsync = stage == Stage::Transfer { dsync: true };
         if result == Ok(0)
             && matches!(stage, Stage::Transfer { .. })
             && let Some(entry) = &mut entry
@@ -565,59 +503,8 @@ impl<R: Ring> MemberIo<R> {
         }
         let next = match result {
             _ if entry.as_ref().is_some_and(|entry| entry.gone) => Next::Finish(Err(Fault::Gone)),
-            Ok(moved) => match stage {
-                Stage::Discard => match operation.kind {
-                    Kind::Discard { durable: true } => Next::Stage(Stage::FlushAfter),
-                    _ => Next::Finish(Ok(())),
-                },
-                Stage::FlushAfter => Next::Finish(Ok(())),
-                Stage::FlushBefore => Next::Stage(Stage::Transfer { dsync: false }),
-                Stage::Transfer { .. } => operation.on_moved(moved, entry.as_deref()),
-            },
-            Err(Errno::CANCELED) if operation.aborted => Next::Finish(Err(Fault::Aborted)),
-            Err(Errno::INTR | Errno::AGAIN | Errno::CANCELED) if operation.may_retry() => {
-                Next::Stage(stage)
-            }
-            Err(Errno::OPNOTSUPP | Errno::INVAL) if dsync => {
-                if let Some(entry) = &mut entry {
-                    tracing::warn!(
-                        member = %entry.member.info().label,
-                        "RWF_DSYNC refused; durable writes are followed by a flush"
-                    );
-                    entry.dsync = false;
-                }
-                Next::Stage(Stage::Transfer { dsync: false })
-            }
-            // The others may have discarded theirs: who asks relies on zeros.
-            Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) if stage == Stage::Discard => {
-                tracing::debug!("discard refused; zeros are stored");
-                let len = operation.len.min(ZEROS_BYTES);
-                operation.buffer = Some(Buffer::Owned(AlignedBytes::zeroed(len)));
-                Next::Stage(Stage::Transfer { dsync: false })
-            }
-            Err(errno) => {
-                let is_transfer = stage == Stage::Transfer { dsync: false };
-                let is_transfer = is_transfer || dsync || stage == Stage::Discard;
-                let fault = match fault_of(errno, is_transfer) {
-                    // It ends before the place: it has become smaller, or it was pulled.
-                    Fault::NoSpace if entry.as_ref().is_some_and(|entry| entry.is_device()) => {
-                        Fault::Gone
-                    }
-                    fault => fault,
-                };
-                if (is_flush || dsync)
-                    && fault != Fault::NoSpace
-                    && let Some(entry) = &mut entry
-                {
-                    entry.lost = true;
-                }
-                tracing::warn!(
-                    member = entry.as_ref().map_or("", |entry| entry.member.info().label.as_str()),
-                    ?fault,
-                    "member request failed: {errno}"
-                );
-                Next::Finish(Err(fault))
-            }
+            Ok(moved) => operation.on_success(moved, entry.as_deref()),
+            Err(errno) => operation.on_error(errno, entry.as_deref_mut()),
         };
         let next_flush = entry.and_then(|entry| {
             let free = entry.flushing.is_none() && is_flush;
@@ -650,173 +537,8 @@ impl<R: Ring> MemberIo<R> {
     }
 }
 
-impl Entry {
-    /// Finds out whether the member has become shorter, or its file was deleted.
-    fn look(&mut self) {
-        if self.gone {
-            return;
-        }
-        let Damage { is_cut, is_deleted } = self.member.damage();
-        if is_cut {
-            self.set_gone();
-        }
-        if is_deleted && !std::mem::replace(&mut self.deleted, true) {
-            tracing::warn!(
-                member = %self.member.info().label,
-                "the member's file was deleted: it is used until it is closed, and lost then; \
-                 add another member and remove this one",
-            );
-        }
-    }
-
-    fn set_gone(&mut self) {
-        if !std::mem::replace(&mut self.gone, true) {
-            tracing::error!(
-                member = %self.member.info().label,
-                "the member has become shorter: expected {} from byte {} on; it is not used any more",
-                self.member.info().size.bytes(),
-                self.member.start().0,
-            );
-        }
-    }
-
-    fn is_device(&self) -> bool {
-        self.member.medium() == Medium::BlockDevice
-    }
-
-    /// Whether a read reaches behind the end of a cut image: of a member that was found too short
-    /// for its array when it was assembled, read-only. A member that became shorter since answers
-    /// `Gone`.
-    fn is_behind_cut(&self, op: &MemberOp) -> bool {
-        let MemberOp::Read { at, into } = op else { return false };
-        let len: u64 = into.iter().map(|part| u64::from(part.len)).sum();
-        at.bytes().0.saturating_add(len) > self.member.info().size.bytes().0
-    }
-
-    /// Holds a request against what the member is.
-    fn check(&self, op: &MemberOp) {
-        let bytes = |parts: &Segments| parts.iter().map(|part| u64::from(part.len)).sum();
-        let (at, len, writes): (Sectors, u64, bool) = match op {
-            MemberOp::Discard { at, len, .. } => (*at, len.bytes().0, true),
-            MemberOp::Flush => return,
-            MemberOp::Read { at, into } => (*at, bytes(into), false),
-            MemberOp::Write { at, from, .. } => (*at, bytes(from), true),
-            MemberOp::WriteMetadata { at, bytes } => (*at, bytes.len() as u64, true),
-        };
-        let info = self.member.info();
-        let end = at.bytes().0.checked_add(len).expect("sectors of a member");
-        assert!(end <= info.size.bytes().0, "{}: request ends at {end}", info.label);
-        assert!(
-            !writes || self.member.access() == Access::ReadWrite,
-            "{}: write to a member that was opened read-only",
-            info.label
-        );
-    }
-
-    /// Does a request to memory, which cannot fail and keeps nothing to be flushed.
-    fn perform(&self, mapping: &Mapping, slab: &mut Slab, op: MemberOp) {
-        let start = self.member.start().0;
-        match op {
-            MemberOp::Discard { at, len, .. } => {
-                let at = start + at.bytes().0;
-                if let Err(errno) = punch(self.member.file(), at, len.bytes().0) {
-                    // Memory of this process has room for zeros, and they are as good.
-                    tracing::debug!(%errno, "no hole in memory");
-                    mapping.zero(at, len.bytes().0);
-                }
-            }
-            MemberOp::Flush => {}
-            MemberOp::Read { at, into } => {
-                let mut at = start + at.bytes().0;
-                for part in into {
-                    mapping.copy_out(at, slab.bytes_mut(part));
-                    at += u64::from(part.len);
-                }
-            }
-            MemberOp::Write { at, from, .. } => {
-                let mut at = start + at.bytes().0;
-                for part in from {
-                    mapping.copy_in(at, slab.bytes(part));
-                    at += u64::from(part.len);
-                }
-            }
-            MemberOp::WriteMetadata { at, bytes } => {
-                mapping.copy_in(start + at.bytes().0, &bytes);
-            }
-        }
-    }
-}
-
-enum Next {
-    Finish(Result<(), Fault>),
-    Stage(Stage),
-}
-
-impl Operation {
-    /// After a transfer that moved some bytes.
-    fn on_moved(&mut self, moved: usize, entry: Option<&Entry>) -> Next {
-        assert!(moved <= self.len - self.moved, "more was moved than asked for");
-        if self.moved + moved == self.len {
-            let dsync = self.stage == Stage::Transfer { dsync: true };
-            let durable = match self.kind {
-                Kind::Discard { durable } | Kind::Write { durable } => durable,
-                Kind::Flush | Kind::Read => false,
-                Kind::WriteMetadata => true,
-            };
-            self.moved = self.len;
-            return if durable && !dsync {
-                Next::Stage(Stage::FlushAfter)
-            } else {
-                Next::Finish(Ok(()))
-            };
-        }
-        // O_DIRECT goes on only at a block; what is above it is moved again.
-        let block = match entry {
-            Some(entry) if entry.member.mode() == IoMode::Direct => {
-                entry.member.info().logical_block as usize
-            }
-            _ => 1,
-        };
-        let rounded = (self.moved + moved) / block * block;
-        if rounded == self.moved && !self.may_retry() {
-            return Next::Finish(Err(Fault::Io));
-        }
-        self.moved = rounded;
-        Next::Stage(self.stage)
-    }
-
-    fn may_retry(&mut self) -> bool {
-        self.retries += 1;
-        self.retries <= RETRIES_MAX
-    }
-}
-
 /// Takes an operation out of a queue, if it is there.
 fn take_from(queue: &mut VecDeque<RingOp>, id: u32) -> Option<RingOp> {
     let position = queue.iter().position(|op| op.id == id)?;
     queue.remove(position)
 }
-
-fn fault_of(errno: Errno, is_transfer: bool) -> Fault {
-    match errno {
-        // A flush that finds no space has lost pages, of which nobody can say which.
-        Errno::NOSPC | Errno::DQUOT | Errno::FBIG if is_transfer => Fault::NoSpace,
-        Errno::NODEV | Errno::NXIO | Errno::NOMEDIUM | Errno::SHUTDOWN | Errno::BADFD => {
-            Fault::Gone
-        }
-        _ => Fault::Io,
-    }
-}
-
-/// Parts of one request, for tests and simple engines.
-#[must_use]
-pub fn parts(list: &[Segment]) -> Segments {
-    SmallVec::from_slice(list)
-}
-
-/// Zeros that are stored at a time where nothing can be discarded.
-const ZEROS_BYTES: usize = 1 << 20;
-
-/// How often one request is started again because the kernel asked for it. `EAGAIN` comes from
-/// queues that are full for microseconds; a thousand of them are a fault.
-const RETRIES_MAX: u32 = 1000;

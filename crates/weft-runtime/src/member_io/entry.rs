@@ -1,0 +1,149 @@
+//! A member of `MemberIo`: its open file, its damage, and what waits for it.
+
+use std::collections::VecDeque;
+
+use weft_engine::{MemberOp, Segments};
+use weft_units::Sectors;
+
+use crate::buffers::{Mapping, Slab};
+use crate::devices::{Access, Damage, Medium, OpenMember};
+use crate::ring::RingOp;
+use crate::threads::punch;
+
+pub(super) struct Entry {
+    pub(super) member: OpenMember,
+    /// A member of memory that is read and written at once.
+    pub(super) mapping: Option<Mapping>,
+    /// Whether `RWF_DSYNC` works.
+    pub(super) dsync: bool,
+    /// A flush or durable write failed.
+    pub(super) lost: bool,
+    /// It became shorter than it was.
+    pub(super) gone: bool,
+    /// It was said that its file was deleted.
+    pub(super) deleted: bool,
+    /// Writes that the ring has.
+    pub(super) writing: u32,
+    /// Operations that the ring has, and places in it that `MemberIo::released` promises.
+    pub(super) in_ring: usize,
+    /// What is more than its share of the ring, in order.
+    pub(super) held: VecDeque<RingOp>,
+    /// The operation whose flush is running.
+    pub(super) flushing: Option<u32>,
+    /// Operations whose flush is next.
+    pub(super) flush_next: VecDeque<u32>,
+}
+
+impl Entry {
+    pub(super) fn new(member: OpenMember, mapping: Option<Mapping>) -> Self {
+        Self {
+            member,
+            mapping,
+            dsync: true,
+            lost: false,
+            gone: false,
+            deleted: false,
+            writing: 0,
+            in_ring: 0,
+            held: VecDeque::new(),
+            flushing: None,
+            flush_next: VecDeque::new(),
+        }
+    }
+
+    /// Finds out whether the member has become shorter, or its file was deleted.
+    pub(super) fn look(&mut self) {
+        if self.gone {
+            return;
+        }
+        let Damage { is_cut, is_deleted } = self.member.damage();
+        if is_cut {
+            self.set_gone();
+        }
+        if is_deleted && !std::mem::replace(&mut self.deleted, true) {
+            tracing::warn!(
+                member = %self.member.info().label,
+                "the member's file was deleted: it is used until it is closed, and lost then; \
+                 add another member and remove this one",
+            );
+        }
+    }
+
+    pub(super) fn set_gone(&mut self) {
+        if !std::mem::replace(&mut self.gone, true) {
+            tracing::error!(
+                member = %self.member.info().label,
+                "the member has become shorter: expected {} from byte {} on; it is not used any more",
+                self.member.info().size.bytes(),
+                self.member.start().0,
+            );
+        }
+    }
+
+    pub(super) fn is_device(&self) -> bool {
+        self.member.medium() == Medium::BlockDevice
+    }
+
+    /// Whether a read reaches behind the end of a cut image: of a member that was found too short
+    /// for its array when it was assembled, read-only. A member that became shorter since answers
+    /// `Gone`.
+    pub(super) fn is_behind_cut(&self, op: &MemberOp) -> bool {
+        let MemberOp::Read { at, into } = op else { return false };
+        let len: u64 = into.iter().map(|segment| u64::from(segment.len)).sum();
+        at.bytes().0.saturating_add(len) > self.member.info().size.bytes().0
+    }
+
+    /// Holds a request against what the member is.
+    pub(super) fn check(&self, op: &MemberOp) {
+        let bytes =
+            |segments: &Segments| segments.iter().map(|segment| u64::from(segment.len)).sum();
+        let (at, len, writes): (Sectors, u64, bool) = match op {
+            MemberOp::Discard { at, len, .. } => (*at, len.bytes().0, true),
+            MemberOp::Flush => return,
+            MemberOp::Read { at, into } => (*at, bytes(into), false),
+            MemberOp::Write { at, from, .. } => (*at, bytes(from), true),
+            MemberOp::WriteMetadata { at, bytes } => (*at, bytes.len() as u64, true),
+        };
+        let info = self.member.info();
+        let end = at.bytes().0.checked_add(len).expect("sectors of a member");
+        assert!(end <= info.size.bytes().0, "{}: request ends at {end}", info.label);
+        assert!(
+            !writes || self.member.access() == Access::ReadWrite,
+            "{}: write to a member that was opened read-only",
+            info.label
+        );
+    }
+
+    /// Does a request to memory, which cannot fail and keeps nothing to be flushed.
+    pub(super) fn perform(&self, mapping: &Mapping, slab: &mut Slab, op: MemberOp) {
+        let start = self.member.start().0;
+        match op {
+            MemberOp::Discard { at, len, .. } => {
+                let at = start + at.bytes().0;
+                if let Err(errno) = punch(self.member.file(), at, len.bytes().0) {
+                    // Memory of this process has room for zeros, and they are as good.
+                    tracing::debug!(%errno, "no hole in memory");
+                    mapping.zero(at, len.bytes().0);
+                }
+            }
+            MemberOp::Flush => {}
+            MemberOp::Read { at, into } => {
+                let mut at = start + at.bytes().0;
+                for segment in into {
+                    mapping.copy_out(at, slab.bytes_mut(segment));
+                    at += u64::from(segment.len);
+                }
+            }
+            MemberOp::Write { at, from, .. } => {
+                let mut at = start + at.bytes().0;
+                for segment in from {
+                    mapping.copy_in(at, slab.bytes(segment));
+                    at += u64::from(segment.len);
+                }
+            }
+            MemberOp::WriteMetadata { at, bytes } => {
+                mapping.copy_in(start + at.bytes().0, &bytes);
+            }
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! Member requests that have no answer yet: the stage of each, and what comes after it.
+
+use rustix::io::Errno;
+use weft_engine::{Fault, Token};
+use weft_units::MemberIndex;
+
+use super::entry::Entry;
+use crate::buffers::{AlignedBytes, Buffer};
+use crate::devices::IoMode;
+
+pub(super) struct Operation {
+    pub(super) token: Token,
+    pub(super) member: MemberIndex,
+    pub(super) kind: Kind,
+    pub(super) stage: Stage,
+    /// While it is not with the ring.
+    pub(super) buffer: Option<Buffer>,
+    pub(super) offset: u64,
+    pub(super) len: usize,
+    pub(super) moved: usize,
+    pub(super) retries: u32,
+    pub(super) aborted: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Discard { durable: bool },
+    Flush,
+    Read,
+    Write { durable: bool },
+    WriteMetadata,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stage {
+    Discard,
+    FlushAfter,
+    FlushBefore,
+    Transfer { dsync: bool },
+}
+
+pub(super) enum Next {
+    Finish(Result<(), Fault>),
+    Stage(Stage),
+}
+
+impl Stage {
+    pub(super) fn is_flush(self) -> bool {
+        matches!(self, Self::FlushAfter | Self::FlushBefore)
+    }
+}
+
+impl Operation {
+    /// After an operation of the ring that succeeded.
+    pub(super) fn on_success(&mut self, moved: usize, entry: Option<&Entry>) -> Next {
+        match self.stage {
+            Stage::Discard => match self.kind {
+                Kind::Discard { durable: true } => Next::Stage(Stage::FlushAfter),
+                _ => Next::Finish(Ok(())),
+            },
+            Stage::FlushAfter => Next::Finish(Ok(())),
+            Stage::FlushBefore => Next::Stage(Stage::Transfer { dsync: false }),
+            Stage::Transfer { .. } => self.on_moved(moved, entry),
+        }
+    }
+
+    /// After an operation of the ring that failed: another try, another way, or the end.
+    pub(super) fn on_error(&mut self, errno: Errno, entry: Option<&mut Entry>) -> Next {
+        let stage = self.stage;
+        let dsync = stage == Stage::Transfer { dsync: true };
+        match errno {
+            Errno::CANCELED if self.aborted => Next::Finish(Err(Fault::Aborted)),
+            Errno::INTR | Errno::AGAIN | Errno::CANCELED if self.may_retry() => Next::Stage(stage),
+            Errno::OPNOTSUPP | Errno::INVAL if dsync => {
+                if let Some(entry) = entry {
+                    tracing::warn!(
+                        member = %entry.member.info().label,
+                        "RWF_DSYNC refused; durable writes are followed by a flush"
+                    );
+                    entry.dsync = false;
+                }
+                Next::Stage(Stage::Transfer { dsync: false })
+            }
+            // Other members may have discarded theirs: the volume relies on zeros.
+            Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL if stage == Stage::Discard => {
+                tracing::debug!("discard refused; zeros are stored");
+                let len = self.len.min(ZEROS_BYTES);
+                self.buffer = Some(Buffer::Owned(AlignedBytes::zeroed(len)));
+                Next::Stage(Stage::Transfer { dsync: false })
+            }
+            errno => {
+                let fault = match fault_of(errno, !stage.is_flush()) {
+                    // It ends before the place: it has become smaller, or it was pulled.
+                    Fault::NoSpace if entry.as_ref().is_some_and(|entry| entry.is_device()) => {
+                        Fault::Gone
+                    }
+                    fault => fault,
+                };
+                tracing::warn!(
+                    member = entry.as_ref().map_or("", |entry| entry.member.info().label.as_str()),
+                    ?fault,
+                    "member request failed: {errno}"
+                );
+                if (stage.is_flush() || dsync)
+                    && fault != Fault::NoSpace
+                    && let Some(entry) = entry
+                {
+                    entry.lost = true;
+                }
+                Next::Finish(Err(fault))
+            }
+        }
+    }
+
+    /// After a transfer that moved some bytes.
+    fn on_moved(&mut self, moved: usize, entry: Option<&Entry>) -> Next {
+        assert!(moved <= self.len - self.moved, "more was moved than asked for");
+        if self.moved + moved == self.len {
+            let dsync = self.stage == Stage::Transfer { dsync: true };
+            let durable = match self.kind {
+                Kind::Discard { durable } | Kind::Write { durable } => durable,
+                Kind::Flush | Kind::Read => false,
+                Kind::WriteMetadata => true,
+            };
+            self.moved = self.len;
+            return if durable && !dsync {
+                Next::Stage(Stage::FlushAfter)
+            } else {
+                Next::Finish(Ok(()))
+            };
+        }
+        // O_DIRECT goes on only at a block; what is above it is moved again.
+        let block = match entry {
+            Some(entry) if entry.member.mode() == IoMode::Direct => {
+                entry.member.info().logical_block as usize
+            }
+            _ => 1,
+        };
+        let rounded = (self.moved + moved) / block * block;
+        if rounded == self.moved && !self.may_retry() {
+            return Next::Finish(Err(Fault::Io));
+        }
+        self.moved = rounded;
+        Next::Stage(self.stage)
+    }
+
+    fn may_retry(&mut self) -> bool {
+        self.retries += 1;
+        self.retries <= RETRIES_MAX
+    }
+}
+
+fn fault_of(errno: Errno, is_transfer: bool) -> Fault {
+    match errno {
+        // A flush that finds no space has lost pages, of which nobody can say which.
+        Errno::NOSPC | Errno::DQUOT | Errno::FBIG if is_transfer => Fault::NoSpace,
+        Errno::NODEV | Errno::NXIO | Errno::NOMEDIUM | Errno::SHUTDOWN | Errno::BADFD => {
+            Fault::Gone
+        }
+        _ => Fault::Io,
+    }
+}
+
+/// Zeros that are stored at a time where nothing can be discarded.
+pub(super) const ZEROS_BYTES: usize = 1 << 20;
+
+/// How often one request is started again because the kernel asked for it. `EAGAIN` comes from
+/// queues that are full for microseconds; a thousand of them are a fault.
+pub(super) const RETRIES_MAX: u32 = 1000;
