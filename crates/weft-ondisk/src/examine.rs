@@ -31,7 +31,34 @@ impl Super1 {
         line("Creation Time", date(self.ctime));
         line("Raid Level", self.level.to_string());
         line("Raid Devices", self.raid_disks.to_string());
+        self.describe_places(member_size, &mut line);
+        let state = if self.resync_offset.is_clean() { "clean" } else { "active" };
+        line("State", state.to_owned());
+        line("Device UUID", self.device_uuid.to_string());
+        self.describe_logs(&mut line);
+        line("Checksum", format!("{:x} - correct", self.checksum()));
+        line("Events", self.events.to_string());
+        let meaningful = match self.level {
+            Level::Linear | Level::Raid1 | Level::Raid4 => false,
+            Level::Raid0 => self.feature_map.contains(Features::RAID0_LAYOUT),
+            Level::Raid5 | Level::Raid6 | Level::Raid10 => true,
+        };
+        if meaningful {
+            let layout = layout_id::name(self.level, self.layout);
+            line("Layout", layout.unwrap_or_else(|| format!("{:#x}", self.layout)));
+        }
+        match self.level {
+            Level::Raid1 => {}
+            Level::Linear => line("Rounding", kib(self.chunk)),
+            _ => line("Chunk Size", kib(self.chunk)),
+        }
+        line("Device Role", self.describe_role());
+        line("Array State", self.describe_slots());
+        lines
+    }
 
+    /// Sizes, and where data and superblock lie.
+    fn describe_places(&self, member_size: Sectors, line: &mut impl FnMut(&str, String)) {
         line("Avail Dev Size", format!("{} sectors{}", self.data_size.0, human(self.data_size)));
         if let Some(size) = self.array_size() {
             line("Array Size", format!("{} KiB{}", size.0 / 2, human(size)));
@@ -57,10 +84,10 @@ impl Super1 {
                 line("Unused Space", format!("before={before} sectors, after={after} sectors"));
             }
         }
-        let state = if self.resync_offset.is_clean() { "clean" } else { "active" };
-        line("State", state.to_owned());
-        line("Device UUID", self.device_uuid.to_string());
+    }
 
+    /// Bitmap, logs, reshape and flags, and when they were written.
+    fn describe_logs(&self, line: &mut impl FnMut(&str, String)) {
         if let Some(offset) = self.bitmap_offset() {
             line("Internal Bitmap", format!("{offset} sectors from superblock"));
         }
@@ -68,7 +95,7 @@ impl Super1 {
             let (size, offset) = (ppl.size, ppl.offset);
             line("PPL", format!("{size} sectors at offset {offset} sectors from superblock"));
         }
-        self.describe_reshape(&mut line);
+        self.describe_reshape(line);
         let flags: Vec<&str> = [(1, "write-mostly"), (2, "failfast")]
             .into_iter()
             .filter(|(bit, _)| self.devflags & bit != 0)
@@ -90,26 +117,6 @@ impl Super1 {
                 ),
             );
         }
-        line("Checksum", format!("{:x} - correct", self.checksum()));
-        line("Events", self.events.to_string());
-
-        let meaningful = match self.level {
-            Level::Linear | Level::Raid1 | Level::Raid4 => false,
-            Level::Raid0 => self.feature_map.contains(Features::RAID0_LAYOUT),
-            Level::Raid5 | Level::Raid6 | Level::Raid10 => true,
-        };
-        if meaningful {
-            let layout = layout_id::name(self.level, self.layout);
-            line("Layout", layout.unwrap_or_else(|| format!("{:#x}", self.layout)));
-        }
-        match self.level {
-            Level::Raid1 => {}
-            Level::Linear => line("Rounding", kib(self.chunk)),
-            _ => line("Chunk Size", kib(self.chunk)),
-        }
-        line("Device Role", self.describe_role());
-        line("Array State", self.describe_slots());
-        lines
     }
 
     fn describe_reshape(&self, line: &mut impl FnMut(&str, String)) {

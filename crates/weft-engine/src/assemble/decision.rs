@@ -202,7 +202,7 @@ impl Decision<'_> {
         Ok(())
     }
 
-    /// Whether everything that the members use is understood well enough; without those whose own
+    /// The members with everything that they use understood well enough; without those whose own
     /// logs are not.
     fn understood(
         &mut self,
@@ -211,82 +211,82 @@ impl Decision<'_> {
     ) -> Result<Vec<(Member, Role)>, Refused> {
         let mut understood = Vec::new();
         for (member, role) in current {
-            let features = member.superblock.features();
-            let found = format!(
-                "{}: superblock feature_map at byte 8: found {features}",
-                member.info.label
-            );
-            if features.contains(Features::RESHAPE) {
-                let text = format!("{found}, expected no reshape");
-                return Err(self.refused(AssemblyState::Reshaping, text));
+            self.features_allowed(&member, role)?;
+            match self.reason_unused(&member) {
+                Some(reason) => self.drop(member.info, reason),
+                None => understood.push((member, role)),
             }
-            if !self.options.read_only && features.contains(Features::REPLACEMENT) {
-                let text = format!("{found}, expected no member that replaces another");
-                return Err(self.refused(AssemblyState::Replacing, text));
-            }
-            if !self.options.read_only
-                && let Some(reason) = member.superblock.refuses_writing().first()
-            {
-                let state = match reason.name {
-                    "PPL" | "MULTI_PPL" | "JOURNAL" => AssemblyState::WriteLogged,
-                    "BADBLOCKS" => AssemblyState::WriteBadBlocks,
-                    "magic" => AssemblyState::WriteForeign,
-                    _ => AssemblyState::WriteUnknown,
-                };
-                let text = format!(
-                    "{}: superblock {}: found {}, expected none for writing",
-                    member.info.label, reason.name, reason.what
-                );
-                return Err(self.refused(state, text));
-            }
-            let has_data = matches!(role, Role::Active(_));
-            if has_data && features.contains(Features::BITMAP) && !self.options.read_only {
-                self.writable_beside_bitmap(&member)?;
-            }
-            if features.contains(Features::REPLACEMENT) {
-                self.drop(member.info, "is being filled to replace another".to_owned());
-                continue;
-            }
-            match &member.logs.bad_blocks {
-                Some(Err(error)) => {
-                    let reason = error.clone();
-                    self.drop(member.info, reason);
-                    continue;
-                }
-                Some(Ok(bad)) if !bad.is_empty() => {
-                    self.note(
-                        AssemblyState::BadBlocks,
-                        format!(
-                            "{}: bad-block log: found {} ranges; they are computed from the others",
-                            member.info.label,
-                            bad.ranges().len()
-                        ),
-                    );
-                }
-                Some(Ok(_)) | None => {}
-            }
-            if let Some(end) = member.cut_at {
-                let text = format!(
-                    "superblock data_offset {} and size {}: found a member of {end}, expected {}",
-                    member.superblock.data_offset(),
-                    member.superblock.used_size(),
-                    member.info.size,
-                );
-                if !self.options.read_only {
-                    let way = "weft cat and serve --read-only compute its end from the others";
-                    self.drop(member.info, format!("{text}; {way}"));
-                    continue;
-                }
-                let label = &member.info.label;
-                self.note(
-                    AssemblyState::BadBlocks,
-                    format!("{label}: {text}; what lies behind is computed"),
-                );
-            }
-            understood.push((member, role));
         }
         self.same_bitmaps(&understood, reference);
         Ok(understood)
+    }
+
+    /// Refuses an array with a member whose features weft cannot read, or not write.
+    fn features_allowed(&mut self, member: &Member, role: Role) -> Result<(), Refused> {
+        let features = member.superblock.features();
+        let label = &member.info.label;
+        let found = format!("{label}: superblock feature_map at byte 8: found {features}");
+        if features.contains(Features::RESHAPE) {
+            let text = format!("{found}, expected no reshape");
+            return Err(self.refused(AssemblyState::Reshaping, text));
+        }
+        if self.options.read_only {
+            return Ok(());
+        }
+        if features.contains(Features::REPLACEMENT) {
+            let text = format!("{found}, expected no member that replaces another");
+            return Err(self.refused(AssemblyState::Replacing, text));
+        }
+        if let Some(reason) = member.superblock.refuses_writing().first() {
+            let state = match reason.name {
+                "PPL" | "MULTI_PPL" | "JOURNAL" => AssemblyState::WriteLogged,
+                "BADBLOCKS" => AssemblyState::WriteBadBlocks,
+                "magic" => AssemblyState::WriteForeign,
+                _ => AssemblyState::WriteUnknown,
+            };
+            let text = format!(
+                "{label}: superblock {}: found {}, expected none for writing",
+                reason.name, reason.what
+            );
+            return Err(self.refused(state, text));
+        }
+        if matches!(role, Role::Active(_)) && features.contains(Features::BITMAP) {
+            self.writable_beside_bitmap(member)?;
+        }
+        Ok(())
+    }
+
+    /// Why a member cannot be used, none if it can; notes for those that can in part.
+    fn reason_unused(&mut self, member: &Member) -> Option<String> {
+        let label = &member.info.label;
+        if member.superblock.features().contains(Features::REPLACEMENT) {
+            return Some("is being filled to replace another".to_owned());
+        }
+        match &member.logs.bad_blocks {
+            Some(Err(error)) => return Some(error.clone()),
+            Some(Ok(bad)) if !bad.is_empty() => {
+                let count = bad.ranges().len();
+                let text = format!(
+                    "{label}: bad-block log: found {count} ranges; they are computed from the others"
+                );
+                self.note(AssemblyState::BadBlocks, text);
+            }
+            Some(Ok(_)) | None => {}
+        }
+        let end = member.cut_at?;
+        let text = format!(
+            "superblock data_offset {} and size {}: found a member of {end}, expected {}",
+            member.superblock.data_offset(),
+            member.superblock.used_size(),
+            member.info.size,
+        );
+        if !self.options.read_only {
+            let way = "weft cat and serve --read-only compute its end from the others";
+            return Some(format!("{text}; {way}"));
+        }
+        let text = format!("{label}: {text}; what lies behind is computed");
+        self.note(AssemblyState::BadBlocks, text);
+        None
     }
 
     /// Whether the array may be written without keeping this member's bitmap up to date: all who
@@ -346,75 +346,77 @@ impl Decision<'_> {
         let known = if disputed { unmistakable(&pool, freshest) } else { Vec::new() };
         let mut current = Vec::new();
         for member in pool {
-            let superblock = &member.superblock;
-            let label = &member.info.label;
-            let events = superblock.events();
-            let role = match superblock.own_role() {
+            let role = match member.superblock.own_role() {
                 Ok(role) => role,
                 Err(error) => {
-                    let reason = format!("role: {error}");
-                    self.drop(member.info, reason);
+                    self.drop(member.info, format!("role: {error}"));
                     continue;
                 }
             };
-            let in_reference = freshest.role(superblock.dev_number());
-            match role {
-                // Its number may be another's by now; then it is of an earlier time.
-                Role::Spare if in_reference == Ok(Role::Spare) => {
-                    current.push((member, role));
-                    continue;
-                }
-                Role::Spare => {
-                    let reason = format!(
-                        "{} knows its number as that of {}; add it again to use it",
-                        reference.info.label,
-                        role_name(in_reference.ok()),
-                    );
-                    self.drop(member.info, reason);
-                    continue;
-                }
-                Role::Faulty => {
-                    self.drop(member.info, "its own superblock says that it failed".to_owned());
-                    continue;
-                }
-                Role::Active(_) | Role::Journal => {}
+            match self.reason_not_current(&member, role, reference, &known)? {
+                Some(reason) => self.drop(member.info, reason),
+                None => current.push((member, role)),
             }
-            let called_faulty = in_reference == Ok(Role::Faulty);
-            if called_faulty
-                && superblock.role(freshest.dev_number()) == Ok(Role::Faulty)
-                && !known.iter().any(|(number, slot)| superblock.role(*number) == Ok(*slot))
-            {
-                let found = format!(
-                    "{label} and {} each say that the other failed (events {events} and {}): both \
-                     halves were used on their own",
-                    reference.info.label,
-                    freshest.events()
-                );
-                return Err(self.refused(AssemblyState::SplitBrain, found));
-            }
-            if events.saturating_add(1) < freshest.events() {
-                let reason = format!(
-                    "stale: events {events}, the array is at {}; add it again to rebuild it",
-                    freshest.events()
-                );
-                self.drop(member.info, reason);
-                continue;
-            }
-            // A failure is recorded on the others only, so at equal events the others are believed
-            // as well. (The kernel believes the member itself there.)
-            if in_reference != Ok(role) {
-                let reason = format!(
-                    "{} says of it: {}; its own superblock says {}",
-                    reference.info.label,
-                    role_name(in_reference.ok()),
-                    role_name(Some(role)),
-                );
-                self.drop(member.info, reason);
-                continue;
-            }
-            current.push((member, role));
         }
         Ok(current)
+    }
+
+    /// Why a member of this role is not believed, none if it is: the reference decides, of a
+    /// disputed array with the numbers and slots that are `known`.
+    fn reason_not_current(
+        &mut self,
+        member: &Member,
+        role: Role,
+        reference: &Member,
+        known: &[(u32, Role)],
+    ) -> Result<Option<String>, Refused> {
+        let (superblock, freshest) = (&member.superblock, &reference.superblock);
+        let (label, events) = (&member.info.label, superblock.events());
+        let in_reference = freshest.role(superblock.dev_number());
+        match role {
+            // Its number may be another's by now; then it is of an earlier time.
+            Role::Spare if in_reference == Ok(Role::Spare) => return Ok(None),
+            Role::Spare => {
+                return Ok(Some(format!(
+                    "{} knows its number as that of {}; add it again to use it",
+                    reference.info.label,
+                    role_name(in_reference.ok()),
+                )));
+            }
+            Role::Faulty => {
+                return Ok(Some("its own superblock says that it failed".to_owned()));
+            }
+            Role::Active(_) | Role::Journal => {}
+        }
+        if in_reference == Ok(Role::Faulty)
+            && superblock.role(freshest.dev_number()) == Ok(Role::Faulty)
+            && !known.iter().any(|(number, slot)| superblock.role(*number) == Ok(*slot))
+        {
+            let found = format!(
+                "{label} and {} each say that the other failed (events {events} and {}): both \
+                 halves were used on their own",
+                reference.info.label,
+                freshest.events()
+            );
+            return Err(self.refused(AssemblyState::SplitBrain, found));
+        }
+        if events.saturating_add(1) < freshest.events() {
+            return Ok(Some(format!(
+                "stale: events {events}, the array is at {}; add it again to rebuild it",
+                freshest.events()
+            )));
+        }
+        // A failure is recorded on the others only, so at equal events the others are believed
+        // as well. (The kernel believes the member itself there.)
+        if in_reference != Ok(role) {
+            return Ok(Some(format!(
+                "{} says of it: {}; its own superblock says {}",
+                reference.info.label,
+                role_name(in_reference.ok()),
+                role_name(Some(role)),
+            )));
+        }
+        Ok(None)
     }
 
     /// Refuses a RAID0 of members of different sizes that does not say how they are laid out.

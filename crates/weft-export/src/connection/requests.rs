@@ -62,76 +62,33 @@ impl Connection {
         request: weft_nbd::NbdRequest,
         looks: &mut Looks,
     ) -> bool {
-        let mut discard = false;
-        let (op, start, len, fua) = match request.op {
-            Op::BlockStatus { .. } if !self.poisoned && !looks.may_look(self.client) => {
+        if self.is_hole(driver, &request) {
+            self.codec.reply_hole(&request);
+            return true;
+        }
+        let Some(mut open) = Open::new(request) else {
+            let looks_for_holes = matches!(request.op, Op::BlockStatus { .. });
+            if looks_for_holes && !self.poisoned && !looks.may_look(self.client) {
                 self.yielded = true;
                 return false;
             }
-            Op::BlockStatus { .. } | Op::Cache { .. } => {
-                looks.take(self.answer_here(driver, &request));
-                return true;
-            }
-            Op::Read { .. } if self.is_hole(driver, &request) => {
-                self.codec.reply_hole(&request);
-                return true;
-            }
-            Op::Flush => (RequestOp::Flush, 0, 0, false),
-            Op::Read { offset, len, .. } => (RequestOp::Read, offset, u64::from(len), false),
-            Op::Write { offset, len, fua } => (RequestOp::Write, offset, u64::from(len), fua),
-            Op::Trim { offset, len, fua } => (RequestOp::Trim, offset, len, fua),
-            Op::WriteZeroes { offset, len, fua, no_hole, .. } => {
-                discard = !no_hole;
-                (RequestOp::WriteZeroes, offset, len, fua)
-            }
+            looks.take(self.answer_here(driver, &request));
+            return true;
         };
-        // They take no memory of their own, so that nothing else bounds how many wait for each
-        // other.
+        open.error = self.poisoned.then_some(NbdError::Io);
+        let (op, len) = (open.op, open.len);
+        // Long requests take no memory of their own, so that nothing else bounds how many wait for
+        // each other.
         if is_long(op) && self.long >= LONG_MAX {
             return false;
         }
-        // What comes after it waits too, so that the engine sees requests that overlap in their
-        // order.
+        // Later requests wait too, so that the engine sees requests that overlap in their order.
         let needs_turn = is_sliced(op, len) && !self.poisoned;
         if needs_turn && !driver.turns_mut().begin(self.client, tag_of(self.next_slot(), 0)) {
             return false;
         }
-        let mut open = Open {
-            request,
-            op,
-            fua,
-            discard,
-            start,
-            len,
-            pieces: SmallVec::new(),
-            received: 0,
-            submitted: 0,
-            outstanding: 0,
-            error: self.poisoned.then_some(NbdError::Io),
-            streamed: false,
-            streamed_bytes: 0,
-            queued: false,
-            header: None,
-        };
-        let has_payload = matches!(op, RequestOp::Read | RequestOp::Write);
-        if has_payload && open.error.is_none() {
-            let whole = self.charged + len <= self.credit
-                && match op {
-                    RequestOp::Write => match open.take_next(driver, self.client) {
-                        Some(piece) => {
-                            self.held += piece.run.count;
-                            true
-                        }
-                        None => false,
-                    },
-                    _ => self.take_whole(driver, start, len, &mut open.pieces),
-                };
-            if !whole {
-                if self.held > 0 || self.charged > 0 {
-                    return false;
-                }
-                open.streamed = true;
-            }
+        if !self.take_frames(driver, &mut open) {
+            return false;
         }
         self.long += usize::from(is_long(op));
         let slot = self.next_slot();
@@ -150,6 +107,30 @@ impl Connection {
         } else if op != RequestOp::Write {
             self.submit(driver, slot);
         }
+        true
+    }
+
+    /// Takes frames for the payload of a request that begins, all of a read's or the first of a
+    /// write's. A request that is too large for that is streamed; false while others hold memory
+    /// that it can wait for.
+    fn take_frames(&mut self, driver: &mut Driver, open: &mut Open) -> bool {
+        let has_payload = matches!(open.op, RequestOp::Read | RequestOp::Write);
+        if !has_payload || open.error.is_some() {
+            return true;
+        }
+        let (start, len) = (open.start, open.len);
+        let is_taken = self.charged + len <= self.credit
+            && match open.op {
+                RequestOp::Write => open
+                    .take_next(driver, self.client)
+                    .inspect(|piece| self.held += piece.run.count)
+                    .is_some(),
+                _ => self.take_whole(driver, start, len, &mut open.pieces),
+            };
+        if !is_taken && (self.held > 0 || self.charged > 0) {
+            return false;
+        }
+        open.streamed = !is_taken;
         true
     }
 
@@ -400,6 +381,39 @@ impl Piece {
 }
 
 impl Open {
+    /// A request for the engine, of which nothing is done yet; none if it needs no engine.
+    fn new(request: weft_nbd::NbdRequest) -> Option<Self> {
+        let mut discard = false;
+        let (op, start, len, fua) = match request.op {
+            Op::BlockStatus { .. } | Op::Cache { .. } => return None,
+            Op::Flush => (RequestOp::Flush, 0, 0, false),
+            Op::Read { offset, len, .. } => (RequestOp::Read, offset, u64::from(len), false),
+            Op::Write { offset, len, fua } => (RequestOp::Write, offset, u64::from(len), fua),
+            Op::Trim { offset, len, fua } => (RequestOp::Trim, offset, len, fua),
+            Op::WriteZeroes { offset, len, fua, no_hole, .. } => {
+                discard = !no_hole;
+                (RequestOp::WriteZeroes, offset, len, fua)
+            }
+        };
+        Some(Self {
+            request,
+            op,
+            fua,
+            discard,
+            start,
+            len,
+            pieces: SmallVec::new(),
+            received: 0,
+            submitted: 0,
+            outstanding: 0,
+            error: None,
+            streamed: false,
+            streamed_bytes: 0,
+            queued: false,
+            header: None,
+        })
+    }
+
     /// Bytes before the present pieces.
     pub(super) fn done_before(&self) -> u64 {
         self.pieces.first().map_or(self.received, |piece| piece.start - self.start)
