@@ -165,6 +165,18 @@ fn a_damaged_first_table_gives_way_to_the_second_and_a_file_of_that_name_wins() 
     exits(path, 0, &["examine", "disk@1M+8M"]);
 }
 
+/// The first command that `rescue` names for an array prints this content.
+fn reads(dir: &Path, array: &serde_json::Value, content: &[u8]) {
+    let next = array["commands"][0].as_str().unwrap();
+    let arguments: Vec<&str> = next
+        .split(' ')
+        .filter(|word| !word.starts_with('>'))
+        .map(|word| word.trim_matches('\''))
+        .collect();
+    let seen = common::weft(dir, &arguments[1..]);
+    assert!(seen.status.success() && seen.stdout == content, "{next}: {:?}", seen.stderr);
+}
+
 #[test]
 fn rescue_puts_together_what_is_on_disks_and_names_the_next_command() {
     use std::os::unix::fs::FileExt;
@@ -183,16 +195,6 @@ fn rescue_puts_together_what_is_on_disks_and_names_the_next_command() {
     std::fs::remove_file(path.join("serve.log")).unwrap();
     let before = contents(path);
 
-    let reads = |found: &serde_json::Value| {
-        let next = found["commands"][0].as_str().unwrap();
-        let arguments: Vec<&str> = next
-            .split(' ')
-            .filter(|word| !word.starts_with('>'))
-            .map(|word| word.trim_matches('\''))
-            .collect();
-        let seen = common::weft(path, &arguments[1..]);
-        assert!(seen.status.success() && seen.stdout == content, "{next}: {:?}", seen.stderr);
-    };
     let found = json(path, &["rescue", "--json", "disk", "old", "plain"]);
     let array = &found["arrays"][0];
     assert_eq!(found["arrays"].as_array().unwrap().len(), 1, "{found}");
@@ -204,7 +206,7 @@ fn rescue_puts_together_what_is_on_disks_and_names_the_next_command() {
         .collect();
     assert_eq!(names, ["disk#1", "disk#2", "old#5", "plain@524288+8388608"]);
     assert_eq!(array["members"][3]["where"], "in no partition");
-    reads(array);
+    reads(path, array, &content);
     let text = exits(path, 0, &["rescue", "disk", "plain"]).out;
     for says in [
         "disk: 26 MiB, GUID partition table: 1 (bytes 1048576+8388608, Linux RAID), 2 ",
@@ -244,7 +246,7 @@ fn rescue_puts_together_what_is_on_disks_and_names_the_next_command() {
     let array = &found["arrays"][0];
     assert_eq!(array["missing_slots"], serde_json::json!([3]), "{found}");
     assert_eq!(array["members"][1]["member"], "disk@9437184+8388608");
-    reads(array);
+    reads(path, array, &content);
     for (name, bytes) in before.iter().filter(|(name, _)| !name.ends_with("disk")) {
         assert!(std::fs::read(name).unwrap() == *bytes, "{}", name.display());
     }

@@ -75,7 +75,7 @@ fn check(array: &str, member: usize, rows: &[(&[Edit], &str)]) {
 const SLOT_5: usize = 5;
 
 #[test]
-fn each_broken_field_of_a_raid5_member_is_named() {
+fn each_broken_place_and_size_of_a_raid5_member_is_named() {
     check(
         "raid5-4x64k-ls",
         0,
@@ -134,6 +134,16 @@ fn each_broken_field_of_a_raid5_member_is_named() {
             (&[u64_at(128, 9)], ""),
             (&[u64_at(128, 2049)], "data_size"),
             (&[u64_at(80, 2000)], ""), // rounded down, with a warning
+        ],
+    );
+}
+
+#[test]
+fn each_broken_feature_role_and_log_of_a_raid5_member_is_named() {
+    check(
+        "raid5-4x64k-ls",
+        0,
+        &[
             // features that exclude each other
             (&[u32_at(8, 0x201), i32_at(96, 8)], "feature_map"),
             (&[u32_at(8, 0x401)], "feature_map"),

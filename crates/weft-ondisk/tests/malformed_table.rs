@@ -241,10 +241,13 @@ fn every_row_of_the_reference_is_decided() {
     let mut table = Table::default();
     identity(&mut table);
     geometry(&mut table);
+    chunks_and_sizes(&mut table);
     areas(&mut table);
     progress_and_roles(&mut table);
     bitmaps(&mut table);
-    logs(&mut table);
+    bad_block_logs(&mut table);
+    partial_parity_logs(&mut table);
+    partial_parity_entries(&mut table);
     journals_and_reshapes(&mut table);
     old_superblocks(&mut table);
 
@@ -375,6 +378,9 @@ fn geometry(table: &mut Table) {
             format!("superblock layout at byte 76: found {layout:#x}, expected a layout");
         table.row(15, "far sets", new("raid10-4-n2", &[w32(76, layout)]), &expected);
     }
+}
+
+fn chunks_and_sizes(table: &mut Table) {
     let chunk = "superblock chunksize at byte 88: found 0, expected";
     for array in ["raid0-3x64k", "raid4-4x32k", "raid5-4x64k-ls", "raid6-4x16k", "raid10-4-n2"] {
         table.row(16, array, new(array, &[w32(88, 0)]), chunk);
@@ -589,7 +595,7 @@ fn bitmaps(table: &mut Table) {
     assert!(BitmapHeader::decode(&[0; 255]).is_err());
 }
 
-fn logs(table: &mut Table) {
+fn bad_block_logs(table: &mut Table) {
     for (what, edits, expected) in [
         (
             "size",
@@ -632,7 +638,9 @@ fn logs(table: &mut Table) {
     let full = bad_blocks(&(0..512).map(full).collect::<Vec<_>>());
     assert!(full.as_ref().unwrap().full);
     table.row(53, "full", full, "accepted");
+}
 
+fn partial_parity_logs(table: &mut Table) {
     const PPL: &str = "raid5-4-ppl";
     for (what, edits, expected) in [
         (
@@ -665,6 +673,9 @@ fn logs(table: &mut Table) {
     edit(&mut many, &[w32(532, sum)]);
     let count = "partial parity log entries_count at byte 528: found 149, expected at most 148";
     table.row(56, "entries_count", PplHeader::parse(&many, 1), count);
+}
+
+fn partial_parity_entries(table: &mut Table) {
     table.row(56, "good", ppl_entry(0, 4096, 4096, 3), "accepted");
     for (what, found, expected) in [
         (
