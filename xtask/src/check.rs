@@ -3,7 +3,8 @@
 use crate::part::{Ending, Report, cargo, run};
 use crate::runner::tests;
 use crate::{
-    circles, deny, deps, instructions, interop, links, map, packages, purity, skips, words,
+    circles, deny, deps, functions, instructions, interop, links, map, packages, purity, skips,
+    words,
 };
 use std::process::Command;
 use std::time::Duration;
@@ -78,6 +79,15 @@ pub(crate) fn instructions(update: bool) -> anyhow::Result<Report> {
     Ok(report)
 }
 
+/// Passed if nothing was found.
+fn none(found: anyhow::Result<Vec<String>>) -> Ending {
+    match found {
+        Ok(found) if found.is_empty() => Ending::Passed,
+        Ok(found) => Ending::Failed(found.join("\n")),
+        Err(error) => Ending::Failed(error.to_string()),
+    }
+}
+
 fn lints(report: &mut Report) {
     report.part("rustfmt", || run(cargo(&["fmt", "--all", "--check"]), HALF_AN_HOUR));
     report.part("clippy", || {
@@ -91,33 +101,15 @@ fn lints(report: &mut Report) {
             (edges, impure) => Ending::Failed(format!("{edges:?} {impure:?}")),
         }
     });
-    report.part("circles between modules", || match circles::found() {
-        Ok(found) if found.is_empty() => Ending::Passed,
-        Ok(found) => Ending::Failed(found.join("\n")),
-        Err(error) => Ending::Failed(error.to_string()),
-    });
+    report.part("circles between modules", || none(circles::found()));
     report.part("skips", || match skips::outside_the_helper() {
         Ok(found) if found.is_empty() => Ending::Passed,
         Ok(found) => Ending::Failed(format!("not by weft_testing::skip: {found:?}")),
         Err(error) => Ending::Failed(error.to_string()),
     });
-    report.part("words and width of prose", || match words::found() {
-        Ok(found) if found.is_empty() => Ending::Passed,
-        Ok(found) => Ending::Failed(found.join("\n")),
-        Err(error) => Ending::Failed(error.to_string()),
-    });
-    report.part("links of documents", || match links::found() {
-        Ok(found) if found.is_empty() => Ending::Passed,
-        Ok(found) => Ending::Failed(found.join("\n")),
-        Err(error) => Ending::Failed(error.to_string()),
-    });
-    report.part("map", || match map::check() {
-        Ok(()) => Ending::Passed,
-        Err(error) => Ending::Failed(error.to_string()),
-    });
-    report.part("licences, bans and sources", || match deny::violations() {
-        Ok(found) if found.is_empty() => Ending::Passed,
-        Ok(found) => Ending::Failed(format!("{found:?}")),
-        Err(error) => Ending::Failed(error.to_string()),
-    });
+    report.part("words and width of prose", || none(words::found()));
+    report.part("length of functions", || none(functions::found()));
+    report.part("links of documents", || none(links::found()));
+    report.part("map", || none(map::check().map(|()| Vec::new())));
+    report.part("licences, bans and sources", || none(deny::violations()));
 }

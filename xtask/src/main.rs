@@ -7,6 +7,7 @@ mod check;
 mod circles;
 mod deny;
 mod deps;
+mod functions;
 mod instructions;
 mod interop;
 mod lines;
