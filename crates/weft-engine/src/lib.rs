@@ -228,10 +228,7 @@ impl Engine {
         self.out.work = Work { turns: 1, ..Work::default() };
         let mut inbox = std::mem::take(&mut self.inbox);
         self.out.work.inputs = inbox.len() as u32;
-        for input in &inbox {
-            self.take_in(input);
-        }
-        inbox.clear();
+        inbox.drain(..).for_each(|input| self.take_in(input));
         // Given back for its allocation, as the list of credit below.
         self.inbox = inbox;
         for volume in &mut self.volumes {
@@ -367,33 +364,34 @@ impl Engine {
         }
     }
 
-    fn take_in(&mut self, input: &Input) {
+    #[inline(always)]
+    fn take_in(&mut self, input: Input) {
         match input {
             Input::Admin(command) => {
                 let reply = match self.volumes.get_mut(command.volume.index()) {
-                    Some(volume) => volume.command(command, &mut self.out),
+                    Some(volume) => volume.command(&command, &mut self.out),
                     None => Some(Err(ReplyError::Invalid("no such volume"))),
                 };
                 if let Some(result) = reply {
                     self.out.reply(command.client, command.tag, result);
                 }
             }
-            Input::Client(request) => self.take_request(request),
+            Input::Client(request) => self.take_request(&request),
             Input::ClientGone(client) => {
-                self.credit.client_gone(*client);
-                self.out.forget_refusals(*client);
+                self.credit.client_gone(client);
+                self.out.forget_refusals(client);
                 for volume in &mut self.volumes {
-                    volume.client_gone(*client);
+                    volume.client_gone(client);
                 }
             }
             Input::Done { token, result } => {
                 // A token that is not out is a bug of the driver, not of whoever it serves.
-                let Some(outstanding) = self.out.take(*token) else {
+                let Some(outstanding) = self.out.take(token) else {
                     panic!("{token:?} is done but was not outstanding")
                 };
                 self.out.work.inputs += outstanding.requests - 1;
                 let volume = &mut self.volumes[outstanding.volume.index()];
-                volume.done(outstanding, result, &mut self.out);
+                volume.done(&outstanding, &result, &mut self.out);
             }
             Input::Wake => {}
         }

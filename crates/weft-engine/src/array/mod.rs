@@ -343,7 +343,7 @@ impl Array {
     }
 
     /// Sends a read or write of these parts, which may be merged with others.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn stage(
         &mut self,
         position: usize,

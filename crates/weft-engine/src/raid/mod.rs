@@ -127,7 +127,7 @@ impl Personality {
     }
 
     /// A part of a member request is done, or was given up.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn part_done(&mut self, part: Who, answer: Answer, cx: &mut Cx<'_>) -> Told {
         each!(self, raid => raid.part_done(part, answer, cx))
     }

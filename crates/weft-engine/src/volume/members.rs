@@ -181,7 +181,7 @@ impl Volume {
                 let (id, owner) = (self.id, request.owner);
                 let given_up = Outstanding::new(id, Some(index), write, owner, request.since);
                 let given_up = Outstanding { at_member: false, ..given_up };
-                self.done(given_up, &Err(Fault::Gone), out);
+                self.done(&given_up, &Err(Fault::Gone), out);
                 continue;
             }
             let parts = match (&request.op, request.owner) {

@@ -148,7 +148,7 @@ impl Volume {
             None if trims => ByteRange::new(range.start.0, 0),
             _ => range,
         };
-        let id = self.enter(&ClientRequest { range, ..*request }, writes, out.now);
+        let id = self.enter(request, range, writes, out.now);
         self.active(id).discarded = discarded;
         if request.op == RequestOp::Flush || (range.len == Bytes::ZERO && request.flags.preflush) {
             self.array.flushes.arrive(FlushFor::Request(id));
@@ -194,7 +194,7 @@ impl Volume {
     /// A token is done.
     pub(crate) fn done(
         &mut self,
-        outstanding: Outstanding,
+        outstanding: &Outstanding,
         value: &Result<Value, Fault>,
         out: &mut Outbox,
     ) {
@@ -217,14 +217,15 @@ impl Volume {
         }
         let result = value.as_ref().map(|_| ()).map_err(|fault| *fault);
         match outstanding.owner {
+            owner if detached => self.freed(owner, out),
             Owner::Compute(job) => {
                 self.with_raid(out, |raid, cx| raid.compute_done(job, value, cx));
             }
-            Owner::Discard(request) if !detached => {
+            Owner::Discard(request) => {
                 self.with_raid(out, |raid, cx| raid.discard_done(request, position, result, cx));
             }
-            Owner::Flush if !detached => self.flush_done(position, result, out),
-            Owner::Superblock if !detached => {
+            Owner::Flush => self.flush_done(position, result, out),
+            Owner::Superblock => {
                 self.array.superblock_done(position, result, out);
                 if result == Err(Fault::NoSpace) || self.array.update_waits_for_space() {
                     self.no_superblock_space(position, out);
@@ -235,26 +236,31 @@ impl Volume {
                     self.full_since = None;
                 }
             }
-            Owner::Discard(_) | Owner::Flush | Owner::Superblock => {}
             Owner::Parts(first, mut merged) => {
-                if !detached {
-                    self.with_raid(out, |raid, cx| {
-                        raid.member_answered(first, position, result, cx);
-                    });
-                }
+                self.with_raid(out, |raid, cx| raid.member_answered(first, position, result, cx));
                 let answer = Answer { result, member: outstanding.member, given_up: false };
-                let mut next = Some(first);
-                while let Some(part) = next {
-                    if !detached {
-                        self.part_done(part, answer, out);
-                    } else if let Some(request) = self.raid.part_freed(part) {
-                        self.unpin(request, out);
-                    }
-                    next = out.next_part(&mut merged);
+                let mut part = first;
+                loop {
+                    self.part_done(part, answer, out);
+                    let Some(next) = out.next_part(&mut merged) else { break };
+                    part = next;
                 }
             }
         }
         self.take_events(out);
+    }
+
+    /// What was given up is done at last: parts of it use memory no more.
+    #[cold]
+    fn freed(&mut self, owner: Owner, out: &mut Outbox) {
+        let Owner::Parts(first, mut merged) = owner else { return };
+        let mut next = Some(first);
+        while let Some(part) = next {
+            if let Some(request) = self.raid.part_freed(part) {
+                self.unpin(request, out);
+            }
+            next = out.next_part(&mut merged);
+        }
     }
 
     // What is decided: one turn.

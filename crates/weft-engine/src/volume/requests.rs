@@ -69,10 +69,18 @@ impl Volume {
         }
     }
 
-    pub(super) fn enter(&mut self, request: &ClientRequest, writes: bool, now: Time) -> RequestId {
+    /// Takes a request of a client in, for a range that may be other than its own.
+    #[inline]
+    pub(super) fn enter(
+        &mut self,
+        request: &ClientRequest,
+        range: ByteRange,
+        writes: bool,
+        now: Time,
+    ) -> RequestId {
         let stream = if writes {
-            let ends_at = || self.ranges.write_ends_at(request.range.start.0);
-            self.raid.arrives(request.range, ends_at, &self.knobs, now)
+            let ends_at = || self.ranges.write_ends_at(range.start.0);
+            self.raid.arrives(range, ends_at, &self.knobs, now)
         } else {
             WriteStream::default()
         };
@@ -81,7 +89,7 @@ impl Volume {
             gone: false,
             tag: request.tag,
             op: request.op,
-            range: request.range,
+            range,
             payload: request.payload(),
             frames: request.frames,
             flags: request.flags,
@@ -216,7 +224,7 @@ impl Volume {
     }
 
     /// A part of a member request is done, or was given up.
-    #[inline]
+    #[inline(always)]
     pub(super) fn part_done(&mut self, part: Who, answer: Answer, out: &mut Outbox) {
         match self.with_raid(out, |raid, cx| raid.part_done(part, answer, cx)) {
             Told::Nothing => {}

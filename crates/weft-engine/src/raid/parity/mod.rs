@@ -114,7 +114,7 @@ impl ParityRaid {
     }
 
     /// See [`super::Personality::part_done`].
-    #[inline]
+    #[inline(always)]
     pub(crate) fn part_done(&mut self, part: Who, answer: Answer, cx: &mut Cx<'_>) -> Told {
         match part {
             Who::Stripe(part) => self.stripes.done(part, answer, cx),
