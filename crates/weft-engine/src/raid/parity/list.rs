@@ -94,7 +94,7 @@ impl Lists {
     #[inline]
     pub(crate) fn push(&mut self, list: List, stripe: StripeId) {
         assert!(self.of(stripe).is_none(), "a stripe is on one list");
-        self.waiting += u32::from(list == List::Wait);
+        self.waiting += u32::from(matches!(list, List::Wait));
         let end = self.end(list);
         let before = std::mem::replace(&mut self.links[end as usize].before, stripe.0);
         self.links[before as usize].after = stripe.0;
@@ -109,8 +109,10 @@ impl Lists {
         let Link { before, after, .. } = *link;
         self.links[before as usize].after = after;
         self.links[after as usize].before = before;
-        assert!(self.waiting > 0 || list != List::Wait, "stripes that wait are counted");
-        self.waiting -= u32::from(list == List::Wait);
+        if matches!(list, List::Wait) {
+            assert!(self.waiting > 0, "stripes that wait are counted");
+            self.waiting -= 1;
+        }
     }
 
     #[inline]

@@ -111,6 +111,9 @@ pub(crate) struct Stripe {
     /// Class of its inactive list, for life.
     pub(crate) class: u8,
     pub(crate) placement: Option<Placement>,
+    /// Slots of data and of parity by it.
+    pub(crate) data: SlotSet,
+    pub(crate) parity: SlotSet,
     /// Its memory: the strip of slot 0. That of the next slot is `stride` frames further, and
     /// beside a strip is the one of the next stripe, so that stripes in order are runs of memory.
     pub(crate) frames: Frame,
@@ -191,6 +194,8 @@ impl Stripe {
             hashed: false,
             class,
             placement: None,
+            data: SlotSet::EMPTY,
+            parity: SlotSet::EMPTY,
             frames,
             stride,
             members,
@@ -244,6 +249,8 @@ impl Stripe {
         self.key = key;
         self.hashed = true;
         self.placement = Some(placement);
+        self.parity = placement.parity();
+        self.data = SlotSet::first(self.members).without(self.parity);
         self.uptodate = SlotSet::EMPTY;
         self.read_error = SlotSet::EMPTY;
         self.uncorrectable = SlotSet::EMPTY;
@@ -320,7 +327,7 @@ impl Stripe {
         (self.waited_for, self.due) = (false, None);
         self.batch_ready = false;
         self.new_parity = new_parity;
-        self.uptodate = self.uptodate.without(self.writers).without(self.placement().parity());
+        self.uptodate = self.uptodate.without(self.writers).without(self.parity);
         self.zero_copy = zero_copy;
         std::mem::swap(&mut self.taken, &mut self.writes);
         self.taken_slots = std::mem::take(&mut self.writers);
@@ -381,8 +388,7 @@ impl Stripe {
     /// missing to the last.
     pub(crate) fn lacks(&self, geometry: &Geometry, height: Sectors) -> Option<Range<u64>> {
         let strip_bytes = height.bytes().0;
-        let data = SlotSet::first(self.members).without(self.placement().parity());
-        let missing = data.without(self.overwrite(strip_bytes)).without(self.uptodate);
+        let missing = self.data.without(self.overwrite(strip_bytes)).without(self.uptodate);
         let mut lacks: Option<Range<u64>> = None;
         for slot in missing.ascending() {
             let strip = geometry.array_sector(slot, self.sector(height))?.bytes().0;

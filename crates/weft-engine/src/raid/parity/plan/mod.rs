@@ -108,6 +108,7 @@ impl Facts {
     /// Decides.
     ///
     /// Shape    no more strips have failed than there is parity; see [`Facts::failed`]
+    #[inline]
     #[must_use]
     pub fn plan(&self) -> StripeStep {
         match self.rule {
@@ -116,6 +117,7 @@ impl Facts {
         }
     }
 
+    #[inline(always)]
     fn as_md(&self) -> StripeStep {
         let partial = self.to_write.without(self.overwrite);
         let failed = self.failed();
@@ -216,7 +218,7 @@ impl Facts {
             self.preread(rmw_reads, &mut strips, &mut delay);
         }
         if (rcw < rmw || (rcw == rmw && !tie_goes_to_rmw)) && rcw > 0 {
-            rcw = rcw_reads.count();
+            rcw = u32::from(!rcw_reads.is_empty());
             self.preread(rcw_reads, &mut strips, &mut delay);
         }
         if strips.is_empty() && (rcw == 0 || rmw == 0) {

@@ -289,7 +289,7 @@ impl ParityRaid {
     fn attach(&mut self, split: &mut SplitRequest, cx: &Attaching) -> Attached {
         let unit = self.stripes.cache.strip_bytes();
         let range = split.io.range;
-        if range.start.0 / unit == (range.end().0 - 1) / unit {
+        if range.start.0 % unit + range.len.0 <= unit {
             let attached = self.attach_short(&split.io, unit, cx);
             split.sub_requests += u32::from(attached == Attached::All);
             attached
@@ -304,7 +304,7 @@ impl ParityRaid {
     fn attach_at_once(&mut self, io: &ArrayIo, cx: &Attaching) -> bool {
         let unit = self.stripes.cache.strip_bytes();
         let range = io.range;
-        range.start.0 / unit == (range.end().0 - 1) / unit
+        range.start.0 % unit + range.len.0 <= unit
             && !self.has_waiting()
             && self.attach_short(io, unit, cx) == Attached::All
     }

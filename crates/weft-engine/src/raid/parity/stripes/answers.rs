@@ -77,6 +77,7 @@ impl Stripes {
     }
 
     /// A member request of a stripe is done, or was given up, in which case it pins memory.
+    #[inline(always)]
     pub(crate) fn done(&mut self, part: StripIo, answer: Answer, cx: &mut Cx<'_>) {
         let head = self.head_of(part.stripe);
         let operation = self.cache.stripe(head).operation;
@@ -142,13 +143,20 @@ impl Stripes {
     }
 
     /// A member request of the operation in flight is over.
+    #[inline(always)]
     fn one_done(&mut self, head: StripeId, cx: &mut Cx<'_>) {
         let stripe = self.cache.stripe_mut(head);
         assert!(stripe.in_flight > 0, "a member answers what it was asked");
         stripe.in_flight -= 1;
-        if stripe.in_flight > 0 {
-            return;
+        if stripe.in_flight == 0 {
+            self.all_done(head, cx);
         }
+    }
+
+    /// All member requests of the operation in flight are over.
+    #[inline(never)]
+    fn all_done(&mut self, head: StripeId, cx: &mut Cx<'_>) {
+        let stripe = self.cache.stripe_mut(head);
         match std::mem::replace(&mut stripe.operation, Operation::Idle) {
             Operation::Reading => {
                 stripe.handle = true;
@@ -278,10 +286,17 @@ impl Stripes {
     #[inline]
     pub(super) fn batch_of(&self, id: StripeId) -> SmallVec<[StripeId; 4]> {
         let mut stripes = smallvec![id];
-        if let Batch::Head(followers) = &self.cache.stripe(id).batch {
-            stripes.extend_from_slice(followers);
-        }
+        stripes.extend_from_slice(self.followers_of(id));
         stripes
+    }
+
+    /// The stripes that a stripe leads.
+    #[inline]
+    pub(super) fn followers_of(&self, id: StripeId) -> &[StripeId] {
+        match &self.cache.stripe(id).batch {
+            Batch::Head(followers) => followers,
+            Batch::Follower(_) | Batch::None => &[],
+        }
     }
 
     fn head_of(&self, id: StripeId) -> StripeId {

@@ -218,11 +218,10 @@ impl Stripes {
     /// A filled stripe that was never handled and is not read.
     fn may_batch(&self, id: StripeId) -> bool {
         let stripe = self.cache.stripe(id);
-        let data = self.data_slots(id);
         stripe.batch_ready
-            && stripe.to_write() == data
+            && stripe.to_write() == stripe.data
             && stripe.sync.is_none()
-            && stripe.overwrite(self.cache.strip_bytes()) == data
+            && stripe.overwrite(self.cache.strip_bytes()) == stripe.data
     }
 
     /// Delayed stripes that have waited long enough become held ones. `moved` says when the stream

@@ -123,7 +123,7 @@ impl Stripes {
         let written_in_vain = cx.membership().broken && !facts.to_write.is_empty();
         let failed = facts.failed();
         if written_in_vain || (!failed.is_empty() && failed.count() > facts.parity().count()) {
-            self.fail_stripe(id, &facts, cx);
+            self.fail_stripe(id, facts, cx);
             return;
         }
         match facts.plan() {
@@ -144,8 +144,8 @@ impl Stripes {
             }
             // P of RAID 6 is computed where all else is here, but not to get around a read that
             // failed.
-            StripeStep::Recover(lost) if !self.to_repeat(id, lost, &facts).is_empty() => {
-                self.read(id, self.to_repeat(id, lost, &facts), cx);
+            StripeStep::Recover(lost) if !self.to_repeat(id, lost, facts).is_empty() => {
+                self.read(id, self.to_repeat(id, lost, facts), cx);
             }
             StripeStep::Recover(lost) => self.recover(id, lost, cx),
             StripeStep::Write(mode) => {
@@ -156,7 +156,7 @@ impl Stripes {
             }
             // A strip is corrected before parity is compared, so that a sync ends with all of it.
             StripeStep::Rest if self.correct(id, cx) => {}
-            StripeStep::Rest if facts.syncing => self.sync_compare(id, &facts, cx),
+            StripeStep::Rest if facts.syncing => self.sync_compare(id, facts, cx),
             StripeStep::Rest => self.rest(id),
         }
     }
@@ -179,7 +179,7 @@ impl Stripes {
         !self.readable(part.stripe, membership).contains(part.slot)
     }
 
-    #[inline]
+    #[inline(always)]
     fn facts(&self, id: StripeId, cx: &Cx<'_>) -> Facts {
         let stripe = self.cache.stripe(id);
         let sector = stripe.sector(self.cache.height());
@@ -235,7 +235,7 @@ impl Stripes {
     }
 
     /// Too many strips cannot be had: what needs them fails, the rest is read.
-    fn fail_stripe(&mut self, id: StripeId, facts: &Facts, cx: &mut Cx<'_>) {
+    fn fail_stripe(&mut self, id: StripeId, facts: Facts, cx: &mut Cx<'_>) {
         assert_eq!(self.cache.stripe(id).in_flight, 0, "a stripe fails between two operations");
         let lost = facts.failed().without(facts.uptodate);
         for id in self.batch_of(id) {
@@ -258,7 +258,7 @@ impl Stripes {
     }
 
     /// Strips whose read failed once, of members that may be read.
-    fn to_repeat(&self, id: StripeId, strips: SlotSet, facts: &Facts) -> SlotSet {
+    fn to_repeat(&self, id: StripeId, strips: SlotSet, facts: Facts) -> SlotSet {
         self.cache.stripe(id).retried.and(strips).and(facts.insync).without(facts.uptodate)
     }
 
@@ -280,7 +280,7 @@ impl Stripes {
     fn recover(&mut self, id: StripeId, lost: SlotSet, cx: &mut Cx<'_>) {
         let stripe = self.cache.stripe(id);
         let placement = stripe.placement();
-        let data = self.data_slots(id);
+        let data = stripe.data;
         assert!(lost.and(stripe.uptodate).is_empty(), "what is computed is not here");
         assert!(lost.count() <= placement.parity().count(), "parity suffices for what is lost");
         let lost_data = lost.and(data);
@@ -357,21 +357,14 @@ impl Stripes {
         self.cache.stripe(id).strip(slot, self.cache.strip_frames())
     }
 
-    #[inline]
-    fn data_slots(&self, id: StripeId) -> SlotSet {
-        let stripe = self.cache.stripe(id);
-        SlotSet::first(stripe.members).without(stripe.placement().parity())
-    }
-
     fn sources(&self, id: StripeId, slots: SlotSet, cx: &Cx<'_>) -> Sources {
         let (stripe, frames) = (self.cache.stripe(id), self.cache.strip_frames());
         let placement = stripe.placement();
-        let mut sources = Sources::new();
-        for slot in slots.ascending() {
-            let exponent = exponent(placement, slot, cx);
-            sources.push(Source { exponent, part: stripe.strip(slot, frames) });
-        }
-        sources
+        let source = |slot| Source {
+            exponent: exponent(placement, slot, cx),
+            part: stripe.strip(slot, frames),
+        };
+        slots.ascending().map(source).collect()
     }
 }
 

@@ -28,7 +28,7 @@ impl Stripes {
     }
 
     /// Every strip is valid: stored parity is compared, where it says anything.
-    pub(super) fn sync_compare(&mut self, id: StripeId, facts: &Facts, cx: &mut Cx<'_>) {
+    pub(super) fn sync_compare(&mut self, id: StripeId, facts: Facts, cx: &mut Cx<'_>) {
         assert!(facts.all.without(facts.uptodate).is_empty(), "every strip is valid");
         let failed = facts.failed();
         // With as many strips computed as there is parity, parity agrees by construction; a strip
@@ -76,7 +76,7 @@ impl Stripes {
             let mismatch = differs != Differs::default();
             if let Some(q) = placement.q.filter(|_| checks_only && mismatch && whole) {
                 let op = ComputeOp::Locate {
-                    data: self.sources(id, self.data_slots(id), cx),
+                    data: self.sources(id, self.cache.stripe(id).data, cx),
                     p: self.whole(id, placement.p),
                     q: self.whole(id, q),
                 };
@@ -90,7 +90,7 @@ impl Stripes {
             return;
         }
         let op = ComputeOp::Pq {
-            data: self.sources(id, self.data_slots(id), cx),
+            data: self.sources(id, self.cache.stripe(id).data, cx),
             p: differs.p.then(|| self.whole(id, placement.p)),
             q: placement.q.filter(|_| differs.q).map(|q| self.whole(id, q)),
         };
@@ -101,7 +101,7 @@ impl Stripes {
     pub(super) fn sync_located(&mut self, id: StripeId, located: Located) {
         let placement = self.cache.stripe(id).placement();
         let wrong = match located {
-            Located::Data(place) => self.data_slots(id).ascending().nth(place.into()),
+            Located::Data(place) => self.cache.stripe(id).data.ascending().nth(place.into()),
             Located::P => Some(placement.p),
             Located::Q => placement.q,
             Located::Clean | Located::Unknown => None,

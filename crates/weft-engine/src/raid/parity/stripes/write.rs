@@ -25,24 +25,24 @@ impl Stripes {
     /// Takes in what is written and computes parity: of one stripe, or of a batch.
     pub(super) fn drain(&mut self, id: StripeId, mode: Mode, cx: &mut Cx<'_>) {
         let mut ops = cx.out.ops();
-        let mut before: Option<StripeId> = None;
-        for id in self.batch_of(id) {
-            let goes_on = before.is_some_and(|before| self.goes_on(id, before, &mut ops));
-            if goes_on {
-                let stripe = self.cache.stripe_mut(id);
+        self.drain_stripe(id, mode, &mut ops, cx);
+        let mut before = id;
+        for place in 0..self.followers_of(id).len() {
+            let follower = self.followers_of(id)[place];
+            if self.goes_on(follower, before, &mut ops) {
+                let stripe = self.cache.stripe_mut(follower);
                 let (new_parity, zero_copy) =
-                    (stripe.placement().parity().and(cx.membership().present()), stripe.to_write());
+                    (stripe.parity.and(cx.membership().present()), stripe.to_write());
                 stripe.drain(new_parity, zero_copy);
             } else {
-                self.drain_stripe(id, mode, &mut ops, cx);
+                self.drain_stripe(follower, mode, &mut ops, cx);
             }
-            cx.out.work.followers += u32::from(before.is_some());
-            before = Some(id);
+            cx.out.work.followers += 1;
+            before = follower;
         }
         let stripe = self.cache.stripe_mut(id);
-        let data = SlotSet::first(stripe.members).without(stripe.placement().parity());
-        assert!(stripe.written().without(data).is_empty(), "clients write data strips");
-        if stripe.written() == data {
+        assert!(stripe.written().without(stripe.data).is_empty(), "clients write data strips");
+        if stripe.written() == stripe.data {
             stripe.full_write = true;
             self.cache.full_stripe_writes += 1;
         }
@@ -77,7 +77,7 @@ impl Stripes {
         let q = placement.q.filter(|q| present.contains(*q));
         let stripe = self.cache.stripe(id);
         let written = stripe.to_write();
-        let full = written == SlotSet::first(stripe.members).without(placement.parity());
+        let full = written == stripe.data;
         let skip_copy = cx.knobs.skip_copy || (self.cache.policy().filled_zero_copy && full);
         let mut zero_copy = SlotSet::EMPTY;
         // Two for each sub-request, or one and the parity; zeros may take more.
@@ -116,7 +116,7 @@ impl Stripes {
         // Without a member to write parity to there is none to compute, and nothing was read for
         // it.
         if mode == Mode::Reconstruct && (p.is_some() || q.is_some()) {
-            let mut data = self.sources(id, self.data_slots(id), cx);
+            let mut data = self.sources(id, stripe.data, cx);
             for sub_request in
                 stripe.writes().iter().filter(|sub_request| zero_copy.contains(sub_request.slot))
             {
@@ -128,7 +128,8 @@ impl Stripes {
             let whole = |slot: Slot| self.whole(id, slot);
             ops.push(ComputeOp::Pq { data, p: p.map(whole), q: q.map(whole) });
         }
-        self.cache.stripe_mut(id).drain(placement.parity().and(present), zero_copy);
+        let stripe = self.cache.stripe_mut(id);
+        stripe.drain(stripe.parity.and(present), zero_copy);
     }
 
     /// Parity is computed: data and parity go to the members.
