@@ -3,8 +3,6 @@
 use serde_json::{Value, json};
 use weft_ondisk::{Role, Superblock, layout_id};
 
-use crate::when;
-
 /// Every field, for programs.
 pub(crate) fn fields(superblock: &Superblock) -> Value {
     let role = match superblock.own_role() {
@@ -39,7 +37,7 @@ pub(crate) fn fields(superblock: &Superblock) -> Value {
         "feature_map": superblock.features().0,
         "array_uuid": superblock.set_uuid().to_string(),
         "name": superblock.name(),
-        "creation_time": when::rfc3339(superblock.ctime()),
+        "creation_time": superblock.ctime().to_rfc3339(),
         "level": level.name(),
         "raid_devices": superblock.raid_disks(),
         "layout": layout_id::name(level, superblock.layout()),
@@ -57,7 +55,7 @@ pub(crate) fn fields(superblock: &Superblock) -> Value {
         "device_number": superblock.dev_number(),
         "device_role": role,
         "device_roles": roles,
-        "update_time": when::rfc3339(superblock.utime()),
+        "update_time": superblock.utime().to_rfc3339(),
         "bad_block_log": bad_blocks,
         "bitmap_offset_sectors": new.and_then(weft_ondisk::Super1::bitmap_offset),
         "checksum": format!("{checksum:08x}"),

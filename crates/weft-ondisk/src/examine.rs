@@ -8,7 +8,7 @@
 //! Source: output of mdadm 4.2 for the arrays in `fixtures/md-super` and for superblocks with
 //! single fields changed.
 
-use crate::{Features, Level, MdTime, Minor, Role, Super1, layout_id};
+use crate::{Features, Level, Minor, Role, Super1, layout_id};
 use weft_units::Sectors;
 
 /// Sectors from the superblock that mdadm counts as used on versions 1.1 and 1.2, if nothing
@@ -28,7 +28,7 @@ impl Super1 {
         line("Feature Map", format!("{:#x}", self.feature_map.0));
         line("Array UUID", self.set_uuid.to_string());
         line("Name", self.name());
-        line("Creation Time", date(self.ctime));
+        line("Creation Time", self.ctime.to_ctime());
         line("Raid Level", self.level.to_string());
         line("Raid Devices", self.raid_disks.to_string());
         self.describe_places(member_size, &mut line);
@@ -104,7 +104,7 @@ impl Super1 {
         if !flags.is_empty() {
             line("Flags", flags.join(" "));
         }
-        line("Update Time", date(self.utime));
+        line("Update Time", self.utime.to_ctime());
         if self.bblog_size > 0 && self.bblog_offset != 0 {
             let present = self.feature_map.contains(Features::BADBLOCKS);
             line(
@@ -232,57 +232,9 @@ pub(crate) fn human(size: Sectors) -> String {
     )
 }
 
-/// The time as ctime(3) prints it, in UTC.
-///
-/// Source   the Gregorian calendar, in years that begin on 1 March so that the leap day is last:
-///          153 days are five months of 31, 30, 31, 30, 31
-pub(crate) fn date(time: MdTime) -> String {
-    const DAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
-    const MONTHS: [&str; 12] =
-        ["Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec", "Jan", "Feb"];
-    /// Days of 400 years, after which the calendar repeats.
-    const ERA: u64 = 146_097;
-
-    let (days, second) = (time.secs / 86_400, time.secs % 86_400);
-    // 1970-01-01 is 719,468 days after 0000-03-01.
-    let (era, day) = ((days + 719_468) / ERA, (days + 719_468) % ERA);
-    let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
-    let day = day - (365 * year + year / 4 - year / 100);
-    let month = (5 * day + 2) / 153;
-    let day = day - (153 * month + 2) / 5 + 1;
-    let year = era * 400 + year + u64::from(month >= 10);
-    let pick = |names: &[&'static str], index: u64| {
-        usize::try_from(index).ok().and_then(|index| names.get(index)).copied().unwrap_or("???")
-    };
-    format!(
-        "{} {} {day:2} {:02}:{:02}:{:02} {year}",
-        pick(&DAYS, days % 7),
-        pick(&MONTHS, month),
-        second / 3600,
-        second / 60 % 60,
-        second % 60
-    )
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn dates_are_those_of_ctime() {
-        for (secs, expected) in [
-            (0, "Thu Jan  1 00:00:00 1970"),
-            (951_782_400, "Tue Feb 29 00:00:00 2000"),
-            (951_868_799, "Tue Feb 29 23:59:59 2000"),
-            (951_868_800, "Wed Mar  1 00:00:00 2000"),
-            (1_795_158_254, "Fri Nov 20 07:04:14 2026"),
-            (4_107_542_399, "Sun Feb 28 23:59:59 2100"),
-            (4_107_542_400, "Mon Mar  1 00:00:00 2100"),
-            ((1 << 40) - 1, "Mon Feb 20 00:36:15 36812"),
-        ] {
-            assert_eq!(date(MdTime::from_secs(secs)), expected);
-        }
-    }
 
     #[test]
     fn sizes_are_rounded_to_hundredths() {

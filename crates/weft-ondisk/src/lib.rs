@@ -30,6 +30,7 @@
 
 mod badblocks;
 mod bitmap;
+mod calendar;
 pub mod crc;
 mod create;
 mod error;

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use weft_engine::assemble::states::AssemblyState;
 use weft_engine::assemble::{Assembly, Options, SlotState, assemble};
 use weft_export::control::{ArrayStatus, MemberStatus, VolumeStatus};
-use weft_ondisk::{Level, Superblock};
+use weft_ondisk::{Level, MdTime, Superblock};
 
 use crate::assembly::{Selection, refusal, tell_dropped};
 use crate::look;
@@ -19,7 +19,6 @@ use crate::member::{self, MemberArg};
 use crate::outcome::{Exit, Failure, Outcome};
 use crate::target::{Target, only_volume};
 use crate::terminal::{complain, print_json, stdout};
-use crate::when;
 use crate::{size, states, superblock_json};
 
 /// Prints what is known of an array, as mdadm --detail
@@ -265,7 +264,7 @@ impl Facts {
         let present = self.rows.iter().filter(|row| row.number.is_some()).count();
         groups.push(vec![
             ("Version", array.metadata.clone()),
-            ("Creation Time", when::mdadm(array.created_secs)),
+            ("Creation Time", MdTime::from_secs(array.created_secs).to_ctime()),
             ("Raid Level", level.map_or(array.level.to_string(), |level| level.to_string())),
             ("Array Size", kib(self.array_sectors)),
             ("Used Dev Size", kib(array.member_size / 512)),
@@ -275,8 +274,8 @@ impl Facts {
         ]);
         let spares = self.count(&["spare", "spare rebuilding"]);
         let active = self.count(&["active sync"]);
-        let updated = self.superblock.as_ref().map(|superblock| superblock.utime().secs);
-        let update = updated.map(|secs| ("Update Time", when::mdadm(secs)));
+        let updated = self.superblock.as_ref().map(|superblock| superblock.utime());
+        let update = updated.map(|time| ("Update Time", time.to_ctime()));
         let mut state: Vec<(&str, String)> = update.into_iter().collect();
         state.extend([
             // mdadm has a blank after it.

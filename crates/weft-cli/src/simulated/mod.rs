@@ -17,14 +17,13 @@ use weft_lab::fio_json::Header;
 use weft_lab::simulate::{
     CostTable, Outcome, Progress, SimulateError, Stop, Volume, faults, models,
 };
-use weft_ondisk::Level;
+use weft_ondisk::{Level, MdTime};
 use weft_units::{Bytes, Span};
 
 use crate::knobs;
 use crate::outcome::{Exit, Failure, Outcome as Ending};
 use crate::size;
 use crate::terminal::{share, stdout};
-use crate::when;
 
 pub(crate) use sheet::print_outcome;
 pub(crate) use sweep::{Compared, compare};
@@ -222,7 +221,7 @@ pub(crate) fn header(outcome: &Outcome, volume: &Volume) -> Header {
     Header {
         weft_version: env!("CARGO_PKG_VERSION").to_owned(),
         timestamp_ms: end,
-        time: when::mdadm(end / 1000),
+        time: MdTime::from_secs(end / 1000).to_ctime(),
         global_options: Vec::new(),
         weft: outcome.to_json(volume),
     }

@@ -16,7 +16,7 @@ impl Super090 {
     pub fn describe(&self) -> Vec<(String, String)> {
         let mut lines = Vec::with_capacity(32);
         let mut line = |name: &str, value: String| lines.push((name.to_owned(), value));
-        let seconds = |time: u32| crate::examine::date(MdTime::from_secs(time.into()));
+        let seconds = |time: u32| MdTime::from_secs(time.into()).to_ctime();
         line("Magic", format!("{MAGIC:08x}"));
         line("Version", format!("0.{:02}.{:02}", self.minor_version, self.patch_version));
         line("UUID", self.set_uuid.to_string());
