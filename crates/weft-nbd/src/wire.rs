@@ -349,25 +349,6 @@ impl NbdError {
             _ => Self::Invalid,
         }
     }
-
-    /// Translates an `errno` of Linux: `EDQUOT` and `EFBIG` become no space, `EROFS` and `EACCES`
-    /// no permission, and what the protocol cannot say becomes an I/O error.
-    ///
-    /// `EOVERFLOW` and `ENOTSUP` are among the latter: a server sends them only where the protocol
-    /// names them, and the connection itself does that.
-    ///
-    /// Source   proto.md "Error values"
-    #[must_use]
-    pub const fn from_errno(errno: i32) -> Self {
-        match errno {
-            1 | 13 | 30 => Self::Permission,
-            12 => Self::NoMemory,
-            22 => Self::Invalid,
-            27 | 28 | 122 => Self::NoSpace,
-            108 => Self::Shutdown,
-            _ => Self::Io,
-        }
-    }
 }
 
 /// A request without its payload.
@@ -706,18 +687,5 @@ mod tests {
             assert_eq!(NbdError::from_code(code).code(), code);
         }
         assert_eq!(NbdError::from_code(4711), NbdError::Invalid);
-        for (errno, error) in [
-            (1, NbdError::Permission),
-            (5, NbdError::Io),
-            (27, NbdError::NoSpace),
-            (28, NbdError::NoSpace),
-            (30, NbdError::Permission),
-            (75, NbdError::Io),
-            (95, NbdError::Io),
-            (122, NbdError::NoSpace),
-            (9999, NbdError::Io),
-        ] {
-            assert_eq!(NbdError::from_errno(errno), error, "errno {errno}");
-        }
     }
 }

@@ -23,8 +23,9 @@
 mod raw;
 mod validate;
 
+use crate::error::at;
 use crate::{At, Level, SuperblockError, Uuid};
-use raw::{HEADER_BYTES, RawSuper1, at};
+use raw::{HEADER_BYTES, Raw, STRUCTURE};
 use std::fmt;
 pub(crate) use validate::{Area, DATA_SECTORS_MIN, check_chunk};
 use weft_units::{SECTOR_BYTES, Sectors, Slot};
@@ -258,7 +259,7 @@ impl Super1 {
     pub fn decode(bytes: &[u8], minor: Minor) -> Result<Self, SuperblockError> {
         let short = || SuperblockError::Short { found: bytes.len() };
         let block = bytes.get(..SUPER_BYTES).ok_or_else(short)?;
-        let (raw, table) = RawSuper1::ref_from_prefix(block).map_err(|_| short())?;
+        let (raw, table) = Raw::ref_from_prefix(block).map_err(|_| short())?;
         raw.check_format()?;
         let (entries, _) = table.as_chunks();
         let entries = entries.iter().take(raw.max_dev.get() as usize);
@@ -290,7 +291,7 @@ impl Super1 {
         for (entry, role) in table.chunks_exact_mut(2).zip(&self.roles) {
             entry.copy_from_slice(&role.to_le_bytes());
         }
-        let mut raw = RawSuper1::from_values(self);
+        let mut raw = Raw::from_values(self);
         header.copy_from_slice(raw.as_bytes());
         raw.sb_csum.set(csum_v1(block).expect("max_dev is the length of roles, asserted above"));
         block.split_at_mut(HEADER_BYTES).0.copy_from_slice(raw.as_bytes());
@@ -398,24 +399,6 @@ impl Super1 {
         let reshaping = self.feature_map.contains(Features::RESHAPE);
         let before = i64::from(self.raid_disks) - i64::from(self.reshape.delta_disks);
         u32::try_from(before).ok().filter(|_| reshaping)
-    }
-
-    /// Slots that two members fill, as a replacement and what it replaces do. Whether one of the
-    /// two is a replacement is in their own superblocks.
-    #[must_use]
-    pub fn doubled_slots(&self) -> Vec<Slot> {
-        let mut slots: Vec<u16> =
-            self.roles.iter().copied().filter(|code| *code <= Role::SLOT_MAX).collect();
-        slots.sort_unstable();
-        let mut doubled: Vec<Slot> = slots
-            .windows(2)
-            .filter_map(|pair| match pair {
-                [first, second] if first == second => Some(Slot(*first)),
-                _ => None,
-            })
-            .collect();
-        doubled.dedup();
-        doubled
     }
 
     /// Sectors from the superblock to the write-intent bitmap, with [`Features::BITMAP`].
@@ -729,7 +712,7 @@ impl fmt::Display for Role {
 /// Source   md: 64-bit sum, its halves added once, the carry of that lost
 #[must_use]
 pub fn csum_v1(block: &[u8]) -> Option<u32> {
-    let (raw, _) = RawSuper1::ref_from_prefix(block).ok()?;
+    let (raw, _) = Raw::ref_from_prefix(block).ok()?;
     let max_dev = raw.max_dev.get();
     if max_dev > ROLES_MAX {
         return None;

@@ -320,12 +320,6 @@ impl Superblock {
         }
     }
 
-    /// Number of the md device that the array asks for; only 0.90 does.
-    #[must_use]
-    pub fn preferred_minor(&self) -> Option<u32> {
-        self.as_v0_90().map(|old| old.md_minor)
-    }
-
     /// Time of creation of the array.
     #[must_use]
     pub fn ctime(&self) -> MdTime {

@@ -256,7 +256,7 @@ fn every_row_of_the_reference_is_decided() {
     let all: BTreeSet<u8> = table.rows.union(&elsewhere).copied().collect();
     assert_eq!(all, (1..=70).collect());
     assert_eq!(table.rows.intersection(&elsewhere).count(), 0, "rows in both lists");
-    assert_eq!(table.cases, 199);
+    assert_eq!(table.cases, 200);
 }
 
 fn identity(table: &mut Table) {
@@ -502,8 +502,7 @@ fn progress_and_roles(table: &mut Table) {
     }
     let slot = "0.90 superblock disks.raid_disk at byte 652: found 4, expected a slot below 4";
     table.row(31, "0.90", old(&[w32(652, 4)]), slot);
-    let twice = raid5(&[w16(266, 0)]).unwrap();
-    assert_eq!(twice.doubled_slots(), [Slot(0)]);
+    table.row(32, "twice", raid5(&[w16(266, 0)]), "accepted");
     let thrice = "superblock dev_roles at byte 266: found slot 0 for the third time, expected each";
     table.row(32, "v1", raid5(&[w16(264, 0), w16(266, 0)]), thrice);
     let twice = "0.90 superblock disks.raid_disk at byte 652: found slot 0 for the second time";

@@ -30,7 +30,6 @@ fn exercise(parsed: &Super1, member_size: Sectors) {
     }
     let _ = parsed.warnings();
     let _ = parsed.refuses_writing();
-    let _ = parsed.doubled_slots();
     let _ = parsed.dirty_from();
     let errors = [parsed.validate(member_size).err(), parsed.own_role().err()];
     for error in errors.into_iter().flatten() {

@@ -114,7 +114,7 @@ impl Reactor {
     /// Takes a port in with a worker of its own.
     ///
     /// # Panics
-    /// With more workers than [`workers_max`].
+    /// With more than 16 workers.
     pub fn add_worker(&mut self, port: Box<dyn Port + Send>) {
         assert!(self.workers.len() < WORKERS_MAX);
         self.workers.push(vec![port]);
@@ -154,12 +154,6 @@ impl Reactor {
             exit
         })
     }
-}
-
-/// Most workers of a reactor.
-#[must_use]
-pub fn workers_max() -> usize {
-    WORKERS_MAX
 }
 
 impl Context<'_, '_> {
@@ -210,11 +204,6 @@ impl Context<'_, '_> {
     /// It was not watched.
     pub fn rewatch(&self, fd: BorrowedFd<'_>, key: u32, flags: EventFlags) -> std::io::Result<()> {
         Ok(epoll::modify(self.epoll, fd, data(self.port, key), flags)?)
-    }
-
-    /// Watches it no more.
-    pub fn unwatch(&self, fd: BorrowedFd<'_>) {
-        let _ = epoll::delete(self.epoll, fd);
     }
 
     /// Ends the loop in good order. Only for ports of the first worker.

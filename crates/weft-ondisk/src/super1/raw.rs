@@ -1,6 +1,7 @@
 //! Bytes of a version 1 superblock: its header as it is on the member.
 
 use super::{Features, MdTime, Minor, ROLES_MAX, Reshape, ResyncOffset, Super1};
+use crate::error::at;
 use crate::{Level, SuperblockError, Uuid};
 use weft_units::Sectors;
 use zerocopy::little_endian::{I32, U16, U32, U64};
@@ -8,26 +9,16 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 const MAGIC: u32 = 0xa92b_4efc;
 
-pub(super) const HEADER_BYTES: usize = size_of::<RawSuper1>();
+pub(super) const HEADER_BYTES: usize = size_of::<Raw>();
 
 const _: () = assert!(HEADER_BYTES == 256);
 
-/// Names a field of the superblock, with its place.
-macro_rules! at {
-    ($field:ident) => {
-        $crate::At {
-            structure: "superblock",
-            field: stringify!($field),
-            byte: std::mem::offset_of!($crate::super1::raw::RawSuper1, $field),
-        }
-    };
-}
-pub(crate) use at;
+pub(super) const STRUCTURE: &str = "superblock";
 
 /// Source   md's version 1 superblock, in on-disk order; what a field means is said at [`Super1`]
 #[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
-pub(crate) struct RawSuper1 {
+pub(crate) struct Raw {
     pub(super) magic: U32,
     pub(super) major_version: U32,
     pub(super) feature_map: U32,
@@ -67,7 +58,7 @@ pub(crate) struct RawSuper1 {
     pub(super) pad3: [u8; 28],
 }
 
-impl RawSuper1 {
+impl Raw {
     /// What must hold before the sum can be computed.
     pub(super) fn check_format(&self) -> Result<(), SuperblockError> {
         if self.magic.get() != MAGIC {

@@ -7,10 +7,11 @@
 //! Source: what Linux 6.12 refuses when it loads and starts a member, and what it accepts although
 //! data is lost later: illegal features together, roles past the last slot, overlapping areas.
 
-use super::raw::at;
+use super::raw::{Raw, STRUCTURE};
 use super::{
     Features, MEMBER_SECTORS_MIN, Minor, ROLES_MAX, ResyncOffset, Role, Super1, role_at, sectors_of,
 };
+use crate::error::at;
 use crate::{At, Level, SuperblockError, layout_id};
 use weft_units::{SECTOR_BYTES, Sectors};
 

@@ -9,12 +9,11 @@ use rustix::io::Errno;
 use weft_engine::MemberInfo;
 use weft_engine::assemble::Candidate;
 use weft_ondisk::Metadata;
-use weft_units::{Bytes, MemberIndex, Sectors};
+use weft_units::{Bytes, Sectors};
 
-use super::{Access, DeviceError, IoMode, Medium, OpenMember, OpenOptions, unlock_file};
+use super::{Access, DeviceError, IoMode, Medium, OpenMember, unlock_file};
 use crate::buffers::AlignedBytes;
 use crate::overlay::Overlay;
-use crate::spec::Place;
 
 impl OpenMember {
     /// Description of the member for the engine.
@@ -129,42 +128,6 @@ impl OpenMember {
         }
         self.overlay = overlay.map(Arc::new);
         Ok(self)
-    }
-
-    /// Gives it another name within the engine, before the engine has seen it.
-    pub fn set_index(&mut self, index: MemberIndex) {
-        self.info.index = index;
-    }
-
-    /// Opens the same device again for writing: read-only first, writing after the array has been
-    /// accepted. Superblocks have to be read again then; somebody may have written in between.
-    ///
-    /// # Errors
-    /// As [`OpenOptions::open`]; or something else is at the path now.
-    pub fn into_writable<'a>(
-        self,
-        others: impl IntoIterator<Item = &'a Self>,
-    ) -> Result<Self, DeviceError> {
-        if self.access == Access::ReadWrite || matches!(self.spec.place, Place::Ram { .. }) {
-            return Ok(self);
-        }
-        let Self { file, info, spec, mode, identity, backing, .. } = self;
-        // Its shared lock would keep ours out.
-        drop((file, backing));
-        let options = OpenOptions {
-            buffered: mode == IoMode::Buffered,
-            ..OpenOptions::new(Access::ReadWrite)
-        };
-        let member = options.open(&spec, info.index, others)?;
-        if member.identity != identity || member.info.size != info.size {
-            return Err(DeviceError::Size {
-                label: info.label,
-                what: "size or device at this path",
-                found: member.info.size.bytes().0,
-                expected: format!("the one that was read, {}", info.size.bytes().0),
-            });
-        }
-        Ok(member)
     }
 
     /// Reads metadata: `len` bytes at a sector of the member.

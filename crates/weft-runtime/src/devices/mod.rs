@@ -130,7 +130,8 @@ mod tests {
         let locked = |result| matches!(result, Err(DeviceError::Locked { .. }));
         assert!(locked(open(Access::ReadWrite)));
         drop(second);
-        let writer = reader.into_writable([]).unwrap();
+        drop(reader);
+        let writer = open(Access::ReadWrite).unwrap();
         assert!(locked(open(Access::ReadOnly)));
         assert_eq!(writer.info().size, Sectors(2048));
         drop(writer);
