@@ -1,6 +1,8 @@
 //! An assembly as commands choose it and tell of it: its options, a line for each member, a
 //! refusal.
 
+use std::time::Duration;
+
 use clap::Args;
 use serde_json::{Value, json};
 use weft_engine::assemble::{Assembly, Candidate, Dropped, Options, Refused, SlotState};
@@ -31,6 +33,55 @@ impl Selection {
         };
         let uuid = self.uuid.as_ref().map(parse).transpose()?;
         Ok(Options { uuid, name: self.array.clone(), ..Options::default() })
+    }
+}
+
+/// Options that accept what `weft` refuses to assemble by itself, because data may be lost by it.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct Consent {
+    /// Accept an array that is dirty and degraded: what is reconstructed of the stripes that were
+    /// being written when it stopped may be wrong
+    #[arg(long)]
+    pub(crate) force_dirty: bool,
+    /// Accept an array without its journal, for reading only: data may be old or wrong
+    #[arg(long)]
+    pub(crate) without_journal: bool,
+}
+
+/// Options that decide whether an array is served, and how: of `serve`, and of `assemble`, which
+/// says what `serve` would do.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct AssemblyOptions {
+    /// Take no writes, and write nothing to any member
+    #[arg(short = 'o', long)]
+    pub(crate) read_only: bool,
+    /// Accept a set that is newly degraded
+    #[arg(short = 'R', long)]
+    pub(crate) run: bool,
+    #[command(flatten)]
+    consent: Consent,
+    /// Go on without a member that has not answered for so many seconds while its metadata is read,
+    /// as if it had not been named: --run accepts a set that is newly degraded by that [default:
+    /// wait for it, and say so]
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..=86_400))]
+    member_wait: Option<u32>,
+}
+
+impl AssemblyOptions {
+    /// What the engine decides by, among the members of a selection.
+    ///
+    /// # Errors
+    /// `--uuid` names no array.
+    pub(crate) fn options(&self, selection: &Selection) -> Result<Options, Failure> {
+        let Self { read_only, run, consent, .. } = self;
+        let Consent { force_dirty, without_journal } = *consent;
+        let chosen = selection.options()?;
+        Ok(Options { read_only: *read_only, run: *run, force_dirty, without_journal, ..chosen })
+    }
+
+    /// How long to wait for the metadata of a member; as long as it takes when `None`.
+    pub(crate) fn member_wait(&self) -> Option<Duration> {
+        self.member_wait.map(|seconds| Duration::from_secs(seconds.into()))
     }
 }
 

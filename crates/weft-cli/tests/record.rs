@@ -7,21 +7,10 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use common::client::Client;
-use common::{Served, exits};
+use common::{Served, array, exits};
 use rustix::process::Signal;
-use tempfile::{TempDir, tempdir};
 use weft_lab::replay::{Counts, Op, ReadOptions, Record, Trace};
 use weft_nbd::Op as Ask;
-
-fn array() -> TempDir {
-    let dir = tempdir().unwrap();
-    exits(
-        dir.path(),
-        0,
-        &["create", "-l5", "-n3", "-c64K", "--member-size=8M", "--name=vol", "a", "b", "c"],
-    );
-    dir
-}
 
 fn end(served: Served, signal: Signal) -> Option<i32> {
     rustix::process::kill_process(served.pid(), signal).unwrap();

@@ -8,20 +8,10 @@ use std::os::unix::net::UnixDatagram;
 use std::path::Path;
 
 use common::client::Client;
-use common::{Served, contents, exits, json};
+use common::{Served, array, contents, exits, json};
 use serde_json::Value;
-use tempfile::{TempDir, tempdir};
+use tempfile::tempdir;
 use weft_nbd::Op;
-
-fn array() -> TempDir {
-    let dir = tempdir().unwrap();
-    exits(
-        dir.path(),
-        0,
-        &["create", "-l5", "-n3", "-c64K", "--member-size=8M", "--name=vol", "a", "b", "c"],
-    );
-    dir
-}
 
 /// Every word names its address.
 fn data(from: u64, len: u64) -> Vec<u8> {

@@ -3,12 +3,11 @@
 //! The decision is the one that `serve` and `cat` would take. Nothing is written.
 
 use std::io::Write;
-use std::time::Duration;
 
 use clap::Args;
-use weft_engine::assemble::{Assembly, Candidate, Options, Refused, assemble};
+use weft_engine::assemble::{Assembly, Candidate, Refused, assemble};
 
-use crate::assembly::{Selection, lines, missing, sentence, title, to_json};
+use crate::assembly::{AssemblyOptions, Selection, lines, missing, sentence, title, to_json};
 use crate::look;
 use crate::member::{self, MemberArg};
 use crate::outcome::{Exit, Failure, Outcome};
@@ -21,22 +20,8 @@ use crate::terminal::{print_json, stdout};
 #[derive(Debug, Args)]
 #[command(after_long_help = weft_engine::assemble::states::as_text())]
 pub(crate) struct Assemble {
-    /// Decide as serve --read-only would
-    #[arg(short = 'o', long)]
-    read_only: bool,
-    /// Decide as serve --run would: accept a set that is newly degraded
-    #[arg(short = 'R', long)]
-    run: bool,
-    /// Decide as serve --force-dirty would: accept a set that is dirty and degraded
-    #[arg(long)]
-    force_dirty: bool,
-    /// Decide as serve --without-journal would: read an array without its journal
-    #[arg(long)]
-    without_journal: bool,
-    /// Go on without a member that has not answered for so many seconds while its metadata is read
-    /// [default: wait for it, and say so]
-    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..=86_400))]
-    member_wait: Option<u32>,
+    #[command(flatten)]
+    assembly: AssemblyOptions,
     #[command(flatten)]
     selection: Selection,
     /// As --array, for hands that know mdadm. (For serve it names the volume.)
@@ -52,16 +37,9 @@ pub(crate) struct Assemble {
 
 pub(crate) fn run(arguments: &Assemble) -> Outcome {
     let paths = member::paths(&arguments.members).map_err(Failure::Usage)?;
-    let chosen = arguments.selection.options()?;
-    let options = Options {
-        read_only: arguments.read_only,
-        run: arguments.run,
-        force_dirty: arguments.force_dirty,
-        without_journal: arguments.without_journal,
-        name: arguments.name.clone().or(chosen.name),
-        uuid: chosen.uuid,
-    };
-    let wait = arguments.member_wait.map(|seconds| Duration::from_secs(seconds.into()));
+    let mut options = arguments.assembly.options(&arguments.selection)?;
+    options.name = arguments.name.clone().or(options.name);
+    let wait = arguments.assembly.member_wait();
     let candidates = look::candidates_within(&look::open_all(&paths)?, &options, wait);
     let decision = assemble(&candidates, &options);
     if arguments.json {

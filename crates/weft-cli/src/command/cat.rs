@@ -15,7 +15,7 @@ use weft_export::client::NbdClient;
 use weft_nbd::NbdError;
 use weft_units::Bytes;
 
-use crate::assembly::{Selection, tell_dropped};
+use crate::assembly::{Consent, Selection, tell_dropped};
 use crate::inside::Inside;
 use crate::member::{self, MemberArg};
 use crate::outcome::{Exit, Failure, Outcome};
@@ -35,12 +35,8 @@ pub(crate) struct Cat {
     /// How much [default: up to the end]
     #[arg(long, value_name = "SIZE", value_parser = size::bytes)]
     length: Option<Bytes>,
-    /// Read an array that is dirty and degraded: what is reconstructed may be wrong
-    #[arg(long)]
-    force_dirty: bool,
-    /// Read an array without its journal: data may be old or wrong
-    #[arg(long)]
-    without_journal: bool,
+    #[command(flatten)]
+    consent: Consent,
     /// With the changes of serve --overlay DIR
     #[arg(long, value_name = "DIR")]
     overlay: Option<PathBuf>,
@@ -63,8 +59,8 @@ pub(crate) fn run(arguments: &Cat) -> Outcome {
     let mut opening = Opening::read_only();
     opening.options = Options {
         read_only: true,
-        force_dirty: arguments.force_dirty,
-        without_journal: arguments.without_journal,
+        force_dirty: arguments.consent.force_dirty,
+        without_journal: arguments.consent.without_journal,
         ..arguments.selection.options()?
     };
     opening.overlay.clone_from(&arguments.overlay);

@@ -18,14 +18,13 @@ use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-use weft_engine::assemble::Options;
 use weft_engine::knobs::Knobs;
 use weft_export::{ExportOptions, Listen, Ready, ServeOptions, Source, TimeLimits, serve};
 use weft_nbd::{NbdAddress, NbdUri};
 use weft_runtime::Backend;
 use weft_runtime::devices::{IoMode, OpenMember};
 
-use crate::assembly::{Selection, title};
+use crate::assembly::{AssemblyOptions, Selection, title};
 use crate::inside::{ended, not_served};
 use crate::knobs::{set, split};
 use crate::member::{self, MemberArg};
@@ -58,24 +57,8 @@ mod record;
 /// later (--commit-overlay) or dropped (--discard-overlay).
 #[derive(Debug, Args)]
 pub(crate) struct Serve {
-    /// Take no writes, and write nothing to any member
-    #[arg(short = 'o', long)]
-    read_only: bool,
-    /// Accept a set that is newly degraded
-    #[arg(short = 'R', long)]
-    run: bool,
-    /// Accept an array that is dirty and degraded: what is reconstructed of the stripes that were
-    /// being written when it stopped may be wrong
-    #[arg(long)]
-    force_dirty: bool,
-    /// With --read-only, serve an array without its journal: data may be old or wrong
-    #[arg(long)]
-    without_journal: bool,
-    /// Go on without a member that has not answered for so many seconds while its metadata is read,
-    /// as if it had not been named: --run accepts a set that is newly degraded by that [default:
-    /// wait for it, and say so]
-    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..=86_400))]
-    member_wait: Option<u32>,
+    #[command(flatten)]
+    assembly: AssemblyOptions,
     /// Serve one member as it is, without metadata: a file, a block device or ram:SIZE
     #[arg(
         long,
@@ -185,17 +168,13 @@ struct Plan {
 fn plan(arguments: &Serve) -> Result<Plan, Failure> {
     let paths = member::paths(&arguments.members).map_err(Failure::Usage)?;
     let knobs = knobs(&arguments.knobs)?;
+    let mut options = arguments.assembly.options(&arguments.selection)?;
+    options.run |= arguments.overlay.dir.is_some();
     let opening = Opening {
-        options: Options {
-            read_only: arguments.read_only,
-            run: arguments.run || arguments.overlay.dir.is_some(),
-            force_dirty: arguments.force_dirty,
-            without_journal: arguments.without_journal,
-            ..arguments.selection.options()?
-        },
+        options,
         buffered: arguments.buffered,
         overlay: arguments.overlay.dir.clone(),
-        member_wait: arguments.member_wait.map(|seconds| Duration::from_secs(seconds.into())),
+        member_wait: arguments.assembly.member_wait(),
     };
     let volume = opening.open(&paths)?;
     log_decision(&volume);

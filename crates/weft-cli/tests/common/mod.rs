@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use sha2::{Digest, Sha256};
+use tempfile::{TempDir, tempdir};
 use weft_units::rng::Rng;
 
 /// Runs weft in a directory.
@@ -47,6 +48,14 @@ pub(crate) fn exits<S: AsRef<OsStr> + std::fmt::Debug>(
 /// Expects success, and JSON on standard output.
 pub(crate) fn json<S: AsRef<OsStr> + std::fmt::Debug>(dir: &Path, arguments: &[S]) -> Value {
     serde_json::from_str(&exits(dir, 0, arguments).out).expect("one JSON value on standard output")
+}
+
+/// A RAID 5 of three members of 8 MiB named a, b and c, in a folder of its own.
+pub(crate) fn array() -> TempDir {
+    let dir = tempdir().unwrap();
+    let words = ["create", "-l5", "-n3", "-c64K", "--member-size=8M", "--name=vol", "a", "b", "c"];
+    exits(dir.path(), 0, &words);
+    dir
 }
 
 #[derive(Debug)]

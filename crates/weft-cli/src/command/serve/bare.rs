@@ -42,10 +42,10 @@ pub(super) fn plan(arguments: &Serve) -> Result<Plan, Failure> {
         let options = OpenOptions { buffered, ..OpenOptions::new(access) };
         options.open(&spec, MemberIndex(0), []).map_err(|error| device(&error))
     };
-    let access = if arguments.read_only { Access::ReadOnly } else { Access::ReadWrite };
+    let access = if arguments.assembly.read_only { Access::ReadOnly } else { Access::ReadWrite };
     let member = if let Some(dir) = &arguments.overlay.dir {
         open(Access::ReadOnly)?.with_overlay(dir, access).map_err(|error| device(&error))?
-    } else if arguments.read_only || matches!(argument, MemberArg::Ram(..)) {
+    } else if arguments.assembly.read_only || matches!(argument, MemberArg::Ram(..)) {
         open(Access::ReadOnly)?
     } else {
         refuse_array(&open(Access::ReadOnly)?)?;
@@ -57,9 +57,9 @@ pub(super) fn plan(arguments: &Serve) -> Result<Plan, Failure> {
     log_modes(std::slice::from_ref(&member));
     Ok(Plan {
         name,
-        read_only: arguments.read_only,
+        read_only: arguments.assembly.read_only,
         description: format!("{} as it is", member.info().label),
-        source: Source::Bare { member: Box::new(member), read_only: arguments.read_only },
+        source: Source::Bare { member: Box::new(member), read_only: arguments.assembly.read_only },
         stopped: "all finished and flushed",
     })
 }
